@@ -12,5 +12,5 @@
 // test that tries many cases repeats; FreePort, a port for a program that must be told it; and
 // Gone, whether a process has ended.
 //
-// No program but that of scripts/soak imports these packages.
+// No program imports these packages.
 package testutil

@@ -28,9 +28,8 @@ var mayImport = map[string][]string{
 	"testutil":   {"wire"},
 }
 
-// testPackages are those outside of tests that are for tests alone: what end-to-end tests import,
-// and the program of scripts/soak.
-var testPackages = []string{"codex.internal/cmd/codex/e2e/harness", "codex.internal/cmd/codex/e2e/soak"}
+// testPackages are those outside of tests that are for tests alone: what end-to-end tests import.
+var testPackages = []string{"codex.internal/cmd/codex/e2e/harness"}
 
 // TestGroupsImportWhatTheyMay checks the imports of every package, without those
 // of tests. The commands may import all groups but testutil.

@@ -61,9 +61,16 @@ func (b *Testbed) Self() string { return b.Program("self") }
 func (b *Testbed) Directory(name string) string {
 	b.T.Helper()
 	path := filepath.Join(b.Dir, name)
-	Must(b.T, os.MkdirAll(path, 0o755))
-	Must(b.T, b.Own(path))
+	Must(b.T, b.MakeDirectory(path))
 	return path
+}
+
+// MakeDirectory makes a directory of the user. Other goroutines than the test's may call it.
+func (b *Testbed) MakeDirectory(path string) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	return b.Own(path)
 }
 
 // Own gives a file to the user.

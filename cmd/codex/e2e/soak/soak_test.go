@@ -1,22 +1,89 @@
-package main
+// Package soak loads the program that ships for hours and looks for what is left.
+//
+// It starts a codex exec-server as a process of an ordinary user with a cgroup of its own,
+// and keeps many connections to it. Each goes through a proxy that cuts, stalls and refuses,
+// and calls all methods of the protocol in turn, with sandboxes and without. After the first
+// minute, and at the end, it lets the server come to rest: all connections are closed, and
+// the lifetime of lost sessions has passed. Memory, descriptors, goroutines, processes,
+// cgroups, mounts and files must be the same both times, but for named tolerances.
+//
+// What is measured meanwhile is written as CSV.
+package soak
 
 import (
+	"flag"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
+// options are those of the command line.
+type options struct {
+	duration, warmUp time.Duration
+	connections      int
+	rate             float64
+	ttl, interval    time.Duration
+	user             int
+	backend          string
+	out              string
+	seed             uint64
+	verbose          bool
+}
+
+var asked options
+
+func init() {
+	flag.DurationVar(&asked.duration, "duration", 0, "how long the load goes on after the first rest; 0: there is no soak")
+	flag.DurationVar(&asked.warmUp, "warm-up", time.Minute, "how long it goes on before that")
+	flag.IntVar(&asked.connections, "connections", 200, "connections at a time")
+	flag.Float64Var(&asked.rate, "rate", 10, "turns a second of all connections together: a turn is 1 to 30 requests")
+	flag.DurationVar(&asked.ttl, "session-ttl", time.Minute, "the server's --session-ttl")
+	flag.DurationVar(&asked.interval, "interval", 5*time.Second, "time between two measurements")
+	flag.IntVar(&asked.user, "user", 0, "the ordinary user that the server runs as if this runs as root, an unused `uid`; 0: any; -1: root")
+	flag.StringVar(&asked.backend, "backend", "auto", "the server's --sandbox-backend")
+	flag.StringVar(&asked.out, "out", "", "`directory` for soak.csv and the server's log (default: none is kept)")
+	flag.Uint64Var(&asked.seed, "seed", uint64(time.Now().UnixNano()), "`number` that decides what is done and cut")
+	flag.BoolVar(&asked.verbose, "v", false, "print each failed and each lost turn")
+}
+
+// helpers are what this program does with another first argument: the programs that the server
+// runs in turns about the network.
+var helpers = map[string]func([]string) int{"greet": greet, "fetch": fetch}
+
 func TestMain(m *testing.M) {
-	// The server runs this program in turns about the network.
 	if len(os.Args) > 1 {
 		if helper := helpers[os.Args[1]]; helper != nil {
 			os.Exit(helper(os.Args[2:]))
 		}
 	}
 	harness.SlowMain(m)
+}
+
+// TestSoak is what scripts/soak runs.
+func TestSoak(t *testing.T) {
+	if asked.duration == 0 {
+		t.Skip("scripts/soak says how long it takes")
+	}
+	o := asked
+	switch {
+	case os.Geteuid() != 0:
+		o.user = -1
+	case o.user == 0:
+		o.user = harness.UnusedUser()
+	}
+	if o.out == "" {
+		o.out = t.TempDir()
+	}
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s := newSoak(t, o)
+	harness.Must(t, s.play(ctx))
+	s.judge(t.Errorf)
 }
 
 // mostTries is how often a turn is repeated that has lost its connection by the plan of its proxy.
@@ -26,20 +93,13 @@ const mostTries = 20
 // table it has answered: a method that is added needs a turn.
 func TestTurnsCallEveryMethod(t *testing.T) {
 	harness.NeedSandbox(t)
-	bin := t.TempDir()
-	harness.Must(t, harness.Install(bin, "codex", "codex-fs", "codex-linux-sandbox"))
-	base, err := os.MkdirTemp("/var/tmp", "soak")
-	harness.Must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(base) })
-	o := options{connections: 1, ttl: time.Second, interval: time.Hour, user: -1, backend: "auto", bin: bin, out: t.TempDir(), seed: 1}
-	s, err := newSoak(o, base)
-	harness.Must(t, err)
-	defer s.close()
+	o := options{connections: 1, ttl: time.Second, interval: time.Hour, user: -1, backend: "auto", out: t.TempDir(), seed: 1}
+	s := newSoak(t, o)
 	if len(s.uncalled()) < 40 {
 		t.Fatalf("the server tells of these methods alone: %q", s.uncalled())
 	}
 	k := newWorker(s, 0)
-	harness.Must(t, k.makeDirectory(k.ws))
+	k.Directory(k.ws)
 	defer k.leave()
 	for _, turn := range turns {
 		for range mostTries {

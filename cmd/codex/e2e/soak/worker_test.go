@@ -1,4 +1,4 @@
-package main
+package soak
 
 import (
 	"context"
@@ -50,12 +50,12 @@ type worker struct {
 }
 
 func newWorker(s *soak, n int) *worker {
-	return &worker{soak: s, n: n, rng: rand.New(rand.NewPCG(s.seed, uint64(n))), ws: filepath.Join(s.base, "work", strconv.Itoa(n))}
+	return &worker{soak: s, n: n, rng: rand.New(rand.NewPCG(s.seed, uint64(n))), ws: filepath.Join(s.Dir, "work", strconv.Itoa(n))}
 }
 
 // routine takes turns until ctx ends. A turn that has begun is finished.
 func (k *worker) routine(ctx context.Context, turns <-chan int) {
-	if err := k.makeDirectory(k.ws); err != nil {
+	if err := k.MakeDirectory(k.ws); err != nil {
 		k.tally.fail("set-up", err)
 		return
 	}
@@ -72,15 +72,6 @@ func (k *worker) routine(ctx context.Context, turns <-chan int) {
 			k.turn(context.WithoutCancel(ctx), dealt(k.seed, number))
 		}
 	}
-}
-
-// makeDirectory makes a directory of the server's user.
-func (k *worker) makeDirectory(path string) error {
-	err := os.MkdirAll(path, 0o755)
-	if err == nil && k.user >= 0 {
-		err = os.Chown(path, k.user, k.user)
-	}
-	return err
 }
 
 // join makes the worker's session if there is none.
@@ -168,7 +159,7 @@ func (k *worker) take(ctx context.Context, t turn) error {
 	defer cancel()
 	k.count++
 	dir := filepath.Join(k.ws, strconv.FormatUint(k.count, 10))
-	if err := k.makeDirectory(dir); err != nil {
+	if err := k.MakeDirectory(dir); err != nil {
 		return err
 	}
 	err := t.do(ctx, &visit{worker: k, dir: dir})

@@ -1,4 +1,4 @@
-package main
+package soak
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"codex.internal/cmd/codex/e2e/harness"
 )
 
 // proportionalMemory returns the resident memory of a process in bytes; pages that it
@@ -63,55 +65,26 @@ func countDirectories(dir string) int {
 	return max(count, 0)
 }
 
-// process is one that belongs to the soak.
-type process struct {
-	pid     int
-	command string
-}
-
 // processes returns the server, its descendants, all others of its user if that is one of
 // its own, and all whose command line names the directory of the soak; not this program.
-func (s *soak) processes() []process {
-	parents, ours := make(map[int]int), make(map[int]bool)
-	names, _ := os.ReadDir("/proc")
-	for _, name := range names {
-		pid, err := strconv.Atoi(name.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		parents[pid] = parent(pid)
-		info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
-		ours[pid] = err == nil && s.owns(info) || strings.Contains(commandLine(pid), s.base)
+func (s *soak) processes() (ours []harness.Process) {
+	all := harness.Processes()
+	parents := make(map[int]int)
+	for _, p := range all {
+		parents[p.PID] = p.Parent
 	}
-	var all []process
-	for pid := range parents {
-		if ours[pid] || descends(parents, pid, s.server.pid()) {
-			all = append(all, process{pid, commandLine(pid)})
+	for _, p := range all {
+		named := s.User != nil && p.UID == int(s.User.Uid) || strings.Contains(p.Command, s.Dir)
+		if p.PID != os.Getpid() && (named || descends(parents, p.PID, s.server.pid())) {
+			ours = append(ours, p)
 		}
 	}
-	return all
+	return ours
 }
 
 // owns reports whether a file is of the server's user, if that is no user of others.
 func (s *soak) owns(info os.FileInfo) bool {
-	return s.user > 0 && info.Sys().(*syscall.Stat_t).Uid == uint32(s.user)
-}
-
-// parent returns the parent of a process; 0 if there is none.
-func parent(pid int) int {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if err != nil || len(fields) < 2 {
-		return 0
-	}
-	found, _ := strconv.Atoi(fields[1])
-	return found
-}
-
-// commandLine returns the arguments of a process.
-func commandLine(pid int) string {
-	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
+	return s.User != nil && info.Sys().(*syscall.Stat_t).Uid == s.User.Uid
 }
 
 // descends reports whether a process is another one, or descends from it.
@@ -128,11 +101,11 @@ func descends(parents map[int]int, pid, from int) bool {
 }
 
 // mountNamespaces counts the mount namespaces of processes, without that of the server.
-func mountNamespaces(server int, of []process) int {
+func mountNamespaces(server int, of []harness.Process) int {
 	own, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", server))
 	seen := make(map[string]bool)
 	for _, p := range of {
-		if ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", p.pid)); err == nil && ns != own {
+		if ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", p.PID)); err == nil && ns != own {
 			seen[ns] = true
 		}
 	}
@@ -147,10 +120,10 @@ var publicDirectories = []string{"/tmp", "/var/tmp", "/dev/shm"}
 // directory beside them, which nothing may write, and what the server's user has in the
 // public directories.
 func (s *soak) leftFiles() []string {
-	found := below(filepath.Join(s.base, "tmp"))
-	found = append(found, below(filepath.Join(s.base, "beside"))...)
-	found = append(found, below(filepath.Join(s.base, "home/detached"))...)
-	workspaces, _ := filepath.Glob(filepath.Join(s.base, "work/*/*"))
+	found := below(filepath.Join(s.Dir, "tmp"))
+	found = append(found, below(filepath.Join(s.Dir, "beside"))...)
+	found = append(found, below(filepath.Join(s.Dir, "home/detached"))...)
+	workspaces, _ := filepath.Glob(filepath.Join(s.Dir, "work/*/*"))
 	for _, path := range workspaces {
 		if _, err := strconv.Atoi(filepath.Base(path)); err != nil {
 			found = append(found, path)

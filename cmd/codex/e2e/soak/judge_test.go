@@ -1,4 +1,4 @@
-package main
+package soak
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
 )
 
 const (
@@ -16,12 +18,10 @@ const (
 	leastSamples = 40
 )
 
-// judge prints what came of it, and returns the exit code.
-func (s *soak) judge() int {
-	failed := s.tally.print() > 0
-	complain := func(format string, args ...any) {
-		failed = true
-		fmt.Printf("WRONG "+format+"\n", args...)
+// judge prints what came of it, and complains of what is wrong.
+func (s *soak) judge(complain func(format string, args ...any)) {
+	if failed := s.tally.print(); failed > 0 {
+		complain("%d turns failed", failed)
 	}
 	if s.err != nil {
 		complain("the server did not come to rest as after the first minute:\n%v", s.err)
@@ -42,17 +42,13 @@ func (s *soak) judge() int {
 		complain("%.3g turns a second were reached, not %.3g", rate, s.rate)
 	}
 	s.table()
-	fmt.Printf("soak: %v of load, %.3g turns a second; %s\n", s.loaded.Round(time.Second), rate, map[bool]string{false: "passed", true: "FAILED"}[failed])
-	if failed {
-		return 1
-	}
-	return 0
+	fmt.Printf("soak: %v of load, %.3g turns a second; again: scripts/soak --seed %d with the same options\n", s.loaded.Round(time.Second), rate, s.seed)
 }
 
 // uncalled returns the methods of the server's table that were never answered with a
 // result. The server's metrics have a row for each.
 func (s *soak) uncalled() []string {
-	metrics, err := s.meter.metrics()
+	metrics, err := harness.Metrics(s.server.metrics)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -118,7 +114,7 @@ func (s *soak) table() {
 // printLeft prints what is there that should not be.
 func (s *soak) printLeft() {
 	for _, p := range s.last.processes {
-		fmt.Printf("  process %d: %.200s\n", p.pid, p.command)
+		fmt.Printf("  process %d: %.200s\n", p.PID, p.Command)
 	}
 	for i, name := range s.last.files {
 		if i == mostPrinted {

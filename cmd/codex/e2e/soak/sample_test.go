@@ -1,9 +1,11 @@
-package main
+package soak
 
 import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"codex.internal/cmd/codex/e2e/harness"
 )
 
 // quantity is one of the numbers that are measured.
@@ -69,7 +71,7 @@ type sample struct {
 	err     error // nothing could be measured
 
 	// What is counted, for people to see what is left.
-	processes   []process
+	processes   []harness.Process
 	files       []string
 	descriptors []string
 }

@@ -1,24 +1,20 @@
-package main
+package soak
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
 )
 
 // meter measures the server at intervals, and writes each sample as a line of CSV.
 type meter struct {
-	s      *soak
-	client http.Client
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	s  *soak
+	wg sync.WaitGroup
 
 	mu      sync.Mutex
 	file    *os.File
@@ -28,22 +24,22 @@ type meter struct {
 	at      time.Time
 }
 
-// metricsTime bounds a request for the server's metrics.
-const metricsTime = 10 * time.Second
-
-func startMeter(s *soak) (*meter, error) {
+// startMeter starts a meter, which measures until the end of the test.
+func startMeter(s *soak) *meter {
+	s.T.Helper()
 	file, err := os.Create(filepath.Join(s.out, "soak.csv"))
-	if err != nil {
-		return nil, err
-	}
-	m := &meter{s: s, file: file, phase: phaseWarm, at: s.began, client: http.Client{Timeout: metricsTime}}
-	if _, err := fmt.Fprintln(file, csvHead()); err != nil {
-		return nil, err
-	}
+	harness.Must(s.T, err)
+	m := &meter{s: s, file: file, phase: phaseWarm, at: s.began}
+	_, err = fmt.Fprintln(file, csvHead())
+	harness.Must(s.T, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	m.cancel = cancel
 	m.wg.Go(func() { m.routine(ctx) })
-	return m, nil
+	s.T.Cleanup(func() {
+		cancel()
+		m.wg.Wait()
+		_ = file.Close()
+	})
+	return m
 }
 
 // routine measures until ctx ends.
@@ -61,13 +57,6 @@ func (m *meter) routine(ctx context.Context) {
 			return
 		}
 	}
-}
-
-func (m *meter) close() {
-	m.cancel()
-	m.wg.Wait()
-	m.client.CloseIdleConnections()
-	_ = m.file.Close()
 }
 
 // enter begins a phase.
@@ -120,7 +109,7 @@ func (m *meter) kept(phase string) (found []sample) {
 // measure fills in all values but the rate.
 func (m *meter) measure(to *sample) {
 	srv := m.s.server
-	metrics, err := m.metrics()
+	metrics, err := harness.Metrics(srv.metrics)
 	if err != nil {
 		to.err = err
 		return
@@ -142,26 +131,4 @@ func (m *meter) measure(to *sample) {
 	to.values[connections] = metrics[`exec_server_connections_active{transport="websocket"}`]
 	to.values[sessions] = metrics[`exec_server_sessions_active{state="attached"}`] + metrics[`exec_server_sessions_active{state="detached"}`]
 	to.values[tunnels] = metrics["exec_server_tunnels_active"]
-}
-
-// metrics returns the server's metrics by their names with labels.
-func (m *meter) metrics() (map[string]float64, error) {
-	response, err := m.client.Get(m.s.server.metrics)
-	if err != nil {
-		return nil, fmt.Errorf("ask for the server's metrics: %w", err)
-	}
-	defer response.Body.Close()
-	found := make(map[string]float64)
-	scanner := bufio.NewScanner(response.Body)
-	for scanner.Scan() {
-		line := scanner.Text()
-		i := strings.LastIndexByte(line, ' ')
-		if i < 0 || line[0] == '#' {
-			continue
-		}
-		if value, err := strconv.ParseFloat(line[i+1:], 64); err == nil {
-			found[line[:i]] = value
-		}
-	}
-	return found, scanner.Err()
 }

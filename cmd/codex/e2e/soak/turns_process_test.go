@@ -1,4 +1,4 @@
-package main
+package soak
 
 import (
 	"bufio"
@@ -33,7 +33,7 @@ func sandboxedCommand(ctx context.Context, v *visit) error {
 if echo x 2>/dev/null > "$1/out"; then exit 5; fi
 sh -c 'sleep 100000; :' "$0" > /dev/null 2>&1 &
 echo confined`
-	cmd := v.client.CommandContext(ctx, "sh", "-c", script, v.dir, filepath.Join(v.base, "beside"))
+	cmd := v.client.CommandContext(ctx, "sh", "-c", script, v.dir, filepath.Join(v.Dir, "beside"))
 	cmd.Sandbox, cmd.Dir = v.sandbox(), v.dir
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	out, err := cmd.Output()
@@ -205,7 +205,7 @@ func limits(ctx context.Context, v *visit) error {
 // loginShell uses the snapshot of a shell's start-up files.
 func loginShell(ctx context.Context, v *visit) error {
 	p, err := v.client.Start(ctx, execproto.StartParams{
-		ProcessID: v.id("login"), Argv: []string{"/bin/bash", "-lc", "echo ready"}, Cwd: "file://" + v.base, Env: commandEnv,
+		ProcessID: v.id("login"), Argv: []string{"/bin/bash", "-lc", "echo ready"}, Cwd: "file://" + v.Dir, Env: commandEnv,
 		Sandbox:       v.sandbox(),
 		ShellSnapshot: &execproto.ShellSnapshot{ScopeID: "soak", Shell: execproto.SnapshotShell{Name: "bash", Path: "/bin/bash"}},
 	})
@@ -224,7 +224,7 @@ func loginShell(ctx context.Context, v *visit) error {
 // forgets it. If a part of that is lost, tidy of soak ends it.
 func detached(ctx context.Context, v *visit) error {
 	d, err := v.client.StartDetached(ctx, execproto.StartParams{
-		ProcessID: v.id("detached"), Argv: []string{"cat"}, Cwd: "file://" + v.base, Env: commandEnv, PipeStdin: true, Sandbox: v.sandbox(),
+		ProcessID: v.id("detached"), Argv: []string{"cat"}, Cwd: "file://" + v.Dir, Env: commandEnv, PipeStdin: true, Sandbox: v.sandbox(),
 	})
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package soak
 
 import (
 	"context"
@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"testing"
 	"time"
 
+	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
 )
 
@@ -34,8 +36,8 @@ const (
 
 // soak is one run.
 type soak struct {
+	*harness.Testbed
 	options
-	base    string
 	server  *server
 	outside *outside
 	meter   *meter
@@ -47,83 +49,22 @@ type soak struct {
 	err         error  // why it did not come to rest
 }
 
-// newSoak starts the server and what its clients reach through it.
-func newSoak(o options, base string) (*soak, error) {
-	s := &soak{options: o, base: base, began: time.Now()}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
-		return nil, err
-	}
-	if err := s.lay(); err != nil {
-		return nil, fmt.Errorf("lay out %s: %w", base, err)
-	}
-	var err error
-	if s.outside, err = startOutside(); err != nil {
-		return nil, err
-	}
-	if s.server, err = startServer(s); err != nil {
-		s.outside.close()
-		return nil, err
-	}
-	if s.meter, err = startMeter(s); err != nil {
-		s.close()
-		return nil, err
-	}
-	return s, nil
-}
-
-// close ends all that was started.
-func (s *soak) close() {
-	if s.meter != nil {
-		s.meter.close()
-	}
-	s.server.close()
-	s.outside.close()
-}
-
-// lay makes the directories and copies the programs to where an ordinary user may start them.
-func (s *soak) lay() error {
-	for _, dir := range []string{"bin", "tmp", "home", "work", "beside", "capability/skills/one"} {
-		if err := os.MkdirAll(filepath.Join(s.base, dir), 0o755); err != nil {
-			return err
-		}
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	for name, from := range map[string]string{
-		"codex": filepath.Join(s.bin, "codex"), "codex-fs": filepath.Join(s.bin, "codex-fs"),
-		"codex-linux-sandbox": filepath.Join(s.bin, "codex-linux-sandbox"), "soak": self,
-	} {
-		text, err := os.ReadFile(from)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(s.base, "bin", name), text, 0o755)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	skill := "---\nname: one\ndescription: a skill for the soak\n---\ntext\n"
-	if err := os.WriteFile(filepath.Join(s.base, "capability/skills/one/SKILL.md"), []byte(skill), 0o644); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(s.base, "large"), make([]byte, releaseFile), 0o644); err != nil {
-		return err
-	}
-	return s.giveAway()
-}
-
-// giveAway gives the server's user what its clients write to.
-func (s *soak) giveAway() error {
-	if err := os.Chmod(s.base, 0o755); err != nil || s.user < 0 {
-		return err
-	}
+// newSoak starts the server and what its clients reach through it. All ends with the test.
+func newSoak(t *testing.T, o options) *soak {
+	t.Helper()
+	s := &soak{Testbed: harness.NewTestbed(t, o.user), options: o, began: time.Now()}
+	harness.Must(t, os.MkdirAll(o.out, 0o755))
 	for _, dir := range []string{"tmp", "home", "work", "beside"} {
-		if err := os.Chown(filepath.Join(s.base, dir), s.user, s.user); err != nil {
-			return err
-		}
+		s.Directory(dir)
 	}
-	return nil
+	skills := s.Directory("capability/skills/one")
+	skill := "---\nname: one\ndescription: a skill for the soak\n---\ntext\n"
+	harness.Must(t, os.WriteFile(filepath.Join(skills, "SKILL.md"), []byte(skill), 0o644))
+	harness.Must(t, os.WriteFile(filepath.Join(s.Dir, "large"), make([]byte, releaseFile), 0o644))
+	s.outside = startOutside(t)
+	s.server = startServer(s)
+	s.meter = startMeter(s)
+	return s
 }
 
 // play loads the server, lets it rest, loads it for long, and lets it rest again.
@@ -253,7 +194,7 @@ func (s *soak) release(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = client.FS().ReadFile(ctx, filepath.Join(s.base, "large"))
+	_, err = client.FS().ReadFile(ctx, filepath.Join(s.Dir, "large"))
 	_ = client.Close()
 	if err != nil {
 		return err

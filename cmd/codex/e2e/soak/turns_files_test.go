@@ -1,4 +1,4 @@
-package main
+package soak
 
 import (
 	"archive/tar"
@@ -113,7 +113,7 @@ func archives(ctx context.Context, v *visit, f *execclient.FS) error {
 	const count = 20
 	tree, copied := v.dir+"/tree", v.dir+"/copy"
 	for _, dir := range []string{tree, copied} {
-		if err := v.makeDirectory(dir); err != nil {
+		if err := v.MakeDirectory(dir); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package soak
 
 import (
 	"bufio"
@@ -41,7 +41,7 @@ func environment(ctx context.Context, v *visit) error {
 func capabilities(ctx context.Context, v *visit) error {
 	var roots execproto.DiscoverResult
 	err := v.client.Call(ctx, execproto.MethodCapabilityRootsDiscover, &execproto.DiscoverParams{Roots: []execproto.DiscoverRoot{
-		{ID: "a", Path: "file://" + filepath.Join(v.base, "capability"), Sandbox: execclient.ReadOnlySandbox()},
+		{ID: "a", Path: "file://" + filepath.Join(v.Dir, "capability"), Sandbox: execclient.ReadOnlySandbox()},
 	}}, &roots)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func cutTunnel(ctx context.Context, v *visit) error {
 
 // echo sends bytes through a tunnel to the echo, half of them after disturb.
 func (v *visit) echo(ctx context.Context, disturb func()) error {
-	t, err := v.client.OpenTunnel(ctx, execclient.TunnelTarget{Port: v.outside.port()})
+	t, err := v.client.OpenTunnel(ctx, execclient.TunnelTarget{Port: v.outside.port})
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (v *visit) startGreeter(ctx context.Context, sandbox []byte) (p *execclient
 		address = fmt.Sprint("127.0.0.1:", insidePort)
 	}
 	p, err = v.client.Start(ctx, execproto.StartParams{
-		ProcessID: v.id("greeter"), Argv: []string{filepath.Join(v.base, "bin/soak"), "greet", address},
+		ProcessID: v.id("greeter"), Argv: []string{v.Self(), "greet", address},
 		Cwd: "file://" + v.dir, Env: commandEnv, Sandbox: sandbox,
 	})
 	if err != nil {
@@ -253,7 +253,7 @@ func ports(ctx context.Context, v *visit) error {
 func proxied(ctx context.Context, v *visit) error {
 	p, err := v.client.Start(ctx, execproto.StartParams{
 		ProcessID: v.id("proxied"), Cwd: "file://" + v.dir, Env: commandEnv, Sandbox: v.sandbox(),
-		Argv:                  []string{filepath.Join(v.base, "bin/soak"), "fetch", v.outside.url + "/small", "http://denied.test/"},
+		Argv:                  []string{v.Self(), "fetch", v.outside.url + "/small", "http://denied.test/"},
 		EnforceManagedNetwork: true,
 		NetworkProxy: &execproto.NetworkProxyLaunch{Proxy: execproto.NetworkProxy{
 			Enabled: true, Mode: execproto.NetworkFull, AllowLocalBinding: true,

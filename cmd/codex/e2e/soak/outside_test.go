@@ -1,4 +1,4 @@
-package main
+package soak
 
 import (
 	"bytes"
@@ -6,12 +6,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
+	"testing"
 	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
 )
 
 const (
@@ -24,22 +27,13 @@ const (
 
 // outside has what clients reach through the server: a web server, and one that echoes.
 type outside struct {
-	web  *http.Server
 	url  string
-	echo net.Listener
-	wg   sync.WaitGroup
+	port uint16
 }
 
-func startOutside() (*outside, error) {
-	web, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	echo, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		_ = web.Close()
-		return nil, err
-	}
+// startOutside starts both, until the end of the test.
+func startOutside(t *testing.T) *outside {
+	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/small", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, smallBody) })
 	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) {
@@ -56,34 +50,11 @@ func startOutside() (*outside, error) {
 			<-ticker.C
 		}
 	})
-	o := &outside{web: &http.Server{Handler: mux, IdleTimeout: idleTime}, url: "http://" + web.Addr().String(), echo: echo}
-	o.wg.Go(func() { _ = o.web.Serve(web) })
-	o.wg.Go(o.routineEcho)
-	return o, nil
-}
-
-// routineEcho sends back what comes, until the listener is closed.
-func (o *outside) routineEcho() {
-	for {
-		conn, err := o.echo.Accept()
-		if err != nil {
-			return
-		}
-		o.wg.Go(func() {
-			defer conn.Close()
-			_, _ = io.Copy(conn, conn)
-		})
-	}
-}
-
-func (o *outside) port() uint16 { return uint16(o.echo.Addr().(*net.TCPAddr).Port) }
-
-// close ends both servers. Connections to the echo end with the server under test, which
-// has ended before.
-func (o *outside) close() {
-	_ = o.web.Close()
-	_ = o.echo.Close()
-	o.wg.Wait()
+	web := httptest.NewUnstartedServer(mux)
+	web.Config.IdleTimeout = idleTime
+	web.Start()
+	t.Cleanup(web.Close)
+	return &outside{url: web.URL, port: harness.Echo(t)}
 }
 
 // greet is the program of turns about ports: it listens on the address and says so, and
