@@ -1,10 +1,241 @@
-package main
+package campaign
 
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
+
+// oracle says what a policy lets a command do, as slowly and plainly as it can
+// be said, on the files as they are before anything runs. It knows the rules of
+// docs/sandbox.md and nothing of the program: it is an upper bound, and whatever happens
+// beyond it is a breach.
+//
+//   - Of the entries that hold a path, after links are resolved, the longest
+//     wins; of two that are the same, deny wins over write, and write over read.
+//     Without an entry nothing is allowed.
+//   - .git, .agents and .codex right below a writable directory are read-only,
+//     or must not come to be, unless an entry grants them or something in them;
+//     so is what a .git file points to.
+//   - A name can be taken away only if its directory can be written and there is
+//     nothing in it that must keep its name.
+type oracle struct {
+	rules []rule
+	// granted are the paths that entries let be written, by name. Scenario: t/.git is a link
+	// to t, and an entry grants t/.git. What it leads to may be written, and the name is open
+	// (docs/spec/sandbox.md §2.4; seed 11685190251768).
+	granted []string
+	guards  []string // what must keep its name, and its contents unless granted
+	whole   bool     // nothing is narrowed
+	// matched is what patterns match. What a command renames may match no more.
+	matched []string
+}
+
+type rule struct {
+	path   string
+	access access
+}
+
+type access int
+
+const (
+	none access = iota
+	read
+	write
+)
+
+func accessOf(name string) access {
+	return map[string]access{"deny": none, "read": read, "write": write}[name]
+}
+
+// within reports whether p is top or lies below it.
+func within(p, top string) bool {
+	return p == top || strings.HasPrefix(p, strings.TrimSuffix(top, "/")+"/")
+}
+
+// effective is a path with all links of what exists of it resolved.
+func effective(p string) string {
+	if real, err := filepath.EvalSymlinks(p); err == nil {
+		return real
+	}
+	if p == "/" {
+		return p
+	}
+	return filepath.Join(effective(filepath.Dir(p)), filepath.Base(p))
+}
+
+// newOracle reads the policy for a scenario that has been laid out in top.
+func newOracle(top, workspace string, entries []entry) *oracle {
+	o := &oracle{}
+	narrowed := false
+	for _, e := range entries {
+		at := ""
+		switch {
+		case e.Target == "root":
+			at = "/"
+		case e.Target == "minimal" || e.Target == "tmp":
+			continue
+		case strings.HasPrefix(e.Target, "workspace"):
+			at = filepath.Join(top, workspace, strings.TrimPrefix(e.Target, "workspace"))
+		case strings.HasPrefix(e.Target, "glob:"):
+			o.matched = append(o.matched, matches(filepath.Join(top, strings.TrimPrefix(e.Target, "glob:")))...)
+			narrowed = true
+			continue
+		default:
+			at = filepath.Join(top, e.Target)
+		}
+		if e.Access == "write" {
+			o.granted = append(o.granted, filepath.Join(effective(filepath.Dir(at)), filepath.Base(at)))
+		}
+		narrowed = narrowed || e.Access != "write"
+		o.rules = append(o.rules, rule{effective(at), accessOf(e.Access)})
+	}
+	o.whole = !narrowed && o.access("/") == write
+	if !o.whole {
+		o.guard()
+	}
+	return o
+}
+
+func (o *oracle) access(p string) access {
+	longest, best := -1, none
+	for _, r := range o.rules {
+		if !within(p, r.path) {
+			continue
+		}
+		// At equal length deny beats write, and write beats read.
+		if n := len(r.path); n > longest || n == longest && (r.access == none || best != none && r.access > best) {
+			longest, best = n, r.access
+		}
+	}
+	return best
+}
+
+func (o *oracle) guard() {
+	for _, r := range o.rules {
+		if o.access(r.path) != write {
+			o.guards = append(o.guards, r.path)
+			continue
+		}
+		if info, err := os.Stat(r.path); err != nil || !info.IsDir() {
+			continue
+		}
+		for _, name := range metadata {
+			o.keep(filepath.Join(r.path, name))
+		}
+		if o.grants(filepath.Join(r.path, ".git")) {
+			continue // a command may have it lead elsewhere (seed 1200288)
+		}
+		for _, target := range pointers(r.path) {
+			o.keep(effective(target))
+		}
+	}
+}
+
+// keep guards a path unless an entry grants that very path.
+func (o *oracle) keep(p string) {
+	if !o.grants(p) {
+		o.guards = append(o.guards, p)
+	}
+}
+
+// grants reports whether an entry lets that very path be written, and no other forbids it.
+func (o *oracle) grants(p string) bool {
+	return slices.Contains(o.granted, p) && o.access(effective(p)) == write || slices.Contains(o.rules, rule{p, write}) && o.access(p) == write
+}
+
+// pointers is where a .git file leads: the directory that it names, and the
+// one that this one shares with others.
+func pointers(dir string) []string {
+	text, err := os.ReadFile(filepath.Join(dir, ".git"))
+	target, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "gitdir:")
+	if err != nil || !ok {
+		return nil
+	}
+	target = strings.TrimSpace(target)
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(dir, target)
+	}
+	found := []string{target}
+	if text, err := os.ReadFile(filepath.Join(target, "commondir")); err == nil {
+		common := strings.TrimSpace(string(text))
+		if !filepath.IsAbs(common) {
+			common = filepath.Join(target, common)
+		}
+		found = append(found, common)
+	}
+	return found
+}
+
+// canRead reports whether the contents at a path may be seen. Globs says that
+// what patterns match counts.
+func (o *oracle) canRead(p string, globs bool) bool {
+	return o.whole || o.access(p) >= read && !(globs && o.hidden(p))
+}
+
+func (o *oracle) hidden(p string) bool {
+	return slices.ContainsFunc(o.matched, func(m string) bool {
+		// An entry below what is matched opens it again.
+		return within(p, m) && !slices.ContainsFunc(o.rules, func(r rule) bool { return within(p, r.path) && within(r.path, m) && r.path != m })
+	})
+}
+
+// canWrite reports whether what is at a path may be changed, or made there.
+func (o *oracle) canWrite(p string, globs bool) bool {
+	if o.whole {
+		return true
+	}
+	if o.access(p) != write || globs && o.hidden(p) {
+		return false
+	}
+	for _, g := range o.guards {
+		granted := func(r rule) bool { return r.access == write && within(r.path, g) && within(p, r.path) }
+		if within(p, g) && !slices.ContainsFunc(o.rules, granted) {
+			return false
+		}
+	}
+	return true
+}
+
+// canMove reports whether a name may be taken away. What patterns match keeps
+// its name no longer than its directories do.
+func (o *oracle) canMove(p string) bool {
+	if o.whole {
+		return true
+	}
+	holds := slices.ContainsFunc(o.guards, func(g string) bool { return within(g, p) })
+	return !holds && o.canWrite(filepath.Dir(p), false) && o.canWrite(p, false)
+}
+
+// matches goes over all files below the part of a pattern that is fixed, and
+// tries each; links are not followed. What a matching link leads to counts.
+func matches(pattern string) (found []string) {
+	fixed := pattern
+	for strings.ContainsAny(fixed, "*?[") {
+		fixed = filepath.Dir(fixed)
+	}
+	fixed = effective(fixed)
+	_ = filepath.WalkDir(fixed, func(p string, _ os.DirEntry, err error) error {
+		if err == nil && matchParts(strings.Split(pattern, "/"), strings.Split(p, "/")) {
+			found = append(found, effective(p))
+		}
+		return nil
+	})
+	return found
+}
+
+func matchParts(pattern, name []string) bool {
+	if len(pattern) == 0 || len(name) == 0 {
+		return len(pattern) == len(name)
+	}
+	if pattern[0] == "**" {
+		return matchParts(pattern[1:], name) || matchParts(pattern, name[1:])
+	}
+	ok, _ := filepath.Match(pattern[0], name[0])
+	return ok && matchParts(pattern[1:], name[1:])
+}
 
 // TestOracle: what the oracle allows, on a small tree.
 func TestOracle(t *testing.T) {

@@ -1,4 +1,4 @@
-package main
+package campaign
 
 import (
 	"bufio"
@@ -15,11 +15,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"codex.internal/cmd/codex/e2e/harness"
 	"golang.org/x/sys/unix"
 )
 
@@ -248,7 +248,7 @@ func (w *worker) start(backend string, entries []entry, e *errand, extras bool) 
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		panic(err)
 	}
-	args := []string{filepath.Join(w.bin, "campaign"), "probe", file}
+	args := []string{filepath.Join(w.bin, "self"), "probe", file}
 	if backend != "none" {
 		profile, _ := json.Marshal(w.profile(entries, ""))
 		launcher := []string{filepath.Join(w.bin, "codex-linux-sandbox"), "--backend", backend, "--sandbox-policy-cwd", cwd, "--command-cwd", e.Cwd, "--permission-profile", string(profile)}
@@ -451,14 +451,10 @@ func (w *worker) settle() {
 			break
 		}
 	}
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		status, _ := os.ReadFile("/proc/" + e.Name() + "/status")
-		if _, err := strconv.Atoi(e.Name()); err == nil && strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())) {
-			line, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
-			w.r.Breaches = append(w.r.Breaches, breach{"process", fmt.Sprintf("process %s is left: %.200q", e.Name(), line)})
-			pid, _ := strconv.Atoi(e.Name())
-			_ = unix.Kill(pid, unix.SIGKILL)
+	for _, p := range harness.Processes() {
+		if p.Parent == os.Getpid() {
+			w.r.Breaches = append(w.r.Breaches, breach{"process", fmt.Sprintf("process %d is left: %.200q", p.PID, p.Command)})
+			_ = unix.Kill(p.PID, unix.SIGKILL)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Campaign attacks the sandbox at random and compares what happened with an
+// Package campaign attacks the sandbox at random and compares what happened with an
 // oracle.
 //
 // A seed makes a scenario: a tree of directories, files, links, FIFOs, sockets
@@ -10,9 +10,9 @@
 // or changed but what the oracle allows, and nothing may be left behind: no
 // placeholder and no process.
 //
-// The oracle (oracle.go) is written from the documentation alone, and shares no
+// The oracle (oracle_test.go) is written from the documentation alone, and shares no
 // code with what it judges.
-package main
+package campaign
 
 import (
 	"cmp"
@@ -32,7 +32,11 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil/machine"
 )
 
 // allBackends are what --backend all means.
@@ -54,17 +58,14 @@ const (
 	worstTime = 5 * time.Minute
 )
 
-func main() {
-	if len(os.Args) == 3 && os.Args[1] == "probe" {
+func TestMain(m *testing.M) {
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == "probe":
 		os.Exit(runProbe(os.Args[2]))
-	}
-	if len(os.Args) > 1 && os.Args[1] == "play" {
+	case len(os.Args) > 1 && os.Args[1] == "play":
 		os.Exit(playOne(os.Args[2:]))
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx)
-	stop()
-	os.Exit(code)
+	harness.SlowMain(m)
 }
 
 // playOne is a worker: BIN DIR SEED BACKEND UID WITHOUT.
@@ -81,11 +82,9 @@ func playOne(args []string) int {
 
 type campaign struct {
 	*settings
-	bin, base string
-	mu        sync.Mutex
-	totals    map[string]*total // by backend and user
-	breaches  int
-	broken    int
+	bed    *harness.Testbed
+	mu     sync.Mutex
+	totals map[string]*total // by backend and user
 }
 
 type total struct {
@@ -102,31 +101,32 @@ type settings struct {
 	backends []string
 	users    []int
 	jobs     int
-	programs string // directory
 	without  []string
 	quick    bool
 	verbose  bool
 	show     bool
 }
 
-// parseFlags reads the command line, and chooses the seed if it has none.
-func parseFlags() *settings {
-	var (
-		s       settings
-		backend = flag.String("backend", "all", "namespaces, bwrap, landlock or all")
-		user    = flag.Int("user", 54321, "the ordinary user that root becomes, an unused `uid`; -1: root alone, with --only-user: that user alone")
-		only    = flag.Bool("only-user", false, "do not play root")
-		without = flag.String("without", "", "leave `circumstances` out: "+strings.Join(circumstances, ", "))
-	)
-	flag.DurationVar(&s.duration, "duration", time.Hour, "how long to go on")
-	flag.Uint64Var(&s.seed, "seed", 0, "the first scenario's `number`, others follow (default: by chance)")
-	flag.IntVar(&s.count, "count", 0, "how many scenarios of each backend and user; 0: as long as --duration")
-	flag.IntVar(&s.jobs, "jobs", 2, "scenarios at a time")
-	flag.StringVar(&s.programs, "bin", "", "`directory` of the programs")
-	flag.BoolVar(&s.quick, "quick", false, "do not shrink what breaches")
-	flag.BoolVar(&s.verbose, "v", false, "print every scenario's outcome")
-	flag.BoolVar(&s.show, "show", false, "print the scenario of --seed and --backend, and run nothing")
-	flag.Parse()
+var (
+	asked   settings
+	backend = flag.String("backend", "all", "namespaces, bwrap, landlock or all")
+	user    = flag.Int("user", 54321, "the ordinary user that root becomes, an unused `uid`; -1: root alone, with --only-user: that user alone")
+	only    = flag.Bool("only-user", false, "do not play root")
+	without = flag.String("without", "", "leave `circumstances` out: "+strings.Join(circumstances, ", "))
+)
+
+func init() {
+	flag.DurationVar(&asked.duration, "duration", 0, "how long to go on; without --count")
+	flag.Uint64Var(&asked.seed, "seed", 0, "the first scenario's `number`, others follow (default: 1, with --duration by chance)")
+	flag.IntVar(&asked.count, "count", 0, "how many scenarios of each backend and user (default: one, or as long as --duration)")
+	flag.IntVar(&asked.jobs, "jobs", 2, "scenarios at a time")
+	flag.BoolVar(&asked.quick, "quick", false, "do not shrink what breaches")
+	flag.BoolVar(&asked.verbose, "v", false, "print every scenario's outcome")
+	flag.BoolVar(&asked.show, "show", false, "print the scenario of --seed and --backend, and run nothing")
+}
+
+// decided returns what the command line asks for, with what this machine decides.
+func (s settings) decided(t *testing.T) *settings {
 	s.backends = allBackends
 	if *backend != "all" {
 		s.backends = strings.Split(*backend, ",")
@@ -138,44 +138,50 @@ func parseFlags() *settings {
 			s.users = s.users[1:]
 		}
 	}
-	if s.seed == 0 {
+	switch {
+	case s.seed == 0 && s.duration == 0:
+		s.seed = 1
+	case s.seed == 0:
 		s.seed = rand.Uint64() >> 20
+	}
+	if s.duration == 0 && s.count == 0 {
+		s.count = 1
+		lacks := func(name string) bool {
+			return slices.ContainsFunc(s.users, func(uid int) bool { return !machine.Has(t, uid, name) })
+		}
+		s.backends = slices.DeleteFunc(slices.Clone(s.backends), lacks)
 	}
 	s.without = strings.FieldsFunc(*without, func(r rune) bool { return r == ',' })
 	return &s
 }
 
-func run(ctx context.Context) int {
-	s := parseFlags()
+// TestCampaign is what scripts/campaign runs. go test plays one scenario of each backend and user.
+func TestCampaign(t *testing.T) {
+	s := asked.decided(t)
 	if s.show {
 		text, _ := json.MarshalIndent(generate(s.seed, s.backends[0], s.users[0]), "", " ")
 		fmt.Println(string(text))
-		return 0
+		return
 	}
-	c := &campaign{settings: s, totals: make(map[string]*total)}
-	if err := c.prepare(s.programs); err != nil {
-		fmt.Fprintln(os.Stderr, "campaign:", err)
-		return 2
-	}
-	defer c.tidy()
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c := &campaign{settings: s, bed: harness.NewTestbed(t, -1), totals: make(map[string]*total)}
+	harness.Must(t, os.Mkdir(filepath.Join(c.bed.Dir, "root"), 0o755))
 	fmt.Printf("campaign: seed %d, %v, as %v\n", s.seed, s.backends, s.users)
-	if err := c.control(ctx, s.seed, s.users); err != nil {
-		fmt.Fprintln(os.Stderr, "campaign:", err)
-		return 2
-	}
+	harness.Must(t, c.control(ctx))
 	tasks := make(chan task)
 	var wg sync.WaitGroup
 	for range s.jobs {
 		wg.Go(func() {
-			for t := range tasks {
-				c.one(ctx, t.seed, t.backend, t.uid)
+			for next := range tasks {
+				c.one(ctx, next.seed, next.backend, next.uid)
 			}
 		})
 	}
 	s.feed(ctx, tasks)
 	close(tasks)
 	wg.Wait()
-	return c.summary()
+	c.summary()
 }
 
 // task is a scenario to play.
@@ -204,63 +210,16 @@ func (s *settings) feed(ctx context.Context, tasks chan<- task) {
 	}
 }
 
-// prepare lays out the programs where every policy can read them.
-func (c *campaign) prepare(bin string) error {
-	base, err := os.MkdirTemp("/var/tmp", "campaign")
-	if err != nil {
-		return err
-	}
-	c.base, c.bin = base, filepath.Join(base, "bin")
-	if err := errors.Join(os.Chmod(base, 0o755), os.Mkdir(c.bin, 0o755), os.Mkdir(filepath.Join(base, "root"), 0o755)); err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{"codex", "codex-fs", "codex-linux-sandbox", "campaign"} {
-		from := filepath.Join(bin, name)
-		if name == "campaign" {
-			from = self
-		}
-		text, err := os.ReadFile(from)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(c.bin, name), text, 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *campaign) tidy() {
-	if err := remove(c.base); err != nil {
-		fmt.Fprintln(os.Stderr, "campaign: tidy up:", err)
-	}
-}
-
-// remove removes a tree whatever its modes are.
-func remove(dir string) error {
-	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o755)
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
-}
-
 // control plays scenarios without a sandbox: what then is no breach can never
 // be one.
-func (c *campaign) control(ctx context.Context, seed uint64, users []int) error {
+func (c *campaign) control(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		fmt.Println("campaign: without root there is no control: nothing runs without a sandbox where it could do harm")
 		return nil
 	}
 	missing := map[string]bool{"read": true, "contents": true, "mode": true, "name": true, "created": true, "network": true, "fifo": true}
 	for n := range uint64(20) {
-		r, err := c.play(ctx, seed+n, "none", users[0], nil)
+		r, err := c.play(ctx, c.seed+n, "none", c.users[0], nil)
 		if err == nil && r.Broken != "" {
 			err = errors.New(r.Broken)
 		}
@@ -281,17 +240,17 @@ func (c *campaign) control(ctx context.Context, seed uint64, users []int) error 
 
 // play has a worker play a scenario.
 func (c *campaign) play(ctx context.Context, seed uint64, backend string, uid int, without []string) (r result, err error) {
-	dir, err := os.MkdirTemp(c.base, "w")
+	dir, err := os.MkdirTemp(c.bed.Dir, "w")
 	if err != nil {
 		return r, err
 	}
-	defer remove(dir)
+	defer harness.RemoveAll(dir)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return r, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, worstTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "campaign"), "play", c.bin, dir, strconv.FormatUint(seed, 10), backend, strconv.Itoa(uid), strings.Join(without, ","))
+	cmd := exec.CommandContext(ctx, c.bed.Self(), "play", filepath.Dir(c.bed.Self()), dir, strconv.FormatUint(seed, 10), backend, strconv.Itoa(uid), strings.Join(without, ","))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
@@ -349,21 +308,19 @@ func (c *campaign) one(ctx context.Context, seed uint64, backend string, uid int
 		fmt.Printf("seed %d, %s: %+v\n", seed, key, r)
 	}
 	if r.Broken != "" {
-		c.broken++
-		fmt.Printf("BROKEN seed %d, %s: %s\n  %s\n", seed, key, r.Broken, replay)
+		c.bed.T.Errorf("BROKEN seed %d, %s: %s\n  again: %s", seed, key, r.Broken, replay)
 	}
 	if len(r.Breaches) == 0 {
 		return
 	}
-	c.breaches++
-	fmt.Printf("BREACH seed %d, %s\n", seed, key)
+	var found strings.Builder
 	for _, b := range r.Breaches {
-		fmt.Printf("  %s: %s\n", b.Kind, b.Text)
+		fmt.Fprintf(&found, "  %s: %s\n", b.Kind, b.Text)
 	}
 	if len(shrunk) > 0 {
 		replay += " --without " + strings.Join(shrunk, ",")
 	}
-	fmt.Printf("  scenario: %s\n  again: %s\n", text, replay)
+	c.bed.T.Errorf("BREACH seed %d, %s\n%s  scenario: %s\n  again: %s", seed, key, &found, text, replay)
 }
 
 // shrink leaves out what a breach does not need. What happens only now and then
@@ -382,9 +339,8 @@ func (c *campaign) shrink(ctx context.Context, seed uint64, backend string, uid 
 	return without
 }
 
-// summary prints what was done, and returns the exit code.
-func (c *campaign) summary() int {
-	code := 0
+// summary prints what was done, and fails if that says too little.
+func (c *campaign) summary() {
 	for _, key := range sortedKeys(c.totals) {
 		t := c.totals[key]
 		works := make([]string, 0, len(t.Works))
@@ -402,20 +358,10 @@ func (c *campaign) summary() int {
 		}
 		most := mostRefused[strings.Fields(key)[0]]
 		if n := t.Ran + t.Killed + len(t.Refused); n >= enough && share > most {
-			fmt.Printf("  that is too many: at most %.0f%% may be refused\n", 100*most)
-			code = 1
+			c.bed.T.Errorf("%s: %.0f%% were refused, at most %.0f%% may be", key, 100*share, 100*most)
 		}
 		if t.scenarios >= enough && (t.Works["read"] == 0 || t.Works["write"] == 0) {
-			fmt.Println("  that says nothing: what is allowed was not done either")
-			code = 1
+			c.bed.T.Errorf("%s: that says nothing: what is allowed was not done either", key)
 		}
 	}
-	if c.broken > 0 {
-		code = 1
-	}
-	if c.breaches > 0 {
-		code = 1
-	}
-	fmt.Printf("campaign: %d scenarios with breaches, %d could not be played\n", c.breaches, c.broken)
-	return code
 }

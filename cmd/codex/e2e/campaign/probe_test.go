@@ -1,4 +1,4 @@
-package main
+package campaign
 
 import (
 	"encoding/json"
