@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
@@ -141,26 +140,6 @@ func tooWeak(c *wsauth.Ceiling, why string) error {
 	return invalidParams(fmt.Sprintf("%s, and the ceiling of this token is --max-sandbox %s; ask for a stricter sandbox, or use a token with a higher ceiling", why, c.MaxSandbox))
 }
 
-// checkStart returns an error if the params of a process/start exceed the ceiling, but for
-// the profile, which checkCeiling looks at. cwd is the native working directory.
-func (c *conn) checkStart(p *execproto.StartParams, cwd string) error {
-	ceiling := &c.grant.Ceiling
-	if ceiling.Dir != "" {
-		if err := liesIn(cwd, ceiling.Dir); err != nil {
-			return invalidParams(fmt.Sprintf("the working directory %s must lie in %s, to which this token is confined (--cwd): %v", shorten(cwd), ceiling.Dir, err))
-		}
-	}
-	switch {
-	case !ceiling.ConfinesProcesses():
-		return nil
-	case p.Sandbox == nil:
-		return tooWeak(ceiling, "the process has no sandbox")
-	case p.NetworkProxy != nil || p.ManagedNetwork != nil || p.EnforceManagedNetwork:
-		return tooWeak(ceiling, "the sandbox has the network, by a proxy")
-	}
-	return nil
-}
-
 // liesIn returns an error unless a directory lies in another one, with links followed, as the
 // kernel finds it from the descriptor of the other one.
 func liesIn(name, dir string) error {
@@ -192,7 +171,7 @@ func liesIn(name, dir string) error {
 // underCeiling returns the profile of a process, or an error if it permits more than the
 // ceiling. Links that change after this are the launcher's business: see Intent.Within. Of
 // the temporary directories only /tmp may be written: the client chooses what $TMPDIR says.
-func (s *processSandbox) underCeiling(profile permissions.Profile, cwd string) (permissions.Profile, error) {
+func (s *sandboxRequest) underCeiling(profile permissions.Profile, cwd string) (permissions.Profile, error) {
 	c := s.ceiling
 	if !c.ConfinesProcesses() {
 		return profile, nil
@@ -203,7 +182,7 @@ func (s *processSandbox) underCeiling(profile permissions.Profile, cwd string) (
 	return profile, s.checkCeiling(profile, cwd)
 }
 
-func (s *processSandbox) checkCeiling(profile permissions.Profile, cwd string) error {
+func (s *sandboxRequest) checkCeiling(profile permissions.Profile, cwd string) error {
 	c := s.ceiling
 	switch {
 	case profile.Kind != permissions.Managed || profile.FullWrite():

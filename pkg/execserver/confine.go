@@ -10,9 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/sandbox/runner"
@@ -194,39 +193,15 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*fileIntent, error) {
 	return &fileIntent{srv: srv, draft: runner.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}}, nil
 }
 
-// processSandbox is the decoded sandbox of a process/start.
-type processSandbox struct {
-	srv     *Server
-	ctx     *permissions.Context
-	w       workspace
-	dir     string // of the command
-	managed bool   // enforceManagedNetwork
-	ceiling *wsauth.Ceiling
-}
-
-// processSandbox decodes the sandbox of a process/start, which has one. dir is
-// the directory of the command.
-func (c *conn) processSandbox(p *execproto.StartParams, dir string) (*processSandbox, error) {
-	srv := c.srv
-	ctx, err := srv.decodeSandbox(p.Sandbox, invalidParams)
-	if err != nil {
-		return nil, err
-	}
-	notHere := func(what string) func(string, error) error {
-		return func(uri string, err error) error {
-			return invalidParams(fmt.Sprintf("%s URI `%s` is not valid on this exec-server host: %v", what, shorten(uri), err))
-		}
-	}
-	w, err := srv.workspaceOf(ctx, notHere("sandbox cwd"), notHere("sandbox workspace root"))
-	if err != nil {
-		return nil, err
-	}
-	return &processSandbox{srv: srv, ctx: ctx, w: w, dir: dir, managed: p.EnforceManagedNetwork, ceiling: &c.grant.Ceiling}, nil
+// makeSandbox finds out how the process must be confined.
+func makeSandbox(ctx context.Context, st *start) (err error) {
+	st.intent, err = withThreadOf(ctx, threads.Starts, st.sandbox.intent)
+	return err
 }
 
 // intent returns how the process must be confined; nil: not at all. It looks at
 // the disk, and the first call of a server probes the backends.
-func (s *processSandbox) intent() (*runner.Intent, error) {
+func (s *sandboxRequest) intent() (*runner.Intent, error) {
 	cwd := s.w.cwd
 	if cwd == "" {
 		cwd = s.dir
@@ -256,25 +231,6 @@ func unenforceable(err error) error {
 		return invalidParams(err.Error())
 	}
 	return invalidParams(fmt.Sprintf("%v: %v", runner.ErrUnenforceable, err))
-}
-
-// startConfined starts a process in a sandbox, with the terminal, the
-// environment and the name (argv[0]) of spec.
-func (p *proc) startConfined(ctx context.Context, intent *runner.Intent, spec process.Spec) (*process.Process, error) {
-	command, err := p.s.srv.confine(intent, &spec)
-	if err != nil {
-		return nil, err
-	}
-	defer command.Close()
-	p.refusal, p.profile = command.Refusal, intent.Profile
-	running, err := p.s.group.Start(ctx, spec, p.sink())
-	if err != nil {
-		_ = command.Refusal.Close()
-	}
-	if command.Egress != nil {
-		p.redirect(command.Egress)
-	}
-	return running, err
 }
 
 // confine makes of a spec that of the launcher, which runs it in a sandbox. The

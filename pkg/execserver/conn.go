@@ -17,13 +17,13 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// stage is the state of a connection's handshake (docs/spec/wire.md §3.1).
-type stage int
+// handshake is the state of a connection's handshake (docs/spec/wire.md §3.1).
+type handshake int
 
 const (
-	stageNew         stage = iota // only initialize is allowed
-	stageInitialized              // initialize was answered
-	stageReady                    // initialized was received
+	handshakeNew      handshake = iota // only initialize is allowed
+	handshakeAnswered                  // initialize was answered
+	handshakeDone                      // initialized was received
 )
 
 // conn is one connection: a reader (the goroutine of serve), a writer, and one
@@ -58,10 +58,10 @@ type conn struct {
 	answered chan struct{}
 
 	// Only the reader uses these.
-	stage   stage
-	client  string // the name that the client gives itself
-	session *session
-	tunnels *tunnels // the session's; in a keeper, the connection's own
+	handshake handshake
+	client    string // the name that the client gives itself
+	session   *session
+	tunnels   *tunnels // the session's; in a keeper, the connection's own
 
 	handles   handleTable
 	watch     missingWatch
@@ -298,10 +298,10 @@ func (c *conn) malformed(msg *websocket.Message, err error) *ending {
 // id -1.
 func (c *conn) notification(m jsonrpc.Message) *ending {
 	if m.Method == execproto.NotifyInitialized {
-		if c.stage == stageNew {
+		if c.handshake == handshakeNew {
 			return &ending{code: websocket.CloseProtocolError, reason: "initialized came before initialize"}
 		}
-		c.stage = stageReady
+		c.handshake = handshakeDone
 		return nil
 	}
 	wrong := func(code int, text string) {
@@ -325,9 +325,9 @@ func (c *conn) notification(m jsonrpc.Message) *ending {
 func (c *conn) tooEarly(family string) string {
 	what := "call initialize"
 	switch {
-	case family == "" || c.stage == stageReady:
+	case family == "" || c.handshake == handshakeDone:
 		return ""
-	case c.stage == stageInitialized:
+	case c.handshake == handshakeAnswered:
 		what = "send initialized"
 	}
 	return fmt.Sprintf("client must %s before using %s methods", what, family)

@@ -175,11 +175,9 @@ func (k *keeperState) logOutput() (*outputlog.Log, error) {
 	return log, nil
 }
 
-// keepLog makes the log of a process in a keeper.
-func (p *proc) keepLog() (err error) {
-	if k := p.s.srv.keeper; k != nil {
-		p.kept, err = k.logOutput()
-	}
+// retainOutput has the output of the process written to disk.
+func retainOutput(_ context.Context, st *start) (err error) {
+	st.p.kept, err = st.c.srv.keeper.logOutput()
 	return err
 }
 

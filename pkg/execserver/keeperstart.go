@@ -69,39 +69,38 @@ func sortKept(list []*kept) {
 	})
 }
 
-// processDetach takes on a process/start with detach.
-func processDetach(c *conn, params *execproto.StartParams) (call, error) {
+// newRecord checks a process/start with detach, and returns what is written about the process.
+func (c *conn) newRecord(p *execproto.StartParams) (*keeperRecord, error) {
 	owner, err := c.ownerOf()
 	if err == nil {
-		err = checkHandle(params.ProcessID)
-	}
-	if err == nil {
-		_, err = c.startSpec(params)
+		err = checkHandle(p.ProcessID)
 	}
 	if err != nil {
-		return call{}, err
+		return nil, err
 	}
-	switch p := params.NetworkProxy; {
-	case params.Detach.StartID == "" || len(params.Detach.StartID) > execproto.MaxStartID:
-		return call{}, invalidParams(fmt.Sprintf("startId of a detached process must have 1 to %d bytes", execproto.MaxStartID))
-	case p != nil:
+	switch {
+	case p.Detach.StartID == "" || len(p.Detach.StartID) > execproto.MaxStartID:
+		return nil, invalidParams(fmt.Sprintf("startId of a detached process must have 1 to %d bytes", execproto.MaxStartID))
+	case p.NetworkProxy != nil:
 		// Its proxy would be the keeper's, which does not know the ports of the servers that
 		// come later: through it a sandboxed command could reach them as their user.
-		return call{}, invalidParams("a detached process cannot have a network proxy")
+		return nil, invalidParams("a detached process cannot have a network proxy")
 	}
-	retain, err := c.srv.retainOf(params.Retain)
-	if err != nil {
-		return call{}, err
-	}
-	record := keeperRecord{
-		Format: keeperFormat, Version: c.srv.opts.Version, Owner: owner, ProcessID: params.ProcessID, StartID: params.Detach.StartID,
-		Argv: params.Argv, Cwd: params.Cwd, TTY: params.TTY, StartedAtMS: time.Now().UnixMilli(), Retain: retain, Secret: newSecret(),
+	retain, err := c.srv.retainOf(p.Retain)
+	return &keeperRecord{
+		Format: keeperFormat, Version: c.srv.opts.Version, Owner: owner, ProcessID: p.ProcessID, StartID: p.Detach.StartID,
+		Argv: p.Argv, Cwd: p.Cwd, TTY: p.TTY, StartedAtMS: time.Now().UnixMilli(), Retain: retain, Secret: newSecret(),
 		Ceiling: c.grant.Ceiling,
-	}
+	}, err
+}
+
+// startDetached has a keeper start the process: there the params go through the stages.
+func startDetached(st *start, params *execproto.StartParams) call {
+	c, record := st.c, *st.detach
 	return call{run: func(request context.Context) (result, error) {
 		record.setTrace(observe.TraceOf(request))
-		seen := observe.Detached{Session: c.session.seen(), ID: params.ProcessID, Argv: params.Argv, Cwd: params.Cwd, Sandbox: params.Sandbox}
-		if m := params.Metadata; m != nil {
+		seen := observe.Detached{Session: c.session.seen(), ID: st.id, Argv: params.Argv, Cwd: params.Cwd, Sandbox: params.Sandbox}
+		if m := st.metadata; m != nil {
 			seen.Thread, seen.ToolCall = shorten(m.ThreadID), shorten(m.ToolCallID)
 		}
 		if err := c.srv.events.DetachedStarting.Ask(seen); err != nil {
@@ -118,7 +117,7 @@ func processDetach(c *conn, params *execproto.StartParams) (call, error) {
 			c.srv.events.DetachedStartFailed.Tell(seen)
 		}
 		return started, err
-	}}, nil
+	}}
 }
 
 // retainOf returns what is in effect of the retain of a process/start.

@@ -2,11 +2,9 @@ package execserver
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
-	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
@@ -15,65 +13,12 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// networkLaunch is what a process/start says about the process's network.
-type networkLaunch struct {
-	policy *egress.Policy // nil: no network proxy
-	// ports and unixSockets are for a sandbox that is confined to a proxy: the
-	// only ports on which it may be, nil for any, and whether sockets of the
-	// Unix family are allowed.
-	ports       []uint16
-	unixSockets bool
-}
-
-// networkLaunch checks the members of a process/start about the network.
-func (srv *Server) networkLaunch(p *execproto.StartParams) (networkLaunch, error) {
-	launch := p.NetworkProxy
-	if launch == nil {
-		var n networkLaunch
-		if m := p.ManagedNetwork; m != nil {
-			n.ports, n.unixSockets = append([]uint16{}, m.LoopbackPorts...), m.DangerouslyAllowAllUnixSockets
-		}
-		return n, nil
-	}
-	config := egress.Config{
-		SOCKS5: launch.Proxy.EnableSOCKS5, Upstream: launch.Proxy.AllowUpstreamProxy, LocalBinding: launch.Proxy.AllowLocalBinding,
-		Limited: launch.Proxy.Mode == execproto.NetworkLimited, Review: launch.Proxy.ReviewDomains,
-		Domains: permissionsOf(launch.Proxy.Domains), UnixSockets: permissionsOf(launch.Proxy.UnixSockets),
-	}
-	if limit := launch.PolicyDecisionTimeoutMS; limit != nil {
-		switch {
-		case *limit == 0:
-			return networkLaunch{}, invalidParams("network policy decision callback timeout must be nonzero")
-		case p.ProcessID == "" || len(p.ProcessID) > maxAskingID:
-			return networkLaunch{}, invalidParams("callback-enabled process ID must be non-empty and at most 256 bytes")
-		}
-		config.AskTime = time.Duration(min(*limit, uint64(maxWait/time.Millisecond))) * time.Millisecond
-	}
-	err := errors.New("executor-local network proxy launch requires an enabled proxy")
-	var policy *egress.Policy
-	if launch.Proxy.Enabled {
-		policy, err = egress.NewPolicy(config)
-	}
-	if err != nil {
-		return networkLaunch{}, invalidParams("invalid network proxy config: " + err.Error())
-	}
-	return networkLaunch{policy: policy, unixSockets: launch.Proxy.DangerouslyAllowAllUnixSockets}, nil
-}
-
-func permissionsOf(domains map[string]execproto.DomainPermission) map[string]egress.Permission {
-	m := make(map[string]egress.Permission, len(domains))
-	for text, permission := range domains {
-		m[text] = egress.Permission(permission)
-	}
-	return m
-}
-
 // openNetwork makes the network proxy of a process that is about to start, if
 // there is to be one, and points its environment at it. A sandbox that has no
 // network gets no proxy: it could not reach it, and variables that name dead
 // ports make programs fail later and with worse errors.
-func (st *start) openNetwork(intent *runner.Intent) error {
-	n := st.network
+func openNetwork(_ context.Context, st *start) error {
+	n, intent, srv := st.network, st.intent, st.c.srv
 	if intent != nil && intent.ManagedNetwork {
 		intent.ProxyPorts, intent.UnixSockets = n.ports, n.unixSockets
 	}
@@ -82,10 +27,10 @@ func (st *start) openNetwork(intent *runner.Intent) error {
 	if n.policy == nil || offline {
 		return nil
 	}
-	if err := st.p.s.srv.egress.Works(); err != nil {
+	if err := srv.egress.Works(); err != nil {
 		return internal("this server cannot give processes network proxies: " + err.Error())
 	}
-	proxy, err := st.p.s.srv.egress.Start(n.policy, egress.Hooks{Ask: st.p.askClient, Report: st.p.reportDecision})
+	proxy, err := srv.egress.Start(n.policy, egress.Hooks{Ask: st.p.askClient, Report: st.p.reportDecision})
 	if err != nil {
 		return internal(err.Error())
 	}
@@ -99,6 +44,12 @@ func (st *start) openNetwork(intent *runner.Intent) error {
 		grantRead(&intent.Profile, bundle)
 	}
 	return nil
+}
+
+// closeNetwork closes the network proxy of a start that has failed.
+func closeNetwork(st *start, err error) error {
+	st.p.closeNetwork()
+	return err
 }
 
 // setNetwork replaces the process's network proxy and returns the one before.

@@ -29,7 +29,6 @@ func launching(change func(*execproto.StartParams)) *execproto.StartParams {
 }
 
 func TestNetworkLaunch(t *testing.T) {
-	srv := &Server{events: new(observe.Events)}
 	for name, tt := range map[string]struct {
 		change func(*execproto.StartParams)
 		want   string // an error; "": none
@@ -51,12 +50,12 @@ func TestNetworkLaunch(t *testing.T) {
 			p.ProcessID, p.NetworkProxy.PolicyDecisionTimeoutMS = strings.Repeat("p", 257), new(uint64(1))
 		}, "callback-enabled process ID must be non-empty and at most 256 bytes"},
 	} {
-		n, err := srv.networkLaunch(launching(tt.change))
+		n, err := newNetworkRequest(launching(tt.change))
 		if tt.want == "" && (err != nil || n.policy == nil) || tt.want != "" && (err == nil || err.Error() != tt.want || toRPC(err).Code != execproto.CodeInvalidParams) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	n, err := srv.networkLaunch(&execproto.StartParams{ManagedNetwork: &execproto.ManagedNetwork{}})
+	n, err := newNetworkRequest(&execproto.StartParams{ManagedNetwork: &execproto.ManagedNetwork{}})
 	if err != nil || n.policy != nil || n.ports == nil {
 		t.Errorf("managedNetwork without ports allows any: %+v %v", n, err)
 	}

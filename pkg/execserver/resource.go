@@ -85,13 +85,14 @@ func duration(n uint64, unit time.Duration) time.Duration {
 }
 
 // held returns how the limits of a process are held, for a client that has given some.
-func (st *start) held(held []process.Held) []execproto.HeldLimit {
+func (st *start) held() []execproto.HeldLimit {
+	held := st.running.Held()
 	for _, h := range held {
 		if h.By == process.HeldByNone {
 			st.p.seen.Log.Warn("a limit of a process is not held", "limit", h.Limit, "reason", h.Reason)
 		}
 	}
-	if !st.limits {
+	if !st.asksHeld {
 		return nil
 	}
 	list := make([]execproto.HeldLimit, len(held))

@@ -74,8 +74,8 @@ func TestPermit(t *testing.T) {
 		{"a ceiling tunnels", capped.permit(execproto.MethodTunnelListen), "--max-sandbox read-only"},
 		{"a ceiling fetches", capped.permit(execproto.MethodHTTPRequest), "--max-sandbox read-only"},
 		{"a ceiling opens to write", capped.mayOpen("fs/open", execproto.OpenReplace), "--max-sandbox read-only"},
-		{"a ceiling starts without a sandbox", capped.checkStart(&execproto.StartParams{}, "/"), "no sandbox"},
-		{"a ceiling and a proxy", capped.checkStart(&execproto.StartParams{Sandbox: []byte("{}"), EnforceManagedNetwork: true}, "/"), "has the network"},
+		{"a ceiling starts without a sandbox", checkStart(&capped.grant.Ceiling, &execproto.StartParams{}, "/"), "no sandbox"},
+		{"a ceiling and a proxy", checkStart(&capped.grant.Ceiling, &execproto.StartParams{Sandbox: []byte("{}"), EnforceManagedNetwork: true}, "/"), "has the network"},
 		{"nobody", (&conn{}).permit(execproto.MethodInitialize), "the role read"},
 	} {
 		switch {

@@ -63,7 +63,7 @@ type session struct {
 // answered before it. The first client therefore waits here for the probe of the
 // backends, whose outcome is in the answer.
 func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (result, error) {
-	if c.stage != stageNew {
+	if c.handshake != handshakeNew {
 		return nil, invalid("initialize may only be sent once per connection")
 	}
 	if err := c.grant.Check(); err != nil {
@@ -78,7 +78,7 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 	if c.srv.keeper != nil {
 		c.tunnels = newTunnels(c.ctx, c.srv.events)
 	}
-	c.stage = stageInitialized
+	c.handshake = handshakeAnswered
 	c.log = c.log.With("session", logtext.Digest(s.id))
 	c.log.Info("session attached", "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
 	info := c.srv.environment()

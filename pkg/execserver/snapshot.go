@@ -3,82 +3,27 @@ package execserver
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
-	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/envpolicy"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/shellsnapshot"
-	"codex.internal/pkg/sandbox/runner"
 )
-
-// snapshotRequest is what a process/start says about its shell's start-up files.
-type snapshotRequest struct {
-	// key names the snapshot: all that start-up files may depend on but the
-	// variables of the request, so that these need not be the same.
-	key    string
-	policy envpolicy.Policy // of the variables that start-up files export
-	env    map[string]string
-}
-
-// newSnapshotRequest checks the shellSnapshot of a process/start. It returns nil
-// if there is none, or it has no effect.
-func newSnapshotRequest(p *execproto.StartParams) (*snapshotRequest, error) {
-	s := p.ShellSnapshot
-	if s == nil {
-		return nil, nil
-	}
-	if len(s.ScopeID) == 0 || len(s.ScopeID) > maxSnapshotScope {
-		return nil, invalidParams(fmt.Sprintf("shell snapshot scope must be non-empty and at most %d bytes", maxSnapshotScope))
-	}
-	if len(p.Argv) < 3 || p.Argv[0] != s.Shell.Path || p.Argv[1] != "-lc" {
-		return nil, nil
-	}
-	switch s.Shell.Name {
-	case shellsnapshot.Shell:
-	case "zsh", "sh":
-		return nil, nil // they start as without a snapshot
-	default:
-		return nil, invalidParams(fmt.Sprintf("shell snapshots are unsupported for shell `%s`", shorten(s.Shell.Name)))
-	}
-	rq := &snapshotRequest{env: p.Env, policy: envpolicy.Policy{Inherit: envpolicy.InheritAll, IgnoreDefaultExcludes: true}}
-	var policy []byte
-	if e := p.EnvPolicy; e != nil {
-		rq.policy = envpolicy.Policy{
-			Inherit: envpolicy.InheritAll, IgnoreDefaultExcludes: e.IgnoreDefaultExcludes,
-			Exclude: e.Exclude, Set: e.Set, IncludeOnly: e.IncludeOnly,
-		}
-		policy, _ = execproto.Append(nil, e)
-	}
-	for _, part := range []string{
-		s.ScopeID, s.Shell.Path, p.Cwd, string(policy), string(p.Sandbox), strconv.FormatBool(p.EnforceManagedNetwork),
-		strconv.FormatBool(p.NetworkProxy != nil),
-	} {
-		rq.key += strconv.Itoa(len(part)) + ":" + part
-	}
-	return rq, nil
-}
 
 // restoreShell makes the command restore what the start-up files have set, if
 // that is known or can be found out. Otherwise the command runs them itself.
-func (st *start) restoreShell(ctx context.Context, intent *runner.Intent) {
-	rq := st.shell
-	if rq == nil {
-		return
-	}
-	s := st.p.s
+func restoreShell(ctx context.Context, st *start) error {
+	rq, s := st.shell, st.p.s
 	found := s.shells.get(ctx, rq.key, func(ctx context.Context) (*shellsnapshot.Snapshot, error) {
-		found, err := st.captureShell(ctx, intent)
+		found, err := st.captureShell(ctx)
 		if err != nil {
 			st.p.seen.Log.Info("no shell snapshot", "shell", st.spec.Argv[0], "error", err)
 		}
 		return found, err
 	})
 	if found == nil {
-		return
+		return nil
 	}
 	env := envpolicy.Environ(found.Environ, &rq.policy, rq.env)
 	if st.p.network != nil {
@@ -86,6 +31,7 @@ func (st *start) restoreShell(ctx context.Context, intent *runner.Intent) {
 		env = st.p.network.Environ(env)
 	}
 	st.spec.Argv, st.spec.Env = found.Argv(st.spec.Argv), append(env, found.Variables()...)
+	return nil
 }
 
 // snapshots are the shells' states that a session keeps.
@@ -173,15 +119,15 @@ func (x *snapshots) enter(key string) *snapshotEntry {
 // in the directory, the environment and the sandbox of a command, as a process of
 // the session: jobs that they leave in the background live on, as those of a
 // command do, until the session ends.
-func (st *start) captureShell(ctx context.Context, intent *runner.Intent) (*shellsnapshot.Snapshot, error) {
+func (st *start) captureShell(ctx context.Context) (*shellsnapshot.Snapshot, error) {
 	marker, s, spec := shellsnapshot.NewMarker(), st.p.s, st.spec
 	spec = process.Spec{
 		Argv: []string{spec.Argv[0], "-lc", shellsnapshot.Script(marker)}, Arg0: spec.Arg0, Dir: spec.Dir, Env: spec.Env,
 		Limits: spec.Limits,
 	}
 	c := &shellCapture{s: s, marker: marker, ended: make(chan struct{})}
-	if intent != nil {
-		command, err := s.srv.confine(intent, &spec)
+	if st.intent != nil {
+		command, err := s.srv.confine(st.intent, &spec)
 		if err != nil {
 			return nil, err
 		}

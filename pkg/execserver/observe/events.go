@@ -208,7 +208,8 @@ type Process struct {
 	Thread, ToolCall string // as the client says
 	TTY              bool
 	Log              *slog.Logger
-	Within           *tracing.Span // of the request; nil: it is not traced
+	Within           *tracing.Span   // of the request; nil: it is not traced
+	Trace            tracing.Context // of the request; invalid: it belongs to none
 
 	// Set at ProcessStarting.
 	Argv    []string

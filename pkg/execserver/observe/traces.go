@@ -139,11 +139,11 @@ func TraceOf(ctx context.Context) tracing.Context {
 }
 
 // Environ returns the environment of the process's command, with TRACEPARENT and TRACESTATE in place
-// of those of env if the process is in a trace. request is the context of its request.
-func (p *Process) Environ(request context.Context, env []string) []string {
+// of those of env if the process is in a trace.
+func (p *Process) Environ(env []string) []string {
 	trace := p.span.Context()
 	if p.span == nil {
-		trace = TraceOf(request)
+		trace = p.Trace
 	}
 	if !trace.IsValid() {
 		return env

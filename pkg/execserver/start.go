@@ -1,0 +1,303 @@
+package execserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/host/envpolicy"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/host/shellsnapshot"
+	"codex.internal/pkg/sandbox/egress"
+	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/runner"
+	"codex.internal/pkg/wire/pathuri"
+)
+
+// start is a process/start: what its params ask for, complete and checked (this file), and what its
+// stages have made of it (stages.go). When you add a member, put it into its group.
+type start struct {
+	c *conn
+
+	// What the params ask for.
+	id       string
+	metadata *execproto.StartMetadata // nil: none
+	spec     process.Spec             // command, environment, terminal and limits; stages change it
+	sandbox  *sandboxRequest          // nil: none
+	network  networkRequest           // the proxy, and what a sandbox lets pass
+	shell    *snapshotRequest         // nil: start-up files run as usual
+	detach   *keeperRecord            // nil: the process ends with its session
+	asksHeld bool                     // the client wants to know how the limits are held
+
+	// What the stages have made.
+	done    int             // how many stages
+	p       *proc           // registered in the session
+	ctx     context.Context // ends when the start is cancelled
+	request context.Context // of a worker: it has the span of the request
+	intent  *runner.Intent  // how the process is confined; nil: not at all
+	running *process.Process
+}
+
+// processStart takes a process/start on. A keeper ends if it refuses its process: the keeper was
+// started for this process alone, and its server waits for the end of the keeper.
+func processStart(c *conn, params *execproto.StartParams) (call, error) {
+	k := c.srv.keeper
+	if k != nil {
+		if err := k.begin(params); err != nil {
+			return call{}, err
+		}
+	}
+	st, err := c.newStart(params)
+	if err == nil && st.detach != nil {
+		return startDetached(st, params), nil
+	}
+	if err == nil {
+		err = st.advance(c.ctx, onReader)
+	}
+	if err != nil {
+		if k != nil {
+			k.end()
+		}
+		return call{}, err
+	}
+	return call{
+		turn: c.session.order.enter(st.id),
+		run: func(request context.Context) (result, error) {
+			defer st.p.stop()
+			st.request = request
+			if err := st.advance(st.ctx, onWorker); err != nil {
+				return nil, err
+			}
+			answer := execproto.StartResult{ProcessID: st.id, SandboxType: st.p.seen.Sandbox, Limits: st.held()}
+			return followed{answer, func() { _ = st.advance(st.ctx, afterAnswer) }}, nil
+		},
+		drop: func() { _ = st.fail(errEnded) },
+	}, nil
+}
+
+// newStart builds a start from params, and checks all of them that can be checked without the disk.
+func (c *conn) newStart(params *execproto.StartParams) (*start, error) {
+	st := &start{c: c, id: params.ProcessID, metadata: params.Metadata, asksHeld: params.Limits != nil}
+	for _, part := range []func(*execproto.StartParams) error{
+		st.buildDetach, st.buildCommand, st.buildSandbox, st.buildNetwork, st.buildShell,
+	} {
+		if err := part(params); err != nil {
+			return nil, err
+		}
+	}
+	return st, nil
+}
+
+// buildDetach says whether the process is to be detached, and as what it is retained. The start in a
+// keeper has the member, too: there the process belongs to the keeper's session.
+func (st *start) buildDetach(p *execproto.StartParams) error {
+	c := st.c
+	switch {
+	case c.srv.keeper != nil:
+		return nil
+	case p.Detach == nil && p.Retain != nil:
+		return invalidParams("retain is for a process with detach")
+	case p.Detach == nil:
+		return nil
+	}
+	record, err := c.newRecord(p)
+	st.detach = record
+	return err
+}
+
+// buildCommand turns the params into what to run.
+func (st *start) buildCommand(p *execproto.StartParams) error {
+	if len(p.ProcessID) > maxProcessID {
+		return invalidParams(fmt.Sprintf("processId must not exceed %d bytes", maxProcessID))
+	}
+	cwd, err := pathuri.Parse(p.Cwd, st.c.srv.home)
+	var elsewhere *pathuri.HostError
+	switch {
+	case errors.As(err, &elsewhere):
+		return invalidParams(fmt.Sprintf("cwd URI `%s` is not valid on this exec-server host: %v", shorten(p.Cwd), err))
+	case err != nil:
+		return err
+	}
+	ceiling := &st.c.grant.Ceiling
+	if err := checkStart(ceiling, p, cwd); err != nil {
+		return err
+	}
+	st.spec = process.Spec{
+		Argv: p.Argv, Arg0: p.Arg0, Dir: cwd, Env: envpolicy.Environ(os.Environ(), policyOf(p.EnvPolicy), p.Env),
+		TTY: p.TTY, PipeStdin: p.PipeStdin, Window: p.OutputWindow, Limits: st.c.srv.limits(p.Limits, &ceiling.Limits),
+	}
+	if p.Size != nil {
+		st.spec.Rows, st.spec.Cols = p.Size.Rows, p.Size.Cols
+	}
+	return nil
+}
+
+// policyOf returns the policy of the environment; nil: the default one.
+func policyOf(e *execproto.EnvPolicy) *envpolicy.Policy {
+	if e == nil {
+		return nil
+	}
+	return &envpolicy.Policy{
+		Inherit: e.Inherit, IgnoreDefaultExcludes: e.IgnoreDefaultExcludes, Exclude: e.Exclude, Set: e.Set, IncludeOnly: e.IncludeOnly,
+	}
+}
+
+// checkStart returns an error if the params exceed the ceiling of the client, but for the profile,
+// which checkCeiling looks at. cwd is the native working directory.
+func checkStart(ceiling *wsauth.Ceiling, p *execproto.StartParams, cwd string) error {
+	if ceiling.Dir != "" {
+		if err := liesIn(cwd, ceiling.Dir); err != nil {
+			return invalidParams(fmt.Sprintf("the working directory %s must lie in %s, to which this token is confined (--cwd): %v", shorten(cwd), ceiling.Dir, err))
+		}
+	}
+	switch {
+	case !ceiling.ConfinesProcesses():
+		return nil
+	case p.Sandbox == nil:
+		return tooWeak(ceiling, "the process has no sandbox")
+	case p.NetworkProxy != nil || p.ManagedNetwork != nil || p.EnforceManagedNetwork:
+		return tooWeak(ceiling, "the sandbox has the network, by a proxy")
+	}
+	return nil
+}
+
+// sandboxRequest is the decoded sandbox of a process/start.
+type sandboxRequest struct {
+	srv     *Server
+	ctx     *permissions.Context
+	w       workspace
+	dir     string // of the command
+	managed bool   // enforceManagedNetwork
+	ceiling *wsauth.Ceiling
+}
+
+// buildSandbox decodes the sandbox, if there is one.
+func (st *start) buildSandbox(p *execproto.StartParams) error {
+	if p.Sandbox == nil {
+		return nil
+	}
+	srv := st.c.srv
+	ctx, err := srv.decodeSandbox(p.Sandbox, invalidParams)
+	if err != nil {
+		return err
+	}
+	notHere := func(what string) func(string, error) error {
+		return func(uri string, err error) error {
+			return invalidParams(fmt.Sprintf("%s URI `%s` is not valid on this exec-server host: %v", what, shorten(uri), err))
+		}
+	}
+	w, err := srv.workspaceOf(ctx, notHere("sandbox cwd"), notHere("sandbox workspace root"))
+	if err != nil {
+		return err
+	}
+	st.sandbox = &sandboxRequest{srv: srv, ctx: ctx, w: w, dir: st.spec.Dir, managed: p.EnforceManagedNetwork, ceiling: &st.c.grant.Ceiling}
+	return nil
+}
+
+// networkRequest is what a process/start says about the process's network.
+type networkRequest struct {
+	policy *egress.Policy // nil: no network proxy
+	// ports and unixSockets are for a sandbox that is confined to a proxy: the
+	// only ports on which it may be, nil for any, and whether sockets of the
+	// Unix family are allowed.
+	ports       []uint16
+	unixSockets bool
+}
+
+func (st *start) buildNetwork(p *execproto.StartParams) (err error) {
+	st.network, err = newNetworkRequest(p)
+	return err
+}
+
+// newNetworkRequest checks the members about the network.
+func newNetworkRequest(p *execproto.StartParams) (networkRequest, error) {
+	launch := p.NetworkProxy
+	if launch == nil {
+		var n networkRequest
+		if m := p.ManagedNetwork; m != nil {
+			n.ports, n.unixSockets = append([]uint16{}, m.LoopbackPorts...), m.DangerouslyAllowAllUnixSockets
+		}
+		return n, nil
+	}
+	config := egress.Config{
+		SOCKS5: launch.Proxy.EnableSOCKS5, Upstream: launch.Proxy.AllowUpstreamProxy, LocalBinding: launch.Proxy.AllowLocalBinding,
+		Limited: launch.Proxy.Mode == execproto.NetworkLimited, Review: launch.Proxy.ReviewDomains,
+		Domains: permissionsOf(launch.Proxy.Domains), UnixSockets: permissionsOf(launch.Proxy.UnixSockets),
+	}
+	if limit := launch.PolicyDecisionTimeoutMS; limit != nil {
+		switch {
+		case *limit == 0:
+			return networkRequest{}, invalidParams("network policy decision callback timeout must be nonzero")
+		case p.ProcessID == "" || len(p.ProcessID) > maxAskingID:
+			return networkRequest{}, invalidParams("callback-enabled process ID must be non-empty and at most 256 bytes")
+		}
+		config.AskTime = time.Duration(min(*limit, uint64(maxWait/time.Millisecond))) * time.Millisecond
+	}
+	err := errors.New("executor-local network proxy launch requires an enabled proxy")
+	var policy *egress.Policy
+	if launch.Proxy.Enabled {
+		policy, err = egress.NewPolicy(config)
+	}
+	if err != nil {
+		return networkRequest{}, invalidParams("invalid network proxy config: " + err.Error())
+	}
+	return networkRequest{policy: policy, unixSockets: launch.Proxy.DangerouslyAllowAllUnixSockets}, nil
+}
+
+func permissionsOf(domains map[string]execproto.DomainPermission) map[string]egress.Permission {
+	m := make(map[string]egress.Permission, len(domains))
+	for text, permission := range domains {
+		m[text] = egress.Permission(permission)
+	}
+	return m
+}
+
+// snapshotRequest is what a process/start says about its shell's start-up files.
+type snapshotRequest struct {
+	// key names the snapshot: all that start-up files may depend on but the
+	// variables of the request, so that these need not be the same.
+	key    string
+	policy envpolicy.Policy // of the variables that start-up files export
+	env    map[string]string
+}
+
+// buildShell checks the shellSnapshot, if there is one that has an effect.
+func (st *start) buildShell(p *execproto.StartParams) error {
+	s := p.ShellSnapshot
+	if s == nil {
+		return nil
+	}
+	if len(s.ScopeID) == 0 || len(s.ScopeID) > maxSnapshotScope {
+		return invalidParams(fmt.Sprintf("shell snapshot scope must be non-empty and at most %d bytes", maxSnapshotScope))
+	}
+	if len(p.Argv) < 3 || p.Argv[0] != s.Shell.Path || p.Argv[1] != "-lc" {
+		return nil
+	}
+	switch s.Shell.Name {
+	case shellsnapshot.Shell:
+	case "zsh", "sh":
+		return nil // they start as without a snapshot
+	default:
+		return invalidParams(fmt.Sprintf("shell snapshots are unsupported for shell `%s`", shorten(s.Shell.Name)))
+	}
+	rq := &snapshotRequest{env: p.Env, policy: envpolicy.Policy{IgnoreDefaultExcludes: true}}
+	var policy []byte
+	if e := p.EnvPolicy; e != nil {
+		rq.policy = *policyOf(e)
+		policy, _ = execproto.Append(nil, e)
+	}
+	rq.policy.Inherit = envpolicy.InheritAll
+	for _, part := range []string{
+		s.ScopeID, s.Shell.Path, p.Cwd, string(policy), string(p.Sandbox), strconv.FormatBool(p.EnforceManagedNetwork),
+		strconv.FormatBool(p.NetworkProxy != nil),
+	} {
+		rq.key += strconv.Itoa(len(part)) + ":" + part
+	}
+	st.shell = rq
+	return nil
+}
