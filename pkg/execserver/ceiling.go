@@ -41,19 +41,25 @@ func (c *conn) outsideCeiling(method string) error {
 
 // fileIntent returns how a file request with that sandbox of the params must be confined;
 // nil: not at all.
-func (c *conn) fileIntent(ctx context.Context, raw json.RawMessage) (*fileIntent, error) {
+func (c *conn) fileIntent(ctx context.Context, raw json.RawMessage) (*runner.Intent, error) {
 	if raw == nil && !c.grant.Ceiling.ConfinesFiles() {
 		return nil, nil
 	}
-	return withThread(ctx, func() (*fileIntent, error) { return c.intentUnderCeiling(raw) })
+	return withThread(ctx, func() (*runner.Intent, error) { return c.intentUnderCeiling(raw) })
 }
 
 // intentUnderCeiling is fileIntent. It looks at the disk.
-func (c *conn) intentUnderCeiling(raw json.RawMessage) (*fileIntent, error) {
+func (c *conn) intentUnderCeiling(raw json.RawMessage) (*runner.Intent, error) {
 	intent, err := c.srv.fileIntent(raw)
+	if err != nil {
+		return nil, err
+	}
 	ceiling := &c.grant.Ceiling
-	if err != nil || !ceiling.ConfinesFiles() {
-		return intent, err
+	if !ceiling.ConfinesFiles() {
+		if intent != nil {
+			c.srv.hideSecrets(&intent.Profile, false)
+		}
+		return intent, nil
 	}
 	access, dir := permissions.Write, ceiling.Dir
 	if ceiling.MaxSandbox == wsauth.SandboxReadOnly || !c.grant.Role.Allows(wsauth.RoleRun) {
@@ -63,15 +69,15 @@ func (c *conn) intentUnderCeiling(raw json.RawMessage) (*fileIntent, error) {
 		dir = "/"
 	}
 	if intent == nil {
-		intent = &fileIntent{srv: c.srv, draft: runner.Intent{Profile: permissions.Profile{Kind: permissions.Managed}, PolicyCwd: dir, CommandCwd: "/"}}
-		intent.draft.Profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Write}}
+		intent = &runner.Intent{Profile: permissions.Profile{Kind: permissions.Managed}, PolicyCwd: dir, CommandCwd: "/"}
+		intent.Profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Write}}
 	}
-	confined := intent.hide()
-	scope := permissions.Scope{Cwd: confined.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
-	granted := permissions.Resolve(confined.Profile.FileSystem, scope, sandbox.HostView{}).Access(dir)
-	confined.Profile.FileSystem.Entries = intersect(confined.Profile.FileSystem.Entries, dir, access, granted)
+	c.srv.hideSecrets(&intent.Profile, false)
+	scope := permissions.Scope{Cwd: intent.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
+	granted := permissions.Resolve(intent.Profile.FileSystem, scope, sandbox.HostView{}).Access(dir)
+	intent.Profile.FileSystem.Entries = intersect(intent.Profile.FileSystem.Entries, dir, access, granted)
 	if dir != "/" {
-		confined.Within = dir
+		intent.Within = dir
 	}
 	return intent, nil
 }

@@ -52,7 +52,7 @@ func (srv *Server) sandboxes() (*runner.Runtime, error) {
 		status := c.runtime.Status()
 		backend = status.Backend
 		srv.log.Info("sandbox chosen", "backend", status.Backend, "reason", status.Reason)
-		srv.launchers.warm()
+		srv.launchers.fill()
 		srv.wg.Go(func() {
 			if f := opts.Janitor(); f != nil {
 				_ = f.Close() // the first request finds a janitor
@@ -132,35 +132,9 @@ func (w workspace) profile(ctx *permissions.Context, cwd string) permissions.Pro
 	return ctx.ProfileFor(cwd, sandbox.HostView{}).WithProjectRoots(roots)
 }
 
-// fileIntent is how a file system request must be confined. One goroutine uses it at a time.
-type fileIntent struct {
-	srv *Server
-	// draft lets the files of the server be read until hidden is set: sandboxes are made with what
-	// confined returns.
-	draft  runner.Intent
-	hidden *hiddenPaths // what was denied to draft; nil: nothing yet
-}
-
-// confined returns the intent. The first call looks at the disk, and waits for a thread for that.
-func (f *fileIntent) confined(ctx context.Context) (*runner.Intent, error) {
-	if f.hidden != nil {
-		return &f.draft, nil
-	}
-	return withThread(ctx, func() (*runner.Intent, error) { return f.hide(), nil })
-}
-
-// hide is confined. It looks at the disk.
-func (f *fileIntent) hide() *runner.Intent {
-	if f.hidden == nil {
-		hidden := f.srv.hideSecrets(&f.draft.Profile, false)
-		f.hidden = &hidden
-	}
-	return &f.draft
-}
-
 // fileIntent returns how a file system request must be confined; nil: not at
-// all (docs/spec/sandbox.md §5.1).
-func (srv *Server) fileIntent(raw json.RawMessage) (*fileIntent, error) {
+// all (docs/spec/sandbox.md §5.1). The profile does not hide yet what the server hides.
+func (srv *Server) fileIntent(raw json.RawMessage) (*runner.Intent, error) {
 	if raw == nil {
 		return nil, nil
 	}
@@ -190,7 +164,7 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*fileIntent, error) {
 	if !profile.ConfinesFiles() {
 		return nil, nil
 	}
-	return &fileIntent{srv: srv, draft: runner.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}}, nil
+	return &runner.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, nil
 }
 
 // makeSandbox finds out how the process must be confined.
@@ -243,13 +217,12 @@ func (srv *Server) confine(intent *runner.Intent, spec *process.Spec) (*runner.C
 	if len(spec.Argv) == 0 {
 		return nil, invalidParams("argv must not be empty")
 	}
-	env := spec.Env
-	command, err := runtime.Process(*intent, spec.Argv, spec.Arg0, env)
+	command, err := runtime.Process(*intent, spec.Argv, spec.Arg0, spec.Env)
 	if err != nil {
 		return nil, invalidParams("failed to prepare process sandbox: " + err.Error())
 	}
 	spec.Argv, spec.Arg0, spec.Env, spec.ExtraFiles = command.Argv, &command.Arg0, command.Env, command.Files
-	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, runner.Denied, srv.launchers.takeFor(runtime, intent, env)
+	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, runner.Denied, srv.launchers.take()
 	return command, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/host/threads"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // fileWorker carries out file requests: this process, or a confined helper. It
@@ -137,24 +138,25 @@ var blocks = sync.Pool{New: func() any { b := make([]byte, execproto.MaxBlockByt
 // confinedFiles carries out each request in a helper of its own.
 type confinedFiles struct {
 	srv    *Server
-	intent *fileIntent
+	intent *runner.Intent
 }
 
 func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error) {
 	request := fshelper.Request(fr.operation.Method, w.srv.home, fr.json, fr.call.Sandbox)
+	intent := w.intent
 	if fr.operation.ReadOnly {
-		response, err := w.srv.helpers.ask(ctx, w.intent, fr.operation.Method, request)
-		return encoded(response), err
-	}
-	intent, err := w.intent.confined(ctx)
-	if err != nil {
-		return nil, err
+		intent = readOnly(intent)
 	}
 	h, err := w.srv.startHelper(ctx, intent)
 	if err != nil {
 		return nil, err
 	}
 	response, err := h.ask(fr.operation.Method, request...)
+	if fr.operation.ReadOnly {
+		// It has nothing to clean up, so the answer does not wait for its end.
+		w.srv.wg.Go(func() { _ = h.end() })
+		return encoded(response), err
+	}
 	// Wait for the launcher, which removes its placeholders at the end, also
 	// after a request that failed: when this function returns, its context
 	// ends, and that kills a launcher that is still cleaning up.
@@ -172,10 +174,7 @@ func (w confinedFiles) open(ctx context.Context, _ string, p *openRequest) (open
 }
 
 func (w confinedFiles) openHandle(ctx context.Context, method string, mode execproto.OpenMode, params []byte, sandbox json.RawMessage) (openFile, error) {
-	intent, err := w.intent.confined(ctx)
-	if err != nil {
-		return nil, err
-	}
+	intent := w.intent
 	if mode != execproto.OpenReplace {
 		intent = readOnly(intent)
 	}

@@ -42,19 +42,15 @@ func fileOperation(operation *fsops.Operation) row {
 		if op.Changes {
 			op.Paths = fr.call.Paths()
 		}
-		return observed(ctx, c, &op, worker, func() (result, error) { return worker.run(ctx, fr) })
+		return observed(c, &op, worker, func() (result, error) { return worker.run(ctx, fr) })
 	})
 }
 
 // observed runs a file operation of a worker, of which observers are told. If it changes files, the
 // audit trail has it before.
-func observed[T any](ctx context.Context, c *conn, op *observe.File, worker fileWorker, run func() (T, error)) (v T, err error) {
+func observed[T any](c *conn, op *observe.File, worker fileWorker, run func() (T, error)) (v T, err error) {
 	if w, ok := worker.(confinedFiles); ok {
-		intent, err := w.intent.confined(ctx)
-		if err != nil {
-			return v, err
-		}
-		op.Policy = intent.Profile
+		op.Policy = w.intent.Profile
 	}
 	op.Err = c.srv.events.FileStarting.Ask(op)
 	if op.Err == nil {

@@ -128,7 +128,7 @@ func fsOpen(ctx context.Context, c *conn, p *openRequest) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.file, err = recorded(ctx, c, execproto.MethodFSOpen, h.mode, worker, path, func() (openFile, error) { return worker.open(ctx, path, p) })
+	h.file, err = recorded(c, execproto.MethodFSOpen, h.mode, worker, path, func() (openFile, error) { return worker.open(ctx, path, p) })
 	if err != nil {
 		c.handles.take(p.HandleID)
 		return nil, err
@@ -137,11 +137,11 @@ func fsOpen(ctx context.Context, c *conn, p *openRequest) (result, error) {
 }
 
 // recorded opens a file. If it is to be written, the audit trail has it before.
-func recorded(ctx context.Context, c *conn, method string, mode execproto.OpenMode, worker fileWorker, path string, open func() (openFile, error)) (openFile, error) {
+func recorded(c *conn, method string, mode execproto.OpenMode, worker fileWorker, path string, open func() (openFile, error)) (openFile, error) {
 	if mode == execproto.OpenRead {
 		return open()
 	}
-	return observed(ctx, c, &observe.File{Session: c.session.seen(), Method: method, Changes: true, Paths: []string{path}}, worker, open)
+	return observed(c, &observe.File{Session: c.session.seen(), Method: method, Changes: true, Paths: []string{path}}, worker, open)
 }
 
 // archiveRequest is the decoded params of fs/openArchive.
@@ -177,7 +177,7 @@ func fsOpenArchive(ctx context.Context, c *conn, p *archiveRequest) (result, err
 	if err != nil {
 		return nil, err
 	}
-	h.file, err = recorded(ctx, c, execproto.MethodFSOpenArchive, mode, worker, path, func() (openFile, error) { return worker.openArchive(c.ctx, path, p) })
+	h.file, err = recorded(c, execproto.MethodFSOpenArchive, mode, worker, path, func() (openFile, error) { return worker.openArchive(c.ctx, path, p) })
 	if err != nil {
 		c.handles.take(p.HandleID)
 		return nil, err

@@ -21,9 +21,6 @@ type helper struct {
 	srv        *Server
 	child      *process.Child
 	unhook     func() bool // stops watching the context
-	next       func()      // starts the next helper ahead and waits for its use; nil: none
-	ahead      bool        // it was started before its request
-	answered   bool        // it has written a line
 	answer     []byte
 	told       int // bytes at the beginning of answer that nextLine has returned
 	stderr     bytes.Buffer
@@ -33,15 +30,7 @@ type helper struct {
 
 // startHelper starts a helper in a sandbox. It is killed when ctx ends. The caller
 // must call end when the helper is no longer needed.
-func (srv *Server) startHelper(ctx context.Context, intent *runner.Intent) (*helper, error) {
-	return srv.startHelperBy(ctx, intent, srv.launchers.takeForHelper)
-}
-
-// launcherSource is a function that returns a launcher that was started ahead, or nil.
-type launcherSource func(*runner.Runtime, *runner.Intent) *process.Standby
-
-// startHelperBy is startHelper with a launcher of a source.
-func (srv *Server) startHelperBy(ctx context.Context, intent *runner.Intent, launcher launcherSource) (h *helper, err error) {
+func (srv *Server) startHelper(ctx context.Context, intent *runner.Intent) (h *helper, err error) {
 	began := time.Now()
 	defer func() {
 		srv.events.HelperStarted.Tell(observe.Helper{Backend: srv.backend(), Took: time.Since(began), Err: err})
@@ -57,7 +46,7 @@ func (srv *Server) startHelperBy(ctx context.Context, intent *runner.Intent, lau
 	defer command.Close()
 	child, err := srv.supervisor.StartChild(process.Spec{
 		Argv: command.Argv, Arg0: &command.Arg0, Dir: "/", Env: command.Env, ExtraFiles: command.Files,
-		Standby: launcher(runtime, intent),
+		Standby: srv.launchers.take(),
 	})
 	if err != nil {
 		return nil, shortOf(err, internal("failed to prepare fs sandbox: "+err.Error()))
@@ -135,7 +124,7 @@ func (h *helper) nextLine() ([]byte, error) {
 	h.told = 0
 	for searched := 0; ; {
 		if i := bytes.IndexByte(h.answer[searched:], '\n'); i >= 0 {
-			h.told, h.answered = searched+i+1, true
+			h.told = searched + i + 1
 			return h.answer[:h.told], nil
 		}
 		if searched = len(h.answer); searched > fshelper.MaxAnswer {
@@ -160,14 +149,6 @@ func (h *helper) read() error {
 		return nil
 	}
 	return err
-}
-
-// retire ends a helper of the pool that has answered, and starts the next one.
-func (h *helper) retire() {
-	if h.next != nil {
-		h.srv.wg.Go(h.next) // not before the answer, whose processor it would take
-	}
-	_ = h.end()
 }
 
 // failed returns the error for a helper that ended without an answer; err is

@@ -5,12 +5,11 @@ import (
 	"time"
 
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/sandbox/runner"
 )
 
 // launcherPool keeps sandbox launchers that were started before a request needs
-// them: they have done what a Go program does before its first useful step, which
-// is most of what a sandboxed start costs. Each makes one sandbox. They hold
+// them (pkg/host/warmstart): they have done what a Go program does before its first useful
+// step, which takes 2 ms of a sandboxed start. Each makes one sandbox. They hold
 // nothing of a request while they wait.
 //
 // The first request with a sandbox starts them. One that is taken is replaced after
@@ -21,10 +20,8 @@ type launcherPool struct {
 
 	mu       sync.Mutex
 	idle     []*process.Standby
-	ahead    []*aheadPolicy // the last used first
-	forget   *time.Timer    // calls forgetOld; nil: there is nothing to forget
 	starting int
-	refill   *time.Timer // calls warm; nil: none was taken yet
+	refill   *time.Timer // calls fill; nil: none was taken yet
 	stopped  bool
 }
 
@@ -39,38 +36,37 @@ func (p *launcherPool) take() *process.Standby {
 			taken = nil
 		}
 	}
-	if len(p.idle) == 0 {
-		p.fill()
-	}
-	p.delay()
-	return taken
-}
-
-// delay has the missing launchers started after refillDelay. p.mu must be held.
-func (p *launcherPool) delay() {
 	switch {
 	case p.stopped:
+	case len(p.idle) == 0:
+		p.startMissing()
 	case p.refill == nil:
-		p.refill = time.AfterFunc(refillDelay, p.warm)
+		p.refill = time.AfterFunc(refillDelay, p.fill)
 	default:
 		p.refill.Reset(refillDelay)
 	}
+	return taken
 }
 
-// noLauncher is for helpers that no request waits for: it leaves the launchers to
-// those that do.
-func noLauncher(*runner.Runtime, *runner.Intent) *process.Standby { return nil }
+// hasEnded reports whether a launcher was killed by somebody, or by the kernel for its memory.
+func hasEnded(launcher *process.Standby) bool {
+	select {
+	case <-launcher.Ended():
+		return true
+	default:
+		return false
+	}
+}
 
-// warm starts the launchers that are missing.
-func (p *launcherPool) warm() {
+// fill starts the launchers that are missing.
+func (p *launcherPool) fill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fill()
-	p.fillAhead()
+	p.startMissing()
 }
 
-// fill starts the launchers that are missing. p.mu must be held.
-func (p *launcherPool) fill() {
+// startMissing is fill. p.mu must be held.
+func (p *launcherPool) startMissing() {
 	for !p.stopped && len(p.idle)+p.starting < maxIdleLaunchers {
 		p.starting++
 		p.srv.wg.Go(p.routineStart)
@@ -117,11 +113,4 @@ func (p *launcherPool) close() {
 		st.Close()
 	}
 	p.idle = nil
-	for _, a := range p.ahead {
-		a.ready.Close()
-	}
-	p.ahead = nil
-	if p.forget != nil {
-		p.forget.Stop()
-	}
 }

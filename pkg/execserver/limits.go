@@ -193,35 +193,14 @@ const (
 	// tries names at random would fill the notification of its exit.
 	maxDenials = 64
 
-	// idleHelperTime is how long an idle helper waits for a request, and how
-	// recently a policy must have been used for a helper to be started ahead.
-	idleHelperTime = 3 * time.Second
-	// settledTime is how old the last change of a denied path must be for its identity to tell of
-	// the next one: some file systems note times in seconds. It is also longer than a helper waits, so that what
-	// changes after the start of a helper keeps it from being used, whatever its identity is.
-	settledTime = idleHelperTime + time.Second
-	// maxDenied, maxGranted and maxDepth bound what a server looks at to tell whether denied paths are
-	// the same: more paths and directories take longer than the start of a helper.
-	maxDenied, maxGranted, maxDepth = 16, 32, 32
-	// maxIdleHelpers bounds the idle helpers: each holds a few megabytes.
-	maxIdleHelpers = 4
 	// maxIdleLaunchers bounds the launchers that wait for a request: one for the
 	// next request, and one for what often comes with it. Each holds 3 MB.
 	maxIdleLaunchers = 2
-	// maxAheadPolicies bounds the policies whose sandboxes are made ahead: two each for two
-	// workspaces, and that of file requests. Each takes 4 MB, two processes and six namespaces.
-	maxAheadPolicies = 5
-	// aheadTime is how long such a sandbox waits for a command. A model often thinks for some
-	// seconds before the next, and asks a person for longer. A file system that was mounted
-	// when the sandbox was made cannot be let go of for as long.
-	aheadTime = time.Minute
 	// refillDelay is how long after a request the next launcher is started. Its start
 	// takes a core for 2 ms. On two cores, one that was started at once held up the answer
 	// to the request: after 3.3 ms in place of 1.2. A sandboxed process takes 6 to 10 ms
 	// from its request to its end.
 	refillDelay = 20 * time.Millisecond
-	// maxHelperPolicies bounds the policies whose last use is remembered.
-	maxHelperPolicies = 256
 
 	// helperEnd is how long a helper may run after the end of its input. It is
 	// killed then.

@@ -6,26 +6,23 @@ import (
 	"strings"
 
 	"codex.internal/pkg/sandbox/permissions"
-	"golang.org/x/sys/unix"
 )
 
 // hideSecrets denies a profile the directories and files of the credentials that
 // network proxies inject, and the server's own state. Entries for what is in them are dropped:
 // a command that could read the file would not need the proxy. A profile that grants the
 // whole file system is not changed, because it has no entries and its command is not confined
-// to files. legacy says that Landlock's legacy mode enforces the profile. It returns what it has hidden.
-func (srv *Server) hideSecrets(p *permissions.Profile, legacy bool) hiddenPaths {
-	hidden := hiddenPaths{seen: make(looks)}
+// to files. legacy says that Landlock's legacy mode enforces the profile. It looks at the disk.
+func (srv *Server) hideSecrets(p *permissions.Profile, legacy bool) {
 	if p.Kind != permissions.Managed || p.FileSystem.Unrestricted {
-		return hidden
+		return
 	}
 	secrets := srv.secretPaths
 	if !legacy {
-		secrets = slices.Concat(secrets, srv.ownState(hidden.seen))
+		secrets = slices.Concat(secrets, srv.ownState())
 	}
-	hidden.paths = secrets
 	if len(secrets) == 0 {
-		return hidden
+		return
 	}
 	entries := slices.DeleteFunc(slices.Clone(p.FileSystem.Entries), func(e permissions.Entry) bool {
 		return e.Path.Kind == permissions.Literal && isIn(secrets, e.Path.Text)
@@ -34,51 +31,6 @@ func (srv *Server) hideSecrets(p *permissions.Profile, legacy bool) hiddenPaths 
 		entries = append(entries, permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: path}, Access: permissions.Deny})
 	}
 	p.FileSystem.Entries = entries
-	return hidden
-}
-
-// hiddenPaths are the paths that hideSecrets has denied a profile, and what it has seen on the way
-// to them.
-type hiddenPaths struct {
-	paths []string
-	seen  looks
-}
-
-// looks keep what lstat has told about paths, so that a request asks once for each: what a server
-// hides has most of the directories above it in common.
-type looks map[string]look
-
-type look struct {
-	st  unix.Stat_t
-	err error
-}
-
-// lstat is unix.Lstat, once for each path.
-func (l looks) lstat(path string, st *unix.Stat_t) error {
-	seen, ok := l[path]
-	if !ok {
-		seen.err = unix.Lstat(path, &seen.st)
-		l[path] = seen
-	}
-	*st = seen.st
-	return seen.err
-}
-
-// real is filepath.EvalSymlinks, which asks lstat of looks about a path without links.
-func (l looks) real(path string) (string, error) {
-	if !filepath.IsAbs(path) || path != filepath.Clean(path) {
-		return filepath.EvalSymlinks(path)
-	}
-	for at := path; at != "/"; at = filepath.Dir(at) {
-		var st unix.Stat_t
-		if err := l.lstat(at, &st); err != nil {
-			return "", err
-		}
-		if st.Mode&unix.S_IFMT == unix.S_IFLNK {
-			return filepath.EvalSymlinks(path)
-		}
-	}
-	return path, nil
 }
 
 // ownState returns the real paths of what Options.PrivatePaths and RetainDir name and what
@@ -90,7 +42,7 @@ func (l looks) real(path string) (string, error) {
 // directory of detached processes is made here, before the sandbox could see it come.
 // Landlock, which cannot hide anything, would refuse each request: there ownState returns nothing,
 // except with --sandbox-stricter.
-func (srv *Server) ownState(seen looks) []string {
+func (srv *Server) ownState() []string {
 	named := srv.opts.PrivatePaths
 	if dir := srv.detached.directory(); dir != "" {
 		named = append(slices.Clone(named), dir)
@@ -104,7 +56,7 @@ func (srv *Server) ownState(seen looks) []string {
 	var state []string
 	for _, name := range named {
 		// A link is followed now: the command may be able to replace it, but not what is hidden.
-		real, err := seen.real(name)
+		real, err := filepath.EvalSymlinks(name)
 		ofKernel := strings.HasPrefix(real, "/dev/") || strings.HasPrefix(real, "/proc/") // such as /dev/stdin
 		if err == nil && !ofKernel && !slices.Contains(state, real) {
 			state = append(state, real)

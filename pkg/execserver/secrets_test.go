@@ -51,36 +51,3 @@ func TestSecretsAreHidden(t *testing.T) {
 		t.Errorf("entries without credentials: %v", none.FileSystem.Entries)
 	}
 }
-
-// TestRealPaths compares with filepath.EvalSymlinks, and looks at no path twice.
-func TestRealPaths(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range []error{
-		os.MkdirAll(dir+"/a/b", 0o755), os.WriteFile(dir+"/a/file", nil, 0o600), os.Symlink("a", dir+"/link"), os.Symlink("b", dir+"/a/last"),
-		os.Symlink("circle", dir+"/circle"),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	seen := make(looks)
-	for _, path := range []string{
-		"/", dir, dir + "/a/b", dir + "/a/file", dir + "/a/file/", dir + "/link/b", dir + "/a/last", dir + "/a/none", dir + "/link/none", dir + "/a/file/in",
-		dir + "/circle/in", dir + "/link/../a", "a", "", ".", "/proc/self/exe",
-	} {
-		got, gotErr := seen.real(path)
-		want, wantErr := filepath.EvalSymlinks(path)
-		if got != want || (gotErr == nil) != (wantErr == nil) {
-			t.Errorf("%q: %q, %v; want %q, %v", path, got, gotErr, want, wantErr)
-		}
-	}
-	if err := os.Rename(dir+"/a", dir+"/c"); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := seen.real(dir + "/a/b"); err != nil || got != dir+"/a/b" {
-		t.Errorf("looked again: %q, %v", got, err)
-	}
-}

@@ -167,7 +167,6 @@ type Server struct {
 	metrics     *observe.Metrics
 	events      *observe.Events
 	confiner    confiner
-	helpers     *helperPool
 	launchers   *launcherPool
 	janitor     *janitorKeeper
 	confined    confinedTimes
@@ -224,7 +223,6 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	srv.hostName, _ = os.Hostname()
 	srv.statusKey = newStatusKey()
 	srv.addObservers(within)
-	srv.helpers = newHelperPool(srv)
 	srv.launchers = &launcherPool{srv: srv}
 	srv.reaching = make(chan struct{}, maxReaching)
 	srv.scanning = make(chan struct{}, 1)
@@ -355,7 +353,6 @@ func (srv *Server) Shutdown(ctx context.Context) error {
 	if !srv.stopping {
 		srv.stopping = true
 		close(srv.stopped)
-		close(srv.helpers.stop)
 		go srv.routineEnd(slices.Collect(maps.Values(srv.sessions)))
 	}
 	srv.mu.Unlock()

@@ -90,20 +90,14 @@ func (c *conn) watchTree(ctx context.Context, p *watchRequest) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	var confined *runner.Intent
-	if intent != nil {
-		if confined, err = intent.confined(ctx); err != nil {
-			return nil, err
-		}
-	}
 	w, err := c.trees.reserve(c, p.WatchID)
 	if err != nil {
 		return nil, err
 	}
-	if confined == nil {
+	if intent == nil {
 		w.source, err = openTree(ctx, w.ctx, path, p.Recursive)
 	} else {
-		w.source, err = c.srv.confinedTree(w.ctx, confined, path, p)
+		w.source, err = c.srv.confinedTree(w.ctx, intent, path, p)
 	}
 	if err != nil {
 		c.trees.take(p.WatchID)
