@@ -168,15 +168,12 @@ func isJanitor(pid int) bool {
 	return err == nil && string(comm) == JanitorName+"\n"
 }
 
-// remove removes the cgroup if it is empty, and reports whether there is none any more.
-// Otherwise it stays until the group is closed.
-func (c cgroupDir) remove() bool {
-	if c.path == "" {
-		return true
+// remove removes the cgroup if it is empty. Otherwise it stays until the group
+// is closed.
+func (c cgroupDir) remove() {
+	if c.path != "" {
+		work(func() { _ = unix.Rmdir(c.path) })
 	}
-	var err error
-	work(func() { err = unix.Rmdir(c.path) })
-	return err == nil
 }
 
 // removeAll kills all processes in the cgroup and removes it with the cgroups

@@ -13,9 +13,6 @@ var ErrNUL = errors.New("nul byte found in provided data")
 // an empty argument.
 var ErrNoProgram = errors.New("missing program: the first argument is empty")
 
-// ErrUnprepared is the error of Standby.Prepare if nothing can be done ahead for a spec.
-var ErrUnprepared = errors.New("nothing can be prepared for this program")
-
 // SpawnError is the error of the system for a process that could not be started.
 type SpawnError struct {
 	What  string // "program" or "working directory"

@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -30,10 +29,7 @@ type Standby struct {
 	mu     sync.Mutex
 	socket int  // -1: it was ordered or closed
 	taken  bool // a Process or a Child reaps it
-	// cg is the cgroup in which the standby has started a process ahead; the zero value:
-	// none. The process that the standby becomes has it, or it is removed.
-	cg   cgroupDir
-	over bool // ended is closed, or is about to be
+	over   bool // ended is closed, or is about to be
 	// report is the socket of one that was ordered and may report its exit code; nil:
 	// there is none, or awaitReport has returned.
 	report *os.File
@@ -91,8 +87,6 @@ func (st *Standby) routineWaiter(pidfd int) {
 	st.stopReport()
 	st.mu.Unlock()
 	close(st.ended)
-	// Nothing, if the process has it.
-	st.takeCgroup().removeAll()
 	if !taken {
 		st.s.mu.Lock()
 		delete(st.s.pids, st.pid)
@@ -101,88 +95,10 @@ func (st *Standby) routineWaiter(pidfd int) {
 	}
 }
 
-// Prepare has the standby do what it can for a spec that is likely to be that of its process:
-// the arguments after the first of Argv, and ExtraFiles. It returns when that is done, after
-// milliseconds. The error is ErrUnprepared if there is nothing to do; after any other the
-// standby is of no more use, and is killed.
-func (st *Standby) Prepare(spec Spec) error { return st.prepare(spec, st.s.cgroups()) }
-
-// PrepareChild is Prepare for a spec of a Child.
-func (st *Standby) PrepareChild(spec Spec) error { return st.prepare(spec, nil) }
-
-// prepare is Prepare for a process that gets a cgroup below root; nil: it gets none.
-func (st *Standby) prepare(spec Spec, root *cgroupRoot) error {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	fd := int(null.Fd())
-	o := &warmstart.Order{Args: spec.Argv[1:], Prepare: true, Files: []int{fd, fd, fd}}
-	for _, f := range spec.ExtraFiles {
-		o.Files = append(o.Files, int(f.Fd()))
-	}
-	if root != nil {
-		cg := cgroupDir{path: root.path}.child(root)
-		dir, err := cg.open()
-		if err != nil {
-			cg.remove()
-			return err
-		}
-		if dir >= 0 {
-			defer unix.Close(dir)
-			o.Cgroup, o.Files = true, append(o.Files, dir)
-		}
-		st.mu.Lock()
-		st.cg = cg
-		over := st.over
-		st.mu.Unlock()
-		if over {
-			st.takeCgroup().removeAll()
-		}
-	}
-	if err = st.send(o); err != nil {
-		st.takeCgroup().removeAll()
-	}
-	return err
-}
-
-// send sends an order that another one follows. The socket is not closed meanwhile: its number
-// may be that of another descriptor then.
-func (st *Standby) send(o *warmstart.Order) error {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.socket < 0 {
-		return fmt.Errorf("prepare: the standby is closed: %w", os.ErrClosed)
-	}
-	err := warmstart.Send(st.socket, o)
-	switch {
-	case errors.Is(err, warmstart.ErrUnprepared):
-		return ErrUnprepared
-	case err != nil && !st.over:
-		// It may hang, and would not notice that the socket is closed.
-		_ = syscall.Kill(st.pid, syscall.SIGKILL)
-	}
-	return err
-}
-
 // sendOrder sends the order of a process.
 func sendOrder(socket int, o *warmstart.Order) (err error) {
 	work(func() { err = warmstart.Send(socket, o) })
 	return err
-}
-
-// takeCgroup returns the cgroup of what was started ahead; the zero value: none. The
-// caller removes it.
-func (st *Standby) takeCgroup() cgroupDir {
-	if st == nil {
-		return cgroupDir{}
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	cg := st.cg
-	st.cg = cgroupDir{}
-	return cg
 }
 
 // Close ends a standby that was not used, without waiting. It does nothing for one

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -31,9 +30,6 @@ func TestStandbyProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	order, err := warmstart.Receive(socket)
-	if err == nil && order.Prepare {
-		order, err = prepared(socket, &order)
-	}
 	if err != nil {
 		os.Exit(0)
 	}
@@ -61,90 +57,9 @@ func TestStandbyProgram(t *testing.T) {
 	os.Exit(1)
 }
 
-// hangs is the argument with which TestStandbyProgram gives an answer that is none, and goes on.
-const hangs = "hang"
-
-// TestPrepareFails: a standby that gives no answer, and hangs, is killed.
-func TestPrepareFails(t *testing.T) {
-	eachVariant(t, func(t *testing.T, g *Group) {
-		st := standbyOf(t, g.s)
-		if err := st.Prepare(Spec{Argv: []string{"program", hangs}}); err == nil || errors.Is(err, ErrUnprepared) {
-			t.Fatalf("the error is %v", err)
-		}
-		await(t, "the end", st.Ended())
-		notLeft(t, g.s, st.pid)
-	})
-}
-
-// prepared does what TestStandbyProgram does ahead: it starts a process in the cgroup of the order, or
-// says that it can do nothing, and returns the order that follows.
-func prepared(socket int, order *warmstart.Order) (warmstart.Order, error) {
-	err := error(nil)
-	unix.CloseOnExec(socket)
-	if order.Cgroup {
-		cmd := exec.Command("/bin/sleep", "600")
-		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: order.Files[len(order.Files)-1], Pdeathsig: syscall.SIGKILL}
-		err = cmd.Start()
-	}
-	if len(order.Args) > 0 && order.Args[0] == hangs {
-		_, _ = unix.Write(socket, []byte{9})
-		_ = unix.Pause()
-	}
-	if err := errors.Join(err, warmstart.Answer(socket, len(order.Args) == 0)); err != nil {
-		return *order, err
-	}
-	return warmstart.Receive(socket)
-}
-
-// TestPrepare: a process has the cgroup of what its standby has started ahead, and it is
-// removed with the process. If there is no process, it is removed with the standby.
-func TestPrepare(t *testing.T) {
-	eachVariant(t, func(t *testing.T, g *Group) {
-		cgroupOf := func(st *Standby) string {
-			st.mu.Lock()
-			defer st.mu.Unlock()
-			return st.cg.path
-		}
-		gone := func(path string) {
-			t.Helper()
-			if _, err := os.Stat(path); path != "" && err == nil {
-				t.Errorf("the cgroup %s is left", path)
-			}
-		}
-		st := standbyOf(t, g.s)
-		if err := st.Prepare(Spec{Argv: []string{"program"}}); err != nil {
-			t.Fatal(err)
-		}
-		path := cgroupOf(st)
-		if g.s.cgroups() != nil && len(cgroupDir{path: path}.members()) != 1 {
-			t.Errorf("the cgroup %q does not have the process", path)
-		}
-		spec := shell("exec sleep 600")
-		spec.Standby, spec.ExitGracePeriod = st, true // as for the launcher
-		p, _ := start(t, g, spec)
-		if p.cg.path != path && path != "" || cgroupOf(st) != "" {
-			t.Errorf("the process has the cgroup %q in place of %q", p.cg.path, path)
-		}
-		p.Terminate()
-		await(t, "the end", p.Done())
-		g.Close()
-		gone(path)
-
-		unused := standbyOf(t, g.s)
-		if err := unused.Prepare(Spec{Argv: []string{"program"}}); err != nil {
-			t.Fatal(err)
-		}
-		path = cgroupOf(unused)
-		unused.Close()
-		await(t, "the end", unused.Ended())
-		g.s.Close()
-		gone(path)
-	})
-}
-
-// TestPrepareThenFewDescriptors: a start with a standby that has prepared closes no descriptor of
+// TestStandbyWithFewDescriptors: a start with a standby closes no descriptor of
 // others and does not go without its cgroup, however few descriptors are left for it.
-func TestPrepareThenFewDescriptors(t *testing.T) {
+func TestStandbyWithFewDescriptors(t *testing.T) {
 	const most = 12 // more than such a start takes
 	eachVariant(t, func(t *testing.T, g *Group) {
 		p, _ := start(t, g, shell("true")) // what is opened once is open
@@ -152,9 +67,6 @@ func TestPrepareThenFewDescriptors(t *testing.T) {
 		started := 0
 		for left := range most {
 			st := standbyOf(t, g.s)
-			if err := st.Prepare(Spec{Argv: []string{"program"}}); err != nil {
-				t.Fatal(err)
-			}
 			spec, r := shell("echo ran"), newRecorder(t)
 			spec.Standby = st
 			var err error
@@ -176,58 +88,6 @@ func TestPrepareThenFewDescriptors(t *testing.T) {
 		}
 		if started == 0 || started == most {
 			t.Errorf("%d of %d were started", started, most)
-		}
-	})
-}
-
-// TestPrepareHoldsSocket: the socket of a standby is not closed while something is sent there, or
-// an answer is read. A standby that is closed is sent nothing.
-func TestPrepareHoldsSocket(t *testing.T) {
-	eachVariant(t, func(t *testing.T, g *Group) {
-		st := standbyOf(t, g.s)
-		if err := syscall.Kill(st.pid, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
-		prepared := make(chan error, 1)
-		go func() { prepared <- st.Prepare(Spec{Argv: []string{"program"}}) }()
-		held := 0
-		for deadline := time.Now().Add(3 * time.Second); held < 20 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-			if held++; st.mu.TryLock() {
-				st.mu.Unlock()
-				held = 0
-			}
-		}
-		if held < 20 {
-			t.Error("the socket can be closed")
-		}
-		_ = syscall.Kill(st.pid, syscall.SIGKILL)
-		if err := <-prepared; err == nil {
-			t.Error("a standby that was killed has prepared something")
-		}
-		await(t, "the end", st.Ended())
-		if err := st.Prepare(Spec{Argv: []string{"program"}}); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("after its end: %v", err)
-		}
-	})
-}
-
-// TestUnprepared: a standby that can do nothing ahead can be used all the same, and leaves
-// no cgroup.
-func TestUnprepared(t *testing.T) {
-	eachVariant(t, func(t *testing.T, g *Group) {
-		st := standbyOf(t, g.s)
-		if err := st.Prepare(Spec{Argv: []string{"program", "not possible"}}); !errors.Is(err, ErrUnprepared) {
-			t.Fatalf("the answer is %v", err)
-		}
-		if st.cg.path != "" {
-			t.Errorf("the standby keeps the cgroup %s", st.cg.path)
-		}
-		spec := shell("exit 3")
-		spec.Standby = st
-		p, rec := start(t, g, spec)
-		await(t, "the end", p.Done())
-		if p.Pid() != st.pid || rec.code != 3 {
-			t.Errorf("the process %d of the standby %d ended with %d", p.Pid(), st.pid, rec.code)
 		}
 	})
 }

@@ -25,7 +25,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"sync"
 	"syscall"
 
@@ -188,9 +187,7 @@ type Group struct {
 	// limitedCG is the cgroup for processes with limits that controllers hold.
 	limitedCG cgroupDir
 
-	mu sync.Mutex
-	// apart are the cgroups of processes of the group that are outside of cg, until they are removed.
-	apart   []cgroupDir
+	mu      sync.Mutex
 	procs   map[*Process]bool
 	leaders []int // ended session leaders, for groups without a cgroup
 	closed  bool
@@ -262,7 +259,7 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 		program = s.opts.Limiter[0]
 	}
 	pidfd := -1
-	if p.cg, p.account, err = g.cgroup(limits, &spec); err == nil {
+	if p.cg, p.account, err = g.cgroup(limits, &spec.Limits); err == nil {
 		pidfd, err = g.fork(p, e, program)
 	}
 	e.closeChild()
@@ -300,17 +297,10 @@ func (g *Group) undo(p *Process, pidfd int, e *ends) {
 }
 
 // cgroup makes a cgroup for one process, inside the group's own. If limits is not nil, it
-// is one with controllers, and their counters are returned. A standby that has started a
-// process ahead has one already.
-func (g *Group) cgroup(limits *limitRoot, spec *Spec) (cgroupDir, *account, error) {
+// is one with controllers, and their counters are returned.
+func (g *Group) cgroup(limits *limitRoot, l *Limits) (cgroupDir, *account, error) {
 	if limits != nil {
-		return g.limited(limits, &spec.Limits)
-	}
-	if cg := spec.Standby.takeCgroup(); cg.path != "" {
-		g.mu.Lock()
-		g.apart = append(g.apart, cg)
-		g.mu.Unlock()
-		return cg, nil, nil
+		return g.limited(limits, l)
 	}
 	root := g.s.cgroups()
 	if root == nil {
@@ -328,13 +318,7 @@ func (g *Group) cgroup(limits *limitRoot, spec *Spec) (cgroupDir, *account, erro
 // removeCgroup removes the cgroup of the process if nothing is left in it.
 func (p *Process) removeCgroup() {
 	p.account.close()
-	if !p.cg.remove() {
-		return
-	}
-	g := p.group
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.apart = slices.DeleteFunc(g.apart, func(c cgroupDir) bool { return c.path == p.cg.path })
+	p.cg.remove()
 }
 
 // fork starts the program, or has the standby of the spec do what it says, and
@@ -395,7 +379,7 @@ func (g *Group) remove(p *Process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.procs, p)
-	if g.cg.path == "" && p.cg.path == "" && p.program == nil && len(g.leaders) < rememberedLeaders {
+	if g.cg.path == "" && p.program == nil && len(g.leaders) < rememberedLeaders {
 		g.leaders = append(g.leaders, p.pid)
 	}
 }
@@ -425,12 +409,8 @@ func (g *Group) Close() {
 		wg.Go(p.killWithGrace)
 	}
 	wg.Wait()
-	g.mu.Lock()
-	apart := slices.Clone(g.apart)
-	g.mu.Unlock()
-	for _, cg := range append(apart, g.cg, g.limitedCG) {
-		cg.kill()
-	}
+	g.cg.kill()
+	g.limitedCG.kill()
 	for _, p := range procs {
 		wg.Go(func() {
 			p.unblockOutput()
@@ -442,9 +422,8 @@ func (g *Group) Close() {
 		<-p.finished
 	}
 	g.s.killSessions(leaders)
-	for _, cg := range append(apart, g.cg, g.limitedCG) {
-		cg.removeAll()
-	}
+	g.cg.removeAll()
+	g.limitedCG.removeAll()
 	g.s.mu.Lock()
 	delete(g.s.groups, g)
 	g.s.mu.Unlock()

@@ -265,46 +265,6 @@ func (r *Runtime) Standby() *Command {
 	}
 }
 
-// PrepareKey returns what commands have in common for which a launcher of Standby can make a
-// sandbox before it gets the order; "": it cannot for this one. Tmpdir is the value of TMPDIR
-// in the environment of the command.
-func (r *Runtime) PrepareKey(in Intent, tmpdir string) string {
-	if in.ManagedNetwork || in.LegacyLandlock || in.Reading || !r.MakesAhead() {
-		return ""
-	}
-	profile := in.Profile.AppendJSON(nil)
-	if len(profile) > maxArgument {
-		return ""
-	}
-	return strings.Join([]string{string(profile), in.PolicyCwd, in.Within, tmpdir}, "\x00")
-}
-
-// MakesAhead reports whether the backend may be one of which a launcher of Standby can make sandboxes before it gets
-// the order.
-func (r *Runtime) MakesAhead() bool {
-	return r.opts.Backend == "namespaces" || r.opts.Backend == Backends[0]
-}
-
-// Prepare returns an order for which a launcher makes a sandbox: for a command, whose key is not empty, or, if
-// the intent has Reading set, for the file system helper.
-func (r *Runtime) Prepare(in Intent, tmpdir string) (*Command, error) {
-	c, args, err := r.begin(in, false)
-	if err != nil {
-		return nil, err
-	}
-	if in.Reading {
-		c.Argv = append(args, helperOption, "--", helperName)
-		return c, nil
-	}
-	n, err := c.remember("environment", []byte("TMPDIR="+tmpdir))
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	c.Argv = append(args, "--env-fd", n, "--", "true")
-	return c, nil
-}
-
 // Janitor prepares a janitor. Its socket follows as the next descriptor.
 func (r *Runtime) Janitor() *Command {
 	return &Command{
