@@ -13,25 +13,14 @@ const secureBits = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<5 | 1<<6 | 1<<7
 // have in the two words of capset.
 const capabilities = 64
 
-// dropBounding appends what keeps this process from getting capabilities by executing a file that has some. It
-// takes none of those that the process has. Each is a system call, so it is done ahead where that can be.
-func (p *program) dropBounding() {
+// dropPrivileges appends the end of every privilege, for good: the process has no capabilities, and
+// gets none by executing a file that has some, by being root, or otherwise by exec.
+func (p *program) dropPrivileges() {
 	p.try(func() {
 		for c := range capabilities {
 			p.do("drop the capability", "", unix.SYS_PRCTL, val(unix.PR_CAPBSET_DROP), val(c), val(0), val(0), val(0))
 		}
 	})
-}
-
-// dropPrivileges appends the end of every privilege, for good: the process has no capabilities, and
-// gets none by executing a file that has some, by being root, or otherwise by exec.
-func (p *program) dropPrivileges() {
-	p.dropBounding()
-	p.dropOwn()
-}
-
-// dropOwn is the rest of dropPrivileges, for a process that has done dropBounding.
-func (p *program) dropOwn() {
 	p.try(func() {
 		p.do("set the securebits", "", unix.SYS_PRCTL, val(unix.PR_SET_SECUREBITS), val(secureBits), val(0), val(0), val(0))
 	})
@@ -49,7 +38,7 @@ func (p *program) noNewPrivileges() {
 
 // filter makes an argument of a filter of system calls.
 func (p *program) filter(filter []unix.SockFilter) arg {
-	return pointer(p, &unix.SockFprog{Len: uint16(len(filter)), Filter: &hold(p, filter)[0]})
+	return pointer(p, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 }
 
 // install appends a filter of system calls.

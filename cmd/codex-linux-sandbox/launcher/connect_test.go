@@ -15,8 +15,11 @@ import (
 // if any process renames something meanwhile. A command must not see that.
 func TestPathsWithParentsWhileFilesAreRenamed(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir+"/socket", "")
-	write(t, dir+"/a", "")
+	for _, name := range []string{"/socket", "/a"} {
+		if err := os.WriteFile(dir+name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var stop atomic.Bool
 	stopped := make(chan struct{})
 	go func() {

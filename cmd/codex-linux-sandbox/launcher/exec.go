@@ -59,22 +59,6 @@ func prepareExec(argv, env []string, arg0 string, fd int) (*execution, error) {
 	return e, nil
 }
 
-// share copies the execution into memory that a child shares. The collector of garbage does
-// not see what that memory points to, so nothing there points to other memory at any moment.
-func (e *execution) share(a *arena) {
-	for _, list := range []*[]*byte{&e.candidates, &e.argv, &e.envp, &e.script} {
-		words := *list
-		copied := room[*byte](a, len(words))
-		for i, word := range words {
-			if word != nil {
-				copied[i] = &share(a, append([]byte(unix.BytePtrToString(word)), 0))[0]
-			}
-		}
-		*list = copied
-	}
-	e.empty, e.shell = share(a, e.empty), share(a, e.shell)
-}
-
 // run executes the first candidate that there is. It returns only with the
 // error, which is that of a candidate that may not be executed before that of
 // one that is missing.

@@ -4,8 +4,6 @@ import (
 	"math"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 	"unsafe"
 
@@ -59,7 +57,6 @@ const (
 	stageCommand
 	stageExec
 	stageEnded
-	stageWaiting // the init of a prepared sandbox has come to its gate
 )
 
 // forwarded are the signals that the launcher passes to the command.
@@ -92,9 +89,7 @@ func (c *processes) start(supervised bool) (int, syscall.Errno) {
 	c.children = []byte("/proc/thread-self/children\x00")
 	c.words = arguments(os.Args)
 	all := ^uint64(0)
-	if c.command.shared == nil {
-		c.command.restoreSignals(&c.mask)
-	}
+	c.command.restoreSignals(&c.mask)
 	sigprocmask(&all, &c.mask)
 	pid, errno := c.fork()
 	sigprocmask(&c.mask, nil)
@@ -135,41 +130,6 @@ func (p *program) restoreSignals(mask *uint64) {
 		}
 	}
 	p.do("restore the signal mask", "", unix.SYS_RT_SIGPROCMASK, val(unix.SIG_SETMASK), pointer(p, mask), val(0), val(8))
-}
-
-// survived are those of the signals for which the init waits that do not end a launcher that waits for an
-// order.
-var survived = []syscall.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, orphaned}
-
-// dropSignals appends what makes the init of a prepared sandbox forget the signals that have come to
-// the launcher's group while it waited: they were not meant for the command. By a change to being
-// ignored the kernel drops a signal that is blocked and pending. Signals that end the launcher are left
-// out: the launcher ignores them by then, and the server may have sent one for the command.
-func (p *program) dropSignals() {
-	dropping := pointer(p, &action{handler: ignoring})
-	for _, s := range survived {
-		p.do("drop a signal", s.String(), unix.SYS_RT_SIGACTION, val(s), dropping, val(0), val(8))
-	}
-}
-
-// ending are the signals that end a launcher until the command has begun.
-var ending = []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM}
-
-// pendingSignals returns the signals that have come to a process and that it blocks. It is empty if
-// the process cannot be looked at.
-func pendingSignals(pid int) (set uint64) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		if name == "SigPnd" || name == "ShdPnd" {
-			n, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-			set |= n
-		}
-	}
-	return set
 }
 
 // ignoring is SIG_IGN, the handler of a signal that is ignored.

@@ -59,9 +59,8 @@ type launch struct {
 	unsized bool
 	// reserved is a descriptor for children; 0: see reserve.
 	reserved int
-	janitor  *janitor  // nil: none yet
-	waited   bool      // for an order
-	ahead    *prepared // nil: no sandbox was prepared
+	janitor  *janitor // nil: none yet
+	waited   bool     // for an order
 }
 
 // backend enforces plans. Run does not return until the command has ended,
@@ -92,11 +91,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	// the parent's death is one of the first thread.
 	runtime.LockOSThread()
 	o, err := parse(args)
-	var ahead *prepared
 	waits := err == nil && o.standbyFD >= 0
 	if waits {
 		closeSelf(o)
-		o, ahead, err = awaitOrder(o.standbyFD)
+		o, err = awaitOrder(o.standbyFD)
 		if errors.Is(err, warmstart.ErrNoOrder) {
 			return 0
 		}
@@ -105,7 +103,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '--help'.\n", err)
 		return exitUsage
 	}
-	l := &launch{options: o, stderr: stderr, waited: waits, ahead: ahead}
+	l := &launch{options: o, stderr: stderr, waited: waits}
 	closeSelf(o)
 	if o.refusalFD >= 0 {
 		// The command must not have it: what is written there counts as ours.
@@ -186,11 +184,6 @@ func (l *launch) run(stdout io.Writer) (int, error) {
 	}
 	if err := l.makePlan(); err != nil {
 		return 0, err
-	}
-	if l.ahead != nil && !l.preparable() {
-		// Here, as the backend that would do it may not be tried. The command must not get the init as a child.
-		l.ahead.discard()
-		l.ahead = nil
 	}
 	switch {
 	case l.filterOnly && l.legacyLandlock:

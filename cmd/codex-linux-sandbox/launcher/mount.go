@@ -30,19 +30,14 @@ const binding = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 type mounter struct {
 	*program
 	plan    *sandbox.Plan
-	root    register        // the root of the view
-	sources []register      // for each mount of the plan, a detached copy of its source
-	covers  register        // a file system with what masks are made of
-	names   int             // names used in it
-	masks   []madeMask      // of late mounts, made ahead and not mounted yet
-	spare   int             // how many masks of each kind are made for paths that are not known yet
-	first   []sandbox.Mount // the plan's when the view was begun; see isLate
-	made    []string        // what the plan has mounted so far
-	wall    *ruleset        // the second wall; nil: none
-	helper  bool            // the command is the helper of file requests
-	reading bool            // the command writes nothing
-	keeping bool            // the view is used later: kept are its mounts
-	kept    []keptMount
+	root    register   // the root of the view
+	sources []register // for each mount of the plan, a detached copy of its source
+	covers  register   // a file system with what masks are made of
+	names   int        // names used in it
+	made    []string   // what the plan has mounted so far
+	wall    *ruleset   // the second wall; nil: none
+	helper  bool       // the command is the helper of file requests
+	reading bool       // the command writes nothing
 }
 
 // tree is the kind of open_tree that copies a mount with what is below it.
@@ -99,7 +94,6 @@ func (m *mounter) placeOn(fd register, target string, id sandbox.FileID) {
 	m.do("mount on", target, unix.SYS_MOVE_MOUNT, fd.arg(), m.text(""), at.arg(), m.text(""),
 		val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
 	m.close(at)
-	m.remember(target, fd)
 	m.close(fd)
 	m.made = append(m.made, target)
 }
@@ -131,7 +125,12 @@ func (m *mounter) fileSystem(kind string, attr uint64, options ...string) regist
 
 // view appends the steps that build the view (docs/spec/sandbox.md §7.2).
 func (m *mounter) view() {
-	m.host(func(sandbox.Mount) bool { return true })
+	m.do("make mounts private", "/", unix.SYS_MOUNT, val(0), m.text("/"), val(0), val(unix.MS_REC|unix.MS_PRIVATE), val(0))
+	m.openSources()
+	devs := m.openDevices()
+	m.makeRoot()
+	m.makeDev(devs)
+	m.makeCovers()
 	for i := range m.plan.Mounts {
 		m.mount(i)
 	}
@@ -143,23 +142,11 @@ func (m *mounter) view() {
 	m.close(m.root)
 }
 
-// host appends what the view begins with: copies of what the wanted mounts of the plan
-// show of the host, the root, /dev, and what masks are made of.
-func (m *mounter) host(wanted func(sandbox.Mount) bool) {
-	m.do("make mounts private", "/", unix.SYS_MOUNT, val(0), m.text("/"), val(0), val(unix.MS_REC|unix.MS_PRIVATE), val(0))
-	m.openSources(wanted)
-	devs := m.openDevices()
-	m.makeRoot()
-	m.makeDev(devs)
-	m.makeCovers()
-}
-
-// openSources copies everything that the wanted binds show.
-func (m *mounter) openSources(wanted func(sandbox.Mount) bool) {
+// openSources copies everything that the binds show.
+func (m *mounter) openSources() {
 	m.sources = make([]register, len(m.plan.Mounts))
 	for i, mt := range m.plan.Mounts {
 		switch {
-		case !wanted(mt):
 		case mt.Kind == sandbox.BindWritable:
 			m.sources[i] = m.source(mt.Source, binding, mt.ID)
 		case mt.Kind == sandbox.BindReadOnly:
@@ -266,22 +253,14 @@ func (m *mounter) mount(i int) {
 		return
 	}
 	if !within(mt.Target, "/dev") {
-		m.placeOn(m.mask(mt), mt.Target, m.plan.Shown(i))
+		m.placeOn(m.cover(mt), mt.Target, m.plan.Shown(i))
 		return
 	}
 	// The view's own /dev may not have what is denied in the host's.
 	m.ifThere(func() {
 		m.close(m.open("open", m.root.arg(), relative(mt.Target)))
-		m.place(m.mask(mt), mt.Target)
+		m.place(m.cover(mt), mt.Target)
 	})
-}
-
-// mask returns what a mask shows: it was made ahead, or is made now.
-func (m *mounter) mask(mt *sandbox.Mount) register {
-	if fd := m.takeMask(mt); fd != 0 {
-		return fd
-	}
-	return m.cover(mt)
 }
 
 // cover makes what a mask shows in the file system of covers, and returns a
@@ -320,7 +299,7 @@ func (m *mounter) cover(mt *sandbox.Mount) register {
 // what is mounted on it. By now everything of the host is copied and restricted:
 // a copy of the root would take this mount along.
 func (m *mounter) makeCovers() {
-	if m.spare == 0 && !slices.ContainsFunc(m.plan.Mounts, func(mt sandbox.Mount) bool { return isMask(mt) || m.keeping && isMask(mt.IfMissing()) }) {
+	if !slices.ContainsFunc(m.plan.Mounts, isMask) {
 		return
 	}
 	m.covers = m.fileSystem("tmpfs", binding, coverSize, "mode=755")

@@ -25,13 +25,6 @@ const loopbackName = "lo"
 // privilege and starts the command, while the launcher passes signals on and
 // waits.
 func (namespaces) run(l *launch) (int, error) {
-	if a := l.ahead; a != nil {
-		l.ahead = nil
-		if a.fits(l) {
-			return a.run()
-		}
-		a.discard()
-	}
 	s, err := l.prepare(false)
 	if err != nil {
 		return 0, err
@@ -106,10 +99,7 @@ func (s *supervisor) confine(wall *ruleset) {
 		rules.Redirect = true
 	}
 	p.undumpable()
-	if !s.bounded {
-		p.dropBounding()
-	}
-	p.dropOwn()
+	p.dropPrivileges()
 	wall.enforce()
 	if s.connector == nil {
 		p.install(rules.Filter())

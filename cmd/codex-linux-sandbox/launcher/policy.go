@@ -104,14 +104,10 @@ func (l *launch) profileOf() error {
 	case l.profile == "":
 		return errNoProfile
 	}
-	if a := l.ahead; a != nil && l.profile != "" && a.s.l.profile == l.profile { // one without is of a short form
-		l.decoded = a.s.l.decoded
-	} else {
-		var err error
-		l.decoded, err = permissions.DecodeProfile([]byte(l.profile), permissions.NativePath(os.Getenv("HOME")))
-		if err != nil {
-			return &usageError{"invalid permission profile JSON: " + err.Error()}
-		}
+	var err error
+	l.decoded, err = permissions.DecodeProfile([]byte(l.profile), permissions.NativePath(os.Getenv("HOME")))
+	if err != nil {
+		return &usageError{"invalid permission profile JSON: " + err.Error()}
 	}
 	return nil
 }
@@ -151,11 +147,6 @@ func (l *launch) makePlan() error {
 	}
 	if l.legacyLandlock && permissions.NeedsDirectEnforcement(l.prof, l.scope, sandbox.HostView{}) {
 		return errDirect
-	}
-	if l.ahead != nil {
-		if l.plan = l.ahead.planAgain(l); l.plan != nil {
-			return nil
-		}
 	}
 	var plan *sandbox.Plan
 	var err error

@@ -15,22 +15,13 @@ import (
 //
 // A call may use the results of earlier ones, which are kept in registers.
 type program struct {
-	*sequence
-	keep []any // memory that the arguments point to
-	// shared is the memory of all that the child reads of the program, if steps are
-	// appended when the child has been forked; nil: it has a copy.
-	shared *arena
-	lost   step // stands for a step that had no room there
-}
-
-// sequence is what the child reads of a program.
-type sequence struct {
 	steps []step
 	regs  []uintptr
+	keep  []any // memory that the arguments point to
 }
 
 // newProgram returns a program without steps.
-func newProgram() *program { return &program{sequence: &sequence{steps: make([]step, 0, usualSteps)}} }
+func newProgram() *program { return &program{steps: make([]step, 0, usualSteps)} }
 
 // step is one system call.
 type step struct {
@@ -43,7 +34,6 @@ type step struct {
 	full bool        // a result that is not the third argument is a failure too
 	none bool        // a result that is not 0 is a failure too
 	same *identity   // what was looked at must be this
-	kept *mounted    // what was looked at must be on this mount
 	what string      // for people: what it is for
 	path string      // for people: and which path it concerns
 }
@@ -100,22 +90,14 @@ func (p *program) text(s string) arg { return slice(p, append([]byte(s), 0)) }
 
 // pointer makes an argument of a pointer to what the child reads there.
 func pointer[T any](p *program, to *T) arg {
-	return arg{value: uintptr(unsafe.Pointer(unsafe.SliceData(hold(p, unsafe.Slice(to, 1)))))}
+	p.keep = append(p.keep, to)
+	return arg{value: uintptr(unsafe.Pointer(to))}
 }
 
 // slice makes an argument of the address of a slice's elements.
 func slice[T any](p *program, s []T) arg {
-	return arg{value: uintptr(unsafe.Pointer(unsafe.SliceData(hold(p, s))))}
-}
-
-// hold returns the elements of a slice where the child of the program finds them: the
-// slice itself, which is kept, or a copy in shared memory.
-func hold[T any](p *program, s []T) []T {
-	if p.shared != nil {
-		return share(p.shared, s)
-	}
 	p.keep = append(p.keep, s)
-	return s
+	return arg{value: uintptr(unsafe.Pointer(unsafe.SliceData(s)))}
 }
 
 // do appends a call. What and path are for the message if it fails.
@@ -124,24 +106,12 @@ func (p *program) do(what, path string, nr uintptr, args ...arg) *step {
 	for i, a := range args {
 		s.args[i], s.regs[i] = a.value, a.reg
 	}
-	if p.shared != nil {
-		// The collector does not see what shared memory points to.
-		p.keep = append(p.keep, path)
-		if len(p.steps) == cap(p.steps) {
-			p.shared.full = true
-			return &p.lost
-		}
-	}
 	p.steps = append(p.steps, s)
 	return &p.steps[len(p.steps)-1]
 }
 
 // get appends a call and names its result.
 func (p *program) get(what, path string, nr uintptr, args ...arg) register {
-	if p.shared != nil && len(p.regs) == cap(p.regs) {
-		p.shared.full = true
-		return 0
-	}
 	p.regs = append(p.regs, ^uintptr(0)) // no descriptor
 	r := register(len(p.regs))
 	p.do(what, path, nr, args...).save = r
@@ -152,20 +122,6 @@ func (p *program) get(what, path string, nr uintptr, args ...arg) register {
 type identity struct {
 	got      unix.Stat_t
 	dev, ino uint64
-}
-
-// mounted is a file and the mount that it is on, as they were and as they are. The
-// kernel gives the number of a mount again, but only to one that is made after it has
-// gone.
-type mounted struct{ was, is unix.Statx_t }
-
-// changed reports whether it is another file, or on another mount.
-//
-//go:nosplit
-//go:norace
-func (m *mounted) changed() bool {
-	return m.was.Mask&m.is.Mask&unix.STATX_MNT_ID == 0 || m.was.Mnt_id != m.is.Mnt_id || m.was.Ino != m.is.Ino ||
-		m.was.Dev_major != m.is.Dev_major || m.was.Dev_minor != m.is.Dev_minor
 }
 
 // look appends what fails unless a path leads to that directory, without links.
@@ -187,8 +143,8 @@ func (p *program) absent(name string) {
 
 // identify appends what fails unless a descriptor is of that file.
 func (p *program) identify(name string, fd register, dev, ino uint64) {
-	id := &hold(p, []identity{{dev: dev, ino: ino}})[0]
-	p.do("look at", name, unix.SYS_FSTAT, fd.arg(), arg{value: uintptr(unsafe.Pointer(&id.got))}).same = id
+	id := &identity{dev: dev, ino: ino}
+	p.do("look at", name, unix.SYS_FSTAT, fd.arg(), pointer(p, &id.got)).same = id
 }
 
 func (p *program) close(r register) { p.do("close", "", unix.SYS_CLOSE, r.arg()) }
@@ -225,9 +181,6 @@ func (p *program) either(f, g func()) {
 func (p *program) ifThere(f func()) {
 	begin := len(p.steps)
 	f()
-	if begin == len(p.steps) {
-		return // there was no room for any of them
-	}
 	p.steps[begin].alt, p.steps[begin].only = len(p.steps), true
 }
 
@@ -256,9 +209,6 @@ func (p *program) run() (failed int, errno syscall.Errno) {
 		result, _, e := syscall.RawSyscall6(s.nr, a[0], a[1], a[2], a[3], a[4], a[5])
 		if e == 0 && (s.full && result != a[2] || s.none && result != 0) {
 			e = unix.EPIPE
-		}
-		if e == 0 && s.kept != nil && s.kept.changed() {
-			e = unix.ESTALE
 		}
 		if e == 0 && s.same != nil && (s.same.got.Ino != s.same.ino || s.same.got.Dev != s.same.dev) {
 			e = unix.ESTALE

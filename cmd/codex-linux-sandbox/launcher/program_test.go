@@ -294,20 +294,3 @@ func TestExitCodesOfWhatCannotBeExecuted(t *testing.T) {
 		}
 	}
 }
-
-// TestProgramWithoutRoom: steps that have no room in shared memory are left out, and the memory is
-// full.
-func TestProgramWithoutRoom(t *testing.T) {
-	a, err := newArena()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Munmap(a.mem) })
-	p := a.program(1, 1)
-	p.absent("/gone")
-	p.absent("/gone")
-	p.either(func() { p.absent("/gone") }, func() { p.absent("/gone") })
-	if !a.full || len(p.steps) != 1 {
-		t.Errorf("full %v, with %d steps", a.full, len(p.steps))
-	}
-}

@@ -84,10 +84,9 @@ func (x *proxies) listen(p *program) {
 
 // handOut appends what sends descriptors over a socket.
 func (p *program) handOut(what string, over int, fds ...int) {
-	rights := hold(p, unix.UnixRights(fds...))
-	vector := hold(p, []unix.Iovec{{Base: &hold(p, []byte{1})[0]}})
-	vector[0].SetLen(1)
-	message := &unix.Msghdr{Iov: &vector[0], Control: &rights[0]}
+	rights, vector := unix.UnixRights(fds...), &unix.Iovec{Base: new(byte)}
+	vector.SetLen(1)
+	message := &unix.Msghdr{Iov: vector, Control: &rights[0]}
 	message.SetIovlen(1)
 	message.SetControllen(len(rights))
 	p.do("hand out", what, unix.SYS_SENDMSG, val(over), pointer(p, message), val(0))

@@ -20,34 +20,16 @@ import (
 // through it, and what one request leaves in its memory is there for the next.
 
 // awaitOrder waits for the order of a launcher that was started ahead, and returns
-// its options. Their descriptors are those that came. If the order is to prepare a
-// sandbox, another one follows.
-func awaitOrder(socket int) (*options, *prepared, error) {
+// its options. Their descriptors are those that came.
+func awaitOrder(socket int) (*options, error) {
 	makeThreads()
 	warmUp()
 	unix.CloseOnExec(socket) // the command must not have it
 	order, err := warmstart.Receive(socket)
-	var ahead *prepared
-	for err == nil && order.Prepare {
-		if ahead != nil {
-			return nil, nil, errors.New("there is a sandbox already")
-		}
-		ahead, err = prepare(&order)
-		if err == nil || errors.Is(err, errUnprepared) {
-			err = warmstart.Answer(socket, err == nil)
-		}
-		if ahead != nil && !ahead.await(socket) {
-			ahead = nil
-		}
-		if err == nil {
-			order, err = warmstart.Receive(socket)
-		}
-	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	o, err := takeOrder(socket, &order)
-	return o, ahead, err
+	return takeOrder(socket, &order)
 }
 
 // takeOrder takes the descriptors of an order, and returns its options.

@@ -25,7 +25,6 @@ type supervisor struct {
 	gate     [2]int
 	status   [2]int
 	terminal bool
-	bounded  bool // the init has dropped what could be had from files
 	stubs    *stubs
 	// connector is nil unless the launcher makes the command's connections.
 	connector *connector
@@ -251,6 +250,20 @@ func (r *relay) stop() (came uint64) {
 	close(r.signals)
 	<-r.ended
 	return r.came
+}
+
+// ending are the signals that end a launcher until the command has begun.
+var ending = []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM}
+
+// endBy ends the launcher if a signal that ends it is among those that have come, to which nobody listens any more, for a
+// command that has not run.
+func endBy(came uint64) {
+	for _, s := range ending {
+		if came&bit(s) != 0 && !ignored(s) {
+			setAction(s, &action{}) // the Go runtime prints a trace for SIGQUIT
+			_ = unix.Kill(os.Getpid(), s)
+		}
+	}
 }
 
 // wait waits for the child, which is not signalled any more when its process

@@ -1,0 +1,73 @@
+//go:build linux
+
+package launcher
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"codex.internal/pkg/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+// TestNamesAfterTheEnd: what the user makes when the server knows of the end of the command is the user's,
+// even if the launcher is killed then: its janitor has been told that there is nothing to do.
+func TestNamesAfterTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs, err := sandbox.JanitorPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(theirs)
+	ended := make(chan error, 1)
+	go func() { ended <- sandbox.RunJanitor(theirs) }()
+	if err := sandbox.AwaitJanitor(ours); err != nil {
+		t.Fatal(err)
+	}
+	connection, err := sandbox.ConnectJanitor(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &launch{
+		janitor: &janitor{JanitorOf: sandbox.JanitorOf{FD: connection}, own: -1},
+		plan:    &sandbox.Plan{Undo: []sandbox.UndoName{{Path: dir + "/.git", Dev: uint64(st.Dev), Ino: st.Ino}}},
+	}
+	s := &supervisor{l: l}
+	if s.stubs, err = l.placeStubs(true); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("true")
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stubs.complete(command.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stubs.await(); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.cleanUp(0); code != 0 {
+		t.Errorf("the code is %d", code)
+	}
+	if err := os.Mkdir(dir+"/.git", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if s.stubs.janitor != nil { // what the end of the launcher does
+		_ = unix.Close(connection)
+	}
+	_ = unix.Close(ours)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir + "/.git"); err != nil {
+		t.Error(err)
+	}
+}
