@@ -1,39 +1,49 @@
-// Package warmstart starts work in a program that was started ahead of need.
+// Package warmstart hands work to a program that was started before the work was known.
+// The start of a Go program and the first use of its memory take 2 ms, of the 5 ms that
+// the start of a sandboxed command takes; docs/performance.md has the numbers.
 //
-// A standby is a program that has done all that does not depend on what it is
-// needed for, and waits at one end of a socket pair. Its starter keeps the other
-// end, and sends one Order: arguments and descriptors. The standby then does what
-// it would have done if it had been started with these, and ends with it: it takes
-// no second order. So nothing of one order can reach another, and all that its
-// starter knows of a child (pid, exit status, signals, session) holds as it would
-// for a program that is started when it is needed.
+// # The contract
 //
-// One message is sent, or two, over a stream socket:
+// The starter calls Pair, starts the program with the standby's end of the socket, and
+// keeps the other end. The program, the standby, initializes what does not depend on the
+// work, and calls Receive, which waits.
+//
+// When there is work, the starter calls Send with one Order: arguments and descriptors. The
+// standby then does what it would have done if it had been started with these, and ends when
+// that has ended: it takes no second order. So nothing of one order can reach another, and
+// what a starter knows of a child (process id, exit status, signals, session) holds as for a
+// program that is started when it is needed. Name, environment, working directory and cgroup
+// are those with which the standby was started. If the starter closes its end before it sends
+// an order, Receive returns ErrNoOrder, and the standby ends.
+//
+// Send returns nil when the standby has the whole order. After an error nothing has run: the
+// starter kills the standby and starts the program. Scenario: the standby is killed while the
+// order is on its way. Without an answer the starter could not tell whether the command runs.
+//
+// With Order.Report the standby may report the exit code before it ends (Report, ReadReport),
+// at most once. From then on it holds no descriptor of the order that a reader could be waiting
+// for the end of, and its end says nothing new. Scenario: the command of a sandbox has ended,
+// and the kernel takes a millisecond and more to free the namespaces, the memory and the threads
+// of the launcher. The starter answers its client meanwhile, and still waits for the end of the
+// standby, and reaps it.
+//
+// # The messages
+//
+// The order is one message over a stream socket:
 //
 //	offset 0   "cxo1", the version of the format
 //	offset 4   the size of the text in bytes, little endian, at most MaxText
 //	offset 8   flags: 1 says that descriptor 0 becomes the controlling terminal,
 //	           2 that the last descriptor is the directory of a cgroup,
 //	           4 that the standby may report the exit code before it ends,
-//	           8 that its children must be in that cgroup,
-//	           16 that another message follows, and this one says what for
+//	           8 that its children must be in that cgroup
 //	offset 9   the number of descriptors, 3 to MaxFiles
 //	offset 10  two zero bytes
 //	offset 12  the text: each argument with a zero byte behind it
 //
-// The descriptors come as SCM_RIGHTS with the first byte. The first three become
-// standard input, output and error. The standby answers with one byte, 1, before it
-// does anything. To a message that another one follows it answers when it has done what can
-// be done ahead of that, and with 2 if there is nothing: then it is as if the message had not
-// come. A standby that is killed while the order is on its way does not, so
-// that its starter knows that nothing has run.
-//
-// A standby that may report its exit code does so at most once, with 42 bytes: 3, the
-// code, and what the work has used (Usage), little endian. From then on it holds no descriptor of the order that a reader could be
-// waiting for the end of, and its end says nothing new. Scenario: the command of a
-// sandbox has ended, and the kernel takes a millisecond and more to free the
-// namespaces, the memory and the threads of the launcher. The starter still waits for
-// the end, and reaps it.
+// The descriptors come as SCM_RIGHTS with the first byte. The first three become standard
+// input, output and error. The answer is one byte, 1. A report is 42 bytes: 3, the code, and
+// what the work has used (Usage), little endian.
 package warmstart
 
 import (
@@ -60,13 +70,11 @@ const (
 	flagCgroup    = 2
 	flagReport    = 4
 	flagLimited   = 8
-	flagPrepare   = 16
-	allFlags      = flagTerminal | flagCgroup | flagReport | flagLimited | flagPrepare
+	allFlags      = flagTerminal | flagCgroup | flagReport | flagLimited
 	// sendTime is how many seconds an order, and then its answer, may take. A standby
 	// that has been stopped would hold its starter otherwise.
 	sendTime = 5
 	answer   = 1
-	nothing  = 2 // the answer of a standby that can do nothing ahead
 	// reported is the first byte of a report.
 	reported   = 3
 	reportSize = 2 + 8*5
@@ -76,9 +84,6 @@ var magic = [4]byte{'c', 'x', 'o', '1'}
 
 // ErrNoOrder says that the starter has closed its end and wants nothing.
 var ErrNoOrder = errors.New("no order came")
-
-// ErrUnprepared says that a standby can do nothing ahead. It can be used all the same.
-var ErrUnprepared = errors.New("nothing can be prepared for this order")
 
 // Order is what a standby is to do.
 type Order struct {
@@ -94,9 +99,6 @@ type Order struct {
 	Limited bool
 	// Report says that the starter reads a report of the exit code: see ReadReport.
 	Report bool
-	// Prepare says that this is an order that is likely to come: what can be done for it
-	// ahead is done, and the order that is carried out follows.
-	Prepare bool
 	// Files are the descriptors: standard input, output, error, and further ones.
 	Files []int
 }
@@ -128,9 +130,6 @@ func (o *Order) encode() ([]byte, error) {
 	if o.Limited {
 		b[8] |= flagLimited
 	}
-	if o.Prepare {
-		b[8] |= flagPrepare
-	}
 	b[9] = byte(len(o.Files))
 	for _, a := range o.Args {
 		b = append(append(b, a...), 0)
@@ -142,7 +141,6 @@ func (o *Order) encode() ([]byte, error) {
 type header struct {
 	size, files                       int
 	terminal, cgroup, report, limited bool
-	prepare                           bool
 }
 
 // decodeHeader checks the first bytes of a message, so that nothing is allocated
@@ -153,7 +151,7 @@ func decodeHeader(b []byte) (h header, err error) {
 	}
 	h.size, h.files = int(binary.LittleEndian.Uint32(b[4:])), int(b[9])
 	h.terminal, h.cgroup, h.report = b[8]&flagTerminal != 0, b[8]&flagCgroup != 0, b[8]&flagReport != 0
-	h.limited, h.prepare = b[8]&flagLimited != 0, b[8]&flagPrepare != 0
+	h.limited = b[8]&flagLimited != 0
 	least := standardFiles
 	if h.cgroup {
 		least++
@@ -190,9 +188,8 @@ func Pair() (starter, standby int, err error) {
 	return fds[0], fds[1], nil
 }
 
-// Send sends the order of a standby, and returns when the standby has it, or has prepared
-// what can be. After an error that is not ErrUnprepared it must be killed: it has got no order
-// or a part of one, or it is too slow to say so.
+// Send sends the order of a standby, and returns when the standby has it. After an error it
+// must be killed: it has got no order or a part of one, or it is too slow to say so.
 func Send(socket int, o *Order) error {
 	b, err := o.encode()
 	if err != nil {
@@ -213,18 +210,14 @@ func Send(socket int, o *Order) error {
 	if err := readFull(socket, taken); err != nil {
 		return err
 	}
-	switch {
-	case taken[0] == nothing && o.Prepare:
-		return ErrUnprepared
-	case taken[0] != answer:
+	if taken[0] != answer {
 		return errors.New("the standby answers with something else")
 	}
 	return nil
 }
 
 // Receive waits for the order. It returns ErrNoOrder if none comes. The descriptors
-// are closed on exec; after an error none is left open. The caller calls Answer if the order
-// has Prepare set, and Receive again.
+// are closed on exec; after an error none is left open.
 func Receive(socket int) (o Order, err error) {
 	defer func() {
 		if err != nil {
@@ -253,23 +246,14 @@ func Receive(socket int) (o Order, err error) {
 	if err := readFull(socket, text); err != nil {
 		return o, err
 	}
-	o.Terminal, o.Cgroup, o.Report, o.Limited, o.Prepare = h.terminal, h.cgroup, h.report, h.limited, h.prepare
-	if o.Args, err = decodeText(text); err != nil || o.Prepare {
+	o.Terminal, o.Cgroup, o.Report, o.Limited = h.terminal, h.cgroup, h.report, h.limited
+	if o.Args, err = decodeText(text); err != nil {
 		return o, err
 	}
-	return o, Answer(socket, true)
-}
-
-// Answer tells the starter whether anything has been prepared for an order with Prepare.
-func Answer(socket int, prepared bool) error {
-	said := byte(nothing)
-	if prepared {
-		said = answer
+	if err := unix.Sendto(socket, []byte{answer}, unix.MSG_NOSIGNAL, nil); err != nil {
+		return o, fmt.Errorf("answer: %w", err)
 	}
-	if err := unix.Sendto(socket, []byte{said}, unix.MSG_NOSIGNAL, nil); err != nil {
-		return fmt.Errorf("answer: %w", err)
-	}
-	return nil
+	return o, nil
 }
 
 // first reads the beginning of the header, with the descriptors, and returns the

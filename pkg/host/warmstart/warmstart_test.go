@@ -25,7 +25,6 @@ var vectors = []struct {
 	{Order{Cgroup: true, Files: []int{0, 1, 2, 3}}, "63786f31" + "00000000" + "02" + "04" + "0000"},
 	{Order{Cgroup: true, Limited: true, Files: []int{0, 1, 2, 3}}, "63786f31" + "00000000" + "0a" + "04" + "0000"},
 	{Order{Report: true, Files: []int{0, 1, 2}}, "63786f31" + "00000000" + "04" + "03" + "0000"},
-	{Order{Prepare: true, Files: []int{0, 1, 2}}, "63786f31" + "00000000" + "10" + "03" + "0000"},
 }
 
 func TestVectors(t *testing.T) {
@@ -36,7 +35,7 @@ func TestVectors(t *testing.T) {
 		}
 		h, err := decodeHeader(b)
 		if err != nil || h.size != len(b)-headerSize || h.files != len(v.order.Files) || h.terminal != v.order.Terminal || h.cgroup != v.order.Cgroup || h.limited != v.order.Limited ||
-			h.report != v.order.Report || h.prepare != v.order.Prepare {
+			h.report != v.order.Report {
 			t.Errorf("%v: %+v, %v", v.order, h, err)
 		}
 		args, err := decodeText(b[headerSize:])
@@ -61,7 +60,8 @@ func TestRefusedOrders(t *testing.T) {
 	for name, text := range map[string]string{
 		"another version":      "cxo2" + "\x00\x00\x00\x00" + "\x00\x03\x00\x00",
 		"too much text":        "cxo1" + "\x01\x00\x20\x00" + "\x00\x03\x00\x00",
-		"another flag":         "cxo1" + "\x00\x00\x00\x00" + "\x08\x03\x00\x00",
+		"limits and no cgroup": "cxo1" + "\x00\x00\x00\x00" + "\x08\x03\x00\x00",
+		"another flag":         "cxo1" + "\x00\x00\x00\x00" + "\x10\x03\x00\x00",
 		"no cgroup":            "cxo1" + "\x00\x00\x00\x00" + "\x02\x03\x00\x00",
 		"too few descriptors":  "cxo1" + "\x00\x00\x00\x00" + "\x00\x02\x00\x00",
 		"too many descriptors": "cxo1" + "\x00\x00\x00\x00" + "\x00\x11\x00\x00",
@@ -238,7 +238,7 @@ func FuzzReceive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := (&Order{Args: args, Terminal: h.terminal, Cgroup: h.cgroup, Report: h.report, Limited: h.limited, Prepare: h.prepare, Files: make([]int, h.files)}).encode()
+		again, err := (&Order{Args: args, Terminal: h.terminal, Cgroup: h.cgroup, Report: h.report, Limited: h.limited, Files: make([]int, h.files)}).encode()
 		if err != nil || !bytes.Equal(again, b) {
 			t.Errorf("%x, %v", again, err)
 		}
