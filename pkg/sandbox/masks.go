@@ -8,10 +8,6 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// SpareMasks is how many masks of directories, and how many of files, a sandbox has that is made ahead for file
-// requests whose policies are not known: more paths are seldom denied, and each takes ten system calls.
-const SpareMasks = 3
-
 // masked is the guard of a denied path, and whether it lies outside of every
 // writable root.
 func (p *planner) masked(name string) (g guard, outside bool, err error) {

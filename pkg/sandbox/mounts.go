@@ -392,26 +392,10 @@ func (p *planner) uncreated(name string) guard {
 			return guard{path: at, kind: BindReadOnly, file: true, cover: info.Size == 0}
 		}
 	}
-	return missingGuard(first)
-}
-
-// missingGuard is the guard of a path that is missing, in a directory that is there.
-func missingGuard(name string) guard {
-	if slices.Contains(protectedNames, path.Base(name)) {
-		return guard{path: name, kind: EmptyDir, mode: modeProtected, cover: true}
+	if slices.Contains(protectedNames, path.Base(first)) {
+		return guard{path: first, kind: EmptyDir, mode: modeProtected, cover: true}
 	}
-	return guard{path: name, kind: EmptyFile, mode: modeMissing, file: true, cover: true}
-}
-
-// IfMissing returns what a plan has in place of a mount if there is nothing at its target, in a directory
-// that is there. Scenario: a sandbox is made ahead while another has a placeholder at /w/.codex. When that
-// sandbox has ended, the plan has a mask there.
-func (m Mount) IfMissing() Mount {
-	if m.Kind != BindReadOnly || !m.Cover {
-		return m
-	}
-	g := missingGuard(m.Target)
-	return Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Cover: true}
+	return guard{path: first, kind: EmptyFile, mode: modeMissing, file: true, cover: true}
 }
 
 // deniedBetween reports whether another denied path lies below outer and

@@ -5,7 +5,6 @@ package sandbox
 
 import (
 	"cmp"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -142,25 +141,6 @@ func (plan *Plan) Writable() bool {
 // OwnNetwork reports whether the command gets a network of its own.
 func (plan *Plan) OwnNetwork() bool { return plan.Network != NetworkOn && !plan.SharedNetwork }
 
-// SameView reports whether both plans give a command the same view and network: the same root, the
-// same mounts of the same files, and the same /proc. Mounts for which without returns true do not
-// count.
-func (plan *Plan) SameView(other *Plan, without func(Mount) bool) bool {
-	mounts := func(p *Plan) []Mount { return slices.DeleteFunc(slices.Clone(p.Mounts), without) }
-	return plan.Confined == other.Confined && plan.Root == other.Root && plan.Network == other.Network &&
-		plan.NoProc == other.NoProc && plan.SharedNetwork == other.SharedNetwork && plan.Unfiltered == other.Unfiltered &&
-		slices.EqualFunc(mounts(plan), mounts(other), Mount.Equal)
-}
-
-// Equal reports whether two mounts are the same, of the same file.
-func (m Mount) Equal(o Mount) bool {
-	if m.Target != o.Target || !slices.Equal(m.Holes, o.Holes) {
-		return false
-	}
-	m.Holes, o.Holes = nil, nil
-	return reflect.DeepEqual(m, o)
-}
-
 // planner makes the mounts of a plan (docs/spec/sandbox.md §7.2).
 type planner struct {
 	view     permissions.View // a snapshot
@@ -202,16 +182,13 @@ func MakeReading(profile permissions.Profile, scope permissions.Scope, view perm
 }
 
 func makePlan(profile permissions.Profile, scope permissions.Scope, view permissions.View, proxied, reading bool) (*Plan, error) {
-	return onSnapshot(view, func(s *snapshot) (*Plan, error) { return planOn(s, view, profile, scope, proxied, reading) })
-}
-
-// planOn makes a plan on a snapshot of a host's file system.
-func planOn(s *snapshot, host permissions.View, profile permissions.Profile, scope permissions.Scope, proxied, reading bool) (*Plan, error) {
-	p := &planner{view: s, host: host, plan: &Plan{Unfiltered: profile.Kind == permissions.Disabled}, reading: reading}
-	if err := p.make(profile, scope, proxied); err != nil {
-		return nil, err
-	}
-	return p.plan, nil
+	return onSnapshot(view, func(s *snapshot) (*Plan, error) {
+		p := &planner{view: s, host: view, plan: &Plan{Unfiltered: profile.Kind == permissions.Disabled}, reading: reading}
+		if err := p.make(profile, scope, proxied); err != nil {
+			return nil, err
+		}
+		return p.plan, nil
+	})
 }
 
 func (p *planner) make(profile permissions.Profile, scope permissions.Scope, proxied bool) error {

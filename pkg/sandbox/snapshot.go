@@ -53,7 +53,6 @@ type snapshot struct {
 	links  map[string]string
 	texts  map[string]text
 	broken string // a path about which two answers differ; "": none
-	listed bool   // entries of directories were asked for
 }
 
 type look struct {
@@ -188,7 +187,6 @@ func (s *snapshot) ReadFile(name string, limit int) ([]byte, error) {
 // Without its identity the search would read the same directory twice, and the
 // other one never.
 func (s *snapshot) ReadDir(name string, each func(string, permissions.FileType) error) error {
-	s.listed = true
 	info, err := s.Lstat(name)
 	switch {
 	case err != nil:
