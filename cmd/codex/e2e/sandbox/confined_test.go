@@ -132,27 +132,12 @@ func descendants(pid int) []int {
 	return found
 }
 
-// idleLaunchers is how many launchers a server keeps for the next requests. Further ones
-// have made sandboxes ahead, at most aheadLaunchers.
-const idleLaunchers, aheadLaunchers = 2, 5
+// idleLaunchers is how many launchers a server keeps for the next requests.
+const idleLaunchers = 2
 
 // isIdleLauncher reports whether a process is a launcher that was started ahead of
 // need, and has started nothing yet.
 func isIdleLauncher(pid int) bool { return hasOption(pid, "--standby-fd") && len(children(pid)) == 0 }
-
-// aheadOf returns the init of a launcher that has made a sandbox ahead, in which nothing runs
-// yet; 0: the process is no such launcher.
-func aheadOf(pid int) int {
-	inits := children(pid)
-	if !hasOption(pid, "--standby-fd") || len(inits) != 1 {
-		return 0
-	}
-	init, err := strconv.Atoi(inits[0])
-	if err != nil || len(children(init)) > 0 {
-		return 0
-	}
-	return init
-}
 
 // isJanitor reports whether a process is the janitor of a server's sandboxes.
 func isJanitor(pid int) bool { return hasOption(pid, "--janitor-socket-fd") }
@@ -168,19 +153,12 @@ func (c *confined) quiet() {
 	c.t.Helper()
 	c.until("processes are left", func() bool {
 		idle := 0
-		known := slices.Clone(c.before)
-		all := descendants(c.pid)
-		for _, pid := range all {
-			if init := aheadOf(pid); init != 0 && len(known) < len(c.before)+2*aheadLaunchers {
-				known = append(known, pid, init)
-			}
-		}
-		return !slices.ContainsFunc(all, func(pid int) bool {
+		return !slices.ContainsFunc(descendants(c.pid), func(pid int) bool {
 			if isIdleLauncher(pid) {
 				idle++
 				return idle > idleLaunchers
 			}
-			return !slices.Contains(known, pid) && !isJanitor(pid)
+			return !slices.Contains(c.before, pid) && !isJanitor(pid)
 		})
 	})
 }

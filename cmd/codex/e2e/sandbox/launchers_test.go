@@ -23,17 +23,6 @@ func (c *confined) idle() []int {
 	return found
 }
 
-// ahead waits until launchers have made so many sandboxes ahead, and returns them.
-func (c *confined) ahead(n int) []int {
-	c.t.Helper()
-	var found []int
-	c.until("sandboxes are missing", func() bool {
-		found = slices.DeleteFunc(descendants(c.pid), func(pid int) bool { return aheadOf(pid) == 0 })
-		return len(found) == n
-	})
-	return found
-}
-
 // cgroupOfPlain is the cgroup of the process without a sandbox.
 func (c *confined) cgroupOfPlain() string {
 	for _, pid := range descendants(c.pid) {
@@ -69,7 +58,6 @@ func foreign(to string) bool {
 func TestLaunchersAhead(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		s := c.usual()
-		// Under another policy, so that no sandbox is made ahead for what follows.
 		c.start("first of all", with(managed(special("root", "read")), "cwd", uri(c.ws)), "true")
 		c.end("first of all")
 		c.start("plain", nil, "echo ready; read x", "pipeStdin", true)
@@ -108,101 +96,6 @@ func TestLaunchersAhead(t *testing.T) {
 		}
 		c.call("process/terminate", object{"processId": "plain"})
 		c.end("plain")
-		c.quiet()
-	})
-}
-
-// TestSandboxesAhead: the command of a policy that was used before runs in a sandbox that a
-// launcher has made ahead, in the cgroup of the process. One of another policy does not.
-func TestSandboxesAhead(t *testing.T) {
-	onBoth(t, func(c *confined) {
-		t := c.t
-		s := c.usual()
-		c.start("used", s, "true")
-		c.end("used")
-		c.idle()
-		if strings.HasSuffix(t.Name(), "/bwrap") {
-			// Namespaces alone are made ahead.
-			c.ahead(0)
-			return
-		}
-		// Another program that mounts something has the sandbox made again by none.
-		shown := false
-		for i := 0; i < 8 && !shown; i++ {
-			waiting := c.ahead(1)[0]
-			init := aheadOf(waiting)
-			id := fmt.Sprint("again ", i)
-			c.start(id, s, "echo ready; read x", "pipeStdin", true)
-			c.saying(id, "ready")
-			shown = slices.Equal(descendants(waiting)[:1], []int{init}) && len(children(init)) == 1
-			for _, pid := range descendants(waiting) {
-				if got := cgroupOf(pid); got != cgroupOf(init) || got == cgroupOf(waiting) && got != cgroupOf(c.pid) {
-					t.Errorf("the process %d is in the cgroup %s, the init in %s", pid, got, cgroupOf(init))
-				}
-			}
-			c.call("process/write", object{"processId": id, "chunk": encode("\n"), "writeId": "w"})
-			if e := c.end(id); e.code != 0 {
-				t.Errorf("%+v", e)
-			}
-		}
-		if !shown {
-			t.Error("no command has run in a sandbox that was made ahead")
-		}
-		waiting := aheadOf(c.ahead(1)[0])
-		c.start("other", with(managed(special("root", "read")), "cwd", uri(c.ws)), "echo ready; read x", "pipeStdin", true)
-		c.saying("other", "ready")
-		if len(children(waiting)) != 0 {
-			t.Error("a command of another policy runs in the sandbox that was made ahead")
-		}
-		c.call("process/write", object{"processId": "other", "chunk": encode("\n"), "writeId": "w"})
-		c.end("other")
-		c.ahead(2)
-		c.untouched()
-		c.quiet()
-	})
-}
-
-// TestSandboxesAheadOfFileRequests: a file request that changes nothing is served in a sandbox that a launcher has made ahead,
-// under a policy that was not used before, too, and sees nothing of what that policy denies.
-func TestSandboxesAheadOfFileRequests(t *testing.T) {
-	onBoth(t, func(c *confined) {
-		t := c.t
-		harness.Must(t, os.Mkdir(c.ws+"/closed", 0o755))
-		harness.Must(t, os.WriteFile(c.ws+"/closed/file", []byte("secret"), 0o644))
-		policy := func(more ...object) object {
-			return with(managed(append([]object{special("root", "read")}, more...)...), "cwd", uri(c.ws))
-		}
-		read := func(name string, sandbox object) object { return object{"path": uri(c.ws + name), "sandbox": sandbox} }
-		c.call("fs/readFile", read("/secret", policy()))
-		c.idle()
-		if strings.HasSuffix(t.Name(), "/bwrap") {
-			c.ahead(0)
-			return
-		}
-		// Another program that mounts something has the sandbox made again by none.
-		shown := false
-		for i := 0; i < 8 && !shown; i++ {
-			init := aheadOf(c.ahead(1)[0])
-			// The helper of a watch lives as long as the watch.
-			denying := policy(at(c.ws+"/closed", "deny"), at(fmt.Sprint("/usr/none-", i), "read"))
-			c.call("fs/watch", object{"watchId": 1, "path": uri(c.ws), "recursive": true, "sandbox": denying})
-			shown = len(children(init)) == 1
-			c.refuse("fs/watch", object{"watchId": 2, "path": uri(c.ws + "/closed"), "sandbox": denying}, -32600, "Permission denied")
-			c.refuse("fs/readFile", read("/closed/file", denying), -32600, "Permission denied")
-			harness.Must(t, os.WriteFile(c.ws+"/closed/new", nil, 0o644))
-			harness.Must(t, os.WriteFile(fmt.Sprint(c.ws, "/open", i), nil, 0o644))
-			if got := c.changes(fmt.Sprint("open", i)); strings.Contains(strings.Join(got, " "), "closed/") {
-				t.Errorf("told %q", got)
-			}
-			c.call("fs/unwatch", object{"watchId": 1})
-		}
-		if !shown {
-			t.Error("no file request was served in a sandbox that was made ahead")
-		}
-		// What changes something, and what is denied by a pattern, has a sandbox of its own.
-		c.call("fs/writeFile", object{"path": uri(c.ws + "/new"), "dataBase64": encode("x"), "sandbox": policy(special("project_roots", "write"))})
-		pattern := object{"path": object{"type": "glob_pattern", "pattern": c.ws + "/clos*"}, "access": "deny"}
-		c.refuse("fs/readFile", read("/closed/file", policy(pattern)), -32600, "Permission denied")
 		c.quiet()
 	})
 }
