@@ -100,8 +100,6 @@ type detachedStore struct {
 	srv  *Server
 	path string
 	log  *slog.Logger
-	// settings returns what keepers read from their standard input.
-	settings func() ([]byte, error)
 
 	mu   sync.Mutex
 	root *os.Root // nil: not opened yet

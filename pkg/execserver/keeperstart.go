@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -40,14 +39,12 @@ func (srv *Server) openDetached() {
 		srv.log.Warn("there are no detached processes", "reason", reason)
 		return
 	}
-	srv.detached = &detachedStore{srv: srv, path: filepath.Clean(o.RetainDir), log: srv.log, open: make(map[string]*kept),
-		settings: sync.OnceValues(func() ([]byte, error) { return encodeSettings(o.Keeper.Settings) })}
+	srv.detached = &detachedStore{srv: srv, path: filepath.Clean(o.RetainDir), log: srv.log, open: make(map[string]*kept)}
 	srv.wg.Go(func() { srv.detached.routineExpire(srv.stopped) })
 	srv.wg.Go(func() { srv.detached.routineEnds(srv.stopped) })
 }
 
-// encodeSettings encodes the settings of keepers. The first encoding of a type takes the JSON library a
-// quarter of a millisecond, which not every start of a server is to take.
+// encodeSettings encodes the settings that a keeper reads from its standard input.
 func encodeSettings(settings any) ([]byte, error) {
 	text, err := json.Marshal(settings)
 	if err == nil && len(text) > maxSettings {
@@ -323,7 +320,7 @@ func (d *detachedStore) spawn(k *kept, lock *os.File) (pid int, err error) {
 	fail := func(err error) (int, error) {
 		return 0, shortOf(err, internal("start the keeper of the process: "+err.Error()))
 	}
-	settings, err := d.settings()
+	settings, err := encodeSettings(d.srv.opts.Keeper.Settings)
 	if err != nil {
 		return fail(err)
 	}

@@ -3,7 +3,6 @@ package cmdutil
 import (
 	"runtime/debug"
 	"strings"
-	"sync"
 )
 
 // release is the version of a release; scripts/release has the linker set it.
@@ -14,9 +13,7 @@ func UserAgent(command string) string { return command + "/" + Version() }
 
 // Version is the version that the build knows: that of a release, the module's, or the
 // commit that it was built from.
-func Version() string { return version() }
-
-var version = sync.OnceValue(func() string {
+func Version() string {
 	if release != "" {
 		return release
 	}
@@ -43,4 +40,4 @@ var version = sync.OnceValue(func() string {
 		return "devel"
 	}
 	return "devel-" + revision + modified
-})
+}
