@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/proxybridge"
 	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
@@ -95,16 +96,17 @@ func TestHelpAndProbe(t *testing.T) {
 	}
 	var probe struct {
 		Backends []struct {
-			Name   string
-			Works  bool
-			Reason string
+			Name         string
+			Works        bool
+			Reason, Step string
 		}
+		Landlock int
 	}
-	if err := json.Unmarshal(out.Bytes(), &probe); err != nil || len(probe.Backends) != len(order) {
+	if err := json.Unmarshal(out.Bytes(), &probe); err != nil || len(probe.Backends) != len(order) || (probe.Landlock >= sandbox.LandlockABI) != probe.Backends[len(order)-1].Works {
 		t.Fatalf("%v %s", err, out.String())
 	}
 	for i, b := range probe.Backends {
-		if b.Name != order[i] || b.Works != (b.Reason == "") || b.Works != machine.Has(t, os.Geteuid(), b.Name) {
+		if b.Name != order[i] || b.Works != (b.Reason == "") || b.Works != (b.Step == "") || b.Works != machine.Has(t, os.Geteuid(), b.Name) {
 			t.Errorf("%+v", b)
 		}
 	}

@@ -1,12 +1,16 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/wire/jsonwire"
+	"golang.org/x/sys/unix"
 )
 
 // explainTo prints what would be enforced, and by which backend.
@@ -144,9 +148,9 @@ func (l *launch) choose() string {
 	return "none; nothing would run (" + strings.Join(reasons, "; ") + ")"
 }
 
-// probeAll prints, as one JSON object, which backends work on this host. The
-// server and `codex doctor` read it. It may stop at the first that works, which
-// auto takes.
+// probeAll prints, as one JSON object, which backends work on this host, and the version of
+// Landlock. The server and `codex doctor` read it. It may stop at the first backend that works,
+// which auto takes.
 func probeAll(w io.Writer, first bool) error {
 	b := []byte(`{"backends":[`)
 	for i, name := range order {
@@ -161,12 +165,37 @@ func probeAll(w io.Writer, first bool) error {
 		if err != nil {
 			b = append(b, `,"reason":`...)
 			b = jsonwire.AppendString(b, err.Error())
+			b = append(b, `,"step":`...)
+			b = jsonwire.AppendString(b, failedStep(err))
+			var errno syscall.Errno
+			errors.As(err, &errno)
+			b = append(b, `,"errno":`...)
+			b = strconv.AppendInt(b, int64(errno), 10)
 		}
 		b = append(b, '}')
 		if err == nil && first {
 			break
 		}
 	}
-	_, err := w.Write(append(b, "]}\n"...))
+	abi, _ := landlockVersion()
+	b = append(b, `],"landlock":`...)
+	b = strconv.AppendInt(b, int64(abi), 10)
+	_, err := w.Write(append(b, "}\n"...))
 	return err
+}
+
+// failedStep returns which step of making a sandbox failed: clone (the namespaces), map (the user
+// in them), filter (the seccomp filter) or mount (anything else).
+func failedStep(err error) string {
+	var f *failure
+	switch {
+	case !errors.As(err, &f):
+		return "clone"
+	case strings.HasPrefix(f.path, "/proc/self/"):
+		return "map"
+	case f.nr == unix.SYS_SECCOMP:
+		return "filter"
+	default:
+		return "mount"
+	}
 }

@@ -177,6 +177,7 @@ func (namespaces) probe() error {
 	// With a mask, as every policy has one that lets something be written.
 	mask := []sandbox.Mount{{Kind: sandbox.EmptyDir, Target: "/proc", Mode: 0o555}}
 	(&mounter{program: c.init, plan: &sandbox.Plan{Confined: true, Mounts: mask}}).view()
+	c.init.install((&sandbox.Rules{}).Filter())
 	s.entered = len(c.init.steps)
 	// The command of a probe is to end.
 	c.command.do("end", "", unix.SYS_EXIT_GROUP, val(0))
@@ -191,7 +192,7 @@ func (namespaces) probe() error {
 func explainClone(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC):
-		return fmt.Errorf("%w; the limit of user namespaces is reached (sysctl user.max_user_namespaces)", err)
+		return fmt.Errorf("%w; a limit of namespaces is reached (sysctl user.max_*_namespaces)", err)
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%w; user namespaces are forbidden here (`codex doctor` says by what)", err)
 	default:

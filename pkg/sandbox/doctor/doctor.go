@@ -6,11 +6,11 @@
 //	report := doctor.Examine(ctx)
 //	if !report.WorkspaceWrite { ... }
 //
-// Nothing is concluded from a version or a setting: each thing is tried, in a
-// child process that ends afterwards, so that the program that asks is never
-// changed. Settings are read only to say who forbids what was tried. The
-// children are this program itself, which must therefore hand Main the
-// arguments that begin with Arg.
+// The launcher tries the backends with the code that commands are confined with, and reports which
+// step of making a sandbox failed (codex-linux-sandbox --probe). Then each backend that works
+// enforces two policies upon a child, whose attempts are looked at. Settings of the host are read
+// only to say what forbids a step. The children are this program itself, which must therefore
+// hand Main the arguments that follow Arg.
 package doctor
 
 // Arg is the first argument of the children. It is no command for people.
@@ -55,7 +55,7 @@ const (
 	Inotify          = "inotify"          // a watch
 )
 
-// Check is one thing that was tried.
+// Check is one thing that was tried. What was not tried, because an earlier step failed, has no check.
 type Check struct {
 	Name   string `json:"name"`
 	Status Status `json:"status"`

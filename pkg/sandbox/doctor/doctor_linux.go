@@ -1,9 +1,7 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +13,8 @@ import (
 	"syscall"
 
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/runner"
+	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,11 +25,8 @@ const (
 	landlockName   = "landlock"
 )
 
-// landlockNeeded is the version of Landlock that the backend asks for.
-const landlockNeeded = 6
-
-// Examine tries everything. It takes a second at most, unless something hangs
-// and has to be given up.
+// Examine asks the launcher, and tries the rest. It takes a second at most, unless something
+// hangs and is given up.
 func Examine(ctx context.Context) *Report {
 	e := &examination{ctx: ctx, facts: readFacts(os.DirFS("/"))}
 	if self, err := os.Executable(); err == nil {
@@ -69,6 +66,11 @@ type examination struct {
 	facts  *facts
 	dir    string // for files; empty: none
 	report Report
+
+	probed   map[string]runner.ProbeResult // the launcher's answer, by backend
+	abi      int                           // the version of Landlock by the same answer; 0: none
+	did      []string                      // what a command could do under the first backend that may write
+	launches bool                          // the launcher answers
 }
 
 func (e *examination) note(format string, args ...any) {
@@ -85,214 +87,246 @@ func (e *examination) backend(name string) *Backend {
 	return &Backend{Name: name}
 }
 
-// child runs a probe in a child with these clone flags, or says how it could
-// not even be started.
-func (e *examination) child(flags uintptr, mapped bool, args ...string) outcome {
-	attr := &syscall.SysProcAttr{Cloneflags: flags}
-	if mapped {
-		// Only these ids, as an ordinary user may map no others.
-		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
-		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+// backends asks the launcher which backends work, and has each enforce what it can.
+func (e *examination) backends() {
+	sandboxes, err := runner.NewRuntime(runner.Options{Self: true})
+	if err != nil {
+		e.note("The sandbox's launcher was not found (%v), so nothing can be confined; install codex again.", err)
+		return
 	}
-	o := e.run("/proc/self/exe", append([]string{"codex", Arg}, args...), os.Environ(), nil, attr)
-	if o.Step == starting && flags != 0 {
-		o.Step = cloning
+	defer sandboxes.Close()
+	results, abi, err := sandboxes.Probe()
+	if err != nil {
+		e.note("The sandbox's launcher does not work (%v), so nothing can be confined.", err)
+		return
 	}
-	return o
-}
-
-// Steps before a child is there.
-const (
-	starting = "start"
-	cloning  = "make it"
-)
-
-// run runs a child that tells an outcome.
-func (e *examination) run(path string, args, env []string, files []*os.File, attr *syscall.SysProcAttr) outcome {
-	ctx, cancel := context.WithTimeout(e.ctx, probeTime)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path)
-	var out, errs bytes.Buffer
-	cmd.Args, cmd.Env, cmd.ExtraFiles, cmd.SysProcAttr = args, env, files, attr
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, killDelay
-	if err := cmd.Start(); err != nil {
-		return failure(starting, err)
-	}
-	err := cmd.Wait()
-	var o outcome
-	switch {
-	case ctx.Err() != nil:
-		return outcome{Step: "run", Text: fmt.Sprintf("no answer within %v", probeTime)}
-	case err != nil && errs.Len() > 0:
-		return outcome{Step: "run", Text: clip(errs.String())}
-	case err != nil:
-		return outcome{Step: "run", Text: err.Error()}
-	}
-	if err := json.Unmarshal(out.Bytes(), &o); err != nil {
-		return outcome{Step: "run", Text: "an answer that is none: " + clip(out.String())}
-	}
-	return o
-}
-
-// add adds a check that went well, or one that failed.
-func (e *examination) add(name string, o outcome, well string, bad Status, matters string, all []blame) {
-	c := Check{Name: name, Status: OK, Detail: well, Causes: []string{}, Fixes: []string{}}
-	if o.failed() {
-		c.Status, c.Detail, c.Matters = bad, o.String(), matters
-		for _, b := range all {
-			c.Causes, c.Fixes = append(c.Causes, b.cause), append(c.Fixes, b.fix)
+	e.launches, e.abi, e.probed = true, abi, make(map[string]runner.ProbeResult)
+	for _, p := range results {
+		e.probed[p.Name] = p
+		b := Backend{Name: p.Name, Works: p.Works, Reason: p.Reason}
+		if b.Works && e.dir != "" {
+			e.enforce(&b)
 		}
+		e.report.Backends = append(e.report.Backends, b)
+	}
+	if own := e.report.Backends; slices.ContainsFunc(own, workspaceWrites) && !slices.ContainsFunc(own, redirects) {
+		e.note("In a sandbox with a network proxy, programs that know no proxy reach no host. That needs the backend namespaces " +
+			"or bwrap, and what connections to a command's own Unix sockets need.")
+	}
+	e.report.Auto.Reason = strings.TrimSuffix(sandboxes.Status().Reason, "; ")
+}
+
+func workspaceWrites(b Backend) bool { return b.WorkspaceWrite }
+
+// redirects reports whether connections that go past a network proxy are redirected
+// to it: the launcher makes them, as those to a command's own Unix sockets.
+func redirects(b Backend) bool { return b.Name != landlockName && b.WorkspaceWrite && b.OwnSockets }
+
+// ok adds a check that went well.
+func (e *examination) ok(name, detail string) {
+	e.report.Checks = append(e.report.Checks, Check{Name: name, Status: OK, Detail: detail, Causes: []string{}, Fixes: []string{}})
+}
+
+// bad adds a check that failed. Detail is what failed, and matters what does not work without it.
+func (e *examination) bad(name string, status Status, detail, matters string, all []blame) {
+	c := Check{Name: name, Status: status, Detail: detail, Matters: matters, Causes: []string{}, Fixes: []string{}}
+	for _, b := range all {
+		c.Causes, c.Fixes = append(c.Causes, b.cause), append(c.Fixes, b.fix)
 	}
 	e.report.Checks = append(e.report.Checks, c)
 }
 
-// noNamespaces is what does not work without namespaces.
-const noNamespaces = "the backends namespaces and bwrap cannot work, and with them no policy that lets something be written"
-
-// namespaces tries each kind of namespace.
+// namespaces tells how far the launcher has come with the backend namespaces: it makes all
+// namespaces at once, maps the user, and makes a view. Later steps than the one that failed are
+// not reported.
 func (e *examination) namespaces() {
-	const user = unix.CLONE_NEWUSER
-	o := e.child(user, false, "nothing")
-	e.add(UserNamespace, o, "can be made", Failed, noNamespaces, e.facts.blames(makingNamespaces, o.Errno))
-	if o.failed() {
-		// What follows from this is not said again.
+	p, known := e.probed[namespacesName]
+	if !known {
 		return
 	}
-	o = e.child(user, true, "nothing")
-	if o.Step == cloning {
-		o.Step = "map this user" // as without a map it can be made
-	}
-	e.add(UserMapping, o, "this user can be mapped", Failed, noNamespaces, e.facts.blames(mappingUsers, o.Errno))
-	if o.failed() {
-		return
-	}
-	try := func(name string, flags uintptr, probe, well string, a act, bad Status, matters string) {
-		o := e.child(user|flags, true, probe)
-		if a != makingNamespaces && o.Step == cloning {
-			a = makingNamespaces
-		}
-		e.add(name, o, well, bad, matters, e.facts.blames(a, o.Errno))
-	}
-	try(MountNamespace, unix.CLONE_NEWNS, "mounts", "with mounts of its own", mounting, Failed, noNamespaces)
-	api := Failed
+	status, matters := Failed, "the backends namespaces and bwrap cannot work, and with them no policy that lets something be written"
 	if e.backend(bwrapName).WorkspaceWrite {
-		api = Warning
+		status, matters = Warning, "the backend namespaces cannot work; bwrap does"
 	}
-	try(MountAPI, unix.CLONE_NEWNS, "mountAPI", "mount_setattr works", mounting, api,
-		"the backend namespaces cannot work; bwrap does without")
-	try(PIDNamespace, unix.CLONE_NEWPID, "nothing", "can be made", makingNamespaces, Failed, noNamespaces)
-	try(FreshProc, unix.CLONE_NEWNS|unix.CLONE_NEWPID, "proc", "can be mounted in a new PID namespace", mountingProc, Warning,
-		"/proc is empty in a sandbox, and programs that look into it fail")
-	try(NetworkNamespace, unix.CLONE_NEWNET, "nothing", "can be made", makingNamespaces, Failed,
-		"no policy that takes the network away can be enforced by namespaces or bwrap")
-	if c := e.report.Check(NetworkNamespace); c.Status == OK {
-		// Without its loopback a network is still none.
-		if o := e.child(user|unix.CLONE_NEWNET, true, "loopback"); o.failed() {
-			c.Detail += "; its loopback stays down (" + o.String() + ")"
-		} else {
-			c.Detail += ", with its loopback up"
-		}
+	fail := func(name string, a act) { e.bad(name, status, p.Reason, matters, e.facts.blames(a, p.Errno)) }
+	const made = "can be made"
+	if p.Step == runner.StepClone {
+		fail(e.facts.refusedNamespace(p.Errno), makingNamespaces)
+		return
 	}
-	try(OtherNamespaces, unix.CLONE_NEWIPC|unix.CLONE_NEWUTS, "nothing", "can be made", makingNamespaces, Failed, noNamespaces)
+	e.ok(UserNamespace, made)
+	if p.Step == runner.StepMap {
+		fail(UserMapping, mappingUsers)
+		return
+	}
+	e.ok(UserMapping, "this user can be mapped")
+	switch {
+	case p.Step == runner.StepMount && errors.Is(p.Errno, unix.ENOSYS):
+		fail(MountAPI, mounting)
+	case p.Step == runner.StepMount:
+		fail(MountNamespace, mounting)
+	default:
+		e.ok(MountNamespace, "with mounts of its own")
+		e.ok(MountAPI, "mount_setattr works")
+	}
+	e.ok(PIDNamespace, made)
+	switch {
+	case e.did == nil: // no sandbox has started
+	case slices.Contains(e.did, didProc):
+		e.ok(FreshProc, "can be mounted in a new PID namespace")
+	default:
+		e.bad(FreshProc, Warning, "/proc is empty in a sandbox", "programs that look into /proc fail", e.facts.blames(mountingProc, unix.EPERM))
+	}
+	network := made
+	if slices.Contains(e.did, didLoopback) {
+		network += ", with its loopback up"
+	}
+	e.ok(NetworkNamespace, network)
+	e.ok(OtherNamespaces, made)
 }
 
-// seccomp tries a filter.
+// seccomp tells whether the launcher could install its filter.
 func (e *examination) seccomp() {
-	o := e.child(0, false, "seccomp")
-	var all []blame
-	if errors.Is(o.Errno, unix.EINVAL) || errors.Is(o.Errno, unix.ENOSYS) {
-		all = []blame{{"the kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER=y"}}
+	p := e.probed[namespacesName]
+	switch {
+	case p.Step == runner.StepFilter:
+		var all []blame
+		if errors.Is(p.Errno, unix.EINVAL) || errors.Is(p.Errno, unix.ENOSYS) {
+			all = []blame{{"the kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER=y"}}
+		}
+		e.bad(Seccomp, Failed, p.Reason, "nothing can be confined at all", all)
+	case p.Works || slices.ContainsFunc(e.report.Backends, func(b Backend) bool { return b.ReadOnly }):
+		well := "filters work"
+		if e.facts.seccompMode == 2 {
+			well += fmt.Sprintf("; this process is under %d already", max(1, e.facts.seccompFilters))
+		}
+		e.ok(Seccomp, well)
 	}
-	well := "filters work"
-	if e.facts.seccompMode == 2 {
-		well += fmt.Sprintf("; this process is under %d already", max(1, e.facts.seccompFilters))
-	}
-	e.add(Seccomp, o, well, Failed, "nothing can be confined at all", all)
 }
 
-// terminal tries a PTY.
+// terminal passes a line through a PTY.
 func (e *examination) terminal() {
-	o := e.child(0, false, "terminal")
+	err := tryTerminal()
+	if err == nil {
+		e.ok(Terminal, "PTYs work")
+		return
+	}
 	var all []blame
 	switch {
-	case errors.Is(o.Errno, unix.ENOENT), errors.Is(o.Errno, unix.ENODEV):
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV):
 		all = []blame{{"there is no /dev/ptmx or no devpts", "mount it: mount -t devpts -o newinstance,ptmxmode=0666 devpts /dev/pts && ln -sf pts/ptmx /dev/ptmx"}}
-	case errors.Is(o.Errno, unix.ENOSPC), errors.Is(o.Errno, unix.EIO) && e.facts.ptyUsed >= e.facts.ptyMax:
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EIO) && e.facts.ptyUsed >= e.facts.ptyMax:
 		all = []blame{{fmt.Sprintf("%d of %d PTYs are in use", e.facts.ptyUsed, e.facts.ptyMax), sysctl("kernel.pty.max", "8192")}}
-	case errors.Is(o.Errno, unix.EACCES), errors.Is(o.Errno, unix.EPERM):
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		all = []blame{{"/dev/ptmx or /dev/pts may not be opened by this user", "chmod 0666 /dev/ptmx, and mount /dev/pts with ptmxmode=0666"}}
 	}
-	e.add(Terminal, o, "PTYs work", Warning, "no command can have a terminal", all)
+	e.bad(Terminal, Warning, err.Error(), "no command can have a terminal", all)
+}
+
+func tryTerminal() error {
+	ours, theirs, err := pty.Open()
+	if err != nil {
+		return fmt.Errorf("open a PTY: %w", err)
+	}
+	defer ours.Close()
+	defer theirs.Close()
+	const line = "x\n"
+	if _, err := ours.WriteString(line); err != nil {
+		return fmt.Errorf("write to a PTY: %w", err)
+	}
+	got := make([]byte, len(line))
+	if n, err := theirs.Read(got); err != nil || string(got[:n]) != line {
+		return fmt.Errorf("read from a PTY: got %q, %v", got[:n], err)
+	}
+	return nil
 }
 
 // fewInstances is a limit of inotify instances that sandboxes alone can reach:
 // one that has to watch takes one.
 const fewInstances = 16
 
-// inotify tries a watch.
+// inotify watches a directory.
 func (e *examination) inotify() {
-	o := e.child(0, false, "inotify")
-	var all []blame
+	const matters = "only so many sandboxes at a time can keep .git from being made in a part of a git work tree; more do not start"
 	raise := sysctl("fs.inotify.max_user_instances", "1024")
-	if errors.Is(o.Errno, unix.EMFILE) {
-		all = []blame{{fmt.Sprintf("this user has all inotify instances in use that it may (fs.inotify.max_user_instances is %d)", e.facts.inotifyInstances), raise}}
-	} else if errors.Is(o.Errno, unix.ENOSPC) {
-		all = []blame{{"this user has all inotify watches in use that it may", sysctl("fs.inotify.max_user_watches", "524288")}}
+	err := tryInotify()
+	n := e.facts.inotifyInstances
+	switch {
+	case errors.Is(err, unix.EMFILE):
+		e.bad(Inotify, Warning, err.Error(), matters,
+			[]blame{{fmt.Sprintf("this user has all inotify instances in use that it may (fs.inotify.max_user_instances is %d)", n), raise}})
+	case errors.Is(err, unix.ENOSPC):
+		e.bad(Inotify, Warning, err.Error(), matters,
+			[]blame{{"this user has all inotify watches in use that it may", sysctl("fs.inotify.max_user_watches", "524288")}})
+	case err != nil:
+		e.bad(Inotify, Warning, err.Error(), matters, nil)
+	case n == unset:
+		e.ok(Inotify, "works")
+	case n < fewInstances:
+		e.bad(Inotify, Warning, fmt.Sprintf("works; at most %d at a time for this user", n), matters,
+			[]blame{{fmt.Sprintf("sysctl fs.inotify.max_user_instances is %d", n), raise}})
+	default:
+		e.ok(Inotify, fmt.Sprintf("works; at most %d at a time for this user", n))
 	}
-	well := "works"
-	if n := e.facts.inotifyInstances; n != unset {
-		well = fmt.Sprintf("works; at most %d at a time for this user", n)
-		if !o.failed() && n < fewInstances {
-			o = outcome{Step: "watch a directory", Text: well}
-			all = []blame{{fmt.Sprintf("sysctl fs.inotify.max_user_instances is %d", n), raise}}
-		}
-	}
-	e.add(Inotify, o, well, Warning, "only so many sandboxes at a time can keep .git from being made in a part of a git work tree; more do not start", all)
 }
 
-// landlock tries Landlock.
-func (e *examination) landlock() {
-	args := []string{"landlock"}
-	if e.dir != "" {
-		args = append(args, e.dir)
+func tryInotify() error {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("inotify_init1", err)
 	}
-	o := e.child(0, false, args...)
+	defer unix.Close(fd)
+	_, err = unix.InotifyAddWatch(fd, "/", unix.IN_CREATE)
+	return os.NewSyscallError("inotify_add_watch", err)
+}
+
+// landlock tells which version of Landlock the launcher has found, for the backend and for the
+// second wall.
+func (e *examination) landlock() {
+	if !e.launches {
+		return
+	}
 	var all []blame
+	p := e.probed[landlockName]
 	switch {
-	case errors.Is(o.Errno, unix.EOPNOTSUPP):
+	case e.abi > 0:
+		all = []blame{{"the kernel " + e.facts.kernel + " is too old", "use Linux 6.12 or newer"}}
+	case errors.Is(p.Errno, unix.EOPNOTSUPP):
 		list := "landlock"
 		if len(e.facts.lsms) > 0 {
 			list += "," + strings.Join(e.facts.lsms, ",")
 		}
 		all = []blame{{"the kernel has Landlock, but it was not enabled at boot", "boot with lsm=" + list + " on the kernel's command line"}}
-	case errors.Is(o.Errno, unix.ENOSYS) && e.facts.seccompMode == 2:
+	case e.facts.seccompMode == 2 && (errors.Is(p.Errno, unix.ENOSYS) || errors.Is(p.Errno, unix.EPERM)):
 		all = []blame{e.facts.seccomp()}
-	case errors.Is(o.Errno, unix.ENOSYS):
+	case errors.Is(p.Errno, unix.ENOSYS):
 		all = []blame{{"the kernel has no Landlock", "use Linux 6.12 or newer with CONFIG_SECURITY_LANDLOCK=y"}}
-	case errors.Is(o.Errno, unix.EPERM) && e.facts.seccompMode == 2:
-		all = []blame{e.facts.seccomp()}
 	}
-	e.secondWall(o, all)
-	if !o.failed() && o.Number < landlockNeeded {
-		o = outcome{Step: "ask for Landlock", Text: fmt.Sprintf("version %d; %d is needed, to keep signals inside", o.Number, landlockNeeded)}
-		all = []blame{{"the kernel " + e.facts.kernel + " is too old", "use Linux 6.12 or newer"}}
+	e.secondWall(p.Reason, all)
+	if p.Works {
+		e.ok(Landlock, fmt.Sprintf("version %d", e.abi))
+	} else {
+		e.bad(Landlock, e.unlessNeeded(), p.Reason, "the backend landlock cannot work, which enforces read-only policies where there are no namespaces", all)
 	}
-	e.add(Landlock, o, fmt.Sprintf("version %d", o.Number), e.unlessNeeded(),
-		"the backend landlock cannot work, which enforces read-only policies where there are no namespaces", all)
 }
 
-// secondWall says whether commands that the mounts confine are under Landlock as
-// well. It comes before what only the backend landlock needs.
-func (e *examination) secondWall(o outcome, all []blame) {
-	if !o.failed() && o.Number < sandbox.WallABI {
-		o = outcome{Step: "ask for Landlock", Text: fmt.Sprintf("version %d; %d is needed", o.Number, sandbox.WallABI)}
+// secondWall tells whether Landlock also confines commands that the mounts confine.
+// It comes before what only the backend landlock needs.
+func (e *examination) secondWall(reason string, all []blame) {
+	switch {
+	case e.abi == 0:
+	case e.abi < sandbox.WallABI:
+		reason = fmt.Sprintf("this kernel has version %d of Landlock; %d is needed", e.abi, sandbox.WallABI)
 		all = []blame{{"the kernel " + e.facts.kernel + " is too old", "use Linux 5.19 or newer"}}
+	default:
+		well := fmt.Sprintf("Landlock version %d, on top of the mounts of namespaces and bwrap", e.abi)
+		if e.abi < sandbox.LandlockABI {
+			well += "; without its scopes for signals, which came with version 6 (Linux 6.12)"
+		}
+		e.ok(SecondWall, well)
+		return
 	}
-	well := fmt.Sprintf("Landlock version %d, on top of the mounts of namespaces and bwrap", o.Number)
-	if o.Number < landlockNeeded {
-		well += "; without its scopes for signals, which came with version 6 (Linux 6.12)"
-	}
-	e.add(SecondWall, o, well, Warning,
+	e.bad(SecondWall, Warning, reason,
 		"only the mounts keep a command from writing outside: FIFOs there can be written to, and a mistake in a mount is caught by nothing else", all)
 }
 
@@ -304,17 +338,16 @@ func (e *examination) unlessNeeded() Status {
 	return Failed
 }
 
-// bubblewrap looks for bwrap, as the launcher does, and asks for its version.
+// bubblewrap asks the bwrap that the launcher would start for its version.
 // Whether it works has been tried with the backends.
 func (e *examination) bubblewrap() {
 	const matters = "the backend bwrap cannot work, which is for hosts that allow namespaces to bwrap alone"
-	program := findBwrap()
-	if program == "" {
-		e.add(Bubblewrap, outcome{Step: "look for bwrap on PATH", Text: "there is none"}, "", e.unlessNeeded(), matters,
-			[]blame{{"bubblewrap is not installed", e.facts.install("bubblewrap")}})
+	program, err := sandbox.FindBwrap()
+	if err != nil {
+		e.bad(Bubblewrap, e.unlessNeeded(), "there is no bwrap on PATH", matters, []blame{{"bubblewrap is not installed", e.facts.install("bubblewrap")}})
 		return
 	}
-	ctx, cancel := context.WithTimeout(e.ctx, probeTime)
+	ctx, cancel := context.WithTimeout(e.ctx, childTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "--version")
 	cmd.WaitDelay = killDelay
@@ -324,96 +357,79 @@ func (e *examination) bubblewrap() {
 		version = err.Error()
 	}
 	b := e.backend(bwrapName)
-	var o outcome
+	if b.WorkspaceWrite {
+		e.ok(Bubblewrap, program+", version "+version)
+		return
+	}
 	var all []blame
-	if !b.WorkspaceWrite {
-		o = outcome{Step: program + ", " + version, Text: b.Reason}
-		// What keeps namespaces from being made has been told.
-		if slices.ContainsFunc(e.report.Checks, func(c Check) bool {
-			return c.Status == Failed && slices.Contains([]string{UserNamespace, UserMapping, MountNamespace, PIDNamespace, NetworkNamespace, OtherNamespaces}, c.Name)
-		}) {
-			all = []blame{{"it needs the same namespaces", "as above"}}
-		}
+	// The cause that keeps namespaces from being made is reported with them.
+	if step := e.probed[namespacesName].Step; step == runner.StepClone || step == runner.StepMap || step == runner.StepMount {
+		all = []blame{{"it needs the same namespaces", "as above"}}
 	}
-	e.add(Bubblewrap, o, program+", version "+version, e.unlessNeeded(), matters, all)
-}
-
-// findBwrap returns the bwrap that the launcher would start; empty if there
-// is none. One below the current directory is not taken.
-func findBwrap() string {
-	cwd, err := os.Getwd()
-	if err != nil {
-		return ""
-	}
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		real, err := filepath.EvalSymlinks(filepath.Join(dir, "bwrap"))
-		if err != nil || !filepath.IsAbs(dir) || unix.Access(real, unix.X_OK) != nil {
-			continue
-		}
-		if _, below := relative(cwd, real); !below || cwd == "/" {
-			return real
-		}
-	}
-	return ""
+	e.bad(Bubblewrap, e.unlessNeeded(), program+", "+version+": "+b.Reason, matters, all)
 }
 
 // cgroup makes a cgroup below its own, starts a child in it and kills the
 // whole by cgroup.kill.
 func (e *examination) cgroup() {
-	o, all := e.tryCgroup()
-	e.add(Cgroup, o, "can be made below "+e.facts.cgroup+", and cgroup.kill works", Warning,
-		"a process that leaves its session and its parent can outlive what started it", all)
+	if err, all := e.tryCgroup(); err != nil {
+		e.bad(Cgroup, Warning, err.Error(), "a process that leaves its session and its parent can outlive what started it", all)
+	} else {
+		e.ok(Cgroup, "can be made below "+e.facts.cgroup+", and cgroup.kill works")
+	}
 }
 
-func (e *examination) tryCgroup() (outcome, []blame) {
+// tryCgroup returns what failed, and why it may have.
+func (e *examination) tryCgroup() (error, []blame) {
 	delegate := e.facts.inContainer("start codex as a systemd service with Delegate=yes, or by systemd-run --user --scope -p Delegate=yes",
 		"docker run --cgroupns private, with /sys/fs/cgroup mounted writable",
 		"mount a writable cgroup v2 into the container; without it codex works too")
 	if e.facts.cgroup == "" {
-		return outcome{Step: "look for a cgroup v2", Text: "none is mounted here"}, []blame{{"the host has no cgroup v2, or does not show it here", delegate}}
+		return errors.New("no cgroup v2 is mounted here"), []blame{{"the host has no cgroup v2, or does not show it here", delegate}}
 	}
 	dir, err := os.MkdirTemp(e.facts.cgroup, "codex-doctor-")
 	if err != nil {
-		return failure("make a cgroup below "+e.facts.cgroup, err), []blame{{"this user may not make cgroups there", delegate}}
+		return err, []blame{{"this user may not make cgroups there", delegate}}
 	}
 	defer func() { _ = os.Remove(dir) }()
 	kill, err := os.OpenFile(filepath.Join(dir, "cgroup.kill"), os.O_WRONLY, 0)
 	if err != nil {
-		return failure("open cgroup.kill", err), []blame{{"cgroup.kill came with Linux 5.14; this is " + e.facts.kernel, "use Linux 5.14 or newer"}}
+		return err, []blame{{"cgroup.kill came with Linux 5.14; this is " + e.facts.kernel, "use Linux 5.14 or newer"}}
 	}
 	defer kill.Close()
 	place, err := os.Open(dir)
 	if err != nil {
-		return failure("open a cgroup", err), nil
+		return err, nil
 	}
 	defer place.Close()
-	ctx, cancel := context.WithTimeout(e.ctx, probeTime)
+	ctx, cancel := context.WithTimeout(e.ctx, childTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", Arg, "wait")
+	cmd := exec.CommandContext(ctx, e.facts.self, Arg, childWaits)
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(place.Fd())}
 	cmd.WaitDelay = killDelay
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return failure("make a pipe", err), nil
+		return err, nil
 	}
 	defer in.Close()
-	switch err := cmd.Start(); {
-	case errors.Is(err, unix.ENOSYS) && e.facts.seccompMode == 2:
-		// As RestrictNamespaces= of systemd does, which cannot look at the arguments of clone3.
-		return failure("start a process in a cgroup", err), []blame{e.facts.seccomp()}
-	case err != nil:
-		return failure("start a process in a cgroup", err), []blame{{"this user may not move processes there", delegate}}
+	if err := cmd.Start(); err != nil {
+		// RestrictNamespaces= of systemd refuses clone3, as a filter cannot look at its arguments.
+		all := []blame{{"this user may not move processes there", delegate}}
+		if errors.Is(err, unix.ENOSYS) && e.facts.seccompMode == 2 {
+			all = []blame{e.facts.seccomp()}
+		}
+		return fmt.Errorf("start a process in a cgroup: %w", err), all
 	}
 	if _, err := kill.WriteString("1"); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		return failure("write to cgroup.kill", err), nil
+		return err, nil
 	}
 	_ = cmd.Wait()
 	if ctx.Err() != nil {
-		return outcome{Step: "kill a cgroup", Text: fmt.Sprintf("its process is there after %v", probeTime)}, nil
+		return fmt.Errorf("kill a cgroup: its process is there after %v", childTime), nil
 	}
-	return outcome{}, nil
+	return nil, nil
 }
 
 // conclude sums up.

@@ -13,10 +13,10 @@ import (
 func Examine(context.Context) *Report {
 	return &Report{
 		Schema: Schema, System: runtime.GOOS, Arch: runtime.GOARCH, UID: os.Getuid(),
-		Auto:     Choice{Reason: "sandboxes are for Linux"},
+		Auto:     Choice{Reason: "the sandbox runs on Linux only"},
 		Backends: []Backend{}, Checks: []Check{},
-		Notes: []string{fmt.Sprintf("Sandboxes are for Linux; on %s nothing can be confined. "+
-			"A client here can use a sandbox of an executor on Linux: codex remote run --sandbox.", runtime.GOOS)},
+		Notes: []string{fmt.Sprintf("The sandbox runs on Linux only; on %s nothing can be confined. "+
+			"Use the sandbox of a server on Linux: codex remote run --sandbox.", runtime.GOOS)},
 	}
 }
 

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,10 +12,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/wire/jsonwire"
 	"golang.org/x/sys/unix"
 )
 
@@ -112,7 +113,7 @@ func (r *Runtime) choose() Status {
 	if r.opts.Backend != Backends[0] {
 		s := Status{Backend: r.opts.Backend, Reason: "it was asked for"}
 		if complete(s.Backend) {
-			results, err := r.Probe()
+			results, _, err := r.Probe()
 			if err != nil {
 				s.Reason += "; " + err.Error()
 			}
@@ -127,7 +128,7 @@ func (r *Runtime) choose() Status {
 		}
 		return s
 	}
-	results, err := r.probeWith("--probe-first")
+	results, _, err := r.probeWith("--probe-first")
 	if err != nil {
 		return Status{Backend: Backends[0], Reason: err.Error()}
 	}
@@ -158,49 +159,41 @@ type ProbeResult struct {
 	Name   string
 	Works  bool
 	Reason string // if it does not
+	// Step is the step of making the sandbox that failed, and Errno the kernel's error; 0: another error.
+	Step  string
+	Errno syscall.Errno
 }
 
-// Probe has the launcher try every backend.
-func (r *Runtime) Probe() ([]ProbeResult, error) { return r.probeWith("--probe") }
+// Steps of the backend namespaces, as the launcher reports them.
+const (
+	StepClone  = "clone"  // make the namespaces
+	StepMap    = "map"    // map the user into the user namespace
+	StepMount  = "mount"  // make the view of the file system
+	StepFilter = "filter" // install the seccomp filter
+)
 
-func (r *Runtime) probeWith(option string) ([]ProbeResult, error) {
+// Probe has the launcher try every backend. It also returns the kernel's version of Landlock; 0: none.
+func (r *Runtime) Probe() (results []ProbeResult, landlock int, err error) {
+	return r.probeWith("--probe")
+}
+
+func (r *Runtime) probeWith(option string) (results []ProbeResult, landlock int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, firstFile, "--self-fd", "3", option)
 	cmd.Args[0], cmd.Env, cmd.ExtraFiles = launcherName, r.env, []*os.File{r.launcher}
 	text, err := r.opts.Output(cmd)
 	if err != nil {
-		return nil, fmt.Errorf("probe the sandbox: %w", err)
+		return nil, 0, fmt.Errorf("probe the sandbox: %w", err)
 	}
-	var results []ProbeResult
-	d := jsonwire.NewReader(text)
-	err = d.Object("a map", func(name []byte) error {
-		if string(name) != "backends" {
-			return d.Skip()
-		}
-		return d.Array("a sequence", func() error {
-			var b ProbeResult
-			err := d.Object("a map", func(name []byte) (err error) {
-				switch string(name) {
-				case "name":
-					b.Name, err = d.String()
-				case "works":
-					b.Works, err = d.Bool()
-				case "reason":
-					b.Reason, err = d.String()
-				default:
-					err = d.Skip()
-				}
-				return err
-			})
-			results = append(results, b)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("probe the sandbox: %w", err)
+	var answer struct {
+		Backends []ProbeResult
+		Landlock int
 	}
-	return results, nil
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return nil, 0, fmt.Errorf("probe the sandbox: %w", err)
+	}
+	return answer.Backends, answer.Landlock, nil
 }
 
 // firstFile is the path of the launcher for a child whose first extra

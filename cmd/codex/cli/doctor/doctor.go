@@ -23,9 +23,9 @@ import (
 func Command(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "tell what this machine can confine, and what to do about the rest",
-		Description: `Tries everything that sandboxes need: namespaces, mounts, filters, Landlock,
-bubblewrap, terminals, cgroups. Nothing on the machine is changed. For
-everything that is missing it says why, and how to enable it.
+		Description: `Has the launcher try its backends, which need namespaces, mounts, filters, Landlock
+or bubblewrap, and tries terminals, cgroups and inotify. Nothing on the machine is
+changed. For everything that is missing it says why, and how to enable it.
 
 Exits with 0 if a workspace-write policy can be enforced here, which takes
 namespaces, made by codex or by bwrap; with 1 if not. Landlock alone enforces
@@ -163,8 +163,8 @@ func trimLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// remedies prints, for each thing that is missing, why it matters, who forbids
-// it and what to do.
+// remedies prints, for each thing that is missing, why it matters, what forbids
+// it and how to enable it.
 func remedies(b *bytes.Buffer, r *doctor.Report) {
 	for _, c := range r.Checks {
 		if c.Status != doctor.Warning && c.Status != doctor.Failed {
@@ -172,10 +172,10 @@ func remedies(b *bytes.Buffer, r *doctor.Report) {
 		}
 		fmt.Fprintf(b, "\n%s: %s.\n", strings.TrimSpace(title(c.Name)), c.Matters)
 		if len(c.Causes) == 0 {
-			b.WriteString("  The kernel does not say who forbids it.\n")
+			b.WriteString("  The kernel does not report what forbids it.\n")
 		}
 		if len(c.Causes) > 1 {
-			b.WriteString("  More than one may forbid it:\n")
+			b.WriteString("  Each of these may forbid it:\n")
 		}
 		for i, cause := range c.Causes {
 			fmt.Fprintf(b, "  why: %s\n", terminal.Text(cause))

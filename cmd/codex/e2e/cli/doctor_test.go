@@ -186,11 +186,11 @@ func TestDoctorOfABrokenHost(t *testing.T) {
 		},
 		"no mount namespaces": {
 			spoil: "echo 0 >/proc/sys/user/max_mnt_namespaces", check: "mountNamespace",
-			want: []string{"failed", "os error 28"},
+			want: []string{"failed", "no space left on device", "user.max_mnt_namespaces is 0"},
 		},
 		"no network namespaces": {
 			spoil: "echo 0 >/proc/sys/user/max_net_namespaces", check: "networkNamespace",
-			want: []string{"failed", "os error 28"},
+			want: []string{"failed", "no space left on device", "user.max_net_namespaces is 0"},
 		},
 		"a masked /proc": {
 			flags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, enf: true, check: "freshProc",

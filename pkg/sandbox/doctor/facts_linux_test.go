@@ -1,5 +1,3 @@
-//go:build linux
-
 package doctor
 
 import (
@@ -45,7 +43,7 @@ func TestFactsOfHosts(t *testing.T) {
 		"status": {map[string]string{
 			"proc/self/status": "Name:\tcodex\nCapEff:\t0000000080200000\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n",
 		}, func(f *facts) bool {
-			return f.has(capSysAdmin) && f.has(capSetfcap) && !f.has(0) && f.noNewPrivs && f.seccompMode == 2 && f.seccompFilters == 3
+			return f.has(capSysAdmin) && f.has(capSetfcap) && !f.has(0) && f.seccompMode == 2 && f.seccompFilters == 3
 		}},
 		"no AppArmor": {map[string]string{"proc/self/attr/current": "unconfined\n"}, func(f *facts) bool { return f.profile == "" }},
 		"Docker's profile": {map[string]string{"proc/self/attr/current": "docker-default (enforce)\n"},
@@ -113,6 +111,8 @@ func TestWhoForbids(t *testing.T) {
 		"not for root": {map[string]string{"proc/sys/kernel/unprivileged_userns_clone": "0", "proc/self/status": "CapEff:\t000001ffffffffff\n"}, makingNamespaces, unix.EPERM, nil, nil},
 		"a limit of 0": {map[string]string{"proc/sys/user/max_user_namespaces": "0"}, makingNamespaces, unix.ENOSPC,
 			[]string{"user.max_user_namespaces is 0"}, []string{"user.max_user_namespaces=15000"}},
+		"another limit of 0": {map[string]string{"proc/sys/user/max_net_namespaces": "0"}, makingNamespaces, unix.ENOSPC,
+			[]string{"user.max_net_namespaces is 0"}, []string{"user.max_net_namespaces=15000"}},
 		"a limit reached": {map[string]string{"proc/sys/user/max_user_namespaces": "7"}, makingNamespaces, unix.ENOSPC,
 			[]string{"user.max_user_namespaces is 7"}, []string{"user.max_user_namespaces"}},
 		"Ubuntu's sysctl": {map[string]string{"proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"}, mappingUsers, unix.EACCES,

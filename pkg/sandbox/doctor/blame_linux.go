@@ -1,8 +1,7 @@
-//go:build linux
-
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"syscall"
@@ -31,13 +30,15 @@ func (f *facts) blames(a act, errno syscall.Errno) []blame {
 	add := func(cause, fix string) { all = append(all, blame{cause, fix}) }
 	denied := errno == unix.EPERM || errno == unix.EACCES
 	switch {
-	case errno == unix.ENOSPC && f.maxUserns == 0:
-		add("sysctl user.max_user_namespaces is 0", sysctl("user.max_user_namespaces", "15000"))
+	case errno == unix.ENOSPC && f.exhausted != "":
+		name := "user.max_" + f.exhausted + "_namespaces"
+		add("sysctl "+name+" is 0", sysctl(name, "15000"))
 	case errno == unix.ENOSPC, errno == unix.EUSERS:
 		add(fmt.Sprintf("the limit of namespaces is reached (user.max_user_namespaces is %d), or they are nested 32 deep", f.maxUserns),
 			sysctl("user.max_user_namespaces", "15000")+"; inside of a container the limit is also that of its host")
 	case errno == unix.EINVAL && a == makingNamespaces:
-		add("the kernel was built without user namespaces", "use a kernel with CONFIG_USER_NS=y")
+		kind := cmp.Or(f.missing, "user")
+		add("the kernel was built without "+kind+" namespaces", "use a kernel with CONFIG_"+strings.ToUpper(kind)+"_NS=y")
 	case errno == unix.ENOSYS && f.seccompMode == 2:
 		all = append(all, f.seccomp())
 	case errno == unix.ENOSYS:

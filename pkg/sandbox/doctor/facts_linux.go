@@ -1,5 +1,3 @@
-//go:build linux
-
 package doctor
 
 import (
@@ -7,6 +5,9 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // unset is the value of a setting that this kernel does not have.
@@ -19,15 +20,17 @@ type facts struct {
 	container string
 	os        []string // ID and ID_LIKE of os-release
 
-	usernsClone      int64 // kernel.unprivileged_userns_clone, of Debian's and Arch's kernels
-	maxUserns        int64 // user.max_user_namespaces
-	apparmorUserns   int64 // kernel.apparmor_restrict_unprivileged_userns, of Ubuntu's
-	inotifyInstances int64 // fs.inotify.max_user_instances
-	ptyMax, ptyUsed  int64 // kernel.pty.max and .nr
+	usernsClone int64 // kernel.unprivileged_userns_clone, of Debian's and Arch's kernels
+	maxUserns   int64 // user.max_user_namespaces
+	// exhausted is the first kind of namespaces whose limit is 0, and missing the first one that
+	// this kernel does not have; empty: none.
+	exhausted, missing string
+	apparmorUserns     int64 // kernel.apparmor_restrict_unprivileged_userns, of Ubuntu's
+	inotifyInstances   int64 // fs.inotify.max_user_instances
+	ptyMax, ptyUsed    int64 // kernel.pty.max and .nr
 
 	seccompMode    int // 0 none, 1 strict, 2 filters
 	seccompFilters int
-	noNewPrivs     bool
 	capabilities   uint64 // effective
 
 	profile string // of AppArmor, with its mode; empty: unconfined
@@ -39,6 +42,31 @@ type facts struct {
 	chroot bool     // the root directory is not the root of the mounts
 	masked []string // what is mounted below /proc
 	cgroup string   // the directory of the own cgroup v2; empty: none mounted
+}
+
+// kinds are the kinds of namespaces that the launcher makes in one call, by their names in /proc,
+// with the checks that report them.
+var kinds = [...]struct{ name, check string }{
+	{"user", UserNamespace}, {"mnt", MountNamespace}, {"pid", PIDNamespace},
+	{"net", NetworkNamespace}, {"ipc", OtherNamespaces}, {"uts", OtherNamespaces},
+}
+
+// refusedNamespace returns the check of the kind of namespaces that the kernel is likely to have
+// refused with an error.
+func (f *facts) refusedNamespace(errno syscall.Errno) string {
+	likely := ""
+	switch errno {
+	case unix.ENOSPC:
+		likely = f.exhausted
+	case unix.EINVAL:
+		likely = f.missing
+	}
+	for _, kind := range kinds {
+		if kind.name == likely {
+			return kind.check
+		}
+	}
+	return UserNamespace
 }
 
 // Numbers of capabilities.
@@ -61,6 +89,14 @@ func readFacts(root fs.FS) *facts {
 		ptyMax:           t.number("proc/sys/kernel/pty/max"),
 		ptyUsed:          t.number("proc/sys/kernel/pty/nr"),
 		container:        t.container(),
+	}
+	for _, kind := range kinds {
+		if f.exhausted == "" && t.number("proc/sys/user/max_"+kind.name+"_namespaces") == 0 {
+			f.exhausted = kind.name
+		}
+		if f.missing == "" && t.link("proc/self/ns/"+kind.name) == "" {
+			f.missing = kind.name
+		}
 	}
 	f.status(t.text("proc/self/status"))
 	if text := t.text("sys/kernel/security/lsm"); text != "" {
@@ -157,8 +193,6 @@ func (f *facts) status(text string) {
 			f.seccompMode, _ = strconv.Atoi(value)
 		case "Seccomp_filters":
 			f.seccompFilters, _ = strconv.Atoi(value)
-		case "NoNewPrivs":
-			f.noNewPrivs = value == "1"
 		case "CapEff":
 			f.capabilities, _ = strconv.ParseUint(value, 16, 64)
 		}
