@@ -21,14 +21,14 @@ type plainTree struct{ serverTree }
 // errSpecial is the error of devices, FIFOs and sockets in a directory.
 var errSpecial = errors.New("not copied: it is a device, a FIFO or a socket")
 
-// take makes each directory before what is in it.
+// take makes the directories, each before those in it, and then the files.
 func (t *plainTree) take(from tree, _ []string) error {
 	t.plain.Lock()
 	defer t.plain.Unlock()
 	if t.options.preserve {
 		t.warn()
 	}
-	here, q := from.(*localTree), newQueue(t.fatal)
+	here, directories, files := from.(*localTree), newQueue(t.fatal), newQueue(t.fatal)
 	// makers make the directories, and report whether they are there.
 	makers := map[string]func() bool{".": func() bool { return true }}
 	err := here.list(listOptions{}, func(e *archive.Entry) {
@@ -55,12 +55,13 @@ func (t *plainTree) take(from tree, _ []string) error {
 				return try(func() error { return t.fs.MkdirAllWith(t.ctx, uri, execclient.MkdirOptions{NoFollow: true}) })
 			})
 			makers[e.Path] = maker
-			q.add(func() { maker() })
+			directories.add(func() { maker() })
 		default:
-			q.add(func() { try(func() error { return t.send(here, e.Path, uri) }) })
+			files.add(func() { try(func() error { return t.send(here, e.Path, uri) }) })
 		}
 	})
-	q.run()
+	directories.run()
+	files.run()
 	return err
 }
 
@@ -116,7 +117,7 @@ func (d *plainDownload) directory(below, uri string) {
 			d.report(d.shown(name), errors.New("not copied: no file can have that name here"))
 		case d.options.exclude == nil || !d.options.exclude(name, e.IsDirectory):
 			d.queue.add(func() {
-				if err := d.entry(name, under(uri, e.FileName)); err != nil {
+				if err := d.entry(name, under(uri, e.FileName), e.IsFile); err != nil {
 					d.report(d.shown(name), err)
 				}
 			})
@@ -124,9 +125,19 @@ func (d *plainDownload) directory(below, uri string) {
 	}
 }
 
-// entry copies one name.
-func (d *plainDownload) entry(below, uri string) error {
+// entry copies one name. Files are opened while the server is asked about them: a copy over a
+// slow connection waits for round trips.
+func (d *plainDownload) entry(below, uri string, isFile bool) error {
+	var r io.ReadCloser
+	errOpen := errSpecial // unless it is listed as a file
+	var opening sync.WaitGroup
+	if isFile {
+		opening.Go(func() { r, errOpen = d.fs.OpenStream(d.ctx, uri) })
+	}
 	m, err := d.fs.Stat(d.ctx, uri)
+	if opening.Wait(); errOpen == nil {
+		defer r.Close()
+	}
 	switch {
 	case err != nil:
 		return err
@@ -138,14 +149,9 @@ func (d *plainDownload) entry(below, uri string) error {
 		}
 		d.directory(below, uri)
 		return nil
-	case !m.IsFile:
-		return errSpecial
+	case errOpen != nil:
+		return errOpen
 	}
-	r, err := d.fs.OpenStream(d.ctx, uri)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
 	var contents io.Reader = &counted{Reader: r, bar: d.bar}
 	if m.Size <= smallFile { // read it while another one is put into its place
 		start, err := io.ReadAll(io.LimitReader(contents, smallFile))
