@@ -8,6 +8,8 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 )
 
+// TestWrongUse is the table of option errors: what people type that no command takes, for which nothing is
+// connected or started. TestNumericOptions tries each number, TestWrongUsageExitsWith2 each command.
 func TestWrongUse(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	for _, tt := range []struct{ args, want string }{
@@ -36,11 +38,76 @@ func TestWrongUse(t *testing.T) {
 		{"rendezvous --tokens=", `--tokens is empty; leave it out or give it a value`},
 		{"rendezvous token list --tokens=", `--tokens is empty; leave it out or give it a value`},
 		{"login --device-auth=maybe", `invalid boolean value "maybe" for -device-auth: parse error; see codex login --help`},
+		{"exec-servr", `codex has no command "exec-servr"; did you mean exec-server? see codex --help`},
+		{"exec-server --lisen x", `unknown flag --lisen; did you mean --listen? see codex exec-server --help`},
+		{"exec-server stray", `exec-server takes no arguments but forward and token, got "stray"; see codex exec-server --help`},
+		{"exec-server --log-level loud", `--log-level (or CODEX_LOG) must be debug, info, warn or error, not "loud"`},
+		{"exec-server --ws-auth=", `--ws-auth must not be empty; give a value or leave the flag out`},
+		{"exec-server --sandbox-backend chroot", `--sandbox-backend "chroot": there are auto, namespaces, bwrap, landlock`},
+		{"exec-server --listen wss://127.0.0.1:0", `--listen wss://127.0.0.1:0 needs --tls-cert and --tls-key`},
+		{"exec-server --listen wss://127.0.0.1:0 --tls-cert c", `--tls-cert and --tls-key belong together; give both or none`},
+		{"exec-server --listen wss://127.0.0.1:0 --tls-client-ca c", `--tls-client-ca needs --tls-cert and --tls-key`},
+		{"exec-server --listen ws://127.0.0.1:0 --tls-cert c --tls-key k", `--tls-cert is for --listen wss://IP:PORT`},
+		{"exec-server token create", `--role is missing: read, run or admin`},
+		{"exec-server token create --role bad", `--role "bad": there are read, run and admin`},
+		{"exec-server token create --role run --limit-memory 10x", `invalid value "10x" for flag -limit-memory: expected a number of bytes, or a number with K, M, G or T, such as 512M; see codex exec-server token create --help`},
+		{"completion tcsh", `completion needs the name of a shell: bash, zsh or fish, not "tcsh"`},
+		{"doctor me", `doctor takes no arguments, got "me"`},
+		{"remote run", `run needs a command: codex remote run -- COMMAND [ARGUMENT...]`},
+		{"remote run --url http://x -- true", `--url http://x: expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH; did you mean ws://x?`},
+		{"remote run -L 99999 -- true", `forward a port: "99999" is not PORT, PORT:PORT, PORT:HOST:PORT or ADDRESS:PORT:HOST:PORT, with ports up to 65535`},
+		{"remote run --memory 10x -- true", `invalid value "10x" for flag -memory: expected a number of bytes, or a number with K, M, G or T, such as 512M; see codex remote run --help`},
+		{"remote run --cpus zero -- true", `invalid value "zero" for flag -cpus: expected a number above 0; see codex remote run --help`},
+		{"remote run --detach --name a/b -- true", `--name "a/b": a handle has 1 to 64 letters, digits, dots, hyphens and underscores, and begins with a letter or digit`},
+		{"remote run --name x -- true", `--name is for --detach`},
+		{"remote run -qv -- true", `--quiet and --verbose exclude each other: give one of them`},
+		{"remote run --sandbox read-only --save p.toml -- true", `--save needs --ask-network: it saves what is answered there`},
+		{"remote run --env a --env b -- true", `--env: a and b cannot both be the environment; to set a variable write NAME=VALUE`},
+		{"remote forward -W nohost", `-W: "nohost" is not HOST:PORT, with a port up to 65535, or the path of a socket`},
+		{"remote forward -D 1:2:3", `-D: "1:2:3" is not PORT or ADDRESS:PORT, with a port up to 65535`},
+		{"remote kill --signal FOO x", `--signal "FOO": there are INT, TERM, KILL, HUP, QUIT, USR1 and USR2`},
+		{"remote cp a b", `cp copies between this machine and the server: either the target or the sources begin with a colon`},
+		{"remote mv a", `mv needs a source and a target: codex remote mv OLD NEW`},
+		{"remote sync a b", `sync is between this machine and the server: either the source or the target begins with a colon`},
+		{"remote sync --watch --dry-run a :b", `--watch and --dry-run exclude each other: a dry run ends after one look`},
+		{"remote shell", `shell needs a terminal as its input; to run a script use codex remote run -- sh < FILE`},
+		{"remote exec", `exec needs a command: codex remote exec -- COMMAND [ARGUMENT...]`},
+		{"remote exec --shell", `--shell needs a terminal as its input; to run a script use codex remote exec -- sh FILE`},
+		{"remote exec --shell -- true", `--shell takes no command, got "true"`},
+		{"remote exec --shell --json", `--shell and --json exclude each other`},
+		{"remote exec --yes --no-input -- true", `--yes and --no-input exclude each other: one retries without asking, the other does not retry`},
+		{"remote exec --yes --ask never -- true", `--yes and --ask never exclude each other: one retries without asking, the other does not retry`},
+		{"remote exec --no-input --ask always -- true", `--no-input and --ask always exclude each other`},
+		{"remote exec --ask sometimes -- true", `--ask must be never, on-failure or always, not "sometimes"`},
 	} {
-		var out, errs bytes.Buffer
-		code := Main(append([]string{"codex"}, strings.Fields(tt.args)...), strings.NewReader(""), &out, &errs)
-		if code != cmdutil.ExitUsage || out.Len() > 0 || errs.String() != "error: "+tt.want+"\n" {
-			t.Errorf("codex %s: %d %q\ngot  %s\nwant error: %s", tt.args, code, out.String(), errs.String(), tt.want)
+		if code, out, errs := runMain(tt.args); code != cmdutil.ExitUsage || out != "" || errs != "error: "+tt.want+"\n" {
+			t.Errorf("codex %s: %d %q\ngot  %s\nwant error: %s", tt.args, code, out, errs, tt.want)
 		}
 	}
+}
+
+// TestRefusedUse: right usage that cannot be carried out here exits with 1 and names the remedy.
+func TestRefusedUse(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("CODEX_HOME", home)
+	for _, tt := range []struct{ args, want string }{
+		{"exec-server --listen http://x", "unsupported --listen URL `http://x`; expected `ws://IP:PORT` or `stdio`"},
+		{"exec-server --listen ws://0.0.0.0:0", "--listen ws://0.0.0.0:0 is not a loopback address: whoever reaches it could run commands as this user; add --ws-auth, or --allow-unauthenticated-bind if that is what you want"},
+		{"exec-server --ws-auth capability-token", "--ws-auth capability-token needs a token; add --ws-token-file FILE, --ws-token-sha256 HEX or --ws-tokens FILE"},
+		{"exec-server token create --role run --cwd /nosuch", "--cwd: lstat /nosuch: no such file or directory"},
+		{"exec-server token revoke nosuch", "token \"nosuch\": there is no such token\ncodex: codex exec-server token list shows the tokens with their ids"},
+		{"rendezvous token revoke nosuch", "token \"nosuch\": there is no such token\ncodex: codex rendezvous token list shows the tokens with their ids"},
+		{"sandbox --profile p.json -- true", "--profile p.json: there is no " + home + "/p.json.config.toml; a permission profile in a file is given by --profile-file FILE"},
+	} {
+		if code, out, errs := runMain(tt.args); code != 1 || out != "" || errs != "Error: "+tt.want+"\n" {
+			t.Errorf("codex %s: %d %q\ngot  %s\nwant Error: %s", tt.args, code, out, errs, tt.want)
+		}
+	}
+}
+
+// runMain runs codex with words that are separated by blanks, without input.
+func runMain(args string) (code int, out, errs string) {
+	var stdout, stderr bytes.Buffer
+	code = Main(append([]string{"codex"}, strings.Fields(args)...), strings.NewReader(""), &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
 }

@@ -40,9 +40,6 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	}
-	if _, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--memory", "lots", "--", "true"); code != 2 || !strings.Contains(errs, "--memory") {
-		t.Errorf("a wrong option: %d, %q", code, errs)
-	}
 }
 
 // TestLimitsOfServer: limits of a server, from its options or its file, hold whatever a client asks

@@ -15,44 +15,6 @@ import (
 	"github.com/creack/pty"
 )
 
-func TestCommandLine(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		args []string
-		code int
-		want string // in stdout or stderr
-	}{
-		{[]string{"--version"}, 0, "codex "},
-		{nil, 0, "codex exec-server"},
-		{[]string{"exec-server", "--help"}, 0, "--ws-token-file"},
-		{[]string{"remote", "mv", "--help"}, 0, "codex remote mv report.txt old-report.txt"},
-		{[]string{"remote", "cp", "--help"}, 0, "codex remote cp -r --exclude node_modules ./src :~/project"},
-		{[]string{"exec-servr"}, 2, "exec-servr"},
-		{[]string{"exec-server", "--lisen", "x"}, 2, "unknown flag --lisen"},
-		{[]string{"exec-server", "stray"}, 2, "stray"},
-		{[]string{"exec-server", "--listen", "http://x"}, 1, "Error: unsupported --listen URL `http://x`; expected `ws://IP:PORT` or `stdio`"},
-		{[]string{"exec-server", "--listen", "ws://0.0.0.0:0"}, 1, "--ws-auth"},
-		{[]string{"exec-server", "--session-ttl", "-1s"}, 2, "for flag -session-ttl: must be at least 0s"},
-		{[]string{"exec-server", "--log-level", "loud"}, 2, "--log-level"},
-		{[]string{"exec-server", "--ws-auth", "capability-token"}, 1, "--ws-token-file"},
-		{[]string{"exec-server", "--ws-auth", ""}, 2, "--ws-auth must not be empty"},
-		{[]string{"exec-server", "--sandbox-backend", "chroot"}, 2, "namespaces, bwrap, landlock"},
-		{[]string{"exec-server", "--remote", "http://x"}, 2, "--environment-id"},
-		{[]string{"remote", "run"}, 2, "needs a command"},
-		{[]string{"remote", "run", "--url", "ws://127.0.0.1:1", "--", "true"}, 255, "is the server running"},
-		{[]string{"remote", "run", "--url", "http://x", "--", "true"}, 2, "expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH; did you mean ws://x?"},
-		{[]string{"remote", "cp", "a", "b"}, 2, "colon"},
-		{[]string{"remote", "mv", "a"}, 2, "a source and a target"},
-		{[]string{"completion", "bash"}, 0, "complete -o"},
-		{[]string{"completion", "tcsh"}, 2, "bash, zsh or fish"},
-	} {
-		out, errs, code := harness.Run(t, "", tt.args...)
-		if code != tt.code || !strings.Contains(out+errs, tt.want) {
-			t.Errorf("codex %q: exit code %d, %q, %q", tt.args, code, out, errs)
-		}
-	}
-}
-
 func TestNamesDecide(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -180,12 +142,6 @@ func TestTerminalWithoutALocalOne(t *testing.T) {
 		out, errs, code := harness.Run(t, input, "remote", "run", "--url", url, "--tty", "--", "sh", "-c", "cat; echo end")
 		if code != 0 || strings.ReplaceAll(out, "^D\b\b", "") != want {
 			t.Errorf("%q: %d %q %q", input, code, out, errs)
-		}
-	}
-	for _, command := range [][]string{{"shell"}, {"exec", "--shell"}} {
-		args := append([]string{"remote", "--url", url}, command...)
-		if _, errs, code := harness.Run(t, "", args...); code != 2 || !strings.Contains(errs, "needs a terminal") {
-			t.Errorf("%v: %d %q", command, code, errs)
 		}
 	}
 }
