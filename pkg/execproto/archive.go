@@ -1,6 +1,10 @@
 package execproto
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // ArchiveMode says what fs/openArchive is for.
 type ArchiveMode string
@@ -43,20 +47,20 @@ type OpenArchiveParams struct {
 	Sandbox json.RawMessage
 }
 
-func (p *OpenArchiveParams) fields(c *codec) {
-	text(c, "handleId", need, &p.HandleID)
-	text(c, "path", need, &p.Path)
-	choice(c, "mode", need, &p.Mode, archiveModes)
-	texts(c, "exclude", orNull|omit, &p.Exclude)
-	texts(c, "paths", orNull|omit, &p.Paths)
-	text(c, "after", orNull|omit, &p.After)
-	boolean(c, "list", orNull|omit, &p.List)
-	boolean(c, "checksums", orNull|omit, &p.Checksums)
-	boolean(c, "times", orNull|omit, &p.Times)
-	boolean(c, "preserve", orNull|omit, &p.Preserve)
-	boolean(c, "owners", orNull|omit, &p.Owners)
-	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *OpenArchiveParams) Fields(c *jsonwire.Codec) {
+	c.Text("handleId", need, &p.HandleID)
+	c.Text("path", need, &p.Path)
+	jsonwire.Choice(c, "mode", need, &p.Mode, archiveModes)
+	c.Texts("exclude", orNull|omit, &p.Exclude)
+	c.Texts("paths", orNull|omit, &p.Paths)
+	c.Text("after", orNull|omit, &p.After)
+	c.Bool("list", orNull|omit, &p.List)
+	c.Bool("checksums", orNull|omit, &p.Checksums)
+	c.Bool("times", orNull|omit, &p.Times)
+	c.Bool("preserve", orNull|omit, &p.Preserve)
+	c.Bool("owners", orNull|omit, &p.Owners)
+	jsonwire.Optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, jsonwire.BoolValue)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // ArchiveFailure is an entry that was not put in its place, or not as it is. Path is that
@@ -66,9 +70,9 @@ type ArchiveFailure struct {
 	Message string
 }
 
-func (f *ArchiveFailure) fields(c *codec) {
-	text(c, "path", need, &f.Path)
-	text(c, "message", need, &f.Message)
+func (f *ArchiveFailure) Fields(c *jsonwire.Codec) {
+	c.Text("path", need, &f.Path)
+	c.Text("message", need, &f.Message)
 }
 
 // WriteBlockResult answers fs/writeBlock, and fs/close. Failures are those of an archive
@@ -79,9 +83,9 @@ type WriteBlockResult struct {
 	Unnamed  uint64
 }
 
-func (r *WriteBlockResult) fields(c *codec) {
-	objects(c, "failures", orNull|omit, &r.Failures)
-	uint64s(c, "unnamed", orNull|omit, &r.Unnamed)
+func (r *WriteBlockResult) Fields(c *jsonwire.Codec) {
+	jsonwire.Structs(c, "failures", orNull|omit, &r.Failures)
+	c.Uint64("unnamed", orNull|omit, &r.Unnamed)
 }
 
 // AppendJSON appends r.

@@ -1,6 +1,10 @@
 package execproto
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // DiscoverParams ask what is below some directories
 // (docs/spec/wire.md §5.10).
@@ -8,8 +12,8 @@ type DiscoverParams struct {
 	Roots []DiscoverRoot
 }
 
-func (p *DiscoverParams) fields(c *codec) {
-	objects(c, "roots", need, &p.Roots)
+func (p *DiscoverParams) Fields(c *jsonwire.Codec) {
+	jsonwire.Structs(c, "roots", need, &p.Roots)
 }
 
 // DiscoverRoot is one directory. ID is the client's own, and is repeated.
@@ -19,10 +23,10 @@ type DiscoverRoot struct {
 	Sandbox json.RawMessage
 }
 
-func (p *DiscoverRoot) fields(c *codec) {
-	text(c, "id", need, &p.ID)
-	text(c, "path", need, &p.Path)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *DiscoverRoot) Fields(c *jsonwire.Codec) {
+	c.Text("id", need, &p.ID)
+	c.Text("path", need, &p.Path)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // CapabilityFile is a text file. Path is a `file:` URI.
@@ -31,9 +35,9 @@ type CapabilityFile struct {
 	Contents string
 }
 
-func (f *CapabilityFile) fields(c *codec) {
-	text(c, "path", orNull, &f.Path)
-	text(c, "contents", orNull, &f.Contents)
+func (f *CapabilityFile) Fields(c *jsonwire.Codec) {
+	c.Text("path", orNull, &f.Path)
+	c.Text("contents", orNull, &f.Contents)
 }
 
 // CapabilityPlugin is a plugin: its manifest, and what that names.
@@ -43,10 +47,10 @@ type CapabilityPlugin struct {
 	AppsConfig *CapabilityFile
 }
 
-func (p *CapabilityPlugin) fields(c *codec) {
-	nested(c, "manifest", orNull, &p.Manifest)
-	optional(c, "mcpConfig", orNull, &p.MCPConfig, objectValue)
-	optional(c, "appsConfig", orNull, &p.AppsConfig, objectValue)
+func (p *CapabilityPlugin) Fields(c *jsonwire.Codec) {
+	c.Struct("manifest", orNull, &p.Manifest)
+	jsonwire.Optional(c, "mcpConfig", orNull, &p.MCPConfig, jsonwire.StructValue)
+	jsonwire.Optional(c, "appsConfig", orNull, &p.AppsConfig, jsonwire.StructValue)
 }
 
 // CapabilitySkill is a SKILL.md and, if there is one, the agents/openai.yaml
@@ -56,9 +60,9 @@ type CapabilitySkill struct {
 	Metadata     *CapabilityFile
 }
 
-func (s *CapabilitySkill) fields(c *codec) {
-	nested(c, "instructions", orNull, &s.Instructions)
-	optional(c, "metadata", orNull, &s.Metadata, objectValue)
+func (s *CapabilitySkill) Fields(c *jsonwire.Codec) {
+	c.Struct("instructions", orNull, &s.Instructions)
+	jsonwire.Optional(c, "metadata", orNull, &s.Metadata, jsonwire.StructValue)
 }
 
 // CapabilityRoot is what is below one directory. If Error is set, nothing else
@@ -73,14 +77,14 @@ type CapabilityRoot struct {
 	Error              *string
 }
 
-func (r *CapabilityRoot) fields(c *codec) {
-	text(c, "id", orNull, &r.ID)
-	text(c, "path", orNull, &r.Path)
-	optional(c, "plugin", orNull, &r.Plugin, objectValue)
-	objects(c, "skills", orNull, &r.Skills)
-	objects(c, "namespaceManifests", orNull, &r.NamespaceManifests)
-	texts(c, "warnings", orNull, &r.Warnings)
-	optional(c, "error", orNull, &r.Error, textValue)
+func (r *CapabilityRoot) Fields(c *jsonwire.Codec) {
+	c.Text("id", orNull, &r.ID)
+	c.Text("path", orNull, &r.Path)
+	jsonwire.Optional(c, "plugin", orNull, &r.Plugin, jsonwire.StructValue)
+	jsonwire.Structs(c, "skills", orNull, &r.Skills)
+	jsonwire.Structs(c, "namespaceManifests", orNull, &r.NamespaceManifests)
+	c.Texts("warnings", orNull, &r.Warnings)
+	jsonwire.Optional(c, "error", orNull, &r.Error, jsonwire.TextValue)
 }
 
 // DiscoverResult answers capabilityRoots/discoverV1, in the order of the params.
@@ -88,8 +92,8 @@ type DiscoverResult struct {
 	Roots []CapabilityRoot
 }
 
-func (r *DiscoverResult) fields(c *codec) {
-	objects(c, "roots", orNull, &r.Roots)
+func (r *DiscoverResult) Fields(c *jsonwire.Codec) {
+	jsonwire.Structs(c, "roots", orNull, &r.Roots)
 }
 
 // AppendJSON appends r.

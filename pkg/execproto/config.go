@@ -2,7 +2,6 @@ package execproto
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"codex.internal/pkg/wire/jsonwire"
@@ -17,48 +16,20 @@ type ConfigReadParams struct {
 	RequirementsPaths [][]string
 }
 
-func (p *ConfigReadParams) fields(c *codec) {
-	text(c, "cwd", need, &p.Cwd)
+func (p *ConfigReadParams) Fields(c *jsonwire.Codec) {
+	c.Text("cwd", need, &p.Cwd)
 	keyPaths(c, "configPaths", need, &p.ConfigPaths)
 	keyPaths(c, "requirementsPaths", need, &p.RequirementsPaths)
 	isEmpty := func(path []string) bool { return len(path) == 0 }
-	c.refuse(len(p.ConfigPaths)+len(p.RequirementsPaths) == 0, errors.New("at least one config or requirements path is required"))
-	c.refuse(slices.ContainsFunc(p.ConfigPaths, isEmpty) || slices.ContainsFunc(p.RequirementsPaths, isEmpty),
+	c.Refuse(len(p.ConfigPaths)+len(p.RequirementsPaths) == 0, errors.New("at least one config or requirements path is required"))
+	c.Refuse(slices.ContainsFunc(p.ConfigPaths, isEmpty) || slices.ContainsFunc(p.RequirementsPaths, isEmpty),
 		errors.New("TOML paths must contain at least one key segment"))
 }
 
 // keyPaths is a list of at most MaxConfigPaths paths of at most MaxConfigKeys keys.
-func keyPaths(c *codec, name string, rule rule, to *[][]string) {
-	if !c.visit(name, rule, jsonwire.Array, *to == nil) {
-		return
-	}
-	if c.mode == writing {
-		c.b = append(c.b, '[')
-		for i, path := range *to {
-			if i > 0 {
-				c.b = append(c.b, ',')
-			}
-			c.b = appendTexts(c.b, path)
-		}
-		c.b = append(c.b, ']')
-		return
-	}
-	*to = [][]string{}
-	c.err = c.r.Array("a sequence", func() error {
-		path := []string{}
-		if len(*to) == MaxConfigPaths {
-			return fmt.Errorf("at most %d elements are allowed", MaxConfigPaths)
-		}
-		err := c.r.Array("a sequence", func() error {
-			if len(path) == MaxConfigKeys {
-				return fmt.Errorf("at most %d elements are allowed", MaxConfigKeys)
-			}
-			key, err := c.r.String()
-			path = append(path, key)
-			return err
-		})
-		*to = append(*to, path)
-		return err
+func keyPaths(c *jsonwire.Codec, name string, rule jsonwire.Rule, to *[][]string) {
+	jsonwire.List(c, name, rule, to, MaxConfigPaths, func(c *jsonwire.Codec, path *[]string) {
+		jsonwire.ListValue(c, path, MaxConfigKeys, jsonwire.TextValue)
 	})
 }
 
@@ -69,10 +40,10 @@ type ConfigLayer struct {
 	TOML    string
 }
 
-func (p *ConfigLayer) fields(c *codec) {
-	text(c, "source", orNull, &p.Source)
-	text(c, "baseDir", orNull, &p.BaseDir)
-	text(c, "toml", orNull, &p.TOML)
+func (p *ConfigLayer) Fields(c *jsonwire.Codec) {
+	c.Text("source", orNull, &p.Source)
+	c.Text("baseDir", orNull, &p.BaseDir)
+	c.Text("toml", orNull, &p.TOML)
 }
 
 // ConfigStack is layers, the lowest first.
@@ -81,9 +52,9 @@ type ConfigStack struct {
 	CloudInsertionIndex int
 }
 
-func (p *ConfigStack) fields(c *codec) {
-	objects(c, "layers", orNull, &p.Layers)
-	integer(c, "cloudInsertionIndex", orNull, &p.CloudInsertionIndex)
+func (p *ConfigStack) Fields(c *jsonwire.Codec) {
+	jsonwire.Structs(c, "layers", orNull, &p.Layers)
+	c.Int("cloudInsertionIndex", orNull, &p.CloudInsertionIndex)
 }
 
 // ConfigReadResult answers environmentConfig/read. The directories are `file:`
@@ -96,12 +67,12 @@ type ConfigReadResult struct {
 	Requirements ConfigStack
 }
 
-func (r *ConfigReadResult) fields(c *codec) {
-	optional(c, "userHomeDir", orNull, &r.UserHomeDir, textValue)
-	text(c, "codexHomeDir", orNull, &r.CodexHomeDir)
-	optional(c, "hostname", orNull, &r.Hostname, textValue)
-	nested(c, "config", orNull, &r.Config)
-	nested(c, "requirements", orNull, &r.Requirements)
+func (r *ConfigReadResult) Fields(c *jsonwire.Codec) {
+	jsonwire.Optional(c, "userHomeDir", orNull, &r.UserHomeDir, jsonwire.TextValue)
+	c.Text("codexHomeDir", orNull, &r.CodexHomeDir)
+	jsonwire.Optional(c, "hostname", orNull, &r.Hostname, jsonwire.TextValue)
+	c.Struct("config", orNull, &r.Config)
+	c.Struct("requirements", orNull, &r.Requirements)
 }
 
 // AppendJSON appends r.

@@ -1,6 +1,10 @@
 package execproto
 
-import "errors"
+import (
+	"errors"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // DetachedPrefix begins the ids of detached processes. What follows is the handle that a
 // person knows: 1 to MaxHandleName letters, digits, dots, hyphens and underscores, of
@@ -27,8 +31,8 @@ type Detach struct {
 	StartID string
 }
 
-func (d *Detach) fields(c *codec) {
-	text(c, "startId", need, &d.StartID)
+func (d *Detach) Fields(c *jsonwire.Codec) {
+	c.Text("startId", need, &d.StartID)
 }
 
 // Retain says how much output of a detached process is retained, and for how long after
@@ -39,11 +43,11 @@ type Retain struct {
 	WhenFull WhenFull
 }
 
-func (r *Retain) fields(c *codec) {
-	uint64s(c, "bytes", orNull|omit, &r.Bytes)
-	uint64s(c, "seconds", orNull|omit, &r.Seconds)
-	text(c, "whenFull", orNull|omit, &r.WhenFull)
-	c.refuse(r.WhenFull != "" && r.WhenFull != WhenFullDropOldest && r.WhenFull != WhenFullWait, errWhenFull)
+func (r *Retain) Fields(c *jsonwire.Codec) {
+	c.Uint64("bytes", orNull|omit, &r.Bytes)
+	c.Uint64("seconds", orNull|omit, &r.Seconds)
+	jsonwire.Word(c, "whenFull", orNull|omit, &r.WhenFull)
+	c.Refuse(r.WhenFull != "" && r.WhenFull != WhenFullDropOldest && r.WhenFull != WhenFullWait, errWhenFull)
 }
 
 // EventRange are the events First to Last of a process.
@@ -52,9 +56,9 @@ type EventRange struct {
 	Last  uint64
 }
 
-func (r *EventRange) fields(c *codec) {
-	uint64s(c, "first", need, &r.First)
-	uint64s(c, "last", need, &r.Last)
+func (r *EventRange) Fields(c *jsonwire.Codec) {
+	c.Uint64("first", need, &r.First)
+	c.Uint64("last", need, &r.Last)
 }
 
 // Why a detached process waits, in ReadResult and DetachedProcess.
@@ -86,22 +90,22 @@ type DetachedProcess struct {
 	Usage *ProcessUsage
 }
 
-func (p *DetachedProcess) fields(c *codec) {
-	text(c, "processId", orNull, &p.ProcessID)
-	texts(c, "argv", orNull, &p.Argv)
-	text(c, "cwd", orNull, &p.Cwd)
-	boolean(c, "tty", orNull, &p.TTY)
-	int64s(c, "startedAtMs", orNull, &p.StartedAtMS)
-	boolean(c, "exited", orNull, &p.Exited)
-	optional(c, "exitCode", orNull, &p.ExitCode, integerValue)
-	boolean(c, "closed", orNull, &p.Closed)
-	int64s(c, "endedAtMs", orNull|omit, &p.EndedAtMS)
-	text(c, "failure", orNull|omit, &p.Failure)
-	uint64s(c, "retained", orNull, &p.Retained)
-	uint64s(c, "firstSeq", orNull, &p.FirstSeq)
-	text(c, "waiting", orNull|omit, &p.Waiting)
-	nested(c, "retain", 0, &p.Retain)
-	optional(c, "usage", orNull|omit, &p.Usage, objectValue)
+func (p *DetachedProcess) Fields(c *jsonwire.Codec) {
+	c.Text("processId", orNull, &p.ProcessID)
+	c.Texts("argv", orNull, &p.Argv)
+	c.Text("cwd", orNull, &p.Cwd)
+	c.Bool("tty", orNull, &p.TTY)
+	c.Int64("startedAtMs", orNull, &p.StartedAtMS)
+	c.Bool("exited", orNull, &p.Exited)
+	jsonwire.Optional(c, "exitCode", orNull, &p.ExitCode, jsonwire.IntValue)
+	c.Bool("closed", orNull, &p.Closed)
+	c.Int64("endedAtMs", orNull|omit, &p.EndedAtMS)
+	c.Text("failure", orNull|omit, &p.Failure)
+	c.Uint64("retained", orNull, &p.Retained)
+	c.Uint64("firstSeq", orNull, &p.FirstSeq)
+	c.Text("waiting", orNull|omit, &p.Waiting)
+	c.Struct("retain", 0, &p.Retain)
+	jsonwire.Optional(c, "usage", orNull|omit, &p.Usage, jsonwire.StructValue)
 }
 
 // DetachedResult answers process/listDetached.
@@ -109,8 +113,8 @@ type DetachedResult struct {
 	Processes []DetachedProcess
 }
 
-func (r *DetachedResult) fields(c *codec) {
-	objects(c, "processes", orNull, &r.Processes)
+func (r *DetachedResult) Fields(c *jsonwire.Codec) {
+	jsonwire.Structs(c, "processes", orNull, &r.Processes)
 }
 
 // AppendJSON appends r.

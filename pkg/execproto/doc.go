@@ -2,10 +2,10 @@
 // parameters, results, notifications, error codes, and the errors that clients
 // recognise.
 //
-// A type is written once: its method fields lists its members, and the functions
-// of this package write and read objects by that list, for clients and servers
-// alike. encoding/json must not be used with these types: it does not know the
-// names of the members. To add a member, add a field and a line to fields.
+// A type is written once: its method Fields lists its members, and package jsonwire
+// writes and reads objects by that list, for clients and servers alike.
+// encoding/json must not be used with these types: it does not know the names of the
+// members. To add a member, add a field and a line to Fields.
 //
 //	params, err := execproto.Append(nil, &execproto.ReadParams{ProcessID: "1"})
 //	result, err := execproto.Decode[execproto.ReadResult](text)

@@ -10,7 +10,7 @@ import (
 // Empty is the result of the requests that return nothing: {}.
 type Empty struct{}
 
-func (*Empty) fields(*codec) {}
+func (*Empty) Fields(*jsonwire.Codec) {}
 
 // AppendJSON appends {}.
 func (Empty) AppendJSON(b []byte) []byte { return append(b, "{}"...) }

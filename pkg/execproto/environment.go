@@ -1,14 +1,16 @@
 package execproto
 
+import "codex.internal/pkg/wire/jsonwire"
+
 // Shell is the user's shell: its name (bash, zsh, sh, ...) and native path.
 type Shell struct {
 	Name string
 	Path string
 }
 
-func (p *Shell) fields(c *codec) {
-	text(c, "name", orNull, &p.Name)
-	text(c, "path", orNull, &p.Path)
+func (p *Shell) Fields(c *jsonwire.Codec) {
+	c.Text("name", orNull, &p.Name)
+	c.Text("path", orNull, &p.Path)
 }
 
 // Capabilities say what a client may rely on (docs/spec/wire.md §7.2); absent
@@ -39,19 +41,19 @@ type Capabilities struct {
 	NetworkProxyReviewDomains bool
 }
 
-func (p *Capabilities) fields(c *codec) {
-	boolean(c, "fileWriteStreaming", orNull, &p.FileWriteStreaming)
-	boolean(c, "sandboxedFileStreaming", orNull, &p.SandboxedFileStreaming)
-	boolean(c, "linuxRootWritePreservesDevices", orNull|omit, &p.RootWriteKeepsDevices)
-	boolean(c, "linuxApprovedRootWritePreservesRestrictions", orNull|omit, &p.RootWriteKeepsRestrictions)
-	boolean(c, "environmentConfigRead", orNull|omit, &p.EnvironmentConfigRead)
-	boolean(c, "fsWatchMissing", orNull|omit, &p.FSWatchMissing)
-	boolean(c, "httpHeaderEnvVars", orNull, &p.HTTPHeaderEnvVars)
-	boolean(c, "capabilityDiscoverySandbox", orNull|omit, &p.CapabilityDiscoverySandbox)
-	boolean(c, "capabilityDiscoveryV2", orNull|omit, &p.CapabilityDiscoveryV2)
-	boolean(c, "shellSnapshotV2", orNull|omit, &p.ShellSnapshotV2)
-	boolean(c, "networkProxyLaunch", orNull|omit, &p.NetworkProxyLaunch)
-	boolean(c, "networkProxyReviewDomains", orNull|omit, &p.NetworkProxyReviewDomains)
+func (p *Capabilities) Fields(c *jsonwire.Codec) {
+	c.Bool("fileWriteStreaming", orNull, &p.FileWriteStreaming)
+	c.Bool("sandboxedFileStreaming", orNull, &p.SandboxedFileStreaming)
+	c.Bool("linuxRootWritePreservesDevices", orNull|omit, &p.RootWriteKeepsDevices)
+	c.Bool("linuxApprovedRootWritePreservesRestrictions", orNull|omit, &p.RootWriteKeepsRestrictions)
+	c.Bool("environmentConfigRead", orNull|omit, &p.EnvironmentConfigRead)
+	c.Bool("fsWatchMissing", orNull|omit, &p.FSWatchMissing)
+	c.Bool("httpHeaderEnvVars", orNull, &p.HTTPHeaderEnvVars)
+	c.Bool("capabilityDiscoverySandbox", orNull|omit, &p.CapabilityDiscoverySandbox)
+	c.Bool("capabilityDiscoveryV2", orNull|omit, &p.CapabilityDiscoveryV2)
+	c.Bool("shellSnapshotV2", orNull|omit, &p.ShellSnapshotV2)
+	c.Bool("networkProxyLaunch", orNull|omit, &p.NetworkProxyLaunch)
+	c.Bool("networkProxyReviewDomains", orNull|omit, &p.NetworkProxyReviewDomains)
 }
 
 // EnvironmentInfo answers environment/info (docs/spec/wire.md §7.1). Cwd,
@@ -67,15 +69,15 @@ type EnvironmentInfo struct {
 	Capabilities         Capabilities
 }
 
-func (p *EnvironmentInfo) fields(c *codec) {
-	nested(c, "shell", orNull, &p.Shell)
-	text(c, "cwd", orNull|omit, &p.Cwd)
-	text(c, "tempDir", orNull|omit, &p.TempDir)
-	text(c, "userHomeDir", orNull|omit, &p.UserHomeDir)
-	text(c, "platformOs", orNull|omit, &p.PlatformOS)
-	text(c, "executorVersion", orNull|omit, &p.ExecutorVersion)
-	texts(c, "temporaryDirectories", orNull, &p.TemporaryDirectories)
-	nested(c, "capabilities", orNull, &p.Capabilities)
+func (p *EnvironmentInfo) Fields(c *jsonwire.Codec) {
+	c.Struct("shell", orNull, &p.Shell)
+	c.Text("cwd", orNull|omit, &p.Cwd)
+	c.Text("tempDir", orNull|omit, &p.TempDir)
+	c.Text("userHomeDir", orNull|omit, &p.UserHomeDir)
+	c.Text("platformOs", orNull|omit, &p.PlatformOS)
+	c.Text("executorVersion", orNull|omit, &p.ExecutorVersion)
+	c.Texts("temporaryDirectories", orNull, &p.TemporaryDirectories)
+	c.Struct("capabilities", orNull, &p.Capabilities)
 }
 
 // AppendJSON appends p.
@@ -86,8 +88,8 @@ type StatusResult struct {
 	Status string
 }
 
-func (r *StatusResult) fields(c *codec) {
-	text(c, "status", orNull, &r.Status)
+func (r *StatusResult) Fields(c *jsonwire.Codec) {
+	c.Text("status", orNull, &r.Status)
 }
 
 // AppendJSON appends r.

@@ -1,6 +1,10 @@
 package execproto
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // PathParams are one path: canonicalize, getAttributes and listAttributes.
 type PathParams struct {
@@ -8,9 +12,9 @@ type PathParams struct {
 	Sandbox json.RawMessage
 }
 
-func (p *PathParams) fields(c *codec) {
-	text(c, "path", need, &p.Path)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *PathParams) Fields(c *jsonwire.Codec) {
+	c.Text("path", need, &p.Path)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // LinkPathParams are one path and whether links on it are followed (nil:
@@ -21,10 +25,10 @@ type LinkPathParams struct {
 	Sandbox        json.RawMessage
 }
 
-func (p *LinkPathParams) fields(c *codec) {
-	text(c, "path", need, &p.Path)
-	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *LinkPathParams) Fields(c *jsonwire.Codec) {
+	c.Text("path", need, &p.Path)
+	jsonwire.Optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, jsonwire.BoolValue)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // ReadFileResult answers fs/readFile.
@@ -32,8 +36,8 @@ type ReadFileResult struct {
 	DataBase64 []byte
 }
 
-func (r *ReadFileResult) fields(c *codec) {
-	base64s(c, "dataBase64", need, &r.DataBase64)
+func (r *ReadFileResult) Fields(c *jsonwire.Codec) {
+	c.Base64("dataBase64", need, &r.DataBase64)
 }
 
 // AppendJSON appends r.
@@ -55,13 +59,13 @@ type WriteFileParams struct {
 	Sandbox        json.RawMessage
 }
 
-func (p *WriteFileParams) fields(c *codec) {
-	text(c, "path", need, &p.Path)
-	base64Text(c, "dataBase64", need, &p.DataBase64)
-	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
-	boolean(c, "atomic", orNull|omit, &p.Atomic)
-	optional(c, "permissions", orNull|omit, &p.Permissions, uint32Value)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *WriteFileParams) Fields(c *jsonwire.Codec) {
+	c.Text("path", need, &p.Path)
+	c.Base64Text("dataBase64", need, (*[]byte)(&p.DataBase64))
+	jsonwire.Optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, jsonwire.BoolValue)
+	c.Bool("atomic", orNull|omit, &p.Atomic)
+	jsonwire.Optional(c, "permissions", orNull|omit, &p.Permissions, jsonwire.Uint32Value)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // CreateDirectoryParams create a directory, with its parents unless
@@ -74,12 +78,12 @@ type CreateDirectoryParams struct {
 	Sandbox        json.RawMessage
 }
 
-func (p *CreateDirectoryParams) fields(c *codec) {
-	text(c, "path", need, &p.Path)
-	optional(c, "recursive", orNull, &p.Recursive, booleanValue)
-	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
-	optional(c, "permissions", orNull|omit, &p.Permissions, uint32Value)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *CreateDirectoryParams) Fields(c *jsonwire.Codec) {
+	c.Text("path", need, &p.Path)
+	jsonwire.Optional(c, "recursive", orNull, &p.Recursive, jsonwire.BoolValue)
+	jsonwire.Optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, jsonwire.BoolValue)
+	jsonwire.Optional(c, "permissions", orNull|omit, &p.Permissions, jsonwire.Uint32Value)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // Metadata answers fs/getMetadata: it describes the target of a path, but IsSymlink
@@ -94,13 +98,13 @@ type Metadata struct {
 	ModifiedAtMS int64
 }
 
-func (p *Metadata) fields(c *codec) {
-	boolean(c, "isDirectory", orNull, &p.IsDirectory)
-	boolean(c, "isFile", orNull, &p.IsFile)
-	boolean(c, "isSymlink", orNull, &p.IsSymlink)
-	uint64s(c, "size", orNull, &p.Size)
-	int64s(c, "createdAtMs", orNull, &p.CreatedAtMS)
-	int64s(c, "modifiedAtMs", orNull, &p.ModifiedAtMS)
+func (p *Metadata) Fields(c *jsonwire.Codec) {
+	c.Bool("isDirectory", orNull, &p.IsDirectory)
+	c.Bool("isFile", orNull, &p.IsFile)
+	c.Bool("isSymlink", orNull, &p.IsSymlink)
+	c.Uint64("size", orNull, &p.Size)
+	c.Int64("createdAtMs", orNull, &p.CreatedAtMS)
+	c.Int64("modifiedAtMs", orNull, &p.ModifiedAtMS)
 }
 
 // AppendJSON appends p.
@@ -111,8 +115,8 @@ type PathResult struct {
 	Path string
 }
 
-func (r *PathResult) fields(c *codec) {
-	text(c, "path", orNull, &r.Path)
+func (r *PathResult) Fields(c *jsonwire.Codec) {
+	c.Text("path", orNull, &r.Path)
 }
 
 // AppendJSON appends r.
@@ -131,13 +135,13 @@ type RemoveParams struct {
 	Sandbox        json.RawMessage
 }
 
-func (p *RemoveParams) fields(c *codec) {
-	text(c, "path", need, &p.Path)
-	optional(c, "recursive", orNull, &p.Recursive, booleanValue)
-	optional(c, "force", orNull, &p.Force, booleanValue)
-	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
-	boolean(c, "removeLink", orNull|omit, &p.RemoveLink)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *RemoveParams) Fields(c *jsonwire.Codec) {
+	c.Text("path", need, &p.Path)
+	jsonwire.Optional(c, "recursive", orNull, &p.Recursive, jsonwire.BoolValue)
+	jsonwire.Optional(c, "force", orNull, &p.Force, jsonwire.BoolValue)
+	jsonwire.Optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, jsonwire.BoolValue)
+	c.Bool("removeLink", orNull|omit, &p.RemoveLink)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // CopyParams copy a file, link or (with Recursive) directory.
@@ -148,19 +152,19 @@ type CopyParams struct {
 	Sandbox         json.RawMessage
 }
 
-func (p *CopyParams) fields(c *codec) {
-	text(c, "sourcePath", need, &p.SourcePath)
-	text(c, "destinationPath", need, &p.DestinationPath)
-	boolean(c, "recursive", need, &p.Recursive)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *CopyParams) Fields(c *jsonwire.Codec) {
+	c.Text("sourcePath", need, &p.SourcePath)
+	c.Text("destinationPath", need, &p.DestinationPath)
+	c.Bool("recursive", need, &p.Recursive)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // CopyResult answers fs/copy. LeftOut is set if the source was a directory with
 // files that cannot be copied: everything else was copied.
 type CopyResult struct{ LeftOut *LeftOut }
 
-func (r *CopyResult) fields(c *codec) {
-	optional(c, "leftOut", orNull|omit, &r.LeftOut, objectValue)
+func (r *CopyResult) Fields(c *jsonwire.Codec) {
+	jsonwire.Optional(c, "leftOut", orNull|omit, &r.LeftOut, jsonwire.StructValue)
 }
 
 // AppendJSON appends r.
@@ -173,9 +177,9 @@ type LeftOut struct {
 	Paths []string
 }
 
-func (l *LeftOut) fields(c *codec) {
-	uint64s(c, "count", need, &l.Count)
-	texts(c, "paths", need, &l.Paths)
+func (l *LeftOut) Fields(c *jsonwire.Codec) {
+	c.Uint64("count", need, &l.Count)
+	c.Texts("paths", need, &l.Paths)
 }
 
 // RenameParams rename a file, link or directory. An existing destination is an
@@ -187,11 +191,11 @@ type RenameParams struct {
 	Sandbox         json.RawMessage
 }
 
-func (p *RenameParams) fields(c *codec) {
-	text(c, "sourcePath", need, &p.SourcePath)
-	text(c, "destinationPath", need, &p.DestinationPath)
-	boolean(c, "overwrite", orNull|omit, &p.Overwrite)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *RenameParams) Fields(c *jsonwire.Codec) {
+	c.Text("sourcePath", need, &p.SourcePath)
+	c.Text("destinationPath", need, &p.DestinationPath)
+	c.Bool("overwrite", orNull|omit, &p.Overwrite)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // SymlinkParams make a symbolic link at Path. Overwrite replaces a link that exists.
@@ -203,10 +207,10 @@ type SymlinkParams struct {
 	Sandbox        json.RawMessage
 }
 
-func (p *SymlinkParams) fields(c *codec) {
-	text(c, "path", need, &p.Path)
-	text(c, "target", need, &p.Target)
-	boolean(c, "overwrite", orNull|omit, &p.Overwrite)
-	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *SymlinkParams) Fields(c *jsonwire.Codec) {
+	c.Text("path", need, &p.Path)
+	c.Text("target", need, &p.Target)
+	c.Bool("overwrite", orNull|omit, &p.Overwrite)
+	jsonwire.Optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, jsonwire.BoolValue)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }

@@ -1,6 +1,10 @@
 package execproto
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // Attributes answer fs/getAttributes. They describe a name itself: of a link, not of
 // its target. ModifiedAtMS is milliseconds since 1970, 0 if it is earlier; Size is in
@@ -22,12 +26,12 @@ const (
 	KindOther     = "other"
 )
 
-func (a *Attributes) fields(c *codec) {
-	text(c, "kind", need, &a.Kind)
-	uint64s(c, "size", need, &a.Size)
-	uint32s(c, "permissions", need, &a.Permissions)
-	int64s(c, "modifiedAtMs", need, &a.ModifiedAtMS)
-	text(c, "target", orNull|omit, &a.Target)
+func (a *Attributes) Fields(c *jsonwire.Codec) {
+	c.Text("kind", need, &a.Kind)
+	c.Uint64("size", need, &a.Size)
+	c.Uint32("permissions", need, &a.Permissions)
+	c.Int64("modifiedAtMs", need, &a.ModifiedAtMS)
+	c.Text("target", orNull|omit, &a.Target)
 }
 
 // AppendJSON appends a.
@@ -40,10 +44,10 @@ type NamedAttributes struct {
 	Attributes
 }
 
-func (a *NamedAttributes) fields(c *codec) {
-	text(c, "fileName", need, &a.FileName)
-	boolean(c, "isLossy", orNull|omit, &a.IsLossy)
-	a.Attributes.fields(c)
+func (a *NamedAttributes) Fields(c *jsonwire.Codec) {
+	c.Text("fileName", need, &a.FileName)
+	c.Bool("isLossy", orNull|omit, &a.IsLossy)
+	a.Attributes.Fields(c)
 }
 
 // AppendJSON appends a.
@@ -54,8 +58,8 @@ type ListAttributesResult struct {
 	Entries []NamedAttributes
 }
 
-func (r *ListAttributesResult) fields(c *codec) {
-	objects(c, "entries", orNull, &r.Entries)
+func (r *ListAttributesResult) Fields(c *jsonwire.Codec) {
+	jsonwire.Structs(c, "entries", orNull, &r.Entries)
 }
 
 // AppendJSON appends r.
@@ -72,10 +76,10 @@ type SetAttributesParams struct {
 	Sandbox        json.RawMessage
 }
 
-func (p *SetAttributesParams) fields(c *codec) {
-	text(c, "path", need, &p.Path)
-	optional(c, "permissions", orNull|omit, &p.Permissions, uint32Value)
-	optional(c, "modifiedAtMs", orNull|omit, &p.ModifiedAtMS, int64Value)
-	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *SetAttributesParams) Fields(c *jsonwire.Codec) {
+	c.Text("path", need, &p.Path)
+	jsonwire.Optional(c, "permissions", orNull|omit, &p.Permissions, jsonwire.Uint32Value)
+	jsonwire.Optional(c, "modifiedAtMs", orNull|omit, &p.ModifiedAtMS, jsonwire.Int64Value)
+	jsonwire.Optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, jsonwire.BoolValue)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }

@@ -1,6 +1,10 @@
 package execproto
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // OpenMode says what fs/open is for.
 type OpenMode string
@@ -28,14 +32,14 @@ type OpenParams struct {
 	Sandbox     json.RawMessage
 }
 
-func (p *OpenParams) fields(c *codec) {
-	text(c, "handleId", need, &p.HandleID)
-	text(c, "path", need, &p.Path)
-	choice(c, "mode", orNull|omit, &p.Mode, openModes)
-	boolean(c, "atomic", orNull|omit, &p.Atomic)
-	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
-	optional(c, "permissions", orNull|omit, &p.Permissions, uint32Value)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *OpenParams) Fields(c *jsonwire.Codec) {
+	c.Text("handleId", need, &p.HandleID)
+	c.Text("path", need, &p.Path)
+	jsonwire.Choice(c, "mode", orNull|omit, &p.Mode, openModes)
+	c.Bool("atomic", orNull|omit, &p.Atomic)
+	jsonwire.Optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, jsonwire.BoolValue)
+	jsonwire.Optional(c, "permissions", orNull|omit, &p.Permissions, jsonwire.Uint32Value)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // OpenResult answers fs/open.
@@ -43,8 +47,8 @@ type OpenResult struct {
 	HandleID string
 }
 
-func (r *OpenResult) fields(c *codec) {
-	text(c, "handleId", orNull, &r.HandleID)
+func (r *OpenResult) Fields(c *jsonwire.Codec) {
+	c.Text("handleId", orNull, &r.HandleID)
 }
 
 // AppendJSON appends r.
@@ -57,10 +61,10 @@ type ReadBlockParams struct {
 	Len      uint64
 }
 
-func (p *ReadBlockParams) fields(c *codec) {
-	text(c, "handleId", need, &p.HandleID)
-	uint64s(c, "offset", need, &p.Offset)
-	uint64s(c, "len", need, &p.Len)
+func (p *ReadBlockParams) Fields(c *jsonwire.Codec) {
+	c.Text("handleId", need, &p.HandleID)
+	c.Uint64("offset", need, &p.Offset)
+	c.Uint64("len", need, &p.Len)
 }
 
 // ReadBlockResult answers fs/readBlock; EOF when fewer than Len bytes came.
@@ -69,9 +73,9 @@ type ReadBlockResult struct {
 	EOF   bool
 }
 
-func (r *ReadBlockResult) fields(c *codec) {
-	base64s(c, "chunk", need, &r.Chunk)
-	boolean(c, "eof", need, &r.EOF)
+func (r *ReadBlockResult) Fields(c *jsonwire.Codec) {
+	c.Base64("chunk", need, &r.Chunk)
+	c.Bool("eof", need, &r.EOF)
 }
 
 // AppendJSON appends r.
@@ -84,10 +88,10 @@ type WriteBlockParams struct {
 	Chunk    []byte
 }
 
-func (p *WriteBlockParams) fields(c *codec) {
-	text(c, "handleId", need, &p.HandleID)
-	uint64s(c, "offset", need, &p.Offset)
-	base64s(c, "chunk", need, &p.Chunk)
+func (p *WriteBlockParams) Fields(c *jsonwire.Codec) {
+	c.Text("handleId", need, &p.HandleID)
+	c.Uint64("offset", need, &p.Offset)
+	c.Base64("chunk", need, &p.Chunk)
 }
 
 // HandleParams name one handle: fs/close.
@@ -95,6 +99,6 @@ type HandleParams struct {
 	HandleID string
 }
 
-func (p *HandleParams) fields(c *codec) {
-	text(c, "handleId", need, &p.HandleID)
+func (p *HandleParams) Fields(c *jsonwire.Codec) {
+	c.Text("handleId", need, &p.HandleID)
 }

@@ -1,6 +1,10 @@
 package execproto
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // ReadDirectoryParams list a directory. Attributes is known to servers that announce
 // ExtensionEntryAttributes: each entry has attributes, and links that lead nowhere are
@@ -11,10 +15,10 @@ type ReadDirectoryParams struct {
 	Sandbox    json.RawMessage
 }
 
-func (p *ReadDirectoryParams) fields(c *codec) {
-	text(c, "path", need, &p.Path)
-	boolean(c, "attributes", orNull|omit, &p.Attributes)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *ReadDirectoryParams) Fields(c *jsonwire.Codec) {
+	c.Text("path", need, &p.Path)
+	c.Bool("attributes", orNull|omit, &p.Attributes)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // DirectoryEntry is one name in a directory. IsLossy says that the name is
@@ -28,12 +32,12 @@ type DirectoryEntry struct {
 	Attributes  *Attributes
 }
 
-func (p *DirectoryEntry) fields(c *codec) {
-	text(c, "fileName", orNull, &p.FileName)
-	boolean(c, "isDirectory", orNull, &p.IsDirectory)
-	boolean(c, "isFile", orNull, &p.IsFile)
-	boolean(c, "isLossy", orNull|omit, &p.IsLossy)
-	optional(c, "attributes", orNull|omit, &p.Attributes, objectValue)
+func (p *DirectoryEntry) Fields(c *jsonwire.Codec) {
+	c.Text("fileName", orNull, &p.FileName)
+	c.Bool("isDirectory", orNull, &p.IsDirectory)
+	c.Bool("isFile", orNull, &p.IsFile)
+	c.Bool("isLossy", orNull|omit, &p.IsLossy)
+	jsonwire.Optional(c, "attributes", orNull|omit, &p.Attributes, jsonwire.StructValue)
 }
 
 // ReadDirectoryResult answers fs/readDirectory, sorted by name.
@@ -41,8 +45,8 @@ type ReadDirectoryResult struct {
 	Entries []DirectoryEntry
 }
 
-func (r *ReadDirectoryResult) fields(c *codec) {
-	objects(c, "entries", orNull, &r.Entries)
+func (r *ReadDirectoryResult) Fields(c *jsonwire.Codec) {
+	jsonwire.Structs(c, "entries", orNull, &r.Entries)
 }
 
 // AppendJSON appends r.
@@ -60,13 +64,13 @@ type WalkOptions struct {
 	Attributes              bool
 }
 
-func (p *WalkOptions) fields(c *codec) {
-	uint64s(c, "maxDepth", need, &p.MaxDepth)
-	uint64s(c, "maxDirectories", need, &p.MaxDirectories)
-	uint64s(c, "maxEntries", need, &p.MaxEntries)
-	boolean(c, "followDirectorySymlinks", need, &p.FollowDirectorySymlinks)
-	boolean(c, "pruneHiddenDirectories", orNull|omit, &p.PruneHiddenDirectories)
-	boolean(c, "attributes", orNull|omit, &p.Attributes)
+func (p *WalkOptions) Fields(c *jsonwire.Codec) {
+	c.Uint64("maxDepth", need, &p.MaxDepth)
+	c.Uint64("maxDirectories", need, &p.MaxDirectories)
+	c.Uint64("maxEntries", need, &p.MaxEntries)
+	c.Bool("followDirectorySymlinks", need, &p.FollowDirectorySymlinks)
+	c.Bool("pruneHiddenDirectories", orNull|omit, &p.PruneHiddenDirectories)
+	c.Bool("attributes", orNull|omit, &p.Attributes)
 }
 
 // WalkParams list a tree breadth-first.
@@ -76,10 +80,10 @@ type WalkParams struct {
 	Sandbox json.RawMessage
 }
 
-func (p *WalkParams) fields(c *codec) {
-	text(c, "path", need, &p.Path)
-	nested(c, "options", need, &p.Options)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *WalkParams) Fields(c *jsonwire.Codec) {
+	c.Text("path", need, &p.Path)
+	c.Struct("options", need, &p.Options)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // WalkEntry is one thing found; Kind is "directory" or "file". Attributes, of the name
@@ -90,10 +94,10 @@ type WalkEntry struct {
 	Attributes *Attributes
 }
 
-func (p *WalkEntry) fields(c *codec) {
-	text(c, "path", orNull, &p.Path)
-	text(c, "kind", orNull, &p.Kind)
-	optional(c, "attributes", orNull|omit, &p.Attributes, objectValue)
+func (p *WalkEntry) Fields(c *jsonwire.Codec) {
+	c.Text("path", orNull, &p.Path)
+	c.Text("kind", orNull, &p.Kind)
+	jsonwire.Optional(c, "attributes", orNull|omit, &p.Attributes, jsonwire.StructValue)
 }
 
 // WalkError is one directory that could not be listed.
@@ -102,9 +106,9 @@ type WalkError struct {
 	Message string
 }
 
-func (p *WalkError) fields(c *codec) {
-	text(c, "path", orNull, &p.Path)
-	text(c, "message", orNull, &p.Message)
+func (p *WalkError) Fields(c *jsonwire.Codec) {
+	c.Text("path", orNull, &p.Path)
+	c.Text("message", orNull, &p.Message)
 }
 
 // WalkResult answers fs/walk. Truncated says that a limit ended it.
@@ -114,10 +118,10 @@ type WalkResult struct {
 	Truncated bool
 }
 
-func (r *WalkResult) fields(c *codec) {
-	objects(c, "entries", orNull, &r.Entries)
-	objects(c, "errors", orNull, &r.Errors)
-	boolean(c, "truncated", orNull, &r.Truncated)
+func (r *WalkResult) Fields(c *jsonwire.Codec) {
+	jsonwire.Structs(c, "entries", orNull, &r.Entries)
+	jsonwire.Structs(c, "errors", orNull, &r.Errors)
+	c.Bool("truncated", orNull, &r.Truncated)
 }
 
 // AppendJSON appends r.

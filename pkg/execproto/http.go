@@ -1,5 +1,7 @@
 package execproto
 
+import "codex.internal/pkg/wire/jsonwire"
+
 // HTTPHeader is one header line. ValueEnvVar, in requests, names a variable
 // of the server's environment whose value is appended to Value; nil: none. An
 // empty name is that of a variable that is never set.
@@ -9,10 +11,10 @@ type HTTPHeader struct {
 	ValueEnvVar *string
 }
 
-func (p *HTTPHeader) fields(c *codec) {
-	text(c, "name", need, &p.Name)
-	text(c, "value", need, &p.Value)
-	optional(c, "valueEnvVar", orNull|omit, &p.ValueEnvVar, textValue)
+func (p *HTTPHeader) Fields(c *jsonwire.Codec) {
+	c.Text("name", need, &p.Name)
+	c.Text("value", need, &p.Value)
+	jsonwire.Optional(c, "valueEnvVar", orNull|omit, &p.ValueEnvVar, jsonwire.TextValue)
 }
 
 // RedirectPolicy says what http/request does with a redirect.
@@ -45,16 +47,16 @@ type HTTPRequestParams struct {
 	DeltaWindow uint64
 }
 
-func (p *HTTPRequestParams) fields(c *codec) {
-	text(c, "method", need, &p.Method)
-	text(c, "url", need, &p.URL)
-	objects(c, "headers", omit, &p.Headers)
-	base64s(c, "bodyBase64", orNull, &p.Body)
-	optional(c, "timeoutMs", orNull, &p.TimeoutMS, uint64Value)
-	text(c, "requestId", need, &p.RequestID)
-	boolean(c, "streamResponse", 0, &p.StreamResponse)
-	choice(c, "redirectPolicy", orNull|omit, &p.RedirectPolicy, redirectPolicies)
-	uint64s(c, "deltaWindow", orNull|omit, &p.DeltaWindow)
+func (p *HTTPRequestParams) Fields(c *jsonwire.Codec) {
+	c.Text("method", need, &p.Method)
+	c.Text("url", need, &p.URL)
+	jsonwire.Structs(c, "headers", omit, &p.Headers)
+	c.Base64("bodyBase64", orNull, &p.Body)
+	jsonwire.Optional(c, "timeoutMs", orNull, &p.TimeoutMS, jsonwire.Uint64Value)
+	c.Text("requestId", need, &p.RequestID)
+	c.Bool("streamResponse", 0, &p.StreamResponse)
+	jsonwire.Choice(c, "redirectPolicy", orNull|omit, &p.RedirectPolicy, redirectPolicies)
+	c.Uint64("deltaWindow", orNull|omit, &p.DeltaWindow)
 }
 
 // HTTPRequestResult answers http/request; Body is empty when it is streamed.
@@ -64,10 +66,10 @@ type HTTPRequestResult struct {
 	Body    []byte
 }
 
-func (r *HTTPRequestResult) fields(c *codec) {
-	integer(c, "status", orNull, &r.Status)
-	objects(c, "headers", orNull, &r.Headers)
-	base64s(c, "bodyBase64", 0, &r.Body)
+func (r *HTTPRequestResult) Fields(c *jsonwire.Codec) {
+	c.Int("status", orNull, &r.Status)
+	jsonwire.Structs(c, "headers", orNull, &r.Headers)
+	c.Base64("bodyBase64", 0, &r.Body)
 }
 
 // AppendJSON appends r. Its text ends with the body's, so that a large body
@@ -83,9 +85,9 @@ type HTTPAck struct {
 	Seq       uint64
 }
 
-func (p *HTTPAck) fields(c *codec) {
-	text(c, "requestId", need, &p.RequestID)
-	uint64s(c, "seq", need, &p.Seq)
+func (p *HTTPAck) Fields(c *jsonwire.Codec) {
+	c.Text("requestId", need, &p.RequestID)
+	c.Uint64("seq", need, &p.Seq)
 }
 
 // HTTPBodyDelta is one piece of a streamed body. The last has Done set, no
@@ -98,10 +100,10 @@ type HTTPBodyDelta struct {
 	Error     *string
 }
 
-func (n *HTTPBodyDelta) fields(c *codec) {
-	text(c, "requestId", need, &n.RequestID)
-	uint64s(c, "seq", need, &n.Seq)
-	base64s(c, "deltaBase64", need, &n.Delta)
-	boolean(c, "done", orNull, &n.Done)
-	optional(c, "error", orNull, &n.Error, textValue)
+func (n *HTTPBodyDelta) Fields(c *jsonwire.Codec) {
+	c.Text("requestId", need, &n.RequestID)
+	c.Uint64("seq", need, &n.Seq)
+	c.Base64("deltaBase64", need, &n.Delta)
+	c.Bool("done", orNull, &n.Done)
+	jsonwire.Optional(c, "error", orNull, &n.Error, jsonwire.TextValue)
 }

@@ -1,6 +1,10 @@
 package execproto
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // InstalledParams ask what is installed for the server's user
 // (docs/spec/wire.md §5.11). Cwd is checked and has no influence.
@@ -9,9 +13,9 @@ type InstalledParams struct {
 	Sandbox json.RawMessage
 }
 
-func (p *InstalledParams) fields(c *codec) {
-	text(c, "cwd", need, &p.Cwd)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *InstalledParams) Fields(c *jsonwire.Codec) {
+	c.Text("cwd", need, &p.Cwd)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // SkillTool is a tool that a skill needs.
@@ -25,14 +29,14 @@ type SkillTool struct {
 	OAuthCallbackPort *uint64
 }
 
-func (t *SkillTool) fields(c *codec) {
-	text(c, "type", orNull, &t.Type)
-	text(c, "value", orNull, &t.Value)
-	optional(c, "description", orNull, &t.Description, textValue)
-	optional(c, "transport", orNull, &t.Transport, textValue)
-	optional(c, "command", orNull, &t.Command, textValue)
-	optional(c, "url", orNull, &t.URL, textValue)
-	optional(c, "oauthCallbackPort", orNull, &t.OAuthCallbackPort, uint64Value)
+func (t *SkillTool) Fields(c *jsonwire.Codec) {
+	c.Text("type", orNull, &t.Type)
+	c.Text("value", orNull, &t.Value)
+	jsonwire.Optional(c, "description", orNull, &t.Description, jsonwire.TextValue)
+	jsonwire.Optional(c, "transport", orNull, &t.Transport, jsonwire.TextValue)
+	jsonwire.Optional(c, "command", orNull, &t.Command, jsonwire.TextValue)
+	jsonwire.Optional(c, "url", orNull, &t.URL, jsonwire.TextValue)
+	jsonwire.Optional(c, "oauthCallbackPort", orNull, &t.OAuthCallbackPort, jsonwire.Uint64Value)
 }
 
 // SkillDependencies are what a skill needs.
@@ -40,8 +44,8 @@ type SkillDependencies struct {
 	Tools []SkillTool
 }
 
-func (d *SkillDependencies) fields(c *codec) {
-	objects(c, "tools", orNull, &d.Tools)
+func (d *SkillDependencies) Fields(c *jsonwire.Codec) {
+	jsonwire.Structs(c, "tools", orNull, &d.Tools)
 }
 
 // SkillPolicy says when a skill may be used; nil: nothing is said.
@@ -50,9 +54,9 @@ type SkillPolicy struct {
 	Products                []string
 }
 
-func (p *SkillPolicy) fields(c *codec) {
-	optional(c, "allowImplicitInvocation", orNull, &p.AllowImplicitInvocation, booleanValue)
-	texts(c, "products", orNull, &p.Products)
+func (p *SkillPolicy) Fields(c *jsonwire.Codec) {
+	jsonwire.Optional(c, "allowImplicitInvocation", orNull, &p.AllowImplicitInvocation, jsonwire.BoolValue)
+	c.Texts("products", orNull, &p.Products)
 }
 
 // SkillRoot is the directory below which a skill was found, as a `file:` URI.
@@ -61,9 +65,9 @@ type SkillRoot struct {
 	Path string
 }
 
-func (r *SkillRoot) fields(c *codec) {
-	text(c, "id", orNull, &r.ID)
-	text(c, "path", orNull, &r.Path)
+func (r *SkillRoot) Fields(c *jsonwire.Codec) {
+	c.Text("id", orNull, &r.ID)
+	c.Text("path", orNull, &r.Path)
 }
 
 // InstalledSkill is the head of a SKILL.md. A skill of a plugin has no
@@ -78,14 +82,14 @@ type InstalledSkill struct {
 	Policy           *SkillPolicy
 }
 
-func (s *InstalledSkill) fields(c *codec) {
-	text(c, "name", orNull, &s.Name)
-	text(c, "description", orNull, &s.Description)
-	optional(c, "shortDescription", orNull, &s.ShortDescription, textValue)
-	text(c, "path", orNull, &s.Path)
-	optional(c, "discoveryRoot", orNull|omit, &s.DiscoveryRoot, objectValue)
-	optional(c, "dependencies", orNull, &s.Dependencies, objectValue)
-	optional(c, "policy", orNull, &s.Policy, objectValue)
+func (s *InstalledSkill) Fields(c *jsonwire.Codec) {
+	c.Text("name", orNull, &s.Name)
+	c.Text("description", orNull, &s.Description)
+	jsonwire.Optional(c, "shortDescription", orNull, &s.ShortDescription, jsonwire.TextValue)
+	c.Text("path", orNull, &s.Path)
+	jsonwire.Optional(c, "discoveryRoot", orNull|omit, &s.DiscoveryRoot, jsonwire.StructValue)
+	jsonwire.Optional(c, "dependencies", orNull, &s.Dependencies, jsonwire.StructValue)
+	jsonwire.Optional(c, "policy", orNull, &s.Policy, jsonwire.StructValue)
 }
 
 // InstalledPlugin is one version of a plugin.
@@ -99,14 +103,14 @@ type InstalledPlugin struct {
 	Skills         []InstalledSkill
 }
 
-func (p *InstalledPlugin) fields(c *codec) {
-	text(c, "id", orNull, &p.ID)
-	text(c, "displayName", orNull, &p.DisplayName)
-	optional(c, "remotePluginId", orNull, &p.RemotePluginID, textValue)
-	text(c, "version", orNull, &p.Version)
-	text(c, "root", orNull, &p.Root)
-	nested(c, "files", orNull, &p.Files)
-	objects(c, "skills", orNull, &p.Skills)
+func (p *InstalledPlugin) Fields(c *jsonwire.Codec) {
+	c.Text("id", orNull, &p.ID)
+	c.Text("displayName", orNull, &p.DisplayName)
+	jsonwire.Optional(c, "remotePluginId", orNull, &p.RemotePluginID, jsonwire.TextValue)
+	c.Text("version", orNull, &p.Version)
+	c.Text("root", orNull, &p.Root)
+	c.Struct("files", orNull, &p.Files)
+	jsonwire.Structs(c, "skills", orNull, &p.Skills)
 }
 
 // InstalledResult answers capabilities/discoverV2.
@@ -116,10 +120,10 @@ type InstalledResult struct {
 	Warnings []string
 }
 
-func (r *InstalledResult) fields(c *codec) {
-	objects(c, "plugins", orNull, &r.Plugins)
-	objects(c, "skills", orNull, &r.Skills)
-	texts(c, "warnings", orNull, &r.Warnings)
+func (r *InstalledResult) Fields(c *jsonwire.Codec) {
+	jsonwire.Structs(c, "plugins", orNull, &r.Plugins)
+	jsonwire.Structs(c, "skills", orNull, &r.Skills)
+	c.Texts("warnings", orNull, &r.Warnings)
 }
 
 // AppendJSON appends r.

@@ -1,5 +1,7 @@
 package execproto
 
+import "codex.internal/pkg/wire/jsonwire"
+
 // ProcessLimits bound what a process and its descendants may use (extension
 // process/limits, docs/spec/wire.md §4.11). 0 is no limit.
 type ProcessLimits struct {
@@ -23,17 +25,17 @@ type ProcessLimits struct {
 	Require bool
 }
 
-func (p *ProcessLimits) fields(c *codec) {
-	uint64s(c, "memoryBytes", orNull|omit, &p.MemoryBytes)
-	uint64s(c, "swapBytes", orNull|omit, &p.SwapBytes)
-	uint64s(c, "pids", orNull|omit, &p.PIDs)
-	uint64s(c, "cpuMillis", orNull|omit, &p.CPUMillis)
-	uint64s(c, "cpuSeconds", orNull|omit, &p.CPUSeconds)
-	uint64s(c, "wallMs", orNull|omit, &p.WallMS)
-	uint64s(c, "outputBytes", orNull|omit, &p.OutputBytes)
-	uint64s(c, "fileBytes", orNull|omit, &p.FileBytes)
-	uint64s(c, "openFiles", orNull|omit, &p.OpenFiles)
-	boolean(c, "require", orNull|omit, &p.Require)
+func (p *ProcessLimits) Fields(c *jsonwire.Codec) {
+	c.Uint64("memoryBytes", orNull|omit, &p.MemoryBytes)
+	c.Uint64("swapBytes", orNull|omit, &p.SwapBytes)
+	c.Uint64("pids", orNull|omit, &p.PIDs)
+	c.Uint64("cpuMillis", orNull|omit, &p.CPUMillis)
+	c.Uint64("cpuSeconds", orNull|omit, &p.CPUSeconds)
+	c.Uint64("wallMs", orNull|omit, &p.WallMS)
+	c.Uint64("outputBytes", orNull|omit, &p.OutputBytes)
+	c.Uint64("fileBytes", orNull|omit, &p.FileBytes)
+	c.Uint64("openFiles", orNull|omit, &p.OpenFiles)
+	c.Bool("require", orNull|omit, &p.Require)
 }
 
 // What holds a limit, in HeldLimit.By.
@@ -57,11 +59,11 @@ type HeldLimit struct {
 	Reason string // if By is HeldByNone; and of HeldByServer, if some descendants are not found
 }
 
-func (p *HeldLimit) fields(c *codec) {
-	text(c, "name", need, &p.Name)
-	uint64s(c, "value", need, &p.Value)
-	text(c, "by", need, &p.By)
-	text(c, "reason", orNull|omit, &p.Reason)
+func (p *HeldLimit) Fields(c *jsonwire.Codec) {
+	c.Text("name", need, &p.Name)
+	c.Uint64("value", need, &p.Value)
+	c.Text("by", need, &p.By)
+	c.Text("reason", orNull|omit, &p.Reason)
 }
 
 // Cause is why a process has ended (docs/spec/wire.md §4.11).
@@ -96,13 +98,13 @@ type ProcessResources struct {
 	Processes                 *uint64
 }
 
-func (p *ProcessResources) fields(c *codec) {
-	uint64s(c, "wallMs", orNull, &p.WallMS)
-	uint64s(c, "userMs", orNull, &p.UserMS)
-	uint64s(c, "systemMs", orNull, &p.SystemMS)
-	uint64s(c, "maxRssBytes", orNull, &p.MaxRSSBytes)
-	optional(c, "peakMemoryBytes", orNull|omit, &p.PeakMemoryBytes, uint64Value)
-	optional(c, "ioReadBytes", orNull|omit, &p.IOReadBytes, uint64Value)
-	optional(c, "ioWriteBytes", orNull|omit, &p.IOWriteBytes, uint64Value)
-	optional(c, "processes", orNull|omit, &p.Processes, uint64Value)
+func (p *ProcessResources) Fields(c *jsonwire.Codec) {
+	c.Uint64("wallMs", orNull, &p.WallMS)
+	c.Uint64("userMs", orNull, &p.UserMS)
+	c.Uint64("systemMs", orNull, &p.SystemMS)
+	c.Uint64("maxRssBytes", orNull, &p.MaxRSSBytes)
+	jsonwire.Optional(c, "peakMemoryBytes", orNull|omit, &p.PeakMemoryBytes, jsonwire.Uint64Value)
+	jsonwire.Optional(c, "ioReadBytes", orNull|omit, &p.IOReadBytes, jsonwire.Uint64Value)
+	jsonwire.Optional(c, "ioWriteBytes", orNull|omit, &p.IOWriteBytes, jsonwire.Uint64Value)
+	jsonwire.Optional(c, "processes", orNull|omit, &p.Processes, jsonwire.Uint64Value)
 }

@@ -1,6 +1,10 @@
 package execproto
 
-import "codex.internal/pkg/wire/jsonwire"
+import (
+	"math"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // ManagedNetwork says what a caller knows of a proxy that runs on the server's
 // machine already and that StartParams.Env names (docs/spec/network.md §3.3).
@@ -11,11 +15,11 @@ type ManagedNetwork struct {
 	DangerouslyAllowAllUnixSockets bool
 }
 
-func (p *ManagedNetwork) fields(c *codec) {
-	ports(c, "loopbackPorts", omit, &p.LoopbackPorts)
-	boolean(c, "allowLocalBinding", 0, &p.AllowLocalBinding)
-	texts(c, "allowUnixSockets", omit, &p.AllowUnixSockets)
-	boolean(c, "dangerouslyAllowAllUnixSockets", omit, &p.DangerouslyAllowAllUnixSockets)
+func (p *ManagedNetwork) Fields(c *jsonwire.Codec) {
+	jsonwire.List(c, "loopbackPorts", omit, &p.LoopbackPorts, math.MaxInt, jsonwire.Uint16Value)
+	c.Bool("allowLocalBinding", 0, &p.AllowLocalBinding)
+	c.Texts("allowUnixSockets", omit, &p.AllowUnixSockets)
+	c.Bool("dangerouslyAllowAllUnixSockets", omit, &p.DangerouslyAllowAllUnixSockets)
 }
 
 // NetworkProxyLaunch asks for a network proxy of the process
@@ -31,12 +35,12 @@ type NetworkProxyLaunch struct {
 	PolicyDecisionTimeoutMS *uint64
 }
 
-func (p *NetworkProxyLaunch) fields(c *codec) {
-	nested(c, "proxy", need, &p.Proxy)
-	nested(c, "auditMetadata", 0, &p.AuditMetadata)
-	text(c, "environmentId", orNull|omit, &p.EnvironmentID)
-	text(c, "executionId", orNull|omit, &p.ExecutionID)
-	optional(c, "policyDecisionTimeoutMs", orNull|omit, &p.PolicyDecisionTimeoutMS, uint64Value)
+func (p *NetworkProxyLaunch) Fields(c *jsonwire.Codec) {
+	c.Struct("proxy", need, &p.Proxy)
+	c.Struct("auditMetadata", 0, &p.AuditMetadata)
+	c.Text("environmentId", orNull|omit, &p.EnvironmentID)
+	c.Text("executionId", orNull|omit, &p.ExecutionID)
+	jsonwire.Optional(c, "policyDecisionTimeoutMs", orNull|omit, &p.PolicyDecisionTimeoutMS, jsonwire.Uint64Value)
 }
 
 // AuditMetadata says on whose behalf a process has a network proxy.
@@ -52,16 +56,16 @@ type AuditMetadata struct {
 	Slug           string
 }
 
-func (p *AuditMetadata) fields(c *codec) {
-	text(c, "conversationId", orNull|omit, &p.ConversationID)
-	text(c, "appVersion", orNull|omit, &p.AppVersion)
-	text(c, "userAccountId", orNull|omit, &p.UserAccountID)
-	text(c, "authMode", orNull|omit, &p.AuthMode)
-	text(c, "originator", orNull|omit, &p.Originator)
-	text(c, "userEmail", orNull|omit, &p.UserEmail)
-	text(c, "terminalType", orNull|omit, &p.TerminalType)
-	text(c, "model", orNull|omit, &p.Model)
-	text(c, "slug", orNull|omit, &p.Slug)
+func (p *AuditMetadata) Fields(c *jsonwire.Codec) {
+	c.Text("conversationId", orNull|omit, &p.ConversationID)
+	c.Text("appVersion", orNull|omit, &p.AppVersion)
+	c.Text("userAccountId", orNull|omit, &p.UserAccountID)
+	c.Text("authMode", orNull|omit, &p.AuthMode)
+	c.Text("originator", orNull|omit, &p.Originator)
+	c.Text("userEmail", orNull|omit, &p.UserEmail)
+	c.Text("terminalType", orNull|omit, &p.TerminalType)
+	c.Text("model", orNull|omit, &p.Model)
+	c.Text("slug", orNull|omit, &p.Slug)
 }
 
 // NetworkMode says which requests a network proxy permits.
@@ -104,17 +108,17 @@ type NetworkProxy struct {
 	UnixSockets                    map[string]DomainPermission
 }
 
-func (p *NetworkProxy) fields(c *codec) {
-	boolean(c, "enabled", need, &p.Enabled)
-	boolean(c, "enableSocks5", need, &p.EnableSOCKS5)
-	boolean(c, "enableSocks5Udp", need, &p.EnableSOCKS5UDP)
-	boolean(c, "allowUpstreamProxy", need, &p.AllowUpstreamProxy)
-	boolean(c, "dangerouslyAllowAllUnixSockets", need, &p.DangerouslyAllowAllUnixSockets)
-	choice(c, "mode", need, &p.Mode, networkModes)
-	choiceMap(c, "domains", orNull|omit, &p.Domains, domainPermissions)
-	texts(c, "reviewDomains", omit, &p.ReviewDomains)
-	choiceMap(c, "unixSockets", orNull|omit, &p.UnixSockets, socketPermissions)
-	boolean(c, "allowLocalBinding", need, &p.AllowLocalBinding)
+func (p *NetworkProxy) Fields(c *jsonwire.Codec) {
+	c.Bool("enabled", need, &p.Enabled)
+	c.Bool("enableSocks5", need, &p.EnableSOCKS5)
+	c.Bool("enableSocks5Udp", need, &p.EnableSOCKS5UDP)
+	c.Bool("allowUpstreamProxy", need, &p.AllowUpstreamProxy)
+	c.Bool("dangerouslyAllowAllUnixSockets", need, &p.DangerouslyAllowAllUnixSockets)
+	jsonwire.Choice(c, "mode", need, &p.Mode, networkModes)
+	jsonwire.ChoiceMap(c, "domains", orNull|omit, &p.Domains, domainPermissions)
+	c.Texts("reviewDomains", omit, &p.ReviewDomains)
+	jsonwire.ChoiceMap(c, "unixSockets", orNull|omit, &p.UnixSockets, socketPermissions)
+	c.Bool("allowLocalBinding", need, &p.AllowLocalBinding)
 }
 
 // PolicyRequestParams ask the client about a host (docs/spec/network.md §4.5).
@@ -123,9 +127,9 @@ type PolicyRequestParams struct {
 	Request   PolicyRequest
 }
 
-func (p *PolicyRequestParams) fields(c *codec) {
-	text(c, "processId", need, &p.ProcessID)
-	nested(c, "request", need, &p.Request)
+func (p *PolicyRequestParams) Fields(c *jsonwire.Codec) {
+	c.Text("processId", need, &p.ProcessID)
+	c.Struct("request", need, &p.Request)
 }
 
 // PolicyRequest names a host. Protocol is "http", "https_connect" or
@@ -136,16 +140,16 @@ type PolicyRequest struct {
 	Port     uint16
 }
 
-func (p *PolicyRequest) fields(c *codec) {
-	text(c, "protocol", need, &p.Protocol)
-	text(c, "host", need, &p.Host)
-	uint16s(c, "port", need, &p.Port)
+func (p *PolicyRequest) Fields(c *jsonwire.Codec) {
+	c.Text("protocol", need, &p.Protocol)
+	c.Text("host", need, &p.Host)
+	c.Uint16("port", need, &p.Port)
 }
 
 // PolicyResult answers network/policyRequest.
 type PolicyResult struct{ Decision PolicyDecision }
 
-func (p *PolicyResult) fields(c *codec) { nested(c, "decision", need, &p.Decision) }
+func (p *PolicyResult) Fields(c *jsonwire.Codec) { c.Struct("decision", need, &p.Decision) }
 
 // PolicyDecision is the client's decision. Type is "allow", "deny" or "ask"; with
 // the last two there must be a reason.
@@ -154,9 +158,9 @@ type PolicyDecision struct {
 	Reason *string
 }
 
-func (p *PolicyDecision) fields(c *codec) {
-	text(c, "type", need, &p.Type)
-	optional(c, "reason", orNull|omit, &p.Reason, textValue)
+func (p *PolicyDecision) Fields(c *jsonwire.Codec) {
+	c.Text("type", need, &p.Type)
+	jsonwire.Optional(c, "reason", orNull|omit, &p.Reason, jsonwire.TextValue)
 }
 
 // PolicyDecisionNotification is network/policyDecision: what was decided about
@@ -176,19 +180,19 @@ type PolicyDecisionNotification struct {
 	PolicyOverride bool
 }
 
-func (n *PolicyDecisionNotification) fields(c *codec) {
-	text(c, "processId", need, &n.ProcessID)
-	text(c, "timestamp", need, &n.Timestamp)
-	text(c, "scope", need, &n.Scope)
-	text(c, "decision", need, &n.Decision)
-	text(c, "source", need, &n.Source)
-	text(c, "reason", need, &n.Reason)
-	text(c, "protocol", need, &n.Protocol)
-	text(c, "host", need, &n.Host)
-	uint16s(c, "port", need, &n.Port)
-	text(c, "method", orNull|omit, &n.Method)
-	text(c, "client", orNull|omit, &n.Client)
-	boolean(c, "policyOverride", need, &n.PolicyOverride)
+func (n *PolicyDecisionNotification) Fields(c *jsonwire.Codec) {
+	c.Text("processId", need, &n.ProcessID)
+	c.Text("timestamp", need, &n.Timestamp)
+	c.Text("scope", need, &n.Scope)
+	c.Text("decision", need, &n.Decision)
+	c.Text("source", need, &n.Source)
+	c.Text("reason", need, &n.Reason)
+	c.Text("protocol", need, &n.Protocol)
+	c.Text("host", need, &n.Host)
+	c.Uint16("port", need, &n.Port)
+	c.Text("method", orNull|omit, &n.Method)
+	c.Text("client", orNull|omit, &n.Client)
+	c.Bool("policyOverride", need, &n.PolicyOverride)
 }
 
 // AppendJSON appends the notification.
@@ -203,35 +207,4 @@ func (p PolicyRequestParams) AppendRequest(b []byte, id int64) []byte {
 	b = jsonwire.AppendInt(b, id)
 	b = append(b, `,"method":"network/policyRequest","params":`...)
 	return append(appendObject(b, &p), '}')
-}
-
-// ports is a list of port numbers.
-func ports(c *codec, name string, rule rule, to *[]uint16) {
-	if !c.visit(name, rule, jsonwire.Array, *to == nil) {
-		return
-	}
-	if c.mode == writing {
-		c.b = append(c.b, '[')
-		for i, n := range *to {
-			if i > 0 {
-				c.b = append(c.b, ',')
-			}
-			c.b = jsonwire.AppendUint(c.b, uint64(n))
-		}
-		c.b = append(c.b, ']')
-		return
-	}
-	list := []uint16{}
-	const most = 1<<16 - 1
-	c.err = c.r.Array("a sequence", func() error {
-		n, err := c.r.Uint(most, "u16")
-		list = append(list, uint16(n))
-		return err
-	})
-	*to = list
-}
-
-// choiceMap is an object whose values are one of words each.
-func choiceMap[S ~string](c *codec, name string, rule rule, to *map[string]S, words []S) {
-	wordMap(c, name, rule, to, func() (S, error) { return readWord(c.r, words) })
 }

@@ -64,8 +64,10 @@ func TestGoldenIsComplete(t *testing.T) {
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			if c, ok := n.(*ast.CallExpr); ok && len(c.Args) > 1 {
-				if l, ok := c.Args[1].(*ast.BasicLit); ok && !seen[name][strings.Trim(l.Value, `"`)] {
-					t.Errorf("%s: no vector has %s", name, l.Value)
+				for _, arg := range c.Args[:2] { // of c.Text(name, ...) or jsonwire.Word(c, name, ...)
+					if l, ok := arg.(*ast.BasicLit); ok && l.Kind == token.STRING && !seen[name][strings.Trim(l.Value, `"`)] {
+						t.Errorf("%s: no vector has %s", name, l.Value)
+					}
 				}
 			}
 			return true
@@ -80,7 +82,7 @@ func TestGoldenIsComplete(t *testing.T) {
 	}
 }
 
-// fieldsMethods returns the source of the methods fields by the names of their
+// fieldsMethods returns the source of the methods Fields by the names of their
 // types.
 func fieldsMethods(t *testing.T) map[string]*ast.FuncDecl {
 	t.Helper()
@@ -95,7 +97,7 @@ func fieldsMethods(t *testing.T) map[string]*ast.FuncDecl {
 			t.Fatal(err)
 		}
 		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil && f.Name.Name == "fields" {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil && f.Name.Name == "Fields" {
 				methods[f.Recv.List[0].Type.(*ast.StarExpr).X.(*ast.Ident).Name] = f
 			}
 		}

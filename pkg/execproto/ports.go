@@ -1,5 +1,7 @@
 package execproto
 
+import "codex.internal/pkg/wire/jsonwire"
+
 // WatchPortsParams ask to be told on which TCP ports processes of the session listen
 // (docs/spec/wire.md §11.8). The connection names the watch by WatchID. With AllSessions it
 // is about every session of the client's owner.
@@ -8,9 +10,9 @@ type WatchPortsParams struct {
 	AllSessions bool
 }
 
-func (p *WatchPortsParams) fields(c *codec) {
-	uint64s(c, "watchId", need, &p.WatchID)
-	boolean(c, "allSessions", orNull|omit, &p.AllSessions)
+func (p *WatchPortsParams) Fields(c *jsonwire.Codec) {
+	c.Uint64("watchId", need, &p.WatchID)
+	c.Bool("allSessions", orNull|omit, &p.AllSessions)
 }
 
 // Ports is tunnel/ports: all ports at a time. Seq counts the notifications of a watch from
@@ -22,11 +24,11 @@ type Ports struct {
 	Truncated bool
 }
 
-func (n *Ports) fields(c *codec) {
-	uint64s(c, "watchId", need, &n.WatchID)
-	uint64s(c, "seq", need, &n.Seq)
-	objects(c, "ports", need, &n.Ports)
-	boolean(c, "truncated", orNull|omit, &n.Truncated)
+func (n *Ports) Fields(c *jsonwire.Codec) {
+	c.Uint64("watchId", need, &n.WatchID)
+	c.Uint64("seq", need, &n.Seq)
+	jsonwire.Structs(c, "ports", need, &n.Ports)
+	c.Bool("truncated", orNull|omit, &n.Truncated)
 }
 
 // AppendJSON appends the notification.
@@ -50,12 +52,12 @@ type Port struct {
 	Inside    bool
 }
 
-func (p *Port) fields(c *codec) {
-	text(c, "session", orNull|omit, &p.Session)
-	text(c, "processId", need, &p.ProcessID)
-	uint64s(c, "pid", need, &p.PID)
-	text(c, "command", need, &p.Command)
-	text(c, "host", need, &p.Host)
-	uint16s(c, "port", need, &p.Port)
-	boolean(c, "inside", orNull|omit, &p.Inside)
+func (p *Port) Fields(c *jsonwire.Codec) {
+	c.Text("session", orNull|omit, &p.Session)
+	c.Text("processId", need, &p.ProcessID)
+	c.Uint64("pid", need, &p.PID)
+	c.Text("command", need, &p.Command)
+	c.Text("host", need, &p.Host)
+	c.Uint16("port", need, &p.Port)
+	c.Bool("inside", orNull|omit, &p.Inside)
 }

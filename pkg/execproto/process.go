@@ -3,6 +3,8 @@ package execproto
 import (
 	"encoding/json"
 	"errors"
+
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 // Stream names the source of a process's output.
@@ -29,10 +31,10 @@ type InitializeParams struct {
 	TakeOver bool
 }
 
-func (p *InitializeParams) fields(c *codec) {
-	text(c, "clientName", need, &p.ClientName)
-	optional(c, "resumeSessionId", orNull, &p.ResumeSessionID, textValue)
-	boolean(c, "takeOver", orNull|omit, &p.TakeOver)
+func (p *InitializeParams) Fields(c *jsonwire.Codec) {
+	c.Text("clientName", need, &p.ClientName)
+	jsonwire.Optional(c, "resumeSessionId", orNull, &p.ResumeSessionID, jsonwire.TextValue)
+	c.Bool("takeOver", orNull|omit, &p.TakeOver)
 }
 
 // InitializeResult answers initialize. Extensions name what the server speaks
@@ -43,10 +45,10 @@ type InitializeResult struct {
 	EnvironmentInfo *EnvironmentInfo
 }
 
-func (r *InitializeResult) fields(c *codec) {
-	text(c, "sessionId", orNull, &r.SessionID)
-	texts(c, "extensions", orNull|omit, &r.Extensions)
-	optional(c, "environmentInfo", orNull|omit, &r.EnvironmentInfo, objectValue)
+func (r *InitializeResult) Fields(c *jsonwire.Codec) {
+	c.Text("sessionId", orNull, &r.SessionID)
+	c.Texts("extensions", orNull|omit, &r.Extensions)
+	jsonwire.Optional(c, "environmentInfo", orNull|omit, &r.EnvironmentInfo, jsonwire.StructValue)
 }
 
 // AppendJSON appends r.
@@ -58,9 +60,9 @@ type TerminalSize struct {
 	Cols uint16
 }
 
-func (p *TerminalSize) fields(c *codec) {
-	uint16s(c, "rows", need, &p.Rows)
-	uint16s(c, "cols", need, &p.Cols)
+func (p *TerminalSize) Fields(c *jsonwire.Codec) {
+	c.Uint16("rows", need, &p.Rows)
+	c.Uint16("cols", need, &p.Cols)
 }
 
 // EnvPolicy says what a process inherits of the server's environment before
@@ -76,12 +78,12 @@ type EnvPolicy struct {
 
 var inheritable = []string{"all", "core", "none"}
 
-func (p *EnvPolicy) fields(c *codec) {
-	choice(c, "inherit", need, &p.Inherit, inheritable)
-	boolean(c, "ignoreDefaultExcludes", need, &p.IgnoreDefaultExcludes)
-	texts(c, "exclude", need, &p.Exclude)
-	textMap(c, "set", need, &p.Set)
-	texts(c, "includeOnly", need, &p.IncludeOnly)
+func (p *EnvPolicy) Fields(c *jsonwire.Codec) {
+	jsonwire.Choice(c, "inherit", need, &p.Inherit, inheritable)
+	c.Bool("ignoreDefaultExcludes", need, &p.IgnoreDefaultExcludes)
+	c.Texts("exclude", need, &p.Exclude)
+	c.TextMap("set", need, &p.Set)
+	c.Texts("includeOnly", need, &p.IncludeOnly)
 }
 
 // StartMetadata says on whose behalf a process runs; it goes to the log.
@@ -90,9 +92,9 @@ type StartMetadata struct {
 	ToolCallID string
 }
 
-func (p *StartMetadata) fields(c *codec) {
-	text(c, "threadId", orNull|omit, &p.ThreadID)
-	text(c, "toolCallId", orNull|omit, &p.ToolCallID)
+func (p *StartMetadata) Fields(c *jsonwire.Codec) {
+	c.Text("threadId", orNull|omit, &p.ThreadID)
+	c.Text("toolCallId", orNull|omit, &p.ToolCallID)
 }
 
 // ShellSnapshot names the commands that share what start-up files have set
@@ -102,9 +104,9 @@ type ShellSnapshot struct {
 	Shell   SnapshotShell
 }
 
-func (p *ShellSnapshot) fields(c *codec) {
-	text(c, "scopeId", need, &p.ScopeID)
-	nested(c, "shell", need, &p.Shell)
+func (p *ShellSnapshot) Fields(c *jsonwire.Codec) {
+	c.Text("scopeId", need, &p.ScopeID)
+	c.Struct("shell", need, &p.Shell)
 }
 
 // SnapshotShell is the shell of a ShellSnapshot: its name and native path.
@@ -113,9 +115,9 @@ type SnapshotShell struct {
 	Path string
 }
 
-func (p *SnapshotShell) fields(c *codec) {
-	text(c, "name", need, &p.Name)
-	text(c, "path", need, &p.Path)
+func (p *SnapshotShell) Fields(c *jsonwire.Codec) {
+	c.Text("name", need, &p.Name)
+	c.Text("path", need, &p.Path)
 }
 
 // StartParams start a process (docs/spec/wire.md §4.1). ProcessID, Argv, Cwd,
@@ -163,27 +165,27 @@ type StartParams struct {
 
 var errNoArgv = errors.New("argv must not be empty")
 
-func (p *StartParams) fields(c *codec) {
-	text(c, "processId", need, &p.ProcessID)
-	texts(c, "argv", need, &p.Argv)
-	text(c, "cwd", need, &p.Cwd)
-	textMap(c, "env", need, &p.Env)
-	boolean(c, "tty", need, &p.TTY)
-	optional(c, "arg0", orNull, &p.Arg0, textValue)
-	boolean(c, "pipeStdin", 0, &p.PipeStdin)
-	optional(c, "envPolicy", orNull, &p.EnvPolicy, objectValue)
-	raw(c, "sandbox", orNull, &p.Sandbox)
-	boolean(c, "enforceManagedNetwork", 0, &p.EnforceManagedNetwork)
-	optional(c, "managedNetwork", orNull|omit, &p.ManagedNetwork, objectValue)
-	optional(c, "networkProxy", orNull|omit, &p.NetworkProxy, bareValue)
-	optional(c, "metadata", orNull|omit, &p.Metadata, objectValue)
-	optional(c, "shellSnapshot", orNull|omit, &p.ShellSnapshot, objectValue)
-	optional(c, "size", orNull|omit, &p.Size, objectValue)
-	uint64s(c, "outputWindow", orNull|omit, &p.OutputWindow)
-	optional(c, "detach", orNull|omit, &p.Detach, objectValue)
-	optional(c, "retain", orNull|omit, &p.Retain, objectValue)
-	optional(c, "limits", orNull|omit, &p.Limits, objectValue)
-	c.refuse(len(p.Argv) == 0, errNoArgv)
+func (p *StartParams) Fields(c *jsonwire.Codec) {
+	c.Text("processId", need, &p.ProcessID)
+	c.Texts("argv", need, &p.Argv)
+	c.Text("cwd", need, &p.Cwd)
+	c.TextMap("env", need, &p.Env)
+	c.Bool("tty", need, &p.TTY)
+	jsonwire.Optional(c, "arg0", orNull, &p.Arg0, jsonwire.TextValue)
+	c.Bool("pipeStdin", 0, &p.PipeStdin)
+	jsonwire.Optional(c, "envPolicy", orNull, &p.EnvPolicy, jsonwire.StructValue)
+	c.Raw("sandbox", orNull, &p.Sandbox)
+	c.Bool("enforceManagedNetwork", 0, &p.EnforceManagedNetwork)
+	jsonwire.Optional(c, "managedNetwork", orNull|omit, &p.ManagedNetwork, jsonwire.StructValue)
+	jsonwire.Optional(c, "networkProxy", orNull|omit, &p.NetworkProxy, jsonwire.BareStructValue)
+	jsonwire.Optional(c, "metadata", orNull|omit, &p.Metadata, jsonwire.StructValue)
+	jsonwire.Optional(c, "shellSnapshot", orNull|omit, &p.ShellSnapshot, jsonwire.StructValue)
+	jsonwire.Optional(c, "size", orNull|omit, &p.Size, jsonwire.StructValue)
+	c.Uint64("outputWindow", orNull|omit, &p.OutputWindow)
+	jsonwire.Optional(c, "detach", orNull|omit, &p.Detach, jsonwire.StructValue)
+	jsonwire.Optional(c, "retain", orNull|omit, &p.Retain, jsonwire.StructValue)
+	jsonwire.Optional(c, "limits", orNull|omit, &p.Limits, jsonwire.StructValue)
+	c.Refuse(len(p.Argv) == 0, errNoArgv)
 }
 
 // StartResult answers process/start. SandboxType is "none" or
@@ -196,10 +198,10 @@ type StartResult struct {
 	Limits []HeldLimit
 }
 
-func (r *StartResult) fields(c *codec) {
-	text(c, "processId", orNull, &r.ProcessID)
-	text(c, "sandboxType", orNull|omit, &r.SandboxType)
-	objects(c, "limits", orNull|omit, &r.Limits)
+func (r *StartResult) Fields(c *jsonwire.Codec) {
+	c.Text("processId", orNull, &r.ProcessID)
+	c.Text("sandboxType", orNull|omit, &r.SandboxType)
+	jsonwire.Structs(c, "limits", orNull|omit, &r.Limits)
 }
 
 // AppendJSON appends r.
@@ -221,13 +223,13 @@ type ReadParams struct {
 	Details bool
 }
 
-func (p *ReadParams) fields(c *codec) {
-	text(c, "processId", need, &p.ProcessID)
-	optional(c, "afterSeq", orNull, &p.AfterSeq, uint64Value)
-	optional(c, "maxBytes", orNull, &p.MaxBytes, uint64Value)
-	optional(c, "waitMs", orNull, &p.WaitMS, uint64Value)
-	boolean(c, "consume", orNull|omit, &p.Consume)
-	boolean(c, "details", orNull|omit, &p.Details)
+func (p *ReadParams) Fields(c *jsonwire.Codec) {
+	c.Text("processId", need, &p.ProcessID)
+	jsonwire.Optional(c, "afterSeq", orNull, &p.AfterSeq, jsonwire.Uint64Value)
+	jsonwire.Optional(c, "maxBytes", orNull, &p.MaxBytes, jsonwire.Uint64Value)
+	jsonwire.Optional(c, "waitMs", orNull, &p.WaitMS, jsonwire.Uint64Value)
+	c.Bool("consume", orNull|omit, &p.Consume)
+	c.Bool("details", orNull|omit, &p.Details)
 }
 
 // OutputChunk is one numbered piece of output, at most MaxOutputChunk bytes
@@ -238,10 +240,10 @@ type OutputChunk struct {
 	Chunk  []byte
 }
 
-func (p *OutputChunk) fields(c *codec) {
-	uint64s(c, "seq", orNull, &p.Seq)
-	text(c, "stream", orNull, &p.Stream)
-	base64s(c, "chunk", 0, &p.Chunk)
+func (p *OutputChunk) Fields(c *jsonwire.Codec) {
+	c.Uint64("seq", orNull, &p.Seq)
+	jsonwire.Word(c, "stream", orNull, &p.Stream)
+	c.Base64("chunk", 0, &p.Chunk)
 }
 
 // ReadResult answers process/read. ExitCode is nil until the process ended, and so are
@@ -263,18 +265,18 @@ type ReadResult struct {
 	Resources *ProcessResources
 }
 
-func (r *ReadResult) fields(c *codec) {
-	objects(c, "chunks", orNull, &r.Chunks)
-	uint64s(c, "nextSeq", orNull, &r.NextSeq)
-	boolean(c, "exited", orNull, &r.Exited)
-	optional(c, "exitCode", orNull, &r.ExitCode, integerValue)
-	boolean(c, "closed", orNull, &r.Closed)
-	optional(c, "failure", orNull, &r.Failure, textValue)
-	boolean(c, "sandboxDenied", orNull, &r.SandboxDenied)
-	optional(c, "dropped", orNull|omit, &r.Dropped, objectValue)
-	text(c, "waiting", orNull|omit, &r.Waiting)
-	text(c, "cause", orNull|omit, &r.Cause)
-	optional(c, "resources", orNull|omit, &r.Resources, objectValue)
+func (r *ReadResult) Fields(c *jsonwire.Codec) {
+	jsonwire.Structs(c, "chunks", orNull, &r.Chunks)
+	c.Uint64("nextSeq", orNull, &r.NextSeq)
+	c.Bool("exited", orNull, &r.Exited)
+	jsonwire.Optional(c, "exitCode", orNull, &r.ExitCode, jsonwire.IntValue)
+	c.Bool("closed", orNull, &r.Closed)
+	jsonwire.Optional(c, "failure", orNull, &r.Failure, jsonwire.TextValue)
+	c.Bool("sandboxDenied", orNull, &r.SandboxDenied)
+	jsonwire.Optional(c, "dropped", orNull|omit, &r.Dropped, jsonwire.StructValue)
+	c.Text("waiting", orNull|omit, &r.Waiting)
+	jsonwire.Word(c, "cause", orNull|omit, &r.Cause)
+	jsonwire.Optional(c, "resources", orNull|omit, &r.Resources, jsonwire.StructValue)
 }
 
 // AppendJSON appends r.
@@ -302,11 +304,11 @@ type WriteParams struct {
 
 var errNoWriteID = errors.New("writeId must not be empty")
 
-func (p *WriteParams) fields(c *codec) {
-	text(c, "processId", need, &p.ProcessID)
-	base64s(c, "chunk", need, &p.Chunk)
-	optional(c, "writeId", orNull|omit, &p.WriteID, textValue)
-	c.refuse(p.WriteID != nil && *p.WriteID == "", errNoWriteID)
+func (p *WriteParams) Fields(c *jsonwire.Codec) {
+	c.Text("processId", need, &p.ProcessID)
+	c.Base64("chunk", need, &p.Chunk)
+	jsonwire.Optional(c, "writeId", orNull|omit, &p.WriteID, jsonwire.TextValue)
+	c.Refuse(p.WriteID != nil && *p.WriteID == "", errNoWriteID)
 }
 
 // WriteResult answers process/write.
@@ -314,8 +316,8 @@ type WriteResult struct {
 	Status WriteStatus
 }
 
-func (r *WriteResult) fields(c *codec) {
-	text(c, "status", orNull, &r.Status)
+func (r *WriteResult) Fields(c *jsonwire.Codec) {
+	jsonwire.Word(c, "status", orNull, &r.Status)
 }
 
 // AppendJSON appends r.
@@ -343,9 +345,9 @@ type SignalParams struct {
 	Signal    Signal
 }
 
-func (p *SignalParams) fields(c *codec) {
-	text(c, "processId", need, &p.ProcessID)
-	choice(c, "signal", need, &p.Signal, signals)
+func (p *SignalParams) Fields(c *jsonwire.Codec) {
+	c.Text("processId", need, &p.ProcessID)
+	jsonwire.Choice(c, "signal", need, &p.Signal, signals)
 }
 
 // ProcessParams name one process: terminate and closeStdin.
@@ -353,8 +355,8 @@ type ProcessParams struct {
 	ProcessID string
 }
 
-func (p *ProcessParams) fields(c *codec) {
-	text(c, "processId", need, &p.ProcessID)
+func (p *ProcessParams) Fields(c *jsonwire.Codec) {
+	c.Text("processId", need, &p.ProcessID)
 }
 
 // ProcessAck is process/ack: the client has consumed a process's events up to and
@@ -366,9 +368,9 @@ type ProcessAck struct {
 	Seq       uint64
 }
 
-func (p *ProcessAck) fields(c *codec) {
-	text(c, "processId", need, &p.ProcessID)
-	uint64s(c, "seq", need, &p.Seq)
+func (p *ProcessAck) Fields(c *jsonwire.Codec) {
+	c.Text("processId", need, &p.ProcessID)
+	c.Uint64("seq", need, &p.Seq)
 }
 
 // TerminateResult answers process/terminate: whether the process was still
@@ -377,8 +379,8 @@ type TerminateResult struct {
 	Running bool
 }
 
-func (r *TerminateResult) fields(c *codec) {
-	boolean(c, "running", orNull, &r.Running)
+func (r *TerminateResult) Fields(c *jsonwire.Codec) {
+	c.Bool("running", orNull, &r.Running)
 }
 
 // AppendJSON appends r.
@@ -391,10 +393,10 @@ type ResizeParams struct {
 	Cols      uint16
 }
 
-func (p *ResizeParams) fields(c *codec) {
-	text(c, "processId", need, &p.ProcessID)
-	uint16s(c, "rows", need, &p.Rows)
-	uint16s(c, "cols", need, &p.Cols)
+func (p *ResizeParams) Fields(c *jsonwire.Codec) {
+	c.Text("processId", need, &p.ProcessID)
+	c.Uint16("rows", need, &p.Rows)
+	c.Uint16("cols", need, &p.Cols)
 }
 
 // ProcessInfo describes one process of the session in ListResult.
@@ -417,19 +419,19 @@ type ProcessInfo struct {
 	Session, Client string
 }
 
-func (p *ProcessInfo) fields(c *codec) {
-	text(c, "processId", orNull, &p.ProcessID)
-	texts(c, "argv", orNull, &p.Argv)
-	int64s(c, "startedAtMs", orNull, &p.StartedAtMS)
-	boolean(c, "exited", orNull, &p.Exited)
-	optional(c, "exitCode", orNull, &p.ExitCode, integerValue)
-	boolean(c, "closed", orNull, &p.Closed)
-	boolean(c, "tty", orNull, &p.TTY)
-	text(c, "cause", orNull|omit, &p.Cause)
-	optional(c, "resources", orNull|omit, &p.Resources, objectValue)
-	optional(c, "usage", orNull|omit, &p.Usage, objectValue)
-	text(c, "session", orNull|omit, &p.Session)
-	text(c, "client", orNull|omit, &p.Client)
+func (p *ProcessInfo) Fields(c *jsonwire.Codec) {
+	c.Text("processId", orNull, &p.ProcessID)
+	c.Texts("argv", orNull, &p.Argv)
+	c.Int64("startedAtMs", orNull, &p.StartedAtMS)
+	c.Bool("exited", orNull, &p.Exited)
+	jsonwire.Optional(c, "exitCode", orNull, &p.ExitCode, jsonwire.IntValue)
+	c.Bool("closed", orNull, &p.Closed)
+	c.Bool("tty", orNull, &p.TTY)
+	jsonwire.Word(c, "cause", orNull|omit, &p.Cause)
+	jsonwire.Optional(c, "resources", orNull|omit, &p.Resources, jsonwire.StructValue)
+	jsonwire.Optional(c, "usage", orNull|omit, &p.Usage, jsonwire.StructValue)
+	c.Text("session", orNull|omit, &p.Session)
+	c.Text("client", orNull|omit, &p.Client)
 }
 
 // ListResult answers process/list.
@@ -439,9 +441,9 @@ type ListResult struct {
 	Omitted uint64
 }
 
-func (r *ListResult) fields(c *codec) {
-	objects(c, "processes", orNull, &r.Processes)
-	uint64s(c, "omitted", orNull|omit, &r.Omitted)
+func (r *ListResult) Fields(c *jsonwire.Codec) {
+	jsonwire.Structs(c, "processes", orNull, &r.Processes)
+	c.Uint64("omitted", orNull|omit, &r.Omitted)
 }
 
 // AppendJSON appends r.

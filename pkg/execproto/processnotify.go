@@ -1,6 +1,10 @@
 package execproto
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // OutputNotification is process/output. Seq counts output, exit and close of
 // one process together, from 1.
@@ -11,11 +15,11 @@ type OutputNotification struct {
 	Chunk     []byte
 }
 
-func (n *OutputNotification) fields(c *codec) {
-	text(c, "processId", need, &n.ProcessID)
-	uint64s(c, "seq", need, &n.Seq)
-	choice(c, "stream", need, &n.Stream, streams)
-	base64s(c, "chunk", need, &n.Chunk)
+func (n *OutputNotification) Fields(c *jsonwire.Codec) {
+	c.Text("processId", need, &n.ProcessID)
+	c.Uint64("seq", need, &n.Seq)
+	jsonwire.Choice(c, "stream", need, &n.Stream, streams)
+	c.Base64("chunk", need, &n.Chunk)
 }
 
 // ExitedNotification is process/exited. ExitCode is the status, 128+n after
@@ -38,15 +42,15 @@ type ExitedNotification struct {
 	Resources *ProcessResources
 }
 
-func (n *ExitedNotification) fields(c *codec) {
-	text(c, "processId", need, &n.ProcessID)
-	uint64s(c, "seq", need, &n.Seq)
-	integer(c, "exitCode", need, &n.ExitCode)
-	boolean(c, "sandboxDenied", orNull, &n.SandboxDenied)
-	optional(c, "sandboxRefusal", orNull|omit, &n.SandboxRefusal, objectValue)
-	objects(c, "denials", orNull|omit, &n.Denials)
-	text(c, "cause", orNull|omit, &n.Cause)
-	optional(c, "resources", orNull|omit, &n.Resources, objectValue)
+func (n *ExitedNotification) Fields(c *jsonwire.Codec) {
+	c.Text("processId", need, &n.ProcessID)
+	c.Uint64("seq", need, &n.Seq)
+	c.Int("exitCode", need, &n.ExitCode)
+	c.Bool("sandboxDenied", orNull, &n.SandboxDenied)
+	jsonwire.Optional(c, "sandboxRefusal", orNull|omit, &n.SandboxRefusal, jsonwire.StructValue)
+	jsonwire.Structs(c, "denials", orNull|omit, &n.Denials)
+	jsonwire.Word(c, "cause", orNull|omit, &n.Cause)
+	jsonwire.Optional(c, "resources", orNull|omit, &n.Resources, jsonwire.StructValue)
 }
 
 // Denial is what a process was refused, Count times. Kind is DenialNetwork.
@@ -63,13 +67,13 @@ type Denial struct {
 // DenialNetwork is the kind of a host that the process's network proxy refused.
 const DenialNetwork = "network"
 
-func (d *Denial) fields(c *codec) {
-	text(c, "kind", need, &d.Kind)
-	text(c, "host", need, &d.Host)
-	uint16s(c, "port", need, &d.Port)
-	text(c, "protocol", need, &d.Protocol)
-	uint64s(c, "count", need, &d.Count)
-	text(c, "reason", need, &d.Reason)
+func (d *Denial) Fields(c *jsonwire.Codec) {
+	c.Text("kind", need, &d.Kind)
+	c.Text("host", need, &d.Host)
+	c.Uint16("port", need, &d.Port)
+	c.Text("protocol", need, &d.Protocol)
+	c.Uint64("count", need, &d.Count)
+	c.Text("reason", need, &d.Reason)
 }
 
 // SandboxRefusal is a policy that could not be enforced, and the reason.
@@ -78,9 +82,9 @@ type SandboxRefusal struct {
 	Reason string
 }
 
-func (p *SandboxRefusal) fields(c *codec) {
-	raw(c, "policy", orNull, &p.Policy)
-	text(c, "reason", orNull, &p.Reason)
+func (p *SandboxRefusal) Fields(c *jsonwire.Codec) {
+	c.Raw("policy", orNull, &p.Policy)
+	c.Text("reason", orNull, &p.Reason)
 }
 
 // ClosedNotification is process/closed, the last event of a process.
@@ -89,7 +93,7 @@ type ClosedNotification struct {
 	Seq       uint64
 }
 
-func (n *ClosedNotification) fields(c *codec) {
-	text(c, "processId", need, &n.ProcessID)
-	uint64s(c, "seq", need, &n.Seq)
+func (n *ClosedNotification) Fields(c *jsonwire.Codec) {
+	c.Text("processId", need, &n.ProcessID)
+	c.Uint64("seq", need, &n.Seq)
 }

@@ -1,5 +1,7 @@
 package execproto
 
+import "codex.internal/pkg/wire/jsonwire"
+
 // TunnelFailure says why a tunnel or a listener could not be opened, for programs.
 type TunnelFailure string
 
@@ -33,14 +35,14 @@ type TunnelOpenParams struct {
 	Window  uint64
 }
 
-func (p *TunnelOpenParams) fields(c *codec) {
-	uint64s(c, "tunnelId", need, &p.TunnelID)
-	text(c, "host", orNull|omit, &p.Host)
-	uint16s(c, "port", orNull|omit, &p.Port)
-	text(c, "path", orNull|omit, &p.Path)
-	text(c, "processId", orNull|omit, &p.ProcessID)
-	text(c, "session", orNull|omit, &p.Session)
-	uint64s(c, "window", need, &p.Window)
+func (p *TunnelOpenParams) Fields(c *jsonwire.Codec) {
+	c.Uint64("tunnelId", need, &p.TunnelID)
+	c.Text("host", orNull|omit, &p.Host)
+	c.Uint16("port", orNull|omit, &p.Port)
+	c.Text("path", orNull|omit, &p.Path)
+	c.Text("processId", orNull|omit, &p.ProcessID)
+	c.Text("session", orNull|omit, &p.Session)
+	c.Uint64("window", need, &p.Window)
 }
 
 // TunnelOpenResult answers tunnel/open. Window is how many bytes the client may be ahead.
@@ -51,10 +53,10 @@ type TunnelOpenResult struct {
 	Reason  string
 }
 
-func (r *TunnelOpenResult) fields(c *codec) {
-	uint64s(c, "window", need, &r.Window)
-	text(c, "failure", orNull|omit, &r.Failure)
-	text(c, "reason", orNull|omit, &r.Reason)
+func (r *TunnelOpenResult) Fields(c *jsonwire.Codec) {
+	c.Uint64("window", need, &r.Window)
+	jsonwire.Word(c, "failure", orNull|omit, &r.Failure)
+	c.Text("reason", orNull|omit, &r.Reason)
 }
 
 // AppendJSON appends r.
@@ -69,11 +71,11 @@ type TunnelData struct {
 	End      bool
 }
 
-func (n *TunnelData) fields(c *codec) {
-	uint64s(c, "tunnelId", need, &n.TunnelID)
-	uint64s(c, "offset", need, &n.Offset)
-	base64s(c, "data", need, &n.Data)
-	boolean(c, "end", omit, &n.End)
+func (n *TunnelData) Fields(c *jsonwire.Codec) {
+	c.Uint64("tunnelId", need, &n.TunnelID)
+	c.Uint64("offset", need, &n.Offset)
+	c.Base64("data", need, &n.Data)
+	c.Bool("end", omit, &n.End)
 }
 
 // AppendJSON appends the notification.
@@ -89,9 +91,9 @@ type TunnelAck struct {
 	Position uint64
 }
 
-func (n *TunnelAck) fields(c *codec) {
-	uint64s(c, "tunnelId", need, &n.TunnelID)
-	uint64s(c, "position", need, &n.Position)
+func (n *TunnelAck) Fields(c *jsonwire.Codec) {
+	c.Uint64("tunnelId", need, &n.TunnelID)
+	c.Uint64("position", need, &n.Position)
 }
 
 // AppendJSON appends the notification.
@@ -107,9 +109,9 @@ type TunnelClose struct {
 	Reason   string
 }
 
-func (n *TunnelClose) fields(c *codec) {
-	uint64s(c, "tunnelId", need, &n.TunnelID)
-	text(c, "reason", orNull|omit, &n.Reason)
+func (n *TunnelClose) Fields(c *jsonwire.Codec) {
+	c.Uint64("tunnelId", need, &n.TunnelID)
+	c.Text("reason", orNull|omit, &n.Reason)
 }
 
 // AppendJSON appends the notification.
@@ -128,11 +130,11 @@ type TunnelListenParams struct {
 	Window     uint64
 }
 
-func (p *TunnelListenParams) fields(c *codec) {
-	uint64s(c, "listenerId", need, &p.ListenerID)
-	text(c, "host", orNull|omit, &p.Host)
-	uint16s(c, "port", need, &p.Port)
-	uint64s(c, "window", need, &p.Window)
+func (p *TunnelListenParams) Fields(c *jsonwire.Codec) {
+	c.Uint64("listenerId", need, &p.ListenerID)
+	c.Text("host", orNull|omit, &p.Host)
+	c.Uint16("port", need, &p.Port)
+	c.Uint64("window", need, &p.Window)
 }
 
 // TunnelListenResult answers tunnel/listen: the address on which the server listens, or
@@ -144,11 +146,11 @@ type TunnelListenResult struct {
 	Reason  string
 }
 
-func (r *TunnelListenResult) fields(c *codec) {
-	text(c, "host", orNull|omit, &r.Host)
-	uint16s(c, "port", orNull|omit, &r.Port)
-	text(c, "failure", orNull|omit, &r.Failure)
-	text(c, "reason", orNull|omit, &r.Reason)
+func (r *TunnelListenResult) Fields(c *jsonwire.Codec) {
+	c.Text("host", orNull|omit, &r.Host)
+	c.Uint16("port", orNull|omit, &r.Port)
+	jsonwire.Word(c, "failure", orNull|omit, &r.Failure)
+	c.Text("reason", orNull|omit, &r.Reason)
 }
 
 // AppendJSON appends r.
@@ -159,7 +161,7 @@ type TunnelListener struct {
 	ListenerID uint64
 }
 
-func (p *TunnelListener) fields(c *codec) { uint64s(c, "listenerId", need, &p.ListenerID) }
+func (p *TunnelListener) Fields(c *jsonwire.Codec) { c.Uint64("listenerId", need, &p.ListenerID) }
 
 // TunnelAccepted is tunnel/accepted: a connection to a listener has become the tunnel
 // TunnelID, an even number. Window is how many bytes the client may be ahead. Peer is the
@@ -171,11 +173,11 @@ type TunnelAccepted struct {
 	Peer       string
 }
 
-func (n *TunnelAccepted) fields(c *codec) {
-	uint64s(c, "listenerId", need, &n.ListenerID)
-	uint64s(c, "tunnelId", need, &n.TunnelID)
-	uint64s(c, "window", need, &n.Window)
-	text(c, "peer", orNull|omit, &n.Peer)
+func (n *TunnelAccepted) Fields(c *jsonwire.Codec) {
+	c.Uint64("listenerId", need, &n.ListenerID)
+	c.Uint64("tunnelId", need, &n.TunnelID)
+	c.Uint64("window", need, &n.Window)
+	c.Text("peer", orNull|omit, &n.Peer)
 }
 
 // AppendJSON appends the notification.
@@ -191,9 +193,9 @@ type TunnelPosition struct {
 	Received uint64
 }
 
-func (p *TunnelPosition) fields(c *codec) {
-	uint64s(c, "tunnelId", need, &p.TunnelID)
-	uint64s(c, "received", need, &p.Received)
+func (p *TunnelPosition) Fields(c *jsonwire.Codec) {
+	c.Uint64("tunnelId", need, &p.TunnelID)
+	c.Uint64("received", need, &p.Received)
 }
 
 // TunnelResume is the params of tunnel/resume: the tunnels and listeners that go on. All
@@ -203,9 +205,9 @@ type TunnelResume struct {
 	Listeners []TunnelListener
 }
 
-func (p *TunnelResume) fields(c *codec) {
-	objects(c, "tunnels", need, &p.Tunnels)
-	objects(c, "listeners", need, &p.Listeners)
+func (p *TunnelResume) Fields(c *jsonwire.Codec) {
+	jsonwire.Structs(c, "tunnels", need, &p.Tunnels)
+	jsonwire.Structs(c, "listeners", need, &p.Listeners)
 }
 
 // AppendJSON appends r.

@@ -1,6 +1,10 @@
 package execproto
 
-import "errors"
+import (
+	"errors"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // ListScope says whose processes a process/list is about.
 type ListScope string
@@ -26,10 +30,10 @@ type ListParams struct {
 	Scope ListScope
 }
 
-func (p *ListParams) fields(c *codec) {
-	boolean(c, "usage", orNull|omit, &p.Usage)
-	text(c, "scope", orNull|omit, &p.Scope)
-	c.refuse(p.Scope != "" && p.Scope != ListSession && p.Scope != ListPrincipal && p.Scope != ListServer, errListScope)
+func (p *ListParams) Fields(c *jsonwire.Codec) {
+	c.Bool("usage", orNull|omit, &p.Usage)
+	jsonwire.Word(c, "scope", orNull|omit, &p.Scope)
+	c.Refuse(p.Scope != "" && p.Scope != ListSession && p.Scope != ListPrincipal && p.Scope != ListServer, errListScope)
 }
 
 // DecodeList decodes the params of process/list and process/listDetached, which may be
@@ -52,9 +56,9 @@ type ProcessUsage struct {
 	Processes   uint64
 }
 
-func (u *ProcessUsage) fields(c *codec) {
-	uint64s(c, "userMs", orNull, &u.UserMS)
-	uint64s(c, "systemMs", orNull, &u.SystemMS)
-	uint64s(c, "memoryBytes", orNull, &u.MemoryBytes)
-	uint64s(c, "processes", orNull, &u.Processes)
+func (u *ProcessUsage) Fields(c *jsonwire.Codec) {
+	c.Uint64("userMs", orNull, &u.UserMS)
+	c.Uint64("systemMs", orNull, &u.SystemMS)
+	c.Uint64("memoryBytes", orNull, &u.MemoryBytes)
+	c.Uint64("processes", orNull, &u.Processes)
 }

@@ -1,6 +1,10 @@
 package execproto
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // WatchMissingParams ask to be told when one of the Missing paths may have come
 // into being, or Present may have changed (docs/spec/wire.md §5.8).
@@ -10,10 +14,10 @@ type WatchMissingParams struct {
 	Present *string
 }
 
-func (p *WatchMissingParams) fields(c *codec) {
-	uint64s(c, "watchId", need, &p.WatchID)
-	texts(c, "missing", need, &p.Missing)
-	optional(c, "present", orNull, &p.Present, textValue)
+func (p *WatchMissingParams) Fields(c *jsonwire.Codec) {
+	c.Uint64("watchId", need, &p.WatchID)
+	c.Texts("missing", need, &p.Missing)
+	jsonwire.Optional(c, "present", orNull, &p.Present, jsonwire.TextValue)
 }
 
 // WatchMissingResult answers fs/watchMissing.
@@ -21,8 +25,8 @@ type WatchMissingResult struct {
 	Watching bool
 }
 
-func (r *WatchMissingResult) fields(c *codec) {
-	boolean(c, "watching", orNull, &r.Watching)
+func (r *WatchMissingResult) Fields(c *jsonwire.Codec) {
+	c.Bool("watching", orNull, &r.Watching)
 }
 
 // AppendJSON appends r.
@@ -33,8 +37,8 @@ type MissingChanged struct {
 	WatchID uint64
 }
 
-func (n *MissingChanged) fields(c *codec) {
-	uint64s(c, "watchId", need, &n.WatchID)
+func (n *MissingChanged) Fields(c *jsonwire.Codec) {
+	c.Uint64("watchId", need, &n.WatchID)
 }
 
 // WatchParams ask to be told what changes at a path and, with Recursive, below it
@@ -46,11 +50,11 @@ type WatchParams struct {
 	Sandbox   json.RawMessage
 }
 
-func (p *WatchParams) fields(c *codec) {
-	uint64s(c, "watchId", need, &p.WatchID)
-	text(c, "path", need, &p.Path)
-	boolean(c, "recursive", orNull, &p.Recursive)
-	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+func (p *WatchParams) Fields(c *jsonwire.Codec) {
+	c.Uint64("watchId", need, &p.WatchID)
+	c.Text("path", need, &p.Path)
+	c.Bool("recursive", orNull, &p.Recursive)
+	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
 // UnwatchParams end a watch.
@@ -58,8 +62,8 @@ type UnwatchParams struct {
 	WatchID uint64
 }
 
-func (p *UnwatchParams) fields(c *codec) {
-	uint64s(c, "watchId", need, &p.WatchID)
+func (p *UnwatchParams) Fields(c *jsonwire.Codec) {
+	c.Uint64("watchId", need, &p.WatchID)
 }
 
 // The kinds of a WatchEvent.
@@ -78,10 +82,10 @@ type WatchEvent struct {
 	IsDirectory bool
 }
 
-func (e *WatchEvent) fields(c *codec) {
-	text(c, "path", need, &e.Path)
-	text(c, "kind", need, &e.Kind)
-	boolean(c, "isDirectory", orNull|omit, &e.IsDirectory)
+func (e *WatchEvent) Fields(c *jsonwire.Codec) {
+	c.Text("path", need, &e.Path)
+	c.Text("kind", need, &e.Kind)
+	c.Bool("isDirectory", orNull|omit, &e.IsDirectory)
 }
 
 // Changed is fs/changed. Seq counts those of a watch from 1. Overflow says that
@@ -95,12 +99,12 @@ type Changed struct {
 	Ended    string
 }
 
-func (n *Changed) fields(c *codec) {
-	uint64s(c, "watchId", need, &n.WatchID)
-	uint64s(c, "seq", need, &n.Seq)
-	objects(c, "events", orNull, &n.Events)
-	boolean(c, "overflow", orNull|omit, &n.Overflow)
-	text(c, "ended", orNull|omit, &n.Ended)
+func (n *Changed) Fields(c *jsonwire.Codec) {
+	c.Uint64("watchId", need, &n.WatchID)
+	c.Uint64("seq", need, &n.Seq)
+	jsonwire.Structs(c, "events", orNull, &n.Events)
+	c.Bool("overflow", orNull|omit, &n.Overflow)
+	c.Text("ended", orNull|omit, &n.Ended)
 }
 
 // AppendParams appends n without the envelope of a notification, as the file helper

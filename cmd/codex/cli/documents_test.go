@@ -396,7 +396,7 @@ func TestSpecifiedNames(t *testing.T) {
 		text += read(t, filepath.Join("docs/spec", filepath.Base(name)))
 	}
 	methods := matches(`(?:Method|Notify)\w+ += "([a-zA-Z0-9/]+)"`, sourceText(t, "pkg/execproto/methods.go"))
-	members := matches(`\(c, "([a-zA-Z0-9]+)"`, sourceText(t, "pkg/execproto"))
+	members := matches(`\((?:c, )?"([a-zA-Z0-9]+)", (?:need|orNull|omit|0)`, sourceText(t, "pkg/execproto"))
 	if len(methods) < 30 || len(members) < 100 {
 		t.Errorf("found %d methods and %d members", len(methods), len(members))
 	}

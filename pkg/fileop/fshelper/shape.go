@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 // results are the results of the operations. The result of any other operation
@@ -40,7 +41,7 @@ func checkResponse(response []byte, operation string) error {
 	if result == nil {
 		result = &execproto.Empty{}
 	}
-	if err := execproto.Check(response, result); err != nil {
+	if err := jsonwire.Check(response, result); err != nil {
 		return err
 	}
 	// A line end would be one in the server's answer too. The strings have been

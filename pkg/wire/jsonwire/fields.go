@@ -1,0 +1,337 @@
+package jsonwire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"codex.internal/pkg/wire/b64"
+)
+
+// The lines of Fields: each writes, reads or checks one member.
+
+// Text is a string.
+func (c *Codec) Text(name string, rule Rule, to *string) { Word(c, name, rule, to) }
+
+// Word is a string of a type of its own.
+func Word[S ~string](c *Codec, name string, rule Rule, to *S) {
+	if c.visit(name, rule, String, *to == "") {
+		TextValue(c, to)
+	}
+}
+
+// Choice is a string that a reader accepts only if it is one of words. If it may
+// be absent, the first of them is the default.
+func Choice[S ~string](c *Codec, name string, rule Rule, to *S, words []S) {
+	switch {
+	case c.visit(name, rule, String, *to == ""):
+		choiceValue(c, to, words)
+	case c.mode == reading && c.at.ended && rule&Need == 0 && *to == "":
+		*to = words[0]
+	}
+}
+
+// Bool is a boolean.
+func (c *Codec) Bool(name string, rule Rule, to *bool) {
+	if c.visit(name, rule, Bool, !*to) {
+		BoolValue(c, to)
+	}
+}
+
+// Uint64 is an integer of 64 bits without a sign.
+func (c *Codec) Uint64(name string, rule Rule, to *uint64) {
+	if c.visit(name, rule, Number, *to == 0) {
+		Uint64Value(c, to)
+	}
+}
+
+// Uint32 is an integer of 32 bits without a sign.
+func (c *Codec) Uint32(name string, rule Rule, to *uint32) {
+	if c.visit(name, rule, Number, *to == 0) {
+		Uint32Value(c, to)
+	}
+}
+
+// Uint16 is an integer of 16 bits without a sign.
+func (c *Codec) Uint16(name string, rule Rule, to *uint16) {
+	if c.visit(name, rule, Number, *to == 0) {
+		Uint16Value(c, to)
+	}
+}
+
+// Int64 is an integer of 64 bits.
+func (c *Codec) Int64(name string, rule Rule, to *int64) {
+	if c.visit(name, rule, Number, *to == 0) {
+		Int64Value(c, to)
+	}
+}
+
+// Int is an exit code or a status.
+func (c *Codec) Int(name string, rule Rule, to *int) {
+	if c.visit(name, rule, Number, *to == 0) {
+		IntValue(c, to)
+	}
+}
+
+// Base64 is a base64 text that a reader decodes in place. Nil is written as the
+// empty text, or as null if rule has OrNull.
+func (c *Codec) Base64(name string, rule Rule, to *[]byte) {
+	switch {
+	case !c.visit(name, rule, String, *to == nil):
+	case c.mode == reading:
+		b, err := c.r.StringBytes()
+		if err == nil {
+			b, err = b64.DecodeInPlace(b)
+		}
+		*to, c.err = b, err
+	case *to == nil && rule&OrNull != 0:
+		c.b = append(c.b, "null"...)
+	default:
+		c.b = b64.AppendString(c.b, *to)
+	}
+}
+
+// Base64Text is a base64 text that is not decoded. It aliases what is read.
+func (c *Codec) Base64Text(name string, rule Rule, to *[]byte) {
+	if c.visit(name, rule, String, len(*to) == 0) {
+		value(c, to, AppendString, (*Reader).StringBytes)
+	}
+}
+
+// Raw is a value of any kind as its JSON text, of which a reader makes a copy. nil
+// is written as null unless rule has Omit. A text that is written is checked, and
+// gets no line ends: over stdio a message is one line.
+func (c *Codec) Raw(name string, rule Rule, to *json.RawMessage) {
+	switch {
+	case !c.visit(name, rule, anyKind, len(*to) == 0):
+	case c.mode == reading:
+		value, err := c.r.Raw()
+		*to, c.err = bytes.Clone(value), err
+	case len(*to) == 0:
+		c.b = append(c.b, "null"...)
+	default:
+		b, err := AppendRaw(c.b, *to)
+		c.b = b
+		if err != nil && c.err == nil {
+			c.err = fmt.Errorf("%s: %w", name, err)
+		}
+	}
+}
+
+// Read is a member of a type that is only read: read must read or skip its value.
+func (c *Codec) Read(name string, rule Rule, read func(r *Reader) error) {
+	if c.visit(name, rule, anyKind, false) {
+		c.err = read(c.r)
+	}
+}
+
+// Struct is an object within an object.
+func (c *Codec) Struct(name string, rule Rule, to Struct) {
+	if c.visit(name, rule, Object, false) {
+		c.structValue(to)
+	}
+}
+
+// Texts is a list of strings.
+func (c *Codec) Texts(name string, rule Rule, to *[]string) {
+	List(c, name, rule, to, math.MaxInt, TextValue)
+}
+
+// Structs is a list of objects.
+func Structs[T any, P Pointer[T]](c *Codec, name string, rule Rule, to *[]T) {
+	if c.visit(name, rule, Array, len(*to) == 0) {
+		ListValue(c, to, math.MaxInt, StructValue[T, P])
+	}
+}
+
+// List is a list of at most so many values.
+func List[T any](c *Codec, name string, rule Rule, to *[]T, most int, value func(*Codec, *T)) {
+	if c.visit(name, rule, Array, *to == nil) {
+		ListValue(c, to, most, value)
+	}
+}
+
+// TextMap is an object whose values are strings.
+func (c *Codec) TextMap(name string, rule Rule, to *map[string]string) {
+	mapOf(c, name, rule, to, TextValue)
+}
+
+// ChoiceMap is an object whose values are one of words each.
+func ChoiceMap[S ~string](c *Codec, name string, rule Rule, to *map[string]S, words []S) {
+	mapOf(c, name, rule, to, func(c *Codec, to *S) { choiceValue(c, to, words) })
+}
+
+// mapOf is an object with any names, written in their order. Of several members with
+// the same name, a reader takes the last one.
+func mapOf[T any](c *Codec, name string, rule Rule, to *map[string]T, value func(*Codec, *T)) {
+	if !c.visit(name, rule, Object, *to == nil) {
+		return
+	}
+	if c.mode == writing {
+		c.b = append(c.b, '{')
+		for i, key := range slices.Sorted(maps.Keys(*to)) {
+			if i > 0 {
+				c.b = append(c.b, ',')
+			}
+			c.b = append(AppendString(c.b, key), ':')
+			element := (*to)[key]
+			value(c, &element)
+		}
+		c.b = append(c.b, '}')
+		return
+	}
+	m := make(map[string]T)
+	c.err = c.r.Object("a map", func(name []byte) error {
+		key := string(name)
+		var element T
+		value(c, &element)
+		m[key] = element
+		return c.err
+	})
+	*to = m
+}
+
+// Optional is a value of its own if it is there: nil means that it is not. nil
+// is written as null unless rule has Omit.
+func Optional[T any](c *Codec, name string, rule Rule, to **T, value func(*Codec, *T)) {
+	switch {
+	case !c.visit(name, rule, anyKind, *to == nil):
+	case c.mode == reading:
+		*to = new(T)
+		value(c, *to)
+	case *to == nil:
+		c.b = append(c.b, "null"...)
+	default:
+		value(c, *to)
+	}
+}
+
+// The values of optional members and of the elements of lists.
+
+// TextValue is a string.
+func TextValue[S ~string](c *Codec, to *S) {
+	value(c, to, AppendString, func(r *Reader) (S, error) {
+		b, err := r.StringBytes()
+		return S(b), err
+	})
+}
+
+// BoolValue is a boolean.
+func BoolValue(c *Codec, to *bool) { value(c, to, AppendBool, (*Reader).Bool) }
+
+// Uint64Value is an integer of 64 bits without a sign.
+func Uint64Value(c *Codec, to *uint64) { value(c, to, AppendUint, (*Reader).Uint64) }
+
+// Uint32Value is an integer of 32 bits without a sign.
+func Uint32Value(c *Codec, to *uint32) { uintValue(c, to, math.MaxUint32, "u32") }
+
+// Uint16Value is an integer of 16 bits without a sign.
+func Uint16Value(c *Codec, to *uint16) { uintValue(c, to, math.MaxUint16, "u16") }
+
+// Int64Value is an integer of 64 bits.
+func Int64Value(c *Codec, to *int64) { intValue(c, to, "i64") }
+
+// IntValue is an exit code or a status.
+func IntValue(c *Codec, to *int) { intValue(c, to, "i32") }
+
+func uintValue[T ~uint16 | ~uint32](c *Codec, to *T, most uint64, expected string) {
+	value(c, to, func(b []byte, v T) []byte { return AppendUint(b, uint64(v)) }, func(r *Reader) (T, error) {
+		n, err := r.Uint(most, expected)
+		return T(n), err
+	})
+}
+
+func intValue[T ~int | ~int64](c *Codec, to *T, expected string) {
+	value(c, to, func(b []byte, v T) []byte { return AppendInt(b, int64(v)) }, func(r *Reader) (T, error) {
+		n, err := r.Int64(expected)
+		return T(n), err
+	})
+}
+
+// value writes or reads one value.
+func value[T any](c *Codec, to *T, write func([]byte, T) []byte, read func(*Reader) (T, error)) {
+	if c.mode == writing {
+		c.b = write(c.b, *to)
+		return
+	}
+	*to, c.err = read(c.r)
+}
+
+// StructValue is an object.
+func StructValue[T any, P Pointer[T]](c *Codec, to *T) { c.structValue(P(to)) }
+
+func (c *Codec) structValue(to Struct) {
+	switch c.mode {
+	case writing:
+		c.write(to)
+	case checking:
+		c.err = c.object(to, "a result")
+	default:
+		c.err = c.object(to, "an object")
+	}
+}
+
+// BareStructValue is StructValue for an object whose errors do not say where in the
+// message it is: clients compare them with those of Codex CLI.
+func BareStructValue[T any, P Pointer[T]](c *Codec, to *T) {
+	c.bare = true
+	StructValue[T, P](c, to)
+	c.bare = c.err != nil
+}
+
+// ListValue is a list of at most so many values.
+func ListValue[T any](c *Codec, to *[]T, most int, value func(*Codec, *T)) {
+	if c.mode == writing {
+		c.b = append(c.b, '[')
+		for i := range *to {
+			if i > 0 {
+				c.b = append(c.b, ',')
+			}
+			value(c, &(*to)[i])
+		}
+		c.b = append(c.b, ']')
+		return
+	}
+	list := []T{}
+	c.err = c.r.Array("a sequence", func() error {
+		if len(list) == most {
+			return fmt.Errorf("at most %d elements are allowed", most)
+		}
+		if c.mode == checking { // not kept
+			value(c, new(T))
+			return c.err
+		}
+		list = append(list, *new(T))
+		value(c, &list[len(list)-1])
+		return c.err
+	})
+	if c.mode == reading {
+		*to = list
+	}
+}
+
+func choiceValue[S ~string](c *Codec, to *S, words []S) {
+	value(c, to, AppendString, func(r *Reader) (S, error) {
+		b, err := r.StringBytes()
+		if err != nil {
+			return "", err
+		}
+		expected := make([]string, len(words))
+		for i, w := range words {
+			if string(b) == string(w) {
+				return w, nil
+			}
+			expected[i] = "`" + string(w) + "`"
+		}
+		const show = 64
+		listed := "one of " + strings.Join(expected, ", ")
+		if len(expected) == 2 {
+			listed = strings.Join(expected, " or ")
+		}
+		return "", fmt.Errorf("unknown variant `%s`, expected %s", b[:min(len(b), show)], listed)
+	})
+}

@@ -1,0 +1,239 @@
+package jsonwire
+
+import (
+	"fmt"
+
+	"codex.internal/pkg/wire/logtext"
+)
+
+// Struct is a pointer to a Go struct that is a JSON object. Its method Fields lists
+// the members of the object, one line each, in the order in which they are written:
+//
+//	func (p *ResizeParams) Fields(c *jsonwire.Codec) {
+//		c.Text("processId", jsonwire.Need, &p.ProcessID)
+//		c.Uint16("rows", jsonwire.Need, &p.Rows)
+//		c.Uint16("cols", jsonwire.Need, &p.Cols)
+//	}
+//
+// The same list writes an object, reads one, and checks the text of one: a Codec
+// calls it in another mode. There is no second description of a type.
+type Struct interface{ Fields(c *Codec) }
+
+// Pointer is *T, for a T whose pointer is a Struct.
+type Pointer[T any] interface {
+	*T
+	Struct
+}
+
+// FieldsFunc is a Struct without a type of its own, for objects that are only read.
+type FieldsFunc func(c *Codec)
+
+// Fields calls f.
+func (f FieldsFunc) Fields(c *Codec) { f(c) }
+
+// AppendStruct appends the JSON text of an object. The error is that of a raw member
+// which is not JSON, such as a sandbox that a user of the client has written.
+func AppendStruct(b []byte, s Struct) ([]byte, error) {
+	c := Codec{b: append(b, '{')}
+	s.Fields(&c)
+	return append(c.b, '}'), c.err
+}
+
+// Struct reads an object into s; expected names it in errors. Members that the text
+// does not have keep their values. Unknown members are ignored unless Fields calls
+// NoOthers, because one end of a connection may know members that the other does not.
+// Base64 members alias the reader's text, in which they are decoded in place: it must
+// not be changed while s is used, and is no longer JSON.
+func (r *Reader) Struct(expected string, s Struct) error {
+	c := Codec{mode: reading, r: r}
+	return c.object(s, expected)
+}
+
+// Check returns an error unless text, which must be valid JSON, has the members
+// that AppendStruct writes for an object of this type, and no others. It is for
+// results from a helper that is not trusted, and none of whose members may be null.
+// Base64 text is not decoded, so that a file of any size is checked without a copy.
+// Values of s are not used.
+func Check(text []byte, s Struct) error {
+	c := Codec{mode: checking, r: NewCheckedReader(text)}
+	if err := c.object(s, "a result"); err != nil {
+		return err
+	}
+	return c.r.End()
+}
+
+// Rule says what is special about a member. Without any, a reader accepts that
+// the member is absent but not that it is null, and it is always written.
+type Rule uint8
+
+const (
+	// Need means that an object without the member is refused.
+	Need Rule = 1 << iota
+	// OrNull means that the member may be null, which is the same as absent.
+	OrNull
+	// Omit means that the zero value is not written.
+	Omit
+)
+
+type mode uint8
+
+const (
+	writing mode = iota
+	reading
+	checking
+)
+
+// Codec goes through the members of one object after the other. To write one, it
+// calls the object's Fields once. To read one, it calls Fields for each member of
+// the text, upon which the line with the same name reads the value, and once
+// more at the end, when the lines report what is missing. An object has at most 20
+// members, so that costs less than a table that must be filled for each value.
+//
+// Its methods and the generic functions of this package that take a Codec are the
+// lines of Fields. They have the name of the member, its rule and its value.
+type Codec struct {
+	mode mode
+	b    []byte  // what was written
+	r    *Reader // what is read
+	err  error
+	at   position
+	bare bool // errors do not name the members
+}
+
+// position is where a Codec is in the object that it reads.
+type position struct {
+	name   []byte // of the member in the text
+	index  uint8  // of the next line of Fields
+	found  bool   // a line has that name
+	twice  bool   // and so had an earlier member
+	ended  bool   // there are no more members
+	closed bool   // unknown members are errors
+	seen   uint64 // the lines whose members were found; there are at most 64
+}
+
+// visit begins a line of Fields: the member with this name. It reports whether the
+// caller must read or write the value, or check the elements of an array.
+func (c *Codec) visit(name string, rule Rule, kind Kind, zero bool) bool {
+	if c.mode == writing {
+		if zero && rule&Omit != 0 {
+			return false
+		}
+		c.key(name)
+		return true
+	}
+	bit := uint64(1) << c.at.index
+	c.at.index++
+	if c.at.ended {
+		c.missing(name, rule, bit)
+		return false
+	}
+	if c.at.found || string(c.at.name) != name {
+		return false
+	}
+	c.at.found = true
+	if c.at.seen&bit != 0 {
+		c.at.twice = true
+		return false
+	}
+	c.at.seen |= bit
+	if c.mode == checking {
+		return c.checkKind(name, kind)
+	}
+	if rule&OrNull == 0 {
+		return true
+	}
+	null, err := c.r.Null()
+	c.err = err
+	return !null && err == nil
+}
+
+func (c *Codec) key(name string) {
+	b := c.b
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	b = append(b, '"')
+	b = append(b, name...)
+	c.b = append(b, '"', ':')
+}
+
+// missing notes the first member that the text does not have but should.
+func (c *Codec) missing(name string, rule Rule, bit uint64) {
+	must := rule&Need != 0
+	if c.mode == checking {
+		must = rule&Omit == 0
+	}
+	if must && c.at.seen&bit == 0 && c.err == nil {
+		c.err = fmt.Errorf("missing field `%s`", name)
+	}
+}
+
+// Refuse is a line of Fields that is about several members or the value of one:
+// it refuses an object that has been read if wrong is true.
+func (c *Codec) Refuse(wrong bool, err error) {
+	if wrong && c.mode == reading && c.at.ended && c.err == nil {
+		c.err = err
+	}
+}
+
+// NoOthers is a line of Fields: a reader refuses members that no line names.
+func (c *Codec) NoOthers() { c.at.closed = true }
+
+// anyKind is the kind of values that Check does not look into.
+const anyKind = Invalid
+
+// checkKind checks a value without its elements, which it leaves to the caller.
+func (c *Codec) checkKind(name string, kind Kind) (elements bool) {
+	switch {
+	case kind != anyKind && c.r.Peek() != kind:
+		c.err = fmt.Errorf("unexpected type of field `%s`", name)
+	case kind == Number: // an integer, of which only times are signed
+		_, c.err = c.r.Int64("an integer")
+	case kind == Array:
+		return true
+	default:
+		c.err = c.r.Skip()
+	}
+	return false
+}
+
+// object reads or checks an object.
+func (c *Codec) object(s Struct, expected string) error {
+	outer := c.at
+	c.at = position{}
+	err := c.r.Object(expected, func(name []byte) error { return c.member(s, name) })
+	if err == nil {
+		c.at.ended, c.at.index = true, 0
+		s.Fields(c)
+		err = c.err
+	}
+	c.at = outer
+	return err
+}
+
+// member reads or checks the member of the text with this name.
+func (c *Codec) member(s Struct, name []byte) error {
+	const show = 64
+	c.at.name, c.at.index, c.at.found = name, 0, false
+	s.Fields(c)
+	switch {
+	case c.mode == checking && (c.at.twice || !c.at.found):
+		return fmt.Errorf("unexpected field `%s`", logtext.Clip(string(name), show))
+	case c.at.twice:
+		return fmt.Errorf("duplicate field `%s`", name)
+	case !c.at.found && c.at.closed:
+		return fmt.Errorf("unknown field `%s`", logtext.Clip(string(name), show))
+	case !c.at.found:
+		return c.r.Skip()
+	case c.err != nil && c.mode == reading && !c.bare:
+		return fmt.Errorf("%s: %w", name, c.err)
+	}
+	return c.err
+}
+
+// write writes an object within another one.
+func (c *Codec) write(s Struct) {
+	c.b = append(c.b, '{')
+	s.Fields(c)
+	c.b = append(c.b, '}')
+}
