@@ -28,6 +28,26 @@ func ProcessStarting(id string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: CodeInvalidRequest, Message: fmt.Sprintf("process id %s %s", id, textStarting)}
 }
 
+// InvalidRequest is the error of a request that is refused, -32600.
+func InvalidRequest(text string) error {
+	return &jsonrpc.Error{Code: CodeInvalidRequest, Message: text}
+}
+
+// InvalidParams is an error of the params, -32602.
+func InvalidParams(text string) error {
+	return &jsonrpc.Error{Code: CodeInvalidParams, Message: text}
+}
+
+// NotFound is the error for an object that does not exist, -32004.
+func NotFound(text string) error {
+	return &jsonrpc.Error{Code: CodeNotFound, Message: text}
+}
+
+// Internal is a failure of the server, -32603.
+func Internal(text string) error {
+	return &jsonrpc.Error{Code: CodeInternal, Message: text}
+}
+
 // IsProcessExists reports whether err is the answer of a server to process/start
 // that the session has a process with that id.
 func IsProcessExists(err error) bool {

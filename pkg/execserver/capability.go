@@ -16,7 +16,7 @@ import (
 // together, because a confined helper serves one request.
 func discoverRoots(ctx context.Context, c *conn, p *execproto.DiscoverParams) (result, error) {
 	if len(p.Roots) > execproto.MaxCapabilityRoots {
-		return nil, invalid(fmt.Sprintf("capability root discovery accepts at most %d roots", execproto.MaxCapabilityRoots))
+		return nil, execproto.InvalidRequest(fmt.Sprintf("capability root discovery accepts at most %d roots", execproto.MaxCapabilityRoots))
 	}
 	groups, err := c.discoverGroups(ctx, p.Roots)
 	if err != nil {
@@ -122,7 +122,7 @@ func (g *discoverGroup) run(ctx context.Context) (execproto.DiscoverResult, erro
 	}
 	found, err := decoded[execproto.DiscoverResult](r)
 	if err == nil && len(found.Roots) != len(g.roots) {
-		err = internal("unexpected fs sandbox helper response: another number of roots")
+		err = execproto.Internal("unexpected fs sandbox helper response: another number of roots")
 	}
 	return found, err
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
@@ -35,7 +36,7 @@ func (c *conn) outsideCeiling(method string) error {
 	if c.grant.Ceiling.Dir == "" {
 		return nil
 	}
-	return invalid(fmt.Sprintf("%s looks at files outside of %s, to which this token is confined (--cwd); it needs a token without that ceiling",
+	return execproto.InvalidRequest(fmt.Sprintf("%s looks at files outside of %s, to which this token is confined (--cwd); it needs a token without that ceiling",
 		method, c.grant.Ceiling.Dir))
 }
 
@@ -143,7 +144,7 @@ func spelledIn(name, dir, realDir string) string {
 
 // tooWeak is the error of a start whose sandbox permits more than the ceiling.
 func tooWeak(c *wsauth.Ceiling, why string) error {
-	return invalidParams(fmt.Sprintf("%s, and the ceiling of this token is --max-sandbox %s; ask for a stricter sandbox, or use a token with a higher ceiling", why, c.MaxSandbox))
+	return execproto.InvalidParams(fmt.Sprintf("%s, and the ceiling of this token is --max-sandbox %s; ask for a stricter sandbox, or use a token with a higher ceiling", why, c.MaxSandbox))
 }
 
 // liesIn returns an error unless a directory lies in another one, with links followed, as the

@@ -18,7 +18,7 @@ func environmentConfigRead(ctx context.Context, c *conn, p *execproto.ConfigRead
 	}
 	cwd, err := pathuri.Parse(p.Cwd, srv.home)
 	if err != nil {
-		return nil, invalidParams("cwd: " + err.Error())
+		return nil, execproto.InvalidParams("cwd: " + err.Error())
 	}
 	if srv.opts.CodexHome == "" {
 		return nil, configError(errors.New("this server has no CODEX_HOME"))
@@ -45,7 +45,7 @@ func environmentConfigRead(ctx context.Context, c *conn, p *execproto.ConfigRead
 }
 
 func configError(err error) error {
-	return internal("failed to load executor-local config: " + err.Error())
+	return execproto.Internal("failed to load executor-local config: " + err.Error())
 }
 
 // configStack converts layers. Codex CLI puts the layers of its cloud behind those

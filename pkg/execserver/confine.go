@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/sandbox"
@@ -91,7 +92,7 @@ func (srv *Server) decodeSandbox(raw json.RawMessage, path func(string) error) (
 	case errors.As(err, &bad):
 		return nil, path(bad.Error())
 	case err != nil:
-		return nil, invalidParams(err.Error())
+		return nil, execproto.InvalidParams(err.Error())
 	}
 	return ctx, nil
 }
@@ -138,14 +139,14 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*runner.Intent, error) {
 	if raw == nil {
 		return nil, nil
 	}
-	ctx, err := srv.decodeSandbox(raw, invalid)
+	ctx, err := srv.decodeSandbox(raw, execproto.InvalidRequest)
 	if err != nil {
 		return nil, err
 	}
 	w, err := srv.workspaceOf(ctx,
-		func(_ string, err error) error { return invalid(err.Error()) },
+		func(_ string, err error) error { return execproto.InvalidRequest(err.Error()) },
 		func(_ string, err error) error {
-			return invalid("file system sandbox workspace root is not native to this exec-server host: " + err.Error())
+			return execproto.InvalidRequest("file system sandbox workspace root is not native to this exec-server host: " + err.Error())
 		})
 	if err != nil {
 		return nil, err
@@ -155,7 +156,7 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*runner.Intent, error) {
 		cwd = w.roots[0]
 	}
 	if cwd == "" && ctx.Legacy == nil && ctx.Profile.NeedsCwd() {
-		return nil, invalid("file system sandbox context with dynamic permissions requires cwd")
+		return nil, execproto.InvalidRequest("file system sandbox context with dynamic permissions requires cwd")
 	}
 	if cwd == "" {
 		cwd = srv.cwd
@@ -202,9 +203,9 @@ func (s *sandboxRequest) intent() (*runner.Intent, error) {
 // unenforceable is the error of a request that this server cannot confine.
 func unenforceable(err error) error {
 	if errors.Is(err, runner.ErrUnenforceable) {
-		return invalidParams(err.Error())
+		return execproto.InvalidParams(err.Error())
 	}
-	return invalidParams(fmt.Sprintf("%v: %v", runner.ErrUnenforceable, err))
+	return execproto.InvalidParams(fmt.Sprintf("%v: %v", runner.ErrUnenforceable, err))
 }
 
 // confine makes of a spec that of the launcher, which runs it in a sandbox. The
@@ -215,11 +216,11 @@ func (srv *Server) confine(intent *runner.Intent, spec *process.Spec) (*runner.C
 		return nil, unenforceable(err)
 	}
 	if len(spec.Argv) == 0 {
-		return nil, invalidParams("argv must not be empty")
+		return nil, execproto.InvalidParams("argv must not be empty")
 	}
 	command, err := runtime.Process(*intent, spec.Argv, spec.Arg0, spec.Env)
 	if err != nil {
-		return nil, invalidParams("failed to prepare process sandbox: " + err.Error())
+		return nil, execproto.InvalidParams("failed to prepare process sandbox: " + err.Error())
 	}
 	spec.Argv, spec.Arg0, spec.Env, spec.ExtraFiles = command.Argv, &command.Arg0, command.Env, command.Files
 	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, runner.Denied, srv.launchers.take()

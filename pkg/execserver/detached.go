@@ -15,7 +15,7 @@ import (
 )
 
 // errNoDetach is the error of requests about detached processes on a server that has none.
-var errNoDetach = invalid("this server keeps no detached processes: it was started without a directory to retain output in (--retain-dir)")
+var errNoDetach = execproto.InvalidRequest("this server keeps no detached processes: it was started without a directory to retain output in (--retain-dir)")
 
 // ownerOf returns the owner of the detached processes that a connection may see
 // (docs/spec/wire.md §4.10): its principal. At a relay that is the key of the client, which a
@@ -27,7 +27,7 @@ func (c *conn) ownerOf() (string, error) {
 	}
 	owner, err := c.lastingOwner()
 	if err != nil {
-		err = invalid("a detached process needs an owner, and " + err.Error())
+		err = execproto.InvalidRequest("a detached process needs an owner, and " + err.Error())
 	}
 	return owner, err
 }
@@ -60,7 +60,7 @@ func checkHandle(id string) error {
 		good = good && (letter || i > 0 && strings.ContainsRune("._-", r))
 	}
 	if !good {
-		return invalidParams(fmt.Sprintf("processId of a detached process must be %sNAME, with a NAME of 1 to %d letters, digits, dots, hyphens and underscores that begins with a letter or digit, not `%s`",
+		return execproto.InvalidParams(fmt.Sprintf("processId of a detached process must be %sNAME, with a NAME of 1 to %d letters, digits, dots, hyphens and underscores that begins with a letter or digit, not `%s`",
 			execproto.DetachedPrefix, execproto.MaxHandleName, shorten(id)))
 	}
 	return nil
@@ -99,10 +99,10 @@ const (
 func forward[R any, O execproto.Pointer[R]](c *conn, id, key, method string, params execproto.Object, ended func() (result, error)) (call, error) {
 	return c.detachedCall(id, key, func(ctx context.Context, k *kept) (result, error) {
 		if own := c.grant.Ceiling; key == inputOrder && own != (wsauth.Ceiling{}) && own != k.record.Ceiling {
-			return nil, invalid("process " + shorten(id) + " was started under other ceilings than those of this token; write to it with a token like that of its start")
+			return nil, execproto.InvalidRequest("process " + shorten(id) + " was started under other ceilings than those of this token; write to it with a token like that of its start")
 		}
 		if (key == inputOrder || method == execproto.MethodProcessResize) && !k.mayWrite(c.session, key == inputOrder) {
-			return nil, invalid("another client writes to process " + shorten(id) + ", until its connection ends")
+			return nil, execproto.InvalidRequest("another client writes to process " + shorten(id) + ", until its connection ends")
 		}
 		answer := O(new(R))
 		err := k.call(ctx, method, params, answer)
@@ -232,7 +232,7 @@ func readLog(log *outputlog.Log, params *execproto.ReadParams, final bool) (exec
 	}
 	got, err := log.Read(after, int(most))
 	if err != nil {
-		return execproto.ReadResult{}, internal("read retained output: " + err.Error())
+		return execproto.ReadResult{}, execproto.Internal("read retained output: " + err.Error())
 	}
 	r := execproto.ReadResult{
 		Chunks: make([]execproto.OutputChunk, len(got.Chunks)), NextSeq: got.Next, Waiting: got.Waiting,
@@ -314,7 +314,7 @@ func forget(c *conn, params *execproto.ProcessParams) (call, error) {
 			case err != nil:
 				return nil, err
 			case !r.Closed:
-				return nil, invalid("process " + shorten(params.ProcessID) + " is running; end it first")
+				return nil, execproto.InvalidRequest("process " + shorten(params.ProcessID) + " is running; end it first")
 			}
 			k.disconnect()
 			k.awaitEnd(ctx)

@@ -31,7 +31,7 @@ type fileHandle struct {
 }
 
 func unknownHandle(id string) error {
-	return notFound(fmt.Sprintf("unknown file read handle `%s`", shorten(id)))
+	return execproto.NotFound(fmt.Sprintf("unknown file read handle `%s`", shorten(id)))
 }
 
 // reserve adds a handle, whose file the caller opens. It fails if there is one of
@@ -41,11 +41,11 @@ func (t *handleTable) reserve(id string, h *fileHandle) (*fileHandle, error) {
 	defer t.mu.Unlock()
 	switch {
 	case t.open[id] != nil:
-		return nil, invalid(fmt.Sprintf("file read handle `%s` already exists", id))
+		return nil, execproto.InvalidRequest(fmt.Sprintf("file read handle `%s` already exists", id))
 	case len(t.open) >= t.limit:
-		return nil, atLimit(observe.LimitHandles, invalid(fmt.Sprintf("at most %d file reads may be open per connection", t.limit)))
+		return nil, observe.AtLimit(observe.LimitHandles, execproto.InvalidRequest(fmt.Sprintf("at most %d file reads may be open per connection", t.limit)))
 	case h.packed && t.archives() >= execproto.MaxArchives:
-		return nil, atLimit(observe.LimitArchives, invalid(fmt.Sprintf("at most %d archives may be open per connection", execproto.MaxArchives)))
+		return nil, observe.AtLimit(observe.LimitArchives, execproto.InvalidRequest(fmt.Sprintf("at most %d archives may be open per connection", execproto.MaxArchives)))
 	}
 	if t.open == nil {
 		t.open = make(map[string]*fileHandle)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/host/process"
@@ -41,7 +42,7 @@ func (srv *Server) startHelper(ctx context.Context, intent *runner.Intent) (h *h
 	}
 	command, err := runtime.FileHelper(*intent)
 	if err != nil {
-		return nil, invalid("failed to prepare fs sandbox: " + err.Error())
+		return nil, execproto.InvalidRequest("failed to prepare fs sandbox: " + err.Error())
 	}
 	defer command.Close()
 	child, err := srv.supervisor.StartChild(process.Spec{
@@ -49,7 +50,7 @@ func (srv *Server) startHelper(ctx context.Context, intent *runner.Intent) (h *h
 		Standby: srv.launchers.take(),
 	})
 	if err != nil {
-		return nil, shortOf(err, internal("failed to prepare fs sandbox: "+err.Error()))
+		return nil, shortOf(err, execproto.Internal("failed to prepare fs sandbox: "+err.Error()))
 	}
 	h = &helper{srv: srv, child: child, unhook: context.AfterFunc(ctx, child.Kill)}
 	h.stderrRead.Go(func() {
@@ -83,7 +84,7 @@ func (h *helper) send(request ...[]byte) error {
 		child := h.child // wait takes it away
 		h.writing.Go(func() { _ = write(child, request) })
 	} else if err := write(h.child, [][]byte{bytes.Join(request, nil)}); err != nil && !errors.Is(err, syscall.EPIPE) {
-		return internal("failed to encode or decode fs sandbox helper message: " + err.Error())
+		return execproto.Internal("failed to encode or decode fs sandbox helper message: " + err.Error())
 	}
 	return nil
 }
@@ -100,7 +101,7 @@ func (h *helper) receive(operation string) ([]byte, error) {
 	switch {
 	case err != nil:
 		h.child.Kill()
-		return nil, internal(err.Error())
+		return nil, execproto.Internal(err.Error())
 	case rpc != nil:
 		return nil, rpc
 	}
@@ -157,13 +158,13 @@ func (h *helper) failed(err error) error {
 	status, wait := h.wait()
 	switch {
 	case wait == nil && bytes.Contains(h.stderr.Bytes(), []byte(noThread)):
-		return atLimit(observe.LimitMachine, internal("failed to prepare fs sandbox: "+gotNone))
+		return observe.AtLimit(observe.LimitMachine, execproto.Internal("failed to prepare fs sandbox: "+gotNone))
 	case wait != nil:
-		return internal("failed to encode or decode fs sandbox helper message: " + wait.Error())
+		return execproto.Internal("failed to encode or decode fs sandbox helper message: " + wait.Error())
 	case status.Exited() && status.ExitStatus() == 0:
-		return internal("failed to encode or decode fs sandbox helper message: " + err.Error())
+		return execproto.Internal("failed to encode or decode fs sandbox helper message: " + err.Error())
 	default:
-		return internal(fshelper.FailureText(status, h.stderr.Bytes()) + h.srv.whyNotExecuted(h.stderr.Bytes()))
+		return execproto.Internal(fshelper.FailureText(status, h.stderr.Bytes()) + h.srv.whyNotExecuted(h.stderr.Bytes()))
 	}
 }
 
@@ -211,7 +212,7 @@ func (h *helper) wait() (status syscall.WaitStatus, err error) {
 func (h *helper) end() error {
 	status, err := h.wait()
 	if err == nil && status != 0 {
-		return internal(fshelper.FailureText(status, h.stderr.Bytes()))
+		return execproto.Internal(fshelper.FailureText(status, h.stderr.Bytes()))
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func (t *streamTable) claim(id string, window uint64) (*deltas, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.active[id] != nil {
-		return nil, invalidParams(fmt.Sprintf("http/request streamResponse requestId `%s` is already active", shorten(id)))
+		return nil, execproto.InvalidParams(fmt.Sprintf("http/request streamResponse requestId `%s` is already active", shorten(id)))
 	}
 	if t.active == nil {
 		t.active = make(map[string]*deltas)
@@ -101,7 +101,7 @@ func (t *streamTable) reserve(n int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.buffered+n > bufferedHTTP {
-		return atLimit(observe.LimitHTTPBodies, internal("http/request failed: too many response bodies are being buffered for this connection; use streamResponse"))
+		return observe.AtLimit(observe.LimitHTTPBodies, execproto.Internal("http/request failed: too many response bodies are being buffered for this connection; use streamResponse"))
 	}
 	t.buffered += n
 	return nil

@@ -16,7 +16,7 @@ import (
 func discoverInstalled(ctx context.Context, c *conn, p *execproto.InstalledParams) (result, error) {
 	srv := c.srv
 	if _, err := pathuri.Parse(p.Cwd, srv.home); err != nil {
-		return nil, invalidParams("cwd: " + err.Error())
+		return nil, execproto.InvalidParams("cwd: " + err.Error())
 	}
 	worker, err := c.fileWorker(ctx, p.Sandbox)
 	if err != nil {

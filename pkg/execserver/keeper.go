@@ -144,7 +144,7 @@ func (k *keeperState) begin(p *execproto.StartParams) error {
 	defer k.mu.Unlock()
 	switch {
 	case p.Detach == nil || p.ProcessID != k.record.ProcessID || p.Detach.StartID != k.record.StartID:
-		return invalid("a keeper starts the process that it was started for, and no other")
+		return execproto.InvalidRequest("a keeper starts the process that it was started for, and no other")
 	case k.begun:
 		return execproto.ProcessExists(shorten(p.ProcessID))
 	}
@@ -170,7 +170,7 @@ func (k *keeperState) logOutput() (*outputlog.Log, error) {
 	r := k.record.Retain
 	log, err := outputlog.Create(k.root, outputlog.Options{Bytes: r.Bytes, WhenFull: outputlog.WhenFull(r.WhenFull)})
 	if err != nil {
-		return nil, internal("retain output: " + err.Error())
+		return nil, execproto.Internal("retain output: " + err.Error())
 	}
 	return log, nil
 }

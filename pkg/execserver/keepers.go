@@ -371,12 +371,12 @@ func (s *detachedStore) removeLocked(k *kept) error {
 	if root == nil { // closed: the server ends while a process is being started
 		var err error
 		if root, err = openDirectory(nil, s.path); err != nil {
-			return internal("open the directory of detached processes: " + err.Error())
+			return execproto.Internal("open the directory of detached processes: " + err.Error())
 		}
 		defer root.Close()
 	}
 	if err := root.RemoveAll(k.name); err != nil {
-		return internal("remove what a detached process has left: " + err.Error())
+		return execproto.Internal("remove what a detached process has left: " + err.Error())
 	}
 	return nil
 }

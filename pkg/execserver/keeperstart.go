@@ -77,11 +77,11 @@ func (c *conn) newRecord(p *execproto.StartParams) (*keeperRecord, error) {
 	}
 	switch {
 	case p.Detach.StartID == "" || len(p.Detach.StartID) > execproto.MaxStartID:
-		return nil, invalidParams(fmt.Sprintf("startId of a detached process must have 1 to %d bytes", execproto.MaxStartID))
+		return nil, execproto.InvalidParams(fmt.Sprintf("startId of a detached process must have 1 to %d bytes", execproto.MaxStartID))
 	case p.NetworkProxy != nil:
 		// Its proxy would be the keeper's, which does not know the ports of the servers that
 		// come later: through it a sandboxed command could reach them as their user.
-		return nil, invalidParams("a detached process cannot have a network proxy")
+		return nil, execproto.InvalidParams("a detached process cannot have a network proxy")
 	}
 	retain, err := c.srv.retainOf(p.Retain)
 	return &keeperRecord{
@@ -128,11 +128,11 @@ func (srv *Server) retainOf(p *execproto.Retain) (retainRecord, error) {
 	}
 	switch {
 	case p.Bytes > uint64(srv.opts.RetainBytes):
-		return r, invalidParams(fmt.Sprintf("this server retains at most %d bytes of output of all detached processes together (--retain-bytes), and %d were asked for", srv.opts.RetainBytes, p.Bytes))
+		return r, execproto.InvalidParams(fmt.Sprintf("this server retains at most %d bytes of output of all detached processes together (--retain-bytes), and %d were asked for", srv.opts.RetainBytes, p.Bytes))
 	case p.Bytes != 0 && p.Bytes < outputlog.MinBytes:
-		return r, invalidParams(fmt.Sprintf("at least %d bytes of a detached process's output are retained, and %d were asked for", outputlog.MinBytes, p.Bytes))
+		return r, execproto.InvalidParams(fmt.Sprintf("at least %d bytes of a detached process's output are retained, and %d were asked for", outputlog.MinBytes, p.Bytes))
 	case p.Seconds > uint64(r.Seconds):
-		return r, invalidParams(fmt.Sprintf("this server retains output for at most %d seconds after a detached process has ended (--retain-for), and %d were asked for", r.Seconds, p.Seconds))
+		return r, execproto.InvalidParams(fmt.Sprintf("this server retains output for at most %d seconds after a detached process has ended (--retain-for), and %d were asked for", r.Seconds, p.Seconds))
 	}
 	if p.Bytes != 0 {
 		r.Bytes = int64(p.Bytes)
@@ -185,7 +185,7 @@ func (k *kept) callStarting(ctx context.Context, params *execproto.StartParams, 
 			return k.failed("the keeper of the process could not start")
 		}
 		if err := pause(ctx, keeperPause/4); err != nil {
-			return internal("the keeper of the process did not start in time")
+			return execproto.Internal("the keeper of the process did not start in time")
 		}
 	}
 	err := k.call(ctx, execproto.MethodProcessStart, params, started)
@@ -199,7 +199,7 @@ func (k *kept) callStarting(ctx context.Context, params *execproto.StartParams, 
 func (k *kept) failed(what string) error {
 	f, err := k.root.OpenFile(stderrName, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return internal(what)
+		return execproto.Internal(what)
 	}
 	defer f.Close()
 	const most = 300
@@ -207,11 +207,11 @@ func (k *kept) failed(what string) error {
 	n, _ := f.Read(b)
 	switch {
 	case n <= 0:
-		return internal(what)
+		return execproto.Internal(what)
 	case bytes.Contains(b[:n], []byte(noThread)):
-		return atLimit(observe.LimitMachine, internal(what+": "+gotNone))
+		return observe.AtLimit(observe.LimitMachine, execproto.Internal(what+": "+gotNone))
 	}
-	return internal(what + ": " + string(b[:n]))
+	return execproto.Internal(what + ": " + string(b[:n]))
 }
 
 // repeated answers a start whose id is in use.
@@ -225,7 +225,7 @@ func (d *detachedStore) repeated(ctx context.Context, record keeperRecord) (resu
 			return execproto.StartResult{ProcessID: record.ProcessID}, nil
 		}
 		if !k.alive() {
-			return nil, internal("the server ended while it started the process; start it under another name")
+			return nil, execproto.Internal("the server ended while it started the process; start it under another name")
 		}
 		if err := pause(ctx, keeperPause); err != nil {
 			return nil, execproto.ProcessStarting(shorten(record.ProcessID))
@@ -243,14 +243,14 @@ func (d *detachedStore) reserve(record keeperRecord) (*kept, *os.File, error) {
 	defer d.mu.Unlock()
 	base, err := d.base(true)
 	if err != nil {
-		return nil, nil, internal("the directory for detached processes (--retain-dir): " + err.Error())
+		return nil, nil, execproto.Internal("the directory for detached processes (--retain-dir): " + err.Error())
 	}
 	name := directoryName(record.Owner, record.ProcessID)
 	if err := base.Mkdir(name, 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return nil, nil, fs.ErrExist
 		}
-		return nil, nil, internal(err.Error())
+		return nil, nil, execproto.Internal(err.Error())
 	}
 	lock, err := fill(base, name, record)
 	var k *kept
@@ -262,7 +262,7 @@ func (d *detachedStore) reserve(record keeperRecord) (*kept, *os.File, error) {
 			_ = lock.Close()
 		}
 		_ = base.RemoveAll(name)
-		return nil, nil, internal("make the directory of a detached process: " + err.Error())
+		return nil, nil, execproto.Internal("make the directory of a detached process: " + err.Error())
 	}
 	return k, lock, nil
 }
@@ -303,7 +303,7 @@ func (d *detachedStore) checkLimits(record keeperRecord) error {
 		}
 	}
 	opts := d.srv.opts
-	full := func(text string) error { return atLimit(observe.LimitDetached, internal(text)) }
+	full := func(text string) error { return observe.AtLimit(observe.LimitDetached, execproto.Internal(text)) }
 	switch {
 	case own >= opts.MaxDetached:
 		return full(fmt.Sprintf("at most %d detached processes may be kept for one owner, also ended ones; forget some or raise --max-detached", opts.MaxDetached))
@@ -318,7 +318,7 @@ func (d *detachedStore) checkLimits(record keeperRecord) error {
 // spawn starts the keeper of a process.
 func (d *detachedStore) spawn(k *kept, lock *os.File) (pid int, err error) {
 	fail := func(err error) (int, error) {
-		return 0, shortOf(err, internal("start the keeper of the process: "+err.Error()))
+		return 0, shortOf(err, execproto.Internal("start the keeper of the process: "+err.Error()))
 	}
 	settings, err := encodeSettings(d.srv.opts.Keeper.Settings)
 	if err != nil {

@@ -45,7 +45,7 @@ func (k *kept) call(ctx context.Context, method string, params, result execproto
 				return err
 			}
 		default:
-			return internal("the keeper of the process: " + err.Error())
+			return execproto.Internal("the keeper of the process: " + err.Error())
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (k *kept) ended() (*outputlog.Log, error) {
 	if k.log == nil && !k.closed {
 		log, err := outputlog.Open(k.root)
 		if err != nil {
-			return nil, internal("open retained output: " + err.Error())
+			return nil, execproto.Internal("open retained output: " + err.Error())
 		}
 		k.log = log
 	}

@@ -38,8 +38,8 @@ func TestLimitsHaveNames(t *testing.T) {
 		observe.LimitHTTPBodies: (&streamTable{}).reserve(bufferedHTTP + 1),
 		observe.LimitMachine:    startError(&process.ShortageError{Lacks: "the machine has no memory left", Err: syscall.ENOMEM}),
 	} {
-		at, ok := errors.AsType[*limitError](err)
-		if !ok || at.limit != limit || !slices.Contains(observe.Limits, limit) {
+		at, ok := errors.AsType[*observe.LimitError](err)
+		if !ok || at.Limit != limit || !slices.Contains(observe.Limits, limit) {
 			t.Errorf("%s: %v", limit, err)
 		}
 		if e := toRPC(err); e.Code == 0 || e.Message != err.Error() {

@@ -28,11 +28,11 @@ func openNetwork(_ context.Context, st *start) error {
 		return nil
 	}
 	if err := srv.egress.Works(); err != nil {
-		return internal("this server cannot give processes network proxies: " + err.Error())
+		return execproto.Internal("this server cannot give processes network proxies: " + err.Error())
 	}
 	proxy, err := srv.egress.Start(n.policy, egress.Hooks{Ask: st.p.askClient, Report: st.p.reportDecision})
 	if err != nil {
-		return internal(err.Error())
+		return execproto.Internal(err.Error())
 	}
 	st.network.policy = nil // the proxy has it, and ends before the process is forgotten
 	st.p.setNetwork(proxy)

@@ -62,12 +62,12 @@ func (s *session) add(p *proc) error {
 	defer s.mu.Unlock()
 	switch {
 	case s.over:
-		return internal("the session has ended")
+		return execproto.Internal("the session has ended")
 	case s.procs[p.id] != nil:
 		return execproto.ProcessExists(shorten(p.id))
 	case s.open >= s.srv.opts.MaxProcesses:
-		return atLimit(observe.LimitProcesses,
-			internal(fmt.Sprintf("at most %d processes may run in a session; terminate some or raise --max-processes", s.srv.opts.MaxProcesses)))
+		return observe.AtLimit(observe.LimitProcesses,
+			execproto.Internal(fmt.Sprintf("at most %d processes may run in a session; terminate some or raise --max-processes", s.srv.opts.MaxProcesses)))
 	}
 	s.procs[p.id] = p
 	s.open++

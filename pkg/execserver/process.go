@@ -10,7 +10,9 @@ import (
 	"codex.internal/pkg/host/process"
 )
 
-func unknownProcess(id string) error { return invalid("unknown process id " + shorten(id)) }
+func unknownProcess(id string) error {
+	return execproto.InvalidRequest("unknown process id " + shorten(id))
+}
 
 // processRead answers process/read, with retained output. It waits up to waitMs
 // if there is none.
@@ -99,7 +101,7 @@ func writeResult(params *execproto.WriteParams, w process.WriteResult) (result, 
 		return nil, unknownProcess(params.ProcessID)
 	case params.WriteID == nil && w.Status == process.WriteStdinClosed:
 		const why = "it was started without pipeStdin, was closed, or the process has ended"
-		return nil, invalid(fmt.Sprintf("stdin of process %s is closed: %s", shorten(params.ProcessID), why))
+		return nil, execproto.InvalidRequest(fmt.Sprintf("stdin of process %s is closed: %s", shorten(params.ProcessID), why))
 	default:
 		return execproto.WriteResult{Status: execproto.WriteStatus(w.Status)}, nil
 	}
@@ -129,7 +131,7 @@ func processResize(p *proc, params *execproto.ResizeParams) (result, error) {
 	case p == nil:
 		return nil, unknownProcess(params.ProcessID)
 	case !p.tty:
-		return nil, invalid(fmt.Sprintf("process %s has no terminal; start it with tty", shorten(p.id)))
+		return nil, execproto.InvalidRequest(fmt.Sprintf("process %s has no terminal; start it with tty", shorten(p.id)))
 	default:
 		return done{}, p.running.Resize(params.Rows, params.Cols)
 	}
@@ -152,7 +154,7 @@ func processSignal(p *proc, params *execproto.SignalParams) (result, error) {
 	sig, ok := signals[params.Signal]
 	switch {
 	case !ok:
-		return nil, invalidParams(fmt.Sprintf("unknown variant `%s`", shorten(string(params.Signal))))
+		return nil, execproto.InvalidParams(fmt.Sprintf("unknown variant `%s`", shorten(string(params.Signal))))
 	case p == nil:
 		return done{}, nil
 	default:

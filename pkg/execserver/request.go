@@ -157,7 +157,7 @@ func (c *conn) wait(rq *request, lane laneID, cl call) {
 	if !rq.park() {
 		c.drop(cl)
 		c.srv.events.LimitReached.Tell(observe.LimitWaiting)
-		rq.fail(invalid("too many requests of this connection are waiting; wait for answers before sending more"))
+		rq.fail(execproto.InvalidRequest("too many requests of this connection are waiting; wait for answers before sending more"))
 		return
 	}
 	switch {
@@ -185,10 +185,10 @@ func (rq *request) admit(params []byte) (laneID, call, error) {
 	}
 	admit, err := row.decode(params)
 	if err != nil {
-		return 0, call{}, invalidParams(err.Error())
+		return 0, call{}, execproto.InvalidParams(err.Error())
 	}
 	if text := rq.c.tooEarly(row.family); text != "" {
-		return 0, call{}, invalid(text)
+		return 0, call{}, execproto.InvalidRequest(text)
 	}
 	cl, err := admit(rq.c)
 	if cl.waits {
@@ -297,8 +297,8 @@ func (rq *request) stream(r large) {
 // fail answers with an error.
 func (rq *request) fail(err error) {
 	e := toRPC(err)
-	if at, ok := errors.AsType[*limitError](err); ok {
-		rq.c.srv.events.LimitReached.Tell(at.limit)
+	if at, ok := errors.AsType[*observe.LimitError](err); ok {
+		rq.c.srv.events.LimitReached.Tell(at.Limit)
 	}
 	rq.c.log.Debug("request failed", "method", shorten(rq.method), "code", e.Code)
 	rq.release()

@@ -112,10 +112,10 @@ func (st *start) held() []execproto.HeldLimit {
 // startError is the error of a request whose process could not be started.
 func startError(err error) error {
 	if _, ok := errors.AsType[*process.LimitError](err); ok {
-		return invalidParams(err.Error())
+		return execproto.InvalidParams(err.Error())
 	}
 	if _, ok := errors.AsType[*process.ShortageError](err); ok {
-		return atLimit(observe.LimitMachine, internal(err.Error()))
+		return observe.AtLimit(observe.LimitMachine, execproto.Internal(err.Error()))
 	}
 	return err
 }
@@ -124,7 +124,7 @@ func startError(err error) error {
 // lacks something.
 func shortOf(err, request error) error {
 	if _, ok := errors.AsType[*process.ShortageError](err); ok {
-		return atLimit(observe.LimitMachine, request)
+		return observe.AtLimit(observe.LimitMachine, request)
 	}
 	return request
 }

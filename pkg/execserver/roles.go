@@ -96,7 +96,7 @@ func (c *conn) permit(method string) error {
 		return err
 	}
 	if networkMethods[method] && c.grant.Ceiling.ConfinesProcesses() {
-		return invalid(fmt.Sprintf("%s would use the network of the server, which the ceiling of this token (--max-sandbox %s) does not permit; "+
+		return execproto.InvalidRequest(fmt.Sprintf("%s would use the network of the server, which the ceiling of this token (--max-sandbox %s) does not permit; "+
 			"it needs a token without that ceiling", method, c.grant.Ceiling.MaxSandbox))
 	}
 	return nil
@@ -107,7 +107,7 @@ func (c *conn) needs(role wsauth.Role, what string) error {
 	if c.grant.Role.Allows(role) {
 		return nil
 	}
-	return invalid(fmt.Sprintf("%s needs a token with the role %s, and this one has the role %s; ask the operator of the server for another token",
+	return execproto.InvalidRequest(fmt.Sprintf("%s needs a token with the role %s, and this one has the role %s; ask the operator of the server for another token",
 		what, role, c.grant.Role))
 }
 
@@ -116,7 +116,7 @@ func (c *conn) mayChange(method string) error {
 	if c.grant.Ceiling.MaxSandbox != wsauth.SandboxReadOnly {
 		return nil
 	}
-	return invalid(method + " changes files, which the ceiling of this token (--max-sandbox read-only) does not permit; it needs a token with a higher ceiling")
+	return execproto.InvalidRequest(method + " changes files, which the ceiling of this token (--max-sandbox read-only) does not permit; it needs a token with a higher ceiling")
 }
 
 // mayOpen returns an error if the client may not open a file or an archive in a mode.

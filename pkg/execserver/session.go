@@ -64,10 +64,10 @@ type session struct {
 // backends, whose outcome is in the answer.
 func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (result, error) {
 	if c.handshake != handshakeNew {
-		return nil, invalid("initialize may only be sent once per connection")
+		return nil, execproto.InvalidRequest("initialize may only be sent once per connection")
 	}
 	if err := c.grant.Check(); err != nil {
-		return nil, invalid(err.Error())
+		return nil, execproto.InvalidRequest(err.Error())
 	}
 	c.client = shorten(p.ClientName)
 	s, err := c.srv.openSession(c, p)

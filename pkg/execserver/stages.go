@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/tracing"
 )
@@ -116,7 +117,7 @@ func forgetProcess(st *start, err error) error {
 		defer srv.keeper.end()
 	}
 	if p.setStarted(nil) {
-		err = internal("process " + shorten(p.id) + " was terminated while it was starting")
+		err = execproto.Internal("process " + shorten(p.id) + " was terminated while it was starting")
 	}
 	srv.events.ProcessStartFailed.Tell(observe.StartFailure{Process: &p.seen, Err: err})
 	return err

@@ -101,7 +101,7 @@ func (st *start) buildDetach(p *execproto.StartParams) error {
 	case c.srv.keeper != nil:
 		return nil
 	case p.Detach == nil && p.Retain != nil:
-		return invalidParams("retain is for a process with detach")
+		return execproto.InvalidParams("retain is for a process with detach")
 	case p.Detach == nil:
 		return nil
 	}
@@ -113,13 +113,13 @@ func (st *start) buildDetach(p *execproto.StartParams) error {
 // buildCommand turns the params into what to run.
 func (st *start) buildCommand(p *execproto.StartParams) error {
 	if len(p.ProcessID) > maxProcessID {
-		return invalidParams(fmt.Sprintf("processId must not exceed %d bytes", maxProcessID))
+		return execproto.InvalidParams(fmt.Sprintf("processId must not exceed %d bytes", maxProcessID))
 	}
 	cwd, err := pathuri.Parse(p.Cwd, st.c.srv.home)
 	var elsewhere *pathuri.HostError
 	switch {
 	case errors.As(err, &elsewhere):
-		return invalidParams(fmt.Sprintf("cwd URI `%s` is not valid on this exec-server host: %v", shorten(p.Cwd), err))
+		return execproto.InvalidParams(fmt.Sprintf("cwd URI `%s` is not valid on this exec-server host: %v", shorten(p.Cwd), err))
 	case err != nil:
 		return err
 	}
@@ -152,7 +152,7 @@ func policyOf(e *execproto.EnvPolicy) *envpolicy.Policy {
 func checkStart(ceiling *wsauth.Ceiling, p *execproto.StartParams, cwd string) error {
 	if ceiling.Dir != "" {
 		if err := liesIn(cwd, ceiling.Dir); err != nil {
-			return invalidParams(fmt.Sprintf("the working directory %s must lie in %s, to which this token is confined (--cwd): %v", shorten(cwd), ceiling.Dir, err))
+			return execproto.InvalidParams(fmt.Sprintf("the working directory %s must lie in %s, to which this token is confined (--cwd): %v", shorten(cwd), ceiling.Dir, err))
 		}
 	}
 	switch {
@@ -182,13 +182,13 @@ func (st *start) buildSandbox(p *execproto.StartParams) error {
 		return nil
 	}
 	srv := st.c.srv
-	ctx, err := srv.decodeSandbox(p.Sandbox, invalidParams)
+	ctx, err := srv.decodeSandbox(p.Sandbox, execproto.InvalidParams)
 	if err != nil {
 		return err
 	}
 	notHere := func(what string) func(string, error) error {
 		return func(uri string, err error) error {
-			return invalidParams(fmt.Sprintf("%s URI `%s` is not valid on this exec-server host: %v", what, shorten(uri), err))
+			return execproto.InvalidParams(fmt.Sprintf("%s URI `%s` is not valid on this exec-server host: %v", what, shorten(uri), err))
 		}
 	}
 	w, err := srv.workspaceOf(ctx, notHere("sandbox cwd"), notHere("sandbox workspace root"))
@@ -232,9 +232,9 @@ func newNetworkRequest(p *execproto.StartParams) (networkRequest, error) {
 	if limit := launch.PolicyDecisionTimeoutMS; limit != nil {
 		switch {
 		case *limit == 0:
-			return networkRequest{}, invalidParams("network policy decision callback timeout must be nonzero")
+			return networkRequest{}, execproto.InvalidParams("network policy decision callback timeout must be nonzero")
 		case p.ProcessID == "" || len(p.ProcessID) > maxAskingID:
-			return networkRequest{}, invalidParams("callback-enabled process ID must be non-empty and at most 256 bytes")
+			return networkRequest{}, execproto.InvalidParams("callback-enabled process ID must be non-empty and at most 256 bytes")
 		}
 		config.AskTime = time.Duration(min(*limit, uint64(maxWait/time.Millisecond))) * time.Millisecond
 	}
@@ -244,7 +244,7 @@ func newNetworkRequest(p *execproto.StartParams) (networkRequest, error) {
 		policy, err = egress.NewPolicy(config)
 	}
 	if err != nil {
-		return networkRequest{}, invalidParams("invalid network proxy config: " + err.Error())
+		return networkRequest{}, execproto.InvalidParams("invalid network proxy config: " + err.Error())
 	}
 	return networkRequest{policy: policy, unixSockets: launch.Proxy.DangerouslyAllowAllUnixSockets}, nil
 }
@@ -273,7 +273,7 @@ func (st *start) buildShell(p *execproto.StartParams) error {
 		return nil
 	}
 	if len(s.ScopeID) == 0 || len(s.ScopeID) > maxSnapshotScope {
-		return invalidParams(fmt.Sprintf("shell snapshot scope must be non-empty and at most %d bytes", maxSnapshotScope))
+		return execproto.InvalidParams(fmt.Sprintf("shell snapshot scope must be non-empty and at most %d bytes", maxSnapshotScope))
 	}
 	if len(p.Argv) < 3 || p.Argv[0] != s.Shell.Path || p.Argv[1] != "-lc" {
 		return nil
@@ -283,7 +283,7 @@ func (st *start) buildShell(p *execproto.StartParams) error {
 	case "zsh", "sh":
 		return nil // they start as without a snapshot
 	default:
-		return invalidParams(fmt.Sprintf("shell snapshots are unsupported for shell `%s`", shorten(s.Shell.Name)))
+		return execproto.InvalidParams(fmt.Sprintf("shell snapshots are unsupported for shell `%s`", shorten(s.Shell.Name)))
 	}
 	rq := &snapshotRequest{env: p.Env, policy: envpolicy.Policy{IgnoreDefaultExcludes: true}}
 	var policy []byte

@@ -115,11 +115,11 @@ func (t *watchTable) reserve(c *conn, id uint64) (*treeWatch, error) {
 	defer t.mu.Unlock()
 	switch {
 	case t.open[id] != nil:
-		return nil, invalid(fmt.Sprintf("watch %d already exists", id))
+		return nil, execproto.InvalidRequest(fmt.Sprintf("watch %d already exists", id))
 	case len(t.open) >= maxWatches:
-		return nil, atLimit(observe.LimitWatches, invalid(fmt.Sprintf("at most %d watches may be open per connection", maxWatches)))
+		return nil, observe.AtLimit(observe.LimitWatches, execproto.InvalidRequest(fmt.Sprintf("at most %d watches may be open per connection", maxWatches)))
 	case !c.srv.takeWatch():
-		return nil, atLimit(observe.LimitWatches, invalid(fmt.Sprintf("the server has %d watches of all its clients, and takes no more", maxServerWatches)))
+		return nil, observe.AtLimit(observe.LimitWatches, execproto.InvalidRequest(fmt.Sprintf("the server has %d watches of all its clients, and takes no more", maxServerWatches)))
 	}
 	w := &treeWatch{c: c, id: id}
 	w.ctx, w.cancel = context.WithCancel(c.ctx)
@@ -233,7 +233,7 @@ type serverTree struct {
 func openTree(opening, ctx context.Context, path string, recursive bool) (changeSource, error) {
 	ending, err := watch.NewEnding(ctx)
 	if err != nil {
-		return nil, internal("cannot watch files: " + err.Error())
+		return nil, execproto.Internal("cannot watch files: " + err.Error())
 	}
 	tree, err := withThread(opening, func() (*watch.Tree, error) {
 		return fsops.OpenWatch(opening, path, recursive, ending.Descriptor())
@@ -274,7 +274,7 @@ func (srv *Server) confinedTree(ctx context.Context, intent *runner.Intent, path
 	case err != nil:
 		return nil, err
 	case denied:
-		return nil, invalid("Permission denied (os error 13): " + path)
+		return nil, execproto.InvalidRequest("Permission denied (os error 13): " + path)
 	}
 	h, err := srv.startHelper(ctx, readOnly(intent))
 	if err != nil {

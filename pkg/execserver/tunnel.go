@@ -70,9 +70,9 @@ func (t *tunnels) reserve() error {
 	defer t.mu.Unlock()
 	switch {
 	case t.over:
-		return internal(errTunnelsOver.Error())
+		return execproto.Internal(errTunnelsOver.Error())
 	case t.slots >= maxTunnels:
-		return atLimit(observe.LimitTunnels, invalid(fmt.Sprintf("at most %d tunnels may be open in a session; close some", maxTunnels)))
+		return observe.AtLimit(observe.LimitTunnels, execproto.InvalidRequest(fmt.Sprintf("at most %d tunnels may be open in a session; close some", maxTunnels)))
 	}
 	t.slots++
 	t.wg.Add(1)
@@ -92,14 +92,14 @@ func (t *tunnels) add(c *conn, id, window uint64) (*tunnel.Stream, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
-		return nil, internal(errTunnelsOver.Error())
+		return nil, execproto.Internal(errTunnelsOver.Error())
 	}
 	if id == 0 {
 		t.last += 2
 		id = t.last
 	}
 	if t.streams[id] != nil {
-		return nil, invalidParams(fmt.Sprintf("tunnelId %d is in use", id))
+		return nil, execproto.InvalidParams(fmt.Sprintf("tunnelId %d is in use", id))
 	}
 	in, out := grant(t.in, tunnel.LeastIn), min(window, grant(t.out, tunnel.LeastOut))
 	s := tunnel.New(t.ctx, id, tunnelCarrier{c}, out, t.forget)
@@ -183,7 +183,7 @@ func tunnelOpen(c *conn, p *execproto.TunnelOpenParams) (call, error) {
 	}
 	t := c.tunnels
 	if t.find(p.TunnelID) != nil {
-		return call{}, invalidParams(fmt.Sprintf("tunnelId %d is in use", p.TunnelID))
+		return call{}, execproto.InvalidParams(fmt.Sprintf("tunnelId %d is in use", p.TunnelID))
 	}
 	if err := t.reserve(); err != nil {
 		return call{}, err

@@ -49,22 +49,22 @@ func (t tunnelTarget) String() string {
 func (c *conn) tunnelTarget(p *execproto.TunnelOpenParams) (to tunnelTarget, err error) {
 	switch {
 	case p.TunnelID%2 == 0:
-		return to, invalidParams("tunnelId must be odd: even ones are the server's")
+		return to, execproto.InvalidParams("tunnelId must be odd: even ones are the server's")
 	case p.Window == 0:
-		return to, invalidParams("window must be more than 0")
+		return to, execproto.InvalidParams("window must be more than 0")
 	case p.Path != "" && (p.Host != "" || p.Port != 0):
-		return to, invalidParams("a tunnel has a path, or a host and a port, not both")
+		return to, execproto.InvalidParams("a tunnel has a path, or a host and a port, not both")
 	case p.Path == "" && p.Port == 0:
-		return to, invalidParams("a tunnel needs a port, or the path of a socket")
+		return to, execproto.InvalidParams("a tunnel needs a port, or the path of a socket")
 	case len(p.Host) > maxTunnelHost:
-		return to, invalidParams(fmt.Sprintf("host must not exceed %d bytes", maxTunnelHost))
+		return to, execproto.InvalidParams(fmt.Sprintf("host must not exceed %d bytes", maxTunnelHost))
 	}
 	to = tunnelTarget{host: p.Host, port: p.Port}
 	if to.host == "" && p.Path == "" {
 		to.host = "localhost"
 	}
 	if p.ProcessID == "" && p.Session != "" {
-		return to, invalidParams("session is for a tunnel into the sandbox of a process: it needs processId")
+		return to, execproto.InvalidParams("session is for a tunnel into the sandbox of a process: it needs processId")
 	}
 	if p.ProcessID != "" {
 		return to, c.targetInside(&to, p)

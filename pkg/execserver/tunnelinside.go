@@ -31,12 +31,12 @@ func (c *conn) targetInside(to *tunnelTarget, p *execproto.TunnelOpenParams) err
 			return err
 		}
 	} else if len(loopbacks(to.host)) == 0 {
-		return invalidParams("a tunnel into the sandbox of a process leads to localhost or a loopback address: its network has no other")
+		return execproto.InvalidParams("a tunnel into the sandbox of a process leads to localhost or a loopback address: its network has no other")
 	}
 	session := c.session
 	if p.Session != "" {
 		if session = c.otherSession(p.Session); session == nil {
-			return invalid("unknown session " + shorten(p.Session))
+			return execproto.InvalidRequest("unknown session " + shorten(p.Session))
 		}
 	}
 	to.inside = session.find(p.ProcessID)

@@ -63,11 +63,11 @@ func (t *tunnels) listen(l *tunnelListener) error {
 	defer t.mu.Unlock()
 	switch {
 	case t.over:
-		return internal(errTunnelsOver.Error())
+		return execproto.Internal(errTunnelsOver.Error())
 	case t.listeners[l.id] != nil:
-		return invalidParams(fmt.Sprintf("listenerId %d is in use", l.id))
+		return execproto.InvalidParams(fmt.Sprintf("listenerId %d is in use", l.id))
 	case len(t.listeners) >= maxTunnelListeners:
-		return atLimit(observe.LimitListeners, invalid(fmt.Sprintf("a session may listen on at most %d ports; close some", maxTunnelListeners)))
+		return observe.AtLimit(observe.LimitListeners, execproto.InvalidRequest(fmt.Sprintf("a session may listen on at most %d ports; close some", maxTunnelListeners)))
 	}
 	t.listeners[l.id] = l
 	t.wg.Add(1)

@@ -54,7 +54,7 @@ func watchPorts(c *conn, p *execproto.WatchPortsParams) (call, error) {
 	if p.AllSessions {
 		var err error
 		if owner, err = c.lastingOwner(); err != nil {
-			return call{}, invalid("the ports of all sessions are told to an owner, and " + err.Error())
+			return call{}, execproto.InvalidRequest("the ports of all sessions are told to an owner, and " + err.Error())
 		}
 	}
 	return call{

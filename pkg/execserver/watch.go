@@ -117,7 +117,7 @@ func (srv *Server) watchPaths(p *execproto.WatchMissingParams) (missing []string
 		case errors.As(parse, &elsewhere):
 			native = false
 		case parse != nil && err == nil:
-			err = invalidParams(parse.Error())
+			err = execproto.InvalidParams(parse.Error())
 		}
 		return path
 	}

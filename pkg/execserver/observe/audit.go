@@ -11,7 +11,6 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/audit"
-	"codex.internal/pkg/wire/jsonrpc"
 )
 
 // maxAuditedDecisions bounds the decisions about the network of one process in the audit trail: a
@@ -73,7 +72,7 @@ func (a *Audit) observe(ev *Events) {
 // record writes an event before what it is about.
 func (a *Audit) record(e audit.Event) error {
 	if err := a.Log.Append(e); err != nil {
-		return &jsonrpc.Error{Code: execproto.CodeInternal, Message: err.Error() + "; no new work is accepted until it can be"}
+		return execproto.Internal(err.Error() + "; no new work is accepted until it can be")
 	}
 	return nil
 }

@@ -162,6 +162,18 @@ var Limits = []Limit{
 	LimitDetached, LimitHTTPBodies, LimitWatches, LimitTunnels, LimitListeners, LimitMachine,
 }
 
+// LimitError is the error of a request that a limit refuses. LimitReached is told when it is the answer.
+type LimitError struct {
+	Limit Limit
+	error
+}
+
+// Unwrap returns the error of the request.
+func (e *LimitError) Unwrap() error { return e.error }
+
+// AtLimit returns err, which has code and text, as the error of a limit.
+func AtLimit(limit Limit, err error) error { return &LimitError{limit, err} }
+
 // Session says whose work an event is.
 type Session struct {
 	ID           string // a digest of its id, as in the log
