@@ -37,6 +37,8 @@ var optionsAt = map[string][2]string{
 	"codex rendezvous token list":   {"docs/rendezvous.md", "Tokens"},
 	"codex rendezvous token revoke": {"docs/rendezvous.md", "Tokens"},
 	"codex login":                   {"docs/sign-in.md", "Commands"},
+	"codex login status":            {"docs/sign-in.md", "Commands"},
+	"codex logout":                  {"docs/sign-in.md", "Commands"},
 }
 
 // saidElsewhere are options that many commands have.
@@ -75,6 +77,28 @@ func TestDocumentedOptions(t *testing.T) {
 					t.Errorf("%s: %s has no --%s", at[0], name, long)
 				}
 			}
+		}
+	})
+}
+
+// TestDocumentedSections fails for a command without a section in the documents. Its name is the title, or it is in the
+// section that optionsAt names. A command with nothing but the options that many have is in no table of options.
+func TestDocumentedSections(t *testing.T) {
+	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
+	walkCommands(app.Commands, nil, func(path []string) {
+		name := strings.Join(append([]string{"codex"}, path...), " ")
+		if c := commandAt(app.Commands, path); len(c.Subcommands) > 0 && len(c.VisibleFlags()) == 1 {
+			return // it has --help and the commands below it, which are documented
+		}
+		at, elsewhere := optionsAt[name]
+		if !elsewhere {
+			at = [2]string{"docs/cli.md", name}
+		}
+		switch section := sectionOf(t, at[0], at[1]); {
+		case strings.TrimSpace(section) == "":
+			t.Errorf("%s: got no section %q, want one", at[0], at[1])
+		case elsewhere && !strings.Contains(strings.Join(strings.Fields(section), " "), name):
+			t.Errorf("%s: section %q does not have %s, want a sentence or an example", at[0], at[1], name)
 		}
 	})
 }
@@ -384,6 +408,39 @@ func TestDocumentedNames(t *testing.T) {
 	}
 }
 
+// TestDocumentedAuditEvents compares the table of events with the program, and fails for a kind of event that no
+// code writes or that no test has seen.
+func TestDocumentedAuditEvents(t *testing.T) {
+	const document, declared = "docs/operations.md", "pkg/execserver/audit/record.go"
+	documented := make(map[string]bool)
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[a-z]+\\.[^|]*) \\|").FindAllStringSubmatch(sectionOf(t, document, "Audit trail"), -1) {
+		maps.Copy(documented, matches("`([^`]+)`", row[1]))
+	}
+	code := strings.ReplaceAll(sourceText(t, "pkg/execserver"), sourceText(t, declared), "")
+	tests := testText(t, "pkg/execserver") + testText(t, "cmd/codex/e2e/cli")
+	kinds := regexp.MustCompile(`(?m)^\s+(Event\w+) += "([a-z._]+)"`).FindAllStringSubmatch(sourceText(t, declared), -1)
+	for _, m := range kinds {
+		name, kind := m[1], m[2]
+		constant := regexp.MustCompile(`\b` + name + `\b`)
+		if !documented[kind] {
+			t.Errorf("%s, Audit trail: got no row for the event %s, want one", document, kind)
+		}
+		if !constant.MatchString(code) {
+			t.Errorf("%s: got no code that writes an event of kind %s (%s), want some in pkg/execserver", declared, kind, name)
+		}
+		if !constant.MatchString(tests) && !strings.Contains(tests, `"`+kind+`"`) {
+			t.Errorf("%s: got no test that looks for an event of kind %s (%s), want one, such as TestAuditKinds of cmd/codex/e2e/cli", declared, kind, name)
+		}
+		delete(documented, kind)
+	}
+	for kind := range documented {
+		t.Errorf("%s, Audit trail: got a row for the event %s, which %s does not have", document, kind, declared)
+	}
+	if len(kinds) < 15 {
+		t.Errorf("got %d kinds of events in %s, want at least 15", len(kinds), declared)
+	}
+}
+
 // TestSpecifiedNames checks that the specification has each method, each notification
 // and each member of a message that the protocol's types have.
 func TestSpecifiedNames(t *testing.T) {
@@ -420,11 +477,16 @@ func matches(pattern, text string) map[string]bool {
 
 // sourceText returns the Go files of a directory and all below it, without tests;
 // or one file.
-func sourceText(t *testing.T, name string) string {
+func sourceText(t *testing.T, name string) string { return goText(t, name, false) }
+
+// testText returns the tests of a directory and all below it.
+func testText(t *testing.T, name string) string { return goText(t, name, true) }
+
+func goText(t *testing.T, name string, tests bool) string {
 	t.Helper()
 	var b strings.Builder
 	err := filepath.WalkDir(filepath.Join(repository, name), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		if err != nil || !d.Type().IsRegular() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") != tests {
 			return err
 		}
 		text, err := os.ReadFile(path)

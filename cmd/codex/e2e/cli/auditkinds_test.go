@@ -20,6 +20,7 @@ import (
 
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/testutil"
+	"github.com/gorilla/websocket"
 )
 
 // event is a line of an audit trail.
@@ -31,6 +32,12 @@ func eventsOf(t *testing.T, files ...string) (list []event) {
 	if out, errs, code := harness.Run(t, "", append([]string{"audit", "verify"}, files...)...); code != 0 {
 		t.Fatalf("audit verify: %d %s%s", code, out, errs)
 	}
+	return eventsSoFar(t, files...)
+}
+
+// eventsSoFar returns the lines of files of a trail that a server still writes.
+func eventsSoFar(t *testing.T, files ...string) (list []event) {
+	t.Helper()
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		harness.Must(t, err)
@@ -90,7 +97,9 @@ func TestAuditKinds(t *testing.T) {
 			trail := filepath.Join(dir, "audit.log")
 			server, url := harness.ServerWith(t, []string{"HTTP_PROXY=" + web.URL, "http_proxy=" + web.URL, "NO_PROXY=", "no_proxy="},
 				append([]string{"--audit-log", trail, "--audit-key", filepath.Join(dir, "key")}, tt.options...)...)
-			k.request(connectRaw(t, url))
+			first := connectRaw(t, url)
+			k.request(first)
+			k.resume(url, first.session)
 			k.reach(url)
 			harness.Must(t, server.Process.Signal(os.Interrupt))
 			harness.Must(t, server.Wait())
@@ -134,6 +143,18 @@ func (k *auditKinds) request(c *rawClient) {
 	c.call("http/request", fmt.Sprintf(`{"requestId":"r","method":"GET","url":"%s/path-secret","headers":[]}`, k.web), "")
 }
 
+// resume takes over the session of a connection.
+func (k *auditKinds) resume(url, session string) {
+	ws, res, err := websocket.DefaultDialer.Dial(url, nil)
+	harness.Must(k.t, err)
+	_ = res.Body.Close()
+	k.t.Cleanup(func() { _ = ws.Close() })
+	c := &rawClient{t: k.t, conn: direct{ws}}
+	if c.call("initialize", fmt.Sprintf(`{"clientName":"second","resumeSessionId":%q,"takeOver":true}`, session), ""); c.failure != "" {
+		k.t.Errorf("resume a session: got %s, want success", c.failure)
+	}
+}
+
 // reach has sandboxed commands reach hosts: one that is allowed, one that is not, and one about
 // which a person says no.
 func (k *auditKinds) reach(url string) {
@@ -163,6 +184,7 @@ func (k *auditKinds) want(list []event) {
 		members map[string]string
 	}{
 		{"session.started", nil, map[string]string{"client": `"test"`, "peer": `".+"`}},
+		{"session.resumed", nil, map[string]string{"client": `"second"`, "peer": `".+"`}},
 		{"session.ended", nil, map[string]string{"reason": `".+"`}},
 		{"process.started", about, map[string]string{"processId": `"p1"`, "sandbox": `"none"`, "policy": "null", "argv": command, "cwd": cwd}},
 		{"process.started", about, map[string]string{"processId": `"p2"`, "sandbox": `"linuxSeccomp"`, "policy": digest}},

@@ -36,6 +36,7 @@ type rawClient struct {
 	conn messages
 	id   int
 
+	session string // its id
 	failure string // the error of the last call; empty: it has succeeded
 }
 
@@ -51,7 +52,7 @@ func connectRaw(t *testing.T, url string) *rawClient {
 func greet(t *testing.T, conn messages) *rawClient {
 	t.Helper()
 	c := &rawClient{t: t, conn: conn}
-	c.call("initialize", `{"clientName":"test"}`, "")
+	c.session, _ = c.call("initialize", `{"clientName":"test"}`, "")["sessionId"].(string)
 	harness.Must(t, conn.Write([]byte(`{"method":"initialized"}`)))
 	return c
 }
