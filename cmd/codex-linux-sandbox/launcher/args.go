@@ -52,7 +52,6 @@ type options struct {
 	limited               bool // that cgroup limits it, and must be its own
 	report                int  // socket on which the server reads the exit code; 0: none
 	helper                bool
-	static                bool   // internal: the command is a Go program that needs no libraries
 	filterOnly            bool   // make no view: the caller has made it
 	supervised            bool   // signals come to our whole process group
 	stage                 string // what the second stage does; see bwrap.go
@@ -137,7 +136,7 @@ func parse(args []string) (*options, error) {
 		"--help": &o.help, "-h": &o.help, "--read-only": &o.readOnly,
 		"--workspace-write": &o.writable, "--network": &o.network,
 		"--allow-nesting": &o.nesting, "--no-local-sockets": &o.noLocalSockets, "--stricter": &o.stricter,
-		"--trusted-helper": &o.helper, "--static": &o.static, "--reading": &o.reading, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
+		"--trusted-helper": &o.helper, "--reading": &o.reading, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
 	}
 	numbers := map[string]*int{
 		"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD,

@@ -104,7 +104,7 @@ func (l *launch) secondStage() (int, error) {
 	p.dropPrivileges()
 	wall.enforce()
 	p.filterOwn(words.rules, talkFD, l.reserved)
-	p.restoreLimits(false)
+	p.restoreLimit()
 	if step, errno := p.run(); step >= 0 {
 		return 0, fmt.Errorf("cannot confine the command: %w", p.steps[step].fail(errno))
 	}

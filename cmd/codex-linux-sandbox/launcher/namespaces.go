@@ -147,18 +147,14 @@ func (p *program) prepareCommand(terminal bool) {
 	if terminal {
 		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
 	}
-	p.restoreLimits(false)
+	p.restoreLimit()
 }
 
-// restoreLimits appends what gives the command the limit of open files that
-// the launcher was started with. A static Go program can open no more files until its package syscall has
-// raised the soft limit: before that, the runtime would read lists of cgroups and mounts for a tenth of its start.
-func (p *program) restoreLimits(static bool) {
+// restoreLimit appends what gives the command the limit of open files that
+// the launcher was started with.
+func (p *program) restoreLimit() {
 	if nofile.Known {
 		limit := nofile.Limit
-		if static {
-			limit[0] = min(limit[0], standardFiles)
-		}
 		p.do("restore the limit of open files", "", unix.SYS_PRLIMIT64, val(0), val(unix.RLIMIT_NOFILE), pointer(p, &limit), val(0))
 	}
 }

@@ -153,9 +153,6 @@ func (s *supervisor) run() (code int, err error) {
 			return 0, err
 		}
 	}
-	if s.l != nil && s.l.static {
-		s.processes.command.restoreLimits(true) // at last: Landlock needs descriptors
-	}
 	s.awaitStart()
 	pid, errno := s.processes.start(s.supervised())
 	if errno != 0 {
@@ -434,7 +431,7 @@ func (l *launch) execDirectly() (int, error) {
 		p.noNewPrivileges()
 		p.install(l.rules().Filter())
 	}
-	p.restoreLimits(l.static)
+	p.restoreLimit()
 	l.begun()
 	if step, errno := p.run(); step >= 0 {
 		return 0, p.steps[step].fail(errno)

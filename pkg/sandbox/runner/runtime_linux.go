@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"debug/elf"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,7 +40,6 @@ const (
 // found at first, wherever a policy or somebody else may have moved it.
 type Runtime struct {
 	launcher, helper *os.File
-	static           bool // the helper is linked statically
 	opts             Options
 	env              []string // of the launcher: nothing of a client's
 
@@ -69,8 +70,6 @@ func NewRuntime(opts Options) (*Runtime, error) {
 		_ = r.launcher.Close()
 		return nil, fmt.Errorf("missing codex-fs executable path: %w", err)
 	}
-	interpreted, known := interpreter(r.helper)
-	r.static = known && !interpreted
 	for _, name := range []string{"PATH", "TMPDIR", "TMP", "TEMP"} {
 		if value, ok := os.LookupEnv(name); ok {
 			r.env = append(r.env, name+"="+value)
@@ -96,9 +95,14 @@ func (r *Runtime) Close() { _ = errors.Join(r.launcher.Close(), r.helper.Close()
 // NeedsLibraries reports whether the launcher or the helper is linked dynamically: then it
 // cannot be executed in a sandbox that shows no libraries.
 func (r *Runtime) NeedsLibraries() bool {
-	launcher, _ := interpreter(r.launcher)
-	helper, _ := interpreter(r.helper)
-	return launcher || helper
+	return namesInterpreter(r.launcher) || namesInterpreter(r.helper)
+}
+
+// namesInterpreter reports whether a file is an ELF program that names an interpreter, which
+// loads its libraries.
+func namesInterpreter(program io.ReaderAt) bool {
+	f, err := elf.NewFile(program)
+	return err == nil && slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
 // Status tells which backend is used. The first call probes the host, which
@@ -330,9 +334,6 @@ func (r *Runtime) FileHelper(in Intent) (*Command, error) {
 	}
 	c.Files = append(c.Files, r.helper)
 	n := strconv.Itoa(2 + len(c.Files))
-	if r.static {
-		args = append(args, "--static")
-	}
 	c.Argv = append(args, helperOption, "--exec-fd", n, "--", helperName)
 	return c, nil
 }
