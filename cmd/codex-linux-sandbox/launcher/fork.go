@@ -17,10 +17,6 @@ import (
 // nothing, takes no locks, and calls nothing but the kernel. The same holds for the
 // command's process until it executes the command.
 
-// commandStack is the size of the stack of the command's process. The linker bounds what
-// functions that are marked nosplit use together to less than 1 KiB.
-const commandStack = 4 << 10
-
 // processes is everything that the init and the command need, prepared before the
 // fork.
 type processes struct {
@@ -32,15 +28,14 @@ type processes struct {
 	exec    *execution
 	subreap bool // end what is left by searching for it: there is no PID namespace
 
-	status   int                // the pipe on which failures are told
-	mask     uint64             // the launcher's mask of signals
-	signals  uint64             // the set that the init waits for
-	info     [128]byte          // siginfo
-	report   report             // what is written to status
-	listing  [8 << 10]byte      // of children, for subreap
-	children []byte             // path of that listing
-	words    []byte             // the launcher's arguments, which a command could read in /proc/1/cmdline
-	stack    [commandStack]byte // of the command's process
+	status   int           // the pipe on which failures are told
+	mask     uint64        // the launcher's mask of signals
+	signals  uint64        // the set that the init waits for
+	info     [128]byte     // siginfo
+	report   report        // what is written to status
+	listing  [8 << 10]byte // of children, for subreap
+	children []byte        // path of that listing
+	words    []byte        // the launcher's arguments, which a command could read in /proc/1/cmdline
 }
 
 // report is what a child tells before it gives up, or the exit code of the command as
@@ -155,7 +150,7 @@ func sigprocmask(set, old *uint64) {
 		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }
 
-// clone forks, into a cgroup unless that is 0. Where the kernel, or a filter of
+// clone forks, and returns 0 in the child. The child is in a cgroup unless that is 0. Where the kernel, or a filter of
 // system calls, forbids that, the child is in the launcher's own, and if the cgroup
 // limits it there is none.
 //
@@ -190,49 +185,21 @@ func (c *processes) fork() (int, syscall.Errno) {
 	if step, errno := c.init.run(); step >= 0 {
 		c.fail(stageInit, step, errno)
 	}
-	child, errno := c.startCommand()
+	// The init is not suspended until the command is executed, as vfork would suspend it. Scenario: the
+	// command is a file on a file system that does not answer, and its execution hangs. The init must still
+	// pass on a Ctrl-C, and without a PID namespace it must end the process when the launcher is gone.
+	child, errno := clone(0, 0, false)
 	if errno != 0 {
 		c.fail(stageFork, 0, errno)
 	}
+	if child == 0 {
+		if step, errno := c.command.run(); step >= 0 {
+			c.fail(stageCommand, step, errno)
+		}
+		c.fail(stageExec, 0, c.exec.run())
+	}
 	c.wait(child)
 	return 0, 0
-}
-
-// startCommand makes the command's process, and returns in the init only.
-//
-// The process uses the init's memory, on a stack of its own, until it executes the
-// command: a copy of the memory map takes 0.3 ms of each start. The init is not suspended
-// meanwhile, as vfork would suspend it. Scenario: the command is a file on a file system
-// that does not answer, and its execution hangs. The init must still pass on a Ctrl-C,
-// and without a PID namespace it must end the process when the launcher is gone.
-//
-// So both run at the same time, and they must not write the same memory. Both write
-// report, but the init does so only when the process has ended.
-//
-//go:nosplit
-//go:norace
-//go:noinline
-func (c *processes) startCommand() (child uintptr, errno syscall.Errno) {
-	return cloneOnto(unsafe.Pointer(&c.stack[len(c.stack)-1]), c)
-}
-
-// cloneOnto makes a process that shares the memory of this one and calls runCommand. Top
-// is in the last 16 bytes of its stack. It returns in this process only.
-//
-//go:noescape
-func cloneOnto(top unsafe.Pointer, c *processes) (child uintptr, errno syscall.Errno)
-
-// runCommand becomes the command. It does not return.
-//
-//go:nosplit
-//go:norace
-//go:noinline
-//lint:ignore U1000 cloneOnto calls it
-func runCommand(c *processes) {
-	if step, errno := c.command.run(); step >= 0 {
-		c.fail(stageCommand, step, errno)
-	}
-	c.fail(stageExec, 0, c.exec.run())
 }
 
 // fail tells the launcher and ends this process.
