@@ -13,8 +13,8 @@ const (
 	// DefaultMaxProcesses bounds the processes of one session that have not
 	// closed yet; each costs up to MaxRetained and a few descriptors.
 	DefaultMaxProcesses = 1024
-	// DefaultMaxHandles is Codex CLI's bound on open file handles per
-	// connection.
+	// DefaultMaxHandles bounds the open file handles of a connection. The bound of
+	// Codex CLI is 128.
 	DefaultMaxHandles = 128
 	// DefaultConcurrentRequests is how many requests of a connection are in
 	// work at a time, not counting those that only wait.

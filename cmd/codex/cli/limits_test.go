@@ -6,12 +6,16 @@ import (
 	"go/constant"
 	"go/parser"
 	"go/token"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
 )
 
 // documentedLimits are the tables of limits: for each row, by its cells before the last one,
@@ -152,6 +156,50 @@ func TestDocumentedLimits(t *testing.T) {
 			if !seen[name] {
 				t.Errorf("%s, %s: there is no row %q", table.document, table.title, name)
 			}
+		}
+	}
+}
+
+// statedDefaults are default values in the text of documents, besides those of options: each expression finds one, and the
+// constant has it.
+var statedDefaults = []struct{ document, expression, constant string }{
+	{"docs/spec/wire.md", "`retain.bytes` .* default ([^.]+)\\.", "pkg/execserver.DefaultRetain"},
+	{"docs/spec/wire.md", "the terminal's first size; default (\\d+) rows", "pkg/host/process.defaultRows"},
+	{"docs/spec/wire.md", "the terminal's first size; default \\d+ rows and (\\d+) columns", "pkg/host/process.defaultCols"},
+}
+
+// TestDocumentedDefaults compares the default values that the text of documents states, as in `--max-handles` (default 128),
+// with the program. TestDocumentedOptions compares the tables.
+func TestDocumentedDefaults(t *testing.T) {
+	option := regexp.MustCompile("`--([a-z-]+)`\\s+\\(default ([^)]+)\\)")
+	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
+	server := commandAt(app.Commands, []string{"exec-server"})
+	found := 0
+	for _, document := range []string{"docs/spec/wire.md", "docs/spec/sandbox.md", "docs/spec/relay.md", "docs/spec/client.md", "docs/operations.md"} {
+		for _, m := range option.FindAllStringSubmatch(read(t, document), -1) {
+			found++
+			flag, stated := flagNamed(server.Flags, m[1]), strings.ReplaceAll(m[2], " ", "")
+			if flag == nil {
+				t.Errorf("%s: got the default of --%s, which is no option of codex exec-server", document, m[1])
+				continue
+			}
+			want := defaultOf(flag)
+			if d, err := time.ParseDuration(stated); err == nil {
+				stated = d.String()
+			}
+			if stated != want {
+				t.Errorf("%s: got %s as the default of --%s, want %s", document, m[2], m[1], want)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("got no default of an option in the text of the documents, want some")
+	}
+	c := constants{t: t, values: make(map[string]map[string]constant.Value)}
+	for _, d := range statedDefaults {
+		m := regexp.MustCompile(d.expression).FindStringSubmatch(read(t, d.document))
+		if m == nil || !slices.Contains(c.spellings(d.constant), m[1]) {
+			t.Errorf("%s: got %q for %s, want one of %q", d.document, m, d.expression, c.spellings(d.constant))
 		}
 	}
 }
