@@ -1,18 +1,16 @@
 package launcher
 
 import (
-	"errors"
 	"fmt"
-	"io"
 
 	"codex.internal/pkg/host/warmstart"
 	"golang.org/x/sys/unix"
 )
 
 // A server starts launchers ahead of need (pkg/host/warmstart): the start of a Go
-// program and the first use of its memory take 2 ms of the 5 ms of a sandboxed
-// start. Such a launcher gets its arguments and descriptors when it is needed, and
-// is then like any other: it makes one sandbox and ends with it.
+// program takes 2 ms of the 5 ms of a sandboxed start. Such a launcher gets its arguments
+// and descriptors when it is needed, and is then like any other: it makes one sandbox and
+// ends with it.
 //
 // The alternative was one launcher that forks the inits of all sandboxes. It saves
 // no more, as the fork and the namespaces remain, and it would be the parent of
@@ -23,7 +21,6 @@ import (
 // its options. Their descriptors are those that came.
 func awaitOrder(socket int) (*options, error) {
 	makeThreads()
-	warmUp()
 	unix.CloseOnExec(socket) // the command must not have it
 	order, err := warmstart.Receive(socket)
 	if err != nil {
@@ -83,23 +80,4 @@ func (o *options) renumber(files []int) error {
 		}
 	}
 	return nil
-}
-
-// warmUp makes what a sandbox usually needs and drops it, so that the code and the
-// memory are there when an order comes. It only reads, and it may fail.
-func warmUp() {
-	o, err := parse([]string{"--workspace-write", "--sandbox-policy-cwd", "/", "--backend", "namespaces", "--supervised", "--", "/bin/true"})
-	if err != nil {
-		return
-	}
-	l := &launch{options: o, stderr: io.Discard}
-	if errors.Join(l.policy(), l.makePlan()) != nil {
-		return
-	}
-	l.kept, _ = inheritedDescriptors()
-	s := &supervisor{l: l, processes: &processes{init: newProgram(), command: newProgram()}, stubs: &stubs{}}
-	_, _ = prepareExec(l.command, l.env, l.command[0], -1)
-	s.processes.command.prepareCommand(false)
-	s.processes.command.restoreSignals(new(uint64))
-	s.build()
 }
