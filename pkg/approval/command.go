@@ -104,7 +104,7 @@ func (c *Commands) attempt(ctx context.Context, cmd *execclient.Cmd, sandbox jso
 	try := c.Client.CommandContext(ctx, cmd.Path)
 	try.Args, try.Env, try.EnvPolicy, try.Dir = cmd.Args, cmd.Env, cmd.EnvPolicy, cmd.Dir
 	try.Stdin, try.Stdout, try.Stderr = cmd.Stdin, cmd.Stdout, cmd.Stderr
-	try.TTY, try.Size, try.Arg0, try.WaitDelay = cmd.TTY, cmd.Size, cmd.Arg0, cmd.WaitDelay
+	try.TTY, try.Size, try.Arg0 = cmd.TTY, cmd.Size, cmd.Arg0
 	if try.Dir == "" {
 		try.Dir = c.Dir
 	}

@@ -11,7 +11,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/wire/pathuri"
@@ -74,25 +73,13 @@ type Cmd struct {
 	// required: then Start returns ErrNoLimits.
 	Limits *execproto.ProcessLimits
 
-	// Cancel is called when the context of CommandContext has ended before
-	// the command has. CommandContext sets it to kill the command with its
-	// descendants. It may do something milder, such as signal Process. If it
-	// returns os.ErrProcessDone the context's end is not made Wait's error.
-	Cancel func() error
-	// WaitDelay bounds how long Wait waits for a command that does not end
-	// after its context has, and how long for the output of one that ended
-	// but left its output open to descendants. When it is over the command is
-	// killed and Wait returns. 0: DefaultWaitDelay after the context has
-	// ended, else without a bound; negative: without any bound.
-	WaitDelay time.Duration
-
 	// Process is the started command.
 	Process *Process
 	// ExitState is how it ended, after Wait.
 	ExitState *ExitState
 
 	client  *Client
-	ctx     context.Context // nil: none
+	ctx     context.Context // of CommandContext
 	started bool
 	waited  bool
 	in      *stdinPipe  // of StdinPipe
@@ -104,19 +91,13 @@ type Cmd struct {
 // Command returns a command that runs the program name with those arguments on
 // the server.
 func (c *Client) Command(name string, arg ...string) *Cmd {
-	return &Cmd{Path: name, Args: append([]string{name}, arg...), client: c}
+	return c.CommandContext(context.Background(), name, arg...)
 }
 
-// CommandContext is Command with a context that kills the command when it ends
-// before the command has; see Cmd.Cancel and Cmd.WaitDelay.
+// CommandContext is Command with a context: if it ends before the command has, the command
+// is killed with its descendants, and Wait's error matches that of the context.
 func (c *Client) CommandContext(ctx context.Context, name string, arg ...string) *Cmd {
-	if ctx == nil {
-		panic("execclient: nil Context")
-	}
-	cmd := c.Command(name, arg...)
-	cmd.ctx = ctx
-	cmd.Cancel = cmd.kill
-	return cmd
+	return &Cmd{Path: name, Args: append([]string{name}, arg...), client: c, ctx: ctx}
 }
 
 // String returns the program and its arguments, for people to read.
@@ -192,33 +173,21 @@ func (c *Cmd) Start() error {
 }
 
 func (c *Cmd) start() (*Process, error) {
-	switch {
-	case c.Path == "":
+	if c.Path == "" {
 		return nil, errors.New("execclient: no command")
-	case c.Cancel != nil && c.ctx == nil:
-		return nil, errors.New("execclient: command with a non-nil Cancel was not created with CommandContext")
 	}
-	ctx := c.context()
-	if err := ctx.Err(); err != nil {
+	if err := c.ctx.Err(); err != nil {
 		return nil, err
 	}
-	params, err := c.params(ctx)
+	params, err := c.params()
 	if err != nil {
 		return nil, err
 	}
-	return c.client.Start(ctx, params)
-}
-
-// context is the command's context; without one it ends with the client.
-func (c *Cmd) context() context.Context {
-	if c.ctx == nil {
-		return context.Background()
-	}
-	return c.ctx
+	return c.client.Start(c.ctx, params)
 }
 
 // params is the request that starts the command.
-func (c *Cmd) params(ctx context.Context) (execproto.StartParams, error) {
+func (c *Cmd) params() (execproto.StartParams, error) {
 	p := execproto.StartParams{
 		ProcessID: uuid.NewString(), Argv: []string{c.Path}, TTY: c.TTY, Size: c.Size,
 		PipeStdin: !c.TTY && (c.Stdin != nil || c.in != nil),
@@ -243,7 +212,7 @@ func (c *Cmd) params(ctx context.Context) (execproto.StartParams, error) {
 	if p.Env, err = environment(c.Env); err != nil {
 		return p, err
 	}
-	p.Cwd, err = c.directory(ctx)
+	p.Cwd, err = c.directory()
 	return p, err
 }
 
@@ -279,13 +248,13 @@ func environment(list []string) (map[string]string, error) {
 }
 
 // directory is the command's directory as requests have it.
-func (c *Cmd) directory(ctx context.Context) (string, error) {
+func (c *Cmd) directory() (string, error) {
 	if c.Dir != "" {
 		return pathOf(c.Dir), nil
 	}
 	info := c.client.info.EnvironmentInfo
 	if info == nil {
-		asked, err := c.client.EnvironmentInfo(ctx)
+		asked, err := c.client.EnvironmentInfo(c.ctx)
 		if err != nil {
 			return "", fmt.Errorf("execclient: ask for the server's directory: %w", err)
 		}
@@ -315,7 +284,7 @@ type ExitError struct {
 	// standard error, if Output collected it.
 	Stderr []byte
 
-	cause error // of Cancel; nil: it ended by itself
+	cause error // of the context that ended it; nil: it ended by itself
 }
 
 func (e *ExitError) Error() string {

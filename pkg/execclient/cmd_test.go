@@ -154,11 +154,6 @@ func TestCmdMisuse(t *testing.T) {
 			c.Env = []string{"NAME=a\x00b"}
 			return c.Run()
 		}, "contains NUL"},
-		{"Cancel without a context", func() error {
-			c := sh(client, "true")
-			c.Cancel = func() error { return nil }
-			return c.Run()
-		}, "CommandContext"},
 		{"a context that has ended", func() error { return shContext(ended, client, "true").Run() }, "context canceled"},
 		{"Wait without Start", func() error { return sh(client, "true").Wait() }, "not started"},
 		{"Start twice", func() error {

@@ -7,55 +7,54 @@ import (
 	"io"
 	"os"
 	"sync"
-
-	"codex.internal/pkg/execproto"
 )
 
-// StdinPipe returns a pipe to the command's standard input. Writes before
-// Start wait for it. Close ends the input, if the server can (see
-// Process.CloseStdin); Wait closes the pipe once the command has ended.
+// StdinPipe returns a pipe to the command's standard input. Writes wait for Start. Close
+// ends the input, if the server can (see Process.CloseStdin); Wait closes the pipe once the
+// command has ended.
 func (c *Cmd) StdinPipe() (io.WriteCloser, error) {
-	switch {
-	case c.Stdin != nil || c.in != nil:
-		return nil, errors.New("execclient: Stdin already set")
-	case c.Process != nil:
-		return nil, errors.New("execclient: StdinPipe after process started")
+	if err := c.unset("Stdin", c.Stdin != nil || c.in != nil); err != nil {
+		return nil, err
 	}
-	c.in = &stdinPipe{ready: make(chan struct{}), closed: make(chan struct{})}
+	c.in = &stdinPipe{pipeState: newPipeState()}
 	return c.in, nil
 }
 
-// StdoutPipe returns a pipe from the command's standard output, or its
-// terminal. Wait closes it once the command has ended: read to the end first.
-// It holds a little; a command whose pipe is not read is held back.
+// StdoutPipe returns a pipe from the command's standard output, or its terminal. Reads wait
+// for Start. Wait closes the pipe once the command has ended: read to the end first. A
+// command whose pipe is not read is held back as by Process.Stdout.
 func (c *Cmd) StdoutPipe() (io.ReadCloser, error) {
-	switch {
-	case c.Stdout != nil || c.out != nil:
-		return nil, errors.New("execclient: Stdout already set")
-	case c.Process != nil:
-		return nil, errors.New("execclient: StdoutPipe after process started")
+	if err := c.unset("Stdout", c.Stdout != nil || c.out != nil); err != nil {
+		return nil, err
 	}
-	c.out = c.newOutputPipe()
+	c.out = &outputPipe{pipeState: newPipeState()}
 	return c.out, nil
 }
 
 // StderrPipe is StdoutPipe for standard error.
 func (c *Cmd) StderrPipe() (io.ReadCloser, error) {
-	switch {
-	case c.Stderr != nil || c.err != nil:
-		return nil, errors.New("execclient: Stderr already set")
-	case c.Process != nil:
-		return nil, errors.New("execclient: StderrPipe after process started")
+	if err := c.unset("Stderr", c.Stderr != nil || c.err != nil); err != nil {
+		return nil, err
 	}
-	c.err = c.newOutputPipe()
+	c.err = &outputPipe{pipeState: newPipeState()}
 	return c.err, nil
 }
 
-// closePipes ends what the caller holds of a command that ended or could not
-// be started.
+// unset returns an error if a stream cannot get a pipe any more.
+func (c *Cmd) unset(name string, isSet bool) error {
+	switch {
+	case isSet:
+		return fmt.Errorf("execclient: %s already set", name)
+	case c.started:
+		return fmt.Errorf("execclient: %sPipe after process started", name)
+	}
+	return nil
+}
+
+// closePipes closes the caller's pipes of a command that has ended or could not be started.
 func (c *Cmd) closePipes() {
 	if c.in != nil {
-		c.in.abort()
+		c.in.close()
 	}
 	for _, pipe := range []*outputPipe{c.out, c.err} {
 		if pipe != nil {
@@ -64,173 +63,92 @@ func (c *Cmd) closePipes() {
 	}
 }
 
-// outputPipe carries a stream from the events of a process to one reader. It
-// holds limit bytes and what is then put on top; put blocks while it is full.
-type outputPipe struct {
-	limit int
-
-	mu     sync.Mutex
-	moved  sync.Cond
-	chunks [][]byte
-	size   int
-	end    error // what comes after the chunks; nil: more
-	closed bool  // nobody reads
+// pipeState is the state of a pipe that the caller has before the command is started.
+type pipeState struct {
+	opened, closed chan struct{}
+	closing        sync.Once
 }
 
-func (c *Cmd) newOutputPipe() *outputPipe {
-	p := &outputPipe{limit: pipeBytes}
-	if !c.client.Has(execproto.NotifyProcessAck) {
-		p.limit = loosePipeBytes
+func newPipeState() pipeState {
+	return pipeState{opened: make(chan struct{}), closed: make(chan struct{})}
+}
+
+// open returns when the command is started, and os.ErrClosed if the pipe is closed.
+func (p *pipeState) open() error {
+	select {
+	case <-p.opened:
+	case <-p.closed:
 	}
-	p.moved.L = &p.mu
-	return p
-}
-
-// put appends a chunk, which is the pipe's from then on. Without a reader it
-// is dropped.
-func (p *outputPipe) put(chunk []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for p.size >= p.limit && !p.closed {
-		p.moved.Wait()
-	}
-	if p.closed || len(chunk) == 0 {
-		return
-	}
-	p.chunks = append(p.chunks, chunk)
-	p.size += len(chunk)
-	p.moved.Broadcast()
-}
-
-// finish says that nothing more comes, and why; io.EOF in good order.
-func (p *outputPipe) finish(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.end = err
-	p.moved.Broadcast()
-}
-
-// take waits for output and returns up to max bytes of it.
-func (p *outputPipe) take(max int) ([]byte, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for len(p.chunks) == 0 && p.end == nil && !p.closed {
-		p.moved.Wait()
-	}
-	switch {
-	case p.closed:
-		return nil, os.ErrClosed
-	case len(p.chunks) == 0:
-		return nil, p.end
-	}
-	chunk := p.chunks[0]
-	if len(chunk) > max {
-		p.chunks[0], chunk = chunk[max:], chunk[:max]
-	} else {
-		p.chunks[0] = nil
-		p.chunks = p.chunks[1:]
-	}
-	p.size -= len(chunk)
-	p.moved.Broadcast()
-	return chunk, nil
-}
-
-func (p *outputPipe) Read(b []byte) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	chunk, err := p.take(len(b))
-	return copy(b, chunk), err
-}
-
-// Close drops what is in the pipe and what will be put into it.
-func (p *outputPipe) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return os.ErrClosed
-	}
-	p.closed = true
-	p.chunks, p.size = nil, 0
-	p.moved.Broadcast()
-	return nil
-}
-
-// copyTo writes everything to w. When w fails the rest is dropped, so that
-// only this stream is affected.
-func (p *outputPipe) copyTo(w io.Writer, name string) error {
-	for {
-		chunk, err := p.take(execproto.MaxOutputChunk)
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, os.ErrClosed):
-			return nil
-		case err != nil:
-			return err
-		}
-		n, err := w.Write(chunk)
-		if err == nil && n < len(chunk) {
-			err = io.ErrShortWrite
-		}
-		if err != nil {
-			_ = p.Close()
-			return fmt.Errorf("write the command's %s: %w", name, err)
-		}
-	}
-}
-
-// stdinPipe is what StdinPipe returns.
-type stdinPipe struct {
-	ready chan struct{} // closed when w is there
-	w     io.WriteCloser
-
-	closed chan struct{}
-	once   sync.Once
-}
-
-// open connects the pipe to a started command.
-func (p *stdinPipe) open(w io.WriteCloser) {
-	p.w = w
-	close(p.ready)
-}
-
-func (p *stdinPipe) wait() error {
 	select {
 	case <-p.closed:
 		return os.ErrClosed
 	default:
-	}
-	select {
-	case <-p.ready:
 		return nil
-	case <-p.closed:
-		return os.ErrClosed
 	}
 }
 
+// close closes the pipe and reports whether it was open.
+func (p *pipeState) close() (first bool) {
+	p.closing.Do(func() {
+		close(p.closed)
+		first = true
+	})
+	return first
+}
+
+// stdinPipe is what StdinPipe returns.
+type stdinPipe struct {
+	pipeState
+	w io.WriteCloser // set before opened is closed
+}
+
 func (p *stdinPipe) Write(b []byte) (int, error) {
-	if err := p.wait(); err != nil {
+	if err := p.open(); err != nil {
 		return 0, err
 	}
 	return p.w.Write(b)
 }
 
-// Close ends the command's input. That of a command that has ended already is
-// closed.
+// Close ends the command's input. Closing that of a command that has ended is no error.
 func (p *stdinPipe) Close() error {
-	if err := p.wait(); err != nil {
+	if err := p.open(); err != nil {
 		return err
 	}
-	first := false
-	p.once.Do(func() { first = true })
-	if !first {
+	if !p.close() {
 		return os.ErrClosed
 	}
-	close(p.closed)
-	return ignoreEnded(p.w.Close())
+	return p.w.Close()
 }
 
-// abort closes the pipe without telling the server.
-func (p *stdinPipe) abort() { p.once.Do(func() { close(p.closed) }) }
+// outputPipe is what StdoutPipe and StderrPipe return.
+type outputPipe struct {
+	pipeState
+	r io.ReadCloser // set before opened is closed
+}
+
+func (p *outputPipe) Read(b []byte) (int, error) {
+	if err := p.open(); err != nil {
+		return 0, err
+	}
+	n, err := p.r.Read(b)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = os.ErrClosed
+	}
+	return n, err
+}
+
+// Close drops the output that was not read.
+func (p *outputPipe) Close() error {
+	if !p.close() {
+		return os.ErrClosed
+	}
+	select {
+	case <-p.opened:
+		return p.r.Close()
+	default:
+		return nil
+	}
+}
 
 // clippedBuffer keeps the first and the last clipBytes of what is written.
 type clippedBuffer struct {

@@ -353,42 +353,48 @@ func (p *Process) EventsAfter(ctx context.Context, seq uint64) iter.Seq2[Event, 
 	}
 }
 
-// outputReader reads one kind of output.
+// outputReader reads output of a process.
 type outputReader struct {
-	ctx  context.Context
-	f    *follower
-	rest []byte
-	err  error
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	f      *follower
+	rest   []byte
+}
+
+// output returns a reader of the streams for which only is true; nil means of all.
+func (p *Process) output(ctx context.Context, only func(execproto.Stream) bool) io.ReadCloser {
+	r := &outputReader{f: p.follow(0, only)}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	return r
 }
 
 // Stdout returns the process's standard output, or that of its terminal, as a
 // reader. It ends when the process has closed. Like Events it holds the
 // process back until the output is read, or the reader closed.
 func (p *Process) Stdout(ctx context.Context) io.ReadCloser {
-	return &outputReader{ctx: ctx, f: p.follow(0, func(s execproto.Stream) bool { return s != execproto.Stderr })}
+	return p.output(ctx, func(s execproto.Stream) bool { return s != execproto.Stderr })
 }
 
 // Stderr returns the process's standard error, as Stdout does.
 func (p *Process) Stderr(ctx context.Context) io.ReadCloser {
-	return &outputReader{ctx: ctx, f: p.follow(0, func(s execproto.Stream) bool { return s == execproto.Stderr })}
+	return p.output(ctx, func(s execproto.Stream) bool { return s == execproto.Stderr })
 }
 
 func (r *outputReader) Read(b []byte) (int, error) {
-	for len(r.rest) == 0 {
-		if r.err != nil {
-			return 0, r.err
+	for len(r.rest) == 0 || r.ctx.Err() != nil {
+		if r.ctx.Err() != nil {
+			return 0, context.Cause(r.ctx)
 		}
 		e, err := r.f.next(r.ctx)
 		switch {
-		case err != nil:
-			r.err = err
-		case e.Kind == Closed:
-			r.err = io.EOF
-		case e.Kind == Output && r.f.only(e.Stream):
-			r.rest = e.Data
-		}
-		if r.err != nil {
+		case r.ctx.Err() != nil:
 			r.f.stop()
+		case err != nil:
+			r.end(err)
+		case e.Kind == Closed:
+			r.end(io.EOF)
+		case e.Kind == Output && (r.f.only == nil || r.f.only(e.Stream)):
+			r.rest = e.Data
 		}
 	}
 	n := copy(b, r.rest)
@@ -396,12 +402,14 @@ func (r *outputReader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends the reading. It must not be called while Read runs.
+// end has further reads fail with an error, and lets the process go on.
+func (r *outputReader) end(err error) {
+	r.cancel(err)
+	r.f.stop()
+}
+
+// Close ends the reading. It may be called while Read runs.
 func (r *outputReader) Close() error {
-	if r.err == nil {
-		r.err = io.ErrClosedPipe
-		r.f.stop()
-	}
-	r.rest = nil
+	r.end(io.ErrClosedPipe)
 	return nil
 }

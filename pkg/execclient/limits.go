@@ -101,21 +101,9 @@ const (
 
 // Limits of Cmd.
 const (
-	// DefaultWaitDelay is how long a command may take to end, and its output
-	// to come, after its context has ended.
-	DefaultWaitDelay = 10 * time.Second
-	// killTime bounds a request to kill a command, and then the wait for the
-	// news of its end.
-	killTime = 5 * time.Second
-	// copyGrace is how long a copy that was cut off may take to notice it.
-	// One that takes longer is stuck in a Read or Write of the caller's.
-	copyGrace = 100 * time.Millisecond
-	// pipeBytes is how much output waits for a reader or writer that is
-	// slow: as much as a pipe of Linux holds.
-	pipeBytes = 64 << 10
-	// loosePipeBytes is that for servers that cannot hold a process back: what
-	// is not taken from them in time is lost.
-	loosePipeBytes = 32 << 20
+	// killTime bounds the request to kill a command whose context has ended, together with
+	// the wait for the news of its end.
+	killTime = 10 * time.Second
 	// clipBytes is how much ExitError.Stderr has of the beginning and of the
 	// end of standard error, as in os/exec.
 	clipBytes = 32 << 10
