@@ -12,6 +12,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/websocket"
@@ -61,7 +62,7 @@ type conn struct {
 	handshake handshake
 	client    string // the name that the client gives itself
 	session   *session
-	tunnels   *tunnels // the session's; in a keeper, the connection's own
+	tunnels   *tunnels.Tunnels // the session's; in a keeper, the connection's own
 
 	handles   handleTable
 	watch     missingWatch
@@ -129,7 +130,7 @@ func (c *conn) serve() {
 	c.handles.closeAll()
 	c.watch.close()
 	c.trees.closeAll()
-	c.ports.close()
+	c.ports.watch.Close()
 	c.closeOwnTunnels()
 	wg.Wait()
 	c.log.Debug("connection closed", "reason", end.reason)

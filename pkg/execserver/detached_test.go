@@ -12,6 +12,7 @@ import (
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/outputlog"
 	"codex.internal/pkg/wire/websocket"
@@ -305,10 +306,9 @@ func TestTunnelsToDetachedAndCeilings(t *testing.T) {
 		{"free", wsauth.Ceiling{}, false}, {"confined", wsauth.Ceiling{}, false}, {"confined", confined, false},
 		{"free", confined, true}, {"confined", other, true},
 	} {
-		to := tunnelTarget{host: "localhost", port: 1, owner: "me", detached: execproto.DetachedPrefix + tt.process}
-		conn, err := d.srv.dialDetached(t.Context(), to, tt.own) // there is no keeper
-		var refused *deniedError
-		if conn != nil || err == nil || errors.As(err, &refused) != tt.denied {
+		into := detachedTarget{d.srv, "me", execproto.DetachedPrefix + tt.process, tt.own}
+		conn, err := into.Dial(t.Context(), tunnels.Target{Host: "localhost", Port: 1}) // there is no keeper
+		if conn != nil || err == nil || strings.Contains(err.Error(), "other ceilings") != tt.denied {
 			t.Errorf("%s for %+v: %v", tt.process, tt.own, err)
 		}
 	}

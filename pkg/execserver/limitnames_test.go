@@ -14,12 +14,6 @@ import (
 
 // TestLimitsHaveNames: an error of a limit says which metric it belongs to, and keeps its code.
 func TestLimitsHaveNames(t *testing.T) {
-	full := newTunnels(t.Context(), new(observe.Events))
-	full.slots = maxTunnels
-	listening := newTunnels(t.Context(), new(observe.Events))
-	for id := range uint64(maxTunnelListeners) {
-		listening.listeners[id] = &tunnelListener{id: id}
-	}
 	files := handleTable{limit: 1, open: map[string]*fileHandle{"a": {}}}
 	packed := handleTable{limit: 100, open: make(map[string]*fileHandle)}
 	for i := range execproto.MaxArchives {
@@ -33,7 +27,6 @@ func TestLimitsHaveNames(t *testing.T) {
 	}
 	_, _, ofDetached := kept.reserve(testRecord("one", "more"))
 	for limit, err := range map[observe.Limit]error{
-		observe.LimitTunnels: full.reserve(), observe.LimitListeners: listening.listen(&tunnelListener{id: maxTunnelListeners}),
 		observe.LimitHandles: ofFiles, observe.LimitArchives: ofArchives, observe.LimitDetached: ofDetached,
 		observe.LimitHTTPBodies: (&streamTable{}).reserve(bufferedHTTP + 1),
 		observe.LimitMachine:    startError(&process.ShortageError{Lacks: "the machine has no memory left", Err: syscall.ENOMEM}),

@@ -128,41 +128,6 @@ const (
 	// notification.
 	maxProcessID = 4 << 10
 
-	// maxTunnels bounds the tunnels of a session: each has a descriptor, and keeps at
-	// most two windows of bytes.
-	maxTunnels = 2048
-	// maxTunnelBytes bounds the windows of a session's tunnels together, beyond the least
-	// ones, in each direction: what a client has the server keep by not reading, or by
-	// having programs not read. With full windows 2,048 tunnels would keep 2 GiB. A browser's
-	// hundred connections have full windows; of a thousand the later ones are slower, and
-	// none waits for another. tunnelShare is the part of what is left that one tunnel gets.
-	maxTunnelBytes = 64 << 20
-	tunnelShare    = 32
-	// maxTunnelListeners bounds the ports on which a session listens.
-	maxTunnelListeners = 64
-	// acceptPause is how long a listener waits after it could not accept a connection.
-	acceptPause = 100 * time.Millisecond
-	// maxTunnelDials bounds the connections of a session's tunnels that are being made;
-	// others wait. tunnelDialTime is how long one may take.
-	maxTunnelDials = 256
-	tunnelDialTime = 30 * time.Second
-	// maxReaching bounds the launchers of all sessions that make sockets inside
-	// sandboxes at a time: each is a process of a few milliseconds; others wait.
-	maxReaching = 8
-	// portInterval is how often the ports are looked for on which processes listen, while a
-	// client watches them: the kernel does not tell. A person who has started a server finds
-	// its port forwarded before a browser is open. A look at a few processes takes less than
-	// a millisecond. portShare bounds the work of many: after each look there is a pause of
-	// so many times what it took, and one client at a time is served.
-	portInterval = 500 * time.Millisecond
-	portShare    = 20
-	// maxPortProcesses bounds the processes that one look takes in.
-	maxPortProcesses = 4096
-	// maxPorts bounds the ports of one tunnel/ports.
-	maxPorts = 256
-	// maxTunnelHost bounds the name of a host, in bytes, as DNS does.
-	maxTunnelHost = 255
-
 	// maxAskingID bounds processId of a process about whose hosts the client is
 	// asked, as Codex CLI does.
 	maxAskingID = 256

@@ -16,6 +16,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/tracing"
+	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/fetch"
 	"codex.internal/pkg/host/info"
@@ -173,8 +174,7 @@ type Server struct {
 	egress      *egress.Host
 	secretPaths []string // that no sandboxed request sees
 	watches     atomic.Int64
-	reaching    chan struct{} // holds an element for each launcher that makes sockets in a sandbox
-	scanning    chan struct{} // holds an element while the ports of a watch are looked for
+	tunnels     *tunnels.Server
 	detached    *detachedStore
 	keeper      *keeperState // nil: this is no keeper
 
@@ -224,8 +224,7 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	srv.statusKey = newStatusKey()
 	srv.addObservers(within)
 	srv.launchers = &launcherPool{srv: srv}
-	srv.reaching = make(chan struct{}, maxReaching)
-	srv.scanning = make(chan struct{}, 1)
+	srv.tunnels = tunnels.NewServer(tunnels.Options{Events: srv.events, Home: srv.home, Ceiling: opts.EgressPolicy, Sandboxes: srv.sandboxes})
 	srv.janitor = &janitorKeeper{srv: srv}
 	srv.egress = srv.newEgress()
 	srv.secretPaths = slices.Concat(opts.EgressPolicy.SecretPaths(), opts.HiddenPaths)

@@ -9,6 +9,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/wire/jsonrpc"
@@ -42,7 +43,7 @@ type session struct {
 	order  order // of the requests about a process, by its id
 	shells snapshots
 	// tunnels outlive the connection, as the processes do.
-	tunnels *tunnels
+	tunnels *tunnels.Tunnels
 
 	mu     sync.Mutex
 	conn   *conn
@@ -76,7 +77,7 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 	}
 	c.session, c.tunnels = s, s.tunnels
 	if c.srv.keeper != nil {
-		c.tunnels = newTunnels(c.ctx, c.srv.events)
+		c.tunnels = c.srv.tunnels.New(c.ctx, s.log)
 	}
 	c.handshake = handshakeAnswered
 	c.log = c.log.With("session", logtext.Digest(s.id))
@@ -151,7 +152,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	}
 	s.log = srv.log.With("session", logtext.Digest(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
-	s.tunnels = newTunnels(s.ctx, srv.events)
+	s.tunnels = srv.tunnels.New(s.ctx, s.log)
 	srv.sessions[s.id] = s
 	if s.grant.Token != "" {
 		srv.wg.Go(s.routineGrant)
@@ -291,7 +292,7 @@ func (s *session) end(why string, ifDetached bool) {
 	s.group.Close()
 	limit.Stop()
 	s.cancel()
-	s.tunnels.close()
+	s.tunnels.Close()
 	for _, p := range procs {
 		p.discard()
 	}

@@ -148,9 +148,7 @@ func (s *session) status(ends bool) sessionStatus {
 		Processes: []processStatus{},
 	}
 	s.mu.Unlock()
-	s.tunnels.mu.Lock()
-	st.Tunnels = s.tunnels.slots
-	s.tunnels.mu.Unlock()
+	st.Tunnels = s.tunnels.Count()
 	procs := s.all()
 	slices.SortFunc(procs, func(a, b *proc) int { return b.startedAt.Compare(a.startedAt) })
 	if len(procs) > maxStatusProcesses {

@@ -1,329 +1,222 @@
 package execserver
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"sync"
+	"strings"
 
+	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
-	"codex.internal/pkg/wire/jsonrpc"
-	"codex.internal/pkg/wire/tunnel"
+	"codex.internal/pkg/execserver/tunnels"
+	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/wire/logtext"
 )
 
-// tunnels are those of a session, with its listeners (docs/spec/wire.md §11). They
-// outlive a connection: the next one takes them on with tunnel/resume. close ends them.
-//
-// A tunnel has a slot from before it is dialed until its connection is closed.
-type tunnels struct {
-	ctx     context.Context // the session's
-	events  *observe.Events
-	dialing chan struct{}  // holds an element for each connection that is being made
-	wg      sync.WaitGroup // counts slots and listeners
+// This file joins the methods of tunnels with pkg/execserver/tunnels, which sees a connection as a
+// tunnels.Conn.
 
-	mu        sync.Mutex
-	over      bool
-	slots     int
-	in, out   uint64 // the windows of all streams together
-	streams   map[uint64]*tunnel.Stream
-	listeners map[uint64]*tunnelListener
-	last      uint64        // the newest id of a tunnel that came of a listener; they are even
-	conn      *conn         // that takes tunnels of listeners; nil: none yet
-	resumed   chan struct{} // closed and replaced when conn changes
+// Send implements tunnels.Conn.
+func (c *conn) Send(ctx context.Context, encode func(b []byte) []byte) error {
+	return c.out.send(ctx, encode)
 }
 
-// errTunnelsOver is the error of tunnels whose session has ended.
-var errTunnelsOver = errors.New("the session has ended")
+// Go implements tunnels.Conn.
+func (c *conn) Go(f func()) { c.lanes.wg.Go(f) }
 
-// errNotResumed is the error of tunnels that the client has not resumed.
-var errNotResumed = errors.New("the client has let go of the tunnel")
+// Session implements tunnels.Conn.
+func (c *conn) Session() observe.Session { return c.session.seen() }
 
-func newTunnels(ctx context.Context, events *observe.Events) *tunnels {
-	return &tunnels{
-		ctx: ctx, events: events, dialing: make(chan struct{}, maxTunnelDials), resumed: make(chan struct{}),
-		streams: make(map[uint64]*tunnel.Stream), listeners: make(map[uint64]*tunnelListener),
+// Process implements tunnels.Conn.
+func (c *conn) Process(session, id string) (tunnels.Process, error) {
+	s := c.session
+	if session != "" {
+		if s = c.otherSession(session); s == nil {
+			return nil, execproto.InvalidRequest("unknown session " + shorten(session))
+		}
 	}
-}
-
-// tunnelCarrier sends the messages of tunnels on a connection.
-type tunnelCarrier struct{ c *conn }
-
-func (t tunnelCarrier) Data(ctx context.Context, id, offset uint64, data []byte, end bool) error {
-	t.c.srv.events.BytesMoved.Tell(observe.Bytes{Flow: observe.ToClient, N: len(data)})
-	return t.c.out.send(ctx, execproto.TunnelData{TunnelID: id, Offset: offset, Data: data, End: end}.AppendJSON)
-}
-
-func (t tunnelCarrier) Ack(ctx context.Context, id, position uint64) error {
-	return t.c.out.send(ctx, execproto.TunnelAck{TunnelID: id, Position: position}.AppendJSON)
-}
-
-func (t tunnelCarrier) Close(ctx context.Context, id uint64, reason string) error {
-	return t.c.out.send(ctx, execproto.TunnelClose{TunnelID: id, Reason: reason}.AppendJSON)
-}
-
-// reserve takes a slot.
-func (t *tunnels) reserve() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.over:
-		return execproto.Internal(errTunnelsOver.Error())
-	case t.slots >= maxTunnels:
-		return observe.AtLimit(observe.LimitTunnels, execproto.InvalidRequest(fmt.Sprintf("at most %d tunnels may be open in a session; close some", maxTunnels)))
+	if p := s.find(id); p != nil {
+		return p, nil
 	}
-	t.slots++
-	t.wg.Add(1)
+	if session != "" || !strings.HasPrefix(id, execproto.DetachedPrefix) {
+		return nil, unknownProcess(id)
+	}
+	owner, err := c.ownerOf()
+	return detachedTarget{c.srv, owner, id, c.grant.Ceiling}, err
+}
+
+// Dial implements tunnels.Process.
+func (p *proc) Dial(ctx context.Context, to tunnels.Target) (net.Conn, error) {
+	select {
+	case <-p.started:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if p.running == nil {
+		return nil, tunnels.ErrProcessEnded
+	}
+	return p.s.srv.tunnels.DialInside(ctx, tunnels.Running{Process: p.running, Confined: p.confined}, to)
+}
+
+// detachedTarget is a detached process into whose sandbox a tunnel leads.
+type detachedTarget struct {
+	srv       *Server
+	owner, id string
+	ceiling   wsauth.Ceiling // of the client
+}
+
+// Dial implements tunnels.Process: the keeper of the process connects, as it alone knows that a pid is
+// still that of the process.
+func (d detachedTarget) Dial(ctx context.Context, to tunnels.Target) (net.Conn, error) {
+	k, err := d.srv.detached.find(d.owner, d.id)
+	if err != nil {
+		return nil, err
+	}
+	if d.ceiling != (wsauth.Ceiling{}) && d.ceiling != k.record.Ceiling {
+		return nil, tunnels.Denied("the process was started under other ceilings than those of this token")
+	}
+	if !k.alive() || k.isClosed() {
+		return nil, tunnels.ErrProcessEnded
+	}
+	client, err := k.connect(ctx)
+	if errors.Is(err, errKeeperEnded) {
+		return nil, tunnels.ErrProcessEnded
+	}
+	if err != nil {
+		return nil, err
+	}
+	target := execclient.TunnelTarget{Port: to.Port, Path: to.Path, ProcessID: d.id}
+	if to.Path == "" {
+		target.Host = to.Host
+	} else if !client.Has(execproto.ExtensionTunnelProcessPath) {
+		return nil, errors.New("the keeper of the process is that of an older server, and knows no paths")
+	}
+	conn, err := client.OpenTunnel(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// otherSession returns the session that tunnel/ports names so, or nil if there is none that
+// belongs to the owner of this one.
+func (c *conn) otherSession(name string) *session {
+	owner, err := c.lastingOwner()
+	if err != nil {
+		return nil
+	}
+	for _, s := range c.sharedSessions(owner) {
+		if logtext.Digest(s.id) == name {
+			return s
+		}
+	}
 	return nil
 }
 
-// release gives a slot back.
-func (t *tunnels) release() {
-	t.mu.Lock()
-	t.slots--
-	t.mu.Unlock()
-	t.wg.Done()
+// shares reports whether a connection may see a session as one of an owner's: it could
+// have started that itself.
+func (s *session) shares(c *conn, owner string) bool {
+	return s == c.session || owner != "" && s.lasting == owner && s.grant.Token == c.grant.Token
 }
 
-// add makes the stream of a tunnel. With id 0 it gets the next even one.
-func (t *tunnels) add(c *conn, id, window uint64) (*tunnel.Stream, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
-		return nil, execproto.Internal(errTunnelsOver.Error())
+// sharedSessions returns the session of the connection and, with an owner, those that it shares.
+func (c *conn) sharedSessions(owner string) (sessions []*session) {
+	c.srv.mu.Lock()
+	defer c.srv.mu.Unlock()
+	for _, s := range c.srv.sessions {
+		if s.shares(c, owner) {
+			sessions = append(sessions, s)
+		}
 	}
-	if id == 0 {
-		t.last += 2
-		id = t.last
-	}
-	if t.streams[id] != nil {
-		return nil, execproto.InvalidParams(fmt.Sprintf("tunnelId %d is in use", id))
-	}
-	in, out := grant(t.in, tunnel.LeastIn), min(window, grant(t.out, tunnel.LeastOut))
-	s := tunnel.New(t.ctx, id, tunnelCarrier{c}, out, t.forget)
-	s.SetWindow(in)
-	t.in += in
-	t.out += out
-	t.streams[id] = s
-	return s, nil
+	return sessions
 }
 
-// grant returns the window of a new stream while those of the others use that many bytes.
-func grant(used, least uint64) uint64 {
-	left := max(maxTunnelBytes, used) - used
-	return min(max(left/tunnelShare, least), tunnel.Window)
-}
-
-// windowIn is how many bytes the client may send ahead.
-func windowIn(s *tunnel.Stream) uint64 { in, _ := s.Windows(); return in }
-
-func (t *tunnels) forget(s *tunnel.Stream) {
-	in, out := s.Windows()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.in -= in
-	t.out -= out
-	if t.streams[s.ID()] == s {
-		delete(t.streams, s.ID())
+// runningOf returns the running processes of these sessions.
+func (c *conn) runningOf(owner string) (running []tunnels.Running) {
+	for _, s := range c.sharedSessions(owner) {
+		name := ""
+		if s != c.session {
+			name = logtext.Digest(s.id)
+		}
+		for _, p := range s.all() {
+			if now := p.now(); now != nil {
+				running = append(running, tunnels.Running{Process: now, Confined: p.confined, ID: p.id, Session: name})
+			}
+		}
 	}
+	return running
 }
 
-// find returns the stream of that id, or nil.
-func (t *tunnels) find(id uint64) *tunnel.Stream {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.streams[id]
+// tunnelOpen takes a slot on the reader; the connection is made in a goroutine that only
+// waits.
+func tunnelOpen(c *conn, p *execproto.TunnelOpenParams) (call, error) {
+	opening, err := c.tunnels.Admit(c, p)
+	if err != nil {
+		return call{}, err
+	}
+	return call{drop: opening.Drop, run: func(ctx context.Context) (result, error) {
+		answer, then, err := opening.Run(ctx)
+		return followed{answer, then}, err
+	}}, nil
 }
 
-// use makes c the connection for tunnels of listeners.
-func (t *tunnels) use(c *conn) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.conn != c {
-		t.conn = c
-		close(t.resumed)
-		t.resumed = make(chan struct{})
-	}
+func tunnelListen(ctx context.Context, c *conn, p *execproto.TunnelListenParams) (result, error) {
+	answer, then, err := c.tunnels.Listen(ctx, c, p)
+	return followed{answer, then}, err
 }
 
-// close ends all tunnels and listeners and waits for their goroutines. The session's
-// context must have ended.
-func (t *tunnels) close() {
-	t.mu.Lock()
-	t.over = true
-	streams, listeners := t.streams, t.listeners
-	t.streams, t.listeners = make(map[uint64]*tunnel.Stream), make(map[uint64]*tunnelListener)
-	t.mu.Unlock()
-	for _, l := range listeners {
-		_ = l.Close()
-	}
-	for _, s := range streams {
-		s.Fail(errTunnelsOver)
-	}
-	t.wg.Wait()
+func tunnelUnlisten(ctx context.Context, c *conn, p *execproto.TunnelListener) (result, error) {
+	c.tunnels.Unlisten(ctx, p)
+	return done{}, nil
 }
+
+func tunnelResume(_ context.Context, c *conn, p *execproto.TunnelResume) (result, error) {
+	answer, then := c.tunnels.Resume(c, p)
+	return followed{answer, then}, nil
+}
+
+func tunnelData(c *conn, p *execproto.TunnelData)   { c.tunnels.Data(c, p) }
+func tunnelAck(c *conn, p *execproto.TunnelAck)     { c.tunnels.Ack(c, p) }
+func tunnelClose(c *conn, p *execproto.TunnelClose) { c.tunnels.Closed(p) }
 
 // closeOwnTunnels ends the tunnels of a connection to a keeper. The session there belongs to
 // no connection: servers would use the same ids, and nothing would end the tunnels of one
 // that was killed.
 func (c *conn) closeOwnTunnels() {
 	if c.tunnels != nil && c.srv.keeper != nil {
-		c.tunnels.close()
+		c.tunnels.Close()
 	}
 }
 
-// tunnelOpen takes a slot on the reader; the connection is made in a goroutine that only
-// waits.
-func tunnelOpen(c *conn, p *execproto.TunnelOpenParams) (call, error) {
-	to, err := c.tunnelTarget(p)
-	if err != nil {
-		return call{}, err
-	}
-	t := c.tunnels
-	if t.find(p.TunnelID) != nil {
-		return call{}, execproto.InvalidParams(fmt.Sprintf("tunnelId %d is in use", p.TunnelID))
-	}
-	if err := t.reserve(); err != nil {
-		return call{}, err
-	}
-	id, window := p.TunnelID, p.Window
-	return call{
-		run:  func(ctx context.Context) (result, error) { return c.openTunnel(ctx, id, window, to) },
-		drop: t.release,
-	}, nil
+// portWatch is the watch of a connection.
+type portWatch struct {
+	order order // of the requests
+	watch tunnels.PortWatch
 }
 
-// openTunnel makes a connection and a tunnel of it. The caller has its slot.
-func (c *conn) openTunnel(ctx context.Context, id, window uint64, to tunnelTarget) (result, error) {
-	t := c.tunnels
-	if err := c.srv.events.TunnelOpening.Ask(c.seenTunnel(to)); err != nil {
-		t.release()
-		return nil, err
-	}
-	conn, err := t.dial(ctx, c, to)
-	if err != nil {
-		t.release()
-		if errors.As(err, new(*jsonrpc.Error)) {
-			return nil, err
+// watchPorts takes tunnel/watchPorts on. A watch that is in force ends.
+func watchPorts(c *conn, p *execproto.WatchPortsParams) (call, error) {
+	owner := ""
+	if p.AllSessions {
+		var err error
+		if owner, err = c.lastingOwner(); err != nil {
+			return call{}, execproto.InvalidRequest("the ports of all sessions are told to an owner, and " + err.Error())
 		}
-		kind, reason := failureOf(err)
-		c.log.Debug("tunnel not opened", "to", to.String(), "error", err)
-		return execproto.TunnelOpenResult{Failure: kind, Reason: reason}, nil
 	}
-	s, err := t.add(c, id, window)
-	if err != nil {
-		_ = conn.Close()
-		t.release()
-		return nil, err
-	}
-	c.log.Debug("tunnel opened", "to", to.String(), "tunnel", id)
-	// The client must know its window before bytes come.
-	return followed{execproto.TunnelOpenResult{Window: windowIn(s)}, func() { go t.routineTunnel(s, conn) }}, nil
-}
-
-// seenTunnel returns what observers know of a tunnel.
-func (c *conn) seenTunnel(to tunnelTarget) observe.Tunnel {
-	return observe.Tunnel{Session: c.session.seen(), Host: to.host, Port: to.port, Path: to.path, Process: to.processID()}
-}
-
-// routineTunnel moves the bytes of a tunnel until it has ended, and gives its slot back.
-// The owner waits for it by the slot.
-func (t *tunnels) routineTunnel(s *tunnel.Stream, conn net.Conn) {
-	defer t.release()
-	t.events.TunnelOpened.Tell(observe.Tunnel{})
-	defer t.events.TunnelClosed.Tell(observe.Tunnel{})
-	_ = tunnel.Join(s, conn) // the client is told why
-}
-
-// tunnelData takes bytes of the client. A tunnel that is not known may have ended
-// meanwhile.
-func tunnelData(c *conn, p *execproto.TunnelData) {
-	if s := c.tunnels.find(p.TunnelID); s != nil {
-		c.srv.events.BytesMoved.Tell(observe.Bytes{Flow: observe.FromClient, N: len(p.Data)})
-		c.obey(s, s.Data(p.Offset, bytes.Clone(p.Data), p.End)) // the message is released
-	}
-}
-
-// tunnelAck makes room in the client's window.
-func tunnelAck(c *conn, p *execproto.TunnelAck) {
-	if s := c.tunnels.find(p.TunnelID); s != nil {
-		c.obey(s, s.Ack(p.Position))
-	}
-}
-
-// obey ends a tunnel if its client has violated the protocol.
-func (c *conn) obey(s *tunnel.Stream, violation error) {
-	if violation != nil {
-		c.lanes.wg.Go(func() { _ = s.Abort(violation.Error()) })
-	}
-}
-
-// tunnelClose takes the end of a tunnel by the client.
-func tunnelClose(c *conn, p *execproto.TunnelClose) {
-	if s := c.tunnels.find(p.TunnelID); s != nil {
-		s.PeerClosed(shorten(p.Reason))
-	}
-}
-
-// tunnelResume moves tunnels and listeners to this connection. The client sends nothing
-// about them before it has the answer.
-func tunnelResume(_ context.Context, c *conn, p *execproto.TunnelResume) (result, error) {
-	t := c.tunnels
-	kept, dropped, listeners := t.sort(p)
-	answer := execproto.TunnelResume{Tunnels: []execproto.TunnelPosition{}, Listeners: []execproto.TunnelListener{}}
-	resumed := make([]*tunnel.Stream, 0, len(kept))
-	for s, position := range kept {
-		received := s.Received()
-		if err := s.Resume(tunnelCarrier{c}, position); err != nil {
-			dropped = append(dropped, s)
-			continue
-		}
-		resumed = append(resumed, s)
-		answer.Tunnels = append(answer.Tunnels, execproto.TunnelPosition{TunnelID: s.ID(), Received: received})
-	}
-	for _, s := range dropped {
-		s.Fail(errNotResumed)
-	}
-	for _, id := range listeners {
-		answer.Listeners = append(answer.Listeners, execproto.TunnelListener{ListenerID: id})
-	}
-	return followed{answer, func() {
-		t.use(c)
-		for _, s := range resumed {
-			c.lanes.wg.Go(s.Flush)
-		}
+	id := p.WatchID
+	return call{turn: c.ports.order.enter(""), run: func(context.Context) (result, error) {
+		then := c.ports.watch.Watch(c.ctx, c.srv.tunnels, c, id, func() []tunnels.Running { return c.runningOf(owner) })
+		return followed{done{}, then}, nil
 	}}, nil
 }
 
-// sort says which tunnels go on, with the client's positions, which do not, and which
-// listeners go on. It closes the other listeners.
-func (t *tunnels) sort(p *execproto.TunnelResume) (kept map[*tunnel.Stream]uint64, dropped []*tunnel.Stream, listeners []uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	kept = make(map[*tunnel.Stream]uint64)
-	for _, at := range p.Tunnels {
-		if s := t.streams[at.TunnelID]; s != nil {
-			kept[s] = at.Received
-		}
-	}
-	for _, s := range t.streams {
-		if _, ok := kept[s]; !ok {
-			dropped = append(dropped, s)
-		}
-	}
-	wanted := make(map[uint64]bool)
-	for _, l := range p.Listeners {
-		wanted[l.ListenerID] = true
-	}
-	for id, l := range t.listeners {
-		if wanted[id] {
-			listeners = append(listeners, id)
-		} else {
-			delete(t.listeners, id)
-			_ = l.Close()
-		}
-	}
-	return kept, dropped, listeners
+// unwatchPorts takes tunnel/unwatchPorts on. After the answer nothing is told of the watch. A
+// watch that another one has replaced is no error.
+func unwatchPorts(c *conn, p *execproto.UnwatchParams) (call, error) {
+	id := p.WatchID
+	return call{turn: c.ports.order.enter(""), run: func(context.Context) (result, error) {
+		c.ports.watch.Unwatch(id)
+		return done{}, nil
+	}}, nil
 }

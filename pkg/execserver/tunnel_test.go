@@ -9,9 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/sandbox/egress"
-	"codex.internal/pkg/wire/tunnel"
 )
 
 // tunnelTo opens a tunnel of a test client to a listener of the test, and returns the
@@ -159,77 +157,32 @@ func TestTunnelResume(t *testing.T) {
 	}
 }
 
-// TestTunnelLimit opens as many tunnels as a session may have, and one more.
-func TestTunnelLimit(t *testing.T) {
-	s := newTunnels(t.Context(), new(observe.Events))
-	for range maxTunnels {
-		if err := s.reserve(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.reserve(); err == nil || !strings.Contains(err.Error(), "at most 2048 tunnels") {
-		t.Errorf("one more: %v", err)
-	}
-	s.release()
-	if err := s.reserve(); err != nil {
-		t.Errorf("in the place of one that ended: %v", err)
-	}
-	for range maxTunnels {
-		s.release()
-	}
-	s.close()
-	if err := s.reserve(); err == nil {
-		t.Error("a session that has ended has tunnels")
-	}
-}
-
-// TestTunnelBytes opens as many tunnels as a session may have: what they may keep is bounded,
-// each has a useful window, and what has ended makes room.
-func TestTunnelBytes(t *testing.T) {
-	s := newTunnels(t.Context(), new(observe.Events))
-	var all []*tunnel.Stream
-	for i := range uint64(maxTunnels) {
-		stream, err := s.add(nil, 2*i+1, 1<<40)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, out := stream.Windows()
-		if in < tunnel.LeastIn || in > tunnel.Window || out < tunnel.LeastOut || out > tunnel.Window || i < 64 && in+out < 2*tunnel.Window {
-			t.Errorf("tunnel %d has windows of %d and %d bytes", i, in, out)
-		}
-		all = append(all, stream)
-	}
-	if most := uint64(2*maxTunnelBytes + maxTunnels*(tunnel.LeastIn+tunnel.LeastOut)); s.in+s.out > most {
-		t.Errorf("they may keep %d bytes, more than %d", s.in+s.out, most)
-	}
-	for _, stream := range all {
-		stream.Fail(errNotResumed)
-		stream.Fail(errNotResumed)
-	}
-	if s.in != 0 || s.out != 0 {
-		t.Errorf("%d and %d bytes are left", s.in, s.out)
-	}
-	if stream, err := s.add(nil, 1, 5); err != nil {
-		t.Error(err)
-	} else if in, out := stream.Windows(); in != tunnel.Window || out != 5 {
-		t.Errorf("afterwards one has windows of %d and %d bytes", in, out)
-	}
-	s.close()
-}
-
 // TestTunnelListenLimit listens on as many ports as a session may.
 func TestTunnelListenLimit(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)
-	for id := range maxTunnelListeners {
+	for id := range 64 {
 		p.call("tunnel/listen", object{"listenerId": id, "port": 0, "window": 1}, nil)
 	}
-	p.refuse("tunnel/listen", object{"listenerId": maxTunnelListeners, "port": 0, "window": 1}, -32600, "at most 64 ports")
+	p.refuse("tunnel/listen", object{"listenerId": 64, "port": 0, "window": 1}, -32600, "at most 64 ports")
 	p.refuse("tunnel/listen", object{"listenerId": 0, "port": 0, "window": 1}, -32602, "listenerId 0 is in use")
 	wantMetrics(t, url, `exec_server_limit_reached_total{limit="listeners"} 1`)
 	p.call("tunnel/unlisten", object{"listenerId": 0}, nil)
 	p.call("tunnel/unlisten", object{"listenerId": 0}, nil) // is no error
 	p.call("tunnel/listen", object{"listenerId": 0, "port": 0, "window": 1}, nil)
+}
+
+// TestTunnelsEndWithTheSession ends a session with tunnels and a listener.
+func TestTunnelsEndWithTheSession(t *testing.T) {
+	_, url := newTestServer(t, Options{SessionTTL: -1})
+	p, _ := hello(t, url)
+	conn := p.tunnelTo(listenLocal(t), 1)
+	var r struct{ Port uint16 }
+	p.call("tunnel/listen", object{"listenerId": 1, "port": 0, "window": 1}, &r)
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = io.Copy(io.Discard, conn) })
+	_ = p.ws.Close()
+	wg.Wait()
 }
 
 // TestTunnelsAndTheCeiling asks for hosts that the owner of the server does not permit.
@@ -280,17 +233,4 @@ func TestTunnelsAndTheCeiling(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	p.tunnelTo(listenLocal(t), 1)
-}
-
-// TestTunnelsEndWithTheSession ends a session with tunnels and a listener.
-func TestTunnelsEndWithTheSession(t *testing.T) {
-	_, url := newTestServer(t, Options{SessionTTL: -1})
-	p, _ := hello(t, url)
-	conn := p.tunnelTo(listenLocal(t), 1)
-	var r struct{ Port uint16 }
-	p.call("tunnel/listen", object{"listenerId": 1, "port": 0, "window": 1}, &r)
-	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = io.Copy(io.Discard, conn) })
-	_ = p.ws.Close()
-	wg.Wait()
 }

@@ -1,4 +1,4 @@
-package execserver
+package tunnels
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"codex.internal/pkg/wire/tunnel"
 )
 
-// tunnelListener is a port of this machine whose connections become tunnels to the
+// listener is a port of this machine whose connections become tunnels to the
 // client (docs/spec/wire.md §11.4).
-type tunnelListener struct {
+type listener struct {
 	net.Listener
 	id     uint64
 	window uint64 // of each tunnel
@@ -25,58 +25,59 @@ type tunnelListener struct {
 }
 
 // Close stops the listener. It may be called more than once.
-func (l *tunnelListener) Close() (err error) {
+func (l *listener) Close() (err error) {
 	l.once.Do(func() { err = l.Listener.Close() })
 	return err
 }
 
-// tunnelListen listens on a port, on a loopback address unless the client names another.
-func tunnelListen(ctx context.Context, c *conn, p *execproto.TunnelListenParams) (result, error) {
+// Listen listens on a port, on a loopback address unless the client names another. The caller must
+// call then when the answer is in the connection's queue.
+func (t *Tunnels) Listen(ctx context.Context, c Conn, p *execproto.TunnelListenParams) (answer execproto.TunnelListenResult, then func(), err error) {
+	then = func() {}
 	host := p.Host
 	if host == "" {
 		host = "127.0.0.1"
 	}
-	if err := c.srv.events.TunnelListening.Ask(c.seenTunnel(tunnelTarget{host: host, port: p.Port})); err != nil {
-		return nil, err
+	if err := t.srv.Events.TunnelListening.Ask(Target{Host: host, Port: p.Port}.seen(c)); err != nil {
+		return answer, then, err
 	}
-	t := c.tunnels
 	var config net.ListenConfig
 	on, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(p.Port))))
 	if err != nil {
 		kind, reason := failureOf(err)
-		return execproto.TunnelListenResult{Failure: kind, Reason: reason}, nil
+		return execproto.TunnelListenResult{Failure: kind, Reason: reason}, then, nil
 	}
-	l := &tunnelListener{Listener: on, id: p.ListenerID, window: p.Window, ended: make(chan struct{})}
+	l := &listener{Listener: on, id: p.ListenerID, window: p.Window, ended: make(chan struct{})}
 	if err := t.listen(l); err != nil {
 		_ = l.Close()
-		return nil, err
+		return answer, then, err
 	}
 	t.use(c)
 	at := on.Addr().(*net.TCPAddr).AddrPort()
-	c.log.Info("listening for tunnels", "address", at.String())
-	return followed{execproto.TunnelListenResult{Host: at.Addr().String(), Port: at.Port()}, func() { go t.routineListener(l) }}, nil
+	t.log.Info("listening for tunnels", "address", at.String())
+	return execproto.TunnelListenResult{Host: at.Addr().String(), Port: at.Port()}, func() { go t.routineListener(l) }, nil
 }
 
 // listen registers a listener.
-func (t *tunnels) listen(l *tunnelListener) error {
+func (t *Tunnels) listen(l *listener) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.over:
-		return execproto.Internal(errTunnelsOver.Error())
+		return execproto.Internal(errOver.Error())
 	case t.listeners[l.id] != nil:
 		return execproto.InvalidParams(fmt.Sprintf("listenerId %d is in use", l.id))
-	case len(t.listeners) >= maxTunnelListeners:
-		return observe.AtLimit(observe.LimitListeners, execproto.InvalidRequest(fmt.Sprintf("a session may listen on at most %d ports; close some", maxTunnelListeners)))
+	case len(t.listeners) >= maxListeners:
+		return observe.AtLimit(observe.LimitListeners, execproto.InvalidRequest(fmt.Sprintf("a session may listen on at most %d ports; close some", maxListeners)))
 	}
 	t.listeners[l.id] = l
 	t.wg.Add(1)
 	return nil
 }
 
-// tunnelUnlisten closes a listener. Its tunnels go on. An unknown one is no error.
-func tunnelUnlisten(ctx context.Context, c *conn, p *execproto.TunnelListener) (result, error) {
-	t := c.tunnels
+// Unlisten closes a listener, and returns when its port is free or ctx ends. Its tunnels go on. An
+// unknown one is no error.
+func (t *Tunnels) Unlisten(ctx context.Context, p *execproto.TunnelListener) {
 	t.mu.Lock()
 	l := t.listeners[p.ListenerID]
 	delete(t.listeners, p.ListenerID)
@@ -88,12 +89,11 @@ func tunnelUnlisten(ctx context.Context, c *conn, p *execproto.TunnelListener) (
 		case <-ctx.Done():
 		}
 	}
-	return done{}, nil
 }
 
 // routineListener makes tunnels of the connections to a listener until that is closed.
 // The owner waits for it.
-func (t *tunnels) routineListener(l *tunnelListener) {
+func (t *Tunnels) routineListener(l *listener) {
 	defer t.wg.Done()
 	defer close(l.ended)
 	for {
@@ -106,7 +106,7 @@ func (t *tunnels) routineListener(l *tunnelListener) {
 			continue
 		}
 		if t.reserve() != nil {
-			t.events.LimitReached.Tell(observe.LimitTunnels)
+			t.srv.Events.LimitReached.Tell(observe.LimitTunnels)
 			refuse(conn)
 			continue
 		}
@@ -129,7 +129,7 @@ func refuse(conn net.Conn) {
 
 // announce tells the client of a new tunnel. While there is no connection to the client
 // it waits for the next one. It returns nil if the session ends first.
-func (t *tunnels) announce(l *tunnelListener, from string) *tunnel.Stream {
+func (t *Tunnels) announce(l *listener, from string) *tunnel.Stream {
 	for {
 		t.mu.Lock()
 		c, resumed := t.conn, t.resumed
@@ -139,7 +139,7 @@ func (t *tunnels) announce(l *tunnelListener, from string) *tunnel.Stream {
 			return nil
 		}
 		news := execproto.TunnelAccepted{ListenerID: l.id, TunnelID: s.ID(), Window: windowIn(s), Peer: from}
-		if c.out.send(t.ctx, news.AppendJSON) == nil {
+		if c.Send(t.ctx, news.AppendJSON) == nil {
 			return s
 		}
 		s.Fail(errNotResumed)

@@ -1,4 +1,4 @@
-package execserver
+package tunnels
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/logtext"
@@ -19,34 +20,37 @@ import (
 	"codex.internal/pkg/wire/tunnel"
 )
 
-// tunnelTarget is where a tunnel leads.
-type tunnelTarget struct {
-	host string // "" with a path
-	port uint16
-	path string // of a Unix socket; "": host and port
+// Target is where a tunnel leads.
+type Target struct {
+	Host string // "" with a path
+	Port uint16
+	Path string // of a Unix socket; "": host and port
 
-	inside *proc // the process into whose sandbox it leads; nil: none
-	// detached is a detached process of the owner into whose sandbox it leads; "": none.
-	detached, owner string
+	inside    Process // into whose sandbox it leads; nil: none
+	processID string
 }
 
-// processID is the id of the process into whose sandbox the tunnel leads.
-func (t tunnelTarget) processID() string {
-	if t.inside == nil {
-		return t.detached
+// Process is a process into whose sandbox tunnels lead.
+type Process interface {
+	// Dial connects to a target as the process sees it. The error wraps runner.ErrNoNetwork if the
+	// process is in no network of its own, and os.ErrProcessDone if it has ended.
+	Dial(ctx context.Context, to Target) (net.Conn, error)
+}
+
+func (t Target) String() string {
+	if t.Path != "" {
+		return logtext.Clip(t.Path, maxHost)
 	}
-	return t.inside.id
+	return net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port)))
 }
 
-func (t tunnelTarget) String() string {
-	if t.path != "" {
-		return logtext.Clip(t.path, maxTunnelHost)
-	}
-	return net.JoinHostPort(t.host, strconv.Itoa(int(t.port)))
+// seen returns what observers know of a tunnel to the target.
+func (t Target) seen(c Conn) observe.Tunnel {
+	return observe.Tunnel{Session: c.Session(), Host: t.Host, Port: t.Port, Path: t.Path, Process: t.processID}
 }
 
-// tunnelTarget checks the params of a tunnel/open.
-func (c *conn) tunnelTarget(p *execproto.TunnelOpenParams) (to tunnelTarget, err error) {
+// target checks the params of a tunnel/open.
+func (srv *Server) target(c Conn, p *execproto.TunnelOpenParams) (to Target, err error) {
 	switch {
 	case p.TunnelID%2 == 0:
 		return to, execproto.InvalidParams("tunnelId must be odd: even ones are the server's")
@@ -56,33 +60,35 @@ func (c *conn) tunnelTarget(p *execproto.TunnelOpenParams) (to tunnelTarget, err
 		return to, execproto.InvalidParams("a tunnel has a path, or a host and a port, not both")
 	case p.Path == "" && p.Port == 0:
 		return to, execproto.InvalidParams("a tunnel needs a port, or the path of a socket")
-	case len(p.Host) > maxTunnelHost:
-		return to, execproto.InvalidParams(fmt.Sprintf("host must not exceed %d bytes", maxTunnelHost))
+	case len(p.Host) > maxHost:
+		return to, execproto.InvalidParams(fmt.Sprintf("host must not exceed %d bytes", maxHost))
 	}
-	to = tunnelTarget{host: p.Host, port: p.Port}
-	if to.host == "" && p.Path == "" {
-		to.host = "localhost"
+	to = Target{Host: p.Host, Port: p.Port}
+	if to.Host == "" && p.Path == "" {
+		to.Host = "localhost"
 	}
 	if p.ProcessID == "" && p.Session != "" {
 		return to, execproto.InvalidParams("session is for a tunnel into the sandbox of a process: it needs processId")
 	}
 	if p.ProcessID != "" {
-		return to, c.targetInside(&to, p)
+		return to, to.lead(c, p)
 	}
 	if p.Path != "" {
-		to.path, err = pathuri.Parse(p.Path, c.srv.home)
+		to.Path, err = pathuri.Parse(p.Path, srv.Home)
 	}
 	return to, err
 }
 
-// deniedError is the error of a target that the server's owner does not permit.
+// Denied returns the error of a target that the server's owner does not permit.
+func Denied(why string) error { return &deniedError{why} }
+
 type deniedError struct{ why string }
 
 func (e *deniedError) Error() string { return e.why }
 
 // dial connects to the target of a tunnel. Of many connections at a time some wait for
 // their turn.
-func (t *tunnels) dial(ctx context.Context, c *conn, to tunnelTarget) (net.Conn, error) {
+func (t *Tunnels) dial(ctx context.Context, to Target) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
@@ -92,31 +98,29 @@ func (t *tunnels) dial(ctx context.Context, c *conn, to tunnelTarget) (net.Conn,
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	ctx, done := context.WithTimeout(ctx, tunnelDialTime)
+	ctx, done := context.WithTimeout(ctx, dialTime)
 	defer done()
 	switch {
 	case to.inside != nil:
-		return to.inside.dialInside(ctx, to)
-	case to.detached != "":
-		return c.srv.dialDetached(ctx, to, c.grant.Ceiling)
-	}
-	if to.path != "" {
+		return to.inside.Dial(ctx, to)
+	case to.Path != "":
 		var d net.Dialer
-		return d.DialContext(ctx, "unix", to.path)
+		return d.DialContext(ctx, "unix", to.Path)
+	default:
+		return dialTCP(ctx, t.srv.Ceiling, to)
 	}
-	return dialTCP(ctx, c.srv.opts.EgressPolicy, to)
 }
 
 // dialTCP connects to a host that the ceiling permits. The name is judged before it is
 // resolved, and each address before it is connected to.
-func dialTCP(ctx context.Context, ceiling *egress.Ceiling, to tunnelTarget) (net.Conn, error) {
-	if err := ceiling.PermitsTunnel(to.host, to.port); err != nil {
+func dialTCP(ctx context.Context, ceiling *egress.Ceiling, to Target) (net.Conn, error) {
+	if err := ceiling.PermitsTunnel(to.Host, to.Port); err != nil {
 		return nil, &deniedError{err.Error()}
 	}
 	dialer := net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err == nil {
-			err = ceiling.PermitsAddress(at, to.host)
+			err = ceiling.PermitsAddress(at, to.Host)
 		}
 		if err != nil {
 			return &deniedError{err.Error()}
