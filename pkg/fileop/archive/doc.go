@@ -14,7 +14,7 @@
 //
 // The archive is one of POSIX pax: ustar headers, and before one whose values do not fit
 // an extended header. Entries are files, directories and links. The first one is the
-// source itself, named "."; a directory comes before what is in it, and names are sorted
+// source itself, named "."; a directory comes before its entries, and names are sorted
 // by their bytes in each directory. Records and types of this package's own begin with
 // CODEX; tar can list such an archive, and any archive of package archive/tar with these
 // kinds of entries can be unpacked.
@@ -29,7 +29,7 @@
 // An Unpacker writes below its target only: it enters one directory after the other by
 // descriptor and follows no link. It refuses names with "..", absolute ones and entries
 // of other types, and replaces regular files and links alone. Such an entry is reported,
-// and the rest goes on. A file is written under a temporary name and gets its own when it
-// is whole. A Packer opens what it has checked to be a regular file, reports what it
-// cannot read within the archive, and goes on.
+// and the Unpacker continues with the next one. A file is written under a temporary name and gets
+// its own name when it is complete. A Packer opens only files that it has checked to be regular. It
+// reports files that it cannot read within the archive, and continues.
 package archive

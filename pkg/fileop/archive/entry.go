@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// Type is what an entry of an archive is.
+// Type is the type of an entry of an archive.
 type Type byte
 
-// The types of entries, as archives spell them. POSIX leaves capital letters to others
-// than itself.
+// The types of entries, as archives spell them. POSIX reserves capital letters for extensions.
 const (
 	File      Type = '0'
 	Link      Type = '2'
 	Directory Type = '5'
 	// Listed is a file without its contents, of archives that only list a tree.
 	Listed Type = 'M'
-	// Problem says what could not be read. Path may be that of the file before it, which
-	// then is not to be kept.
+	// Problem describes a file that could not be read. Path may be that of the file before it, which
+	// must then be discarded.
 	Problem Type = 'P'
 )
 

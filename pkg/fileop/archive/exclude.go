@@ -8,7 +8,7 @@ import (
 
 // Excluder returns a function for PackOptions.Exclude. A pattern, as of package path, is
 // compared with the last name of a path; if it has a slash inside, with the path. An error
-// names a pattern that is none.
+// names a malformed pattern.
 func Excluder(patterns []string) (func(below string, isDirectory bool) bool, error) {
 	if len(patterns) == 0 {
 		return nil, nil
@@ -20,7 +20,7 @@ func Excluder(patterns []string) (func(below string, isDirectory bool) bool, err
 	list := make([]pattern, len(patterns))
 	for i, text := range patterns {
 		if _, err := path.Match(text, ""); err != nil {
-			return nil, fmt.Errorf("%q is no pattern: %w", text, err)
+			return nil, fmt.Errorf("%q is not a pattern: %w", text, err)
 		}
 		text = strings.Trim(text, "/")
 		list[i] = pattern{text, strings.Contains(text, "/")}

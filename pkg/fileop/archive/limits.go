@@ -20,12 +20,12 @@ const (
 	// a sparse file.
 	maxExtended = 256 << 10
 
-	// maxExtents is how many ranges of data of a sparse file are told apart; with 40
-	// bytes each they are less than maxExtended. What follows them is copied whole.
+	// maxExtents bounds the ranges of data of a sparse file that are listed; with 40
+	// bytes each they are less than maxExtended. The rest of the file is copied without holes.
 	maxExtents = 4096
 
-	// minHole is the smallest hole that is kept, in bytes: below it, its description
-	// costs more than the zeros.
+	// minHole is the smallest hole that is kept, in bytes: the description of a smaller one
+	// takes more bytes than its zeros.
 	minHole = 64 << 10
 
 	// maxProblem bounds the text of a problem within an archive, in bytes.

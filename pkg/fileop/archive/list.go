@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// List reads an archive and tells each entry. An entry of a type that is not known is a
+// List reads an archive and passes each entry to a function. An entry of an unknown type is a
 // Problem.
 func List(r io.Reader, each func(e *Entry)) error {
 	p := parser{to: lister(each)}
@@ -24,7 +24,7 @@ func List(r io.Reader, each func(e *Entry)) error {
 	}
 }
 
-// lister is a sink that only tells entries.
+// lister is a sink that only passes entries on.
 type lister func(e *Entry)
 
 func (l lister) begin(e *Entry) { l(e) }

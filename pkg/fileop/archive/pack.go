@@ -9,28 +9,27 @@ import (
 	"codex.internal/pkg/host/dirfd"
 )
 
-// PackOptions say what of a tree an archive has.
+// PackOptions select the parts of a tree that an archive has.
 type PackOptions struct {
 	// Context ends the work of a Read that takes long; nil: nothing does.
 	Context context.Context
-	// Exclude reports whether something below the source is left out, with all that is in
+	// Exclude reports whether an entry below the source is left out, with everything below
 	// it; nil: nothing is.
 	Exclude func(path string, isDirectory bool) bool
-	// Paths are the entries that the archive has, of what is in the source; nil: all.
-	// A directory among them is without what is in it.
+	// Paths are the entries of the source that the archive has; nil: all.
+	// A directory among them comes without its entries.
 	Paths []string
-	// After is the path of an entry that is not wanted any more, and those before it
-	// neither: a copy that was cut goes on after it. Directories on the way to it come
-	// again. "": from the beginning.
+	// After is the path of the last entry that the reader has: an interrupted copy continues
+	// after it. Only the directories above it are repeated. "": from the beginning.
 	After string
 	// List has the archive describe files without their contents, and Sums adds a sum of
 	// these.
 	List, Sums bool
 	// Times has modification times with their fractions of a second.
 	Times bool
-	// Began is told of each entry and where in the archive it begins; nil: nobody.
+	// Began, if not nil, is called with each entry and its offset in the archive.
 	Began func(e *Entry, offset int64)
-	// Got is told of bytes of contents; nil: nobody.
+	// Got, if not nil, is called with numbers of bytes of contents.
 	Got func(n int)
 }
 
@@ -50,7 +49,7 @@ type Packer struct {
 	extents []Extent // of file, those that follow
 	left    int64    // of the first of them
 	fill    int64    // zeros in place of what a file has lost
-	broken  error    // why; told behind them
+	broken  error    // why; reported after them
 	content []byte   // buffer for small files
 	ended   bool
 }
@@ -74,7 +73,7 @@ func NewPacker(source *dirfd.Dir, o PackOptions) *Packer {
 	return p
 }
 
-// begin describes the source itself.
+// begin appends the entry of the source itself.
 func (p *Packer) begin(source *dirfd.Dir) {
 	after, _ := parts(p.o.After, dirfd.ValidName)
 	var wrong []string
@@ -91,7 +90,7 @@ func (p *Packer) begin(source *dirfd.Dir) {
 	p.push(source, "", after)
 }
 
-// push goes on with what is in a directory.
+// push enters a directory: its entries come next.
 func (p *Packer) push(d *dirfd.Dir, path string, after []string) {
 	var names []string
 	var err error
@@ -175,7 +174,7 @@ func (p *Packer) Close() error {
 	return nil
 }
 
-// step goes on to the next name.
+// step describes the next name.
 func (p *Packer) step() {
 	if len(p.levels) == 0 {
 		p.out = append(append(p.out, zeros[:]...), zeros[:]...)
@@ -209,8 +208,8 @@ func (p *Packer) step() {
 	p.name(l.dir, name, path, after)
 }
 
-// name describes a name. after is not nil if it is on the way to that of After, and
-// empty if it is that itself.
+// name makes the entry of a name. after holds the remaining components of PackOptions.After below
+// it: nil if the name is not on that path, empty if it is the path's end.
 func (p *Packer) name(in *dirfd.Dir, name, path string, after []string) {
 	info, err := in.Lstat(name)
 	if err != nil {
@@ -244,7 +243,7 @@ func (p *Packer) name(in *dirfd.Dir, name, path string, after []string) {
 
 var errSpecial = errors.New("not copied: it is a device, a FIFO or a socket")
 
-// directory describes a directory and enters it.
+// directory appends the entry of a directory and enters it.
 func (p *Packer) directory(in *dirfd.Dir, name, path string, info dirfd.Info, after []string) {
 	within := p.o.Paths == nil || p.selection.below(path)
 	if p.o.Paths == nil || p.selection.has(path) {
@@ -281,7 +280,7 @@ func (p *Packer) header(e *Entry) {
 	p.out = appendHeader(p.out, e)
 }
 
-// problem says within the archive that something is not in it, or with discard that the
+// problem appends an entry that reports a file that the archive lacks, or with discard that the
 // file before it is broken.
 func (p *Packer) problem(path string, err error, discard bool) {
 	p.header(&Entry{Path: path, Type: Problem, Text: err.Error(), Discard: discard})

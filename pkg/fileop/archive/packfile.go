@@ -8,7 +8,7 @@ import (
 	"codex.internal/pkg/host/dirfd"
 )
 
-// regular describes a file, and begins with its contents.
+// regular appends the entry of a file, and begins with its contents.
 func (p *Packer) regular(in *dirfd.Dir, name, path string, info dirfd.Info) {
 	if p.o.List && !p.o.Sums {
 		p.entry(Entry{Path: path, Type: Listed, Size: info.Size}, info)
@@ -38,8 +38,8 @@ func (p *Packer) regular(in *dirfd.Dir, name, path string, info dirfd.Info) {
 	p.nextExtent()
 }
 
-// small appends a small file whole: its size is what there is to read. It reports
-// whether it has dealt with the file, which it has not if that has grown.
+// small reads a small file before it appends the entry, so that the entry has the right size. It reports
+// false, and appends nothing, if the file has grown too large for that.
 func (p *Packer) small(f *dirfd.File, e *Entry, info dirfd.Info) bool {
 	if p.content == nil {
 		p.content = make([]byte, smallFile+1)
@@ -84,8 +84,8 @@ func readFull(f *dirfd.File, b []byte) (int, error) {
 	return n, nil
 }
 
-// extentsOf are the parts of a file with data; nil if there is no hole that is worth it,
-// or holes are not told.
+// extentsOf returns the parts of a file with data; nil if no hole is large enough,
+// or the file system does not report holes.
 func extentsOf(f *dirfd.File, size int64) []Extent {
 	list := []Extent{}
 	for at := int64(0); at < size; {
@@ -124,7 +124,7 @@ func (p *Packer) contents(b []byte) int {
 	if err == nil {
 		return n
 	}
-	// The header has told the size: what is missing is filled with zeros, and the file
+	// The header has the size already: missing bytes are filled with zeros, and the file
 	// is said to be broken.
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the file became shorter while it was read")
@@ -133,7 +133,7 @@ func (p *Packer) contents(b []byte) int {
 	return n
 }
 
-// nextExtent goes on to the next part of the file, or to its end.
+// nextExtent begins the next part of the file, or its end.
 func (p *Packer) nextExtent() {
 	p.left = 0
 	if len(p.extents) == 0 {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// sink is what a parser hands an archive to.
+// sink receives the entries that a parser has read.
 type sink interface {
 	// begin begins an entry, after the one before it has ended.
 	begin(e *Entry)
-	// skip says that an entry of a type that is not taken was left out.
+	// skip reports that an entry of an unknown type was left out.
 	skip(path string, kind byte)
 	// data is a part of the contents of the entry that has begun.
 	data(b []byte)
@@ -20,7 +20,7 @@ type sink interface {
 	end()
 }
 
-// The errors of archives that cannot be gone on with.
+// The errors after which an archive cannot be read further.
 var (
 	errChecksum = errors.New("malformed archive: the checksum of a header is wrong")
 	errMagic    = errors.New("malformed archive: a header is not one of ustar")

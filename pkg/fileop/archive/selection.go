@@ -53,7 +53,7 @@ func (s selection) below(path string) bool {
 	return len(part) > 0 && len(part[len(part)-1]) > depth
 }
 
-// in returns the names in a directory that are in the set or lead to what is.
+// in returns the names in a directory that are in the set, or are above a path of the set.
 func (s selection) in(path string) []string {
 	part, depth := s.from(path)
 	var names []string

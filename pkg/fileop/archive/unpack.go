@@ -25,10 +25,10 @@ type UnpackOptions struct {
 	// Wanted reports whether an entry may be put into the tree: the other end may send more
 	// than it was asked for. path is clean, "." for the source itself. nil: each may.
 	Wanted func(path string, isDirectory bool) bool
-	// Failed is told of each entry that was not put there, or not as it is; path is that
+	// Failed is called with each entry that was not created, or not with all its attributes; path is that
 	// of the archive. It must be set.
 	Failed func(path string, err error)
-	// Began and Got are told of files and of bytes, for a person who waits; nil: nobody.
+	// Began and Got, if not nil, are called with files and with numbers of bytes, to show progress.
 	Began func(e *Entry)
 	Got   func(n int)
 }
@@ -44,8 +44,8 @@ type Unpacker struct {
 	file   *pending
 	done   string
 	closed bool
-	// refused is a directory that could not be made or entered, "" for none: what is
-	// below it is left out without a word for each.
+	// refused is a directory that could not be created or entered, or "": entries
+	// below it are left out without an error of their own.
 	refused string
 }
 
@@ -56,8 +56,8 @@ type made struct {
 	finish
 }
 
-// finish is what a directory gets when everything is in it: until then it must be
-// writable, and what is put into it changes its time.
+// finish holds the attributes that a directory gets after its last entry: until then it must be
+// writable, and each new entry changes its time.
 type finish struct {
 	entry *Entry // nil: nothing
 	isNew bool
@@ -95,12 +95,12 @@ func (u *Unpacker) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Done returns the path of the last entry that is in its place, or was reported: a copy
-// that was cut may go on after it. "" means that there is none.
+// Done returns the path of the last entry that was created or reported: an interrupted copy
+// may continue after it. It returns "" before the first one.
 func (u *Unpacker) Done() string { return u.done }
 
-// Restart begins with another archive of the same tree, after one that was cut: a file
-// that has not come whole is dropped, and directories stay as they are until the end.
+// Restart begins with another archive of the same tree, after an interrupted one: an incomplete
+// file is removed, and directories stay as they are until the end.
 func (u *Unpacker) Restart() {
 	if u.file != nil {
 		u.file.discard()
@@ -112,16 +112,16 @@ func (u *Unpacker) Restart() {
 // Ended returns an error unless the archive has come to its end.
 func (u *Unpacker) Ended() error { return u.parser.close() }
 
-// Close ends the work. It returns an error if the archive has not ended: then a file that
-// has not come whole is not there.
+// Close ends the work. It returns an error if the archive has not ended; an incomplete file
+// is then removed.
 func (u *Unpacker) Close() error {
 	err := u.parser.close()
 	u.Abort()
 	return err
 }
 
-// Abort ends the work without the rest of the archive. What was put there stays, but for
-// a file that has not come whole. After Close it does nothing.
+// Abort ends the work without the rest of the archive. Complete files stay, and an incomplete one
+// is removed. After Close it does nothing.
 func (u *Unpacker) Abort() {
 	if u.closed {
 		return
@@ -157,7 +157,7 @@ func (u *Unpacker) begin(e *Entry) {
 	}
 }
 
-// put puts an entry where it belongs, but for the contents of a file.
+// put creates an entry, without the contents of a file.
 func (u *Unpacker) put(e *Entry) error {
 	if e.Type == Problem {
 		return errors.New(strings.ToValidUTF8(e.Text, "\uFFFD"))
@@ -226,8 +226,8 @@ func (u *Unpacker) skip(path string, kind byte) {
 
 func (u *Unpacker) end() { u.commit(false) }
 
-// enter goes to the directory with these names below the target, and makes what is
-// missing.
+// enter enters the directory with these names below the target, and creates missing
+// ones on the way.
 func (u *Unpacker) enter(names []string) (*dirfd.Dir, error) {
 	same := 0
 	for same < len(names) && same < len(u.levels) && u.levels[same].name == names[same] {
@@ -277,7 +277,7 @@ func (u *Unpacker) into(name string, perm uint32, e *Entry) error {
 	}
 	u.levels = append(u.levels, made{d, name, finish{e, isNew}})
 	if u.o.Preserve && e != nil && !isNew {
-		// It may have these permissions since a copy that was cut.
+		// It may have these permissions since an interrupted copy.
 		if now, err := d.Stat(); err == nil && now.Perm&0o700 != 0o700 {
 			return d.Chmod(now.Perm | 0o700)
 		}
@@ -297,7 +297,7 @@ func (u *Unpacker) leave(n int) {
 	}
 }
 
-// finishDir gives a directory what it is to have.
+// finishDir sets the attributes of a directory.
 func (u *Unpacker) finishDir(d *dirfd.Dir, path string, f finish) {
 	if f.entry == nil {
 		return

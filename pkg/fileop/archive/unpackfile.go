@@ -9,17 +9,17 @@ import (
 	"codex.internal/pkg/host/dirfd"
 )
 
-// errOccupied says why nothing is written where there is something already.
-var errOccupied = errors.New("there is something else here already, which is not replaced")
+// errOccupied is the error of a path at which a file of another type exists.
+var errOccupied = errors.New("a file of another type exists here, which is not replaced")
 
-// errLinkHere says why a link is neither followed nor replaced.
-var errLinkHere = errors.New("there is a symbolic link here already, which is not followed; remove it, or name where it leads as the target")
+// errLinkHere is the error of a path at which a link exists.
+var errLinkHere = errors.New("a symbolic link exists here, which is not followed; remove it, or name its target instead")
 
-// errDirectoryHere says why a file does not take the place of a directory.
-var errDirectoryHere = errors.New("there is a directory here already, which is not replaced")
+// errDirectoryHere is the error of a file at whose path a directory exists.
+var errDirectoryHere = errors.New("a directory exists here, which is not replaced")
 
-// Occupied returns, for an error of entering or making a directory of a copy, one that
-// says why what is there is left alone.
+// Occupied returns, for an error of entering or creating a directory of a copy, one that
+// says why the existing file is not replaced.
 func Occupied(err error) error {
 	switch {
 	case errors.Is(err, dirfd.ErrLink):
@@ -30,7 +30,7 @@ func Occupied(err error) error {
 	return err
 }
 
-// notOwn is the error of a name that has something that is not replaced.
+// notOwn returns the error of a name whose file is not replaced.
 func notOwn(kind dirfd.Kind) error {
 	switch kind {
 	case dirfd.Link:
@@ -115,9 +115,9 @@ func (u *Unpacker) create(in *dirfd.Dir, name string, e *Entry) error {
 	return nil
 }
 
-// Put puts one entry, which is of no archive, into the tree under the same rules: a copy
-// that gets each file by a request of its own uses it. The contents of a file are what r
-// yields; its Size is ignored. An error says that the entry is not in its place, and may be
+// Put creates one entry that comes from no archive, under the same rules: copies
+// that get each file by a request of its own use it. The contents of a file come from r;
+// its Size is ignored. An error says that the entry is not in its place, and may be
 // that of r. Put must not be used between writes of one archive.
 func (u *Unpacker) Put(e *Entry, r io.Reader) error {
 	if err := u.put(e); err != nil || e.Type != File {
@@ -159,7 +159,7 @@ func keep(f *dirfd.File, old dirfd.Info, ownerComes bool) error {
 	if now.Perm == perm {
 		return nil
 	}
-	return f.Chmod(perm) // the umask must not take away what the old file had
+	return f.Chmod(perm) // the umask must not remove permissions that the old file had
 }
 
 // noChange leaves an owner as it is.
@@ -248,7 +248,7 @@ func (u *Unpacker) finishFile(f *pending) error {
 	if err := file.Close(); err != nil {
 		return err
 	}
-	// What is there now may be something else than what was there when the file began.
+	// Another file may have taken the path since this one was begun.
 	if there, err := f.in.Lstat(f.name); err == nil && there.Kind != dirfd.Regular {
 		return notOwn(there.Kind)
 	}
@@ -259,7 +259,7 @@ func (u *Unpacker) finishFile(f *pending) error {
 	return nil
 }
 
-// discard removes what has come of the file.
+// discard removes the incomplete file.
 func (f *pending) discard() {
 	if f.file != nil {
 		_ = f.file.Close()

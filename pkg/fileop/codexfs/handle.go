@@ -157,7 +157,7 @@ func (s *session) writeBlock(h *handle, params []byte) error {
 	return s.told(h, execproto.MethodFSWriteBlock, nil)
 }
 
-// told answers with what has become of the entries of an archive, which is nothing for a
+// told answers with the entries of an archive that failed, none for a
 // file, or with the error.
 func (s *session) told(h *handle, operation string, err error) error {
 	if err != nil {

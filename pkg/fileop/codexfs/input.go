@@ -20,7 +20,7 @@ type input struct {
 
 func newInput(r io.Reader) *input { return &input{r: r, limit: fshelper.MaxRequest} }
 
-// next returns the next document, or io.EOF if there is none. It is valid until
+// next returns the next document, or io.EOF at the end. It is valid until
 // the next call. It may be malformed JSON.
 func (in *input) next() ([]byte, error) {
 	var s scanner
@@ -52,7 +52,7 @@ func (in *input) next() ([]byte, error) {
 	}
 }
 
-// room makes room in the buffer. It returns by how many bytes the contents moved
+// room makes space in the buffer. It returns by how many bytes the contents moved
 // to the front.
 func (in *input) room() (moved int) {
 	if in.start == len(in.buf) {

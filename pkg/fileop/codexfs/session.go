@@ -41,7 +41,7 @@ func (s *session) run() error {
 // request is one request. Its params are JSON.
 type request struct {
 	operation string
-	home      string // what `~` means in its paths; "": unknown
+	home      string // the directory that `~` in its paths means; "": unknown
 	params    []byte // aliases the input
 }
 

@@ -14,7 +14,7 @@
 //	{"status":"error","payload":{"code":-32004,"message":"No such file or directory (os error 2): /srv/a"}}
 //
 // Params and responses are those of the RPC. The helper ignores the sandbox in the
-// params, because it runs in it. home is what `~` at the beginning of a path means; it
+// params, because it runs in it. home is the directory that `~` at the beginning of a path means; it
 // may be missing. A path that is not valid on this host is an error. The text before and after the response is
 // always the same: OKPrefix, OperationSuffix and OKSuffix. Then the helper exits
 // with 0. If the request is malformed, it writes an error to stderr and exits

@@ -23,8 +23,8 @@ func Request(operation, home string, params, sandbox []byte) [][]byte {
 		head = jsonwire.AppendString(head, pathuri.Format(home))
 	}
 	pieces := append(make([][]byte, 0, 5), append(head, `,"params":`...))
-	// An object with a member has quotes, which no text within a string has: what
-	// is found is a value.
+	// The text of an object with members has quotes, which no text within a string has: the
+	// match is a value.
 	if before, after, found := bytes.Cut(params, sandbox); found && len(sandbox) > len("null") {
 		pieces = append(pieces, before, []byte("null"))
 		params = after

@@ -14,7 +14,7 @@ import (
 )
 
 // OpenArchive carries out fs/openArchive for a native path. It ignores the path and the
-// sandbox of p. confined is as in files.Options. ctx ends what reading takes long to do.
+// sandbox of p. confined is as in files.Options. ctx ends long reads.
 func OpenArchive(ctx context.Context, path string, p *execproto.OpenArchiveParams, confined bool) (*File, error) {
 	switch {
 	case len(p.Paths) > execproto.MaxArchivePaths:
@@ -83,7 +83,7 @@ func (f *File) closeArchive() error {
 	return nil
 }
 
-// failed keeps what became of an entry for the next answer.
+// failed keeps the failure of an entry for the next answer.
 func (f *File) failed(path string, err error) {
 	message := err.Error()
 	if len(f.failures) >= maxFailures || f.named+len(path)+len(message) > maxFailureBytes {
@@ -94,7 +94,7 @@ func (f *File) failed(path string, err error) {
 	f.failures = append(f.failures, execproto.ArchiveFailure{Path: strings.ToValidUTF8(path, "\uFFFD"), Message: message})
 }
 
-// Told returns what has become of entries of an archive since the last call.
+// Told returns the entries of an archive that have failed since the last call.
 func (f *File) Told() execproto.WriteBlockResult {
 	r := execproto.WriteBlockResult{Failures: f.failures, Unnamed: f.unnamed}
 	f.failures, f.unnamed, f.named = nil, 0, 0

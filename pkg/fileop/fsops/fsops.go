@@ -154,7 +154,7 @@ func copyPath(params []byte) (Call, error) {
 	}}, err
 }
 
-// copied is the answer to fs/copy that came to err. A tree that was copied but for
+// copied returns the answer to fs/copy that ended with err. A tree that was copied except for
 // special files is a success that names them (docs/spec/wire.md §5.6).
 func copied(err error) (Result, error) {
 	left, ok := errors.AsType[*files.LeftOutError](err)

@@ -72,7 +72,7 @@ type Call struct {
 	run   func(ctx context.Context, paths []string, confined bool) (Result, error)
 }
 
-// Resolve replaces the paths of the request by native ones. home is what `~` at
+// Resolve replaces the paths of the request by native ones. home is the directory that `~` at
 // the beginning of a path means; "" makes such a path an error. Errors are those
 // of pathuri.Parse.
 func (c *Call) Resolve(home string) error {
@@ -96,7 +96,7 @@ func (c *Call) Run(ctx context.Context, confined bool) (Result, error) {
 	return c.run(ctx, c.paths, confined)
 }
 
-// Result is what a request returns: a value to encode, or the contents of a file.
+// Result is the result of a request: a value to encode, or the contents of a file.
 // One of the two is set.
 type Result struct {
 	Value   Appender

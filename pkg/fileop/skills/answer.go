@@ -22,14 +22,14 @@ type Answer struct {
 	entries, bytes            int
 }
 
-// Unresolved says that a place could not be listed.
+// Unresolved adds the warning that a place could not be listed.
 func (a *Answer) Unresolved() { a.locations = true }
 
-// Truncated says that not everything was looked at.
+// Truncated adds the warning that not everything was searched.
 func (a *Answer) Truncated() { a.size = true }
 
-// Skills adds the skills below a root, whose ID is told with each. A root that
-// cannot be looked at has none: it is missing, or the sandbox hides it.
+// Skills adds the skills below a root, each with the root's ID. A root that
+// cannot be read has none: it is missing, or the sandbox hides it.
 func (a *Answer) Skills(root *execproto.CapabilityRoot) {
 	if root.Error != nil {
 		return
@@ -72,8 +72,8 @@ func (a *Answer) Result() execproto.InstalledResult {
 	return a.result
 }
 
-// admit counts an entry of the answer. It returns false if there is no room for
-// it.
+// admit counts an entry of the answer. It returns false if the answer is
+// full.
 func (a *Answer) admit(entry execproto.Object) bool {
 	text, err := execproto.Append(nil, entry)
 	a.entries++
@@ -85,8 +85,8 @@ func (a *Answer) admit(entry execproto.Object) bool {
 	return true
 }
 
-// skillsOf returns the skills below a root, without those whose heads are not
-// valid.
+// skillsOf returns the skills below a root, without those whose heads are
+// invalid.
 func (a *Answer) skillsOf(root *execproto.CapabilityRoot) []execproto.InstalledSkill {
 	if len(root.Warnings) > 0 {
 		a.metadata = true

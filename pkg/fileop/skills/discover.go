@@ -7,7 +7,7 @@
 // Discover reads files and changes none. The directories and the files in them are
 // hostile: every size is bounded, a FIFO does not hold it up, and a manifest names
 // no file above its root. An Answer reads no files: under a sandbox codex-fs runs
-// Discover inside, and the server parses what comes out.
+// Discover inside, and the server parses its output.
 package skills
 
 import (
@@ -33,7 +33,7 @@ type Root struct {
 	Path string
 }
 
-// Discover returns what is below each of the roots, in their order. The error is
+// Discover returns the plugins and skills below each of the roots, in their order. The error is
 // that of ctx.
 func Discover(ctx context.Context, roots []Root) ([]execproto.CapabilityRoot, error) {
 	all := int64(MaxBytes)
@@ -167,7 +167,7 @@ func (d *discovery) manifest(dir string) *execproto.CapabilityFile {
 	return nil
 }
 
-// plugin reads the root's manifest and what it names.
+// plugin reads the root's manifest and the files that it names.
 func (d *discovery) plugin() {
 	manifest := d.manifest(d.root)
 	if manifest == nil {

@@ -16,8 +16,8 @@ type Plugin struct {
 	ID      string // NAME@MARKETPLACE
 	Version string
 	Dir     string // of the version, as a URI
-	// Remote is the URI of the file that names the plugin's id elsewhere, "" if
-	// there is none.
+	// Remote is the URI of the file that names the plugin's id elsewhere, or "" if
+	// no such file exists.
 	Remote string
 }
 
@@ -68,8 +68,8 @@ func isName(text, more string) bool {
 // written.
 const local = "local"
 
-// compareVersions orders versions: semantic ones by their rules, above all that
-// are none, which are ordered as texts.
+// compareVersions orders versions: semantic ones by their rules, above all
+// others, which are ordered as texts.
 func compareVersions(a, b string) int {
 	x, isA := parseVersion(a)
 	y, isB := parseVersion(b)

@@ -10,8 +10,8 @@ import (
 )
 
 // parseSkill reads the head of a SKILL.md: YAML between two lines `---`. named
-// is its name if the head has none. ok is false if there is no head, or it lacks
-// what it needs.
+// is its name if the head has none. ok is false if the head is missing or lacks
+// a required member.
 func parseSkill(text, named string) (skill execproto.InstalledSkill, ok bool) {
 	head, ok := headOf(text)
 	if !ok {
@@ -60,7 +60,7 @@ func tidy(n *node) string {
 
 func oneBlank(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// parseMetadata reads an agents/openai.yaml. What cannot be read is absent.
+// parseMetadata reads an agents/openai.yaml. Malformed members count as absent.
 func parseMetadata(text string) (*execproto.SkillDependencies, *execproto.SkillPolicy) {
 	n, err := parseYAML(text)
 	if err != nil {

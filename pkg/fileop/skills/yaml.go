@@ -12,7 +12,7 @@ var (
 	errAliasYAML = errors.New("the YAML has aliases, with which a text becomes larger than it is")
 )
 
-// node is a YAML value; nil is one that is not there.
+// node is a YAML value; nil is a missing one.
 type node yaml.Node
 
 // parseYAML reads one document of at most maxYAML bytes. An empty one is nil.
@@ -76,7 +76,7 @@ func (n *node) items() []*node {
 	return list
 }
 
-// scalar returns the text of a scalar; ok is false for null and what is none.
+// scalar returns the text of a scalar; ok is false for null and for other kinds.
 func (n *node) scalar() (text string, ok bool) {
 	if !n.is(yaml.ScalarNode) || n.Tag == "!!null" {
 		return "", false

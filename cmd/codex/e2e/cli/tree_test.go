@@ -203,7 +203,7 @@ func TestCopiesByPatterns(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"no file of the server matches": {":" + dir + "/*.none", target},
-		"is no pattern":                 {"--exclude", "[", ":" + dir, target},
+		"is not a pattern":              {"--exclude", "[", ":" + dir, target},
 	} {
 		if _, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "--url", url}, args...)...); code == 0 || !strings.Contains(errs, want) {
 			t.Errorf("%q: %d %q", args, code, errs)
