@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blame is a cause of a failure with what to do about it.
+// blame is a cause of a failure, with its remedy.
 type blame struct{ cause, fix string }
 
-// act is what was tried, as far as causes differ by it.
+// act is a kind of operation; causes of failures differ by it.
 type act int
 
 const (
@@ -20,11 +20,10 @@ const (
 	mappingUsers                // write to uid_map
 	mounting                    // mount, of whatever kind
 	mountingProc
-	networking // bring up the loopback interface
 )
 
-// blames says who may have forbidden an act, the most likely first. A kernel
-// does not tell who refused, so several can be suspects.
+// blames returns the likely causes of a failed act, the most likely first. The kernel
+// does not report which of its mechanisms refused, so several can be suspects.
 func (f *facts) blames(a act, errno syscall.Errno) []blame {
 	var all []blame
 	add := func(cause, fix string) { all = append(all, blame{cause, fix}) }
@@ -51,7 +50,7 @@ func (f *facts) blames(a act, errno syscall.Errno) []blame {
 	return all
 }
 
-// suspects are those that refuse with EPERM or EACCES.
+// suspects returns the mechanisms that may have refused with EPERM or EACCES.
 func (f *facts) suspects(a act) []blame {
 	var all []blame
 	add := func(cause, fix string) { all = append(all, blame{cause, fix}) }
@@ -101,7 +100,7 @@ func (f *facts) suspects(a act) []blame {
 	return all
 }
 
-// seccomp is the suspicion of a filter of system calls.
+// seccomp returns the blame on a filter of system calls.
 func (f *facts) seccomp() blame {
 	n := "a seccomp filter"
 	if f.seccompFilters > 1 {
@@ -120,7 +119,7 @@ func (f *facts) apparmorProfile() string {
 		`| sudo tee /etc/apparmor.d/codex && sudo apparmor_parser -r /etc/apparmor.d/codex`, f.self)
 }
 
-// inContainer chooses the words for where we are.
+// inContainer returns the remedy for the kind of host that this is.
 func (f *facts) inContainer(host, docker, kubernetes string) string {
 	switch f.container {
 	case "":

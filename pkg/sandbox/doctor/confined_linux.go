@@ -42,7 +42,7 @@ func Main(args []string) int {
 	return 0
 }
 
-// What a confined child may be able to do.
+// The actions of a confined child.
 const (
 	didRead          = "read"
 	didWrite         = "write in the workspace"
@@ -56,7 +56,7 @@ const (
 	didLoopback      = "reach its own loopback interface"
 )
 
-// harmless is what a child may do or not: no policy promises it, and none forbids it.
+// harmless lists actions that policies neither promise nor forbid.
 var harmless = []string{didOwnSockets, didProc, didLoopback}
 
 // attempt tries everything, and returns what worked.
@@ -80,7 +80,7 @@ func attempt(d attempts) (did []string) {
 		return file(d.codex)()
 	})
 	try(didNetwork, func() error {
-		// To connect UDP sends nothing. The address is one for documents.
+		// Connecting a UDP socket sends nothing. The address is reserved for documentation.
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err == nil {
 			err = unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte{192, 0, 2, 1}, Port: 53})

@@ -1,7 +1,6 @@
-// Package doctor finds out what a host can confine: which namespaces, mounts,
-// filters and files the kernel and whoever configured it allow to this user,
-// which backends of the sandbox that makes work, and what to do about the
-// rest.
+// Package doctor finds out what a host can confine: which backends of the sandbox
+// work for this user, what the kernel or its configuration forbids, and how to
+// allow it.
 //
 //	report := doctor.Examine(ctx)
 //	if !report.WorkspaceWrite { ... }
@@ -13,7 +12,7 @@
 // hand Main the arguments that follow Arg.
 package doctor
 
-// Arg is the first argument of the children. It is no command for people.
+// Arg is the first argument of the children. It is not a command for people.
 const Arg = "--codex-run-as-probe"
 
 // Schema is the version of Report's JSON: a field is never taken away or given
@@ -55,26 +54,26 @@ const (
 	Inotify          = "inotify"          // a watch
 )
 
-// Check is one thing that was tried. What was not tried, because an earlier step failed, has no check.
+// Check is one thing that was tried. Steps after one that failed were not tried and have no check.
 type Check struct {
 	Name   string `json:"name"`
 	Status Status `json:"status"`
-	// Detail says in a few words what was seen: a version, or what failed.
+	// Detail is the result in a few words: a version, or the failure.
 	Detail string `json:"detail"`
-	// Matters says what does not work without it; empty if it works.
+	// Matters names the consequence if it does not work; empty if it works.
 	Matters string `json:"matters,omitempty"`
-	// Causes say who or what forbids it, the most likely first.
+	// Causes name what forbids it, the most likely first.
 	Causes []string `json:"causes"`
-	// Fixes are things to do, each for the cause of the same index: a
+	// Fixes are the remedies, each for the cause of the same index: a
 	// command, a setting, a package.
 	Fixes []string `json:"fixes"`
 }
 
-// Backend says what a backend of the sandbox can enforce here. Each was told
-// to, and the outcome was looked at.
+// Backend reports what a backend of the sandbox can enforce here: it has confined a
+// child, and the doctor has checked what the child could do.
 type Backend struct {
 	Name string `json:"name"`
-	// Works is the launcher's own opinion; Reason says why not.
+	// Works is the launcher's answer; Reason is the reason if it does not.
 	Works bool `json:"works"`
 	// ReadOnly and WorkspaceWrite say which of these policies it enforces.
 	ReadOnly       bool   `json:"readOnly"`
@@ -85,14 +84,14 @@ type Backend struct {
 	OwnSockets bool `json:"ownSockets"`
 }
 
-// Choice is what the backend `auto` does here.
+// Choice is the choice of the backend `auto`.
 type Choice struct {
-	// Backend is the first one that works; empty: none.
+	// Backend is the first one that works, or empty.
 	Backend string `json:"backend"`
 	Reason  string `json:"reason"`
 }
 
-// Report is what was found.
+// Report is the result of an examination.
 type Report struct {
 	Schema  int    `json:"schema"`
 	Version string `json:"version"` // of the program that asks, which sets it

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names of backends that are treated in a way of their own.
+// Names of backends with rules of their own.
 const (
 	namespacesName = "namespaces"
 	bwrapName      = "bwrap"
@@ -136,9 +136,8 @@ func (e *examination) bad(name string, status Status, detail, matters string, al
 	e.report.Checks = append(e.report.Checks, c)
 }
 
-// namespaces tells how far the launcher has come with the backend namespaces: it makes all
-// namespaces at once, maps the user, and makes a view. Later steps than the one that failed are
-// not reported.
+// namespaces reports how far the launcher came with the backend namespaces: it creates all
+// namespaces at once, maps the user, and sets up a view. Steps after the failed one are not reported.
 func (e *examination) namespaces() {
 	p, known := e.probed[namespacesName]
 	if !known {
@@ -185,7 +184,7 @@ func (e *examination) namespaces() {
 	e.ok(OtherNamespaces, made)
 }
 
-// seccomp tells whether the launcher could install its filter.
+// seccomp reports whether the launcher could install its filter.
 func (e *examination) seccomp() {
 	p := e.probed[namespacesName]
 	switch {
@@ -242,7 +241,7 @@ func tryTerminal() error {
 }
 
 // fewInstances is a limit of inotify instances that sandboxes alone can reach:
-// one that has to watch takes one.
+// a sandbox that watches for a missing .git takes one.
 const fewInstances = 16
 
 // inotify watches a directory.
@@ -280,7 +279,7 @@ func tryInotify() error {
 	return os.NewSyscallError("inotify_add_watch", err)
 }
 
-// landlock tells which version of Landlock the launcher has found, for the backend and for the
+// landlock reports the version of Landlock that the launcher has found, for the backend and for the
 // second wall.
 func (e *examination) landlock() {
 	if !e.launches {
@@ -310,8 +309,8 @@ func (e *examination) landlock() {
 	}
 }
 
-// secondWall tells whether Landlock also confines commands that the mounts confine.
-// It comes before what only the backend landlock needs.
+// secondWall reports whether Landlock can also confine commands that the mounts confine.
+// That needs an older version than the backend landlock.
 func (e *examination) secondWall(reason string, all []blame) {
 	switch {
 	case e.abi == 0:
@@ -330,7 +329,7 @@ func (e *examination) secondWall(reason string, all []blame) {
 		"only the mounts keep a command from writing outside: FIFOs there can be written to, and a mistake in a mount is caught by nothing else", all)
 }
 
-// unlessNeeded is the status of what only a later backend needs.
+// unlessNeeded returns the status of a failure that affects only a later backend.
 func (e *examination) unlessNeeded() Status {
 	if e.backend(namespacesName).WorkspaceWrite {
 		return Absent
@@ -379,7 +378,7 @@ func (e *examination) cgroup() {
 	}
 }
 
-// tryCgroup returns what failed, and why it may have.
+// tryCgroup returns the error, and its likely causes.
 func (e *examination) tryCgroup() (error, []blame) {
 	delegate := e.facts.inContainer("start codex as a systemd service with Delegate=yes, or by systemd-run --user --scope -p Delegate=yes",
 		"docker run --cgroupns private, with /sys/fs/cgroup mounted writable",

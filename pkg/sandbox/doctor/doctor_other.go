@@ -9,7 +9,7 @@ import (
 	"runtime"
 )
 
-// Examine says that there is nothing to examine.
+// Examine returns a report without checks.
 func Examine(context.Context) *Report {
 	return &Report{
 		Schema: Schema, System: runtime.GOOS, Arch: runtime.GOARCH, UID: os.Getuid(),
@@ -20,7 +20,7 @@ func Examine(context.Context) *Report {
 	}
 }
 
-// Main refuses: there are no probes here.
+// Main returns an error: the doctor starts no children on this system.
 func Main([]string) int {
 	fmt.Fprintln(os.Stderr, "the probes of codex doctor run on Linux only")
 	return 1

@@ -13,7 +13,7 @@ import (
 // unset is the value of a setting that this kernel does not have.
 const unset = -1
 
-// facts are what the host says of itself. They decide nothing: they explain.
+// facts are settings of the host. They explain a failure, and decide nothing.
 type facts struct {
 	self      string // the path of this program
 	kernel    string
@@ -40,7 +40,7 @@ type facts struct {
 
 	nested bool     // in a user namespace that is not the host's
 	chroot bool     // the root directory is not the root of the mounts
-	masked []string // what is mounted below /proc
+	masked []string // paths below /proc on which something is mounted
 	cgroup string   // the directory of the own cgroup v2; empty: none mounted
 }
 
@@ -115,9 +115,8 @@ func readFacts(root fs.FS) *facts {
 	return f
 }
 
-// tree reads small files. What cannot be read is as if it were not there. The
-// file system itself reads them, in one piece: of a setting in pieces the
-// kernel shows the first one only.
+// tree reads small files. A file that cannot be read counts as missing. Each is read with
+// one call: of a setting that is read in pieces, the kernel returns the first piece only.
 type tree struct{ fs.FS }
 
 func (t tree) text(name string) string {
@@ -149,8 +148,8 @@ func (t tree) link(name string) string {
 	return to
 }
 
-// rootedApart reports whether the first process shares the mounts but sees
-// others of them, as it has another root directory. Only root may look.
+// rootedApart reports whether the first process is in the same mount namespace but has
+// another root directory, so that it sees other mounts. Only root may read that.
 func (t tree) rootedApart() bool {
 	mounts := t.link("proc/self/ns/mnt")
 	return mounts != "" && t.link("proc/1/ns/mnt") == mounts && t.text("proc/1/mountinfo") != t.text("proc/self/mountinfo")
@@ -161,9 +160,9 @@ var firstNamespaces = map[string]string{
 	"pid": "pid:[4026531836]", "uts": "uts:[4026531838]", "ipc": "ipc:[4026531839]",
 }
 
-// container is the kind of container that this is in, by the marks that they
-// leave. The mark of an image whose files a machine was made of means nothing:
-// a machine has the kernel's first namespaces.
+// container returns the kind of container that this program runs in, by the files that containers
+// have. A machine whose disk was made from a container image has such a file too, so
+// a process in the kernel's first namespaces is in no container.
 func (t tree) container() string {
 	first := true
 	for name, link := range firstNamespaces {
@@ -179,7 +178,7 @@ func (t tree) container() string {
 	case t.exists("run/.containerenv"):
 		return "podman"
 	}
-	// systemd writes down what the container's manager told it.
+	// systemd stores the name that the container's manager gave it.
 	return t.text("run/systemd/container")
 }
 
@@ -199,7 +198,7 @@ func (f *facts) status(text string) {
 	}
 }
 
-// label reads under which profile of a security module this process is.
+// label reads the security module's profile of this process.
 // AppArmor writes `unconfined` or `NAME (MODE)`, SELinux a context of four
 // words.
 func (f *facts) label(t tree) {

@@ -10,7 +10,7 @@ import (
 
 // DecodeProfile decodes a permission profile: the union tagged by `type`, or
 // the untagged older shape. The error is a *jsonwire.SyntaxError for a text
-// that is not JSON, a *ShapeError for one that is no profile, and a *PathError
+// that is not JSON, a *ShapeError for JSON that is not a profile, and a *PathError
 // for a path that decode refuses.
 func DecodeProfile(text []byte, decode PathDecoder) (Profile, error) {
 	r := jsonwire.NewReader(text)
@@ -57,8 +57,8 @@ func readProfile(r *jsonwire.Reader, decode PathDecoder) (Profile, error) {
 	return p, nil
 }
 
-// decoder decodes profiles and keeps the first path that was refused: that the
-// shape is wrong is said first.
+// decoder decodes profiles and keeps the first path that was refused: an error of the
+// shape is reported before it.
 type decoder struct {
 	decode PathDecoder
 	bad    error
@@ -121,8 +121,8 @@ func (d *decoder) fileSystem(fs *FileSystem) func(*jsonwire.Reader) error {
 	}
 }
 
-// depth reads a number that is not 0. What no tree is as deep as is as good as
-// the largest number.
+// depth reads a number that is not 0. A number beyond the depth of any tree becomes
+// the largest int.
 func depth(to *int) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
 		n, err := r.Uint64()

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// NeedsDirectEnforcement reports whether a profile says what no legacy policy
-// can, so that it must not take the legacy Landlock mode
-// (docs/spec/sandbox.md §3): it cannot be mapped back, it protects a metadata
-// name that is not there, or it and its round trip resolve to different
+// NeedsDirectEnforcement reports whether no legacy policy can express a profile,
+// so that it must not be enforced in the legacy Landlock mode
+// (docs/spec/sandbox.md §3): it cannot be mapped back, it protects a missing metadata
+// name, or it and its round trip resolve to different
 // policies.
 func NeedsDirectEnforcement(p Profile, scope Scope, view View) bool {
 	if p.Kind != Managed || p.FileSystem.Unrestricted {
@@ -33,7 +33,7 @@ func NeedsDirectEnforcement(p Profile, scope Scope, view View) bool {
 	return !policy.equal(back)
 }
 
-// equal reports whether two policies of one view come to the same.
+// equal reports whether two policies of one view permit the same.
 func (p *Policy) equal(q *Policy) bool {
 	if p.fullRead != q.fullRead || p.fullWrite != q.fullWrite || p.platformDefaults() != q.platformDefaults() {
 		return false
@@ -53,7 +53,7 @@ func (p *Policy) effective(paths []string) []string {
 	return sorted(paths)
 }
 
-// signature says what writable roots come to, one line for each path.
+// signature describes the effect of writable roots, one line for each path.
 func signature(roots []WritableRoot) []string {
 	var lines []string
 	for _, root := range roots {

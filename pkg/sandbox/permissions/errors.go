@@ -7,22 +7,22 @@ import (
 	"codex.internal/pkg/wire/logtext"
 )
 
-// PathError says that a path of a profile is none of this host.
+// PathError means that a path of a profile is not a path of this host.
 type PathError struct {
 	Text string // as it was written, shortened
-	Err  error  // what the PathDecoder said
+	Err  error  // the error of the PathDecoder
 }
 
 // Error returns the text for the client.
 func (e *PathError) Error() string { return "invalid sandbox permission path URI: " + e.Err.Error() }
 
-// Unwrap returns what the PathDecoder said.
+// Unwrap returns the error of the PathDecoder.
 func (e *PathError) Unwrap() error { return e.Err }
 
-// ShapeError says that a JSON text is no permission profile. Its text is Codex
-// CLI's, which does not say why; Cause does.
+// ShapeError means that a JSON text is not a permission profile. Its text is Codex
+// CLI's, without the reason; Cause has the reason.
 type ShapeError struct {
-	Cause error // what is wrong with it as a tagged profile, or as the older shape if it has no tag
+	Cause error // the error of decoding it as a tagged profile, or as the older shape if it has no tag
 }
 
 // Error returns the text for the client.
@@ -40,10 +40,10 @@ var ErrOutsideWorkspace = errors.New("permissions profile requests filesystem wr
 // ErrGlobAccess says that an overlay has a pattern that is not denied.
 var ErrGlobAccess = errors.New("glob file system permissions only support deny-read entries")
 
-// unknown is the error for a word that is none of those expected.
+// unknown returns the error for a word that is not among the expected ones.
 func unknown(got string, words ...string) error {
 	return fmt.Errorf("unknown variant `%s`, expected one of %q", clip(got), words)
 }
 
-// clip shortens what an error repeats of its input.
+// clip shortens input that an error repeats.
 func clip(s string) string { return logtext.Clip(s, maxShown) }

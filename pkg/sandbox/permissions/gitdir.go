@@ -6,20 +6,20 @@ import (
 )
 
 // Git runs programs that the configuration and the hooks of a repository name.
-// Where they are is said by the .git of a work tree: a directory, or a file
+// The .git of a work tree leads to them: it is a directory, or a file
 // with `gitdir: PATH`. A file `commondir` in that directory leads to another
 // one, and any of them may hold symbolic links. A command that can write to the
 // directory at the end of this chain, or can create a missing part of it, makes
 // the user run programs with the next git command.
 
-// linkedNames are the entries of a repository that are looked at for links.
+// linkedNames are the entries of a repository that are checked for links.
 var linkedNames = [...]string{"commondir", "config", "config.worktree", "hooks", "info", "modules", "objects", "refs", "worktrees"}
 
 // repositoryPaths returns the paths to which the .git of a root, or of a
-// directory above it, leads, whether they exist or not. Git looks for a .git
-// upwards. One that the policy lets be written protects nothing. Bare has the
-// directories that have no .git, nor has any above them: roots that lie in each
-// other are not searched up to / one by one.
+// directory above it, leads, whether they exist or not: git searches for a .git
+// upwards. A .git that the policy lets be written protects nothing. bare holds the
+// directories without a .git in them and above them, so that nested roots are not
+// each searched up to /.
 func (p *Policy) repositoryPaths(root WritableRoot, granted bool, bare map[string]bool) []string {
 	g := gitWalk{view: p.view}
 	none := true
@@ -47,7 +47,7 @@ type gitWalk struct {
 	steps int
 }
 
-// repository follows a .git to the end, and reports whether there is none.
+// repository follows a .git to the end, and returns false if it does not exist.
 func (g *gitWalk) repository(git string) (missing bool) {
 	for first := true; git != "" && g.steps < maxRepositories; first = false {
 		real, t := stat(g.view, git)
@@ -56,7 +56,7 @@ func (g *gitWalk) repository(git string) (missing bool) {
 		}
 		g.steps++
 		if Foreign(g.view, real) {
-			return false // git does not trust what another user has put there
+			return false // git does not trust files of another user
 		}
 		next := ""
 		switch t {
@@ -83,13 +83,13 @@ func (g *gitWalk) repository(git string) (missing bool) {
 	return false
 }
 
-// asGitReads is what git takes from a file with a path: blanks at the end belong to
+// asGitReads returns the path in the text of a file as git reads it: blanks at the end belong to
 // the path, and line ends do not.
 func asGitReads(text []byte) string { return strings.TrimRight(string(text), "\r\n") }
 
-// target notes where a pointer in a directory leads, and returns it; "" if
-// that is nowhere. If it goes down and up again, the directory that it passes
-// counts too: a link in its place would lead elsewhere.
+// target records the path to which a pointer in a directory leads, and returns it; "" if
+// the path does not exist. If the pointer goes down and up again, the directory that it passes
+// is recorded too: a link in its place would lead elsewhere.
 func (g *gitWalk) target(dir, to string) string {
 	if to == "" {
 		return ""
@@ -126,7 +126,7 @@ func (g *gitWalk) add(at string) {
 	}
 }
 
-// pointer returns the path in the text of a .git file; "" if there is none.
+// pointer returns the path in the text of a .git file, or "".
 func pointer(view View, file string) string {
 	text, err := view.ReadFile(file, maxPointer)
 	if err != nil {

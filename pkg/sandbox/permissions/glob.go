@@ -102,7 +102,7 @@ func escapeGlob(p string) string {
 // compileGlob compiles an absolute pattern: `*` and `?` do not cross `/`, `**`
 // does, and as a component of its own it may stand for none; `[ab-z]` and
 // `[!a]` are classes, `{a,b}` alternatives, `\` takes the next character
-// literally. What is not closed is literal.
+// literally. A bracket or brace that is not closed is literal.
 func compileGlob(text string) pattern {
 	p := pattern{text: text}
 	alternatives, err := expandBraces(text)
@@ -117,7 +117,7 @@ func compileGlob(text string) pattern {
 	return p
 }
 
-// op is what one step of a program matches.
+// op is the kind of one step of a program.
 type op uint8
 
 const (
@@ -144,7 +144,7 @@ type class struct {
 // program is a compiled pattern.
 type program []token
 
-// nextChar returns the first character of s. Bytes that are no UTF-8 are
+// nextChar returns the first character of s. Bytes that are not UTF-8 are
 // characters of their own, beyond Unicode.
 func nextChar(s string) (rune, int) {
 	r, n := utf8.DecodeRuneInString(s)

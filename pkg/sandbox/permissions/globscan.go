@@ -38,8 +38,8 @@ func (prog program) add(s states, i int) {
 	}
 }
 
-// feed returns the steps that may come after those in s and a text, nil if
-// there are none. s stays as it is.
+// feed returns the steps that may come after those in s and a text, or nil.
+// It does not change s.
 func (prog program) feed(s states, text string) states {
 	if s == nil {
 		return nil
@@ -68,12 +68,12 @@ func (prog program) feed(s states, text string) states {
 	return s
 }
 
-// step adds to next what may come after a step and a character.
+// step adds to next the steps that may come after a step and a character.
 func (prog program) step(next states, i int, c rune) bool {
 	t := &prog[i]
 	switch t.op {
 	case opEnter:
-		return false // what may come instead is in the set as well
+		return false // the steps that may come instead are in the set as well
 	case opLiteral:
 		if c != t.char {
 			return false
@@ -118,8 +118,8 @@ func (p pattern) matches(at string) bool {
 	})
 }
 
-// searchRoot is the folder part of what a pattern has before its first
-// wildcard.
+// searchRoot returns the directory part of the text before the first wildcard of a
+// pattern.
 func (prog program) searchRoot() string {
 	var fixed []rune
 	for _, t := range prog {
@@ -131,16 +131,16 @@ func (prog program) searchRoot() string {
 	return path.Dir(string(fixed))
 }
 
-// ExpandGlobs returns what the denied patterns match now, sorted and without
+// ExpandGlobs returns the paths that the denied patterns match now, sorted and without
 // duplicates: files and directories of every type, dotfiles included, by
-// effective path. Of a symbolic link it has the link and what it leads to.
+// effective path. For a symbolic link the result has the link and its target.
 // Directories are not entered through links, and no deeper than the policy
-// says. One that cannot be listed is in the result itself if a match could lie
+// says. A directory that cannot be listed is in the result itself if a match could lie
 // in it. /proc and /dev are left out, as a sandbox has its own, but a pattern may
 // name one of them.
 //
-// More than 8192 matches are an error, and so is more work than is reasonable.
-// What appears later is not in the result.
+// More than 8192 matches are an error, and so are more than maxVisited directory entries.
+// Files that appear later are not in the result.
 func (p *Policy) ExpandGlobs() ([]string, error) {
 	scan := globScan{view: p.view, depth: p.fs.GlobScanMaxDepth, found: make(map[string]bool)}
 	for _, pattern := range p.patterns {
@@ -244,7 +244,7 @@ func (g *globScan) walk(prog program, s states, dir string, depth int) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // it is gone
 	case err != nil:
-		// What is in it could still be opened by name.
+		// Files in it could still be opened by name.
 		return g.add(dir, Dir)
 	}
 	for _, d := range dirs {
@@ -255,8 +255,8 @@ func (g *globScan) walk(prog program, s states, dir string, depth int) error {
 	return nil
 }
 
-// add adds a match, and what it leads to if it is a link, except for `/`: what
-// is there has rules of its own.
+// add adds a match, and its target if it is a link, except for `/`, which
+// has rules of its own.
 func (g *globScan) add(at string, t FileType) error {
 	if t == Missing {
 		return nil

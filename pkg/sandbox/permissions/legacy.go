@@ -164,8 +164,8 @@ func (p LegacyPolicy) workspaceEntries(entries []Entry, cwd string, view View) [
 	return entries
 }
 
-// LegacyFromProfile maps a profile back to a policy. What the policy cannot
-// say is lost; if that is a grant to write, the error is ErrOutsideWorkspace.
+// LegacyFromProfile maps a profile back to a policy. Entries that the policy cannot
+// express are lost; if one of them grants writing, the error is ErrOutsideWorkspace.
 func LegacyFromProfile(p Profile, cwd string) (LegacyPolicy, error) {
 	switch {
 	case p.Kind == Disabled:

@@ -20,18 +20,18 @@ const (
 	// and a scheme.
 	maxText = 3*maxPath + 64
 
-	// maxPath bounds a decoded path or a pattern, in bytes: what the kernel
-	// takes (PATH_MAX, with its NUL).
+	// maxPath bounds a decoded path or a pattern, in bytes: the longest that the kernel
+	// accepts (PATH_MAX, with its NUL).
 	maxPath = 4095
 
-	// maxShown bounds what an error repeats of its input, in bytes.
+	// maxShown bounds the input that an error repeats, in bytes.
 	maxShown = 64
 
 	// MaxLinks bounds the symbolic links on the way to one path, as the
 	// kernel does.
 	MaxLinks = 40
 
-	// maxPointer bounds what is read of a `.git` file, in bytes: the word
+	// maxPointer is how many bytes of a `.git` file are read: the word
 	// gitdir, a path and blanks.
 	maxPointer = 2 * (maxPath + 1)
 
@@ -50,9 +50,9 @@ const (
 	// maxVisitedFromRoot bounds the directory entries that one expansion looks
 	// at for each pattern that begins with a wildcard right below `/`, about a
 	// tenth of a second of work. Few of those are meant to search a whole
-	// machine before each command; what is, is refused.
+	// machine before each command; patterns that need more are refused.
 	maxVisitedFromRoot = 1 << 15
 
-	// maxAlternatives bounds what the braces of one pattern expand to.
+	// maxAlternatives bounds the patterns to which the braces of one pattern expand.
 	maxAlternatives = 256
 )

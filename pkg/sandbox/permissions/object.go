@@ -48,7 +48,7 @@ func object(r *jsonwire.Reader, open bool, members ...member) error {
 	return err
 }
 
-// inMember says in which member an error is. Errors about paths and shapes have
+// inMember adds the name of the member to an error. Errors about paths and shapes have
 // texts of their own.
 func inMember(name string, err error) error {
 	var p *PathError
@@ -59,7 +59,7 @@ func inMember(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// tagged reads an object whose member tag says which it is: variant gets its
+// tagged reads an object of the kind that its member tag names: variant gets its
 // text and the value of the tag.
 func tagged(r *jsonwire.Reader, tag string, variant func(text []byte, value string) error) error {
 	raw, err := r.Raw()

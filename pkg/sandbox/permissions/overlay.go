@@ -11,10 +11,10 @@ import (
 // AdditionalProfile is a partial overlay over a profile
 // (docs/spec/sandbox.md §1.3).
 type AdditionalProfile struct {
-	// Network is nil if the overlay says nothing of it. `enabled: false` is
-	// NetworkRestricted, `enabled: null` counts as nothing.
+	// Network is nil if the overlay does not mention it. `enabled: false` is
+	// NetworkRestricted, `enabled: null` counts as absent.
 	Network *Network
-	// FileSystem is nil if the overlay says nothing of it. It is always
+	// FileSystem is nil if the overlay does not mention it. It is always
 	// restricted.
 	FileSystem *FileSystem
 }
@@ -151,8 +151,8 @@ func appendStrings(b []byte, list []string) []byte {
 }
 
 // Normalize returns the overlay with paths that exist resolved, except for a
-// link in the last component, and without duplicates; what says nothing is
-// absent. A pattern that is not denied is ErrGlobAccess.
+// link in the last component, and without duplicates; empty parts are
+// absent. For a pattern that is not denied the error is ErrGlobAccess.
 func (a AdditionalProfile) Normalize(view View) (AdditionalProfile, error) {
 	if a.FileSystem == nil {
 		return a, nil
@@ -193,7 +193,7 @@ func canonical(view View, p string) string {
 	return at
 }
 
-// Merge returns an overlay that says what both say.
+// Merge returns an overlay with the entries and grants of both.
 func (a AdditionalProfile) Merge(b AdditionalProfile) AdditionalProfile {
 	var merged AdditionalProfile
 	for _, side := range [...]AdditionalProfile{a, b} {
@@ -225,7 +225,7 @@ func (a AdditionalProfile) Apply(p Profile) Profile {
 	return p
 }
 
-// merge appends the entries of an overlay that are not there yet.
+// merge appends the entries of an overlay that are missing.
 func (fs FileSystem) merge(over FileSystem) FileSystem {
 	merged := FileSystem{Entries: slices.Clip(fs.Entries)}
 	for _, e := range over.Entries {

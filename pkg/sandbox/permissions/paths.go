@@ -20,7 +20,7 @@ var (
 )
 
 // NativePath returns the decoder for the launcher's form: absolute paths, and
-// `~` or `~/x` for what home stands for. Paths are cleaned by their spelling.
+// `~` or `~/x` for paths below home. Paths are cleaned by their spelling.
 // Relative paths are errors, and so are file: URIs.
 func NativePath(home string) PathDecoder {
 	return func(text string) (string, error) {
@@ -37,9 +37,9 @@ func NativePath(home string) PathDecoder {
 	}
 }
 
-// decode turns a text into a path with a decoder, and refuses what could not
-// be handed to the kernel or written as JSON again: to alter a path that is
-// denied is to grant it.
+// decode turns a text into a path with a decoder, and refuses a path that could not
+// be passed to the kernel or written as JSON again: altering a denied path
+// would grant it.
 func (decode PathDecoder) decode(text string) (string, error) {
 	native, err := decode(text)
 	if err == nil {

@@ -1,5 +1,5 @@
-// Package permissions implements permission profiles: what a client lets a
-// command or a file system request do (docs/spec/sandbox.md §1 to §4).
+// Package permissions implements permission profiles, by which a client restricts a
+// command or a file system request (docs/spec/sandbox.md §1 to §4).
 //
 // A profile arrives as JSON, in one of several generations of shapes, and is
 // resolved against a working directory and a view of the file system:
@@ -9,9 +9,9 @@
 //	policy.CanWrite("/srv/project/main.go")
 //	policy.WritableRoots() // what a sandbox has to mount
 //
-// Every shape is decoded strictly; what is not understood is an error, because
-// to misread a policy is to ignore it. Nothing here confines anything, and
-// nothing touches a file but through the View. Values are safe for concurrent
+// Every shape is decoded strictly: an unknown member is an error, because
+// ignoring it could weaken the policy. This package confines nothing, and
+// accesses files only through the View. Values are safe for concurrent
 // use except a Policy.
 package permissions
 
@@ -24,12 +24,12 @@ import (
 // Context is a decoded `sandbox` member of a request
 // (docs/spec/sandbox.md §1.1).
 type Context struct {
-	// Profile is what may be done. For the oldest shape, with a sandbox
-	// policy, it is what is known of it without a working directory: enough
-	// for ConfinesFiles, ConfinesProcesses and NeedsCwd; ProfileFor has it all.
+	// Profile is the permission profile. For the oldest shape, with a sandbox
+	// policy, it is incomplete, because that depends on a working directory: it is enough
+	// for ConfinesFiles, ConfinesProcesses and NeedsCwd. ProfileFor returns the complete one.
 	Profile Profile
 	// Legacy and Additional are the policy of the oldest shape and the overlay
-	// over it, nil if there are none.
+	// over it; nil if absent.
 	Legacy     *LegacyPolicy
 	Additional *AdditionalProfile
 
@@ -112,7 +112,7 @@ func DecodeContext(raw []byte, decode PathDecoder) (*Context, error) {
 		err = r.End()
 	}
 	if policy != nil {
-		// It counts instead of the members of the same names.
+		// It replaces the members of the same names.
 		c.Cwd, c.WorkspaceRoots = policy.Cwd, policy.WorkspaceRoots
 	}
 	if err == nil {

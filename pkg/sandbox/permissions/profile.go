@@ -15,11 +15,11 @@ const (
 	Managed Kind = iota + 1
 	// Disabled asks for no sandbox.
 	Disabled
-	// External says that somebody else confines the file system.
+	// External means that another program confines the file system.
 	External
 )
 
-// Access is what an entry grants or denies. The zero value is not valid.
+// Access is the access that an entry grants or denies. The zero value is not valid.
 type Access uint8
 
 // The kinds of access.
@@ -63,7 +63,7 @@ func (n Network) String() string {
 	return "restricted"
 }
 
-// PathKind says what the path of an entry is.
+// PathKind is the kind of the path of an entry.
 type PathKind uint8
 
 // The kinds of paths: a path, a pattern, or one of the special paths.
@@ -78,7 +78,7 @@ const (
 	Unknown
 )
 
-// Path is what an entry speaks about. Paths that are equal by == are the same.
+// Path is the path of an entry. Paths that are equal by == are the same.
 type Path struct {
 	Kind PathKind
 	// Text is a clean absolute native path (Literal), the pattern as it was
@@ -115,7 +115,7 @@ type Profile struct {
 }
 
 // FullWrite reports whether the profile lets everything be written. Disabled
-// and External do, as nothing is confined by us.
+// and External do, as this program confines nothing then.
 func (p Profile) FullWrite() bool { return p.Kind != Managed || p.FileSystem.FullWrite() }
 
 // ConfinesFiles reports whether file system requests must be confined.
@@ -142,8 +142,8 @@ func (fs FileSystem) FullRead() bool {
 	return root
 }
 
-// DeniesReads reports whether an entry denies something, a path or a pattern:
-// what nothing but a sandbox enforces, whatever else is granted.
+// DeniesReads reports whether an entry denies a path or a pattern, which
+// only a sandbox can enforce, whatever else is granted.
 func (fs FileSystem) DeniesReads() bool {
 	return !fs.Unrestricted && slices.ContainsFunc(fs.Entries, func(e Entry) bool { return e.Access == Deny })
 }
@@ -163,7 +163,7 @@ func (fs FileSystem) FullWrite() bool {
 	return slices.Contains(fs.Entries, root) && !slices.ContainsFunc(fs.Entries, fs.narrows)
 }
 
-// narrows reports whether an entry takes away from a write of the root.
+// narrows reports whether an entry restricts a root that may be written.
 func (fs FileSystem) narrows(e Entry) bool {
 	switch e.Path.Kind {
 	case Glob:

@@ -10,8 +10,8 @@ func ReadOnly() Profile {
 	return p
 }
 
-// Workspace returns ReadOnly, except that /tmp, $TMPDIR and what is below the
-// directories may be written, but for .git, .agents and .codex in them. The directories
+// Workspace returns ReadOnly, except that /tmp, $TMPDIR and the
+// directories may be written, without .git, .agents and .codex in them. The directories
 // are absolute native paths; without any, it is the workspace of the request: its roots,
 // or the directory of the command.
 func Workspace(dirs ...string) Profile {

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Scope is what special paths and relative patterns stand for.
+// Scope has the directories for which special paths and relative patterns stand.
 type Scope struct {
-	// Cwd is the policy cwd, absolute and clean; "" if there is none.
+	// Cwd is the policy cwd, absolute and clean; "" if it is unknown.
 	Cwd string
-	// WorkspaceRoots are the project roots, absolute and clean; if there are
-	// none, Cwd is the only one.
+	// WorkspaceRoots are the project roots, absolute and clean; if the list is
+	// empty, Cwd is the only one.
 	WorkspaceRoots []string
 	// Tmpdir is $TMPDIR; it is ignored unless it is absolute.
 	Tmpdir string
-	// Within is the directory in which everything must lie that entries let be written, with
-	// all links followed, or in /tmp; with WithinReads also what they let be read, and /tmp
-	// is no exception. It is absolute and clean; "": there is none.
+	// Within, if not "", is a directory, absolute and clean. Every path that an entry lets be
+	// written must lie in it or in /tmp, with all links followed. With WithinReads, so must every
+	// path that an entry lets be read, and /tmp is no exception.
 	Within      string
 	WithinReads bool
 }
@@ -53,10 +53,10 @@ type resolved struct {
 	effective string
 	access    Access
 	index     int  // of the entry
-	writable  bool // what CanWrite says of the path
+	writable  bool // the result of CanWrite for the path
 }
 
-// Resolve finds out what the entries of a file system part mean in a scope.
+// Resolve resolves the entries of a file system part in a scope.
 func Resolve(fs FileSystem, scope Scope, view View) *Policy {
 	p := &Policy{
 		fs: fs, fullRead: fs.FullRead(), fullWrite: fs.FullWrite(), view: view,
@@ -116,7 +116,7 @@ func (p *Policy) add(at string, access Access, index int) {
 	if !path.IsAbs(at) {
 		return
 	}
-	// Where links cannot be followed to the end, what is known of them counts.
+	// If links cannot be followed to the end, the path as far as it is known counts.
 	effective, _ := EffectivePath(p.view, at)
 	p.entries = append(p.entries, resolved{path: at, effective: effective, access: access, index: index})
 	if access > p.at[at] || p.at[at] == 0 {
@@ -127,7 +127,7 @@ func (p *Policy) add(at string, access Access, index int) {
 	}
 }
 
-// ancestors yields an absolute clean path and all that it lies below, the root
+// ancestors yields an absolute clean path and all directories above it, the root
 // last.
 func ancestors(p string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
@@ -137,9 +137,9 @@ func ancestors(p string) func(yield func(string) bool) {
 	}
 }
 
-// Access returns what the entries say about a path by its spelling: the entry
-// with the longest prefix of it decides, deny before write before read, and
-// without one it is denied.
+// Access returns the access to a path by its spelling: the entry
+// with the longest prefix of it decides, deny before write before read. A path
+// without an entry is denied.
 func (p *Policy) Access(at string) Access {
 	if p.fs.Unrestricted {
 		return Write
@@ -156,7 +156,7 @@ func (p *Policy) Access(at string) Access {
 }
 
 // CanWrite reports whether a path may be written, by its spelling: its access
-// is write, and it is no protected metadata without a grant of its own.
+// is write, and it is not protected metadata without a grant of its own.
 func (p *Policy) CanWrite(at string) bool {
 	if p.Access(at) != Write {
 		return false

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// WritableRoot is a path that may be written, with what below it may not.
+// WritableRoot is a path that may be written, with the paths below it that may not.
 type WritableRoot struct {
 	Path      string // as the entry spells it
 	Effective string // with the links of existing ancestors resolved
 	// ReadOnly are the paths that must not be written, first the defaults,
 	// then those of entries in their order, without duplicates. Those below
-	// the root are spelled below Path; a default may lie elsewhere (what a
-	// .git file points to).
+	// the root are spelled below Path; a default may lie elsewhere (the target of a
+	// .git file).
 	ReadOnly []ReadOnlyPath
 	// Names are the protected names that must not be created right below it.
 	Names []string
@@ -35,8 +35,8 @@ type ReadOnlyPath struct {
 	Entry int
 }
 
-// ReadableRoots returns what may be read, writable roots included, as spelled:
-// nothing when everything may be. Paths that are the same after links are
+// ReadableRoots returns the paths that may be read, writable roots included, as spelled;
+// nil if everything may be read. Paths that are the same after links are
 // resolved appear once.
 func (p *Policy) ReadableRoots() []string {
 	if p.fullRead {
@@ -53,8 +53,8 @@ func (p *Policy) ReadableRoots() []string {
 	return roots
 }
 
-// ReadablePaths returns what may be read as the entries spell it, writable
-// roots included, also what ReadableRoots returns only once.
+// ReadablePaths returns the paths that may be read as the entries spell them, writable
+// roots included. Unlike ReadableRoots it returns every spelling of a path.
 func (p *Policy) ReadablePaths() []string {
 	var paths []string
 	for _, e := range p.entries {
@@ -88,8 +88,8 @@ func (p *Policy) platformDefaults() bool {
 	})
 }
 
-// UnreadableRoots returns the effective paths of what is denied, without `/`
-// as an entry spells it.
+// UnreadableRoots returns the effective paths of denied entries, except an entry
+// for `/`.
 func (p *Policy) UnreadableRoots() []string {
 	var roots []string
 	seen := make(map[string]bool)
@@ -102,9 +102,9 @@ func (p *Policy) UnreadableRoots() []string {
 	return roots
 }
 
-// WritableRoots returns what may be written, one root for each effective path,
-// in the order of the entries: nothing when everything may be. A path that is
-// denied by another spelling is no root.
+// WritableRoots returns the roots that may be written, one for each effective path,
+// in the order of the entries; nil if everything may be written. A path that is
+// denied by another spelling is not a root.
 func (p *Policy) WritableRoots() []WritableRoot {
 	if p.fullWrite {
 		return nil
@@ -180,9 +180,9 @@ func (p *Policy) writableRoot(effective string, spellings []string, bare map[str
 	return root
 }
 
-// respell returns the path of an entry as it lies below a root: by its own
-// spelling if that does, even when a link in it leads elsewhere, else by where
-// it leads.
+// respell returns the path of an entry as a path below a root: its own
+// spelling if that lies below the root, even if a link in it leads elsewhere, else its
+// effective path.
 func respell(e resolved, root WritableRoot, spellings []string) (string, bool) {
 	if root.Path != "/" {
 		for _, s := range spellings {
@@ -236,9 +236,9 @@ func (p *Policy) defaultMetadata(root WritableRoot) []string {
 	return existingMetadata(p.view, root.Path, p.cwd != "" && p.cwd == root.Effective)
 }
 
-// existingMetadata returns the metadata below a root that exists: what a .git
-// file points to, .git, .agents and .codex, the latter even if it is missing
-// when it is wanted so.
+// existingMetadata returns the existing metadata of a root: the target of a .git
+// file, .git, .agents and .codex, the latter on request even if it is
+// missing.
 func existingMetadata(view View, root string, missingCodex bool) []string {
 	var paths []string
 	git := path.Join(root, ".git")
@@ -274,8 +274,8 @@ func gitdir(view View, git, effective string) string {
 	return target
 }
 
-// UnreadablePaths returns what is denied as the entries spell it, without `/`,
-// also what UnreadableRoots returns only once.
+// UnreadablePaths returns the denied paths as the entries spell them, without `/`.
+// Unlike UnreadableRoots it returns every spelling of a path.
 func (p *Policy) UnreadablePaths() []string {
 	var paths []string
 	for _, e := range p.entries {

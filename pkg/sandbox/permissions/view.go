@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// FileType is what a path names.
+// FileType is the type of a file.
 type FileType uint8
 
 // The types. Symbolic links are not followed.
@@ -19,22 +19,22 @@ const (
 	Other
 )
 
-// Info is what Lstat tells.
+// Info is the result of Lstat.
 type Info struct {
 	Type     FileType
 	Size     int64
 	Dev, Ino uint64
-	// Mine says that it belongs to the user of this program.
+	// Mine means that it belongs to the user of this program.
 	Mine bool
-	// Sticky says of a directory that users may only remove what is theirs.
+	// Sticky means, for a directory, that users may remove only their own files.
 	Sticky bool
 }
 
-// View is what may be seen of a file system. Paths are absolute and clean.
+// View is read access to a file system. Paths are absolute and clean.
 // It need not be safe for concurrent use.
 type View interface {
-	// Lstat says what a path names: Missing, without an error, if nothing is
-	// there (ENOENT, ENOTDIR).
+	// Lstat returns the type of a path: Missing, without an error, if it does not
+	// exist (ENOENT, ENOTDIR).
 	Lstat(path string) (Info, error)
 	// Readlink returns the target of a symbolic link as it is stored.
 	Readlink(path string) (string, error)
@@ -45,12 +45,12 @@ type View interface {
 	ReadDir(path string, each func(name string, t FileType) error) error
 }
 
-// ErrTooManyLinks says that symbolic links lead around in a circle.
+// ErrTooManyLinks means that symbolic links form a circle, or a chain of more than MaxLinks.
 var ErrTooManyLinks = errors.New("too many levels of symbolic links")
 
 // EffectivePath returns an absolute path with the symbolic links of its deepest
-// existing ancestor (it may be the path itself) resolved; what does not exist
-// is kept as it is. A link that leads nowhere does not exist. With an error,
+// existing ancestor (it may be the path itself) resolved; the missing rest
+// is kept as it is. A dangling link counts as missing. With an error,
 // which is the view's or says that there are more than 40 links, the result is
 // resolved as far as it could be.
 func EffectivePath(view View, p string) (string, error) {
@@ -58,17 +58,17 @@ func EffectivePath(view View, p string) (string, error) {
 	return real, err
 }
 
-// FollowLinks is EffectivePath that also returns how many links it has followed, and calls each, in order, with what decides where p
-// leads: every link, of p and of what other links lead to, and every directory that the target of a link enters and leaves by "..". They
-// are named by paths without links above.
+// FollowLinks is EffectivePath that also returns how many links it has followed, and calls each, in order, with every path that decides
+// where p leads: the links in p and in the targets of other links, and the directories that the target of a link enters and leaves by "..".
+// The paths have no links above their last component.
 func FollowLinks(view View, p string, each func(at string)) (real string, links int, err error) {
 	r := resolver{view: view, each: each}
 	at, rest, err := r.walk("/", path.Clean(p))
 	return path.Join(at, rest), r.links, err
 }
 
-// MissingEnd returns where a path would lead if it were there, through links that lead nowhere, and the first name of that which is
-// missing, or "". If what follows that name leaves it by "..", it is the end: whoever makes a link there decides where the rest leads.
+// MissingEnd returns the path to which p would lead if it existed, through dangling links, and the first component of it that is
+// missing, or "". If the rest leaves that component by "..", the component is the end: a process that creates a link there decides where the rest leads.
 func MissingEnd(view View, p string) (end, first string, err error) {
 	r := resolver{view: view, each: func(string) {}}
 	at, _, err := r.walk("/", path.Clean(p))
@@ -81,7 +81,7 @@ func MissingEnd(view View, p string) (end, first string, err error) {
 	return path.Join(r.missing, r.left), r.missing, nil
 }
 
-// stat says what a path names after its links are followed.
+// stat returns the type of a path after its links are followed.
 func stat(view View, p string) (string, FileType) {
 	r := resolver{view: view, each: func(string) {}}
 	at, rest, err := r.walk("/", path.Clean(p))
@@ -95,7 +95,7 @@ func stat(view View, p string) (string, FileType) {
 	return at, info.Type
 }
 
-// Foreign reports whether another user has put something at a path, in a
+// Foreign reports whether another user has created the file at a path, in a
 // directory that users share: one with the sticky bit, such as /tmp. The parent
 // of the path must be a directory, without links.
 func Foreign(view View, at string) bool {
@@ -113,11 +113,11 @@ type resolver struct {
 	each  func(at string)
 	links int
 
-	missing, left string // the name that was not there, by a path without links, and what followed it
+	missing, left string // the missing component, by a path without links, and the rest of the path
 }
 
 // walk goes from a resolved directory along the components of p, and returns
-// where it came and what is left of p, which does not exist.
+// the path that it has reached and the missing rest of p.
 func (r *resolver) walk(at, p string) (string, string, error) {
 	if path.IsAbs(p) {
 		at = "/"
