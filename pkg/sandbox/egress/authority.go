@@ -17,15 +17,15 @@ import (
 	"time"
 )
 
-// certAuthority is the certificate authority of one process's proxy. Its keys are in
-// this memory alone. It can sign for the hosts of the injections and for no others,
-// which its own certificate says too (RFC 5280, section 4.2.1.10): a process that
-// got hold of the key could pass for no other host. Its methods may be called from
+// certAuthority is the certificate authority of one process's proxy. Its keys are
+// only in memory. Its own certificate restricts it to the hosts of the injections
+// (RFC 5280, section 4.2.1.10): a process that obtained the key could not impersonate
+// another host. Its methods may be called from
 // any goroutine.
 type certAuthority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	// leafKey is the key of all certificates that the process is shown.
+	// leafKey is the key of all certificates that the proxy presents to the process.
 	leafKey *ecdsa.PrivateKey
 
 	mu sync.Mutex
@@ -55,8 +55,8 @@ func newAuthority(hosts []string) (*certAuthority, error) {
 }
 
 // constrain restricts an authority to hosts. A kind of names without a list of
-// permitted ones would be unrestricted: for names the list then holds one that
-// does not exist (RFC 6761, section 6.4).
+// permitted ones would be unrestricted. Therefore the list of DNS names is never empty: without
+// names it holds one that cannot exist (RFC 6761, section 6.4).
 func constrain(template *x509.Certificate, hosts []string) {
 	template.PermittedDNSDomainsCritical = true
 	for _, host := range hosts {
@@ -92,12 +92,12 @@ func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, key *ecds
 }
 
 // leafName is the subject of all certificates for hosts. They have no common name:
-// OpenSSL and GnuTLS compare that of a certificate for an address with the names that
-// the authority may sign for, among which it is not.
+// OpenSSL and GnuTLS would check the common name of a certificate for an address against the
+// names that the authority may sign for, and refuse it.
 const leafName = "Codex network proxy"
 
-// leaf returns a certificate for a host, which lives for leafTime and is made
-// again after half of that.
+// leaf returns a certificate for a host. It is valid for leafTime and replaced
+// after half of that.
 func (a *certAuthority) leaf(host string) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,7 +131,7 @@ func (a *certAuthority) pem() []byte {
 // tunnel. crypto/tls then answers with an alert.
 var errOtherName = errors.New("the TLS handshake names another host than the tunnel")
 
-// server returns the configuration of the TLS connections to a host's place.
+// server returns the TLS configuration with which the proxy answers in place of a host.
 func (a *certAuthority) server(host string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,

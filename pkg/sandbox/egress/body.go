@@ -11,7 +11,7 @@ import (
 
 // body is the body of a request, on the connection to the process.
 type body struct {
-	// proceed, if set, tells the process to send the body, before it is read.
+	// proceed, if set, asks the process to send the body, before it is read.
 	proceed func()
 	once    sync.Once
 	reader  io.Reader
@@ -19,7 +19,7 @@ type body struct {
 	ended   atomic.Bool   // all of it was read
 }
 
-// newBody returns the body of a request with that head; nil: it has none.
+// newBody returns the body of a request with that head, or nil.
 func newBody(h *head, r *bufio.Reader) *body {
 	chunked := len(h.TransferEncoding) > 0
 	switch {
@@ -76,11 +76,11 @@ func (b *body) skipTrailer() error {
 	}
 }
 
-// Close does nothing: the connection is used on, or its owner closes it.
+// Close does nothing: the connection is used for the next request, or its owner closes it.
 func (b *body) Close() error { return nil }
 
 // drained reports whether the rest of the body was read, so that the connection
-// can be used on.
+// can be used for the next request.
 func (b *body) drained() bool {
 	switch {
 	case b == nil:

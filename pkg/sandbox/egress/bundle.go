@@ -21,24 +21,24 @@ var bundleVariables = []string{
 	"NIX_SSL_CERT_FILE",
 }
 
-// systemBundles are where systems keep their certificate authorities, as
-// crypto/x509 looks for them.
+// systemBundles are the files with the certificate authorities of systems, in the order of
+// crypto/x509.
 var systemBundles = []string{
 	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/cacert.pem",
 	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
 }
 
 // bundle is a file with the certificate authorities that a process trusts, in a
-// directory of its own. The directory is locked before the file is made, so that a
-// file in one that is not locked was left behind by a server that was killed.
+// directory of its own. The directory is locked before the file is created: a
+// file in a directory that is not locked is left from a server that was killed.
 type bundle struct {
 	path   string
 	root   *os.Root // the directory
-	locked *os.File // it, too
+	locked *os.File // the directory again, for its lock
 }
 
-// bundleName is the name of the file, and bundleDir what that of its directory begins
-// with.
+// bundleName is the name of the file, and bundleDir the prefix of its directory's
+// name.
 const (
 	bundleName = "ca-bundle.pem"
 	bundleDir  = "codex-proxy-"
@@ -90,8 +90,8 @@ func (b *bundle) write(system, own []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// close removes the bundle. The directory is removed only if nothing else was put
-// into it.
+// close removes the bundle. The directory is removed only if it has no other
+// entries.
 func (b *bundle) close() {
 	_ = b.root.Remove(bundleName)
 	_ = b.root.Close()
@@ -99,10 +99,10 @@ func (b *bundle) close() {
 	_ = b.locked.Close()
 }
 
-// RemoveBundles removes the certificate bundles in dir that servers have left behind
-// which were killed, and returns their number. A directory of another user, one that a
-// running server has locked, and what a link leads to stay, and so does everything that
-// was put beside a bundle.
+// RemoveBundles removes the certificate bundles in dir that killed servers have left
+// behind, and returns their number. It does not remove directories of other users, directories
+// that a running server has locked, targets of links, and other files beside a
+// bundle.
 func RemoveBundles(dir string) (removed int, err error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -149,7 +149,7 @@ func removeBundle(root *os.Root, name string) bool {
 	if err != nil || !os.SameFile(info, link) {
 		return false // exchanged for a link meanwhile
 	}
-	// One without a file may be new, and not yet locked.
+	// A directory without a file may be new, and not yet locked.
 	if _, err := inner.Lstat(bundleName); err != nil || lock(dir) != nil {
 		return false
 	}
@@ -157,7 +157,7 @@ func removeBundle(root *os.Root, name string) bool {
 }
 
 // systemBundle returns the certificate authorities that this program trusts: those
-// of SSL_CERT_FILE, else of the system; nil if there are none.
+// of SSL_CERT_FILE, else of the system; nil if none are found.
 func systemBundle(getenv func(string) string) ([]byte, error) {
 	paths := systemBundles
 	if named := getenv("SSL_CERT_FILE"); named != "" {

@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// CeilingConfig is what the owner of a server permits at most, as the owner
-// writes it.
+// CeilingConfig is the egress policy of a server's owner: the most that policies of clients may
+// permit.
 type CeilingConfig struct {
-	// Default is for the hosts that no pattern matches: Allow leaves them to the
+	// Default is the permission of hosts that no pattern matches: Allow leaves them to the
 	// client's policy, Deny refuses them, and AskFirst asks the client although its
 	// policy allows them.
 	Default Permission
 	// Allow, Deny and Ask are patterns as ParseEndpoints reads them: one with a port is
 	// for this port alone. Deny wins over Ask, and Ask over Allow.
 	Allow, Deny, Ask []string
-	// Ports are the only ports; none: every port.
+	// Ports are the permitted ports; empty: every port.
 	Ports []uint16
 	// PrivateAddresses lets a client's policy permit addresses that are not public.
 	PrivateAddresses bool
@@ -24,7 +24,7 @@ type CeilingConfig struct {
 	Inject []Injection
 }
 
-// AskFirst is the permission of hosts that the client is asked about in any case.
+// AskFirst is the permission of hosts about which the client is always asked.
 const AskFirst Permission = "ask"
 
 // Ceiling is a checked CeilingConfig. It does not change. A nil Ceiling permits

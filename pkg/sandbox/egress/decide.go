@@ -18,7 +18,7 @@ const (
 	SOCKS   Protocol = "socks5_tcp"
 )
 
-// Verdict is what a decision comes to. Ask blocks like Block: the client wants
+// Verdict is the result of a decision. Ask blocks like Block: the client wants
 // to be asked again later.
 type Verdict string
 
@@ -29,7 +29,7 @@ const (
 	Later Verdict = "ask"
 )
 
-// Source says who has decided.
+// Source is the component that has decided.
 type Source string
 
 // The sources.
@@ -37,7 +37,7 @@ const (
 	Baseline  Source = "baseline_policy" // the patterns and addresses
 	Decider   Source = "decider"         // the client
 	ModeGuard Source = "mode_guard"      // the limited mode
-	State     Source = "proxy_state"     // what the proxy cannot do
+	State     Source = "proxy_state"     // a limit of the proxy
 )
 
 // The reasons that have a meaning of their own; a client may give others.
@@ -54,30 +54,30 @@ const (
 	ReasonPlaceholder = "credential_placeholder"
 )
 
-// Question asks about a host that the patterns do not settle.
+// Question asks about a host about which the patterns do not decide.
 type Question struct {
 	Protocol Protocol
 	Host     string // normalised
 	Port     uint16
 }
 
-// Answer is the client's answer to a Question. The zero value is none, which
+// Answer is the client's answer to a Question. The zero value means no answer, which
 // denies.
 type Answer struct {
 	Verdict Verdict
 	Reason  string
 }
 
-// decision is what was decided about one request.
+// decision is the decision about one request.
 type decision struct {
 	verdict  Verdict
 	source   Source
 	reason   string
 	rule     string // the pattern or rule that matched, for the log
-	override bool   // the client allowed what the patterns do not
+	override bool   // the client allowed a host that the patterns do not allow
 	asked    bool   // there was a question
-	// addresses are where to connect, if the verdict is Pass: all were judged.
-	// None: the name is for an upstream proxy alone.
+	// addresses are those to connect to if the verdict is Pass; all were judged.
+	// Empty: only an upstream proxy gets the name.
 	addresses []netip.Addr
 }
 
@@ -88,10 +88,10 @@ func blocked(reason, rule string) decision {
 // decide decides about a normalised host (docs/spec/network.md §4.2). byName
 // says that an upstream proxy would resolve the name. The order of the steps
 // matters: no name is resolved before it is allowed, because a look-up alone
-// tells the owner of the name what the process says in it.
+// sends the text of the name to its owner.
 func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 	if holds(q.Host, x.secrets.foreign(nil)) {
-		return misuse() // a look-up would tell it to the owner of the name
+		return misuse() // a look-up would send it to the owner of the name
 	}
 	p, ceiling := x.policy, x.host.opts.Ceiling
 	refusal, mustAsk := ceiling.judge(q)
@@ -136,16 +136,16 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 	return d
 }
 
-// misread reports whether an upstream proxy may take a name for another host: one that
-// maps names to ASCII makes another name of it, and one that uses the C library's
-// resolver takes 2852039166 for the address 169.254.169.254. No pattern and no rule
-// was compared with that one.
+// misread reports whether an upstream proxy may take a name for another host: some
+// map names to ASCII and get another name, and those with the C library's
+// resolver take 2852039166 for the address 169.254.169.254. No pattern and no rule
+// was compared with that host.
 func misread(name string) bool {
 	return endsInNumber(name) || strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
 // decideName decides about a name that is asked for by DNS, whatever the port.
-// Nothing is resolved and no one is asked: both are for the connection.
+// It resolves nothing and asks nobody: both are done for the connection.
 func (x *Proxy) decideName(host string) decision {
 	p := x.policy
 	refusal, mustAsk := x.host.opts.Ceiling.judgeName(host)
@@ -165,18 +165,18 @@ func (x *Proxy) decideName(host string) decision {
 	return decision{verdict: Pass, source: Baseline, reason: ReasonAllow, rule: rule}
 }
 
-// untold is the rule by which addresses are refused that could stand for a name.
+// untold is the rule that refuses addresses which stand for a name, but which DNS has not returned.
 const untold = "DNS has not told this address"
 
-// noOne is the rule by which hosts are refused about which the client would be asked.
+// noOne is the rule that refuses a host about which no client can be asked.
 const noOne = "no pattern allows it, and there is no one to ask"
 
-// asks reports whether there is someone to ask.
+// asks reports whether a client can be asked.
 func (x *Proxy) asks() bool {
 	return x.policy.config.AskTime != 0 && x.hooks.Ask != nil && x.asking.Err() == nil
 }
 
-// localBinding reports whether addresses are left alone.
+// localBinding reports whether addresses are not judged.
 func (x *Proxy) localBinding() bool {
 	return x.policy.config.LocalBinding && x.host.opts.Ceiling.private()
 }
@@ -210,8 +210,8 @@ func (x *Proxy) resolve(ctx context.Context, name string, byName bool, d *decisi
 	}
 }
 
-// ask asks the client. Nothing is remembered: the next request is asked about
-// again.
+// ask asks the client. The answer is not remembered: the client is asked again about the next
+// request.
 func (x *Proxy) ask(ctx context.Context, q Question) decision {
 	if x.policy.config.AskTime == 0 || x.hooks.Ask == nil {
 		return blocked(ReasonNotAllowed, noOne)
@@ -258,8 +258,8 @@ func hasControl(text string) bool {
 	return false
 }
 
-// refusal is how a reason is told to the process. Two of the messages contain
-// the word sandbox, by which Codex CLI takes the failure of a command for a
+// refusal returns the message to the process for a reason. Two of the messages contain
+// the word sandbox, by which Codex CLI recognizes the failure of a command as a
 // denial of the sandbox.
 type refusal struct{ code, message string }
 

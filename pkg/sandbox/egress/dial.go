@@ -14,7 +14,7 @@ import (
 	"strconv"
 )
 
-// route is where a request goes once it is allowed.
+// route is the destination of an allowed request.
 type route struct {
 	addresses []netip.Addr
 	port      uint16
@@ -38,7 +38,7 @@ func (x *Proxy) dial(ctx context.Context, r route) (net.Conn, error) {
 	var conn net.Conn
 	var err error
 	if r.upstream != nil {
-		// The operator named it: its address is not judged.
+		// The operator has named the upstream proxy: its address is not judged.
 		dialer := net.Dialer{Resolver: &net.Resolver{PreferGo: true}}
 		conn, err = dialer.DialContext(ctx, "tcp", r.upstream.Host)
 	} else {
@@ -132,8 +132,8 @@ func (x *Proxy) dialAddresses(ctx context.Context, r route) (net.Conn, error) {
 	}
 }
 
-// dialOne connects to an address, unless this program itself listens there. The
-// address that the connection got is looked at too: it is the one that counts.
+// dialOne connects to an address, unless this program itself listens there. It also checks
+// the address of the connection that it got.
 func (x *Proxy) dialOne(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	own := x.host.ownPort(to.Port())
 	if own && ofThisMachine(to.Addr()) {
@@ -155,7 +155,7 @@ func (h *Host) ownPort(port uint16) bool {
 }
 
 // ofThisMachine reports whether an address is one of this machine's. If its
-// addresses cannot be listed, every address is.
+// addresses cannot be listed, it returns true.
 func ofThisMachine(address netip.Addr) bool {
 	address = address.Unmap() // 0.0.0.0 would not be found as ::ffff:0.0.0.0
 	if address.IsLoopback() || address.IsUnspecified() {
@@ -174,7 +174,7 @@ func ofThisMachine(address netip.Addr) bool {
 }
 
 // tunnelTo connects to the host of a tunnel, through its upstream proxy if it
-// has one. What the far side sent already is in the reader, nil if nothing.
+// has one. The reader, if not nil, has the bytes that the far side has sent already.
 func (x *Proxy) tunnelTo(ctx context.Context, q Question, r route) (*outside, *bufio.Reader, error) {
 	conn, err := x.dial(ctx, r)
 	if err != nil {
@@ -218,7 +218,7 @@ func connectThrough(ctx context.Context, conn net.Conn, upstream *url.URL, targe
 	if !stop() {
 		return nil, ctx.Err()
 	}
-	// Only what was read with the head is needed of the reader.
+	// The reader is needed only for the bytes that were read with the head.
 	head.N = 0
 	return reader, nil
 }

@@ -2,7 +2,7 @@
 // proxy on loopback ports of their own, which let the process reach the hosts
 // that its policy allows (docs/spec/network.md §4).
 //
-// A Host is what the proxies of one server share. Start makes the proxy of a
+// A Host holds the data that the proxies of one server share. Start makes the proxy of a
 // process, and Environ the environment that points the process at it:
 //
 //	policy, err := egress.NewPolicy(egress.Config{Domains: ...})
@@ -11,7 +11,7 @@
 //	defer proxy.Close()
 //
 // For each request the proxy normalises the host (host.go), decides by the
-// policy's patterns, the address and the answer to a question (decide.go), tells
+// policy's patterns, the address and the answer to a question (decide.go), passes
 // the decision to Hooks.Report, and connects to addresses that were judged, never
 // to a second answer of the resolver. A name is resolved once per request.
 //

@@ -11,17 +11,17 @@ import (
 // Endpoints are patterns of hosts, each for every port or, as in
 // "*.example.com:443", for one. They do not change.
 //
-// A Policy knows no ports, as the protocol has none in its domains. The owner of a
-// policy who wants ports gives it the patterns without them (Domains), has it ask
-// about the hosts of those that have one (Review), and answers with Match.
+// A Policy has no ports, because the protocol's domains have none. A caller that wants
+// ports gives the Policy the patterns without them (Domains), has it ask
+// about the hosts of patterns with a port (Review), and answers with Match.
 type Endpoints struct {
 	texts, hosts []string // as they were given, and without the port
 	every        patterns
 	byPort       map[uint16]*patterns
 }
 
-// ParseEndpoints reads at most maxPatterns patterns. The error names the first that
-// is none.
+// ParseEndpoints reads at most maxPatterns patterns. The error names the first
+// malformed one.
 func ParseEndpoints(texts []string) (*Endpoints, error) {
 	if len(texts) > maxPatterns {
 		return nil, fmt.Errorf("there are more than %d patterns", maxPatterns)
@@ -52,8 +52,8 @@ func ParseEndpoints(texts []string) (*Endpoints, error) {
 // Any reports whether there are any patterns.
 func (e *Endpoints) Any() bool { return len(e.hosts) > 0 }
 
-// splitPort cuts the port off a pattern; 0: it has none. An IPv6 address without
-// brackets has none.
+// splitPort cuts the port off a pattern; 0: it has no port, like an IPv6 address without
+// brackets.
 func splitPort(text string) (host string, port uint16, err error) {
 	text = strings.Trim(text, " \t")
 	if _, err := netip.ParseAddr(text); err == nil {
@@ -65,7 +65,7 @@ func splitPort(text string) (host string, port uint16, err error) {
 	}
 	n, err := strconv.ParseUint(text[at+1:], 10, 16)
 	if err != nil || n == 0 || strings.Contains(text[:at], ":") && text[at-1] != ']' {
-		return "", 0, fmt.Errorf("unsupported domain pattern syntax: %s: what follows the colon must be a port from 1 to 65535", text)
+		return "", 0, fmt.Errorf("unsupported domain pattern syntax: %s: the colon must be followed by a port from 1 to 65535", text)
 	}
 	return text[:at], uint16(n), nil
 }
@@ -116,6 +116,6 @@ func (e *Endpoints) Review() []string {
 	return review
 }
 
-// NormalHost returns the form of a host in which questions and reports have it, and
-// Match compares it; ok is false if text is no host.
+// NormalHost returns the form of a host in questions, in reports and for
+// Match; ok is false if text is not a host.
 func NormalHost(text string) (host string, ok bool) { return normalHost(text) }

@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// finder reads a stream and finds texts in it, also those that come in pieces.
-// Bytes that may be the beginning of a text are held back until the next ones have
-// come, and no others: a stream of events is not delayed.
+// finder reads a stream and finds texts in it, also across reads.
+// It holds back bytes that may be the beginning of a text until the next ones have
+// arrived, and no others: a stream of events is not delayed.
 type finder struct {
 	from  io.Reader
 	texts [][]byte
-	// found is called with each text that occurs, in place of which asterisks are
-	// read. Its error ends the stream before the text.
+	// found is called with each text that occurs; the reader gets asterisks instead of the
+	// text. Its error ends the stream before the text.
 	found func(text []byte) error
 
 	buffer []byte
-	ready  []byte // what may be read
+	ready  []byte // bytes that may be read
 	held   int    // bytes after ready that may begin a text
 	err    error
 }
@@ -49,7 +49,7 @@ func (f *finder) fill() {
 		}
 		f.buffer = make([]byte, longest+copyBuffer)
 	}
-	// What is held back is at the end of what was ready, which ends with it.
+	// The held bytes lie directly behind the ready ones.
 	if f.held > 0 {
 		held := f.ready[len(f.ready) : len(f.ready)+f.held]
 		copy(f.buffer, held)
@@ -61,7 +61,7 @@ func (f *finder) fill() {
 		for at := 0; ; at += len(text) {
 			next := bytes.Index(got[at:], text)
 			if next < 0 || at+next >= len(got)-held {
-				break // there is none, or it may begin a longer one
+				break // no text begins here, or a longer one may
 			}
 			at += next
 			if failed := f.found(text); failed != nil {
@@ -92,8 +92,8 @@ func beginning(got, text []byte) int {
 	}
 }
 
-// longestFirst sorts texts, of which one may begin another one: what is left of the
-// longer one must not be read.
+// longestFirst sorts texts, of which one may begin another one: the rest of the
+// longer one must not reach the reader.
 func longestFirst(texts [][]byte) [][]byte {
 	return slices.SortedStableFunc(slices.Values(texts), func(a, b []byte) int { return len(b) - len(a) })
 }

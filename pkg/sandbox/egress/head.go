@@ -23,9 +23,9 @@ var (
 	errBusyHead  = errors.New("too many requests have large heads")
 )
 
-// headSize counts the bytes of a head while it is read, and takes a slot of its
-// proxy when it becomes a large one: without that, a process could make the server
-// hold maxHead bytes for each connection by heads that it does not finish.
+// headSize counts the bytes of a head while it is read, and takes a slot of the
+// proxy when the head becomes a large one: otherwise a process could make the server
+// hold maxHead bytes for each connection, with heads that it does not finish.
 type headSize struct {
 	admit func() bool // takes a slot; called once at most
 	size  int
@@ -109,7 +109,7 @@ func readLine(r *bufio.Reader, count func(int) error) ([]byte, error) {
 	}
 }
 
-// target is where a request goes.
+// target is the host and path of a request.
 type target struct {
 	host   string // normalised
 	port   uint16
@@ -118,7 +118,7 @@ type target struct {
 	tls    bool   // https: this proxy opens no TLS
 }
 
-// Errors of a target, as Codex CLI tells them.
+// Errors of a target, in the words of Codex CLI.
 var (
 	errNoHost       = errors.New("missing host")
 	errHosts        = errors.New("multiple Host headers")
@@ -126,7 +126,7 @@ var (
 	errHostHeader   = errors.New("invalid Host header")
 )
 
-// target returns where the request goes: to the host of its URI, else to that
+// target returns the target of the request: the host of its URI, else that
 // of its Host header.
 func (h *head) target() (t target, err error) {
 	if h.Method == http.MethodConnect {

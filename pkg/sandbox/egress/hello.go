@@ -12,9 +12,9 @@ import (
 // errHello ends a handshake in which the client's first message was read.
 var errHello = errors.New("the first message was read")
 
-// serverName returns the name that a TLS client gives to its server, as a host in
-// normal form, or "" if what comes is no first message of TLS with a name. It reads
-// the message without taking it from the reader, whose buffer bounds its size. The
+// serverName returns the name of the server in a TLS client's first message, as a host in
+// normal form, or "" if the first bytes are no such message with a name. It reads
+// the message without consuming it from the reader, whose buffer bounds its size. The
 // connection of the reader needs a deadline.
 func serverName(r *bufio.Reader) string {
 	name := ""
@@ -30,14 +30,14 @@ func serverName(r *bufio.Reader) string {
 	return host
 }
 
-// peeked is a connection on which a TLS server reads ahead. What it writes goes
-// nowhere.
+// peeked is a connection on which a TLS server reads ahead. It discards
+// writes.
 type peeked struct {
 	r  *bufio.Reader
-	at int // what was read of the buffer
+	at int // how many bytes of the buffer were read
 }
 
-// Read reads what comes next in the reader's buffer.
+// Read reads the next bytes of the reader's buffer.
 func (p *peeked) Read(b []byte) (int, error) {
 	if _, err := p.r.Peek(p.at + 1); err != nil {
 		return 0, err

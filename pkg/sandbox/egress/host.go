@@ -33,7 +33,7 @@ func endsInNumber(name string) bool {
 // normalHost returns the form in which a host is compared, reported and asked
 // about: without blanks around it, the dot at its end and brackets, in lower
 // case, and an address in its shortest form; an IPv4 address within IPv6 is that
-// IPv4 address, so that no spelling passes by a pattern. ok is false if it is no
+// IPv4 address, so that no spelling evades a pattern. ok is false if it is not a
 // host.
 func normalHost(text string) (host string, ok bool) {
 	text = strings.Trim(text, " \t")
@@ -81,8 +81,8 @@ func lower(text string) string {
 	return string(b)
 }
 
-// reserved are the networks that are not the public Internet: those that a
-// process must not reach by way of a public name.
+// reserved are the networks that are not the public Internet: a
+// process must not reach them by a public name.
 var reserved = func() (list []netip.Prefix) {
 	for _, text := range []string{
 		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
@@ -102,7 +102,7 @@ var (
 )
 
 // packed returns the IPv4 address that is packed in an IPv6 address: the other one
-// leads there, through a translator of the network. ok is false if there is none.
+// leads there, through a translator of the network. ok is false if it packs no address.
 func packed(address netip.Addr) (inner netip.Addr, ok bool) {
 	if !address.Is6() {
 		return netip.Addr{}, false

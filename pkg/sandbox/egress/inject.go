@@ -18,12 +18,12 @@ import (
 // Injection is a credential that proxies put into the requests for one host, so
 // that the process which sends them never has it (docs/spec/network.md §4.8).
 type Injection struct {
-	// Host is a name or an address, with a port unless that is 443. It is no pattern:
-	// the owner must know who gets the credential.
+	// Host is a name or an address, with a port unless that is 443. It is not a pattern:
+	// the owner must know which host gets the credential.
 	Host string
 	// Header is the header that gets the credential, such as Authorization.
 	Header string
-	// Scheme comes before the value, as in `Bearer VALUE`; empty: the value alone. Of
+	// Scheme comes before the value, as in `Bearer VALUE`; empty: the value alone. For
 	// Basic the value is user:password, which is sent in base64.
 	Scheme string
 	// ValueFile is the absolute path of the file with the value, which is read for
@@ -130,8 +130,8 @@ func isVariable(name string) bool {
 	}) && (name[0] < '0' || name[0] > '9')
 }
 
-// reservedVariable reports whether the proxy gives a variable its value, or the
-// value decides what programs are run.
+// reservedVariable reports whether the proxy sets a variable itself, or its
+// value decides which programs are run.
 func reservedVariable(name string) bool {
 	for _, list := range [][]string{
 		webVariables, allVariables, exceptVariables, removedVariables, bundleVariables, {"PATH", "HOME", "SHELL", "IFS", "BASH_ENV", "ENV"},
@@ -165,9 +165,9 @@ func (c *Ceiling) CheckFiles() error {
 	return nil
 }
 
-// SecretPaths returns what no sandboxed process may see: the directories of the value
-// files, where links among their parents lead to, and the files, for which a profile
-// may have entries that count before those of the directories. A nil Ceiling has none.
+// SecretPaths returns the paths that no sandboxed process may see: the directories of the value
+// files, the targets of links above them, and the files themselves, because entries of a profile
+// for a file win over those for its directory. A nil Ceiling has none.
 func (c *Ceiling) SecretPaths() []string {
 	var list []string
 	if c == nil {
@@ -191,7 +191,7 @@ type credential struct {
 	secrets [][]byte
 }
 
-// value reads the credential.
+// value reads the credential from its file.
 func (e *injection) value() (credential, error) {
 	text, err := safeopen.ReadPrivate(e.ValueFile, maxValueFile)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// inside is what a connection within a tunnel to an origin has.
+// inside is the state of a connection within a tunnel to an origin.
 type inside struct {
 	origin  *origin
 	attempt attempt
@@ -26,7 +26,7 @@ type concealed struct {
 	io.Closer
 }
 
-// earlier is a connection of which some bytes were read already.
+// earlier is a connection of which some bytes have been read already.
 type earlier struct {
 	net.Conn
 	r io.Reader
@@ -35,8 +35,8 @@ type earlier struct {
 // Read implements io.Reader.
 func (e earlier) Read(p []byte) (int, error) { return e.r.Read(p) }
 
-// intercept ends the TLS of a tunnel to an origin here, and serves the requests in
-// it until the process closes the connection. r has what was read of conn already.
+// intercept terminates the TLS of a tunnel to an origin, and serves the requests in
+// it until the process closes the connection. r has the bytes that were read from conn already.
 // The host of the tunnel was allowed, and to is the route to it.
 func (x *Proxy) intercept(conn net.Conn, r *bufio.Reader, o *origin, a attempt, to route) {
 	inner := tls.Server(earlier{conn, r}, o.server)
@@ -58,7 +58,7 @@ func (x *Proxy) intercept(conn net.Conn, r *bufio.Reader, o *origin, a attempt, 
 }
 
 // serveInside serves one request within a tunnel to an origin. It reports whether
-// the connection can be used on.
+// the connection can be used for the next request.
 func (c *web) serveInside(h *head, b *body) bool {
 	a := c.inside.attempt
 	a.method = h.Method
@@ -72,8 +72,8 @@ func (c *web) serveInside(h *head, b *body) bool {
 		c.text(h, http.StatusMethodNotAllowed, "TRACE is not sent to a host that gets credentials")
 		return c.keeps(h, b)
 	case t.host != a.Host || t.port != a.Port:
-		// A server of several hosts would answer for the other one, and get a
-		// credential that is not for that one.
+		// A server of several hosts would answer for the other host, which would get a
+		// credential of this one.
 		c.text(h, http.StatusMisdirectedRequest, "the request names another host than the connection")
 		return c.keeps(h, b)
 	}
@@ -112,8 +112,8 @@ type sending struct {
 	secrets [][]byte // the credentials in it
 }
 
-// prepare puts credentials into the request and looks for placeholders that are
-// not for its host. If it cannot be sent, it answers and returns false.
+// prepare puts credentials into the request and looks for placeholders of
+// other hosts. If the request cannot be sent, it answers and returns false.
 func (c *web) prepare(h *head, b *body, s *sending) bool {
 	foreign := c.proxy.secrets.foreign(s.origin)
 	if headHolds(h, foreign) {
@@ -144,8 +144,8 @@ func (c *web) prepare(h *head, b *body, s *sending) bool {
 	return true
 }
 
-// decompress undoes the compression of an answer whose host was asked for none: some
-// hosts keep files compressed. It returns an error for one that it does not know, for a
+// decompress undoes the compression of an answer for which none was requested: some
+// hosts store files compressed. It returns an error for an unknown compression, because a
 // credential in it would not be found.
 func decompress(resp *http.Response) error {
 	coding := lower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ",")))
@@ -154,7 +154,7 @@ func decompress(resp *http.Response) error {
 		return nil
 	case "gzip", "x-gzip":
 	default:
-		return fmt.Errorf("the host compresses its answer (%.40q) although it was asked not to; a credential in it could not be found", coding)
+		return fmt.Errorf("the host compresses its answer (%.40q) although the request forbids it; a credential in it could not be found", coding)
 	}
 	delete(resp.Header, "Content-Encoding")
 	resp.ContentLength = -1
@@ -179,7 +179,7 @@ func (d *decompressed) Read(p []byte) (n int, err error) {
 	return d.zip.Read(p)
 }
 
-// misuse is the decision against a request with a placeholder that is not for its
+// misuse is the decision against a request with a placeholder of another
 // host.
 func misuse() decision {
 	return blocked(ReasonPlaceholder, "a placeholder of a credential is for another host")
@@ -189,7 +189,7 @@ func misuse() decision {
 // without credentials.
 func (c *web) failed(h *head, s *sending, err error, reason string) {
 	switch {
-	case errors.Is(err, errPlaceholder): // it was reported when it was found
+	case errors.Is(err, errPlaceholder): // reported when it was found
 		c.refuse(h, s.attempt, misuse())
 	case s.origin != nil && err != nil:
 		c.text(h, http.StatusBadGateway, "connect to "+hostPort(s.attempt.Host, s.attempt.Port)+": "+reason)

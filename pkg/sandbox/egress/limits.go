@@ -4,16 +4,16 @@ import "time"
 
 const (
 	// maxConnections bounds the connections that one process's proxy serves at a
-	// time. A browser keeps 256 at most. Further ones are refused. Four processes
-	// must do their worst to take all connections of a Host from the others.
+	// time. A browser keeps 256 at most. Further ones are refused. It takes four
+	// hostile processes to use up the connections of a Host.
 	maxConnections = 256
 	// DefaultConnections bounds the connections of all proxies of a Host. Each
 	// takes two descriptors of the server, maxAttempts more while it connects, and a
 	// tunnel up to six while data is in flight: 1024 leave most of a usual limit
 	// (20,000) to processes. Their heads take 200 MB at most, and the large ones 50 MB.
 	DefaultConnections = 1024
-	// acceptPause is how long accepting rests after an error, such as one for
-	// want of descriptors, which goes away by itself.
+	// acceptPause is how long accepting rests after an error, such as a
+	// shortage of descriptors, which may end by itself.
 	acceptPause = 50 * time.Millisecond
 
 	// maxHead bounds the bytes of a request's head: Codex CLI accepts 460,800
@@ -28,20 +28,20 @@ const (
 	maxAllLargeHeads = 32
 	// maxHeaders bounds the header lines of a request, as Codex CLI does.
 	maxHeaders = 99
-	// maxAnswerHead bounds the head of an answer from outside: no server that
-	// is known sends more than 64 KiB.
+	// maxAnswerHead bounds the head of an answer from outside: no known server
+	// sends more than 64 KiB.
 	maxAnswerHead = 1 << 20
 	// maxDrain bounds the body of a refused request that is read so that the
 	// connection can be used again; beyond it the connection is closed.
 	maxDrain = 256 << 10
 	// maxTrailer bounds the lines after a chunked body, which are dropped.
 	maxTrailer = 64 << 10
-	// copyBuffer is how much of a body is moved at a time.
+	// copyBuffer is how many bytes of a body are copied at a time.
 	copyBuffer = 64 << 10
-	// readBuffer is what each connection from the process has for heads.
+	// readBuffer is the size of the buffer for heads of each connection from the process.
 	readBuffer = 16 << 10
 
-	// testTime bounds the connection that tries what this machine can do.
+	// testTime bounds the test connection of Works.
 	testTime = 5 * time.Second
 
 	// headTime bounds how long a head takes, and how long a connection may be
@@ -83,7 +83,7 @@ const (
 	// maxReason bounds the reason in an answer: it is repeated in refusals.
 	maxReason = 1024
 
-	// maxNames bounds the names that a process asks for by DNS: a browser asks for
+	// maxNames bounds the names that a process resolves by DNS: a browser needs
 	// some hundred. Each takes 300 bytes. maxRefusedNames bounds the refused names that
 	// are reported once and not each time; more are refused without a report.
 	maxNames        = 4096
@@ -111,18 +111,18 @@ const (
 	maxBundles = 4096
 	// maxHeaderName bounds the name of a header, a scheme and a variable.
 	maxHeaderName = 128
-	// placeholderBytes are the random bytes of a placeholder: none is guessed.
+	// placeholderBytes is how many random bytes a placeholder has, too many to guess.
 	placeholderBytes = 16
 	// authorityTime is how long the certificate authority of a process is valid: its
-	// key ends with the process, which may live for years. leafTime is for the
-	// certificate of a host, and clockSkew for both: the clocks of both sides are the
-	// same, but programs compare with a start of their own.
+	// key ends with the process, which may run for years. leafTime is the same for the
+	// certificate of a host. Both begin clockSkew in the past: both sides use the same
+	// clock, but a program may compare with the time of its start.
 	authorityTime = 10 * 365 * 24 * time.Hour
 	leafTime      = 24 * time.Hour
 	clockSkew     = time.Hour
 
 	// maxRecords bounds the records of one process in the server's log, of 300 bytes
-	// each: a person who looks for a reason reads no more, and process/exited counts
+	// each: a person who looks for a reason does not read more, and process/exited counts
 	// the refusals of each host.
 	maxRecords = 256
 

@@ -42,7 +42,7 @@ func (l *recordLimit) WithGroup(name string) slog.Handler {
 	return &recordLimit{Handler: l.Handler.WithGroup(name), records: l.records}
 }
 
-// close says how many records were left out.
+// close logs how many records were left out.
 func (l *recordLimit) close() {
 	if left := l.records.Load() - maxRecords; left > 0 {
 		slog.New(l.Handler).Info("network proxy: left out records of one process", "records", left, "limit", maxRecords)

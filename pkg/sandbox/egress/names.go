@@ -27,8 +27,8 @@ func toIPv6(address netip.Addr) netip.Addr {
 	return netip.AddrFrom16(six)
 }
 
-// nameTable holds the names that a process has asked for by DNS. Its methods may be called
-// from any goroutine. The zero value is complete.
+// nameTable holds the names that a process has resolved by DNS. Its methods may be called
+// from any goroutine. The zero value is ready to use.
 type nameTable struct {
 	used, ipv6 atomic.Bool // DNS queries come; IPv6 addresses are captured too
 
@@ -39,8 +39,8 @@ type nameTable struct {
 }
 
 // address returns the address that stands for a name from now on, always the same.
-// ok is false if there are too many names. No address is used for a second name: the
-// process would reach another host than the one that it has asked for.
+// ok is false if the table is full. No address is used for a second name: the
+// process would reach another host than the one that it has resolved.
 func (n *nameTable) address(host string) (address netip.Addr, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -72,8 +72,9 @@ func (n *nameTable) of(address netip.Addr) (host string, ok bool) {
 	return host, ok
 }
 
-// meant returns the name that a host means which the process has got by DNS, before it
-// asks a proxy: clients of SOCKS may resolve names themselves. Others are returned as they are.
+// meant returns the name for which a host stands, if the process has got that address by DNS
+// before it connects through a proxy: clients of SOCKS may resolve names themselves. It returns
+// other hosts unchanged.
 func (n *nameTable) meant(host string) string {
 	if address, err := netip.ParseAddr(host); err == nil {
 		if name, ok := n.of(address); ok {
@@ -104,7 +105,7 @@ const (
 	errorBlocked  = 15
 )
 
-// reply is what is answered to a DNS query.
+// reply is the answer to a DNS query.
 type reply struct {
 	code    dnsmessage.RCode
 	address netip.Addr // the zero value: none
@@ -112,9 +113,9 @@ type reply struct {
 	text    string
 }
 
-// answerNames answers a DNS query, for any server, and returns nil if it is none.
-// No query leaves this program: a name that is allowed gets an address that stands for
-// it, and is resolved when the process connects. So queries carry nothing out.
+// answerNames answers a DNS query to any server, and returns nil for a malformed one.
+// No query leaves this program: an allowed name gets an address that stands for
+// it, and is resolved when the process connects. Thus queries leak nothing.
 func (x *Proxy) answerNames(query []byte) []byte {
 	var p dnsmessage.Parser
 	head, err := p.Start(query)
@@ -144,8 +145,8 @@ func (x *Proxy) answerNames(query []byte) []byte {
 	return answer
 }
 
-// hasOptions reports whether a query has the record in whose answer a reason has
-// room (RFC 6891).
+// hasOptions reports whether a query has the OPT record, whose answer may carry a reason
+// (RFC 6891).
 func hasOptions(p *dnsmessage.Parser) bool {
 	if p.SkipAllQuestions() != nil || p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
 		return false
@@ -194,7 +195,7 @@ func (x *Proxy) lookUp(q dnsmessage.Question) reply {
 	return reply{address: address}
 }
 
-// loopbackReply answers with the process's own machine (RFC 6761, section 6.3).
+// loopbackReply answers with the loopback address (RFC 6761, section 6.3).
 func loopbackReply(t dnsmessage.Type) reply {
 	switch t {
 	case dnsmessage.TypeA:
@@ -241,7 +242,7 @@ func (a reply) encode(head dnsmessage.Header, q dnsmessage.Question, options boo
 	return b.Finish()
 }
 
-// encodeOptions encodes the size of queries that are taken, and the reason.
+// encodeOptions encodes the accepted size of queries, and the reason.
 func (a reply) encodeOptions(b *dnsmessage.Builder) error {
 	var record dnsmessage.ResourceHeader
 	if err := record.SetEDNS0(maxQuery, a.code, false); err != nil {

@@ -21,7 +21,7 @@ func (x *Proxy) routineNames(conn *net.UDPConn) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			// Such as that an earlier answer was not taken.
+			// For example, an earlier answer was refused by its receiver.
 			select {
 			case <-time.After(acceptPause):
 				continue
@@ -37,8 +37,8 @@ func (x *Proxy) routineNames(conn *net.UDPConn) {
 	}
 }
 
-// packetInfoSpace is room for the control data that names the address to which a
-// packet was sent, in both versions.
+// packetInfoSpace is the size of the control data that names the address to which a
+// packet was sent, for IPv4 and IPv6.
 var packetInfoSpace = syscall.CmsgSpace(syscall.SizeofInet6Pktinfo) + syscall.CmsgSpace(syscall.SizeofInet4Pktinfo)
 
 // packetInfo returns the control data that sends an answer from the address to

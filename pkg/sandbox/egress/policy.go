@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Permission is what a policy says of the hosts that match a pattern.
+// Permission is the permission of the hosts that match a pattern.
 type Permission string
 
-// The permissions. None is as if the pattern were absent.
+// The permissions. None has the same effect as no pattern.
 const (
 	None  Permission = "none"
 	Allow Permission = "allow"
@@ -28,7 +28,7 @@ type Config struct {
 	Upstream bool
 	// Limited permits only GET, HEAD and OPTIONS of plain HTTP.
 	Limited bool
-	// LocalBinding leaves addresses alone: only the patterns decide.
+	// LocalBinding disables the rules for addresses: only the patterns decide.
 	LocalBinding bool
 	Domains      map[string]Permission
 	// Review lists the patterns of hosts that are asked about although they

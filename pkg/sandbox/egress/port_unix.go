@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closePort closes a listener, for all who hold it. A program that this one is
-// about to start has a copy for a moment, until it is executed, and would keep
+// closePort closes a listener, also for processes that hold a copy: a forked child of this
+// program has one until it executes its program, and would keep
 // the port open.
 func closePort(l net.Listener) {
 	if raw, err := l.(*net.TCPListener).SyscallConn(); err == nil {

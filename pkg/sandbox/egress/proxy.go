@@ -16,23 +16,23 @@ import (
 	"codex.internal/pkg/host/peercred"
 )
 
-// Options configure a Host. The zero value is complete.
+// Options configure a Host. The zero value is valid.
 type Options struct {
 	// Logger receives the decisions with the rule that matched. Nil: no log.
 	Logger *slog.Logger
 	// PrivateViaUpstream sends private addresses, but for loopback ones, to
 	// upstream proxies too.
 	PrivateViaUpstream bool
-	// Ceiling is what the server's owner permits at most. Nil: everything.
+	// Ceiling is the egress policy of the server's owner. Nil: everything is permitted.
 	Ceiling *Ceiling
-	// BundleDir is where the certificate bundles of processes are made, if Ceiling
+	// BundleDir is the directory for the certificate bundles of processes, if Ceiling
 	// injects credentials. Empty: the directory for temporary files.
 	BundleDir string
 	// OwnPort reports whether this program listens on a port of this machine.
-	// Such a port is not connected to: this program would take the connection
-	// for its own, and serve a process whose policy names the address. Nil: none.
+	// The proxy does not connect to such a port: this program would take the connection
+	// for one of its own user, and serve a process whose policy names the address. Nil: it has none.
 	OwnPort func(port uint16) bool
-	// Getenv is where the variables of upstream proxies are read. Nil: os.Getenv.
+	// Getenv returns the variables of upstream proxies. Nil: os.Getenv.
 	Getenv func(name string) string
 	// Connections bounds the connections of all proxies; 0: DefaultConnections.
 	Connections int64
@@ -44,13 +44,13 @@ type Options struct {
 	UserOf func(conn net.Conn) (int, error)
 }
 
-// Host is what the proxies of one server share. Its methods may be called from
+// Host holds the data that the proxies of one server share. Its methods may be called from
 // any goroutine.
 type Host struct {
 	opts        Options
 	connections atomic.Int64
-	// ports are those of all proxies, by which no proxy may be reached through
-	// another one.
+	// ports are those of all proxies: no proxy connects to a port of another
+	// one.
 	ports sync.Map
 	// heads holds an element for each large head.
 	heads chan struct{}
@@ -79,9 +79,9 @@ func NewHost(opts Options) *Host {
 	return &Host{opts: opts, heads: make(chan struct{}, maxAllLargeHeads)}
 }
 
-// Works returns an error if this machine does not say which user a connection
-// belongs to: every connection to a proxy would be refused. The first call tries
-// it with a connection of its own.
+// Works returns an error if this machine does not report the user of a
+// connection: every connection to a proxy would be refused. The first call tests
+// it with a connection to itself.
 func (h *Host) Works() error {
 	h.tested.Do(func() { h.works = h.test() })
 	return h.works
@@ -116,8 +116,8 @@ func (h *Host) test() error {
 }
 
 // resolve resolves a name by the system's configuration. It uses Go's resolver:
-// the C library's cannot be cancelled, and an answer that is still out would
-// hold Close back.
+// the C library's cannot be cancelled, and Close would have to wait for a pending
+// answer.
 func (h *Host) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
 	if h.opts.Resolve != nil {
 		return h.opts.Resolve(ctx, name)
@@ -126,10 +126,10 @@ func (h *Host) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
 	return resolver.LookupNetIP(ctx, "ip", name+".")
 }
 
-// Hooks are what a proxy tells its owner. Several goroutines call them at a time.
+// Hooks are the functions that a proxy calls. Several goroutines call them at a time.
 type Hooks struct {
 	// Ask returns the answer to a question, or the zero Answer, at the latest
-	// soon after its context has ended. Nil: there is no one to ask.
+	// soon after its context has ended. Nil: nobody can be asked.
 	Ask func(ctx context.Context, q Question) Answer
 	// Report gets each decision when it is made. It must not block.
 	Report func(r Report)
@@ -147,7 +147,7 @@ type Report struct {
 	Port     uint16
 	Method   string // of HTTP; "": none
 	Client   string // the address of the connection that the proxy accepted
-	Override bool   // the client allowed what the patterns do not
+	Override bool   // the client allowed a host that the patterns do not allow
 }
 
 // Proxy is the network proxy of one process. It has one goroutine per listener
@@ -230,8 +230,8 @@ func portOf(l net.Listener) uint16 { return l.Addr().(*net.TCPAddr).AddrPort().P
 // StopAsking denies the open questions and all later ones.
 func (x *Proxy) StopAsking() { x.mute() }
 
-// Close closes the ports, cuts every connection and returns when nothing of the
-// proxy runs any more. It waits for no answer from outside.
+// Close closes the ports and every connection, and returns when all goroutines of the
+// proxy have ended. It does not wait for answers from outside.
 func (x *Proxy) Close() {
 	x.mu.Lock()
 	x.over = true
@@ -281,7 +281,7 @@ func (x *Proxy) routineAccept(l net.Listener, serve func(net.Conn), refuse func(
 
 // admit serves a connection in a goroutine of its own. It closes the connection
 // if its other end belongs to another user: any local user can connect to a
-// loopback port, and would have the network of this server's user. Root may use
+// loopback port, and would get the network access of this server's user. Root may use
 // it, because root can become this user.
 func (x *Proxy) admit(conn net.Conn, serve, refuse func(net.Conn)) {
 	user, err := x.host.opts.UserOf(conn)
@@ -350,8 +350,8 @@ func (x *Proxy) releaseHead() {
 }
 
 // begin makes Close wait for the caller, until wg.Done. It returns false if the
-// proxy is closed. Only goroutines of the transport need it, which connect for
-// later requests too: Close does not wait for them otherwise.
+// proxy is closed. Only goroutines of the transport need it: they may connect for
+// later requests too, and Close would not wait for them otherwise.
 func (x *Proxy) begin() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -361,8 +361,8 @@ func (x *Proxy) begin() bool {
 	return !x.over
 }
 
-// keep makes Close close a connection to a host. It closes the connection and
-// returns an error if the proxy is closed already.
+// keep registers a connection to a host, which Close closes. If the proxy is closed already,
+// it closes the connection and returns an error.
 func (x *Proxy) keep(conn net.Conn) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

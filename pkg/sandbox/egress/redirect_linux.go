@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/sandbox/transparent"
 )
 
-// The ports of captured connections that are treated in a way of their own.
+// The ports of captured connections with rules of their own.
 const (
 	portSSH   = 22
 	portNames = 53
@@ -22,10 +22,10 @@ const (
 	portTLS   = 443
 )
 
-// Redirect serves what the launcher of the process sends over a socket: the DNS
-// queries of the process, and its connections that go past the proxy
-// (docs/spec/network.md §5). It takes the socket over and returns at once. Close
-// ends everything that comes over it.
+// Redirect serves the descriptors that the launcher of the process sends over a socket: the DNS
+// queries of the process, and its connections that bypass the proxy
+// (docs/spec/network.md §5). It takes ownership of the socket and returns at once. Close
+// ends everything that arrived over it.
 func (x *Proxy) Redirect(socket *os.File) error {
 	conn, err := net.FileConn(socket)
 	_ = socket.Close()
@@ -35,7 +35,7 @@ func (x *Proxy) Redirect(socket *os.File) error {
 	from, ok := conn.(*net.UnixConn)
 	if !ok {
 		_ = conn.Close()
-		return errors.New("take connections of a process: it is no Unix socket")
+		return errors.New("take connections of a process: not a Unix socket")
 	}
 	if err := x.keep(from); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (x *Proxy) discard(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// routineRedirect takes what the launcher sends, until it ends or Close is called.
+// routineRedirect takes descriptors from the launcher, until that ends or Close is called.
 func (x *Proxy) routineRedirect(from *net.UnixConn) {
 	text, oob := make([]byte, transparent.Size+1), make([]byte, syscall.CmsgSpace(4))
 	for {
@@ -82,7 +82,7 @@ func (x *Proxy) routineRedirect(from *net.UnixConn) {
 	}
 }
 
-// fileIn returns the descriptor in the control data of a message; nil: none.
+// fileIn returns the descriptor in the control data of a message, or nil.
 func fileIn(oob []byte) *os.File {
 	messages, err := syscall.ParseSocketControlMessage(oob)
 	if err != nil || len(messages) == 0 {
@@ -104,7 +104,7 @@ func (x *Proxy) take(m transparent.Message, file *os.File) error {
 		}
 		conn, ok := packets.(*net.UDPConn)
 		if !ok {
-			return errors.Join(errors.New("the socket for names is not one of UDP"), packets.Close())
+			return errors.Join(errors.New("the socket for names is not a UDP socket"), packets.Close())
 		}
 		if err := x.keep(conn); err != nil {
 			return err
@@ -120,7 +120,7 @@ func (x *Proxy) take(m transparent.Message, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	// A connection that the process has broken meanwhile has no address of its other end.
+	// A connection that the process has reset meanwhile has no peer address.
 	if _, ok := conn.(*net.TCPConn); !ok || conn.RemoteAddr() == nil || !x.enter(conn) {
 		reset(conn)
 		return nil
@@ -132,7 +132,7 @@ func (x *Proxy) take(m transparent.Message, file *os.File) error {
 	return nil
 }
 
-// reset closes a connection so that the process sees an error and not an end.
+// reset closes a connection so that the process gets an error and not an end of file.
 func reset(conn net.Conn) {
 	if c, ok := conn.(*net.TCPConn); ok {
 		_ = c.SetLinger(0)
@@ -141,9 +141,9 @@ func reset(conn net.Conn) {
 }
 
 // serveRedirected serves a connection that the process has made to an address. An
-// address that DNS has told it means its name. Any other one means the name that the
-// process sends, if an HTTP or TLS client dials it: the address may come from a file or
-// another program, and is not connected to.
+// address that it has got by DNS stands for its name. Any other address stands for the name that
+// the process sends, if an HTTP or TLS client dials it: the address may come from a file or
+// another program, and the proxy does not connect to it.
 func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
 	if to.Port() == portNames {
 		x.serveNames(conn, bufio.NewReaderSize(conn, readBuffer))
@@ -167,7 +167,7 @@ func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
 	}
 	a := attempt{Question: Question{SOCKS, host, to.Port()}, client: conn.RemoteAddr().String()}
 	if !named && isMadeUp(to.Addr()) {
-		// It stands for no name, and must not mean a host of that address.
+		// It stands for no name, and the host of that address must not be reached.
 		d := blocked(ReasonLocal, untold)
 		x.report(a, d, true)
 		x.refuse(conn, a, d)
@@ -176,8 +176,8 @@ func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
 	x.join(conn, r, a)
 }
 
-// judgesRequests reports whether a connection to port 80 is one to the HTTP proxy, which
-// judges each request by the host in it: in the limited mode, if the address stands for
+// judgesRequests reports whether the HTTP proxy serves a connection to port 80, and
+// judges each request by its host: in the limited mode, if the address stands for
 // no name and no entry names exactly it, and if an upstream proxy serves the name.
 func (x *Proxy) judgesRequests(host string, named bool) bool {
 	return x.policy.config.Limited || !named && !x.policy.allow.exact[host] ||
@@ -187,7 +187,7 @@ func (x *Proxy) judgesRequests(host string, named bool) bool {
 // join connects the process with a host, or refuses it, and returns when the
 // connection has ended.
 func (x *Proxy) join(conn *net.TCPConn, r *bufio.Reader, a attempt) {
-	// No one but the process has the connection: its end is seen by reading.
+	// Only the process has the connection: reading reports its end.
 	d, to := x.permit(a, func() bool { return hungUp(conn, r) }, true)
 	if d.verdict != Pass {
 		x.refuse(conn, a, d)
@@ -206,7 +206,7 @@ func (x *Proxy) join(conn *net.TCPConn, r *bufio.Reader, a attempt) {
 	x.tunnel(conn, r, out, early)
 }
 
-// hungUp reports whether the process has broken a connection.
+// hungUp reports whether the process has closed a connection.
 func hungUp(conn net.Conn, r *bufio.Reader) bool {
 	_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := r.Peek(1)
@@ -214,8 +214,8 @@ func hungUp(conn net.Conn, r *bufio.Reader) bool {
 	return errors.Is(err, syscall.ECONNRESET)
 }
 
-// refuse ends a connection that is refused, in the words of the protocol that its
-// port is for: HTTP, TLS and SSH have some. Otherwise the connection is reset.
+// refuse ends a refused connection with an error message of the protocol of its
+// port: HTTP, TLS or SSH. Otherwise the connection is reset.
 func (x *Proxy) refuse(conn *net.TCPConn, a attempt, d decision) {
 	refusal := refusalOf(d.reason)
 	var words []byte
@@ -236,7 +236,7 @@ func (x *Proxy) refuse(conn *net.TCPConn, a attempt, d decision) {
 	finish(conn)
 }
 
-// disconnectSSH is what an SSH server sends that lets a client not in: its version
+// disconnectSSH is the message of an SSH server that refuses a client: its version
 // and SSH_MSG_DISCONNECT, which is not encrypted yet (RFC 4253, sections 4.2, 6 and
 // 11.1). Clients show the text.
 func disconnectSSH(text string) []byte {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// secrets are what a process's proxy does about the injections of its server. A
-// nil *secrets has none. It does not change, and its methods may be called from any
+// secrets hold the injections of the server for the proxy of one process. A
+// nil *secrets injects nothing. It does not change, and its methods may be called from any
 // goroutine.
 type secrets struct {
 	authority *certAuthority
@@ -35,8 +35,8 @@ type origin struct {
 	foreign [][]byte
 }
 
-// newSecrets makes the authority, the bundle and the placeholders of a process;
-// nil: the server injects nothing.
+// newSecrets makes the authority, the bundle and the placeholders of a process. It returns
+// nil if the server injects nothing.
 func (x *Proxy) newSecrets() (*secrets, error) {
 	ceiling := x.host.opts.Ceiling
 	if ceiling == nil || len(ceiling.injections) == 0 {
@@ -101,7 +101,7 @@ func (s *secrets) add(x *Proxy, one *injection) error {
 	return nil
 }
 
-// placeholderPrefix tells people what a placeholder is.
+// placeholderPrefix lets people recognize a placeholder.
 const placeholderPrefix = "codex-placeholder-"
 
 // close removes the bundle and closes the idle connections.
@@ -116,7 +116,7 @@ func (s *secrets) close() {
 }
 
 // Bundle returns the path of the file with the certificate authorities that the
-// process must trust; "": there is none. The process must be able to read it and
+// process must trust, or "". The process must be able to read it and
 // must not be able to change it. Close removes it.
 func (x *Proxy) Bundle() string {
 	if x.secrets == nil {
@@ -125,7 +125,7 @@ func (x *Proxy) Bundle() string {
 	return x.secrets.bundle.path
 }
 
-// origin returns what gets credentials at a place; nil: it gets none.
+// origin returns the origin of a host and port, or nil if it gets no credentials.
 func (s *secrets) origin(q Question) *origin {
 	if s == nil {
 		return nil
@@ -144,8 +144,8 @@ func (s *secrets) environ(add func(names []string, value string)) {
 	}
 }
 
-// foreign returns the placeholders that must not be sent to an origin; nil: to any
-// place without credentials.
+// foreign returns the placeholders that must not be sent to an origin. For nil, they are those that must not be
+// sent to a host without credentials.
 func (s *secrets) foreign(o *origin) [][]byte {
 	switch {
 	case s == nil:
@@ -191,8 +191,8 @@ func basic(value string) string {
 	return string(text)
 }
 
-// credentials puts the credentials of an origin into a request, in place of what
-// the process has sent in these headers. It returns the texts by which they are
+// credentials puts the credentials of an origin into a request, and replaces these headers of the
+// process. It returns the texts by which they are
 // recognized in the answer.
 func (o *origin) credentials(out *http.Request) ([][]byte, error) {
 	var texts [][]byte
@@ -207,9 +207,9 @@ func (o *origin) credentials(out *http.Request) ([][]byte, error) {
 	return longestFirst(texts), nil
 }
 
-// conceal replaces the texts in an answer by asterisks. A host that repeats the
-// headers of a request, such as a page that shows them, would otherwise tell the
-// process its credential.
+// conceal replaces the texts in an answer by asterisks. Otherwise a host that repeats the
+// headers of a request, such as a page that shows them, would disclose the
+// credential to the process.
 func conceal(resp *http.Response, texts [][]byte) {
 	if len(texts) == 0 {
 		return

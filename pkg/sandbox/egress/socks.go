@@ -33,7 +33,7 @@ const (
 // is closed without an answer.
 var errSOCKS = errors.New("not a SOCKS5 request")
 
-// socksHello reads a client's greeting and returns whether it offers to go on
+// socksHello reads a client's greeting and reports whether it offers to continue
 // without authentication.
 func socksHello(r *bufio.Reader) (bool, error) {
 	head := make([]byte, 2)
@@ -97,9 +97,9 @@ func socksRequest(r *bufio.Reader) (command byte, host string, port uint16, err 
 }
 
 // socksReply encodes a reply with an address of type IPv4, which is that of the
-// connection to the host; 0.0.0.0 if there is none, or it is one of IPv6. The port
-// is 0: which one the server has taken is of no use to the process, with which it
-// could only tell others where to look for its connections.
+// connection to the host; 0.0.0.0 without a connection, or for IPv6. The port
+// is 0: the process does not need it, and could only help others
+// find the connection with it.
 func socksReply(code byte, local net.Addr) []byte {
 	reply := []byte{socksVersion, code, 0, socksIPv4, 0, 0, 0, 0, 0, 0}
 	if tcp, ok := local.(*net.TCPAddr); ok {
@@ -131,7 +131,7 @@ func socksBegin(conn net.Conn, r *bufio.Reader) (command byte, host string, port
 	return command, host, port, conn.SetDeadline(time.Time{})
 }
 
-// SOCKSOutcome is what a SOCKS5 client is told.
+// SOCKSOutcome is the answer to a SOCKS5 client.
 type SOCKSOutcome byte
 
 // The outcomes of a CONNECT.
@@ -144,9 +144,9 @@ const (
 	SOCKSNoService SOCKSOutcome = socksUnreachable
 )
 
-// AcceptSOCKS reads what a SOCKS5 client wants from conn, for a proxy without a policy:
-// the host and port of a CONNECT. What the client sends then comes from r. reply must be
-// called once. A client that wants anything else is answered, and the error is for the
+// AcceptSOCKS reads the request of a SOCKS5 client from conn, for a proxy without a policy:
+// the host and port of a CONNECT. r returns the bytes that the client sends after it. reply must be
+// called once. AcceptSOCKS answers any other request itself, and returns an error for the
 // log.
 func AcceptSOCKS(conn net.Conn, r *bufio.Reader) (host string, port uint16, reply func(SOCKSOutcome) error, err error) {
 	command, host, port, err := socksBegin(conn, r)
@@ -182,8 +182,8 @@ func (x *Proxy) serveSOCKS(conn net.Conn) {
 	}
 }
 
-// socksConnect makes the tunnel of a CONNECT, and returns when it has ended. If
-// there is none, it returns the code of the reply.
+// socksConnect makes the tunnel of a CONNECT, and returns when it has ended. Without
+// a tunnel, it returns the code of the reply.
 func (x *Proxy) socksConnect(conn net.Conn, r *bufio.Reader, a attempt) byte {
 	gone := func() bool { return x.gone(conn, r) }
 	d, to := x.permit(a, gone, false)
@@ -243,9 +243,9 @@ func guarded(reason string) decision {
 	return decision{verdict: Block, source: ModeGuard, reason: reason, rule: "limited mode"}
 }
 
-// gone reports whether the process has hung up while a question was open: then
-// nothing is done for it any more, and nothing reported. A process that has ended
-// its own direction alone still waits for the answer; the kernel then knows its
+// gone reports whether the process has closed the connection while a question was open: then
+// nothing more is done for it, and nothing is reported. A process that has closed only
+// its own direction still waits for the answer; the kernel then still has its
 // socket.
 func (x *Proxy) gone(conn net.Conn, r *bufio.Reader) bool {
 	_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))

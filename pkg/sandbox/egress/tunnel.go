@@ -9,7 +9,7 @@ import (
 
 // tunnel moves bytes both ways until both directions have ended, and closes
 // outer. The end of one direction is passed on by itself; an error ends both.
-// early and inEarly hold what was read of either side already; nil: nothing.
+// early and inEarly, if not nil, hold bytes that were read from either side already.
 func (x *Proxy) tunnel(in net.Conn, inEarly *bufio.Reader, out *outside, early *bufio.Reader) {
 	defer out.Close()
 	_ = in.SetDeadline(time.Time{})

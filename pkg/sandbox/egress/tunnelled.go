@@ -7,16 +7,16 @@ import (
 )
 
 // PermitsTunnel returns an error if the owner does not permit the server to connect to a
-// host and port for a client (docs/spec/wire.md §11.6). What the ceiling would have the
-// client asked about is permitted: it is the client that asks. Of this machine only the
-// hosts are refused that a pattern denies. A nil Ceiling permits everything.
+// host and port for a client (docs/spec/wire.md §11.6). A host about which the ceiling would have the
+// client asked is permitted, because the client itself makes the request. Hosts of this machine are
+// refused only if a pattern denies them. A nil Ceiling permits everything.
 func (c *Ceiling) PermitsTunnel(host string, port uint16) error {
 	if c == nil {
 		return nil
 	}
 	name, ok := normalHost(host)
 	if !ok {
-		return errors.New("it is not the name of a host")
+		return errors.New("not the name of a host")
 	}
 	if address, err := netip.ParseAddr(name); err == nil {
 		return c.PermitsAddress(netip.AddrPortFrom(address, port), host)
@@ -25,7 +25,7 @@ func (c *Ceiling) PermitsTunnel(host string, port uint16) error {
 		return c.denies(name, port)
 	}
 	if endsInNumber(name) {
-		return errors.New("it is a number, which resolvers take for an address")
+		return errors.New("the name is a number, which resolvers take for an address")
 	}
 	if refusal, _ := c.judge(Question{Host: name, Port: port}); refusal != nil {
 		return errors.New("denied by " + refusal.rule)

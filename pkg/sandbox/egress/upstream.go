@@ -16,7 +16,7 @@ var (
 	tunnelUpstream = append([]string{"HTTPS_PROXY", "https_proxy"}, plainUpstream...)
 )
 
-// upstream returns the proxy to which requests for a host go, or nil if they go
+// upstream returns the proxy for requests to a host, or nil if they go
 // to the host itself.
 func (x *Proxy) upstream(q Question) *url.URL {
 	if !x.policy.config.Upstream || q.Protocol == SOCKS || x.direct(q.Host) {

@@ -38,7 +38,7 @@ func (x *Proxy) serveHTTP(conn net.Conn) {
 	}
 }
 
-// next serves the next request. It reports whether the connection can be used on.
+// next serves the next request. It reports whether the connection can be used for another one.
 func (c *web) next() bool {
 	size := &headSize{admit: c.proxy.admitHead}
 	defer func() {
@@ -79,7 +79,7 @@ func (x *Proxy) refuseHTTP(conn net.Conn) {
 		"too many connections are open through the network proxy")
 }
 
-// last answers with a status and no body, and ends the connection.
+// last answers with a status and no body, and closes the connection.
 func (c *web) last(status string) {
 	_, _ = c.w.WriteString("HTTP/1.1 " + status + "\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
 	if c.w.Flush() == nil {
@@ -87,7 +87,7 @@ func (c *web) last(status string) {
 	}
 }
 
-// serve serves one request. It reports whether the connection can be used on.
+// serve serves one request. It reports whether the connection can be used for another one.
 func (c *web) serve(h *head) bool {
 	x := c.proxy
 	b := newBody(h, c.r)
@@ -151,8 +151,8 @@ func safe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// keeps reports whether the connection can be used on after an answer that was
-// given without the request's body.
+// keeps reports whether the connection can be used for another request after an answer that was
+// sent before the request's body was read.
 func (c *web) keeps(h *head, b *body) bool {
 	return c.w.Flush() == nil && !h.Close && b.drained()
 }
@@ -163,8 +163,7 @@ func (c *web) proceed() {
 	_ = c.w.Flush()
 }
 
-// upstreamFailure is the text of an answer to a request that is allowed and
-// could not be carried out.
+// upstreamFailure is the text of the answer to an allowed request that failed.
 const upstreamFailure = "upstream failure"
 
 // answer writes a whole answer. more are header lines, each with its end.
@@ -225,8 +224,8 @@ func (c *web) refuseUnix(h *head) {
 	c.text(h, http.StatusNotImplemented, "unix sockets unsupported")
 }
 
-// connect serves a CONNECT. The far side is connected before the answer: after a
-// 200 the process could not be told why nothing comes.
+// connect serves a CONNECT. It connects to the far side before it answers: after a
+// 200 no error could be sent to the process.
 func (c *web) connect(h *head, q Question, to route) bool {
 	out, early, err := c.proxy.tunnelTo(c.proxy.ctx, q, to)
 	if err != nil {
@@ -295,7 +294,7 @@ func (c *web) exchange(h *head, b *body, s *sending) bool {
 	}
 	resp, err := transport.RoundTrip(out.WithContext(ctx))
 	if b != nil {
-		// The transport may read the body still: it must not write 100 Continue
+		// The transport may still read the body: it must not write 100 Continue
 		// into the answer.
 		b.once.Do(func() {})
 	}
@@ -336,7 +335,7 @@ func callIf(f func()) {
 }
 
 // copyAnswer writes the far side's answer. It reports whether the connection can
-// be used on.
+// be used for another request.
 func (c *web) copyAnswer(h *head, resp *http.Response) bool {
 	bodiless := bodiless(h, resp)
 	chunked := !bodiless && resp.ContentLength < 0 && h.ProtoAtLeast(1, 1)
@@ -369,7 +368,7 @@ func (c *web) copyAnswer(h *head, resp *http.Response) bool {
 	return c.copyBody(resp.Body, chunked) == nil && !closes
 }
 
-// copyBody writes a body, each part as soon as it comes.
+// copyBody writes a body, each part as soon as it arrives.
 func (c *web) copyBody(from io.Reader, chunked bool) error {
 	buffer := make([]byte, copyBuffer)
 	for {
@@ -390,7 +389,7 @@ func (c *web) copyBody(from io.Reader, chunked bool) error {
 			}
 			return c.w.Flush()
 		case err != nil:
-			// The process sees that the answer is cut off.
+			// The process must notice that the answer is incomplete.
 			_ = c.conn.Close()
 			return err
 		}
