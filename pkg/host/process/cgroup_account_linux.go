@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// account is the cgroup of a process with limits that controllers hold: what it has
-// used, and which limits were reached. Its files are opened below its directory's
+// account is the cgroup of a process with limits that controllers enforce. It reports the resources
+// used and the limits reached. Its files are opened below its directory's
 // descriptor. The nil value counts nothing.
 type account struct {
 	mu  sync.Mutex // held while the descriptor is used
@@ -27,7 +27,7 @@ func (g *Group) limited(r *limitRoot, l *Limits) (cgroupDir, *account, error) {
 	}
 	parent := g.limitedCG
 	g.mu.Unlock()
-	// It may be there already, and have them.
+	// It may exist already, with the limits.
 	if _, err := enable(parent.path, words(parent.path, "cgroup.controllers")); err != nil || parent.path == "" {
 		return cgroupDir{}, nil, fmt.Errorf("make a cgroup for the limits of a process in %s: %w", r.path, orNotMade(err))
 	}
@@ -59,7 +59,7 @@ func (a *account) set(r *limitRoot, l *Limits) error {
 		if err := a.write("memory.max", strconv.FormatUint(min(l.Memory, math.MaxInt64), 10)); err != nil {
 			return err
 		}
-		// All of them end, and not one at random that the others may not miss.
+		// The kernel kills all of them, and not a single one whose absence the others might not notice.
 		if err := a.write("memory.oom.group", "1"); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (a *account) write(name, value string) error {
 	return nil
 }
 
-// read returns the text of a file; "" if there is none.
+// read returns the text of a file; "" if it cannot be read.
 func (a *account) read(name string) string {
 	if a == nil {
 		return ""
@@ -133,7 +133,7 @@ func (a *account) read(name string) string {
 	return string(b[:n])
 }
 
-// number returns the number in a file; nil if there is none.
+// number returns the number in a file, or nil.
 func (a *account) number(name string) *uint64 {
 	n, err := strconv.ParseUint(strings.TrimSpace(a.read(name)), 10, 64)
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *account) number(name string) *uint64 {
 	return &n
 }
 
-// counter returns the number behind a word at the beginning of a line; 0 if there is none.
+// counter returns the number after a word at the beginning of a line; 0 if no line has it.
 func (a *account) counter(file, word string) uint64 { return counterIn(a.read(file), word) }
 
 func counterIn(text, word string) uint64 {
@@ -161,10 +161,10 @@ func (a *account) outOfMemory() bool {
 	return counterIn(text, "oom_kill") > 0 || counterIn(text, "oom_group_kill") > 0
 }
 
-// refusedProcess reports whether the kernel has refused it a process at its limit.
+// refusedProcess reports whether the kernel has refused a new process at the limit.
 func (a *account) refusedProcess() bool { return a.counter("pids.events", "max") > 0 }
 
-// usage adds what the cgroup has counted to what wait4 tells.
+// usage adds the counters of the cgroup to the result of wait4.
 func (a *account) usage(u *Usage) {
 	if a == nil {
 		return

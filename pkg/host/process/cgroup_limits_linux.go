@@ -26,22 +26,22 @@ var controllers = []string{memoryController, pidsController, cpuController, ioCo
 
 const (
 	// leafName is the cgroup inside a delegated one in which the server itself is: a
-	// cgroup with processes of its own cannot have controllers for those below. It is
-	// what DelegateSubgroup= of systemd must name.
+	// cgroup with processes of its own cannot have controllers for those below. DelegateSubgroup= of systemd
+	// must name it.
 	leafName = "server"
 
 	// limitPrefix begins the names of the cgroups of supervisors for limited processes.
 	limitPrefix = "exec-server-limits-"
 
-	// vacateRounds bounds how often processes are looked for in the cgroup that the
-	// server leaves, which may be starting others.
+	// vacateRounds bounds how often the server lists the processes in the cgroup that it
+	// leaves, because these may start others.
 	vacateRounds = 16
 
 	// makeTries bounds how often another server may sweep a new directory away. It looks
 	// at the directories once when it starts.
 	makeTries = 16
 
-	// maxCgroupFile bounds what is read of a file of a cgroup: io.stat has about 100
+	// maxCgroupFile is how many bytes of a file of a cgroup are read: io.stat has about 100
 	// bytes for each device.
 	maxCgroupFile = 64 << 10
 )
@@ -50,8 +50,8 @@ const (
 // controller holds: its children are groups, and theirs processes. It is made for the
 // first such process, because controllers cost time at each start.
 //
-// The lock on its directory tells other servers that this one lives: they remove what a
-// server has left that was killed together with its watchdog.
+// The lock on its directory shows other servers that this one is alive: they remove the
+// directories of a server that was killed together with its watchdog.
 type limitRoot struct {
 	cgroupRoot
 	base  string          // the cgroup that it is in
@@ -65,10 +65,10 @@ type limitRoot struct {
 type limitState struct {
 	once sync.Once
 	root *limitRoot
-	err  error // why there is none
+	err  error // why it could not be made
 }
 
-// limitRoot returns the cgroup for limited processes, or why there is none.
+// limitRoot returns the cgroup for limited processes, or the error of making it.
 func (s *Supervisor) limitRoot() (*limitRoot, error) {
 	l := &s.limits
 	l.once.Do(func() {
@@ -97,7 +97,7 @@ func (s *Supervisor) limitRoot() (*limitRoot, error) {
 // itself, and in no leaf of it: while controllers are enabled there, systemd cannot start
 // the service again.
 func ServiceCgroup() bool {
-	// Most programs are in none, which needs no look at all mounts.
+	// Most programs are in no service, so that the mounts need not be read.
 	if path, err := cgroupPath(); err != nil || !strings.HasSuffix(path, ".service") {
 		return false
 	}
@@ -105,7 +105,7 @@ func ServiceCgroup() bool {
 	return err == nil && strings.HasSuffix(own, ".service")
 }
 
-// removeLimitRoot removes the cgroup for limited processes, if there is one.
+// removeLimitRoot removes the cgroup for limited processes, if it was made.
 func (s *Supervisor) removeLimitRoot() {
 	s.limits.once.Do(func() { s.limits.err = errClosed })
 	if r := s.limits.root; r != nil {
@@ -208,7 +208,7 @@ func makeLocked(base string) (path string, lock *os.File, err error) {
 			continue
 		}
 		if err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-			// From here on nobody removes it, if it is still there.
+			// From here on no other server removes it, if it still exists.
 			if _, err = os.Lstat(path); err == nil {
 				return path, lock, nil
 			}
@@ -275,7 +275,7 @@ func vacateCgroup(path string) error {
 			if err := unix.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 				return fmt.Errorf("make the cgroup %s: %w", leaf, err)
 			}
-			// What this program starts from now on is in the leaf.
+			// Processes that this program starts from now on are in the leaf.
 			pids = append([]int{os.Getpid()}, pids...)
 		}
 		for _, pid := range pids {
@@ -298,7 +298,7 @@ func isDelegated(path string) bool {
 	return false
 }
 
-// stranger returns a process that is neither this program nor a descendant; -1: none is.
+// stranger returns a process that is neither this program nor a descendant, or -1.
 func stranger(pids []int) int {
 	parents := make(map[int]int)
 	for _, e := range processTable() {
@@ -310,7 +310,7 @@ func stranger(pids []int) int {
 		for known && at != self && at > 1 {
 			at, known = parents[at]
 		}
-		// One that is not in the table has ended.
+		// A process that is missing from the table has ended.
 		if pid == 0 || known && at != self {
 			return pid
 		}
@@ -354,7 +354,7 @@ func procs(path string) ([]int, error) {
 	return pids, nil
 }
 
-// words returns the words of a file of a cgroup; none if it cannot be read.
+// words returns the words of a file of a cgroup; nil if it cannot be read.
 func words(path, name string) []string {
 	f, err := os.Open(filepath.Join(path, name))
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 )
 
 // cgroupRoot is the cgroup v2 directory in which this supervisor makes a cgroup
-// for each group, and in that one for each process. They limit no resources, as those
-// of limitRoot do: they are used because a descendant cannot leave them. A nil root
-// makes none.
+// for each group, and in that one for each process. Unlike those
+// of limitRoot they limit no resources: their purpose is that a descendant cannot leave them. A nil root
+// makes no cgroups.
 type cgroupRoot struct {
 	path string
 	next atomic.Uint64
@@ -43,8 +43,8 @@ func newCgroupRoot() (*cgroupRoot, error) {
 	return &cgroupRoot{path: path}, nil
 }
 
-// ownCgroup returns where the cgroup v2 is mounted, and the directory of this program's
-// cgroup there.
+// ownCgroup returns the mount point of the cgroup v2 file system, and the directory of this program's
+// cgroup in it.
 func ownCgroup() (mount, own string, err error) {
 	path, err := cgroupPath()
 	if err != nil {
@@ -95,8 +95,8 @@ func (r *cgroupRoot) remove() {
 	}
 }
 
-// cgroupDir is one cgroup. The zero value is none, and every method of it
-// does nothing.
+// cgroupDir is one cgroup. The methods of the zero value
+// do nothing.
 type cgroupDir struct{ path string }
 
 // child makes a cgroup inside this one; the zero value if it cannot.
@@ -113,7 +113,7 @@ func (c cgroupDir) child(r *cgroupRoot) cgroupDir {
 	return cgroupDir{path: path}
 }
 
-// open returns a descriptor for the cgroup, to start a process in it; -1: there is none.
+// open returns a descriptor for the cgroup, to start a process in it, or -1.
 func (c cgroupDir) open() (int, error) {
 	if c.path == "" {
 		return -1, nil

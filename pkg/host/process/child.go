@@ -17,12 +17,12 @@ import (
 // no cgroup, and ends with this program. Its owner calls Wait exactly once;
 // Kill may be called at any time, from any goroutine.
 type Child struct {
-	// Stdin, Stdout and Stderr are our ends of its pipes. The owner closes
+	// Stdin, Stdout and Stderr are this program's ends of the pipes. The owner closes
 	// them.
 	Stdin, Stdout, Stderr *os.File
 
 	s       *Supervisor
-	standby *Standby // nil: none
+	standby *Standby // nil: the program was started
 	pid     int
 	pidfd   int
 
@@ -70,8 +70,8 @@ func asFile(end File) *os.File {
 	return f
 }
 
-// fork starts the program, or has the standby of the spec do what it says, and
-// registers its pid, so that it is not reaped as an orphan.
+// fork starts the program, or passes the spec to its standby, and
+// registers the pid, so that it is not reaped as an orphan.
 func (c *Child) fork(spec *Spec, e *ends, program string) (err error) {
 	s := c.s
 	// No lock is held: it waits for an answer. The supervisor knows the pid already.

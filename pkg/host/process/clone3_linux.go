@@ -7,8 +7,8 @@ import (
 )
 
 // startsInCgroups returns why this program cannot start a process in a cgroup, or nil if it
-// can. Scenario: a filter of system calls says that there is no clone3, as it cannot look at
-// the arguments of that; RestrictNamespaces= of systemd and the default profile of Docker do
+// can. Scenario: a filter of system calls answers ENOSYS to clone3, because it cannot read
+// the arguments; RestrictNamespaces= of systemd and the default profile of Docker do
 // so. Other calls start processes too, but in the cgroup of this program.
 func startsInCgroups() error {
 	// With arguments of no size, the kernel starts nothing and answers EINVAL.

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// CurrentUsage is what a running process and its descendants use at a moment.
+// CurrentUsage is the usage of a running process and its descendants at a moment.
 type CurrentUsage struct {
-	// User and System are the processor time of those that exist and of those that they
-	// have waited for; with a cgroup, of all that have been in it.
+	// User and System are the processor time of the existing ones and of children that they
+	// have waited for; with a cgroup, of all processes that have been in it.
 	User, System time.Duration
-	// Memory is in bytes: what the cgroup counts, page cache included, if it has the
+	// Memory is in bytes: the counter of the cgroup, page cache included, if it has the
 	// controller. Otherwise it is the sum of their resident memory, in which memory that
 	// they share counts more than once.
 	Memory uint64
@@ -22,15 +22,15 @@ const (
 	// maxTable bounds the entries of /proc that are read for CurrentUsage. Reading one
 	// takes about 10 µs.
 	maxTable = 64 << 10
-	// tableAge is how long one reading of /proc serves at least. It does not serve for a process
+	// tableAge is how long a table that was read from /proc is used at least. It is not used for a process
 	// that has started since.
 	tableAge = 500 * time.Millisecond
-	// tableShare is how much longer than its reading took it serves: clients that ask all
+	// tableShare is for how many times the duration of its reading a table is used: clients that ask all
 	// the time keep at most a tenth of one processor busy.
 	tableShare = 10
 )
 
-// usageTable is the system's processes by their parents and sessions, as they were a moment
+// usageTable holds the system's processes by their parents and sessions, as they were a moment
 // ago. The zero value is ready for use.
 type usageTable struct {
 	mu       sync.Mutex
@@ -130,7 +130,7 @@ func (t *usageTable) members(p *Process, reaped bool) []*entry {
 	return list
 }
 
-// sum returns what the members of a family use together.
+// sum returns the usage of all members of a family.
 func sum(members []*entry) (u CurrentUsage) {
 	for _, e := range members {
 		u.User += e.user

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// limited is the state of the limits that this program holds itself.
+// limited is the state of the limits that this program enforces itself.
 type limited struct {
-	timer  *time.Timer // of Limits.WallTime; nil: none
+	timer  *time.Timer // of Limits.WallTime; nil without that limit
 	output uint64      // bytes that were delivered; Process.emit guards it
 }
 
-// hold returns how the limits of a process are held, or an error if one cannot be and
+// hold returns how the limits of a process are enforced, or an error if one cannot be and
 // is required. Nothing has been started yet. If root is not nil, the process needs a
 // cgroup in it.
 func (s *Supervisor) hold(l *Limits) (held []Held, root *limitRoot, err error) {
@@ -72,9 +72,9 @@ func (p *Process) addMisses() {
 }
 
 // needsCgroup reports whether the process must not start without a cgroup: a limit that this
-// program holds is required, and would miss descendants. As a subreaper, this program becomes
-// the parent of a daemon, but the kernel does not tell which of its processes the daemon comes
-// from: the parent that started the daemon, and may have led its session, has ended by then. A
+// program enforces is required, and would miss descendants. As a subreaper, this program becomes
+// the parent of a daemon, but the kernel does not report which of its processes has started the
+// daemon: the daemon's parent, which may have led its session, has ended by then. A
 // process that is a subreaper itself would get children that it does not know, and lose them at
 // its end.
 func (p *Process) needsCgroup() bool {
@@ -90,8 +90,8 @@ func (p *Process) refuseMisses() error {
 	return &LimitError{p.held}
 }
 
-// controlled returns the cgroup that holds limits, and what tells whether that has a
-// controller; nil if there is none or none of the limits is for a controller.
+// controlled returns the cgroup that enforces limits, and a function that reports whether it has a
+// controller. It returns nil without such a cgroup, or if no limit needs a controller.
 func (s *Supervisor) controlled(l *Limits) (*limitRoot, func(controller string) (Holder, string)) {
 	if l.Memory == 0 && l.Processes == 0 && l.CPUMillis == 0 {
 		return nil, func(string) (Holder, string) { return HeldByNone, "" }
@@ -108,7 +108,7 @@ func (s *Supervisor) controlled(l *Limits) (*limitRoot, func(controller string) 
 	}
 }
 
-// Held returns how the limits of the process are held.
+// Held returns how the limits of the process are enforced.
 func (p *Process) Held() []Held { return p.held }
 
 // startLimits starts the clock of the process.
@@ -128,8 +128,8 @@ func (p *Process) exceed(c Cause) {
 	p.group.forgetLeft(p)
 }
 
-// stopLimits is called when the process has closed. A clock goes on for descendants
-// that are left: they hold none of its output.
+// stopLimits is called when the process has closed. The clock continues for remaining
+// descendants, which do not hold its output open.
 func (p *Process) stopLimits() {
 	p.mu.Lock()
 	timer := p.limited.timer
@@ -140,7 +140,7 @@ func (p *Process) stopLimits() {
 	timer.Stop()
 }
 
-// hasDescendants reports whether a process that was reaped has left some.
+// hasDescendants reports whether a reaped process has left descendants.
 func (p *Process) hasDescendants() bool {
 	if p.cg.path != "" {
 		return p.cg.populated()
@@ -153,7 +153,7 @@ func (p *Process) hasDescendants() bool {
 	return false
 }
 
-// rememberLeft notes a process whose descendants go on, for Close. It returns false if
+// rememberLeft records a process whose descendants still run, for Close. It returns false if
 // the group is closed.
 func (g *Group) rememberLeft(p *Process) bool {
 	g.mu.Lock()
@@ -204,7 +204,7 @@ func (p *Process) allow(n int) int {
 }
 
 // cpuSlack allows for the kernel's clocks: it sends SIGXCPU by the ticks that a process
-// has seen, and tells what it has used by the time that it ran, which was 0.88 seconds
+// has seen, but reports the time that it ran, which was 0.88 seconds
 // of one in a test. It kills one second later.
 const cpuSlack = 2
 

@@ -29,7 +29,7 @@ func (e *SpawnError) Error() string {
 func (e *SpawnError) Unwrap() error { return e.Errno }
 
 // ShortageError is the error of a start for which this program or the machine lacks
-// something. The next start may succeed.
+// a resource. The next start may succeed.
 type ShortageError struct {
 	Lacks string
 	Err   error
@@ -40,7 +40,7 @@ func (e *ShortageError) Error() string { return e.Lacks + ": " + e.Err.Error() }
 // Unwrap returns the system's error.
 func (e *ShortageError) Unwrap() error { return e.Err }
 
-// shortages say what is lacking.
+// shortages name the missing resource.
 var shortages = map[syscall.Errno]string{
 	syscall.EMFILE: "this server has too many open files; end some processes, or raise its limit (ulimit -n, LimitNOFILE= of systemd)",
 	syscall.ENFILE: "this machine has too many open files",

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// killWithGrace kills a program with Spec.ExitGracePeriod and gives it settleTime
-// to kill its descendants, and its janitors janitorTime. For others it does
+// killWithGrace kills a program with Spec.ExitGracePeriod, and gives it settleTime
+// to kill its descendants, and its janitors janitorTime to clean up. For other programs it does
 // nothing.
 func (p *Process) killWithGrace() {
 	if !p.spec.ExitGracePeriod {
@@ -129,7 +129,7 @@ func freeze(leader int, spare func(pid int) bool) map[int]bool {
 }
 
 // addDescendants adds to family the processes that descend from it or belong to the session
-// of leader, and reports whether there were any.
+// of leader, and reports whether it has added any.
 func addDescendants(family map[int]bool, leader int, spare func(pid int) bool) bool {
 	grew := false
 	table := processTable()
@@ -140,8 +140,8 @@ func addDescendants(family map[int]bool, leader int, spare func(pid int) bool) b
 }
 
 // addFrom adds to family those of a table of processes whose parents are in it, or that belong
-// to the session of leader, and reports whether there were any. It must be called until there
-// are none.
+// to the session of leader, and reports whether it has added any. The caller repeats it until it
+// returns false.
 func addFrom(table []entry, family map[int]bool, leader int, spare func(pid int) bool) (grew bool) {
 	for _, e := range table {
 		if !family[e.pid] && !e.zombie && (family[e.parent] || e.session == leader) && !spare(e.pid) {
@@ -184,7 +184,7 @@ func (s *Supervisor) killSessions(leaders []int) {
 }
 
 // killOrphans kills the children that were adopted from processes that have
-// ended, until there are none. Janitors get janitorTime to finish: if a server
+// ended, until none is left. Janitors get janitorTime to finish: if a server
 // ends during a sandboxed request, the placeholders that the janitor removes
 // would stay in the user's workspace otherwise.
 func (s *Supervisor) killOrphans() {

@@ -22,8 +22,8 @@ import (
 // arguments of that with its name. It writes the errno to the descriptor if the program
 // cannot be executed; otherwise the descriptor closes.
 //
-// The alternative was to set the limits of a process that runs already: what it starts
-// before that has none.
+// The alternative was to set the limits of a process that runs already: its children from
+// before that would have no limits.
 
 // rlimit is one resource limit.
 type rlimit struct {
@@ -49,12 +49,12 @@ func (l *Limits) rlimits() []rlimit {
 // limiter is the start of a program by a limiter.
 type limiter struct {
 	program string   // to execute
-	report  *os.File // our end of the limiter's pipe
+	report  *os.File // this program's end of the limiter's pipe
 	theirs  *os.File
 }
 
-// limiter makes of a spec that of the limiter, which executes program. It returns nil, and
-// leaves the spec as it is, if there are no limits to set. The caller calls await or close.
+// limiter changes a spec so that it starts the limiter, which executes program. It returns nil, and
+// does not change the spec, if no limit needs it. The caller calls await or close.
 func (s *Supervisor) limiter(spec *Spec, program string) (*limiter, error) {
 	limits := spec.Limits.rlimits()
 	if len(limits) == 0 || len(s.opts.Limiter) == 0 {
@@ -91,7 +91,7 @@ func (l *limiter) close() {
 	}
 }
 
-// await waits until a limiter that was started has executed its program, and returns the
+// await waits until the limiter has executed its program, and returns the
 // error of that. For nil it returns nil.
 func (l *limiter) await(spec *Spec) error {
 	if l == nil {
@@ -101,7 +101,7 @@ func (l *limiter) await(spec *Spec) error {
 	_ = l.theirs.Close()
 	var b [4]byte
 	if _, err := io.ReadFull(l.report, b[:]); err != nil {
-		return nil // executed, or killed: its end will tell
+		return nil // executed, or killed: the exit status tells which
 	}
 	return spec.explain(l.program, syscall.Errno(binary.LittleEndian.Uint32(b[:])))
 }

@@ -30,8 +30,8 @@ const (
 	// reason: only maxChunks of them are retained.
 	maxUnacked = maxChunks / 2
 
-	// maxHeldInput is how many bytes of accepted input a process holds beyond what its
-	// pipe takes, so that a client that waits for the answers to its writes goes on
+	// maxHeldInput is how many bytes of accepted input are held for a process whose
+	// pipe is full, so that a client that waits for the answers to its writes can continue
 	// while the program does not read yet. It is as much as is retained of the output.
 	maxHeldInput = 1 << 20
 	// inputBuffer is the size of the buffers that held input is kept in, which is that of a pipe.
@@ -56,7 +56,7 @@ const (
 	// may hold the output open.
 	cutTime = 250 * time.Millisecond
 
-	// leftoverTime is how long the descendants of an exited process may go on
+	// leftoverTime is how long the descendants of an exited process may still run
 	// when it is terminated. Codex CLI does not kill them at all; with this
 	// delay clients still see their last output.
 	leftoverTime = 1500 * time.Millisecond
@@ -71,8 +71,8 @@ const (
 	// janitorPoll is how often the server checks whether they have ended.
 	janitorPoll = 5 * time.Millisecond
 
-	// watchdogThreads is how many threads a watchdog makes ahead: when it has something to do, there may be none to be had. It
-	// takes at most 1/watchdogShare of those that the machine gives.
+	// watchdogThreads is how many threads a watchdog makes ahead: when it has to work, the machine may have no threads left. It
+	// takes at most 1/watchdogShare of those that the machine allows.
 	watchdogThreads = 3
 	watchdogShare   = 4
 
@@ -88,7 +88,7 @@ const (
 	defaultPath = "/bin:/usr/bin"
 
 	// maxEnding bounds the processes that have reported their exit code, and so no
-	// longer count for a client, while the system still frees what they had. Each
+	// longer count for a client, while the system still frees their resources. Each
 	// takes a few milliseconds; the exit of further ones is reported when they end.
 	maxEnding = 32
 

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// block is a buffer that one read filled. It goes back to the pool when the
-// log and every reader have let go of it.
+// block is a buffer that one read has filled. It returns to the pool when the
+// log and all readers have released it.
 type block struct {
 	data [MaxChunk]byte
 	refs atomic.Int32
@@ -35,7 +35,7 @@ func (b *block) release() {
 	}
 }
 
-// Stream names where output came from.
+// Stream is the source of output.
 type Stream string
 
 // The streams of a process: two pipes, or one terminal.
@@ -50,7 +50,7 @@ type Chunk struct {
 	Seq    uint64
 	Stream Stream
 	Data   []byte
-	from   *block // nil: Data has memory of its own
+	from   *block // that holds Data; nil: Data has memory of its own
 }
 
 // ReadResult is retained output and the state of the process. The chunks' data
@@ -68,7 +68,7 @@ type ReadResult struct {
 	SandboxDenied bool // the answer of Spec.DetectDenial
 }
 
-// Release lets the chunks' memory go.
+// Release releases the memory of the chunks.
 func (r *ReadResult) Release() {
 	for i := range r.Chunks {
 		r.Chunks[i].from.release()
@@ -161,7 +161,7 @@ func (l *eventLog) notify() {
 	}
 }
 
-// release forgets the output for good.
+// release drops the retained output.
 func (l *eventLog) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,7 +210,7 @@ func (l *eventLog) read(ctx context.Context, after uint64, maxBytes *uint64, wai
 	}
 }
 
-// state returns how far the process is.
+// state returns the state of the process.
 func (l *eventLog) state() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()

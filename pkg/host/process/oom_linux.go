@@ -20,15 +20,15 @@ const (
 // and restoring it needs no privilege, and takes 4 microseconds. Forks that overlap share
 // that: with one at a time, 32 starts at once took a quarter longer.
 //
-// The alternative was to write that of the process after its start: what it has started
-// by then keeps the one of this program.
+// The alternative was to write that of the process after its start: children that it has started
+// by then would keep the value of this program.
 type oomScore struct {
 	once     sync.Once
 	own, set []byte // text of the values; set is never below oomScoreAbove
 
 	mu    sync.Mutex
 	fd    int // -1: the value cannot be changed
-	forks int // that go on; if there is any, the value is raised
+	forks int // in progress; during any of them the value is raised
 }
 
 // open opens the file, and finds out whether a raised value can be restored.

@@ -30,12 +30,12 @@ type Sink interface {
 // Process is one started process with its output and its descendants. Its
 // methods may be called from any goroutine.
 //
-// States: running, exited (the program has ended, but something may still
+// States: running, exited (the program has ended, but another process may still
 // hold its output), closed (all output ended; the last event was delivered). A
-// standby that reports its exit code is exited from then on; Done waits until it
+// standby counts as exited once it has reported its exit code; Done waits until it
 // has ended and is reaped.
-// It has a goroutine per stream, one that waits for the exit, and while
-// writes wait one that serves them; all end before it is closed.
+// A process has a goroutine per stream, one that waits for the exit, and while
+// writes are queued one that serves them; all end before it is closed.
 type Process struct {
 	group *Group
 	spec  Spec
@@ -45,9 +45,9 @@ type Process struct {
 	win   window
 	stdin stdin
 	cg    cgroupDir
-	// account is that of a process whose limits its cgroup holds; nil: it has none.
+	// account is the cgroup that enforces the limits of the process; nil without one.
 	account *account
-	// program is what Options.Launch has started; nil: the operating system's.
+	// program is the program that Options.Launch has started; nil: the operating system has started it.
 	program Program
 
 	// gate holds events back until OpenGate.
@@ -62,7 +62,7 @@ type Process struct {
 	reaped bool        // its pid may belong to another process; it has ended
 	over   bool        // its descriptors are being closed
 	timer  *time.Timer // kills the remaining descendants, or ends the streams
-	cause  Cause       // why it is being killed; CauseExit: it is not
+	cause  Cause       // why it is being killed; CauseExit if it is not
 
 	startedAt time.Time
 	held      []Held
@@ -76,7 +76,7 @@ type Process struct {
 	finished chan struct{}
 }
 
-// State is a snapshot of how far a process is.
+// State is a snapshot of the state of a process.
 type State struct {
 	Exited   bool
 	ExitCode *int
@@ -124,7 +124,7 @@ func (p *Process) unblockOutput() {
 	p.Ack(math.MaxUint64)
 }
 
-// OpenGate lets events out. Until then the output waits in its pipes.
+// OpenGate starts the delivery of events. Until then the output waits in the pipes.
 func (p *Process) OpenGate() { p.gateOnce.Do(func() { close(p.gate) }) }
 
 // Read returns retained output with a number above after
@@ -135,7 +135,7 @@ func (p *Process) Read(ctx context.Context, after uint64, maxBytes *uint64, wait
 	return p.log.read(ctx, after, maxBytes, wait)
 }
 
-// State returns how far the process is.
+// State returns the state of the process.
 func (p *Process) State() State { return p.log.state() }
 
 // Retained returns how many bytes of output are retained.
@@ -211,7 +211,7 @@ func (p *Process) Terminate() bool {
 	return running
 }
 
-// setCause notes why the process is about to be killed, unless there is a reason
+// setCause records why the process is about to be killed, unless a cause is set
 // already, and reports whether it is running.
 func (p *Process) setCause(c Cause) bool {
 	p.mu.Lock()
@@ -257,7 +257,7 @@ func (p *Process) kill() {
 	}
 }
 
-// cutOff ends the streams, after the output that they hold at this moment.
+// cutOff ends the streams after the output that they hold at this moment.
 func (p *Process) cutOff() {
 	p.cut.Store(true)
 	p.wakeStreams()
@@ -317,7 +317,7 @@ func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 	p.emit.Lock()
 	p.sink.Closed(p.log.close())
 	p.emit.Unlock()
-	// While the client is told: that takes as long as to tell it.
+	// Done while the sink sends the exit event, which takes about as long.
 	p.closeStreams()
 	if !reported {
 		p.removeCgroup()
@@ -338,7 +338,7 @@ func (p *Process) routineEnd(pidfd int, ended chan<- struct{}) {
 }
 
 // awaitReport waits until a standby has reported its exit code. It reports false if
-// there is no report, or if maxEnding processes that have reported are still there: then
+// no report comes, or if maxEnding processes that have reported still exist: then
 // the exit is that of the process. After true the caller starts routineEnd.
 func (p *Process) awaitReport() (end ending, reported bool) {
 	if end, reported = p.spec.Standby.awaitReport(); !reported {
@@ -356,7 +356,7 @@ func (p *Process) awaitReport() (end ending, reported bool) {
 	return end, true
 }
 
-// setOver notes that nothing can be done about the process any more.
+// setOver records that the process can no longer be signalled.
 func (p *Process) setOver() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,12 +11,12 @@ import (
 // Program is one program that Options.Launch has started, with all its descendants. Its
 // methods may be called from any goroutine.
 type Program interface {
-	// Pid identifies it, and is above 0.
+	// Pid identifies the program; it is above 0.
 	Pid() int
 	// Ends returns this side's ends of its streams. Stdin is nil if the spec has no
 	// PipeStdin. The Process closes them.
 	Ends() (stdin, stdout, stderr File)
-	// Wait waits for its end, as a shell tells of it: the exit code, or 128+n after
+	// Wait waits for its end, and returns the exit code as a shell does: 128+n after
 	// signal n. It is called once.
 	Wait() (code int, signaled bool)
 	// Signal returns nil for a program that has ended.

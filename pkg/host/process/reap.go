@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// ending is how a program has ended: its status, 128+n after signal n, -1 when it is not
-// known, and what it has used.
+// ending is the end of a program: its status, 128+n after signal n, -1 if it is not
+// known, and its usage.
 type ending struct {
 	code     int
 	signaled bool

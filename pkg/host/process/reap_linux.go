@@ -86,7 +86,7 @@ func usageOf(r *syscall.Rusage) Usage {
 	})
 }
 
-// usageOfReport is usageOf for what a standby reports.
+// usageOfReport is usageOf for the report of a standby.
 func usageOfReport(u warmstart.Usage) Usage {
 	read, written := u.Read*blockSize, u.Written*blockSize
 	return Usage{

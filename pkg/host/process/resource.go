@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Limits bound what a process and its descendants may use. 0 is no limit.
+// Limits bound the resources of a process and its descendants. 0 is no limit.
 type Limits struct {
 	Memory    uint64        // bytes of all of them together
 	Swap      uint64        // bytes, of what is above Memory; without Memory it has no effect
@@ -17,7 +17,7 @@ type Limits struct {
 	Output    uint64        // bytes that are delivered
 	FileSize  uint64        // bytes of each file that one of them writes
 	OpenFiles uint64        // descriptors of each of them
-	// Require refuses the start if one of the limits cannot be held, or not for all descendants.
+	// Require refuses the start if one of the limits cannot be enforced for all descendants.
 	Require bool
 }
 
@@ -34,7 +34,7 @@ const (
 	LimitOpenFiles = "open files"
 )
 
-// Holder is what holds a limit.
+// Holder is the mechanism that enforces a limit.
 type Holder int
 
 // The holders.
@@ -45,7 +45,7 @@ const (
 	HeldByServer        // this program: it measures, and kills them all
 )
 
-// Held says how a limit of a process is held.
+// Held describes how a limit of a process is enforced.
 type Held struct {
 	Limit  string
 	Value  uint64 // in the unit of Limits, but durations in nanoseconds
@@ -53,7 +53,7 @@ type Held struct {
 	Reason string // of HeldByNone; and of HeldByServer, if some descendants are not found
 }
 
-// LimitError is the error of a start whose limits cannot be held and are required.
+// LimitError is the error of a start whose required limits cannot be enforced.
 type LimitError struct{ Held []Held }
 
 func (e *LimitError) Error() string {
@@ -91,8 +91,8 @@ const (
 	CauseSupervisorClosed
 )
 
-// Usage is what a process has used, with those of its descendants that have been waited
-// for; with a cgroup, all of them. A sandboxed process counts without its launcher if
+// Usage is the usage of a process, with those of its descendants that have been waited
+// for; with a cgroup, with all of them. A sandboxed process counts without its launcher if
 // that reports the end, and with it otherwise.
 type Usage struct {
 	Wall, User, System time.Duration
@@ -100,13 +100,13 @@ type Usage struct {
 	// this program at the time of the start, whose memory a new process has until it
 	// executes its program.
 	MaxRSS uint64
-	// IORead and IOWritten are bytes of storage; nil where the system does not count them.
+	// IORead and IOWritten are bytes of storage; nil if the system does not count them.
 	IORead, IOWritten *uint64
 	// PeakMemory and Processes are the most at a time; nil without a cgroup that counts.
 	PeakMemory, Processes *uint64
 }
 
-// Exit is how a process has ended.
+// Exit is the end of a process.
 type Exit struct {
 	Code   int // status, 128+n after signal n, -1 when it is not known
 	Denied bool

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isIgnored asks the kernel whether this program ignores a signal; it does not if there is no
-// such signal. os/signal knows it of those only that the Go runtime handles.
+// isIgnored asks the kernel whether this program ignores a signal. It returns false for an unknown
+// signal. os/signal reports only the signals that the Go runtime handles.
 func isIgnored(sig syscall.Signal) bool {
 	// The kernel's struct sigaction begins with the handler on every system that codex is
 	// built for, and has at most four words with a mask of 8 bytes.

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spec says what to run. Argv and Dir are required.
+// Spec describes a program to start. Argv and Dir are required.
 type Spec struct {
 	// Argv is the program and its arguments. A program without a slash is
 	// looked up in the PATH of Env.
 	Argv []string
-	// Arg0 is what the program sees as its name; nil: Argv[0].
+	// Arg0 is argv[0] of the program; nil: Argv[0].
 	Arg0 *string
 	// Dir is the absolute working directory.
 	Dir string
@@ -40,15 +40,15 @@ type Spec struct {
 	// retained output; a terminal's output counts as stdout. Its result is
 	// reported with the exit event. Nil: false.
 	DetectDenial func(exitCode int, stdout, stderr []byte) bool
-	// ExitGracePeriod says that the program kills its own descendants and cleans
+	// ExitGracePeriod means that the program kills its own descendants and cleans
 	// up when it is killed, as the sandbox launcher does. Its cgroup is killed
 	// only after settleTime.
 	ExitGracePeriod bool
-	// Standby, if set, is a standby of the same program. It does what the spec
-	// says if it can; otherwise it is closed, and the program is started. It must
+	// Standby, if set, is a standby of the same program. It is used if it still works;
+	// otherwise it is closed, and the program is started. It must
 	// not be used again.
 	Standby *Standby
-	// Limits bound what it and its descendants use.
+	// Limits bound the resources of the program and its descendants.
 	Limits Limits
 
 	outlives bool // it does not end with this program: see Janitor
@@ -57,10 +57,10 @@ type Spec struct {
 // ends are the descriptors of a new process: ours, which are polled, and its
 // own, which block.
 type ends struct {
-	stdin   File // nil: none
+	stdin   File // nil: the null device
 	streams []stream
 	child   []int    // to close after the fork
-	files   [3]int   // what the child gets as 0, 1 and 2
+	files   [3]int   // descriptors 0, 1 and 2 of the child
 	master  *os.File // the terminal, when there is one
 	slave   *os.File
 }
@@ -131,7 +131,7 @@ func (e *ends) openPipes(spec *Spec) error {
 }
 
 // pipe makes a pipe of which the child gets the end of that index (0 reads,
-// 1 writes) and we the other.
+// 1 writes) and this program the other.
 func (e *ends) pipe(name string, index int) (child int, ours *os.File, err error) {
 	var fds [2]int
 	if err := pipeCloseOnExec(&fds); err != nil {
@@ -209,10 +209,10 @@ func (spec *Spec) check() error {
 	return nil
 }
 
-// find is program when the program has a thread for it: the directories of PATH may be on a file system that hangs.
+// find is program, called in work: the directories of PATH may be on a file system that hangs.
 func (spec *Spec) find(ctx context.Context) (path string, err error) {
 	if strings.Contains(spec.Argv[0], "/") {
-		return spec.program() // nothing is searched for
+		return spec.program() // no search in PATH
 	}
 	err = threads.Starts.Do(ctx, func() error {
 		path, err = spec.program()
@@ -298,8 +298,8 @@ func (s *Supervisor) forkSpec(spec *Spec, e *ends, program string, cgroup int) (
 	return spec.fork(e, program, cgroup)
 }
 
-// explain returns an error that names the program or the working directory,
-// whichever made the start fail. The system call returns the same errno for
+// explain returns an error that names the program or the working directory, depending
+// on which of them made the start fail. The system call returns the same errno for
 // both, so the directory is checked here.
 func (spec *Spec) explain(program string, err error) error {
 	errno, ok := err.(syscall.Errno)

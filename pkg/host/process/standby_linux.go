@@ -30,8 +30,8 @@ type Standby struct {
 	socket int  // -1: it was ordered or closed
 	taken  bool // a Process or a Child reaps it
 	over   bool // ended is closed, or is about to be
-	// report is the socket of one that was ordered and may report its exit code; nil:
-	// there is none, or awaitReport has returned.
+	// report is the socket of a standby that has a job and may report its exit code; nil:
+	// it has no job, or awaitReport has returned.
 	report *os.File
 }
 
@@ -74,7 +74,7 @@ func (s *Supervisor) StartStandby(spec Spec) (*Standby, error) {
 	return st, nil
 }
 
-// routineWaiter waits for the end, and reaps the program if nobody else does.
+// routineWaiter waits for the end, and reaps the program unless a Process or a Child does.
 func (st *Standby) routineWaiter(pidfd int) {
 	awaitEnd(st.pid, pidfd)
 	st.mu.Lock()
@@ -122,8 +122,8 @@ func (st *Standby) closeSocket() {
 // Ended is closed when the program has ended.
 func (st *Standby) Ended() <-chan struct{} { return st.ended }
 
-// order has the standby do what the spec says, and reports whether it does. If
-// not, it is of no more use, and the program must be started. The caller then
+// order passes the spec to the standby, and reports whether it has accepted it. If
+// not, the standby is useless, and the program must be started. The caller then
 // reaps the program after its end. Cgroup is the directory in which the children of
 // the standby start, or -1; limited says that they must. With report the caller calls
 // awaitReport.
@@ -156,8 +156,8 @@ func (st *Standby) order(spec *Spec, e *ends, cgroup int, limited, report bool) 
 	return true
 }
 
-// stopReport makes awaitReport return: the exit status of a program that has ended says
-// as much as its report. st.mu must be held.
+// stopReport makes awaitReport return: the exit status of a program that has ended
+// replaces its report. st.mu must be held.
 func (st *Standby) stopReport() {
 	if st.report != nil {
 		_ = st.report.SetReadDeadline(time.Unix(1, 0))

@@ -26,7 +26,7 @@ func (p *Process) routineStream(s stream) {
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			// Woken up: by the exit, by a cut or by room in the window.
+			// Woken up: by the exit, by a cut or by space in the window.
 			_ = s.file.SetReadDeadline(time.Time{})
 			if p.cut.Load() {
 				_ = r.drain(true, draining)
@@ -135,9 +135,9 @@ func (r *reader) deliver(b *block, n int) {
 }
 
 // drain delivers the output that is in the stream at this moment, and returns
-// io.EOF if the stream has ended. It is called once the program has ended, so
-// all that the program wrote is there, except that a terminal may take drainTime
-// to deliver it. If the window is full, drain waits for room if toEnd is set,
+// io.EOF if the stream has ended. It is called once the program has ended, so that
+// the stream has all its output, except that a terminal may take drainTime
+// to deliver it. If the window is full, drain waits for space if toEnd is set,
 // and otherwise leaves the rest to be read later. While it waits, it calls exited
 // once the program has ended.
 func (r *reader) drain(toEnd bool, exited func()) error {
@@ -165,17 +165,17 @@ func (r *reader) drain(toEnd bool, exited func()) error {
 			return io.EOF
 		default:
 			if left -= n; left <= 0 {
-				// Another process may go on writing without end.
+				// Another process may write without end.
 				return r.atEnd()
 			}
 		}
 	}
 }
 
-// awaitRoom waits until the window has room, and calls exited once the program has
-// ended. On a busy machine a killed program may end after cutTime: the stream waits
-// here then, for an acknowledgement that the client may only send when it has been
-// told of the exit.
+// awaitRoom waits until the window has space, and calls exited once the program has
+// ended. Scenario: on a busy machine a killed program ends after cutTime. The stream waits
+// here then, for an acknowledgement that the client may send only after the exit
+// event.
 func (r *reader) awaitRoom(exited func()) error {
 	for {
 		if r.p.exiting.Load() {

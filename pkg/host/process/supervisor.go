@@ -2,17 +2,17 @@
 // ordered log of output, exit and close, signals, and the killing of every
 // descendant.
 //
-// A Supervisor owns everything; a Group is a set of processes that end
-// together; a Process is one of them. Events go to a Sink, whose slowness
-// slows the process and nothing else.
+// A Supervisor owns all processes; a Group is a set of processes that end
+// together; a Process is one of them. Events go to a Sink; a slow Sink
+// slows its process and nothing else.
 //
 // How descendants are killed depends on the machine:
 //   - With a writable cgroup v2 every process has a cgroup of its own, and
 //     none of its descendants can leave it: Terminate and Group.Close end all
 //     of them, and so does the watchdog when this program is killed.
-//   - Without, descendants are found as children of children, by their
-//     session and by their group. One that has made a session of its own and
-//     whose parent has ended is not found by Terminate; with
+//   - Without one, descendants are found as children of children, by their
+//     session and by their group. Terminate does not find a descendant in a session of its
+//     own whose parent has ended; with
 //     Options.Subreaper it becomes this program's child and ends with
 //     Supervisor.Close.
 //   - The process itself always ends when this program does: by its
@@ -31,8 +31,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say how processes are kept together. The zero value leaves
-// everything alone that is not a process of the Supervisor.
+// Options configure a Supervisor. With the zero value it touches
+// only its own processes.
 type Options struct {
 	// Logger receives records about failures and fallbacks. Nil: no log.
 	Logger *slog.Logger
@@ -40,19 +40,19 @@ type Options struct {
 	// then reaps them. Only for programs that have no other children: every
 	// child that the Supervisor did not start is reaped.
 	Subreaper bool
-	// Cgroups gives each process a cgroup where this program may make some.
+	// Cgroups gives each process a cgroup if this program may make cgroups.
 	Cgroups bool
-	// NoLimits is why cgroups must not limit processes; "": they may.
+	// NoLimits is the reason why cgroups must not limit processes; "": they may.
 	NoLimits string
 	// Watchdog is a command whose main function is RunWatchdog. It is
-	// started with the first process and ends what is left when this program
-	// is killed. Empty: none.
+	// started with the first process and ends the remaining processes when this program
+	// is killed. Empty: no watchdog.
 	Watchdog []string
 	// Limiter is a command whose main function is RunLimiter. It sets the resource
-	// limits of processes that have some. Empty: none is set.
+	// limits of processes that have some. Empty: no limits are set.
 	Limiter []string
 	// KillFirst has the kernel kill processes before this program when memory is short.
-	// What this program starts by other means in the same moment is killed first, too.
+	// Processes that this program starts by other means in the same moment are killed first, too.
 	KillFirst bool
 	// Launch starts programs in place of the operating system, as a simulation does. They
 	// have neither limits of their own nor terminals. Nil: the operating system starts them.
@@ -83,7 +83,7 @@ type Supervisor struct {
 	closed bool
 	// stopping says that the supervisor is about to be closed.
 	stopping bool
-	// janitors are those that have not ended.
+	// janitors are the running janitors.
 	janitors map[*Janitor]bool
 	// keepers are children that this program leaves behind; see StartKeeper.
 	keepers map[int]bool
@@ -123,8 +123,8 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 	return s, nil
 }
 
-// cgroups returns the directory in which cgroups are made, or nil if there are
-// none. It is made with the first process, so that a server listens at once.
+// cgroups returns the directory in which cgroups are made, or nil if none can be
+// made. It is made with the first process, so that a server listens at once.
 func (s *Supervisor) cgroups() *cgroupRoot {
 	s.dirs.Do(func() {
 		if !s.opts.Cgroups {
@@ -315,15 +315,15 @@ func (g *Group) cgroup(limits *limitRoot, l *Limits) (cgroupDir, *account, error
 	return parent.child(root), nil, nil
 }
 
-// removeCgroup removes the cgroup of the process if nothing is left in it.
+// removeCgroup removes the cgroup of the process if it is empty.
 func (p *Process) removeCgroup() {
 	p.account.close()
 	p.cg.remove()
 }
 
-// fork starts the program, or has the standby of the spec do what it says, and
+// fork starts the program, or passes the spec to its standby, and
 // registers the process. The pidfd is -1 for a standby. The error is a *LimitError if the
-// process must not be without the cgroup that it does not have.
+// process needs a cgroup and has none.
 func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error) {
 	s := g.s
 	if err := p.refuseMisses(); err != nil {
@@ -374,7 +374,7 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	return pidfd, nil
 }
 
-// remove forgets a process that has closed.
+// remove removes a closed process from the group.
 func (g *Group) remove(p *Process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// processTable lists the processes that can be seen.
+// processTable lists the visible processes.
 func processTable() []entry {
 	table, _ := readTable(math.MaxInt)
 	return table
 }
 
-// readTable lists the processes that can be seen. It returns false if there are more
-// than most entries in /proc, of which it has read none then.
+// readTable lists the visible processes. It returns false, and reads none, if /proc has more
+// than most entries.
 func readTable(most int) (table []entry, ok bool) {
 	work(func() { table, ok = readEntries(most) })
 	return table, ok

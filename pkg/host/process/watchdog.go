@@ -20,7 +20,7 @@ import (
 // moment: the watchdog process holds the read end of a pipe and kills the
 // remaining descendants if the pipe ends without the line `q`. It runs in a
 // session of its own, so that a signal to this program's group does not kill it. If it has
-// ended, as when the machine gave it no thread, the next start of a process starts another one.
+// ended, for example because the machine gave it no thread, the next start of a process starts another one.
 //
 // The lines are: `c PATH`, a cgroup to kill; `r CONTROLLERS PATH`, which cgroup gives
 // controllers to its children that it did not before; `+PID`, a session that has no
@@ -30,7 +30,7 @@ type watchdog struct {
 	starting sync.Mutex // held while one is started, and to close
 
 	mu      sync.Mutex
-	pipe    *os.File // nil: there is none
+	pipe    *os.File // nil: it does not run
 	pid     int
 	done    chan struct{}
 	closed  bool
@@ -91,7 +91,7 @@ func (d *watchdog) spawn(s *Supervisor) error {
 	return nil
 }
 
-// begin notes a watchdog that was started, and tells it what the one before it was told.
+// begin registers a new watchdog, and sends it the lines that the previous one had.
 func (d *watchdog) begin(pipe *os.File, pid int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

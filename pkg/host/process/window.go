@@ -9,8 +9,8 @@ import (
 var errWindowFull = errors.New("the window is full")
 
 // window bounds the output of a process that its receiver has not
-// acknowledged. Streams read through it, so that what exceeds it stays in the
-// pipe; there is at most one chunk more than its size.
+// acknowledged. Streams read through it, so that further output stays in the
+// pipe; at most one chunk exceeds its size.
 //
 // Size 0 is no window: nothing is refused, and nothing is counted.
 type window struct {
@@ -20,7 +20,7 @@ type window struct {
 	acked   uint64    // the highest number that was acknowledged
 	unacked int       // bytes that were read and are not acknowledged
 	events  []unacked // unacknowledged events, the oldest first
-	refused bool      // a stream waits for room
+	refused bool      // a stream waits for space
 }
 
 // unacked is one event that was not acknowledged, and its size in bytes.
@@ -59,8 +59,8 @@ func (w *window) read(fd int, b []byte) (int, error) {
 	return n, err
 }
 
-// room reports whether the window has room. If not, the next acknowledgement
-// that makes some wakes the streams.
+// room reports whether the window has space. If not, the next acknowledgement
+// that frees some wakes the streams.
 func (w *window) room() bool {
 	if w.size == 0 {
 		return true

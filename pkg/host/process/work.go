@@ -6,8 +6,8 @@ import (
 	"codex.internal/pkg/host/threads"
 )
 
-// work calls f, which makes system calls that take milliseconds: only so many goroutines do so at a time as the
-// program has threads for. f must not call work.
+// work calls f, which makes system calls that take milliseconds. It bounds the goroutines in such calls by the threads
+// that the program can have. f must not call work.
 func work(f func()) {
 	_ = threads.Work.Do(context.Background(), func() error {
 		f()
