@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/relay/noise"
+	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/secret"
 )
 
@@ -32,7 +33,7 @@ type validateRequest struct {
 }
 
 // ask posts a question about an environment and reads the answer.
-func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, verb string, question any, to answer) error {
+func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, verb string, question any, to jsonwire.Struct) error {
 	switch environmentID {
 	case "":
 		return &ConfigError{"environment id is required for remote exec-server registration"}

@@ -149,32 +149,14 @@ func newStatusError(status int, body []byte) *StatusError {
 	return e
 }
 
-// blame reads {"error":{"code","message"}}, in which both may be missing or
-// null, which is nil. It may change body.
+// blame reads {"error":{"code","message"}}. Each of the two is nil if it is missing or null.
 func blame(body []byte) (code, message *string, err error) {
-	outer, err := split(body, "error")
-	if err != nil {
-		return nil, nil, err
-	}
-	inner, err := split(outer["error"], "code", "message")
-	if err != nil {
-		return nil, nil, err
-	}
-	if code, err = optional(inner["code"]); err != nil {
-		return nil, nil, err
-	}
-	message, err = optional(inner["message"])
+	inner := jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+		jsonwire.Optional(c, "code", jsonwire.OrNull, &code, jsonwire.TextValue)
+		jsonwire.Optional(c, "message", jsonwire.OrNull, &message, jsonwire.TextValue)
+	})
+	err = decode(body, jsonwire.FieldsFunc(func(c *jsonwire.Codec) { c.Struct("error", jsonwire.Need, inner) }))
 	return code, message, err
-}
-
-// optional reads a string that may be missing or null, which is nil.
-func optional(value []byte) (*string, error) {
-	r := jsonwire.NewCheckedReader(value)
-	if null, err := r.Null(); value == nil || null || err != nil {
-		return nil, err
-	}
-	text, err := r.String()
-	return &text, err
 }
 
 // cut returns the first characters of a text, at most limit of them.
