@@ -39,12 +39,12 @@ func readProfile(r *jsonwire.Reader, decode PathDecoder) (Profile, error) {
 	}
 	d := decoder{decode: decode}
 	// A profile with a member `type` never fits the older shape.
-	kind, isTagged, err := findTag(raw, "type")
+	kind, err := find(raw, "type")
 	var p Profile
 	switch {
 	case err != nil:
-	case isTagged:
-		p, err = d.tagged(raw, kind)
+	case kind != nil:
+		p, err = d.tagged(raw)
 	default:
 		p, err = d.older(raw)
 	}
@@ -64,25 +64,24 @@ type decoder struct {
 	bad    error
 }
 
-func (d *decoder) tagged(raw []byte, kind string) (Profile, error) {
-	r := jsonwire.NewReader(raw)
-	typ := member{name: "type", required: true, read: skip}
-	var p Profile
-	net := member{name: "network", required: true, read: network(&p.Network)}
-	var err error
-	switch kind {
-	case "managed":
-		p.Kind = Managed
-		err = object(r, true, typ, net, member{name: "file_system", required: true, read: d.fileSystem(&p.FileSystem)})
-	case "disabled":
-		p = Profile{Kind: Disabled, FileSystem: FileSystem{Unrestricted: true}, Network: NetworkEnabled}
-		err = object(r, true, typ)
-	case "external":
-		p.Kind, p.FileSystem.Unrestricted = External, true
-		err = object(r, true, typ, net)
-	default:
-		err = unknown(kind, "managed", "disabled", "external")
-	}
+func (d *decoder) tagged(raw []byte) (p Profile, err error) {
+	err = tagged(jsonwire.NewReader(raw), "type", func(kind string) (jsonwire.FieldsFunc, error) {
+		switch kind {
+		case "managed":
+			p.Kind = Managed
+			return func(c *jsonwire.Codec) {
+				c.Read("network", need, network(&p.Network))
+				c.Read("file_system", need, d.fileSystem(&p.FileSystem))
+			}, nil
+		case "disabled":
+			p = Profile{Kind: Disabled, FileSystem: FileSystem{Unrestricted: true}, Network: NetworkEnabled}
+			return noFields, nil
+		case "external":
+			p.Kind, p.FileSystem.Unrestricted = External, true
+			return func(c *jsonwire.Codec) { c.Read("network", need, network(&p.Network)) }, nil
+		}
+		return nil, jsonwire.UnknownWord(kind, "managed", "disabled", "external")
+	})
 	return p, err
 }
 
@@ -103,20 +102,18 @@ func (d *decoder) older(raw []byte) (Profile, error) {
 // fileSystem reads the file system part of a managed profile.
 func (d *decoder) fileSystem(fs *FileSystem) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
-		return tagged(r, "type", func(raw []byte, kind string) error {
-			inner := jsonwire.NewReader(raw)
-			typ := member{name: "type", required: true, read: skip}
+		return tagged(r, "type", func(kind string) (jsonwire.FieldsFunc, error) {
 			switch kind {
 			case "unrestricted":
 				fs.Unrestricted = true
-				return object(inner, true, typ)
+				return noFields, nil
 			case "restricted":
-				return object(inner, true, typ,
-					member{name: "entries", required: true, read: d.entries(&fs.Entries)},
-					member{name: "glob_scan_max_depth", read: depth(&fs.GlobScanMaxDepth)})
-			default:
-				return unknown(kind, "restricted", "unrestricted")
+				return func(c *jsonwire.Codec) {
+					c.Read("entries", need, d.entries(&fs.Entries))
+					c.Read("glob_scan_max_depth", orNull, depth(&fs.GlobScanMaxDepth))
+				}, nil
 			}
+			return nil, jsonwire.UnknownWord(kind, "restricted", "unrestricted")
 		})
 	}
 }
@@ -135,15 +132,18 @@ func depth(to *int) func(*jsonwire.Reader) error {
 	}
 }
 
+var accessWords = []string{"read", "write", "deny", "none"}
+
 // entries reads the entries of a restricted file system.
 func (d *decoder) entries(to *[]Entry) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
 		return r.Array("a sequence", func() error {
 			var e Entry
-			word := ""
-			err := object(r, true,
-				member{name: "path", required: true, read: d.path(&e.Path)},
-				member{name: "access", required: true, read: choice(&word, "read", "write", "deny", "none")})
+			var word string
+			err := r.Struct("a map", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+				c.Read("path", need, d.path(&e.Path))
+				jsonwire.Choice(c, "access", need, &word, accessWords)
+			}))
 			switch word {
 			case "read":
 				e.Access = Read
@@ -190,46 +190,52 @@ func (d *decoder) literal(to *string) func(*jsonwire.Reader) error {
 // path reads the path of an entry.
 func (d *decoder) path(p *Path) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
-		return tagged(r, "type", func(raw []byte, kind string) error {
-			inner := jsonwire.NewReader(raw)
-			typ := member{name: "type", required: true, read: skip}
+		return tagged(r, "type", func(kind string) (jsonwire.FieldsFunc, error) {
 			switch kind {
 			case "path":
 				p.Kind = Literal
-				return object(inner, true, typ, member{name: "path", required: true, read: d.literal(&p.Text)})
+				return func(c *jsonwire.Codec) { c.Read("path", need, d.literal(&p.Text)) }, nil
 			case "glob_pattern":
 				p.Kind = Glob
-				err := object(inner, true, typ, member{name: "pattern", required: true, read: text(&p.Text)})
-				if err == nil && (p.Text == "~" || strings.HasPrefix(p.Text, "~/")) {
-					home, bad := d.decode.decode("~")
-					if bad != nil && d.bad == nil {
-						d.bad = bad
-					}
-					p.Text = escapeGlob(home) + p.Text[1:]
-				}
-				if err == nil && len(p.Text) > maxPath {
-					err = errTooLong
-				}
-				return err
+				return func(c *jsonwire.Codec) { c.Read("pattern", need, d.pattern(&p.Text)) }, nil
 			case "special":
-				return object(inner, true, typ, member{name: "value", required: true, read: special(p)})
-			default:
-				return unknown(kind, "path", "glob_pattern", "special")
+				return func(c *jsonwire.Codec) { c.Read("value", need, special(p)) }, nil
 			}
+			return nil, jsonwire.UnknownWord(kind, "path", "glob_pattern", "special")
 		})
+	}
+}
+
+// pattern reads a pattern. A ~ at its beginning is the home directory.
+func (d *decoder) pattern(to *string) func(*jsonwire.Reader) error {
+	return func(r *jsonwire.Reader) error {
+		if err := text(to)(r); err != nil {
+			return err
+		}
+		if *to == "~" || strings.HasPrefix(*to, "~/") {
+			home, bad := d.decode.decode("~")
+			if bad != nil && d.bad == nil {
+				d.bad = bad
+			}
+			*to = escapeGlob(home) + (*to)[1:]
+		}
+		if len(*to) > maxPath {
+			return errTooLong
+		}
+		return nil
 	}
 }
 
 // special reads a special path.
 func special(p *Path) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
-		return tagged(r, "kind", func(raw []byte, kind string) error {
-			inner := jsonwire.NewReader(raw)
-			tag := member{name: "kind", required: true, read: skip}
-			subpath := member{name: "subpath", read: func(r *jsonwire.Reader) error {
-				p.HasSubpath = true
-				return text(&p.Subpath)(r)
-			}}
+		return tagged(r, "kind", func(kind string) (jsonwire.FieldsFunc, error) {
+			subpath := func(c *jsonwire.Codec) {
+				c.Read("subpath", orNull, func(r *jsonwire.Reader) error {
+					p.HasSubpath = true
+					return text(&p.Subpath)(r)
+				})
+			}
 			switch kind {
 			case "root":
 				p.Kind = Root
@@ -241,14 +247,17 @@ func special(p *Path) func(*jsonwire.Reader) error {
 				p.Kind = SlashTmp
 			case "project_roots", "current_working_directory":
 				p.Kind = ProjectRoots
-				return object(inner, true, tag, subpath)
+				return subpath, nil
 			case "unknown":
 				p.Kind = Unknown
-				return object(inner, true, tag, subpath, member{name: "path", required: true, read: text(&p.Text)})
+				return func(c *jsonwire.Codec) {
+					subpath(c)
+					c.Read("path", need, text(&p.Text))
+				}, nil
 			default:
-				return unknown(kind, "root", "minimal", "project_roots", "tmpdir", "slash_tmp", "unknown")
+				return nil, jsonwire.UnknownWord(kind, "root", "minimal", "project_roots", "tmpdir", "slash_tmp", "unknown")
 			}
-			return object(inner, true, tag)
+			return noFields, nil
 		})
 	}
 }

@@ -2,7 +2,6 @@ package permissions
 
 import (
 	"errors"
-	"fmt"
 
 	"codex.internal/pkg/wire/logtext"
 )
@@ -39,11 +38,6 @@ var ErrOutsideWorkspace = errors.New("permissions profile requests filesystem wr
 
 // ErrGlobAccess says that an overlay has a pattern that is not denied.
 var ErrGlobAccess = errors.New("glob file system permissions only support deny-read entries")
-
-// unknown returns the error for a word that is not among the expected ones.
-func unknown(got string, words ...string) error {
-	return fmt.Errorf("unknown variant `%s`, expected one of %q", clip(got), words)
-}
 
 // clip shortens input that an error repeats.
 func clip(s string) string { return logtext.Clip(s, maxShown) }

@@ -32,36 +32,33 @@ type LegacyPolicy struct {
 // legacy reads a SandboxPolicy.
 func (d *decoder) legacy(p *LegacyPolicy) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
-		return tagged(r, "type", func(raw []byte, kind string) error {
-			inner := jsonwire.NewReader(raw)
-			typ := member{name: "type", required: true, read: skip}
-			access := false
-			net := member{name: "network_access", read: boolean(&access)}
-			var err error
+		access := false
+		err := tagged(r, "type", func(kind string) (jsonwire.FieldsFunc, error) {
 			switch kind {
 			case "danger-full-access":
 				p.Kind, access = DangerFullAccess, true
-				err = object(inner, true, typ)
+				return noFields, nil
 			case "read-only":
 				p.Kind = LegacyReadOnly
-				err = object(inner, true, typ, net)
+				return func(c *jsonwire.Codec) { c.Bool("network_access", orNull, &access) }, nil
 			case "external-sandbox":
 				p.Kind = ExternalSandbox
-				return object(inner, true, typ, member{name: "network_access", read: network(&p.Network)})
+				return func(c *jsonwire.Codec) { c.Read("network_access", orNull, network(&p.Network)) }, nil
 			case "workspace-write":
 				p.Kind = WorkspaceWrite
-				err = object(inner, true, typ, net,
-					member{name: "writable_roots", read: d.paths(&p.WritableRoots)},
-					member{name: "exclude_tmpdir_env_var", read: boolean(&p.ExcludeTmpdir)},
-					member{name: "exclude_slash_tmp", read: boolean(&p.ExcludeSlashTmp)})
-			default:
-				return unknown(kind, "danger-full-access", "read-only", "external-sandbox", "workspace-write")
+				return func(c *jsonwire.Codec) {
+					c.Bool("network_access", orNull, &access)
+					c.Read("writable_roots", orNull, d.paths(&p.WritableRoots))
+					c.Bool("exclude_tmpdir_env_var", orNull, &p.ExcludeTmpdir)
+					c.Bool("exclude_slash_tmp", orNull, &p.ExcludeSlashTmp)
+				}, nil
 			}
-			if access {
-				p.Network = NetworkEnabled
-			}
-			return err
+			return nil, jsonwire.UnknownWord(kind, "danger-full-access", "read-only", "external-sandbox", "workspace-write")
 		})
+		if access {
+			p.Network = NetworkEnabled
+		}
+		return err
 	}
 }
 

@@ -1,148 +1,97 @@
 package permissions
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// member decodes one member of an object.
-type member struct {
-	name     string
-	alias    string // another name for it, "" if none
-	required bool   // otherwise null counts as absent
-	read     func(r *jsonwire.Reader) error
-}
+// The rules of members: see jsonwire.Rule.
+const (
+	need   = jsonwire.Need
+	orNull = jsonwire.OrNull
+)
 
-// object reads an object of these members. Unless open, others are errors; a
-// member that is there twice always is.
-func object(r *jsonwire.Reader, open bool, members ...member) error {
-	var seen uint // a bit for each member
-	err := r.Object("a map", func(name []byte) error {
-		for i, m := range members {
-			if m.name != string(name) && (m.alias == "" || m.alias != string(name)) {
-				continue
-			}
-			if seen&(1<<i) != 0 {
-				return fmt.Errorf("duplicate field `%s`", m.name)
-			}
-			seen |= 1 << i
-			if !m.required {
-				if null, err := r.Null(); err != nil || null {
-					return err
-				}
-			}
-			return inMember(m.name, m.read(r))
-		}
-		if !open {
-			return fmt.Errorf("unknown field `%s`", clip(string(name)))
-		}
-		return r.Skip()
-	})
-	for i, m := range members {
-		if err == nil && m.required && seen&(1<<i) == 0 {
-			err = fmt.Errorf("missing field `%s`", m.name)
-		}
-	}
-	return err
-}
-
-// inMember adds the name of the member to an error. Errors about paths and shapes have
-// texts of their own.
-func inMember(name string, err error) error {
-	var p *PathError
-	var s *ShapeError
-	if err == nil || errors.As(err, &p) || errors.As(err, &s) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", name, err)
-}
-
-// tagged reads an object of the kind that its member tag names: variant gets its
-// text and the value of the tag.
-func tagged(r *jsonwire.Reader, tag string, variant func(text []byte, value string) error) error {
+// tagged reads an object whose member tag says which other members it has: fields returns
+// their list for the value of the tag.
+func tagged(r *jsonwire.Reader, tag string, fields func(value string) (jsonwire.FieldsFunc, error)) error {
 	raw, err := r.Raw()
 	if err != nil {
 		return err
 	}
-	value, found, err := findTag(raw, tag)
+	found, err := find(raw, tag)
 	switch {
 	case err != nil:
 		return err
-	case !found:
+	case found == nil:
 		return fmt.Errorf("missing field `%s`", tag)
 	}
-	return variant(raw, value)
-}
-
-// findTag finds the value of a union's tag, which may stand anywhere in it.
-func findTag(raw []byte, name string) (value string, found bool, err error) {
-	r := jsonwire.NewReader(raw)
-	err = r.Object("a map", func(n []byte) error {
-		if string(n) != name || found {
-			return r.Skip()
-		}
-		found = true
-		var err error
-		value, err = r.String()
-		return err
-	})
-	return value, found, err
-}
-
-func skip(r *jsonwire.Reader) error { return r.Skip() }
-
-// boolean reads true or false.
-func boolean(to *bool) func(*jsonwire.Reader) error {
-	return func(r *jsonwire.Reader) (err error) {
-		*to, err = r.Bool()
+	value, err := jsonwire.NewReader(found).String()
+	if err != nil {
 		return err
 	}
+	others, err := fields(value)
+	if err != nil {
+		return err
+	}
+	return jsonwire.NewReader(raw).Struct("a map", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+		c.Read(tag, need, (*jsonwire.Reader).Skip)
+		others(c)
+	}))
+}
+
+// noFields are the members beside the tag of an object that needs no others.
+func noFields(*jsonwire.Codec) {}
+
+// find returns the value of the first member of an object with this name, or nil.
+func find(object []byte, name string) (value []byte, err error) {
+	r := jsonwire.NewReader(object)
+	err = r.Object("a map", func(n []byte) error {
+		if value != nil || string(n) != name {
+			return r.Skip()
+		}
+		var err error
+		value, err = r.Raw()
+		return err
+	})
+	return value, err
+}
+
+// bare returns the error about a path or a shape in err without the names of the members
+// around it: the protocol has texts of their own for these.
+func bare(err error) error {
+	if p, ok := errors.AsType[*PathError](err); ok {
+		return p
+	}
+	if s, ok := errors.AsType[*ShapeError](err); ok {
+		return s
+	}
+	return err
 }
 
 // text reads a string that can be a path, a pattern or a name.
 func text(to *string) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
 		b, err := r.StringBytes()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if len(b) > maxText {
+		case len(b) > maxText:
 			return errTooLong
+		case bytes.IndexByte(b, 0) >= 0:
+			return errNUL
 		}
 		*to = string(b)
-		for _, c := range b {
-			if c == 0 {
-				return errNUL
-			}
-		}
 		return nil
-	}
-}
-
-// choice reads one of a few words.
-func choice(to *string, words ...string) func(*jsonwire.Reader) error {
-	return func(r *jsonwire.Reader) error {
-		s, err := r.String()
-		if err != nil {
-			return err
-		}
-		for _, w := range words {
-			if s == w {
-				*to = s
-				return nil
-			}
-		}
-		return unknown(s, words...)
 	}
 }
 
 // network reads a network mode.
 func network(to *Network) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
-		word := ""
-		err := choice(&word, "restricted", "enabled")(r)
+		word, err := jsonwire.ReadWord(r, "restricted", "enabled")
 		*to = NetworkRestricted
 		if word == "enabled" {
 			*to = NetworkEnabled

@@ -19,29 +19,31 @@ type AdditionalProfile struct {
 	FileSystem *FileSystem
 }
 
-// additional reads an overlay, whose members may not be others.
+// additional reads an overlay, which has no other members.
 func (d *decoder) additional(a *AdditionalProfile) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
-		return object(r, false,
-			member{name: "network", read: func(r *jsonwire.Reader) error {
-				var enabled *bool
-				err := object(r, false, member{name: "enabled", read: func(r *jsonwire.Reader) error {
-					enabled = new(bool)
-					return boolean(enabled)(r)
-				}})
-				if enabled != nil {
-					mode := NetworkRestricted
-					if *enabled {
-						mode = NetworkEnabled
-					}
-					a.Network = &mode
-				}
-				return err
-			}},
-			member{name: "file_system", read: func(r *jsonwire.Reader) error {
+		var enabled *bool
+		err := r.Struct("a map", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+			c.NoOthers()
+			c.Read("network", orNull, func(r *jsonwire.Reader) error {
+				return r.Struct("a map", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+					c.NoOthers()
+					jsonwire.Optional(c, "enabled", orNull, &enabled, jsonwire.BoolValue)
+				}))
+			})
+			c.Read("file_system", orNull, func(r *jsonwire.Reader) error {
 				a.FileSystem = &FileSystem{}
 				return d.partial(a.FileSystem)(r)
-			}})
+			})
+		}))
+		if enabled != nil {
+			mode := NetworkRestricted
+			if *enabled {
+				mode = NetworkEnabled
+			}
+			a.Network = &mode
+		}
+		return err
 	}
 }
 
@@ -69,11 +71,13 @@ func (d *decoder) partial(fs *FileSystem) func(*jsonwire.Reader) error {
 				return read(r)
 			}
 		}
-		err := object(r, false,
-			member{name: "read", read: list(&read, Read)},
-			member{name: "write", read: list(&write, Write)},
-			member{name: "entries", read: seen(d.entries(&fs.Entries))},
-			member{name: "glob_scan_max_depth", read: seen(depth(&fs.GlobScanMaxDepth))})
+		err := r.Struct("a map", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+			c.NoOthers()
+			c.Read("read", orNull, list(&read, Read))
+			c.Read("write", orNull, list(&write, Write))
+			c.Read("entries", orNull, seen(d.entries(&fs.Entries)))
+			c.Read("glob_scan_max_depth", orNull, seen(depth(&fs.GlobScanMaxDepth)))
+		}))
 		switch {
 		case err != nil:
 			return err

@@ -74,40 +74,37 @@ func (noView) ReadDir(string, func(string, FileType) error) error { return errNo
 func DecodeContext(raw []byte, decode PathDecoder) (*Context, error) {
 	c := &Context{WindowsSandboxLevel: "disabled"}
 	d := decoder{decode: decode}
-	var policy *Context
-	members := []member{
-		{name: "windowsSandboxLevel", read: choice(&c.WindowsSandboxLevel, "disabled", "restricted-token", "elevated")},
-		{name: "windowsSandboxPrivateDesktop", read: boolean(&c.WindowsSandboxPrivateDesktop)},
-		{name: "useLegacyLandlock", read: boolean(&c.UseLegacyLandlock)},
-	}
-	old, err := has(raw, "sandboxPolicy")
+	old, err := find(raw, "sandboxPolicy")
 	if err != nil {
 		return nil, err
 	}
-	if old {
+	if old != nil {
 		c.Legacy = &LegacyPolicy{}
-		members = append(members,
-			member{name: "sandboxPolicy", required: true, read: d.legacy(c.Legacy)},
-			member{name: "additionalPermissions", read: func(r *jsonwire.Reader) error {
+	}
+	var policy *Context
+	r := jsonwire.NewReader(raw)
+	err = bare(r.Struct("a map", jsonwire.FieldsFunc(func(j *jsonwire.Codec) {
+		jsonwire.Choice(j, "windowsSandboxLevel", orNull, &c.WindowsSandboxLevel, windowsLevels)
+		j.Bool("windowsSandboxPrivateDesktop", orNull, &c.WindowsSandboxPrivateDesktop)
+		j.Bool("useLegacyLandlock", orNull, &c.UseLegacyLandlock)
+		if c.Legacy != nil {
+			j.Read("sandboxPolicy", need, d.legacy(c.Legacy))
+			j.Read("additionalPermissions", orNull, func(r *jsonwire.Reader) error {
 				c.Additional = &AdditionalProfile{}
 				return d.additional(c.Additional)(r)
-			}})
-	} else {
-		members = append(members,
-			member{name: "permissions", required: true, read: func(r *jsonwire.Reader) (err error) {
-				c.Profile, err = readProfile(r, decode)
-				return err
-			}},
-			member{name: "cwd", read: text(&c.Cwd)},
-			member{name: "workspaceRoots", read: roots(&c.WorkspaceRoots)},
-			member{name: "policyContext", read: func(r *jsonwire.Reader) error {
-				policy = &Context{}
-				return object(r, true, member{name: "cwd", read: text(&policy.Cwd)},
-					member{name: "workspaceRoots", read: roots(&policy.WorkspaceRoots)})
-			}})
-	}
-	r := jsonwire.NewReader(raw)
-	err = object(r, true, members...)
+			})
+			return
+		}
+		j.Read("permissions", need, func(r *jsonwire.Reader) (err error) {
+			c.Profile, err = readProfile(r, decode)
+			return err
+		})
+		c.directories(j)
+		j.Read("policyContext", orNull, func(r *jsonwire.Reader) error {
+			policy = &Context{}
+			return r.Struct("a map", jsonwire.FieldsFunc(policy.directories))
+		})
+	})))
 	if err == nil {
 		err = r.End()
 	}
@@ -142,14 +139,12 @@ func (c *Context) check(bad error) error {
 	return nil
 }
 
-// has reports whether an object has a member.
-func has(raw []byte, name string) (found bool, err error) {
-	r := jsonwire.NewReader(raw)
-	err = r.Object("a map", func(n []byte) error {
-		found = found || string(n) == name
-		return r.Skip()
-	})
-	return found, err
+var windowsLevels = []string{"disabled", "restricted-token", "elevated"}
+
+// directories lists the members that say which directories the context is about.
+func (c *Context) directories(j *jsonwire.Codec) {
+	j.Read("cwd", orNull, text(&c.Cwd))
+	j.Read("workspaceRoots", orNull, roots(&c.WorkspaceRoots))
 }
 
 // roots reads a list of path URIs.

@@ -65,8 +65,8 @@ func TestDecodeContextRefuses(t *testing.T) {
 		`{"permissions":{"other":1}}`:         shape,
 		`{"permissions":null}`:                shape,
 		`{"permissions":{"type":"managed","network":"enabled","file_system":{"type":""}}}`:                     shape,
-		`{"permissions":{"type":"disabled"},"windowsSandboxLevel":"x"}`:                                        "windowsSandboxLevel: unknown variant `x`, expected one of [\"disabled\" \"restricted-token\" \"elevated\"]",
-		`{"sandboxPolicy":{"type":"x"}}`:                                                                       "sandboxPolicy: unknown variant `x`, expected one of [\"danger-full-access\" \"read-only\" \"external-sandbox\" \"workspace-write\"]",
+		`{"permissions":{"type":"disabled"},"windowsSandboxLevel":"x"}`:                                        "windowsSandboxLevel: unknown variant `x`, expected one of `disabled`, `restricted-token`, `elevated`",
+		`{"sandboxPolicy":{"type":"x"}}`:                                                                       "sandboxPolicy: unknown variant `x`, expected one of `danger-full-access`, `read-only`, `external-sandbox`, `workspace-write`",
 		`{"permissions":{"type":"disabled"},"permissions":{"type":"disabled"}}`:                                "duplicate field `permissions`",
 		`{"permissions":{"type":"disabled"},"cwd":5}`:                                                          "cwd: invalid type: number `5`, expected a string",
 		`{"permissions":{"type":"disabled"}} x`:                                                                "trailing characters at offset 36",
@@ -75,7 +75,7 @@ func TestDecodeContextRefuses(t *testing.T) {
 		`{"sandboxPolicy":{"type":"workspace-write","writable_roots":["x"]}}`:                                  "invalid sandbox permission path URI: path is not absolute: x",
 		`{"sandboxPolicy":{"type":"read-only"},"additionalPermissions":{"x":1}}`:                               "additionalPermissions: unknown field `x`",
 		`{"permissions":{"type":"disabled"},"workspaceRoots":[` + strings.Repeat(`"/a",`, maxRoots) + `"/a"]}`: "workspaceRoots: more than 64 workspace roots",
-		`{"sandboxPolicy":{"type":"` + strings.Repeat("y", 100) + `"}}`:                                        "sandboxPolicy: unknown variant `" + strings.Repeat("y", 64) + "…`, expected one of [\"danger-full-access\" \"read-only\" \"external-sandbox\" \"workspace-write\"]",
+		`{"sandboxPolicy":{"type":"` + strings.Repeat("y", 100) + `"}}`:                                        "sandboxPolicy: unknown variant `" + strings.Repeat("y", 64) + "…`, expected one of `danger-full-access`, `read-only`, `external-sandbox`, `workspace-write`",
 		managed(strings.Repeat(`{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},`, 1024) + `{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}`): shape,
 	} {
 		if _, err := DecodeContext([]byte(text), uris); err == nil || err.Error() != want {

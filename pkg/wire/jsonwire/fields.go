@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/wire/b64"
+	"codex.internal/pkg/wire/logtext"
 )
 
 // The lines of Fields: each writes, reads or checks one member.
@@ -315,23 +316,33 @@ func ListValue[T any](c *Codec, to *[]T, most int, value func(*Codec, *T)) {
 }
 
 func choiceValue[S ~string](c *Codec, to *S, words []S) {
-	value(c, to, AppendString, func(r *Reader) (S, error) {
-		b, err := r.StringBytes()
-		if err != nil {
-			return "", err
+	value(c, to, AppendString, func(r *Reader) (S, error) { return ReadWord(r, words...) })
+}
+
+// ReadWord reads a string that is one of words.
+func ReadWord[S ~string](r *Reader, words ...S) (S, error) {
+	b, err := r.StringBytes()
+	if err != nil {
+		return "", err
+	}
+	for _, w := range words {
+		if string(b) == string(w) {
+			return w, nil
 		}
-		expected := make([]string, len(words))
-		for i, w := range words {
-			if string(b) == string(w) {
-				return w, nil
-			}
-			expected[i] = "`" + string(w) + "`"
-		}
-		const show = 64
-		listed := "one of " + strings.Join(expected, ", ")
-		if len(expected) == 2 {
-			listed = strings.Join(expected, " or ")
-		}
-		return "", fmt.Errorf("unknown variant `%s`, expected %s", b[:min(len(b), show)], listed)
-	})
+	}
+	return "", UnknownWord(string(b), words...)
+}
+
+// UnknownWord returns the error for a string that is none of words.
+func UnknownWord[S ~string](got string, words ...S) error {
+	const show = 64
+	expected := make([]string, len(words))
+	for i, w := range words {
+		expected[i] = "`" + string(w) + "`"
+	}
+	listed := "one of " + strings.Join(expected, ", ")
+	if len(expected) == 2 {
+		listed = strings.Join(expected, " or ")
+	}
+	return fmt.Errorf("unknown variant `%s`, expected %s", logtext.Clip(got, show), listed)
 }
