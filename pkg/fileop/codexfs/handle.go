@@ -3,12 +3,10 @@ package codexfs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
-	"codex.internal/pkg/wire/b64"
 	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -184,34 +182,14 @@ type blockParams struct {
 // decodeBlock decodes the offset and the member named second, which is len or
 // chunk. Others are ignored.
 func decodeBlock(params []byte, second string) (p blockParams, err error) {
-	var offset, other bool
 	r := jsonwire.NewCheckedReader(params)
-	err = r.Object("an object", func(name []byte) (err error) {
-		switch string(name) {
-		case "offset":
-			offset = true
-			p.offset, err = r.Uint64()
-		case second:
-			other = true
-			if second == "len" {
-				p.len, err = r.Uint64()
-				return err
-			}
-			var text []byte
-			if text, err = r.StringBytes(); err == nil {
-				p.chunk, err = b64.DecodeInPlace(text)
-			}
-		default:
-			err = r.Skip()
+	err = r.Struct("an object", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+		c.Uint64("offset", jsonwire.Need, &p.offset)
+		if second == "len" {
+			c.Uint64(second, jsonwire.Need, &p.len)
+		} else {
+			c.Base64(second, jsonwire.Need, &p.chunk)
 		}
-		return err
-	})
-	switch {
-	case err != nil:
-	case !offset:
-		err = errors.New("missing field `offset`")
-	case !other:
-		err = fmt.Errorf("missing field `%s`", second)
-	}
+	}))
 	return p, err
 }

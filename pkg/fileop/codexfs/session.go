@@ -1,7 +1,6 @@
 package codexfs
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
@@ -55,45 +54,28 @@ func (s *session) next() (request, error) {
 }
 
 // decodeRequest decodes a request, without its params.
-func decodeRequest(doc []byte) (rq request, err error) {
-	named := false
+func decodeRequest(doc []byte) (request, error) {
+	var rq request
 	r := jsonwire.NewReader(doc)
-	err = r.Object("a request", func(name []byte) (err error) {
-		switch {
-		case string(name) == "operation" && !named:
-			named = true
-			rq.operation, err = r.String()
-		case string(name) == "home" && rq.home == "":
-			rq.home, err = decodeHome(r)
-		case string(name) == "params" && rq.params == nil:
+	err := r.Struct("a request", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+		c.Text("operation", jsonwire.Need, &rq.operation)
+		c.Read("home", 0, func(r *jsonwire.Reader) error {
+			uri, err := r.String()
+			if err != nil {
+				return err
+			}
+			rq.home, err = pathuri.Parse(uri, "")
+			return err
+		})
+		c.Read("params", jsonwire.Need, func(r *jsonwire.Reader) (err error) {
 			rq.params, err = r.Raw()
-		case string(name) == "operation", string(name) == "home", string(name) == "params":
-			err = fmt.Errorf("duplicate field `%s`", name)
-		default:
-			err = r.Skip()
-		}
-		return err
-	})
+			return err
+		})
+	}))
 	if err == nil {
 		err = r.End()
 	}
-	switch {
-	case err != nil:
-		return request{}, err
-	case !named:
-		return request{}, errors.New("missing field `operation`")
-	case rq.params == nil:
-		return request{}, errors.New("missing field `params`")
-	}
-	return rq, nil
-}
-
-func decodeHome(r *jsonwire.Reader) (string, error) {
-	uri, err := r.String()
-	if err != nil {
-		return "", err
-	}
-	return pathuri.Parse(uri, "")
+	return rq, err
 }
 
 func unknownOperation(operation string) error {

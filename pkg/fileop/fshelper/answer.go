@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/wire/jsonrpc"
@@ -108,26 +109,14 @@ func parseAnswer(answer []byte) (operation string, response []byte, rpcErr *json
 }
 
 func parsePayload(r *jsonwire.Reader) (operation string, response []byte, err error) {
-	seen := false
-	err = r.Object("a payload", func(name []byte) (err error) {
-		switch {
-		case string(name) == "operation" && !seen:
-			seen = true
-			operation, err = r.String()
-		case string(name) == "response" && response == nil:
+	err = r.Struct("a payload", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+		c.NoOthers()
+		c.Text("operation", jsonwire.Need, &operation)
+		c.Read("response", jsonwire.Need, func(r *jsonwire.Reader) (err error) {
 			response, err = r.Raw()
-		default:
-			err = fmt.Errorf("unexpected field `%s`", logtext.Clip(string(name), 64))
-		}
-		return err
-	})
-	switch {
-	case err != nil:
-	case !seen:
-		err = errors.New("missing field `operation`")
-	case response == nil:
-		err = errors.New("missing field `response`")
-	}
+			return err
+		})
+	}))
 	return operation, response, err
 }
 
@@ -135,30 +124,17 @@ func parsePayload(r *jsonwire.Reader) (operation string, response []byte, err er
 // -32603.
 func parseError(r *jsonwire.Reader) (*jsonrpc.Error, error) {
 	e := &jsonrpc.Error{}
-	hasCode, hasMessage := false, false
-	err := r.Object("an error object", func(name []byte) error {
-		switch {
-		case string(name) == "code" && !hasCode:
-			hasCode = true
-			code, err := r.Int64("i64")
-			switch code {
-			case execproto.CodeNotFound, execproto.CodeInvalidRequest:
-				e.Code = int(code)
-			default:
-				e.Code = execproto.CodeInternal
-			}
-			return err
-		case string(name) == "message" && !hasMessage:
-			hasMessage = true
+	err := r.Struct("an error object", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+		c.NoOthers()
+		c.Int("code", jsonwire.Need, &e.Code)
+		c.Read("message", jsonwire.Need, func(r *jsonwire.Reader) error {
 			text, err := r.StringBytes()
-			e.Message = logtext.Clip(string(text[:min(len(text), maxMessage+4)]), maxMessage)
+			e.Message = logtext.Clip(string(text[:min(len(text), maxMessage+utf8.UTFMax)]), maxMessage) // it may have megabytes
 			return err
-		default:
-			return fmt.Errorf("unexpected field `%s`", logtext.Clip(string(name), 64))
-		}
-	})
-	if err == nil && (!hasCode || !hasMessage) {
-		err = errors.New("an error needs code and message")
+		})
+	}))
+	if e.Code != execproto.CodeNotFound && e.Code != execproto.CodeInvalidRequest {
+		e.Code = execproto.CodeInternal
 	}
 	return e, err
 }

@@ -88,10 +88,10 @@ func TestParseAnswerRefuses(t *testing.T) {
 		{`{"status":"what","payload":{}}`, decode + errNoAnswer.Error()},
 		{`{"status":"ok","payload":{}}`, decode + "missing field `operation`"},
 		{`{"status":"ok","payload":{"operation":"fs/getMetadata"}}`, decode + "missing field `response`"},
-		{`{"status":"ok","payload":{"operation":"fs/getMetadata","response":{},"response":{}}}`, decode + "unexpected field `response`"},
-		{`{"status":"error","payload":{"code":1}}`, decode + "an error needs code and message"},
-		{`{"status":"error","payload":{"code":"1","message":""}}`, decode + "invalid type"},
-		{`{"status":"error","payload":{"code":1,"message":"","data":1}}`, decode + "unexpected field `data`"},
+		{`{"status":"ok","payload":{"operation":"fs/getMetadata","response":{},"response":{}}}`, decode + "duplicate field `response`"},
+		{`{"status":"error","payload":{"code":1}}`, decode + "missing field `message`"},
+		{`{"status":"error","payload":{"code":"1","message":""}}`, decode + "code: invalid type"},
+		{`{"status":"error","payload":{"code":1,"message":"","data":1}}`, decode + "unknown field `data`"},
 		{`{"status":"ok","status":"error","payload":{}}`, decode + errNoAnswer.Error()},
 	} {
 		response, rpcErr, err := ParseAnswer([]byte(tt.answer), "fs/getMetadata")

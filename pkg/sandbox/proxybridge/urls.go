@@ -86,38 +86,31 @@ func (u proxyURL) rewrite(port uint16) string {
 	return u.scheme + u.user + "127.0.0.1:" + strconv.Itoa(int(port)) + tail
 }
 
+// route is where the proxy that a variable names can be reached.
+type route struct{ Variable, Socket string }
+
+// Fields lists the members for jsonwire.
+func (at *route) Fields(c *jsonwire.Codec) {
+	c.Text("env_key", jsonwire.Need, &at.Variable)
+	c.Text("uds_path", jsonwire.Need, &at.Socket)
+	c.Refuse(at.Variable == "" || at.Socket == "", errRoute)
+}
+
+var errRoute = errors.New("a route needs env_key and uds_path")
+
 // parseRoutes reads a route spec: sockets by variable. Without a spec the
 // result is nil.
 func parseRoutes(text string) (map[string]string, error) {
 	if text == "" {
 		return nil, nil
 	}
-	routes := make(map[string]string)
+	var list []route
 	r := jsonwire.NewReader([]byte(text))
-	err := r.Object("a map", func(name []byte) error {
-		if string(name) != "routes" {
-			return r.Skip()
-		}
-		return r.Array("a sequence", func() error {
-			key, path := "", ""
-			err := r.Object("a map", func(name []byte) (err error) {
-				switch string(name) {
-				case "env_key":
-					key, err = r.String()
-				case "uds_path":
-					path, err = r.String()
-				default:
-					err = r.Skip()
-				}
-				return err
-			})
-			if err == nil && (key == "" || path == "") {
-				err = errors.New("a route needs env_key and uds_path")
-			}
-			routes[key] = path
-			return err
-		})
-	})
+	err := r.Struct("a map", jsonwire.FieldsFunc(func(c *jsonwire.Codec) { jsonwire.Structs(c, "routes", 0, &list) }))
+	routes := make(map[string]string)
+	for _, at := range list {
+		routes[at.Variable] = at.Socket
+	}
 	if err == nil {
 		err = r.End()
 	}

@@ -169,30 +169,16 @@ func decodeID(raw []byte) (ID, error) {
 }
 
 func decodeError(raw []byte) (*Error, error) {
-	r := jsonwire.NewReader(raw)
 	e := &Error{}
-	hasCode, hasMessage := false, false
-	err := r.Object("an error object", func(name []byte) error {
-		var err error
-		switch string(name) {
-		case "code":
-			hasCode = true
-			var code int64
-			code, err = r.Int64("i64")
-			e.Code = int(code)
-		case "message":
-			hasMessage = true
-			e.Message, err = r.String()
-		case "data":
+	r := jsonwire.NewReader(raw)
+	err := r.Struct("an error object", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+		c.Int("code", jsonwire.Need, &e.Code)
+		c.Text("message", jsonwire.Need, &e.Message)
+		c.Read("data", 0, func(r *jsonwire.Reader) (err error) {
 			e.Data, err = r.Raw()
-		default:
-			err = r.Skip()
-		}
-		return err
-	})
-	if err == nil && (!hasCode || !hasMessage) {
-		err = errors.New("needs code and message")
-	}
+			return err
+		})
+	}))
 	return e, err
 }
 
