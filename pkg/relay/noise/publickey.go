@@ -46,41 +46,28 @@ func (k PublicKey) AppendJSON(b []byte) []byte {
 // It validates their values; the error is ErrPublicKey. On error the key is left
 // unchanged.
 func (k *PublicKey) UnmarshalJSON(text []byte) error {
-	members := make(map[string][]byte, 3)
+	var named, dh, kem string
 	r := jsonwire.NewReader(text)
-	err := r.Object("a Noise channel public key", func(name []byte) error {
-		switch member := string(name); member {
-		case memberSuite, memberDH, memberKEM:
-			if _, twice := members[member]; twice {
-				return fmt.Errorf("duplicate field `%s`", member)
-			}
-			value, err := r.StringBytes()
-			// The text of a value is decoded in place.
-			members[member] = append([]byte{}, value...)
-			return err
-		default:
-			return fmt.Errorf("unknown field `%s`, expected one of `%s`, `%s`, `%s`", name, memberSuite, memberDH, memberKEM)
-		}
-	})
+	err := r.Struct("a Noise channel public key", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+		c.NoOthers()
+		c.Text(memberSuite, jsonwire.Need, &named)
+		c.Text(memberDH, jsonwire.Need, &dh)
+		c.Text(memberKEM, jsonwire.Need, &kem)
+	}))
 	if err == nil {
 		err = r.End()
 	}
 	if err != nil {
 		return fmt.Errorf("public key of a Noise channel: %w", err)
 	}
-	for _, member := range []string{memberSuite, memberDH, memberKEM} {
-		if members[member] == nil {
-			return fmt.Errorf("public key of a Noise channel: missing field `%s`", member)
-		}
-	}
-	if string(members[memberSuite]) != suite {
+	if named != suite {
 		return fmt.Errorf("%w: unsupported Noise channel suite", ErrPublicKey)
 	}
 	var key PublicKey
-	if err := decodeKey(key.dh[:], members[memberDH], "X25519"); err != nil {
+	if err := decodeKey(key.dh[:], dh, "X25519"); err != nil {
 		return err
 	}
-	if err := decodeKey(key.kem[:], members[memberKEM], "ML-KEM-768"); err != nil {
+	if err := decodeKey(key.kem[:], kem, "ML-KEM-768"); err != nil {
 		return err
 	}
 	*k = key
@@ -88,8 +75,8 @@ func (k *PublicKey) UnmarshalJSON(text []byte) error {
 }
 
 // decodeKey decodes base64, strictly, into all of key.
-func decodeKey(key, text []byte, algorithm string) error {
-	data, err := b64.DecodeInPlace(text)
+func decodeKey(key []byte, text, algorithm string) error {
+	data, err := b64.DecodeInPlace([]byte(text))
 	if err != nil {
 		return fmt.Errorf("%w: invalid %s public key", ErrPublicKey, algorithm)
 	}
@@ -100,9 +87,9 @@ func decodeKey(key, text []byte, algorithm string) error {
 	return nil
 }
 
-// parse returns the key in the forms that can be used. Codex CLI accepts
-// encapsulation keys that are none (FIPS 203, 7.2); Go does not, and there is
-// nothing to be gained from talking to whoever has one.
+// parse returns the key in the forms that can be used. Codex CLI accepts malformed
+// encapsulation keys (FIPS 203, 7.2); Go does not, and a peer with such a key could
+// not decrypt anything.
 func (k *PublicKey) parse() (*ecdh.PublicKey, *mlkem.EncapsulationKey768, error) {
 	dh, err := ecdh.X25519().NewPublicKey(k.dh[:])
 	if err != nil {

@@ -40,8 +40,8 @@ func TestKeyDocument(t *testing.T) {
 		{"short, ML-KEM", strings.Replace(text, kem, dh, 1), invalid + "invalid ML-KEM-768 public key length"},
 		{"missing", `{"suite":"` + suite + `","x25519_public_key":"` + dh + `"}`, "public key of a Noise channel: missing field `mlkem768_public_key`"},
 		{"nothing", `{}`, "public key of a Noise channel: missing field `suite`"},
-		{"unknown", strings.Replace(text, "{", `{"x":1,`, 1), "public key of a Noise channel: unknown field `x`, expected one of `suite`, `x25519_public_key`, `mlkem768_public_key`"},
-		{"other case", strings.Replace(text, `"suite"`, `"Suite"`, 1), "public key of a Noise channel: unknown field `Suite`, expected one of `suite`, `x25519_public_key`, `mlkem768_public_key`"},
+		{"unknown", strings.Replace(text, "{", `{"x":1,`, 1), "public key of a Noise channel: unknown field `x`"},
+		{"other case", strings.Replace(text, `"suite"`, `"Suite"`, 1), "public key of a Noise channel: unknown field `Suite`"},
 		{"twice", strings.Replace(text, "{", `{"suite":"`+suite+`",`, 1), "public key of a Noise channel: duplicate field `suite`"},
 	} {
 		got := PublicKey{dh: [dhSize]byte{1}}
