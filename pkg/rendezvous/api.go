@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"codex.internal/pkg/internal/strictjson"
 	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noise"
+	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/secret"
 )
 
@@ -194,7 +194,7 @@ func (s *Server) permit(token *Token, role Role, environment string) *apiError {
 
 // decode reads a body.
 func decode(body []byte, v any) *apiError {
-	if err := strictjson.Unmarshal(body, v); err != nil {
+	if err := jsonwire.Unmarshal(body, v); err != nil {
 		return &apiError{http.StatusBadRequest, "invalid_body", "invalid body: " + err.Error()}
 	}
 	return nil

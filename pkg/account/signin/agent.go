@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/secret"
 )
 
@@ -100,7 +100,7 @@ func decodeAgentJWT(token Secret) (*agentRecord, error) {
 		return nil, errors.New("agent identity JWT payload is not valid base64url")
 	}
 	var c agentClaims
-	if strictjson.Unmarshal(text, &c) != nil || !c.complete() {
+	if jsonwire.Unmarshal(text, &c) != nil || !c.complete() {
 		return nil, errors.New("agent identity JWT payload is not valid JSON")
 	}
 	c.agentRecord.FedRAMP = *c.FedRAMP
@@ -177,7 +177,7 @@ func (a *Authority) agentFromStore(ctx context.Context, stored Secret, chatGPTBa
 		return a.agentFromJWT(ctx, Secret(token), chatGPTBaseURL)
 	}
 	var record agentRecord
-	if strictjson.Unmarshal([]byte(stored.Reveal()), &record) != nil || !record.complete() {
+	if jsonwire.Unmarshal([]byte(stored.Reveal()), &record) != nil || !record.complete() {
 		return nil, errors.New("agent_identity is neither a JWT nor a record")
 	}
 	services, err := findAgentServices(chatGPTBaseURL)

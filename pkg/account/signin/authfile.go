@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/secret"
 )
 
@@ -175,7 +175,7 @@ func parseTokens(text []byte) (*Tokens, error) {
 		RefreshToken *string `json:"refresh_token"`
 		AccountID    *string `json:"account_id"`
 	}
-	if err := strictjson.Unmarshal(text, &t); err != nil {
+	if err := jsonwire.Unmarshal(text, &t); err != nil {
 		return nil, plainJSON(memberTokens, err)
 	}
 	for name, v := range map[string]*string{"id_token": t.IDToken, "access_token": t.AccessToken, "refresh_token": t.RefreshToken} {

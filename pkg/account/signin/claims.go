@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 // errJWT says that a text is not a JWT whose payload could be read.
@@ -84,7 +84,7 @@ func decodePayload(token Secret, v any) error {
 	if err != nil {
 		return fmt.Errorf("%w: the payload is not base64url", errJWT)
 	}
-	if err := strictjson.Unmarshal(text, v); err != nil {
+	if err := jsonwire.Unmarshal(text, v); err != nil {
 		return fmt.Errorf("%w: the payload is not the JSON of claims", errJWT)
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"codex.internal/pkg/internal/strictjson"
 	"codex.internal/pkg/internal/wait"
+	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/secret"
 )
 
@@ -89,7 +89,7 @@ func parseDeviceCode(body []byte) (deviceCode, error) {
 		CodeToo  string `json:"usercode"`
 		Interval string `json:"interval"` // seconds
 	}
-	if err := strictjson.Unmarshal(body, &answer); err != nil {
+	if err := jsonwire.Unmarshal(body, &answer); err != nil {
 		return deviceCode{}, fmt.Errorf("device code request failed: %w", plainJSON("answer", err))
 	}
 	code := deviceCode{id: answer.ID, user: answer.Code}
@@ -138,7 +138,7 @@ func deviceGrant(body []byte, o DeviceOptions) (grant, error) {
 		Code     string `json:"authorization_code"`
 		Verifier string `json:"code_verifier"`
 	}
-	if err := strictjson.Unmarshal(body, &answer); err != nil {
+	if err := jsonwire.Unmarshal(body, &answer); err != nil {
 		return grant{}, fmt.Errorf("device auth failed: %w", plainJSON("answer", err))
 	}
 	if answer.Code == "" || answer.Verifier == "" {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/secret"
 )
 
@@ -36,7 +36,7 @@ func (a *Authority) exchange(ctx context.Context, g grant) (Tokens, error) {
 		AccessToken  *string `json:"access_token"`
 		RefreshToken *string `json:"refresh_token"`
 	}
-	err = strictjson.Unmarshal(got.body, &answer)
+	err = jsonwire.Unmarshal(got.body, &answer)
 	if err != nil || answer.IDToken == nil || answer.AccessToken == nil || answer.RefreshToken == nil {
 		return Tokens{}, errors.New("the answer is not the JSON of id_token, access_token and refresh_token")
 	}
@@ -62,7 +62,7 @@ func (a *Authority) exchangeKey(ctx context.Context, issuer, clientID string, id
 	switch {
 	case !got.ok():
 		return "", fmt.Errorf("API key exchange failed with status %s: %s", got.statusText(), got.detail())
-	case strictjson.Unmarshal(got.body, &answer) != nil || answer.Key == "":
+	case jsonwire.Unmarshal(got.body, &answer) != nil || answer.Key == "":
 		return "", errors.New("API key exchange failed: there is no key in the answer")
 	default:
 		return Secret(answer.Key), nil

@@ -13,7 +13,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"codex.internal/pkg/account/httpclient"
-	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 const (
@@ -51,7 +51,7 @@ func parseKeySet(text []byte) (keySet, error) {
 			Exponent string `json:"e"`
 		} `json:"keys"`
 	}
-	if err := strictjson.Unmarshal(text, &set); err != nil {
+	if err := jsonwire.Unmarshal(text, &set); err != nil {
 		return nil, plainJSON("keys", err)
 	}
 	if set.Keys == nil {

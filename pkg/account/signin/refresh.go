@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 // RefreshError says that an access token could not be refreshed.
@@ -71,7 +71,7 @@ func (a *Authority) refresh(ctx context.Context, old Tokens) (Tokens, error) {
 		AccessToken  string `json:"access_token"`
 		RefreshToken string `json:"refresh_token"`
 	}
-	if err := strictjson.Unmarshal(got.body, &fresh); err != nil {
+	if err := jsonwire.Unmarshal(got.body, &fresh); err != nil {
 		return Tokens{}, &RefreshError{Message: "Failed to refresh token: the answer is not the JSON of tokens"}
 	}
 	tokens := old

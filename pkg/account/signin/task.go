@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/wire/jsonwire"
 
 	"golang.org/x/crypto/nacl/box"
 )
@@ -66,7 +66,7 @@ func taskID(body []byte, key ed25519.PrivateKey) (string, error) {
 		Encrypted      string `json:"encrypted_task_id"`
 		EncryptedCamel string `json:"encryptedTaskId"`
 	}
-	if err := strictjson.Unmarshal(body, &answer); err != nil {
+	if err := jsonwire.Unmarshal(body, &answer); err != nil {
 		return "", &causedError{"failed to decode agent task registration response", plainJSON("answer", err)}
 	}
 	for _, id := range []string{answer.TaskID, answer.TaskIDCamel} {

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 // patPrefix begins a personal access token.
@@ -36,7 +36,7 @@ func (a *Authority) whoami(ctx context.Context, token Secret) (owner, error) {
 		AccountID *string `json:"chatgpt_account_id"`
 		FedRAMP   bool    `json:"chatgpt_account_is_fedramp"`
 	}
-	if err := strictjson.Unmarshal(got.body, &answer); err != nil || answer.AccountID == nil {
+	if err := jsonwire.Unmarshal(got.body, &answer); err != nil || answer.AccountID == nil {
 		return owner{}, errors.New("failed to decode personal access token metadata: error decoding response body")
 	}
 	return owner{*answer.AccountID, answer.FedRAMP}, nil

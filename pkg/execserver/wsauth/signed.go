@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/wire/jsonwire"
 	"github.com/golang-jwt/jwt/v5"
 )
 
@@ -88,7 +88,7 @@ type claims struct {
 // signer's "aud".
 func (c *claims) UnmarshalJSON(text []byte) error {
 	type plain claims
-	return strictjson.Unmarshal(text, (*plain)(c))
+	return jsonwire.Unmarshal(text, (*plain)(c))
 }
 
 // errTime is the error for times that would overflow.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/host/safeopen"
-	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 // lockPause is between two attempts to lock a file.
@@ -115,7 +115,7 @@ func DecodeDocument(data []byte, document any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return errors.New("the file is empty")
 	}
-	if err := strictjson.UnmarshalKnown(data, document); err != nil {
+	if err := jsonwire.UnmarshalKnown(data, document); err != nil {
 		return fmt.Errorf("it cannot be read as JSON: %w", err)
 	}
 	return nil

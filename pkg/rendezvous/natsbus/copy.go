@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"codex.internal/pkg/internal/strictjson"
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 // copied is a registration of which this node has a copy.
@@ -41,7 +41,7 @@ func (s *State) copy(key string, value []byte) {
 		delete(s.copied, id)
 	case isRecord:
 		c := &copied{since: time.Now()}
-		if err := strictjson.Unmarshal(value, &c.record); err != nil {
+		if err := jsonwire.Unmarshal(value, &c.record); err != nil {
 			s.node.log.Error("a registration cannot be read", "registration", id, "error", err)
 			return
 		}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"codex.internal/pkg/internal/strictjson"
 	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/secret"
 )
 
@@ -170,7 +170,7 @@ func (s *State) read(ctx context.Context, id string, from source) (record, uint6
 		return record{}, 0, err
 	}
 	var rec record
-	if err := strictjson.Unmarshal(value, &rec); err != nil {
+	if err := jsonwire.Unmarshal(value, &rec); err != nil {
 		return record{}, 0, fmt.Errorf("registration %s in bucket %s: %w", id, bucketRegistrations, err)
 	}
 	return rec, revision, nil

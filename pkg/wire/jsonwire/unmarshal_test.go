@@ -1,4 +1,4 @@
-package strictjson
+package jsonwire
 
 import (
 	"encoding/json"
