@@ -51,7 +51,7 @@ func newCompleter(app *cli.App) completer {
 	return completer{command: &cli.Command{Subcommands: app.Commands, Flags: app.Flags}, given: make(map[string]string)}
 }
 
-func listed(words ...string) choice { return choice{list: words} }
+func listed(words ...string) choice { return choice{list: slices.Clone(words)} }
 
 // words are the values of a kind of word.
 func words[W ~string](values []W) []string {

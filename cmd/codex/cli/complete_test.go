@@ -37,7 +37,7 @@ func TestComplete(t *testing.T) {
 		"environments check":               "local build",
 		"environments check build":         "local build",
 		"environments":                     "list check add remove help",
-		"remote":                           "run exec shell info ls cat cp sync mv rm mkdir ln edit watch forward ps top stats logs attach wait kill forget help",
+		"remote":                           namesOf("remote"),
 		"remote --env":                     "local build",
 		"remote run --env":                 "local build",
 		"remote run --env build --sandbox": "read-only workspace-write danger-full-access",
@@ -69,6 +69,15 @@ func TestComplete(t *testing.T) {
 		out.String() != "never\non-failure\nalways\n" || errs.String() != "" {
 		t.Errorf("%d %q, %q", code, out.String(), errs.String())
 	}
+}
+
+// namesOf returns the names of the commands below one.
+func namesOf(name string) string {
+	var names []string
+	for _, c := range commandAt(newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard}).Commands, []string{name}).Subcommands {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, " ")
 }
 
 // TestCompletions asks as the scripts do: with the word before the cursor, and to be told
