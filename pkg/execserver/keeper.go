@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/host/outputlog"
 	"codex.internal/pkg/host/process"
@@ -154,13 +155,13 @@ func (k *keeperState) begin(p *execproto.StartParams) error {
 
 // admits reports why a client of a keeper is refused; nil: it is not. It must be a process
 // of this user, which no sandbox confines, and know the secret.
-func (k *keeperState) admits(srv *Server, r *http.Request) *denial {
+func (k *keeperState) admits(srv *Server, r *http.Request) *observe.Refused {
 	if _, err := srv.identify(r); err != nil {
-		return &denial{http.StatusForbidden, err}
+		return &observe.Refused{Status: http.StatusForbidden, Err: err}
 	}
 	want := "Bearer " + k.record.Secret
 	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(want)) != 1 {
-		return &denial{http.StatusUnauthorized, errors.New("this is the keeper of a detached process; connect to a server")}
+		return &observe.Refused{Status: http.StatusUnauthorized, Err: errors.New("this is the keeper of a detached process; connect to a server")}
 	}
 	return nil
 }

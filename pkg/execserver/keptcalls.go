@@ -131,3 +131,15 @@ func (k *kept) ended() (*outputlog.Log, error) {
 	}
 	return k.log, nil
 }
+
+// terminate has the keeper end the process. One that has ended is no error.
+func (k *kept) terminate(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
+	var answer execproto.TerminateResult
+	err := k.call(ctx, execproto.MethodProcessTerminate, &execproto.ProcessParams{ProcessID: k.record.ProcessID}, &answer)
+	if errors.Is(err, errKeeperEnded) {
+		return nil
+	}
+	return err
+}

@@ -204,7 +204,7 @@ const (
 	// client no longer waits.
 	keeperWait = 20 * time.Second
 	// maxListed bounds the processes of a process/list about several sessions: with
-	// maxStatusCommand, an answer of about 500 KiB.
+	// statuspage.MaxCommand, an answer of about 500 KiB.
 	maxListed = 1000
 	// describeTime bounds the question to one keeper for a list.
 	describeTime = 2 * time.Second

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/statuspage"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/peercred"
 	"codex.internal/pkg/wire/websocket"
@@ -146,12 +147,6 @@ const anybody = "anybody"
 
 func userPrincipal(uid int) string { return "user " + strconv.Itoa(uid) }
 
-// denial is the answer to a client that is refused.
-type denial struct {
-	status int
-	err    error
-}
-
 // isCertified reports whether a client of ServeTLS has shown a certificate that was
 // verified. What the HTTP server of another program verifies may be meant for other
 // things.
@@ -172,7 +167,7 @@ func certified(cert *x509.Certificate) string {
 // authenticate returns what a client may do, or the reason to refuse it.
 // Without Options.Auth the client must have a certificate that was verified, or be a
 // process of this user or of root that no sandbox confines.
-func (srv *Server) authenticate(r *http.Request) (wsauth.Grant, *denial) {
+func (srv *Server) authenticate(r *http.Request) (wsauth.Grant, *observe.Refused) {
 	switch {
 	case srv.keeper != nil:
 		grant := wsauth.Unlimited(srv.keeper.record.Owner)
@@ -181,7 +176,7 @@ func (srv *Server) authenticate(r *http.Request) (wsauth.Grant, *denial) {
 	case srv.opts.Auth != nil:
 		grant, err := srv.opts.Auth.Authenticate(r)
 		if err != nil {
-			return grant, &denial{http.StatusUnauthorized, err}
+			return grant, &observe.Refused{Status: http.StatusUnauthorized, Err: err}
 		}
 		return grant, nil
 	case isCertified(r):
@@ -192,7 +187,7 @@ func (srv *Server) authenticate(r *http.Request) (wsauth.Grant, *denial) {
 	uid, err := srv.identify(r)
 	if err != nil {
 		const hint = "to accept other clients, start codex exec-server with --ws-auth and give them the token"
-		return wsauth.Grant{}, &denial{http.StatusForbidden, fmt.Errorf("%w; %s", err, hint)}
+		return wsauth.Grant{}, &observe.Refused{Status: http.StatusForbidden, Err: fmt.Errorf("%w; %s", err, hint)}
 	}
 	return wsauth.Unlimited(userPrincipal(uid)), nil
 }
@@ -204,10 +199,10 @@ func (srv *Server) admitsAnybody(r *http.Request) bool {
 }
 
 // authorize is authenticate for what only a role may do.
-func (srv *Server) authorize(r *http.Request, role wsauth.Role) *denial {
+func (srv *Server) authorize(r *http.Request, role wsauth.Role) *observe.Refused {
 	grant, refused := srv.authenticate(r)
 	if refused == nil && !grant.Role.Allows(role) {
-		refused = &denial{http.StatusForbidden, fmt.Errorf("%s needs a token with the role %s, and this one has %s", r.URL.Path, role, grant.Role)}
+		refused = &observe.Refused{Status: http.StatusForbidden, Err: fmt.Errorf("%s needs a token with the role %s, and this one has %s", r.URL.Path, role, grant.Role)}
 	}
 	return refused
 }
@@ -244,8 +239,7 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // the status page at /status. Requests with an
 // Origin come from web pages and are refused, but for the form of the status page.
 func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
-	ownForm := r.URL.Path == statusPath && r.Method == http.MethodPost && isOwnOrigin(r)
-	if len(r.Header.Values("Origin")) > 0 && !ownForm {
+	if len(r.Header.Values("Origin")) > 0 && !statuspage.IsOwnForm(r) {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
@@ -259,8 +253,12 @@ func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		w.WriteHeader(http.StatusOK)
-	case statusPath:
-		srv.serveStatus(w, r)
+	case statuspage.Path:
+		if srv.keeper != nil {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		srv.statusPage.ServeHTTP(w, r)
 	case observe.MetricsPath:
 		srv.serveMetrics(w, r)
 	default:
@@ -278,9 +276,10 @@ func (srv *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse answers a client that may not connect.
-func (srv *Server) refuse(w http.ResponseWriter, r *http.Request, why *denial) {
-	srv.events.ConnectionRefused.Tell(observe.Refused{Status: why.status, Peer: r.RemoteAddr, Err: why.err})
-	http.Error(w, why.err.Error(), why.status)
+func (srv *Server) refuse(w http.ResponseWriter, r *http.Request, why *observe.Refused) {
+	why.Peer = r.RemoteAddr
+	srv.events.ConnectionRefused.Tell(*why)
+	http.Error(w, why.Err.Error(), why.Status)
 }
 
 // serveRoot turns a request into a connection.
@@ -296,7 +295,7 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := srv.admit(); err != nil {
-		srv.refuse(w, r, &denial{http.StatusServiceUnavailable, err})
+		srv.refuse(w, r, &observe.Refused{Status: http.StatusServiceUnavailable, Err: err})
 		return
 	}
 	t, err := websocket.Upgrade(w, r, websocket.Options{

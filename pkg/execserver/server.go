@@ -15,6 +15,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/statuspage"
 	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
@@ -162,7 +163,7 @@ type Server struct {
 	home        string
 	cwd         string
 	hostName    string
-	statusKey   statusKey
+	statusPage  *statuspage.Page
 	began       time.Time
 	memory      *memoryReleaser
 	metrics     *observe.Metrics
@@ -221,9 +222,11 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 		ended:      make(chan struct{}),
 	}
 	srv.hostName, _ = os.Hostname()
-	srv.statusKey = newStatusKey()
 	srv.addObservers(within)
 	srv.launchers = &launcherPool{srv: srv}
+	srv.statusPage = statuspage.New(statuspage.Options{
+		Source: statusSource{srv}, Events: srv.events, Log: srv.log, AnyHost: opts.Auth != nil, Authenticate: srv.authenticate, Refuse: srv.refuse,
+	})
 	srv.tunnels = tunnels.NewServer(tunnels.Options{Events: srv.events, Home: srv.home, Ceiling: opts.EgressPolicy, Sandboxes: srv.sandboxes})
 	srv.janitor = &janitorKeeper{srv: srv}
 	srv.egress = srv.newEgress()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/statuspage"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/wire/logtext"
@@ -50,7 +51,7 @@ func (c *conn) list(params *execproto.ListParams) execproto.ListResult {
 		info := &list.Processes[i]
 		info.Session, info.Client = names[p].session, names[p].client
 		// One client must not make the answer to another one large.
-		info.Argv = []string{logtext.Clip(strings.Join(p.argv, " "), maxStatusCommand)}
+		info.Argv = []string{statuspage.CommandLine(p.argv)}
 	}
 	return list
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/statuspage"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/testutil"
 )
@@ -18,7 +19,7 @@ func TestProcessUsage(t *testing.T) {
 	p.start("p", "sleep 600 & exec sleep 600", nil)
 	p.start("done", "exit 3", nil)
 	p.closed("done")
-	other.start("other", "exec sleep 600 # "+strings.Repeat("x", 2*maxStatusCommand), nil)
+	other.start("other", "exec sleep 600 # "+strings.Repeat("x", 2*statuspage.MaxCommand), nil)
 	type process struct {
 		ProcessID, Session, Client string
 		Argv                       []string
@@ -48,7 +49,7 @@ func TestProcessUsage(t *testing.T) {
 	}
 	for _, scope := range []string{"principal", "server"} {
 		got := list(object{"scope": scope})
-		if e := got["other"]; len(got) != 3 || e.Session == "" || e.Client != "test" || len(e.Argv) != 1 || len(e.Argv[0]) > maxStatusCommand+10 {
+		if e := got["other"]; len(got) != 3 || e.Session == "" || e.Client != "test" || len(e.Argv) != 1 || len(e.Argv[0]) > statuspage.MaxCommand+10 {
 			t.Errorf("scope %s: %+v", scope, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package execserver
+package statuspage
 
 import (
 	"bytes"
@@ -10,10 +10,10 @@ import (
 	"codex.internal/pkg/internal/webpage"
 )
 
-// statusPolicy allows the page its style: it has no script, and reloads itself by its head.
+// policy allows the page its style: it has no script, and reloads itself by its head.
 // confirmPolicy allows the page with the question its form, too.
 var (
-	statusPolicy  = webpage.Policy("")
+	policy        = webpage.Policy("")
 	confirmPolicy = webpage.FormPolicy()
 )
 
@@ -41,7 +41,7 @@ const (
 )
 
 // json returns the report as JSON.
-func (r *statusReport) json() []byte {
+func (r *Report) json() []byte {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return []byte("{}") // it has texts and numbers only
@@ -49,8 +49,8 @@ func (r *statusReport) json() []byte {
 	return text
 }
 
-// statusPage returns the page. Names, addresses and commands are texts of others.
-func statusPage(r *statusReport, now time.Time) []byte {
+// page returns the page. Names, addresses and commands are texts of others.
+func (p *Page) page(r *Report, now time.Time) []byte {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, statusHead, webpage.Style)
 	sandbox := r.Sandbox
@@ -60,12 +60,12 @@ func statusPage(r *statusReport, now time.Time) []byte {
 	fmt.Fprintf(&page, "<p>%s, version %s, for %s; sandbox: %s; %s</p>\n", html.EscapeString(r.Host), html.EscapeString(r.Version),
 		age(now, r.Since), html.EscapeString(sandbox), webpage.Counted(len(r.Sessions), "session"))
 	for i := range r.Sessions {
-		writeSession(&page, &r.Sessions[i], now)
+		p.writeSession(&page, &r.Sessions[i], now)
 	}
 	if len(r.Detached) > 0 {
 		page.WriteString("<h2>Detached processes</h2>\n" + detachedColumns)
 		for i := range r.Detached {
-			writeDetachedRow(&page, &r.Detached[i], now)
+			p.writeDetachedRow(&page, &r.Detached[i], now)
 		}
 		page.WriteString("</tbody></table>\n")
 	}
@@ -74,14 +74,14 @@ func statusPage(r *statusReport, now time.Time) []byte {
 }
 
 // confirmPage returns the page that asks whether a process is to be ended.
-func confirmPage(t *target, ref, proof string) []byte {
+func confirmPage(t *Target, ref, proof string) []byte {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, confirmHead, webpage.Style)
 	fmt.Fprintf(&page, "<p><b>%s</b></p>\n<p class=\"command\">%s</p>\n<p>It is killed with all its descendants.</p>\n",
-		html.EscapeString(t.name), html.EscapeString(t.command))
+		html.EscapeString(t.Name), html.EscapeString(t.Command))
 	fmt.Fprintf(&page, `<form method="post" action="%s"><input type="hidden" name="%s" value="%s"><input type="hidden" name="%s" value="%s">`,
-		statusPath, endField, html.EscapeString(ref), proofField, html.EscapeString(proof))
-	fmt.Fprintf(&page, "<button>End the process</button> <a href=\"%s\">Leave it</a></form></main></body></html>\n", statusPath)
+		Path, endField, html.EscapeString(ref), proofField, html.EscapeString(proof))
+	fmt.Fprintf(&page, "<button>End the process</button> <a href=\"%s\">Leave it</a></form></main></body></html>\n", Path)
 	return page.Bytes()
 }
 
@@ -89,7 +89,7 @@ func confirmPage(t *target, ref, proof string) []byte {
 type cell struct{ label, text string }
 
 // usageCells returns the cells about what a process uses.
-func usageCells(u *usageStatus) []cell {
+func usageCells(u *Usage) []cell {
 	processor, memory, processes := "", "", ""
 	if u != nil {
 		processor = (time.Duration(u.UserMS+u.SystemMS) * time.Millisecond).Round(10 * time.Millisecond).String()
@@ -102,7 +102,7 @@ func usageCells(u *usageStatus) []cell {
 func writeRow(page *bytes.Buffer, id, command, class, state, ref string, cells []cell) {
 	end := ""
 	if ref != "" {
-		end = fmt.Sprintf(` <a href="%s?%s=%s">end…</a>`, statusPath, endField, ref)
+		end = fmt.Sprintf(` <a href="%s?%s=%s">end…</a>`, Path, endField, ref)
 	}
 	fmt.Fprintf(page, `<tr><th scope="row">%s%s<small class="command">%s</small></th><td class="%s" data-label="state"><span>%s</span></td>`,
 		html.EscapeString(id), end, html.EscapeString(command), class, html.EscapeString(state))
@@ -112,7 +112,7 @@ func writeRow(page *bytes.Buffer, id, command, class, state, ref string, cells [
 	page.WriteString("</tr>\n")
 }
 
-func writeDetachedRow(page *bytes.Buffer, d *detachedStatus, now time.Time) {
+func (p *Page) writeDetachedRow(page *bytes.Buffer, d *Detached, now time.Time) {
 	class, state := "state", d.State
 	if d.State == "running" {
 		class = "state connected"
@@ -125,10 +125,10 @@ func writeDetachedRow(page *bytes.Buffer, d *detachedStatus, now time.Time) {
 		name += " of " + d.Owner
 	}
 	cells := append([]cell{{"age", age(now, d.Since)}}, usageCells(d.Usage)...)
-	writeRow(page, name, d.Command, class, state, d.ref, append(cells, cell{"retained", webpage.ByteSize(d.Retained)}))
+	writeRow(page, name, d.Command, class, state, p.secret.ref(d.Key), append(cells, cell{"retained", webpage.ByteSize(d.Retained)}))
 }
 
-func writeSession(page *bytes.Buffer, s *sessionStatus, now time.Time) {
+func (p *Page) writeSession(page *bytes.Buffer, s *Session, now time.Time) {
 	state := "waits for its client"
 	if s.Attached {
 		state = "connected from " + s.Peer
@@ -149,7 +149,7 @@ func writeSession(page *bytes.Buffer, s *sessionStatus, now time.Time) {
 	}
 	page.WriteString(statusColumns)
 	for i := range s.Processes {
-		writeProcess(page, &s.Processes[i], now)
+		p.writeProcess(page, &s.Processes[i], now)
 	}
 	page.WriteString("</tbody></table>\n")
 	if s.Omitted > 0 {
@@ -157,21 +157,21 @@ func writeSession(page *bytes.Buffer, s *sessionStatus, now time.Time) {
 	}
 }
 
-func writeProcess(page *bytes.Buffer, p *processStatus, now time.Time) {
-	class, state := "state", p.State
-	if p.State == "running" {
+func (p *Page) writeProcess(page *bytes.Buffer, pr *Process, now time.Time) {
+	class, state := "state", pr.State
+	if pr.State == "running" {
 		class = "state connected"
 	}
-	if p.ExitCode != nil {
-		state = fmt.Sprintf("%s: %d %s", state, *p.ExitCode, p.Cause)
+	if pr.ExitCode != nil {
+		state = fmt.Sprintf("%s: %d %s", state, *pr.ExitCode, pr.Cause)
 	}
 	sandbox := "none"
-	if p.Sandboxed {
-		sandbox = sandboxLinux
+	if pr.Sandboxed {
+		sandbox = "linuxSeccomp"
 	}
-	cells := append([]cell{{"age", age(now, p.Since)}}, usageCells(p.Usage)...)
-	writeRow(page, p.ID, p.Command, class, state, p.ref, append(cells, cell{"sandbox", sandbox},
-		cell{"input", webpage.ByteSize(uint64(p.BytesIn))}, cell{"output", webpage.ByteSize(uint64(p.BytesOut))}))
+	cells := append([]cell{{"age", age(now, pr.Since)}}, usageCells(pr.Usage)...)
+	writeRow(page, pr.ID, pr.Command, class, state, p.secret.ref(pr.Key), append(cells, cell{"sandbox", sandbox},
+		cell{"input", webpage.ByteSize(uint64(pr.BytesIn))}, cell{"output", webpage.ByteSize(uint64(pr.BytesOut))}))
 }
 
 // age returns how long ago a time was, as people read it.

@@ -1,0 +1,87 @@
+package statuspage
+
+import (
+	"strings"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/wire/logtext"
+)
+
+const (
+	// Path is where the page is.
+	Path = "/status"
+	// MaxProcesses bounds the processes of a session on the page, and MaxCommand the bytes of a
+	// command.
+	MaxProcesses = 200
+	MaxCommand   = 300
+)
+
+// Report is what the status page shows: what belongs to one principal.
+type Report struct {
+	Version string    `json:"version"`
+	Host    string    `json:"host"`
+	Since   time.Time `json:"since"`
+	// Sandbox is the backend, once a client has come; empty before.
+	Sandbox  string     `json:"sandbox,omitempty"`
+	Sessions []Session  `json:"sessions"`
+	Detached []Detached `json:"detached,omitempty"`
+}
+
+// Session is a session on the status page.
+type Session struct {
+	Session   string    `json:"session"`         // the digest that the log has too
+	Owner     string    `json:"owner,omitempty"` // if it may be that of another principal
+	Client    string    `json:"client"`
+	Peer      string    `json:"peer"`
+	Attached  bool      `json:"attached"`
+	Since     time.Time `json:"since"`
+	Tunnels   int       `json:"tunnels"`
+	Processes []Process `json:"processes"`
+	// Omitted is how many more processes there are.
+	Omitted int `json:"omitted,omitempty"`
+}
+
+// Process is a process on the status page.
+type Process struct {
+	ID        string          `json:"processId"`
+	Command   string          `json:"command"`
+	State     string          `json:"state"` // starting, running, exited, closed
+	Since     time.Time       `json:"since"`
+	Sandboxed bool            `json:"sandboxed"`
+	BytesIn   int64           `json:"bytesIn"`
+	BytesOut  int64           `json:"bytesOut"`
+	ExitCode  *int            `json:"exitCode,omitempty"`
+	Cause     execproto.Cause `json:"cause,omitempty"`
+	Usage     *Usage          `json:"usage,omitempty"`
+	// Key is that of the Target by which the client may end it; nil: it may not.
+	Key Key `json:"-"`
+}
+
+// Usage is execproto.ProcessUsage on the status page.
+type Usage struct {
+	UserMS      uint64 `json:"userMs"`
+	SystemMS    uint64 `json:"systemMs"`
+	MemoryBytes uint64 `json:"memoryBytes"`
+	Processes   uint64 `json:"processes"`
+}
+
+// Detached is a detached process on the status page.
+type Detached struct {
+	Owner    string    `json:"owner,omitempty"`
+	ID       string    `json:"processId"`
+	Command  string    `json:"command"`
+	State    string    `json:"state"` // running, exited, closed, unknown
+	Since    time.Time `json:"since"`
+	ExitCode *int      `json:"exitCode,omitempty"`
+	Retained uint64    `json:"retained"`
+	Usage    *Usage    `json:"usage,omitempty"`
+	// Key is as in Process.
+	Key Key `json:"-"`
+}
+
+// Key is the identity of a process, also among those that have had its id before.
+type Key []string
+
+// CommandLine returns a command line as the page shows it.
+func CommandLine(argv []string) string { return logtext.Clip(strings.Join(argv, " "), MaxCommand) }
