@@ -34,16 +34,16 @@ type Stats struct {
 // goroutine. It has a goroutine that accepts, one per connection and one per
 // direction; Close waits for them all.
 type Proxy struct {
-	target string
 	plan   Plan
 	l      *net.TCPListener
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu    sync.Mutex
-	stats Stats
-	links map[*link]struct{}
+	mu     sync.Mutex
+	target string
+	stats  Stats
+	links  map[*link]struct{}
 }
 
 // New starts a proxy on a free port of 127.0.0.1 that passes connections on to
@@ -68,6 +68,13 @@ func (p *Proxy) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stats
+}
+
+// SetTarget passes connections on to another target, a HOST:PORT, from now on.
+func (p *Proxy) SetTarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
 }
 
 // Cut resets both sides of every connection that is there.
@@ -118,8 +125,11 @@ func (p *Proxy) refuse(client *net.TCPConn) {
 
 // serve passes one connection on until it ends.
 func (p *Proxy) serve(n int, c Conn, client *net.TCPConn) {
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
 	dialer := net.Dialer{Timeout: dialTime}
-	conn, err := dialer.DialContext(p.ctx, "tcp", p.target)
+	conn, err := dialer.DialContext(p.ctx, "tcp", target)
 	if err != nil {
 		p.refuse(client)
 		return

@@ -352,7 +352,7 @@ func TestQuestionsLeaveStdinAlone(t *testing.T) {
 func TestCommandsSurviveACut(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)
-	cut, url := harness.ThroughCutter(t, url)
+	cut, url := harness.ThroughProxy(t, url)
 	u := harness.AtTerminal(t, "remote", "exec", "--url", url, "--sandbox", "danger-full-access", "--tty", "--", "sh", "-c", "echo ready; read x; echo got $x; exit 7")
 	u.Expect("ready")
 	cut.Cut()
@@ -371,7 +371,7 @@ func TestSession(t *testing.T) {
 	workspace, _ := harness.Places(t)
 	harness.Must(t, os.Mkdir(filepath.Join(workspace, "a dir"), 0o755))
 	_, url := harness.Server(t)
-	cut, url := harness.ThroughCutter(t, url)
+	cut, url := harness.ThroughProxy(t, url)
 	u := harness.AtTerminal(t, "remote", "exec", "--url", url, "--cwd", workspace, "--shell")
 	prompt := func(dir string) { u.T.Helper(); u.Expect("remote:" + dir + " (read-only)> ") }
 
@@ -439,7 +439,7 @@ func TestSessionsEnd(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)
 	_, another := harness.Server(t)
-	cut, url := harness.ThroughCutter(t, url)
+	cut, url := harness.ThroughProxy(t, url)
 	start := func() *harness.User {
 		u := harness.AtTerminal(t, "remote", "exec", "--url", url, "--sandbox", "danger-full-access", "--shell")
 		u.Expect("(none)> ")
@@ -458,7 +458,7 @@ func TestSessionsEnd(t *testing.T) {
 		t.Errorf("a signal: exit code %d, %q", code, rest)
 	}
 	u = start()
-	cut.Lead(another) // which does not know the session
+	cut.SetTarget(harness.Address(another)) // which does not know the session
 	cut.Cut()
 	if rest, code := u.End(); code != 125 || !strings.Contains(rest, "with it the session") {
 		t.Errorf("the session is lost: exit code %d, %q", code, rest)

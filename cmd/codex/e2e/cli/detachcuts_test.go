@@ -43,8 +43,8 @@ func TestDetachedCuts(t *testing.T) {
 	for i := int64(1); i <= lines; i++ {
 		fmt.Fprintf(want, "%015d\n", i)
 	}
-	cutter, url := harness.ThroughCutter(t, d.url)
-	f := &cutFollower{t: t, d: d, url: url, sum: sha256.New(), cut: cutter.Cut, lead: cutter.Lead, size: lines * 16}
+	cutter, url := harness.ThroughProxy(t, d.url)
+	f := &cutFollower{t: t, d: d, url: url, sum: sha256.New(), cut: cutter.Cut, lead: cutter.SetTarget, size: lines * 16}
 	f.follow()
 	if got := f.sum.Sum(nil); string(got) != string(want.Sum(nil)) || f.bytes != lines*16 {
 		t.Errorf("%d bytes, want %d; equal: %v", f.bytes, lines*16, string(got) == string(want.Sum(nil)))
@@ -60,7 +60,7 @@ type cutFollower struct {
 	d        *detaching
 	url      string
 	cut      func()
-	lead     func(url string)
+	lead     func(target string)
 	sum      hash.Hash
 	size     int64
 	bytes    int64
@@ -118,7 +118,7 @@ func (f *cutFollower) disturb() {
 		f.restarts++
 		f.d.end(syscall.SIGKILL)
 		f.d.start()
-		f.lead(f.d.url)
+		f.lead(harness.Address(f.d.url))
 	}
 }
 

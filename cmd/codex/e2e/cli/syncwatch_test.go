@@ -20,7 +20,7 @@ func follows(t *testing.T,
 	_, url := harness.Server(t)
 	for _, direction := range []string{"up", "down"} {
 		t.Run(direction, func(t *testing.T) {
-			cutter, through := harness.ThroughCutter(t, url)
+			cutter, through := harness.ThroughProxy(t, url)
 			dir := t.TempDir()
 			source, target := dir+"/source", dir+"/target"
 			harness.Must(t, os.Mkdir(source, 0o755))
@@ -33,10 +33,10 @@ func follows(t *testing.T,
 				u.Expect("for changes until Ctrl-C")
 				return u
 			}, func(during func()) {
-				cutter.Lead("127.0.0.1:1") // which refuses
+				cutter.SetTarget("127.0.0.1:1") // which refuses
 				cutter.Cut()
 				during()
-				cutter.Lead(url)
+				cutter.SetTarget(harness.Address(url))
 			})
 		})
 	}
@@ -124,7 +124,7 @@ func TestSyncFollowsAnotherServer(t *testing.T) {
 	for _, direction := range []string{"up", "down"} {
 		t.Run(direction, func(t *testing.T) {
 			server, url := harness.Server(t)
-			cutter, through := harness.ThroughCutter(t, url)
+			cutter, through := harness.ThroughProxy(t, url)
 			dir := t.TempDir()
 			from, to := dir+"/source", ":"+dir+"/target"
 			if direction == "down" {
@@ -133,12 +133,12 @@ func TestSyncFollowsAnotherServer(t *testing.T) {
 			writeText(t, dir+"/source/a", "a")
 			u := harness.AtTerminal(t, "remote", "sync", "--watch", "--delete", "--url", through, from, to)
 			u.Expect("for changes until Ctrl-C")
-			cutter.Lead("127.0.0.1:1") // which refuses
+			cutter.SetTarget("127.0.0.1:1") // which refuses
 			harness.Must(t, server.Process.Kill())
 			writeText(t, dir+"/source/b", "b")
 			harness.Must(t, os.Remove(dir+"/source/a"))
 			_, next := harness.Server(t)
-			cutter.Lead(next)
+			cutter.SetTarget(harness.Address(next))
 			u.Expect("connecting again until Ctrl-C")
 			u.Expect("for changes until Ctrl-C")
 			becomes(t, dir+"/target", "b=b")

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -183,41 +182,17 @@ func StartServer(t *testing.T, cmd *exec.Cmd, started func()) string {
 	return strings.TrimSpace(line)
 }
 
-// maxShown bounds what is kept of a server's log: the end of it says what went
-// wrong.
-const maxShown = 64 << 10
-
 // ShownOnFailure returns a writer for the log of a server. The end of the log is
 // shown if the test fails.
-func ShownOnFailure(t *testing.T) io.Writer {
+func ShownOnFailure(t *testing.T) *Tail {
 	t.Helper()
-	w := &lastWritten{}
+	log := &Tail{}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the end of the server's log:\n%s", w.text())
+			t.Logf("the end of the server's log:\n%s", log)
 		}
 	})
-	return w
-}
-
-// lastWritten keeps the last maxShown bytes that were written to it.
-type lastWritten struct {
-	mu   sync.Mutex
-	kept []byte
-}
-
-func (w *lastWritten) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.kept = append(w.kept, b...)
-	w.kept = w.kept[max(0, len(w.kept)-maxShown):]
-	return len(b), nil
-}
-
-func (w *lastWritten) text() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return string(w.kept)
+	return log
 }
 
 // Run runs codex to its end.

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// TestLastWritten checks that the end of a long log is kept.
-func TestLastWritten(t *testing.T) {
-	w := &lastWritten{}
+// TestTail checks that the end of a long log is kept.
+func TestTail(t *testing.T) {
+	w := &Tail{}
 	for range 3 {
-		_, _ = w.Write(bytes.Repeat([]byte("a"), maxShown/2))
+		_, _ = w.Write(bytes.Repeat([]byte("a"), tailBytes/2))
 	}
 	_, _ = w.Write([]byte("end"))
-	if got := w.text(); len(got) != maxShown || !strings.HasSuffix(got, "aend") {
-		t.Errorf("kept %d bytes, want %d that end with aend", len(got), maxShown)
+	if got := w.String(); len(got) != tailBytes || !strings.HasSuffix(got, "aend") {
+		t.Errorf("kept %d bytes, want %d that end with aend", len(got), tailBytes)
 	}
 }

@@ -81,8 +81,8 @@ type Tail struct {
 	text []byte
 }
 
-// tailBytes is how much it keeps.
-const tailBytes = 16 << 10
+// tailBytes is how much it keeps: the end of a log says what went wrong.
+const tailBytes = 64 << 10
 
 func (t *Tail) Write(b []byte) (int, error) {
 	t.mu.Lock()

@@ -2,17 +2,17 @@ package harness
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"codex.internal/pkg/testutil/faultproxy"
 	"github.com/creack/pty"
 )
 
@@ -99,73 +99,17 @@ func (u *User) End() (rest string, code int) {
 	return u.seen + string(text), u.Cmd.ProcessState.ExitCode()
 }
 
-// cutter passes connections on, and cuts them.
-type cutter struct {
-	net.Listener
-	wg sync.WaitGroup
-
-	mu    sync.Mutex
-	to    string
-	conns []net.Conn
-}
-
-// ThroughCutter returns a way to a server that can be cut.
-func ThroughCutter(t *testing.T, url string) (*cutter, string) {
+// ThroughProxy returns a proxy before a server, which can cut its connections, and the URL that leads through it.
+func ThroughProxy(t *testing.T, url string) (proxy *faultproxy.Proxy, through string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	proxy, err := faultproxy.New(context.Background(), Address(url), faultproxy.Plan{})
 	Must(t, err)
-	c := &cutter{Listener: l}
-	c.Lead(url)
-	c.wg.Go(c.serve)
-	t.Cleanup(func() {
-		_ = l.Close()
-		c.Cut()
-		c.wg.Wait()
-	})
-	return c, "ws://" + l.Addr().String()
+	t.Cleanup(proxy.Close)
+	return proxy, "ws://" + proxy.Addr()
 }
 
-func (c *cutter) serve() {
-	for {
-		from, err := c.Accept()
-		if err != nil {
-			return
-		}
-		c.mu.Lock()
-		to, err := net.Dial("tcp", c.to)
-		if err == nil {
-			c.conns = append(c.conns, from, to)
-		}
-		c.mu.Unlock()
-		if err != nil {
-			_ = from.Close()
-			continue
-		}
-		pass := func(to, from net.Conn) {
-			_, _ = io.Copy(to, from)
-			_ = to.Close()
-		}
-		c.wg.Go(func() { pass(to, from) })
-		c.wg.Go(func() { pass(from, to) })
-	}
-}
-
-// Lead has the connections to come led to a server.
-func (c *cutter) Lead(url string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.to = strings.TrimPrefix(url, "ws://")
-}
-
-// Cut ends all connections.
-func (c *cutter) Cut() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conn := range c.conns {
-		_ = conn.Close()
-	}
-	c.conns = nil
-}
+// Address returns the HOST:PORT of the URL of a server.
+func Address(url string) string { return strings.TrimPrefix(url, "ws://") }
 
 // UpTo waits until the screen shows a text, and returns what came up to its end.
 func (u *User) UpTo(want string) string {

@@ -27,13 +27,8 @@ func newWorld(t *testing.T) *world {
 	if os.Geteuid() == 0 {
 		uid = harness.UnusedUser()
 	}
-	w := &world{Testbed: harness.NewTestbed(t, uid), t: t, log: &harness.Tail{}}
+	w := &world{Testbed: harness.NewTestbed(t, uid), t: t, log: harness.ShownOnFailure(t)}
 	w.workspace = w.Directory("workspace")
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the end of the server's log:\n%s", w.log)
-		}
-	})
 	return w
 }
 
