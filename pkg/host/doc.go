@@ -7,8 +7,8 @@
 //	fetch       makes HTTP requests
 //	codexconfig reads config.toml of the system, the user and trusted projects
 //	info        describes the operating system, the shell and the user
-//	outputlog   keeps the output of a process in files
-//	shellsnapshot keeps what the start-up files of a shell have set
+//	outputlog   retains the output of a process in files
+//	shellsnapshot stores the state that the start-up files of a shell have set
 //	threads     makes threads ahead, and bounds what needs them
 //	envpolicy   selects the variables of an environment
 //	peercred    finds the process at the other end of a local connection

@@ -3,15 +3,15 @@
 // the administrator's requirements. It returns selected parts of them as layers,
 // which the caller merges (docs/spec/wire.md §7.4).
 //
-//	m := hostconfig.Machine{System: "/etc/codex", Home: home}
-//	result, err := m.Read(ctx, hostconfig.Query{
+//	m := codexconfig.Machine{System: "/etc/codex", Home: home}
+//	result, err := m.Read(ctx, codexconfig.Query{
 //		Cwd:    "/srv/project",
 //		Config: [][]string{{"mcp_servers"}},
 //	})
 //
-// A project is hostile until the user's configuration trusts it: nothing of an
-// untrusted one is read, apart from which names exist in it and where its `.git`
-// file points. Files are opened without waiting, so that a FIFO in place of one is
+// A project is hostile until the user's configuration trusts it: no file of an
+// untrusted project is read except its `.git` file, and only the names in it are
+// looked up. Files are opened without waiting, so that a FIFO in place of one is
 // an error. All functions are safe for concurrent use; no state is kept between
 // calls.
 package codexconfig
@@ -35,10 +35,10 @@ type Machine struct {
 	Home string
 }
 
-// SystemDirectory is where the administrator's files are.
+// SystemDirectory is the directory of the administrator's files.
 const SystemDirectory = "/etc/codex"
 
-// Query says what to read.
+// Query selects the parts to read.
 type Query struct {
 	// Cwd is the directory whose project counts: absolute and clean. It need not
 	// exist.
@@ -50,12 +50,12 @@ type Query struct {
 
 // Layer is the selected part of one file.
 type Layer struct {
-	Source  string // where it is from, for people
+	Source  string // the file, for people
 	BaseDir string // the file's directory, to which its relative paths refer
 	TOML    string // a document
 }
 
-// Stack is the layers of a kind, the lowest first.
+// Stack has the layers of one kind, the lowest first.
 type Stack struct {
 	Layers []Layer
 	// System is how many of them, at the beginning, are the administrator's that
@@ -77,7 +77,7 @@ type reader struct {
 	system, user, managed *document
 }
 
-// Read reads the files anew. A missing file is no layer, and neither is one of
+// Read reads the files again. A missing file makes no layer, nor does a file of
 // which nothing is selected. A file that cannot be read or parsed fails the call
 // with an error that names it.
 func (m Machine) Read(ctx context.Context, q Query) (Result, error) {
@@ -126,8 +126,8 @@ func (r *reader) config(s selection, projects []*document) (Stack, error) {
 	return stack, err
 }
 
-// requirements returns the layers of requirements.toml. The last of them is what
-// the managed configuration implies.
+// requirements returns the layers of requirements.toml. The last of them follows from
+// the managed configuration.
 func (r *reader) requirements(s selection) (Stack, error) {
 	var stack Stack
 	d, err := r.read(filepath.Join(r.m.System, "requirements.toml"))

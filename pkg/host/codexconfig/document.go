@@ -47,7 +47,7 @@ func (t *table) set(key string, v *value) {
 	t.values[key] = v
 }
 
-// remove removes a value if there is one.
+// remove removes a value if it exists.
 func (t *table) remove(key string) {
 	if t.values[key] == nil {
 		return
@@ -56,8 +56,8 @@ func (t *table) remove(key string) {
 	t.keys = slices.DeleteFunc(t.keys, func(k string) bool { return k == key })
 }
 
-// enter returns the table below t that a header or a dotted key names, which it
-// makes if it is missing. Of the tables of [[…]] it is the last.
+// enter returns the table below t that a header or a dotted key names, and makes it
+// if it is missing. For an array of tables it is the last one.
 func (t *table) enter(path []string) *table {
 	for _, key := range path {
 		v := t.values[key]
@@ -85,8 +85,8 @@ func parse(path string, text []byte) (*document, error) {
 		return nil, fmt.Errorf("%s: the file is not UTF-8", path)
 	}
 	d := &document{path: path, root: newTable()}
-	// The builder comes first because it bounds the depth, and takes what is
-	// wrong. The library's decoder finds that.
+	// The builder comes first because it bounds the depth. It accepts malformed
+	// documents, for which the library's decoder returns an error.
 	if err := d.build(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -239,7 +239,7 @@ func (d *document) text(path ...string) (string, bool) {
 	return s, ok
 }
 
-// strings returns the array of strings with the given key; nil: there is none.
+// strings returns the array of strings with the given key, or nil.
 func (d *document) strings(key string) ([]string, error) {
 	if d == nil {
 		return nil, nil

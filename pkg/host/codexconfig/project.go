@@ -13,8 +13,8 @@ import (
 // folder is the directory of a project that holds its configuration.
 const folder = ".codex"
 
-// never are the keys that a project must not set: they choose who is asked, who
-// is told, and with which credentials. They are removed from its files.
+// never are the keys that a project must not set: they select servers that get the
+// user's data, and credentials. They are removed from its files.
 var never = []string{
 	"model_provider", "model_providers", "openai_base_url", "chatgpt_base_url",
 	"profile", "profiles", "notify", "otel",
@@ -48,8 +48,8 @@ func (r *reader) projects(cwd string) ([]*document, error) {
 // linked work tree whose main tree is trusted, the hooks of the main tree count
 // in place of its own, as a layer of their own.
 func (r *reader) project(dir, root string, tree workTree) ([]*document, error) {
-	// The path without links is the one that is trusted, and read. Whoever can
-	// exchange a directory of it can as well put files there.
+	// The path without links is the one that is trusted, and read. A user who can
+	// exchange a directory of it can create files there anyway.
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || !r.trusted(dir, real, root, tree) || r.isHome(real) {
 		return nil, nil
@@ -108,7 +108,7 @@ func (r *reader) trusted(dir, real, root string, tree workTree) bool {
 }
 
 // trustOf looks a directory up in the tables `projects` of the machine's files, of
-// which the higher layer counts. An entry with another word than trusted says no.
+// which the higher layer counts. An entry with another word than trusted denies trust.
 func (r *reader) trustOf(path string) (trusted, decided bool) {
 	for _, d := range []*document{r.managed, r.user, r.system} {
 		if level, ok := d.text("projects", path, "trust_level"); ok && path != "" {
@@ -142,7 +142,7 @@ func projectRoot(cwd string, markers []string) string {
 }
 
 // marks reports whether a directory has a marker. A directory `.git` without a
-// HEAD is no repository: an empty one would make each directory below it part of
+// HEAD is not a repository: an empty one would make each directory below it part of
 // a project.
 func marks(dir, name string) bool {
 	path := filepath.Join(dir, name)
@@ -168,7 +168,7 @@ func between(root, dir string) []string {
 
 // workTree is the git work tree of a directory, without symbolic links. In a
 // linked one, main is the tree that has the repository; otherwise both are the
-// same. Empty: there is none.
+// same. Both are empty outside of a work tree.
 type workTree struct{ dir, main string }
 
 // findWorkTree finds the work tree that a directory is in.
@@ -187,8 +187,8 @@ func findWorkTree(cwd string) workTree {
 // mainTree returns the main tree of the work tree at dir, or dir.
 //
 // A hostile project can hold a `.git` file that names the repository of a trusted
-// one. So the file alone makes no linked tree: the repository must name dir in its
-// turn, as git writes it with `git worktree add`.
+// one. Therefore the file alone does not make a linked tree: the repository must name dir
+// too, as `git worktree add` writes it.
 func mainTree(dir string) string {
 	gitFile := filepath.Join(dir, ".git")
 	named, ok := readLine(gitFile)

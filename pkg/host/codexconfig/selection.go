@@ -1,6 +1,6 @@
 package codexconfig
 
-// selection is what is selected of a document: a tree of literal keys. A nil
+// selection is the selected part of a document: a tree of literal keys. A nil
 // selection selects the whole value.
 type selection map[string]selection
 
@@ -30,7 +30,7 @@ func newSelection(paths [][]string) selection {
 }
 
 // of returns the selected part of a table. A path that leads through a value that
-// is no table selects the value; one that leads to a missing key of a table
+// is not a table selects the value; one that leads to a missing key of a table
 // leaves an empty table.
 func (s selection) of(t *table) *table {
 	if s == nil {

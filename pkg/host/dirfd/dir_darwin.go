@@ -25,5 +25,5 @@ func (d *Dir) SetLinkModified(string, time.Time) error { return nil }
 // CheckWritable returns nil: macOS has no /proc.
 func (d *Dir) CheckWritable() error { return nil }
 
-// NextData reports that holes are not told.
+// NextData reports that this system does not report holes.
 func (f *File) NextData(_, _ int64) (start, end int64, ok bool) { return 0, 0, false }

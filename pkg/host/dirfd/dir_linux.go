@@ -41,7 +41,7 @@ func (d *Dir) CheckWritable() error {
 
 // NextData returns the next range of the file, from at on, that is not a hole. It ends at
 // the end of the file: then start and end are the size. ok is false if the file system
-// does not tell.
+// does not report holes.
 func (f *File) NextData(at, size int64) (start, end int64, ok bool) {
 	start, err := unix.Seek(f.fd, at, unix.SEEK_DATA)
 	if err == unix.ENXIO {

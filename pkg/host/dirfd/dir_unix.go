@@ -50,8 +50,8 @@ func retry(call func() error) error {
 	}
 }
 
-// Enter opens a directory in this one. A link is ErrLink, and anything else that is no
-// directory ErrNotDirectory.
+// Enter opens a directory in this one. For a link the error is ErrLink, for any other file
+// ErrNotDirectory.
 func (d *Dir) Enter(name string) (*Dir, error) {
 	fd, err := openat(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	switch err {
@@ -135,7 +135,7 @@ func (d *Dir) Names(limit int) ([]string, error) {
 // Mkdir makes a directory with permissions less the umask.
 func (d *Dir) Mkdir(name string, perm uint32) error { return unix.Mkdirat(d.fd, name, perm) }
 
-// Readlink returns where a link leads.
+// Readlink returns the target of a link.
 func (d *Dir) Readlink(name string) (string, error) {
 	buf := make([]byte, maxLink)
 	n, err := unix.Readlinkat(d.fd, name, buf)
@@ -148,8 +148,8 @@ func (d *Dir) Readlink(name string) (string, error) {
 // Symlink makes a link. Its target may be any text.
 func (d *Dir) Symlink(target, name string) error { return unix.Symlinkat(target, d.fd, name) }
 
-// Rename gives a name to what has another one in the directory, and replaces what is
-// there.
+// Rename renames a file or directory in the directory, and replaces an existing one with the
+// new name.
 func (d *Dir) Rename(from, to string) error { return unix.Renameat(d.fd, from, d.fd, to) }
 
 // Remove removes a file or a link.
@@ -177,8 +177,8 @@ func (d *Dir) ChownLink(name string, uid, gid uint32) error {
 // File is an open regular file.
 type File struct{ fd int }
 
-// Open opens a regular file for reading, and describes it. Anything else is ErrLink or
-// ErrNotRegular; callers look at the name first, because opening a device may do something.
+// Open opens a regular file for reading, and describes it. For other files the error is ErrLink or
+// ErrNotRegular; callers check the type first, because opening a device may have effects.
 func (d *Dir) Open(name string) (*File, Info, error) {
 	fd, err := openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err == unix.ELOOP {
@@ -198,7 +198,7 @@ func (d *Dir) Open(name string) (*File, Info, error) {
 	return &File{fd}, info, nil
 }
 
-// Create makes a file, for writing, that does not exist yet.
+// Create creates a file for writing. It must not exist yet.
 func (d *Dir) Create(name string, perm uint32) (*File, error) {
 	fd, err := openat(d.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, perm)
 	if err != nil {

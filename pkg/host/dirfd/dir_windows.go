@@ -41,8 +41,8 @@ func (d *Dir) Close() error { return d.root.Close() }
 // reserved are the characters that no name of Windows has.
 const reserved = "/\\:*?\"<>|\x00"
 
-// ValidName reports whether a text can be a name in a directory, and names nothing else,
-// such as a stream of a file or a device.
+// ValidName reports whether a text can be a name in a directory, and does not name
+// a stream of a file or a device.
 func ValidName(name string) bool {
 	if name == "" || strings.ContainsAny(name, reserved) || strings.TrimRight(name, ". ") != name {
 		return false
@@ -59,8 +59,8 @@ func ValidName(name string) bool {
 	return true
 }
 
-// Enter opens a directory in this one. A link is ErrLink, and anything else that is no
-// directory ErrNotDirectory.
+// Enter opens a directory in this one. For a link the error is ErrLink, for any other file
+// ErrNotDirectory.
 func (d *Dir) Enter(name string) (*Dir, error) {
 	named, err := d.root.Lstat(name)
 	switch {
@@ -75,7 +75,7 @@ func (d *Dir) Enter(name string) (*Dir, error) {
 	if err != nil {
 		return nil, bare(err)
 	}
-	// Root follows links that stay inside: what was opened must be what has the name.
+	// Root follows links that stay inside: the opened directory must be the one with the name.
 	opened, err := sub.Stat(".")
 	if err == nil && !os.SameFile(opened, named) {
 		err = ErrLink
@@ -136,7 +136,7 @@ func (d *Dir) Mkdir(name string, perm uint32) error {
 	return bare(d.root.Mkdir(name, os.FileMode(perm)))
 }
 
-// Readlink returns where a link leads.
+// Readlink returns the target of a link.
 func (d *Dir) Readlink(name string) (string, error) {
 	target, err := d.root.Readlink(name)
 	return strings.ReplaceAll(target, "\\", "/"), bare(err)
@@ -147,8 +147,8 @@ func (d *Dir) Symlink(target, name string) error {
 	return bare(d.root.Symlink(strings.ReplaceAll(target, "/", "\\"), name))
 }
 
-// Rename gives a name to what has another one in the directory, and replaces what is
-// there.
+// Rename renames a file or directory in the directory, and replaces an existing one with the
+// new name.
 func (d *Dir) Rename(from, to string) error { return bare(d.root.Rename(from, to)) }
 
 // Remove removes a file or a link.
@@ -211,7 +211,7 @@ func (d *Dir) Open(name string) (*File, Info, error) {
 	return &File{f: f}, infoOf(opened), nil
 }
 
-// Create makes a file, for writing, that does not exist yet.
+// Create creates a file for writing. It must not exist yet.
 func (d *Dir) Create(name string, perm uint32) (*File, error) {
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, os.FileMode(perm|0o200))
 	if err != nil {
@@ -241,7 +241,7 @@ func (f *File) SeekTo(at int64) error {
 // Truncate sets the size of a file that is open for writing.
 func (f *File) Truncate(size int64) error { return bare(f.f.Truncate(size)) }
 
-// NextData reports that holes are not told.
+// NextData reports that this system does not report holes.
 func (f *File) NextData(_, _ int64) (start, end int64, ok bool) { return 0, 0, false }
 
 // Stat describes the file.

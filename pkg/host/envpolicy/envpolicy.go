@@ -4,11 +4,11 @@
 //
 //	env := envpolicy.Environ(os.Environ(), policy, requested)
 //
-// It is pure: it reads nothing and starts nothing. Names are compared without
+// The package is pure: it reads nothing and starts nothing. Names are compared without
 // regard to case, as Codex CLI does it, so that a policy written for one
 // platform hides the same secrets on another; values are passed on untouched.
 // Names that no shell could set (empty, or with `=` in them) are passed on
-// too, as Codex CLI does; a NUL in a name or value is refused where the
+// too, as in Codex CLI; a NUL in a name or value is refused when the
 // process is started, because only there it can do harm.
 package envpolicy
 
@@ -25,7 +25,7 @@ const (
 	InheritNone = "none"
 )
 
-// Policy says what a process inherits of the server's environment. Its steps
+// Policy selects the variables of the server that a process inherits. Its steps
 // are taken in the order of its fields. The zero value inherits nothing.
 type Policy struct {
 	// Inherit is where to start from: InheritAll of the server's variables,
@@ -43,8 +43,8 @@ type Policy struct {
 	IncludeOnly []string
 }
 
-// Core returns the names that InheritCore lets through: what a program needs
-// to find its files and speak its user's language.
+// Core returns the names that InheritCore lets through: the variables that a program needs
+// to find its files and to use its user's language.
 func Core() []string {
 	return []string{
 		"PATH", "SHELL", "TMPDIR", "TEMP", "TMP", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "USER",

@@ -20,7 +20,7 @@ const (
 	KindOther     = "other" // a device, a FIFO or a socket
 )
 
-// Attributes describe a name itself: of a link, not of its target.
+// Attributes describe a file; for a link, the link itself.
 type Attributes struct {
 	Kind         string
 	Size         uint64 // in bytes
@@ -107,9 +107,9 @@ type Changes struct {
 }
 
 // SetAttributes changes the attributes of a regular file or a directory. A link at the
-// end of the path is not followed: that is ErrSymlink, and for other files ErrNotFile.
-// What is changed is the file that was checked, also if another process renames it
-// meanwhile. Permissions that are too large are ErrPermissions.
+// end of the path is not followed. Errors: ErrSymlink for a link, ErrNotFile for other files, and
+// ErrPermissions for permissions above MaxPermissions. The changed file is the one that was checked,
+// also if another process renames it meanwhile.
 func SetAttributes(name string, c Changes, o Options) error {
 	if c.Permissions != nil && *c.Permissions > MaxPermissions {
 		return ErrPermissions
@@ -172,8 +172,8 @@ func mayChange(name string, st *unix.Stat_t) error {
 	}
 }
 
-// Symlink makes a symbolic link at name, with a target that is not looked at. If name
-// exists that is EEXIST; with overwrite a link is replaced, and nothing else.
+// Symlink makes a symbolic link at name, with any target. If name
+// exists, the error is EEXIST; with overwrite a link is replaced, but no other file.
 func Symlink(target, name string, overwrite bool, o Options) error {
 	dir, base, err := openParent(name, o)
 	if err != nil {

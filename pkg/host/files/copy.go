@@ -8,7 +8,7 @@ import (
 )
 
 // Copy copies a file with its mode, a link as a link, or with recursive a
-// directory with all that is in it, merging it into an existing one.
+// directory with all its contents, which are merged into an existing one.
 //
 // Links in the two paths are followed, also a link at the end of destination.
 // Links inside a tree are not: if the destination has a link where a file or
@@ -114,8 +114,8 @@ func (c *copier) tree(source located, destination string) error {
 	return nil
 }
 
-// openDestination opens the destination directory of a tree. It makes the
-// directory and those above it if they are missing, after checking that they are
+// openDestination opens the destination directory of a tree. It creates the
+// directory and missing ones above it, after it has checked that they are
 // not in the source.
 func (c *copier) openDestination(destination string) (fd int, made bool, err error) {
 	at, missing, err := openExisting(destination)
@@ -221,7 +221,7 @@ func makeDir(parent int, name string, mode uint32) (fd int, made bool, err error
 // dirLevel is a directory whose contents are being copied.
 type dirLevel struct {
 	todo []dirent
-	made bool // it was not there before
+	made bool // by this copy
 }
 
 // contents copies the contents of the current directory and of those below it.
@@ -319,7 +319,7 @@ func (c *copier) entry(e dirent) error {
 	return nil
 }
 
-// leaveOut counts a special file, and names it if there is room.
+// leaveOut counts a special file, and names it unless too many are named.
 func (c *copier) leaveOut(path string) {
 	c.leftOut.Count++
 	c.named += len(path)

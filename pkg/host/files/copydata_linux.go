@@ -46,8 +46,8 @@ func (c *copier) sparse(in, out int, size int64) (done bool, which side, err err
 	return true, targetSide, unix.Ftruncate(out, size)
 }
 
-// span copies n bytes from where the two descriptors stand, or with -1 all
-// that is left.
+// span copies n bytes from the offsets of the two descriptors on, or with -1 the
+// rest.
 func (c *copier) span(in, out int, n int64) (side, error) {
 	for n != 0 {
 		if err := checkContext(c.ctx); err != nil {

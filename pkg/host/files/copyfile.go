@@ -54,7 +54,7 @@ func (c *copier) file(from, to located, follow bool) error {
 	}
 }
 
-// side says which of the two files an error is about.
+// side is the file of the two that an error concerns.
 type side int
 
 const (

@@ -21,7 +21,7 @@ type dirent struct {
 var direntBuffers = sync.Pool{New: func() any { return new([direntBuffer]byte) }}
 
 // readNames reads names from an open directory, from its current offset on, until
-// there are at least limit of them. whole says that the end was reached.
+// it has at least limit of them. whole reports that the end was reached.
 func readNames(ctx context.Context, fd, limit int) (names []dirent, whole bool, err error) {
 	buf := direntBuffers.Get().(*[direntBuffer]byte)
 	defer direntBuffers.Put(buf)

@@ -15,12 +15,12 @@
 // could exchange it in between. Trees may be of any depth: neither the stack nor
 // the number of descriptors grows with it.
 //
-// A pipe or device never blocks an operation without end: everything is opened
-// without blocking, and a write fails if the reader takes nothing for WriteStall.
+// A pipe or device never blocks an operation forever: every file is opened
+// without blocking, and a write fails if the reader takes no data for WriteStall.
 //
 // # Concurrency
 //
 // All functions are safe for concurrent use. Those that can take long have a
-// context and stop soon after it ends; what they did until then stays. The
+// context and stop soon after it ends; changes made until then stay. The
 // package starts no goroutines.
 package files

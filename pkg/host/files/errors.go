@@ -24,7 +24,7 @@ const (
 	Invalid
 )
 
-// Classify says what kind of error err is: NotFound for ENOENT; Invalid for
+// Classify returns the kind of an error: NotFound for ENOENT; Invalid for
 // EINVAL, EACCES, EPERM and the rules of this package; else Other.
 func Classify(err error) Kind {
 	var rule *RuleError
@@ -101,8 +101,8 @@ var (
 		", directories=" + strconv.Itoa(MaxWalkDirectories) + ", entries=" + strconv.Itoa(MaxWalkEntries))
 )
 
-// LeftOutError says that a tree was copied but for its special files. It matches
-// ErrSpecial. Paths names Count of them, or as many as an answer has room for.
+// LeftOutError means that a tree was copied except for its special files. It matches
+// ErrSpecial. Count is their number. Paths names them, or as many as fit into an answer.
 type LeftOutError struct {
 	Count uint64
 	Paths []string

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say how the path of an operation is resolved.
+// Options control how the path of an operation is resolved.
 type Options struct {
 	// NoFollow makes a symbolic link anywhere on the path an error,
 	// ErrSymlink: by openat2, or where the system lacks it, by entering one

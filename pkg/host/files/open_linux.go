@@ -143,7 +143,7 @@ func mustBeWritable(fd int, shown string, before bool) error {
 	return nil
 }
 
-// openDirConfined opens a directory that is to be written into. It needs openat2 (Linux
+// openDirConfined opens a directory in which files will be created. It needs openat2 (Linux
 // 5.6), as the sandbox does.
 func openDirConfined(name string, flags int, noFollow bool) (fd int, err error) {
 	how := unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_MAGICLINKS}

@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveOptions say what Remove does with directories and missing paths.
+// RemoveOptions control what Remove does with directories, links and missing paths.
 type RemoveOptions struct {
 	Options
 	// Recursive removes a directory with its contents. Without it a directory
 	// that is not empty is ENOTEMPTY.
 	Recursive bool
 	// Link has Remove with NoFollow remove a link at the end of the path itself, in place
-	// of refusing it. On the way to it none is followed.
+	// of refusing it. Links above it are not followed.
 	Link bool
 	// Force makes Remove return nil for a path that does not exist.
 	Force bool
@@ -21,7 +21,7 @@ type RemoveOptions struct {
 
 // Remove removes a file, a link (not its target) or a directory. It never leaves
 // the tree, whatever other processes change in it, and handles trees of any depth
-// and width. A name inside a tree that another process has removed is no error.
+// and width. A name inside a tree that another process has removed is not an error.
 // The first other error ends it and names the file that could not be removed.
 // With NoFollow a path that is itself a link is ErrSymlink, unless Link is set; links inside a tree
 // are always removed and never followed.
@@ -77,7 +77,7 @@ func isFull(err error) bool { return err == unix.ENOTEMPTY || err == unix.EEXIST
 // batch is some names of a directory that must still be removed.
 type batch struct {
 	names []dirent
-	whole bool // the directory has no others
+	whole bool // the directory has no other names
 }
 
 // empty removes the contents of the directory of c, depth first.

@@ -5,7 +5,7 @@ import (
 )
 
 // Rename gives a file, a link or a directory a new name, in one step: other
-// processes see it under the old name or the new one, never under none or both, and
+// processes see it under either the old name or the new one, and
 // never a part of it. Links on the way to the two names are followed; a name that is
 // itself a link is renamed or replaced, and its target stays as it is.
 //

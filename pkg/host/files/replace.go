@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteOptions say how a file is replaced.
+// WriteOptions control how a file is replaced.
 type WriteOptions struct {
 	Options
 	// Atomic writes to a temporary file in the target's directory, which replaces
@@ -27,8 +27,8 @@ type WriteOptions struct {
 	// the file may be damaged. A server that is killed leaves the temporary
 	// file, .RANDOM.tmp, behind.
 	Atomic bool
-	// Permissions are those of a file that does not exist yet, less the umask; nil:
-	// 0666. The file never has others, so that nobody reads a secret meanwhile.
+	// Permissions are those of a new file, less the umask; nil:
+	// 0666. The file has them from the beginning, so that no other user reads a secret meanwhile.
 	Permissions *uint32
 }
 
@@ -220,12 +220,12 @@ func copyOwnerAndMode(fd int, old *unix.Stat_t) error {
 	if modeOf(&st)&0o7777 == mode {
 		return nil
 	}
-	// The umask must not take away what the old file had.
+	// The umask must not remove permissions that the old file had.
 	return unix.Fchmod(fd, mode)
 }
 
-// WriteAt writes at the given offset in bytes, in any order; what no write
-// covers is zero. An offset beyond the largest file is ErrOffset.
+// WriteAt writes at the given offset in bytes, in any order; gaps between writes
+// are zero. An offset beyond the largest file is ErrOffset.
 func (h *WriteHandle) WriteAt(b []byte, offset uint64) error {
 	if offset > math.MaxInt64-uint64(len(b)) {
 		return ErrOffset
@@ -243,8 +243,8 @@ func (h *WriteHandle) Close() error {
 // errAborted keeps an aborted write from replacing the target.
 var errAborted = errors.New("aborted")
 
-// Abort ends the handle. An atomic write leaves the target as it was; one that
-// is not leaves what was written.
+// Abort ends the handle. An atomic write leaves the target unchanged; any other
+// leaves the data that was written.
 func (h *WriteHandle) Abort() error {
 	err := h.end(func() error { return errAborted })
 	if err == errAborted {

@@ -44,8 +44,8 @@ type WalkError struct {
 }
 
 // WalkResult is the result of a walk: the entries below the root, breadth first
-// and sorted by name in each directory. Truncated says that a limit on
-// directories or entries left something out.
+// and sorted by name in each directory. Truncated reports that entries are missing because of a
+// limit on directories or entries.
 type WalkResult struct {
 	Entries   []WalkEntry
 	Errors    []WalkError
@@ -57,7 +57,7 @@ type walker struct {
 	ctx     context.Context
 	o       WalkOptions
 	root    string
-	fd      int // of the root, from which all else is opened
+	fd      int // of the root, from which all other files are opened
 	result  WalkResult
 	queue   []pending // directories still to be entered
 	entered map[fileID]bool
@@ -118,7 +118,7 @@ func openWalkRoot(root string, o WalkOptions) (int, error) {
 	return fd, err
 }
 
-// absolute is the path of something below the root.
+// absolute returns the absolute path of a path below the root.
 func (w *walker) absolute(below string) string {
 	if below == "." {
 		return w.root

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replaceFlags open a file that is to have new contents, without waiting.
+// replaceFlags open a file to replace its contents, without waiting.
 const replaceFlags = unix.O_WRONLY | unix.O_CREAT | unix.O_TRUNC | unix.O_NONBLOCK | unix.O_NOCTTY
 
 // WriteFile creates or truncates a file and writes data to it in one go. A new
@@ -14,10 +14,9 @@ const replaceFlags = unix.O_WRONLY | unix.O_CREAT | unix.O_TRUNC | unix.O_NONBLO
 // hard links, and a symbolic link is followed. When the write fails, the file
 // holds a part of data.
 //
-// Devices and pipes are written as by a shell's redirection, except that it does
-// not wait: a pipe without a reader is ENXIO at once, and a reader that takes
-// nothing for WriteStall is ErrStalled. With Confined they are not written at
-// all.
+// Devices and pipes are written as by a shell's redirection, but without waiting: the error is ENXIO for a
+// pipe without a reader, and ErrStalled if the reader takes no data for WriteStall. With Confined
+// devices and pipes are not written at all.
 func WriteFile(name string, data []byte, o Options) error {
 	fd, err := openTarget(unix.AT_FDCWD, name, name, replaceFlags, 0o666, o)
 	if err != nil {
@@ -62,7 +61,7 @@ func waitWritable(fd int) error {
 			return err
 		}
 		if n > 0 {
-			return nil // room, or an error that the next write returns
+			return nil // writable, or an error that the next write returns
 		}
 	}
 }

@@ -20,15 +20,14 @@ type Info struct {
 	Shell Shell
 	// Cwd is the server's working directory, without symbolic links.
 	Cwd string
-	// TempDir is where temporary files go: TMPDIR, or the platform's default.
+	// TempDir is the directory for temporary files: TMPDIR, or the platform's default.
 	TempDir string
 	// Home is the user's home: HOME, or the one of the user database. It is
 	// empty if HOME is not absolute.
 	Home string
 	// TemporaryDirectories are those that TMPDIR names; none if it is unset.
 	TemporaryDirectories []string
-	// PlatformOS is the operating system in the words of the protocol:
-	// "linux", "macos", "windows"…
+	// PlatformOS is the operating system in the words of the protocol: "linux".
 	PlatformOS string
 }
 

@@ -23,8 +23,8 @@ func lookupUser(database string, uid int) account {
 	return findUser(io.LimitReader(f, maxUserDatabase), uid)
 }
 
-// findUser returns the first entry of a passwd(5) file for a user; the zero
-// account if there is none.
+// findUser returns the first entry of a passwd(5) file for a user, or the zero
+// account.
 func findUser(database io.Reader, uid int) account {
 	want := strconv.Itoa(uid)
 	for lines := bufio.NewScanner(database); lines.Scan(); {

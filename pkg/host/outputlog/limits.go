@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// MaxChunk is the most output of one record: what one event of a process carries.
+	// MaxChunk is the most output of one record: that of one event of a process.
 	MaxChunk = process.MaxChunk
 
-	// MinBytes is the least that Options.Bytes may be: room for several segments, so that
+	// MinBytes is the minimum of Options.Bytes: several segments fit, so that
 	// dropping one leaves most of the newest output.
 	MinBytes = 1 << 20
 
@@ -24,14 +24,14 @@ const (
 	maxSegments = 8192
 
 	// overshoot is how much more than Options.Bytes is kept of a process that was signalled
-	// while it waited for room: as much as its pipe may hold. Otherwise its end could not
-	// be told before somebody makes room.
+	// while it waited for space: as much as its pipe may hold. Otherwise its end could not
+	// be reported before a client consumes output.
 	overshoot = 1 << 20
 
-	// retryTime is how often a write is tried again for which the disk had no room.
+	// retryTime is the time between retries of a write for which the disk had no space.
 	retryTime = 500 * time.Millisecond
 
-	// maxHints bounds the remembered places where readers went on: more than usually
+	// maxHints bounds the remembered positions of readers: more than the readers that usually
 	// follow one process.
 	maxHints = 16
 
@@ -39,7 +39,7 @@ const (
 	readBuffer = 128 << 10
 
 	// statusBytes is the size of the file status, which is written in place at the end of
-	// the process: that needs no room on a disk that is full meanwhile.
+	// the process: that needs no space on a disk that has become full.
 	statusBytes = 8 << 10
 	// maxRefusal bounds the reason in it.
 	maxRefusal = 4 << 10

@@ -16,19 +16,19 @@ import (
 	"codex.internal/pkg/host/process"
 )
 
-// WhenFull says what happens to output that has no room.
+// WhenFull selects what happens to output when the log is full.
 type WhenFull string
 
 const (
 	// DropOldest drops the oldest output.
 	DropOldest WhenFull = "dropOldest"
-	// Wait has the process wait until Consume makes room.
+	// Wait makes the process wait until Consume frees space.
 	Wait WhenFull = "wait"
 )
 
 // Options configure a new log.
 type Options struct {
-	// Bytes is how much the segments may take, at least MinBytes.
+	// Bytes bounds the size of all segments; at least MinBytes.
 	Bytes    int64
 	WhenFull WhenFull
 
@@ -55,16 +55,16 @@ type Log struct {
 	mu       sync.Mutex
 	segments []segment // the oldest first
 	bytes    int64     // of all segments
-	active   *os.File  // the last segment while it may grow; nil: none
+	active   *os.File  // the last segment while it may grow, or nil
 	last     uint64    // the newest event
-	consumed uint64    // no reader needs what is up to it
+	consumed uint64    // no reader needs events up to it
 	status   Status
 	file     *os.File // status; nil: the log is only read
-	waiting  string   // why the process waits; "": it does not
+	waiting  string   // why the process waits, or ""
 	extra    int64    // see Overshoot
 	released bool     // see Release
 	changed  chan struct{}
-	hints    []hint // where readers went on, the newest last
+	hints    []hint // positions of readers, the newest last
 	buffer   []byte
 }
 
@@ -98,8 +98,8 @@ func Create(root *os.Root, o Options) (*Log, error) {
 }
 
 // Append retains one piece of output, which has the number seq. With Wait it blocks while
-// there is no room, until ctx ends or Release is called. Output for which there is no room
-// then, or that the disk refuses, is lost, which readers are told.
+// the log is full, until ctx ends or Release is called. Output that does not fit
+// then, or that the disk refuses, is lost; readers get its numbers as missing.
 func (l *Log) Append(ctx context.Context, seq uint64, stream process.Stream, data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,8 +111,8 @@ func (l *Log) Append(ctx context.Context, seq uint64, stream process.Stream, dat
 	l.notify()
 }
 
-// tryAppend writes the record in the buffer. It reports false if there is no room for it
-// and some may come.
+// tryAppend writes the record in the buffer. It returns false if the log is full
+// and space may become free.
 func (l *Log) tryAppend(seq uint64) bool {
 	size := int64(len(l.buffer))
 	if l.bytes+size > l.opts.Bytes+l.extra {
@@ -141,7 +141,7 @@ func (l *Log) tryAppend(seq uint64) bool {
 	}
 }
 
-// isFull reports whether a write failed for want of room.
+// isFull reports whether a write failed because the disk or a quota is full.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
@@ -200,7 +200,7 @@ func (l *Log) closeActive() {
 	}
 }
 
-// dropOldest removes the oldest segment, and reports whether there was one.
+// dropOldest removes the oldest segment, and returns false if the log has none.
 func (l *Log) dropOldest() bool {
 	if len(l.segments) == 0 {
 		return false
@@ -215,7 +215,7 @@ func (l *Log) dropOldest() bool {
 	return true
 }
 
-// dropConsumed removes the segments that no reader needs, and reports whether there were
+// dropConsumed removes the segments that no reader needs, and reports whether it has removed
 // any.
 func (l *Log) dropConsumed() bool {
 	dropped := false
@@ -225,7 +225,7 @@ func (l *Log) dropConsumed() bool {
 	return dropped
 }
 
-// await waits for room.
+// await waits for space.
 func (l *Log) await(ctx context.Context) {
 	l.notify()
 	changed := l.changed
@@ -240,14 +240,14 @@ func (l *Log) await(ctx context.Context) {
 	l.mu.Lock()
 }
 
-// notify tells those who wait for a change.
+// notify wakes the goroutines that wait for a change.
 func (l *Log) notify() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// Consume says that no reader needs the events up to seq any more: what a full log drops
-// then is these.
+// Consume marks the events up to seq as needed by no reader: a full log may drop
+// them.
 func (l *Log) Consume(seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -257,8 +257,8 @@ func (l *Log) Consume(seq uint64) {
 	}
 }
 
-// Overshoot lets the log have more than its limit, once: a process that was signalled
-// while it waited for room can end then.
+// Overshoot lets the log exceed its limit once, so that a process that was signalled
+// while it waited for space can end.
 func (l *Log) Overshoot() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,7 +266,7 @@ func (l *Log) Overshoot() {
 	l.notify()
 }
 
-// Release has no Append wait any more, as after the process was killed.
+// Release ends the waiting of Append for good, for example after the process was killed.
 func (l *Log) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -274,7 +274,7 @@ func (l *Log) Release() {
 	l.notify()
 }
 
-// Exit notes that the process has exited, by the event number seq.
+// Exit records that the process has exited, with the event number seq.
 func (l *Log) Exit(seq uint64, code int, denied bool, refusal string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -285,7 +285,7 @@ func (l *Log) Exit(seq uint64, code int, denied bool, refusal string) error {
 	return writeStatus(l.file, l.status)
 }
 
-// Close notes that all output has come, by the event number seq, which is the last, and how the
+// Close records that the output is complete, with the last event number seq, and how the
 // process has ended.
 func (l *Log) Close(seq uint64, now time.Time, e Ending) error {
 	l.mu.Lock()
@@ -311,7 +311,7 @@ func Open(root *os.Root) (*Log, error) {
 	}
 	l.last = max(l.status.ExitSeq, l.status.CloseSeq)
 	if n := len(l.segments); n > 0 {
-		// The last record tells how far the numbers go if no close was written.
+		// If no close was written, the last record has the highest number.
 		_, to, err := l.scan(l.segments[n-1], int64(len(mark)), math.MaxUint64, 0)
 		if err != nil {
 			return nil, err
@@ -349,22 +349,22 @@ func (l *Log) findSegments() error {
 	return nil
 }
 
-// Status returns how far the process is.
+// Status returns the status of the process.
 func (l *Log) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.status
 }
 
-// State is what a log has at the moment.
+// State describes the contents of a log at a moment.
 type State struct {
 	Bytes   int64
-	First   uint64 // the oldest event that is retained; 0: none is
+	First   uint64 // the oldest retained event; 0: none
 	Last    uint64 // the newest event
-	Waiting string // "limit" or "disk": the process waits for room; "": it does not
+	Waiting string // "limit" or "disk" if the process waits for space, else ""
 }
 
-// State returns what the log has.
+// State returns the state of the log.
 func (l *Log) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,16 +15,16 @@ import (
 type ReadResult struct {
 	// Chunks follow each other without a gap, but for the exit.
 	Chunks []Chunk
-	// Dropped is what would come before the chunks and is not retained; nil: nothing.
+	// Dropped has the missing events before the chunks; nil: none are missing.
 	Dropped *Range
-	// Next is the number of the event after the last chunk, or, if there is none, of the
+	// Next is the number of the event after the last chunk, or, without chunks, of the
 	// next event that the log will have.
 	Next    uint64
 	Status  Status
 	Waiting string // as in State
 }
 
-// hint is where a reader goes on that has read up to number seq.
+// hint is the position of a reader that has read up to number seq.
 type hint struct {
 	seq    uint64
 	first  uint64 // of the segment
@@ -51,14 +51,14 @@ func (l *Log) Read(after uint64, most int) (ReadResult, error) {
 		if !isGone(err) {
 			return r, err
 		}
-		if l.file == nil { // nobody drops segments of a log that is only read
+		if l.file == nil { // segments of a log that is only read are not dropped
 			return r, err
 		}
 	}
 }
 
-// Wait waits up to d until there may be something above number after, or the process has
-// closed. It returns at once if there is.
+// Wait waits up to d until the log may have an event above number after, or the process has
+// closed. It returns at once if it has.
 func (l *Log) Wait(ctx context.Context, after uint64, d time.Duration) {
 	if d <= 0 {
 		return
@@ -108,7 +108,7 @@ func (l *Log) read(after uint64, most int) (ReadResult, error) {
 			if len(r.Chunks) == 0 {
 				r.Dropped = missing(expected, c.Seq-1, r.Status.ExitSeq)
 			} else if missing(expected, c.Seq-1, r.Status.ExitSeq) != nil {
-				end.full = true // the next read tells of the gap
+				end.full = true // the next read reports the gap
 				break
 			}
 			r.Chunks = append(r.Chunks, c)
@@ -163,7 +163,7 @@ func missing(first, last, exit uint64) *Range {
 	return &Range{First: first, Last: last}
 }
 
-// remember keeps where a reader goes on.
+// remember stores the position of a reader.
 func (l *Log) remember(h hint) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,7 +174,7 @@ func (l *Log) remember(h hint) {
 	l.hints = append(l.hints, h)
 }
 
-// place is where a scan has ended.
+// place is the position at which a scan has ended.
 type place struct {
 	seq    uint64 // of the last record that was seen
 	last   uint64 // of the last record that was returned or passed over

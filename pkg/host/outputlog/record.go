@@ -18,8 +18,8 @@ const recordHead = 20
 // castagnoli is the table of the checksum.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errRecord means that the bytes are no record, or the beginning of one that was not
-// written to its end.
+// errRecord means that the bytes are not a record, or are an incomplete
+// one.
 var errRecord = errors.New("not a whole record")
 
 // streamCodes are the streams as records name them.

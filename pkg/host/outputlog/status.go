@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Status is how far a process is, as the file status has it.
+// Status is the status of a process, as the file status has it.
 type Status struct {
 	Exited    bool   `json:"exited"`
 	ExitSeq   uint64 `json:"exitSeq"` // the number of the exit among the events; 0 until then
@@ -66,7 +66,7 @@ func parseStatus(text []byte) (Status, error) {
 	return s, nil
 }
 
-// ReadStatus returns how far the process of a directory is, without its output.
+// ReadStatus returns the status of the process of a directory, without its output.
 func ReadStatus(root *os.Root) (Status, error) {
 	f, err := root.OpenFile(statusName, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

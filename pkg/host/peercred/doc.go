@@ -6,7 +6,7 @@
 // kernel says that the peer's socket belongs to the server's own user or to
 // root, and if no confined process holds that socket:
 //
-//	peer, err := localpeer.Identify(conn, localpeer.Options{})
+//	peer, err := peercred.Identify(conn, peercred.Options{})
 //	if err != nil {
 //		// refuse: err says why
 //	}
@@ -22,7 +22,7 @@
 //   - descends from a launcher.
 //
 // A peer that may be a confined process is refused. On systems
-// other than Linux, TCP peers cannot be identified.
+// other than Linux, no peer can be identified.
 //
 // The rules are in docs/spec/wire.md §1.5.
 package peercred

@@ -15,7 +15,7 @@ import (
 // sighting is the result of one scan of all processes for one socket.
 type sighting struct {
 	held     bool   // by a process that is not confined
-	confined string // why one of its holders counts as confined; "": none does
+	confined string // why one of its holders counts as confined, or ""
 	// unreadable are the directories' process ids whose descriptors could not be
 	// read.
 	unreadable []int
@@ -74,7 +74,7 @@ func (l *scans) find(inode uint64) sighting {
 // and only if no other process holds the socket: it is not confined, and with many clients
 // it has more descriptors than all others together.
 //
-// It gets the ids of the kernel threads that the scan before has found, and returns those that there are.
+// known are the ids of the kernel threads that the scan before has found; the result are the present ones.
 func (b *batch) run(known map[int]bool) (kernel map[int]bool) {
 	me, err := readSelf()
 	if err != nil {
@@ -131,7 +131,7 @@ func (b *batch) scan(me *self, pids []int) (unreadable []int) {
 	return unreadable
 }
 
-// fail notes an error that keeps the answer from being known.
+// fail records an error that prevents an answer.
 func (b *batch) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,7 +140,7 @@ func (b *batch) fail(err error) {
 	}
 }
 
-// wanted reports whether a socket has no holder yet.
+// wanted reports whether no holder of a socket has been found yet.
 func (b *batch) wanted() bool {
 	for _, s := range b.found {
 		if s.err == nil && s.confined == "" && !s.held {
@@ -205,9 +205,9 @@ func readNames(fd int, buffer []byte) (names []string, err error) {
 }
 
 // inspect scans the descriptors of a process. Threads have tables of their
-// own if they ask for that (and a process whose first thread has ended shows
-// none): they are looked at where a process is marked as confined. The files of
-// the process are read through its directory fd, so that they are of one process
+// own if they request that (and a process whose first thread has ended shows
+// none): they are read for processes that are marked as confined. The files of
+// the process are read through its directory fd, so that they belong to one process
 // even if another one gets its id meanwhile.
 func (b *batch) inspect(me *self, pid int, buffer []byte) error {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -306,8 +306,8 @@ func (b *batch) holds(fd int, buffer []byte) ([]*sighting, error) {
 	return held, nil
 }
 
-// unseen says why a socket that no readable process holds cannot be assumed to
-// belong to an unreadable process of the user; "": it can.
+// unseen returns why a socket that no readable process holds cannot be assumed to
+// belong to an unreadable process of the user, or "" if it can.
 func unseen(unreadable []int, uid int) (string, error) {
 	me, err := readSelf()
 	if err != nil {
@@ -334,7 +334,7 @@ func unseen(unreadable []int, uid int) (string, error) {
 			continue
 		}
 		p, err := readProcess(dir)
-		// Of the sandboxes of others, those count that can be seen to hide.
+		// A sandbox of another program counts if its processes hide their descriptors.
 		hides := err == nil && me.marked(&p) != "" && (me.own(&p) || candidates[pid] && me.launched(dir, &p))
 		_ = unix.Close(dir)
 		switch {

@@ -9,11 +9,11 @@ const (
 	// it to send its request, 10 s; this is that and a margin.
 	confinedGrace = 15 * time.Second
 
-	// maxStatus bounds what is read of /proc/PID/status, in bytes. It has 1.5
+	// maxStatus is how many bytes of /proc/PID/status are read. It has 1.5
 	// KB, and a list of groups.
 	maxStatus = 1 << 20
 
-	// usualStatus is for how much of it memory is allocated at first.
+	// usualStatus is the size of the first buffer for it.
 	usualStatus = 4 << 10
 
 	// maxAncestors bounds how far the parents of a process are followed, in

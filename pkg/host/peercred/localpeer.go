@@ -16,7 +16,7 @@ type Options struct {
 	LastConfined func() time.Time
 }
 
-// RefusedError says why a peer is not admitted.
+// RefusedError is the reason why a peer is not admitted.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return "the client is refused: " + e.Reason }
@@ -59,9 +59,9 @@ func Identify(conn net.Conn, o Options) (uid int, err error) {
 	}
 }
 
-// UserOf returns the user at the other end of a connection and nothing about
-// its process. It costs one system call round, where Identify scans at every
-// process.
+// UserOf returns the user at the other end of a connection, without checking
+// its process. It costs a few system calls, while Identify scans all
+// processes.
 func UserOf(conn net.Conn) (uid int, err error) {
 	conn = innermost(conn)
 	switch c := conn.(type) {

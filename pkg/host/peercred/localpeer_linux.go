@@ -46,7 +46,7 @@ func IdentifyTCP(local, remote netip.AddrPort, o Options) (uid int, err error) {
 	case why != "":
 		return 0, refuse("%s", why)
 	}
-	// The socket must still be there, with everything that was looked at.
+	// The socket must still exist, so that the scan was about this connection.
 	if again, err := findTCP(plain(remote), plain(local)); err != nil || again != s {
 		return 0, refuse("%v", errNoSocket)
 	}

@@ -115,11 +115,11 @@ func openProcess(pid int) (dir int, err error) {
 
 // kernelThreads returns the ids of kernel threads: the children of kthreadd, if /proc shows it, but for programs. Scenario:
 // the kernel starts a program of the administrator's, as when a cgroup becomes empty, and that is a child of kthreadd.
-// What a thread is it stays, so that known ones are not looked at again, and a few others are each time.
+// A kernel thread remains one, so that known ones are not checked again, and only a few others are in each scan.
 //
 // If a thread has ended and a process has got its id since the list was read, that process is left out of
-// one scan. A confined client is not let in by that alone: the scan finds no holder of its socket then, and unseen
-// looks at all processes, this one too.
+// one scan. A confined client is not admitted by that alone: the scan finds no holder of its socket then, and unseen
+// checks all processes, including this one.
 func kernelThreads(known map[int]bool) map[int]bool {
 	if !isKernelThread(kthreadd) {
 		return nil // in a container, it is some program

@@ -36,12 +36,12 @@ type socket struct {
 	inode uint64
 }
 
-// errNoSocket: there is no such connection (any more).
-var errNoSocket = errors.New("the peer's socket is not one of this machine, or is closed")
+// errNoSocket means that the connection does not exist (any more).
+var errNoSocket = errors.New("the peer's socket is not on this machine, or is closed")
 
 // findTCP returns the socket with the local address at and the peer address to.
-// It asks the kernel's socket diagnosis for it. If the kernel lacks that module it
-// answers as if there were no socket, so findTCP then reads the tables in /proc.
+// It asks the kernel's socket diagnosis for it. A kernel without that module
+// answers as if the socket did not exist, so findTCP then reads the tables in /proc.
 func findTCP(at, to netip.AddrPort) (socket, error) {
 	s, err := diagnoseTCP(at, to)
 	if err == nil {

@@ -1,7 +1,7 @@
 // Package safeopen opens files that must be regular files, without waiting. It is
 // for files with a fixed path, such as those of CODEX_HOME: a sandboxed program
-// that may make files there could replace one by a FIFO, which os.Open would wait
-// for, or by a device. Files that a user names in an option may be pipes, as
+// that may create files there could replace one by a FIFO, for which os.Open would
+// wait, or by a device. Files that a user names in an option may be pipes, as
 // <(...) of a shell makes them, and are opened with package os.
 package safeopen
 

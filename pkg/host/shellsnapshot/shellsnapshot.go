@@ -1,5 +1,5 @@
-// Package shellsnapshot keeps what the start-up files of a login shell have set,
-// so that later commands have it without running these files again
+// Package shellsnapshot stores the state that the start-up files of a login shell have set,
+// so that later commands get it without running these files again
 // (docs/spec/wire.md §4.9):
 //
 //	marker := shellsnapshot.NewMarker()
@@ -24,7 +24,7 @@ import (
 const Shell = "bash"
 
 // ErrNone is the error of an output that holds no complete state.
-var ErrNone = errors.New("the shell has not told its state")
+var ErrNone = errors.New("the shell has not printed its state")
 
 // sections are the parts of the state, in the order in which Script prints them.
 var sections = [...]string{"shopt", "functions", "exported", "aliases", "options", "environment", "end"}
@@ -48,8 +48,8 @@ if [ -r ~/.bashrc ]; then . ~/.bashrc; fi </dev/null >/dev/null 2>&1
 ` + mark("end")
 }
 
-// Complete reports whether an output holds a whole state. What comes after it
-// are jobs that the start-up files left in the background.
+// Complete reports whether an output holds a complete state. Output after it
+// comes from jobs that the start-up files left in the background.
 func Complete(output []byte, marker string) bool {
 	return bytes.Contains(output, []byte("\n"+marker+"-end\n"))
 }
@@ -63,7 +63,7 @@ type Snapshot struct {
 	pieces []string // of the script that restores the rest
 }
 
-// Parse reads the state from what the shell has printed.
+// Parse reads the state from the output of the shell.
 func Parse(output []byte, marker string) (*Snapshot, error) {
 	var parts [len(sections)]string
 	rest := string(output)
@@ -117,8 +117,8 @@ func command(name string, words []string) string {
 }
 
 // options returns the command that sets the options of set. Of those that are off,
-// only the ones are named that a new shell has on: bash 4 resets more when it is
-// told to leave the POSIX mode.
+// it names only those that are on in a new shell: bash 4 resets more when it
+// leaves the POSIX mode.
 func options(lines string) string {
 	set := []string{"+o privileged"}
 	for line := range strings.Lines(lines) {
@@ -148,9 +148,9 @@ func environ(list string) (env []string) {
 
 func variable(i int) string { return "__CODEX_SHELL_SNAPSHOT_" + strconv.Itoa(i) }
 
-// Variables are to be added to the environment of a command with Argv, which
-// removes them before the command line runs. A file or descriptor would have to be
-// let into the sandbox, and an argument may not be as large.
+// Variables returns variables for the environment of a command with Argv, which
+// removes them before the command line runs. They carry the state because a file or descriptor would need
+// access from the sandbox, and an argument must not be as large.
 func (s *Snapshot) Variables() []string {
 	list := make([]string, len(s.pieces))
 	for i, piece := range s.pieces {

@@ -3,7 +3,7 @@ package terminal
 import "strings"
 
 // Reset returns the sequence that brings a terminal into a known state, whatever
-// was written to it before: what is written next is read as characters, is shown
+// was written to it before: the next text is shown as characters
 // in the usual colours, and begins on an empty line at the bottom of the ordinary
 // screen, below everything else. Nothing is erased: the screen scrolls by a line.
 //

@@ -1,8 +1,8 @@
 // Package terminal makes text from elsewhere safe to show on a terminal, and
 // brings a terminal into a known state.
 //
-// A terminal obeys what is written to it: an escape sequence in the name of a
-// file or in the error of a server can change colours, hide what follows, set the
+// A terminal executes the sequences that are written to it: an escape sequence in the name of a
+// file or in the error of a server can change colours, hide the following text, set the
 // title of the window or write to the clipboard, and characters that turn the
 // direction of writing make one text look like another. Text, Literal and Writer
 // replace every such character by a visible escape, as in Go's quoted strings:
@@ -30,7 +30,7 @@ const maxMarks = 4
 // Text that contains none of them is returned as it is.
 func Text(s string) string { return string(visible(nil, s, false)) }
 
-// Literal is Text for what a person must read exactly, such as a command to be
+// Literal is Text for text that a person must read exactly, such as a command to be
 // approved: letters that are written from right to left are replaced too, since a
 // terminal may show them, and the signs between them, in another order.
 func Literal(s string) string {
@@ -54,7 +54,7 @@ func Literal(s string) string {
 
 // visible appends s, made visible.
 func visible(b []byte, s string, lines bool) []byte {
-	marks := maxMarks // nothing for a mark to stand on yet
+	marks := maxMarks // no character to carry a mark yet
 	for at := 0; at < len(s); {
 		c := s[at]
 		if c < utf8.RuneSelf {

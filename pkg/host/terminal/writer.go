@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes text on, made visible as by Text; line breaks and tabs stay. It
+// Writer passes text on, made visible as by Text; line breaks and tabs stay. It
 // may be used by several goroutines. A line that ends with a carriage return and a
 // line feed, as programs write it, loses the former.
 type Writer struct {
@@ -41,7 +41,7 @@ func (w *Writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// isPlain reports whether text is made visible by leaving it as it is.
+// isPlain reports whether text needs no change to be visible.
 func isPlain(text []byte) bool {
 	for _, b := range text {
 		if (b < ' ' || b > '~') && b != '\n' && b != '\t' {
@@ -51,7 +51,7 @@ func isPlain(text []byte) bool {
 	return true
 }
 
-// incomplete returns how many bytes at the end of text need what follows them.
+// incomplete returns how many bytes at the end of text need the following ones.
 func incomplete(text []byte) int {
 	if n := len(text); n > 0 && text[n-1] == '\r' {
 		return 1

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// Ending is what ends a Tree's Next when a context ends: a pipe whose second end is
+// Ending ends a Tree's Next when a context ends: it is a pipe whose second end is
 // closed then.
 type Ending struct {
 	r, w   *os.File
@@ -13,7 +13,7 @@ type Ending struct {
 }
 
 // NewEnding returns the Ending of a context, which the caller closes after the Tree. The
-// error is of the system: there are no more descriptors.
+// error is the system's, such as a shortage of descriptors.
 func NewEnding(ctx context.Context) (*Ending, error) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -10,7 +10,7 @@ const (
 	maxMissing     = 64
 	maxDirectories = 64
 
-	// eventBytes is how much is read of the inotify queue at a time. It must hold
+	// eventBytes is how many bytes of the inotify queue are read at a time. It must hold
 	// one event with the longest name; 4 KiB hold at least 14.
 	eventBytes = 4 << 10
 )
@@ -21,8 +21,8 @@ const (
 	// cannot be swapped out, and 200 bytes here.
 	MaxTreeDirectories = 32768
 
-	// maxBatchEvents and maxBatchBytes bound a batch, but for what one read of the
-	// inotify queue yields (eventBytes). The rest follows in the next batch.
+	// maxBatchEvents and maxBatchBytes bound a batch, except for the events of one read of the
+	// inotify queue (eventBytes). The rest follows in the next batch.
 	maxBatchEvents = 1024
 	maxBatchBytes  = 128 << 10
 

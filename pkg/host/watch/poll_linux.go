@@ -10,8 +10,8 @@ import (
 
 // waits has the calls of await of all watches of this program in one call of poll(2), so that they hold
 // one thread together: a server may have hundreds of watches, and the machine may give it no more
-// threads (package threads). The runtime's poller cannot be used, because the poll of /proc/self/mountinfo
-// tells of a change only once: an epoll descriptor in another one loses it.
+// threads (package threads). The runtime's poller cannot be used, because /proc/self/mountinfo
+// reports a change to only one poll: an epoll descriptor in another one loses it.
 var waits poller
 
 // poller has a goroutine while there are calls.
@@ -28,7 +28,7 @@ type call struct {
 	done  chan error
 }
 
-// await is poll(2): it waits until something has happened to one of the descriptors, and sets Revents, or until
+// await is poll(2): it waits until one of the descriptors has an event, and sets Revents, or until
 // timeout is over; negative: for ever. The descriptors must stay open meanwhile.
 func (p *poller) await(fds []unix.PollFd, timeout time.Duration) error {
 	c := &call{fds: fds, done: make(chan error, 1)}
@@ -68,7 +68,7 @@ func (p *poller) routinePoll() {
 	}
 }
 
-// gather returns the calls that there are, with their descriptors behind the one that ends the poll, and the least
+// gather returns the current calls, with their descriptors behind the one that ends the poll, and the least
 // of their timeouts in milliseconds.
 func (p *poller) gather() (fds []unix.PollFd, calls []*call, timeout int) {
 	p.mu.Lock()
@@ -88,7 +88,7 @@ func (p *poller) gather() (fds []unix.PollFd, calls []*call, timeout int) {
 	return fds, calls, timeout
 }
 
-// finish ends the calls to which something has happened, or whose time is over. It reports whether there are more.
+// finish ends the calls whose descriptors have events, or whose time is over. It reports whether others remain.
 func (p *poller) finish(fds []unix.PollFd, calls []*call, err error) (more bool) {
 	if errors.Is(err, unix.EINTR) {
 		return true

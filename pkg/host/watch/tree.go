@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Kind is what happened to a name.
+// Kind is the kind of a change.
 type Kind uint8
 
 // The kinds of events.
 const (
-	// Created: the name has come into being, or names another file than before.
+	// Created: the name is new, or names another file than before.
 	Created Kind = iota + 1
 	// Modified: the contents of the file have changed, or may have.
 	Modified
@@ -18,7 +18,7 @@ const (
 	Attributes
 	// Removed: the name is gone: the file was removed, or has another name.
 	Removed
-	// Unwatched: nothing is told of what is in this directory, because it may not be
+	// Unwatched: changes in this directory are not reported, because it may not be
 	// read, its file system does not report changes, or it is watched under another
 	// name (a bind mount).
 	Unwatched
@@ -32,18 +32,18 @@ type Event struct {
 	Directory bool
 }
 
-// Batch is what has happened since the batch before.
+// Batch has the changes since the batch before.
 type Batch struct {
 	Events []Event
 	// Overflow means that changes were lost, and that everything may have changed:
-	// whoever keeps a copy must look at the whole tree again. What happens after that
-	// look is told.
+	// a program that keeps a copy must read the whole tree again. Changes after that
+	// are reported.
 	Overflow bool
-	// Ended, if it is not "", is why the watch has ended: this is its last batch.
+	// Ended, if not "", is the reason why the watch has ended: this is its last batch.
 	Ended string
 }
 
-// empty reports whether there is nothing to tell.
+// empty reports whether the batch has no news.
 func (b *Batch) empty() bool { return len(b.Events) == 0 && !b.Overflow && b.Ended == "" }
 
 // ErrSilent is the error for a path on a file system that does not report changes,
@@ -86,7 +86,7 @@ func (f *folder) path(root, name string) string {
 	return strings.TrimSuffix(root, "/") + "/" + strings.Join(parts, "/")
 }
 
-// add adds an event, unless the batch already says as much about the path.
+// add adds an event, unless an event of the batch implies it.
 func (c *collector) add(e Event) {
 	if last, seen := c.last[e.Path]; seen && implied(c.batch.Events[last].Kind, e.Kind) {
 		return
@@ -99,8 +99,8 @@ func (c *collector) add(e Event) {
 	c.batch.Events = append(c.batch.Events, e)
 }
 
-// implied reports whether an event says nothing new about a path behind an earlier
-// one of the same batch: who gets the batch looks at the file after both.
+// implied reports whether an event adds nothing to an earlier one about the same path in
+// the batch: the receiver of the batch reads the file after both.
 func implied(earlier, later Kind) bool {
 	switch later {
 	case Modified:
@@ -123,7 +123,7 @@ func (c *collector) full() bool {
 	return len(c.batch.Events) >= maxBatchEvents || c.bytes >= maxBatchBytes
 }
 
-// lose replaces the events of the batch by the news that some were lost.
+// lose replaces the events of the batch by the report that some were lost.
 func (c *collector) lose() {
 	c.batch.Events, c.batch.Overflow, c.last, c.bytes = nil, true, nil, 0
 }

@@ -16,33 +16,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// treeMask is what is watched in each directory of a Tree.
+// treeMask are the events that are watched in each directory of a Tree.
 const treeMask = entryMask | unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_EXCL_UNLINK | unix.IN_ONLYDIR
 
 // Tree is a watch of a directory and, if it is recursive, of all directories below
 // it, or of one file. Next is called by one goroutine at a time; Close may be called
 // from another one, at any time and more than once.
 //
-// A directory is watched before its names are read, and what is found in a new
-// directory is told as created: a change may be told twice, and none is missed. No
-// symbolic link is followed but on the way to the root. The directories are opened for
-// reading, from the root on and name by name: what may not be read is not watched,
-// although inotify itself needs less.
+// A directory is watched before its names are read, and the names in a new
+// directory are reported as created: a change may be reported twice, and none is missed. Symbolic
+// links are followed only on the way to the root. The directories are opened for
+// reading, from the root on and name by name: a directory that may not be read is not watched,
+// although inotify itself would permit it.
 //
 // All watches of the program hold one thread together while they wait.
 type Tree struct {
-	// Do, if set, calls f, in which system calls about files may hang. If it returns false it has not called f, and
-	// the watch is at its end. It must not be changed once Next was called.
+	// Do, if set, calls f, whose system calls about files may hang. If it returns false, it has not called f, and
+	// the watch ends. It must not be changed once Next was called.
 	Do func(f func()) bool
 
 	path      string // as the caller has it
 	at        string // the path of the watched directory
-	only      string // the only name that is told; "": all
+	only      string // the only reported name; "": all
 	recursive bool
 	ending    int // a descriptor that ends Next when it becomes readable; not ours
 	inotify   int
-	// root is what the directory at the path was when the watch began. It is not held
-	// open: the kernel tells that a directory was removed when nobody has it open.
+	// root identifies the directory at the path when the watch began. It is not held
+	// open: the kernel reports the removal of a directory only when no process has it open.
 	root fileID
 
 	folders map[int32]*folder
@@ -50,7 +50,7 @@ type Tree struct {
 	todo    []*folder // their names have to be read; they are not watched yet
 	reading *os.File  // the directory whose names are being read
 	inside  *folder   // of reading
-	quiet   bool      // names that are found are not told
+	quiet   bool      // names that are read are not reported
 	held    []Event   // for the next batch
 	anew    int       // how often the tree was watched anew
 	begun   time.Time // of the batch
@@ -88,7 +88,7 @@ func OpenTree(ctx context.Context, path string, recursive bool, ending int) (*Tr
 // dirFlags are those with which directories are opened.
 const dirFlags = unix.O_DIRECTORY | unix.O_NONBLOCK | unix.O_CLOEXEC
 
-// openRoot opens the directory that is watched: of a file the one that it is in.
+// openRoot opens the directory that is watched: for a file, the one above it.
 func (t *Tree) openRoot() (int, error) {
 	fd, err := openRetry(unix.AT_FDCWD, t.at, unix.O_RDONLY|dirFlags)
 	if errors.Is(err, unix.ENOTDIR) {
@@ -102,7 +102,7 @@ func (t *Tree) openRoot() (int, error) {
 	return fd, osError(t.path, err)
 }
 
-// restart watches the whole tree anew, and reads it without telling its names.
+// restart watches the whole tree again, and reads it without reporting its names.
 func (t *Tree) restart(ctx context.Context) error {
 	t.stopReading()
 	if t.inotify >= 0 {
@@ -157,7 +157,7 @@ func (t *Tree) watch(fd int, f *folder) error {
 		if t.isAt(fd, other) {
 			return errTwice
 		}
-		t.forget(other) // it was moved here, and that will be told
+		t.forget(other) // it was moved here, which will be reported
 	}
 	f.wd = int32(wd)
 	t.folders[f.wd] = f
@@ -186,7 +186,7 @@ func (t *Tree) open(f *folder) (int, error) {
 	if err == nil {
 		var id fileID
 		if id, err = identify(at); err == nil && id != t.root {
-			err = unix.ENOENT // which Next will tell
+			err = unix.ENOENT // which Next will report
 		}
 	}
 	for i := 0; i < len(names) && err == nil; i++ {
@@ -222,7 +222,7 @@ func (t *Tree) enter(c *collector) error {
 		t.reading, t.inside = os.NewFile(uintptr(fd), f.name), f
 		return nil
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		t.forget(f) // something else has its name, and that will be told
+		t.forget(f) // another file has its name, which will be reported
 		return nil
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, ErrSilent), errors.Is(err, errTwice):
 		path := f.path(t.path, "")
@@ -268,7 +268,7 @@ func (t *Tree) stopReading() {
 	}
 }
 
-// discover takes note of a directory that has to be watched and read.
+// discover records a directory that must be watched and read.
 func (t *Tree) discover(parent *folder, name string) error {
 	if len(t.folders)+len(t.todo) >= MaxTreeDirectories {
 		return &LimitError{"a watch takes at most " + strconv.Itoa(MaxTreeDirectories) + " directories: watch a smaller one, or several"}
@@ -351,14 +351,14 @@ func (t *Tree) do(f func()) bool {
 	return true
 }
 
-// start notes when the batch had its first event.
+// start records the time of the first event of the batch.
 func (t *Tree) start(c *collector) {
 	if t.begun.IsZero() && !c.batch.empty() {
 		t.begun = time.Now()
 	}
 }
 
-// left returns how long more may be gathered into the batch; -1: there is nothing in it.
+// left returns how long events may still be gathered into the batch; -1: it is empty.
 func (t *Tree) left(c *collector) time.Duration {
 	if c.batch.empty() {
 		return -1
@@ -372,7 +372,7 @@ func (t *Tree) poll(timeout time.Duration) (ready, ended bool) {
 	return fds[1].Revents != 0, err != nil || fds[0].Revents != 0
 }
 
-// end makes of an error the end of the watch.
+// end ends the watch with an error.
 func (t *Tree) end(c *collector, err error) {
 	if err != nil && c.batch.Ended == "" {
 		c.batch.Ended = err.Error()
@@ -381,8 +381,8 @@ func (t *Tree) end(c *collector, err error) {
 	}
 }
 
-// check ends the watch if its path leads to another directory by now: what happens in
-// the old one is not told under this path.
+// check ends the watch if its path leads to another directory by now: changes in
+// the old one must not be reported under this path.
 func (t *Tree) check(c *collector) {
 	var st unix.Stat_t
 	if err := unix.Stat(t.at, &st); err != nil || (fileID{uint64(st.Dev), st.Ino}) != t.root {
@@ -391,13 +391,13 @@ func (t *Tree) check(c *collector) {
 	}
 }
 
-// overflow begins anew after the kernel has lost events.
+// overflow restarts the watch after the kernel has lost events.
 func (t *Tree) overflow(c *collector) {
 	c.lose()
 	t.end(c, t.restart(context.Background()))
 }
 
-// Close ends the watch and releases its descriptors. A Next that waits must be ended
+// Close ends the watch and releases its descriptors. The caller must end a waiting Next
 // by its descriptor before.
 func (t *Tree) Close() {
 	t.using.Lock()

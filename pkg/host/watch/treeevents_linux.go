@@ -46,8 +46,8 @@ func (t *Tree) decode(c *collector, b []byte) {
 	}
 }
 
-// event takes one event of a watched directory. Events of directories that are not
-// watched any more are not of this tree.
+// event takes one event of a watched directory. Events of directories that are no longer
+// watched are ignored.
 func (t *Tree) event(c *collector, f *folder, mask uint32, name string) {
 	if name == "" {
 		t.self(c, f, mask)
@@ -92,7 +92,7 @@ func (t *Tree) self(c *collector, f *folder, mask uint32) {
 	case f == t.top && t.only == "" && mask&unix.IN_ATTRIB != 0:
 		c.add(Event{Path: t.path, Kind: Attributes, Directory: true})
 	case mask&unix.IN_UNMOUNT != 0:
-		// What lies under the mount appears in its place.
+		// The directory under the mount appears in its place.
 		t.overflow(c)
 	case mask&unix.IN_IGNORED != 0:
 		t.forget(f)

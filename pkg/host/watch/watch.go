@@ -1,4 +1,4 @@
-// Package watch notices when paths that do not exist may have come into being
+// Package watch reports when missing paths may have been created
 // (docs/spec/wire.md §5.8).
 //
 //	w := watch.New([]string{"/srv/p/.agents/skills"}, "/srv/p/.git")
@@ -9,8 +9,8 @@
 //	changed := w.Wait()
 //
 // A watch needs one inotify descriptor, one of /proc/self/mountinfo, and a
-// goroutine of the caller that waits. It reports too much rather than too little:
-// every doubt is a change, or no watch.
+// goroutine of the caller that waits. In case of doubt it reports a change, or
+// refuses to watch.
 package watch
 
 import (
@@ -25,8 +25,8 @@ type node struct {
 	present  bool // the path that must exist ends here
 }
 
-// newTree makes the tree of the components of all paths; nil: they cannot be
-// watched, whatever is on disk.
+// newTree makes the tree of the components of all paths. It returns nil if they cannot be
+// watched, independent of the file system.
 func newTree(missing []string, present string) *node {
 	if len(missing) == 0 || len(missing) > maxMissing {
 		return nil

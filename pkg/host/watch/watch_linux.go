@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// entryMask is what is watched in a directory: its names, and itself.
+	// entryMask are the events that are watched in a directory: of its names, and of itself.
 	entryMask = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_MOVED_FROM | selfMask
-	// selfMask is what is watched of a file or directory itself.
+	// selfMask are the events that are watched of a file or directory itself.
 	selfMask = unix.IN_ATTRIB | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
-	// presentMask is what is watched of the path that must exist.
+	// presentMask are the events that are watched of the path that must exist.
 	presentMask = selfMask | unix.IN_MODIFY
 )
 
-// errRefused is the reason for which a watch is not made: a path is not as it
-// must be, or its file system does not tell of changes.
+// errRefused is the reason why a watch is refused: a path is not as it
+// must be, or its file system does not report changes.
 var errRefused = errors.New("the path cannot be watched")
 
 // Watch is a watch of some paths. Wait is called once; Close may be called from
@@ -40,13 +40,13 @@ type Watch struct {
 
 // New begins to watch. missing are the paths that must not exist, and present, if
 // it is not "", one that must; they are absolute and clean. Wait of the watch
-// returns true if something has happened since New that may have made a missing
-// path, or may have changed the present one or a directory on the way to one.
+// returns true after an event since New that may have created a missing
+// path, or may have changed the present one or a directory above one of them.
 //
 // New returns nil if that cannot be promised: a missing path exists, the present
-// one does not, a component is a symbolic link, something that is no directory is
-// on the way, a file system does not tell of every change, there are too many
-// paths or directories, or the system refuses.
+// one does not, a component is a symbolic link or not a directory,
+// a file system does not report every change, the paths or directories are too
+// many, or the system refuses.
 func New(missing []string, present string) *Watch {
 	tree := newTree(missing, present)
 	if tree == nil {
@@ -93,9 +93,9 @@ func (w *Watch) watchRoot(tree *node) error {
 	return w.watch(fd, tree)
 }
 
-// watch watches the file at fd, which is node n, and what is below it. A directory
-// is watched before its entries are looked up, by descriptor: what happens to an
-// entry after it was looked up is an event.
+// watch watches the file at fd, which is node n, and the nodes below it. A directory
+// is watched before its entries are looked up, by descriptor: a change of an
+// entry after its look-up causes an event.
 func (w *Watch) watch(fd int, n *node) error {
 	if n.present {
 		if err := w.add(fd, n, presentMask); err != nil {
@@ -170,10 +170,10 @@ func (w *Watch) add(fd int, n *node, mask uint32) error {
 	return nil
 }
 
-// tells reports whether inotify tells of every change in a file system of this
+// tells reports whether inotify reports every change in a file system of this
 // type. Others change by themselves, as /proc does, or on another machine. The
-// list is of what is known to be good, because a file system that tells nothing
-// would leave a client blind.
+// list names file systems that are known to report all changes: with any other one a client
+// could miss changes.
 func tells(kind int64) bool {
 	const (
 		bcachefs = 0xca451a4e
@@ -188,7 +188,7 @@ func tells(kind int64) bool {
 	return false
 }
 
-// Wait waits until something has happened and returns true, or returns false
+// Wait waits for an event and returns true, or returns false
 // after Close.
 func (w *Watch) Wait() bool {
 	w.waiting.Lock()
@@ -205,7 +205,7 @@ func (w *Watch) Wait() bool {
 		err := waits.await(fds, -1)
 		switch {
 		case err != nil:
-			return true // a watch that cannot wait tells nothing any more
+			return true // a watch that cannot wait would miss changes
 		case fds[0].Revents != 0:
 			return false
 		case fds[1].Revents != 0 || fds[2].Revents != 0 && w.readEvents():
