@@ -304,10 +304,10 @@ func (s *scripted) Read() ([]byte, error) {
 		return execproto.AppendOutput(make([]byte, 0, 12<<10), "p", s.seq, execproto.Stdout, s.buf), nil
 	case s.left == 0:
 		s.left--
-		return execproto.ExitedNotification{ProcessID: "p", Seq: s.seq}.AppendJSON(nil), nil
+		return execproto.Notify(&execproto.ExitedNotification{ProcessID: "p", Seq: s.seq})(nil), nil
 	case s.left == -1:
 		s.left--
-		return execproto.ClosedNotification{ProcessID: "p", Seq: s.seq}.AppendJSON(nil), nil
+		return execproto.Notify(&execproto.ClosedNotification{ProcessID: "p", Seq: s.seq})(nil), nil
 	}
 	<-s.closed
 	return nil, io.EOF

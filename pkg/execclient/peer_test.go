@@ -129,11 +129,11 @@ func (p *peer) output(id string, seq uint64, text string) {
 }
 
 func (p *peer) exited(id string, seq uint64, code int) {
-	p.out <- execproto.ExitedNotification{ProcessID: id, Seq: seq, ExitCode: code}.AppendJSON(nil)
+	p.out <- execproto.Notify(&execproto.ExitedNotification{ProcessID: id, Seq: seq, ExitCode: code})(nil)
 }
 
 func (p *peer) closed(id string, seq uint64) {
-	p.out <- execproto.ClosedNotification{ProcessID: id, Seq: seq}.AppendJSON(nil)
+	p.out <- execproto.Notify(&execproto.ClosedNotification{ProcessID: id, Seq: seq})(nil)
 }
 
 // join returns a client of the host with the first connection's peer.

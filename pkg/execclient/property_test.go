@@ -76,9 +76,9 @@ func (m *model) send(p *peer, e Event) {
 	case Output:
 		text = execproto.AppendOutput(nil, "1", e.Seq, e.Stream, e.Data)
 	case Exited:
-		text = execproto.ExitedNotification{ProcessID: "1", Seq: e.Seq, ExitCode: e.ExitCode}.AppendJSON(nil)
+		text = execproto.Notify(&execproto.ExitedNotification{ProcessID: "1", Seq: e.Seq, ExitCode: e.ExitCode})(nil)
 	case Closed:
-		text = execproto.ClosedNotification{ProcessID: "1", Seq: e.Seq}.AppendJSON(nil)
+		text = execproto.Notify(&execproto.ClosedNotification{ProcessID: "1", Seq: e.Seq})(nil)
 	}
 	select {
 	case p.out <- text:

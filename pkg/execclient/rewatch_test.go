@@ -21,7 +21,7 @@ func (p *peer) changed(id, seq uint64, names ...string) {
 	for _, name := range names {
 		n.Events = append(n.Events, execproto.WatchEvent{Path: "file:///d/" + name, Kind: execproto.WatchCreated})
 	}
-	p.out <- n.AppendJSON(nil)
+	p.out <- execproto.Notify(&n)(nil)
 }
 
 // TestLostChanges: whatever is missing is told as an overflow.

@@ -16,15 +16,15 @@ type linkCarrier struct{ l *connection }
 func (t linkCarrier) Data(ctx context.Context, id, offset uint64, data []byte, end bool) error {
 	const envelope = 128
 	b := make([]byte, 0, len(data)*4/3+envelope)
-	return t.l.send(ctx, execproto.TunnelData{TunnelID: id, Offset: offset, Data: data, End: end}.AppendJSON(b))
+	return t.l.send(ctx, execproto.Notify(&execproto.TunnelData{TunnelID: id, Offset: offset, Data: data, End: end})(b))
 }
 
 func (t linkCarrier) Ack(ctx context.Context, id, position uint64) error {
-	return t.l.send(ctx, execproto.TunnelAck{TunnelID: id, Position: position}.AppendJSON(nil))
+	return t.l.send(ctx, execproto.Notify(&execproto.TunnelAck{TunnelID: id, Position: position})(nil))
 }
 
 func (t linkCarrier) Close(ctx context.Context, id uint64, reason string) error {
-	return t.l.send(ctx, execproto.TunnelClose{TunnelID: id, Reason: reason}.AppendJSON(nil))
+	return t.l.send(ctx, execproto.Notify(&execproto.TunnelClose{TunnelID: id, Reason: reason})(nil))
 }
 
 // tunnelTable holds a client's tunnels and listeners. Its zero value is ready.

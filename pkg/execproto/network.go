@@ -195,12 +195,6 @@ func (n *PolicyDecisionNotification) Fields(c *jsonwire.Codec) {
 	c.Bool("policyOverride", need, &n.PolicyOverride)
 }
 
-// AppendJSON appends the notification.
-func (n PolicyDecisionNotification) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"network/policyDecision","params":`...)
-	return append(appendObject(b, &n), '}')
-}
-
 // AppendRequest appends network/policyRequest with an id.
 func (p PolicyRequestParams) AppendRequest(b []byte, id int64) []byte {
 	b = append(b, `{"id":`...)

@@ -5,7 +5,36 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// The methods below append a whole notification: the envelope and its params.
+// Notification is an Object that is the params of a notification.
+type Notification interface {
+	Object
+	// Notification returns the name of the notification.
+	Notification() string
+}
+
+func (*OutputNotification) Notification() string         { return NotifyProcessOutput }
+func (*ExitedNotification) Notification() string         { return NotifyProcessExited }
+func (*ClosedNotification) Notification() string         { return NotifyProcessClosed }
+func (*MissingChanged) Notification() string             { return NotifyMissingChanged }
+func (*Changed) Notification() string                    { return NotifyFSChanged }
+func (*HTTPBodyDelta) Notification() string              { return NotifyHTTPBodyDelta }
+func (*PolicyDecisionNotification) Notification() string { return NotifyPolicyDecision }
+func (*Ports) Notification() string                      { return NotifyTunnelPorts }
+func (*TunnelData) Notification() string                 { return NotifyTunnelData }
+func (*TunnelAck) Notification() string                  { return NotifyTunnelAck }
+func (*TunnelClose) Notification() string                { return NotifyTunnelClose }
+func (*TunnelAccepted) Notification() string             { return NotifyTunnelAccepted }
+
+// Notify returns the function that appends a notification, its envelope and its params,
+// to a buffer.
+func Notify(n Notification) func(b []byte) []byte {
+	return func(b []byte) []byte {
+		b = append(b, `{"method":"`...)
+		b = append(b, n.Notification()...)
+		b = append(b, `","params":`...)
+		return append(appendObject(b, n), '}')
+	}
+}
 
 // AppendOutput appends process/output, without allocating if b has room. It is
 // written by hand because it is most of what a server sends: an event of 100 bytes
@@ -20,39 +49,4 @@ func AppendOutput(b []byte, processID string, seq uint64, stream Stream, chunk [
 	b = append(b, `","chunk":`...)
 	b = b64.AppendString(b, chunk)
 	return append(b, "}}"...)
-}
-
-// AppendJSON appends the notification.
-func (n OutputNotification) AppendJSON(b []byte) []byte {
-	return AppendOutput(b, n.ProcessID, n.Seq, n.Stream, n.Chunk)
-}
-
-// AppendJSON appends the notification.
-func (n ExitedNotification) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"`+NotifyProcessExited+`","params":`...)
-	return append(appendObject(b, &n), '}')
-}
-
-// AppendJSON appends the notification.
-func (n ClosedNotification) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"`+NotifyProcessClosed+`","params":`...)
-	return append(appendObject(b, &n), '}')
-}
-
-// AppendJSON appends the notification.
-func (n MissingChanged) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"`+NotifyMissingChanged+`","params":`...)
-	return append(appendObject(b, &n), '}')
-}
-
-// AppendJSON appends the notification.
-func (n Changed) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"`+NotifyFSChanged+`","params":`...)
-	return append(appendObject(b, &n), '}')
-}
-
-// AppendJSON appends the notification.
-func (n HTTPBodyDelta) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"`+NotifyHTTPBodyDelta+`","params":`...)
-	return append(appendObject(b, &n), '}')
 }

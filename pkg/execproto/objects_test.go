@@ -28,8 +28,19 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%T: %s was read as %+v (%v)", v.object, v.text, read, err)
 		}
 		if a, ok := v.object.(interface{ AppendJSON([]byte) []byte }); ok {
-			if got := string(a.AppendJSON(nil)); got != v.text && !strings.HasSuffix(got, `,"params":`+v.text+`}`) {
+			if got := string(a.AppendJSON(nil)); got != v.text {
 				t.Errorf("AppendJSON of %T:\n got %s\nwant %s", v.object, got, v.text)
+			}
+		}
+		if n, ok := v.object.(Notification); ok {
+			want := `{"method":"` + n.Notification() + `","params":` + v.text + `}`
+			if got := string(Notify(n)(nil)); got != want {
+				t.Errorf("Notify of %T:\n got %s\nwant %s", n, got, want)
+			}
+		}
+		if n, ok := v.object.(*OutputNotification); ok {
+			if got, want := string(AppendOutput(nil, n.ProcessID, n.Seq, n.Stream, n.Chunk)), string(Notify(n)(nil)); got != want {
+				t.Errorf("AppendOutput:\n got %s\nwant %s", got, want)
 			}
 		}
 	}

@@ -31,12 +31,6 @@ func (n *Ports) Fields(c *jsonwire.Codec) {
 	c.Bool("truncated", orNull|omit, &n.Truncated)
 }
 
-// AppendJSON appends the notification.
-func (n Ports) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"`+NotifyTunnelPorts+`","params":`...)
-	return append(appendObject(b, &n), '}')
-}
-
 // Port is a TCP port on which a process listens. Session is empty in the client's own
 // session. Host is an address, the unspecified one if the process listens on all. Inside
 // says that the port is in the network of the sandbox of the process ProcessID: a tunnel

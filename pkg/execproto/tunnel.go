@@ -78,12 +78,6 @@ func (n *TunnelData) Fields(c *jsonwire.Codec) {
 	c.Bool("end", omit, &n.End)
 }
 
-// AppendJSON appends the notification.
-func (n TunnelData) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"`+NotifyTunnelData+`","params":`...)
-	return append(appendObject(b, &n), '}')
-}
-
 // TunnelAck is tunnel/ack, of both ends: all bytes before Position were consumed. The end
 // of a direction counts as one more.
 type TunnelAck struct {
@@ -96,12 +90,6 @@ func (n *TunnelAck) Fields(c *jsonwire.Codec) {
 	c.Uint64("position", need, &n.Position)
 }
 
-// AppendJSON appends the notification.
-func (n TunnelAck) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"`+NotifyTunnelAck+`","params":`...)
-	return append(appendObject(b, &n), '}')
-}
-
 // TunnelClose is tunnel/close, of both ends. Reason is empty if the tunnel ends in good
 // order.
 type TunnelClose struct {
@@ -112,12 +100,6 @@ type TunnelClose struct {
 func (n *TunnelClose) Fields(c *jsonwire.Codec) {
 	c.Uint64("tunnelId", need, &n.TunnelID)
 	c.Text("reason", orNull|omit, &n.Reason)
-}
-
-// AppendJSON appends the notification.
-func (n TunnelClose) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"`+NotifyTunnelClose+`","params":`...)
-	return append(appendObject(b, &n), '}')
 }
 
 // TunnelListenParams have the server listen on a TCP port (docs/spec/wire.md §11.4). An
@@ -178,12 +160,6 @@ func (n *TunnelAccepted) Fields(c *jsonwire.Codec) {
 	c.Uint64("tunnelId", need, &n.TunnelID)
 	c.Uint64("window", need, &n.Window)
 	c.Text("peer", orNull|omit, &n.Peer)
-}
-
-// AppendJSON appends the notification.
-func (n TunnelAccepted) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"`+NotifyTunnelAccepted+`","params":`...)
-	return append(appendObject(b, &n), '}')
 }
 
 // TunnelPosition says how far the bytes of a tunnel's other end have come; its end counts

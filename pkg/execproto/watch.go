@@ -106,7 +106,3 @@ func (n *Changed) Fields(c *jsonwire.Codec) {
 	c.Bool("overflow", orNull|omit, &n.Overflow)
 	c.Text("ended", orNull|omit, &n.Ended)
 }
-
-// AppendParams appends n without the envelope of a notification, as the file helper
-// tells it.
-func (n *Changed) AppendParams(b []byte) []byte { return appendObject(b, n) }

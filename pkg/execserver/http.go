@@ -198,7 +198,7 @@ func (c *conn) sendDeltas(ctx context.Context, d *deltas, body io.ReadCloser) {
 		if n > 0 {
 			d.sent++
 			delta := execproto.HTTPBodyDelta{RequestID: d.id, Seq: d.sent, Delta: buf[:n]}
-			if c.out.send(ctx, delta.AppendJSON) != nil {
+			if c.out.send(ctx, execproto.Notify(&delta)) != nil {
 				c.streams.release(d.id)
 				return
 			}
@@ -213,7 +213,7 @@ func (c *conn) sendDeltas(ctx context.Context, d *deltas, body io.ReadCloser) {
 		}
 		// Free the id before the client can see the end and use it again.
 		c.streams.release(d.id)
-		_ = c.out.send(ctx, last.AppendJSON)
+		_ = c.out.send(ctx, execproto.Notify(&last))
 		return
 	}
 }

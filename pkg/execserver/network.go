@@ -133,11 +133,11 @@ func (p *proc) reportDecision(r egress.Report) {
 	if r.Domain {
 		scope = "domain"
 	}
-	c.out.offer(execproto.PolicyDecisionNotification{
+	c.out.offer(execproto.Notify(&execproto.PolicyDecisionNotification{
 		ProcessID: p.id, Timestamp: r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), Scope: scope,
 		Decision: string(r.Verdict), Source: string(r.Source), Reason: r.Reason, Protocol: string(r.Protocol),
 		Host: r.Host, Port: r.Port, Method: r.Method, Client: r.Client, PolicyOverride: r.Override,
-	}.AppendJSON)
+	}))
 }
 
 // newEgress makes what the network proxies of all processes share.

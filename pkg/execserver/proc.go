@@ -193,7 +193,7 @@ func (p *proc) recordConfined() {
 func (p *proc) Exited(seq uint64, e process.Exit) {
 	p.recordConfined()
 	refused := p.exited(&e)
-	p.notify(execproto.ExitedNotification{
+	p.notify(&execproto.ExitedNotification{
 		ProcessID: p.id, Seq: seq, ExitCode: e.Code, SandboxDenied: e.Denied, SandboxRefusal: refused,
 		Denials: p.denials.list(), Cause: causes[e.Cause], Resources: resources(&e.Usage),
 	})
@@ -255,7 +255,7 @@ func (p *proc) Closed(seq uint64) {
 	p.closeNetwork()
 	p.s.srv.events.ProcessClosed.Tell(&p.seen)
 	p.s.freeSlot() // a client that is told may start the next one
-	p.notify(execproto.ClosedNotification{ProcessID: p.id, Seq: seq})
+	p.notify(&execproto.ClosedNotification{ProcessID: p.id, Seq: seq})
 	p.s.retainClosed(p)
 }
 
@@ -266,10 +266,10 @@ func (s *session) freeSlot() {
 	s.open--
 }
 
-// notify sends a notification, which appends its whole message.
-func (p *proc) notify(n appender) {
+// notify sends a notification.
+func (p *proc) notify(n execproto.Notification) {
 	for c := p.s.attached(); c != nil && p.s.ctx.Err() == nil; c = p.s.attached() {
-		if c.greeted(p.s.ctx) && c.out.send(p.s.ctx, n.AppendJSON) == nil {
+		if c.greeted(p.s.ctx) && c.out.send(p.s.ctx, execproto.Notify(n)) == nil {
 			return
 		}
 	}

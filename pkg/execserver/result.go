@@ -9,10 +9,7 @@ import (
 // result is what a handler returns for the answer: a type of execproto, which
 // encodes itself, or one of the kinds below. It is encoded after the request's
 // message was released, so it must not refer to the params.
-type result interface{ appender }
-
-// appender is a value that encodes itself.
-type appender interface {
+type result interface {
 	AppendJSON(b []byte) []byte
 }
 

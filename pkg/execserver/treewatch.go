@@ -217,7 +217,7 @@ func (w *treeWatch) tell() (taken bool) {
 		n.WatchID, n.Seq = w.id, seq
 		seq++
 		taken = n.Ended != "" && w.c.trees.takeThis(w)
-		if w.c.out.send(w.ctx, n.AppendJSON) != nil || n.Ended != "" {
+		if w.c.out.send(w.ctx, execproto.Notify(n)) != nil || n.Ended != "" {
 			return taken
 		}
 	}

@@ -102,7 +102,7 @@ func (c *conn) routineWatch(w *watch.Watch, id uint64) {
 	}
 	c.watch.mu.Unlock()
 	if changed {
-		_ = c.out.send(c.ctx, execproto.MissingChanged{WatchID: id}.AppendJSON)
+		_ = c.out.send(c.ctx, execproto.Notify(&execproto.MissingChanged{WatchID: id}))
 	}
 }
 

@@ -139,7 +139,7 @@ func (t *Tunnels) announce(l *listener, from string) *tunnel.Stream {
 			return nil
 		}
 		news := execproto.TunnelAccepted{ListenerID: l.id, TunnelID: s.ID(), Window: windowIn(s), Peer: from}
-		if c.Send(t.ctx, news.AppendJSON) == nil {
+		if c.Send(t.ctx, execproto.Notify(&news)) == nil {
 			return s
 		}
 		s.Fail(errNotResumed)

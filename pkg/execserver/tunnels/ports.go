@@ -82,7 +82,7 @@ func (srv *Server) routinePorts(ctx context.Context, c Conn, id uint64, processe
 		if told.Seq == 0 || now.Truncated != told.Truncated || !slices.Equal(now.Ports, told.Ports) {
 			now.WatchID, now.Seq = id, told.Seq+1
 			told = now
-			if c.Send(ctx, told.AppendJSON) != nil {
+			if c.Send(ctx, execproto.Notify(&told)) != nil {
 				return
 			}
 		}

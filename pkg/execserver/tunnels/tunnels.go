@@ -103,15 +103,15 @@ type carrier struct {
 
 func (t carrier) Data(ctx context.Context, id, offset uint64, data []byte, end bool) error {
 	t.srv.Events.BytesMoved.Tell(observe.Bytes{Flow: observe.ToClient, N: len(data)})
-	return t.c.Send(ctx, execproto.TunnelData{TunnelID: id, Offset: offset, Data: data, End: end}.AppendJSON)
+	return t.c.Send(ctx, execproto.Notify(&execproto.TunnelData{TunnelID: id, Offset: offset, Data: data, End: end}))
 }
 
 func (t carrier) Ack(ctx context.Context, id, position uint64) error {
-	return t.c.Send(ctx, execproto.TunnelAck{TunnelID: id, Position: position}.AppendJSON)
+	return t.c.Send(ctx, execproto.Notify(&execproto.TunnelAck{TunnelID: id, Position: position}))
 }
 
 func (t carrier) Close(ctx context.Context, id uint64, reason string) error {
-	return t.c.Send(ctx, execproto.TunnelClose{TunnelID: id, Reason: reason}.AppendJSON)
+	return t.c.Send(ctx, execproto.Notify(&execproto.TunnelClose{TunnelID: id, Reason: reason}))
 }
 
 // reserve takes a slot.
