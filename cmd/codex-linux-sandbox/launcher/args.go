@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"errors"
 	"fmt"
 	"path"
@@ -11,11 +12,11 @@ import (
 // Exit codes of the launcher. When the command ran they are the command's:
 // its status, or 128 and the number of the signal that ended it.
 const (
-	exitUsage      = 2   // the arguments are wrong; nothing ran
-	exitFailed     = 125 // the sandbox could not be made; nothing ran
-	exitProxy      = 101 // the managed proxies cannot be used; nothing ran
-	exitCannotExec = 126 // the command may not be executed
-	exitNotFound   = 127 // there is no such command
+	exitUsage      = 2                   // the arguments are wrong; nothing ran
+	exitFailed     = initproc.ExitFailed // the sandbox could not be made; nothing ran
+	exitProxy      = 101                 // the managed proxies cannot be used; nothing ran
+	exitCannotExec = 126                 // the command may not be executed
+	exitNotFound   = 127                 // there is no such command
 )
 
 // options are the command line.

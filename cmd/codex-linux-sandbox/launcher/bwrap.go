@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bytes"
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"errors"
 	"fmt"
 	"io"
@@ -200,9 +201,9 @@ func (w *wrapped) arguments(files []uintptr) (args []string, given []uintptr, er
 
 // start starts bwrap, passes signals on to the command, and waits for its end.
 func (w *wrapped) start(program string, args []string, files []uintptr) (int, error) {
-	signals := make(chan os.Signal, len(forwarded))
-	for _, sig := range forwarded {
-		if !ignored(sig) {
+	signals := make(chan os.Signal, len(initproc.Forwarded))
+	for _, sig := range initproc.Forwarded {
+		if !initproc.Ignored(sig) {
 			signal.Notify(signals, sig)
 		}
 	}
@@ -222,7 +223,7 @@ func (w *wrapped) start(program string, args []string, files []uintptr) (int, er
 		// Another try must not run a command that was to end.
 		signal.Stop(signals)
 		for len(signals) > 0 {
-			w.came |= bit((<-signals).(syscall.Signal))
+			w.came |= initproc.Bit((<-signals).(syscall.Signal))
 		}
 		endBy(w.came)
 	}
@@ -304,7 +305,7 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 		go func() { late <- failureIn(receiveConnector(w.talk[0], to, captured...)) }()
 		w.came = passSignals(signals, inner, ended)
 	}()
-	status, err := wait(pid)
+	status, err := initproc.Wait(pid)
 	close(ended)
 	<-passed
 	if err != nil {
@@ -350,7 +351,7 @@ func passSignals(signals <-chan os.Signal, command int, ended <-chan struct{}) (
 	for {
 		select {
 		case sig := <-signals:
-			came |= bit(sig.(syscall.Signal))
+			came |= initproc.Bit(sig.(syscall.Signal))
 			if unix.Kill(-command, sig.(syscall.Signal)) != nil {
 				_ = unix.Kill(command, sig.(syscall.Signal))
 			}
@@ -457,7 +458,7 @@ func (b bubblewrap) probe() error {
 		return fmt.Errorf("start %s: %w", program, err)
 	}
 	text, _ := io.ReadAll(io.LimitReader(said, maxStderr))
-	status, err := wait(pid)
+	status, err := initproc.Wait(pid)
 	if err == nil && (!status.Exited() || status.ExitStatus() != 0) {
 		err = fmt.Errorf("%s failed: %s", program, bytes.TrimSpace(text))
 	}

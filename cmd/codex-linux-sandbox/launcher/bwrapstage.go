@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"fmt"
 	"strconv"
 	"strings"
@@ -67,7 +68,7 @@ func (l *launch) secondStage() (int, error) {
 	if err := l.environment(); err != nil {
 		return 0, err
 	}
-	e, err := prepareExec(l.command, l.env, l.arg0, l.execFD)
+	e, err := initproc.PrepareExec(l.command, l.env, l.arg0, l.execFD)
 	if err != nil {
 		return 0, fmt.Errorf("prepare the command: %w", err)
 	}
@@ -90,26 +91,26 @@ func (l *launch) secondStage() (int, error) {
 	if err := words.proxies.listenHere(); err != nil {
 		return 0, err
 	}
-	p := newProgram()
-	p.reopen(files)
-	p.do("wait for", "the launcher", unix.SYS_READ, val(talkFD), slice(p, make([]byte, 1)), val(1)).full = true
-	p.try(func() { p.do("make a session", "", unix.SYS_SETSID) })
+	p := initproc.New()
+	reopen(p, files)
+	p.Do("wait for", "the launcher", unix.SYS_READ, initproc.Val(talkFD), initproc.Slice(p, make([]byte, 1)), initproc.Val(1)).Full = true
+	p.Try(func() { p.Do("make a session", "", unix.SYS_SETSID) })
 	if words.terminal {
-		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
+		p.Do("take the terminal", "", unix.SYS_IOCTL, initproc.Val(0), initproc.Val(unix.TIOCSCTTY), initproc.Val(0))
 	}
 	wall := l.wall(p, words.rules)
 	kept, _ := inheritedDescriptors() // without /proc the command cannot open them again, which grants less
 	wall.grantInherited(kept)
 	wall.grantPaths(grants)
-	p.dropPrivileges()
+	dropPrivileges(p)
 	wall.enforce()
-	p.filterOwn(words.rules, talkFD, l.reserved)
-	p.restoreLimit()
-	if step, errno := p.run(); step >= 0 {
-		return 0, fmt.Errorf("cannot confine the command: %w", p.steps[step].fail(errno))
+	filterOwn(p, words.rules, talkFD, l.reserved)
+	restoreLimit(p)
+	if err := p.Run(); err != nil {
+		return 0, fmt.Errorf("cannot confine the command: %w", err)
 	}
 	s := &supervisor{l: l}
-	return s.explain(report{stage: stageExec, errno: int32(e.run())})
+	return s.explain(initproc.Report{Stage: initproc.StageExec, Errno: int32(e.Run())})
 }
 
 // closeGiven keeps what bwrap was given from the command.

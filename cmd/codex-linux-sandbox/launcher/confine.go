@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,33 +16,23 @@ const capabilities = 64
 
 // dropPrivileges appends the end of every privilege, for good: the process has no capabilities, and
 // gets none by executing a file that has some, by being root, or otherwise by exec.
-func (p *program) dropPrivileges() {
-	p.try(func() {
+func dropPrivileges(p *initproc.Program) {
+	p.Try(func() {
 		for c := range capabilities {
-			p.do("drop the capability", "", unix.SYS_PRCTL, val(unix.PR_CAPBSET_DROP), val(c), val(0), val(0), val(0))
+			p.Do("drop the capability", "", unix.SYS_PRCTL, initproc.Val(unix.PR_CAPBSET_DROP), initproc.Val(c), initproc.Val(0), initproc.Val(0), initproc.Val(0))
 		}
 	})
-	p.try(func() {
-		p.do("set the securebits", "", unix.SYS_PRCTL, val(unix.PR_SET_SECUREBITS), val(secureBits), val(0), val(0), val(0))
+	p.Try(func() {
+		p.Do("set the securebits", "", unix.SYS_PRCTL, initproc.Val(unix.PR_SET_SECUREBITS), initproc.Val(secureBits), initproc.Val(0), initproc.Val(0), initproc.Val(0))
 	})
-	p.try(func() {
-		p.do("clear the ambient capabilities", "", unix.SYS_PRCTL, val(unix.PR_CAP_AMBIENT), val(unix.PR_CAP_AMBIENT_CLEAR_ALL), val(0), val(0), val(0))
+	p.Try(func() {
+		p.Do("clear the ambient capabilities", "", unix.SYS_PRCTL, initproc.Val(unix.PR_CAP_AMBIENT), initproc.Val(unix.PR_CAP_AMBIENT_CLEAR_ALL), initproc.Val(0), initproc.Val(0), initproc.Val(0))
 	})
-	header := pointer(p, &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3})
-	p.do("drop all capabilities", "", unix.SYS_CAPSET, header, slice(p, make([]unix.CapUserData, 2)))
-	p.noNewPrivileges()
+	header := initproc.Pointer(p, &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3})
+	p.Do("drop all capabilities", "", unix.SYS_CAPSET, header, initproc.Slice(p, make([]unix.CapUserData, 2)))
+	noNewPrivileges(p)
 }
 
-func (p *program) noNewPrivileges() {
-	p.do("set no_new_privs", "", unix.SYS_PRCTL, val(unix.PR_SET_NO_NEW_PRIVS), val(1), val(0), val(0), val(0))
-}
-
-// filter makes an argument of a filter of system calls.
-func (p *program) filter(filter []unix.SockFilter) arg {
-	return pointer(p, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
-}
-
-// install appends a filter of system calls.
-func (p *program) install(filter []unix.SockFilter) {
-	p.do("install the seccomp filter", "", unix.SYS_SECCOMP, val(unix.SECCOMP_SET_MODE_FILTER), val(0), p.filter(filter))
+func noNewPrivileges(p *initproc.Program) {
+	p.Do("set no_new_privs", "", unix.SYS_PRCTL, initproc.Val(unix.PR_SET_NO_NEW_PRIVS), initproc.Val(1), initproc.Val(0), initproc.Val(0), initproc.Val(0))
 }

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -53,25 +54,25 @@ func canConnectForOthers() bool {
 // descriptor that may be replaced. Where a filter cannot ask, because the kernel
 // is older than 5.19 or another program supervises this one, the command gets
 // loopback sockets only.
-func (p *program) filterOwn(rules sandbox.Rules, over, fixed int) {
+func filterOwn(p *initproc.Program, rules sandbox.Rules, over, fixed int) {
 	if !rules.Asks() {
-		p.install(rules.Filter())
+		p.InstallFilter(rules.Filter())
 		return
 	}
-	p.either(func() {
-		table := p.get("make a socket", "for the table of sockets", unix.SYS_SOCKET,
-			val(unix.AF_NETLINK), val(unix.SOCK_RAW|unix.SOCK_CLOEXEC), val(unix.NETLINK_SOCK_DIAG))
-		listener := p.get("install the seccomp filter", "that asks", unix.SYS_SECCOMP, val(unix.SECCOMP_SET_MODE_FILTER),
-			val(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV), p.filter(rules.Filter()))
-		for _, fd := range []register{table, listener} {
-			p.do("keep", "a descriptor for the launcher", unix.SYS_DUP3, fd.arg(), val(fixed), val(unix.O_CLOEXEC))
-			p.handOut("a descriptor", over, fixed)
-			p.close(fd)
+	p.Either(func() {
+		table := p.Get("make a socket", "for the table of sockets", unix.SYS_SOCKET,
+			initproc.Val(unix.AF_NETLINK), initproc.Val(unix.SOCK_RAW|unix.SOCK_CLOEXEC), initproc.Val(unix.NETLINK_SOCK_DIAG))
+		listener := p.Get("install the seccomp filter", "that asks", unix.SYS_SECCOMP, initproc.Val(unix.SECCOMP_SET_MODE_FILTER),
+			initproc.Val(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV), initproc.Filter(p, rules.Filter()))
+		for _, fd := range []initproc.Register{table, listener} {
+			p.Do("keep", "a descriptor for the launcher", unix.SYS_DUP3, fd.Arg(), initproc.Val(fixed), initproc.Val(unix.O_CLOEXEC))
+			p.HandOut("a descriptor", over, fixed)
+			p.Close(fd)
 		}
-		p.do("close", "a descriptor", unix.SYS_CLOSE, val(fixed))
+		p.Do("close", "a descriptor", unix.SYS_CLOSE, initproc.Val(fixed))
 	}, func() {
 		rules.Sockets, rules.Redirect = min(rules.Sockets, sandbox.SocketsLoopback), false
-		p.install(rules.Filter())
+		p.InstallFilter(rules.Filter())
 	})
 }
 

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"errors"
 	"fmt"
 	"io"
@@ -110,7 +111,7 @@ func inheritedDescriptors() (fds []int, err error) {
 // from the sockets that would lead it past its network policy: the filter
 // refuses to make sockets, not to use those that are there. The first three
 // descriptors become /dev/null.
-func (l *launch) dropSockets(p *program) error {
+func (l *launch) dropSockets(p *initproc.Program) error {
 	if l.plan.Network == sandbox.NetworkOn {
 		return nil
 	}
@@ -133,9 +134,9 @@ func (l *launch) dropSockets(p *program) error {
 			unix.CloseOnExec(fd)
 			continue
 		}
-		null := p.get("open", os.DevNull, unix.SYS_OPENAT, cwdFD, p.text(os.DevNull), val(unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY), val(0))
-		p.do("replace the descriptor of", "a socket", unix.SYS_DUP3, null.arg(), val(fd), val(0))
-		p.close(null)
+		null := p.Get("open", os.DevNull, unix.SYS_OPENAT, initproc.CwdFD, p.Text(os.DevNull), initproc.Val(unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY), initproc.Val(0))
+		p.Do("replace the descriptor of", "a socket", unix.SYS_DUP3, null.Arg(), initproc.Val(fd), initproc.Val(0))
+		p.Close(null)
 	}
 	return nil
 }
@@ -241,38 +242,38 @@ func copyRemoved(f inheritedFile) int {
 }
 
 // reopen appends what opens the files again, inside.
-func (p *program) reopen(files []inheritedFile) {
-	replace := func(f inheritedFile, by arg) {
-		p.do("replace the descriptor of", f.path, unix.SYS_DUP3, by, val(f.fd), val(0))
+func reopen(p *initproc.Program, files []inheritedFile) {
+	replace := func(f inheritedFile, by initproc.Arg) {
+		p.Do("replace the descriptor of", f.path, unix.SYS_DUP3, by, initproc.Val(f.fd), initproc.Val(0))
 	}
 	for _, f := range files {
 		if f.copied > 0 {
-			replace(f, val(f.copied))
+			replace(f, initproc.Val(f.copied))
 			continue
 		}
 		if f.fd < standardFiles {
-			null := p.get("open", os.DevNull, unix.SYS_OPENAT, cwdFD, p.text(os.DevNull), val(unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY), val(0))
-			replace(f, null.arg())
-			p.close(null)
+			null := p.Get("open", os.DevNull, unix.SYS_OPENAT, initproc.CwdFD, p.Text(os.DevNull), initproc.Val(unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY), initproc.Val(0))
+			replace(f, null.Arg())
+			p.Close(null)
 		}
 		if f.path == "" {
 			continue
 		}
-		p.try(func() {
+		p.Try(func() {
 			// A FIFO may have no writer yet.
-			how := pointer(p, &unix.OpenHow{Flags: uint64(f.flags) | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
-			fd := p.get("open", f.path, unix.SYS_OPENAT2, cwdFD, p.text(f.path), how, val(unix.SizeofOpenHow))
+			how := initproc.Pointer(p, &unix.OpenHow{Flags: uint64(f.flags) | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+			fd := p.Get("open", f.path, unix.SYS_OPENAT2, initproc.CwdFD, p.Text(f.path), how, initproc.Val(unix.SizeofOpenHow))
 			if f.was != nil {
-				p.identify(f.path, fd, uint64(f.was.Dev), f.was.Ino)
+				p.Identify(f.path, fd, uint64(f.was.Dev), f.was.Ino)
 			}
 			if f.flags&unix.O_PATH == 0 {
-				p.do("set the flags of", f.path, unix.SYS_FCNTL, fd.arg(), val(unix.F_SETFL), val(f.flags))
+				p.Do("set the flags of", f.path, unix.SYS_FCNTL, fd.Arg(), initproc.Val(unix.F_SETFL), initproc.Val(f.flags))
 			}
 			if f.at > 0 {
-				p.do("seek in", f.path, unix.SYS_LSEEK, fd.arg(), val(f.at), val(unix.SEEK_SET))
+				p.Do("seek in", f.path, unix.SYS_LSEEK, fd.Arg(), initproc.Val(f.at), initproc.Val(unix.SEEK_SET))
 			}
-			replace(f, fd.arg())
-			p.close(fd)
+			replace(f, fd.Arg())
+			p.Close(fd)
 		})
 	}
 }

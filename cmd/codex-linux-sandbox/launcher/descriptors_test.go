@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,10 +118,10 @@ func TestReopenedFilesAreTheSame(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p := newProgram()
-			p.reopen([]inheritedFile{f})
-			if step, errno := p.run(); step >= 0 {
-				t.Fatalf("step %d: %v", step, errno)
+			p := initproc.New()
+			reopen(p, []inheritedFile{f})
+			if err := p.Run(); err != nil {
+				t.Fatal(err)
 			}
 			buf := make([]byte, 16)
 			n, err := unix.Read(f.fd, buf)

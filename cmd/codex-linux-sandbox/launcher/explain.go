@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"errors"
 	"fmt"
 	"io"
@@ -187,13 +188,13 @@ func probeAll(w io.Writer, first bool) error {
 // failedStep returns which step of making a sandbox failed: clone (the namespaces), map (the user
 // in them), filter (the seccomp filter) or mount (anything else).
 func failedStep(err error) string {
-	var f *failure
+	var f *initproc.Failure
 	switch {
 	case !errors.As(err, &f):
 		return "clone"
-	case strings.HasPrefix(f.path, "/proc/self/"):
+	case strings.HasPrefix(f.Path, "/proc/self/"):
 		return "map"
-	case f.nr == unix.SYS_SECCOMP:
+	case f.Number == unix.SYS_SECCOMP:
 		return "filter"
 	default:
 		return "mount"

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"fmt"
 	"os"
 	"os/signal"
@@ -84,7 +85,7 @@ func (j *janitor) forget() {
 	}
 	if j.own >= 0 {
 		_ = unix.Close(j.own)
-		_, _ = wait(j.pid)
+		_, _ = initproc.Wait(j.pid)
 	}
 }
 

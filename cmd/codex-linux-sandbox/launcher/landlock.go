@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"fmt"
 	"os"
 	"syscall"
@@ -27,7 +28,7 @@ func landlockVersion() (int, error) {
 		return 0, fmt.Errorf("ask for Landlock: it was not enabled at boot (lsm= on the kernel's command line): %w", errno)
 	}
 	if errno != 0 {
-		return 0, (&step{what: "ask for Landlock", nr: unix.SYS_LANDLOCK_CREATE_RULESET}).fail(errno)
+		return 0, &initproc.Failure{What: "ask for Landlock", Number: unix.SYS_LANDLOCK_CREATE_RULESET, Errno: errno}
 	}
 	return int(abi), nil
 }
@@ -78,27 +79,27 @@ func (b landlock) run(l *launch) (int, error) {
 		return 0, err
 	}
 	defer s.release()
-	init, command := s.processes.init, s.processes.command
+	init, command := s.processes.Init, s.processes.Command
 	for _, name := range l.plan.Absent {
-		init.absent(name)
+		init.Absent(name)
 	}
-	init.do("become a subreaper", "", unix.SYS_PRCTL, val(unix.PR_SET_CHILD_SUBREAPER), val(1), val(0), val(0), val(0))
-	init.do("change directory to", l.commandCwd, unix.SYS_CHDIR, init.text(l.commandCwd))
-	init.undumpable()
-	init.dropPrivileges()
-	command.restrict(abi, l, grants)
-	command.reopen(l.inherited)
-	command.install(rules.Filter())
+	init.Do("become a subreaper", "", unix.SYS_PRCTL, initproc.Val(unix.PR_SET_CHILD_SUBREAPER), initproc.Val(1), initproc.Val(0), initproc.Val(0), initproc.Val(0))
+	init.Do("change directory to", l.commandCwd, unix.SYS_CHDIR, init.Text(l.commandCwd))
+	init.Undumpable()
+	dropPrivileges(init)
+	restrict(command, abi, l, grants)
+	reopen(command, l.inherited)
+	command.InstallFilter(rules.Filter())
 	return s.run()
 }
 
 // restrict appends the steps that put the process under Landlock.
-func (p *program) restrict(abi int, l *launch, grants []sandbox.Grant) {
-	r := p.newRuleset(abi, sandbox.LandlockRights(abi), l, l.plan.Network == sandbox.NetworkOff)
+func restrict(p *initproc.Program, abi int, l *launch, grants []sandbox.Grant) {
+	r := newRuleset(p, abi, sandbox.LandlockRights(abi), l, l.plan.Network == sandbox.NetworkOff)
 	r.grantPaths(grants)
 	if l.execFD >= 0 {
 		// A program in memory is in no file system that could be restricted.
-		p.try(func() {
+		p.Try(func() {
 			r.grantFD("the program", l.execFD, unix.LANDLOCK_ACCESS_FS_EXECUTE|unix.LANDLOCK_ACCESS_FS_READ_FILE)
 		})
 	}
@@ -108,8 +109,8 @@ func (p *program) restrict(abi int, l *launch, grants []sandbox.Grant) {
 // ruleset is a Landlock ruleset that a program makes. A nil one is none, and
 // its methods do nothing.
 type ruleset struct {
-	*program
-	fd     register
+	*initproc.Program
+	fd     initproc.Register
 	rights uint64 // that it handles
 	fixed  int    // the number that a descriptor has while it is granted
 }
@@ -117,7 +118,7 @@ type ruleset struct {
 // newRuleset appends what makes a ruleset that handles rights to files. It
 // keeps signals and, unless the network is on, abstract sockets inside, where
 // the version can. With noTCP, TCP is forbidden as well.
-func (p *program) newRuleset(abi int, rights uint64, l *launch, noTCP bool) *ruleset {
+func newRuleset(p *initproc.Program, abi int, rights uint64, l *launch, noTCP bool) *ruleset {
 	attr := &unix.LandlockRulesetAttr{Handled_access_fs: rights}
 	size := uintptr(24) // up to the scopes
 	switch {
@@ -141,7 +142,7 @@ func (p *program) newRuleset(abi int, rights uint64, l *launch, noTCP bool) *rul
 	if attr.Handled_access_fs|attr.Handled_access_net|attr.Scoped == 0 {
 		return nil
 	}
-	fd := p.get("make a Landlock ruleset", "", unix.SYS_LANDLOCK_CREATE_RULESET, pointer(p, attr), val(size), val(0))
+	fd := p.Get("make a Landlock ruleset", "", unix.SYS_LANDLOCK_CREATE_RULESET, initproc.Pointer(p, attr), initproc.Val(size), initproc.Val(0))
 	return &ruleset{p, fd, rights, l.reserved}
 }
 
@@ -152,13 +153,13 @@ func (r *ruleset) grantPaths(grants []sandbox.Grant) {
 	}
 	for _, g := range grants {
 		add := func() {
-			at := r.get("open", g.Path, unix.SYS_OPENAT2, cwdFD, r.text(g.Path), pointer(r.program, &unix.OpenHow{
-				Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}), val(unix.SizeofOpenHow))
+			at := r.Get("open", g.Path, unix.SYS_OPENAT2, initproc.CwdFD, r.Text(g.Path), initproc.Pointer(r.Program, &unix.OpenHow{
+				Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}), initproc.Val(unix.SizeofOpenHow))
 			r.grant(g.Path, at, g.Rights)
-			r.close(at)
+			r.Close(at)
 		}
 		if g.Maybe {
-			r.ifThere(add)
+			r.IfThere(add)
 		} else {
 			add()
 		}
@@ -166,13 +167,13 @@ func (r *ruleset) grantPaths(grants []sandbox.Grant) {
 }
 
 // grant grants rights to what a register's descriptor is, and to all below.
-func (r *ruleset) grant(path string, fd register, rights uint64) {
+func (r *ruleset) grant(path string, fd initproc.Register, rights uint64) {
 	if r == nil || r.rights&rights == 0 {
 		return
 	}
 	// The kernel takes the number from memory, where the result of a call
 	// cannot be put: dup3 makes it a number that is known here.
-	r.do("keep", path, unix.SYS_DUP3, fd.arg(), val(r.fixed), val(unix.O_CLOEXEC))
+	r.Do("keep", path, unix.SYS_DUP3, fd.Arg(), initproc.Val(r.fixed), initproc.Val(unix.O_CLOEXEC))
 	r.grantFD(path, r.fixed, rights)
 }
 
@@ -182,7 +183,7 @@ func (r *ruleset) grantFD(path string, fd int, rights uint64) {
 	rule := make([]byte, 12)
 	*(*uint64)(unsafe.Pointer(&rule[0])) = rights & r.rights
 	*(*int32)(unsafe.Pointer(&rule[8])) = int32(fd)
-	r.do("grant", path, unix.SYS_LANDLOCK_ADD_RULE, r.fd.arg(), val(unix.LANDLOCK_RULE_PATH_BENEATH), slice(r.program, rule), val(0))
+	r.Do("grant", path, unix.SYS_LANDLOCK_ADD_RULE, r.fd.Arg(), initproc.Val(unix.LANDLOCK_RULE_PATH_BENEATH), initproc.Slice(r.Program, rule), initproc.Val(0))
 }
 
 // enforce puts the process under the ruleset. It needs no_new_privs.
@@ -190,8 +191,8 @@ func (r *ruleset) enforce() {
 	if r == nil {
 		return
 	}
-	r.do("restrict by Landlock", "", unix.SYS_LANDLOCK_RESTRICT_SELF, r.fd.arg(), val(0))
-	r.close(r.fd)
+	r.Do("restrict by Landlock", "", unix.SYS_LANDLOCK_RESTRICT_SELF, r.fd.Arg(), initproc.Val(0))
+	r.Close(r.fd)
 }
 
 // reserve opens a descriptor that a child may replace by one of its own

@@ -1,8 +1,8 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"math"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -24,11 +24,11 @@ var shared = [...][2]string{
 	{"max_fanotify_groups", "fanotify/max_user_groups"},
 }
 
-// limit appends what gives the user namespace limits of its own: otherwise one
+// limitNamespace appends what gives the user namespace limits of its own: otherwise one
 // command that takes all inotify instances keeps every other sandbox of its
 // user from starting. Where the kernel or a container forbids it, nothing is
 // limited.
-func (p *program) limit() {
+func limitNamespace(p *initproc.Program) {
 	for _, names := range shared {
 		own := "/proc/sys/user/" + names[0]
 		most := number(own)
@@ -38,7 +38,7 @@ func (p *program) limit() {
 			most = number("/proc/sys/fs/" + names[1])
 		}
 		if most > 0 {
-			p.try(func() { p.write(own, strconv.Itoa(max(1, most/shareOfUser))) })
+			p.Try(func() { writeFile(p, own, strconv.Itoa(max(1, most/shareOfUser))) })
 		}
 	}
 }
@@ -63,11 +63,11 @@ func number(name string) int {
 	return n
 }
 
-// write appends what writes a text to a file.
-func (p *program) write(name, text string) {
-	fd := p.get("open", name, unix.SYS_OPENAT, cwdFD, p.text(name), val(unix.O_WRONLY|unix.O_CLOEXEC), val(0))
-	p.do("write", name, unix.SYS_WRITE, fd.arg(), p.text(text), val(len(text))).full = true
-	p.close(fd)
+// writeFile appends what writes a text to a file.
+func writeFile(p *initproc.Program, name, text string) {
+	fd := p.Get("open", name, unix.SYS_OPENAT, initproc.CwdFD, p.Text(name), initproc.Val(unix.O_WRONLY|unix.O_CLOEXEC), initproc.Val(0))
+	p.Do("write", name, unix.SYS_WRITE, fd.Arg(), p.Text(text), initproc.Val(len(text))).Full = true
+	p.Close(fd)
 }
 
 // enterNamespacesOf limits the user namespace of a process, which bwrap has made, from a
@@ -75,38 +75,32 @@ func (p *program) write(name, text string) {
 // the child captures the network of the process first, and shares its descriptors with the
 // launcher for that. It reports whether the child has done all that.
 func enterNamespacesOf(pid int, to *redirect) bool {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	c := &processes{init: newProgram(), command: newProgram(), status: -1}
-	p := c.init
-	open := func(kind string) register {
+	p, flags := initproc.New(), uintptr(0)
+	open := func(kind string) initproc.Register {
 		name := "/proc/" + strconv.Itoa(pid) + "/ns/" + kind
-		return p.get("open", name, unix.SYS_OPENAT, cwdFD, p.text(name), val(unix.O_RDONLY|unix.O_CLOEXEC), val(0))
+		return p.Get("open", name, unix.SYS_OPENAT, initproc.CwdFD, p.Text(name), initproc.Val(unix.O_RDONLY|unix.O_CLOEXEC), initproc.Val(0))
 	}
-	enter := func(fd register, kind int) { p.do("enter", "a namespace", unix.SYS_SETNS, fd.arg(), val(kind)) }
+	enter := func(fd initproc.Register, kind int) {
+		p.Do("enter", "a namespace", unix.SYS_SETNS, fd.Arg(), initproc.Val(kind))
+	}
 	user := open("user")
 	if to == nil {
 		enter(user, unix.CLONE_NEWUSER)
 	} else {
-		c.flags = unix.CLONE_FILES
+		flags = unix.CLONE_FILES
 		network := open("net")
 		// For a user other than root, bwrap makes a second user namespace inside the
 		// one that owns the network.
-		owner := p.get("find the owner of", "a network", unix.SYS_IOCTL, network.arg(), val(unix.NS_GET_USERNS))
+		owner := p.Get("find the owner of", "a network", unix.SYS_IOCTL, network.Arg(), initproc.Val(unix.NS_GET_USERNS))
 		enter(owner, unix.CLONE_NEWUSER)
 		enter(network, unix.CLONE_NEWNET)
 		to.catch(p)
-		p.try(func() { enter(user, unix.CLONE_NEWUSER) })
-		p.close(network)
-		p.close(owner)
+		p.Try(func() { enter(user, unix.CLONE_NEWUSER) })
+		p.Close(network)
+		p.Close(owner)
 	}
-	p.close(user)
-	p.limit()
-	p.do("end", "", unix.SYS_EXIT_GROUP, val(0))
-	child, errno := c.start(false)
-	if errno != 0 {
-		return false
-	}
-	status, err := wait(child)
-	return err == nil && status == 0
+	p.Close(user)
+	limitNamespace(p)
+	p.Do("end", "", unix.SYS_EXIT_GROUP, initproc.Val(0))
+	return initproc.RunAlone(p, flags) == nil
 }

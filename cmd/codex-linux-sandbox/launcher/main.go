@@ -4,8 +4,8 @@
 //	main.go     the whole run, from the options to the end of the command
 //	policy.go   profile and plan, from the options
 //	plan        pkg/sandbox: what the command is to see, from the profile
-//	namespaces.go, mount.go, confine.go, seccomp.go   enter, mount, confine
-//	fork.go, exec.go, program.go   the first process of the sandbox, exec
+//	namespaces.go, mount.go, confine.go, wall.go   enter, mount, confine
+//	initproc    the package of what runs without a Go runtime: the first process of the sandbox, exec
 //	standby.go   a launcher that a server has started ahead of need
 //	bwrap.go, bwrapfailed.go, landlock.go   the other two backends
 //	stubs.go, janitor.go, proxy.go, connect.go, redirect.go   what lives outside while the command runs

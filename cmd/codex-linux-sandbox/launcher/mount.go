@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"path"
 	"slices"
 	"strconv"
@@ -28,73 +29,71 @@ const binding = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 // without following links: if there is a link by now, the view
 // is not built.
 type mounter struct {
-	*program
+	*initproc.Program
 	plan    *sandbox.Plan
-	root    register   // the root of the view
-	sources []register // for each mount of the plan, a detached copy of its source
-	covers  register   // a file system with what masks are made of
-	names   int        // names used in it
-	made    []string   // what the plan has mounted so far
-	wall    *ruleset   // the second wall; nil: none
-	helper  bool       // the command is the helper of file requests
-	reading bool       // the command writes nothing
+	root    initproc.Register   // the root of the view
+	sources []initproc.Register // for each mount of the plan, a detached copy of its source
+	covers  initproc.Register   // a file system with what masks are made of
+	names   int                 // names used in it
+	made    []string            // what the plan has mounted so far
+	wall    *ruleset            // the second wall; nil: none
+	helper  bool                // the command is the helper of file requests
+	reading bool                // the command writes nothing
 }
 
 // tree is the kind of open_tree that copies a mount with what is below it.
 const tree = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH | unix.AT_RECURSIVE
 
 // openHow is how paths are opened: as places, without links.
-func (m *mounter) openHow(flags uint64) arg {
-	return pointer(m.program, &unix.OpenHow{
+func (m *mounter) openHow(flags uint64) initproc.Arg {
+	return initproc.Pointer(m.Program, &unix.OpenHow{
 		Flags:   flags | unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
 		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 }
 
-func (m *mounter) open(what string, dir arg, name string) register {
-	return m.get(what, name, unix.SYS_OPENAT2, dir, m.text(name), m.openHow(0), val(unix.SizeofOpenHow))
+func (m *mounter) open(what string, dir initproc.Arg, name string) initproc.Register {
+	return m.Get(what, name, unix.SYS_OPENAT2, dir, m.Text(name), m.openHow(0), initproc.Val(unix.SizeofOpenHow))
 }
-
-var cwdFD = arg{value: ^uintptr(99)} // AT_FDCWD, -100
 
 // source makes a detached copy of a part of the host, which must be what the
 // plan saw there.
-func (m *mounter) source(name string, attr uint64, id sandbox.FileID) register {
-	at := m.open("open", cwdFD, name)
+func (m *mounter) source(name string, attr uint64, id sandbox.FileID) initproc.Register {
+	at := m.open("open", initproc.CwdFD, name)
 	m.mustBe(name, at, id)
-	from := m.get("copy the mount of", name, unix.SYS_OPEN_TREE, at.arg(), m.text(""), val(tree))
-	m.close(at)
+	from := m.Get("copy the mount of", name, unix.SYS_OPEN_TREE, at.Arg(), m.Text(""), initproc.Val(tree))
+	m.Close(at)
 	m.setattr(name, from, attr)
 	return from
 }
 
 // setattr sets attributes of a mount and of all below it.
-func (m *mounter) setattr(name string, fd register, attr uint64) {
-	set := pointer(m.program, &unix.MountAttr{Attr_set: attr})
-	m.do("restrict the mount of", name, unix.SYS_MOUNT_SETATTR, fd.arg(), m.text(""),
-		val(unix.AT_EMPTY_PATH|unix.AT_RECURSIVE), set, val(32))
+func (m *mounter) setattr(name string, fd initproc.Register, attr uint64) {
+	set := initproc.Pointer(m.Program, &unix.MountAttr{Attr_set: attr})
+	m.Do("restrict the mount of", name, unix.SYS_MOUNT_SETATTR, fd.Arg(), m.Text(""),
+		initproc.Val(unix.AT_EMPTY_PATH|unix.AT_RECURSIVE), set, initproc.Val(32))
 }
 
 // mustBe appends what fails unless a descriptor is of what the plan saw, if it
 // saw anything.
-func (m *mounter) mustBe(name string, fd register, id sandbox.FileID) {
+func (m *mounter) mustBe(name string, fd initproc.Register, id sandbox.FileID) {
 	if id != (sandbox.FileID{}) {
-		m.identify(name, fd, id.Dev, id.Ino)
+		m.Identify(name, fd, id.Dev, id.Ino)
 	}
 }
 
 // place mounts what fd is at a path of the view.
-func (m *mounter) place(fd register, target string) { m.placeOn(fd, target, sandbox.FileID{}) }
+func (m *mounter) place(fd initproc.Register, target string) { m.placeOn(fd, target, sandbox.FileID{}) }
 
 // placeOn is place where the target must be what the plan saw there: another
 // process may have exchanged a directory above since its source was copied.
-func (m *mounter) placeOn(fd register, target string, id sandbox.FileID) {
-	at := m.open("open", m.root.arg(), relative(target))
+func (m *mounter) placeOn(fd initproc.Register, target string, id sandbox.FileID) {
+	at := m.open("open", m.root.Arg(), relative(target))
 	m.mustBe(target, at, id)
-	m.do("mount on", target, unix.SYS_MOVE_MOUNT, fd.arg(), m.text(""), at.arg(), m.text(""),
-		val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
-	m.close(at)
-	m.close(fd)
+	m.Do("mount on", target, unix.SYS_MOVE_MOUNT, fd.Arg(), m.Text(""), at.Arg(), m.Text(""),
+		initproc.Val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
+	m.Close(at)
+	m.Close(fd)
 	m.made = append(m.made, target)
 }
 
@@ -107,25 +106,25 @@ func relative(name string) string {
 }
 
 // fileSystem makes a new file system of a kind; options are KEY=VALUE.
-func (m *mounter) fileSystem(kind string, attr uint64, options ...string) register {
-	context := m.get("make a file system of kind", kind, unix.SYS_FSOPEN, m.text(kind), val(unix.FSOPEN_CLOEXEC))
+func (m *mounter) fileSystem(kind string, attr uint64, options ...string) initproc.Register {
+	context := m.Get("make a file system of kind", kind, unix.SYS_FSOPEN, m.Text(kind), initproc.Val(unix.FSOPEN_CLOEXEC))
 	for _, o := range options {
 		key, value, isPair := strings.Cut(o, "=")
-		how, v := uint(unix.FSCONFIG_SET_FLAG), arg{}
+		how, v := uint(unix.FSCONFIG_SET_FLAG), initproc.Arg{}
 		if isPair {
-			how, v = unix.FSCONFIG_SET_STRING, m.text(value)
+			how, v = unix.FSCONFIG_SET_STRING, m.Text(value)
 		}
-		m.do("set an option of", kind, unix.SYS_FSCONFIG, context.arg(), val(how), m.text(key), v, val(0))
+		m.Do("set an option of", kind, unix.SYS_FSCONFIG, context.Arg(), initproc.Val(how), m.Text(key), v, initproc.Val(0))
 	}
-	m.do("create", kind, unix.SYS_FSCONFIG, context.arg(), val(unix.FSCONFIG_CMD_CREATE), val(0), val(0), val(0))
-	fd := m.get("mount", kind, unix.SYS_FSMOUNT, context.arg(), val(unix.FSMOUNT_CLOEXEC), val(attr))
-	m.close(context)
+	m.Do("create", kind, unix.SYS_FSCONFIG, context.Arg(), initproc.Val(unix.FSCONFIG_CMD_CREATE), initproc.Val(0), initproc.Val(0), initproc.Val(0))
+	fd := m.Get("mount", kind, unix.SYS_FSMOUNT, context.Arg(), initproc.Val(unix.FSMOUNT_CLOEXEC), initproc.Val(attr))
+	m.Close(context)
 	return fd
 }
 
 // view appends the steps that build the view (docs/spec/sandbox.md §7.2).
 func (m *mounter) view() {
-	m.do("make mounts private", "/", unix.SYS_MOUNT, val(0), m.text("/"), val(0), val(unix.MS_REC|unix.MS_PRIVATE), val(0))
+	m.Do("make mounts private", "/", unix.SYS_MOUNT, initproc.Val(0), m.Text("/"), initproc.Val(0), initproc.Val(unix.MS_REC|unix.MS_PRIVATE), initproc.Val(0))
 	m.openSources()
 	devs := m.openDevices()
 	m.makeRoot()
@@ -139,12 +138,12 @@ func (m *mounter) view() {
 	if m.plan.Root == sandbox.RootEmpty {
 		m.enterRoot()
 	}
-	m.close(m.root)
+	m.Close(m.root)
 }
 
 // openSources copies everything that the binds show.
 func (m *mounter) openSources() {
-	m.sources = make([]register, len(m.plan.Mounts))
+	m.sources = make([]initproc.Register, len(m.plan.Mounts))
 	for i, mt := range m.plan.Mounts {
 		switch {
 		case mt.Kind == sandbox.BindWritable:
@@ -158,10 +157,10 @@ func (m *mounter) openSources() {
 // openDevices copies the devices that the host has. They are read-only as
 // files: their owner on the host cannot change them, and devices are
 // written to all the same.
-func (m *mounter) openDevices() []register {
-	fds := make([]register, len(sandbox.Devices))
+func (m *mounter) openDevices() []initproc.Register {
+	fds := make([]initproc.Register, len(sandbox.Devices))
 	for i, name := range sandbox.Devices {
-		m.ifThere(func() {
+		m.IfThere(func() {
 			fds[i] = m.source("/dev/"+name, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY, sandbox.FileID{})
 		})
 	}
@@ -173,29 +172,29 @@ func (m *mounter) openDevices() []register {
 func (m *mounter) makeRoot() {
 	switch m.plan.Root {
 	case sandbox.RootEmpty:
-		m.root = m.open("open", cwdFD, "/proc")
+		m.root = m.open("open", initproc.CwdFD, "/proc")
 		fd := m.fileSystem("tmpfs", binding, coverSize, "mode=755")
-		m.do("mount on", "/proc", unix.SYS_MOVE_MOUNT, fd.arg(), m.text(""), m.root.arg(), m.text(""),
-			val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
-		m.close(m.root)
+		m.Do("mount on", "/proc", unix.SYS_MOVE_MOUNT, fd.Arg(), m.Text(""), m.root.Arg(), m.Text(""),
+			initproc.Val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
+		m.Close(m.root)
 		m.root = fd
 	case sandbox.RootWritable:
-		m.root = m.open("open", cwdFD, "/")
+		m.root = m.open("open", initproc.CwdFD, "/")
 		m.setattr("/", m.root, binding)
 	default:
-		m.root = m.open("open", cwdFD, "/")
+		m.root = m.open("open", initproc.CwdFD, "/")
 		m.setattr("/", m.root, binding|unix.MOUNT_ATTR_RDONLY)
 	}
 }
 
 // enterRoot makes the new root the only one.
 func (m *mounter) enterRoot() {
-	set := pointer(m.program, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
-	m.do("restrict the mount of", "/", unix.SYS_MOUNT_SETATTR, m.root.arg(), m.text(""), val(unix.AT_EMPTY_PATH), set, val(32))
-	m.do("change directory to", "/", unix.SYS_FCHDIR, m.root.arg())
-	m.do("change the root to", "/", unix.SYS_PIVOT_ROOT, m.text("."), m.text("."))
-	m.do("unmount the old root", "", unix.SYS_UMOUNT2, m.text("."), val(unix.MNT_DETACH))
-	m.do("change directory to", "/", unix.SYS_CHDIR, m.text("/"))
+	set := initproc.Pointer(m.Program, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	m.Do("restrict the mount of", "/", unix.SYS_MOUNT_SETATTR, m.root.Arg(), m.Text(""), initproc.Val(unix.AT_EMPTY_PATH), set, initproc.Val(32))
+	m.Do("change directory to", "/", unix.SYS_FCHDIR, m.root.Arg())
+	m.Do("change the root to", "/", unix.SYS_PIVOT_ROOT, m.Text("."), m.Text("."))
+	m.Do("unmount the old root", "", unix.SYS_UMOUNT2, m.Text("."), initproc.Val(unix.MNT_DETACH))
+	m.Do("change directory to", "/", unix.SYS_CHDIR, m.Text("/"))
 }
 
 // parents makes the directories above a target where the view has nothing of
@@ -214,11 +213,11 @@ func (m *mounter) parents(target string, file bool) {
 			continue
 		}
 		at := target[1:i]
-		m.try(func() {
+		m.Try(func() {
 			if i == len(target) && file {
 				m.makeFile(m.root, at, 0o444)
 			} else {
-				m.do("make the directory", target[:i], unix.SYS_MKDIRAT, m.root.arg(), m.text(at), val(0o755))
+				m.Do("make the directory", target[:i], unix.SYS_MKDIRAT, m.root.Arg(), m.Text(at), initproc.Val(0o755))
 			}
 		})
 	}
@@ -232,19 +231,19 @@ func within(child, parent string) bool {
 	return child == parent || parent == "/" || strings.HasPrefix(child, parent+"/")
 }
 
-func (m *mounter) makeFile(dir register, name string, mode uint32) {
-	fd := m.get("make the file", name, unix.SYS_OPENAT, dir.arg(), m.text(name),
-		val(unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW), val(mode))
+func (m *mounter) makeFile(dir initproc.Register, name string, mode uint32) {
+	fd := m.Get("make the file", name, unix.SYS_OPENAT, dir.Arg(), m.Text(name),
+		initproc.Val(unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW), initproc.Val(mode))
 	// What the mode should be, whatever the umask is.
-	m.do("set the mode of", name, unix.SYS_FCHMOD, fd.arg(), val(mode))
-	m.close(fd)
+	m.Do("set the mode of", name, unix.SYS_FCHMOD, fd.Arg(), initproc.Val(mode))
+	m.Close(fd)
 }
 
 func (m *mounter) mount(i int) {
 	mt := &m.plan.Mounts[i]
 	if mt.Kind == sandbox.Link {
 		m.parents(path.Dir(mt.Target), false)
-		m.do("make the link", mt.Target, unix.SYS_SYMLINKAT, m.text(mt.Source), m.root.arg(), m.text(relative(mt.Target)))
+		m.Do("make the link", mt.Target, unix.SYS_SYMLINKAT, m.Text(mt.Source), m.root.Arg(), m.Text(relative(mt.Target)))
 		return
 	}
 	m.parents(mt.Target, mt.File)
@@ -257,38 +256,38 @@ func (m *mounter) mount(i int) {
 		return
 	}
 	// The view's own /dev may not have what is denied in the host's.
-	m.ifThere(func() {
-		m.close(m.open("open", m.root.arg(), relative(mt.Target)))
+	m.IfThere(func() {
+		m.Close(m.open("open", m.root.Arg(), relative(mt.Target)))
 		m.place(m.cover(mt), mt.Target)
 	})
 }
 
 // cover makes what a mask shows in the file system of covers, and returns a
 // read-only mount of it.
-func (m *mounter) cover(mt *sandbox.Mount) register {
+func (m *mounter) cover(mt *sandbox.Mount) initproc.Register {
 	m.names++
 	name := strconv.Itoa(m.names)
 	if mt.Kind == sandbox.EmptyFile {
 		m.makeFile(m.covers, name, mt.Mode)
 	} else {
-		m.do("make the directory", name, unix.SYS_MKDIRAT, m.covers.arg(), m.text(name), val(0o755))
+		m.Do("make the directory", name, unix.SYS_MKDIRAT, m.covers.Arg(), m.Text(name), initproc.Val(0o755))
 		for _, h := range mt.Holes {
 			if h.File {
 				m.makeFile(m.covers, name+"/"+h.Path, 0)
 			} else {
-				m.do("make the directory", h.Path, unix.SYS_MKDIRAT, m.covers.arg(), m.text(name+"/"+h.Path), val(0o755))
+				m.Do("make the directory", h.Path, unix.SYS_MKDIRAT, m.covers.Arg(), m.Text(name+"/"+h.Path), initproc.Val(0o755))
 			}
 		}
 		// Directories below are not listed either.
 		for _, h := range slices.Backward(mt.Holes) {
 			if !h.File {
-				m.do("set the mode of", h.Path, unix.SYS_FCHMODAT, m.covers.arg(), m.text(name+"/"+h.Path), val(mt.Mode))
+				m.Do("set the mode of", h.Path, unix.SYS_FCHMODAT, m.covers.Arg(), m.Text(name+"/"+h.Path), initproc.Val(mt.Mode))
 			}
 		}
-		m.do("set the mode of", mt.Target, unix.SYS_FCHMODAT, m.covers.arg(), m.text(name), val(mt.Mode))
+		m.Do("set the mode of", mt.Target, unix.SYS_FCHMODAT, m.covers.Arg(), m.Text(name), initproc.Val(mt.Mode))
 	}
-	fd := m.get("copy the cover for", mt.Target, unix.SYS_OPEN_TREE, m.covers.arg(), m.text(name),
-		val(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW))
+	fd := m.Get("copy the cover for", mt.Target, unix.SYS_OPEN_TREE, m.covers.Arg(), m.Text(name),
+		initproc.Val(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW))
 	m.setattr(mt.Target, fd, binding|unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOEXEC)
 	return fd
 }
@@ -303,10 +302,10 @@ func (m *mounter) makeCovers() {
 		return
 	}
 	m.covers = m.fileSystem("tmpfs", binding, coverSize, "mode=755")
-	root := m.open("open", cwdFD, "/")
-	m.do("mount on", "/", unix.SYS_MOVE_MOUNT, m.covers.arg(), m.text(""), root.arg(), m.text(""),
-		val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
-	m.close(root)
+	root := m.open("open", initproc.CwdFD, "/")
+	m.Do("mount on", "/", unix.SYS_MOVE_MOUNT, m.covers.Arg(), m.Text(""), root.Arg(), m.Text(""),
+		initproc.Val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
+	m.Close(root)
 }
 
 // hideCovers unmounts the file system of the covers: "/.." would lead there,
@@ -315,23 +314,23 @@ func (m *mounter) hideCovers() {
 	if m.covers == 0 {
 		return
 	}
-	m.do("change directory to", "the covers", unix.SYS_FCHDIR, m.covers.arg())
-	m.do("unmount", "the covers", unix.SYS_UMOUNT2, m.text("."), val(unix.MNT_DETACH))
-	m.do("change directory to", "/", unix.SYS_FCHDIR, m.root.arg())
-	m.close(m.covers)
+	m.Do("change directory to", "the covers", unix.SYS_FCHDIR, m.covers.Arg())
+	m.Do("unmount", "the covers", unix.SYS_UMOUNT2, m.Text("."), initproc.Val(unix.MNT_DETACH))
+	m.Do("change directory to", "/", unix.SYS_FCHDIR, m.root.Arg())
+	m.Close(m.covers)
 	m.covers = 0
 }
 
 // makeDev mounts a /dev with a few devices of the host, terminals of its own
 // and room for shared memory.
-func (m *mounter) makeDev(devs []register) {
+func (m *mounter) makeDev(devs []initproc.Register) {
 	if m.plan.Root == sandbox.RootEmpty {
-		m.do("make the directory", "/dev", unix.SYS_MKDIRAT, m.root.arg(), m.text("dev"), val(0o755))
+		m.Do("make the directory", "/dev", unix.SYS_MKDIRAT, m.root.Arg(), m.Text("dev"), initproc.Val(0o755))
 	}
 	m.place(m.fileSystem("tmpfs", unix.MOUNT_ATTR_NOSUID, devSize, "mode=755"), "/dev")
-	at := m.open("open", m.root.arg(), "dev")
+	at := m.open("open", m.root.Arg(), "dev")
 	for i, name := range sandbox.Devices {
-		m.try(func() {
+		m.Try(func() {
 			m.makeFile(at, name, 0o666)
 			m.own("/dev/"+name, devs[i], sandbox.WallFiles)
 			m.place(devs[i], "/dev/"+name)
@@ -341,17 +340,17 @@ func (m *mounter) makeDev(devs []register) {
 		{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"},
 		{"/proc/self/fd/2", "stderr"}, {"/proc/kcore", "core"}, {"pts/ptmx", "ptmx"},
 	} {
-		m.do("make the link", l[1], unix.SYS_SYMLINKAT, m.text(l[0]), at.arg(), m.text(l[1]))
+		m.Do("make the link", l[1], unix.SYS_SYMLINKAT, m.Text(l[0]), at.Arg(), m.Text(l[1]))
 	}
-	m.do("make the directory", "/dev/shm", unix.SYS_MKDIRAT, at.arg(), m.text("shm"), val(0o755))
-	m.do("set the mode of", "/dev/shm", unix.SYS_FCHMODAT, at.arg(), m.text("shm"), val(0o1777))
-	shm := m.open("open", at.arg(), "shm")
+	m.Do("make the directory", "/dev/shm", unix.SYS_MKDIRAT, at.Arg(), m.Text("shm"), initproc.Val(0o755))
+	m.Do("set the mode of", "/dev/shm", unix.SYS_FCHMODAT, at.Arg(), m.Text("shm"), initproc.Val(0o1777))
+	shm := m.open("open", at.Arg(), "shm")
 	m.own("/dev/shm", shm, sandbox.WallDirectory)
-	m.close(shm)
-	m.do("make the directory", "/dev/pts", unix.SYS_MKDIRAT, at.arg(), m.text("pts"), val(0o755))
-	m.close(at)
+	m.Close(shm)
+	m.Do("make the directory", "/dev/pts", unix.SYS_MKDIRAT, at.Arg(), m.Text("pts"), initproc.Val(0o755))
+	m.Close(at)
 	// Some hosts forbid new terminals here; then there are none.
-	m.try(func() {
+	m.Try(func() {
 		pts := m.fileSystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "newinstance", "ptmxmode=0666", "mode=620")
 		m.own("/dev/pts", pts, sandbox.WallFiles)
 		m.place(pts, "/dev/pts")
@@ -366,8 +365,8 @@ func (m *mounter) makeProc() {
 		if m.plan.NoProc {
 			return
 		}
-		m.try(func() {
-			m.do("make the directory", "/proc", unix.SYS_MKDIRAT, m.root.arg(), m.text("proc"), val(0o555))
+		m.Try(func() {
+			m.Do("make the directory", "/proc", unix.SYS_MKDIRAT, m.root.Arg(), m.Text("proc"), initproc.Val(0o555))
 		})
 	}
 	owned, attr := sandbox.HostOwned, uint64(binding|unix.MOUNT_ATTR_NOEXEC)
@@ -380,16 +379,16 @@ func (m *mounter) makeProc() {
 		m.place(proc, "/proc")
 	}
 	if !m.plan.NoProc {
-		m.either(fresh, m.emptyProc)
+		m.Either(fresh, m.emptyProc)
 		for _, name := range owned {
-			m.ifThere(func() {
-				at := m.open("open", m.root.arg(), "proc/"+name)
-				from := m.get("copy the mount of", name, unix.SYS_OPEN_TREE, at.arg(), m.text(""), val(tree))
+			m.IfThere(func() {
+				at := m.open("open", m.root.Arg(), "proc/"+name)
+				from := m.Get("copy the mount of", name, unix.SYS_OPEN_TREE, at.Arg(), m.Text(""), initproc.Val(tree))
 				m.setattr(name, from, unix.MOUNT_ATTR_RDONLY)
-				m.do("mount on", name, unix.SYS_MOVE_MOUNT, from.arg(), m.text(""), at.arg(), m.text(""),
-					val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
-				m.close(from)
-				m.close(at)
+				m.Do("mount on", name, unix.SYS_MOVE_MOUNT, from.Arg(), m.Text(""), at.Arg(), m.Text(""),
+					initproc.Val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
+				m.Close(from)
+				m.Close(at)
 			})
 		}
 		return

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"slices"
 	"testing"
 
@@ -12,24 +13,24 @@ import (
 // while it is in the mount namespace. Afterwards it must not be there any more.
 func TestCoversAreCopiedWhereTheyAreMounted(t *testing.T) {
 	for _, root := range []sandbox.RootKind{sandbox.RootReadOnly, sandbox.RootWritable, sandbox.RootEmpty} {
-		p := newProgram()
-		m := &mounter{program: p, plan: &sandbox.Plan{Root: root, Mounts: []sandbox.Mount{
+		p := initproc.New()
+		m := &mounter{Program: p, plan: &sandbox.Plan{Root: root, Mounts: []sandbox.Mount{
 			{Kind: sandbox.BindWritable, Source: "/tmp", Target: "/tmp"},
 			{Kind: sandbox.EmptyDir, Target: "/tmp/.git", Mode: 0o555},
 			{Kind: sandbox.EmptyFile, Target: "/tmp/.env"},
 		}}}
 		m.view()
-		copies, isMounted, unmounted := 0, map[register]bool{}, false
-		for _, s := range p.steps {
+		copies, isMounted, unmounted := 0, map[initproc.Register]bool{}, false
+		for _, s := range p.Steps {
 			switch {
-			case s.nr == unix.SYS_MOVE_MOUNT:
-				isMounted[s.regs[0]] = true
-			case s.what == "copy the cover for":
+			case s.Number == unix.SYS_MOVE_MOUNT:
+				isMounted[s.Args[0].From] = true
+			case s.What == "copy the cover for":
 				copies++
-				if !isMounted[s.regs[0]] {
-					t.Errorf("%d: the cover for %s is copied from a file system that is mounted nowhere", root, s.path)
+				if !isMounted[s.Args[0].From] {
+					t.Errorf("%d: the cover for %s is copied from a file system that is mounted nowhere", root, s.Path)
 				}
-			case s.what == "unmount" && s.path == "the covers":
+			case s.What == "unmount" && s.Path == "the covers":
 				clear(isMounted)
 				unmounted = true
 			}
@@ -56,12 +57,12 @@ func TestMountsAreIdentified(t *testing.T) {
 		// In an empty root the first target is made for the view.
 		sandbox.RootEmpty: {1, 2, 4, 2, 3},
 	} {
-		p := newProgram()
-		(&mounter{program: p, plan: &sandbox.Plan{Root: root, Mounts: mounts}}).view()
+		p := initproc.New()
+		(&mounter{Program: p, plan: &sandbox.Plan{Root: root, Mounts: mounts}}).view()
 		var got []uint64
-		for _, s := range p.steps {
-			if s.same != nil && s.same.dev == 7 {
-				got = append(got, s.same.ino)
+		for _, s := range p.Steps {
+			if s.Same != nil && s.Same.Dev == 7 {
+				got = append(got, s.Same.Ino)
 			}
 		}
 		if !slices.Equal(got, want) {

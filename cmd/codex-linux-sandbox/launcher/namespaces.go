@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"errors"
 	"fmt"
 	"os"
@@ -31,7 +32,7 @@ func (namespaces) run(l *launch) (int, error) {
 	}
 	defer s.release()
 	c := s.processes
-	c.flags = l.namespaces()
+	c.Flags = l.namespaces()
 	if err := s.connect(); err != nil {
 		return 0, err
 	}
@@ -63,15 +64,15 @@ func (s *supervisor) connect() (err error) {
 // build appends what the init does: it enters the namespaces, makes the view, and
 // gives up every privilege.
 func (s *supervisor) build() {
-	l, p := s.l, s.processes.init
+	l, p := s.l, s.processes.Init
 	enter(p)
-	s.entered = len(p.steps)
+	s.entered = len(p.Steps)
 	wall := l.wall(p, l.rules())
 	if mounting {
-		(&mounter{program: p, plan: l.plan, wall: wall, helper: l.helper, reading: l.reading}).view()
+		(&mounter{Program: p, plan: l.plan, wall: wall, helper: l.helper, reading: l.reading}).view()
 	}
 	if l.plan.OwnNetwork() {
-		p.loopback()
+		raiseLoopback(p)
 	}
 	s.confine(wall)
 }
@@ -79,18 +80,18 @@ func (s *supervisor) build() {
 // confine appends what the init does when the view is there: it looks for what the plan
 // forbids, enters the directory of the command, and gives up every privilege.
 func (s *supervisor) confine(wall *ruleset) {
-	l, p, rules := s.l, s.processes.init, s.l.rules()
+	l, p, rules := s.l, s.processes.Init, s.l.rules()
 	for _, r := range s.stubs.undo.Names() {
 		// The command must not work in another directory than is watched.
-		p.look(path.Dir(r.Path), r.Dev, r.Ino)
+		p.Look(path.Dir(r.Path), r.Dev, r.Ino)
 	}
 	for _, name := range l.plan.Absent {
-		p.absent(name)
+		p.Absent(name)
 	}
 	wall.grantInherited(l.kept)
 	wall.grantPaths(l.plan.WallGrants())
-	p.reopen(l.inherited)
-	p.do("change directory to", l.commandCwd, unix.SYS_CHDIR, p.text(l.commandCwd))
+	reopen(p, l.inherited)
+	p.Do("change directory to", l.commandCwd, unix.SYS_CHDIR, p.Text(l.commandCwd))
 	if l.proxies != nil {
 		l.proxies.listen(p)
 	}
@@ -98,35 +99,30 @@ func (s *supervisor) confine(wall *ruleset) {
 		s.connector.redirect.capture(p, s.connector.theirs)
 		rules.Redirect = true
 	}
-	p.undumpable()
-	p.dropPrivileges()
+	p.Undumpable()
+	dropPrivileges(p)
 	wall.enforce()
 	if s.connector == nil {
-		p.install(rules.Filter())
+		p.InstallFilter(rules.Filter())
 	} else {
-		p.filterOwn(rules, s.connector.theirs, l.reserved)
+		filterOwn(p, rules, s.connector.theirs, l.reserved)
 	}
 }
 
 // enter appends the first steps inside: the mapping of the user and the group
 // into the new user namespace, and its limits.
-func enter(p *program) {
+func enter(p *initproc.Program) {
 	uid, gid := strconv.Itoa(os.Geteuid()), strconv.Itoa(os.Getegid())
-	p.write("/proc/self/setgroups", "deny")
-	p.write("/proc/self/uid_map", uid+" "+uid+" 1")
-	p.write("/proc/self/gid_map", gid+" "+gid+" 1")
-	p.limit()
+	writeFile(p, "/proc/self/setgroups", "deny")
+	writeFile(p, "/proc/self/uid_map", uid+" "+uid+" 1")
+	writeFile(p, "/proc/self/gid_map", gid+" "+gid+" 1")
+	limitNamespace(p)
 }
 
-// undumpable appends what keeps others from looking into this process.
-func (p *program) undumpable() {
-	p.do("set dumpable", "", unix.SYS_PRCTL, val(unix.PR_SET_DUMPABLE), val(0), val(0), val(0), val(0))
-}
-
-// loopback appends what brings up the loopback interface. It is no failure if
+// raiseLoopback appends what brings up the loopback interface. It is no failure if
 // the host forbids it: then there is no network at all.
-func (p *program) loopback() {
-	p.try(func() {
+func raiseLoopback(p *initproc.Program) {
+	p.Try(func() {
 		var request struct {
 			name  [unix.IFNAMSIZ]byte
 			flags uint16
@@ -134,49 +130,49 @@ func (p *program) loopback() {
 		}
 		copy(request.name[:], loopbackName)
 		request.flags = unix.IFF_UP | unix.IFF_RUNNING
-		fd := p.get("make a socket", "", unix.SYS_SOCKET, val(unix.AF_INET), val(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), val(0))
-		p.do("bring up", loopbackName, unix.SYS_IOCTL, fd.arg(), val(unix.SIOCSIFFLAGS), pointer(p, &request))
-		p.close(fd)
+		fd := p.Get("make a socket", "", unix.SYS_SOCKET, initproc.Val(unix.AF_INET), initproc.Val(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), initproc.Val(0))
+		p.Do("bring up", loopbackName, unix.SYS_IOCTL, fd.Arg(), initproc.Val(unix.SIOCSIFFLAGS), initproc.Pointer(p, &request))
+		p.Close(fd)
 	})
 }
 
 // prepareCommand appends what the command's process does between its start
 // and its exec. With a terminal of its own it takes it over.
-func (p *program) prepareCommand(terminal bool) {
-	p.do("make a session", "", unix.SYS_SETSID)
+func prepareCommand(p *initproc.Program, terminal bool) {
+	p.Do("make a session", "", unix.SYS_SETSID)
 	if terminal {
-		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
+		p.Do("take the terminal", "", unix.SYS_IOCTL, initproc.Val(0), initproc.Val(unix.TIOCSCTTY), initproc.Val(0))
 	}
-	p.restoreLimit()
+	restoreLimit(p)
 }
 
 // restoreLimit appends what gives the command the limit of open files that
 // the launcher was started with.
-func (p *program) restoreLimit() {
+func restoreLimit(p *initproc.Program) {
 	if nofile.Known {
 		limit := nofile.Limit
-		p.do("restore the limit of open files", "", unix.SYS_PRLIMIT64, val(0), val(unix.RLIMIT_NOFILE), pointer(p, &limit), val(0))
+		p.Do("restore the limit of open files", "", unix.SYS_PRLIMIT64, initproc.Val(0), initproc.Val(unix.RLIMIT_NOFILE), initproc.Pointer(p, &limit), initproc.Val(0))
 	}
 }
 
 // probe finds out whether namespaces can be made here, by making them.
 func (namespaces) probe() error {
-	s := &supervisor{processes: &processes{init: newProgram(), command: newProgram(), exec: &execution{fd: -1, argv: make([]*byte, 1), envp: make([]*byte, 1)}}}
+	s := &supervisor{processes: &initproc.Processes{Init: initproc.New(), Command: initproc.New()}}
 	if err := s.openPipes(); err != nil {
 		return err
 	}
 	defer s.release()
 	c := s.processes
-	c.flags = allNamespaces
+	c.Flags = allNamespaces
 	s.begin()
-	enter(c.init)
+	enter(c.Init)
 	// With a mask, as every policy has one that lets something be written.
 	mask := []sandbox.Mount{{Kind: sandbox.EmptyDir, Target: "/proc", Mode: 0o555}}
-	(&mounter{program: c.init, plan: &sandbox.Plan{Confined: true, Mounts: mask}}).view()
-	c.init.install((&sandbox.Rules{}).Filter())
-	s.entered = len(c.init.steps)
+	(&mounter{Program: c.Init, plan: &sandbox.Plan{Confined: true, Mounts: mask}}).view()
+	c.Init.InstallFilter((&sandbox.Rules{}).Filter())
+	s.entered = len(c.Init.Steps)
 	// The command of a probe is to end.
-	c.command.do("end", "", unix.SYS_EXIT_GROUP, val(0))
+	c.Command.Do("end", "", unix.SYS_EXIT_GROUP, initproc.Val(0))
 	code, err := s.run()
 	if err == nil && code != 0 {
 		err = fmt.Errorf("the probe ended with %d", code)

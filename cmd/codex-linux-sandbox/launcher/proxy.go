@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"errors"
 	"fmt"
 	"slices"
@@ -66,30 +67,20 @@ func (x *proxies) open() error {
 }
 
 // listen appends the steps that make the listeners inside and hand them out.
-func (x *proxies) listen(p *program) {
+func (x *proxies) listen(p *initproc.Program) {
 	for i, port := range x.Ports {
-		fd := p.get("make a socket", "", unix.SYS_SOCKET, val(unix.AF_INET), val(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), val(0))
+		fd := p.Get("make a socket", "", unix.SYS_SOCKET, initproc.Val(unix.AF_INET), initproc.Val(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), initproc.Val(0))
 		address := &unix.RawSockaddrInet4{Family: unix.AF_INET, Port: port<<8 | port>>8, Addr: [4]byte{127, 0, 0, 1}}
-		p.do("bind", "127.0.0.1:"+strconv.Itoa(int(port)), unix.SYS_BIND, fd.arg(), pointer(p, address), val(unix.SizeofSockaddrInet4))
-		p.do("listen", "", unix.SYS_LISTEN, fd.arg(), val(backlog))
-		p.do("keep the listener", "", unix.SYS_DUP3, fd.arg(), val(x.fixed[i]), val(unix.O_CLOEXEC))
-		p.close(fd)
+		p.Do("bind", "127.0.0.1:"+strconv.Itoa(int(port)), unix.SYS_BIND, fd.Arg(), initproc.Pointer(p, address), initproc.Val(unix.SizeofSockaddrInet4))
+		p.Do("listen", "", unix.SYS_LISTEN, fd.Arg(), initproc.Val(backlog))
+		p.Do("keep the listener", "", unix.SYS_DUP3, fd.Arg(), initproc.Val(x.fixed[i]), initproc.Val(unix.O_CLOEXEC))
+		p.Close(fd)
 	}
-	p.handOut("the listeners", x.theirs, x.fixed...)
+	p.HandOut("the listeners", x.theirs, x.fixed...)
 	for _, fd := range x.fixed {
-		p.do("close", "the listener", unix.SYS_CLOSE, val(fd))
+		p.Do("close", "the listener", unix.SYS_CLOSE, initproc.Val(fd))
 	}
-	p.do("close", "the socket", unix.SYS_CLOSE, val(x.theirs))
-}
-
-// handOut appends what sends descriptors over a socket.
-func (p *program) handOut(what string, over int, fds ...int) {
-	rights, vector := unix.UnixRights(fds...), &unix.Iovec{Base: new(byte)}
-	vector.SetLen(1)
-	message := &unix.Msghdr{Iov: vector, Control: &rights[0]}
-	message.SetIovlen(1)
-	message.SetControllen(len(rights))
-	p.do("hand out", what, unix.SYS_SENDMSG, val(over), pointer(p, message), val(0))
+	p.Do("close", "the socket", unix.SYS_CLOSE, initproc.Val(x.theirs))
 }
 
 // serve takes the listeners and connects what they accept, until the launcher

@@ -1,10 +1,8 @@
 package launcher
 
 import (
-	"errors"
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"fmt"
-	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,49 +28,22 @@ func reachSockets(network, over int) error {
 			return fmt.Errorf("reserve a descriptor: %w", err)
 		}
 	}
-	status := [2]int{}
-	if err := unix.Pipe2(status[:], unix.O_CLOEXEC); err != nil {
-		return fmt.Errorf("make a pipe: %w", err)
-	}
-	p := newProgram()
-	p.undumpable()
+	p := initproc.New()
+	p.Undumpable()
 	// As root, bwrap makes a network without a user namespace: there is none to enter.
-	p.try(func() { p.do("enter", "the user namespace", unix.SYS_SETNS, val(owner), val(unix.CLONE_NEWUSER)) })
-	p.do("enter", "the network", unix.SYS_SETNS, val(network), val(unix.CLONE_NEWNET))
+	p.Try(func() {
+		p.Do("enter", "the user namespace", unix.SYS_SETNS, initproc.Val(owner), initproc.Val(unix.CLONE_NEWUSER))
+	})
+	p.Do("enter", "the network", unix.SYS_SETNS, initproc.Val(network), initproc.Val(unix.CLONE_NEWNET))
 	open := func(family, to int) {
-		fd := p.get("make a socket", "", unix.SYS_SOCKET, val(family), val(unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC), val(0))
-		p.do("keep", "the socket", unix.SYS_DUP3, fd.arg(), val(to), val(unix.O_CLOEXEC))
+		fd := p.Get("make a socket", "", unix.SYS_SOCKET, initproc.Val(family), initproc.Val(unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC), initproc.Val(0))
+		p.Do("keep", "the socket", unix.SYS_DUP3, fd.Arg(), initproc.Val(to), initproc.Val(unix.O_CLOEXEC))
 	}
 	open(unix.AF_INET, fixed[0])
-	p.either(func() {
+	p.Either(func() {
 		open(unix.AF_INET6, fixed[1])
-		p.handOut("the sockets", over, fixed[:]...)
-	}, func() { p.handOut("the socket", over, fixed[0]) })
-	p.do("end", "", unix.SYS_EXIT_GROUP, val(0))
-	return runAlone(p, status)
-}
-
-// runAlone runs a program that ends its process in a child, and waits for it.
-func runAlone(p *program, status [2]int) error {
-	c := &processes{init: p, status: status[1]}
-	all, old := ^uint64(0), uint64(0)
-	sigprocmask(&all, &old)
-	pid, errno := c.fork()
-	sigprocmask(&old, nil)
-	_ = unix.Close(status[1])
-	if errno != 0 {
-		return fmt.Errorf("fork: %w", errno)
-	}
-	var told report
-	n, err := unix.Read(status[0], unsafe.Slice((*byte)(unsafe.Pointer(&told)), unsafe.Sizeof(told)))
-	code, waitErr := wait(pid)
-	switch {
-	case err == nil && n == int(unsafe.Sizeof(told)) && told.stage == stageInit:
-		return p.steps[told.step].fail(syscall.Errno(told.errno))
-	case err != nil || waitErr != nil:
-		return errors.Join(err, waitErr)
-	case code != 0:
-		return fmt.Errorf("the child ended with %v", code)
-	}
-	return nil
+		p.HandOut("the sockets", over, fixed[:]...)
+	}, func() { p.HandOut("the socket", over, fixed[0]) })
+	p.Do("end", "", unix.SYS_EXIT_GROUP, initproc.Val(0))
+	return initproc.RunAlone(p, 0)
 }

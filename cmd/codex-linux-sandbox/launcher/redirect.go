@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"encoding/binary"
 	"slices"
 	"sync"
@@ -92,33 +93,33 @@ func (r *redirect) release() {
 
 // catch appends what makes every address local, and the sockets that take what
 // is sent there. Without IPv6 they are of IPv4.
-func (r *redirect) catch(p *program) {
-	p.catchAll(unix.AF_INET)
-	p.catchAll(unix.AF_INET6)
-	p.either(func() { r.listen(p, unix.AF_INET6) }, func() { r.listen(p, unix.AF_INET) })
+func (r *redirect) catch(p *initproc.Program) {
+	catchAll(p, unix.AF_INET)
+	catchAll(p, unix.AF_INET6)
+	p.Either(func() { r.listen(p, unix.AF_INET6) }, func() { r.listen(p, unix.AF_INET) })
 }
 
 // capture appends what catch does, and sends the sockets over another.
-func (r *redirect) capture(p *program, over int) {
+func (r *redirect) capture(p *initproc.Program, over int) {
 	r.catch(p)
-	p.handOut("the listeners", over, r.fixed[:]...)
+	p.HandOut("the listeners", over, r.fixed[:]...)
 	for _, fd := range r.fixed {
-		p.do("close", "the listener", unix.SYS_CLOSE, val(fd))
+		p.Do("close", "the listener", unix.SYS_CLOSE, initproc.Val(fd))
 	}
 }
 
 // listen appends what makes the sockets of a family. Those of IPv6 take IPv4 too.
-func (r *redirect) listen(p *program, family int) {
+func (r *redirect) listen(p *initproc.Program, family int) {
 	zero, one := int32(0), int32(1)
-	on := func(fd register, level, option int, value *int32) {
-		p.do("set an option of", "the listener", unix.SYS_SETSOCKOPT, fd.arg(), val(level), val(option), pointer(p, value), val(4))
+	on := func(fd initproc.Register, level, option int, value *int32) {
+		p.Do("set an option of", "the listener", unix.SYS_SETSOCKOPT, fd.Arg(), initproc.Val(level), initproc.Val(option), initproc.Pointer(p, value), initproc.Val(4))
 	}
 	level, option := unix.IPPROTO_IP, unix.IP_PKTINFO
 	if family == unix.AF_INET6 {
 		level, option = unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO
 	}
 	for i, kind := range []int{unix.SOCK_STREAM | unix.SOCK_NONBLOCK, unix.SOCK_DGRAM} {
-		fd := p.get("make a socket", "", unix.SYS_SOCKET, val(family), val(kind|unix.SOCK_CLOEXEC), val(0))
+		fd := p.Get("make a socket", "", unix.SYS_SOCKET, initproc.Val(family), initproc.Val(kind|unix.SOCK_CLOEXEC), initproc.Val(0))
 		port := [...]uint16{capturePort, namesPort}[i]
 		// struct sockaddr_in6 of no address; that of IPv4 begins in the same way.
 		address := &unix.RawSockaddrInet6{Family: uint16(family), Port: port<<8 | port>>8}
@@ -130,12 +131,12 @@ func (r *redirect) listen(p *program, family int) {
 		if kind == unix.SOCK_DGRAM {
 			on(fd, level, option, &one)
 		}
-		p.do("bind", "the listener", unix.SYS_BIND, fd.arg(), pointer(p, address), val(size))
+		p.Do("bind", "the listener", unix.SYS_BIND, fd.Arg(), initproc.Pointer(p, address), initproc.Val(size))
 		if kind != unix.SOCK_DGRAM {
-			p.do("listen", "", unix.SYS_LISTEN, fd.arg(), val(backlog))
+			p.Do("listen", "", unix.SYS_LISTEN, fd.Arg(), initproc.Val(backlog))
 		}
-		p.do("keep the listener", "", unix.SYS_DUP3, fd.arg(), val(r.fixed[i]), val(unix.O_CLOEXEC))
-		p.close(fd)
+		p.Do("keep the listener", "", unix.SYS_DUP3, fd.Arg(), initproc.Val(r.fixed[i]), initproc.Val(unix.O_CLOEXEC))
+		p.Close(fd)
 	}
 }
 
@@ -152,7 +153,7 @@ const loopbackIndex = 1
 
 // catchAll appends what makes all addresses of a family local. Without the route,
 // connections beyond the loopback fail as in a network without one.
-func (p *program) catchAll(family uint8) {
+func catchAll(p *initproc.Program, family uint8) {
 	rq := &routeRequest{
 		route:     unix.RtMsg{Family: family, Table: unix.RT_TABLE_LOCAL, Protocol: unix.RTPROT_STATIC, Type: unix.RTN_LOCAL},
 		attribute: unix.RtAttr{Len: unix.SizeofRtAttr + 4, Type: unix.RTA_OIF}, index: loopbackIndex,
@@ -166,13 +167,13 @@ func (p *program) catchAll(family uint8) {
 	// The answer to a request that has succeeded is struct nlmsghdr and struct
 	// nlmsgerr alone; otherwise the request follows. MSG_TRUNC tells the whole size.
 	answer := make([]byte, unix.SizeofNlMsghdr+4+unix.SizeofNlMsghdr)
-	p.try(func() {
-		fd := p.get("make a socket", "for routes", unix.SYS_SOCKET,
-			val(unix.AF_NETLINK), val(unix.SOCK_RAW|unix.SOCK_CLOEXEC), val(unix.NETLINK_ROUTE))
-		p.do("ask for", "a route", unix.SYS_SENDTO, fd.arg(), pointer(p, rq), val(size), val(0), val(0), val(0)).full = true
-		p.do("make", "a route", unix.SYS_RECVFROM, fd.arg(),
-			slice(p, answer), val(len(answer)), val(unix.MSG_TRUNC), val(0), val(0)).full = true
-		p.close(fd)
+	p.Try(func() {
+		fd := p.Get("make a socket", "for routes", unix.SYS_SOCKET,
+			initproc.Val(unix.AF_NETLINK), initproc.Val(unix.SOCK_RAW|unix.SOCK_CLOEXEC), initproc.Val(unix.NETLINK_ROUTE))
+		p.Do("ask for", "a route", unix.SYS_SENDTO, fd.Arg(), initproc.Pointer(p, rq), initproc.Val(size), initproc.Val(0), initproc.Val(0), initproc.Val(0)).Full = true
+		p.Do("make", "a route", unix.SYS_RECVFROM, fd.Arg(),
+			initproc.Slice(p, answer), initproc.Val(len(answer)), initproc.Val(unix.MSG_TRUNC), initproc.Val(0), initproc.Val(0)).Full = true
+		p.Close(fd)
 	})
 }
 

@@ -6,8 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
-	"syscall"
 	"testing"
 
 	"codex.internal/pkg/host/warmstart"
@@ -186,31 +184,5 @@ func TestStandbyWithoutOrder(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != tt.code {
 			t.Errorf("%s: %s, want %d", name, cmd.ProcessState, tt.code)
 		}
-	}
-}
-
-// TestCloneIntoCgroup: the init starts in the cgroup of the order, where there is a
-// file system of cgroups that can be written, and elsewhere if it may not and has no
-// limits.
-func TestCloneIntoCgroup(t *testing.T) {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	for _, cgroup := range []int{0, int(null.Fd())} {
-		c := &processes{cgroup: cgroup, init: newProgram(), command: newProgram(), status: -1}
-		c.init.do("end", "", unix.SYS_EXIT_GROUP, val(3))
-		pid, errno := c.start(false)
-		if errno != 0 {
-			t.Fatalf("descriptor %s: %v", strconv.Itoa(cgroup), errno)
-		}
-		if status, err := wait(pid); err != nil || syscall.WaitStatus(status).ExitStatus() != 3 {
-			t.Errorf("%v, %v", status, err)
-		}
-	}
-	c := &processes{cgroup: int(null.Fd()), limited: true, init: newProgram(), command: newProgram(), status: -1}
-	if pid, errno := c.start(false); errno == 0 {
-		t.Errorf("process %d starts outside of the cgroup that limits it", pid)
 	}
 }

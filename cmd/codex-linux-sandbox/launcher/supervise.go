@@ -1,13 +1,13 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
-	"unsafe"
 
 	"codex.internal/pkg/host/warmstart"
 	"codex.internal/pkg/sandbox"
@@ -18,7 +18,7 @@ import (
 // undone afterwards, passes signals on and waits.
 type supervisor struct {
 	l         *launch
-	processes *processes
+	processes *initproc.Processes
 	entered   int // steps of the init before this one only find out whether the backend works
 	// The init waits for a byte of gate twice: it does nothing before the
 	// launcher knows of it, and starts no command before signals are passed on.
@@ -33,11 +33,11 @@ type supervisor struct {
 // prepare makes what every backend with an init needs. Subreap is for those
 // without a PID namespace.
 func (l *launch) prepare(subreap bool) (*supervisor, error) {
-	e, err := prepareExec(l.command, l.env, l.argv0(), l.execFD)
+	e, err := initproc.PrepareExec(l.command, l.env, l.argv0(), l.execFD)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the command: %w", err)
 	}
-	s := &supervisor{l: l, processes: &processes{init: newProgram(), command: newProgram(), exec: e, subreap: subreap, cgroup: l.cgroup, limited: l.limited}}
+	s := &supervisor{l: l, processes: &initproc.Processes{Init: initproc.New(), Command: initproc.New(), Exec: e, Subreap: subreap, Cgroup: l.cgroup, InCgroup: l.limited}}
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
 	}
@@ -57,58 +57,57 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	if subreap {
 		// Before it leaves the process group. Scenario: a SIGKILL for the group ends the
 		// launcher and the init, and finds the command in a group of its own.
-		s.processes.command.endWith(unix.SIGKILL)
+		setParentDeathSignal(s.processes.Command, unix.SIGKILL)
 	}
-	s.processes.command.prepareCommand(s.terminal)
+	prepareCommand(s.processes.Command, s.terminal)
 	return s, nil
 }
 
 // begin appends the first steps of the init: it ends with the launcher, and
 // waits until the launcher knows of it.
 func (s *supervisor) begin() {
-	p := s.processes.init
+	p := s.processes.Init
 	death := unix.SIGKILL
-	if s.processes.subreap {
-		death = orphaned
+	if s.processes.Subreap {
+		death = initproc.Orphaned
 	}
-	p.endWith(death)
+	setParentDeathSignal(p, death)
 	if !s.supervised() {
 		// What comes to the launcher's group is passed on by the launcher.
-		p.do("make a process group", "", unix.SYS_SETPGID, val(0), val(0))
+		p.Do("make a process group", "", unix.SYS_SETPGID, initproc.Val(0), initproc.Val(0))
 	}
-	p.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[1]))
+	p.Do("close", "the gate", unix.SYS_CLOSE, initproc.Val(s.gate[1]))
 	if s.l != nil && s.l.report > 0 {
-		p.do("close", "the server's socket", unix.SYS_CLOSE, val(s.l.report))
+		p.Do("close", "the server's socket", unix.SYS_CLOSE, initproc.Val(s.l.report))
 	}
 	s.await()
 }
 
 // await appends that the init waits until the launcher lets it go on.
 func (s *supervisor) await() {
-	p := s.processes.init
-	p.do("wait for", "the launcher", unix.SYS_READ, val(s.gate[0]), slice(p, make([]byte, 1)), val(1)).full = true
+	p := s.processes.Init
+	p.Do("wait for", "the launcher", unix.SYS_READ, initproc.Val(s.gate[0]), initproc.Slice(p, make([]byte, 1)), initproc.Val(1)).Full = true
 }
 
 // awaitStart appends that the init waits until the command may run.
 func (s *supervisor) awaitStart() {
-	p := s.processes.init
+	p := s.processes.Init
 	s.await()
 	// What the launcher has written is there when it has ended, and it may have ended before
 	// the init had its parent-death signal. Without a writer the kernel reports a hangup.
-	p.lookFor(s.gate[0], 0)
-	p.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[0]))
+	lookForLauncher(p, s.gate[0])
+	p.Do("close", "the gate", unix.SYS_CLOSE, initproc.Val(s.gate[0]))
 }
 
-// endWith appends that a signal comes when the thread that has started this process ends.
-func (p *program) endWith(s syscall.Signal) {
-	p.do("set the parent-death signal", "", unix.SYS_PRCTL, val(unix.PR_SET_PDEATHSIG), val(uint(s)), val(0), val(0), val(0))
+// setParentDeathSignal appends that a signal comes when the thread that has started this process ends.
+func setParentDeathSignal(p *initproc.Program, s syscall.Signal) {
+	p.Do("set the parent-death signal", "", unix.SYS_PRCTL, initproc.Val(unix.PR_SET_PDEATHSIG), initproc.Val(uint(s)), initproc.Val(0), initproc.Val(0), initproc.Val(0))
 }
 
-// lookFor appends what fails if a descriptor reports one of the events, or a hangup,
-// because the launcher has ended.
-func (p *program) lookFor(fd int, events int16) {
-	p.do("look for", "the launcher", unix.SYS_PPOLL, pointer(p, &unix.PollFd{Fd: int32(fd), Events: events}),
-		val(1), pointer(p, &unix.Timespec{}), val(0), val(0)).none = true
+// lookForLauncher appends what fails if a descriptor reports a hangup, because the launcher has ended.
+func lookForLauncher(p *initproc.Program, fd int) {
+	p.Do("look for", "the launcher", unix.SYS_PPOLL, initproc.Pointer(p, &unix.PollFd{Fd: int32(fd)}),
+		initproc.Val(1), initproc.Pointer(p, &unix.Timespec{}), initproc.Val(0), initproc.Val(0)).Zero = true
 }
 
 func (s *supervisor) openPipes() error {
@@ -117,7 +116,7 @@ func (s *supervisor) openPipes() error {
 			return fmt.Errorf("make a pipe: %w", err)
 		}
 	}
-	s.processes.status = s.status[1]
+	s.processes.Status = s.status[1]
 	return nil
 }
 
@@ -137,8 +136,8 @@ func (l *launch) ownTerminal() bool {
 // sends a hangup to a process that gives a terminal up. It is ignored for that
 // moment, without the Go runtime, which would forget what it did before.
 func giveUpTerminal() error {
-	old := ignore(unix.SIGHUP)
-	defer setAction(unix.SIGHUP, &old)
+	old := initproc.Ignore(unix.SIGHUP)
+	defer initproc.SetAction(unix.SIGHUP, &old)
 	if err := unix.IoctlSetInt(0, unix.TIOCNOTTY, 0); err != nil && !errors.Is(err, unix.ENOTTY) {
 		return fmt.Errorf("give up the terminal: %w", err)
 	}
@@ -154,7 +153,7 @@ func (s *supervisor) run() (code int, err error) {
 		}
 	}
 	s.awaitStart()
-	pid, errno := s.processes.start(s.supervised())
+	pid, errno := s.processes.Start(s.supervised())
 	if errno != 0 {
 		return 0, &unavailable{explainClone(forkError("make namespaces", errno))}
 	}
@@ -219,9 +218,9 @@ type relay struct {
 
 // start passes signals from now on.
 func (r *relay) start() {
-	r.signals, r.ended = make(chan os.Signal, len(forwarded)), make(chan struct{})
-	for _, sig := range forwarded {
-		if !ignored(sig) {
+	r.signals, r.ended = make(chan os.Signal, len(initproc.Forwarded)), make(chan struct{})
+	for _, sig := range initproc.Forwarded {
+		if !initproc.Ignored(sig) {
 			signal.Notify(r.signals, sig)
 		}
 	}
@@ -229,7 +228,7 @@ func (r *relay) start() {
 		defer close(r.ended)
 		for sig := range r.signals {
 			r.mu.Lock()
-			r.came |= bit(sig.(syscall.Signal))
+			r.came |= initproc.Bit(sig.(syscall.Signal))
 			if !r.reaped {
 				_ = unix.Kill(r.pid, sig.(syscall.Signal))
 			}
@@ -256,8 +255,8 @@ var ending = []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTE
 // command that has not run.
 func endBy(came uint64) {
 	for _, s := range ending {
-		if came&bit(s) != 0 && !ignored(s) {
-			setAction(s, &action{}) // the Go runtime prints a trace for SIGQUIT
+		if came&initproc.Bit(s) != 0 && !initproc.Ignored(s) {
+			initproc.SetAction(s, &initproc.Action{}) // the Go runtime prints a trace for SIGQUIT
 			_ = unix.Kill(os.Getpid(), s)
 		}
 	}
@@ -271,20 +270,7 @@ func (r *relay) wait() (unix.WaitStatus, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reaped = true
-	return wait(r.pid)
-}
-
-func wait(pid int) (unix.WaitStatus, error) {
-	var status unix.WaitStatus
-	for {
-		_, err := unix.Wait4(pid, &status, 0, nil)
-		if err == nil {
-			return status, nil
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return 0, fmt.Errorf("wait for the sandbox: %w", err)
-		}
-	}
+	return initproc.Wait(r.pid)
 }
 
 // outcome waits for the end of the sandbox, and returns how the command ended or what
@@ -292,13 +278,10 @@ func wait(pid int) (unix.WaitStatus, error) {
 func (s *supervisor) outcome(r *relay) (int, error) {
 	_ = unix.Close(s.status[1])
 	s.status[1] = -1
-	told, err := s.told()
-	if err != nil {
-		return 0, err
-	}
-	if told != nil && told.stage == stageEnded {
-		code := s.cleanUp(int(told.step))
-		s.tellEnd(code, &told.usage)
+	told := initproc.ReadReport(s.status[0])
+	if told != nil && told.Stage == initproc.StageEnded {
+		code := s.cleanUp(int(told.Step))
+		s.tellEnd(code, &told.Usage)
 		_, err := r.wait()
 		return code, err
 	}
@@ -312,23 +295,6 @@ func (s *supervisor) outcome(r *relay) (int, error) {
 		return s.cleanUp(128 + int(status.Signal())), nil
 	}
 	return s.cleanUp(status.ExitStatus()), nil
-}
-
-// told waits for a report of the init or the command; nil: there is none, and no process
-// is left that could make one.
-func (s *supervisor) told() (*report, error) {
-	told := &report{}
-	buf := unsafe.Slice((*byte)(unsafe.Pointer(told)), unsafe.Sizeof(*told))
-	for {
-		n, err := unix.Read(s.status[0], buf)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err == nil && n == len(buf):
-			return told, nil
-		default:
-			return nil, nil
-		}
-	}
 }
 
 // cleanUp removes, when nothing of the sandbox runs any more, what it leaves, and
@@ -355,36 +321,35 @@ func (s *supervisor) tellEnd(code int, used *unix.Rusage) {
 }
 
 // explain turns a report into an error and an exit code.
-func (s *supervisor) explain(r report) (int, error) {
-	errno := syscall.Errno(r.errno)
-	switch r.stage {
-	case stageInit:
-		st := s.processes.init.steps[r.step]
-		err := st.fail(errno)
-		if int(r.step) < s.entered {
+func (s *supervisor) explain(r initproc.Report) (int, error) {
+	errno := syscall.Errno(r.Errno)
+	switch r.Stage {
+	case initproc.StageInit:
+		st := &s.processes.Init.Steps[r.Step]
+		err := st.Failure(errno)
+		if int(r.Step) < s.entered {
 			return 0, &unavailable{err}
 		}
 		all := fmt.Errorf("cannot make the sandbox: %w", err)
 		switch {
 		case errno == unix.ENOENT || errno == unix.ENOTDIR || errno == unix.ELOOP || errno == unix.ESTALE:
 			return 0, &changed{all}
-		case st.nr == unix.SYS_CHDIR:
+		case st.Number == unix.SYS_CHDIR:
 			return 0, all
 		}
 		// Nothing has run: the next backend may do without this call.
 		return 0, &unavailable{all}
-	case stageFork:
+	case initproc.StageFork:
 		return 0, forkError("start the command", errno)
-	case stageCommand:
-		st := s.processes.command.steps[r.step]
-		return 0, &unavailable{fmt.Errorf("cannot confine the command: %w", st.fail(errno))}
+	case initproc.StageCommand:
+		return 0, &unavailable{fmt.Errorf("cannot confine the command: %w", s.processes.Command.Steps[r.Step].Failure(errno))}
 	default:
 		code := exitCannotExec
 		if errno == unix.ENOENT || errno == unix.ENOTDIR {
 			code = exitNotFound
 		}
 		//lint:ignore ST1005 the words of Codex CLI
-		return code, fmt.Errorf("Failed to execvp %s: %s", s.l.command[0], errnoText(errno))
+		return code, fmt.Errorf("Failed to execvp %s: %s", s.l.command[0], initproc.ErrnoText(errno))
 	}
 }
 
@@ -415,26 +380,26 @@ func (s *supervisor) release() {
 // execDirectly executes the command in this process: there is no view, only,
 // unless the profile asks for no sandbox at all, the filter.
 func (l *launch) execDirectly() (int, error) {
-	s := &supervisor{l: l, processes: &processes{}}
-	e, err := prepareExec(l.command, l.env, l.argv0(), l.execFD)
+	s := &supervisor{l: l, processes: &initproc.Processes{}}
+	e, err := initproc.PrepareExec(l.command, l.env, l.argv0(), l.execFD)
 	if err != nil {
 		return 0, fmt.Errorf("prepare the command: %w", err)
 	}
 	if err := os.Chdir(l.commandCwd); err != nil {
 		return 0, err
 	}
-	p := newProgram()
+	p := initproc.New()
 	if err := l.dropSockets(p); err != nil {
 		return 0, err
 	}
 	if !l.plan.Unfiltered || l.plan.Network == sandbox.NetworkOff {
-		p.noNewPrivileges()
-		p.install(l.rules().Filter())
+		noNewPrivileges(p)
+		p.InstallFilter(l.rules().Filter())
 	}
-	p.restoreLimit()
+	restoreLimit(p)
 	l.begun()
-	if step, errno := p.run(); step >= 0 {
-		return 0, p.steps[step].fail(errno)
+	if err := p.Run(); err != nil {
+		return 0, err
 	}
-	return s.explain(report{stage: stageExec, errno: int32(e.run())})
+	return s.explain(initproc.Report{Stage: initproc.StageExec, Errno: int32(e.Run())})
 }

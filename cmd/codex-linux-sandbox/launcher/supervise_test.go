@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bufio"
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"context"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -44,16 +46,16 @@ func TestSignalAtTheStart(t *testing.T) {
 // the command sends a SIGTERM before anything else.
 func signalledLauncher() (int, error) {
 	runtime.LockOSThread()
-	e, err := prepareExec([]string{"sleep", "60"}, os.Environ(), "sleep", -1)
+	e, err := initproc.PrepareExec([]string{"sleep", "60"}, os.Environ(), "sleep", -1)
 	if err != nil {
 		return 0, err
 	}
-	s := &supervisor{l: &launch{options: &options{}}, processes: &processes{init: newProgram(), command: newProgram(), exec: e}}
+	s := &supervisor{l: &launch{options: &options{}}, processes: &initproc.Processes{Init: initproc.New(), Command: initproc.New(), Exec: e}}
 	if err := s.openPipes(); err != nil {
 		return 0, err
 	}
 	s.begin()
-	s.processes.command.do("signal", "the launcher", unix.SYS_KILL, val(os.Getpid()), val(uint(unix.SIGTERM)))
+	s.processes.Command.Do("signal", "the launcher", unix.SYS_KILL, initproc.Val(os.Getpid()), initproc.Val(uint(unix.SIGTERM)))
 	return s.run()
 }
 
@@ -154,19 +156,19 @@ func TestLauncherIsKilledBeforeTheInitBegins(t *testing.T) {
 // input, lets it go on up to the command, and waits to be killed.
 func openedLauncher() error {
 	runtime.LockOSThread()
-	e, err := prepareExec([]string{"echo", "the command ran"}, os.Environ(), "echo", -1)
+	e, err := initproc.PrepareExec([]string{"echo", "the command ran"}, os.Environ(), "echo", -1)
 	if err != nil {
 		return err
 	}
-	s := &supervisor{l: &launch{options: &options{}}, processes: &processes{init: newProgram(), command: newProgram(), exec: e}}
+	s := &supervisor{l: &launch{options: &options{}}, processes: &initproc.Processes{Init: initproc.New(), Command: initproc.New(), Exec: e}}
 	if err := s.openPipes(); err != nil {
 		return err
 	}
-	p := s.processes.init
-	p.do("wait for", "the test", unix.SYS_READ, val(0), slice(p, make([]byte, 1)), val(1)).full = true
+	p := s.processes.Init
+	p.Do("wait for", "the test", unix.SYS_READ, initproc.Val(0), initproc.Slice(p, make([]byte, 1)), initproc.Val(1)).Full = true
 	s.begin()
 	s.awaitStart()
-	if _, errno := s.processes.start(false); errno != 0 {
+	if _, errno := s.processes.Start(false); errno != 0 {
 		return errno
 	}
 	for range 2 {
@@ -189,8 +191,40 @@ func TestRelayTellsWhatCame(t *testing.T) {
 	for _, sig := range []syscall.Signal{unix.SIGUSR1, unix.SIGHUP} {
 		r.signals <- sig // as the kernel would send it, to which other tests have this process not listen
 	}
-	want := bit(unix.SIGUSR1) | bit(unix.SIGHUP)
+	want := initproc.Bit(unix.SIGUSR1) | initproc.Bit(unix.SIGHUP)
 	if came := r.stop(); came&want != want {
 		t.Errorf("%x, want %x", came, want)
+	}
+}
+
+func TestExitCodesOfWhatCannotBeExecuted(t *testing.T) {
+	dir := t.TempDir()
+	locked := filepath.Join(dir, "locked")
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(locked, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := testutil.WriteProgram(script, []byte("echo script $1; exit 3")); err != nil {
+		t.Fatal(err)
+	}
+	for _, profile := range []string{readOnly, `{"type":"disabled"}`} {
+		for _, tt := range []struct {
+			argv []string
+			code int
+			want string
+		}{
+			{[]string{"/none/such"}, 127, "Failed to execvp /none/such: No such file or directory (os error 2)"},
+			{[]string{"no-such-program"}, 127, "Failed to execvp no-such-program: No such file or directory (os error 2)"},
+			{[]string{locked}, 126, "Failed to execvp " + locked + ": Permission denied (os error 13)"},
+			{[]string{script, "word"}, 3, "script word"},
+		} {
+			cmd := launcherCommand(t, append([]string{"--sandbox-policy-cwd", "/", "--permission-profile", profile, "--"}, tt.argv...)...)
+			// A directory of root's PATH that another user may not search gives 126.
+			cmd.Env = append(cmd.Environ(), "PATH=/usr/bin:/bin")
+			out, _ := cmd.CombinedOutput()
+			if code := cmd.ProcessState.ExitCode(); code != tt.code || !strings.Contains(string(out), tt.want) {
+				t.Errorf("%.20s %q: %d %s, want %d %s", profile, tt.argv, code, out, tt.code, tt.want)
+			}
+		}
 	}
 }

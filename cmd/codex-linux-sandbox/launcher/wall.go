@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"strconv"
 
 	"codex.internal/pkg/sandbox"
@@ -10,20 +11,20 @@ import (
 // wall appends what makes the ruleset of the second wall (pkg/sandbox) for a
 // command with the rules; nil: the kernel has no Landlock that could be one, or
 // there is nothing to handle. What the command inherits is not granted yet.
-func (l *launch) wall(p *program, rules sandbox.Rules) *ruleset {
+func (l *launch) wall(p *initproc.Program, rules sandbox.Rules) *ruleset {
 	abi, err := landlockVersion()
 	if err != nil || abi < sandbox.WallABI {
 		return nil
 	}
 	noTCP := rules.Network == sandbox.NetworkOff && rules.Sockets < sandbox.SocketsLoopback
-	return p.newRuleset(abi, l.plan.WallRights(abi, l.nesting), l, noTCP)
+	return newRuleset(p, abi, l.plan.WallRights(abi, l.nesting), l, noTCP)
 }
 
 // own grants a part of the view that is the view's own, by the descriptor with
 // which it was made: a path could lead to the host's if a mount went wrong.
 // The helper of file requests gets none: it needs no devices, and it must not
 // write to /proc.
-func (m *mounter) own(name string, fd register, rights uint64) {
+func (m *mounter) own(name string, fd initproc.Register, rights uint64) {
 	if !m.helper {
 		m.wall.grant(name, fd, rights)
 	}
@@ -40,7 +41,7 @@ func (r *ruleset) grantInherited(fds []int) {
 		if !openForWriting(fd) {
 			continue
 		}
-		r.try(func() { r.grantFD("the descriptor "+strconv.Itoa(fd), fd, sandbox.WallFiles) })
+		r.Try(func() { r.grantFD("the descriptor "+strconv.Itoa(fd), fd, sandbox.WallFiles) })
 	}
 }
 

@@ -1,4 +1,4 @@
-package launcher
+package initproc
 
 import (
 	"path"
@@ -12,9 +12,9 @@ import (
 // defaultPath is where commands are looked for without a PATH.
 const defaultPath = "/bin:/usr/bin"
 
-// execution is a prepared execvp: the files to try in order, looked up inside
+// Exec is a prepared execvp: the files to try in order, looked up inside
 // the view by the kernel itself.
-type execution struct {
+type Exec struct {
 	candidates []*byte
 	fd         int // execute this descriptor instead; -1: none
 	empty      []byte
@@ -23,10 +23,10 @@ type execution struct {
 	script     []*byte // argv for a file that the kernel does not know
 }
 
-// prepareExec prepares the execution of argv with an environment. With fd >= 0
-// that is what is executed, whatever argv says.
-func prepareExec(argv, env []string, arg0 string, fd int) (*execution, error) {
-	e := &execution{fd: fd, empty: []byte{0}, shell: []byte("/bin/sh\x00")}
+// PrepareExec prepares the execution of argv with an environment; arg0 is the command's name for
+// itself. With fd >= 0 that descriptor is executed, whatever argv says. It fails for a word with a NUL.
+func PrepareExec(argv, env []string, arg0 string, fd int) (*Exec, error) {
+	e := &Exec{fd: fd, empty: []byte{0}, shell: []byte("/bin/sh\x00")}
 	name := argv[0]
 	files := []string{name}
 	if !strings.Contains(name, "/") {
@@ -59,13 +59,13 @@ func prepareExec(argv, env []string, arg0 string, fd int) (*execution, error) {
 	return e, nil
 }
 
-// run executes the first candidate that there is. It returns only with the
+// Run executes the first candidate that there is, in this process. It returns only with the
 // error, which is that of a candidate that may not be executed before that of
 // one that is missing.
 //
 //go:nosplit
 //go:norace
-func (e *execution) run() syscall.Errno {
+func (e *Exec) Run() syscall.Errno {
 	argv, envp := uintptr(unsafe.Pointer(&e.argv[0])), uintptr(unsafe.Pointer(&e.envp[0]))
 	if e.fd >= 0 {
 		_, _, errno := syscall.RawSyscall6(unix.SYS_EXECVEAT, uintptr(e.fd), uintptr(unsafe.Pointer(&e.empty[0])), argv, envp, unix.AT_EMPTY_PATH, 0)

@@ -1,41 +1,21 @@
-package launcher
+package initproc
 
 import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 
-	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
-
-func launcherCommand(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command("/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), "LAUNCHER_TEST_MAIN=1")
-	return cmd
-}
-
-// duplicate returns a descriptor that somebody else will close.
-func duplicate(t *testing.T, f *os.File) int {
-	t.Helper()
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fd
-}
 
 // recorder makes programs whose steps tell, by a byte in a pipe, that they
 // ran, and steps that fail.
 type recorder struct {
-	*program
+	*Program
 	t *testing.T
 	r *os.File
 	w int
@@ -46,23 +26,23 @@ func newRecorder(t *testing.T) *recorder {
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{newProgram(), t, os.NewFile(uintptr(fds[0]), "pipe"), fds[1]}
+	r := &recorder{New(), t, os.NewFile(uintptr(fds[0]), "pipe"), fds[1]}
 	t.Cleanup(func() { _ = r.r.Close() })
 	return r
 }
 
 func (r *recorder) note(what string) {
 	b := []byte(what)
-	r.do("note", what, unix.SYS_WRITE, val(r.w), slice(r.program, b), val(len(b)))
+	r.Do("note", what, unix.SYS_WRITE, Val(r.w), Slice(r.Program, b), Val(len(b)))
 }
 
 func (r *recorder) fails(what string) {
-	r.do(what, "", unix.SYS_FCHDIR, arg{value: ^uintptr(0)})
+	r.Do(what, "", unix.SYS_FCHDIR, Arg{Value: ^uintptr(0)})
 }
 
 // missing appends a step that looks for a file that is not there.
 func (r *recorder) missing(what string) {
-	r.do(what, "", unix.SYS_OPENAT, cwdFD, r.text("/gone/gone"), val(unix.O_PATH), val(0))
+	r.Do(what, "", unix.SYS_OPENAT, CwdFD, r.Text("/gone/gone"), Val(unix.O_PATH), Val(0))
 }
 
 // result runs the program and returns what was noted, and what failed.
@@ -75,7 +55,7 @@ func (r *recorder) result() (noted, failed string, errno syscall.Errno) {
 		r.t.Fatal(err)
 	}
 	if step >= 0 {
-		failed = r.steps[step].what
+		failed = r.Steps[step].What
 	}
 	return string(text), failed, errno
 }
@@ -89,28 +69,28 @@ func TestJumpsOfPrograms(t *testing.T) {
 		{"straight on", func(r *recorder) { r.note("a"); r.note("b") }, "ab", ""},
 		{"a failure ends it", func(r *recorder) { r.note("a"); r.fails("x"); r.note("b") }, "a", "x"},
 		{"nothing", func(*recorder) {}, "", ""},
-		{"try that succeeds", func(r *recorder) { r.try(func() { r.note("a"); r.note("b") }); r.note("c") }, "abc", ""},
-		{"try that fails at first", func(r *recorder) { r.try(func() { r.fails("x"); r.note("a") }); r.note("b") }, "b", ""},
-		{"try that fails later", func(r *recorder) { r.try(func() { r.note("a"); r.fails("x"); r.note("b") }); r.note("c") }, "ac", ""},
-		{"try at the end", func(r *recorder) { r.note("a"); r.try(func() { r.fails("x") }) }, "a", ""},
-		{"try of nothing", func(r *recorder) { r.try(func() {}); r.note("a") }, "a", ""},
-		{"a failure after try", func(r *recorder) { r.try(func() { r.fails("x") }); r.fails("y") }, "", "y"},
-		{"either, the first", func(r *recorder) { r.either(func() { r.note("a") }, func() { r.note("b") }); r.note("c") }, "ac", ""},
+		{"try that succeeds", func(r *recorder) { r.Try(func() { r.note("a"); r.note("b") }); r.note("c") }, "abc", ""},
+		{"try that fails at first", func(r *recorder) { r.Try(func() { r.fails("x"); r.note("a") }); r.note("b") }, "b", ""},
+		{"try that fails later", func(r *recorder) { r.Try(func() { r.note("a"); r.fails("x"); r.note("b") }); r.note("c") }, "ac", ""},
+		{"try at the end", func(r *recorder) { r.note("a"); r.Try(func() { r.fails("x") }) }, "a", ""},
+		{"try of nothing", func(r *recorder) { r.Try(func() {}); r.note("a") }, "a", ""},
+		{"a failure after try", func(r *recorder) { r.Try(func() { r.fails("x") }); r.fails("y") }, "", "y"},
+		{"either, the first", func(r *recorder) { r.Either(func() { r.note("a") }, func() { r.note("b") }); r.note("c") }, "ac", ""},
 		{"either, the second", func(r *recorder) {
-			r.either(func() { r.note("a"); r.fails("x"); r.note("-") }, func() { r.note("b") })
+			r.Either(func() { r.note("a"); r.fails("x"); r.note("-") }, func() { r.note("b") })
 			r.note("c")
 		}, "abc", ""},
 		{"either, none", func(r *recorder) {
-			r.either(func() { r.fails("x") }, func() { r.note("b"); r.fails("y") })
+			r.Either(func() { r.fails("x") }, func() { r.note("b"); r.fails("y") })
 			r.note("c")
 		}, "b", "y"},
-		{"either at the end", func(r *recorder) { r.either(func() { r.note("a") }, func() { r.note("b") }) }, "a", ""},
-		{"ifThere, there", func(r *recorder) { r.ifThere(func() { r.note("a"); r.note("b") }); r.note("c") }, "abc", ""},
-		{"ifThere, missing", func(r *recorder) { r.ifThere(func() { r.missing("x"); r.note("a") }); r.note("b") }, "b", ""},
-		{"ifThere, another error", func(r *recorder) { r.ifThere(func() { r.fails("x"); r.note("a") }); r.note("b") }, "", "x"},
-		{"ifThere, and then a failure", func(r *recorder) { r.ifThere(func() { r.note("a"); r.fails("x") }); r.note("b") }, "a", "x"},
+		{"either at the end", func(r *recorder) { r.Either(func() { r.note("a") }, func() { r.note("b") }) }, "a", ""},
+		{"ifThere, there", func(r *recorder) { r.IfThere(func() { r.note("a"); r.note("b") }); r.note("c") }, "abc", ""},
+		{"ifThere, missing", func(r *recorder) { r.IfThere(func() { r.missing("x"); r.note("a") }); r.note("b") }, "b", ""},
+		{"ifThere, another error", func(r *recorder) { r.IfThere(func() { r.fails("x"); r.note("a") }); r.note("b") }, "", "x"},
+		{"ifThere, and then a failure", func(r *recorder) { r.IfThere(func() { r.note("a"); r.fails("x") }); r.note("b") }, "a", "x"},
 		{"ifThere in either", func(r *recorder) {
-			r.either(func() { r.fails("x") }, func() { r.ifThere(func() { r.missing("y"); r.note("a") }); r.note("b") })
+			r.Either(func() { r.fails("x") }, func() { r.IfThere(func() { r.missing("y"); r.note("a") }); r.note("b") })
 			r.note("c")
 		}, "bc", ""},
 	} {
@@ -131,7 +111,7 @@ func TestWhatMustBeAbsent(t *testing.T) {
 	}
 	for name, there := range map[string]bool{"": true, "/file": true, "/link": true, "/gone": false, "/file/gone": false, "/gone/gone": false, "/nowhere": false} {
 		r := newRecorder(t)
-		r.absent(dir + name)
+		r.Absent(dir + name)
 		r.note("a")
 		noted, _, errno := r.result()
 		if there != (errno == unix.ESTALE) || there != (noted == "") {
@@ -141,21 +121,21 @@ func TestWhatMustBeAbsent(t *testing.T) {
 }
 
 func TestRegistersOfPrograms(t *testing.T) {
-	p := newProgram()
+	p := New()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "f")
-	fd := p.get("make", file, unix.SYS_OPENAT, cwdFD, p.text(file), val(unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC), val(0o600))
+	fd := p.Get("make", file, unix.SYS_OPENAT, CwdFD, p.Text(file), Val(unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC), Val(0o600))
 	text := []byte("some text")
-	p.do("write", file, unix.SYS_WRITE, fd.arg(), slice(p, text), val(len(text))).full = true
-	other := p.get("make", "", unix.SYS_DUP, fd.arg())
-	p.close(fd)
-	p.do("write", file, unix.SYS_WRITE, other.arg(), p.text("!"), val(1)).full = true
-	p.close(other)
+	p.Do("write", file, unix.SYS_WRITE, fd.Arg(), Slice(p, text), Val(len(text))).Full = true
+	other := p.Get("make", "", unix.SYS_DUP, fd.Arg())
+	p.Close(fd)
+	p.Do("write", file, unix.SYS_WRITE, other.Arg(), p.Text("!"), Val(1)).Full = true
+	p.Close(other)
 	// Reading at the end gives nothing, which is a failure where all was asked.
-	at := p.get("open", file, unix.SYS_OPENAT, cwdFD, p.text("/dev/null"), val(unix.O_RDONLY|unix.O_CLOEXEC), val(0))
-	p.do("too short", "", unix.SYS_READ, at.arg(), slice(p, make([]byte, 1)), val(1)).full = true
+	at := p.Get("open", file, unix.SYS_OPENAT, CwdFD, p.Text("/dev/null"), Val(unix.O_RDONLY|unix.O_CLOEXEC), Val(0))
+	p.Do("too short", "", unix.SYS_READ, at.Arg(), Slice(p, make([]byte, 1)), Val(1)).Full = true
 	step, errno := p.run()
-	if step < 0 || p.steps[step].what != "too short" || errno != unix.EPIPE {
+	if step < 0 || p.Steps[step].What != "too short" || errno != unix.EPIPE {
 		t.Errorf("%d %v", step, errno)
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != "some text!" {
@@ -165,9 +145,9 @@ func TestRegistersOfPrograms(t *testing.T) {
 }
 
 func TestFailuresSayWhat(t *testing.T) {
-	for want, f := range map[string]*failure{
-		"open /x: No such file or directory (os error 2)":      {what: "open", path: "/x", errno: unix.ENOENT},
-		"fork: Resource temporarily unavailable (os error 11)": {what: "fork", errno: unix.EAGAIN},
+	for want, f := range map[string]*Failure{
+		"open /x: No such file or directory (os error 2)":      {What: "open", Path: "/x", Errno: unix.ENOENT},
+		"fork: Resource temporarily unavailable (os error 11)": {What: "fork", Errno: unix.EAGAIN},
 	} {
 		if f.Error() != want {
 			t.Errorf("%q, want %q", f.Error(), want)
@@ -207,7 +187,7 @@ func TestPrepareExec(t *testing.T) {
 		{"without a PATH", []string{"ls"}, []string{"XPATH=/a"}, "ls", []string{"/bin/ls", "/usr/bin/ls"}},
 		{"the last PATH counts", []string{"ls"}, []string{"PATH=/a", "PATH=/b"}, "ls", []string{"/b/ls"}},
 	} {
-		e, err := prepareExec(tt.argv, tt.env, tt.arg0, -1)
+		e, err := PrepareExec(tt.argv, tt.env, tt.arg0, -1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,11 +206,11 @@ func TestPrepareExec(t *testing.T) {
 		}
 	}
 	for _, bad := range [][]string{{"a\x00b"}, {"a", "b\x00"}} {
-		if _, err := prepareExec(bad, nil, "a", -1); err == nil {
+		if _, err := PrepareExec(bad, nil, "a", -1); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}
-	if _, err := prepareExec([]string{"a"}, []string{"A=\x00"}, "a", -1); err == nil {
+	if _, err := PrepareExec([]string{"a"}, []string{"A=\x00"}, "a", -1); err == nil {
 		t.Error("a NUL in the environment is taken")
 	}
 }
@@ -253,44 +233,12 @@ func TestExecThatFails(t *testing.T) {
 		{[]string{"missing"}, []string{"PATH=" + dir + ":/none"}, unix.ENOENT},
 		{[]string{dir}, nil, unix.EACCES},
 	} {
-		e, err := prepareExec(tt.argv, tt.env, tt.argv[0], -1)
+		e, err := PrepareExec(tt.argv, tt.env, tt.argv[0], -1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := e.run(); got != tt.want {
+		if got := e.Run(); got != tt.want {
 			t.Errorf("%q: %v, want %v", tt.argv, got, tt.want)
-		}
-	}
-}
-
-func TestExitCodesOfWhatCannotBeExecuted(t *testing.T) {
-	dir := t.TempDir()
-	locked := filepath.Join(dir, "locked")
-	script := filepath.Join(dir, "script")
-	if err := os.WriteFile(locked, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := testutil.WriteProgram(script, []byte("echo script $1; exit 3")); err != nil {
-		t.Fatal(err)
-	}
-	for _, profile := range []string{readOnly, `{"type":"disabled"}`} {
-		for _, tt := range []struct {
-			argv []string
-			code int
-			want string
-		}{
-			{[]string{"/none/such"}, 127, "Failed to execvp /none/such: No such file or directory (os error 2)"},
-			{[]string{"no-such-program"}, 127, "Failed to execvp no-such-program: No such file or directory (os error 2)"},
-			{[]string{locked}, 126, "Failed to execvp " + locked + ": Permission denied (os error 13)"},
-			{[]string{script, "word"}, 3, "script word"},
-		} {
-			cmd := launcherCommand(t, append([]string{"--sandbox-policy-cwd", "/", "--permission-profile", profile, "--"}, tt.argv...)...)
-			// A directory of root's PATH that another user may not search gives 126.
-			cmd.Env = append(cmd.Environ(), "PATH=/usr/bin:/bin")
-			out, _ := cmd.CombinedOutput()
-			if code := cmd.ProcessState.ExitCode(); code != tt.code || !strings.Contains(string(out), tt.want) {
-				t.Errorf("%.20s %q: %d %s, want %d %s", profile, tt.argv, code, out, tt.code, tt.want)
-			}
 		}
 	}
 }

@@ -1,0 +1,370 @@
+package initproc
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ExitFailed is the exit code of a child that has given up. A Report says why.
+const ExitFailed = 125
+
+// Processes is everything that the first process of a sandbox, the init, and the process of the
+// command need. It is prepared before the fork.
+type Processes struct {
+	// What is started, and where.
+	Flags    uintptr // of clone: the namespaces
+	Cgroup   int     // a descriptor of the directory of a cgroup; 0: the launcher's own
+	InCgroup bool    // the init must not start elsewhere: the cgroup has limits
+
+	// What the processes do.
+	Init    *Program // of the init, before it starts the command
+	Command *Program // of the command's process, before it executes the command
+	Exec    *Exec    // the command
+	Subreap bool     // end what is left by searching for it: there is no PID namespace
+
+	// Status is the end of a pipe to which a child writes its Report. A negative one is no pipe.
+	Status int
+
+	mask     uint64        // the launcher's mask of signals
+	signals  uint64        // the set that the init waits for
+	info     [128]byte     // siginfo
+	report   Report        // what is written to Status
+	listing  [8 << 10]byte // of children, for Subreap
+	children []byte        // path of that listing
+	words    []byte        // the launcher's arguments, which a command could read in /proc/1/cmdline
+}
+
+// Stage says how far a child had come.
+type Stage int32
+
+// The stages of a Report.
+const (
+	StageInit    Stage = iota + 1 // a step of Init has failed
+	StageFork                     // the init has not started the process of the command
+	StageCommand                  // a step of Command has failed
+	StageExec                     // the command could not be executed
+	StageEnded                    // the command has ended
+)
+
+// Report is what a child tells before it gives up, or the exit code of the command as
+// its step, with StageEnded. Usage is then what all processes of the sandbox have used.
+type Report struct {
+	Stage       Stage
+	Step, Errno int32
+	Usage       unix.Rusage
+}
+
+// ReadReport waits for a report from the other end of Status; nil: there is none, and no process
+// is left that could write one.
+func ReadReport(fd int) *Report {
+	told := &Report{}
+	buf := unsafe.Slice((*byte)(unsafe.Pointer(told)), unsafe.Sizeof(*told))
+	for {
+		n, err := unix.Read(fd, buf)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err == nil && n == len(buf):
+			return told
+		default:
+			return nil
+		}
+	}
+}
+
+// Start forks the init and returns its process id. The calling goroutine must
+// be locked to its thread, whose end is the end of the init if Init sets a parent-death signal.
+// With grouped the init gets the signals of the launcher's process group itself, and the launcher
+// ignores Forwarded from then on.
+func (c *Processes) Start(grouped bool) (int, syscall.Errno) {
+	c.signals = Bit(unix.SIGCHLD) | Bit(Orphaned)
+	for _, s := range Forwarded {
+		c.signals |= Bit(s)
+	}
+	c.children = []byte("/proc/thread-self/children\x00")
+	c.words = arguments(os.Args)
+	all := ^uint64(0)
+	c.Command.resetSignals(&c.mask)
+	sigprocmask(&all, &c.mask)
+	pid, errno := c.fork()
+	sigprocmask(&c.mask, nil)
+	if grouped && errno == 0 {
+		// Not before the fork: nobody would get a signal that comes in between.
+		for _, s := range Forwarded {
+			Ignore(s)
+		}
+	}
+	return pid, errno
+}
+
+// RunAlone runs a program, which ends its process, in a child, and waits for its end. Flags are
+// those of clone. The error is a *Failure if a step has failed.
+func RunAlone(p *Program, flags uintptr) error {
+	var status [2]int
+	if err := unix.Pipe2(status[:], unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("make a pipe: %w", err)
+	}
+	defer unix.Close(status[0])
+	c := &Processes{Init: p, Flags: flags, Status: status[1]}
+	all := ^uint64(0)
+	runtime.LockOSThread() // a mask of signals is a thread's
+	sigprocmask(&all, &c.mask)
+	pid, errno := c.fork()
+	sigprocmask(&c.mask, nil)
+	runtime.UnlockOSThread()
+	if errno != 0 {
+		_ = unix.Close(status[1])
+		return fmt.Errorf("fork: %w", errno)
+	}
+	code, err := Wait(pid)
+	_ = unix.Close(status[1]) // not before: with CLONE_FILES it is the child's too
+	told := ReadReport(status[0])
+	switch {
+	case told != nil && told.Stage == StageInit:
+		return p.Steps[told.Step].Failure(syscall.Errno(told.Errno))
+	case err != nil:
+		return err
+	case code != 0:
+		return fmt.Errorf("the child ended with %v", code)
+	}
+	return nil
+}
+
+// Wait waits for the end of a child, and reaps it.
+func Wait(pid int) (unix.WaitStatus, error) {
+	var status unix.WaitStatus
+	for {
+		_, err := unix.Wait4(pid, &status, 0, nil)
+		if err == nil {
+			return status, nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return 0, fmt.Errorf("wait for the sandbox: %w", err)
+		}
+	}
+}
+
+// arguments returns the memory of a program's arguments after its name, as the
+// kernel has laid it out and shows it to others; nil if they lie elsewhere.
+func arguments(args []string) []byte {
+	if len(args) < 2 {
+		return nil
+	}
+	size := uintptr(0)
+	begin := uintptr(unsafe.Pointer(unsafe.StringData(args[0]))) + uintptr(len(args[0])) + 1
+	for _, a := range args[1:] {
+		if len(a) > 0 && uintptr(unsafe.Pointer(unsafe.StringData(a))) != begin+size {
+			return nil
+		}
+		size += uintptr(len(a)) + 1
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(args[0])), len(args[0])+1)), size)
+}
+
+// All functions from here on run in the children too, without a Go runtime: see README.md.
+
+// clone forks, and returns 0 in the child. The child is in a cgroup unless that is 0. Where the
+// kernel, or a filter of system calls, forbids that, the child is in the launcher's own; with
+// inCgroup there is no child then.
+//
+//go:nosplit
+//go:norace
+func clone(flags uintptr, cgroup int, inCgroup bool) (uintptr, syscall.Errno) {
+	if cgroup > 0 {
+		// struct clone_args; the others are for threads and process numbers.
+		args := [11]uint64{0: uint64(flags) | unix.CLONE_INTO_CGROUP, 4: uint64(unix.SIGCHLD), 10: uint64(cgroup)}
+		pid, _, errno := syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
+		if errno == 0 || inCgroup {
+			return pid, errno
+		}
+	}
+	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	return pid, errno
+}
+
+// fork makes the init. It returns in the launcher only.
+//
+//go:nosplit
+//go:norace
+//go:noinline
+func (c *Processes) fork() (int, syscall.Errno) {
+	pid, errno := clone(c.Flags, c.Cgroup, c.InCgroup)
+	if errno != 0 || pid != 0 {
+		return int(pid), errno
+	}
+	for i := range c.words {
+		c.words[i] = 0
+	}
+	if step, errno := c.Init.run(); step >= 0 {
+		c.fail(StageInit, step, errno)
+	}
+	// The init is not suspended until the command is executed, as vfork would suspend it. Scenario: the
+	// command is a file on a file system that does not answer, and its execution hangs. The init must still
+	// pass on a Ctrl-C, and without a PID namespace it must end the process when the launcher is gone.
+	child, errno := clone(0, 0, false)
+	if errno != 0 {
+		c.fail(StageFork, 0, errno)
+	}
+	if child == 0 {
+		if step, errno := c.Command.run(); step >= 0 {
+			c.fail(StageCommand, step, errno)
+		}
+		c.fail(StageExec, 0, c.Exec.Run())
+	}
+	c.wait(child)
+	return 0, 0
+}
+
+// fail tells the launcher and ends this process.
+//
+//go:nosplit
+//go:norace
+func (c *Processes) fail(stage Stage, step int, errno syscall.Errno) {
+	c.report.Stage, c.report.Step, c.report.Errno = stage, int32(step), int32(errno)
+	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.Status), uintptr(unsafe.Pointer(&c.report)), unsafe.Sizeof(c.report))
+	c.end(ExitFailed)
+}
+
+// end ends this process, and with it, if it is the init, all in the sandbox.
+//
+//go:nosplit
+//go:norace
+func (c *Processes) end(code uintptr) {
+	for {
+		_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, code, 0, 0)
+	}
+}
+
+// wait is what the init does: it reaps processes that end, passes signals to the
+// command's process group, and ends as the command ends.
+//
+//go:nosplit
+//go:norace
+func (c *Processes) wait(child uintptr) {
+	var status int32
+	for {
+		sig, _, errno := syscall.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT,
+			uintptr(unsafe.Pointer(&c.signals)), uintptr(unsafe.Pointer(&c.info)), 0, 8, 0, 0)
+		switch {
+		case errno != 0:
+			continue
+		case sig == uintptr(Orphaned):
+			c.killAll()
+			c.end(ExitFailed)
+		case sig != uintptr(unix.SIGCHLD):
+			// The command may not have made its group yet.
+			if _, _, e := syscall.RawSyscall(unix.SYS_KILL, -child, sig, 0); e != 0 {
+				_, _, _ = syscall.RawSyscall(unix.SYS_KILL, child, sig, 0)
+			}
+			continue
+		}
+		for {
+			pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&status)), unix.WNOHANG, 0, 0, 0)
+			if errno == unix.EINTR {
+				continue
+			}
+			if errno != 0 || pid == 0 {
+				break
+			}
+			if pid == child {
+				c.killAll()
+				code := status >> 8 & 0xff
+				if s := status & 0x7f; s != 0 {
+					code = 128 + s
+				}
+				c.tellEnd(code)
+				c.end(uintptr(code))
+			}
+		}
+	}
+}
+
+// tellEnd tells the launcher the exit code of the command, if no other process is left
+// in the PID namespace: from then on nothing of the sandbox runs, and this process holds
+// nothing but the pipe. So nobody has to wait until the kernel has freed the namespaces.
+// Whatever is left has this process for an ancestor, and the kernel makes it a child of
+// this process when its parent ends. If there is any, the end of this process ends it,
+// and is what the launcher waits for.
+//
+//go:nosplit
+//go:norace
+func (c *Processes) tellEnd(code int32) {
+	if c.Flags&unix.CLONE_NEWPID == 0 {
+		return
+	}
+	for {
+		pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), 0, unix.WNOHANG|unix.WALL, 0, 0, 0)
+		if errno == unix.ECHILD {
+			break
+		}
+		if errno != 0 && errno != unix.EINTR || errno == 0 && pid == 0 {
+			return
+		}
+	}
+	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, uintptr(c.Status)+1, math.MaxUint32, 0); errno != 0 {
+		return
+	}
+	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, 0, uintptr(c.Status)-1, 0); errno != 0 {
+		return
+	}
+	c.report.Stage, c.report.Step = StageEnded, code
+	children := -1 // RUSAGE_CHILDREN; a variable, as the constant does not fit a uintptr
+	_, _, _ = syscall.RawSyscall(unix.SYS_GETRUSAGE, uintptr(children), uintptr(unsafe.Pointer(&c.report.Usage)), 0)
+	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.Status), uintptr(unsafe.Pointer(&c.report)), unsafe.Sizeof(c.report))
+}
+
+// killAll ends every descendant. In a PID namespace the end of the init does
+// that; elsewhere orphans become children of the init, which kills its
+// children until there are none.
+//
+//go:nosplit
+//go:norace
+func (c *Processes) killAll() {
+	for c.Subreap {
+		found := false
+		fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(CwdFD.Value), uintptr(unsafe.Pointer(&c.children[0])), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+		if errno != 0 {
+			return
+		}
+		n, _, errno := syscall.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&c.listing[0])), uintptr(len(c.listing)))
+		_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+		if errno != 0 {
+			return
+		}
+		// The listing is decimal numbers, each with a blank behind it; a
+		// number that was cut off has none and is read the next time.
+		pid := uintptr(0)
+		for i := 0; i < len(c.listing) && uintptr(i) < n; i++ {
+			if b := c.listing[i]; b >= '0' && b <= '9' {
+				pid = pid*10 + uintptr(b-'0')
+				continue
+			}
+			if pid != 0 {
+				found = true
+				_, _, _ = syscall.RawSyscall(unix.SYS_KILL, pid, uintptr(unix.SIGKILL), 0)
+			}
+			pid = 0
+		}
+		if !found {
+			return
+		}
+		// Wait for one, and reap the others that have ended.
+		options := uintptr(0)
+		for {
+			pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), 0, options, 0, 0, 0)
+			if errno == unix.EINTR {
+				continue
+			}
+			if errno != 0 || pid == 0 {
+				break
+			}
+			options = unix.WNOHANG
+		}
+	}
+}

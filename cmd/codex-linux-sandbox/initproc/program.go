@@ -1,0 +1,217 @@
+package initproc
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Program is a list of system calls, prepared before a fork, that the child makes. A call may
+// use the results of earlier ones, which are kept in registers.
+//
+// One goroutine uses a Program. After the fork it must not be changed.
+type Program struct {
+	Steps  []Step
+	regs   []uintptr
+	memory []any // what the arguments point to
+}
+
+// New returns a program without steps.
+func New() *Program { return &Program{Steps: make([]Step, 0, usualSteps)} }
+
+// usualSteps is how many steps a program usually has at most.
+const usualSteps = 512
+
+// Step is one system call.
+type Step struct {
+	Number uintptr // of the system call
+	Args   [6]Arg
+	What   string // for people: what it is for
+	Path   string // for people: and which path it concerns
+	// Full says that a result that is not the third argument is a failure too: a short read or
+	// write. Zero says that a result that is not 0 is one.
+	Full, Zero bool
+	// Same, if not nil, is filled in by the call, an fstat. Another file than that is a failure.
+	Same *Identity
+
+	save Register // where the result goes
+	alt  int      // the step to go on with when this one fails; 0: the program fails
+	only bool     // alt is only for a file that is missing
+}
+
+// Failure returns the error of a step that failed.
+func (s *Step) Failure(errno syscall.Errno) *Failure {
+	return &Failure{What: s.What, Path: s.Path, Number: s.Number, Errno: errno}
+}
+
+// Register names the result of a call; the zero value is none.
+type Register int
+
+// Arg is an argument of a call: a value, or, if From is not 0, the result of an earlier call.
+type Arg struct {
+	Value uintptr
+	From  Register
+}
+
+// Arg returns the result of a call as an argument.
+func (r Register) Arg() Arg { return Arg{From: r} }
+
+// Val returns a number as an argument.
+func Val[T ~int | ~int64 | ~uint | ~uint32 | ~uint64 | ~uintptr](v T) Arg {
+	return Arg{Value: uintptr(v)}
+}
+
+// CwdFD is AT_FDCWD (-100) as an argument: a path is relative to the working directory.
+var CwdFD = Arg{Value: ^uintptr(99)}
+
+// Text returns a path or another string as an argument.
+func (p *Program) Text(s string) Arg { return Slice(p, append([]byte(s), 0)) }
+
+// Pointer returns the address of a value that the child reads or writes.
+func Pointer[T any](p *Program, to *T) Arg {
+	p.memory = append(p.memory, to)
+	return Arg{Value: uintptr(unsafe.Pointer(to))}
+}
+
+// Slice returns the address of the elements of a slice.
+func Slice[T any](p *Program, s []T) Arg {
+	p.memory = append(p.memory, s)
+	return Arg{Value: uintptr(unsafe.Pointer(unsafe.SliceData(s)))}
+}
+
+// Do appends a call. What and path are for the message if it fails. The step is valid until the
+// next call of a method.
+func (p *Program) Do(what, path string, number uintptr, args ...Arg) *Step {
+	s := Step{Number: number, What: what, Path: path}
+	copy(s.Args[:], args)
+	p.Steps = append(p.Steps, s)
+	return &p.Steps[len(p.Steps)-1]
+}
+
+// Get appends a call and names its result.
+func (p *Program) Get(what, path string, number uintptr, args ...Arg) Register {
+	p.regs = append(p.regs, ^uintptr(0)) // no descriptor
+	r := Register(len(p.regs))
+	p.Do(what, path, number, args...).save = r
+	return r
+}
+
+// Close appends a close of a descriptor.
+func (p *Program) Close(r Register) { p.Do("close", "", unix.SYS_CLOSE, r.Arg()) }
+
+// Identity is the device and inode of a file as it was when the plan was made.
+type Identity struct {
+	Dev, Ino uint64
+	got      unix.Stat_t
+}
+
+// Identify appends what fails unless a descriptor is of that file.
+func (p *Program) Identify(name string, fd Register, dev, ino uint64) {
+	id := &Identity{Dev: dev, Ino: ino}
+	p.Do("look at", name, unix.SYS_FSTAT, fd.Arg(), Pointer(p, &id.got)).Same = id
+}
+
+// Look appends what fails unless a path leads to that directory, without links.
+func (p *Program) Look(name string, dev, ino uint64) {
+	how := Pointer(p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+	fd := p.Get("open", name, unix.SYS_OPENAT2, CwdFD, p.Text(name), how, Val(unix.SizeofOpenHow))
+	p.Identify(name, fd, dev, ino)
+	p.Close(fd)
+}
+
+// Absent appends what fails if a path leads anywhere.
+func (p *Program) Absent(name string) {
+	p.IfThere(func() {
+		how := Pointer(p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
+		fd := p.Get("open", name, unix.SYS_OPENAT2, CwdFD, p.Text(name), how, Val(unix.SizeofOpenHow))
+		p.Identify(name, fd, 0, 0) // no file has this identity
+	})
+}
+
+// Try appends the calls of f. When one of them fails, the program goes on after them.
+func (p *Program) Try(f func()) {
+	begin := len(p.Steps)
+	f()
+	for i := begin; i < len(p.Steps); i++ {
+		p.Steps[i].alt = len(p.Steps)
+	}
+}
+
+// Either appends the calls of f and those of g, which are made when one of f's fails.
+func (p *Program) Either(f, g func()) {
+	begin := len(p.Steps)
+	f()
+	// To close no descriptor always fails, which makes it a jump.
+	p.Do("skip", "", unix.SYS_CLOSE, Arg{Value: ^uintptr(0)})
+	at := len(p.Steps)
+	for i := begin; i < at-1; i++ {
+		p.Steps[i].alt = at
+	}
+	g()
+	p.Steps[at-1].alt = len(p.Steps)
+}
+
+// IfThere appends the calls of f, of which the first looks for something that
+// may be missing. If it is missing, the others are left out. Any other error
+// ends the program: a mask must not be left out because a lookup failed for
+// want of memory or descriptors.
+func (p *Program) IfThere(f func()) {
+	begin := len(p.Steps)
+	f()
+	p.Steps[begin].alt, p.Steps[begin].only = len(p.Steps), true
+}
+
+// Run makes the calls in this process. The error is a *Failure.
+func (p *Program) Run() error {
+	if step, errno := p.run(); step >= 0 {
+		return p.Steps[step].Failure(errno)
+	}
+	return nil
+}
+
+// missingFile reports whether an error says that a path leads to no file.
+//
+//go:nosplit
+//go:norace
+func missingFile(e syscall.Errno) bool {
+	return e == unix.ENOENT || e == unix.ENOTDIR || e == unix.ELOOP
+}
+
+// run makes the calls and returns the one that failed, or -1.
+//
+//go:nosplit
+//go:norace
+func (p *Program) run() (failed int, errno syscall.Errno) {
+	for pc := 0; pc < len(p.Steps); {
+		s := &p.Steps[pc]
+		var a [6]uintptr
+		for i := range a {
+			a[i] = s.Args[i].Value
+			if r := s.Args[i].From; r != 0 {
+				a[i] = p.regs[r-1]
+			}
+		}
+		result, _, e := syscall.RawSyscall6(s.Number, a[0], a[1], a[2], a[3], a[4], a[5])
+		if e == 0 && (s.Full && result != a[2] || s.Zero && result != 0) {
+			e = unix.EPIPE
+		}
+		if e == 0 && s.Same != nil && (s.Same.got.Ino != s.Same.Ino || s.Same.got.Dev != s.Same.Dev) {
+			e = unix.ESTALE
+		}
+		switch {
+		case e == unix.EINTR:
+			continue
+		case e == 0:
+			if s.save != 0 {
+				p.regs[s.save-1] = result
+			}
+			pc++
+		case s.alt != 0 && (!s.only || missingFile(e)):
+			pc = s.alt
+		default:
+			return pc, e
+		}
+	}
+	return -1, 0
+}
