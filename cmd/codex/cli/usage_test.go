@@ -65,7 +65,7 @@ func TestWrongUse(t *testing.T) {
 		{"remote run --env a --env b -- true", `--env: a and b cannot both be the environment; to set a variable write NAME=VALUE`},
 		{"remote forward -W nohost", `-W: "nohost" is not HOST:PORT, with a port up to 65535, or the path of a socket`},
 		{"remote forward -D 1:2:3", `-D: "1:2:3" is not PORT or ADDRESS:PORT, with a port up to 65535`},
-		{"remote kill --signal FOO x", `--signal "FOO": there are INT, TERM, KILL, HUP, QUIT, USR1 and USR2`},
+		{"remote kill --signal FOO x", `--signal must be INT, TERM, KILL, HUP, QUIT, USR1 or USR2, not "FOO"`},
 		{"remote cp a b", `cp copies between this machine and the server: either the target or the sources begin with a colon`},
 		{"remote mv a", `mv needs a source and a target: codex remote mv OLD NEW`},
 		{"remote sync a b", `sync is between this machine and the server: either the source or the target begins with a colon`},

@@ -18,27 +18,27 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// errReplay says why a denied command that had much input is not retried.
-var errReplay = fmt.Errorf("it was given more than %d KiB of input, which is not kept for a retry", maxReplay>>10)
+// errReplay is the reason not to retry a denied command that had much input.
+var errReplay = fmt.Errorf("it read more than %d KiB of input, which is too much to keep for a retry", maxReplay>>10)
 
 // execution is a job on its way through its attempts.
 type execution struct {
 	x      *remoteExec
 	job    job
-	id     string // of the processes, without what tells them apart
+	id     string // id of the processes, without the attempt's number
 	params execproto.StartParams
 	report report
 	feed   feed
-	last   *attempt // nil: there was none
+	last   *attempt // nil: no attempt was made
 }
 
-// do runs a job to its end and returns its exit code.
+// do makes the attempts of a job and returns its exit code.
 func (x *remoteExec) do(ctx context.Context, j job) (int, error) {
 	e := &execution{x: x, job: j, feed: feed{in: x.input}}
 	e.report = report{out: x.s.RawOut, err: x.s.RawErr, json: x.json}
 	switch {
 	case x.json:
-		e.report.out = x.s.Out // on a terminal, what JSON leaves as it is steers it too
+		e.report.out = x.s.Out // with --json, too: a terminal would obey control characters in it
 	case j.out != nil:
 		e.report.out = j.out
 	}
@@ -68,7 +68,7 @@ func (x *remoteExec) do(ctx context.Context, j job) (int, error) {
 	}
 }
 
-// attempt makes an attempt.
+// attempt makes one attempt.
 func (e *execution) attempt(ctx context.Context, d approval.Decision) (approval.Result, error) {
 	if d.Remembered {
 		if err := e.approval("session", "session"); err != nil {
@@ -82,7 +82,7 @@ func (e *execution) attempt(ctx context.Context, d approval.Decision) (approval.
 		if err := e.report.emit(execEvent{Type: "retry"}); err != nil {
 			return approval.Result{}, err
 		}
-		// It has exited; this is what Codex CLI does too.
+		// It has exited. This ends descendants that go on, as Codex CLI does.
 		_, _ = e.last.p.Load().Terminate(ctx)
 		e.params = approval.RetryParams(e.params, e.id)
 		if e.params.TTY {
@@ -99,7 +99,7 @@ func (e *execution) attempt(ctx context.Context, d approval.Decision) (approval.
 	return result, err
 }
 
-// judge decides what comes after an attempt.
+// judge decides what follows an attempt.
 func (e *execution) judge(run *approval.Run, result approval.Result) (approval.Decision, error) {
 	d := run.Result(result)
 	if d.Step != approval.Done && e.feed.more {
@@ -115,7 +115,7 @@ func (e *execution) judge(run *approval.Run, result approval.Result) (approval.D
 	return d, e.report.emit(event)
 }
 
-// why is the reason for which there is no retry, in the user's words.
+// why returns the reason not to retry, in words for the user.
 func (e *execution) why(err error) string {
 	if errors.Is(err, approval.ErrPolicy) {
 		return e.x.silent
@@ -123,7 +123,7 @@ func (e *execution) why(err error) string {
 	return err.Error()
 }
 
-// done reports a final result and returns the exit code.
+// done reports the final result and returns the exit code.
 func (e *execution) done(d approval.Decision) int {
 	switch {
 	case d.Why == nil:
@@ -141,7 +141,7 @@ func (e *execution) done(d approval.Decision) int {
 	}
 }
 
-// denied says what the sandbox denied as far as that is known.
+// denied describes what the sandbox denied, as far as that is known.
 func (e *execution) denied() string {
 	if len(e.last.refused) == 0 {
 		return "the sandbox on the server probably denied it; " + e.x.policy.Wider()
@@ -149,7 +149,7 @@ func (e *execution) denied() string {
 	return sandbox.RefusedHosts(e.last.refused)
 }
 
-// refused reports that the command is not to run.
+// refused reports that the command will not run.
 func (e *execution) refused(d approval.Decision) (int, error) {
 	switch {
 	case !errors.Is(d.Err, approval.ErrRejected):
@@ -162,7 +162,7 @@ func (e *execution) refused(d approval.Decision) (int, error) {
 	return cmdutil.ExitDenied, nil
 }
 
-// answer has a question answered.
+// answer gets the answer to a question from the session's rules or the user.
 func (e *execution) answer(ctx context.Context, q approval.Question) (approval.Answer, error) {
 	switch {
 	case e.x.yes && q.Retry:
@@ -197,7 +197,7 @@ func (e *execution) approval(answer, by string) error {
 	return e.report.emit(execEvent{Type: "approval", Answer: answer, By: by})
 }
 
-// question is what a person is asked.
+// question returns the question that the user is asked.
 func (e *execution) question(q approval.Question) question {
 	asked := question{
 		facts:   []string{"sandbox: " + e.x.policy.Name(), placeOf(e.x.environment, e.job.cwd)},
@@ -214,7 +214,7 @@ func (e *execution) question(q approval.Question) question {
 	return asked
 }
 
-// placeOf is the line of a question that says where its command runs; cwd is a URI.
+// placeOf returns the line of a question that names where the command runs; cwd is a URI.
 func placeOf(environment, cwd string) string {
 	dir, err := pathuri.Parse(cwd, "")
 	if err != nil {
@@ -223,15 +223,15 @@ func placeOf(environment, cwd string) string {
 	return "  environment: " + terminal.Literal(environment) + "   cwd: " + shellQuote(dir)
 }
 
-// say tells the user something.
+// say prints a note for the user.
 func (e *execution) say(text string) { e.x.say(text) }
 
-// say tells the user something, from any goroutine.
+// say prints a note for the user. It may be called from any goroutine.
 func (x *remoteExec) say(text string) {
 	_, _ = io.WriteString(x.s.Err, "codex: "+terminal.Text(text)+"\n")
 }
 
-// shellCommand spells a command so that a shell takes it for the same.
+// shellCommand quotes a command so that a shell runs the same command.
 func shellCommand(argv []string) string {
 	quoted := make([]string, len(argv))
 	for i, arg := range argv {
@@ -240,8 +240,8 @@ func shellCommand(argv []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// shellQuote quotes a word for a shell if it needs that. Characters that a terminal
-// hides or shows elsewhere are escaped.
+// shellQuote quotes a word for a shell if it needs quotes. Characters that a terminal hides or
+// that reorder its text are escaped.
 func shellQuote(word string) string {
 	plain := func(r rune) bool {
 		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_@%+=:,./-", r))

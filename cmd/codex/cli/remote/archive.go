@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/host/dirfd"
 )
 
-// unpacking are the options for files that come from a directory of the server.
+// unpacking returns the options for unpacking a directory of the server.
 func (cp *copying) unpacking(uri string) archive.UnpackOptions {
 	return archive.UnpackOptions{
 		Name:   localName,
@@ -23,12 +23,12 @@ func (cp *copying) unpacking(uri string) archive.UnpackOptions {
 	}
 }
 
-// receiveArchive reads an archive of the server into u. If the connection is
-// lost and comes back, it goes on after the last whole file.
+// receiveArchive unpacks an archive of the server with u. If the connection is lost and
+// recovered, it continues after the last complete file.
 func (cp *copying) receiveArchive(u *archive.Unpacker, uri string, o execclient.ArchiveOptions) error {
 	for tries := 0; ; {
 		before := u.Done()
-		if utf8.ValidString(before) { // else the server could not be told it
+		if utf8.ValidString(before) { // other paths cannot be sent
 			o.After = before
 		}
 		err := cp.receiveOnce(u, uri, o)
@@ -55,16 +55,15 @@ func (cp *copying) receiveOnce(u *archive.Unpacker, uri string, o execclient.Arc
 	return err
 }
 
-// goesOn reports whether a copy that was cut is worth another try. The next request waits
-// until the connection is back, or fails for good.
+// goesOn reports whether an interrupted copy should be tried again. The next request waits
+// until the connection is recovered, or fails if it cannot be.
 func (cp *copying) goesOn(err error, tries int) bool {
 	var lost *execclient.DisconnectedError
 	return errors.As(err, &lost) && cp.ctx.Err() == nil && tries < resumeTries
 }
 
-// sendArchive packs a local directory and has the server put the files into one of its
-// own. If the connection is lost and comes back, it goes on after the last file that the
-// server has whole.
+// sendArchive packs a local directory and has the server unpack it. If the connection is lost
+// and recovered, it continues after the last file that the server has completed.
 func (cp *copying) sendArchive(source, uri string, o archive.PackOptions) error {
 	for tries := 0; ; {
 		sent := &sending{}
@@ -116,11 +115,11 @@ func (cp *copying) sendOnce(source, uri string, o archive.PackOptions, sent *sen
 	return err
 }
 
-// sending knows which files of an archive the server has.
+// sending tracks which files of an archive the server has completed.
 type sending struct {
-	taken func() uint64 // how much of the archive the server has worked on
-	begun []beginning   // the entries from done on
-	done  string        // the last one that is in its place
+	taken func() uint64 // returns how many bytes of the archive the server has processed
+	begun []beginning   // the entries after done
+	done  string        // the last completed one
 }
 
 type beginning struct {
@@ -128,14 +127,14 @@ type beginning struct {
 	offset int64
 }
 
-// began is told of an entry and where in the archive it begins.
+// began adds an entry and its offset in the archive.
 func (s *sending) began(path string, offset int64) {
 	s.begun = append(s.begun, beginning{path, offset})
 	s.forget()
 }
 
-// forget forgets the entries that are in their places: a file is when the server has read
-// the next entry, so when it has come to the one behind that.
+// forget drops the completed entries. A file is complete when the server has read the header
+// of the next entry, so when it has processed the archive up to the entry after that.
 func (s *sending) forget() {
 	if s.taken == nil {
 		return
@@ -148,7 +147,7 @@ func (s *sending) forget() {
 	s.begun = s.begun[n:]
 }
 
-// unnamed counts files that the server did not name.
+// unnamed counts failures that the server did not name.
 func (cp *copying) unnamed(n uint64) {
 	cp.report("", fmt.Errorf("%d more files were not copied, too many to name", n))
 	cp.mu.Lock()

@@ -18,13 +18,13 @@ import (
 func remoteAttachCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "use a detached process as if it had just been started", ArgsUsage: "HANDLE",
-		Description: `Shows what the process writes from now on, passes your input on, and exits with the exit
-code of the process. A process with a terminal gets your keys and the size of your
-terminal. Ctrl-P Ctrl-Q leaves it, and it goes on; without a terminal, Ctrl-C leaves.
+		Description: `Prints the output of the process from now on, passes your input on, and exits with the
+exit code of the process. A process with a terminal gets your keys and the size of your
+terminal. Ctrl-P Ctrl-Q leaves it, and it continues; without a terminal, Ctrl-C leaves.
 
-Any number of clients may be attached. The first that writes is the only one that may,
-until its connection ends. A process without a terminal reads your input only if it was
-started with --stdin; its input stays open at the end of yours without --eof.
+Any number of clients may be attached. The first one that writes is the only one that may
+write, until its connection ends. A process without a terminal reads your input only if it
+was started with --stdin. Its input stays open when yours ends, unless you give --eof.
 
 Examples:
    codex remote run --detach --tty --name sh -- bash
@@ -32,8 +32,8 @@ Examples:
    codex remote attach --all --read-only build`,
 		Flags: serverFlags(
 			cmdutil.Handles,
-			&cli.BoolFlag{Name: "all", Usage: "show first what is retained of the output until now"},
-			&cli.BoolFlag{Name: "read-only", Usage: "pass no input on"},
+			&cli.BoolFlag{Name: "all", Usage: "first print the output that the server has retained"},
+			&cli.BoolFlag{Name: "read-only", Usage: "do not pass input on"},
 			&cli.BoolFlag{Name: "eof", Usage: "end the process's input where yours ends"},
 		),
 		Action: func(c *cli.Context) error {
@@ -55,10 +55,10 @@ Examples:
 	}
 }
 
-// errLeft ends an attachment by its keys.
+// errLeft ends an attachment whose user has typed the keys for leaving.
 var errLeft = errors.New("left")
 
-// attachment is a terminal, or other streams, at a detached process.
+// attachment connects a terminal, or other streams, to a detached process.
 type attachment struct {
 	handle             string
 	d                  *execclient.Detached
@@ -68,7 +68,7 @@ type attachment struct {
 	all, readOnly, eof bool
 }
 
-// run stays with the process until it has closed or the user leaves.
+// run passes input and output on until the process has closed or the user leaves.
 func (a *attachment) run(ctx context.Context, client *execclient.Client) error {
 	p, err := findDetached(ctx, client, a.handle)
 	if err != nil {
@@ -105,7 +105,7 @@ func (a *attachment) run(ctx context.Context, client *execclient.Client) error {
 	return detachedExit(a.handle, last)
 }
 
-// findDetached returns what the server knows of a process.
+// findDetached returns the description of a detached process.
 func findDetached(ctx context.Context, client *execclient.Client, handle string) (execproto.DetachedProcess, error) {
 	list, err := client.ListDetached(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func findDetached(ctx context.Context, client *execclient.Client, handle string)
 	return execproto.DetachedProcess{}, noSuchHandle(handle)
 }
 
-// follow shows the output.
+// follow prints the output until the process has closed.
 func (a *attachment) follow(ctx context.Context) (execproto.ReadResult, error) {
 	o := execclient.FollowOptions{Wait: true}
 	if !a.all {
@@ -141,8 +141,8 @@ func (a *attachment) follow(ctx context.Context) (execproto.ReadResult, error) {
 	return p.last, nil
 }
 
-// routineInput passes the input on. keys says that it comes from a terminal, where some keys
-// mean that the user leaves.
+// routineInput passes the input on. keys means that it comes from a terminal, where Ctrl-P
+// Ctrl-Q leaves the process.
 func (a *attachment) routineInput(ctx context.Context, cancel context.CancelCauseFunc, keys bool) {
 	r := a.in.reader(ctx)
 	buf := make([]byte, inputChunk)
@@ -174,17 +174,17 @@ func (a *attachment) routineInput(ctx context.Context, cancel context.CancelCaus
 	}
 }
 
-// leavingKeys finds Ctrl-P Ctrl-Q in what is typed.
+// leavingKeys finds Ctrl-P Ctrl-Q in typed keys.
 type leavingKeys struct{ held bool }
 
-// The keys.
+// The keys that leave a process.
 const (
 	keyP = 0x10
 	keyQ = 0x11
 )
 
-// pass returns what is for the process of typed. A Ctrl-P waits for the next key. left says
-// that the user leaves; what was typed before is dropped with the rest.
+// pass returns the typed keys that are for the process. A Ctrl-P is held until the next key.
+// left reports that the user leaves; then all of typed is dropped.
 func (k *leavingKeys) pass(typed []byte) (data []byte, left bool) {
 	for _, key := range typed {
 		switch {
@@ -206,7 +206,7 @@ func (k *leavingKeys) pass(typed []byte) (data []byte, left bool) {
 	return data, false
 }
 
-// noSuchHandle is the error for a handle that this user has not.
+// noSuchHandle is the error for a handle that belongs to no process of this user.
 func noSuchHandle(handle string) error {
 	return fmt.Errorf("%s: there is no such detached process of yours; codex remote ps lists them", handle)
 }

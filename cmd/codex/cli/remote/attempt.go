@@ -20,40 +20,39 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// errNotBegun ends a command that the server has not said to run yet; the
-// client sees to it that it does not.
+// errNotBegun ends a command that was interrupted before the server confirmed its start. The
+// client then makes sure that it does not run.
 var errNotBegun = errors.New("interrupted before the command had started")
 
-// errNotConfined ends a command that a server runs without the sandbox that it was
-// asked for.
+// errNotConfined ends a command that a server runs without the requested sandbox.
 var errNotConfined = errors.New("the server did not confine the command, which was killed; it may be too old for --sandbox")
 
-// errNoProxies ends a command that may reach some hosts only where the server
-// cannot see to that.
+// errNoProxies ends a command whose sandbox permits some hosts only, on a server that has no
+// network proxies.
 var errNoProxies = errors.New("the server cannot give commands network proxies, which --allow-domain and --ask-network need")
 
-// errInterrupted ends a command whose server cannot be told of an interrupt.
+// errInterrupted ends a command that is interrupted while the server cannot be reached.
 var errInterrupted = errors.New("interrupted; the command may go on for a while where the server cannot be reached")
 
-// attempt is one process on the server, with this terminal as its own.
+// attempt is one process on the server that uses this terminal.
 type attempt struct {
 	x      *remoteExec
 	params execproto.StartParams
 	report *report
 	feed   *feed
-	secret string                             // is written to the process first
+	secret string                             // written to the process before anything else
 	p      atomic.Pointer[execclient.Process] // nil until it is started
 	late   atomic.Bool                        // --timeout has passed
-	caught atomic.Int32                       // the last signal, 0: none
-	cause  execproto.Cause                    // why it has ended
-	asked  []string                           // the command as the user is asked about it
+	caught atomic.Int32                       // the last signal; 0: none
+	cause  execproto.Cause                    // of its end
+	asked  []string                           // the command as questions show it
 	raw    rawMode                            // of the terminal, if the process has one
-	over   chan struct{}                      // closed when the process has closed, or is given up
-	// refused are, at the end, hosts that the process's network proxy refused.
+	over   chan struct{}                      // closed when the process has closed or is given up
+	// refused are hosts that the network proxy refused. It is set at the end.
 	refused []sandbox.Endpoint
 }
 
-// run starts the process and stays with it to its end.
+// run starts the process and waits for its end.
 func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
@@ -71,9 +70,9 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	}
 	defer p.Release()
 	if a.x.askNetwork {
-		// The events wait while a question is on the terminal, and that the process has
-		// ended, after which there is nothing to answer, is one of them. So is that it has
-		// started: a process may ask at once.
+		// While a question is on the terminal, follow reads no events. So another goroutine
+		// waits for the end of the process, which withdraws the question. A process may ask at
+		// once: begin before its start is reported.
 		wg.Go(func() {
 			_, _ = p.WaitClosed(ctx)
 			isOver()
@@ -93,8 +92,8 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	result, err := a.follow(ctx, p)
 	switch {
 	case errors.Is(err, syscall.EPIPE) && context.Cause(ctx) == nil && !a.x.link.lost() && a.x.client.Err() == nil:
-		// The reader of our output has ended, as in "run -- yes | head". On this
-		// machine the command would get SIGPIPE.
+		// The reader of our output has ended, as in "run -- yes | head". A local command would
+		// get SIGPIPE.
 		kill(ctx, p)
 		return result, &cmdutil.ExitError{Code: cmdutil.ExitBrokenPipe}
 	case err != nil:
@@ -103,7 +102,7 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	return result, nil
 }
 
-// start starts the process and sees to it that it is confined if it has to be.
+// start starts the process and checks that it is confined if it has to be.
 func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
 	if n := a.params.NetworkProxy; n != nil {
 		c := a.x.client.Capabilities()
@@ -128,7 +127,7 @@ func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
 	return p, nil
 }
 
-// started tells that the process has started.
+// started reports the start of the process.
 func (a *attempt) started(p *execclient.Process) error {
 	a.checkLimits(p)
 	return a.report.emit(execEvent{
@@ -136,8 +135,8 @@ func (a *attempt) started(p *execclient.Process) error {
 	})
 }
 
-// writeSecret writes the secret to the process, if there is one. It is no error if the process has
-// closed its stdin or has ended.
+// writeSecret writes the secret to the process, if it has one. A process that has closed its
+// stdin or has ended is no error.
 func (a *attempt) writeSecret(ctx context.Context, p *execclient.Process) error {
 	if a.secret == "" {
 		return nil
@@ -149,7 +148,7 @@ func (a *attempt) writeSecret(ctx context.Context, p *execclient.Process) error 
 	return err
 }
 
-// startRoutines starts what passes input to the process, and what ends it after --timeout.
+// startRoutines starts the goroutines that pass input on and enforce --timeout.
 func (a *attempt) startRoutines(ctx context.Context, cancel context.CancelCauseFunc, wg *sync.WaitGroup, p *execclient.Process) {
 	// A panic in a routine ends the program without the deferred calls of run.
 	routine := func(f func()) {
@@ -175,7 +174,7 @@ func (a *attempt) startRoutines(ctx context.Context, cancel context.CancelCauseF
 	}
 }
 
-// follow passes the process's output on and tells how it ended.
+// follow passes the process's output on and returns how it ended.
 func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.Result, error) {
 	var denials []execproto.Denial
 	for e, err := range p.Events(ctx) {
@@ -189,7 +188,7 @@ func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.R
 			return approval.Result{}, err
 		}
 	}
-	// It knows of older servers, which tell of a denial to who asks only.
+	// Older servers report a denial only when they are asked, which WaitClosed does.
 	state, err := p.WaitClosed(ctx)
 	if err != nil {
 		return approval.Result{}, err
@@ -197,18 +196,17 @@ func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.R
 	a.cause = state.Cause
 	refused, found := a.x.network.denials(denials)
 	a.refused = refused
-	// A command that succeeds although a host was refused does not need it.
+	// A command that succeeds although a host was refused does not need that host.
 	denied := state.SandboxDenied || found && state.Code != 0
 	return approval.Result{ExitCode: state.Code, Denied: denied && a.params.Sandbox != nil}, nil
 }
 
-// giveUp kills a process that cannot be followed any more, if the server can
-// be told.
+// giveUp kills a process that can no longer be followed, if the server can be reached.
 func (a *attempt) giveUp(ctx context.Context, p *execclient.Process, err error) error {
 	err = cause(ctx, err)
 	switch {
 	case a.late.Load():
-		return nil // what is left of it does not matter
+		return nil // the command has been killed
 	case a.x.link.lost():
 		return err // the server ends it with the session
 	}
@@ -219,7 +217,7 @@ func (a *attempt) giveUp(ctx context.Context, p *execclient.Process, err error) 
 	return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
 }
 
-// cause is the reason for which ctx was ended, if it was, and err otherwise.
+// cause returns the cause of ctx if it has ended, and err otherwise.
 func cause(ctx context.Context, err error) error {
 	if why := context.Cause(ctx); why != nil && !errors.Is(why, context.Canceled) {
 		return why
@@ -227,8 +225,8 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// runError tells a command that could not be started, as a shell would, from
-// a connection that broke.
+// runError distinguishes a command that could not be started, with the exit codes of a shell,
+// from a lost connection.
 func runError(err error, argv []string, approves bool) error {
 	var refused *execclient.ServerError
 	if errors.As(err, &refused) {
@@ -236,7 +234,7 @@ func runError(err error, argv []string, approves bool) error {
 			err = fmt.Errorf("%w; run codex doctor on the server to see what is missing", err)
 		}
 		code := cmdutil.ExitNotStarted
-		if !approves && notExecutable(err) { // exec has given 126 another meaning
+		if !approves && notExecutable(err) { // exec uses 126 for something else
 			code = cmdutil.ExitNotExecutable
 		}
 		return &cmdutil.ExitError{Code: code, Err: startError(err, argv)}
@@ -244,7 +242,7 @@ func runError(err error, argv []string, approves bool) error {
 	return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
 }
 
-// routineStdin passes stdin on, with its end.
+// routineStdin passes stdin on up to its end.
 func (a *attempt) routineStdin(ctx context.Context) {
 	switch err := a.feed.pump(ctx, a.p.Load(), a.params.TTY); {
 	case errors.Is(err, execclient.ErrNoCloseStdin):
@@ -254,8 +252,8 @@ func (a *attempt) routineStdin(ctx context.Context) {
 	}
 }
 
-// routineSignals passes interrupts on. While the server cannot be reached they
-// end the command here.
+// routineSignals passes signals on. While the server cannot be reached, a signal ends the
+// command locally.
 func (a *attempt) routineSignals(ctx context.Context, cancel context.CancelCauseFunc) {
 	var last time.Time
 	for {
@@ -284,16 +282,15 @@ func (a *attempt) routineSignals(ctx context.Context, cancel context.CancelCause
 	}
 }
 
-// kill kills the process and reports whether the server has answered in time.
+// kill kills the process and reports whether the server answered in time.
 func kill(ctx context.Context, p *execclient.Process) bool {
-	ctx, cancel := context.WithTimeout(ctx, killPatience)
+	ctx, cancel := context.WithTimeout(ctx, killTime)
 	defer cancel()
 	_, err := p.Terminate(ctx)
 	return err == nil
 }
 
-// routineTimeout kills the process when its time is over, and stops waiting
-// for its end after a while.
+// routineTimeout kills the process after --timeout, and waits for its end for a limited time.
 func (a *attempt) routineTimeout(ctx context.Context, cancel context.CancelCauseFunc) {
 	if a.x.timeout <= 0 {
 		return
@@ -313,20 +310,19 @@ func (a *attempt) routineTimeout(ctx context.Context, cancel context.CancelCause
 	}
 	a.late.Store(true)
 	_ = kill(ctx, a.p.Load())
-	if after(killPatience) {
-		cancel(fmt.Errorf("the command did not end within %v after --timeout", killPatience))
+	if after(killTime) {
+		cancel(fmt.Errorf("the command did not end within %v after --timeout", killTime))
 	}
 }
 
-// resize passes the size of the terminal on.
+// resize sends the size of the terminal to the process.
 func (a *attempt) resize(ctx context.Context) {
 	if size := a.x.screen.size(); size != nil {
 		_ = a.p.Load().Resize(ctx, size.Rows, size.Cols)
 	}
 }
 
-// addTerminal adds to the params what a process with a terminal wants to know
-// of this one.
+// addTerminal adds the type (TERM) and the size of this terminal to the params of a process.
 func (x *remoteExec) addTerminal(params *execproto.StartParams) {
 	if local, ok := os.LookupEnv("TERM"); ok {
 		if _, given := params.Env["TERM"]; !given {

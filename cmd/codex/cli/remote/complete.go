@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// completeTime bounds what a press of a key waits for the server, from the connection to
-	// the last answer. A server that is near answers in a few milliseconds; for one that is
-	// not there nobody wants to wait.
+	// completeTime bounds a completion, from the connection to the last answer. A nearby
+	// server answers within milliseconds, and a user does not wait longer for one that cannot
+	// be reached.
 	completeTime = time.Second
-	// maxCompletions bounds the words that a shell gets: nobody reads more, and a shell asks
-	// before it shows a hundred.
+	// maxCompletions bounds the words that a shell gets. Shells ask before they show a
+	// hundred.
 	maxCompletions = 1000
 )
 
-// CompletePaths returns the paths of the server that begin as typed, with a colon before
-// them if typed has one; directories end with a slash. given are the options --url, --env
-// and those for TLS. Whatever goes wrong is not told, and gives no paths. A server that only
-// a program leads to, such as ssh, is not asked: the program may have effects, or ask its
-// user for something.
+// CompletePaths returns the paths of the server that begin with typed, and begin with a colon
+// if typed does. Directories end with a slash. given has the options --url, --env and those
+// for TLS. Errors are not reported: they yield no paths. A server that is reached through
+// another program, such as ssh, is not asked, because that program may have side effects or
+// ask its user a question.
 func CompletePaths(given map[string]string, typed string, onlyDirs bool) (paths []string) {
 	rest, marked := strings.CutPrefix(typed, ":")
 	before, name := path.Split(rest)
@@ -54,7 +54,7 @@ func CompletePaths(given map[string]string, typed string, onlyDirs bool) (paths 
 		for _, e := range entries {
 			hidden := strings.HasPrefix(e.FileName, ".") && !strings.HasPrefix(name, ".")
 			switch {
-			case e.IsLossy || strings.Contains(e.FileName, "/"): // it could not be typed
+			case e.IsLossy || strings.Contains(e.FileName, "/"): // it cannot be typed
 			case !strings.HasPrefix(e.FileName, name) || hidden || onlyDirs && !e.IsDirectory:
 			case len(paths) == maxCompletions:
 				return
@@ -83,8 +83,8 @@ func CompleteHandles(given map[string]string) (found []string) {
 	return found
 }
 
-// ask connects to the server that options name, if that can be done without starting a
-// program other than this one, and calls f.
+// ask connects to the server that the options name and calls f. It does nothing if that would
+// start another program.
 func ask(given map[string]string, f func(context.Context, *execclient.Client)) {
 	set := flag.NewFlagSet("", flag.ContinueOnError)
 	for _, name := range []string{"url", "env", "ca", "client-cert", "client-key"} {

@@ -24,7 +24,7 @@ func urlFlag() cli.Flag {
 	return &cli.StringFlag{Name: "url", Usage: "the server's `URL`: ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"}
 }
 
-// The files of --url wss://.
+// The flags of --url wss://.
 func caFlag() cli.Flag {
 	return &cli.StringFlag{Name: "ca", Usage: "--url wss://: trust the authorities in `FILE`, and no others"}
 }
@@ -37,7 +37,7 @@ func clientKeyFlag() cli.Flag {
 	return &cli.StringFlag{Name: "client-key", Usage: "--url wss://: the `FILE` with the key of --client-cert"}
 }
 
-// tlsFiles returns the files for a --url; "": none was given.
+// tlsFiles returns the TLS files for a --url; their zero value if none were given.
 func tlsFiles(c *cli.Context, url string) (files execenv.TLSFiles, err error) {
 	for name, to := range map[string]*string{"ca": &files.CA, "client-cert": &files.ClientCert, "client-key": &files.ClientKey} {
 		if *to, err = cmdutil.FlagValue(c, name); err != nil {
@@ -61,8 +61,8 @@ func envFlag() cli.Flag {
 	}
 }
 
-// serverFlags choose the server, for commands whose --env means nothing else. A --quiet
-// among more takes the place of that of all commands.
+// serverFlags returns the flags that choose the server, for commands whose --env has no other
+// meaning. A --quiet in more replaces the common one.
 func serverFlags(more ...cli.Flag) []cli.Flag {
 	flags := []cli.Flag{urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envFlag(), verboseFlag()}
 	if !slices.ContainsFunc(more, func(f cli.Flag) bool { return f.Names()[0] == "quiet" }) {
@@ -71,8 +71,8 @@ func serverFlags(more ...cli.Flag) []cli.Flag {
 	return append(flags, more...)
 }
 
-// serverFlag returns which server --url and --env name: one that stands behind the
-// command has precedence over one before it.
+// serverFlag returns the values of --url and --env. A flag after the command takes precedence
+// over one before it.
 func serverFlag(c *cli.Context) (url, id string, err error) {
 	url, urlLevel, err := cmdutil.FlagLevel(c, "url")
 	if err != nil {
@@ -91,7 +91,7 @@ func serverFlag(c *cli.Context) (url, id string, err error) {
 	}
 }
 
-// checkURL refuses a --url that was meant as another one: of HTTP, or without a scheme.
+// checkURL refuses a --url with a scheme of HTTP or none, and suggests the right one.
 func checkURL(url string) error {
 	scheme, rest, found := strings.Cut(url, "://")
 	meant := map[string]string{"http": "ws://" + rest, "https": "wss://" + rest}[strings.ToLower(scheme)]
@@ -101,14 +101,13 @@ func checkURL(url string) error {
 	switch {
 	case meant == "":
 		return nil
-	case strings.ContainsAny(url, "@?"): // there may be a secret in it
+	case strings.ContainsAny(url, "@?"): // it may contain a secret
 		return cmdutil.Usagef("--url: expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH")
 	}
 	return cmdutil.Usagef("--url %s: expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH; did you mean %s?", url, meant)
 }
 
-// chooseServer returns the environment that a command works in: --url, or
-// --env, or the default.
+// chooseServer returns the environment of --url or --env, or the default one.
 func chooseServer(c *cli.Context) (execenv.Spec, error) {
 	url, id, err := serverFlag(c)
 	if err != nil {
@@ -147,7 +146,7 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 	return s, nil
 }
 
-// connect opens a session at the server that the command names.
+// connect opens a session on the server that the command names.
 func connect(ctx context.Context, c *cli.Context) (*execclient.Client, error) {
 	s, err := chooseServer(c)
 	if err != nil {
@@ -156,15 +155,15 @@ func connect(ctx context.Context, c *cli.Context) (*execclient.Client, error) {
 	return connectTo(ctx, c, s, nil)
 }
 
-// asOwner returns a context for the commands about detached processes: the server must
-// know the client again. For other commands it is enough if it does: they show what other
-// commands of this client have started.
+// asOwner returns a context for commands about detached processes. Only with it a connection
+// fails if the server does not recognize this client's key. Other commands use the key if they
+// can, so that they show processes of earlier sessions.
 func asOwner(ctx context.Context) context.Context { return context.WithValue(ctx, ownerKey{}, true) }
 
-// ownerKey is the key of asOwner.
+// ownerKey is the context key of asOwner.
 type ownerKey struct{}
 
-// keysFor returns the directory with the key for a server; "": it needs none.
+// keysFor returns the directory with the key for a server; "": the server needs none.
 func keysFor(s execenv.Spec) (string, error) {
 	if s.Kind != execenv.Noise {
 		return "", nil
@@ -176,8 +175,8 @@ func keysFor(s execenv.Spec) (string, error) {
 	return filepath.Join(dir, home.ClientKeys), nil
 }
 
-// connectTo opens a session at a server, whose questions about hosts answer answers; nil:
-// nothing that is started makes it ask.
+// connectTo opens a session on a server. answers answers its questions about hosts; nil if no
+// command is started that makes it ask.
 func connectTo(
 	ctx context.Context, c *cli.Context, s execenv.Spec, answer func(context.Context, execproto.PolicyRequestParams) execproto.PolicyDecision,
 ) (*execclient.Client, error) {

@@ -22,17 +22,17 @@ func remoteCpCommand(s cmdutil.Streams) *cli.Command {
 		Name: "cp", Usage: "copy files to or from the server", ArgsUsage: "SOURCE... TARGET",
 		Description: `A path that begins with a colon is the server's, as in scp without a host;
 any other is local. Relative paths of the server begin at its own directory,
-:~ is its home. In the last part of a server's source and before it, * ? and [ ]
-match names. Each file appears in one step: until then it is as it was.
+:~ is its home. In the path of a server's source, * ? and [ ] match names. Each
+file is replaced in one step, when its copy is complete.
 
-New files have the permissions of their source, less the umask; files that exist
-keep their own. Links in a directory are copied as links. Devices, FIFOs and sockets
-in it are not copied. What cannot be copied is reported, and the rest is copied: then
-the exit code is 1.
+New files get the permissions of their source, less the umask; existing files keep
+their own. Links in a directory are copied as links. Devices, FIFOs and sockets in
+it are not copied. If some files cannot be copied, they are reported, the others are
+copied, and the exit code is 1.
 
-What is copied here gets the last name that you typed, or that of the target: for
-:~ and :. the target needs one. Links below the target are not followed. A device,
-a FIFO or a terminal is written into; - is standard input or standard output.
+A local copy gets the last name in the source as you typed it, or that of the target:
+:~ and :. need a name in the target. Links below the target are not followed. A
+device, a FIFO or a terminal is written into; - is standard input or output.
 
 Examples:
    codex remote cp report.pdf :/tmp/
@@ -80,15 +80,15 @@ func copyFiles(c *cli.Context, s cmdutil.Streams) error {
 	})
 }
 
-// copyOptions are what the command line says of a copy.
+// copyOptions are the options of a copy.
 type copyOptions struct {
 	recursive, preserve, owners bool
 
-	patterns []string                                  // of package path
-	exclude  func(below string, isDirectory bool) bool // what they match; nil: nothing
+	patterns []string                                  // of --exclude
+	exclude  func(below string, isDirectory bool) bool // matches patterns; nil if there are none
 }
 
-// check prepares the options, and refuses what cannot be carried out.
+// check prepares the options. It returns an error for an invalid pattern.
 func (o *copyOptions) check() error {
 	var err error
 	if o.exclude, err = archive.Excluder(o.patterns); err != nil {
@@ -97,8 +97,8 @@ func (o *copyOptions) check() error {
 	return nil
 }
 
-// leavesOut reports whether something in a directory, or a directory on the way to it, is
-// left out.
+// leavesOut reports whether --exclude matches a path below the source, or a directory on the
+// way to it.
 func (o *copyOptions) leavesOut(below string, isDirectory bool) bool {
 	for ; o.exclude != nil && below != "" && below != "."; below, isDirectory = path.Dir(below), true {
 		if o.exclude(below, isDirectory) {
@@ -108,7 +108,7 @@ func (o *copyOptions) leavesOut(below string, isDirectory bool) bool {
 	return false
 }
 
-// copying is one cp.
+// copying is one copy.
 type copying struct {
 	ctx      context.Context
 	fs       *execclient.FS
@@ -116,20 +116,20 @@ type copying struct {
 	options  copyOptions
 	quiet    bool
 	bar      *progress
-	in       io.Reader // standard input and output of codex
+	in       io.Reader // of codex
 	out      io.Writer
 	errs     io.Writer
-	large    chan struct{} // has a value for each file that is copied in blocks
+	large    chan struct{} // holds a value for each large file that is being copied
 	plain    sync.Mutex    // held while a plainTree is copied
 	warnOnce sync.Once
 
-	// deferred reports whether an error is not reported now; nil: each is. It is called
-	// with mu held.
+	// deferred reports whether an error is not reported yet; nil: all are reported. It is
+	// called with mu held.
 	deferred func(err error) bool
 
 	mu      sync.Mutex
-	failed  int   // how many files were reported
-	stopped error // why nothing more is copied: the connection was lost
+	failed  int   // the number of reported errors
+	stopped error // the error that ended the copy: a lost connection or the end of ctx
 }
 
 // all copies the sources.
@@ -165,8 +165,8 @@ func (cp *copying) each(sources []string, one func(source string) error) error {
 	return cp.fatal()
 }
 
-// reserveLarge waits until a file of that size may be copied. The caller calls release when
-// it is copied.
+// reserveLarge waits until a file of that size may be copied. The caller must call release
+// afterwards.
 func (cp *copying) reserveLarge(size int64) (release func()) {
 	if size <= smallFile {
 		return func() {}
@@ -175,8 +175,8 @@ func (cp *copying) reserveLarge(size int64) (release func()) {
 	return func() { <-cp.large }
 }
 
-// report says what was not copied, and why; the rest is copied. Nothing more is if the
-// connection is lost.
+// report prints why something was not copied, and the copy continues. After a lost connection
+// it does not.
 func (cp *copying) report(name string, err error) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
@@ -198,14 +198,14 @@ func (cp *copying) report(name string, err error) {
 	cmdutil.Messagef(cp.errs, "codex: %v\n", err)
 }
 
-// fatal returns the error that has ended the copy, if any.
+// fatal returns the error that ended the copy, if any.
 func (cp *copying) fatal() error {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	return cp.stopped
 }
 
-// warn says once that the server cannot keep what a copy has.
+// warn prints once that the server cannot preserve attributes.
 func (cp *copying) warn() {
 	cp.warnOnce.Do(func() {
 		if !cp.quiet {

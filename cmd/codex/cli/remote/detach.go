@@ -17,7 +17,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// detachFlags are the flags of run about a detached process.
+// detachFlags are the flags of run for detached processes.
 func detachFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "start the command, print its handle and leave; see codex remote ps"},
@@ -25,7 +25,7 @@ func detachFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "stdin", Usage: "--detach: give the command an input that codex remote attach writes to"},
 		cmdutil.Count(cli.GenericFlag{Name: "retain-bytes", Usage: "--detach: retain `N` bytes of output", DefaultText: "64 MiB"}, 0, 1, cmdutil.NoMost),
 		cmdutil.Duration(cli.GenericFlag{Name: "retain-for", Usage: "--detach: retain the output for `DURATION` after the end", DefaultText: "as long as the server does"}, 0, time.Second),
-		&cli.StringFlag{Name: "when-full", Usage: "--detach: drop-oldest output when there is no room, or wait (`WHAT`)"},
+		&cli.StringFlag{Name: "when-full", Usage: "--detach: when the output is full, drop-oldest or wait (`WHAT`)"},
 	}
 }
 
@@ -34,7 +34,7 @@ var whenFulls = map[string]execproto.WhenFull{
 	"": "", "drop-oldest": execproto.WhenFullDropOldest, "wait": execproto.WhenFullWait,
 }
 
-// checkDetach refuses options of run that do not fit each other.
+// checkDetach refuses options of run that contradict each other.
 func checkDetach(c *cli.Context) error {
 	if !c.Bool("detach") {
 		for _, name := range []string{"name", "stdin", "retain-bytes", "retain-for", "when-full"} {
@@ -46,11 +46,11 @@ func checkDetach(c *cli.Context) error {
 	}
 	for _, name := range []string{"timeout", "ask-network", "save", "forward"} {
 		if c.IsSet(name) {
-			return cmdutil.Usagef("--%s does not go with --detach: nobody stays to see to it", name)
+			return cmdutil.Usagef("--%s cannot be combined with --detach: it needs this command to keep running", name)
 		}
 	}
 	if _, ok := whenFulls[c.String("when-full")]; !ok {
-		return cmdutil.Usagef("--when-full %q: there are drop-oldest and wait", c.String("when-full"))
+		return cmdutil.Usagef("--when-full must be drop-oldest or wait, not %q", c.String("when-full"))
 	}
 	if name := c.String("name"); c.IsSet("name") && (len(name) > execproto.MaxHandleName || !handleName.MatchString(name)) {
 		return cmdutil.Usagef("--name %q: a handle has 1 to %d letters, digits, dots, hyphens and underscores, and begins with a letter or digit", name, execproto.MaxHandleName)
@@ -58,11 +58,11 @@ func checkDetach(c *cli.Context) error {
 	return nil
 }
 
-// handleName is what a server takes as the name of a detached process, but for its length.
+// handleName matches valid names of detached processes, except for their length.
 var handleName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // errNoDetach is the error of servers without detached processes.
-var errNoDetach = errors.New("the server cannot keep detached processes; it may be too old, have --retain-dir none, or not run on Linux")
+var errNoDetach = errors.New("the server does not support detached processes; it may be too old, run with --retain-dir none, or not run on Linux")
 
 // runDetached starts argv as a detached process and prints its handle.
 func runDetached(c *cli.Context, s cmdutil.Streams, argv []string) error {
@@ -100,7 +100,7 @@ func runDetached(c *cli.Context, s cmdutil.Streams, argv []string) error {
 	return err
 }
 
-// newHandle makes a handle of the name of a program.
+// newHandle makes a handle from the name of a program.
 func newHandle(program string) string {
 	const most = 24
 	name := strings.Map(func(r rune) rune {
@@ -131,7 +131,7 @@ func withDetached(c *cli.Context, f func(ctx context.Context, client *execclient
 	return f(c.Context, client)
 }
 
-// oneHandle returns the operand of a command that has one.
+// oneHandle returns the operand of a command that takes one handle.
 func oneHandle(c *cli.Context) (string, error) {
 	if c.NArg() != 1 {
 		return "", cmdutil.Usagef("%s needs one handle of a detached process; codex remote ps lists them", c.Command.Name)
@@ -139,7 +139,7 @@ func oneHandle(c *cli.Context) (string, error) {
 	return c.Args().First(), nil
 }
 
-// aboutHandle adds the handle to an error, and says what to do if there is no such process.
+// aboutHandle adds the handle to an error, and a remedy if there is no such process.
 func aboutHandle(handle string, err error) error {
 	var refused *execclient.ServerError
 	if errors.As(err, &refused) && strings.Contains(refused.Message, "unknown process") {

@@ -21,10 +21,10 @@ func remotePsCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "ps", Usage: "list your detached processes",
 		Description: `Lists the processes that codex remote run --detach has started for you, with those that
-have ended and whose output is retained. They are yours by your user or token, whatever
-connection has started them. OUTPUT is what is retained on the server's disk. TIME is the
+have ended and whose output is retained. They belong to your user or token, and not to a
+connection. OUTPUT is the output that is retained on the server's disk. TIME is the
 processor time, MEMORY the memory and PROCS the number of system processes of a running
-one with all its descendants. With --all, the processes of your sessions follow.
+process and its descendants. With --all, the processes of your sessions follow.
 
 Examples:
    codex remote ps
@@ -64,7 +64,7 @@ Examples:
 	}
 }
 
-// psAll lists the processes of sessions and the detached ones.
+// psAll lists the detached processes and those of sessions.
 func psAll(c *cli.Context, s cmdutil.Streams) error {
 	client, err := connect(c.Context, c)
 	if err != nil {
@@ -99,7 +99,7 @@ type detachedLine struct {
 	FirstSeq  uint64     `json:"firstSeq"`
 	TTY       bool       `json:"tty"`
 	Failure   string     `json:"failure,omitempty"`
-	// Usage is there while it runs, if the server knows.
+	// Usage is set while the process runs, if the server reports it.
 	Usage *usageEvent `json:"usage,omitempty"`
 }
 
@@ -121,7 +121,7 @@ func printDetachedJSON(to io.Writer, list []execproto.DetachedProcess) error {
 	return nil
 }
 
-// detachedStatus is a word, or a few, for how a process is doing.
+// detachedStatus describes the state of a process in a few words.
 func detachedStatus(p execproto.DetachedProcess) string {
 	switch {
 	case p.Failure != "" && p.Exited:
@@ -161,7 +161,7 @@ func printDetached(to io.Writer, list []execproto.DetachedProcess, now time.Time
 	return w.Flush()
 }
 
-// byteCount is a number of bytes for people.
+// byteCount formats a number of bytes.
 func byteCount(n uint64) string {
 	const unit = 1024
 	if n < unit {
@@ -178,9 +178,9 @@ func byteCount(n uint64) string {
 func remoteWaitCommand(cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "wait", Usage: "wait for the end of a detached process", ArgsUsage: "HANDLE",
-		Description: `Waits until the process has ended and all its output has come, and exits with its exit
-code. If it is not known how the process ended, such as after a restart of the machine,
-an error is printed and the exit code is 255.
+		Description: `Waits until the process has ended and its output is complete, and exits with its exit
+code. If it is not known how the process ended, for example after a restart of the
+machine, an error is printed and the exit code is 255.
 
 Example:
    codex remote wait build && codex remote cp :out.tar .`,
@@ -201,7 +201,7 @@ Example:
 	}
 }
 
-// detachedExit is the error for the exit code of a process that has closed.
+// detachedExit returns the error for the exit code of a closed process.
 func detachedExit(handle string, r execproto.ReadResult) error {
 	switch {
 	case r.Failure != nil:
@@ -212,7 +212,7 @@ func detachedExit(handle string, r execproto.ReadResult) error {
 	return nil
 }
 
-// signalWords are the values of --signal, beside those with SIG before them.
+// signalWords are the values of --signal; each may begin with SIG, too.
 var signalWords = map[string]execproto.Signal{
 	"INT": execproto.SignalInterrupt, "TERM": execproto.SignalTerminate, "KILL": execproto.SignalKill, "HUP": execproto.SignalHangup,
 	"QUIT": execproto.SignalQuit, "USR1": execproto.SignalUSR1, "USR2": execproto.SignalUSR2,
@@ -222,9 +222,9 @@ func remoteKillCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "kill", Usage: "end detached processes", ArgsUsage: "HANDLE...",
 		Description: `Kills the processes with all their descendants. With --signal it only sends a signal to
-the process's group: INT, TERM, KILL, HUP, QUIT, USR1 or USR2. What they have written is
-still there for codex remote logs. A process that has ended already is an error (exit
-code 1), but not with --signal.
+the process's group: INT, TERM, KILL, HUP, QUIT, USR1 or USR2. codex remote logs still
+prints their output. A process that has ended already is an error (exit code 1), but not
+with --signal.
 
 Examples:
    codex remote kill build
@@ -237,7 +237,7 @@ Examples:
 			word := strings.TrimPrefix(strings.ToUpper(c.String("signal")), "SIG")
 			signal, known := signalWords[word]
 			if word != "" && !known {
-				return cmdutil.Usagef("--signal %q: there are INT, TERM, KILL, HUP, QUIT, USR1 and USR2", c.String("signal"))
+				return cmdutil.Usagef("--signal must be INT, TERM, KILL, HUP, QUIT, USR1 or USR2, not %q", c.String("signal"))
 			}
 			return withDetached(c, func(ctx context.Context, client *execclient.Client) error {
 				return eachOperand(ctx, s.Err, "killed", c.Args().Slice(), func(handle string) error {
@@ -247,7 +247,7 @@ Examples:
 					}
 					running, err := d.Terminate(ctx)
 					if err == nil && !running {
-						return fmt.Errorf("%s has ended already; codex remote ps tells how", handle)
+						return fmt.Errorf("%s has ended already; codex remote ps shows how", handle)
 					}
 					return aboutHandle(handle, err)
 				})
@@ -259,8 +259,8 @@ Examples:
 func remoteForgetCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "forget", Usage: "remove the output of detached processes that have ended", ArgsUsage: "HANDLE...",
-		Description: `Removes what the processes have left on the server's disk. Their handles are free then. A
-process that is running is an error.
+		Description: `Removes the output of the processes from the server's disk. Their handles can be used
+again then. A process that is still running is an error.
 
 Example:
    codex remote forget build`,
@@ -281,14 +281,14 @@ Example:
 func remoteLogsCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "print the output of a detached process", ArgsUsage: "HANDLE",
-		Description: `Prints what is retained of the output of the process: standard output, also that of a
-terminal, to standard output, and standard error to standard error. What is not retained
-any more is reported on standard error by the numbers of its events, and the exit code is
-3 then. With --follow it goes on until the process has ended. Any number of clients may
-do that at a time.
+		Description: `Prints the retained output of the process: standard output, or that of its terminal, to
+standard output, and standard error to standard error. If output is not retained any more,
+the numbers of its events are printed on standard error, and the exit code is 3. With
+--follow it continues until the process has ended. Any number of clients may do that at
+the same time.
 
-A process that was started with --when-full wait goes on when its output is consumed:
-with --consume, what was printed may be dropped from the server's disk.
+A process that was started with --when-full wait continues when its output is consumed:
+with --consume, the server may drop output that was printed.
 
 Examples:
    codex remote logs build
@@ -296,9 +296,9 @@ Examples:
    codex remote logs -f --consume export > export.sql`,
 		Flags: serverFlags(
 			cmdutil.Handles,
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the process has ended"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue until the process has ended"},
 			cmdutil.Count(cli.GenericFlag{Name: "after", Usage: "begin behind the event number `N`"}, 0, 0, cmdutil.NoMost),
-			&cli.BoolFlag{Name: "consume", Usage: "let the server drop what was printed"},
+			&cli.BoolFlag{Name: "consume", Usage: "let the server drop output that was printed"},
 		),
 		Action: func(c *cli.Context) error {
 			handle, err := oneHandle(c)
@@ -327,7 +327,7 @@ type logPrinter struct {
 	handle  string
 	s       cmdutil.Streams
 	dropped bool
-	waiting string // what was said last
+	waiting string // the last reason for which the process waits that was printed
 	last    execproto.ReadResult
 }
 
@@ -357,7 +357,7 @@ func (p *logPrinter) print(r execproto.ReadResult) error {
 	return nil
 }
 
-// end is the error of what was printed.
+// end returns the error for the end of the output.
 func (p *logPrinter) end() error {
 	switch {
 	case p.last.Failure != nil:

@@ -17,7 +17,7 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// download copies files of the server here.
+// download copies files from the server to this machine.
 func (cp *copying) download(sources []string, target string) error {
 	if isOutput(target) {
 		for _, source := range sources {
@@ -45,8 +45,8 @@ func (cp *copying) download(sources []string, target string) error {
 	return cp.each(sources, func(source string) error { return cp.downloadNamed(source, dir, name) })
 }
 
-// downloadNamed copies what the user has named to a name in a directory; no name means
-// that of the source.
+// downloadNamed copies a source to a name in a directory; an empty name means that of the
+// source.
 func (cp *copying) downloadNamed(source, dir, name string) error {
 	uri, err := cp.at.uri(source[1:])
 	if err != nil {
@@ -68,13 +68,13 @@ func (cp *copying) downloadNamed(source, dir, name string) error {
 	return nil
 }
 
-// downloadTop is the local end of a download that the user has named: a name in a directory.
+// downloadTop is the target of one source: a name in a directory.
 type downloadTop struct {
 	*copying
 	dir, name string
 }
 
-// open opens the directory. The user has named it: links on the way to it are followed.
+// open opens the directory. Links on the way to it are followed, because the user named it.
 func (d *downloadTop) open() (*dirfd.Dir, error) {
 	in, err := dirfd.Open(d.dir)
 	if err != nil {
@@ -83,12 +83,12 @@ func (d *downloadTop) open() (*dirfd.Dir, error) {
 	return in, nil
 }
 
-// failed is an error at the local end.
+// failed adds the target's path to an error of the local file system.
 func (d *downloadTop) failed(err error) error {
 	return fmt.Errorf("%s: %w", filepath.Join(d.dir, d.name), withoutPath(err))
 }
 
-// copy copies a file or, with recursive, a directory. It returns an error if nothing was
+// copy copies a file or, with --recursive, a directory. It returns an error if nothing was
 // copied; errors below a directory are reported.
 func (d *downloadTop) copy(uri string) error {
 	m, err := d.fs.Stat(d.ctx, uri)
@@ -102,7 +102,7 @@ func (d *downloadTop) copy(uri string) error {
 	}
 	a := attributesOf(m)
 	if d.fs.HasAttributes() {
-		if m.IsSymlink { // the user has named it: its target is copied
+		if m.IsSymlink { // the user named it: copy its target
 			if uri, err = d.fs.Canonicalize(d.ctx, uri); err != nil {
 				return withoutPath(err)
 			}
@@ -124,7 +124,7 @@ func (d *downloadTop) copy(uri string) error {
 	return d.remoteTree(uri).unpack(into, made, nil)
 }
 
-// attributesOf returns attributes for a file of a server that knows none.
+// attributesOf returns attributes for a file of a server that does not report them.
 func attributesOf(m execproto.Metadata) execproto.Attributes {
 	a := execproto.Attributes{Size: m.Size, Permissions: 0o666}
 	if m.IsDirectory {
@@ -133,8 +133,8 @@ func attributesOf(m execproto.Metadata) execproto.Attributes {
 	return a
 }
 
-// directory enters the directory of that name, without following a link, and makes it if it
-// is missing.
+// directory enters the directory name, without following a link, and makes it if it is
+// missing.
 func (d *downloadTop) directory(perm uint32) (into *dirfd.Dir, made bool, err error) {
 	in, err := d.open()
 	if err != nil {
@@ -151,7 +151,7 @@ func (d *downloadTop) directory(perm uint32) (into *dirfd.Dir, made bool, err er
 	return into, made, nil
 }
 
-// file copies a file by the rules of archives: it replaces regular files only, in one step.
+// file copies a file by the rules of archives: only regular files are replaced, in one step.
 func (d *downloadTop) file(uri string, a execproto.Attributes) error {
 	in, err := d.open()
 	if err != nil {
@@ -171,15 +171,15 @@ func (d *downloadTop) file(uri string, a execproto.Attributes) error {
 	e := &archive.Entry{Path: d.name, Type: archive.File, Perm: a.Permissions & 0o777, Size: int64(a.Size), Modified: time.UnixMilli(a.ModifiedAtMS)}
 	switch err := u.Put(e, contents); {
 	case contents.err != nil:
-		return contents.err // with the path, which tells which end has failed
+		return contents.err // its path shows which end failed
 	case err != nil:
 		return d.failed(err)
 	}
 	return nil
 }
 
-// contents opens a file of the server: a small one is one round trip. Sizes from servers
-// without attributes are not relied on.
+// contents opens a file of the server. A small one takes one round trip. A server without
+// attributes may report a wrong size, so its files are streamed.
 func (cp *copying) contents(uri string, size uint64) (io.ReadCloser, error) {
 	if !cp.fs.HasAttributes() || size > smallFile {
 		return cp.fs.OpenStream(cp.ctx, uri)
@@ -188,12 +188,12 @@ func (cp *copying) contents(uri string, size uint64) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(data)), err
 }
 
-// errNoName refuses to let a server choose a name here: that of its home could be
-// .ssh.
+// errNoName keeps a server from choosing a local name: it could say that its home directory is
+// called .ssh.
 var errNoName = errors.New("it has no name of its own to be copied to; name the target too, as in ./NAME")
 
-// nameOf returns the name that a copy of a path of the server gets here: the last
-// one that the user typed.
+// nameOf returns the local name for a copy of a path of the server: the last one that the user
+// typed.
 func nameOf(typed string) (string, error) {
 	if strings.HasPrefix(typed, "file:") {
 		native, err := pathuri.Parse(typed, "")

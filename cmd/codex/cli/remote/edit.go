@@ -23,12 +23,12 @@ import (
 func remoteEditCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "edit", Usage: "edit a file of the server with your editor", ArgsUsage: "PATH",
-		Description: `Copies the file here, runs the editor of VISUAL or EDITOR, and writes what has
-changed back, in one step. A file that does not exist is made. If the editor fails,
-or nothing has changed, nothing is written.
+		Description: `Copies the file to this machine, runs the editor of VISUAL or EDITOR, and writes the
+file back in one step. A file that does not exist is created. If the editor fails, or
+the file has not changed, nothing is written.
 
-If the file has changed on the server meanwhile, it stays as it is, and the copy with
-your changes stays here; the error names it.
+If the file was changed on the server while you edited it, it is not overwritten. The
+copy with your changes is kept on this machine, and the error names it.
 
 Example:
    EDITOR='code --wait' codex remote edit '~/project/main.go'`,
@@ -59,13 +59,13 @@ type editing struct {
 	errs io.Writer
 }
 
-// contents are what a file has, and whether it exists.
+// contents describe a file: whether it exists, and the sum of its contents.
 type contents struct {
 	exists bool
 	sum    [sha256.Size]byte
 }
 
-// edit lets the person edit a file of the server.
+// edit copies a file, runs the editor, and writes the file back.
 func (e *editing) edit(uri string) error {
 	data, before, err := e.read(uri)
 	if err != nil {
@@ -89,14 +89,14 @@ func (e *editing) edit(uri string) error {
 	return errors.Join(failed, os.RemoveAll(filepath.Dir(name)))
 }
 
-// changedCopy reports whether the copy is another than before. One that cannot be read
-// is kept, too.
+// changedCopy reports whether the local copy has changed. One that cannot be read counts as
+// changed, so that it is not removed.
 func changedCopy(name string, before [sha256.Size]byte) bool {
 	data, err := os.ReadFile(name)
 	return err != nil || sha256.Sum256(data) != before
 }
 
-// read returns what a file of the server has: nothing if it does not exist.
+// read returns the contents of a file of the server; nothing if it does not exist.
 func (e *editing) read(uri string) ([]byte, contents, error) {
 	there, err := e.fs.Stat(e.ctx, uri)
 	switch {
@@ -105,7 +105,7 @@ func (e *editing) read(uri string) ([]byte, contents, error) {
 	case err != nil:
 		return nil, contents{}, err
 	case !there.IsFile:
-		return nil, contents{}, errors.New("it is no regular file")
+		return nil, contents{}, errors.New("it is not a regular file")
 	}
 	r, err := e.fs.OpenStream(e.ctx, uri)
 	if err != nil {
@@ -114,13 +114,13 @@ func (e *editing) read(uri string) ([]byte, contents, error) {
 	defer r.Close()
 	data, err := io.ReadAll(io.LimitReader(r, maxEdited+1))
 	if err == nil && len(data) > maxEdited {
-		err = fmt.Errorf("it has more than %d MiB, which are edited at most", maxEdited>>20)
+		err = fmt.Errorf("it has more than %d MiB, the limit of codex remote edit", maxEdited>>20)
 	}
 	return data, contents{true, sha256.Sum256(data)}, err
 }
 
-// checkDirectory reports why a new file cannot be written: without it the person would
-// learn after the work that there is no such directory.
+// checkDirectory returns an error if the directory of a new file does not exist: the user
+// learns it before the work and not afterwards.
 func (e *editing) checkDirectory(uri string) error {
 	dir := path.Dir(uri)
 	there, err := e.fs.Stat(e.ctx, dir)
@@ -133,8 +133,8 @@ func (e *editing) checkDirectory(uri string) error {
 	return nil
 }
 
-// local writes the copy that is edited, which only this user can read, and returns its
-// path. It has the name of the file, by which editors choose how to show it.
+// local writes the copy that is edited, readable by this user only, and returns its path. It
+// keeps the file's name, from which editors choose a mode.
 func (e *editing) local(uri string, data []byte) (string, error) {
 	native, err := pathuri.Parse(uri, "")
 	if err != nil {
@@ -157,7 +157,7 @@ func (e *editing) local(uri string, data []byte) (string, error) {
 
 // run runs the editor.
 func (e *editing) run(name string) error {
-	// The terminal sends an interrupt to all its programs. It is the editor's.
+	// The terminal sends Ctrl-C to this program, too, but it is meant for the editor.
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)
@@ -169,7 +169,7 @@ func (e *editing) run(name string) error {
 	return nil
 }
 
-// editorName is the command line of the editor.
+// editorName returns the command line of the editor.
 func editorName() string {
 	for _, variable := range []string{"VISUAL", "EDITOR"} {
 		if editor := os.Getenv(variable); strings.TrimSpace(editor) != "" {
@@ -179,7 +179,7 @@ func editorName() string {
 	return defaultEditor
 }
 
-// write writes the copy back, unless the file of the server is another than before.
+// write writes the copy back, unless the file on the server has changed.
 func (e *editing) write(uri, name string, before contents) error {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -190,9 +190,9 @@ func (e *editing) write(uri, name string, before contents) error {
 	case err != nil:
 		return err
 	case now != before && !now.exists:
-		return errors.New("it was removed from the server meanwhile")
+		return errors.New("it was removed from the server while you edited it")
 	case now != before:
-		return errors.New("it has changed on the server meanwhile")
+		return errors.New("it was changed on the server while you edited it")
 	}
 	if !e.fs.CanWriteAtomically() {
 		return writeBeside(e.ctx, e.fs, uri, data)

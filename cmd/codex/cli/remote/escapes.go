@@ -11,20 +11,21 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// errDisconnected ends a command whose user typed ~. behind an end of line.
+// errDisconnected ends a command when its user types ~. at the beginning of a line.
 var errDisconnected = errors.New("the connection was closed by ~.; the command ends a while later")
 
-// escapeHelp is shown for ~?.
+// escapeHelp is printed for ~?.
 const escapeHelp = "\r\n~.  close the connection\r\n~~  send ~\r\n~?  this message\r\n(only at the beginning of a line)\r\n"
 
-// escapes finds what the user says to this program and not to the command, as with ssh:
-// a tilde at the beginning of a line, and the key behind it.
+// escapes finds the keys that are for this program and not for the command, as in ssh: a tilde
+// at the beginning of a line, and the key after it.
 type escapes struct {
 	inLine bool // something was typed since the last end of line
 	tilde  bool // the last key was a tilde at the beginning of a line
 }
 
-// feed returns which keys are the command's.
+// feed returns the keys that are for the command, and whether the user asked to leave or for
+// help.
 func (e *escapes) feed(keys []byte) (own []byte, leave, help bool) {
 	own = make([]byte, 0, len(keys)+1)
 	for _, key := range keys {
@@ -50,12 +51,12 @@ func (e *escapes) feed(keys []byte) (own []byte, leave, help bool) {
 	return own, false, help
 }
 
-// keyInterrupt is Ctrl-C on a terminal whose keys all come to this program.
+// keyInterrupt is Ctrl-C on a terminal in raw mode.
 const keyInterrupt = 0x03
 
-// pumpKeys writes what is typed to a process's terminal. The end of the input is a key
-// there, and so it is not passed on. Keys are read also while the connection takes none:
-// then Ctrl-C, and always ~., ends the command here by cancel.
+// pumpKeys writes typed keys to a process's terminal. It does not pass on the end of the
+// input, which is a key there. It also reads keys while the connection is lost: then Ctrl-C
+// ends the command by cancel, and ~. always does.
 func (a *attempt) pumpKeys(ctx context.Context, p *execclient.Process, cancel context.CancelCauseFunc) {
 	waiting := make(chan []byte, keysWaiting)
 	var wg sync.WaitGroup

@@ -31,13 +31,13 @@ func remoteExecCommand(s cmdutil.Streams) *cli.Command {
 		Description: `Runs the command as codex remote run does, but in a sandbox: by default it may
 read everything, write nothing and reach no network. When the sandbox denies it
 something, you are asked on the terminal whether to run it again without one.
-Then it starts anew, with the same input. No is the answer unless you say y
-(once) or s (for this session, which matters with --shell).
+It is then started again with the same input. Answer y (once) or s (for this
+session, with --shell); anything else means no.
 
---ask never accepts every denial, on-failure asks after one, always asks before
-the command runs at all as well. Without a terminal nobody is asked; --yes retries
-without asking, --no-input never retries. A profile that denies reading something
-is never retried: without the sandbox the command could read it.
+--ask never never asks, on-failure asks after a denial, and always also asks before
+the command runs for the first time. Without a terminal you are not asked. --yes
+retries without asking, --no-input never retries. With a profile that denies reading
+some files the command is never retried: without the sandbox it could read them.
 
 --shell runs the command lines that you type, one by one, each with a terminal and
 in the sandbox, in a directory that cd changes. With workspace-write the workspace
@@ -52,8 +52,8 @@ closed, denied, network, approval, retry.
 
 Exits with the command's exit code, which is 128+n after signal n, or with 124:
 --timeout is over; 125: something else failed, such as the connection; 126: the
-sandbox denied it and it was not retried, or you said no; 127: there is no such
-command.
+sandbox denied something and the command was not retried, or you said no; 127:
+there is no such command.
 
 Examples:
    codex remote exec -- make -n
@@ -67,7 +67,7 @@ Examples:
 			&cli.StringFlag{Name: "ask", Usage: "never, on-failure or always (`WHEN`); default: on-failure if there is a terminal, never otherwise"},
 			&cli.BoolFlag{Name: "yes", Usage: "retry without the sandbox, and do not ask"},
 			&cli.BoolFlag{Name: "no-input", Usage: "never ask and never retry"},
-			cmdutil.Duration(cli.GenericFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s; the retry has as long again", DefaultText: "none"}, 0, time.Millisecond),
+			cmdutil.Duration(cli.GenericFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s; a retry gets the same time again", DefaultText: "none"}, 0, time.Millisecond),
 			&cli.BoolFlag{Name: "json", Usage: "print events as JSON"},
 			&cli.BoolFlag{Name: "shell", Usage: "run the command lines that you type"},
 		}, slices.Concat(sandbox.Flags(sandbox.ReadOnly), askNetworkFlags(), cmdutil.RemoteLimitFlags())...),
@@ -102,7 +102,7 @@ func execRemote(c *cli.Context, s cmdutil.Streams) error {
 	return x.exit(x.do(x.ctx, job{argv: argv, asked: argv, cwd: x.cwd}))
 }
 
-// ourFailure gives failures that are not the command's the exit code of exec.
+// ourFailure gives failures that are not the command's the exit code of exec for them.
 func ourFailure(err error) error {
 	var e *cmdutil.ExitError
 	var refused *execclient.ServerError
@@ -114,15 +114,14 @@ func ourFailure(err error) error {
 	case e.Code == cmdutil.ExitUnreachable && e.Err != nil:
 		return &cmdutil.ExitError{Code: cmdutil.ExitOurs, Err: e.Err}
 	case e.Code == cmdutil.ExitNotStarted && e.Err != nil && (!errors.As(err, &refused) || refused.Code == execproto.CodeInvalidParams):
-		// It was not the command that could not be started.
+		// The command itself was not started.
 		return &cmdutil.ExitError{Code: cmdutil.ExitOurs, Err: e.Err}
 	default:
 		return err
 	}
 }
 
-// remoteExec runs commands on one server, with the user's terminal as theirs.
-// One goroutine uses it.
+// remoteExec runs commands on one server with the user's terminal. It is for one goroutine.
 type remoteExec struct {
 	execOptions
 	s           cmdutil.Streams
@@ -130,23 +129,23 @@ type remoteExec struct {
 	client      *execclient.Client
 	environment string // its id
 	shell       execproto.Shell
-	cwd         string          // the workspace, a URI
-	sandbox     json.RawMessage // what is sent for the policy
+	cwd         string          // the directory of commands, a URI
+	sandbox     json.RawMessage // the sandbox of requests
 
 	rules    approval.Policy
-	silent   string   // why nobody is asked after a denial
-	console  *console // nil: nobody can be asked
+	silent   string   // the reason for not asking after a denial
+	console  *console // nil: questions cannot be asked
 	approved approval.Session
 
 	screen   screen
 	input    *input
 	signals  chan os.Signal
-	caught   syscall.Signal // the last one that was passed on to a command
+	caught   syscall.Signal // the last signal that was passed on to a command
 	link     *link
 	network  *network
 	jobs     int
-	confined atomic.Pointer[string] // the id of the last process that was started in a sandbox
-	closing  []func()               // in reverse
+	confined atomic.Pointer[string] // the id of the last sandboxed process
+	closing  []func()               // called by close in reverse order
 }
 
 // openRemote connects to the server that the command names.
@@ -192,15 +191,15 @@ func (x *remoteExec) open(c *cli.Context) error {
 		return err
 	}
 	cmdutil.Catch(x.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	// Without this, a write to a closed pipe would end the program at once, and the
-	// command would go on. Now it is an error (EPIPE). The channel is never read.
+	// Without this, writing to a closed pipe would end this program at once, and the command
+	// would go on. With it the write fails with EPIPE. The channel is never read.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	x.closing = append(x.closing, func() { signal.Stop(x.signals); signal.Stop(broken) })
 	return x.openConsole()
 }
 
-// openConsole opens the terminal for questions, if there may be any.
+// openConsole opens the terminal for questions, if any may be asked.
 func (x *remoteExec) openConsole() error {
 	asks := x.approves && !x.noInput && !x.yes && x.ask != askNever
 	if asks || x.askNetwork {
@@ -217,8 +216,8 @@ func (x *remoteExec) openConsole() error {
 	return x.openSave()
 }
 
-// openSave opens the file of --save. That is before any command runs, so that none can
-// put another file in its place unnoticed.
+// openSave opens the file of --save before any command runs, so that no command can replace
+// the file first.
 func (x *remoteExec) openSave() error {
 	if x.save == "" {
 		return nil
@@ -232,7 +231,7 @@ func (x *remoteExec) openSave() error {
 	return nil
 }
 
-// settle finds out where commands run and what confines them.
+// settle determines where commands run and in which sandbox.
 func (x *remoteExec) settle(c *cli.Context, at places) error {
 	x.cwd = "file:///"
 	if at.cwd != "" {
@@ -245,7 +244,7 @@ func (x *remoteExec) settle(c *cli.Context, at places) error {
 		}
 	}
 	if x.policy != nil && x.policy.NeedsCwd() && at.cwd == "" && c.String("cwd") == "" {
-		return cmdutil.Usagef("--sandbox: the server does not tell its working directory, which would be the workspace; give --cwd DIR")
+		return cmdutil.Usagef("--sandbox: the server does not report its working directory, which would be the workspace; give --cwd DIR")
 	}
 	if x.sandbox, err = x.policy.Object(x.cwd, at.home); err != nil {
 		return err
@@ -257,7 +256,7 @@ func (x *remoteExec) settle(c *cli.Context, at places) error {
 	return nil
 }
 
-// close ends everything that open began.
+// close undoes what openRemote began.
 func (x *remoteExec) close() {
 	for len(x.closing) > 0 {
 		last := len(x.closing) - 1
@@ -266,8 +265,8 @@ func (x *remoteExec) close() {
 	}
 }
 
-// exit makes the error of a command's exit code. If a signal that was passed on has
-// ended the command, it ends the program too.
+// exit returns the error for a command's exit code. If a signal that was passed on ended the
+// command, it ends this program, too.
 func (x *remoteExec) exit(code int, err error) error {
 	ended := code == exitKilled || x.caught == syscall.SIGINT && code == cmdutil.ExitInterrupted
 	switch {
@@ -282,15 +281,15 @@ func (x *remoteExec) exit(code int, err error) error {
 
 // job is one command of the user.
 type job struct {
-	argv  []string // what is started
-	asked []string // what the user is asked about: the same without what is only ours
+	argv  []string // as it is started
+	asked []string // as questions show it: without the shell that codex adds
 	cwd   string   // a URI
 	out   *cwdFilter
-	// secret is what each process is sent before anything that is typed.
+	// secret is sent to each process before anything that is typed.
 	secret string
 }
 
-// request is what has to be decided about a job.
+// request describes a job for the approval policy.
 func (x *remoteExec) request(j job) approval.Request {
 	profile := permissions.Profile{Kind: permissions.Disabled, FileSystem: permissions.FileSystem{Unrestricted: true}}
 	if x.policy != nil {
@@ -301,7 +300,7 @@ func (x *remoteExec) request(j job) approval.Request {
 	}
 }
 
-// params are those of a job's first attempt, and what its process is called.
+// params returns the params of a job's first attempt, and the name of its process.
 func (x *remoteExec) params(j job) (execproto.StartParams, string) {
 	x.jobs++
 	name := path.Base(j.argv[0])

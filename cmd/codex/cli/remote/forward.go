@@ -20,7 +20,7 @@ import (
 func remoteForwardCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "forward", Usage: "connect ports of this machine and of the server", ArgsUsage: "[LOCAL:]PORT[:HOST:PORT]...",
-		Description: `Listens on ports of this machine and connects what comes there from the server:
+		Description: `Listens on ports of this machine. For each connection to them, the server connects:
 
    8080             to port 8080 of the server
    3000:8080        port 3000 here, to port 8080 of the server
@@ -29,19 +29,19 @@ func remoteForwardCommand(s cmdutil.Streams) *cli.Command {
    2375:/run/x.sock to a Unix socket of the server
    0:8080           any free port here; the line that is printed has it
 
--R does the reverse: it listens on a port of the server, on 127.0.0.1 unless an
-address stands before the port, and connects what comes there from this machine.
+-R does the reverse: it listens on a port of the server, on 127.0.0.1 unless you give
+an address before the port, and this machine connects.
 -D is a SOCKS5 proxy here whose connections the server makes. -W connects
 standard input and output to one host and port, for ProxyCommand of ssh.
 
 --auto forwards every port that your commands on the server open, with the same
-number here if that is free, and says so on stderr: those of all your sessions,
-such as codex remote shell in another terminal, also in sandboxes. It listens on
-127.0.0.1 and ::1 alone.
+number here if that is free, and prints it on stderr. The commands are those of all
+your sessions, such as codex remote shell in another terminal, sandboxed ones too.
+It listens on 127.0.0.1 and ::1 only.
 
 A line is printed for each port when it is ready. The command runs until it is
-interrupted, or the session is lost. While the connection to the server is made
-anew, connections through it wait.
+interrupted, or the session is lost. While a lost connection to the server is being
+recovered, connections through it wait.
 
 Examples:
    codex remote forward 8080
@@ -54,8 +54,8 @@ Examples:
 		Flags: serverFlags(
 			cmdutil.OtherWords,
 			&cli.StringSliceFlag{Name: "remote", Aliases: []string{"R"}, Usage: "listen on the server: [ADDRESS:]PORT[:HOST:PORT] (`SPEC`); may be repeated"},
-			&cli.StringSliceFlag{Name: "dynamic", Aliases: []string{"D"}, Usage: "be a SOCKS5 proxy on `[ADDRESS:]PORT` of this machine; may be repeated"},
-			&cli.StringFlag{Name: "process", Usage: "lead to ports and sockets in the sandbox of the detached process with that `HANDLE`"},
+			&cli.StringSliceFlag{Name: "dynamic", Aliases: []string{"D"}, Usage: "run a SOCKS5 proxy on `[ADDRESS:]PORT` of this machine; may be repeated"},
+			&cli.StringFlag{Name: "process", Usage: "connect to ports and sockets in the sandbox of the detached process `HANDLE`"},
 			&cli.BoolFlag{Name: "auto", Usage: "forward every port that a command of yours opens on the server, until it is closed"},
 			&cli.StringFlag{Name: "stdio", Aliases: []string{"W"}, Usage: "connect standard input and output to `HOST:PORT`, or to the path of a socket"},
 		),
@@ -63,14 +63,14 @@ Examples:
 	}
 }
 
-// forwards is what the command line of forward asks for.
+// forwards are the ports of the command line.
 type forwards struct {
 	local, remote []forwarding
 	dynamic       []endpoint
-	auto          bool // every port that is opened
+	auto          bool // forward every port that is opened
 }
 
-// wordAuto is what -L takes in place of a port for every one that the command opens.
+// wordAuto is the value of -L that forwards every port that the command opens.
 const wordAuto = "auto"
 
 func parseForwards(operands, remote, dynamic []string) (f forwards, err error) {
@@ -110,9 +110,9 @@ func forwardRemote(c *cli.Context, s cmdutil.Streams) error {
 	}
 	switch to := c.String("stdio"); {
 	case c.IsSet("process") && (len(f.local) == 0 || len(f.local) < count):
-		return cmdutil.Usagef("--process is for ports of this machine that lead to the process, and goes with no other option")
+		return cmdutil.Usagef("--process cannot be combined with other options: it forwards ports of this machine to the process")
 	case c.IsSet("stdio") && count > 0:
-		return cmdutil.Usagef("-W does not go with other ports: its standard output belongs to the connection")
+		return cmdutil.Usagef("-W cannot be combined with other ports: its standard output belongs to the connection")
 	case c.IsSet("stdio"):
 		at, err := parseEndpoint("-W", to)
 		if err != nil {
@@ -150,8 +150,8 @@ func forwardRemote(c *cli.Context, s cmdutil.Streams) error {
 	})
 }
 
-// withTunnels runs f with a client. A signal ends its context, so that the server's ports
-// are closed before the program ends by it.
+// withTunnels runs f with a client. A signal ends the context first, so that the server's
+// ports are closed before the program ends.
 func withTunnels(c *cli.Context, s cmdutil.Streams, f func(context.Context, *execclient.Client) error) error {
 	ctx, cancel := context.WithCancelCause(c.Context)
 	signals := make(chan os.Signal, 1)
@@ -177,7 +177,7 @@ func withTunnels(c *cli.Context, s cmdutil.Streams, f func(context.Context, *exe
 	return cause(ctx, f(ctx, client))
 }
 
-// start opens everything and tells of it on out.
+// start opens all ports and prints them to out.
 func (f *forwarder) start(x forwards, out io.Writer) error {
 	if !f.client.Has(execproto.MethodTunnelOpen) {
 		return supported(execclient.ErrUnsupported)
@@ -208,14 +208,14 @@ func (f *forwarder) start(x forwards, out io.Writer) error {
 	return nil
 }
 
-// forwardFlag is -L of the commands that run one.
+// forwardFlag is -L of run, shell and exec.
 func forwardFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "forward", Aliases: []string{"L"},
-		Usage: "forward a port to the server meanwhile, as codex remote forward does (`SPEC`), or auto: every port that the command opens; may be repeated"}
+		Usage: "forward a port to the server while the command runs, as codex remote forward does (`SPEC`), or auto: every port that the command opens; may be repeated"}
 }
 
-// openForwards forwards the ports of -L until the command has ended. A port without a
-// host is one of the command: of its sandbox, if that has a network of its own.
+// openForwards forwards the ports of -L until the command has ended. A port without a host
+// leads into the command's sandbox, if that has a network of its own.
 func (x *remoteExec) openForwards() error {
 	if len(x.forwards.local) == 0 && !x.forwards.auto {
 		return nil
@@ -240,7 +240,7 @@ func (x *remoteExec) openForwards() error {
 	return f.auto(false, say)
 }
 
-// prefixed writes lines as messages of codex, beside the output of a command.
+// prefixed writes lines as messages of codex beside the output of a command.
 type prefixed struct{ to io.Writer }
 
 func (p prefixed) Write(line []byte) (int, error) {
@@ -256,8 +256,7 @@ func supported(err error) error {
 	return err
 }
 
-// connectStdio connects standard input and output to a host until that ends its
-// direction.
+// connectStdio connects standard input and output to a host until the host ends its direction.
 func connectStdio(ctx context.Context, s cmdutil.Streams, client *execclient.Client, to endpoint) error {
 	t, err := client.OpenTunnel(ctx, to.target())
 	if err != nil {
@@ -265,7 +264,8 @@ func connectStdio(ctx context.Context, s cmdutil.Streams, client *execclient.Cli
 	}
 	stop := context.AfterFunc(ctx, func() { _ = t.Abort("interrupted") })
 	defer stop()
-	// A read of standard input cannot be interrupted; the program ends with it.
+	// Nothing waits for this goroutine: a read of standard input cannot be interrupted. It
+	// ends with the program.
 	go func() {
 		if _, err := io.Copy(t, s.In); err != nil && !errors.Is(err, net.ErrClosed) {
 			_ = t.Abort(err.Error())

@@ -15,21 +15,21 @@ import (
 	"codex.internal/pkg/host/terminal"
 )
 
-// maxAutoPorts bounds the ports that are forwarded by themselves: each is two sockets here,
-// and a program of the server could open thousands.
+// maxAutoPorts bounds the ports that are forwarded automatically. Each takes two sockets here,
+// and a program on the server could open thousands.
 const maxAutoPorts = 64
 
-// autoForward forwards each port on which processes of the server listen, until nothing
-// listens there any more. One goroutine uses it.
+// autoForward forwards each port on which processes of the server listen, as long as they
+// listen. It is for one goroutine.
 type autoForward struct {
 	f    *forwarder
-	say  func(line string) // tells the user what has changed
+	say  func(line string) // prints a change for the user
 	open map[autoKey]*autoPort
-	full bool // more ports than are forwarded were told of
+	full bool // there are more ports than are forwarded
 }
 
-// autoKey is what makes two listeners one port for the user: the same number in the same
-// network. session and process are empty for the server's own.
+// autoKey identifies a port for the user: the same number in the same network. session and
+// process are empty for the server's own network.
 type autoKey struct {
 	session, process string
 	port             uint16
@@ -42,12 +42,12 @@ type autoPort struct {
 	to        atomic.Pointer[execclient.TunnelTarget]
 }
 
-// auto begins to forward every port on which a process of this session listens or, with
-// all, of any session of the same user or token.
+// auto begins to forward every port on which a process of this session listens or, with all,
+// of any session of the same user or token.
 func (f *forwarder) auto(all bool, say func(line string)) error {
 	w, err := f.client.WatchPorts(f.ctx, execclient.PortOptions{AllSessions: all})
 	if errors.Is(err, execclient.ErrUnsupported) {
-		return errors.New("this server does not tell on which ports its processes listen: it is Codex CLI's, or an older one; name the ports")
+		return errors.New("this server does not report the ports on which its processes listen: it is Codex CLI's, or an older one; name the ports")
 	}
 	if err != nil {
 		return err
@@ -60,7 +60,8 @@ func (f *forwarder) auto(all bool, say func(line string)) error {
 	return nil
 }
 
-// routine forwards what the watch tells, until the forwarder is closed or the watch ends.
+// routine forwards the ports that the watch reports, until the forwarder is closed or the
+// watch ends.
 func (a *autoForward) routine(w *execclient.PortWatch) {
 	for {
 		now, err := w.Next(a.f.ctx)
@@ -74,9 +75,9 @@ func (a *autoForward) routine(w *execclient.PortWatch) {
 	}
 }
 
-// update has those ports forwarded, and no others.
+// update forwards exactly those ports.
 func (a *autoForward) update(ports []execproto.Port) {
-	told := make(map[autoKey][]execproto.Port)
+	open := make(map[autoKey][]execproto.Port)
 	var order []autoKey
 	for _, p := range ports {
 		if a.isOwn(p) {
@@ -86,13 +87,13 @@ func (a *autoForward) update(ports []execproto.Port) {
 		if p.Inside {
 			key.session, key.process = p.Session, p.ProcessID
 		}
-		if told[key] == nil {
+		if open[key] == nil {
 			order = append(order, key)
 		}
-		told[key] = append(told[key], p)
+		open[key] = append(open[key], p)
 	}
 	for key, port := range a.open {
-		if told[key] == nil {
+		if open[key] == nil {
 			delete(a.open, key)
 			for _, l := range port.listeners {
 				_ = l.Close()
@@ -101,9 +102,9 @@ func (a *autoForward) update(ports []execproto.Port) {
 			a.say(fmt.Sprintf("%s is closed: nothing listens on port %d any more", port.here, key.port))
 		}
 	}
-	a.full = a.full && len(told) > maxAutoPorts
+	a.full = a.full && len(open) > maxAutoPorts
 	for _, key := range order {
-		to := autoTarget(key, told[key])
+		to := autoTarget(key, open[key])
 		if port := a.open[key]; port != nil {
 			port.to.Store(&to)
 			continue
@@ -115,12 +116,13 @@ func (a *autoForward) update(ports []execproto.Port) {
 			}
 			return
 		}
-		a.forward(key, &to, told[key][0])
+		a.forward(key, &to, open[key][0])
 	}
 }
 
-// isOwn reports whether a port is one of those that this program has opened itself, which
-// it is told of if it runs in a session of the same user: forwarding it would open the next.
+// isOwn reports whether this program itself has opened a port, which the watch also reports if
+// the program runs in a session of the same user. Forwarding it would open another port, and
+// so on.
 func (a *autoForward) isOwn(p execproto.Port) bool {
 	if p.PID != uint64(os.Getpid()) {
 		return false
@@ -133,11 +135,11 @@ func (a *autoForward) isOwn(p execproto.Port) bool {
 	return false
 }
 
-// forward listens for a port, on loopback addresses alone: on the same number if that is
-// free here, and on another one otherwise.
+// forward listens for a port, on loopback addresses only: on the same number if it is free
+// here, or on another one.
 func (a *autoForward) forward(key autoKey, to *execclient.TunnelTarget, p execproto.Port) {
 	listeners, err := listenHere(a.f.ctx, endpoint{port: key.port})
-	if err != nil { // it is taken, or only root may have it
+	if err != nil { // it is in use, or only root may use it
 		listeners, err = listenHere(a.f.ctx, endpoint{})
 	}
 	if err != nil {
@@ -154,7 +156,7 @@ func (a *autoForward) forward(key autoKey, to *execclient.TunnelTarget, p execpr
 	a.say(fmt.Sprintf("%s leads to port %d of %s (process %d)", port.here, key.port, terminal.Text(p.Command), p.PID))
 }
 
-// connect opens a tunnel for a connection, to exactly that target.
+// connect opens a tunnel for a connection to exactly that target.
 func (f *forwarder) connect(conn net.Conn, to execclient.TunnelTarget) error {
 	t, err := f.client.OpenTunnel(f.ctx, to)
 	if err != nil {
@@ -165,8 +167,8 @@ func (f *forwarder) connect(conn net.Conn, to execclient.TunnelTarget) error {
 	return nil
 }
 
-// autoTarget returns where connections to a port lead, of the addresses on which it is
-// open: to localhost if that reaches one.
+// autoTarget returns the target of connections to a port that is open on those addresses:
+// localhost if that is among them.
 func autoTarget(key autoKey, ports []execproto.Port) execclient.TunnelTarget {
 	to := execclient.TunnelTarget{Port: key.port, ProcessID: key.process, Session: key.session}
 	hosts := make([]string, len(ports))
@@ -186,7 +188,7 @@ func isLoopback(host string) bool {
 	return err == nil && at.IsLoopback()
 }
 
-// sayTo returns what prints the lines of auto.
+// sayTo returns a function that prints the lines of auto.
 func sayTo(p prefixed) func(line string) {
 	return func(line string) { _, _ = fmt.Fprintln(p, line) }
 }

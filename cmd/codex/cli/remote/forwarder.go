@@ -16,13 +16,13 @@ import (
 	"codex.internal/pkg/sandbox/egress"
 )
 
-// forwarder has listeners here and on the server, and moves the bytes of their
-// connections. close ends it.
+// forwarder has listeners here and on the server, and copies between their connections. close
+// ends it.
 type forwarder struct {
 	client *execclient.Client
 	errs   io.Writer
-	// inside, if not nil, returns the process into whose sandbox ports without a host
-	// lead, or an error while there is none.
+	// inside, if not nil, returns the process into whose sandbox ports without a host lead, or
+	// an error before it has started.
 	inside func() (string, error)
 
 	ctx    context.Context
@@ -30,7 +30,7 @@ type forwarder struct {
 	wg     sync.WaitGroup
 
 	mu   sync.Mutex
-	open map[io.Closer]bool // listeners and connections; nil: closed
+	open map[io.Closer]bool // listeners and connections; nil after close
 }
 
 func newForwarder(ctx context.Context, client *execclient.Client, errs io.Writer) *forwarder {
@@ -39,7 +39,7 @@ func newForwarder(ctx context.Context, client *execclient.Client, errs io.Writer
 	return f
 }
 
-// close ends all listeners and connections, and waits for their goroutines.
+// close closes all listeners and connections, and waits for their goroutines.
 func (f *forwarder) close() {
 	f.cancel()
 	f.mu.Lock()
@@ -52,7 +52,8 @@ func (f *forwarder) close() {
 	f.wg.Wait()
 }
 
-// keep has close close c, and does it now if it is too late.
+// keep registers c to be closed by close. If the forwarder is closed already, it closes c and
+// returns false.
 func (f *forwarder) keep(c io.Closer) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,8 +71,8 @@ func (f *forwarder) forget(c io.Closer) {
 	delete(f.open, c)
 }
 
-// listenHere listens on this machine: on the loopback addresses of both families unless
-// at has a host. It returns the listeners, all with the same port.
+// listenHere listens on this machine: on the loopback addresses of both families, unless at
+// has a host. All returned listeners have the same port.
 func listenHere(ctx context.Context, at endpoint) ([]net.Listener, error) {
 	host := at.host
 	if host == "*" {
@@ -92,7 +93,8 @@ func listenHere(ctx context.Context, at endpoint) ([]net.Listener, error) {
 	case err == nil:
 		return []net.Listener{l, l6}, nil
 	case at.port != 0 && errors.Is(err, cmdutil.ErrAddressInUse):
-		// What connects to localhost would reach the other program.
+		// Connections to localhost could reach the other program, which has the port on the
+		// other address.
 		_ = l.Close()
 		return nil, listenError(at, err)
 	default:
@@ -111,7 +113,7 @@ func listenError(at endpoint, err error) error {
 	return fmt.Errorf("listen on %s: %w", at, err)
 }
 
-// serve has a goroutine accept connections and others serve them.
+// serve accepts connections and serves each in a goroutine.
 func (f *forwarder) serve(l net.Listener, name string, one func(net.Conn) error) {
 	if !f.keep(l) {
 		return
@@ -139,7 +141,7 @@ func (f *forwarder) serve(l net.Listener, name string, one func(net.Conn) error)
 	})
 }
 
-// local forwards a port of this machine, and returns the one that was taken.
+// local forwards a port of this machine, and returns the port that it listens on.
 func (f *forwarder) local(x forwarding) (port uint16, err error) {
 	listeners, err := listenHere(f.ctx, x.listen)
 	if err != nil {
@@ -151,21 +153,21 @@ func (f *forwarder) local(x forwarding) (port uint16, err error) {
 	return uint16(listeners[0].Addr().(*net.TCPAddr).Port), nil
 }
 
-// join opens a tunnel for a connection.
+// join opens a tunnel for a connection and copies both ways.
 func (f *forwarder) join(conn net.Conn, to execclient.TunnelTarget) error {
 	t, err := f.openTunnel(to)
 	if err != nil {
 		reset(conn)
 		return err
 	}
-	// How it breaks, if one of its ends is a program that ends in its middle, is for that
-	// program. The loss of the server is told by the command.
+	// An error here means that one of the two programs ended early, which is for the other one
+	// to report. The command itself reports the loss of the server.
 	_ = t.Join(conn)
 	return nil
 }
 
-// openTunnel opens a tunnel: one to a port without a host leads into the sandbox of the
-// command, if that has a network of its own, and one to a path if there is a sandbox.
+// openTunnel opens a tunnel. To a port without a host it leads into the command's sandbox, if
+// that has a network of its own; to a path, if there is a sandbox.
 func (f *forwarder) openTunnel(to execclient.TunnelTarget) (*execclient.Tunnel, error) {
 	if f.inside == nil || to.Host != "" || to.Path != "" && !f.client.Has(execproto.ExtensionTunnelProcessPath) {
 		return f.client.OpenTunnel(f.ctx, to)
@@ -229,7 +231,7 @@ func (f *forwarder) remote(x forwarding) (net.Addr, error) {
 	return l.Addr(), nil
 }
 
-// dynamic has a port of this machine be a SOCKS5 proxy whose connections the server
+// dynamic listens on a port of this machine as a SOCKS5 proxy whose connections the server
 // makes.
 func (f *forwarder) dynamic(at endpoint) (port uint16, err error) {
 	listeners, err := listenHere(f.ctx, at)
@@ -242,12 +244,12 @@ func (f *forwarder) dynamic(at endpoint) (port uint16, err error) {
 	return uint16(listeners[0].Addr().(*net.TCPAddr).Port), nil
 }
 
-// socks serves one connection to the SOCKS5 proxy.
+// socks serves one connection of the SOCKS5 proxy.
 func (f *forwarder) socks(conn net.Conn) error {
 	r := bufio.NewReader(conn)
 	host, port, reply, err := egress.AcceptSOCKS(conn, r)
 	if err != nil {
-		return nil // the client was told, or spoke another protocol
+		return nil // the client got an answer, or spoke another protocol
 	}
 	t, err := f.client.OpenTunnel(f.ctx, execclient.TunnelTarget{Host: host, Port: port})
 	if err != nil {
@@ -261,7 +263,7 @@ func (f *forwarder) socks(conn net.Conn) error {
 	return nil
 }
 
-// socksOutcome says why a tunnel could not be opened.
+// socksOutcome returns the SOCKS reply for an error of opening a tunnel.
 func socksOutcome(err error) egress.SOCKSOutcome {
 	var failed *execclient.TunnelError
 	if !errors.As(err, &failed) {
@@ -281,7 +283,7 @@ func socksOutcome(err error) egress.SOCKSOutcome {
 	}
 }
 
-// buffered is a connection of which something was read ahead.
+// buffered is a connection of which some bytes were read ahead.
 type buffered struct {
 	*net.TCPConn
 	r *bufio.Reader

@@ -12,7 +12,7 @@ import (
 
 // endpoint is a host and a port, or the path of a Unix socket.
 type endpoint struct {
-	host string // "": this machine, or the server's
+	host string // "": this machine or the server
 	port uint16
 	path string
 }
@@ -39,8 +39,8 @@ type forwarding struct {
 	text   string // as it was typed
 }
 
-// parseForwarding reads PORT, LISTEN:PORT, LISTEN:HOST:PORT or BIND:LISTEN:HOST:PORT, where
-// HOST:PORT may be the path of a Unix socket. IPv6 addresses stand in brackets.
+// parseForwarding parses PORT, LISTEN:PORT, LISTEN:HOST:PORT or BIND:LISTEN:HOST:PORT.
+// HOST:PORT may be the path of a Unix socket. IPv6 addresses are in brackets.
 func parseForwarding(option, text string) (f forwarding, err error) {
 	f.text = text
 	wrong := func() error {
@@ -89,13 +89,13 @@ func parseForwarding(option, text string) (f forwarding, err error) {
 	return f, nil
 }
 
-// isBindAddress reports whether one can listen on a host: an address, *, or localhost.
+// isBindAddress reports whether a host is an address, * or localhost.
 func isBindAddress(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err == nil || host == "*" || host == "localhost"
 }
 
-// parseEndpoint reads HOST:PORT or the path of a Unix socket.
+// parseEndpoint parses HOST:PORT or the path of a Unix socket.
 func parseEndpoint(option, text string) (endpoint, error) {
 	if strings.HasPrefix(text, "/") {
 		return endpoint{path: text}, nil
@@ -109,7 +109,7 @@ func parseEndpoint(option, text string) (endpoint, error) {
 	return endpoint{}, cmdutil.Usagef("%s: %q is not HOST:PORT, with a port up to 65535, or the path of a socket", option, text)
 }
 
-// parseListen reads PORT or ADDRESS:PORT.
+// parseListen parses PORT or ADDRESS:PORT.
 func parseListen(option, text string) (endpoint, error) {
 	fields, ok := splitColons(text)
 	if ok && len(fields) <= 2 {
@@ -125,7 +125,7 @@ func parseListen(option, text string) (endpoint, error) {
 	return endpoint{}, cmdutil.Usagef("%s: %q is not PORT or ADDRESS:PORT, with a port up to 65535", option, text)
 }
 
-// splitColons splits text at its colons that stand in no brackets, which it removes.
+// splitColons splits text at colons outside of brackets, and removes the brackets.
 func splitColons(text string) (fields []string, ok bool) {
 	for {
 		field, rest := text, ""

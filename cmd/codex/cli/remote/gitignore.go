@@ -7,28 +7,29 @@ import (
 	"strings"
 )
 
-// ignored knows what the .gitignore files of a tree leave out (gitignore(5)).
+// ignored matches paths with the .gitignore files of a tree (gitignore(5)).
 type ignored struct {
-	rules map[string][]rule // by the directory that has the file; "" is the top
+	rules map[string][]rule // by the directory of the file; "" is the top
 }
 
 // rule is one line of a .gitignore file.
 type rule struct {
-	match      *regexp.Regexp // of a path below the directory of the file
+	match      *regexp.Regexp // matches paths below the directory of the file
 	negated    bool
 	onlyFolder bool
 }
 
-// ignoreFile is the name of the files that say what git leaves out.
+// ignoreFile is the name of git's ignore files.
 const ignoreFile = ".gitignore"
 
-// errIgnoreFile is the error of such a file that is too large, perhaps since it was listed.
+// errIgnoreFile is the error of an ignore file that is too large. It may have grown since it
+// was listed.
 var errIgnoreFile = fmt.Errorf("it has more than %d bytes", maxIgnoreFile)
 
-// gitFolder is never a part of a work tree.
+// gitFolder is never part of a work tree.
 const gitFolder = ".git"
 
-// add takes the .gitignore file of a directory.
+// add adds the rules of the .gitignore file of a directory.
 func (g *ignored) add(folder, text string) {
 	if g.rules == nil {
 		g.rules = make(map[string][]rule)
@@ -40,8 +41,8 @@ func (g *ignored) add(folder, text string) {
 	}
 }
 
-// parseRule reads a line. A blank line, a comment, and a pattern that is none, which git
-// ignores as well, are no rules.
+// parseRule parses a line. Blank lines, comments and invalid patterns, which git ignores too,
+// are no rules.
 func parseRule(line string) (rule, bool) {
 	for strings.HasSuffix(line, " ") && !strings.HasSuffix(line, `\ `) {
 		line = line[:len(line)-1]
@@ -68,7 +69,7 @@ func parseRule(line string) (rule, bool) {
 	return r, err == nil
 }
 
-// globExpression is a pattern with ** as a regular expression.
+// globExpression translates a pattern with ** into a regular expression.
 func globExpression(pattern string) string {
 	var b strings.Builder
 	for i := 0; i < len(pattern); i++ {
@@ -98,8 +99,8 @@ func globExpression(pattern string) string {
 	return b.String()
 }
 
-// classExpression is a bracket expression, and its length in the pattern. One without an
-// end matches nothing.
+// classExpression translates a bracket expression, and returns its length in the pattern.
+// Without a closing bracket it matches nothing.
 func classExpression(pattern string) (expression string, length int) {
 	var b strings.Builder
 	b.WriteString("[")
@@ -135,13 +136,13 @@ func classExpression(pattern string) (expression string, length int) {
 	return "[^\\s\\S]", len(pattern)
 }
 
-// leavesOut reports whether a path is ignored itself. What is in a directory that is
-// ignored is too, which the caller knows.
+// leavesOut reports whether a path itself is ignored. The caller must check the directories
+// above it.
 func (g *ignored) leavesOut(below string, isFolder bool) bool {
-	if strings.EqualFold(path.Base(below), gitFolder) { // the same one on many file systems
+	if strings.EqualFold(path.Base(below), gitFolder) { // many file systems ignore case
 		return true
 	}
-	// The file of the nearest directory counts first, and its last line.
+	// The file in the nearest directory takes precedence, and in a file the last line.
 	for folder := path.Dir(below); ; folder = path.Dir(folder) {
 		key, rest := folder, strings.TrimPrefix(below, folder+"/")
 		if folder == "." {

@@ -13,16 +13,16 @@ import (
 
 var errNoMatch = errors.New("no file of the server matches")
 
-// matcher finds the files of the server that patterns match.
+// matcher finds the files of the server that match patterns.
 type matcher struct {
 	ctx context.Context
 	fs  *execclient.FS
 	at  places
 }
 
-// expand replaces paths of the server that have * ? or [ by the paths that match, each
-// with a colon. A name that has these characters itself is taken as it is. verb is what
-// an error says was to be done.
+// expand replaces paths of the server with * ? or [ by the paths that match, each with a
+// colon. A file that has such a name itself is taken literally. verb is for errors: the
+// operation that was requested.
 func (m *matcher) expand(verb string, sources []string) ([]string, error) {
 	var all []string
 	for _, source := range sources {
@@ -56,9 +56,8 @@ func (m *matcher) expand(verb string, sources []string) ([]string, error) {
 	return all, nil
 }
 
-// glob returns the paths that match a pattern, sorted within each directory. The parts
-// between slashes are matched one after another, as by a shell: a name that begins with
-// a dot needs one in the pattern.
+// glob returns the paths that match a pattern, sorted in each directory. As in a shell, * does
+// not match a slash, nor a dot at the beginning of a name.
 func (m *matcher) glob(pattern string) ([]string, error) {
 	found := []string{""}
 	if strings.HasPrefix(pattern, "/") {
@@ -90,8 +89,8 @@ func (m *matcher) glob(pattern string) ([]string, error) {
 	return found, nil
 }
 
-// matches returns the names in a directory that match a part of a pattern, as paths. A
-// path that is no directory, or cannot be read, has none.
+// matches returns the paths of the names in a directory that match one part of a pattern; none
+// if it is not a directory or cannot be read.
 func (m *matcher) matches(dir, part string) ([]string, error) {
 	if _, err := path.Match(part, ""); err != nil {
 		return nil, fmt.Errorf("%s: %w", part, err)

@@ -12,24 +12,24 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// input is a stream for whoever needs it at the time, such as stdin: a read
-// that was given up leaves what comes to the next one. Its readers take turns,
-// except that a question may take it from a command that is reading.
+// input is a stream, such as stdin, that several readers use one after the other. If a read is
+// given up, its data goes to the next read. A question may take the input from a command that
+// is reading.
 type input struct {
 	r    io.Reader
 	wait *waiter // nil: reads of r cannot be interrupted
 
-	reading sync.Mutex // is held by a read, and by what has taken the input
+	reading sync.Mutex // held during a read, and while the input is taken
 	mu      sync.Mutex
-	taken   chan struct{}      // nil: it is not taken; closed when it is given back
-	giveWay context.CancelFunc // ends the present read; nil: there is none
+	taken   chan struct{}      // nil: not taken; closed by giveBack
+	giveWay context.CancelFunc // ends the current read; nil: there is none
 
 	got     chan piece
-	pending bool // a read is under way in the background
+	pending bool // a read runs in the background
 	rest    piece
 }
 
-// piece is what one read brought.
+// piece is the result of one read.
 type piece struct {
 	data []byte
 	err  error
@@ -43,9 +43,9 @@ func newInput(r io.Reader) *input {
 	return in
 }
 
-// take takes the input from the command that reads it, and returns when that does
-// not any more. Its reads go on when the input is given back. Take must not be called
-// again before that.
+// take takes the input from the command that reads it, and returns when that has stopped
+// reading. The command goes on when the caller calls giveBack. It must not be called twice
+// without that.
 func (in *input) take() (giveBack func()) {
 	in.mu.Lock()
 	taken := make(chan struct{})
@@ -64,7 +64,7 @@ func (in *input) take() (giveBack func()) {
 	}
 }
 
-// begin begins a read of Read, whose context ends when the input is taken.
+// begin begins a read whose context ends when the input is taken.
 func (in *input) begin(ctx context.Context) (inner context.Context, end func(), err error) {
 	for {
 		in.mu.Lock()
@@ -72,7 +72,7 @@ func (in *input) begin(ctx context.Context) (inner context.Context, end func(), 
 		if taken == nil {
 			inner, in.giveWay = context.WithCancel(ctx)
 			stop := in.giveWay
-			in.reading.Lock() // nobody has it: taken is nil
+			in.reading.Lock() // it is free: taken is nil
 			in.mu.Unlock()
 			return inner, func() { in.reading.Unlock(); stop() }, nil
 		}
@@ -85,8 +85,8 @@ func (in *input) begin(ctx context.Context) (inner context.Context, end func(), 
 	}
 }
 
-// Read reads what there is, or waits until there is something. When ctx ends
-// it returns that error and takes nothing.
+// Read returns available data, or waits for some. If ctx ends first, it returns that error and
+// consumes nothing.
 func (in *input) Read(ctx context.Context, b []byte) (int, error) {
 	for {
 		inner, end, err := in.begin(ctx)
@@ -102,7 +102,7 @@ func (in *input) Read(ctx context.Context, b []byte) (int, error) {
 	}
 }
 
-// read is Read for what has taken the input.
+// read is Read for the goroutine that has taken the input.
 func (in *input) read(ctx context.Context, b []byte) (int, error) {
 	if in.wait != nil {
 		if err := in.wait.readable(ctx); err != nil {
@@ -113,8 +113,8 @@ func (in *input) read(ctx context.Context, b []byte) (int, error) {
 	for len(in.rest.data) == 0 && in.rest.err == nil {
 		if !in.pending {
 			in.pending = true
-			// Without a wait group: a read of a terminal cannot be interrupted, so the
-			// last one ends with the program.
+			// No wait group waits for this goroutine: a read of a terminal cannot be
+			// interrupted, so the last one ends with the program.
 			go func() {
 				buf := make([]byte, inputChunk)
 				n, err := in.r.Read(buf)
@@ -136,14 +136,14 @@ func (in *input) read(ctx context.Context, b []byte) (int, error) {
 	return n, nil
 }
 
-// close lets go of what waits for the input.
+// close releases the descriptors of waits.
 func (in *input) close() {
 	if in.wait != nil {
 		in.wait.close()
 	}
 }
 
-// discard forgets what has been read and was not asked for yet.
+// discard drops data that was read but not returned yet.
 func (in *input) discard() {
 	select {
 	case in.rest = <-in.got:
@@ -153,7 +153,7 @@ func (in *input) discard() {
 	in.rest.data = nil
 }
 
-// reader returns the input as a reader for as long as ctx lasts.
+// reader returns an io.Reader of the input that ends with ctx.
 func (in *input) reader(ctx context.Context) io.Reader { return boundInput{in, ctx} }
 
 type boundInput struct {
@@ -163,25 +163,24 @@ type boundInput struct {
 
 func (b boundInput) Read(p []byte) (int, error) { return b.in.Read(b.ctx, p) }
 
-// feed is a command's stdin. It keeps the input that an attempt was given, so that a
-// retry gets the same.
+// feed is a command's stdin. It keeps the input of an attempt, so that a retry gets the same.
 type feed struct {
 	in    *input
 	kept  []byte
-	more  bool // there was more than is kept
+	more  bool // there was more input than is kept
 	ended bool
-	// midLine says that what was read last ends in the middle of a line.
+	// midLine is set if the data that was read last ends in the middle of a line.
 	midLine bool
 }
 
 // endOfFile is the end-of-file character of terminals, Ctrl-D.
 const endOfFile = 4
 
-// pump writes the input to a process until one of them ends. Its errors are of
-// the input, and ErrNoCloseStdin: a process may end before its input does.
+// pump writes the input to a process until one of the two ends. It returns errors of reading,
+// and ErrNoCloseStdin; a process may end before its input does.
 //
-// A terminal is typed the end-of-file character at the end: twice in the middle of a
-// line, of which the first only ends the wait for more of the line.
+// A terminal gets the end-of-file character at the end: twice in the middle of a line, because
+// the first one only delivers the unfinished line.
 func (f *feed) pump(ctx context.Context, p *execclient.Process, tty bool) error {
 	to := p.Stdin(ctx)
 	if len(f.kept) > 0 {
@@ -221,13 +220,13 @@ func (f *feed) pump(ctx context.Context, p *execclient.Process, tty bool) error 
 }
 
 func (f *feed) keep(b []byte) {
-	room := min(len(b), maxReplay-len(f.kept))
-	f.kept = append(f.kept, b[:room]...)
-	f.more = f.more || room < len(b)
+	n := min(len(b), maxReplay-len(f.kept))
+	f.kept = append(f.kept, b[:n]...)
+	f.more = f.more || n < len(b)
 }
 
-// readLine reads one line of at most maxAnswer bytes; what is longer is no
-// line. The input must have been taken, or have no other reader.
+// readLine reads one line of at most maxAnswer bytes; a longer one is an error. The input must
+// have been taken, or have no other reader.
 func (in *input) readLine(ctx context.Context) (string, error) {
 	var line []byte
 	b := make([]byte, 1)

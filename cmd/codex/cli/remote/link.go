@@ -11,27 +11,27 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// link shows how the connection is doing: a line while it is made anew, which
-// the outcome replaces on a terminal.
+// link prints the state of the connection: a line while it is being recovered, which the
+// outcome replaces on a terminal.
 type link struct {
-	wake chan struct{} // something is to be shown
+	wake chan struct{} // there is something to print
 
 	mu      sync.Mutex
 	state   execclient.StateChange
 	lostAt  time.Time // zero: it is not lost
 	backAt  time.Time
-	shown   execclient.State // what the last line tells of
+	shown   execclient.State // the state in the last line
 	to      io.Writer
 	inPlace bool // to is a terminal
-	quiet   bool // only a loss for good is shown
+	quiet   bool // print only that the session is lost
 }
 
 func newLink(to io.Writer, quiet bool) *link {
 	return &link{wake: make(chan struct{}, 1), to: cmdutil.DrawOn(to), inPlace: cmdutil.IsTerminal(to), quiet: quiet}
 }
 
-// changed is for execclient.Options.OnStateChange: it shows nothing itself, as
-// a terminal may be slow.
+// changed is for execclient.Options.OnStateChange. It prints nothing itself, because a
+// terminal may be slow.
 func (l *link) changed(c execclient.StateChange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *link) changed(c execclient.StateChange) {
 	}
 }
 
-// routineShow shows what changes, until ctx ends and everything is shown.
+// routineShow prints changes until ctx ends and all are printed.
 func (l *link) routineShow(ctx context.Context) {
 	for {
 		select {
@@ -63,12 +63,12 @@ func (l *link) routineShow(ctx context.Context) {
 
 func (l *link) show() {
 	to, text := l.news()
-	// Without the lock: a terminal may be slow, the client must not be.
+	// Not under the lock: a terminal may be slow, and the client must not wait for it.
 	_, _ = io.WriteString(to, text)
 }
 
-// news returns what is to be shown, and where. On a terminal, which may be in
-// raw mode, a line that the outcome will replace stays open.
+// news returns the text to print, and where. On a terminal, which may be in raw mode, a line
+// that the outcome will replace has no line break.
 func (l *link) news() (to io.Writer, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *link) news() (to io.Writer, text string) {
 	return l.to, text
 }
 
-// say shows a line of its own, also on a terminal in raw mode.
+// say prints a line, also on a terminal in raw mode.
 func (l *link) say(line string) {
 	l.mu.Lock()
 	to, text := l.to, "codex: "+line+"\n"
@@ -112,14 +112,14 @@ func (l *link) say(line string) {
 	_, _ = io.WriteString(to, text)
 }
 
-// lost reports whether the connection is being made anew.
+// lost reports whether the connection is being recovered.
 func (l *link) lost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state.State == execclient.Recovering
 }
 
-// divert shows lines elsewhere, whole ones, until undo is called.
+// divert prints complete lines to another writer until undo is called.
 func (l *link) divert(to io.Writer) (undo func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,13 +134,12 @@ func (l *link) divert(to io.Writer) (undo func()) {
 
 type linkKey struct{}
 
-// withLink has connect tell the link of the connection.
+// withLink returns a context with which connect reports the connection's state to the link.
 func withLink(ctx context.Context, l *link) context.Context {
 	return context.WithValue(ctx, linkKey{}, l)
 }
 
-// onStateChange is the option for connect: what the context's link wants to
-// know, nil if it has none.
+// onStateChange returns the callback of the context's link; nil if there is no link.
 func onStateChange(ctx context.Context) func(id string, change execclient.StateChange) {
 	if l, ok := ctx.Value(linkKey{}).(*link); ok {
 		return func(_ string, change execclient.StateChange) { l.changed(change) }

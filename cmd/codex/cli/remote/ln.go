@@ -26,9 +26,9 @@ Examples:
    codex remote ln -sfn releases/42 /srv/current`,
 		Flags: serverFlags(
 			cmdutil.RemoteFiles,
-			&cli.BoolFlag{Name: "symbolic", Aliases: []string{"s"}, Usage: "make a symbolic link; needed, as ln makes no other"},
+			&cli.BoolFlag{Name: "symbolic", Aliases: []string{"s"}, Usage: "make a symbolic link; required, because ln makes no hard links"},
 			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "replace a link that exists"},
-			&cli.BoolFlag{Name: "no-dereference", Aliases: []string{"n"}, Usage: "take LINK for the link itself, also if it leads to a directory"},
+			&cli.BoolFlag{Name: "no-dereference", Aliases: []string{"n"}, Usage: "replace LINK itself, even if it leads to a directory"},
 		),
 		Action: func(c *cli.Context) error {
 			switch {
@@ -61,7 +61,7 @@ func makeLink(c *cli.Context, fs *execclient.FS, at places) error {
 	if err == nil && there.IsDirectory && !(there.IsSymlink && c.Bool("no-dereference")) {
 		name := path.Base(target)
 		if name == "/" || name == "." || name == ".." {
-			return fmt.Errorf("it needs a name, as %s has none", target)
+			return fmt.Errorf("the link needs a name, because %s has none", target)
 		}
 		uri = under(uri, name)
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushTerminal forgets what was typed and not read yet.
+// flushTerminal discards keys that were typed and not read yet.
 func flushTerminal(f *os.File) error {
 	const read = 1 // FREAD
 	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.TIOCFLUSH, read); err != nil {
@@ -19,8 +19,8 @@ func flushTerminal(f *os.File) error {
 	return nil
 }
 
-// hideKeys has the terminal not show what is typed until show is called, which may
-// be called more than once.
+// hideKeys turns off the echo of the terminal until show is called. show may be called more
+// than once.
 func hideKeys(f *os.File) (show func(), err error) {
 	before, err := unix.IoctlGetTermios(int(f.Fd()), unix.TIOCGETA)
 	if err != nil {
@@ -28,7 +28,7 @@ func hideKeys(f *os.File) (show func(), err error) {
 	}
 	hidden := *before
 	hidden.Lflag &^= unix.ECHO | unix.ECHONL
-	hidden.Oflag |= unix.OPOST | unix.ONLCR // lines begin at the left, whatever they did before
+	hidden.Oflag |= unix.OPOST | unix.ONLCR // begin lines at the left, whatever the mode was
 	if err := unix.IoctlSetTermios(int(f.Fd()), unix.TIOCSETA, &hidden); err != nil {
 		return nil, fmt.Errorf("set the modes of the terminal: %w", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushTerminal forgets what was typed and not read yet.
+// flushTerminal discards keys that were typed and not read yet.
 func flushTerminal(f *os.File) error {
 	if err := unix.IoctlSetInt(int(f.Fd()), unix.TCFLSH, unix.TCIFLUSH); err != nil {
 		return fmt.Errorf("flush the terminal: %w", err)
@@ -16,8 +16,8 @@ func flushTerminal(f *os.File) error {
 	return nil
 }
 
-// hideKeys has the terminal not show what is typed until show is called, which may
-// be called more than once.
+// hideKeys turns off the echo of the terminal until show is called. show may be called more
+// than once.
 func hideKeys(f *os.File) (show func(), err error) {
 	before, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	if err != nil {
@@ -25,7 +25,7 @@ func hideKeys(f *os.File) (show func(), err error) {
 	}
 	hidden := *before
 	hidden.Lflag &^= unix.ECHO | unix.ECHONL
-	hidden.Oflag |= unix.OPOST | unix.ONLCR // lines begin at the left, whatever they did before
+	hidden.Oflag |= unix.OPOST | unix.ONLCR // begin lines at the left, whatever the mode was
 	if err := unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, &hidden); err != nil {
 		return nil, fmt.Errorf("set the modes of the terminal: %w", err)
 	}

@@ -16,44 +16,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// permissionsOf are the permissions of a local file that its copy gets.
+// permissionsOf returns the permissions that a copy of a local file gets.
 func permissionsOf(mode os.FileMode) *os.FileMode { return new(mode.Perm()) }
 
-// localName is a file name of the server as a name here: it is the same.
+// localName returns the local name for a file name of the server: the same.
 func localName(name string) (string, error) { return name, nil }
 
-// defaultEditor is there on every Unix.
+// Every Unix has this editor.
 const defaultEditor = "vi"
 
-// editorCommand is the command that edits a file. As with git, the editor is a command
-// line of the shell: it may have options and quotes.
+// editorCommand returns the command that edits a file. As in git, the editor is a shell
+// command line: it may have options and quotes.
 func editorCommand(editor, name string) *exec.Cmd {
 	return exec.Command("/bin/sh", "-c", editor+` "$@"`, editor, name)
 }
 
-// openSpecial are the flags to open a device, a FIFO or a terminal for writing: it
-// does not wait, and the terminal does not become the controlling one.
+// openSpecial are flags to open a device, a FIFO or a terminal for writing, without waiting
+// and without making it the controlling terminal.
 const openSpecial = unix.O_NONBLOCK | unix.O_NOCTTY
 
-// noReader reports whether an open failed because no process reads the FIFO. A socket
-// has the same error.
+// noReader reports whether an open failed because no process reads the FIFO. Opening a socket
+// fails with the same error number.
 func noReader(name string, err error) bool {
 	st, stat := os.Stat(name)
 	return errors.Is(err, unix.ENXIO) && stat == nil && st.Mode()&os.ModeNamedPipe != 0
 }
 
-// showEscapes makes a terminal obey escape sequences until undo is called:
-// here they all do.
+// showEscapes makes a terminal interpret escape sequences until undo is called. Here all
+// terminals do.
 func showEscapes(io.Writer) (undo func()) { return func() {} }
 
-// routineResize calls changed when the terminal's size may have changed since the process
-// was told of it, told.
-func routineResize(ctx context.Context, told *execproto.TerminalSize, size func() *execproto.TerminalSize, changed func()) {
+// routineResize calls changed when the terminal's size may differ from sent, the size that the
+// process has got.
+func routineResize(ctx context.Context, sent *execproto.TerminalSize, size func() *execproto.TerminalSize, changed func()) {
 	changes := make(chan os.Signal, 1)
 	signal.Notify(changes, syscall.SIGWINCH)
 	defer signal.Stop(changes)
-	// The process runs by now. A change until here gave no signal that was heard.
-	if now := size(); now != nil && (told == nil || *now != *told) {
+	// The process runs already. A change before Notify was called has sent no signal.
+	if now := size(); now != nil && (sent == nil || *now != *sent) {
 		changed()
 	}
 	for {
@@ -66,27 +66,27 @@ func routineResize(ctx context.Context, told *execproto.TerminalSize, size func(
 	}
 }
 
-// openTTY opens the controlling terminal, whatever stdin is.
+// openTTY opens the controlling terminal, even if stdin is something else.
 func openTTY() (in, out *os.File, err error) {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	return f, f, err
 }
 
-// controls reports whether a terminal is the controlling one: its foreground
-// process group can be asked for.
+// controls reports whether a terminal is the controlling one: only of that the foreground
+// process group can be queried.
 func controls(f *os.File) bool {
 	_, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 	return err == nil
 }
 
-// waiter waits until a file can be read, which reading it cannot: a read of a
-// terminal or a pipe cannot be interrupted.
+// waiter waits until a file is readable. A read of a terminal or a pipe itself could not be
+// interrupted.
 type waiter struct {
 	f    *os.File
-	r, w *os.File // what is written to w ends a wait
+	r, w *os.File // a byte in w ends a wait
 }
 
-// newWaiter returns the waiter of a file, nil if there can be none.
+// newWaiter returns the waiter of a file; nil if select cannot be used.
 func newWaiter(f *os.File) *waiter {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -105,13 +105,12 @@ func (w *waiter) close() {
 	_ = w.w.Close()
 }
 
-// readable waits until a read would not block or ctx ends, and returns its
-// error then.
+// readable waits until a read would not block. If ctx ends first, it returns the error of ctx.
 func (w *waiter) readable(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _, _ = w.w.Write([]byte{0}) })
 	defer func() {
 		if !stop() {
-			_, _ = w.r.Read(make([]byte, 1)) // it has written, or will
+			_, _ = w.r.Read(make([]byte, 1)) // the byte was written, or will be
 		}
 	}()
 	for ctx.Err() == nil {
@@ -119,7 +118,7 @@ func (w *waiter) readable(ctx context.Context) error {
 		f, r := int(w.f.Fd()), int(w.r.Fd())
 		set.Set(f)
 		set.Set(r)
-		// Not poll: that of macOS knows no terminals.
+		// Not poll: on macOS it does not support terminals.
 		_, err := unix.Select(max(f, r)+1, &set, nil, nil, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):

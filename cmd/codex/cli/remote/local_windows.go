@@ -15,34 +15,31 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// permissionsOf are the permissions of a local file that its copy gets: files have none
-// that other systems know.
+// permissionsOf returns nil: files have no permissions that other systems know.
 func permissionsOf(os.FileMode) *os.FileMode { return nil }
 
-// localName is a file name of the server as a name here. Those with a
-// backslash or a colon, which would lead elsewhere, and those of devices are
-// refused.
+// localName returns the local name for a file name of the server. It refuses names with a
+// backslash or a colon, which would lead elsewhere, and those of devices.
 func localName(name string) (string, error) { return filepath.Localize(name) }
 
-// defaultEditor is there on every Windows.
+// Every Windows has this editor.
 const defaultEditor = "notepad"
 
-// editorCommand is the command that edits a file. The editor may have options, which
-// are separated by blanks.
+// editorCommand returns the command that edits a file. The editor may have options, separated
+// by spaces.
 func editorCommand(editor, name string) *exec.Cmd {
 	words := strings.Fields(editor)
 	return exec.Command(words[0], append(words[1:], name)...)
 }
 
-// openSpecial are the flags to open a device for writing: there are no further ones.
+// openSpecial is empty: opening a device needs no flags here.
 const openSpecial = 0
 
-// noReader reports whether an open failed because no process reads the FIFO: FIFOs
-// have no names in directories here.
+// noReader returns false: FIFOs have no names in directories here.
 func noReader(string, error) bool { return false }
 
-// showEscapes makes a console obey escape sequences until undo is called;
-// older ones print them unless they are asked.
+// showEscapes makes a console interpret escape sequences until undo is called; older ones
+// print them otherwise.
 func showEscapes(to io.Writer) (undo func()) {
 	undo = func() {}
 	f, ok := cmdutil.FileOf(to)
@@ -60,16 +57,16 @@ func showEscapes(to io.Writer) (undo func()) {
 	return func() { _ = windows.SetConsoleMode(console, before) }
 }
 
-// lookAtSize is how often the console's size is looked at: nobody tells of a
-// change, and a person who drags a window waits this long.
+// lookAtSize is how often the console's size is polled, as no event reports a change: a user
+// who drags a window waits this long.
 const lookAtSize = 250 * time.Millisecond
 
-// routineResize calls changed when the terminal's size has changed since the process was
-// told of it, told.
-func routineResize(ctx context.Context, told *execproto.TerminalSize, size func() *execproto.TerminalSize, changed func()) {
+// routineResize calls changed when the terminal's size differs from sent, the size that the
+// process has got.
+func routineResize(ctx context.Context, sent *execproto.TerminalSize, size func() *execproto.TerminalSize, changed func()) {
 	look := time.NewTicker(lookAtSize)
 	defer look.Stop()
-	last := told
+	last := sent
 	for {
 		select {
 		case <-ctx.Done():
@@ -85,7 +82,7 @@ func routineResize(ctx context.Context, told *execproto.TerminalSize, size func(
 	}
 }
 
-// openTTY opens the console, whatever stdin is.
+// openTTY opens the console, even if stdin is something else.
 func openTTY() (in, out *os.File, err error) {
 	if in, err = os.OpenFile("CONIN$", os.O_RDWR, 0); err != nil {
 		return nil, nil, err
@@ -97,10 +94,10 @@ func openTTY() (in, out *os.File, err error) {
 	return in, out, nil
 }
 
-// controls reports whether a console is the program's own: there is no other.
+// controls returns true: a program has one console.
 func controls(*os.File) bool { return true }
 
-// flushTerminal forgets what was typed and not read yet.
+// flushTerminal discards keys that were typed and not read yet.
 func flushTerminal(f *os.File) error {
 	if err := windows.FlushConsoleInputBuffer(windows.Handle(f.Fd())); err != nil {
 		return fmt.Errorf("flush the console: %w", err)
@@ -108,12 +105,11 @@ func flushTerminal(f *os.File) error {
 	return nil
 }
 
-// hideKeys has the console not show what is typed until show is called: it shows
-// keys only while a line is read.
+// hideKeys does nothing: the console echoes keys only while a line is read.
 func hideKeys(*os.File) (show func(), err error) { return func() {}, nil }
 
-// waiter waits until a file can be read; there is none for consoles, which
-// are ready with every key that ends no line.
+// waiter is not used here: consoles are readable after every key, even if a read would still
+// wait for a line.
 type waiter struct{}
 
 func newWaiter(*os.File) *waiter { return nil }

@@ -20,8 +20,8 @@ func remoteLsCommand(s cmdutil.Streams) *cli.Command {
 		Description: "Examples:\n   codex remote ls /etc\n   codex remote ls -l '~/project'",
 		Flags: serverFlags(
 			cmdutil.RemoteFiles,
-			&cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "with permissions, size, time and targets of links"},
-			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "accepted as of other programs; all names are listed anyway"},
+			&cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "also print permissions, size, time and the targets of links"},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "accepted for compatibility with ls; all names are always listed"},
 		),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
@@ -54,16 +54,16 @@ type listing struct {
 	show func(name string) string
 }
 
-// row is one line.
+// row is one line of the output.
 type row struct {
 	name      string
 	directory bool // or a link to one
-	// Of --long: attributes of servers that tell them, metadata of others.
+	// For --long: attributes if the server reports them, or metadata.
 	attributes *execproto.Attributes
 	metadata   execproto.Metadata
 }
 
-// rows asks for a directory, or for what a path that is none leads to.
+// rows lists a directory, or describes what another path leads to.
 func (l *listing) rows(ctx context.Context, typed, uri string) ([]row, error) {
 	m, err := l.fs.Stat(ctx, uri)
 	if err != nil {
@@ -71,9 +71,9 @@ func (l *listing) rows(ctx context.Context, typed, uri string) ([]row, error) {
 	}
 	switch {
 	case m.IsDirectory && l.fs.HasEntryAttributes():
-		return l.told(ctx, uri)
+		return l.attributes(ctx, uri)
 	case m.IsDirectory:
-		return l.asked(ctx, uri)
+		return l.plain(ctx, uri)
 	}
 	one := row{name: typed, metadata: m}
 	if l.fs.HasAttributes() {
@@ -86,8 +86,8 @@ func (l *listing) rows(ctx context.Context, typed, uri string) ([]row, error) {
 	return []row{one}, nil
 }
 
-// told lists a directory of a server that tells attributes, in one request.
-func (l *listing) told(ctx context.Context, uri string) ([]row, error) {
+// attributes lists a directory with attributes, in one request.
+func (l *listing) attributes(ctx context.Context, uri string) ([]row, error) {
 	list, err := l.fs.ReadDirAttributes(ctx, uri)
 	rows := make([]row, len(list))
 	for i, e := range list {
@@ -96,9 +96,9 @@ func (l *listing) told(ctx context.Context, uri string) ([]row, error) {
 	return rows, err
 }
 
-// asked lists a directory of a server that must be asked about each name,
+// plain lists a directory of a server without attributes. For --long it asks about each name,
 // copiesInFlight at a time.
-func (l *listing) asked(ctx context.Context, uri string) ([]row, error) {
+func (l *listing) plain(ctx context.Context, uri string) ([]row, error) {
 	entries, err := l.fs.ReadDir(ctx, uri)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (l *listing) asked(ctx context.Context, uri string) ([]row, error) {
 		}
 		if l.long {
 			q.add(func() {
-				if m, err := l.fs.Stat(ctx, under(uri, e.FileName)); err == nil { // else it is gone, or cannot be named
+				if m, err := l.fs.Stat(ctx, under(uri, e.FileName)); err == nil { // otherwise it is gone, or its name is not UTF-8
 					rows[i].metadata = m
 				}
 			})
@@ -143,7 +143,7 @@ func (l *listing) print(out io.Writer, rows []row) error {
 	return w.Flush()
 }
 
-// kindOf is the first column for servers that tell no permissions.
+// kindOf returns the first column for servers that report no permissions.
 func kindOf(m execproto.Metadata) string {
 	kind := "other"
 	switch {
@@ -158,7 +158,7 @@ func kindOf(m execproto.Metadata) string {
 	return kind
 }
 
-// modeText is a mode as ls prints it; ? is a device, a FIFO or a socket.
+// modeText formats a mode as ls does; ? is a device, a FIFO or a socket.
 func modeText(a *execproto.Attributes) string {
 	var b strings.Builder
 	switch a.Kind {

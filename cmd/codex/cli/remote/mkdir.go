@@ -17,7 +17,7 @@ Example:
    codex remote mkdir -p '~/project/build'`,
 		Flags: serverFlags(
 			cmdutil.RemoteFiles,
-			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make the directories above too; one that exists is no error"},
+			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make parent directories too; ignore directories that exist"},
 		),
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {

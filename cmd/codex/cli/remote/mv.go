@@ -19,10 +19,10 @@ func remoteMvCommand(s cmdutil.Streams) *cli.Command {
 		Description: `All paths are the server's; the colon that cp needs before them may be left out.
 Relative paths begin at the server's own directory, and ~ is its home.
 
-If the target is a directory, the sources are moved into it. A file that has the
-new name is replaced, unless --no-clobber is given; a directory is replaced if it is
-empty. A link is moved itself, and one that is replaced is not followed. Each
-source moves in one step; nothing is moved between file systems.
+If the target is a directory, the sources are moved into it. An existing file with the
+new name is replaced, unless --no-clobber is given; an existing directory is replaced if
+it is empty. Links are not followed. Each source moves in one step; nothing is moved
+between file systems.
 
 Examples:
    codex remote mv report.txt old-report.txt
@@ -84,7 +84,7 @@ func (m *moving) one(source, to string, into bool) error {
 	return m.fs.Rename(m.c.Context, from, to, m.options)
 }
 
-// remedy adds the command that moves where a rename cannot.
+// remedy adds the command that can move the file to the error of a rename that cannot.
 func (m *moving) remedy(err error, source, target string) error {
 	switch {
 	case errors.Is(err, execclient.ErrUnsupported):

@@ -15,22 +15,22 @@ import (
 	"codex.internal/pkg/sandbox/egress"
 )
 
-// network answers the server's questions about hosts. The server knows patterns
-// without ports alone, so it asks about every host that --allow-domain permits on one
-// port, and this end answers by the port. Its methods may be called from any
-// goroutine.
+// network answers the server's questions about hosts. The server's patterns have no ports. For
+// --allow-domain with a port it therefore asks about each connection to that host, and network
+// compares the port. Its methods may be called from any goroutine.
 type network struct {
 	allowed *egress.Endpoints
-	ask     bool          // a person is asked (--ask-network)
-	turn    chan struct{} // has room for the goroutine whose question is on the terminal
-	// file gets what the person permits; nil: none. It is used with the turn.
+	ask     bool          // ask the user (--ask-network)
+	turn    chan struct{} // holds a value while a goroutine's question is on the terminal
+	// file gets the hosts that the user permits; nil: no file. Only the goroutine whose turn
+	// it is uses it.
 	file *egressfile.File
 
 	mu      sync.Mutex
-	now     *attempt // nil: there is none
-	asked   int      // the questions to the person during this attempt
+	now     *attempt // the current attempt; nil: none
+	asked   int      // how often the user was asked during this attempt
 	session map[sandbox.Endpoint]bool
-	refused map[sandbox.Endpoint]bool // those that the person refused during this attempt
+	refused map[sandbox.Endpoint]bool // the hosts that the user refused during this attempt
 	cancel  context.CancelFunc
 }
 
@@ -41,8 +41,8 @@ func newNetwork(o execOptions) *network {
 	}
 }
 
-// begin makes an attempt the one that is asked about, until end is called, after
-// its over was closed. End waits until no question is on the terminal.
+// begin makes an attempt the current one until end is called, which must be after a.over was
+// closed. end waits until no question is on the terminal.
 func (n *network) begin(a *attempt) (end func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,7 +56,7 @@ func (n *network) begin(a *attempt) (end func()) {
 	}
 }
 
-// interrupt takes the question off the terminal, which then counts as refused once.
+// interrupt removes the question from the terminal. It counts as refused once.
 func (n *network) interrupt() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -65,8 +65,7 @@ func (n *network) interrupt() {
 	}
 }
 
-// refusedByPerson reports whether the person who was asked refused the endpoint
-// during this attempt.
+// refusedByPerson reports whether the user refused the endpoint during this attempt.
 func (n *network) refusedByPerson(e sandbox.Endpoint) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,7 +81,7 @@ func (n *network) answer(ctx context.Context, q execproto.PolicyRequestParams) e
 	return execproto.PolicyDecision{Type: string(egress.Block), Reason: &reason}
 }
 
-// decide reports whether a process may reach a host.
+// decide reports whether a process may connect to a host.
 func (n *network) decide(ctx context.Context, q execproto.PolicyRequestParams) bool {
 	host, ok := egress.NormalHost(q.Request.Host)
 	e := sandbox.Endpoint{Host: host, Port: q.Request.Port}
@@ -133,7 +132,7 @@ func (n *network) decide(ctx context.Context, q execproto.PolicyRequestParams) b
 	return n.put(ctx, a, e, q.Request.Protocol)
 }
 
-// remembered returns the answer for the session, if there is one.
+// remembered returns the answer that is kept for the session, if there is one.
 func (n *network) remembered(e sandbox.Endpoint) (allow, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,8 +143,9 @@ func (n *network) remembered(e sandbox.Endpoint) (allow, known bool) {
 	return allow, known
 }
 
-// count begins a question about an attempt, which interrupt cancels, and returns how
-// many there were; 0: the attempt is over. A nil attempt ends the question.
+// count registers a question of an attempt, with the function by which interrupt cancels it,
+// and returns the number of questions so far; 0 if the attempt is over. A nil attempt
+// unregisters the question.
 func (n *network) count(a *attempt, cancel context.CancelFunc) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -161,7 +161,7 @@ func (n *network) count(a *attempt, cancel context.CancelFunc) int {
 	return n.asked
 }
 
-// put puts the question to the person, and keeps the answer.
+// put asks the user about a host and keeps the answer.
 func (n *network) put(ctx context.Context, a *attempt, e sandbox.Endpoint, protocol string) bool {
 	word, err := a.askNetwork(ctx, e, protocol)
 	if err != nil {
@@ -169,7 +169,7 @@ func (n *network) put(ctx context.Context, a *attempt, e sandbox.Endpoint, proto
 	}
 	allow := word == answerOnce || word == answerSession
 	if allow && n.file != nil {
-		// Not with the question's context: the answer counts also if the command ends now.
+		// Not with the question's context: the answer also counts if the command ends now.
 		if err := n.file.Allow(context.WithoutCancel(ctx), e.Option()); err != nil {
 			a.x.say("--save: " + err.Error())
 		}
@@ -185,7 +185,7 @@ func (n *network) put(ctx context.Context, a *attempt, e sandbox.Endpoint, proto
 	return allow
 }
 
-// The answers about a host, as --json tells them.
+// The answers about a host in --json.
 const (
 	answerOnce    = "once"
 	answerSession = "session"
@@ -193,9 +193,9 @@ const (
 	answerNo      = "no"
 )
 
-// askNetwork asks the person about a host while the command runs. The command's
-// output, the reading of its input and its raw terminal wait meanwhile: the question
-// must be the last thing on the screen, and the answer must not reach the command.
+// askNetwork asks the user about a host while the command runs. Meanwhile the command's output
+// and input are held back and its raw mode is left: the question must be the last thing on the
+// screen, and the answer must not reach the command.
 func (a *attempt) askNetwork(ctx context.Context, e sandbox.Endpoint, protocol string) (word string, err error) {
 	a.report.mu.Lock()
 	defer a.report.mu.Unlock()
@@ -238,8 +238,8 @@ func (a *attempt) networkQuestion(e sandbox.Endpoint, protocol string) question 
 	}
 }
 
-// denials returns what the process's network proxy refused and the person did not, at
-// most sandbox.MaxShownDenials of it, and whether there was any.
+// denials returns the hosts that the process's network proxy refused and the user did not
+// refuse, at most sandbox.MaxShownDenials of them, and whether there were any.
 func (n *network) denials(list []execproto.Denial) (shown []sandbox.Endpoint, found bool) {
 	for _, d := range list {
 		host, ok := egress.NormalHost(d.Host)

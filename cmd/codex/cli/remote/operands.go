@@ -10,9 +10,9 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// eachOperand does one for each operand. The error of a single operand is returned;
-// those of several are reported, and an error says how many of them were not done, as in
-// "removed". A lost connection ends it.
+// eachOperand calls one for each operand. It returns the error of a single operand. Errors of
+// several operands are printed, and the returned error has their number and the verb done,
+// such as "removed". A lost connection ends it.
 func eachOperand(ctx context.Context, errs io.Writer, done string, operands []string, one func(typed string) error) error {
 	failed := 0
 	for _, typed := range operands {

@@ -13,40 +13,39 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Words for --ask.
+// The values of --ask.
 const (
 	askNever     = "never"
 	askOnFailure = "on-failure"
 	askAlways    = "always"
 )
 
-// execOptions is what the command line says of a command.
+// execOptions are the options of a command.
 type execOptions struct {
-	// approves is what tells exec from run and shell: it asks, retries, and
-	// has exit codes of its own.
+	// approves is true for exec: it asks, retries, and has exit codes of its own. run and
+	// shell do not.
 	approves bool
 	policy   *sandbox.Policy // nil: no sandbox
 	env      map[string]string
 	tty      bool
-	ask      string // empty: what the terminal allows
+	ask      string // "": on-failure on a terminal, else never
 	yes      bool
 	noInput  bool
 	json     bool
 	quiet    bool          // no notes
 	timeout  time.Duration // of each attempt; 0: none
 	limits   *execproto.ProcessLimits
-	// endpoints are the hosts that the sandbox lets the command reach. With
-	// askNetwork a person is asked about others.
+	// endpoints are the hosts that the sandboxed command may reach. With askNetwork the user
+	// is asked about others.
 	endpoints  *egress.Endpoints
 	askNetwork bool
-	// forwards are the ports of this machine that lead to the server meanwhile.
+	// forwards are the ports that are forwarded while the command runs.
 	forwards forwards
-	// save is the file that the hosts are added to which the person lets the command
-	// reach; "": none.
+	// save is the file to which the hosts are added that the user permits; "": none.
 	save string
 }
 
-// parseOptions reads the options of run, shell and exec.
+// parseOptions parses the options of run, shell and exec.
 func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 	o := execOptions{
 		approves: approves, tty: c.Bool("tty"), ask: c.String("ask"), yes: c.Bool("yes"),
@@ -75,16 +74,16 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 	return o, o.check()
 }
 
-// askNetworkFlags are those about hosts that the policy does not settle.
+// askNetworkFlags are the flags about hosts that the policy does not decide.
 func askNetworkFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "ask-network", Usage: "ask on the terminal about every other host that the sandboxed command wants to reach"},
-		&cli.StringFlag{Name: "save", Usage: "add the hosts that you let it reach to `FILE`, an egress policy of codex exec-server --egress-policy"},
+		&cli.StringFlag{Name: "save", Usage: "add the hosts that you permit to `FILE`, an egress policy for codex exec-server --egress-policy"},
 	}
 }
 
-// parseNetwork reads the options about the network. It refuses those that would have
-// no effect, or another one than the user expects.
+// parseNetwork parses the options about the network. It refuses options without an effect, or
+// with another effect than expected.
 func (o *execOptions) parseNetwork(domains []string, network bool) error {
 	var err error
 	if o.endpoints, err = egress.ParseEndpoints(domains); err != nil {
@@ -98,9 +97,9 @@ func (o *execOptions) parseNetwork(domains []string, network bool) error {
 	case network && o.policy == nil:
 		return cmdutil.Usagef("--network needs --sandbox: without a sandbox the command has the network")
 	case network && (len(domains) > 0 || o.askNetwork):
-		return cmdutil.Usagef("--network does not go with --allow-domain and --ask-network: it lets the command reach every host")
+		return cmdutil.Usagef("--network cannot be combined with --allow-domain or --ask-network: it lets the command reach every host")
 	case o.askNetwork && (o.yes || o.noInput):
-		return cmdutil.Usagef("--ask-network does not go with --yes and --no-input: these do not ask")
+		return cmdutil.Usagef("--ask-network cannot be combined with --yes or --no-input, which never ask")
 	case o.save != "" && !o.askNetwork:
 		return cmdutil.Usagef("--save needs --ask-network: it saves what is answered there")
 	case network:
@@ -110,8 +109,8 @@ func (o *execOptions) parseNetwork(domains []string, network bool) error {
 	}
 }
 
-// networkProxy asks for a network proxy that permits the hosts, and for questions
-// about those that it does not settle; nil: there is to be none.
+// networkProxy returns the request for a network proxy that permits the hosts and asks about
+// others; nil if there is to be none.
 func (o execOptions) networkProxy() *execproto.NetworkProxyLaunch {
 	allowed := make(map[string]execproto.DomainPermission)
 	for pattern, permission := range o.endpoints.Domains() {
@@ -131,7 +130,7 @@ func (o execOptions) networkProxy() *execproto.NetworkProxyLaunch {
 	return launch
 }
 
-// check refuses options that do not go together.
+// check refuses options that contradict each other.
 func (o execOptions) check() error {
 	switch {
 	case o.ask != "" && o.ask != askNever && o.ask != askOnFailure && o.ask != askAlways:
@@ -147,8 +146,8 @@ func (o execOptions) check() error {
 	}
 }
 
-// approvals returns who is asked when, and why nobody is asked after a denial
-// if that is so. terminal says that there is somebody.
+// approvals returns the approval policy, and the reason for not asking after a denial if
+// nobody is asked. terminal says that a user can be asked.
 func (o execOptions) approvals(terminal bool) (p approval.Policy, silent string) {
 	ask := o.ask
 	if ask == "" {
@@ -181,8 +180,8 @@ func (o execOptions) approvals(terminal bool) (p approval.Policy, silent string)
 	}
 }
 
-// parseEnv returns the variables of --env-var and, where that sets them too, of
-// --env; what has no equals sign there chooses the environment.
+// parseEnv returns the variables of --env-var, and those of --env in the commands where it
+// sets them too. An --env without an equals sign chooses the environment.
 func parseEnv(variables, env []string) (map[string]string, error) {
 	set := make(map[string]string, len(variables)+len(env))
 	add := func(flag, text string) error {
@@ -215,11 +214,11 @@ func envVarFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "env-var", Aliases: []string{"e"}, Usage: "set `NAME=VALUE` for the command; may be repeated"}
 }
 
-// interactiveFlag is there for those who type -it, as with docker and kubectl.
+// interactiveFlag exists for users who type -it, as with docker and kubectl.
 func interactiveFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "changes nothing: the input is always passed on"}
+	return &cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "has no effect: the input is always passed on"}
 }
 
 func ttyFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal; if the input is none, its end is Ctrl-D there"}
+	return &cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal; if the input is not a terminal, its end is sent as Ctrl-D"}
 }

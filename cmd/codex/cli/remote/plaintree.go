@@ -13,9 +13,9 @@ import (
 	"codex.internal/pkg/host/dirfd"
 )
 
-// plainTree is a directory of a server without archives, such as Codex CLI's: each name is
-// a request of its own, of which copiesInFlight are under way. These servers know neither
-// permissions nor links. Only whole trees can be copied, without a comparison.
+// plainTree is a directory of a server without archives, such as Codex CLI's. Each name takes
+// requests of its own, copiesInFlight at a time. These servers support neither permissions nor
+// links. Only complete trees are copied, without a comparison.
 type plainTree struct{ serverTree }
 
 // errSpecial is the error of devices, FIFOs and sockets in a directory.
@@ -29,7 +29,7 @@ func (t *plainTree) take(from tree, _ []string) error {
 		t.warn()
 	}
 	here, directories, files := from.(*localTree), newQueue(t.fatal), newQueue(t.fatal)
-	// makers make the directories, and report whether they are there.
+	// makers make each directory once, and report whether that succeeded.
 	makers := map[string]func() bool{".": func() bool { return true }}
 	err := here.list(listOptions{}, func(e *archive.Entry) {
 		makeParent := makers[path.Dir(e.Path)]
@@ -49,7 +49,7 @@ func (t *plainTree) take(from tree, _ []string) error {
 		case e.Type == archive.Problem:
 			t.report(here.shown(e.Path), errors.New(e.Text))
 		case e.Type == archive.Link:
-			t.report(here.shown(e.Path), errors.New("not copied: it is a symbolic link, and this server makes none"))
+			t.report(here.shown(e.Path), errors.New("not copied: it is a symbolic link, which this server cannot create"))
 		case e.Type == archive.Directory:
 			maker := sync.OnceValue(func() bool {
 				return try(func() error { return t.fs.MkdirAllWith(t.ctx, uri, execclient.MkdirOptions{NoFollow: true}) })
@@ -101,8 +101,8 @@ func (d *plainDownload) put(e *archive.Entry, contents io.Reader) error {
 	return d.u.Put(e, contents)
 }
 
-// directory copies what is in a directory of the server. The server chooses the names, so
-// each is checked to be one.
+// directory copies the entries of a directory of the server. Their names are validated,
+// because the server chooses them.
 func (d *plainDownload) directory(below, uri string) {
 	entries, err := d.fs.ReadDir(d.ctx, uri)
 	if err != nil {
@@ -125,11 +125,11 @@ func (d *plainDownload) directory(below, uri string) {
 	}
 }
 
-// entry copies one name. Files are opened while the server is asked about them: a copy over a
-// slow connection waits for round trips.
+// entry copies one entry. It opens a file while it waits for the description, because round
+// trips take most of the time on a slow connection.
 func (d *plainDownload) entry(below, uri string, isFile bool) error {
 	var r io.ReadCloser
-	errOpen := errSpecial // unless it is listed as a file
+	errOpen := errSpecial // replaced if it is listed as a file
 	var opening sync.WaitGroup
 	if isFile {
 		opening.Go(func() { r, errOpen = d.fs.OpenStream(d.ctx, uri) })
@@ -142,7 +142,7 @@ func (d *plainDownload) entry(below, uri string, isFile bool) error {
 	case err != nil:
 		return err
 	case m.IsSymlink:
-		return errors.New("not copied: it is a symbolic link, and this server does not tell where it leads")
+		return errors.New("not copied: it is a symbolic link, and this server does not report its target")
 	case m.IsDirectory:
 		if err := d.put(&archive.Entry{Path: below, Type: archive.Directory, Perm: 0o777}, nil); err != nil {
 			return err
@@ -153,7 +153,7 @@ func (d *plainDownload) entry(below, uri string, isFile bool) error {
 		return errOpen
 	}
 	var contents io.Reader = &counted{Reader: r, bar: d.bar}
-	if m.Size <= smallFile { // read it while another one is put into its place
+	if m.Size <= smallFile { // read it while the Unpacker writes another file
 		start, err := io.ReadAll(io.LimitReader(contents, smallFile))
 		if err != nil {
 			return err

@@ -17,15 +17,15 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// scopeFlag is the flag of commands that list the processes of sessions.
+// scopeFlag is the flag of commands that list processes of sessions.
 func scopeFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "server", Usage: "list the processes of all sessions of the server; needs the role admin"}
 }
 
-// errNoUsage is the error of servers that do not tell what processes use.
-var errNoUsage = errors.New("the server does not tell what processes use: it is too old, or not one of this project")
+// errNoUsage is the error of servers that do not report what processes use.
+var errNoUsage = errors.New("the server does not report what processes use: it is too old, or it is Codex CLI's")
 
-// processRow is a process of a session, or a detached one, as ps, top and stats show it.
+// processRow is a process of a session, or a detached one, in ps, top and stats.
 type processRow struct {
 	Handle    string      `json:"handle,omitempty"`
 	Session   string      `json:"session,omitempty"`
@@ -48,10 +48,10 @@ type usageEvent struct {
 	Processes   uint64 `json:"processes"`
 }
 
-// key names a process among those of a server.
+// key identifies a process on a server.
 func (r *processRow) key() string { return r.Session + "\x00" + r.ProcessID }
 
-// name is what a person calls the process.
+// name returns the handle of a detached process, or the id.
 func (r *processRow) name() string {
 	const most = 24
 	if r.Handle != "" {
@@ -95,15 +95,15 @@ func sessionRow(p *execproto.ProcessInfo) processRow {
 	}
 }
 
-// processList is what a server tells of processes at a time.
+// processList is a list of processes at one time.
 type processList struct {
 	at      time.Time
 	rows    []processRow
 	omitted uint64
 }
 
-// listProcesses asks for the processes of sessions of a scope and, if the server has any,
-// the detached ones.
+// listProcesses lists the processes of sessions in a scope, and the detached ones if the
+// server supports them.
 func listProcesses(ctx context.Context, client *execclient.Client, scope execproto.ListScope) (processList, error) {
 	if !client.Has(execproto.ExtensionUsage) {
 		return processList{}, errNoUsage
@@ -113,7 +113,7 @@ func listProcesses(ctx context.Context, client *execclient.Client, scope execpro
 		detached, err := client.ListDetachedUsage(ctx)
 		var refused *execclient.ServerError
 		switch {
-		case errors.As(err, &refused): // it can own none, as through a relay
+		case errors.As(err, &refused): // this client can have none, as through a relay
 		case err != nil:
 			return l, err
 		}
@@ -140,13 +140,13 @@ func scopeOf(c *cli.Context) execproto.ListScope {
 	return execproto.ListPrincipal
 }
 
-// running keeps the rows of processes that run.
+// running removes the rows of processes that have ended.
 func (l *processList) running() {
 	l.rows = slices.DeleteFunc(l.rows, func(r processRow) bool { return !r.running })
 }
 
-// shares computes how much of a processor each process has used since an earlier list;
-// since its start if it was not in that.
+// shares computes each process's share of a processor since an earlier list, or since its
+// start.
 func (l *processList) shares(before *processList) {
 	earlier := make(map[string]*processRow)
 	for i := range before.rows {
@@ -164,7 +164,7 @@ func (l *processList) shares(before *processList) {
 	}
 }
 
-// byShare orders rows by what they use of the processors, and of the memory.
+// byShare sorts rows by their share of the processors, then by memory.
 func (l *processList) byShare() {
 	slices.SortStableFunc(l.rows, func(a, b processRow) int {
 		if d := cmp.Compare(b.share, a.share); d != 0 {
@@ -220,17 +220,17 @@ func (l *processList) print(to io.Writer) error {
 	return w.Flush()
 }
 
-// clientOf is the name of the client of a process of a session.
+// clientOf returns the name of the client of a process of a session.
 func clientOf(r *processRow) string {
 	const most = 20
 	client := []rune(cmp.Or(r.Client, "a client"))
 	return string(client[:min(len(client), most)])
 }
 
-// processorTime is processor time for people, as m:ss.cc.
+// processorTime formats processor time as m:ss.cc.
 func processorTime(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d.%02d", d/time.Minute, d%time.Minute/time.Second, d%time.Second/(10*time.Millisecond))
 }
 
-// ageOf is how long ago a time was. The server's clock may be ahead of this one.
+// ageOf returns how long ago a time was. The server's clock may be ahead of this one.
 func ageOf(now, then time.Time) string { return max(0, now.Sub(then)).Round(time.Second).String() }

@@ -16,18 +16,18 @@ import (
 // redraw is how often a progress bar is drawn at most.
 const redraw = 100 * time.Millisecond
 
-// progress draws how far a copy is, with its rate, if stderr is a terminal.
-// A nil progress draws nothing.
+// progress draws the progress of a copy, if stderr is a terminal. A nil progress draws
+// nothing.
 type progress struct {
 	to io.Writer
 	fd int
 
 	mu          sync.Mutex
 	name        string
-	files       int // of a copy of several, which has one line
+	files       int // so far, in a copy of several, which has one line
 	many        bool
 	done, total int64
-	// Of a copy of which everything is known before it begins.
+	// For a copy whose size is known before it begins.
 	expected      bool
 	expectedFiles int
 	began, last   time.Time
@@ -41,7 +41,7 @@ func newProgress(to io.Writer, quiet bool) *progress {
 	return &progress{to: cmdutil.DrawOn(to), fd: int(f.Fd())}
 }
 
-// begin starts with the next file.
+// begin begins the next file.
 func (p *progress) begin(name string, total int64) {
 	if p == nil {
 		return
@@ -73,7 +73,7 @@ func (p *progress) add(n int) {
 	p.drawSometimes()
 }
 
-// tree makes one line for all files that follow.
+// tree draws one line for all files that follow.
 func (p *progress) tree() {
 	if p == nil {
 		return
@@ -85,7 +85,7 @@ func (p *progress) tree() {
 	}
 }
 
-// expect says how much there is to copy, of which all is one line.
+// expect sets the total of a copy that has one line.
 func (p *progress) expect(files int, bytes int64) {
 	if p == nil {
 		return
@@ -96,7 +96,7 @@ func (p *progress) expect(files int, bytes int64) {
 	p.files, p.done, p.total = 0, 0, bytes
 }
 
-// interrupt ends the line, so that a message can be printed.
+// interrupt ends the line before a message is printed.
 func (p *progress) interrupt() {
 	if p == nil {
 		return
@@ -131,7 +131,7 @@ func (p *progress) endLine() {
 	}
 }
 
-// draw draws the line over itself.
+// draw draws the line again.
 func (p *progress) draw() {
 	width, _, err := term.GetSize(p.fd)
 	if err != nil || width < 20 {
@@ -144,23 +144,23 @@ func (p *progress) draw() {
 	rate := float64(p.done) / max(time.Since(p.began).Seconds(), 1e-3)
 	if p.many {
 		line := p.wholeLine(rate)
-		room := max(0, width-len(line)-2)
+		space := max(0, width-len(line)-2)
 		name := []rune(p.name)
-		fmt.Fprintf(p.to, "\r%s %-*s", line, room, string(name[:min(len(name), room)]))
+		fmt.Fprintf(p.to, "\r%s %-*s", line, space, string(name[:min(len(name), space)]))
 		return
 	}
 	right := fmt.Sprintf("%3d%% %9s %9s/s", percent, bytesText(float64(p.done)), bytesText(rate))
 	name := []rune(p.name)
 	bar := ""
-	if room := width - len(right) - min(len(name), 30) - 5; room >= 10 {
-		full := int(int64(room) * percent / 100)
-		bar = "[" + strings.Repeat("=", full) + strings.Repeat(" ", room-full) + "] "
+	if space := width - len(right) - min(len(name), 30) - 5; space >= 10 {
+		full := int(int64(space) * percent / 100)
+		bar = "[" + strings.Repeat("=", full) + strings.Repeat(" ", space-full) + "] "
 	}
 	fmt.Fprintf(p.to, "\r%-*s %s%s", min(len(name), 30), string(name[:min(len(name), 30)]), bar, right)
 }
 
-// wholeLine says of a copy of several files how many there were, how much, how fast, and
-// if that is known, of how many, and the time left.
+// wholeLine returns the line for a copy of several files: their number, bytes and rate, and if
+// the total is known, that and the time left.
 func (p *progress) wholeLine(rate float64) string {
 	if !p.expected {
 		return fmt.Sprintf("%d files %9s %9s/s", p.files, bytesText(float64(p.done)), bytesText(rate))
@@ -176,7 +176,7 @@ func (p *progress) wholeLine(rate float64) string {
 		p.files, p.expectedFiles, bytesText(float64(p.done)), bytesText(float64(p.total)), bytesText(rate), left)
 }
 
-// bytesText is a number of bytes for people.
+// bytesText formats a number of bytes.
 func bytesText(n float64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	for n >= 1024 && len(units) > 1 {

@@ -8,17 +8,16 @@ import (
 	"codex.internal/pkg/host/terminal"
 )
 
-// question is what a person is asked about a command. Everything in it has been
-// made visible.
+// question is a question about a command. Its texts have no control characters.
 type question struct {
-	facts   []string // what happened, and where
+	facts   []string // what happened and where
 	command string
 	ask     string
-	no      string // the word of the choice n; "": no
+	no      string // the label of the choice n; "": no
 }
 
-// The size of a terminal that does not tell it, and the smallest on which a
-// question is asked: the longest choice, and a line of the command, must fit.
+// The size of a terminal that does not report one, and the smallest size for a question: the
+// longest choice and a line of the command must fit.
 const (
 	usualRows, usualCols = 24, 80
 	leastRows, leastCols = 9, 32
@@ -30,20 +29,18 @@ var errSmallTerminal = fmt.Errorf("the terminal shows less than %d lines of %d c
 const (
 	choices = "  [y] yes, once   [s] yes, for this session   [n] "
 	cue     = "> "
-	// bar marks what goes on from the line before: blanks in a command do not make
+	// bar marks a line that continues the one before, so that spaces in a command cannot make
 	// a part of it look like a line of the question.
 	bar = "  | "
 	// below is in the line above a question.
 	below = "== codex asks; above this line is other output "
 )
 
-// screenful is what is on the screen at a time: text, and then the cue, behind which
-// the answer is typed.
+// screenful is the content of the screen: text, and the cue after which the answer is typed.
 type screenful struct{ text, cue string }
 
-// screenfuls lays a question out for a terminal. One that does not fit on the screen
-// is shown in parts, each of which a person has to go past, so that nothing of the
-// command leaves the screen unseen.
+// screenfuls lays a question out for a terminal. A long one is split into parts that are shown
+// one after another, so that every part of the command has been on the screen.
 func (q question) screenfuls(rows, cols int) ([]screenful, error) {
 	if rows < leastRows || cols < leastCols {
 		return nil, errSmallTerminal
@@ -66,17 +63,17 @@ func (q question) screenfuls(rows, cols int) ([]screenful, error) {
 	if len(below) < cols {
 		line = below + line[len(below):]
 	}
-	// The line above and one before it, of which Reset makes the second.
-	room := rows - 2 - len(tail)
-	if len(body) <= room {
+	// The line above, and an empty one before it that Reset makes.
+	space := rows - 2 - len(tail)
+	if len(body) <= space {
 		return []screenful{{join(line, body, tail), cue}}, nil
 	}
-	room-- // for the number of the part
-	parts := (len(body) + room - 1) / room
+	space-- // for the number of the part
+	parts := (len(body) + space - 1) / space
 	var all []screenful
 	for i := range parts {
 		number := fmt.Sprintf("part %d of %d", i+1, parts)
-		some := body[i*room : min(len(body), (i+1)*room)]
+		some := body[i*space : min(len(body), (i+1)*space)]
 		if i == parts-1 {
 			all = append(all, screenful{join(line, append([]string{number}, some...), tail), cue})
 		} else {
@@ -87,14 +84,14 @@ func (q question) screenfuls(rows, cols int) ([]screenful, error) {
 	return all, nil
 }
 
-// join makes the text of a screenful, whose last line is open.
+// join returns the text of a screenful. Its last line has no line break.
 func join(line string, body, tail []string) string {
 	lines := append(append([]string{line}, body...), tail...)
 	return strings.Join(lines, "\n")
 }
 
-// wrap breaks a line before the last column, where terminals differ in when they go
-// on to the next line. Characters that are not ASCII may be two columns wide.
+// wrap breaks a line before the last column, where terminals differ. Characters outside of
+// ASCII count as two columns.
 func wrap(text string, cols int) []string {
 	var lines []string
 	start, width := 0, 0
@@ -116,7 +113,7 @@ func wrap(text string, cols int) []string {
 	return lines
 }
 
-// isYes, isSession and isNext are the answers. Everything else means no.
+// isYes, isSession and isNext recognize answers. Everything else means no.
 func isYes(answer string) bool {
 	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")
 }
@@ -125,5 +122,5 @@ func isSession(answer string) bool { return strings.EqualFold(answer, "s") }
 
 func isNext(answer string) bool { return answer == "" }
 
-// before returns the bytes that a screenful is written with.
+// before returns the bytes of a screenful.
 func (s screenful) before() string { return terminal.Reset() + s.text }

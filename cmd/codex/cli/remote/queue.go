@@ -2,10 +2,10 @@ package remote
 
 import "sync"
 
-// queue runs tasks, at most copiesInFlight at a time, the newest first: a tree is walked
-// depth first, so that few names wait. Tasks may add tasks.
+// queue runs tasks, copiesInFlight at a time. Tasks may add tasks. The newest runs first: a
+// tree is walked depth first, so that few names wait.
 type queue struct {
-	failed func() error // tasks that wait are dropped when it returns an error
+	failed func() error // waiting tasks are dropped if it returns an error
 
 	mu      sync.Mutex
 	changed *sync.Cond

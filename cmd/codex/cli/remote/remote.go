@@ -1,5 +1,5 @@
-// Package remote has the commands of codex remote: they run commands on a server
-// and work on its files.
+// Package remote implements the commands of codex remote: they run commands on a server and
+// work on its files.
 package remote
 
 import (
@@ -25,13 +25,13 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Variables of the client side.
+// Variables for the client.
 const (
 	urlVariable   = execenv.URLVariable
 	tokenVariable = execenv.TokenVariable
 )
 
-// connectionToken is the token for the server of --url.
+// connectionToken returns the token for the server of --url.
 func connectionToken() execenv.Secret { return execenv.Secret(os.Getenv(tokenVariable)) }
 
 func Command(s cmdutil.Streams) *cli.Command {
@@ -66,10 +66,9 @@ Examples:
 	}
 }
 
-// unreachable is an error of the connection to a server of a kind, with a hint
-// at what could be done.
+// unreachable returns the error of a failed connection, with a hint at a remedy.
 func unreachable(err error, kind execenv.Kind) error {
-	own := kind != execenv.Noise // the address, and a token, are not a relay's
+	own := kind != execenv.Noise // the address and the token are not those of a relay
 	var dns *net.DNSError
 	cert := cmdutil.CertificateHint(err)
 	hint := cmdutil.RegistryHint(err, "harness", execenv.NoiseVariables[2])
@@ -90,8 +89,8 @@ func unreachable(err error, kind execenv.Kind) error {
 	return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
 }
 
-// remoteURI makes a URI of a path that a user typed: absolute, or relative to
-// base, the server's directory as a URI. A tilde is the server's home.
+// remoteURI returns the URI of a path that a user typed: absolute, or relative to base, the
+// server's directory as a URI. A tilde is the server's home directory.
 func remoteURI(typed, base, home string) (string, error) {
 	switch {
 	case strings.HasPrefix(typed, "file:"):
@@ -100,23 +99,23 @@ func remoteURI(typed, base, home string) (string, error) {
 	case typed == "~" || strings.HasPrefix(typed, "~/"):
 		dir, err := pathuri.Parse(home, "")
 		if err != nil {
-			return "", cmdutil.Usagef("%s: the server does not tell its home directory; give an absolute path", typed)
+			return "", cmdutil.Usagef("%s: the server does not report its home directory; give an absolute path", typed)
 		}
 		typed = path.Join(dir, strings.TrimPrefix(typed, "~"))
 	default:
 		dir, err := pathuri.Parse(base, "")
 		if err != nil {
-			return "", cmdutil.Usagef("%s: the server does not tell its working directory; give an absolute path", typed)
+			return "", cmdutil.Usagef("%s: the server does not report its working directory; give an absolute path", typed)
 		}
 		typed = path.Join(dir, typed)
 	}
 	return pathuri.Format(path.Clean(typed)), nil
 }
 
-// places are the directories of the server that paths are relative to.
+// places are the directories of the server to which paths are relative.
 type places struct{ cwd, home string }
 
-// lookAround asks the server where it is.
+// lookAround asks the server for its directories.
 func lookAround(ctx context.Context, client *execclient.Client) (places, execproto.EnvironmentInfo, error) {
 	info, err := client.EnvironmentInfo(ctx)
 	return places{info.Cwd, info.UserHomeDir}, info, err
@@ -124,13 +123,13 @@ func lookAround(ctx context.Context, client *execclient.Client) (places, execpro
 
 func (p places) uri(typed string) (string, error) { return remoteURI(typed, p.cwd, p.home) }
 
-// marked is uri for a path that may have the colon which marks the server's side
-// for cp. A name that begins with a colon is typed as ./:NAME.
+// marked is uri for a path that may begin with the colon that cp needs. A name that begins
+// with a colon is typed as ./:NAME.
 func (p places) marked(typed string) (string, error) { return p.uri(strings.TrimPrefix(typed, ":")) }
 
 func remoteInfoCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "info", Usage: "tell about the server's machine",
+		Name: "info", Usage: "describe the server's machine",
 		Description: `Prints what the server reports about its machine, and how long it takes to connect.
 
 Example:
@@ -170,18 +169,18 @@ func printInfo(to io.Writer, address string, client *execclient.Client, info exe
 		if p, err := pathuri.Parse(uri, ""); err == nil {
 			return terminal.Text(p)
 		}
-		return "not told"
+		return "unknown"
 	}
-	told := func(s string) string {
+	orUnknown := func(s string) string {
 		if s == "" {
-			return "not told"
+			return "unknown"
 		}
 		return terminal.Text(s)
 	}
 	fmt.Fprintf(w, "server\t%s (connected in %v)\n", terminal.Text(address), dialed.Round(100*time.Microsecond))
 	fmt.Fprintf(w, "session\t%s\n", logtext.Digest(client.SessionID()))
-	fmt.Fprintf(w, "version\t%s\n", told(info.ExecutorVersion))
-	fmt.Fprintf(w, "system\t%s\n", told(info.PlatformOS))
+	fmt.Fprintf(w, "version\t%s\n", orUnknown(info.ExecutorVersion))
+	fmt.Fprintf(w, "system\t%s\n", orUnknown(info.PlatformOS))
 	fmt.Fprintf(w, "shell\t%s (%s)\n", terminal.Text(info.Shell.Path), terminal.Text(info.Shell.Name))
 	fmt.Fprintf(w, "directory\t%s\n", native(info.Cwd))
 	fmt.Fprintf(w, "home\t%s\n", native(info.UserHomeDir))
@@ -189,7 +188,7 @@ func printInfo(to io.Writer, address string, client *execclient.Client, info exe
 	return w.Flush()
 }
 
-// withFiles runs f with the files of the server that the command names.
+// withFiles runs f with the file system of the server that the command names.
 func withFiles(c *cli.Context, f func(fs *execclient.FS, at places) error) error {
 	client, err := connect(c.Context, c)
 	if err != nil {
@@ -231,8 +230,7 @@ Example:
 	}
 }
 
-// withoutPath is an error about a path without the path, which the caller tells
-// as the user typed it.
+// withoutPath removes the path from an error. The caller adds it as the user typed it.
 func withoutPath(err error) error {
 	var about *fs.PathError
 	if errors.As(err, &about) {

@@ -12,38 +12,38 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// execEvent is one line of --json. Attempt is 1, and 2 for the retry.
+// execEvent is one line of --json. Attempt is 1, or 2 for the retry.
 type execEvent struct {
 	Type    string `json:"type"`
 	Attempt int    `json:"attempt,omitempty"`
-	// Of started. Sandbox is what the server says confines the process.
+	// For started. Sandbox is the confinement that the server reports.
 	ProcessID   string   `json:"processId,omitempty"`
 	Environment string   `json:"environment,omitempty"`
 	Argv        []string `json:"argv,omitempty"`
 	Cwd         string   `json:"cwd,omitempty"`
 	Sandbox     string   `json:"sandbox,omitempty"`
-	// Of output: one of Data and DataBase64.
+	// For output: either Data or DataBase64.
 	Stream     execproto.Stream `json:"stream,omitempty"`
 	Data       *string          `json:"data,omitempty"`
 	DataBase64 []byte           `json:"dataBase64,omitempty"`
-	// Of exited and denied.
+	// For exited and denied.
 	ExitCode *int `json:"exitCode,omitempty"`
-	// Of exited.
+	// For exited.
 	SandboxDenied *bool         `json:"sandboxDenied,omitempty"`
 	Denials       []denialEvent `json:"denials,omitempty"`
 	// Cause and Resources are those of process/exited.
 	Cause     execproto.Cause `json:"cause,omitempty"`
 	Resources *resourceEvent  `json:"resources,omitempty"`
-	// Limits, of started, are those of process/start.
+	// For started: those of process/start.
 	Limits []limitEvent `json:"limits,omitempty"`
-	// Of network: what a person was asked about.
+	// For network: the host that the user was asked about.
 	Host     string `json:"host,omitempty"`
 	Port     uint16 `json:"port,omitempty"`
 	Protocol string `json:"protocol,omitempty"`
-	// Of approval and network.
+	// For approval and network.
 	Answer string `json:"answer,omitempty"`
 	By     string `json:"by,omitempty"`
-	// Reason says, of denied, why there is no retry, if there is none.
+	// For denied: the reason for not retrying, if there is no retry.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -57,16 +57,15 @@ type denialEvent struct {
 	Reason   string `json:"reason"`
 }
 
-// report tells what becomes of a command: its output as it is, or everything
-// as JSON. Its methods may be called from any goroutine.
+// report reports what happens to a command: its output as it is, or everything as JSON. Its
+// methods may be called from any goroutine.
 type report struct {
-	// mu is held during each of them, and while a question about a host is on the
-	// terminal.
+	// mu is held by each method, and while a question about a host is on the terminal.
 	mu       sync.Mutex
 	out, err io.Writer
 	json     bool
 	attempt  int
-	partial  map[execproto.Stream][]byte // the beginning of a character, in JSON
+	partial  map[execproto.Stream][]byte // the beginning of an incomplete character, in JSON
 }
 
 // emit writes an event of --json.
@@ -76,7 +75,7 @@ func (r *report) emit(e execEvent) error {
 	return r.write(e)
 }
 
-// write is emit for a caller that holds the lock.
+// write is emit for callers that hold mu.
 func (r *report) write(e execEvent) error {
 	if !r.json {
 		return nil
@@ -94,7 +93,7 @@ func (r *report) write(e execEvent) error {
 	return nil
 }
 
-// process tells of an event of the process.
+// process reports an event of the process.
 func (r *report) process(e execclient.Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,8 +113,8 @@ func (r *report) process(e execclient.Event) error {
 	}
 }
 
-// output passes output on. In JSON, what is text stays so: a character that is
-// cut in two waits for its end.
+// output passes output on. In JSON, UTF-8 stays text: an incomplete character waits for its
+// rest.
 func (r *report) output(stream execproto.Stream, data []byte) error {
 	if !r.json {
 		to := r.out
@@ -149,7 +148,7 @@ func (r *report) emitOutput(stream execproto.Stream, data []byte) error {
 	return r.write(e)
 }
 
-// closed ends the output.
+// closed flushes the output.
 func (r *report) closed() error {
 	for stream, rest := range r.partial {
 		delete(r.partial, stream)
@@ -160,7 +159,7 @@ func (r *report) closed() error {
 	return r.write(execEvent{Type: "closed"})
 }
 
-// cutText cuts off a last character that is not complete.
+// cutText splits off an incomplete last character.
 func cutText(b []byte) (whole, rest []byte) {
 	for back := 1; back < utf8.UTFMax && back <= len(b); back++ {
 		at := len(b) - back

@@ -9,8 +9,8 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// wantedLimits are the limits of a command: those of the options, and --timeout, which
-// the server holds also when this program cannot tell it any more.
+// wantedLimits returns the limits of a command: those of the options, and --timeout, which the
+// server enforces even if the connection is lost.
 func (x *remoteExec) wantedLimits() *execproto.ProcessLimits {
 	if x.timeout <= 0 || !x.client.Has(execproto.ExtensionLimits) {
 		return x.limits
@@ -23,7 +23,7 @@ func (x *remoteExec) wantedLimits() *execproto.ProcessLimits {
 	return &l
 }
 
-// checkLimits tells of the limits that a started command has not got.
+// checkLimits warns of limits that the server does not enforce.
 func (a *attempt) checkLimits(p *execclient.Process) {
 	l := a.params.Limits
 	if l == nil {
@@ -40,7 +40,7 @@ func (a *attempt) checkLimits(p *execclient.Process) {
 	}
 }
 
-// exceeded says which limit ended a command; "": none.
+// exceeded describes the limit that ended a command; "": none did.
 func exceeded(cause execproto.Cause) string {
 	switch cause {
 	case execproto.CauseTimeout:
@@ -58,8 +58,8 @@ func exceeded(cause execproto.Cause) string {
 	}
 }
 
-// limitError is the error of a command that a limit has ended; nil: none has. The exit
-// code is the command's, except after the end of its time.
+// limitError returns the error of a command that a limit has ended; nil: none has. The exit
+// code is the command's, except after its time limit.
 func (a *attempt) limitError(exitCode int) error {
 	switch why := exceeded(a.cause); {
 	case a.late.Load(), a.x.timeout > 0 && a.cause == execproto.CauseTimeout:

@@ -20,9 +20,9 @@ func remoteRmCommand(s cmdutil.Streams) *cli.Command {
 		Description: `All paths are the server's; the colon that cp needs before them may be left out.
 In a path, * ? and [ ] match names.
 
-A link is removed itself, not what it leads to. A directory needs --recursive, also
-if it is empty. What cannot be removed is reported, and the rest is removed: then the
-exit code is 1.
+Of a link, the link itself is removed and not its target. A directory needs
+--recursive, even if it is empty. If some files cannot be removed, they are reported,
+the others are removed, and the exit code is 1.
 
 Examples:
    codex remote rm /tmp/report.txt ':build/*.o'
@@ -30,7 +30,7 @@ Examples:
 		Flags: serverFlags(
 			cmdutil.RemoteFiles,
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r", "R"}, Usage: "remove directories with all that is below them"},
-			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "what does not exist is no error"},
+			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "ignore paths that do not exist"},
 		),
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 && !c.Bool("force") {
@@ -61,7 +61,7 @@ type removing struct {
 	recursive, force bool
 }
 
-// operands are the paths to be removed. With force, a pattern may match nothing.
+// operands returns the paths to be removed. With --force, a pattern may match nothing.
 func (r *removing) operands(typed []string) ([]string, error) {
 	m := &matcher{r.ctx, r.fs, r.at}
 	var all []string
@@ -89,7 +89,7 @@ func (r *removing) one(typed string) error {
 	if native, err := pathuri.Parse(uri, ""); err == nil && path.Clean(native) == "/" {
 		return errors.New("this is the root directory of the server")
 	}
-	// Of a link that leads nowhere nothing is told; it is removed itself.
+	// Stat fails for a link that leads nowhere. The link itself is removed.
 	there, err := r.fs.Stat(r.ctx, uri)
 	directory := err == nil && there.IsDirectory && !there.IsSymlink
 	switch {

@@ -12,10 +12,10 @@ import (
 func remoteRunCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "run a command on the server", ArgsUsage: "-- COMMAND [ARGUMENT...]",
-		Description: `Runs the command with the server's environment (all of it that holds no
-secret by its name) and shows its output as it comes. Stdin is passed on, with
+		Description: `Runs the command with the server's environment (without variables whose names
+suggest a secret) and prints its output as it is written. Stdin is passed on up to
 its end. Exits with the command's exit code, or 255 if the server could not be
-reached or the connection broke.
+reached or the connection was lost.
 
 An interrupt (Ctrl-C) interrupts the remote command; a second one within two
 seconds kills it.
@@ -24,24 +24,24 @@ With --sandbox the server confines the command. read-only: it may read
 everything, write nothing and reach no network. workspace-write: it may write
 also below --cwd (by default the server's directory), each --writable-root, /tmp
 and $TMPDIR, but not in .git, .agents and .codex. Anything else is JSON: a
-permission profile, or a whole sandbox object of the protocol, which is sent as
-it is. A server that cannot enforce it refuses to run the command. To be asked when the sandbox
-denies something, use codex remote exec.
+permission profile, or a complete sandbox object of the protocol, which is sent
+unchanged. A server that cannot enforce it refuses to run the command. To be asked
+when the sandbox denies something, use codex remote exec.
 
-With --detach the command goes on after this one has ended, and after the server has: it
-belongs to your user or token. Its handle is printed. codex remote ps, logs, attach, wait,
-kill and forget are about such processes. The newest --retain-bytes of its output stay on
-the server's disk; with --when-full wait the command waits for codex remote logs --consume
-in place of losing the oldest.
+With --detach the command continues after this program has ended, and even after the
+server has: it belongs to your user or token. Its handle is printed. codex remote ps,
+logs, attach, wait, kill and forget work on such processes. The newest --retain-bytes of
+its output stay on the server's disk; with --when-full wait the command waits for codex
+remote logs --consume instead of losing the oldest.
 
 A sandboxed command reaches no host. --allow-domain lets it reach some, and
 --ask-network asks on the terminal about the others: y (once), s (for this
-session) or n (never); anything else means no, once. --save adds what you let
-it reach to an egress policy. --network lets it reach every host.
+session) or n (never); anything else means no, once. --save adds the hosts that
+you permit to an egress policy. --network lets it reach every host.
 
---timeout, --memory and the like limit the command with all that it starts. The server says how
-it holds each limit; one that it cannot hold is told on stderr, and with
---require-limits nothing runs.
+--timeout, --memory and the like limit the command and its descendants. If the server
+cannot enforce one of the limits, a warning is printed on stderr; with --require-limits
+the command does not run.
 
 Examples:
    codex remote run -- uname -a
@@ -77,8 +77,8 @@ func remoteShellCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "shell", Usage: "open your shell on the server",
 		Description: `Runs the server's shell in a terminal. At the beginning of a line, ~. closes the
-connection, also if the server does not answer any more, and ~? says so. While a lost
-connection is made anew, Ctrl-C ends the program.
+connection, even if the server does not answer any more, and ~? lists these keys.
+While a lost connection is being recovered, Ctrl-C ends the program.
 
 Example:
    codex remote shell --url ws://127.0.0.1:8765`,
@@ -95,12 +95,12 @@ Example:
 	}
 }
 
-// envOrVarFlag is --env of the commands in which it always set variables.
+// envOrVarFlag is --env of the older commands, where it may set variables, too.
 func envOrVarFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "env", Usage: "the environment with that `ID`; or NAME=VALUE, as --env-var"}
 }
 
-// runRemote runs argv, or the server's shell without one.
+// runRemote runs argv, or the server's shell if it is empty.
 func runRemote(c *cli.Context, s cmdutil.Streams, argv []string, tty bool) error {
 	o, err := parseOptions(c, false)
 	if err != nil {

@@ -11,16 +11,15 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// routineLine is a line of a server's log, as text or JSON, that nobody has to read:
-// records below warnings.
+// routineLine matches lines of a server's log, as text or JSON, below the level of warnings.
 var routineLine = regexp.MustCompile(`^(time=\S+ level=(DEBUG|INFO)[ +-]|\{"time":"[^"]*","level":"(DEBUG|INFO)[+"-])`)
 
-// verboseFlag shows the connection, and the log of a server that codex starts.
+// verboseFlag prints the connection, and the log of a server that codex starts.
 func verboseFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "tell of the connection, and show the log of a server that an environment's program starts"}
+	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print when connections are made, and the log of a server that an environment's program starts"}
 }
 
-// quietFlag leaves out what is neither a result nor an error nor a warning.
+// quietFlag leaves out notes, but neither results nor errors nor warnings.
 func quietFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show errors and warnings only: no progress and no notes"}
 }
@@ -29,12 +28,12 @@ func isVerbose(c *cli.Context) bool { return hasSwitch(c, "verbose") }
 
 func isQuiet(c *cli.Context) bool { return hasSwitch(c, "quiet") }
 
-// hasSwitch reports whether a switch was given, behind the command or before it.
+// hasSwitch reports whether a switch was given, after the command or before it.
 func hasSwitch(c *cli.Context, name string) bool {
 	return slices.ContainsFunc(c.Lineage(), func(at *cli.Context) bool { return at.Bool(name) })
 }
 
-// unlessQuiet returns where notes go: to a stream, or nowhere.
+// unlessQuiet returns stream, or a writer that discards if --quiet was given.
 func unlessQuiet(c *cli.Context, stream io.Writer) io.Writer {
 	if isQuiet(c) {
 		return io.Discard
@@ -42,10 +41,10 @@ func unlessQuiet(c *cli.Context, stream io.Writer) io.Writer {
 	return stream
 }
 
-// childStderr is where the messages of an environment's program go. The log of a server
-// that it leads to is between the output of commands there, and most of it says that
-// everything is as it should be: without --verbose these lines are left out. What ssh
-// and shells say, and warnings, are shown.
+// childStderr returns the writer for the standard error of an environment's program. A server
+// that it starts logs there, between the output of commands, and most of its lines report
+// normal operation: without --verbose these are left out. Warnings and the messages of ssh and
+// shells are printed.
 func childStderr(c *cli.Context) io.Writer {
 	stream := cmdutil.ChildStderr(c.App.ErrWriter)
 	if isVerbose(c) {
@@ -54,17 +53,17 @@ func childStderr(c *cli.Context) io.Writer {
 	return &logFilter{to: stream}
 }
 
-// logFilter passes on the lines that are no routine of a server's log. It may be used by
+// logFilter passes on lines except the routine ones of a server's log. It may be used by
 // several goroutines.
 type logFilter struct {
 	to io.Writer
 
 	mu   sync.Mutex
-	line []byte // the beginning of a line of which it is not known what it is
-	rest fate   // of the line whose beginning is known
+	line []byte // the beginning of a line that is not classified yet
+	rest fate   // what happens to the rest of a classified line
 }
 
-// fate is what happens to the rest of a line.
+// fate is what happens to the rest of a line: unknown, passed on or dropped.
 type fate int
 
 const (
@@ -73,8 +72,8 @@ const (
 	leftOut
 )
 
-// Write passes the beginning of a line on as soon as it is known not to be one of the
-// log: it may be a question without an end of line.
+// Write passes a line on as soon as it cannot be one of the log: it may be a question without
+// a line break.
 func (f *logFilter) Write(text []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +102,7 @@ func (f *logFilter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// mayBeLog reports whether a line that begins so may be one of a server's log.
+// mayBeLog reports whether a line with that beginning may be one of a server's log.
 func mayBeLog(line []byte) bool {
 	for _, start := range []string{"time=", `{"time":`} {
 		if n := min(len(line), len(start)); string(line[:n]) == start[:n] {

@@ -20,29 +20,28 @@ import (
 	"golang.org/x/term"
 )
 
-// shells are those whose language a session speaks.
+// shells are the shells whose syntax exec --shell uses.
 var shells = []string{"sh", "bash", "zsh", "dash", "ksh"}
 
-// A session keeps the directory itself, as each command line is a shell of its
-// own. At its end that shell reports its directory, whatever has changed it:
-// cd, pushd, a function. It does so the way in which shells tell terminals
-// (OSC 7), with a word in it that nobody else knows, and cwdFilter takes the
-// report out of the output. A shell that is killed or replaced by exec reports
+// Each command line runs in a shell of its own, so the session keeps the directory. At its end
+// the shell reports its directory, whatever has changed it: cd, pushd, a function. It uses the
+// sequence by which shells report it to terminals (OSC 7), with a secret word, and cwdFilter
+// removes the report from the output. A shell that is killed or replaced by exec reports
 // nothing; then the directory stays.
 //
-// A command could read the word in the arguments or in the environment of the shell,
-// and report a directory of its choice. So the shell reads it from its terminal, as
-// the first line there, before any command runs. It is then a part of the trap and
-// of no variable: set -a would hand that to commands. The terminal may show the line,
-// which cwdFilter takes out too.
+// A command that can read the word in the arguments or the environment of the shell could
+// report a directory of its choice. So the shell reads the word from its terminal, as the
+// first line, before any command runs. The word is then in the trap and in no variable,
+// because set -a would export that to commands. The terminal may echo the line, which
+// cwdFilter removes, too.
 const (
 	reportScript = `IFS= read -r codex_word && trap 'printf "\033]7;'"$codex_word"';%s\007" "$PWD"' EXIT && unset codex_word; eval "$1"`
 	reportBegin  = "\x1b]7;%s;"
 	reportEnd    = '\a'
 )
 
-// interact runs the command lines that the user types and returns the exit
-// code of the last one.
+// interact runs the command lines that the user types, and returns the exit code of the last
+// one.
 func (x *remoteExec) interact(ctx context.Context) (int, error) {
 	if !slices.Contains(shells, x.shell.Name) {
 		return 0, fmt.Errorf("--shell needs a shell of the kind of sh on the server; it has %s", x.shell.Path)
@@ -80,8 +79,8 @@ func (x *remoteExec) interact(ctx context.Context) (int, error) {
 	}
 }
 
-// readLine reads a command line on the terminal, which is raw meanwhile. A
-// signal or the end of the connection ends the session by cancel.
+// readLine reads a command line from the terminal, which is in raw mode meanwhile. A signal or
+// a lost connection ends the session by cancel.
 func (x *remoteExec) readLine(ctx context.Context, cancel context.CancelCauseFunc, editor *term.Terminal, cwd string) (string, error) {
 	defer x.screen.makeRaw()()
 	defer x.link.divert(editor)()
@@ -141,8 +140,8 @@ func exitLine(line string, last int) (code int, ok bool) {
 	return code & 0xff, err == nil
 }
 
-// lineInput is the terminal for the line editor, to which Ctrl-C would be the
-// end of the input: it clears the line instead.
+// lineInput is the input of the line editor. Ctrl-C would be the end of the input there:
+// lineInput makes it clear the line instead.
 type lineInput struct {
 	io.Reader
 	io.Writer
@@ -156,13 +155,13 @@ func (l lineInput) Read(b []byte) (int, error) {
 	return copy(b, bytes.ReplaceAll(raw[:n], []byte{0x03}, []byte{end, clear})), err
 }
 
-// cwdFilter writes output on without the shell's report of its directory.
+// cwdFilter removes the shell's report of its directory from the output.
 type cwdFilter struct {
 	to    io.Writer
 	begin []byte
-	echo  []byte // what the terminal shows of the word that the shell is sent
-	held  []byte // what may be the beginning of a report
-	dir   string // the last one that was reported
+	echo  []byte // the terminal's echo of the secret word
+	held  []byte // a possible beginning of a report
+	dir   string // the last reported directory
 }
 
 func (f *cwdFilter) Write(b []byte) (int, error) {
@@ -199,7 +198,7 @@ func (f *cwdFilter) Write(b []byte) (int, error) {
 	}
 }
 
-// pass writes the first n bytes that are held on.
+// pass writes the first n held bytes.
 func (f *cwdFilter) pass(n int) error {
 	if n == 0 {
 		return nil
@@ -209,10 +208,10 @@ func (f *cwdFilter) pass(n int) error {
 	return err
 }
 
-// flush ends the output.
+// flush writes all held bytes at the end of the output.
 func (f *cwdFilter) flush() error { return f.pass(len(f.held)) }
 
-// partial returns how many bytes at the end of b are the beginning of what.
+// partial returns how many bytes at the end of b are a beginning of what.
 func partial(b, what []byte) int {
 	for n := min(len(b), len(what)-1); n > 0; n-- {
 		if bytes.Equal(b[len(b)-n:], what[:n]) {

@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// notStarted is the error of a command that a server could not start, in the words of a
+// notStarted is the error of a command that the server could not start, in the words of a
 // shell.
 type notStarted struct {
 	text  string
@@ -19,16 +19,16 @@ type notStarted struct {
 
 func (e *notStarted) Error() string { return e.text }
 
-// As and Is find the cause, which is not shown: it says the same in the words of the
-// protocol.
+// As and Is find the cause, which is not printed: it has the same content in the protocol's
+// words.
 func (e *notStarted) As(target any) bool   { return errors.As(e.cause, target) }
 func (e *notStarted) Is(target error) bool { return errors.Is(e.cause, target) }
 
-// shellSyntax has a meaning for shells alone: a program that begins with a word, a blank
-// and more, or has these characters, was meant as a line for one.
+// shellSyntax has characters that mean something only to shells. A program name that contains
+// one was probably meant as a shell command line.
 const shellSyntax = " \t\n;|&<>$`"
 
-// startError is the error of a start of argv that the server has refused.
+// startError returns the error for a start of argv that the server has refused.
 func startError(err error, argv []string) error {
 	program := argv[0]
 	switch {
@@ -43,12 +43,12 @@ func startError(err error, argv []string) error {
 	return err
 }
 
-// notExecutable reports whether a server has found the program, and may not execute it.
+// notExecutable reports whether the server has found the program but may not execute it.
 func notExecutable(err error) bool {
 	return errors.Is(err, fs.ErrPermission) && strings.Contains(refusal(err), ": program ")
 }
 
-// refusal is the text of the server.
+// refusal returns the server's text.
 func refusal(err error) string {
 	var refused *execclient.ServerError
 	if errors.As(err, &refused) {

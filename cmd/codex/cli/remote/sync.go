@@ -15,16 +15,16 @@ import (
 func remoteSyncCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "sync", Usage: "make a directory like another one, to or from the server", ArgsUsage: "SOURCE TARGET",
-		Description: `Copies what is in the directory SOURCE and not, or not like that, in the directory
-TARGET. One of the two begins with a colon: it is the server's. A file is like another
-one if size and time are the same, or with --checksum its contents. Copies get
-permissions and times of their source. TARGET is made if it does not exist.
+		Description: `Copies the files of the directory SOURCE that are missing in the directory TARGET or
+differ there. One of the two begins with a colon and is the server's. Files are equal
+if their sizes and times are, or with --checksum their contents. Copies get the
+permissions and times of their source. TARGET is created if it does not exist.
 
-With --delete, what is in TARGET only is removed, but nothing that --exclude or --git
-leaves out, and nothing if a part of SOURCE could not be read.
+With --delete, files that only TARGET has are removed. Files that --exclude or --git
+leaves out are never removed, and no file is if a part of SOURCE could not be read.
 
-With --watch it then goes on, and copies and removes what changes in SOURCE, until
-Ctrl-C. Changes of TARGET are not looked for.
+With --watch it then continues until Ctrl-C, and copies and removes files that change in
+SOURCE. Changes in TARGET are not detected.
 
 Examples:
    codex remote sync --git . :~/project
@@ -37,7 +37,7 @@ Examples:
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names that match `PATTERN`, or paths if it has a slash; may be repeated"},
 			&cli.BoolFlag{Name: "checksum", Usage: "compare contents in place of sizes and times"},
 			&cli.BoolFlag{Name: "git", Usage: "leave out what .gitignore files of the source name, and .git"},
-			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "go on with what changes in the source, until Ctrl-C; a local source needs Linux"},
+			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "keep copying changes of the source until Ctrl-C; a local source needs Linux"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "print what would be copied and removed, and change nothing"},
 		),
 		Action: func(c *cli.Context) error { return syncFiles(c, s) },
@@ -59,7 +59,7 @@ func syncFiles(c *cli.Context, s cmdutil.Streams) error {
 	if err := options.check(); err != nil {
 		return err
 	}
-	began := false // with --watch: a first round is done
+	began := false // with --watch: the first round is complete
 	once := func() error { return syncOnce(c, s, options, &began) }
 	if c.Bool("watch") {
 		return followAgain(c.Context, s.Err, &began, once)
@@ -67,7 +67,7 @@ func syncFiles(c *cli.Context, s cmdutil.Streams) error {
 	return once()
 }
 
-// syncOnce synchronizes over one session.
+// syncOnce synchronizes in one session.
 func syncOnce(c *cli.Context, s cmdutil.Streams, options copyOptions, began *bool) error {
 	return withFiles(c, func(fs *execclient.FS, at places) error {
 		if !fs.HasArchives() {
@@ -88,7 +88,7 @@ func syncOnce(c *cli.Context, s cmdutil.Streams, options copyOptions, began *boo
 	})
 }
 
-// outcome is the error of a copy, or one that counts what was reported.
+// outcome returns err, or an error with the number of failures that were reported.
 func (cp *copying) outcome(err error) error {
 	switch {
 	case err != nil:
@@ -101,7 +101,7 @@ func (cp *copying) outcome(err error) error {
 	return nil
 }
 
-// run brings the target up to date.
+// run makes the target equal to the source.
 func (y *syncing) run(source, target string) error {
 	var err error
 	if strings.HasPrefix(target, ":") {
@@ -115,7 +115,7 @@ func (y *syncing) run(source, target string) error {
 	return err
 }
 
-// up makes a directory of the server like a local one.
+// up makes a directory of the server equal to a local one.
 func (y *syncing) up(source, target string) error {
 	if st, err := os.Stat(source); err != nil {
 		return fmt.Errorf("sync %s: %w", source, withoutPath(err))
@@ -133,7 +133,7 @@ func (y *syncing) up(source, target string) error {
 	return y.begin(here, there)
 }
 
-// begin brings the target up to date, once or with everything that follows.
+// begin synchronizes once, or until the end of a watch.
 func (y *syncing) begin(from, to tree) error {
 	if y.follows {
 		return y.follow(from, to)
@@ -141,8 +141,8 @@ func (y *syncing) begin(from, to tree) error {
 	return y.bring(from, to)
 }
 
-// folderOfServer returns the URI, without links, of a directory of the server, which it
-// makes if it is missing; "" if that is only to be told.
+// folderOfServer returns the URI, without links, of a directory of the server. It makes the
+// directory if it is missing; in a dry run it returns "" instead.
 func (y *syncing) folderOfServer(uri string) (string, error) {
 	if m, err := y.fs.Stat(y.ctx, uri); err == nil && !m.IsDirectory {
 		return "", errors.New("it is not a directory")
@@ -155,7 +155,7 @@ func (y *syncing) folderOfServer(uri string) (string, error) {
 	return y.fs.Canonicalize(y.ctx, uri)
 }
 
-// down makes a local directory like one of the server.
+// down makes a local directory equal to one of the server.
 func (y *syncing) down(source, target string) error {
 	uri, err := y.at.uri(source)
 	if err == nil {

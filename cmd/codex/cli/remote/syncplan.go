@@ -20,29 +20,29 @@ type syncing struct {
 
 	removes, checksums, git, dry, follows bool
 
-	began *bool // set when the first round of a sync that follows is done
-	most  int   // entries of a list
+	began *bool // set when the first round of a watch is complete
+	most  int   // the largest number of entries of a list
 
-	ignored *ignored // with git: what the last look at the whole source left out
-	some    bool     // only what has changed is copied now
-	again   bool     // then something was gone that may come to be missed; needs mu
+	ignored *ignored // with git: the rules of the last complete list of the source
+	some    bool     // only changed paths are copied now
+	again   bool     // in that round something was missing; needs mu
 }
 
-// listed is what is in a tree.
+// listed is a list of a tree.
 type listed struct {
-	entries []*archive.Entry // in their order, but what is left out
+	entries []*archive.Entry // in their order, without those left out
 	at      map[string]*archive.Entry
-	// problems are what could not be read, and why.
+	// problems are the errors of paths that could not be read.
 	problems map[string]error
 }
 
-// look lists a tree, or some of its paths. What could not be read is reported with report.
+// look lists a tree, or some of its paths. With report it prints the problems.
 func (y *syncing) look(t tree, paths []string, report bool) (*listed, error) {
 	l := &listed{at: make(map[string]*archive.Entry), problems: make(map[string]error)}
-	room, names := y.most, 0
+	left, names := y.most, 0
 	err := t.list(listOptions{y.checksums, paths}, func(e *archive.Entry) {
 		names += len(e.Path) + len(e.Target) + len(e.Text)
-		if room--; room < 0 || names > maxListedNames {
+		if left--; left < 0 || names > maxListedNames {
 			return // the rest is only counted
 		}
 		if e.Type == archive.Problem {
@@ -56,14 +56,14 @@ func (y *syncing) look(t tree, paths []string, report bool) (*listed, error) {
 		l.entries = append(l.entries, e)
 		l.at[e.Path] = e
 	})
-	if err == nil && (room < 0 || names > maxListedNames) {
+	if err == nil && (left < 0 || names > maxListedNames) {
 		err = fmt.Errorf("it has more than %d entries, or names of more than %d MiB; synchronize its directories one by one, or use codex remote cp -rp",
 			y.most, maxListedNames>>20)
 	}
 	return l, err
 }
 
-// without leaves out what git ignores.
+// without removes the entries that git ignores.
 func (l *listed) without(g *ignored) {
 	kept, skip := l.entries[:0], "\x00"
 	for _, e := range l.entries {
@@ -79,7 +79,7 @@ func (l *listed) without(g *ignored) {
 	l.entries = kept
 }
 
-// rules reads the .gitignore files of a tree.
+// rules parses the .gitignore files of a tree.
 func (y *syncing) rules(t tree, l *listed) (*ignored, error) {
 	g := &ignored{}
 	for _, e := range l.entries {
@@ -102,7 +102,7 @@ func (y *syncing) rules(t tree, l *listed) (*ignored, error) {
 	return g, nil
 }
 
-// bring makes a tree like another one.
+// bring makes a tree equal to another one.
 func (y *syncing) bring(from, to tree) error {
 	source, err := y.look(from, nil, true)
 	if err != nil {
@@ -122,22 +122,22 @@ func (y *syncing) bring(from, to tree) error {
 	return y.carry(from, to, source, target, y.doomed(source, target))
 }
 
-// wholeFolders reports whether a directory that is removed can be removed with everything
-// in it, because nothing is left out.
+// wholeFolders reports whether directories may be removed with all their contents, because no
+// entries are left out.
 func (y *syncing) wholeFolders() bool { return !y.git && len(y.options.patterns) == 0 }
 
-// defers reports whether an error is not reported yet: what was copied alone may be gone
-// by now. The next round then looks at everything, and reports what is wrong.
+// defers reports whether an error is not printed yet: a changed path may be removed before it
+// is copied. The next round compares both trees and prints what is still wrong.
 func (y *syncing) defers(err error) bool {
 	y.again = y.again || y.some && isMissing(err)
 	return y.some && isMissing(err)
 }
 
-// carry removes and copies what the lists of the two trees say.
+// carry removes and copies the differences of two lists.
 func (y *syncing) carry(from, to tree, source, target *listed, doomed []*archive.Entry) error {
 	changed := y.changed(source, target, doomed)
 	if y.dry {
-		y.tell(from, to, changed, doomed)
+		y.printPlan(from, to, changed, doomed)
 		return nil
 	}
 	to.remove(doomed, y.wholeFolders())
@@ -156,7 +156,8 @@ func (y *syncing) carry(from, to tree, source, target *listed, doomed []*archive
 	return to.take(from, paths)
 }
 
-// doomed is what the target has and the source does not, or as something else.
+// doomed returns the entries of the target that the source does not have, or has as another
+// type.
 func (y *syncing) doomed(source, target *listed) []*archive.Entry {
 	if !y.removes {
 		return nil
@@ -175,8 +176,9 @@ func (y *syncing) doomed(source, target *listed) []*archive.Entry {
 	return list
 }
 
-// changed is what the target does not have, or not like that, in the order of the source.
-// A directory in which something changes is among it, because it gets a new time.
+// changed returns the entries of the source that the target does not have or that differ, in
+// the order of the source. They include directories in which something changes, because their
+// times change.
 func (y *syncing) changed(source, target *listed, doomed []*archive.Entry) []*archive.Entry {
 	touched := make(map[string]bool)
 	for _, e := range doomed {
@@ -200,10 +202,10 @@ func (y *syncing) changed(source, target *listed, doomed []*archive.Entry) []*ar
 	return list
 }
 
-// same reports whether an entry of the target, nil for none, is like one of the source.
-// Not every system keeps more than microseconds.
+// same reports whether an entry of the target (nil if there is none) equals one of the source.
+// Times are compared in microseconds, because some systems keep no more.
 func (y *syncing) same(e, there *archive.Entry) bool {
-	keepsPermissions := permissionsOf(0) != nil // this system does
+	keepsPermissions := permissionsOf(0) != nil // false on Windows
 	if there == nil || there.Type != e.Type || keepsPermissions && e.Type != archive.Link && e.Perm != there.Perm {
 		return false
 	}
@@ -219,7 +221,7 @@ func (y *syncing) same(e, there *archive.Entry) bool {
 	return e.Size == there.Size && sameTime
 }
 
-// show is a name that is printed: on a terminal without control characters.
+// show returns a name for printing: on a terminal without control characters.
 func (y *syncing) show(name string) string {
 	if cmdutil.IsTerminal(y.out) {
 		return terminal.Text(name)
@@ -227,8 +229,8 @@ func (y *syncing) show(name string) string {
 	return name
 }
 
-// tell prints what would be done.
-func (y *syncing) tell(from, to tree, changed, doomed []*archive.Entry) {
+// printPlan prints the planned changes.
+func (y *syncing) printPlan(from, to tree, changed, doomed []*archive.Entry) {
 	for _, e := range doomed {
 		fmt.Fprintf(y.out, "remove %s\n", y.show(to.shown(e.Path)))
 	}

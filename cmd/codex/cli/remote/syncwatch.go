@@ -23,20 +23,20 @@ import (
 
 // sourceChange is a change in the source of a sync.
 type sourceChange struct {
-	below     string // the path from the source, with slashes; "": the source itself
-	gone      bool   // nothing has the name any more
-	unwatched bool   // what is in this directory is not told
+	below     string // relative to the source, with slashes; "": the source itself
+	gone      bool   // the name does not exist any more
+	unwatched bool   // changes in this directory are not reported
 	folder    bool
 }
 
-// sourceWatch tells the changes in the source of a sync. next waits for some, and returns
-// lost if there were others that it cannot tell. An error means that there will be none.
+// sourceWatch reports changes in the source of a sync. next waits for changes. lost means that
+// others were lost. After an error there are no more.
 type sourceWatch interface {
 	next(ctx context.Context) (changes []sourceChange, lost bool, err error)
 	close()
 }
 
-// serverChanges are those of a directory of the server.
+// serverChanges watches a directory of the server.
 type serverChanges struct {
 	watch *execclient.Watch
 	root  string // its native path
@@ -65,8 +65,8 @@ func (c *serverChanges) next(ctx context.Context) ([]sourceChange, bool, error) 
 
 func (c *serverChanges) close() { _ = c.watch.Close() }
 
-// localChanges are those of a local directory. While nobody asks for them they gather in
-// the kernel; when its queue is full, that is told as lost ones.
+// localChanges watches a local directory. Changes wait in the kernel until next is called. If
+// its queue overflows, next reports lost changes.
 type localChanges struct {
 	root    string
 	tree    *watch.Tree
@@ -75,7 +75,7 @@ type localChanges struct {
 	batches chan watch.Batch // closed when routineBatches has ended
 }
 
-// watched begins to watch a local directory, which works on Linux.
+// watched begins to watch a local directory. It works on Linux only.
 func (t *localTree) watched() (sourceWatch, error) {
 	root, err := filepath.Abs(t.path)
 	if err != nil {
@@ -100,7 +100,7 @@ func (t *localTree) watched() (sourceWatch, error) {
 	return c, nil
 }
 
-// routineBatches takes changes until the watch ends or ctx does. close waits for it.
+// routineBatches receives changes until the watch or ctx ends. close waits for it.
 func (c *localChanges) routineBatches(ctx context.Context) {
 	defer close(c.batches)
 	for {
@@ -129,7 +129,7 @@ func (c *localChanges) next(ctx context.Context) ([]sourceChange, bool, error) {
 	}
 	switch {
 	case !open:
-		return nil, false, errors.New("the system tells no more changes")
+		return nil, false, errors.New("the system reports no more changes")
 	case batch.Ended != "":
 		return nil, false, errors.New(batch.Ended)
 	}
@@ -149,21 +149,21 @@ func (c *localChanges) close() {
 	c.ending.Close()
 }
 
-// belowRoot returns the path of a change from the watched directory; "" is that itself.
+// belowRoot returns a path relative to the watched directory; "" for the directory itself.
 func belowRoot(root, changed string) string {
 	return strings.Trim(strings.TrimPrefix(changed, root), "/")
 }
 
-// pendingPaths are the changes that the next round of a sync carries out.
+// pendingPaths are the changes for the next round of a sync.
 type pendingPaths struct {
-	whole bool            // both trees must be looked at: changes were lost, or mean more
-	gone  map[string]bool // the paths that have changed; true: the last was that it went
+	whole bool            // compare both trees: changes were lost, or affect other paths
+	gone  map[string]bool // the changed paths; true: it was removed last
 }
 
-// follow keeps the target like the source until the context ends or the source cannot be
+// follow keeps the target equal to the source until the context ends or the source cannot be
 // watched any more.
 func (y *syncing) follow(from, to tree) error {
-	w, err := from.watched() // before the first look: what changes during it is told
+	w, err := from.watched() // before the first list, so that changes during it are reported
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", from.shown("."), err)
 	}
@@ -176,7 +176,8 @@ func (y *syncing) follow(from, to tree) error {
 		case y.ctx.Err() != nil:
 			return y.ctx.Err()
 		case errors.As(err, &lost) && tries < resumeTries:
-			// The next request waits until the connection is back, or fails for good.
+			// The next request waits until the connection is recovered, or fails if it cannot
+			// be.
 			tries++
 			p = pendingPaths{whole: true}
 			continue
@@ -194,9 +195,8 @@ func (y *syncing) follow(from, to tree) error {
 	}
 }
 
-// followAgain synchronizes with once. When the session is lost for good after a first
-// round, as it is if the server starts anew or this machine was asleep for long, it connects
-// again until the context ends.
+// followAgain calls once. If the session is lost after a first round, because the server was
+// restarted or this machine slept, it reconnects until the context ends.
 func followAgain(ctx context.Context, errs io.Writer, began *bool, once func() error) error {
 	for last := ""; ; {
 		err := once()
@@ -206,7 +206,7 @@ func followAgain(ctx context.Context, errs io.Writer, began *bool, once func() e
 		if ctx.Err() != nil || !*began || !errors.As(err, &lost) && !unreachable {
 			return err
 		}
-		if text := err.Error(); text != last { // not once for each attempt
+		if text := err.Error(); text != last { // print it once, and not for each attempt
 			cmdutil.Messagef(errs, "codex: %s; connecting again until Ctrl-C\n", terminal.Text(text))
 			last = text
 		}
@@ -220,7 +220,7 @@ func followAgain(ctx context.Context, errs io.Writer, began *bool, once func() e
 	}
 }
 
-// gather waits for changes, if none are pending, and then takes those of a moment.
+// gather waits for a change unless some are pending, and then collects more for syncGather.
 func (y *syncing) gather(w sourceWatch, p pendingPaths) (pendingPaths, error) {
 	for p.empty() {
 		changes, lost, err := w.next(y.ctx)
@@ -247,7 +247,7 @@ func (y *syncing) gather(w sourceWatch, p pendingPaths) (pendingPaths, error) {
 
 func (p *pendingPaths) empty() bool { return !p.whole && len(p.gone) == 0 }
 
-// pend notes changes for the next round, but those of what is left out.
+// pend adds changes to the next round, except those of paths that are left out.
 func (y *syncing) pend(p *pendingPaths, changes []sourceChange, lost bool) {
 	p.whole = p.whole || lost
 	for _, e := range changes {
@@ -260,8 +260,8 @@ func (y *syncing) pend(p *pendingPaths, changes []sourceChange, lost bool) {
 				terminal.Text(e.below))
 			continue
 		}
-		// What an ignore file says now may be of paths that did not change themselves. Of a
-		// name that is not UTF-8, a server cannot be asked alone.
+		// A changed ignore file affects other paths, too. A name that is not UTF-8 cannot be
+		// sent to a server.
 		if y.git && path.Base(e.below) == ignoreFile || !utf8.ValidString(e.below) || len(p.gone) >= maxPending {
 			p.whole = true
 		}
@@ -292,7 +292,7 @@ func (y *syncing) skips(below string, folder bool) bool {
 	return false
 }
 
-// round carries out what is pending.
+// round processes the pending changes.
 func (y *syncing) round(from, to tree, p *pendingPaths) error {
 	y.mu.Lock()
 	y.failed, y.stopped, y.again = 0, nil, false
@@ -313,9 +313,8 @@ func (y *syncing) round(from, to tree, p *pendingPaths) error {
 	return err
 }
 
-// bringSome brings the pending paths of the target up to date. It returns false, and has
-// changed nothing, if both trees must be looked at whole: that is if a directory is to be
-// removed of which something may be left out.
+// bringSome updates the pending paths of the target. It returns false, and changes nothing, if
+// both trees must be compared: a directory is to be removed in which entries may be left out.
 func (y *syncing) bringSome(from, to tree, p *pendingPaths) (bool, error) {
 	asked := p.paths()
 	if len(asked) > syncPaths {
@@ -336,7 +335,8 @@ func (y *syncing) bringSome(from, to tree, p *pendingPaths) (bool, error) {
 	var doomed []*archive.Entry
 	for _, e := range target.entries {
 		there := source.at[e.Path]
-		// What is neither there nor told to be gone could not be read, or goes just now.
+		// An entry that is missing but was not reported as removed could not be read, or is
+		// being removed.
 		if !y.removes || there == nil && !p.gone[e.Path] || there != nil && there.Type == e.Type {
 			continue
 		}
@@ -353,8 +353,8 @@ func (y *syncing) bringSome(from, to tree, p *pendingPaths) (bool, error) {
 	return true, y.carry(from, to, source, target, doomed)
 }
 
-// paths returns the pending paths and the directories on the way to them, whose times
-// change with their names.
+// paths returns the pending paths and the directories above them, whose times change with
+// their entries.
 func (p *pendingPaths) paths() []string {
 	all := make(map[string]bool, 2*len(p.gone))
 	for below := range p.gone {
@@ -370,8 +370,8 @@ func (p *pendingPaths) paths() []string {
 	return list
 }
 
-// isMissing reports whether something could not be read or copied because it does not
-// exist: errors within an archive are texts.
+// isMissing reports whether something could not be read or copied because it does not exist.
+// Errors in archives are texts.
 func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || strings.HasSuffix(err.Error(), "no such file or directory")
 }

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is the terminal that stdin is, if it is one.
+// screen is the terminal that stdin is connected to, if it is one.
 type screen struct {
-	f   *os.File // nil: it is none
+	f   *os.File // nil: stdin is not a terminal
 	out io.Writer
 }
 
@@ -27,14 +27,14 @@ func newScreen(s cmdutil.Streams) screen {
 	return screen{nil, s.RawOut}
 }
 
-// size is the size of the terminal, nil if there is none.
+// size returns the size of the terminal; nil if there is none.
 func (s screen) size() *execproto.TerminalSize {
 	if s.f == nil {
 		return nil
 	}
 	cols, rows, err := term.GetSize(int(s.f.Fd()))
 	if out, ok := cmdutil.FileOf(s.out); err != nil && ok {
-		// A Windows console tells it of its output only.
+		// Windows reports the size for the output of a console only.
 		cols, rows, err = term.GetSize(int(out.Fd()))
 	}
 	if err != nil || cols < 1 || rows < 1 {
@@ -43,8 +43,8 @@ func (s screen) size() *execproto.TerminalSize {
 	return &execproto.TerminalSize{Rows: uint16(rows), Cols: uint16(cols)}
 }
 
-// makeRaw hands every key on until restore is called, which anybody may do,
-// more than once.
+// makeRaw puts the terminal into raw mode until restore is called, which may be called from
+// any goroutine and more than once.
 func (s screen) makeRaw() (restore func()) {
 	if s.f == nil {
 		return func() {}
@@ -60,12 +60,12 @@ func (s screen) makeRaw() (restore func()) {
 	})
 }
 
-// rawMode is the raw mode of a terminal, which a question leaves for a while. The
-// zero value is not in it. Its methods may be called from any goroutine.
+// rawMode is the raw mode of a terminal, which is left while a question is asked. The zero
+// value is not in raw mode. Its methods may be called from any goroutine.
 type rawMode struct {
 	mu      sync.Mutex
 	screen  screen
-	restore func() // nil: the terminal is not in raw mode, and is not to be
+	restore func() // nil: the terminal is not in raw mode
 }
 
 func (r *rawMode) enter(s screen) {
@@ -74,7 +74,7 @@ func (r *rawMode) enter(s screen) {
 	r.screen, r.restore = s, s.makeRaw()
 }
 
-// end leaves it for good.
+// end leaves raw mode for good.
 func (r *rawMode) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *rawMode) end() {
 	}
 }
 
-// leave leaves it until back is called.
+// leave leaves raw mode until back is called.
 func (r *rawMode) leave() (back func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,8 +101,8 @@ func (r *rawMode) leave() (back func()) {
 	}
 }
 
-// isNull reports whether stdin is the null device: then a command gets one of
-// its own, which servers that cannot close a pipe can give it too.
+// isNull reports whether stdin is the null device. Then a command gets its own null device,
+// which works with servers that cannot close a pipe, too.
 func isNull(stdin io.Reader) bool {
 	f, ok := cmdutil.FileOf(stdin)
 	if !ok {
@@ -113,18 +113,18 @@ func isNull(stdin io.Reader) bool {
 	return err == nil && nullErr == nil && os.SameFile(st, null)
 }
 
-// console is the controlling terminal, where questions are asked: whatever
-// stdin is, it is no answer.
+// console is the controlling terminal. Questions are asked there and not on stdin, whose
+// content must not count as an answer.
 type console struct {
 	f       *os.File
 	in      *input
-	own     *input // in, unless that is stdin's
+	own     *input // in, unless it is stdin's input
 	out     io.Writer
 	opened  []*os.File
 	signals <-chan os.Signal
 }
 
-// openConsole opens the controlling terminal. One that is stdin too is read
+// openConsole opens the controlling terminal. If stdin is the same terminal, answers are read
 // through stdin's input, which may be reading already.
 func openConsole(stdin *input, s screen, signals <-chan os.Signal) (*console, error) {
 	in, out, err := openTTY()
@@ -148,13 +148,12 @@ func (c *console) close() {
 	}
 }
 
-// ask asks a question and waits for the answer: y, yes or s, and everything else is
-// a no, as are the end of the input and an interrupt.
+// ask asks a question and waits for the answer: y, yes or s. Everything else is a no, as are
+// the end of the input and an interrupt.
 //
-// The command has written to this terminal, and may want the question to be missed
-// or mistaken for its own. So the terminal is brought into a known state first, the
-// question is the last thing on the screen, and what is typed before a person can
-// have read it is dropped.
+// The command has written to this terminal, and may try to hide the question or to imitate it.
+// So the terminal is reset first, the question is the last thing on the screen, and keys that
+// were typed before a user can have read it are discarded.
 func (c *console) ask(ctx context.Context, q question) (approval.Answer, error) {
 	line, err := c.line(ctx, q, c.signals)
 	switch {
@@ -169,8 +168,8 @@ func (c *console) ask(ctx context.Context, q question) (approval.Answer, error) 
 	}
 }
 
-// line asks a question and returns the line of the answer. An interrupt that comes
-// from signals, which may be nil, is a no.
+// line asks a question and returns the line of the answer. A signal from signals, which may be
+// nil, is a no.
 func (c *console) line(ctx context.Context, q question, signals <-chan os.Signal) (string, error) {
 	screenfuls, err := q.screenfuls(c.size())
 	if err != nil {
@@ -197,11 +196,11 @@ func (c *console) line(ctx context.Context, q question, signals <-chan os.Signal
 	return c.show(ctx, screenfuls[last])
 }
 
-// noAnswer is the answer of a person who gave none.
+// noAnswer stands for a missing answer.
 const noAnswer = "no"
 
-// show shows a part of a question and returns the line that is typed behind it. If
-// none is, that is "no".
+// show shows a part of a question and returns the line that is typed after it; "no" if none
+// is.
 func (c *console) show(ctx context.Context, s screenful) (string, error) {
 	echo, err := hideKeys(c.f)
 	if err != nil {
@@ -229,12 +228,12 @@ func (c *console) show(ctx context.Context, s screenful) (string, error) {
 	if err == nil {
 		return line, nil
 	}
-	_, _ = io.WriteString(c.out, "\n") // the cursor is behind the question
-	// The rest of an answer that is too long is no command line.
+	_, _ = io.WriteString(c.out, "\n") // the cursor is after the question
+	// The rest of an answer that is too long must not be read as a command line.
 	return noAnswer, flushTerminal(c.f)
 }
 
-// size is the size of the terminal; one that does not tell it has the usual one.
+// size returns the size of the terminal, or the usual one if it reports none.
 func (c *console) size() (rows, cols int) {
 	f := c.f
 	if out, ok := cmdutil.FileOf(c.out); ok {

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/term"
 )
 
-// leastInterval is how often top and stats ask at most: the server itself looks at most
+// leastInterval is the shortest interval of top and stats: the server itself measures at most
 // twice a second.
 const leastInterval = time.Second
 
@@ -34,11 +34,11 @@ func remoteTopCommand(s cmdutil.Streams) *cli.Command {
 		Name: "top", Usage: "show what the processes on the server use",
 		Description: `Shows the running processes of all your sessions and your detached ones, the busiest
 first: age, share of a processor, processor time, memory and number of system processes,
-each with all descendants. On a terminal it goes on until Ctrl-C; otherwise it prints the
-table once, in which the share is that since the start of the process.
+each including descendants. On a terminal it continues until Ctrl-C. Otherwise it prints
+the table once, with the share since the start of each process.
 
-Memory that processes share counts for each of them, unless the server has given the
-process a cgroup that counts memory.
+Memory that several processes share counts once for each of them, unless the server has
+given the process a cgroup that counts memory.
 
 Examples:
    codex remote top
@@ -74,7 +74,7 @@ Examples:
 	}
 }
 
-// listRunning lists the running processes, the busiest first.
+// listRunning lists the running processes, sorted by their share of the processors.
 func listRunning(ctx context.Context, client *execclient.Client, scope execproto.ListScope, before *processList) (processList, error) {
 	list, err := listProcesses(ctx, client, scope)
 	if err != nil {
@@ -97,8 +97,8 @@ func printRows(to io.Writer, rows []processRow) error {
 }
 
 const (
-	// screenBegin switches to the alternate screen, hides the cursor, and has the terminal cut
-	// lines that are too long: it knows best how wide each character is.
+	// screenBegin switches to the alternate screen, hides the cursor, and lets the terminal
+	// cut long lines: only the terminal knows how wide each character is.
 	screenBegin = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	screenEnd   = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 	screenHome  = "\x1b[H"
@@ -141,7 +141,7 @@ func watchTop(ctx context.Context, s cmdutil.Streams, client *execclient.Client,
 	}
 }
 
-// topRows is how many lines the terminal has.
+// topRows returns the number of lines of the terminal.
 func topRows(to io.Writer) int {
 	if f, ok := cmdutil.FileOf(to); ok {
 		if _, rows, err := term.GetSize(int(f.Fd())); err == nil && rows > 0 {
@@ -151,8 +151,8 @@ func topRows(to io.Writer) int {
 	return usualRows
 }
 
-// drawTop draws the screen in one write. Texts of the server are made visible once more
-// here, with everything that is not of this function.
+// drawTop draws the screen in one write. All text except the sequences of this function is
+// made visible once more.
 func drawTop(screen io.Writer, list *processList, rows int) error {
 	var table bytes.Buffer
 	fmt.Fprintf(&table, "%s; Ctrl-C ends\n", list.summary())
@@ -175,11 +175,11 @@ func drawTop(screen io.Writer, list *processList, rows int) error {
 
 func remoteStatsCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "stats", Usage: "print what processes use, once or again and again", ArgsUsage: "[NAME]...",
+		Name: "stats", Usage: "print what processes use, once or repeatedly", ArgsUsage: "[NAME]...",
 		Description: `Prints a line for each process: those with the names, which are handles of detached
-processes or ids of processes of your sessions, or all that run. With --follow it prints
-the lines again and again, until no process of them runs any more. %CPU is the share of a
-processor since the line before, and since the start of the process in the first.
+processes or ids of processes of your sessions, or all that run. With --follow it prints the lines
+repeatedly until none of the processes runs any more. %CPU is the share of a processor
+since the previous line, and in the first line since the start of the process.
 
 Examples:
    codex remote stats build
@@ -187,7 +187,7 @@ Examples:
    codex remote stats -f --json`,
 		Flags: serverFlags(
 			cmdutil.OtherWords,
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the processes have ended"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue until the processes have ended"},
 			intervalFlag(), scopeFlag(),
 			&cli.BoolFlag{Name: "json", Usage: "print an object for each line"},
 		),
@@ -277,7 +277,7 @@ func (st *stats) wants(r *processRow) bool {
 	return len(st.names) == 0 || slices.Contains(st.names, r.Handle) && r.Handle != "" || slices.Contains(st.names, r.ProcessID)
 }
 
-// statsColumns are wide enough for the lines to come.
+// statsColumns have fixed widths, because later lines are not known.
 const statsColumns = "%-24s  %-12s  %9s  %6s  %10s  %10s  %10s  %5s\n"
 
 func (st *stats) print(list *processList) error {

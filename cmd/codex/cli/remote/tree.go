@@ -29,9 +29,8 @@ type tree interface {
 	read(below string) (string, error)
 	// remove removes entries: each of them before the directory that it is in.
 	remove(doomed []*archive.Entry, whole bool)
-	// take copies entries of the other tree, which is on the other side, into this one; nil
-	// means all of them. It reports single files that cannot be copied, and returns an
-	// error if the copy ended early.
+	// take copies entries of a tree on the other side into this one; nil means all of them. It
+	// prints the errors of single files, and returns an error if the copy ended early.
 	take(from tree, paths []string) error
 	// watched begins to watch the tree.
 	watched() (sourceWatch, error)
@@ -54,15 +53,14 @@ func (cp *copying) remoteTree(uri string) remoteTree {
 	return &plainTree{t}
 }
 
-// listOptions say what a list of a tree has. Of paths that are not nil it has nothing
-// else; a directory among them is without what is in it.
+// listOptions select what list returns: with paths only those entries, and a directory among
+// them without its contents.
 type listOptions struct {
 	checksums bool
 	paths     []string
 }
 
-// localTree is a directory here. One that does not exist, and is not made because nothing
-// is to be changed, has no path.
+// localTree is a local directory. In a dry run, one that does not exist has no path.
 type localTree struct {
 	*copying
 	path string
@@ -85,8 +83,8 @@ func (t *localTree) list(o listOptions, each func(e *archive.Entry)) error {
 	return archive.List(p, each)
 }
 
-// open opens a regular file without following links: it could be another one than that of
-// the list.
+// open opens a regular file without following links, which may have replaced it since it was
+// listed.
 func (t *localTree) open(below string) (*dirfd.File, dirfd.Info, error) {
 	d, err := dirfd.Open(t.path)
 	if err != nil {
@@ -141,7 +139,7 @@ func (t *localTree) remove(doomed []*archive.Entry, whole bool) {
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		// A directory may have something in it that is left out.
+		// The directory may contain entries that are left out.
 		if in, errIn := fs.ReadDir(root.FS(), e.Path); e.Type != archive.Directory || errIn != nil || len(in) == 0 {
 			t.report(t.shown(e.Path), err)
 		}
@@ -156,8 +154,7 @@ func (t *localTree) take(from tree, paths []string) error {
 	return from.(remoteTree).unpack(into, false, paths)
 }
 
-// serverTree is a directory of the server. One that does not exist, and is not made
-// because nothing is to be changed, has no URI.
+// serverTree is a directory of the server. In a dry run, one that does not exist has no URI.
 type serverTree struct {
 	*copying
 	uri string
@@ -192,15 +189,15 @@ func (t *serverTree) read(below string) (string, error) {
 	return string(text), err
 }
 
-// remove removes what no directory of the list has in it first, and then the directories.
-// With whole a directory is removed with everything in it.
+// remove removes all entries but directories first. With whole, a directory is removed with
+// all its contents.
 func (t *serverTree) remove(doomed []*archive.Entry, whole bool) {
 	removeOne := func(e *archive.Entry, o execclient.RemoveOptions) {
-		// A directory on the way may be a link by now, which leads anywhere.
+		// A directory above it may have been replaced by a link since it was listed.
 		o.NoFollow, o.Link = true, e.Type == archive.Link
 		err := t.fs.RemoveWith(t.ctx, under(t.uri, e.Path), o)
 		var refused *execclient.ServerError
-		// A directory may have something in it that is left out.
+		// The directory may contain entries that are left out.
 		kept := e.Type == archive.Directory && errors.As(err, &refused) && notEmpty.MatchString(refused.Message)
 		if err != nil && !kept && !execclient.IsCode(err, execproto.CodeNotFound) {
 			t.report(t.shown(e.Path), err)
@@ -214,7 +211,7 @@ func (t *serverTree) remove(doomed []*archive.Entry, whole bool) {
 			t.report(t.shown(e.Path), errors.New("not removed: the name is not UTF-8"))
 		case e.Type == archive.Directory && !whole:
 			folders = append(folders, e)
-		case whole && len(folders) > 0 && isBelow(e.Path, folders[len(folders)-1].Path): // goes with that
+		case whole && len(folders) > 0 && isBelow(e.Path, folders[len(folders)-1].Path): // removed with that directory
 		default:
 			if e.Type == archive.Directory {
 				folders = append(folders, e)
@@ -231,7 +228,7 @@ func (t *serverTree) remove(doomed []*archive.Entry, whole bool) {
 	}
 }
 
-// notEmpty finds the error of removing a directory that is not empty, of Linux or macOS.
+// notEmpty matches the error of removing a directory that is not empty, of Linux or macOS.
 var notEmpty = regexp.MustCompile(`\(os error (39|66)\)`)
 
 // isBelow reports whether a path is in a directory.
@@ -246,8 +243,8 @@ func (t *serverTree) take(from tree, paths []string) error {
 	})
 }
 
-// unpack gets the entries as archives, each of as many as one may name, and puts nothing
-// into the directory that was not asked for: a server could send more.
+// unpack requests archives of limited numbers of paths, and unpacks only entries that were
+// requested: a server could send others.
 func (t *serverTree) unpack(into *dirfd.Dir, made bool, paths []string) error {
 	batches := [][]string{nil}
 	if paths != nil {
@@ -278,7 +275,7 @@ func (t *serverTree) unpack(into *dirfd.Dir, made bool, paths []string) error {
 	return nil
 }
 
-// nameable returns the paths that a request can name, and reports the others.
+// nameable removes the paths that a request cannot name, and reports them.
 func (t *serverTree) nameable(paths []string) []string {
 	return slices.DeleteFunc(paths, func(below string) bool {
 		if utf8.ValidString(below) {

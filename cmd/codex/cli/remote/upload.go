@@ -48,9 +48,10 @@ func (cp *copying) upload(sources []string, target string) error {
 	})
 }
 
-// uploadNamed copies what the user has named to a URI: also the contents of a device or
-// a FIFO, and into one, which special says that there is. With below the user has named
-// the directory of the URI: a link there is not followed if a directory is copied.
+// uploadNamed copies a source to a URI. A device or a FIFO is read. special means that the
+// target is a device, a FIFO or a terminal, which is written into. below means that the user
+// named the directory of the URI: if a directory is copied, a link at the target is not
+// followed.
 func (cp *copying) uploadNamed(source, uri string, special, below bool) error {
 	if isInput(source) {
 		return cp.uploadStream(cp.in, "standard input", uri, special)
@@ -76,15 +77,15 @@ func (cp *copying) uploadNamed(source, uri string, special, below bool) error {
 	return cp.uploadStream(f, source, uri, special)
 }
 
-// uploadTree copies a directory. It returns an error if nothing was copied; what is
-// wrong below the directory is reported.
+// uploadTree copies a directory. It returns an error if the copy ended early; other errors are
+// reported.
 func (cp *copying) uploadTree(source, uri string, st os.FileInfo, below bool) error {
 	if !cp.options.recursive {
 		return fmt.Errorf("%s is a directory; copy it with -r", source)
 	}
 	err := cp.makeDirectory(uri, st, below)
 	if err == nil && !below {
-		uri, err = cp.fs.Canonicalize(cp.ctx, uri) // the user has named it: a link to it is followed
+		uri, err = cp.fs.Canonicalize(cp.ctx, uri) // a link that the user named is followed
 	}
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", source, withoutPath(err))
@@ -92,7 +93,7 @@ func (cp *copying) uploadTree(source, uri string, st os.FileInfo, below bool) er
 	cp.bar.tree()
 	err = cp.remoteTree(uri).take(&localTree{cp, source}, nil)
 	if own := permissionsOf(st.Mode()); !cp.options.preserve && cp.fs.HasAttributes() && own != nil && *own&0o700 != 0o700 {
-		// They could not be set while the directory was written into.
+		// Until now the directory had to be writable.
 		if err := cp.setAttributes(uri, st); err != nil {
 			cp.report(source, err)
 		}
@@ -103,7 +104,7 @@ func (cp *copying) uploadTree(source, uri string, st os.FileInfo, below bool) er
 	return nil
 }
 
-// makeDirectory makes a directory of the server that this copy may write into.
+// makeDirectory makes a directory of the server that is writable for this copy.
 func (cp *copying) makeDirectory(uri string, st os.FileInfo, noFollow bool) error {
 	o := execclient.MkdirOptions{NoFollow: noFollow}
 	if cp.fs.HasAttributes() {
@@ -114,8 +115,8 @@ func (cp *copying) makeDirectory(uri string, st os.FileInfo, noFollow bool) erro
 	return cp.fs.MkdirAllWith(cp.ctx, uri, o)
 }
 
-// setAttributes gives a file or directory of the server the permissions of a local one,
-// and with -p its time. The directory of the URI has no links in its path.
+// setAttributes sets the permissions of a file or directory of the server, and with -p its
+// time, to those of a local one. The path of the URI must have no links.
 func (cp *copying) setAttributes(uri string, st os.FileInfo) error {
 	if !cp.fs.HasAttributes() {
 		cp.warn()
@@ -184,7 +185,7 @@ func (cp *copying) uploadSmall(f io.Reader, uri string, size int64, o execclient
 	return nil
 }
 
-// counted is a reader whose bytes a progress bar counts.
+// counted is a reader that reports its bytes to a progress bar.
 type counted struct {
 	io.Reader
 	bar *progress
@@ -200,7 +201,7 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// uploadWhole sends a file in one message to an old server.
+// uploadWhole sends a file in one message to a server that does not take blocks.
 func (cp *copying) uploadWhole(in io.Reader, uri string) error {
 	data, err := readWhole(in)
 	if err != nil {
@@ -210,8 +211,8 @@ func (cp *copying) uploadWhole(in io.Reader, uri string) error {
 	return writeBeside(cp.ctx, cp.fs, uri, data)
 }
 
-// writeBeside writes a file of an old server: beside the target first, so that a broken
-// connection leaves the target as it was.
+// writeBeside writes a file on a server that cannot replace one in one step. It writes another
+// file first and copies that, so that a lost connection leaves the target as it was.
 func writeBeside(ctx context.Context, fs *execclient.FS, uri string, data []byte) error {
 	beside := uri + ".codex-part"
 	if err := fs.WriteFile(ctx, beside, data); err != nil {
@@ -221,7 +222,7 @@ func writeBeside(ctx context.Context, fs *execclient.FS, uri string, data []byte
 	return fs.Copy(ctx, beside, uri, false)
 }
 
-// nativePath is a URI of the server for people.
+// nativePath returns the path of a URI of the server, for printing.
 func nativePath(uri string) string {
 	if native, err := pathuri.Parse(uri, ""); err == nil {
 		return native

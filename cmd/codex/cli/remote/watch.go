@@ -17,15 +17,15 @@ import (
 
 func remoteWatchCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "watch", Usage: "tell what changes on the server, or run a command after it",
+		Name: "watch", Usage: "report changes of files on the server, or run a command after them",
 		ArgsUsage: "PATH [-- COMMAND [ARGUMENT...]]",
-		Description: `Prints a line for each change of the file or directory, and of what is below it:
-created, modified, attributes or removed, and the path. A line "overflow" means
+		Description: `Prints a line for each change of the file, or of the directory and everything below
+it: created, modified, attributes or removed, and the path. A line "overflow" means
 that changes were lost, and that everything may have changed.
 
-With a COMMAND nothing is printed: the command runs on the server at once, and
-again after changes. What changes while it runs makes it run once more. Leave
-out with --exclude what the command writes itself.
+With a COMMAND no changes are printed: the command runs on the server at once, and
+again after changes. Changes while it runs make it run once more. Use --exclude for
+files that the command itself writes.
 
 Ends with Ctrl-C. If the directory is removed or moved, that is an error.
 
@@ -35,9 +35,9 @@ Examples:
    codex remote watch --exclude .git --exclude '*.o' '~/project' -- make -C project test`,
 		Flags: serverFlags(
 			&cmdutil.Operands{Kind: cmdutil.OfferRemoteFiles, Last: 1},
-			&cli.BoolFlag{Name: "no-recursive", Usage: "only the names of the directory itself"},
+			&cli.BoolFlag{Name: "no-recursive", Usage: "report changes in the directory itself only"},
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names that match `PATTERN`, or paths below PATH if it has a slash; may be repeated"},
-			&cli.BoolFlag{Name: "json", Usage: "a line of JSON for each change: {\"kind\", \"path\", \"isDirectory\"}"},
+			&cli.BoolFlag{Name: "json", Usage: "print print a line of JSON for each change: {\"kind\", \"path\", \"isDirectory\"}"},
 			cwdFlag("run the command in `DIR` of the server; default: the server's own directory"),
 		),
 		Action: func(c *cli.Context) error {
@@ -146,7 +146,7 @@ func (w *watching) excluded(changed string) bool {
 	return w.exclude.leavesOut(belowRoot(w.root, changed), false)
 }
 
-// settle waits until nothing has changed for a moment.
+// settle waits until nothing has changed for watchPause.
 func (w *watching) settle() error {
 	for {
 		ctx, cancel := context.WithTimeout(w.ctx, watchPause)
@@ -163,8 +163,8 @@ func (w *watching) settle() error {
 	}
 }
 
-// command runs the command once. That it fails is shown, and does not end the watch; that
-// it cannot be started does.
+// command runs the command once. A failure of the command is printed, and the watch goes on.
+// An error of starting it ends the watch.
 func (w *watching) command(dir string, argv []string) error {
 	command := w.client.CommandContext(w.ctx, argv[0], argv[1:]...)
 	command.Dir, command.Stdout, command.Stderr = dir, w.s.RawOut, w.s.RawErr

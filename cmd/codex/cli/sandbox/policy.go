@@ -212,13 +212,13 @@ func (p *Policy) addRoots(cwd, home string) error {
 		case path.IsAbs(typed):
 		case inHome && (rest == "" || rest[0] == '/'):
 			if home == "" {
-				return cmdutil.Usagef("--writable-root %s: the server does not tell its home directory; give an absolute path", typed)
+				return cmdutil.Usagef("--writable-root %s: the server does not report its home directory; give an absolute path", typed)
 			}
 			at = path.Join(home, rest)
 		default:
 			dir, err := pathuri.Parse(cwd, "")
 			if err != nil {
-				return cmdutil.Usagef("--writable-root %s: the server does not tell its working directory; give an absolute path", typed)
+				return cmdutil.Usagef("--writable-root %s: the server does not report its working directory; give an absolute path", typed)
 			}
 			at = path.Join(dir, typed)
 		}

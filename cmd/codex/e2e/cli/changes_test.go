@@ -80,7 +80,7 @@ func TestRemoteMakeDirectoriesAndLinks(t *testing.T) {
 		{"ln -sf :c DIR/l", "", "", "a/ b/ c/ c/d/ l=c"},
 		{"ln -s z/q DIR/l", "", "", "a/ b/ c/ c/d/ c/q=z/q l=c"},
 		{"ln -sfn z/q DIR/l", "", "", "a/ b/ c/ c/d/ c/q=z/q l=z/q"},
-		{"ln -s .. DIR/a", "1", "Error: make the link DIR/a: it needs a name, as .. has none", "a/ b/ c/ c/d/ c/q=z/q l=z/q"},
+		{"ln -s .. DIR/a", "1", "Error: make the link DIR/a: the link needs a name, because .. has none", "a/ b/ c/ c/d/ c/q=z/q l=z/q"},
 		{"ln -sf z DIR/c/d/no/x", "1", "Error: make the link DIR/c/d/no/x: no such file or directory", "a/ b/ c/ c/d/ c/q=z/q l=z/q"},
 	})
 }
@@ -121,10 +121,10 @@ func TestRemoteEdit(t *testing.T) {
 		{"no change", "true", ":" + name, 0, "codex: nothing was changed\n", "one\ntwo\n", ""},
 		{"an editor that fails", "false", name, 1, "the editor false failed, and nothing was written: exit status 1\n", "one\ntwo\n", ""},
 		{"an editor that fails after a change", `sh -c 'echo 3 >> "$1"; exit 1' --`, name, 1, "the copy with your changes is " + temp, "one\ntwo\n", "one\ntwo\n3\n"},
-		{"a change of both", "sh -c 'echo 4 >> \"$1\"; echo 5 > \"" + name + "\"' --", name, 1, "it has changed on the server meanwhile; the copy with your changes is " + temp, "5\n", "one\ntwo\n4\n"},
-		{"a file that is removed meanwhile", "sh -c 'echo 6 >> \"$1\"; rm \"" + name + "\"' --", name, 1, "it was removed from the server meanwhile; the copy", "", "5\n6\n"},
+		{"a change of both", "sh -c 'echo 4 >> \"$1\"; echo 5 > \"" + name + "\"' --", name, 1, "it was changed on the server while you edited it; the copy with your changes is " + temp, "5\n", "one\ntwo\n4\n"},
+		{"a file that is removed meanwhile", "sh -c 'echo 6 >> \"$1\"; rm \"" + name + "\"' --", name, 1, "it was removed from the server while you edited it; the copy", "", "5\n6\n"},
 		{"a new file", `sh -c 'echo 7 > "$1"' --`, name, 0, "", "7\n", ""},
-		{"a directory", "true", dir, 1, "it is no regular file\n", "7\n", ""},
+		{"a directory", "true", dir, 1, "it is not a regular file\n", "7\n", ""},
 	} {
 		_, errs, code := harness.RunWith(t, env(tt.editor), t.TempDir(), "", "remote", "edit", "--url", url, tt.path)
 		data, _ := os.ReadFile(name)

@@ -177,7 +177,7 @@ func TestForwardErrors(t *testing.T) {
 		{"-D x", 2, "-D: \"x\" is not PORT or ADDRESS:PORT"},
 		{"-R a:1:b:2", 2, "-R: \"a:1:b:2\" is not"},
 		{"-W localhost", 2, "-W: \"localhost\" is not HOST:PORT"},
-		{"-W localhost:1 80", 2, "-W does not go with"},
+		{"-W localhost:1 80", 2, "-W cannot be combined with"},
 		{"-W no-such-host.invalid:1", 1, "connect to no-such-host.invalid:1: no such host"},
 		{"-W /nonexistent", 1, "connect to /nonexistent: no such file or directory"},
 		{port + ":80", 1, "listen on localhost:" + port + ": bind: address already in use"},
