@@ -9,22 +9,22 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// HasArchives reports whether the server knows OpenArchive and CreateArchive. Codex CLI's
+// HasArchives reports whether the server supports OpenArchive and CreateArchive. Codex CLI's
 // servers do not.
 func (f *FS) HasArchives() bool { return f.c.Has(execproto.MethodFSOpenArchive) }
 
-// ArchiveOptions say what an archive of a tree has (docs/spec/wire.md §5.14).
+// ArchiveOptions select the entries of an archive of a tree (docs/spec/wire.md §5.14).
 type ArchiveOptions struct {
-	Exclude         []string // patterns of names, or of paths if they have a slash
+	Exclude         []string // match names, or paths if they have a slash
 	Paths           []string // relative, with slashes; nil: everything
-	After           string   // the last path of an archive that was cut
-	List, Checksums bool     // without contents; with their sums
-	Times           bool     // with fractions of seconds
+	After           string   // continue after this path, the last one of an interrupted archive
+	List, Checksums bool     // files without contents; with checksums
+	Times           bool     // with fractions of a second
 }
 
-// OpenArchive reads a directory as a tar archive, in blocks of which several are asked for
-// at a time. ctx covers all that is done with it; when it ends the archive is closed. The
-// caller closes it. Servers that do not know it fail with ErrUnsupported.
+// OpenArchive reads a directory as a tar archive, with several blocks in flight. ctx applies
+// until the archive is closed; when it ends the archive is closed. The caller must close it.
+// Servers without archives fail with ErrUnsupported.
 func (f *FS) OpenArchive(ctx context.Context, path string, o ArchiveOptions) (io.ReadCloser, error) {
 	if err := f.archives("open", path); err != nil {
 		return nil, err
@@ -52,30 +52,30 @@ func (f *FS) archives(op, path string) error {
 	return nil
 }
 
-// ExtractOptions say how an archive is put into a directory.
+// ExtractOptions configure how the server unpacks an archive into a directory.
 type ExtractOptions struct {
-	Preserve bool // permissions and times, else only permissions, of what is new and less the umask
-	Owners   bool // by their numbers
-	NoFollow bool // refuse links on the way to the directory; below it none is followed
-	// Failed is told of each entry that the server did not put in its place, from any
-	// goroutine; more are counted by Unnamed. They must be set.
+	Preserve bool // permissions and times; else only the permissions of new files, less the umask
+	Owners   bool // set owners and groups, by number
+	NoFollow bool // refuse links on the way to the directory; links below it are never followed
+	// Failed is called for each entry that the server did not unpack, and Unnamed with the
+	// number of further ones. They must be set, and are called from any goroutine.
 	Failed  func(path, message string)
 	Unnamed func(n uint64)
 }
 
-// ArchiveWriter is a FileWriter of an archive whose files the server puts into a
-// directory. After Abort those that have come stay there.
+// ArchiveWriter writes an archive that the server unpacks into a directory. Files that are
+// unpacked stay after Abort.
 type ArchiveWriter struct {
 	*FileWriter
 	taken atomic.Uint64
 }
 
-// Taken returns how many bytes of the archive the server has worked on.
+// Taken returns how many bytes of the archive the server has processed.
 func (w *ArchiveWriter) Taken() uint64 { return w.taken.Load() }
 
-// CreateArchive begins to write the files of a tar archive into a directory that exists.
-// ctx covers all that is done with it; the caller calls Close or Abort. Servers that do
-// not know it fail with ErrUnsupported.
+// CreateArchive begins to unpack a tar archive into an existing directory. ctx applies until
+// the writer is closed. The caller must call Close or Abort. Servers without archives fail
+// with ErrUnsupported.
 func (f *FS) CreateArchive(ctx context.Context, path string, o ExtractOptions) (*ArchiveWriter, error) {
 	if err := f.archives("create", path); err != nil {
 		return nil, err

@@ -8,8 +8,8 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// repeatable are the methods whose calls are made again when their answer was
-// lost with the connection: once or twice is the same.
+// repeatable are the methods whose requests are repeated when the connection is lost before
+// the answer, because a second one has no further effect.
 var repeatable = map[string]bool{
 	execproto.MethodEnvironmentInfo:   true,
 	execproto.MethodEnvironmentStatus: true,
@@ -25,13 +25,13 @@ var repeatable = map[string]bool{
 	execproto.MethodFSWalk:            true,
 }
 
-// Call makes a request and decodes its result. Params and result are pointers to
-// types of execproto, or nil. While the session is being recovered it waits. A context that ends abandons the
-// answer; the server is not told.
+// Call makes a request and decodes its result. Params and result are pointers to types of
+// execproto, or nil. While the session is being recovered it waits. If ctx ends, the answer is
+// dropped; the server is not notified.
 //
-// When the connection is lost before the answer came, requests that only ask
-// are made again; others fail with a *DisconnectedError: nobody knows whether
-// the server did what was asked. Errors of the server are *ServerError.
+// If the connection is lost before the answer, requests that only query are repeated. Others
+// fail with a *DisconnectedError: the server may have executed them or not. Errors of the
+// server are *ServerError.
 func (c *Client) Call(ctx context.Context, method string, params, result execproto.Object) error {
 	raw, err := encode(method, params)
 	if err != nil {
@@ -44,12 +44,12 @@ func (c *Client) Call(ctx context.Context, method string, params, result execpro
 	return decodeAnswer(method, m, result)
 }
 
-// call sends a request and returns the response. If the connection is lost before
-// that it waits for the next one and, with again, repeats the request there; without,
-// the error is a *DisconnectedError.
+// call sends a request and returns the response. If the connection is lost before the
+// response, it waits for the next connection and, with again, repeats the request there.
+// Without again, the error is a *DisconnectedError.
 func (c *Client) call(ctx context.Context, method string, params []byte, again bool) (jsonrpc.Message, error) {
 	for {
-		// A response that arrives at once must not hide that ctx has ended.
+		// Check first: a response that arrives at once must not hide that ctx has ended.
 		if err := ctx.Err(); err != nil {
 			return jsonrpc.Message{}, err
 		}
@@ -73,8 +73,8 @@ func (c *Client) call(ctx context.Context, method string, params []byte, again b
 	}
 }
 
-// callOnce is Call for a request that is not repeated. It also returns the connection on
-// which the request was made: the handle that it opens belongs to that connection.
+// callOnce is Call for a request that is not repeated. It also returns the connection of the
+// request, to which the handle belongs that the request opens.
 func (c *Client) callOnce(ctx context.Context, method string, params, result execproto.Object) (*connection, error) {
 	l, err := c.live(ctx)
 	if err != nil {
@@ -83,9 +83,9 @@ func (c *Client) callOnce(ctx context.Context, method string, params, result exe
 	return l, c.begin(ctx, l, method, params, result)()
 }
 
-// begin makes a request on a connection, which is not repeated if that is lost. Those that
-// one goroutine begins are sent in their order. The caller calls the function, which waits for
-// the answer.
+// begin sends a request on a connection, and does not repeat it if the connection is lost.
+// Requests of one goroutine are sent in order. The caller must call the returned function,
+// which waits for the answer.
 func (c *Client) begin(ctx context.Context, l *connection, method string, params, result execproto.Object) (wait func() error) {
 	failed := func(err error) func() error { return func() error { return err } }
 	raw, err := encode(method, params)
@@ -108,8 +108,8 @@ func (c *Client) begin(ctx context.Context, l *connection, method string, params
 	}
 }
 
-// waitDown waits until the reader of a connection has marked it as closed. The caller
-// has found by a call that it is.
+// waitDown waits until the reader has marked a connection as closed, after a call has failed
+// because it is.
 func (c *Client) waitDown(ctx context.Context, l *connection) error {
 	select {
 	case <-l.down:
@@ -119,7 +119,7 @@ func (c *Client) waitDown(ctx context.Context, l *connection) error {
 	}
 }
 
-// live returns the present connection. While there is none it waits.
+// live returns the current connection, or waits for the next one.
 func (c *Client) live(ctx context.Context) (*connection, error) {
 	for {
 		c.mu.Lock()
@@ -139,8 +139,7 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 	}
 }
 
-// notify sends a notification on the present link. If that is lost, so may
-// the notification be.
+// notify sends a notification on the current connection. It may be lost with that connection.
 func (c *Client) notify(ctx context.Context, method string, params execproto.Object) error {
 	raw, err := encode(method, params)
 	if err != nil {

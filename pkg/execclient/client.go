@@ -15,38 +15,37 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// Options configure a client; the zero value has every default.
+// Options configure a client. The zero value has all defaults.
 type Options struct {
 	ClientName        string        // default DefaultClientName
 	ConnectTimeout    time.Duration // default DefaultConnectTimeout
 	InitializeTimeout time.Duration // default DefaultInitializeTimeout
 	// ResumeSessionID attaches to a session whose connection was lost.
 	ResumeSessionID string
-	// BearerToken is sent to servers that guard their port. Over plain ws it
-	// is sent to loopback addresses only.
+	// BearerToken is sent to servers that require one. Over plain ws it is sent to loopback
+	// addresses only.
 	BearerToken string
-	// TLS is used for wss://; nil: the system's authorities are trusted. It must not
-	// be changed afterwards.
+	// TLS configures wss://; nil: the system's authorities are trusted. It must not be changed
+	// afterwards.
 	TLS *tls.Config
-	// Connect makes the network connection of a websocket, and ends with its context; nil: a
+	// Connect dials the network connection of a websocket until its context ends; nil: a
 	// net.Dialer does.
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
-	// RecoveryTimeout is how long a lost session is tried to be resumed;
-	// default DefaultRecoveryTimeout. Negative: not at all.
+	// RecoveryTimeout bounds the attempts to resume a lost session; default
+	// DefaultRecoveryTimeout. Negative: none are made.
 	RecoveryTimeout time.Duration
-	// KeepAlive is how often a websocket is probed that says nothing. Two
-	// probes without an answer end the connection, and recovery begins. 0:
-	// never; a peer that is gone is noticed when TCP does.
+	// KeepAlive is the interval of pings on an idle websocket. Two pings without an answer end
+	// the connection, and recovery begins. 0: no pings; a vanished peer is detected by TCP.
 	KeepAlive time.Duration
-	// OnStateChange is called when the client loses its connection, when it
-	// has it back and when it has failed, one call at a time and in that
-	// order. It must not block, nor call methods of the client.
+	// OnStateChange is called when the client has lost its connection, has recovered it, or
+	// has failed: one call at a time, in that order. It must not block, nor call methods of
+	// the client.
 	OnStateChange func(StateChange)
-	// OnPolicyRequest answers the server's question about a host that a process with
-	// a network proxy asks for (docs/spec/network.md §4.5). Several goroutines call it at
-	// a time, and Close waits for them. It must return soon after its context has ended,
-	// which is with the connection, and must not call Close. Nil: a question ends the
-	// connection; a server asks only about processes whose start says so.
+	// OnPolicyRequest answers the server's question whether a process with a network proxy may
+	// connect to a host (docs/spec/network.md §4.5). It is called from several goroutines, and
+	// Close waits for them. It must return soon after its context has ended, which happens
+	// with the connection, and must not call Close. Nil: a question ends the connection; a
+	// server asks only if the start of a process requests it.
 	OnPolicyRequest func(context.Context, execproto.PolicyRequestParams) execproto.PolicyDecision
 	Logger          *slog.Logger // nil: no log
 }
@@ -70,7 +69,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// State is how a client is doing.
+// State is the state of a client's connection.
 type State int
 
 // The states of a client. Failed is final.
@@ -93,17 +92,17 @@ func (s State) String() string {
 	}
 }
 
-// StateChange tells of a new state and, unless that is Connected, the reason.
+// StateChange is a new state and, unless that is Connected, the reason.
 type StateChange struct {
 	State State
 	Err   error
 }
 
-// Client is a session on an exec-server, with one connection at a time. Its
-// methods may be called from any goroutine.
+// Client is a session on an exec-server, with one connection at a time. Its methods may be
+// called from any goroutine.
 //
-// Two goroutines read and write the connection, and one recovers the session
-// after it was lost. They end with Close, and with the client's failure.
+// Two goroutines read and write the connection, and one recovers the session after the
+// connection was lost. They end with Close, or when the client fails.
 type Client struct {
 	opts   Options
 	log    *slog.Logger
@@ -117,18 +116,18 @@ type Client struct {
 
 	watches   watches
 	tunnels   tunnelTable
-	ports     *PortWatch // nil: none is open; guarded by mu, with the id of the last one
+	ports     *PortWatch // nil: none is open; guarded by mu, like the id of the last one
 	lastPorts uint64
 
-	telling sync.Mutex // held across a change of state and its OnStateChange
+	notifying sync.Mutex // held during a state change and its OnStateChange
 
 	mu      sync.Mutex
 	state   State
-	link    *connection   // the present one, or the last
+	link    *connection   // the current one, or the last
 	changed chan struct{} // closed and replaced when the state changes
-	since   time.Time     // when the link was installed
+	since   time.Time     // when the connection was established
 	procs   map[string]*Process
-	err     error // why it failed
+	err     error // the reason of the failure
 	closing bool
 }
 
@@ -139,8 +138,7 @@ func DialWebSocket(ctx context.Context, url string, o Options) (*Client, error) 
 	return Dial(ctx, &webSocketDialer{url, o}, o)
 }
 
-// Dial opens a session over a connection that the dialer makes, and others
-// when that is lost.
+// Dial opens a session on a connection of the dialer, and dials others if it is lost.
 func Dial(ctx context.Context, d Dialer, o Options) (*Client, error) {
 	t, err := d.Dial(ctx)
 	if err != nil {
@@ -149,8 +147,8 @@ func Dial(ctx context.Context, d Dialer, o Options) (*Client, error) {
 	return newClient(ctx, t, d, o)
 }
 
-// StartCommand starts a server as a command and speaks to it over its stdin
-// and stdout. Close ends the command; when it ends before, the client fails.
+// StartCommand starts a server as a command and communicates over its stdin and stdout. Close
+// ends the command. If the command ends first, the client fails.
 func StartCommand(ctx context.Context, c Command, o Options) (*Client, error) {
 	t, err := startCommand(c)
 	if err != nil {
@@ -159,8 +157,8 @@ func StartCommand(ctx context.Context, c Command, o Options) (*Client, error) {
 	return newClient(ctx, t, nil, o)
 }
 
-// NewClient opens a session over a transport, which it closes in the end,
-// also when it fails. The client fails when the transport ends.
+// NewClient opens a session on a transport, which it closes even if it fails. If the transport
+// ends, the client fails.
 func NewClient(ctx context.Context, t Transport, o Options) (*Client, error) {
 	return newClient(ctx, t, nil, o)
 }
@@ -198,11 +196,10 @@ func newClient(ctx context.Context, t Transport, d Dialer, o Options) (*Client, 
 // SessionID returns the session's id, for Options.ResumeSessionID.
 func (c *Client) SessionID() string { return c.info.SessionID }
 
-// Has reports whether the server said that it knows a method, or another
-// extension, beyond the base protocol.
+// Has reports whether the server supports a method or another extension of the base protocol.
 func (c *Client) Has(extension string) bool { return slices.Contains(c.info.Extensions, extension) }
 
-// Capabilities returns what the server said it can do.
+// Capabilities returns the capabilities that the server reports.
 func (c *Client) Capabilities() execproto.Capabilities {
 	if c.info.EnvironmentInfo == nil {
 		return execproto.Capabilities{}
@@ -210,14 +207,14 @@ func (c *Client) Capabilities() execproto.Capabilities {
 	return c.info.EnvironmentInfo.Capabilities
 }
 
-// State returns how the client is doing.
+// State returns the state of the connection.
 func (c *Client) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
 }
 
-// Err returns why the client failed; nil while it has not.
+// Err returns the reason for which the client failed; nil if it has not.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,8 +224,8 @@ func (c *Client) Err() error {
 // Done is closed when the client has failed or was closed.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Close ends the connection and waits for the client's goroutines. The server
-// ends the session's processes a while later.
+// Close ends the connection and waits for the client's goroutines. The server ends the
+// session's processes after the session's TTL.
 func (c *Client) Close() error {
 	c.tunnels.letGo(c)
 	c.mu.Lock()
@@ -245,15 +242,15 @@ func (c *Client) Close() error {
 	return err
 }
 
-// EnvironmentInfo asks about the server's machine.
+// EnvironmentInfo asks the server for a description of its machine.
 func (c *Client) EnvironmentInfo(ctx context.Context) (execproto.EnvironmentInfo, error) {
 	var info execproto.EnvironmentInfo
 	err := c.Call(ctx, execproto.MethodEnvironmentInfo, nil, &info)
 	return info, err
 }
 
-// notification hands an event to its process. Unknown ones are for clients
-// that know more.
+// notification passes an event to its process. Unknown notifications are ignored: they are for
+// newer clients.
 func (c *Client) notification(m jsonrpc.Message) error {
 	var id string
 	var e Event
@@ -315,11 +312,11 @@ func (c *Client) forget(p *Process) {
 	}
 }
 
-// become changes the state and tells of it. Set runs with the lock held and
-// reports whether there is a change at all.
+// become changes the state and calls OnStateChange. set runs with mu held, and returns false
+// if there is nothing to change.
 func (c *Client) become(s State, why error, set func() bool) bool {
-	c.telling.Lock()
-	defer c.telling.Unlock()
+	c.notifying.Lock()
+	defer c.notifying.Unlock()
 	c.mu.Lock()
 	if c.state == Failed || !set() {
 		c.mu.Unlock()
@@ -336,7 +333,7 @@ func (c *Client) become(s State, why error, set func() bool) bool {
 	return true
 }
 
-// fail ends the client for good. Everything that waits is told why.
+// fail ends the client for good. All waiting calls return why.
 func (c *Client) fail(err error) {
 	var procs map[string]*Process
 	if !c.become(Failed, err, func() bool {

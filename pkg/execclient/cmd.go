@@ -17,65 +17,59 @@ import (
 	"github.com/google/uuid"
 )
 
-// Cmd is a command that runs on the server, used as an exec.Cmd is: fill in
-// the fields, then Run, Output, or Start and Wait. It runs once. Like an
-// exec.Cmd it is not for concurrent use, except that Cancel, the pipes and the
-// methods of Process may be used from other goroutines.
+// Cmd is a command on the server, used like an exec.Cmd: fill in the fields, then call Run,
+// Output, or Start and Wait. It runs once. Like an exec.Cmd it is not for concurrent use,
+// except that the pipes and the methods of Process may be used from other goroutines.
 //
-// The command outlives a lost connection if the client does: what it printed
-// meanwhile is delivered afterwards.
+// The command survives a lost connection if the client does: its output is delivered
+// afterwards.
 type Cmd struct {
 	// Path is the program: a path of the server, or a name that the server
 	// looks up in the PATH of the command's environment.
 	Path string
-	// Args are the arguments, the first of them what the command sees as its
-	// own name; empty: Path alone.
+	// Args are the arguments, beginning with the name that the command sees as its own; empty:
+	// Path alone.
 	Args []string
-	// Env is the environment, NAME=VALUE each, of which the last of a name
-	// counts. With an EnvPolicy it is laid over what that lets through. Nil,
-	// without an EnvPolicy: the server's environment but for what holds
-	// secrets by its name (see EnvPolicy.IgnoreDefaultExcludes).
+	// Env is the environment as NAME=VALUE; the last value of a name counts. With an EnvPolicy
+	// it is added to the variables that the policy selects. Nil without an EnvPolicy: the
+	// server's environment, except variables whose names suggest a secret (see
+	// EnvPolicy.IgnoreDefaultExcludes).
 	Env       []string
 	EnvPolicy *execproto.EnvPolicy
-	// Dir is where the command runs: an absolute path of the server or a
-	// `file:` URI. Empty: where the server runs, or its root directory if the
-	// server does not tell.
+	// Dir is the working directory: an absolute path of the server or a `file:` URI. Empty:
+	// the server's own, or its root directory if the server does not report its own.
 	Dir string
 
-	// Stdin is what the command reads; nil: nothing, or with TTY whatever
-	// StdinPipe or Process.Write send. A goroutine copies it. When it has
-	// ended so does the command's input; codex's own servers cannot do that
-	// to a pipe (see Process.CloseStdin), so there a command that reads to
-	// the end of its input waits, and on a terminal they are sent the end of
-	// file character.
+	// Stdin is the command's input; nil: empty or, with TTY, the data of StdinPipe and
+	// Process.Write. A goroutine copies it, and ends the command's input at its end. Codex
+	// CLI's servers cannot end the input of a pipe (see Process.CloseStdin): there a command
+	// that reads to the end waits. Their terminals get the end-of-file character.
 	Stdin io.Reader
-	// Stdout and Stderr get what the command writes; nil: it is dropped. If
-	// they are the same, one goroutine at a time calls Write, in the order of
-	// the output; otherwise each has a goroutine of its own. A Write that
-	// blocks holds back this command and nothing else. One that fails is the
-	// error of Wait, and what follows on that stream is dropped.
+	// Stdout and Stderr get the command's output; nil: it is dropped. If they are equal, one
+	// goroutine writes in the order of the output; otherwise each has a goroutine of its own.
+	// A Write that blocks holds back this command only. If a Write fails, the rest of its
+	// stream is dropped, and Wait returns the error.
 	Stdout, Stderr io.Writer
 
-	// TTY gives the command a terminal, of Size or of 24 rows and 80 columns.
-	// Its output is Stdout's.
+	// TTY gives the command a terminal of size Size, or of 24 rows and 80 columns. Its output
+	// goes to Stdout.
 	TTY  bool
 	Size *execproto.TerminalSize
-	// Arg0 is what the command sees as its name, if not Args[0].
+	// Arg0 is the name that the command sees as its own, if not Args[0].
 	Arg0 string
-	// Sandbox confines the command: the protocol's sandbox object, for
-	// instance from ReadOnlySandbox. A server that cannot enforce it refuses
-	// to start the command.
+	// Sandbox confines the command: the sandbox object of the protocol, for instance from
+	// ReadOnlySandbox. A server that cannot enforce it refuses to start the command.
 	Sandbox json.RawMessage
-	// EnforceManagedNetwork leaves the network to managed proxies alone.
+	// EnforceManagedNetwork restricts the command to managed network proxies.
 	EnforceManagedNetwork bool
-	// Limits bound what the command and its descendants use; see Process.Limits. A
-	// server without the extension process/limits ignores them, unless they are
-	// required: then Start returns ErrNoLimits.
+	// Limits bound the resources of the command and its descendants; see Process.Limits. A
+	// server without the extension process/limits ignores them unless they are required: then
+	// Start returns ErrNoLimits.
 	Limits *execproto.ProcessLimits
 
 	// Process is the started command.
 	Process *Process
-	// ExitState is how it ended, after Wait.
+	// ExitState is set by Wait.
 	ExitState *ExitState
 
 	client  *Client
@@ -88,8 +82,7 @@ type Cmd struct {
 	run     *cmdRun     // of Start
 }
 
-// Command returns a command that runs the program name with those arguments on
-// the server.
+// Command returns a command that runs a program with arguments on the server.
 func (c *Client) Command(name string, arg ...string) *Cmd {
 	return c.CommandContext(context.Background(), name, arg...)
 }
@@ -100,7 +93,7 @@ func (c *Client) CommandContext(ctx context.Context, name string, arg ...string)
 	return &Cmd{Path: name, Args: append([]string{name}, arg...), client: c, ctx: ctx}
 }
 
-// String returns the program and its arguments, for people to read.
+// String returns the program and its arguments, for printing.
 func (c *Cmd) String() string {
 	if len(c.Args) == 0 {
 		return c.Path
@@ -108,8 +101,8 @@ func (c *Cmd) String() string {
 	return strings.Join(append([]string{c.Path}, c.Args[1:]...), " ")
 }
 
-// Run starts the command and waits for it. The error is nil if the command
-// ended with 0 and its input and output were copied.
+// Run starts the command and waits for it. The error is nil if the exit code is 0 and all
+// input and output was copied.
 func (c *Cmd) Run() error {
 	if err := c.Start(); err != nil {
 		return err
@@ -117,9 +110,8 @@ func (c *Cmd) Run() error {
 	return c.Wait()
 }
 
-// Output runs the command and returns what it wrote to its standard output. An
-// *ExitError has the beginning and the end of what it wrote to standard error,
-// unless Stderr was set.
+// Output runs the command and returns its standard output. An *ExitError has the beginning and
+// the end of its standard error, unless Stderr was set.
 func (c *Cmd) Output() ([]byte, error) {
 	if c.Stdout != nil || c.out != nil {
 		return nil, errors.New("execclient: Stdout already set")
@@ -139,8 +131,8 @@ func (c *Cmd) Output() ([]byte, error) {
 	return stdout.Bytes(), err
 }
 
-// CombinedOutput runs the command and returns what it wrote to its standard
-// output and standard error, in the order in which the server saw it.
+// CombinedOutput runs the command and returns its standard output and standard error, in the
+// order in which the server read them.
 func (c *Cmd) CombinedOutput() ([]byte, error) {
 	switch {
 	case c.Stdout != nil || c.out != nil:
@@ -154,9 +146,9 @@ func (c *Cmd) CombinedOutput() ([]byte, error) {
 	return both.Bytes(), err
 }
 
-// Start starts the command and returns when the server has done so. An error
-// of the server, such as that there is no such program, is a *ServerError.
-// After a success Wait must be called.
+// Start starts the command and returns when the server has started it. An error of the server,
+// such as that there is no such program, is a *ServerError. After a success Wait must be
+// called.
 func (c *Cmd) Start() error {
 	if c.started {
 		return errors.New("execclient: already started")
@@ -186,7 +178,7 @@ func (c *Cmd) start() (*Process, error) {
 	return c.client.Start(c.ctx, params)
 }
 
-// params is the request that starts the command.
+// params returns the params of process/start.
 func (c *Cmd) params() (execproto.StartParams, error) {
 	p := execproto.StartParams{
 		ProcessID: uuid.NewString(), Argv: []string{c.Path}, TTY: c.TTY, Size: c.Size,
@@ -216,7 +208,7 @@ func (c *Cmd) params() (execproto.StartParams, error) {
 	return p, err
 }
 
-// completePolicy has the members that servers insist on.
+// completePolicy fills in the members that servers require.
 func completePolicy(p execproto.EnvPolicy) *execproto.EnvPolicy {
 	if p.Inherit == "" {
 		p.Inherit = "all"
@@ -231,7 +223,7 @@ func completePolicy(p execproto.EnvPolicy) *execproto.EnvPolicy {
 	return &p
 }
 
-// environment is a list of NAME=VALUE as requests have it.
+// environment converts a list of NAME=VALUE into a map.
 func environment(list []string) (map[string]string, error) {
 	env := make(map[string]string, len(list))
 	for _, kv := range list {
@@ -247,7 +239,7 @@ func environment(list []string) (map[string]string, error) {
 	return env, nil
 }
 
-// directory is the command's directory as requests have it.
+// directory returns the working directory for the request.
 func (c *Cmd) directory() (string, error) {
 	if c.Dir != "" {
 		return pathOf(c.Dir), nil
@@ -266,8 +258,8 @@ func (c *Cmd) directory() (string, error) {
 	return info.Cwd, nil
 }
 
-// pathOf makes a file URI of an absolute path with slashes, which all servers accept.
-// Anything else is passed through for the server to validate.
+// pathOf converts an absolute path into a file URI, which all servers accept. Other paths are
+// sent unchanged, and the server validates them.
 func pathOf(native string) string {
 	if !strings.HasPrefix(native, "/") {
 		return native
@@ -275,16 +267,16 @@ func pathOf(native string) string {
 	return pathuri.Format(path.Clean(native))
 }
 
-// ExitError says that a command did not end with 0. It matches
-// ErrSandboxDenied if its sandbox probably denied the command something, and
-// the context's error if the command was killed because its context ended.
+// ExitError is the error of a command whose exit code is not 0. It matches ErrSandboxDenied if
+// the sandbox probably caused it, and the context's error if the end of the context killed the
+// command.
 type ExitError struct {
 	ExitState
-	// Stderr is the beginning and the end of what the command wrote to
-	// standard error, if Output collected it.
+	// Stderr is the beginning and the end of the command's standard error, if Output collected
+	// it.
 	Stderr []byte
 
-	cause error // of the context that ended it; nil: it ended by itself
+	cause error // of the context that ended it; nil: none did
 }
 
 func (e *ExitError) Error() string {

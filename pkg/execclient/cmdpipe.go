@@ -161,7 +161,7 @@ func (b *clippedBuffer) Write(p []byte) (int, error) {
 	fits := min(clipBytes-len(b.head), n)
 	b.head = append(b.head, p[:fits]...)
 	b.tail = append(b.tail, p[fits:]...)
-	// Cutting at twice the size copies each byte once only.
+	// Cut at twice the size, so that each byte is copied once.
 	if len(b.tail) > 2*clipBytes {
 		b.cut()
 	}
@@ -175,7 +175,7 @@ func (b *clippedBuffer) cut() {
 	}
 }
 
-// Bytes returns what was kept, with a note where something was left out.
+// Bytes returns the kept bytes, with a note where some were omitted.
 func (b *clippedBuffer) Bytes() []byte {
 	b.cut()
 	if b.dropped == 0 {

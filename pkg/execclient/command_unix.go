@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// ownGroup keeps the terminal's keys, which are meant for this program, from
-// the command.
+// ownGroup starts the command in its own process group, because the terminal's keys are for
+// this program.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// endGroup asks the command's group to end.
+// endGroup sends SIGTERM to the command's group.
 func endGroup(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGTERM) }
 
-// killGroup ends the command's group.
+// killGroup kills the command's group.
 func killGroup(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

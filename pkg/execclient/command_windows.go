@@ -6,14 +6,13 @@ import (
 	"syscall"
 )
 
-// ownGroup keeps Ctrl-C, which is meant for this program, from the command.
+// ownGroup keeps Ctrl-C, which is for this program, from the command.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// endGroup does nothing: the end of its stdin is all that the command can be
-// told here.
+// endGroup does nothing: here only the end of its stdin can ask a command to end.
 func endGroup(*os.Process) {}
 
-// killGroup kills the command, and not its descendants.
+// killGroup kills the command, but not its descendants.
 func killGroup(p *os.Process) { _ = p.Kill() }

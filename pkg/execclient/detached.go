@@ -13,22 +13,22 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// Detached is a process on the server that belongs to a user or token, and not to a
-// session: it goes on after this client, and after the server. Its methods may be called
-// from any goroutine. It holds nothing: there is nothing to close.
+// Detached is a process on the server that belongs to a user or token, and not to a session:
+// it continues after this client has ended, and after the server has. Its methods may be
+// called from any goroutine. It has no resources to close.
 type Detached struct {
 	c  *Client
 	id string
 
 	mu      sync.Mutex
-	writer  string // begins the ids of writes, which no other client may use
+	writer  string // prefix of the ids of writes, unique to this client
 	writeID uint64
 }
 
-// StartDetached starts a detached process. The ProcessID of the params is its handle, without a prefix; Detach
-// is set here. If the connection is lost before the answer, the start is sent again, which
-// starts nothing twice. Errors are those of Start; execproto.IsProcessExists tells that the
-// handle is in use.
+// StartDetached starts a detached process. The ProcessID of the params is its handle, without
+// a prefix; Detach is set here. If the connection is lost before the answer, the start is sent
+// again; the process is still started once. Errors are those of Start;
+// execproto.IsProcessExists reports that the handle is in use.
 func (c *Client) StartDetached(ctx context.Context, params execproto.StartParams) (*Detached, error) {
 	if !c.Has(execproto.ExtensionDetach) {
 		return nil, ErrUnsupported
@@ -49,21 +49,21 @@ func (c *Client) StartDetached(ctx context.Context, params execproto.StartParams
 	return d, startError(err)
 }
 
-// randomWord returns a name that nobody else has.
+// randomWord returns a unique word.
 func randomWord() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }
 
-// Detached returns the detached process with that handle. The server is not asked: an
-// unknown handle is an error of the methods.
+// Detached returns the detached process with a handle. It does not ask the server: with an
+// unknown handle, the methods fail.
 func (c *Client) Detached(handle string) *Detached {
 	return &Detached{c: c, id: execproto.DetachedPrefix + handle, writer: randomWord()}
 }
 
-// ListDetached returns the detached processes of this client's user or token, in the order
-// of their starts, with those that have ended and are retained.
+// ListDetached returns the detached processes of this client's user or token in the order of
+// their starts, including retained ones that have ended.
 func (c *Client) ListDetached(ctx context.Context) ([]execproto.DetachedProcess, error) {
 	return c.listDetached(ctx, nil)
 }
@@ -77,7 +77,7 @@ func (c *Client) listDetached(ctx context.Context, params execproto.Object) ([]e
 	return r.Processes, err
 }
 
-// ListDetachedUsage is ListDetached with DetachedProcess.Usage, where the server knows it.
+// ListDetachedUsage is ListDetached with DetachedProcess.Usage, if the server supports it.
 func (c *Client) ListDetachedUsage(ctx context.Context) ([]execproto.DetachedProcess, error) {
 	if !c.Has(execproto.ExtensionUsage) {
 		return c.ListDetached(ctx)
@@ -107,21 +107,21 @@ func (c *Client) ListProcesses(ctx context.Context, params execproto.ListParams)
 // Handle returns the handle.
 func (d *Detached) Handle() string { return strings.TrimPrefix(d.id, execproto.DetachedPrefix) }
 
-// FollowOptions say what Follow reads.
+// FollowOptions configure Follow.
 type FollowOptions struct {
-	// After is the number of the last event that is not wanted; 0: from the beginning.
+	// After is the number of the last event to skip; 0: begin with the first.
 	After uint64
-	// Wait has Follow go on until the process has closed. Without, it ends with what there
-	// is at the moment.
+	// Wait makes Follow continue until the process has closed. Without it, Follow ends with
+	// the output that exists now.
 	Wait bool
-	// Consume tells the server that no reader needs what Follow has yielded: a process that
-	// waits for room gets it.
+	// Consume acknowledges the yielded output: the server may drop it, and a process that
+	// waits for space continues.
 	Consume bool
 }
 
-// Follow yields the process's output in order, a part at a time. ReadResult.Dropped names
-// what is not retained any more. The last part has no chunks, and tells how the process
-// ended if it has. Lost connections are recovered as the client's; nothing is yielded twice.
+// Follow yields the process's output in order, in parts. ReadResult.Dropped names events that
+// are not retained any more. The last part has no chunks; it has the exit code if the process
+// has ended. Lost connections are recovered by the client, and no output is yielded twice.
 func (d *Detached) Follow(ctx context.Context, o FollowOptions) iter.Seq2[execproto.ReadResult, error] {
 	return func(yield func(execproto.ReadResult, error) bool) {
 		after, most, wait := o.After, uint64(refetchBytes), uint64(0)
@@ -149,9 +149,9 @@ func (d *Detached) Follow(ctx context.Context, o FollowOptions) iter.Seq2[execpr
 	}
 }
 
-// State returns how the process is doing, without output.
+// State returns the state of the process, without output.
 func (d *Detached) State(ctx context.Context) (execproto.ReadResult, error) {
-	after := uint64(1) << 62 // behind every event
+	after := uint64(1) << 62 // after every event
 	return d.read(ctx, execproto.ReadParams{AfterSeq: &after})
 }
 
@@ -162,7 +162,7 @@ func (d *Detached) read(ctx context.Context, params execproto.ReadParams) (execp
 	return r, err
 }
 
-// Wait waits until the process has closed, and returns how.
+// Wait waits until the process has closed, and returns its last state.
 func (d *Detached) Wait(ctx context.Context) (execproto.ReadResult, error) {
 	wait := uint64(followWait / time.Millisecond)
 	for {
@@ -177,8 +177,8 @@ func (d *Detached) Wait(ctx context.Context) (execproto.ReadResult, error) {
 	}
 }
 
-// Write writes to the process's stdin once, also if the connection is lost in between, and
-// waits until the server has taken it. Errors are those of Process.Stdin's writer.
+// Write writes to the process's stdin once, even if the connection is lost meanwhile, and
+// waits until the server has accepted the data. Errors are those of Process.Stdin's writer.
 func (d *Detached) Write(ctx context.Context, data []byte) error {
 	d.mu.Lock()
 	d.writeID++
@@ -199,7 +199,7 @@ func (d *Detached) Write(ctx context.Context, data []byte) error {
 	return statusError(r.Status)
 }
 
-// CloseStdin ends the process's input after what was written before.
+// CloseStdin ends the process's input after the data that was written before.
 func (d *Detached) CloseStdin(ctx context.Context) error {
 	return d.c.Call(ctx, execproto.MethodProcessCloseStdin, &execproto.ProcessParams{ProcessID: d.id}, nil)
 }
@@ -221,7 +221,8 @@ func (d *Detached) Terminate(ctx context.Context) (bool, error) {
 	return r.Running, err
 }
 
-// Forget removes what the process has left, which must have ended. The handle is free then.
+// Forget removes the retained output of a process that has ended. Its handle can be used
+// again.
 func (d *Detached) Forget(ctx context.Context) error {
 	return d.c.Call(ctx, execproto.MethodProcessForget, &execproto.ProcessParams{ProcessID: d.id}, nil)
 }

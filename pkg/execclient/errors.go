@@ -11,34 +11,32 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// The errors that a caller may look for with errors.Is.
+// Errors for errors.Is.
 var (
-	// ErrClosed is what calls return when there is no connection any more:
-	// the client was closed, or its connection broke and was not recovered.
+	// ErrClosed means that there is no connection any more: the client was closed, or its
+	// connection was lost and not recovered.
 	ErrClosed = errors.New("exec-server transport closed")
-	// ErrSandboxDenied says that a command failed, and that its sandbox
-	// probably denied it something.
+	// ErrSandboxDenied means that a command failed, probably because its sandbox denied it
+	// something.
 	ErrSandboxDenied = errors.New("the sandbox on the executor probably denied it")
-	// ErrStdinClosed says that a process takes no more input.
+	// ErrStdinClosed means that a process accepts no more input.
 	ErrStdinClosed = errors.New("the process's stdin is closed")
-	// ErrUnknownProcess says that the server does not know the process (any
-	// more).
+	// ErrUnknownProcess means that the server does not know the process, or not any more.
 	ErrUnknownProcess = errors.New("the server does not know the process")
-	// ErrStarting says that a process has not been started yet.
+	// ErrStarting means that a process is still being started.
 	ErrStarting = errors.New("the process is starting")
-	// ErrEventsLost says that events of a process are retained no more; the
-	// error is an *EventsLostError.
+	// ErrEventsLost means that events of a process are not retained any more. The error is an
+	// *EventsLostError.
 	ErrEventsLost = errors.New("process events are no longer retained")
-	// ErrUnsupported says that the server cannot do what was asked for.
+	// ErrUnsupported means that the server does not support the operation.
 	ErrUnsupported = fmt.Errorf("the server does not support it: %w", errors.ErrUnsupported)
-	// ErrNoLimits says that the server cannot limit what a process uses, and that this
-	// was required.
+	// ErrNoLimits means that limits were required and the server cannot limit processes.
 	ErrNoLimits = fmt.Errorf("this server cannot limit what a process uses: %w", ErrUnsupported)
-	// ErrNoCloseStdin says that the server cannot end a process's input.
+	// ErrNoCloseStdin means that the server cannot end a process's input.
 	ErrNoCloseStdin = fmt.Errorf("this server cannot close a process's stdin: %w", ErrUnsupported)
 )
 
-// ServerError is an error that the server answered with.
+// ServerError is an error in a server's answer.
 type ServerError struct {
 	Method  string
 	Code    int
@@ -49,11 +47,11 @@ func (e *ServerError) Error() string {
 	return fmt.Sprintf("exec-server rejected request (%d): %s", e.Code, e.Message)
 }
 
-// Unwrap returns the error as the predicates of package execproto know it.
+// Unwrap returns the error for the predicates of package execproto.
 func (e *ServerError) Unwrap() error { return &jsonrpc.Error{Code: e.Code, Message: e.Message} }
 
-// LeftOutError says that FS.Copy copied all of a directory but pipes, sockets and
-// devices: Count of them, of which URIs names the first 100.
+// LeftOutError means that FS.Copy copied all of a directory except pipes, sockets and devices:
+// Count of them. URIs has the first 100.
 type LeftOutError struct {
 	Count uint64
 	URIs  []string
@@ -63,7 +61,7 @@ func (e *LeftOutError) Error() string {
 	return fmt.Sprintf("copied all but %d pipes, sockets or devices: %s", e.Count, strings.Join(e.URIs, ", "))
 }
 
-// ProtocolError says that the server broke the protocol.
+// ProtocolError means that the server violated the protocol.
 type ProtocolError struct{ Message string }
 
 func (e *ProtocolError) Error() string { return "exec-server protocol error: " + e.Message }
@@ -72,8 +70,8 @@ func protocolf(format string, args ...any) error {
 	return &ProtocolError{fmt.Sprintf(format, args...)}
 }
 
-// DisconnectedError says that the connection was lost and, where the client
-// recovers, that it could not be recovered. It is ErrClosed too.
+// DisconnectedError means that the connection was lost and, in a client that recovers, that
+// recovery failed. It matches ErrClosed.
 type DisconnectedError struct{ Message string }
 
 func (e *DisconnectedError) Error() string { return e.Message }
@@ -81,10 +79,10 @@ func (e *DisconnectedError) Error() string { return e.Message }
 // Is reports whether target is ErrClosed.
 func (e *DisconnectedError) Is(target error) bool { return target == ErrClosed }
 
-// DialError says that no connection could be made. It is worth another try.
+// DialError means that a connection could not be made. Another attempt may succeed.
 type DialError = websocket.DialError
 
-// InitTimeoutError says that the server did not answer initialize in time.
+// InitTimeoutError means that the server did not answer initialize in time.
 type InitTimeoutError struct{ Timeout time.Duration }
 
 func (e *InitTimeoutError) Error() string {
@@ -94,13 +92,13 @@ func (e *InitTimeoutError) Error() string {
 // Retryable reports that another attempt may succeed.
 func (e *InitTimeoutError) Retryable() bool { return true }
 
-// EventsLostError says that the events of a process after the one numbered
-// After are lost: the server retains them no more. Next is the first that it
-// still has, or 0 if there is none. It is ErrEventsLost too.
+// EventsLostError means that the server does not retain the events of a process after number
+// After. Next is the first event that it still has, or 0 if there is none. It matches
+// ErrEventsLost.
 type EventsLostError struct {
 	ProcessID   string
 	After, Next uint64
-	Err         error // what else is known of it; may be nil
+	Err         error // a further reason; may be nil
 }
 
 func (e *EventsLostError) Error() string {
@@ -121,13 +119,13 @@ func IsCode(err error, code int) bool {
 	return errors.As(err, &e) && e.Code == code
 }
 
-// transportClosed is a server's way to say that it is losing the connection.
+// transportClosed is the server's error while it loses the connection.
 const (
 	codeTransportClosed = -32000
 	textTransportClosed = "JSON-RPC transport closed"
 )
 
-// isDown reports whether a call failed with its connection.
+// isDown reports whether a call failed because the connection was lost.
 func isDown(err error) bool {
 	var e *ServerError
 	return errors.Is(err, errDown) || errors.As(err, &e) && e.Code == codeTransportClosed && e.Message == textTransportClosed

@@ -18,30 +18,27 @@ const (
 	Closed
 )
 
-// Event is one thing that happened to a process. Data is shared by all who
-// follow the process and must not be changed.
+// Event is one event of a process. Data is shared by all followers and must not be changed.
 type Event struct {
-	Seq      uint64 // counts the process's events of all kinds, from 1
+	Seq      uint64 // numbers the process's events of all kinds, from 1
 	Kind     EventKind
 	Stream   execproto.Stream
 	Data     []byte
 	ExitCode int
-	// SandboxDenied says, with Exited, that the sandbox probably denied the
-	// process something.
+	// SandboxDenied, of Exited, means that the sandbox probably denied the process something.
 	SandboxDenied bool
-	// Denials are, with Exited, what the server's network proxy has refused. Servers
-	// without this extension tell none.
+	// Denials, of Exited, are the hosts that the server's network proxy refused. Servers
+	// without this extension report none.
 	Denials []execproto.Denial
-	// Cause says, with Exited, why the process has ended, and Resources what it has
-	// used. Servers without the extension process/limits tell neither.
+	// Cause, of Exited, is the reason of the end, and Resources what the process used. Servers
+	// without the extension process/limits report neither.
 	Cause     execproto.Cause
 	Resources *execproto.ProcessResources
 
 	end uint64 // bytes of output through this event
 }
 
-// receive takes an event in whatever order it comes. The reader of the
-// connection calls it; see waitForRoom.
+// receive adds an event, in any order. The reader of the connection calls it; see waitForRoom.
 func (p *Process) receive(e Event) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +54,7 @@ func (p *Process) receive(e Event) error {
 	return nil
 }
 
-// hold keeps an event until those before it have come. The lock is held.
+// hold keeps an event until the ones before it have arrived. The lock is held.
 func (p *Process) hold(e Event) {
 	if _, known := p.pending[e.Seq]; !known && e.Seq > p.last {
 		p.pending[e.Seq] = e
@@ -65,8 +62,8 @@ func (p *Process) hold(e Event) {
 	}
 }
 
-// publish moves the events to the log that are next in order, when there is
-// room: see waitForRoom. The lock is held, and given up while it waits.
+// publish moves the events that are next in order to the log when it has space: see
+// waitForRoom. The caller holds the lock, which publish releases while it waits.
 func (p *Process) publish() {
 	for {
 		e, ok := p.next()
@@ -75,7 +72,7 @@ func (p *Process) publish() {
 			return
 		case p.awaited(len(e.Data)):
 			p.waitForRoom(len(e.Data))
-			continue // another may be next by now
+			continue // another event may be next now
 		}
 		for range p.excess(len(e.Data)) {
 			p.bytes -= len(p.log[0].Data)
@@ -86,8 +83,8 @@ func (p *Process) publish() {
 	}
 }
 
-// excess returns how many of the oldest events leave the log for one of n bytes,
-// which finds a place even if it alone is too large. The lock is held.
+// excess returns how many of the oldest events must leave the log for an event of n bytes.
+// Even a too large event is added. The lock is held.
 func (p *Process) excess(n int) int {
 	count, bytes := 0, p.bytes+n
 	for count < len(p.log) && (len(p.log)-count >= maxEvents || bytes > maxEventBytes) {
@@ -97,8 +94,7 @@ func (p *Process) excess(n int) int {
 	return count
 }
 
-// next returns the event that is to be published next, if it has come. The lock
-// is held.
+// next returns the next event to publish, if it has arrived. The lock is held.
 func (p *Process) next() (Event, bool) {
 	e, ok := p.pending[p.last+1]
 	return e, ok && !p.closed && p.err == nil
@@ -115,7 +111,7 @@ func (p *Process) append(e Event) {
 	p.bytes += len(e.Data)
 	switch e.Kind {
 	case Exited:
-		exited := e // so that e of other kinds needs no memory
+		exited := e // a copy, so that other events are not allocated
 		p.exited = &exited
 		p.denied = p.denied || e.SandboxDenied
 	case Closed:
@@ -127,8 +123,8 @@ func (p *Process) append(e Event) {
 	p.changed = make(chan struct{})
 }
 
-// merge takes what process/read answered about everything after the last
-// event (docs/spec/client.md §2.3).
+// merge adds the answer of process/read about everything after the last event
+// (docs/spec/client.md §2.3).
 func (p *Process) merge(r execproto.ReadResult) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,16 +166,16 @@ func (p *Process) merge(r execproto.ReadResult) error {
 			Err: protocolf("process events are no longer retained while recovering through sequence %d", target),
 		}
 	}
-	// The log grows by as much as the server retains, until the next event comes:
-	// nobody may be waited for here, and the server may soon have it no more.
+	// The log may grow by the output that the server retains, until the next event. Waiting
+	// for a consumer here would risk that the server drops it.
 	for e, ok := p.next(); ok; e, ok = p.next() {
 		p.append(e)
 	}
 	return nil
 }
 
-// missing counts the events through target that are not known, and returns
-// the number of the first. The lock is held.
+// missing returns how many events through target have not arrived, and the number of the
+// first. The lock is held.
 func (p *Process) missing(target uint64) (count, first uint64) {
 	known := uint64(0)
 	for seq := range p.pending {
@@ -207,18 +203,18 @@ func (p *Process) knowsExit() bool {
 	return false
 }
 
-// follower is somebody who follows a process's events.
+// follower is a consumer of a process's events.
 type follower struct {
 	p         *Process
-	at        uint64                      // the last event that was taken
+	at        uint64                      // the last event that was returned
 	end       uint64                      // bytes of output through it, if exact
-	exact     bool                        // end is known
+	exact     bool                        // whether end is known
 	only      func(execproto.Stream) bool // the output that is wanted; nil: all
-	refetched []Event                     // were asked for, and are next
-	stalled   bool                        // has taken nothing for a while
+	refetched []Event                     // were requested again; returned next
+	stalled   bool                        // has taken nothing for stallTime
 }
 
-// follow begins to follow a process after an event.
+// follow begins to follow a process after the event numbered after.
 func (p *Process) follow(after uint64, only func(execproto.Stream) bool) *follower {
 	f := &follower{p: p, at: after, only: only, exact: after == 0}
 	p.mu.Lock()
@@ -237,8 +233,8 @@ func (f *follower) stop() {
 	f.p.maybeAck()
 }
 
-// next waits for the next event and returns it, and io.EOF after the last. The event
-// that it returned before counts as consumed then.
+// next waits for the next event and returns it, or io.EOF after the last. The event before
+// counts as consumed then.
 func (f *follower) next(ctx context.Context) (Event, error) {
 	f.p.maybeAck()
 	for {
@@ -262,9 +258,9 @@ func (f *follower) next(ctx context.Context) (Event, error) {
 	}
 }
 
-// take returns the next event if it has arrived. If it has not, changed is closed when
-// the caller must look again. Without an event, an error or changed, the log has
-// dropped the event.
+// take returns the next event if it has arrived. If it has not, the caller must call take
+// again when changed is closed. If it returns neither an event nor an error nor changed, the
+// log has dropped the event.
 func (f *follower) take() (e Event, changed chan struct{}, err error) {
 	p := f.p
 	p.mu.Lock()
@@ -294,7 +290,7 @@ func (f *follower) take() (e Event, changed chan struct{}, err error) {
 	return e, nil, nil
 }
 
-// refetch reads events again, by process/read, that the log has dropped.
+// refetch reads events that the log has dropped again, by process/read.
 func (f *follower) refetch(ctx context.Context) error {
 	after, most := f.at, uint64(refetchBytes)
 	r, err := f.p.read(ctx, execproto.ReadParams{AfterSeq: &after, MaxBytes: &most, WaitMS: new(uint64)})
@@ -324,18 +320,15 @@ func (f *follower) refetch(ctx context.Context) error {
 	return lost
 }
 
-// Events yields the process's events in order, from the first one to Closed.
-// Everybody who calls it gets all of them. The server need not be fast, nor
-// the consumer: where the server has flow control the process is held back
-// until this one has taken its output, and elsewhere what came too fast is
-// asked for again.
+// Events yields the process's events in order, from the first one to Closed. Every caller gets
+// all of them. If the server has flow control, the process is held back until its output is
+// consumed. Otherwise events that the log has dropped are requested again.
 //
-// An error ends them: the context's, that of a session which could not be
-// recovered, or an *EventsLostError, after which EventsAfter(ctx, Next-1) goes
-// on.
+// An error ends the sequence: the context's, that of a session that could not be recovered, or
+// an *EventsLostError, after which EventsAfter(ctx, Next-1) continues.
 func (p *Process) Events(ctx context.Context) iter.Seq2[Event, error] { return p.EventsAfter(ctx, 0) }
 
-// EventsAfter is Events without those through the one numbered seq.
+// EventsAfter is Events without the events up to number seq.
 func (p *Process) EventsAfter(ctx context.Context, seq uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		f := p.follow(seq, nil)
@@ -368,9 +361,9 @@ func (p *Process) output(ctx context.Context, only func(execproto.Stream) bool) 
 	return r
 }
 
-// Stdout returns the process's standard output, or that of its terminal, as a
-// reader. It ends when the process has closed. Like Events it holds the
-// process back until the output is read, or the reader closed.
+// Stdout returns the process's standard output, or that of its terminal, as a reader. It ends
+// when the process has closed. As with Events, the process is held back until the output is
+// read or the reader is closed.
 func (p *Process) Stdout(ctx context.Context) io.ReadCloser {
 	return p.output(ctx, func(s execproto.Stream) bool { return s != execproto.Stderr })
 }
@@ -402,7 +395,8 @@ func (r *outputReader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// end has further reads fail with an error, and lets the process go on.
+// end makes further reads fail with an error. The reader does not hold the process back any
+// more.
 func (r *outputReader) end(err error) {
 	r.cancel(err)
 	r.f.stop()

@@ -6,14 +6,13 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// Flow control. A server that supports it stops reading a process's output while the
-// output is a window ahead of what this client has acknowledged. So a slow consumer
-// blocks its process, and no output is dropped while the connection is lost.
+// Flow control. A server with flow control stops reading a process's output when the output is
+// a window ahead of this client's acknowledgements. So a slow consumer blocks its process, and
+// no output is dropped while the connection is lost.
 //
-// The client acknowledges the events that all followers of the process have taken.
-// A process without followers has its output acknowledged up to the number that
-// process/read was last called with, or all of it if Wait is called: then the output
-// is not wanted.
+// The client acknowledges the events that all followers of the process have consumed. Without
+// followers, it acknowledges the output up to the number in the last process/read, or all
+// output if Wait is called: then the output is not wanted.
 
 // maybeAck sends an acknowledgement if ackEvery bytes have been consumed since the
 // last one, or an unknown number of bytes.
@@ -44,8 +43,8 @@ func (p *Process) repeatAck() {
 	}
 }
 
-// sendAck queues an acknowledgement and does not wait until it is sent. If it is lost
-// with its connection, repeatAck sends it on the next.
+// sendAck queues an acknowledgement without waiting until it is sent. If it is lost with its
+// connection, repeatAck sends it on the next one.
 func (p *Process) sendAck(seq uint64) {
 	p.c.mu.Lock()
 	l := p.c.link
@@ -53,8 +52,8 @@ func (p *Process) sendAck(seq uint64) {
 	l.queueAck(execproto.ProcessAck{ProcessID: p.id, Seq: seq})
 }
 
-// consumed returns the number of the last event that is not needed any more, and the
-// bytes of output up to its end, which are known if exact is set. The caller holds mu.
+// consumed returns the number of the last event that is not needed any more, and the bytes of
+// output up to its end, which are known if exact is set. The lock is held.
 func (p *Process) consumed() (seq, end uint64, exact bool) {
 	switch {
 	case p.released:
@@ -75,13 +74,13 @@ func (p *Process) consumed() (seq, end uint64, exact bool) {
 	case seq == p.last:
 		return seq, p.total, true
 	case !exact:
-		return 0, 0, true // later, when the rest is consumed too
+		return 0, 0, true // acknowledge later, when the rest is consumed too
 	default:
 		return seq, end, true
 	}
 }
 
-// skip passes over output that the follower does not want. The lock is held.
+// skip skips output that the follower does not want. The lock is held.
 func (f *follower) skip() {
 	if f.only == nil || len(f.refetched) > 0 {
 		return
@@ -96,10 +95,9 @@ func (f *follower) skip() {
 	}
 }
 
-// waitForRoom holds up the reader of the connection while an event of n bytes is
-// awaited. It ends when the consumer has taken nothing for stallTime, so that a
-// consumer which has stopped does not stop the others. The lock is held, and
-// given up meanwhile.
+// waitForRoom blocks the reader of the connection while an event of n bytes is awaited. It
+// ends when the consumer has taken nothing for stallTime, so that a stopped consumer does not
+// block others. The caller holds the lock, which waitForRoom releases while it waits.
 func (p *Process) waitForRoom(n int) {
 	var timer *time.Timer
 	steps := 0
@@ -133,11 +131,10 @@ func (p *Process) waitForRoom(n int) {
 	}
 }
 
-// awaited reports whether the log would drop what somebody who is at work is
-// about to take, to have room for an event of n bytes. That matters for servers
-// without flow control only, which retain little and would lose it for good. Who
-// has just started the process is about to follow it from its first event, if at
-// all. The lock is held.
+// awaited reports whether the log, to have space for an event of n bytes, would drop an event
+// that an active follower is about to take. It matters only for servers without flow control,
+// which retain little, so that the event would be lost. The caller of Start counts as active,
+// because it probably follows the process from the first event. The lock is held.
 func (p *Process) awaited(n int) bool {
 	if p.windowed {
 		return false
@@ -159,7 +156,7 @@ func (p *Process) awaited(n int) bool {
 	return false
 }
 
-// claim notes that somebody has said what is wanted of the process. The lock is
+// claim records that the caller of Start has made its first request for events. The lock is
 // held.
 func (p *Process) claim() {
 	if p.unclaimed {
@@ -168,8 +165,7 @@ func (p *Process) claim() {
 	}
 }
 
-// moved tells who waits for room that a consumer has taken something. The lock
-// is held.
+// moved wakes waitForRoom after a consumer has taken something. The lock is held.
 func (p *Process) moved() {
 	if p.room != nil {
 		close(p.room)

@@ -15,39 +15,37 @@ import (
 	"codex.internal/pkg/wire/b64"
 )
 
-// FS is the server's file system. Its methods may be called from any
-// goroutine. Paths are absolute paths of the server or `file:` URIs.
+// FS is the server's file system. Its methods may be called from any goroutine. Paths are
+// absolute paths of the server or `file:` URIs.
 //
-// Errors are *fs.PathError. The errors that they wrap match fs.ErrNotExist if the file
-// does not exist, fs.ErrInvalid if the server refuses the request, fs.ErrPermission too
-// if it refuses it because the user or the sandbox may not do that,
-// and fs.ErrExist, and syscall.EXDEV for Rename, where the server says so; all of these and others of the
-// server wrap a *ServerError. A lost connection matches ErrClosed and
-// syscall.EPIPE.
+// Errors are *fs.PathError. They match fs.ErrNotExist if the file does not exist,
+// fs.ErrInvalid if the server refuses the request, and fs.ErrPermission as well if it refuses
+// it because of the user's permissions or the sandbox. If the server reports them, they match
+// fs.ErrExist and, for Rename, syscall.EXDEV. All errors of the server wrap a *ServerError. A
+// lost connection matches ErrClosed and syscall.EPIPE.
 //
-// For use where an fs.FS is wanted see package fsx.
+// Package fsx makes an fs.FS of it.
 type FS struct {
 	c        *Client
 	sandbox  json.RawMessage // nil: none
-	confines bool            // the server has to confine requests
+	confines bool            // the server must confine requests
 }
 
 // FS returns the server's file system, without a sandbox.
 func (c *Client) FS() *FS { return &FS{c: c} }
 
-// WithSandbox returns the file system under a sandbox, for instance that of
-// ReadOnlySandbox. The server refuses requests that the sandbox does not permit.
-// The directories of the sandbox are left out of the requests when its
-// permissions do not depend on them.
+// WithSandbox returns the file system in a sandbox, for instance that of ReadOnlySandbox. The
+// server refuses requests that the sandbox does not permit. The directories of the sandbox are
+// not sent if its permissions do not depend on them.
 func (f *FS) WithSandbox(sandbox json.RawMessage) *FS {
 	g := &FS{c: f.c}
 	g.sandbox, g.confines = fileSandbox(sandbox)
 	return g
 }
 
-// fileSandbox is a sandbox as file requests have it (docs/spec/client.md §3.2),
-// and whether it has to be enforced by confining. A sandbox that cannot
-// be decoded is sent as it is; the server refuses it.
+// fileSandbox returns a sandbox in the form for file requests (docs/spec/client.md §3.2), and
+// whether the server must confine the request. A sandbox that cannot be decoded is sent
+// unchanged; the server refuses it.
 func fileSandbox(raw json.RawMessage) (sandbox json.RawMessage, confines bool) {
 	if len(raw) == 0 {
 		return nil, false
@@ -73,7 +71,7 @@ func fileSandbox(raw json.RawMessage) (sandbox json.RawMessage, confines bool) {
 	return short, confines
 }
 
-// call makes a request about a path; op is what a *fs.PathError calls it.
+// call makes a request about a path; op is for the *fs.PathError.
 func (f *FS) call(ctx context.Context, op, path, method string, params, result execproto.Object) error {
 	return pathError(op, path, f.c.Call(ctx, method, params, result))
 }
@@ -81,7 +79,7 @@ func (f *FS) call(ctx context.Context, op, path, method string, params, result e
 // fileError is the Err of a *fs.PathError.
 type fileError struct {
 	err   error
-	kinds []error // what it matches besides err
+	kinds []error // matched besides err
 }
 
 func (e *fileError) Error() string { return e.err.Error() }
@@ -98,7 +96,7 @@ func (e *fileError) Is(target error) bool {
 	return false
 }
 
-// pathError is an error about a path; nil stays nil.
+// pathError wraps an error about a path; nil stays nil.
 func pathError(op, path string, err error) error {
 	if err == nil {
 		return nil
@@ -113,11 +111,11 @@ func pathError(op, path string, err error) error {
 	return &fs.PathError{Op: op, Path: path, Err: err}
 }
 
-// osError finds the error number that servers put into their texts, where it
-// is the host's: those below are the same on Linux and macOS.
+// osError finds the host's error number in a server's text. The numbers below are the same on
+// Linux and macOS.
 var osError = regexp.MustCompile(`\(os error (\d+)\)`)
 
-// kindsOf are the errors of package fs that a server's error amounts to.
+// kindsOf returns the errors of package fs that match a server's error.
 func kindsOf(e *ServerError) []error {
 	var kinds []error
 	switch e.Code {
@@ -139,7 +137,7 @@ func kindsOf(e *ServerError) []error {
 	return kinds
 }
 
-// Stat describes what a path leads to; IsSymlink tells of the path itself.
+// Stat describes the target of a path; IsSymlink is about the path itself.
 func (f *FS) Stat(ctx context.Context, path string) (execproto.Metadata, error) {
 	var m execproto.Metadata
 	err := f.call(ctx, "stat", path, execproto.MethodFSGetMetadata, &execproto.LinkPathParams{Path: pathOf(path), Sandbox: f.sandbox}, &m)
@@ -160,12 +158,12 @@ func (f *FS) ReadDir(ctx context.Context, path string) ([]execproto.DirectoryEnt
 	return r.Entries, err
 }
 
-// HasEntryAttributes reports whether the server knows ReadDirAttributes, and Attributes of
+// HasEntryAttributes reports whether the server supports ReadDirAttributes, and Attributes in
 // the options of Walk. Codex CLI's servers do not.
 func (f *FS) HasEntryAttributes() bool { return f.c.Has(execproto.ExtensionEntryAttributes) }
 
-// ReadDirAttributes is ReadDir with the attributes of each name itself, and with links
-// that lead nowhere, in one request. Servers that do not know it fail with ErrUnsupported.
+// ReadDirAttributes is ReadDir with the attributes of each name itself, in one request. It
+// also returns links that lead nowhere. Servers without it fail with ErrUnsupported.
 func (f *FS) ReadDirAttributes(ctx context.Context, path string) ([]execproto.DirectoryEntry, error) {
 	if !f.HasEntryAttributes() {
 		return nil, pathError("readdir", path, errNoEntryAttributes)
@@ -178,8 +176,8 @@ func (f *FS) ReadDirAttributes(ctx context.Context, path string) ([]execproto.Di
 
 var errNoEntryAttributes = fmt.Errorf("this server lists no attributes: %w", ErrUnsupported)
 
-// ReadFile reads a file whole, of at most execproto.MaxReadFileBytes. See
-// OpenStream for larger ones.
+// ReadFile reads a file of at most execproto.MaxReadFileBytes into memory. See OpenStream for
+// larger ones.
 func (f *FS) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	params := execproto.LinkPathParams{Path: pathOf(path), Sandbox: f.sandbox}
 	var r execproto.ReadFileResult
@@ -191,16 +189,15 @@ func (f *FS) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	return r.DataBase64, pathError("open", path, err)
 }
 
-// WriteFile creates a file or truncates it and writes it, in one message. See
-// WriteStream for large files, and for a target that changes in one step.
+// WriteFile creates or truncates a file and writes it, in one message. See WriteStream for
+// large files, and for replacing a file in one step.
 func (f *FS) WriteFile(ctx context.Context, path string, data []byte) error {
 	params := execproto.WriteFileParams{Path: pathOf(path), DataBase64: b64.Append(nil, data), Sandbox: f.sandbox}
 	return f.call(ctx, "open", path, execproto.MethodFSWriteFile, &params, nil)
 }
 
-// WriteFileWith writes a file in one message as o says. Servers that cannot replace a
-// file in one step, or know no permissions of new files, fail with ErrUnsupported if o
-// asks for it.
+// WriteFileWith writes a file in one message with options. Servers without an option fail with
+// ErrUnsupported.
 func (f *FS) WriteFileWith(ctx context.Context, path string, data []byte, o WriteOptions) error {
 	params := execproto.WriteFileParams{
 		Path: pathOf(path), DataBase64: b64.Append(nil, data), FollowSymlinks: follow(o.NoFollow),
@@ -212,7 +209,7 @@ func (f *FS) WriteFileWith(ctx context.Context, path string, data []byte, o Writ
 	return f.attributes(ctx, "open", path, execproto.MethodFSWriteFile, &params, nil)
 }
 
-// bitsOf are the permissions of a new file in a request.
+// bitsOf returns the permissions for a request.
 func bitsOf(permissions *fs.FileMode) *uint32 {
 	if permissions == nil {
 		return nil
@@ -223,7 +220,7 @@ func bitsOf(permissions *fs.FileMode) *uint32 {
 // Mkdir makes a directory whose parent exists.
 func (f *FS) Mkdir(ctx context.Context, path string) error { return f.mkdir(ctx, path, false) }
 
-// MkdirAll makes a directory with its parents; one that exists is no error.
+// MkdirAll makes a directory and its parents; existing ones are no error.
 func (f *FS) MkdirAll(ctx context.Context, path string) error { return f.mkdir(ctx, path, true) }
 
 func (f *FS) mkdir(ctx context.Context, path string, all bool) error {
@@ -231,16 +228,16 @@ func (f *FS) mkdir(ctx context.Context, path string, all bool) error {
 		&execproto.CreateDirectoryParams{Path: pathOf(path), Recursive: &all, Sandbox: f.sandbox}, nil)
 }
 
-// MkdirOptions say how MkdirAllWith makes a directory.
+// MkdirOptions configure MkdirAllWith.
 type MkdirOptions struct {
-	// Permissions, less the umask, are those of the directory itself if it is new; nil:
-	// 0777. Servers without HasAttributes fail with ErrUnsupported.
+	// Permissions, less the umask, are those of the directory itself if it is new; nil: 0777.
+	// Servers without HasAttributes fail with ErrUnsupported.
 	Permissions *fs.FileMode
 	// NoFollow refuses a path with a symbolic link: fs.ErrInvalid.
 	NoFollow bool
 }
 
-// MkdirAllWith is MkdirAll as o says.
+// MkdirAllWith is MkdirAll with options.
 func (f *FS) MkdirAllWith(ctx context.Context, path string, o MkdirOptions) error {
 	all := true
 	params := execproto.CreateDirectoryParams{
@@ -252,7 +249,7 @@ func (f *FS) MkdirAllWith(ctx context.Context, path string, o MkdirOptions) erro
 	return f.attributes(ctx, "mkdir", path, execproto.MethodFSCreateDirectory, &params, nil)
 }
 
-// follow is followSymlinks of a request.
+// follow returns followSymlinks for a request.
 func follow(noFollow bool) *bool {
 	if noFollow {
 		return new(false)
@@ -263,20 +260,19 @@ func follow(noFollow bool) *bool {
 // Remove removes a file, a link or an empty directory.
 func (f *FS) Remove(ctx context.Context, path string) error { return f.remove(ctx, path, false) }
 
-// RemoveAll removes a path with all that is below it. One that is not there is
-// no error.
+// RemoveAll removes a path and everything below it. A missing path is no error.
 func (f *FS) RemoveAll(ctx context.Context, path string) error { return f.remove(ctx, path, true) }
 
-// RemoveOptions say how RemoveWith removes.
+// RemoveOptions configure RemoveWith.
 type RemoveOptions struct {
-	All      bool // with what is below it; a path that is not there is no error
-	NoFollow bool // refuse a path with a symbolic link, also at its end: fs.ErrInvalid
-	// Link, with NoFollow, has a link at the end removed itself. Servers that do not know
-	// it fail with ErrUnsupported.
+	All      bool // with everything below it; a missing path is no error
+	NoFollow bool // refuse paths with a symbolic link, even at the end: fs.ErrInvalid
+	// Link, with NoFollow, removes a link at the end of the path itself. Servers without it
+	// fail with ErrUnsupported.
 	Link bool
 }
 
-// RemoveWith is Remove or RemoveAll as o says.
+// RemoveWith is Remove or RemoveAll with options.
 func (f *FS) RemoveWith(ctx context.Context, path string, o RemoveOptions) error {
 	if o.Link && !f.c.Has(execproto.ExtensionRemoveLink) {
 		return pathError("remove", path, fmt.Errorf("this server cannot remove a link without following those on the way to it: %w", ErrUnsupported))
@@ -291,9 +287,9 @@ func (f *FS) remove(ctx context.Context, path string, all bool) error {
 		&execproto.RemoveParams{Path: pathOf(path), Recursive: &all, Force: &all, Sandbox: f.sandbox}, nil)
 }
 
-// Copy copies a file, or with recursive a directory, within the server. A link
-// is copied as a link. Pipes, sockets and devices in a directory are left out: when
-// all else is copied, the error is a *LeftOutError.
+// Copy copies a file, or with recursive a directory, within the server. Links are copied as
+// links. Pipes, sockets and devices in a directory are left out: then the error is a
+// *LeftOutError, and everything else is copied.
 func (f *FS) Copy(ctx context.Context, source, destination string, recursive bool) error {
 	var result execproto.CopyResult
 	err := f.call(ctx, "copy", source, execproto.MethodFSCopy, &execproto.CopyParams{
@@ -305,17 +301,16 @@ func (f *FS) Copy(ctx context.Context, source, destination string, recursive boo
 	return pathError("copy", source, &LeftOutError{Count: result.LeftOut.Count, URIs: result.LeftOut.Paths})
 }
 
-// RenameOptions say how a path is renamed.
+// RenameOptions configure Rename.
 type RenameOptions struct {
-	// Overwrite replaces an existing destination: a file or link by a file or link,
-	// an empty directory by a directory. Without it a destination that exists is
-	// fs.ErrExist.
+	// Overwrite replaces an existing destination: a file or link by a file or link, an empty
+	// directory by a directory. Without it an existing destination is fs.ErrExist.
 	Overwrite bool
 }
 
-// Rename renames a file, a link (not its target) or a directory within the server,
-// in one step. Between file systems that fails with syscall.EXDEV. Codex CLI's servers
-// cannot rename: ErrUnsupported.
+// Rename renames a file, a link (not its target) or a directory within the server, in one
+// step. Between file systems it fails with syscall.EXDEV. Codex CLI's servers cannot rename:
+// ErrUnsupported.
 func (f *FS) Rename(ctx context.Context, source, destination string, o RenameOptions) error {
 	if !f.c.Has(execproto.MethodFSRename) {
 		return pathError("rename", source, fmt.Errorf("this server cannot rename files: %w", ErrUnsupported))
@@ -325,12 +320,12 @@ func (f *FS) Rename(ctx context.Context, source, destination string, o RenameOpt
 	}, nil)
 }
 
-// HasAttributes reports whether the server knows Attributes, ListAttributes, Chmod,
-// Chtimes, Symlink, and permissions of new files. Codex CLI's servers do not: there
-// these methods fail with ErrUnsupported.
+// HasAttributes reports whether the server supports Attributes, ListAttributes, Chmod,
+// Chtimes, Symlink, and permissions of new files. Codex CLI's servers do not: there these
+// methods fail with ErrUnsupported.
 func (f *FS) HasAttributes() bool { return f.c.Has(execproto.MethodFSSetAttributes) }
 
-// attributes makes a request that only servers with attributes know.
+// attributes makes a request that only servers with attributes support.
 func (f *FS) attributes(ctx context.Context, op, path, method string, params, result execproto.Object) error {
 	if !f.HasAttributes() {
 		return pathError(op, path, fmt.Errorf("this server knows no permissions and makes no links: %w", ErrUnsupported))
@@ -338,7 +333,7 @@ func (f *FS) attributes(ctx context.Context, op, path, method string, params, re
 	return f.call(ctx, op, path, method, params, result)
 }
 
-// Attributes describes a name itself, without following a link at its end.
+// Attributes describes a name itself. A link at its end is not followed.
 func (f *FS) Attributes(ctx context.Context, path string) (execproto.Attributes, error) {
 	var a execproto.Attributes
 	err := f.attributes(ctx, "lstat", path, execproto.MethodFSGetAttributes, &execproto.PathParams{Path: pathOf(path), Sandbox: f.sandbox}, &a)
@@ -353,23 +348,23 @@ func (f *FS) ListAttributes(ctx context.Context, path string) ([]execproto.Named
 	return r.Entries, err
 }
 
-// Chmod changes the nine permission bits of a file or directory. A link at the end of
-// the path is not followed; it is fs.ErrInvalid.
+// Chmod changes the nine permission bits of a file or directory. A link at the end of the path
+// is fs.ErrInvalid.
 func (f *FS) Chmod(ctx context.Context, path string, permissions fs.FileMode) error {
 	return f.SetAttributes(ctx, path, AttributeChanges{Permissions: &permissions})
 }
 
-// Chtimes changes the modification time of a file or directory, to a millisecond. A
-// link at the end of the path is not followed; it is fs.ErrInvalid.
+// Chtimes changes the modification time of a file or directory, in milliseconds. A link at the
+// end of the path is fs.ErrInvalid.
 func (f *FS) Chtimes(ctx context.Context, path string, modified time.Time) error {
 	return f.SetAttributes(ctx, path, AttributeChanges{Modified: modified})
 }
 
 // AttributeChanges are new attributes of a file or directory.
 type AttributeChanges struct {
-	Permissions *fs.FileMode // nil: as they are
-	Modified    time.Time    // zero: as it is
-	// NoFollow refuses a path with a symbolic link also on the way: fs.ErrInvalid.
+	Permissions *fs.FileMode // nil: no change
+	Modified    time.Time    // zero: no change
+	// NoFollow refuses paths with a symbolic link anywhere: fs.ErrInvalid.
 	NoFollow bool
 }
 
@@ -384,10 +379,10 @@ func (f *FS) SetAttributes(ctx context.Context, path string, changes AttributeCh
 	return f.attributes(ctx, "chmod", path, execproto.MethodFSSetAttributes, &params, nil)
 }
 
-// SymlinkOptions say how a link is made.
+// SymlinkOptions configure Symlink.
 type SymlinkOptions struct {
-	// Overwrite replaces a link that exists. Without it, and for anything else that
-	// exists, the error is fs.ErrExist.
+	// Overwrite replaces an existing link. Without it, and for any other existing file, the
+	// error is fs.ErrExist.
 	Overwrite bool
 	// NoFollow refuses a path with a symbolic link on the way: fs.ErrInvalid.
 	NoFollow bool
@@ -399,7 +394,7 @@ func (f *FS) Symlink(ctx context.Context, target, path string, o SymlinkOptions)
 		&execproto.SymlinkParams{Path: pathOf(path), Target: target, Overwrite: o.Overwrite, FollowSymlinks: follow(o.NoFollow), Sandbox: f.sandbox}, nil)
 }
 
-// Readlink returns where a link leads. A name that is no link is fs.ErrInvalid.
+// Readlink returns the target of a link. Any other name is fs.ErrInvalid.
 func (f *FS) Readlink(ctx context.Context, path string) (string, error) {
 	a, err := f.Attributes(ctx, path)
 	switch {
@@ -413,8 +408,8 @@ func (f *FS) Readlink(ctx context.Context, path string) (string, error) {
 	return a.Target, nil
 }
 
-// background runs f in a goroutine that Close waits for; f's context ends with
-// Close. After Close it does nothing and returns false.
+// background runs f in a goroutine that Close waits for, and whose context ends with Close.
+// After Close it does nothing and returns false.
 func (c *Client) background(f func(ctx context.Context)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,11 +19,11 @@ func newHandleID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// File is an open file of the server. Read, Seek, WriteTo and Close are for
-// one goroutine at a time; ReadAt may be called from any.
+// File is an open file of the server. Read, Seek, WriteTo and Close are for one goroutine at a
+// time; ReadAt may be called from any.
 //
-// It belongs to the connection: when that is lost, reading fails, even if the
-// session is recovered.
+// It belongs to a connection: after the connection is lost, reading fails, even if the session
+// is recovered.
 type File struct {
 	f      *FS
 	path   string
@@ -39,13 +39,13 @@ type File struct {
 
 	pos    int64 // of the next byte that Read returns
 	rest   []byte
-	ahead  []ask // of blocks after rest, the first being the next
-	next   int64 // offset of the block to be asked for after them
-	window int   // how many blocks to ask for at a time
+	ahead  []ask // blocks in flight after rest, in order
+	next   int64 // the offset after them
+	window int   // the number of blocks in flight
 	err    error
 }
 
-// ask is a block that was asked for.
+// ask is a request for a block.
 type ask struct {
 	at     int64
 	answer chan block
@@ -57,16 +57,15 @@ type block struct {
 	err  error
 }
 
-// Open opens a file for reading. ctx covers all that is done with it; when it
-// ends the file is closed. The caller closes it.
+// Open opens a file for reading. ctx applies until the file is closed; when it ends the file
+// is closed. The caller must close it.
 func (f *FS) Open(ctx context.Context, path string) (*File, error) { return f.open(ctx, path, false) }
 
-// OpenStream opens a file to be read once from its beginning to its end, in
-// blocks of which several are asked for at a time. ctx covers all that is done
-// with it; when it ends the file is closed. The caller closes it.
+// OpenStream opens a file to be read once from its beginning to its end, with several blocks
+// in flight. ctx applies until the file is closed; when it ends the file is closed. The caller
+// must close it.
 //
-// Servers that cannot do it in a sandbox that confines fail with
-// ErrUnsupported; ReadFile works there.
+// Servers that cannot stream in a sandbox fail with ErrUnsupported; ReadFile works there.
 func (f *FS) OpenStream(ctx context.Context, path string) (io.ReadCloser, error) {
 	return f.open(ctx, path, true)
 }
@@ -99,14 +98,14 @@ func (f *FS) openHandle(ctx context.Context, path, handle, method string, params
 	return r, nil
 }
 
-// closeHandle has the server forget a handle whose fate no longer matters.
+// closeHandle closes a handle in the background. Errors do not matter any more.
 func (c *Client) closeHandle(handle string) {
 	c.background(func(ctx context.Context) {
 		_ = c.Call(ctx, execproto.MethodFSClose, &execproto.HandleParams{HandleID: handle}, nil)
 	})
 }
 
-// end lets go of the handle.
+// end closes the handle.
 func (r *File) end() {
 	r.ending.Do(func() {
 		r.cancel()
@@ -114,7 +113,7 @@ func (r *File) end() {
 	})
 }
 
-// Close closes the file. The server is told in the background.
+// Close closes the file. It does not wait for the server.
 func (r *File) Close() error {
 	if errors.Is(r.err, fs.ErrClosed) {
 		return pathError("close", r.path, fs.ErrClosed)
@@ -130,8 +129,8 @@ func (r *File) Close() error {
 // readBlock reads a block.
 func (r *File) readBlock(at int64, n int) block { return r.askBlock(at, n)() }
 
-// askBlock asks for a block, after those that were asked for before: the blocks of an
-// archive follow each other. The function waits for it.
+// askBlock requests a block after the ones requested before: the blocks of an archive are
+// sequential. The returned function waits for it.
 func (r *File) askBlock(at int64, n int) func() block {
 	params := execproto.ReadBlockParams{HandleID: r.handle, Offset: uint64(at), Len: uint64(n)}
 	result := new(execproto.ReadBlockResult)
@@ -139,14 +138,13 @@ func (r *File) askBlock(at int64, n int) func() block {
 	return func() block { return r.checkBlock(wait(), result, n) }
 }
 
-// checkBlock is a block that was answered, or the error of that.
+// checkBlock returns the answered block, or its error.
 func (r *File) checkBlock(err error, result *execproto.ReadBlockResult, n int) block {
 	switch {
 	case err != nil && r.ctx.Err() != nil:
-		err = r.ctx.Err() // and not that the handle was closed because of it
+		err = r.ctx.Err() // and not the error of the handle that was closed for it
 	case IsCode(err, execproto.CodeNotFound):
-		// The server has closed the handle with the connection that it
-		// belonged to, or after an error.
+		// The server closed the handle with its connection, or after an error.
 		err = &DisconnectedError{"the file's handle is gone, as after a lost connection: " + err.Error()}
 	case err != nil:
 	case len(result.Chunk) > n:
@@ -157,8 +155,8 @@ func (r *File) checkBlock(err error, result *execproto.ReadBlockResult, n int) b
 	return block{result.Chunk, result.EOF, err}
 }
 
-// askAhead asks for blocks until the window is full. The first block of a file
-// is asked for alone: most files are small.
+// askAhead requests blocks until the window is full. The first block is requested alone,
+// because most files are small.
 func (r *File) askAhead() {
 	for len(r.ahead) < r.window {
 		a := ask{r.next, make(chan block, 1)}
@@ -169,7 +167,7 @@ func (r *File) askAhead() {
 	}
 }
 
-// fill gets the next block once the one before has been read.
+// fill waits for the next block.
 func (r *File) fill() error {
 	if r.err != nil {
 		return r.err
@@ -190,7 +188,7 @@ func (r *File) fill() error {
 			r.end()
 		}
 	case len(b.data) < blockSize:
-		// The blocks that were asked for begin too late.
+		// The requested blocks begin at wrong offsets now.
 		r.ahead, r.next = nil, a.at+int64(len(b.data))
 	default:
 		r.window = blocksInFlight
@@ -215,7 +213,7 @@ func (r *File) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo writes what is left of the file to w, without another copy of it.
+// WriteTo writes the rest of the file to w without copying it again.
 func (r *File) WriteTo(w io.Writer) (int64, error) {
 	total := int64(0)
 	for {
@@ -241,9 +239,8 @@ func (r *File) WriteTo(w io.Writer) (int64, error) {
 	}
 }
 
-// Seek sets where the next Read begins; io.SeekEnd asks the server for the
-// size of what is at the file's path then. A file from OpenStream cannot seek
-// once it has been read to its end.
+// Seek sets the offset of the next Read; with io.SeekEnd it asks the server for the current
+// size of the file at the path. A file from OpenStream cannot seek after its end.
 func (r *File) Seek(offset int64, whence int) (int64, error) {
 	fail := func(err error) (int64, error) { return 0, pathError("seek", r.path, err) }
 	if r.err != nil && (r.stream || !errors.Is(r.err, io.EOF)) {
@@ -270,7 +267,7 @@ func (r *File) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// ReadAt reads len(b) bytes at an offset, as io.ReaderAt has it.
+// ReadAt implements io.ReaderAt.
 func (r *File) ReadAt(b []byte, offset int64) (int, error) {
 	if offset < 0 {
 		return 0, pathError("read", r.path, fs.ErrInvalid)

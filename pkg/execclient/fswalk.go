@@ -11,17 +11,14 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// Walk lists what is below a directory, breadth first and sorted by name
-// within a directory, as fs/walk does: directories and regular files, and with
-// FollowDirectorySymlinks links to directories, none of which is entered
-// twice. A MaxDepth of 0 lists the directory alone. The limits on directories
-// and entries, which count everything that is looked at, must not be 0; where
-// one ends the walk Truncated is set. Directories that cannot be listed are in
-// Errors.
+// Walk lists everything below a directory by fs/walk, breadth first and sorted by name in each
+// directory: directories and regular files, and with FollowDirectorySymlinks links to
+// directories. No directory is entered twice. A MaxDepth of 0 lists the directory alone. The
+// limits on directories and entries count everything that is examined, and must not be 0. If
+// one is reached, Truncated is set. Directories that cannot be listed are in Errors.
 //
-// Old servers do not know fs/walk. There each directory is listed and each
-// entry asked about. Those that do not know Attributes fail with ErrUnsupported if o asks
-// for them.
+// For old servers without fs/walk, each directory is listed and each entry queried. Servers
+// without Attributes fail with ErrUnsupported if o has it.
 func (f *FS) Walk(ctx context.Context, root string, o execproto.WalkOptions) (execproto.WalkResult, error) {
 	if o.Attributes && !f.HasEntryAttributes() {
 		return execproto.WalkResult{}, pathError("walk", root, errNoEntryAttributes)
@@ -49,15 +46,15 @@ const (
 	kindFile      = "file"
 )
 
-// walk does fs/walk by simpler requests.
+// walk implements fs/walk by simpler requests.
 type walk struct {
 	f       *FS
 	options execproto.WalkOptions
 	result  execproto.WalkResult
-	seen    map[string]bool // directories without links, if any are followed
+	seen    map[string]bool // directories by their paths without links, if links are followed
 	queue   []walkDir
 	dirs    uint64 // entered
-	looked  uint64 // entries, listed or not
+	looked  uint64 // all examined entries
 }
 
 // walkDir is a directory to be listed.
@@ -89,7 +86,7 @@ func (w *walk) run(ctx context.Context, root string) (execproto.WalkResult, erro
 		}
 		var refused *ServerError
 		switch {
-		case IsCode(err, execproto.CodeNotFound): // it is gone meanwhile
+		case IsCode(err, execproto.CodeNotFound): // it was removed
 		case errors.As(err, &refused):
 			w.result.Errors = append(w.result.Errors, execproto.WalkError{Path: dir.uri, Message: refused.Message})
 		case err != nil:
@@ -99,8 +96,8 @@ func (w *walk) run(ctx context.Context, root string) (execproto.WalkResult, erro
 	return w.result, nil
 }
 
-// list goes through a directory. An entry that is gone meanwhile, or that
-// cannot be looked at, is none.
+// list adds the entries of a directory. An entry that was removed or cannot be examined is
+// skipped.
 func (w *walk) list(ctx context.Context, dir walkDir, entries []execproto.DirectoryEntry) error {
 	for _, e := range entries {
 		uri := JoinPath(dir.uri, e.FileName)
@@ -131,8 +128,8 @@ func (w *walk) list(ctx context.Context, dir walkDir, entries []execproto.Direct
 	return nil
 }
 
-// first reports whether a directory has not been met yet, under whatever name.
-// Without following links there is but one.
+// first reports whether a directory was not visited yet under another name, which is only
+// possible if links are followed.
 func (w *walk) first(ctx context.Context, uri string) bool {
 	if !w.options.FollowDirectorySymlinks {
 		return true
@@ -145,9 +142,8 @@ func (w *walk) first(ctx context.Context, uri string) bool {
 	return true
 }
 
-// JoinPath returns the path of a name, or of several with slashes between, in a
-// directory, which is an absolute path of the server or a `file:` URI. The
-// result is of the same kind.
+// JoinPath appends a name, or several separated by slashes, to a directory. The directory is
+// an absolute path of the server or a `file:` URI, and the result is of the same kind.
 func JoinPath(dir, name string) string {
 	below := path.Join("/", name)
 	switch {

@@ -12,55 +12,51 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// WriteOptions say how a file is written.
+// WriteOptions configure how a file is written.
 type WriteOptions struct {
-	// Atomic leaves the target as it is until the file is closed, when the
-	// new contents take its place in one step. Servers that cannot do it fail
-	// with ErrUnsupported.
+	// Atomic leaves the target unchanged until the file is closed, and then replaces it in one
+	// step. Servers that cannot do it fail with ErrUnsupported.
 	Atomic bool
-	// Permissions are those of a new file, less the server's umask; nil: 0666. A file
-	// that exists keeps its own. Servers without HasAttributes fail with ErrUnsupported.
+	// Permissions are those of a new file, less the server's umask; nil: 0666. An existing
+	// file keeps its own. Servers without HasAttributes fail with ErrUnsupported.
 	Permissions *fs.FileMode
-	// NoFollow refuses a path with a symbolic link: fs.ErrInvalid. Servers without
-	// HasAttributes know it for WriteFileWith only, and else follow links.
+	// NoFollow refuses paths with a symbolic link: fs.ErrInvalid. Servers without
+	// HasAttributes support it for WriteFileWith only, and otherwise follow links.
 	NoFollow bool
 }
 
-// CanWriteAtomically reports whether the server knows WriteOptions.Atomic.
+// CanWriteAtomically reports whether the server supports WriteOptions.Atomic.
 func (f *FS) CanWriteAtomically() bool {
 	return f.c.Capabilities().FileWriteStreaming && f.c.Has(execproto.MethodProcessList)
 }
 
-// FileWriter writes a file of the server from its beginning to its end, in
-// blocks of which several are under way at a time. It is for one goroutine at
-// a time.
+// FileWriter writes a file of the server from its beginning to its end, with several blocks in
+// flight. It is for one goroutine at a time.
 type FileWriter struct {
 	f      *FS
 	path   string
 	handle string
 	l      *connection // to which the handle belongs
 
-	ctx    context.Context // ends with the first error, its cause
+	ctx    context.Context // ends with the first error as its cause
 	cancel context.CancelCauseFunc
 	unhook func() bool
 	sent   sync.WaitGroup
-	slots  chan []byte // buffers; nil: not made yet
+	slots  chan []byte // buffers; nil: not allocated yet
 	ending sync.Once
 
-	// answered, of an archive, is told what became of it up to an offset.
+	// answered, of an archive, gets the answers about the data up to an offset.
 	answered func(r *execproto.WriteBlockResult, upTo uint64)
 
-	block  []byte // what is not sent yet
+	block  []byte // data that is not sent yet
 	offset uint64 // of block
 	closed bool
 }
 
-// Create creates or truncates a file for writing. ctx covers all that is done
-// with it; when it ends before Close, the writing is abandoned. The caller
-// calls Close or Abort.
+// Create creates or truncates a file for writing. ctx applies until the writer is closed; if
+// it ends before Close, the writing is aborted. The caller must call Close or Abort.
 //
-// Old servers, which do not take files in blocks, fail with ErrUnsupported;
-// WriteFile works there.
+// Old servers, which do not accept blocks, fail with ErrUnsupported; WriteFile works there.
 func (f *FS) Create(ctx context.Context, path string, o WriteOptions) (*FileWriter, error) {
 	switch {
 	case !f.c.Capabilities().FileWriteStreaming:
@@ -97,9 +93,8 @@ func (f *FS) createHandle(ctx context.Context, path, handle, method string, para
 	return w, nil
 }
 
-// abandonHandle has the server forget a handle for writing. Closing it would
-// put what there is into the target's place; an offset that no file can have
-// ends it instead.
+// abandonHandle makes the server drop a handle for writing. Closing it would replace the
+// target; a block at an impossible offset ends it instead.
 func (c *Client) abandonHandle(handle string) {
 	c.background(func(ctx context.Context) {
 		_ = c.Call(ctx, execproto.MethodFSWriteBlock,
@@ -112,8 +107,7 @@ func (w *FileWriter) abandon() { w.ending.Do(func() { w.f.c.abandonHandle(w.hand
 
 func (w *FileWriter) error(err error) error { return pathError("write", w.path, err) }
 
-// Write takes p over and sends it in whole blocks. An error may be that of an
-// earlier block.
+// Write copies p and sends it in full blocks. An error may belong to an earlier block.
 func (w *FileWriter) Write(p []byte) (int, error) {
 	if w.closed {
 		return 0, w.error(fs.ErrClosed)
@@ -131,7 +125,7 @@ func (w *FileWriter) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-// ReadFrom reads r to its end and writes that, without another copy of it.
+// ReadFrom reads r to its end and writes its data without copying it again.
 func (w *FileWriter) ReadFrom(r io.Reader) (int64, error) {
 	if w.closed {
 		return 0, w.error(fs.ErrClosed)
@@ -154,7 +148,7 @@ func (w *FileWriter) ReadFrom(r io.Reader) (int64, error) {
 	}
 }
 
-// reserve makes sure that there is a block with room.
+// reserve makes sure that there is a block with free space.
 func (w *FileWriter) reserve() error {
 	if w.ctx.Err() == nil && w.block == nil {
 		select {
@@ -178,7 +172,7 @@ func (w *FileWriter) sendFull() {
 	}
 }
 
-// send sends the block and gives its buffer back when the server has it.
+// send sends the block and releases its buffer when the server has answered.
 func (w *FileWriter) send() {
 	data, at := w.block, w.offset
 	w.offset += uint64(len(data))
@@ -196,15 +190,14 @@ func (w *FileWriter) send() {
 	})
 }
 
-// ask makes a request about the handle, after those before it: the blocks of an archive
-// follow each other. The function waits for its answer, which is about what was sent up to
-// an offset.
+// ask makes a request about the handle after earlier ones, because the blocks of an archive
+// are sequential. The returned function waits for the answer, which is about the data up to an
+// offset.
 //
-// The request is made on the connection of the handle alone. Scenario: all blocks of an
-// atomic write have been answered, and then the connection is lost, with which the server
-// abandons the write. On the next connection fs/close of a handle that is not known
-// succeeds, and the writer would believe that the file is in its place
-// (docs/spec/client.md §3.2).
+// The request is made on the connection of the handle only. Scenario: all blocks of an atomic
+// write have been answered, and then the connection is lost, with which the server aborts the
+// write. On the next connection fs/close of an unknown handle succeeds, and the writer would
+// assume that the file was replaced (docs/spec/client.md §3.2).
 func (w *FileWriter) ask(ctx context.Context, method string, params execproto.Object, upTo uint64) func() error {
 	if w.answered == nil {
 		return w.f.c.begin(ctx, w.l, method, params, nil)
@@ -220,9 +213,8 @@ func (w *FileWriter) ask(ctx context.Context, method string, params execproto.Ob
 	}
 }
 
-// Close writes what is left and closes the file, which with Atomic takes the
-// target's place now. After an error the writing has been abandoned; without
-// Atomic a part of it may be in the target.
+// Close sends the rest and closes the file. With Atomic this replaces the target. After an
+// error the writing is aborted; without Atomic the target may have a part of the data.
 func (w *FileWriter) Close() error {
 	if w.closed {
 		return w.error(fs.ErrClosed)
@@ -231,7 +223,7 @@ func (w *FileWriter) Close() error {
 		w.send()
 	}
 	w.sent.Wait()
-	// From here on the end of ctx comes too late to abandon the handle.
+	// From here on, the end of ctx does not abort the writing any more.
 	if err := context.Cause(w.ctx); err != nil || !w.unhook() {
 		w.Abort()
 		if err == nil {
@@ -246,8 +238,8 @@ func (w *FileWriter) Close() error {
 	return pathError("close", w.path, err)
 }
 
-// Abort abandons the writing: with Atomic the target stays as it is. After
-// Close it does nothing.
+// Abort aborts the writing: with Atomic the target stays unchanged. After Close it does
+// nothing.
 func (w *FileWriter) Abort() {
 	if w.closed {
 		return
@@ -259,8 +251,8 @@ func (w *FileWriter) Abort() {
 	w.abandon()
 }
 
-// WriteStream writes what r yields to a file, as with Create. When r or the
-// server fails, the writing is abandoned.
+// WriteStream writes the data of r to a file, as with Create. If r or the server fails, the
+// writing is aborted.
 func (f *FS) WriteStream(ctx context.Context, path string, r io.Reader, o WriteOptions) error {
 	w, err := f.Create(ctx, path, o)
 	if err != nil {

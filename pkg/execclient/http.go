@@ -15,8 +15,8 @@ import (
 	"codex.internal/pkg/internal/wait"
 )
 
-// DoHTTP has the server make an HTTP request and returns the whole answer. See
-// HTTP for large ones.
+// DoHTTP lets the server make an HTTP request and returns the complete answer. See HTTP for
+// large answers.
 func (c *Client) DoHTTP(ctx context.Context, p execproto.HTTPRequestParams) (execproto.HTTPRequestResult, error) {
 	var r execproto.HTTPRequestResult
 	p.StreamResponse, p.DeltaWindow = false, 0
@@ -24,18 +24,17 @@ func (c *Client) DoHTTP(ctx context.Context, p execproto.HTTPRequestParams) (exe
 	return r, err
 }
 
-// HTTP returns a transport for an http.Client whose requests the server makes,
-// from its machine. It may be used by any number of goroutines.
+// HTTP returns a transport for an http.Client whose requests are made by the server, from its
+// machine. It may be used by any number of goroutines.
 //
-// The body of a request is sent whole, of at most MaxRequestBody bytes; that
-// of a response is streamed. Nothing is added to the headers. Soon after the
-// deadline of a request's context the server ends it too. Redirects are not
-// followed, as by any transport; servers as old as 0.142.0 follow them all the
-// same.
+// The body of a request is sent as a whole, of at most MaxRequestBody bytes; that of a
+// response is streamed. No headers are added. The server ends a request soon after the
+// deadline of its context. As with any transport, redirects are not followed; but 0.142.0's
+// server follows them.
 //
-// The server sends as fast as it gets the body. One of ours waits for a reader
-// that is slow; elsewhere a body ends with an error when 16 MiB of it have not
-// been read. A lost connection ends it too.
+// The server sends the body as fast as it receives it. Servers of this project wait for a slow
+// reader. With others, a body ends with an error when 16 MiB of it have not been read. A lost
+// connection ends it, too.
 func (c *Client) HTTP() http.RoundTripper { return &httpTransport{c} }
 
 type httpTransport struct{ c *Client }
@@ -63,8 +62,7 @@ func (t *httpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response(req, r, body), nil
 }
 
-// requestParams is a request as the server gets it. Its body is read and
-// closed.
+// requestParams returns a request for the server. It reads the body and closes it.
 func requestParams(req *http.Request) (execproto.HTTPRequestParams, error) {
 	p := execproto.HTTPRequestParams{
 		Method: req.Method, Headers: []execproto.HTTPHeader{},
@@ -82,7 +80,7 @@ func requestParams(req *http.Request) (execproto.HTTPRequestParams, error) {
 	if req.URL != nil {
 		target = *req.URL
 	}
-	// Headers that a transport does not send.
+	// A transport does not send these.
 	target.User, target.Fragment, target.RawFragment = nil, "", ""
 	p.URL = target.String()
 	if req.Host != "" && req.Host != target.Host {
@@ -91,7 +89,7 @@ func requestParams(req *http.Request) (execproto.HTTPRequestParams, error) {
 	for name, values := range req.Header {
 		switch http.CanonicalHeaderKey(name) {
 		case "Host", "Content-Length", "Transfer-Encoding", "Trailer":
-			continue // they are the server's to make
+			continue // the server sets these
 		}
 		for _, value := range values {
 			p.Headers = append(p.Headers, execproto.HTTPHeader{Name: name, Value: value})
@@ -113,7 +111,7 @@ func requestBody(req *http.Request) ([]byte, error) {
 	if req.ContentLength > MaxRequestBody {
 		return nil, errBodyTooLarge
 	}
-	// A pipe, for one, is read no more when it is closed.
+	// Closing the body ends a Read that blocks, of a pipe for example.
 	defer context.AfterFunc(req.Context(), func() { _ = req.Body.Close() })()
 	body, err := io.ReadAll(io.LimitReader(req.Body, MaxRequestBody+1))
 	switch {
@@ -129,7 +127,7 @@ func requestBody(req *http.Request) ([]byte, error) {
 
 var errBodyTooLarge = fmt.Errorf("HTTP request failed: its body exceeds %d bytes, which is the most that can be sent through an exec-server", MaxRequestBody)
 
-// response is what the server answered, for net/http.
+// response converts the server's answer for net/http.
 func response(req *http.Request, r execproto.HTTPRequestResult, body io.ReadCloser) *http.Response {
 	header := make(http.Header, len(r.Headers))
 	for _, h := range r.Headers {
@@ -146,15 +144,15 @@ func response(req *http.Request, r execproto.HTTPRequestResult, body io.ReadClos
 	}
 }
 
-// bodyStreams routes the pieces of streamed bodies. Its zero value is ready.
+// bodyStreams routes the deltas of streamed bodies. Its zero value is ready.
 type bodyStreams struct {
 	mu      sync.Mutex
 	last    uint64 // the newest id
 	streams map[string]*bodyStream
 }
 
-// open begins a stream: before its request is sent, as its pieces may come
-// with the answer.
+// open registers a stream before its request is sent, because deltas may arrive with the
+// answer.
 func (b *bodyStreams) open(ctx context.Context, c *Client) *bodyStream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,7 +165,7 @@ func (b *bodyStreams) open(ctx context.Context, c *Client) *bodyStream {
 	return s
 }
 
-// remove ends the routing to a stream and reports whether there was any.
+// remove unregisters a stream and reports whether it was registered.
 func (b *bodyStreams) remove(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,8 +174,7 @@ func (b *bodyStreams) remove(id string) bool {
 	return ok
 }
 
-// deliver takes a piece. Those of streams that nobody reads any more are
-// dropped.
+// deliver routes a delta. Deltas of closed streams are dropped.
 func (b *bodyStreams) deliver(d execproto.HTTPBodyDelta) {
 	b.mu.Lock()
 	s := b.streams[d.RequestID]
@@ -187,7 +184,7 @@ func (b *bodyStreams) deliver(d execproto.HTTPBodyDelta) {
 	}
 }
 
-// fail ends all streams: they belong to the connection that was lost.
+// fail ends all streams, because they belong to the lost connection.
 func (b *bodyStreams) fail(err error) {
 	b.mu.Lock()
 	streams := b.streams
@@ -198,28 +195,27 @@ func (b *bodyStreams) fail(err error) {
 	}
 }
 
-// bodyStream is a streamed body. The client's reader delivers to it and never
-// waits.
+// bodyStream is a streamed body. The client's reader calls deliver, which never blocks.
 type bodyStream struct {
 	c     *Client
 	ctx   context.Context // of the request
 	id    string
-	moved chan struct{} // tells Read to look again
+	moved chan struct{} // wakes Read
 
 	mu     sync.Mutex
 	queue  []execproto.HTTPBodyDelta
 	size   int    // bytes in the queue
-	seq    uint64 // of the newest piece
-	end    error  // after the queue; io.EOF in good order
+	seq    uint64 // of the newest delta
+	end    error  // returned after the queue; io.EOF at the end of the body
 	closed bool
 
-	// For Read alone.
+	// Used by Read only.
 	rest  []byte
-	taken uint64 // the piece that rest is of
+	taken uint64 // the number of the delta that rest belongs to
 	acked uint64
 }
 
-// deliver takes the next piece and reports whether it is the last.
+// deliver adds the next delta and reports whether it is the last.
 func (s *bodyStream) deliver(d execproto.HTTPBodyDelta) (last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +230,7 @@ func (s *bodyStream) deliver(d execproto.HTTPBodyDelta) (last bool) {
 	case d.Error != nil:
 		s.end = fmt.Errorf("http response stream `%s` failed: %s", s.id, *d.Error)
 	case len(d.Delta) > 0 && len(s.queue) >= maxDeltas && s.size >= maxDeltaBytes,
-		// Those of other servers may be larger.
+		// Deltas of other servers may be larger.
 		len(d.Delta) > 0 && len(s.queue) > 0 && s.size+len(d.Delta) > 2*maxDeltaBytes:
 		s.end = fmt.Errorf("http response stream `%s` failed: body delta channel filled before delivery", s.id)
 	default:
@@ -246,8 +242,8 @@ func (s *bodyStream) deliver(d execproto.HTTPBodyDelta) (last bool) {
 	return s.end != nil
 }
 
-// enqueue has a piece wait, in the place of the one before if both are small. The
-// lock is held.
+// enqueue appends a delta to the queue, or to the last delta if both are small. The lock is
+// held.
 func (s *bodyStream) enqueue(d execproto.HTTPBodyDelta) {
 	s.size += len(d.Delta)
 	if last := len(s.queue) - 1; last >= 0 && len(s.queue[last].Delta)+len(d.Delta) <= mergeDelta {
@@ -266,7 +262,7 @@ func (s *bodyStream) finish(err error) {
 	wait.Wake(s.moved)
 }
 
-// Read returns what has come of the body, or waits for it.
+// Read returns received data of the body, or waits for more.
 func (s *bodyStream) Read(b []byte) (int, error) {
 	for len(s.rest) == 0 {
 		ready, err := s.take()
@@ -289,7 +285,7 @@ func (s *bodyStream) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// take makes the next piece rest, if it is there.
+// take moves the next delta to rest, if there is one.
 func (s *bodyStream) take() (ready bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,20 +305,19 @@ func (s *bodyStream) take() (ready bool, err error) {
 	return true, nil
 }
 
-// maybeAck tells the server of what was read before the present piece, if
-// that is worth it.
+// maybeAck acknowledges the deltas that were read, if there are enough of them.
 func (s *bodyStream) maybeAck() {
 	read := s.taken - 1
 	if read-s.acked < deltaAckEvery || !s.c.Has(execproto.NotifyHTTPAck) {
 		return
 	}
 	s.acked = read
-	// An error is the connection's, with which the stream ends.
+	// If this fails the connection is lost, and the stream ends with it.
 	_ = s.c.notify(s.ctx, execproto.NotifyHTTPAck, &execproto.HTTPAck{RequestID: s.id, Seq: read})
 }
 
-// Close ends the reading. A server that waits for a slow reader is told not
-// to: there is no way to make one end the request.
+// Close ends the reading. It tells a server that waits for a slow reader to continue: the
+// protocol cannot end the request.
 func (s *bodyStream) Close() error {
 	s.mu.Lock()
 	again := s.closed

@@ -13,31 +13,31 @@ import (
 	"codex.internal/pkg/wire/logtext"
 )
 
-// errDown is what calls on a link return that ended before their answer came.
+// errDown is the error of calls whose connection was closed before the answer.
 var errDown = errors.New("exec-server transport closed")
 
-// link is one physical connection with the calls in flight on it. A reader and
-// a writer belong to it; they end with the transport.
+// connection is one physical connection with its calls in flight. A reader and a writer belong
+// to it, and end with the transport.
 type connection struct {
 	t    Transport
 	out  chan []byte   // to be sent
-	down chan struct{} // closed when the reader has seen the end
-	why  error         // once down
+	down chan struct{} // closed when the reader has ended
+	why  error         // set before down is closed
 
 	ctx    context.Context // ends when the connection is down
 	cancel context.CancelFunc
-	asked  chan struct{} // holds an element for each request of the server without an answer
+	asked  chan struct{} // has an element for each unanswered request of the server
 
-	broken chan error    // why nothing can be sent any more
-	wake   chan struct{} // tells the writer of acks
+	broken chan error    // has the error of the writer
+	wake   chan struct{} // wakes the writer for acks
 
 	mu      sync.Mutex
 	nextID  int64
 	acks    map[string]uint64                   // to be sent: the newest of each process
-	pending map[jsonrpc.ID]chan jsonrpc.Message // nil: down
+	pending map[jsonrpc.ID]chan jsonrpc.Message // nil: the connection is down
 }
 
-// open starts a link. Lost is called once, by the reader, when it is down.
+// open starts a connection. Its reader calls lost once, when it is down.
 func (c *Client) open(t Transport, lost func(*connection, error)) *connection {
 	l := &connection{
 		t: t, out: make(chan []byte, sendQueue), down: make(chan struct{}), wake: make(chan struct{}, 1), broken: make(chan error, 1),
@@ -48,7 +48,7 @@ func (c *Client) open(t Transport, lost func(*connection, error)) *connection {
 		l.why = l.routineReader(c)
 		l.fail()
 		select {
-		case l.why = <-l.broken: // that came first
+		case l.why = <-l.broken: // it was the first error
 		default:
 		}
 		lost(l, l.why)
@@ -58,7 +58,7 @@ func (c *Client) open(t Transport, lost func(*connection, error)) *connection {
 	return l
 }
 
-// routineReader takes messages until the connection ends.
+// routineReader handles messages until the connection ends.
 func (l *connection) routineReader(c *Client) error {
 	for {
 		text, err := l.t.Read()
@@ -88,8 +88,8 @@ func (l *connection) routineReader(c *Client) error {
 	}
 }
 
-// routineWriter sends what is queued. A message that cannot be sent ends the
-// connection: the reader sees that.
+// routineWriter sends queued messages. If one cannot be sent, it ends the connection, which
+// the reader notices.
 func (l *connection) routineWriter() {
 	for {
 		var err error
@@ -109,8 +109,8 @@ func (l *connection) routineWriter() {
 	}
 }
 
-// queueAck has the writer send an acknowledgement. A newer one for the same process
-// replaces one that has not been sent yet.
+// queueAck lets the writer send an acknowledgement. It replaces an unsent one for the same
+// process.
 func (l *connection) queueAck(a execproto.ProcessAck) {
 	l.mu.Lock()
 	l.acks[a.ProcessID] = max(l.acks[a.ProcessID], a.Seq)
@@ -135,7 +135,7 @@ func (l *connection) writeAcks() error {
 	return nil
 }
 
-// answer hands an answer to its call. Late ones are dropped.
+// answer passes an answer to its call. Late answers are dropped.
 func (l *connection) answer(m jsonrpc.Message) {
 	l.mu.Lock()
 	answer := l.pending[m.ID]
@@ -146,7 +146,7 @@ func (l *connection) answer(m jsonrpc.Message) {
 	}
 }
 
-// fail marks the link as down, whose calls fail with that.
+// fail marks the connection as down. Its calls fail.
 func (l *connection) fail() {
 	l.mu.Lock()
 	l.pending = nil
@@ -164,22 +164,22 @@ func (l *connection) isDown() bool {
 	}
 }
 
-// call makes a request and waits for its answer, which counts also if the
-// link has ended since. The error is errDown if it ended before.
+// call makes a request and waits for its answer, which also counts if the connection has ended
+// since. The error is errDown if it ended before.
 func (l *connection) call(ctx context.Context, method string, params []byte) (jsonrpc.Message, error) {
 	return l.begin(ctx, method, params).wait(ctx)
 }
 
-// callUnderWay is a request that was made.
+// callUnderWay is a request whose answer is awaited.
 type callUnderWay struct {
 	l      *connection
 	id     jsonrpc.ID
 	answer chan jsonrpc.Message
-	err    error // of making it
+	err    error // of sending it
 }
 
-// begin makes a request. Those that one goroutine begins are sent in their order. The
-// caller waits for the answer.
+// begin sends a request. Requests of one goroutine are sent in order. The caller must call
+// wait.
 func (l *connection) begin(ctx context.Context, method string, params []byte) *callUnderWay {
 	u := &callUnderWay{l: l, answer: make(chan jsonrpc.Message, 1)}
 	l.mu.Lock()
@@ -232,8 +232,8 @@ func (l *connection) send(ctx context.Context, message []byte) error {
 	}
 }
 
-// initialize makes the handshake. The reader runs already: a resumed session
-// sends its output at once.
+// initialize makes the handshake. The reader already runs, because the output of a resumed
+// session follows at once.
 func (l *connection) initialize(ctx context.Context, o Options, params execproto.InitializeParams) (execproto.InitializeResult, error) {
 	var info execproto.InitializeResult
 	bound, cancel := context.WithTimeout(ctx, o.InitializeTimeout)
@@ -251,7 +251,7 @@ func (l *connection) initialize(ctx context.Context, o Options, params execproto
 	}
 	var refused *ServerError
 	if id := params.ResumeSessionID; id != nil && errors.As(err, &refused) {
-		// A server may repeat the id, and errors go to logs and screens.
+		// A server may repeat the secret id in its error, which goes to logs and screens.
 		refused.Message = strings.ReplaceAll(refused.Message, *id, logtext.Digest(*id))
 	}
 	switch {
@@ -264,14 +264,14 @@ func (l *connection) initialize(ctx context.Context, o Options, params execproto
 	}
 }
 
-// protocolViolation is the error for a message that no conforming server sends. The
-// text for the user does not have it as the reason for the end of the connection, as
-// the user cannot do anything about it.
+// protocolViolation is the error for a message that no conforming server sends. It is not
+// shown to users as the reason for the end of the connection, because they cannot do anything
+// about it.
 type protocolViolation struct{ err error }
 
 func (e *protocolViolation) Error() string { return e.err.Error() }
 
-// badNotification is a notification that could not be understood.
+// badNotification is the error of a notification that cannot be decoded.
 type badNotification struct{ err error }
 
 func (e *badNotification) Error() string {

@@ -8,9 +8,9 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// request takes a request of the server. The only one is network/policyRequest, for
-// clients that answer it. Any other ends the connection, and so does a question
-// beyond maxPolicyRequests: no conforming server has as many without an answer.
+// request handles a request of the server. The only one is network/policyRequest, for clients
+// that answer it. Any other one ends the connection, and so does one beyond maxPolicyRequests:
+// no conforming server has as many unanswered.
 func (c *Client) request(l *connection, m jsonrpc.Message) error {
 	if c.opts.OnPolicyRequest == nil || m.Method != execproto.MethodPolicyRequest {
 		return &protocolViolation{fmt.Errorf("the server sent a request, %s", m.Method)}
@@ -24,7 +24,7 @@ func (c *Client) request(l *connection, m jsonrpc.Message) error {
 	id := m.ID
 	c.wg.Go(func() {
 		defer func() { <-l.asked }()
-		// A message that cannot be sent any more needs no answer.
+		// If the message cannot be sent, no answer is needed.
 		_ = l.send(l.ctx, c.policyAnswer(l.ctx, id, params, err))
 	})
 	return nil

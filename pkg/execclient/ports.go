@@ -11,40 +11,39 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// ErrPortsWatched is the error of WatchPorts while another watch of the client is open.
+// ErrPortsWatched is the error of WatchPorts while the client has another watch of ports.
 var ErrPortsWatched = errors.New("the ports are watched already; close that watch first")
 
 // PortOptions configure Client.WatchPorts.
 type PortOptions struct {
-	// AllSessions: the ports of every session of the client's user or token are told, and
-	// not those of this session alone.
+	// AllSessions includes the ports of every session of the client's user or token, and not
+	// only those of this session.
 	AllSessions bool
 }
 
-// Ports is what PortWatch.Next returns: all TCP ports on which processes listen. Truncated
-// means that there may be more.
+// Ports are all TCP ports on which processes listen. If Truncated is set there may be more.
 type Ports struct {
 	Ports     []execproto.Port
 	Truncated bool
 }
 
-// PortWatch is told on which TCP ports processes of the server listen (docs/spec/wire.md
+// PortWatch watches the TCP ports on which processes of the server listen (docs/spec/wire.md
 // §11.8). Its methods may be called from any goroutine.
 //
-// When the connection was lost and the session resumed, the server is asked again.
+// After a lost connection the server is asked again.
 type PortWatch struct {
 	c      *Client
 	params execproto.WatchPortsParams
-	woken  chan struct{} // something is there to be taken
+	woken  chan struct{} // wakes Next
 
 	mu      sync.Mutex
-	waiting *Ports // nil: nothing is new
-	err     error  // why it has ended
+	waiting *Ports // nil: nothing has changed
+	err     error  // the reason of its end
 }
 
-// WatchPorts watches on which ports processes of this session listen; the first Next
-// returns those of the beginning. The error is ErrUnsupported if the server cannot tell, and
-// ErrPortsWatched. The caller must call Close.
+// WatchPorts watches the ports on which processes of this session listen. The first Next
+// returns the current ones. The error is ErrUnsupported if the server cannot list ports, and
+// ErrPortsWatched if this client watches already. The caller must call Close.
 func (c *Client) WatchPorts(ctx context.Context, o PortOptions) (*PortWatch, error) {
 	if !c.Has(execproto.MethodTunnelWatchPorts) {
 		return nil, ErrUnsupported
@@ -69,13 +68,13 @@ func (c *Client) WatchPorts(ctx context.Context, o PortOptions) (*PortWatch, err
 		err = w.begin(ctx, l)
 	}
 	if err != nil {
-		_ = w.Close() // the server may be watching if only the answer was lost
+		_ = w.Close() // the server may be watching, if only its answer was lost
 		return nil, err
 	}
 	return w, nil
 }
 
-// begin asks the server.
+// begin sends the request for the watch.
 func (w *PortWatch) begin(ctx context.Context, l *connection) error {
 	raw, err := encode(execproto.MethodTunnelWatchPorts, &w.params)
 	if err != nil {
@@ -91,9 +90,9 @@ func (w *PortWatch) begin(ctx context.Context, l *connection) error {
 	return err
 }
 
-// Next waits until the ports are others than those that it returned last, and returns them
-// all. After the end of the watch the error is the reason: ErrClosed after Close, that of the
-// client's failure, or an error of the server when the connection came back.
+// Next waits until the ports differ from those that it returned last, and returns all. After
+// the end of the watch the error is the reason: ErrClosed after Close, the error of the failed
+// client, or an error of the server after a lost connection.
 func (w *PortWatch) Next(ctx context.Context) (Ports, error) {
 	for {
 		w.mu.Lock()
@@ -102,7 +101,7 @@ func (w *PortWatch) Next(ctx context.Context) (Ports, error) {
 		w.mu.Unlock()
 		switch {
 		case err != nil:
-			wait.Wake(w.woken) // every Next returns from now on
+			wait.Wake(w.woken) // from now on every Next returns
 			return Ports{}, err
 		case now != nil:
 			return *now, nil
@@ -115,7 +114,7 @@ func (w *PortWatch) Next(ctx context.Context) (Ports, error) {
 	}
 }
 
-// Close ends the watch. The server is told, and not waited for.
+// Close ends the watch. It does not wait for the server.
 func (w *PortWatch) Close() error {
 	if !w.end(ErrClosed) {
 		return nil
@@ -140,14 +139,14 @@ func (c *Client) portWatch() *PortWatch {
 	return c.ports
 }
 
-// endPorts ends the watch when the client has failed.
+// endPorts ends the watch of a client that has failed.
 func (c *Client) endPorts(why error) {
 	if w := c.portWatch(); w != nil {
 		w.end(why)
 	}
 }
 
-// end ends the watch on this side, and reports whether it had not ended before.
+// end ends the watch locally, and reports whether it had not ended before.
 func (w *PortWatch) end(why error) bool {
 	w.mu.Lock()
 	first := w.err == nil
@@ -164,7 +163,7 @@ func (w *PortWatch) end(why error) bool {
 	return first
 }
 
-// receive takes a notification: the newest has all ports.
+// receive handles a notification. The newest has all ports.
 func (w *PortWatch) receive(n *execproto.Ports) {
 	w.mu.Lock()
 	if n.WatchID == w.params.WatchID {
@@ -174,10 +173,10 @@ func (w *PortWatch) receive(n *execproto.Ports) {
 	wait.Wake(w.woken)
 }
 
-// again asks on another connection.
+// again watches on a new connection.
 func (w *PortWatch) again(l *connection) {
 	err := w.begin(w.c.ctx, l)
-	if err != nil && !errors.As(err, new(*DisconnectedError)) { // else the next connection does this
+	if err != nil && !errors.As(err, new(*DisconnectedError)) { // otherwise the next connection does this
 		w.end(fmt.Errorf("the watch of the ports could not be resumed: %w", err))
 	}
 }

@@ -16,55 +16,54 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// ExitState is how a process ended.
+// ExitState describes the end of a process.
 type ExitState struct {
-	// Code is its exit status, 128+n after signal n, or -1 when unknown.
+	// Code is the exit code, 128+n after signal n, or -1 if it is unknown.
 	Code int
-	// SandboxDenied says that its sandbox probably denied it something.
+	// SandboxDenied means that its sandbox probably denied it something.
 	SandboxDenied bool
-	// Cause is why it ended, and Resources what it has used; "" and nil if the server
-	// does not tell (extension process/limits).
+	// Cause is the reason of the end, and Resources what the process used; "" and nil if the
+	// server does not report them (extension process/limits).
 	Cause     execproto.Cause
 	Resources *execproto.ProcessResources
 }
 
-// Process is a process on the server. Its methods may be called from any
-// goroutine, and it survives lost connections where its client does.
+// Process is a process on the server. Its methods may be called from any goroutine, and it
+// survives lost connections if its client does.
 //
-// The server numbers events; they are put in order here. The newest are kept,
-// at most maxEvents and maxEventBytes of them, and older ones are asked for
-// again. Nothing here waits for a consumer but the process itself, where the
-// server has flow control; see waitForRoom for the others.
+// The server numbers events, and Process sorts them. It keeps the newest, at most maxEvents
+// and maxEventBytes of them; older ones are requested again. With flow control only the
+// process itself waits for a slow consumer; see waitForRoom for servers without it.
 type Process struct {
 	c         *Client
 	id        string
 	sandboxed bool
 	terminal  bool
-	windowed  bool // the server holds it back
+	windowed  bool // the server has flow control
 
 	mu           sync.Mutex
-	sandbox      string // as the server calls it
+	sandbox      string // as the server names it
 	limits       []execproto.HeldLimit
-	started      bool             // the server has said so
-	pending      map[uint64]Event // came out of order
+	started      bool             // the server has confirmed the start
+	pending      map[uint64]Event // arrived before earlier ones
 	pendingBytes int              // of their output
-	last         uint64           // newest event that is in order
+	last         uint64           // the newest event in order
 	total        uint64           // bytes of output through it
 	log          []Event          // the newest events in order
-	bytes        int              // of output in the log
+	bytes        int              // of the output in the log
 	exited       *Event
 	denied       bool
 	closed       bool
 	err          error
 	changed      chan struct{} // closed and replaced on every change
-	room         chan struct{} // closed when a consumer has taken something
+	room         chan struct{} // closed when a consumer has taken events
 	writeID      uint64
 	followers    map[*follower]bool
-	unclaimed    bool   // it has just started: a caller may still ask for its output
-	unwanted     bool   // the caller waits only for the end
+	unclaimed    bool   // no caller has asked for events or the end yet
+	unwanted     bool   // a caller waits for the end only
 	released     bool   // no caller uses the process any more
-	readThrough  uint64 // what process/read was asked to leave out
-	acked        uint64 // what the server was told, and the bytes through it
+	readThrough  uint64 // the AfterSeq of process/read
+	acked        uint64 // the last acknowledgement, and the bytes up to it
 	ackedEnd     uint64
 }
 
@@ -75,24 +74,22 @@ func newProcess(c *Client, params execproto.StartParams) *Process {
 	}
 }
 
-// Start starts a process. The id in the params must be new to the session.
+// Start starts a process. The id in the params must be new in the session.
 //
-// When the connection is lost before the server has answered, the start is
-// sent again with the same id, so that the process is started once. When the
-// context ends before, the process is terminated in the background; so it is
-// with an *EventsLostError, when too much of it was missed meanwhile, and with
-// ErrStarting, when the server has lost track of the start.
+// If the connection is lost before the answer, the start is sent again with the same id, so
+// that the process is started once. The process is terminated in the background if the context
+// ends first, with an *EventsLostError if too many events were missed meanwhile, and with
+// ErrStarting if the server has lost track of the start.
 //
-// If the server refuses the start, the error is a *ServerError. It matches
-// exec.ErrNotFound and fs.ErrNotExist if there is no such program, fs.ErrNotExist if
-// there is no such directory, and fs.ErrPermission if either may not be used.
+// If the server refuses the start, the error is a *ServerError. It matches exec.ErrNotFound
+// and fs.ErrNotExist if there is no such program, fs.ErrNotExist if there is no such
+// directory, and fs.ErrPermission if either may not be used.
 func (c *Client) Start(ctx context.Context, params execproto.StartParams) (*Process, error) {
 	p, err := c.startProcess(ctx, params)
 	return p, startError(err)
 }
 
-// startError lets the error of a start that a server refuses match those of os/exec
-// and io/fs.
+// startError makes the error of a refused start match the errors of os/exec and io/fs.
 func startError(err error) error {
 	refused, ok := errors.AsType[*ServerError](err)
 	if !ok {
@@ -150,7 +147,7 @@ func (c *Client) startProcess(ctx context.Context, params execproto.StartParams)
 	return p, nil
 }
 
-// start sends the request until there is an answer.
+// start sends the request until it is answered.
 func (c *Client) start(ctx context.Context, p *Process, params []byte) error {
 	for again := false; ; again = true {
 		l, err := c.live(ctx)
@@ -162,7 +159,7 @@ func (c *Client) start(ctx context.Context, p *Process, params []byte) error {
 			err = serverError(execproto.MethodProcessStart, m)
 		}
 		if again && execproto.IsProcessExists(err) {
-			// The first one has reached the server.
+			// The first request had reached the server.
 			if err = c.adopt(ctx, l, p); err == nil {
 				return nil
 			}
@@ -180,7 +177,7 @@ func (c *Client) start(ctx context.Context, p *Process, params []byte) error {
 	}
 }
 
-// begin notes that the server has started the process.
+// begin records that the server has started the process.
 func (p *Process) begin(m jsonrpc.Message) error {
 	var r execproto.StartResult
 	err := decodeAnswer(execproto.MethodProcessStart, m, &r)
@@ -190,9 +187,9 @@ func (p *Process) begin(m jsonrpc.Message) error {
 	return err
 }
 
-// adopt takes over a process whose first events were sent to nobody. Servers
-// of codex itself cannot be asked while it is starting, and leave it at that for
-// good when the connection was lost at the wrong moment.
+// adopt takes over a process whose first events were sent on a lost connection. Codex CLI's
+// servers answer ErrStarting while it starts, and forever if the connection was lost at the
+// wrong moment.
 func (c *Client) adopt(ctx context.Context, l *connection, p *Process) error {
 	p.mu.Lock()
 	p.started = true
@@ -205,8 +202,7 @@ func (c *Client) adopt(ctx context.Context, l *connection, p *Process) error {
 	return err
 }
 
-// abandon terminates a process whose start nobody waits for any more, and
-// which the server may have started.
+// abandon terminates a process whose caller has given up, if the server has started it.
 func (c *Client) abandon(p *Process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,16 +218,16 @@ func (c *Client) abandon(p *Process) {
 	})
 }
 
-// SandboxType is what the server says confines the process; "none" if nothing
-// does, empty if the server does not tell.
+// SandboxType returns the confinement that the server reports; "none" if there is none, empty
+// if the server does not report it.
 func (p *Process) SandboxType() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sandbox
 }
 
-// Limits returns how the server holds each limit of the process, if it was started with
-// StartParams.Limits and the server knows those.
+// Limits returns how the server enforces each limit of StartParams.Limits, if it supports
+// them.
 func (p *Process) Limits() []execproto.HeldLimit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,7 +243,7 @@ func (p *Process) isStarted() bool {
 	return p.started
 }
 
-// through returns the last event that has come in order.
+// through returns the number of the last event in order.
 func (p *Process) through() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -273,8 +269,8 @@ func (p *Process) fail(err error) {
 	}
 }
 
-// Release detaches the client from the process, which goes on running: the client
-// delivers no more events of it and does not limit its output.
+// Release detaches the client from the process, which continues. The client does not deliver
+// its events any more and does not limit its output.
 func (p *Process) Release() {
 	p.mu.Lock()
 	p.released = true
@@ -284,15 +280,14 @@ func (p *Process) Release() {
 	p.c.forget(p)
 }
 
-// Wait waits until the process has exited. Output may still come, from it or
-// from its descendants. To get all of it, call Events, Stdout or Stderr before Wait:
-// while a process that is waited for has no follower, output beyond the log's limit is
-// dropped.
+// Wait waits until the process has exited. More output may follow, from descendants for
+// example. To get all output, call Events, Stdout or Stderr before Wait: without a follower,
+// output beyond the log's limit is dropped while Wait waits.
 func (p *Process) Wait(ctx context.Context) (ExitState, error) {
 	return p.wait(ctx, func() bool { return p.exited != nil })
 }
 
-// WaitClosed waits until the process has exited and all its output has come.
+// WaitClosed waits until the process has exited and its output is complete.
 func (p *Process) WaitClosed(ctx context.Context) (ExitState, error) {
 	return p.wait(ctx, func() bool { return p.closed })
 }
@@ -327,8 +322,7 @@ func (p *Process) exitState() ExitState {
 	return ExitState{Code: p.exited.ExitCode, SandboxDenied: p.denied, Cause: p.exited.Cause, Resources: p.exited.Resources}
 }
 
-// askDenied asks servers that do not tell with the exit whether the sandbox
-// denied something.
+// askDenied asks servers that do not report a denial with the exit.
 func (p *Process) askDenied(ctx context.Context, state ExitState) ExitState {
 	p.mu.Lock()
 	ask, last := p.sandboxed && p.sandbox == "" && !p.denied && state.Code != 0, p.last
@@ -345,9 +339,8 @@ func (p *Process) askDenied(ctx context.Context, state ExitState) ExitState {
 	return state
 }
 
-// Stream writes the process's output to stdout (a terminal's too) and stderr
-// until it has closed, and returns how it ended. The process is held back
-// while a writer blocks.
+// Stream writes the process's output to stdout (a terminal's too) and stderr until it has
+// closed, and returns how it ended. A writer that blocks holds the process back.
 func (p *Process) Stream(ctx context.Context, stdout, stderr io.Writer) (ExitState, error) {
 	for e, err := range p.Events(ctx) {
 		if err != nil {
@@ -367,14 +360,12 @@ func (p *Process) Stream(ctx context.Context, stdout, stderr io.Writer) (ExitSta
 	return p.WaitClosed(ctx)
 }
 
-// Resize sets the size of the process's terminal; servers of codex itself
-// leave it as it is.
+// Resize sets the size of the process's terminal. Codex CLI's servers ignore it.
 func (p *Process) Resize(ctx context.Context, rows, cols uint16) error {
 	return p.extension(ctx, execproto.MethodProcessResize, &execproto.ResizeParams{ProcessID: p.id, Rows: rows, Cols: cols}, nil)
 }
 
-// extension calls a method that not all servers have; without is the error
-// where it is missing.
+// extension calls a method that some servers do not have; then it returns without.
 func (p *Process) extension(ctx context.Context, method string, params execproto.Object, without error) error {
 	if !p.c.Has(method) {
 		return without
@@ -382,15 +373,14 @@ func (p *Process) extension(ctx context.Context, method string, params execproto
 	return p.c.Call(ctx, method, params, nil)
 }
 
-// Signal signals the process's group. Servers of codex itself know
-// SignalInterrupt only. It is not repeated when the connection is lost before
-// the answer.
+// Signal signals the process's group. Codex CLI's servers support SignalInterrupt only. It is
+// not repeated if the connection is lost before the answer.
 func (p *Process) Signal(ctx context.Context, s execproto.Signal) error {
 	return p.c.Call(ctx, execproto.MethodProcessSignal, &execproto.SignalParams{ProcessID: p.id, Signal: s}, nil)
 }
 
-// Terminate kills the process with its descendants and reports whether it was
-// running. It is not repeated when the connection is lost before the answer.
+// Terminate kills the process with its descendants and reports whether it was running. It is
+// not repeated if the connection is lost before the answer.
 func (p *Process) Terminate(ctx context.Context) (bool, error) {
 	var r execproto.TerminateResult
 	err := p.c.Call(ctx, execproto.MethodProcessTerminate, &execproto.ProcessParams{ProcessID: p.id}, &r)

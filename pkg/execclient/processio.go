@@ -8,9 +8,9 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// Read reads retained output; see process/read. While nobody follows the
-// process, what AfterSeq leaves out counts as consumed. Of a process that has
-// failed it answers so.
+// Read reads retained output by process/read. While the process has no follower, the output up
+// to AfterSeq counts as consumed. If the process's events have failed, the result has the
+// failure.
 func (p *Process) Read(ctx context.Context, params execproto.ReadParams) (execproto.ReadResult, error) {
 	p.mu.Lock()
 	if params.AfterSeq != nil {
@@ -35,8 +35,8 @@ func (p *Process) read(ctx context.Context, params execproto.ReadParams) (execpr
 	return r, err
 }
 
-// Write writes to the process's stdin and waits until the server has taken
-// it. It is written once, also when the connection is lost in between.
+// Write writes to the process's stdin and waits until the server has accepted the data. It is
+// written once, even if the connection is lost meanwhile.
 func (p *Process) Write(ctx context.Context, data []byte) (execproto.WriteStatus, error) {
 	p.mu.Lock()
 	p.writeID++
@@ -58,9 +58,8 @@ func (p *Process) Write(ctx context.Context, data []byte) (execproto.WriteStatus
 	return r.Status, err
 }
 
-// Stdin returns the process's stdin as a writer; its Close ends the input.
-// A write that the server refuses fails with ErrStdinClosed, ErrUnknownProcess or
-// ErrStarting.
+// Stdin returns the process's stdin as a writer. Its Close ends the input. A refused write
+// fails with ErrStdinClosed, ErrUnknownProcess or ErrStarting.
 func (p *Process) Stdin(ctx context.Context) io.WriteCloser { return &stdinWriter{ctx, p} }
 
 type stdinWriter struct {
@@ -99,15 +98,15 @@ func statusError(status execproto.WriteStatus) error {
 
 func (w *stdinWriter) Close() error { return w.p.CloseStdin(w.ctx) }
 
-// CloseStdin ends the process's input. Servers of codex itself cannot do it;
-// then the error is ErrNoCloseStdin.
+// CloseStdin ends the process's input. Codex CLI's servers cannot do it: then the error is
+// ErrNoCloseStdin.
 func (p *Process) CloseStdin(ctx context.Context) error {
 	method, params := execproto.MethodProcessCloseStdin, &execproto.ProcessParams{ProcessID: p.id}
 	if !p.terminal || !p.c.Has(method) {
 		return p.extension(ctx, method, params, ErrNoCloseStdin)
 	}
-	// A terminal is typed the end-of-file character, and twice is not the same
-	// as once.
+	// Not repeatable: on a terminal this sends Ctrl-D, and a second one would end another
+	// read.
 	raw, err := encode(method, params)
 	if err != nil {
 		return err

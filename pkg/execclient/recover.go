@@ -11,10 +11,10 @@ import (
 	"codex.internal/pkg/internal/wait"
 )
 
-// The first part of the texts about a lost connection; a reason may follow.
+// textDisconnected begins the errors about a lost connection. A reason may follow.
 const textDisconnected = "exec-server transport disconnected"
 
-// lost is told by a link's reader that the link is down. If it is the present
+// lost is called by a connection's reader when the connection is down. If it is the current
 // one, the session is recovered, or the client fails.
 func (c *Client) lost(l *connection, reason error) {
 	message := disconnected(reason)
@@ -37,7 +37,7 @@ func (c *Client) lost(l *connection, reason error) {
 	}
 }
 
-// disconnected is how the end of a connection is told to the user.
+// disconnected returns the user's text for the end of a connection.
 func disconnected(reason error) string {
 	var bad *badNotification
 	var breach *protocolViolation
@@ -51,9 +51,9 @@ func disconnected(reason error) string {
 	}
 }
 
-// routineRecovery tries to resume the session until it succeeds, cannot succeed any
-// more, or RecoveryTimeout has passed. message says how the connection was lost. stable
-// means that it had lasted for a while: then the first attempt is made at once.
+// routineRecovery tries to resume the session until it succeeds, it is impossible, or
+// RecoveryTimeout has passed. message says how the connection was lost. stable means that it
+// had lasted for calmTime: then the first attempt is made at once.
 func (c *Client) routineRecovery(message string, stable bool) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.opts.RecoveryTimeout)
 	defer cancel()
@@ -87,7 +87,7 @@ func (c *Client) routineRecovery(message string, stable bool) {
 	}
 }
 
-// pauseBefore is the time before an attempt.
+// pauseBefore returns the time before an attempt.
 func (c *Client) pauseBefore(attempt int) time.Duration {
 	if p, ok := c.dialer.(interface {
 		RetryPause(attempt int) time.Duration
@@ -97,8 +97,8 @@ func (c *Client) pauseBefore(attempt int) time.Duration {
 	return retryPause
 }
 
-// resume makes one attempt: a connection, the handshake, and each process's
-// events that were missed.
+// resume makes one attempt: it connects, makes the handshake, and requests the missed events
+// of each process.
 func (c *Client) resume(ctx context.Context) error {
 	t, err := c.dialer.Dial(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Client) resume(ctx context.Context) error {
 	l := c.open(t, c.lost)
 	params := execproto.InitializeParams{
 		ClientName: c.opts.ClientName, ResumeSessionID: &c.info.SessionID,
-		// The server may not have noticed yet that the last connection is gone.
+		// The server may not have noticed the loss of the last connection yet.
 		TakeOver: c.Has(execproto.ExtensionTakeOver),
 	}
 	_, err = l.initialize(ctx, c.opts, params)
@@ -126,7 +126,7 @@ func (c *Client) resume(ctx context.Context) error {
 	return err
 }
 
-// install makes a link the present one, unless it is down already.
+// install makes a connection the current one, unless it is down already.
 func (c *Client) install(l *connection) bool {
 	ok := c.become(Connected, nil, func() bool {
 		if l.isDown() || c.closing {
@@ -147,7 +147,7 @@ func (c *Client) install(l *connection) bool {
 	return ok
 }
 
-// processes are those whose events are routed.
+// processes returns the processes whose events are routed.
 func (c *Client) processes() []*Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,9 +158,8 @@ func (c *Client) processes() []*Process {
 	return procs
 }
 
-// recoverProcesses asks for the events of all processes that were missed while the
-// connection was lost. An error is one of the connection; an error of one process ends
-// that process alone.
+// recoverProcesses requests the missed events of all processes. An error is one of the
+// connection; an error of one process ends that process only.
 func (c *Client) recoverProcesses(ctx context.Context, l *connection) error {
 	for _, p := range c.processes() {
 		if !p.isStarted() {
@@ -168,7 +167,7 @@ func (c *Client) recoverProcesses(ctx context.Context, l *connection) error {
 		}
 		err := p.recover(ctx, l)
 		if err == nil || errors.Is(err, ErrStarting) {
-			continue // Start asks again
+			continue // Start sends it again
 		}
 		if isDown(err) || ctx.Err() != nil {
 			return err
@@ -189,8 +188,8 @@ func (c *Client) giveUp(l *connection, p *Process, err error) {
 	})
 }
 
-// recover asks for the process's events that have not arrived yet. The error is
-// ErrStarting if the server has not started it yet.
+// recover requests the process's missed events. The error is ErrStarting if the server has not
+// started the process yet.
 func (p *Process) recover(ctx context.Context, l *connection) error {
 	after := p.through()
 	raw, err := encode(execproto.MethodProcessRead, &execproto.ReadParams{

@@ -17,15 +17,15 @@ type sandboxContext struct {
 	UseLegacyLandlock            bool            `json:"useLegacyLandlock"`
 }
 
-// ReadOnlySandbox is for Cmd.Sandbox and FS.WithSandbox: everything may be
-// read, nothing written, and there is no network.
+// ReadOnlySandbox returns a sandbox for Cmd.Sandbox and FS.WithSandbox: all files may be read,
+// none written, and there is no network.
 func ReadOnlySandbox() json.RawMessage {
 	return ProfileSandbox(permissions.ReadOnly(), "/")
 }
 
-// WorkspaceSandbox is ReadOnlySandbox, except that /tmp, $TMPDIR and what is
-// below the given directories, absolute paths of the server or `file:` URIs,
-// may be written, but for .git, .agents and .codex in them.
+// WorkspaceSandbox is ReadOnlySandbox, except that files may be written in /tmp, $TMPDIR and
+// the given directories, but not in .git, .agents and .codex there. The directories are
+// absolute paths of the server or `file:` URIs.
 func WorkspaceSandbox(root string, more ...string) json.RawMessage {
 	return ProfileSandbox(permissions.Workspace(), root, more...)
 }
@@ -48,7 +48,7 @@ func ProfileSandbox(p permissions.Profile, root string, more ...string) json.Raw
 		Permissions: p.AppendJSON(nil), Cwd: roots[0], WorkspaceRoots: roots, WindowsSandboxLevel: "disabled",
 	})
 	if err != nil {
-		panic(err) // there is nothing in it that has no JSON
+		panic(err) // all its values can be encoded
 	}
 	return text
 }

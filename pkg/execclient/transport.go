@@ -25,24 +25,23 @@ import (
 // Transport carries whole JSON-RPC messages. Read and Write are used by one
 // goroutine each; Close ends both.
 type Transport interface {
-	// Read returns the next message in memory of its own; io.EOF when the
-	// server ended the connection in order.
+	// Read returns the next message, which the caller may keep; io.EOF if the server ended the
+	// connection in order.
 	Read() ([]byte, error)
 	Write(message []byte) error
 	Close() error
 }
 
-// Dialer makes connections to one server: the first, and others when that is
-// lost. Errors that have a method Retryable() bool which says so are worth
-// another attempt, as *DialError is. A dialer that has a method
-// RetryPause(attempt int) time.Duration decides how long the client waits before
-// each attempt to resume a lost session.
+// Dialer makes connections to one server: the first, and others after a loss. An error with a
+// method Retryable() bool that returns true, such as *DialError, is worth another attempt. A
+// dialer with a method RetryPause(attempt int) time.Duration determines the time before each
+// attempt to resume a session.
 type Dialer interface {
 	Dial(ctx context.Context) (Transport, error)
 }
 
-// DialerOf returns a Dialer for d, whose connections have a type of their own: a
-// *relay.Harness, for example.
+// DialerOf returns a Dialer for d, whose connections have their own type, such as
+// *relay.Harness.
 func DialerOf[T Transport](d interface {
 	Dial(ctx context.Context) (T, error)
 	RetryPause(attempt int) time.Duration
@@ -51,7 +50,7 @@ func DialerOf[T Transport](d interface {
 	return dialerOf[T]{d}
 }
 
-// typedDialer is what DialerOf takes.
+// typedDialer is the parameter of DialerOf.
 type typedDialer[T Transport] interface {
 	Dial(ctx context.Context) (T, error)
 	RetryPause(attempt int) time.Duration
@@ -63,7 +62,7 @@ type dialerOf[T Transport] struct{ typedDialer[T] }
 func (d dialerOf[T]) Dial(ctx context.Context) (Transport, error) {
 	c, err := d.typedDialer.Dial(ctx)
 	if err != nil {
-		return nil, err // c may be a nil pointer, and a Transport of it would not be nil
+		return nil, err // c may be a nil pointer, which would make a non-nil Transport
 	}
 	return c, nil
 }
@@ -74,8 +73,8 @@ type webSocketDialer struct {
 	o   Options
 }
 
-// Dial connects. A token is sent only where nobody can listen in: over wss, or
-// to a loopback address or a Unix socket.
+// Dial connects. A token is only sent if it cannot be intercepted: over wss, or to a loopback
+// address or a Unix socket.
 func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 	u, err := url.Parse(d.url)
 	_, local := websocket.SocketPath(d.url)
@@ -107,12 +106,12 @@ func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 // webSocket is a Transport over a websocket.
 type webSocket struct {
 	c    *websocket.Conn
-	buf  bytes.Buffer // of messages whose size is not known before
-	code atomic.Int64 // with which the server has closed the connection; 0: it has not
+	buf  bytes.Buffer // for messages whose size is not known in advance
+	code atomic.Int64 // of the server's close; 0: it has not closed the connection
 }
 
-// refusal returns the error for a response that refuses the upgrade, with the first
-// 300 bytes of its body.
+// refusal returns the error for a response that refuses the upgrade, with up to 300 bytes of
+// its body.
 func refusal(res *http.Response) error {
 	const most = 300
 	text, _ := io.ReadAll(io.LimitReader(res.Body, most))
@@ -143,7 +142,7 @@ func (t *webSocket) Read() ([]byte, error) {
 	return message, nil
 }
 
-// reasonOf is an error of the network without addresses, which are of no use.
+// reasonOf removes the addresses from a network error.
 func reasonOf(err error) error {
 	var network net.Error
 	var op *net.OpError
@@ -153,7 +152,7 @@ func reasonOf(err error) error {
 	case errors.As(err, &op):
 		return op.Err
 	case network != nil:
-		// The websocket package leaves nothing of it but the text.
+		// The websocket package keeps only the text of the error.
 		if _, rest, ok := strings.Cut(err.Error(), "->"); ok {
 			if _, reason, ok := strings.Cut(rest, ": "); ok {
 				return errors.New(reason)
@@ -170,8 +169,7 @@ func (t *webSocket) Write(message []byte) error {
 	return nil
 }
 
-// Close tells the server, which gets its own code back if it has closed the
-// connection first.
+// Close closes the connection. If the server has closed it first, its code is returned to it.
 func (t *webSocket) Close() error {
 	code := websocket.CloseNormal
 	if answer := int(t.code.Load()); answer != 0 {
@@ -180,13 +178,13 @@ func (t *webSocket) Close() error {
 	return t.c.Close(code, "")
 }
 
-// Command is a server that is spoken to over its stdin and stdout.
+// Command is a server that communicates over its stdin and stdout.
 type Command struct {
 	Path string
 	Args []string // without the program's name
 	Env  []string // nil: this program's
 	Dir  string
-	// Stderr gets the command's stderr; nil: it is dropped.
+	// Stderr gets the command's standard error; nil: it is dropped.
 	Stderr io.Writer
 }
 
@@ -198,19 +196,19 @@ type stdio struct {
 	once sync.Once
 	err  error
 
-	begun  bool      // a message has come
-	banner int       // bytes of lines before it
-	stderr io.Writer // gets them
+	begun  bool      // a message has arrived
+	banner int       // bytes of the lines before it
+	stderr io.Writer // gets those lines
 }
 
 func startCommand(c Command) (Transport, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	stderr := c.Stderr
 	if _, isFile := stderr.(*os.File); stderr != nil && !isFile {
-		stderr = &lockedWriter{to: stderr} // two goroutines write: see isBanner
+		stderr = &lockedWriter{to: stderr} // two goroutines write to it: see isBanner
 	}
 	cmd.Env, cmd.Dir, cmd.Stderr = c.Env, c.Dir, stderr
-	// Its descendants may keep its stderr open after it has exited.
+	// Descendants may keep its standard error open after it has exited.
 	cmd.WaitDelay = childGrace
 	ownGroup(cmd)
 	in, err := cmd.StdinPipe()
@@ -227,8 +225,8 @@ func startCommand(c Command) (Transport, error) {
 	return &stdio{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 64<<10), stderr: stderr}, nil
 }
 
-// directoryError returns the error of a start. The system blames the program if the
-// directory of the start is missing, or may not be entered: then the directory is named.
+// directoryError returns the error of a start. If the working directory is missing or may not
+// be entered, the system's error names the program: then this one names the directory.
 func directoryError(dir string, err error) error {
 	if dir == "" {
 		return err
@@ -243,7 +241,7 @@ func directoryError(dir string, err error) error {
 	return err
 }
 
-// lockedWriter writes for one goroutine at a time.
+// lockedWriter serializes writes.
 type lockedWriter struct {
 	mu sync.Mutex
 	to io.Writer
@@ -268,9 +266,9 @@ func (t *stdio) Read() ([]byte, error) {
 	}
 }
 
-// isBanner reports whether a line is not of the server but of what starts it, such as a
-// shell whose start-up files greet: one before the first message that is no object. It
-// is passed on as if it had been written to stderr.
+// isBanner reports whether a line was printed by the program that starts the server, such as a
+// shell with a greeting in its start-up files: it comes before the first message and is no
+// JSON object. It is passed on to stderr.
 func (t *stdio) isBanner(line []byte) bool {
 	t.banner += len(line)
 	if t.begun || line[0] == '{' || t.banner > maxBanner {
@@ -287,8 +285,7 @@ func (t *stdio) Write(message []byte) error {
 	return err
 }
 
-// Close ends the command: by its stdin, then by SIGTERM where there are
-// signals, then by SIGKILL.
+// Close ends the command: by closing its stdin, then by SIGTERM on Unix, then by SIGKILL.
 func (t *stdio) Close() error {
 	t.once.Do(func() {
 		_ = t.in.Close()

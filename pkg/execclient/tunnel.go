@@ -12,21 +12,21 @@ import (
 	"codex.internal/pkg/wire/tunnel"
 )
 
-// TunnelTarget says where a tunnel leads.
+// TunnelTarget is the target of a tunnel.
 type TunnelTarget struct {
-	// Host and Port are as the server's machine knows them. An empty Host is that
-	// machine itself.
+	// Host and Port are resolved on the server's machine. An empty Host is that machine
+	// itself.
 	Host string
 	Port uint16
-	// Path is a Unix socket on the server's machine, in place of Host and Port: a file
-	// URI or an absolute path.
+	// Path is a Unix socket on the server's machine, instead of Host and Port: a file URI or
+	// an absolute path.
 	Path string
 	// ProcessID, if not empty, is a process of this client, or a detached one of its owner,
-	// into whose sandbox the tunnel leads: Host must be empty or a loopback address, and
-	// Path is as the process sees it. With TunnelNoNetwork the process has no network of its
-	// own, and listens on the server's machine.
+	// into whose sandbox the tunnel leads. Host must be empty or a loopback address, and Path
+	// is resolved for the process. The error has TunnelNoNetwork if the process has no network
+	// of its own, and so listens on the server's machine.
 	ProcessID string
-	// Session, if not empty, is the session of ProcessID, as execproto.Port names it.
+	// Session, if not empty, is the session of ProcessID, as in execproto.Port.
 	Session string
 }
 
@@ -41,18 +41,18 @@ func (t TunnelTarget) String() string {
 	}
 }
 
-// TunnelError says that the server could not open a tunnel, or not listen.
+// TunnelError is the error of a server that could not open a tunnel or listen.
 type TunnelError struct {
 	What    string // such as "connect to db:5432"
 	Failure execproto.TunnelFailure
-	Reason  string // for people, such as "connection refused"
+	Reason  string // for users, such as "connection refused"
 }
 
 func (e *TunnelError) Error() string { return e.What + ": " + e.Reason }
 
-// Tunnel is a connection that the server's machine has made or accepted: a net.Conn of
-// which each direction can be ended by itself. It survives the loss of the client's
-// connection if the session does: meanwhile it waits.
+// Tunnel is a connection that the server's machine has made or accepted: a net.Conn whose
+// directions can be closed separately. It survives a lost connection of the client if the
+// session does, and waits meanwhile.
 type Tunnel struct {
 	s      *tunnel.Stream
 	remote tunnel.Addr
@@ -60,9 +60,9 @@ type Tunnel struct {
 
 var _ net.Conn = (*Tunnel)(nil)
 
-// OpenTunnel connects from the server's machine. An error is a *TunnelError if the server
-// could not connect, and ErrUnsupported if it has no tunnels, or none into sandboxes. ctx
-// bounds the opening alone.
+// OpenTunnel connects from the server's machine. The error is a *TunnelError if the server
+// could not connect, and ErrUnsupported if it does not support tunnels, or tunnels into
+// sandboxes. ctx bounds the opening only.
 func (c *Client) OpenTunnel(ctx context.Context, to TunnelTarget) (*Tunnel, error) {
 	if err := c.tunnels.prepare(ctx, c); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (c *Client) OpenTunnel(ctx context.Context, to TunnelTarget) (*Tunnel, erro
 	}
 }
 
-// openStream opens a tunnel. Its bytes may come with the answer, so it is known before.
+// openStream opens a tunnel. It is registered first, because data may arrive with the answer.
 func (c *Client) openStream(ctx context.Context, to TunnelTarget) (*tunnel.Stream, error) {
 	l, err := c.live(ctx)
 	if err != nil {
@@ -132,29 +132,29 @@ func (c *Client) openStream(ctx context.Context, to TunnelTarget) (*tunnel.Strea
 	return s, nil
 }
 
-// Read reads bytes of the other end. After its end it returns io.EOF.
+// Read reads data from the other end; io.EOF after its end.
 func (t *Tunnel) Read(b []byte) (int, error) { return t.s.Read(b) }
 
-// Write sends bytes to the other end. It blocks while that does not read them.
+// Write sends data to the other end. It blocks while the other end does not read.
 func (t *Tunnel) Write(b []byte) (int, error) { return t.s.Write(b) }
 
-// CloseWrite ends this direction; the other end reads its end.
+// CloseWrite closes this direction: the other end reads EOF.
 func (t *Tunnel) CloseWrite() error { return t.s.CloseWrite() }
 
-// Close ends both directions. What was written is still sent.
+// Close closes both directions. Written data is still sent.
 func (t *Tunnel) Close() error { return t.s.Close() }
 
-// Abort ends both directions at once; the other end is told the reason.
+// Abort closes both directions at once, with a reason for the other end.
 func (t *Tunnel) Abort(reason string) error { return t.s.Abort(reason) }
 
-// Join moves bytes between the tunnel and a connection until both directions have ended,
-// and closes both. The error is why the tunnel broke.
+// Join copies between the tunnel and a connection until both directions have ended, and closes
+// both. It returns the reason if the tunnel failed.
 func (t *Tunnel) Join(conn net.Conn) error { return tunnel.Join(t.s, conn) }
 
-// LocalAddr returns an address that says only that this is a tunnel.
+// LocalAddr returns a placeholder for the local address of a tunnel.
 func (t *Tunnel) LocalAddr() net.Addr { return t.s.LocalAddr() }
 
-// RemoteAddr returns where the tunnel leads, or who has connected to a listener.
+// RemoteAddr returns the target of the tunnel, or the peer of an accepted connection.
 func (t *Tunnel) RemoteAddr() net.Addr { return t.remote }
 
 // SetDeadline is as with net.Conn.
@@ -178,9 +178,9 @@ type TunnelListener struct {
 
 var _ net.Listener = (*TunnelListener)(nil)
 
-// Listen has the server's machine listen on a TCP port, until Close or the end of the
-// session. An empty host is 127.0.0.1, and port 0 any free one. An error is a
-// *TunnelError if the server could not listen, and ErrUnsupported if it has no tunnels.
+// Listen listens on a TCP port of the server's machine until Close or the end of the session.
+// An empty host means 127.0.0.1, and port 0 any free port. The error is a *TunnelError if the
+// server could not listen, and ErrUnsupported if it does not support tunnels.
 func (c *Client) Listen(ctx context.Context, host string, port uint16) (*TunnelListener, error) {
 	if err := c.tunnels.prepare(ctx, c); err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (c *Client) Listen(ctx context.Context, host string, port uint16) (*TunnelL
 		err = &TunnelError{fmt.Sprintf("listen on port %d of the server", port), r.Failure, r.Reason}
 	}
 	if err != nil {
-		_ = l.Close() // it may exist if only the answer was lost
+		_ = l.Close() // it may exist, if only the answer was lost
 		return nil, err
 	}
 	l.at = &net.TCPAddr{IP: net.ParseIP(r.Host), Port: int(r.Port)}
@@ -215,8 +215,8 @@ func (l *TunnelListener) Accept() (net.Conn, error) {
 // Addr returns the address on the server's machine.
 func (l *TunnelListener) Addr() net.Addr { return l.at }
 
-// Close ends the listening, and waits a few seconds at most for the server to do so.
-// Tunnels that were accepted go on.
+// Close ends the listening, and waits up to a few seconds for the server. Accepted tunnels
+// continue.
 func (l *TunnelListener) Close() error {
 	if !l.c.tunnels.unlisten(l) {
 		return net.ErrClosed

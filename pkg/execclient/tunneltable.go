@@ -37,18 +37,18 @@ type tunnelTable struct {
 	last      uint64
 	streams   map[uint64]*tunnelEntry
 	listeners map[uint64]*TunnelListener
-	resumes   int           // how often the table was told to a server
-	gone      chan struct{} // closed when a stream has gone; nil: nobody waits
+	resumes   int           // the number of resumptions
+	gone      chan struct{} // closed when a stream was removed; nil: nobody waits
 }
 
-// tunnelEntry is a stream. The server is told to resume it only once it is open.
+// tunnelEntry is a stream. Only open streams are resumed.
 type tunnelEntry struct {
 	s    *tunnel.Stream
 	open bool
 }
 
-// prepare is called before a tunnel is opened. It ends the tunnels of an earlier client
-// whose session this one has resumed: their ids would be the same.
+// prepare is called before a tunnel is opened. It ends tunnels of an earlier client whose
+// session this one has resumed, because their ids would collide.
 func (t *tunnelTable) prepare(ctx context.Context, c *Client) error {
 	if !c.Has(execproto.MethodTunnelOpen) {
 		return ErrUnsupported
@@ -64,7 +64,7 @@ func (t *tunnelTable) prepare(ctx context.Context, c *Client) error {
 	return err
 }
 
-// add makes a stream that is not open yet. count is for opened.
+// add registers a stream that is not open yet. count is for opened.
 func (t *tunnelTable) add(ctx context.Context, carrier tunnel.Carrier) (s *tunnel.Stream, count int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +74,7 @@ func (t *tunnelTable) add(ctx context.Context, carrier tunnel.Carrier) (s *tunne
 	return s, t.resumes
 }
 
-// keep registers a stream. The caller holds mu.
+// keep registers a stream. The lock is held.
 func (t *tunnelTable) keep(s *tunnel.Stream, open bool) {
 	if t.streams == nil {
 		t.streams = make(map[uint64]*tunnelEntry)
@@ -82,14 +82,14 @@ func (t *tunnelTable) keep(s *tunnel.Stream, open bool) {
 	t.streams[s.ID()] = &tunnelEntry{s, open}
 }
 
-// opened notes that a stream is open. It returns false if a server was told meanwhile
-// which tunnels go on, and this one was not among them.
+// opened marks a stream as open. It returns false if the session was resumed meanwhile without
+// this stream.
 func (t *tunnelTable) opened(s *tunnel.Stream, count int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.streams[s.ID()]
 	if e == nil {
-		return true // the server has closed it already
+		return true // the server has already closed it
 	}
 	e.open = t.resumes == count
 	return e.open && t.err == nil
@@ -116,7 +116,7 @@ func (t *tunnelTable) find(id uint64) *tunnel.Stream {
 	return nil
 }
 
-// listen registers a listener before the server is asked: tunnels may come with the
+// listen registers a listener before the request is sent, because tunnels may arrive with the
 // answer.
 func (t *tunnelTable) listen(c *Client) *TunnelListener {
 	t.mu.Lock()
@@ -130,8 +130,8 @@ func (t *tunnelTable) listen(c *Client) *TunnelListener {
 	return l
 }
 
-// unlisten forgets a listener and reports whether it was known. Tunnels that nobody has
-// accepted are ended.
+// unlisten unregisters a listener and reports whether it was registered. It ends tunnels that
+// were not accepted.
 func (t *tunnelTable) unlisten(l *TunnelListener) bool {
 	t.mu.Lock()
 	known := t.listeners[l.id] == l
@@ -151,11 +151,12 @@ func (t *tunnelTable) unlisten(l *TunnelListener) bool {
 	}
 }
 
-// reasonNotAccepted is why a connection to a listener ends that the client does not take.
+// reasonNotAccepted is the reason for ending a connection to a listener that the client does
+// not accept.
 const reasonNotAccepted = "connection refused by the client"
 
-// notification takes one about a tunnel; known is false if it is another one. It runs on
-// the reader of l and does not wait.
+// notification handles a notification about a tunnel; known is false for others. It runs on
+// the reader of l and does not block.
 func (t *tunnelTable) notification(c *Client, l *connection, m jsonrpc.Message) (known bool, err error) {
 	switch m.Method {
 	case execproto.NotifyTunnelData:
@@ -199,7 +200,7 @@ func (c *Client) obey(s *tunnel.Stream, violation error) {
 	}
 }
 
-// accept takes a connection to a listener.
+// accept handles a new connection to a listener.
 func (t *tunnelTable) accept(c *Client, l *connection, n execproto.TunnelAccepted) {
 	s := tunnel.New(c.ctx, n.TunnelID, linkCarrier{l}, n.Window, t.forget)
 	t.mu.Lock()
@@ -219,12 +220,12 @@ func (t *tunnelTable) accept(c *Client, l *connection, n execproto.TunnelAccepte
 	}
 }
 
-// errTunnelLost is the error of a tunnel that the server has no more after the connection
-// was lost.
+// errTunnelLost is the error of a tunnel that the server does not have any more after a lost
+// connection.
 var errTunnelLost = &tunnel.ClosedError{Reason: "it ended while the connection was lost"}
 
-// resume has the tunnels and listeners go on over a new connection. The error is one of
-// the connection.
+// resume resumes the tunnels and listeners on a new connection. An error is one of the
+// connection.
 func (t *tunnelTable) resume(ctx context.Context, c *Client, l *connection) error {
 	t.mu.Lock()
 	used := t.last > 0
@@ -269,10 +270,10 @@ func (t *tunnelTable) resume(ctx context.Context, c *Client, l *connection) erro
 	return nil
 }
 
-// dropListeners closes the listeners that the server has no more.
-func (t *tunnelTable) dropListeners(told, kept []execproto.TunnelListener) {
+// dropListeners closes the listeners that the server does not have any more.
+func (t *tunnelTable) dropListeners(sent, kept []execproto.TunnelListener) {
 	lost := make(map[uint64]bool)
-	for _, l := range told {
+	for _, l := range sent {
 		lost[l.ListenerID] = true
 	}
 	for _, l := range kept {
@@ -300,9 +301,8 @@ func (t *tunnelTable) fail(err error) {
 	}
 }
 
-// letGo is called before the connection is closed. It waits until tunnels that were
-// closed have sent all that was written, and has the server end the others at once: it
-// would keep them for a new connection.
+// letGo is called before the connection is closed. It waits until closed tunnels have sent all
+// written data, and ends the others, because the server would keep them for a new connection.
 func (t *tunnelTable) letGo(c *Client) {
 	ctx, cancel := context.WithTimeout(c.ctx, lingerTime)
 	defer cancel()

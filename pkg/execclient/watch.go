@@ -18,51 +18,49 @@ var ErrNoWatch = errors.New("the server cannot watch files")
 
 // WatchOptions configure FS.Watch.
 type WatchOptions struct {
-	// Recursive: all directories below the path are watched, too, and those that come.
+	// Recursive also watches all directories below the path, and new ones.
 	Recursive bool
 }
 
-// Change is one change of a file. Kind is execproto.WatchCreated and so on. Path is the
-// native path of a server on a Unix system, and a URI if it is not one of such a
-// system.
+// Change is one change of a file. Kind is execproto.WatchCreated and so on. Path is the native
+// path of a Unix server, and otherwise a URI.
 type Change struct {
 	Path        string
 	Kind        string
 	IsDirectory bool
 }
 
-// Changes is what Watch.Next returns. Overflow means that changes were lost before the
-// events: whoever keeps a copy must look at everything again.
+// Changes is the result of Watch.Next. Overflow means that changes before the events were
+// lost: a consumer that keeps a copy must compare everything again.
 type Changes struct {
 	Events   []Change
 	Overflow bool
 }
 
-// WatchEndedError says why the server has ended a watch: for instance because the
-// directory was removed.
+// WatchEndedError is the server's reason for ending a watch, for example that the directory
+// was removed.
 type WatchEndedError struct{ Reason string }
 
 func (e *WatchEndedError) Error() string { return e.Reason }
 
-// Watch is a watch of a server's files (docs/spec/wire.md §5.13). Its methods may be
-// called from any goroutine.
+// Watch watches files of a server (docs/spec/wire.md §5.13). Its methods may be called from
+// any goroutine.
 //
-// When the connection was lost and the session resumed, the server is asked to watch
-// again, and that is told as an overflow.
+// After a lost connection the server is asked to watch again, and Next returns an overflow.
 type Watch struct {
 	f      *FS
 	params execproto.WatchParams // without the id
-	woken  chan struct{}         // something is there to be taken
+	woken  chan struct{}         // wakes Next
 
 	mu      sync.Mutex
 	id      uint64
 	last    uint64 // Seq of the newest notification
 	waiting Changes
-	err     error // why it has ended
+	err     error // the reason of its end
 }
 
-// Watch watches a file or directory of the server. What happens after it has returned
-// is told by Next. The caller must call Close.
+// Watch watches a file or directory of the server. Next returns the changes that happen after
+// Watch has returned. The caller must call Close.
 func (f *FS) Watch(ctx context.Context, path string, o WatchOptions) (*Watch, error) {
 	if !f.c.Has(execproto.MethodFSWatch) {
 		return nil, &fs.PathError{Op: "watch", Path: path, Err: ErrNoWatch}
@@ -82,7 +80,7 @@ func (f *FS) Watch(ctx context.Context, path string, o WatchOptions) (*Watch, er
 	return w, nil
 }
 
-// begin asks the server to watch, under a new id.
+// begin sends the request for the watch, under a new id.
 func (w *Watch) begin(ctx context.Context, l *connection) error {
 	c := w.f.c
 	params := w.params
@@ -99,16 +97,15 @@ func (w *Watch) begin(ctx context.Context, l *connection) error {
 		err = &DisconnectedError{ErrClosed.Error()}
 	}
 	if err != nil && ctx.Err() != nil {
-		// The server may be watching, or begin to: nobody will listen.
+		// The server may be watching, or begin to.
 		c.unwatch(params.WatchID)
 	}
 	return err
 }
 
-// Next waits for changes and returns them. After the end of the watch it returns the
-// changes that came before, and then the reason: a *WatchEndedError, an error of the
-// server when the connection came back, the reason of the client's failure, or
-// ErrClosed after Close.
+// Next waits for changes and returns them. After the end of the watch it returns the earlier
+// changes, and then the reason: a *WatchEndedError, an error of the server after a lost
+// connection, the error of the failed client, or ErrClosed after Close.
 func (w *Watch) Next(ctx context.Context) (Changes, error) {
 	for {
 		w.mu.Lock()
@@ -131,7 +128,7 @@ func (w *Watch) Next(ctx context.Context) (Changes, error) {
 	}
 }
 
-// Close ends the watch. The server is told, and not waited for.
+// Close ends the watch. It does not wait for the server.
 func (w *Watch) Close() error {
 	w.mu.Lock()
 	id, over := w.id, w.err != nil
@@ -143,7 +140,7 @@ func (w *Watch) Close() error {
 	return nil
 }
 
-// end ends the watch on this side.
+// end ends the watch locally.
 func (w *Watch) end(why error) {
 	w.mu.Lock()
 	if w.err == nil {
@@ -152,16 +149,16 @@ func (w *Watch) end(why error) {
 	id := w.id
 	w.mu.Unlock()
 	w.f.c.watches.remove(id, w)
-	// Every Next returns from now on: each wakes the next one.
+	// From now on every Next returns: each wakes the next one.
 	wait.Wake(w.woken)
 }
 
-// receive takes a notification. More events than are kept become an overflow.
+// receive handles a notification. Too many events become an overflow.
 func (w *Watch) receive(n *execproto.Changed) {
 	w.mu.Lock()
 	if w.id != n.WatchID {
 		w.mu.Unlock()
-		return // of the connection before
+		return // of the previous connection
 	}
 	lost := n.Overflow || n.Seq != w.last+1 || len(w.waiting.Events)+len(n.Events) > maxWatchEvents
 	w.last = n.Seq
@@ -188,29 +185,29 @@ func nativePath(uri string) string {
 	return uri
 }
 
-// again begins the watch anew on another connection.
+// again watches on a new connection.
 func (w *Watch) again(l *connection) {
 	err := w.begin(w.f.c.ctx, l)
 	switch {
 	case err == nil:
-		// Not before: a consumer that looks at everything must miss nothing afterwards.
+		// Not before the answer: after the overflow, the consumer must miss nothing.
 		w.mu.Lock()
 		w.waiting.Overflow = true
 		w.mu.Unlock()
-	case !errors.As(err, new(*DisconnectedError)): // else the next connection does this
+	case !errors.As(err, new(*DisconnectedError)): // otherwise the next connection does this
 		w.end(fmt.Errorf("the watch could not be resumed: %w", err))
 	}
 	wait.Wake(w.woken)
 }
 
-// watches are those of a client, by the ids on its connection.
+// watches has the watches of a client, by their ids on its connection.
 type watches struct {
 	mu   sync.Mutex
 	last uint64
 	open map[uint64]*Watch
 }
 
-// add gives a watch a new id.
+// add registers a watch under a new id.
 func (t *watches) add(w *Watch) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -252,8 +249,8 @@ func (t *watches) find(id uint64) *Watch {
 	return t.open[id]
 }
 
-// unwatch tells the server that nobody listens to a watch any more. If the connection is
-// lost, the watch has ended with it.
+// unwatch asks the server to end a watch. If the connection is lost, the watch has ended with
+// it.
 func (c *Client) unwatch(id uint64) {
 	c.mu.Lock()
 	l, over := c.link, c.state == Failed || c.closing
@@ -272,7 +269,7 @@ func (c *Client) unwatch(id uint64) {
 	}()
 }
 
-// rewatch begins all watches anew on a connection that has replaced another one.
+// rewatch begins all watches on a new connection.
 func (c *Client) rewatch(l *connection) {
 	for _, w := range c.watches.all() {
 		c.wg.Go(func() { w.again(l) })

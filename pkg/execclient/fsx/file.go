@@ -25,7 +25,7 @@ func (o *openFile) error(op string, err error) error {
 	return named(op, o.name, err)
 }
 
-// Stat returns what was known when the file was opened.
+// Stat returns the description from when the file was opened.
 func (o *openFile) Stat() (fs.FileInfo, error) { return o.info, nil }
 
 func (o *openFile) Read(b []byte) (int, error) {
@@ -49,8 +49,7 @@ func (o *openFile) Seek(offset int64, whence int) (int64, error) {
 
 func (o *openFile) Close() error { return o.error("close", o.file.Close()) }
 
-// openWhole reads a file that the server does not hand out in blocks, as in a
-// sandbox.
+// openWhole reads a file into memory, for servers that cannot stream it in a sandbox.
 func (f *FS) openWhole(name string, i info) (fs.File, error) {
 	data, err := f.ReadFile(name)
 	if err != nil {
@@ -59,7 +58,7 @@ func (f *FS) openWhole(name string, i info) (fs.File, error) {
 	return &wholeFile{bytes.NewReader(data), i}, nil
 }
 
-// wholeFile is a file that has been read.
+// wholeFile is a file in memory.
 type wholeFile struct {
 	*bytes.Reader
 	info info
@@ -76,7 +75,7 @@ type openDir struct {
 	info   info
 	read   bool
 	left   []fs.DirEntry
-	odd    error // to be told after the entries
+	odd    error // returned after the entries
 	closed bool
 }
 
@@ -94,8 +93,8 @@ func (d *openDir) Close() error {
 	return nil
 }
 
-// ReadDir returns the next n entries, or all that are left; see
-// fs.ReadDirFile. The directory is listed with the first call.
+// ReadDir returns the next n entries, or all remaining ones; see fs.ReadDirFile. The first
+// call lists the directory.
 func (d *openDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	if d.closed {
 		return nil, &fs.PathError{Op: "readdir", Path: d.name, Err: fs.ErrClosed}
@@ -125,7 +124,7 @@ func (d *openDir) ReadDir(n int) ([]fs.DirEntry, error) {
 
 var errIsDirectory = errors.New("is a directory")
 
-// lastName is the last name of a `file:` URI.
+// lastName returns the last name of a `file:` URI.
 func lastName(uri string) (string, bool) {
 	native, err := pathuri.Parse(uri, "")
 	if err != nil {

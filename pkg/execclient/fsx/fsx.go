@@ -1,16 +1,15 @@
-// Package fsx has a directory of a server as an fs.FS, for everything that
-// takes one: fs.WalkDir, fs.Glob, http.FileServerFS, text/template, testing.
+// Package fsx makes an fs.FS of a directory of a server, for everything that takes one:
+// fs.WalkDir, fs.Glob, http.FileServerFS, text/template, testing.
 //
 //	tree := fsx.New(ctx, client.FS(), "/srv/project")
 //	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error { ... })
 //
-// Files are read in blocks as they are needed, and are io.Seeker, io.ReaderAt
-// and io.WriterTo. Errors are those of execclient.FS, with names as of fs.FS.
+// Files are read in blocks on demand, and are io.Seeker, io.ReaderAt and io.WriterTo. Errors
+// are those of execclient.FS, with the names of fs.FS.
 //
-// The protocol tells of no permissions, so a directory has the mode 0755 and
-// all else 0644. Links are followed, and listed as links. They may lead out of
-// the directory: to be kept inside it use a file system with a sandbox, or one
-// whose contents you trust.
+// The protocol has no permissions, so directories have the mode 0755 and other files 0644.
+// Links are followed, and listed as links. They may lead out of the directory: to prevent
+// that, use a file system with a sandbox, or a directory whose contents you trust.
 package fsx
 
 import (
@@ -28,8 +27,8 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// statsInFlight is how many entries of a directory are asked about at a time:
-// a small share of what a server works on at a time.
+// statsInFlight is how many entries of a directory are queried at a time: a small share of a
+// server's capacity.
 const statsInFlight = 16
 
 // FS is a directory of a server. It is an fs.FS, fs.StatFS, fs.ReadDirFS,
@@ -40,14 +39,13 @@ type FS struct {
 	root string
 }
 
-// New returns the directory root, an absolute path of the server or a `file:`
-// URI. ctx covers everything that is done with the result: fs.FS has no room
-// for another one.
+// New returns the directory root, an absolute path of the server or a `file:` URI. ctx applies
+// to all operations of the result, because the methods of fs.FS take none.
 func New(ctx context.Context, files *execclient.FS, root string) *FS {
 	return &FS{ctx, files, root}
 }
 
-// at is the path on the server of a valid name.
+// at returns the path on the server of a valid name.
 func (f *FS) at(op, name string) (string, error) {
 	if !fs.ValidPath(name) {
 		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
@@ -55,7 +53,7 @@ func (f *FS) at(op, name string) (string, error) {
 	return execclient.JoinPath(f.root, name), nil
 }
 
-// named puts the name of an fs.FS into an error.
+// named replaces the path in an error by the name for fs.FS.
 func named(op, name string, err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -64,7 +62,7 @@ func named(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// Stat describes what a name leads to.
+// Stat describes the target of a name.
 func (f *FS) Stat(name string) (fs.FileInfo, error) { return f.stat("stat", name) }
 
 func (f *FS) stat(op, name string) (info, error) {
@@ -76,11 +74,11 @@ func (f *FS) stat(op, name string) (info, error) {
 	if err != nil {
 		return info{}, named(op, name, err)
 	}
-	m.IsSymlink = false // its target is described
+	m.IsSymlink = false // the metadata is the target's
 	return info{path.Base(name), m}, nil
 }
 
-// ReadFile reads a file whole.
+// ReadFile reads a file into memory.
 func (f *FS) ReadFile(name string) ([]byte, error) {
 	at, err := f.at("readfile", name)
 	if err != nil {
@@ -102,9 +100,8 @@ func (f *FS) Sub(dir string) (fs.FS, error) {
 	return &FS{f.ctx, f.fs, at}, nil
 }
 
-// ReadDir lists a directory, sorted by name. Names that no fs.FS can have,
-// which are those that are no UTF-8, are left out, with an error that says so
-// beside the rest.
+// ReadDir lists a directory, sorted by name. Names that are not UTF-8 are invalid in an fs.FS:
+// they are left out, and an error is returned beside the other entries.
 func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	at, err := f.at("readdir", name)
 	if err != nil {
@@ -137,9 +134,9 @@ func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return list, odd
 }
 
-var errNoName = errors.New("a name in the directory is none that an fs.FS can have")
+var errNoName = errors.New("a name in the directory is not valid in an fs.FS")
 
-// Kinds of entries in what fs/walk answers.
+// The kinds of entries of fs/walk.
 const (
 	directory = "directory"
 	file      = "file"
@@ -156,12 +153,11 @@ func kindOf(m execproto.Metadata) string {
 	}
 }
 
-// walkLimit is how many entries a walk is asked for, the most that servers
-// allow. Entries of a directory beyond that are requested one by one.
+// walkLimit is the number of entries that a walk asks for, the most that servers allow.
+// Further entries of a directory are queried one by one.
 const walkLimit = 50_000
 
-// list asks for the entries of a directory and, at the same time, for those
-// that are no links.
+// list lists a directory and, at the same time, its entries that are no links.
 func (f *FS) list(at string) (found []execproto.DirectoryEntry, plain map[string]string, err error) {
 	var listing sync.WaitGroup
 	var foundErr error
@@ -174,8 +170,8 @@ func (f *FS) list(at string) (found []execproto.DirectoryEntry, plain map[string
 	return found, plain, err
 }
 
-// plain are the kinds of the entries of a directory that are no links. A walk
-// over its children lists nothing else, in a single request.
+// plain returns the kinds of the entries of a directory that are no links, by one request: a
+// walk over its children lists only those.
 func (f *FS) plain(at string) (map[string]string, error) {
 	r, err := f.fs.Walk(f.ctx, at, execproto.WalkOptions{MaxDirectories: 1, MaxEntries: walkLimit})
 	if err != nil {
@@ -190,8 +186,8 @@ func (f *FS) plain(at string) (map[string]string, error) {
 	return kinds, nil
 }
 
-// look asks about the entries that may be links: which have to be known as
-// such, or walks would go round in circles.
+// look queries the entries that may be links. They must be recognized, because walks could
+// otherwise run in circles.
 func (f *FS) look(entries []*entry) error {
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	defer cancel(nil)
@@ -219,11 +215,11 @@ type entry struct {
 	at    string
 	name  string
 	meta  execproto.Metadata
-	known bool // meta has the right kind
+	known bool // the kind in meta is right
 }
 
-// look finds out whether the entry is a link. One that leads nowhere is, and
-// so is taken one that cannot be looked at.
+// look determines whether the entry is a link. An entry that cannot be queried counts as a
+// link that leads nowhere.
 func (e *entry) look(ctx context.Context) error {
 	m, err := e.f.fs.Stat(ctx, e.at)
 	var refused *execclient.ServerError
@@ -244,12 +240,12 @@ func (e *entry) IsDir() bool       { return e.Type().IsDir() }
 func (e *entry) Type() fs.FileMode { return info{meta: e.meta}.Mode().Type() }
 func (e *entry) String() string    { return fs.FormatDirEntry(e) }
 
-// Info asks the server. Of a link the size and time are those of its target.
+// Info queries the server. The size and time of a link are its target's.
 func (e *entry) Info() (fs.FileInfo, error) {
 	m, err := e.f.fs.Stat(e.f.ctx, e.at)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && e.meta.IsSymlink:
-		m = e.meta // it leads nowhere
+		m = e.meta // the link leads nowhere
 	case err != nil:
 		return nil, named("stat", e.name, err)
 	}
@@ -269,7 +265,7 @@ func (i info) IsDir() bool        { return i.Mode().IsDir() }
 func (i info) Sys() any           { return i.meta }
 func (i info) String() string     { return fs.FormatFileInfo(i) }
 
-// Mode has what the protocol tells: the kind.
+// Mode returns the kind, which is all that the protocol has.
 func (i info) Mode() fs.FileMode {
 	switch {
 	case i.meta.IsSymlink:
