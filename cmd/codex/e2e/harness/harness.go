@@ -1,6 +1,7 @@
 // Package harness has what the end-to-end tests share: the program under test, its
 // servers and services, people at terminals, and connections that are cut. The tests
-// lie beside it by story: cli, sandbox, recovery, rendezvous and interop.
+// lie beside it by story: cli, sandbox, recovery, rendezvous, interop and others. The campaigns, which
+// scripts play for hours, are tests too: campaign, soak, shortage and simulation.
 package harness
 
 import (
