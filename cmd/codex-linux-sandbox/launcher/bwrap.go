@@ -3,6 +3,7 @@ package launcher
 import (
 	"bytes"
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"errors"
 	"fmt"
 	"io"
@@ -302,7 +303,7 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 			return
 		}
 		to, captured := w.begin(inner)
-		go func() { late <- failureIn(receiveConnector(w.talk[0], to, captured...)) }()
+		go func() { late <- failureIn(mediate.Receive(w.talk[0], to, captured...)) }()
 		w.came = passSignals(signals, inner, ended)
 	}()
 	status, err := initproc.Wait(pid)
@@ -364,19 +365,19 @@ func passSignals(signals <-chan os.Signal, command int, ended <-chan struct{}) (
 // begin lets the second stage execute the command, when it is known whose end
 // is the end of all inside: its parent, the first process there. It returns how its
 // connections are redirected, and the listeners for that; nil if they are not.
-func (w *wrapped) begin(inner int) (to *redirect, captured []int) {
+func (w *wrapped) begin(inner int) (to *mediate.Redirect, captured []int) {
 	init := sandbox.ParentOf(inner)
 	if fd, err := unix.PidfdOpen(init, 0); err == nil {
 		w.init = fd
 	}
 	if w.l.redirects() {
-		to, _ = newRedirect(w.l.egressFD)
+		to, _ = mediate.NewRedirect(w.l.egressFD)
 	}
 	if entered := enterNamespacesOf(inner, to); to != nil && entered {
-		captured = to.fixed[:]
+		captured = to.Fixed[:]
 	} else if to != nil {
 		// A bwrap that is set-user-ID has made namespaces of root's.
-		to.release()
+		to.Release()
 		to = nil
 	}
 	err := w.checkFromOutside(inner)

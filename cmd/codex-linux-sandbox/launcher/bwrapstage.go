@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"fmt"
 	"strconv"
 	"strings"
@@ -104,7 +105,7 @@ func (l *launch) secondStage() (int, error) {
 	wall.grantPaths(grants)
 	dropPrivileges(p)
 	wall.enforce()
-	filterOwn(p, words.rules, talkFD, l.reserved)
+	mediate.InstallFilter(p, words.rules, talkFD, l.reserved)
 	restoreLimit(p)
 	if err := p.Run(); err != nil {
 		return 0, fmt.Errorf("cannot confine the command: %w", err)

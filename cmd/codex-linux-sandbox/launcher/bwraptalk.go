@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"codex.internal/pkg/sandbox/proxybridge"
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +18,7 @@ import (
 const stageFailed = 2
 
 // maxFailure bounds the text of that message.
-const maxFailure = 8 << 10
+const maxFailure = mediate.MaxMessage - 1
 
 // hello waits for the second stage and returns its process id as seen here;
 // 0 if there will be none, or if its first message is a failure. Proxied, it
@@ -33,7 +34,7 @@ func (w *wrapped) hello() int {
 		return 0
 	}
 	if w.l.proxies != nil {
-		w.l.proxies.adopt(rightsIn(oob[:size]))
+		w.l.proxies.adopt(mediate.Descriptors(oob[:size]))
 	}
 	pid := 0
 	messages, _ := unix.ParseSocketControlMessage(oob[:size])

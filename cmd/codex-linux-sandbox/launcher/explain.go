@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"errors"
 	"fmt"
 	"io"
@@ -113,7 +114,7 @@ func (l *launch) explainSockets(backend string) string {
 	switch {
 	case l.plan.Network == sandbox.NetworkOn:
 		return ""
-	case l.plan.Network == sandbox.NetworkProxy && strings.HasPrefix(backend, "namespaces") && !l.unixSockets && canConnectForOthers():
+	case l.plan.Network == sandbox.NetworkProxy && strings.HasPrefix(backend, "namespaces") && !l.unixSockets && mediate.CanConnect():
 		return "; programs that know no proxy reach the hosts of a server's network proxy too"
 	case l.plan.Network == sandbox.NetworkProxy:
 		return "; programs that know no proxy reach nothing"

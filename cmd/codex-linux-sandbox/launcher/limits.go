@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"math"
 	"strconv"
 	"strings"
@@ -74,7 +75,7 @@ func writeFile(p *initproc.Program, name, text string) {
 // child that enters it: bwrap leaves no process inside that is allowed to. If to is not nil,
 // the child captures the network of the process first, and shares its descriptors with the
 // launcher for that. It reports whether the child has done all that.
-func enterNamespacesOf(pid int, to *redirect) bool {
+func enterNamespacesOf(pid int, to *mediate.Redirect) bool {
 	p, flags := initproc.New(), uintptr(0)
 	open := func(kind string) initproc.Register {
 		name := "/proc/" + strconv.Itoa(pid) + "/ns/" + kind
@@ -94,7 +95,7 @@ func enterNamespacesOf(pid int, to *redirect) bool {
 		owner := p.Get("find the owner of", "a network", unix.SYS_IOCTL, network.Arg(), initproc.Val(unix.NS_GET_USERNS))
 		enter(owner, unix.CLONE_NEWUSER)
 		enter(network, unix.CLONE_NEWNET)
-		to.catch(p)
+		to.Catch(p)
 		p.Try(func() { enter(user, unix.CLONE_NEWUSER) })
 		p.Close(network)
 		p.Close(owner)

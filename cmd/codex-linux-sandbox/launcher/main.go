@@ -1,18 +1,7 @@
-// Package launcher is codex-linux-sandbox: a program that confines itself and
-// then executes a command (docs/spec/sandbox.md §7). Read it in this order:
-//
-//	main.go     the whole run, from the options to the end of the command
-//	policy.go   profile and plan, from the options
-//	plan        pkg/sandbox: what the command is to see, from the profile
-//	namespaces.go, mount.go, confine.go, wall.go   enter, mount, confine
-//	initproc    the package of what runs without a Go runtime: the first process of the sandbox, exec
-//	standby.go   a launcher that a server has started ahead of need
-//	bwrap.go, bwrapfailed.go, landlock.go   the other two backends
-//	stubs.go, janitor.go, proxy.go, connect.go, redirect.go   what lives outside while the command runs
-//	reach.go    sockets inside, for the server
 package launcher
 
 import (
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"errors"
 	"fmt"
 	"io"
@@ -120,7 +109,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		makeThreads()
 		err = runJanitor(o.janitorSocketFD)
 	case o.reachFD >= 0:
-		err = reachSockets(o.reachFD, o.socketsFD)
+		err = mediate.ReachSockets(o.reachFD, o.socketsFD)
 	case o.help:
 		_, err = io.WriteString(stdout, usage)
 	case o.probe, o.probeFirst:
@@ -272,10 +261,17 @@ func (l *launch) sockets() sandbox.Sockets {
 		return sandbox.SocketsFew
 	case l.filterOnly || l.legacyLandlock || l.backend == "landlock" || !l.plan.Confined || !l.plan.OwnNetwork() || !l.plan.Writable():
 		return sandbox.SocketsPairs
-	case !canConnectForOthers():
+	case !mediate.CanConnect():
 		return sandbox.SocketsLoopback
 	}
 	return sandbox.SocketsOwn
+}
+
+// redirects reports whether the connections of the command are redirected, if the
+// backend can. Where the command may use Unix sockets outside, the launcher does not
+// make connections: it would only make those to sockets of the sandbox.
+func (l *launch) redirects() bool {
+	return l.egressFD >= 0 && l.plan.Network == sandbox.NetworkProxy && !l.unixSockets && mediate.CanConnect()
 }
 
 // prepareAgain is for another try: a plan of what is there now, and new

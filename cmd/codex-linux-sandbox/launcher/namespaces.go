@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"errors"
 	"fmt"
 	"os"
@@ -55,7 +56,11 @@ func (s *supervisor) connect() (err error) {
 	if !s.l.rules().Asks() && !s.l.redirects() {
 		return nil
 	}
-	if s.connector, err = s.l.newConnector(); err != nil {
+	server := -1
+	if s.l.redirects() {
+		server = s.l.egressFD
+	}
+	if s.connector, err = mediate.NewConnector(server); err != nil {
 		return err
 	}
 	return s.l.reserve()
@@ -95,9 +100,8 @@ func (s *supervisor) confine(wall *ruleset) {
 	if l.proxies != nil {
 		l.proxies.listen(p)
 	}
-	if s.connector != nil && s.connector.redirect != nil {
-		s.connector.redirect.capture(p, s.connector.theirs)
-		rules.Redirect = true
+	if s.connector != nil {
+		s.connector.Capture(p)
 	}
 	p.Undumpable()
 	dropPrivileges(p)
@@ -105,7 +109,7 @@ func (s *supervisor) confine(wall *ruleset) {
 	if s.connector == nil {
 		p.InstallFilter(rules.Filter())
 	} else {
-		filterOwn(p, rules, s.connector.theirs, l.reserved)
+		s.connector.InstallFilter(p, rules, l.reserved)
 	}
 }
 

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"errors"
 	"fmt"
 	"slices"
@@ -93,7 +94,7 @@ func (x *proxies) serve() {
 		oob := make([]byte, unix.CmsgSpace(4*proxybridge.MaxRoutes))
 		_, n, _, _, err := unix.Recvmsg(x.ours, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
 		if err == nil {
-			x.adopt(rightsIn(oob[:n]))
+			x.adopt(mediate.Descriptors(oob[:n]))
 		}
 	}()
 }

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"errors"
 	"fmt"
 	"os"
@@ -27,7 +28,7 @@ type supervisor struct {
 	terminal bool
 	stubs    *stubs
 	// connector is nil unless the launcher makes the command's connections.
-	connector *connector
+	connector *mediate.Connector
 }
 
 // prepare makes what every backend with an init needs. Subreap is for those
@@ -188,7 +189,7 @@ func (s *supervisor) run() (code int, err error) {
 		s.l.proxies.serve()
 	}
 	if s.connector != nil {
-		s.connector.serve()
+		s.connector.Serve()
 	}
 	return s.outcome(r)
 }
@@ -372,7 +373,7 @@ func (s *supervisor) release() {
 		}
 	}
 	if s.connector != nil {
-		s.connector.release()
+		s.connector.Release()
 	}
 	s.stubs.remove()
 }

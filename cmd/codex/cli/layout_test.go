@@ -28,6 +28,50 @@ var mayImport = map[string][]string{
 	"testutil":   {"wire"},
 }
 
+// launcherMayImport are the packages of cmd/codex-linux-sandbox, and the packages of this repository that
+// each may import, or the groups below pkg. It is the program that must be trusted: what runs without a Go
+// runtime (initproc) knows nothing of sandboxes, and what answers the command (mediate) nothing of options and plans.
+var launcherMayImport = map[string][]string{
+	"":         {"launcher"},
+	"initproc": {},
+	"nofile":   {},
+	"mediate":  {"initproc", "pkg/sandbox"},
+	"launcher": {"initproc", "mediate", "nofile", "pkg/sandbox", "pkg/host/warmstart", "pkg/wire/jsonwire"},
+}
+
+// TestLauncherImportsWhatItMay checks the imports of the launcher's packages, without those of tests.
+func TestLauncherImportsWhatItMay(t *testing.T) {
+	const root, program = "codex.internal/", "cmd/codex-linux-sandbox"
+	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...")
+	cmd.Dir = repository + "/" + program
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("list the packages of %s: %v", program, err)
+	}
+	seen := make(map[string]bool)
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		name := strings.TrimPrefix(strings.TrimPrefix(words[0], root+program), "/")
+		allowed, known := launcherMayImport[name]
+		if !known && name != "escape" { // it has tests alone
+			t.Errorf("%s is not in launcherMayImport", words[0])
+		}
+		seen[name] = true
+		for _, imported := range words[1:] {
+			other, ours := strings.CutPrefix(imported, root)
+			other = strings.TrimPrefix(other, program+"/")
+			if ours && !slices.ContainsFunc(allowed, func(a string) bool { return other == a || strings.HasPrefix(other, a+"/") }) {
+				t.Errorf("%s imports %s, which it must not", words[0], other)
+			}
+		}
+	}
+	for name := range launcherMayImport {
+		if !seen[name] {
+			t.Errorf("there is no package %q in %s", name, program)
+		}
+	}
+}
+
 // testPackages are those outside of tests that are for tests alone: what end-to-end tests import.
 var testPackages = []string{"codex.internal/cmd/codex/e2e/harness"}
 

@@ -1,4 +1,4 @@
-package launcher
+package mediate
 
 import (
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
@@ -42,19 +42,19 @@ const maxQueued = 4096
 // longer address.
 const maxAddress = 128
 
-// canConnectForOthers reports whether the kernel, and what confines the launcher
-// itself, let it duplicate descriptors of the command.
-func canConnectForOthers() bool {
+// CanConnect reports whether the kernel, and what confines the launcher
+// itself, let it duplicate descriptors of the command, which it must to connect its sockets.
+func CanConnect() bool {
 	_, err := unix.PidfdGetfd(-1, -1, 0)
 	return errors.Is(err, unix.EBADF)
 }
 
-// filterOwn appends what installs the filter of a command. If connections are the
+// InstallFilter appends what installs the filter of a command. If connections are the
 // launcher's to make, what it needs for that is sent over a socket; fixed is a
 // descriptor that may be replaced. Where a filter cannot ask, because the kernel
 // is older than 5.19 or another program supervises this one, the command gets
 // loopback sockets only.
-func filterOwn(p *initproc.Program, rules sandbox.Rules, over, fixed int) {
+func InstallFilter(p *initproc.Program, rules sandbox.Rules, over, fixed int) {
 	if !rules.Asks() {
 		p.InstallFilter(rules.Filter())
 		return
@@ -76,13 +76,13 @@ func filterOwn(p *initproc.Program, rules sandbox.Rules, over, fixed int) {
 	})
 }
 
-// connector makes the connections of one sandbox.
-type connector struct {
+// Connector makes the connections of one sandbox.
+type Connector struct {
 	ours, theirs int       // the ends of the socket over which the descriptors come
 	table        int       // asks for the sockets of the sandbox's network
 	host         int       // asks for those of the launcher's network
 	listener     int       // tells of the calls that the filter stops
-	redirect     *redirect // nil: connections beyond the sandbox fail
+	redirect     *Redirect // nil: connections beyond the sandbox fail
 
 	mu             sync.Mutex
 	threads, ready int             // all that answer, and those of them that wait for a call
@@ -91,35 +91,54 @@ type connector struct {
 	asking sync.Mutex // a socket answers one question about its table at a time
 }
 
-// newConnector makes the socket for the descriptors.
-func (l *launch) newConnector() (*connector, error) {
+// NewConnector makes the socket for the descriptors. With server >= 0, connections that lead out of the
+// sandbox are redirected there (docs/spec/network.md §5). Release must be called at the end.
+func NewConnector(server int) (*Connector, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket: %w", err)
 	}
-	c := &connector{ours: pair[0], theirs: pair[1]}
-	if l.redirects() {
-		if c.redirect, err = newRedirect(l.egressFD); err != nil {
-			c.release()
+	c := &Connector{ours: pair[0], theirs: pair[1]}
+	if server >= 0 {
+		if c.redirect, err = NewRedirect(server); err != nil {
+			c.Release()
 			return nil, fmt.Errorf("reserve a descriptor: %w", err)
 		}
 	}
 	return c, nil
 }
 
-// serve makes the connections until the sandbox ends. It returns at once.
-func (c *connector) serve() {
+// Capture appends what makes all connections of the network local, if they are redirected. It needs the
+// privileges of the init.
+func (c *Connector) Capture(p *initproc.Program) {
+	if c.redirect != nil {
+		c.redirect.Catch(p)
+		p.HandOut("the listeners", c.theirs, c.redirect.Fixed[:]...)
+		for _, fd := range c.redirect.Fixed {
+			p.Do("close", "the listener", unix.SYS_CLOSE, initproc.Val(fd))
+		}
+	}
+}
+
+// InstallFilter appends what installs the filter of the command; see the function InstallFilter.
+func (c *Connector) InstallFilter(p *initproc.Program, rules sandbox.Rules, fixed int) {
+	rules.Redirect = c.redirect != nil
+	InstallFilter(p, rules, c.theirs, fixed)
+}
+
+// Serve makes the connections until the sandbox ends. It returns at once.
+func (c *Connector) Serve() {
 	ours := c.ours
 	c.ours = -1
-	c.release()
+	c.Release()
 	go func() {
 		defer unix.Close(ours)
-		_ = receiveConnector(ours, c.redirect)
+		_ = Receive(ours, c.redirect)
 	}()
 }
 
-// release closes what the launcher does not use.
-func (c *connector) release() {
+// Release closes what the launcher does not use. It may be called more than once.
+func (c *Connector) Release() {
 	for _, fd := range []*int{&c.ours, &c.theirs} {
 		if *fd >= 0 {
 			_ = unix.Close(*fd)
@@ -127,17 +146,20 @@ func (c *connector) release() {
 		}
 	}
 	if c.redirect != nil {
-		c.redirect.release()
+		c.redirect.Release()
 	}
 }
 
-// receiveConnector takes from a socket what filterOwn sends, after what capture
-// sends if connections are redirected, and starts a connector with it. What has come already
+// MaxMessage bounds the text of a message for Receive.
+const MaxMessage = 8<<10 + 1
+
+// Receive takes from a socket what InstallFilter sends, after what Capture
+// sends if connections are redirected, and starts to make connections with it. What has come already
 // is in fds. It returns when the socket has been closed inside, with a message that was
 // something else.
-func receiveConnector(socket int, to *redirect, fds ...int) (message []byte) {
+func Receive(socket int, to *Redirect, fds ...int) (message []byte) {
 	for {
-		text, oob := make([]byte, 1+maxFailure), make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(unix.SizeofUcred))
+		text, oob := make([]byte, MaxMessage), make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(unix.SizeofUcred))
 		n, size, _, _, err := unix.Recvmsg(socket, text, oob, unix.MSG_CMSG_CLOEXEC)
 		if errors.Is(err, unix.EINTR) {
 			continue
@@ -145,7 +167,7 @@ func receiveConnector(socket int, to *redirect, fds ...int) (message []byte) {
 		if err != nil || n == 0 {
 			return message
 		}
-		got := rightsIn(oob[:size])
+		got := Descriptors(oob[:size])
 		if len(got) == 0 {
 			message = text[:n]
 		}
@@ -158,15 +180,15 @@ func receiveConnector(socket int, to *redirect, fds ...int) (message []byte) {
 			fds = fds[2:]
 		}
 		if len(fds) == 2 {
-			c := &connector{table: fds[0], listener: fds[1], host: -1, redirect: to}
+			c := &Connector{table: fds[0], listener: fds[1], host: -1, redirect: to}
 			_ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, &[1]uint64{syncWakeUp}) // since Linux 6.6
 			c.start()
 		}
 	}
 }
 
-// rightsIn returns the descriptors in the control data of a message.
-func rightsIn(oob []byte) (fds []int) {
+// Descriptors returns the descriptors in the control data of a message.
+func Descriptors(oob []byte) (fds []int) {
 	messages, _ := unix.ParseSocketControlMessage(oob)
 	for i := range messages {
 		if got, err := unix.ParseUnixRights(&messages[i]); err == nil {
@@ -190,9 +212,9 @@ type notification struct {
 // answer is struct seccomp_notif_resp.
 type answer struct {
 	id    uint64
-	value int64 // the result of a call that has not failed
+	_     int64 // the result of a call that has not failed
 	errno int32
-	flags uint32
+	_     uint32
 }
 
 func ioctl[T any](fd int, request uint, to *T) syscall.Errno {
@@ -201,14 +223,14 @@ func ioctl[T any](fd int, request uint, to *T) syscall.Errno {
 }
 
 // start adds a thread that answers.
-func (c *connector) start() {
+func (c *Connector) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add()
 }
 
 // add adds a thread that answers. It is called with mu held.
-func (c *connector) add() {
+func (c *Connector) add() {
 	c.threads++
 	c.ready++
 	go c.routine()
@@ -217,7 +239,7 @@ func (c *connector) add() {
 // take has this thread answer a call, if another one waits for the next. The last
 // one does not answer what can wait for the other end: a call that makes a pair of
 // sockets must not wait as long, because programs do not expect that of it.
-func (c *connector) take(n *notification) (errno syscall.Errno, mine bool) {
+func (c *Connector) take(n *notification) (errno syscall.Errno, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ready == 1 && c.threads < maxConnecting {
@@ -236,7 +258,7 @@ func (c *connector) take(n *notification) (errno syscall.Errno, mine bool) {
 
 // next returns the call that has waited longest; nil: this thread waits for another
 // call, because none is queued or no other thread waits for one.
-func (c *connector) next() *notification {
+func (c *Connector) next() *notification {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.queue) == 0 || c.ready == 0 {
@@ -252,7 +274,7 @@ func (c *connector) next() *notification {
 // Its thread gives up the capabilities that root's launcher has: where a path
 // leads is for the rights of the command, which has none, to say. If that fails,
 // the command's calls wait, and end with the sandbox.
-func (c *connector) routine() {
+func (c *Connector) routine() {
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
 	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &make([]unix.CapUserData, 2)[0]); err != nil {
 		return
@@ -281,10 +303,10 @@ func (c *connector) routine() {
 }
 
 // reply ends a call.
-func (c *connector) reply(a *answer) { _ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, a) }
+func (c *Connector) reply(a *answer) { _ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, a) }
 
 // answer does what a call asks for, and ends it.
-func (c *connector) answer(n *notification) {
+func (c *Connector) answer(n *notification) {
 	errno := unix.EPERM // the filter asks about no other call
 	switch n.number {
 	case unix.SYS_CONNECT:
@@ -302,7 +324,7 @@ func (c *connector) answer(n *notification) {
 
 // valid returns an error unless the thread of a call still waits for it. If it does, its number
 // has not been another thread's since the call began.
-func (c *connector) valid(n *notification) error {
+func (c *Connector) valid(n *notification) error {
 	if errno := ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, &n.id); errno != 0 {
 		return errno
 	}
@@ -310,7 +332,7 @@ func (c *connector) valid(n *notification) error {
 }
 
 // connect makes one connection.
-func (c *connector) connect(n *notification) syscall.Errno {
+func (c *Connector) connect(n *notification) syscall.Errno {
 	conn, err := c.find(n)
 	defer conn.close()
 	if err != nil {
@@ -340,7 +362,7 @@ type connection struct {
 
 // find collects all that a connection needs, from the thread that waits for it.
 // What it returns is to be closed in any case.
-func (c *connector) find(n *notification) (conn *connection, err error) {
+func (c *Connector) find(n *notification) (conn *connection, err error) {
 	conn = &connection{file: -1, socket: -1}
 	size := int32(n.args[2])
 	if size < 0 || size > maxAddress {

@@ -1,7 +1,8 @@
-package launcher
+package mediate
 
 import (
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/pkg/sandbox/transparent"
 	"encoding/binary"
 	"slices"
 	"sync"
@@ -9,8 +10,6 @@ import (
 	"time"
 	"unsafe"
 
-	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/sandbox/transparent"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,6 +26,8 @@ import (
 // missing. Rules of netfilter need modules of the kernel that may not be there.
 
 const (
+	// listenBacklog is the queue of the listener.
+	listenBacklog = 128
 	// capturePort is the port of the listener, and namesPort that of DNS. The command
 	// has no privilege to listen below 1024: nothing of its own is in the way.
 	capturePort = 1
@@ -42,10 +43,10 @@ const (
 	arrivedTime = 10 * time.Second
 )
 
-// redirect is what a connector needs to redirect connections.
-type redirect struct {
+// Redirect is what a Connector needs to redirect connections.
+type Redirect struct {
 	server int    // where the far ends go
-	fixed  [2]int // numbers that the listeners get inside; -1: closed
+	Fixed  [2]int // numbers that the listeners get inside; -1: closed
 
 	listener int
 
@@ -60,56 +61,40 @@ type arrival struct {
 	at   time.Time
 }
 
-// redirects reports whether the connections of the command are redirected, if the
-// backend can. Where the command may use Unix sockets outside, the launcher does not
-// make connections: it would only make those to sockets of the sandbox.
-func (l *launch) redirects() bool {
-	return l.egressFD >= 0 && l.plan.Network == sandbox.NetworkProxy && !l.unixSockets && canConnectForOthers()
-}
-
-// newRedirect reserves the numbers of the listeners.
-func newRedirect(server int) (*redirect, error) {
-	r := &redirect{server: server, fixed: [2]int{-1, -1}}
-	for i := range r.fixed {
+// NewRedirect reserves the numbers of the listeners. Server is a socket to the server.
+func NewRedirect(server int) (*Redirect, error) {
+	r := &Redirect{server: server, Fixed: [2]int{-1, -1}}
+	for i := range r.Fixed {
 		fd, err := unix.FcntlInt(uintptr(server), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
-			r.release()
+			r.Release()
 			return nil, err
 		}
-		r.fixed[i] = fd
+		r.Fixed[i] = fd
 	}
 	return r, nil
 }
 
-// release gives the numbers up. It may be called more than once.
-func (r *redirect) release() {
-	for i, fd := range r.fixed {
+// Release gives the numbers up. It may be called more than once.
+func (r *Redirect) Release() {
+	for i, fd := range r.Fixed {
 		if fd >= 0 {
 			_ = unix.Close(fd)
-			r.fixed[i] = -1
+			r.Fixed[i] = -1
 		}
 	}
 }
 
-// catch appends what makes every address local, and the sockets that take what
+// Catch appends what makes every address local, and the sockets that take what
 // is sent there. Without IPv6 they are of IPv4.
-func (r *redirect) catch(p *initproc.Program) {
+func (r *Redirect) Catch(p *initproc.Program) {
 	catchAll(p, unix.AF_INET)
 	catchAll(p, unix.AF_INET6)
 	p.Either(func() { r.listen(p, unix.AF_INET6) }, func() { r.listen(p, unix.AF_INET) })
 }
 
-// capture appends what catch does, and sends the sockets over another.
-func (r *redirect) capture(p *initproc.Program, over int) {
-	r.catch(p)
-	p.HandOut("the listeners", over, r.fixed[:]...)
-	for _, fd := range r.fixed {
-		p.Do("close", "the listener", unix.SYS_CLOSE, initproc.Val(fd))
-	}
-}
-
 // listen appends what makes the sockets of a family. Those of IPv6 take IPv4 too.
-func (r *redirect) listen(p *initproc.Program, family int) {
+func (r *Redirect) listen(p *initproc.Program, family int) {
 	zero, one := int32(0), int32(1)
 	on := func(fd initproc.Register, level, option int, value *int32) {
 		p.Do("set an option of", "the listener", unix.SYS_SETSOCKOPT, fd.Arg(), initproc.Val(level), initproc.Val(option), initproc.Pointer(p, value), initproc.Val(4))
@@ -133,9 +118,9 @@ func (r *redirect) listen(p *initproc.Program, family int) {
 		}
 		p.Do("bind", "the listener", unix.SYS_BIND, fd.Arg(), initproc.Pointer(p, address), initproc.Val(size))
 		if kind != unix.SOCK_DGRAM {
-			p.Do("listen", "", unix.SYS_LISTEN, fd.Arg(), initproc.Val(backlog))
+			p.Do("listen", "", unix.SYS_LISTEN, fd.Arg(), initproc.Val(listenBacklog))
 		}
-		p.Do("keep the listener", "", unix.SYS_DUP3, fd.Arg(), initproc.Val(r.fixed[i]), initproc.Val(unix.O_CLOEXEC))
+		p.Do("keep the listener", "", unix.SYS_DUP3, fd.Arg(), initproc.Val(r.Fixed[i]), initproc.Val(unix.O_CLOEXEC))
 		p.Close(fd)
 	}
 }
@@ -179,14 +164,14 @@ func catchAll(p *initproc.Program, family uint8) {
 
 // begin takes the listeners, and passes that of DNS on. If the server is gone, every
 // connection is refused.
-func (r *redirect) begin(listener, names int) {
+func (r *Redirect) begin(listener, names int) {
 	defer unix.Close(names)
 	r.listener = listener
 	_ = r.send(transparent.Message{Kind: transparent.Names}, names)
 }
 
 // send passes a descriptor to the server.
-func (r *redirect) send(m transparent.Message, fd int) error {
+func (r *Redirect) send(m transparent.Message, fd int) error {
 	return unix.Sendmsg(r.server, m.Append(nil), unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL)
 }
 
@@ -222,7 +207,7 @@ func own(address [16]byte) bool {
 
 // redirected makes a connection through the server, if it leads out of the sandbox.
 // done is false if it does not.
-func (r *redirect) redirected(conn *connection) (errno syscall.Errno, done bool) {
+func (r *Redirect) redirected(conn *connection) (errno syscall.Errno, done bool) {
 	to, ok := destination(conn.address)
 	if !ok {
 		return 0, false
@@ -250,7 +235,7 @@ func isTCP(socket int) bool {
 // getpeername tells the command that address. Several threads do it at a time: a
 // command can stall a connection of its own for minutes, by IP_MINTTL for example,
 // and that must not hold up the others.
-func (r *redirect) make(conn *connection, to transparent.Message) syscall.Errno {
+func (r *Redirect) make(conn *connection, to transparent.Message) syscall.Errno {
 	r.collect()
 	binary.BigEndian.PutUint16(conn.address[2:], capturePort)
 	errno := conn.make()
@@ -271,7 +256,7 @@ func (r *redirect) make(conn *connection, to transparent.Message) syscall.Errno 
 // collect accepts all connections that have come, so that the listener's queue has room.
 // Those that no thread has claimed in time are closed: the command has made them by a way
 // that the filter does not stop, as TCP Fast Open.
-func (r *redirect) collect() {
+func (r *Redirect) collect() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
@@ -290,7 +275,7 @@ func (r *redirect) collect() {
 }
 
 // expire closes what is too old or too much.
-func (r *redirect) expire() {
+func (r *Redirect) expire() {
 	for len(r.arrived) > 0 && (len(r.arrived) > maxArrived || time.Since(r.arrived[0].at) > arrivedTime) {
 		_ = unix.Close(r.arrived[0].fd)
 		r.arrived = r.arrived[1:]
@@ -298,7 +283,7 @@ func (r *redirect) expire() {
 }
 
 // claim returns the far end of a socket's connection; -1: it has not come.
-func (r *redirect) claim(socket int) int {
+func (r *Redirect) claim(socket int) int {
 	name, err := unix.Getsockname(socket)
 	peer, unconnected := unix.Getpeername(socket)
 	if err != nil || unconnected != nil {
@@ -317,7 +302,7 @@ func (r *redirect) claim(socket int) int {
 }
 
 // accept returns the far end of a socket's connection; -1: it did not come.
-func (r *redirect) accept(socket int) int {
+func (r *Redirect) accept(socket int) int {
 	for deadline := time.Now().Add(acceptTime); ; {
 		r.collect()
 		if fd := r.claim(socket); fd >= 0 || time.Now().After(deadline) {

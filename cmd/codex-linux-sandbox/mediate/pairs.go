@@ -1,4 +1,4 @@
-package launcher
+package mediate
 
 import (
 	"encoding/binary"
@@ -20,7 +20,7 @@ const kindMask = 0xf
 
 // pair answers a socketpair for datagrams. The calling thread then has the descriptors of both
 // ends, and their numbers are where it wants them.
-func (c *connector) pair(n *notification) syscall.Errno {
+func (c *Connector) pair(n *notification) syscall.Errno {
 	kind, at := int(uint32(n.args[1])), int64(n.args[3])
 	memory, err := unix.Open("/proc/"+strconv.Itoa(int(n.pid))+"/mem", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -65,7 +65,7 @@ type descriptorFor struct {
 }
 
 // give duplicates a descriptor into the process whose call waits, and returns its number there.
-func (c *connector) give(n *notification, fd, fileFlags int) (int, syscall.Errno) {
+func (c *Connector) give(n *notification, fd, fileFlags int) (int, syscall.Errno) {
 	request := descriptorFor{id: n.id, source: uint32(fd), fileFlags: uint32(fileFlags)}
 	number, _, errno := syscall.Syscall(unix.SYS_IOCTL, uintptr(c.listener), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&request)))
 	return int(number), errno

@@ -1,4 +1,4 @@
-package launcher
+package mediate
 
 import (
 	"os"

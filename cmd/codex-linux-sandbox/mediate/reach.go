@@ -1,4 +1,4 @@
-package launcher
+package mediate
 
 import (
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
@@ -15,9 +15,9 @@ import (
 // ends. It is in no PID namespace of the sandbox: nothing there can see it. The server
 // itself connects the sockets; they stay in their network.
 
-// reachSockets makes one TCP socket of each family in a network and sends them over a
+// ReachSockets makes one TCP socket of each family in a network and sends them over a
 // socket, IPv4 first. Where the network has no IPv6 there is one.
-func reachSockets(network, over int) error {
+func ReachSockets(network, over int) error {
 	owner, err := unix.IoctlRetInt(network, unix.NS_GET_USERNS)
 	if err != nil {
 		return fmt.Errorf("find the owner of the sandbox's network: %w", err)

@@ -1,4 +1,4 @@
-package launcher
+package mediate
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ type tableRequest struct {
 
 // ownNetwork returns an error unless a socket belongs to the sandbox's network. A process
 // outside can hand another one to the command, and what that connects to is outside.
-func (c *connector) ownNetwork(socket int) error {
+func (c *Connector) ownNetwork(socket int) error {
 	own, err := networkOf(c.table)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ type socketFile struct{ inode, device uint32 }
 // check returns an error unless a file is that of a socket in the sandbox's
 // network which listens. As the table has only 32 bits of an inode number, a socket
 // of the launcher's own network must not have the same ones.
-func (c *connector) check(tid, file int) error {
+func (c *Connector) check(tid, file int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(file, &st); err != nil {
 		return err
@@ -93,7 +93,7 @@ func tableDevice(major, minor uint32) uint32 { return major<<20 | minor }
 
 // isOwn reports whether a socket that listens in the sandbox's network has a file. It
 // fails if one in the launcher's network has it.
-func (c *connector) isOwn(file socketFile) (bool, error) {
+func (c *Connector) isOwn(file socketFile) (bool, error) {
 	if c.host < 0 {
 		host, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 		if err != nil {
