@@ -82,11 +82,11 @@ func newApp(s cmdutil.Streams) *cli.App {
 	app := &cli.App{
 		Name:  "codex",
 		Usage: "run commands and do file work for a coding agent on another machine",
-		Description: `codex exec-server waits for an agent's client and runs what it asks for.
-codex remote is a client for the command line: it runs commands on such a
-server and copies files to and from it. codex sandbox runs a command on this
-machine, confined, and codex doctor tells what this machine can confine. codex
-rendezvous is where agents find executors behind a firewall.
+		Description: `codex exec-server is a server: it runs commands and file operations for an agent's
+client. codex remote is a client for the command line: it runs commands on such a
+server and copies files to and from it. codex sandbox runs a command in a sandbox on
+this machine, and codex doctor reports which sandboxes this machine supports. codex
+rendezvous connects clients with servers that are behind a firewall.
 
 Example: start a server, and use it from a second terminal:
 

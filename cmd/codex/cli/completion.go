@@ -142,7 +142,7 @@ func completedName(arg0 string) string {
 func completionCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "completion",
-		Usage:     "print a script that completes codex commands in your shell",
+		Usage:     "print a shell script that completes codex commands",
 		ArgsUsage: "bash|zsh|fish",
 		Description: `Examples:
    source <(codex completion bash)          # this shell; put it into ~/.bashrc to keep it

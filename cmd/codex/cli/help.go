@@ -67,7 +67,7 @@ func flagHelp(f cli.Flag) (names, text string) {
 // library's looks at one word only: codex help remote run would show the help of codex remote.
 func helpCommand() *cli.Command {
 	return &cli.Command{
-		Name: "help", Aliases: []string{"h"}, Usage: "show what a command does", ArgsUsage: "[COMMAND...]",
+		Name: "help", Aliases: []string{"h"}, Usage: "show the help of a command", ArgsUsage: "[COMMAND...]",
 		Flags: []cli.Flag{&cmdutil.Operands{}},
 		Action: func(c *cli.Context) error {
 			at := c.Lineage()[1].Command

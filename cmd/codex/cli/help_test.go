@@ -61,7 +61,7 @@ DESCRIPTION:
 
 COMMANDS:
    copy, cp  copy one
-   help, h   show what a command does
+   help, h   show the help of a command
 
 OPTIONS:
    --url URL                       ask URL ask ` + "`URL` ask `URL` ask `URL` ask `URL` ask `URL` ask" + `

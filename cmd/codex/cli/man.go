@@ -15,18 +15,18 @@ import (
 func manCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "man",
-		Usage:     "print a manual page, for man and for packages",
+		Usage:     "print a manual page of this program or of a command",
 		ArgsUsage: "[COMMAND]",
-		Description: `The page of the program names its commands; the page of a command has all that are
-below it.
+		Description: `Prints roff source. The page of the program lists its commands; the page of a command
+includes its subcommands.
 
 Examples:
    codex man remote > remote.1 && man ./remote.1
    codex man > ~/.local/share/man/man1/codex.1`,
 		Flags: []cli.Flag{
 			cmdutil.OtherWords,
-			&cli.BoolFlag{Name: "list", Usage: "print the names of the commands that have a page"},
-			&cli.StringFlag{Name: "date", Usage: "the `DATE` of the page, such as 2026-01-31; default: that of the commit the program was built from"},
+			&cli.BoolFlag{Name: "list", Usage: "list the commands that have a page of their own"},
+			&cli.StringFlag{Name: "date", Usage: "the `DATE` of the page, such as 2026-01-31", DefaultText: "the date of the commit that the program was built from"},
 		},
 		Action: printMan,
 	}

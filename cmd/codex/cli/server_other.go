@@ -12,7 +12,7 @@ import (
 func serverCommand(cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name:            "exec-server",
-		Usage:           "wait for clients and run what they ask for (Linux only)",
+		Usage:           "run commands and file operations for clients (Linux only)",
 		SkipFlagParsing: true,
 		Action: func(*cli.Context) error {
 			return cmdutil.LinuxOnly("codex exec-server", "run the server on a Linux machine, and use it from here: codex remote --help")

@@ -48,7 +48,7 @@ func TestWrongUse(t *testing.T) {
 		{"exec-server --listen wss://127.0.0.1:0 --tls-cert c", `--tls-cert and --tls-key belong together; give both or none`},
 		{"exec-server --listen wss://127.0.0.1:0 --tls-client-ca c", `--tls-client-ca needs --tls-cert and --tls-key`},
 		{"exec-server --listen ws://127.0.0.1:0 --tls-cert c --tls-key k", `--tls-cert is for --listen wss://IP:PORT`},
-		{"exec-server token create", `--role is missing: read, run or admin`},
+		{"exec-server token create", `--role is missing: give read, run or admin`},
 		{"exec-server token create --role bad", `--role "bad": there are read, run and admin`},
 		{"exec-server token create --role run --limit-memory 10x", `invalid value "10x" for flag -limit-memory: expected a number of bytes, or a number with K, M, G or T, such as 512M; see codex exec-server token create --help`},
 		{"completion tcsh", `completion needs the name of a shell: bash, zsh or fish, not "tcsh"`},

@@ -25,7 +25,7 @@ func versionCommand(s cmdutil.Streams) *cli.Command {
 		Name:  "version",
 		Usage: "print the version of this program",
 		Description: `Prints the version, as codex --version does. With --json it also prints the commit and
-its time, the version of Go, the operating system and the processor.
+its time, the version of Go, the operating system and the architecture.
 
 Example:
    codex version --json`,

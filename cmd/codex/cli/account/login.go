@@ -58,9 +58,9 @@ Examples:
 			&cli.StringFlag{Name: "experimental_client-id", Hidden: true},
 		),
 		Subcommands: []*cli.Command{{
-			Name: "status", Usage: "tell how one is signed in", Flags: cmdutil.ConfigFlags(),
-			Description: `Exits with 0 if one is signed in, with 1 if not. CODEX_API_KEY is not looked at:
-it is for registering alone.
+			Name: "status", Usage: "show how you are signed in", Flags: cmdutil.ConfigFlags(),
+			Description: `Exits with 0 if you are signed in, and with 1 if not. CODEX_API_KEY is ignored: it is
+used for registering a server only.
 
 Example:
    codex login status`,
@@ -78,7 +78,7 @@ Example:
 func LogoutCommand(s cmdutil.Streams, id Identity) *cli.Command {
 	return &cli.Command{
 		Name: "logout", Usage: "sign out",
-		Description: `Gives the tokens of a ChatGPT account back and deletes what codex login keeps.
+		Description: `Revokes the tokens of a ChatGPT account and deletes the stored credentials.
 
 Example:
    codex logout`,
@@ -160,7 +160,7 @@ func openLoginLog(dir string, makeHome bool, stderr io.Writer) (io.Closer, *slog
 			return f, slog.New(slog.NewTextHandler(f, nil))
 		}
 	}
-	cmdutil.Messagef(stderr, "WARNING: there is no log of signing in: %v\n", err)
+	cmdutil.Messagef(stderr, "WARNING: cannot write the log of codex login: %v\n", err)
 	return io.NopCloser(nil), slog.New(slog.DiscardHandler)
 }
 

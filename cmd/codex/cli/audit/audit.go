@@ -24,11 +24,11 @@ func Command(s cmdutil.Streams) *cli.Command {
 		Usage: "check and show the audit trail of a server",
 		Description: `codex exec-server --audit-log FILE writes an audit trail: a JSON line for each session,
 process, refused policy, decision about the network and change of a file. Each line has
-the SHA-256 of the one before it, and signatures are by the server's key.
+the SHA-256 of the line before it. Every few seconds the server signs the trail with its key.
 
-All commands check the trail, and end with 1 at the first line that was changed. Name the
-files from the oldest to the newest. What no signature covers yet are the newest lines,
-of at most some seconds: somebody who can write the file may have cut those off.
+All commands check the trail. They exit with 1 at the first line that was changed. Name
+the files from the oldest to the newest. The lines after the last signature, those of the
+last few seconds, are not protected: whoever can write the file can remove them unnoticed.
 
 Example:
    codex audit verify --key BASE64 audit.log.* audit.log`,
@@ -37,18 +37,18 @@ Example:
 }
 
 func keyFlag() cli.Flag {
-	return &cli.StringFlag{Name: "key", Usage: "the server's public key in `BASE64`, as its log has it; without it, that of the first signature"}
+	return &cli.StringFlag{Name: "key", Usage: "the server's public key in `BASE64`, as in the server's log; without this option, that of the first signature"}
 }
 
 func jsonFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "json", Usage: "print lines as they are in the trail"}
+	return &cli.BoolFlag{Name: "json", Usage: "print the JSON lines of the trail"}
 }
 
 func verifyCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "verify", Usage: "check an audit trail", ArgsUsage: "FILE...",
-		Description: `Checks numbers, digests and signatures, and says what was found. Without --key, it shows
-whose signatures they are: compare that with what the server's log says.
+		Description: `Checks numbers, digests and signatures, and prints a summary. Without --key it prints the
+public key of the signatures: compare it with the key in the server's log.
 
 Example:
    codex audit verify /var/log/codex/audit.log`,
@@ -101,9 +101,9 @@ Example:
 
 func grepCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "grep", Usage: "show the records of an audit trail that match", ArgsUsage: "PATTERN FILE...",
-		Description: `Prints the records in which a regular expression (RE2) matches the line that codex audit
-show prints. Ends with 0 also if there is none.
+		Name: "grep", Usage: "show the records of an audit trail that match a pattern", ArgsUsage: "PATTERN FILE...",
+		Description: `Prints the records whose line in codex audit show matches a regular expression (RE2).
+Exits with 0 also if no record matches.
 
 Example:
    codex audit grep 'processId=build-7 ' /var/log/codex/audit.log`,
@@ -111,7 +111,7 @@ Example:
 		Action: func(c *cli.Context) error {
 			pattern, err := regexp.Compile(c.Args().First())
 			if err != nil {
-				return cmdutil.Usagef("the pattern is no regular expression: %v", err)
+				return cmdutil.Usagef("PATTERN is not a regular expression: %v", err)
 			}
 			return show(c, s, c.Args().Tail(), pattern.MatchString)
 		},

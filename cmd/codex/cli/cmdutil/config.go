@@ -27,7 +27,7 @@ const optionOverride = "config"
 
 // OverrideFlag is -c.
 func OverrideFlag() cli.Flag {
-	return overrideFlag("set `KEY=VALUE` in place of what config.toml says; may be repeated")
+	return overrideFlag("use `KEY=VALUE` instead of the value in config.toml; may be repeated")
 }
 
 func overrideFlag(usage string) cli.Flag {
@@ -41,13 +41,13 @@ func ConfigFlags() []cli.Flag { return configFlags(OverrideFlag()) }
 // ConfigOrFileFlags are ConfigFlags of a command whose options can stand in a file, which
 // --config can name too: see ReadOptions.
 func ConfigOrFileFlags() []cli.Flag {
-	return configFlags(overrideFlag("with =, a value in place of what config.toml says, may be repeated; without =, as --config-file (`KEY=VALUE|FILE`)"))
+	return configFlags(overrideFlag("with =: use this value instead of that in config.toml, may be repeated; without =: the same as --config-file (`KEY=VALUE|FILE`)"))
 }
 
 func configFlags(override cli.Flag) []cli.Flag {
 	return []cli.Flag{
 		override,
-		&cli.BoolFlag{Name: "strict-config", Usage: "refuse a config.toml that is wrong, or has names that codex does not know"},
+		&cli.BoolFlag{Name: "strict-config", Usage: "refuse a config.toml that has errors or unknown names"},
 	}
 }
 

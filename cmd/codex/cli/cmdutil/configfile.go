@@ -40,10 +40,10 @@ const (
 // of its file in /etc/codex, aliases are other names of --config-file.
 func OptionsFileFlags(name string, aliases ...string) []cli.Flag {
 	return []cli.Flag{
-		&cli.GenericFlag{Name: optionFile, Aliases: aliases, Value: new(onePath), Usage: "take options from the TOML `FILE`",
+		&cli.GenericFlag{Name: optionFile, Aliases: aliases, Value: new(onePath), Usage: "read options from the TOML `FILE`",
 			DefaultText: filepath.ToSlash(filepath.Join(systemOptions, name)) + ", if it exists"},
-		&cli.BoolFlag{Name: optionCheck, Usage: "check the options and the files that they name, and end"},
-		&cli.BoolFlag{Name: optionPrint, Usage: "print the options in the form of --config-file, with where each comes from, and end"},
+		&cli.BoolFlag{Name: optionCheck, Usage: "check the options and the files that they name, then exit"},
+		&cli.BoolFlag{Name: optionPrint, Usage: "print all options as a TOML file, with the source of each, then exit"},
 	}
 }
 
@@ -144,7 +144,7 @@ func takeFile(c *cli.Context) (option, path string, err error) {
 	return option, path, err
 }
 
-var errTwoFiles = errors.New("another file was given before; give one")
+var errTwoFiles = errors.New("another file was given already; give one")
 
 // onePath is the value of an option that names one file.
 type onePath struct{ path string }

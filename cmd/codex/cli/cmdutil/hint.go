@@ -14,9 +14,9 @@ import (
 
 // Hints at what to do about a certificate, a name and a URL.
 const (
-	untrusted  = "its certificate is not trusted here: for a registry, CODEX_CA_CERTIFICATE names a file with more authorities"
-	otherName  = "its certificate is for other names: use one of them in the URL, or have it made for this one too"
-	expired    = "its certificate needs to be renewed, or the clock here to be set"
+	untrusted  = "its certificate is not trusted on this machine; for a registry, set CODEX_CA_CERTIFICATE to a file with its certificate authority"
+	otherName  = "its certificate is for other names; use one of them in the URL, or get a certificate for this name"
+	expired    = "its certificate has expired; renew it, or set the clock of this machine"
 	wrongPlace = "is that the URL of a codex rendezvous, such as https://meet.example:8766?"
 	CheckName  = "check the host's name"
 )
@@ -52,7 +52,7 @@ func RegistryHint(err error, role, variable string) string {
 	case errors.As(err, &dns):
 		return CheckName
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return "it speaks no TLS: is its URL one with http://?"
+		return "it does not use TLS; try its URL with http://"
 	default:
 		return ""
 	}
@@ -84,7 +84,7 @@ func answerHint(answered *registry.StatusError, role, variable string) string {
 	case answered.Unauthorized():
 		return "set " + variable + " to a token of that service"
 	case answered.Status == http.StatusForbidden:
-		return "set " + variable + " to one that is: on the machine of that service, codex rendezvous token create --role " + role + " --environment ID makes it"
+		return "set " + variable + " to a token for it: on the machine of that service, run codex rendezvous token create --role " + role + " --environment ID"
 	case answered.Code == "environment_offline" || answered.Code == "environment_not_registered":
 		return "on its machine, codex exec-server --remote URL --environment-id ID connects it"
 	case answered.Status == http.StatusBadRequest && strings.Contains(answered.Message, "HTTPS server"):

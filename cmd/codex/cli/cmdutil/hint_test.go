@@ -35,7 +35,7 @@ func TestRegistryHint(t *testing.T) {
 		{"another host's certificate", asked(&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: new(x509.Certificate), Host: "r"}}), otherName},
 		{"an old certificate", asked(&tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}), expired},
 		{"a certificate of nobody", asked(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), untrusted},
-		{"no TLS there", asked(http.ErrSchemeMismatch), "is its URL one with http://?"},
+		{"no TLS there", asked(http.ErrSchemeMismatch), "try its URL with http://"},
 		{"TLS there", answered(http.StatusBadRequest, "", "Client sent an HTTP request to an HTTPS server."), "with https://"},
 		{"a bad request", answered(http.StatusBadRequest, "invalid_environment_id", "no"), ""},
 		{"another service", answered(http.StatusNotImplemented, "", "<html>"), "is that the URL of a codex rendezvous"},

@@ -19,25 +19,26 @@ type limitOption struct {
 	set          func(l *execproto.ProcessLimits, text string) (ok bool)
 }
 
+// The %s of a usage is "each command" or "the command".
 var limitOptions = []limitOption{
-	{"memory", "", "SIZE", "of all its processes together, such as 2G", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.MemoryBytes })},
-	{"swap", "", "SIZE", "of swap besides its memory; default: none", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.SwapBytes })},
-	{"cpus", "", "NUMBER", "processors at a time, such as 1.5", parseCPUs},
-	{"pids", "", "NUMBER", "processes and threads at a time", numberOf(func(l *execproto.ProcessLimits) *uint64 { return &l.PIDs })},
-	{"cpu-time", "", "DURATION", "of processor time in all, in whole seconds", parseCPUTime},
-	{"time", "timeout", "DURATION", "from the start, such as 10m", parseTime},
-	{"output", "output-limit", "SIZE", "of output in all", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.OutputBytes })},
-	{"file-size", "", "SIZE", "of each file that it writes", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.FileBytes })},
-	{"open-files", "", "NUMBER", "open files of each of its processes", numberOf(func(l *execproto.ProcessLimits) *uint64 { return &l.OpenFiles })},
+	{"memory", "", "SIZE", "limit the memory of %s, with all its processes, to `SIZE`, such as 2G", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.MemoryBytes })},
+	{"swap", "", "SIZE", "let %s use `SIZE` of swap in addition to its memory; without this option, no swap", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.SwapBytes })},
+	{"cpus", "", "NUMBER", "limit %s to `NUMBER` processors at a time, such as 1.5", parseCPUs},
+	{"pids", "", "NUMBER", "limit %s to `NUMBER` processes and threads at a time", numberOf(func(l *execproto.ProcessLimits) *uint64 { return &l.PIDs })},
+	{"cpu-time", "", "DURATION", "limit the processor time of %s to `DURATION`, in whole seconds", parseCPUTime},
+	{"time", "timeout", "DURATION", "kill %s after `DURATION`, such as 10m", parseTime},
+	{"output", "output-limit", "SIZE", "limit the output of %s to `SIZE` in total", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.OutputBytes })},
+	{"file-size", "", "SIZE", "limit each file that %s writes to `SIZE`", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.FileBytes })},
+	{"open-files", "", "NUMBER", "limit the open files of each process of %s to `NUMBER`", numberOf(func(l *execproto.ProcessLimits) *uint64 { return &l.OpenFiles })},
 }
 
 // ServerLimitFlags are the options of codex exec-server for limits.
 func ServerLimitFlags() []cli.Flag {
 	var flags []cli.Flag
 	for _, o := range limitOptions {
-		flags = append(flags, &cli.GenericFlag{Name: "limit-" + o.name, Value: &Limit{option: o}, Usage: "let each command have at most `" + o.value + "` " + o.usage})
+		flags = append(flags, &cli.GenericFlag{Name: "limit-" + o.name, Value: &Limit{option: o}, Usage: fmt.Sprintf(o.usage, "each command")})
 	}
-	return append(flags, &cli.BoolFlag{Name: "limit-require", Usage: "start no command whose limits cannot be held, or not for all that it starts"})
+	return append(flags, &cli.BoolFlag{Name: "limit-require", Usage: "do not start a command if one of its limits cannot be enforced for all its processes"})
 }
 
 // RemoteLimitFlags are the options of codex remote for limits, without --timeout.
@@ -45,10 +46,10 @@ func RemoteLimitFlags() []cli.Flag {
 	var flags []cli.Flag
 	for _, o := range limitOptions {
 		if name := o.remoteName(); name != "timeout" {
-			flags = append(flags, &cli.GenericFlag{Name: name, Value: &Limit{option: o}, Usage: "let the command have at most `" + o.value + "` " + o.usage})
+			flags = append(flags, &cli.GenericFlag{Name: name, Value: &Limit{option: o}, Usage: fmt.Sprintf(o.usage, "the command")})
 		}
 	}
-	return append(flags, &cli.BoolFlag{Name: "require-limits", Usage: "do not start the command if the server cannot hold its limits, or not for all that the command starts"})
+	return append(flags, &cli.BoolFlag{Name: "require-limits", Usage: "do not start the command if the server cannot enforce one of its limits for all its processes"})
 }
 
 func (o *limitOption) remoteName() string {
@@ -92,7 +93,7 @@ func limits(c *cli.Context, name func(*limitOption) string) (execproto.ProcessLi
 		o.set(&l, c.String(n)) // Limit.Set has checked it
 	}
 	if l.SwapBytes > 0 && l.MemoryBytes == 0 {
-		return l, Usagef("a limit of swap needs one of memory")
+		return l, Usagef("a limit of swap needs a limit of memory, too")
 	}
 	return l, nil
 }

@@ -39,7 +39,7 @@ func TestLimits(t *testing.T) {
 	}
 	for word, want := range map[string]string{
 		"--memory=": "bytes", "--memory=lots": "512M", "--pids=0": "number", "--pids=-1": "NUMBER", "--cpus=0": "above 0", "--cpus=nan": "NUMBER",
-		"--cpus=inf": "NUMBER", "--cpu-time=1ms": "second", "--cpu-time=5": "DURATION", "--swap=1G": "needs one of memory", "--limit-time=0s": "duration",
+		"--cpus=inf": "NUMBER", "--cpu-time=1ms": "second", "--cpu-time=5": "DURATION", "--swap=1G": "needs a limit of memory", "--limit-time=0s": "duration",
 		"--limit-time=-1m": "DURATION",
 	} {
 		if _, err := limitsOf([]string{word}); err == nil || !strings.Contains(strings.ToUpper(err.Error()), strings.ToUpper(want)) {

@@ -10,8 +10,8 @@ import (
 // LogFlags are those of commands that keep running.
 func LogFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "log-level", EnvVars: []string{"CODEX_LOG"}, Value: "info", Usage: "debug, info, warn or error (`LEVEL`)"},
-		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "text or json (`FORMAT`)"},
+		&cli.StringFlag{Name: "log-level", EnvVars: []string{"CODEX_LOG"}, Value: "info", Usage: "log messages of `LEVEL` and above: debug, info, warn or error"},
+		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "write log messages as `FORMAT`: text or json"},
 	}
 }
 

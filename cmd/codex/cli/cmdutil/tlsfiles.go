@@ -122,7 +122,7 @@ func (r *tlsReader) current() *tls.Config {
 	r.seen = now
 	config, err := r.files.read()
 	if err != nil {
-		r.log.Warn("the certificate was not read again; the one from before is used", "error", err)
+		r.log.Warn("cannot read the new certificate; the previous one stays in use", "error", err)
 		return r.config
 	}
 	r.log.Info("the certificate was read again")

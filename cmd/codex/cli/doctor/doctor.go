@@ -22,14 +22,13 @@ import (
 
 func Command(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "doctor", Usage: "tell what this machine can confine, and what to do about the rest",
-		Description: `Has the launcher try its backends, which need namespaces, mounts, filters, Landlock
-or bubblewrap, and tries terminals, cgroups and inotify. Nothing on the machine is
-changed. For everything that is missing it says why, and how to enable it.
+		Name: "doctor", Usage: "report which sandboxes this machine supports, and how to enable others",
+		Description: `Runs each sandbox backend once, and tries terminals, cgroups and inotify. Nothing on
+the machine changes. For everything that does not work, it says why and how to enable it.
 
-Exits with 0 if a workspace-write policy can be enforced here, which takes
-namespaces, made by codex or by bwrap; with 1 if not. Landlock alone enforces
-read-only policies: it cannot protect .git below what may be written.
+Exits with 0 if a workspace-write policy can be enforced here, and with 1 if not. That
+needs namespaces, made by codex or by bwrap. Landlock alone can enforce read-only
+policies only: it cannot protect .git in a writable directory.
 
 With --json: schema (1), version, system, arch, kernel, uid, container,
 readOnly and workspaceWrite (whether such a policy can be enforced), auto

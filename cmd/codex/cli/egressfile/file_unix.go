@@ -156,7 +156,7 @@ func (f *File) readOnce() (string, fs.FileInfo, error) {
 	case named.Mode()&fs.ModeSymlink != 0:
 		return "", nil, fmt.Errorf("%s is a link; name the file itself", f.path)
 	case !named.Mode().IsRegular():
-		return "", nil, fmt.Errorf("%s is no regular file", f.path)
+		return "", nil, fmt.Errorf("%s is not a regular file", f.path)
 	case !isOurs(named):
 		return "", nil, fmt.Errorf("%s belongs to another user", f.path)
 	}
@@ -180,7 +180,7 @@ func (f *File) readOnce() (string, fs.FileInfo, error) {
 		_, err = parse(text)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("%s is no egress policy: %w", f.path, err)
+		return "", nil, fmt.Errorf("%s is not a valid egress policy: %w", f.path, err)
 	}
 	return string(text), info, nil
 }
@@ -282,7 +282,7 @@ func allowIn(text string, patterns []string) (string, error) {
 		_, err := parse([]byte(candidate))
 		return candidate, err
 	}
-	return "", fmt.Errorf("there is no place for %s in it; add it to allow by hand", strings.Join(patterns, ", "))
+	return "", fmt.Errorf("found no place for %s in the file; add it to allow by hand", strings.Join(patterns, ", "))
 }
 
 // allowPlaces yields the texts that have the quoted patterns at one of the first places

@@ -178,8 +178,8 @@ func TestEgressFileRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"right": "", "here/right": "", "new": "", "wrong": "is no egress policy", "large": "is larger than", "link": "is a link", "fifo": "is no regular file",
-		"dir": "is no regular file", "missing/new": "no such file", "loop/new": "too many levels",
+		"right": "", "here/right": "", "new": "", "wrong": "is not a valid egress policy", "large": "is larger than", "link": "is a link", "fifo": "is not a regular file",
+		"dir": "is not a regular file", "missing/new": "no such file", "loop/new": "too many levels",
 	} {
 		f, err := Open(at(name))
 		if err == nil {

@@ -48,14 +48,13 @@ type checkedShell struct {
 
 func environmentsCheckCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "check", Usage: "connect to environments and tell what is there", ArgsUsage: "[ID...]",
-		Description: `Tries each environment, or those that are named, at the same time, and each
-within its own timeouts; a command that does nothing is run in a sandbox. Exits
-with 1 if one of them failed.
+		Name: "check", Usage: "connect to environments and report whether they work", ArgsUsage: "[ID...]",
+		Description: `Connects to all environments, or to those named, at the same time, and runs a
+command that does nothing in a sandbox of each. Exits with 1 if one of them fails.
 
-With --json: a list of what codex environments list --json has for each, with
-ok and error, or with connectMs, roundTripMs (of a request), shell {name, path},
-os, version and sandbox (whether a command was confined: yes, no or unknown).
+With --json: a list of the objects of codex environments list --json, each with ok and
+error, or with ok, connectMs, roundTripMs (of a request), shell {name, path}, os,
+version and sandbox (whether the sandbox confined the command: yes, no or unknown).
 
 Example:
    codex environments check build-box`,

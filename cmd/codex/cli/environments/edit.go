@@ -20,15 +20,17 @@ func environmentsAddCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "add", Usage: "add an environment to " + execenv.FileName, ArgsUsage: "ID",
 		Description: `Adds a server at a URL (--url), one that a rendezvous service knows (--rendezvous),
-or one that ssh starts on another machine (--ssh). The file is made if there is none;
-its comments and its order stay. Nothing is connected to: see codex environments check.
+or one that ssh starts on another machine (--ssh). The file is created if it does not
+exist; its comments and its order do not change. To try the new environment, run codex
+environments check.
 
---token-file is a file with the token: that of --url is copied into ` + execenv.FileName + `,
-and that of --rendezvous is read from the file at each use.
+--token-file names a file with a token. With --url the token is copied into
+` + execenv.FileName + `; with --rendezvous the file is read whenever the token is needed.
 
---ssh asks for no password: ssh must get in with a key. codex is looked for on the
-machine's PATH, in ~/.local/bin, ~/bin and /usr/local/bin. --install copies this program
-there, into ~/` + execenv.InstalledCodex + `, if that machine is of the same kind.
+--ssh cannot ask for a password, so ssh must log in with a key. codex must be on the
+PATH of that machine, or in ~/.local/bin, ~/bin or /usr/local/bin. --install copies this
+program to ~/` + execenv.InstalledCodex + ` there, if that machine
+has the same operating system and architecture.
 
 Examples:
    codex environments add devbox --url wss://devbox:8765 --token-file token --default
@@ -41,13 +43,13 @@ Examples:
 			&cli.StringFlag{Name: "client-cert", Usage: "--url wss://: show the certificate in `FILE`"},
 			&cli.StringFlag{Name: "client-key", Usage: "--url wss://: the `FILE` with the key of --client-cert"},
 			&cli.StringFlag{Name: "rendezvous", Usage: "the `URL` of a rendezvous service: https://HOST:PORT"},
-			&cli.StringFlag{Name: "environment-id", Usage: "--rendezvous: the `ID` there; default: the same"},
+			&cli.StringFlag{Name: "environment-id", Usage: "--rendezvous: the `ID` there", DefaultText: "the same id"},
 			&cli.StringFlag{Name: "token-file", Usage: "--url, --rendezvous: the `FILE` with the token"},
-			&cli.StringFlag{Name: "ssh", Usage: "start a server there by ssh (`[USER@]HOST`)"},
+			&cli.StringFlag{Name: "ssh", Usage: "start a server by ssh on that machine (`[USER@]HOST`)"},
 			&cli.StringSliceFlag{Name: "ssh-arg", Usage: "--ssh: an `ARGUMENT` for ssh, as in --ssh-arg=-p --ssh-arg=2222; may be repeated"},
-			&cli.StringFlag{Name: "codex", Usage: "--ssh: the `PATH` of codex there"},
-			&cli.BoolFlag{Name: "install", Usage: "--ssh: copy this program there first"},
-			&cli.BoolFlag{Name: "default", Usage: "make it the default environment"},
+			&cli.StringFlag{Name: "codex", Usage: "--ssh: the `PATH` of codex on that machine", DefaultText: "looked for"},
+			&cli.BoolFlag{Name: "install", Usage: "--ssh: copy this program to that machine first"},
+			&cli.BoolFlag{Name: "default", Usage: "make this the default environment"},
 		},
 		Action: func(c *cli.Context) error { return addEnvironment(c, s) },
 	}
@@ -139,7 +141,7 @@ func readToken(path string) (string, error) {
 func environmentsRemoveCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "remove", Aliases: []string{"rm"}, Usage: "remove an environment from " + execenv.FileName, ArgsUsage: "ID",
-		Description: `The rest of the file stays as it is, with its comments.
+		Description: `The rest of the file, with its comments, does not change.
 
 Example:
    codex environments remove devbox`,

@@ -16,20 +16,20 @@ import (
 
 func Command(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "environments", Aliases: []string{"env"}, Usage: "tell which environments commands can run in, try and change them",
-		Description: `An environment is a place to run commands in: this machine, a server at a URL,
-a program that leads to a server, such as ssh, or a server that has registered at
-a codex rendezvous. The first of these that is set names the environments:
+		Name: "environments", Aliases: []string{"env"}, Usage: "list, check and change the environments in which commands can run",
+		Description: `An environment is a place where commands can run: this machine, a server at a URL, a
+server that a program such as ssh starts, or a server that has registered at codex
+rendezvous. The first of these that is set defines the environments:
 
    CODEX_EXEC_SERVER_NOISE_...    one that an environment registry knows
    $CODEX_HOME/` + execenv.FileName + `   any number of them
    ` + execenv.URLVariable + `          the URL of the only one, or none
-   nothing of it                  this machine, called local
+   none of these                  this machine, with the id local
 
-The first is made of three variables: CODEX_EXEC_SERVER_NOISE_REGISTRY_URL, such as
+The first needs three variables: CODEX_EXEC_SERVER_NOISE_REGISTRY_URL, such as
 https://meet.example:8766, CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID, such as box, and
-CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN, which codex rendezvous token create makes. The
-environment is called remote here; codex remote --env box needs no ..._ENVIRONMENT_ID.
+CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN, which codex rendezvous token create makes. Its id
+here is remote. For codex remote --env box, ..._ENVIRONMENT_ID is not needed.
 
 Examples:
    codex environments list
@@ -71,10 +71,10 @@ func newEnvironmentEntry(config execenv.Config, s execenv.Spec) environmentEntry
 func environmentsListCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "list", Usage: "list the environments",
-		Description: `The default is marked with a star. URLs are shown without user and query,
-programs without their arguments.
+		Description: `A star marks the default. URLs are shown without user and query, programs without
+their arguments.
 
-With --json: default (an id, or empty), source (what decided: a variable, a
+With --json: default (an id, or empty), source (what defined them: a variable, a
 path, or empty) and environments [{id, kind, address, default, source}]. A kind
 is local, websocket, stdio, noise or ssh.
 

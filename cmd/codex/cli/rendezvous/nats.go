@@ -15,10 +15,10 @@ const natsVariable = "CODEX_RENDEZVOUS_NATS_URL"
 
 func natsFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "nats", Usage: "share everything with other nodes by NATS with JetStream at `URL`[,URL...]; with a password in it: as " + natsVariable},
-		&cli.StringFlag{Name: "nats-creds", Usage: "the `FILE` with the credentials of a user of NATS"},
-		&cli.StringFlag{Name: "nats-ca", Usage: "the `FILE` with the certificates that those of NATS are signed with, as PEM"},
-		cmdutil.Count(cli.GenericFlag{Name: "nats-replicas", Usage: "how many servers of NATS keep the state, `N`: 1 to 5", DefaultText: "3 in a cluster of as many, else 1"},
+		&cli.StringFlag{Name: "nats", Usage: "be one service with other nodes by NATS with JetStream at `URL`[,URL...]; put a URL with a password into " + natsVariable},
+		&cli.StringFlag{Name: "nats-creds", Usage: "the `FILE` with credentials for NATS"},
+		&cli.StringFlag{Name: "nats-ca", Usage: "accept servers of NATS with a certificate of an authority in `FILE`, as PEM"},
+		cmdutil.Count(cli.GenericFlag{Name: "nats-replicas", Usage: "store the state on `N` servers of NATS, 1 to 5", DefaultText: "3 in a cluster of as many, else 1"},
 			0, 1, maxReplicas),
 	}
 }
@@ -44,12 +44,12 @@ func natsOptions(c *cli.Context, log *slog.Logger) (*natsbus.Options, error) {
 	case servers == "":
 		for _, name := range []string{"nats-creds", "nats-ca", "nats-replicas"} {
 			if c.IsSet(name) {
-				return nil, cmdutil.Usagef("--%s is for --nats, which is missing", name)
+				return nil, cmdutil.Usagef("--%s needs --nats", name)
 			}
 		}
 		return nil, nil
 	case c.String("state") != "":
-		return nil, cmdutil.Usagef("--state and --nats exclude each other: with NATS the state is there")
+		return nil, cmdutil.Usagef("--state and --nats exclude each other: with --nats the state is stored in NATS")
 	}
 	for _, file := range []struct{ flag, path string }{{"nats-creds", o.Credentials}, {"nats-ca", o.CA}} {
 		if file.path == "" {

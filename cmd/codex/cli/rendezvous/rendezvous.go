@@ -33,19 +33,18 @@ const shutdownTime = 10 * time.Second
 func Command(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name:  "rendezvous",
-		Usage: "be the place where agents find executors that they cannot reach",
-		Description: `Runs an environment registry and a relay. An executor behind a firewall
-registers here and keeps a connection open; an agent asks for it by the id of its
-environment. Their traffic is encrypted from end to end. Both
-need a token: see codex rendezvous token --help.
+		Usage: "connect clients with servers that are behind a firewall",
+		Description: `Runs an environment registry and a relay. An executor, which is a server behind a
+firewall, registers here and keeps a connection open. A harness, which is the client of
+an agent, connects to it by the id of its environment. Their traffic is encrypted from
+end to end. Both need a token: see codex rendezvous token --help.
 
-The URL that it listens on is printed on stdout as the first line; logs go to
-stderr. There are /healthz, /readyz, /metrics (for Prometheus) and /status (for
-holders of a token).
+The URL of the service is the first line on stdout; logs go to stderr. It serves
+/healthz, /readyz, /metrics (for Prometheus) and, to holders of a token, /status.
 
-Tokens must not be sent in the clear. Without --tls-cert it is therefore bound
-to a loopback address, unless --allow-plaintext-bind says that a proxy in front
-does the encryption; then --public-url says where that is.
+Tokens must not be sent without encryption. So without --tls-cert the service listens on
+a loopback address only. If a proxy in front of it does the encryption, use
+--allow-plaintext-bind, and give the URL of the proxy with --public-url.
 
 Examples:
    codex rendezvous token create --role executor --environment box
@@ -54,21 +53,21 @@ Examples:
    codex rendezvous --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem \
       --state /var/lib/rendezvous/state.json
 
-With --nats any number of them, behind one name, are one service: an executor
-can be connected to one and its agent to another, and when one ends, its peers
-come back through another. All need the same tokens.
+With --nats several nodes behind one name are one service: an executor and its harness
+can be connected to different nodes, and when a node ends, they reconnect to another.
+All nodes need the same tokens.
 
-SIGINT and SIGTERM end it in order: its peers are told, and come back when it
-does. A second signal ends it at once.
+SIGINT and SIGTERM shut the service down: it tells executors and harnesses, which
+reconnect when it is back. A second signal ends it at once.
 
-Every option can stand in a TOML file, which --config FILE or --config-file FILE names.`,
+Every option can be set in a TOML file; --config FILE or --config-file FILE names it.`,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:8766", Usage: "listen on `HOST:PORT` (port 0: any free one)"},
 			&cli.StringFlag{Name: "tls-cert", Usage: "the `FILE` with the certificate and its chain, as PEM"},
 			&cli.StringFlag{Name: "tls-key", Usage: "the `FILE` with the certificate's key, as PEM"},
-			&cli.StringFlag{Name: "state", Usage: "keep registrations over a restart in `FILE`"},
+			&cli.StringFlag{Name: "state", Usage: "store registrations in `FILE`, so that a restart keeps them"},
 			tokensFlag(),
-			&cli.StringFlag{Name: "public-url", Usage: "where peers reach it, if a proxy is in front (`URL`)"},
+			&cli.StringFlag{Name: "public-url", Usage: "the `URL` under which clients reach the service, if it is behind a proxy"},
 			&cli.BoolFlag{Name: "allow-plaintext-bind", Usage: "listen without TLS on an address that is not loopback"},
 		}, natsFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName, "config")),
 		Subcommands: []*cli.Command{rendezvousTokenCommand(s)},
@@ -77,7 +76,7 @@ Every option can stand in a TOML file, which --config FILE or --config-file FILE
 }
 
 func tokensFlag() cli.Flag {
-	return &cli.StringFlag{Name: "tokens", Usage: "the `FILE` with the tokens (default: rendezvous/tokens.json in the home directory)"}
+	return &cli.StringFlag{Name: "tokens", Usage: "the `FILE` with the tokens", DefaultText: "rendezvous/tokens.json in the home directory"}
 }
 
 func emptyFlag(name string) error {
@@ -151,7 +150,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 		return err
 	}
 	if len(list) == 0 {
-		log.Warn("there are no tokens yet, so nobody can use this; codex rendezvous token create makes one", "file", tokens.Path())
+		log.Warn("there are no tokens yet, so no client is accepted; codex rendezvous token create makes one", "file", tokens.Path())
 	}
 	shared, err := natsOptions(c, log)
 	if err != nil {
@@ -179,7 +178,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	if err != nil {
 		_ = listener.Close()
 		if errors.Is(err, rendezvous.ErrLocked) {
-			err = cmdutil.WithAdvice(err, "another codex rendezvous has it: give each a --state of its own, or let them share one service with --nats")
+			err = cmdutil.WithAdvice(err, "another codex rendezvous uses this file: give each its own --state, or make them one service with --nats")
 		}
 		return flagged(err)
 	}

@@ -14,12 +14,11 @@ import (
 
 func rendezvousTokenCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "token", Usage: "make, list and revoke the tokens of the service",
-		Description: `A token is good for a role and for environments. An executor registers
-with it as CODEX_RENDEZVOUS_TOKEN (Codex CLI's as CODEX_API_KEY); an agent
-connects with it as CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN. The file has digests
-only, and a service that is running notices a change at once: connections of a
-revoked token end within a minute.
+		Name: "token", Usage: "make, list and revoke tokens of the service",
+		Description: `A token permits a role in some environments. An executor reads it from the variable
+CODEX_RENDEZVOUS_TOKEN (that of Codex CLI: CODEX_API_KEY), and a harness from
+CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN. The file contains digests of tokens only. A running
+service notices changes of the file; connections of a revoked token end within a minute.
 
 Examples:
    codex rendezvous token create --name build --role executor --environment 'ci-*'
@@ -39,19 +38,19 @@ Example:
    codex rendezvous token create --role executor --environment build-box`,
 		Flags: []cli.Flag{
 			tokensFlag(),
-			&cli.StringFlag{Name: "role", Usage: "executor, harness or both (`ROLE`)"},
-			&cli.StringSliceFlag{Name: "environment", Usage: "an `ID`, or a pattern with * for any number of characters; may be repeated"},
-			&cli.StringFlag{Name: "name", Usage: "a `NAME` for people"},
-			cmdutil.Duration(cli.GenericFlag{Name: "expires", Usage: "how long it is good for (`DURATION`); 0: until it is revoked", DefaultText: "0"}, 0, 0),
+			&cli.StringFlag{Name: "role", Usage: "the `ROLE` that the token permits: executor, harness or both"},
+			&cli.StringSliceFlag{Name: "environment", Usage: "permit the environment `ID`, or those that match a pattern in which * stands for any characters; may be repeated"},
+			&cli.StringFlag{Name: "name", Usage: "a `NAME` for the list of tokens"},
+			cmdutil.Duration(cli.GenericFlag{Name: "expires", Usage: "the token expires after `DURATION`; 0: never", DefaultText: "0"}, 0, 0),
 		},
 		Action: func(c *cli.Context) error {
 			switch {
 			case c.Args().Present():
 				return cmdutil.Usagef("create takes no arguments, got %q", c.Args().First())
 			case c.String("role") == "":
-				return cmdutil.Usagef("--role is missing: executor, harness or both")
+				return cmdutil.Usagef("--role is missing: give executor, harness or both")
 			case len(c.StringSlice("environment")) == 0:
-				return cmdutil.Usagef("--environment is missing: name what the token is good for, or '*' for all")
+				return cmdutil.Usagef("--environment is missing: give the id of an environment, or '*' for all")
 			}
 			tokens, err := openTokens(c)
 			if err != nil {
@@ -133,8 +132,8 @@ func listTokens(to io.Writer, path string, entries []tokenEntry, now time.Time) 
 
 func tokenRevokeCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "revoke", Usage: "take tokens back", ArgsUsage: "ID...",
-		Description: `A running service refuses the tokens from then on.
+		Name: "revoke", Usage: "revoke tokens", ArgsUsage: "ID...",
+		Description: `A running service then refuses the tokens.
 
 Example:
    codex rendezvous token revoke 4f1d0c2b9e7a`,
@@ -149,7 +148,7 @@ Example:
 			}
 			for _, id := range c.Args().Slice() {
 				if own := rendezvous.TokenID(id); own != "" {
-					return cmdutil.Usagef("that is a token, which is secret; revoke takes its id: codex rendezvous token revoke %s", own)
+					return cmdutil.Usagef("revoke takes the id of a token, not the secret token: codex rendezvous token revoke %s", own)
 				}
 				token, err := tokens.Revoke(c.Context, id)
 				if errors.Is(err, rendezvous.ErrNoToken) {

@@ -16,12 +16,12 @@ import (
 // remote exec have in common. policy is the default of --sandbox; empty: there is none.
 func Flags(policy string) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "sandbox", Aliases: []string{"s"}, Value: policy, Usage: "confine the command: read-only, workspace-write, danger-full-access or JSON (`POLICY`)"},
-		&cli.BoolFlag{Name: "read-only", Usage: "as --sandbox read-only: read everything, write nothing"},
-		&cli.BoolFlag{Name: "workspace-write", Usage: "as --sandbox workspace-write: write below --cwd, /tmp and $TMPDIR"},
-		&cli.StringFlag{Name: "profile-file", Usage: "what `FILE` says, a permission profile as JSON"},
-		&cli.StringSliceFlag{Name: "writable-root", Usage: "write also below `DIR`; may be repeated"},
-		&cli.BoolFlag{Name: "network", Usage: "leave the network on"},
+		&cli.StringFlag{Name: "sandbox", Aliases: []string{"s"}, Value: policy, Usage: "confine the command by `POLICY`: read-only, workspace-write, danger-full-access or JSON"},
+		&cli.BoolFlag{Name: "read-only", Usage: "the same as --sandbox read-only: read everything, write nothing"},
+		&cli.BoolFlag{Name: "workspace-write", Usage: "the same as --sandbox workspace-write: write below --cwd, /tmp and $TMPDIR"},
+		&cli.StringFlag{Name: "profile-file", Usage: "use the permission profile in `FILE`, as JSON"},
+		&cli.StringSliceFlag{Name: "writable-root", Usage: "let the command also write below `DIR`; may be repeated"},
+		&cli.BoolFlag{Name: "network", Usage: "let the command use the network"},
 		&cli.StringSliceFlag{Name: "allow-domain",
 			Usage: "let the command reach hosts that match `PATTERN`, such as *.example.com or example.com:443, through a proxy; may be repeated"},
 	}
@@ -56,7 +56,7 @@ func checkFlags(c *cli.Context) error {
 	case c.IsSet("sandbox") && word == "":
 		return cmdutil.Usagef("--sandbox needs read-only, workspace-write, danger-full-access or JSON; without a sandbox leave it out or say danger-full-access")
 	case whole != "" && (c.Bool("network") || c.IsSet("writable-root")):
-		return cmdutil.Usagef("--network and --writable-root do not go with %s: the profile says these itself", whole)
+		return cmdutil.Usagef("--network and --writable-root cannot be used with %s, which says itself what may be reached and written", whole)
 	case c.IsSet("allow-domain") && c.Bool("network"):
 		return cmdutil.Usagef("--network does not go with --allow-domain: it lets the command reach every host")
 	case c.IsSet("writable-root") && !write:
@@ -127,7 +127,7 @@ func PolicyOf(c *cli.Context) (*Policy, error) {
 			return nil, err
 		}
 		if !json.Valid(profile) {
-			return nil, fmt.Errorf("--profile-file: %s is no JSON", c.String("profile-file"))
+			return nil, fmt.Errorf("--profile-file: %s is not JSON", c.String("profile-file"))
 		}
 		text = string(profile)
 	}

@@ -55,7 +55,7 @@ func ParsePolicy(text string) (*Policy, error) {
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &members); err != nil {
-		return nil, cmdutil.Usagef("--sandbox: this is no JSON: %v", err)
+		return nil, cmdutil.Usagef("--sandbox: invalid JSON: %v", err)
 	}
 	p := &Policy{json: json.RawMessage(text)}
 	for _, name := range []string{"permissions", "sandboxPolicy"} {
@@ -69,7 +69,7 @@ func ParsePolicy(text string) (*Policy, error) {
 // command has.
 func (p *Policy) WithNetwork() error {
 	if p.word == "" {
-		return cmdutil.Usagef("--network does not go with the JSON of --sandbox: the JSON says which network the command has")
+		return cmdutil.Usagef("--network cannot be used with the JSON of --sandbox, which says itself which network the command has")
 	}
 	p.network = true
 	return nil
@@ -190,7 +190,7 @@ func (p *Policy) Object(cwd, home string) (json.RawMessage, error) {
 	default:
 		var err error
 		if p.Profile, err = permissions.DecodeProfile(p.json, decode); err != nil {
-			return nil, cmdutil.Usagef("--sandbox: this is no permission profile: %v", profileError(err))
+			return nil, cmdutil.Usagef("--sandbox: invalid permission profile: %v", profileError(err))
 		}
 	}
 	p.Known, p.Confines = true, p.Profile.ConfinesProcesses()

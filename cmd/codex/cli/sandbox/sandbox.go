@@ -31,18 +31,17 @@ const (
 func Command(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "sandbox", Usage: "run a command on this machine in a sandbox (Linux only)", ArgsUsage: "-- COMMAND [ARGUMENT...]",
-		Description: `Runs the command where it may read everything, write nothing and reach no
-network: that is --read-only, the default. --workspace-write lets it write also
-below the current directory (or --cwd), /tmp and $TMPDIR, but not in .git,
-.agents and .codex. --profile-file says everything itself, and so does
---permission-profile, which names a table [permissions.NAME] of config.toml.
---allow-domain lets the command reach some hosts, on one port or on all, and no
-others. Without any of these, what default_permissions of config.toml names counts.
+		Description: `By default (--read-only) the command can read everything, write nothing and has no
+network. With --workspace-write it can also write below the current directory (or
+--cwd), /tmp and $TMPDIR, but not in .git, .agents and .codex. --profile-file and
+--permission-profile, a table [permissions.NAME] of config.toml, define all permissions.
+--allow-domain lets the command reach some hosts, on one port or on all, and no others.
+Without any of these options, the profile in default_permissions of config.toml is used.
 
-The command keeps this terminal, its input and output, and gets the signals.
-Exits with the command's exit code, or 128 and the number of the signal that
-ended it; 125 the sandbox could not be made (codex doctor tells why), 126 the
-command may not be executed, 127 there is no such command.
+The command has this terminal, its input and output, and receives the signals. Exits
+with the command's exit code, or with 128 plus the number of the signal that ended it.
+Other exit codes: 125 the sandbox could not be made (see codex doctor), 126 the command
+cannot be executed, 127 the command does not exist.
 
 Examples:
    codex sandbox -- ls -l ~
@@ -53,17 +52,17 @@ Examples:
    codex sandbox --workspace-write --explain
    codex sandbox --workspace-write --explain --target windows`,
 		Flags: slices.Concat([]cli.Flag{&cmdutil.Operands{Kind: cmdutil.OfferLocalFiles, CommandLine: true}}, Flags(""), []cli.Flag{
-			&cli.StringFlag{Name: "permission-profile", Aliases: []string{"P"}, Usage: "what the permission profile `NAME` of config.toml says, or :read-only, :workspace or :danger-full-access"},
+			&cli.StringFlag{Name: "permission-profile", Aliases: []string{"P"}, Usage: "use the permission profile `NAME` of config.toml, or :read-only, :workspace or :danger-full-access"},
 			cmdutil.OverrideFlag(),
-			&cli.StringFlag{Name: "profile", Aliases: []string{"p"}, Usage: "put the config profile `NAME`, NAME.config.toml in the directory of config.toml, over the user's"},
+			&cli.StringFlag{Name: "profile", Aliases: []string{"p"}, Usage: "read also NAME.config.toml beside config.toml, the config profile `NAME`, which has precedence over it"},
 			// People who know it from codex remote run are told what to do.
 			&cli.BoolFlag{Name: "ask-network", Hidden: true, Usage: "is refused: the command could answer the questions itself"},
-			&cli.StringFlag{Name: "backend", Value: runner.Backends[0], Usage: "what confines it: " + strings.Join(runner.Backends, ", ") + " (`NAME`)"},
-			&cli.BoolFlag{Name: "stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact"},
-			&cli.BoolFlag{Name: "no-local-sockets", Usage: "while the network is off, leave no sockets of its own but pairs, as in Codex CLI"},
-			&cli.BoolFlag{Name: "explain", Usage: "print what would be enforced, and run nothing"},
-			&cli.StringFlag{Name: "target", Value: targetLinux, Usage: "explain for `SYSTEM`, linux or windows; nothing runs on windows"},
-			&cli.StringFlag{Name: "cwd", Aliases: []string{"cd", "C"}, Usage: "start in `DIR`, which is then the workspace"},
+			&cli.StringFlag{Name: "backend", Value: runner.Backends[0], Usage: "the sandbox backend: " + strings.Join(runner.Backends, ", ") + " (`NAME`)"},
+			&cli.BoolFlag{Name: "stricter", Usage: "where Landlock cannot enforce a policy exactly, enforce a stricter one instead of refusing"},
+			&cli.BoolFlag{Name: "no-local-sockets", Usage: "without network, let the command create socket pairs only, as in Codex CLI"},
+			&cli.BoolFlag{Name: "explain", Usage: "print the permissions of the command, and run nothing"},
+			&cli.StringFlag{Name: "target", Value: targetLinux, Usage: "with --explain: print the permissions on `SYSTEM`, linux or windows"},
+			&cli.StringFlag{Name: "cwd", Aliases: []string{"cd", "C"}, Usage: "start the command in `DIR`, which is then the workspace"},
 		}, refusedFlags()),
 		Action: func(c *cli.Context) error {
 			if err := checkTarget(c); err != nil {
@@ -93,9 +92,9 @@ func checkTarget(c *cli.Context) error {
 	case target == targetWindows && !c.Bool("explain"):
 		return cmdutil.Usagef("--target windows needs --explain: commands are confined on Linux only")
 	case target == targetWindows && c.IsSet("allow-domain"):
-		return cmdutil.Usagef("--allow-domain does not go with --target windows: it is for Linux")
+		return cmdutil.Usagef("--allow-domain cannot be used with --target windows: it is for Linux")
 	case target == targetWindows && (c.IsSet("backend") || c.Bool("stricter") || c.Bool("no-local-sockets")):
-		return cmdutil.Usagef("--backend, --stricter and --no-local-sockets do not go with --target windows: they are for Linux")
+		return cmdutil.Usagef("--backend, --stricter and --no-local-sockets cannot be used with --target windows: they are for Linux")
 	default:
 		return checkSandbox(c)
 	}
@@ -150,7 +149,7 @@ func launchOf(c *cli.Context, s cmdutil.Streams) (*localLaunch, error) {
 	}
 	for _, root := range c.StringSlice("writable-root") {
 		if _, err := os.Stat(root); err != nil {
-			return nil, fmt.Errorf("--writable-root: %w; what is to be written below must exist", err)
+			return nil, fmt.Errorf("--writable-root: %w; the directory must exist", err)
 		}
 		l.args = append(l.args, "--writable-root", root)
 	}
@@ -181,7 +180,7 @@ func checkWorkspace(c *cli.Context, writes bool) error {
 func checkSandbox(c *cli.Context) error {
 	switch {
 	case c.Bool("ask-network"):
-		return cmdutil.Usagef("--ask-network does not go with codex sandbox: the command has this terminal, and could answer in your place; " +
+		return cmdutil.Usagef("--ask-network cannot be used with codex sandbox: the command has this terminal and could answer for you; " +
 			"list the hosts with --allow-domain, or start codex exec-server and use codex remote run --ask-network")
 	case !c.Args().Present() && !c.Bool("explain"):
 		return cmdutil.Usagef("sandbox needs a command: codex sandbox -- COMMAND [ARGUMENT...]")
@@ -229,7 +228,7 @@ func nativeProfile(name string, text []byte) (permissions.Profile, error) {
 	}
 	p, err := permissions.DecodeProfile(text, func(path string) (string, error) { return pathuri.Parse(path, home) })
 	if err != nil {
-		return p, fmt.Errorf("%s is no permission profile: %w", name, profileError(err))
+		return p, fmt.Errorf("%s is not a valid permission profile: %w", name, profileError(err))
 	}
 	return p, nil
 }

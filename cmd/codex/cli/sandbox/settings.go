@@ -243,7 +243,7 @@ func workspaceWrite(table map[string]any, policy *permissions.LegacyPolicy) (roo
 			for _, item := range list {
 				root, ok := item.(string)
 				if !ok || !filepath.IsAbs(root) {
-					return nil, fmt.Errorf("%s.%s: %v is no absolute path", keyWorkspaceWrite, key, item)
+					return nil, fmt.Errorf("%s.%s: %v is not an absolute path", keyWorkspaceWrite, key, item)
 				}
 				roots = append(roots, filepath.Clean(root))
 			}

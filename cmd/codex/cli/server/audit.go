@@ -31,12 +31,12 @@ const auditKeyFile = "audit-key.pem"
 func auditFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "audit-log", Usage: "write an audit trail to `FILE`; see codex audit --help"},
-		&cli.StringFlag{Name: "audit-key", Usage: "audit trail: the `FILE` with the key that signs, PEM; made if it is missing", DefaultText: auditKeyFile + " in the home directory"},
-		&cli.BoolFlag{Name: "audit-commands", Usage: "audit trail: add arguments and directories of commands"},
-		&cli.BoolFlag{Name: "audit-paths", Usage: "audit trail: add the paths of files that are changed, and of Unix sockets that tunnels lead to"},
-		cmdutil.Count(cli.GenericFlag{Name: "audit-max-bytes", Usage: "audit trail: begin another file after `N` bytes"},
+		&cli.StringFlag{Name: "audit-key", Usage: "audit trail: the PEM `FILE` with the signing key; it is made if it does not exist", DefaultText: auditKeyFile + " in the home directory"},
+		&cli.BoolFlag{Name: "audit-commands", Usage: "audit trail: include arguments and working directories of commands"},
+		&cli.BoolFlag{Name: "audit-paths", Usage: "audit trail: include the paths of changed files and of Unix sockets that tunnels lead to"},
+		cmdutil.Count(cli.GenericFlag{Name: "audit-max-bytes", Usage: "audit trail: start another file after `N` bytes"},
 			audit.DefaultMaxBytes, audit.LeastMaxBytes, cmdutil.NoMost),
-		&cli.StringFlag{Name: "audit-on-error", Value: auditRefuse, Usage: "audit trail: refuse new work, or continue, if it cannot be written (`WORD`)"},
+		&cli.StringFlag{Name: "audit-on-error", Value: auditRefuse, Usage: "audit trail: if it cannot be written, refuse new work or continue (`WORD`)"},
 	}
 }
 

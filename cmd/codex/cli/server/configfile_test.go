@@ -210,9 +210,9 @@ func TestConfigNamesNoFile(t *testing.T) {
 		before, args []string
 		want         string
 	}{
-		{nil, []string{"--config", file, "--config", other}, "--config: another file was given before; give one"},
-		{nil, []string{"--config-file", file, "--config", other}, "--config: another file was given before; give one"},
-		{nil, []string{"--config-file", file, "--config-file", other}, "another file was given before; give one"},
+		{nil, []string{"--config", file, "--config", other}, "--config: another file was given already; give one"},
+		{nil, []string{"--config-file", file, "--config", other}, "--config: another file was given already; give one"},
+		{nil, []string{"--config-file", file, "--config-file", other}, "another file was given already; give one"},
 		{nil, []string{"--config", ""}, "--config is empty; leave it out or name a file"},
 		{nil, []string{"--config", other}, "read the options of --config: open " + other},
 		{[]string{"--config", file}, nil, "--config before exec-server must be KEY=VALUE"},

@@ -19,13 +19,13 @@ func serverFlags() []cli.Flag {
 		cmdutil.ConfigOrFileFlags(), listenFlags(), authFlags(), capacityFlags(), detachedFlags(),
 		[]cli.Flag{
 			&cli.BoolFlag{Name: "exit-on-stdin-close", EnvVars: []string{"CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE"},
-				Usage: "end when stdin does, as when the parent has ended"},
+				Usage: "exit when stdin is closed, which happens when the parent process ends"},
 		},
 		sandboxFlags(),
 		[]cli.Flag{
-			&cli.StringFlag{Name: "metrics-listen", Usage: "serve /metrics, for Prometheus, on `IP:PORT` to everybody; without it, on --listen to clients"},
-			&cli.BoolFlag{Name: "trace-commands", Usage: "give commands TRACEPARENT and TRACESTATE, to continue the trace of their request"},
-			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
+			&cli.StringFlag{Name: "metrics-listen", Usage: "serve /metrics, for Prometheus, on `IP:PORT` without authentication; without this option, clients get it on --listen"},
+			&cli.BoolFlag{Name: "trace-commands", Usage: "set TRACEPARENT and TRACESTATE for commands, so that they can continue the trace of their request"},
+			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not make a cgroup for each process"},
 		},
 		auditFlags(), cmdutil.ServerLimitFlags(), remoteFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName),
 	)
@@ -38,7 +38,7 @@ func listenFlags() []cli.Flag {
 			Usage: "listen on `URL`: ws://IP:PORT or wss://IP:PORT (port 0: any free one), unix:///PATH or stdio; may be repeated"},
 		&cli.StringFlag{Name: "tls-cert", Usage: "wss: the `FILE` with the certificate and its chain, as PEM"},
 		&cli.StringFlag{Name: "tls-key", Usage: "wss: the `FILE` with the certificate's key, as PEM"},
-		&cli.StringFlag{Name: "tls-client-ca", Usage: "wss: admit clients with a certificate of an authority in `FILE`, and no others"},
+		&cli.StringFlag{Name: "tls-client-ca", Usage: "wss: accept only clients with a certificate of an authority in `FILE`"},
 	}
 }
 
@@ -48,7 +48,7 @@ const maxClockSkewSeconds = 1 << 30
 // authFlags say which clients are admitted.
 func authFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "ws-auth", Usage: "demand a bearer token: capability-token or signed-bearer-token (`MODE`)"},
+		&cli.StringFlag{Name: "ws-auth", Usage: "require a bearer token: capability-token or signed-bearer-token (`MODE`)"},
 		&cli.StringFlag{Name: "ws-token-file", Usage: "capability-token: absolute path of the `FILE` with the token"},
 		&cli.StringFlag{Name: "ws-token-sha256", Usage: "capability-token: SHA-256 of the token in `HEX`"},
 		&cli.StringFlag{Name: "ws-tokens", Usage: "capability-token: absolute path of the `FILE` with tokens that have roles"},
@@ -57,45 +57,45 @@ func authFlags() []cli.Flag {
 		&cli.StringFlag{Name: "ws-audience", Usage: "signed-bearer-token: the `AUDIENCE` that tokens must name"},
 		cmdutil.Count(cli.GenericFlag{Name: "ws-max-clock-skew-seconds", Usage: "signed-bearer-token: how far clocks may differ, in `SECONDS`"},
 			int64(wsauth.DefaultClockSkew/time.Second), 0, maxClockSkewSeconds),
-		&cli.BoolFlag{Name: "allow-unauthenticated-bind", Usage: "let anybody in on an address that is not loopback"},
+		&cli.BoolFlag{Name: "allow-unauthenticated-bind", Usage: "accept clients without authentication on an address that is not loopback"},
 	}
 }
 
 // capacityFlags bound what clients have at a time, and how long a session waits for a lost one.
 func capacityFlags() []cli.Flag {
 	return []cli.Flag{
-		cmdutil.Duration(cli.GenericFlag{Name: "session-ttl", Usage: "how long a lost connection's session can be resumed; 0: it ends at once"},
+		cmdutil.Duration(cli.GenericFlag{Name: "session-ttl", Usage: "how long the session of a lost connection can be resumed (`DURATION`); 0: it ends with the connection"},
 			execserver.DefaultSessionTTL, 0),
-		cmdutil.Count(cli.GenericFlag{Name: "max-connections", Usage: "connections at a time"}, execserver.DefaultMaxConnections, 1, cmdutil.NoMost),
-		cmdutil.Count(cli.GenericFlag{Name: "max-processes", Usage: "processes of a session at a time"}, execserver.DefaultMaxProcesses, 1, cmdutil.NoMost),
-		cmdutil.Count(cli.GenericFlag{Name: "max-handles", Usage: "open file handles of a connection"}, execserver.DefaultMaxHandles, 1, cmdutil.NoMost),
-		cmdutil.Count(cli.GenericFlag{Name: "max-message-bytes", Usage: "size of an incoming websocket message"}, websocket.DefaultMaxMessage, 1, cmdutil.NoMost),
-		cmdutil.Count(cli.GenericFlag{Name: "concurrent-requests", Usage: "requests of a connection in work at a time"}, execserver.DefaultConcurrentRequests, 1, cmdutil.NoMost),
+		cmdutil.Count(cli.GenericFlag{Name: "max-connections", Usage: "accept at most `NUMBER` connections at a time"}, execserver.DefaultMaxConnections, 1, cmdutil.NoMost),
+		cmdutil.Count(cli.GenericFlag{Name: "max-processes", Usage: "run at most `NUMBER` processes of a session at a time"}, execserver.DefaultMaxProcesses, 1, cmdutil.NoMost),
+		cmdutil.Count(cli.GenericFlag{Name: "max-handles", Usage: "keep at most `NUMBER` file handles of a connection open"}, execserver.DefaultMaxHandles, 1, cmdutil.NoMost),
+		cmdutil.Count(cli.GenericFlag{Name: "max-message-bytes", Usage: "accept websocket messages of at most `BYTES`"}, websocket.DefaultMaxMessage, 1, cmdutil.NoMost),
+		cmdutil.Count(cli.GenericFlag{Name: "concurrent-requests", Usage: "work on at most `NUMBER` requests of a connection at a time"}, execserver.DefaultConcurrentRequests, 1, cmdutil.NoMost),
 	}
 }
 
 // detachedFlags say which detached processes there may be, and how long their output is retained.
 func detachedFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "retain-dir", Usage: "keep detached processes and their output in `DIR`; none: there are none (default: below $XDG_STATE_HOME/codex/detached)"},
-		cmdutil.Count(cli.GenericFlag{Name: "retain-bytes", Usage: "output of all detached processes that is retained, in bytes"},
+		&cli.StringFlag{Name: "retain-dir", Usage: "store the output of detached processes in `DIR`; none: start no detached processes", DefaultText: "below $XDG_STATE_HOME/codex/detached"},
+		cmdutil.Count(cli.GenericFlag{Name: "retain-bytes", Usage: "retain at most `BYTES` of the output of all detached processes together"},
 			execserver.DefaultRetainBytes, execserver.DefaultRetain, cmdutil.NoMost),
-		cmdutil.Duration(cli.GenericFlag{Name: "retain-for", Usage: "how long output is retained after a detached process has ended, at most"},
+		cmdutil.Duration(cli.GenericFlag{Name: "retain-for", Usage: "retain output for at most `DURATION` after a detached process has ended"},
 			execserver.DefaultRetainFor, time.Second),
-		cmdutil.Count(cli.GenericFlag{Name: "max-detached", Usage: "detached processes of an owner, with ended ones that are retained"}, execserver.DefaultMaxDetached, 1, cmdutil.NoMost),
+		cmdutil.Count(cli.GenericFlag{Name: "max-detached", Usage: "keep at most `NUMBER` detached processes of an owner, including ended ones whose output is retained"}, execserver.DefaultMaxDetached, 1, cmdutil.NoMost),
 	}
 }
 
 // sandboxFlags say what confines commands, and what the network proxies of processes may reach.
 func sandboxFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "sandbox-backend", Value: runner.Backends[0], Usage: "what confines commands: " + strings.Join(runner.Backends, ", ") + " (`NAME`)"},
+		&cli.StringFlag{Name: "sandbox-backend", Value: runner.Backends[0], Usage: "the sandbox backend: " + strings.Join(runner.Backends, ", ") + " (`NAME`)"},
 		&cli.BoolFlag{Name: "proxy-private-ips-via-upstream", EnvVars: []string{"CODEX_EXEC_SERVER_PROXY_PRIVATE_IPS_VIA_UPSTREAM"},
-			Usage: "let network proxies of processes reach private addresses through the proxy of HTTP_PROXY and the like"},
-		&cli.StringFlag{Name: "egress-policy", Usage: "permit network proxies of processes no more than the TOML `FILE` does"},
+			Usage: "let network proxies of processes reach private addresses through the proxy that HTTP_PROXY and similar variables name"},
+		&cli.StringFlag{Name: "egress-policy", Usage: "let network proxies of processes reach only what the TOML `FILE` allows"},
 		&cli.StringFlag{Name: "linux-sandbox-pid-namespace", Value: pidNamespaceIsolate,
-			Usage: "PID namespace of sandboxed commands: isolate, the only `WORD` that is supported of Codex CLI's two"},
-		&cli.BoolFlag{Name: "sandbox-stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact, instead of refusing"},
-		&cli.BoolFlag{Name: "sandbox-no-local-sockets", Usage: "give commands without a network no sockets of their own but pairs, as in Codex CLI"},
+			Usage: "PID namespace of sandboxed commands (`MODE`): of Codex CLI's two modes only isolate is supported"},
+		&cli.BoolFlag{Name: "sandbox-stricter", Usage: "where Landlock cannot enforce a policy exactly, enforce a stricter one instead of refusing"},
+		&cli.BoolFlag{Name: "sandbox-no-local-sockets", Usage: "let commands without a network create socket pairs only, as in Codex CLI"},
 	}
 }

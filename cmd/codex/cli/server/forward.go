@@ -25,16 +25,16 @@ const (
 func forwardCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name:  "forward",
-		Usage: "register a server that listens elsewhere, and pass its messages on",
+		Usage: "register a server that listens elsewhere, and forward connections to it",
 		Description: `Registers at an environment registry, such as a codex rendezvous, as
-codex exec-server --remote does, and runs nothing itself: for each client that comes
-it opens a connection to the server at --connect, and passes messages both ways. Any
-server that speaks the protocol over a websocket can so be found by its
---environment-id, without a change to it.
+codex exec-server --remote does, but runs no commands itself: for each client it
+opens a connection to the server at --connect, and forwards messages in both
+directions. So clients can find any server that speaks the protocol over a websocket by
+its --environment-id.
 
-The server is not dialed before a client comes. If it cannot be reached, that client
-is told, and the program goes on. Clients are authorized by the registry; the server
-sees connections of this program, which shows no token.
+This program connects to the server when a client comes. If it cannot, it reports the
+error to that client and goes on. The registry decides who may connect; this program
+sends no token to the server.
 
 Example:
    codex exec-server forward --remote https://meet.example:8766 \
@@ -118,14 +118,14 @@ func (f *forwarder) pass(ctx context.Context, client websocket.Transport) {
 // remoteFlags are the options for registering.
 func remoteFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "remote", Usage: "register at the environment registry at `URL` in place of listening"},
-		&cli.StringFlag{Name: "environment-id", Usage: "with --remote: the `ID` under which clients find it"},
+		&cli.StringFlag{Name: "remote", Usage: "register at the environment registry at `URL` instead of listening"},
+		&cli.StringFlag{Name: "environment-id", Usage: "with --remote: the `ID` by which clients find this server"},
 		&cli.StringFlag{
 			Name:  "name",
-			Usage: "with --remote: the `NAME` of this machine on the status page of a codex rendezvous, in place of the host name",
+			Usage: "with --remote: show `NAME` on the status page of codex rendezvous instead of the host name",
 		},
-		&cli.BoolFlag{Name: "no-description", Usage: "with --remote: does not tell a codex rendezvous the name of this machine and the version"},
-		&cli.BoolFlag{Name: "use-agent-identity-auth", Usage: "with --remote: sign in as the agent that CODEX_ACCESS_TOKEN names"},
+		&cli.BoolFlag{Name: "no-description", Usage: "with --remote: do not send the name of this machine and the version to codex rendezvous"},
+		&cli.BoolFlag{Name: "use-agent-identity-auth", Usage: "with --remote: sign in as the agent whose token is in CODEX_ACCESS_TOKEN"},
 		&cli.BoolFlag{Name: "registration-bearer-stdin", Usage: "with --remote: sign in with the bearer token in the first line of standard input"},
 	}
 }

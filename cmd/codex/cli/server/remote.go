@@ -154,7 +154,7 @@ func adviseRegistration(err error) error {
 	const variable = "CODEX_RENDEZVOUS_TOKEN"
 	switch {
 	case errors.Is(err, signin.ErrNotSignedIn), errors.Is(err, signin.ErrAPIKeyHost):
-		return cmdutil.WithAdvice(err, "for a codex rendezvous set "+variable+" to a token that its codex rendezvous token create --role executor has made")
+		return cmdutil.WithAdvice(err, "for codex rendezvous set "+variable+" to a token: on its machine, run codex rendezvous token create --role executor")
 	case errors.Is(err, signin.ErrPlaintext):
 		return cmdutil.WithAdvice(err, wantURL)
 	default:

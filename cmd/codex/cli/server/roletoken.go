@@ -19,7 +19,7 @@ import (
 )
 
 func roleTokensFlag() cli.Flag {
-	return &cli.StringFlag{Name: "tokens", Usage: "the `FILE` with the tokens (default: exec-server/tokens.json in the home directory)"}
+	return &cli.StringFlag{Name: "tokens", Usage: "the `FILE` with the tokens", DefaultText: "exec-server/tokens.json in the home directory"}
 }
 
 // openRoleTokens returns the token file that the flags name.
@@ -50,12 +50,12 @@ func roleTokenCreate(s cmdutil.Streams) *cli.Command {
 
 A token with the role read can read files and follow the output of processes of its
 principal. One with run can also start processes and change files. One with admin can
-also see the numbers of the whole server.
+also read the metrics and the process list of the whole server.
 
-The ceilings hold whatever a client asks for: --cwd confines file requests and
-working directories, --max-sandbox is the weakest sandbox of a process, and the
---limit options are the highest limits. With --cwd a token with run has --max-sandbox
-workspace-write: without a sandbox a command could leave the directory.
+A client cannot exceed the ceilings: --cwd confines file requests and working
+directories, --max-sandbox is the weakest sandbox of a process, and the --limit options
+are the highest limits. With --cwd and the role run, --max-sandbox is workspace-write at
+most: without a sandbox a command could leave the directory.
 
 Examples:
    codex exec-server token create --role run --cwd /srv/project --expires 24h
@@ -63,12 +63,12 @@ Examples:
    codex exec-server token create --role read --principal ci`,
 		Flags: append([]cli.Flag{
 			roleTokensFlag(),
-			&cli.StringFlag{Name: "role", Usage: "read, run or admin (`ROLE`)"},
+			&cli.StringFlag{Name: "role", Usage: "the `ROLE` of the token: read, run or admin"},
 			&cli.StringFlag{Name: "cwd", Usage: "confine file requests and working directories to `DIR`"},
 			&cli.StringFlag{Name: "max-sandbox", Usage: "the weakest sandbox of a process: read-only, workspace-write or none (`SANDBOX`)"},
-			&cli.StringFlag{Name: "principal", Usage: "share detached processes with other tokens of `NAME` (default: this token alone)"},
-			&cli.StringFlag{Name: "name", Usage: "a `NAME` for people"},
-			cmdutil.Duration(cli.GenericFlag{Name: "expires", Usage: "how long it is good for (`DURATION`); 0: until it is revoked", DefaultText: "0"}, 0, 0),
+			&cli.StringFlag{Name: "principal", Usage: "share detached processes with the other tokens of principal `NAME`", DefaultText: "with none"},
+			&cli.StringFlag{Name: "name", Usage: "a `NAME` for the list of tokens"},
+			cmdutil.Duration(cli.GenericFlag{Name: "expires", Usage: "the token expires after `DURATION`; 0: never", DefaultText: "0"}, 0, 0),
 		}, cmdutil.ServerLimitFlags()...),
 		Action: func(c *cli.Context) error { return createRoleToken(c, s) },
 	}
@@ -79,7 +79,7 @@ func createRoleToken(c *cli.Context, s cmdutil.Streams) error {
 	case c.Args().Present():
 		return cmdutil.Usagef("create takes no arguments, got %q", c.Args().First())
 	case c.String("role") == "":
-		return cmdutil.Usagef("--role is missing: read, run or admin")
+		return cmdutil.Usagef("--role is missing: give read, run or admin")
 	}
 	limits, err := cmdutil.ServerLimits(c)
 	if err != nil {
@@ -224,9 +224,9 @@ func listRoleTokens(to io.Writer, path string, entries []roleTokenEntry, now tim
 
 func roleTokenRevoke(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "revoke", Usage: "take tokens with roles back", ArgsUsage: "ID...",
-		Description: `A running server refuses the tokens from then on, and ends their sessions within ten
-seconds. Detached processes go on.
+		Name: "revoke", Usage: "revoke tokens with roles", ArgsUsage: "ID...",
+		Description: `A running server then refuses the tokens, and ends their sessions within ten seconds.
+Their detached processes go on.
 
 Example:
    codex exec-server token revoke 4f1d0c2b9e7a`,
@@ -241,7 +241,7 @@ Example:
 			}
 			for _, id := range c.Args().Slice() {
 				if own := wsauth.TokenID(id); own != "" {
-					return cmdutil.Usagef("that is a token, which is secret; revoke takes its id: codex exec-server token revoke %s", own)
+					return cmdutil.Usagef("revoke takes the id of a token, not the secret token: codex exec-server token revoke %s", own)
 				}
 				token, err := tokens.Revoke(c.Context, id)
 				if errors.Is(err, wsauth.ErrNoToken) {

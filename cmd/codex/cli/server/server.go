@@ -20,23 +20,23 @@ const shutdownTime = 15 * time.Second
 func Command(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name:  "exec-server",
-		Usage: "wait for clients and run what they ask for",
-		Description: `Listens for websocket connections, or speaks over stdin and stdout. The URL
-that it listens on is printed on stdout as the first line; logs go to stderr.
+		Usage: "run commands and file operations for clients",
+		Description: `Clients connect by websocket, or the one client by stdin and stdout. The URL of the
+server is the first line on stdout; logs go to stderr.
 
-A client can do what this user can. On a loopback address and on a Unix socket,
-only processes of this user and of root may connect, and no sandboxed command
-may; all others need a token: see --ws-auth. An address that is not loopback
-needs --ws-auth too, or --tls-client-ca. A Unix socket has mode 0600, and takes no port.
+A client can do everything that this user can. On a loopback address and on a Unix
+socket, processes of this user and of root need no token, unless they run in a
+sandbox; all others need one: see --ws-auth. Every other address requires --ws-auth or
+--tls-client-ca. A Unix socket has mode 0600.
 
-With --remote it opens no port: it registers at an environment registry, such as
-a codex rendezvous, and clients find it there by its --environment-id. It signs in
-with the token in CODEX_RENDEZVOUS_TOKEN, which codex rendezvous token create makes,
-or else as CODEX_API_KEY, CODEX_ACCESS_TOKEN or codex login say. CODEX_CA_CERTIFICATE
-names a file with certificate authorities to trust besides the system's.
+With --remote the server opens no port. It registers at an environment registry, such
+as codex rendezvous, and clients find it there by its --environment-id. It signs in
+with the token in CODEX_RENDEZVOUS_TOKEN, which codex rendezvous token create makes;
+without it, with CODEX_API_KEY, CODEX_ACCESS_TOKEN or the credentials of codex login.
+CODEX_CA_CERTIFICATE names a file with certificate authorities to trust in addition to
+those of the system.
 
---listen may be repeated, but for stdio: each address has the rules above. The URLs are
-printed in the order given.
+--listen can be repeated, except for stdio. The URLs are printed in the order given.
 
 Examples:
    codex exec-server --listen ws://127.0.0.1:8765
@@ -49,22 +49,22 @@ Examples:
    codex exec-server --limit-time 1h --limit-output 1G --limit-open-files 4096
    codex exec-server --remote https://meet.example:8766 --environment-id box
 
-The --limit options hold for every command, whatever a client asks for; a client may
-ask for less. Those of memory, swap, processors and processes need a cgroup v2 with
-controllers, as with Delegate=yes of systemd. The log says which ones are not held; with
---limit-require nothing starts then.
+The --limit options apply to every command. A client can ask for lower limits, not for
+higher ones. Limits of memory, swap, processors and processes need a cgroup v2 with
+controllers, such as that of a systemd unit with Delegate=yes. The log says which limits
+cannot be enforced; with --limit-require no command starts then.
 
-With forward it runs nothing itself, but registers a server that listens elsewhere.
-With token it makes a file with a token for --ws-token-file, or tokens with roles and
-ceilings for --ws-tokens.
+codex exec-server forward registers a server that listens elsewhere. codex exec-server
+token makes a file with a token for --ws-token-file, or tokens with roles and ceilings
+for --ws-tokens.
 
-SIGINT, SIGTERM and SIGHUP end it in order: connections are closed and
-processes killed. A second signal ends it at once. With --audit-log, SIGHUP begins another
-file of the audit trail instead.
+SIGINT, SIGTERM and SIGHUP shut the server down: connections are closed and processes
+killed. A second signal ends it at once. With --audit-log, SIGHUP starts another file of
+the audit trail instead.
 
-Every option can stand in a TOML file, for example max-processes = 64, which
---config FILE or --config-file FILE names.
-Options on the command line count more than variables, and those more than the file.`,
+Every option can be set in a TOML file, such as max-processes = 64; --config FILE or
+--config-file FILE names the file. The command line has precedence over variables, and
+variables over the file.`,
 		Flags:       serverFlags(),
 		Subcommands: []*cli.Command{forwardCommand(s), tokenCommand(s)},
 		Action:      func(c *cli.Context) error { return runExecServer(c, s) },

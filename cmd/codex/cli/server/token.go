@@ -23,12 +23,12 @@ const tokenBytes = 32
 func tokenCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "token", Usage: "make a file with a token, or manage tokens with roles", ArgsUsage: "FILE",
-		Description: `With a FILE: makes it with a new random token for --ws-token-file, which only this
-user can read, and prints what a server and its clients need. The token itself is not
-printed. A file that exists is never replaced. Its holders can do everything.
+		Description: `With a FILE: writes a new random token for --ws-token-file to it, readable by this user
+only, and prints how a server and its clients use it. The token itself is not printed. A
+file that exists is not replaced. A client with this token can do everything.
 
-With create, list and revoke: tokens with roles and ceilings, which a server takes
-with --ws-tokens. Their file has digests only.
+With create, list and revoke: manages tokens with roles and ceilings, which a server
+accepts with --ws-tokens. Their file contains digests only.
 
 Examples:
    codex exec-server token ~/exec-token
@@ -46,7 +46,7 @@ Examples:
 			}
 			if err := makeToken(path); err != nil {
 				if errors.Is(err, fs.ErrExist) {
-					return fmt.Errorf("%s exists, and is left as it is: name a new file", terminal.Text(path))
+					return fmt.Errorf("%s exists and is not replaced; name a new file", terminal.Text(path))
 				}
 				return err
 			}

@@ -22,7 +22,7 @@ func TestExecServerOptions(t *testing.T) {
 	const conflict = "error: the argument '--remote <URL>' cannot be used with '--listen <URL>'"
 	const missing = "error: the following required arguments were not provided:\n"
 	const signIn = "Error: remote exec-server registration requires ChatGPT authentication or API key authentication; run `codex login` or set CODEX_API_KEY\n" +
-		"codex: for a codex rendezvous set CODEX_RENDEZVOUS_TOKEN to a token that its codex rendezvous token create --role executor has made\n"
+		"codex: for codex rendezvous set CODEX_RENDEZVOUS_TOKEN to a token: on its machine, run codex rendezvous token create --role executor\n"
 	const noFile = "Error: read the options of --config: open foo: no such file or directory\n" +
 		"codex: without =, --config names a file with options; a value of config.toml is KEY=VALUE\n"
 	stdio := []string{"--listen", "stdio"}

@@ -399,7 +399,7 @@ func TestSavedHosts(t *testing.T) {
 	// A file that is none is found out before the command runs.
 	harness.Must(t, os.WriteFile(policy, []byte("default = 1"), 0o600))
 	u = asking(t, url, "echo ran", "--save", policy)
-	if rest, code := u.End(); code != 125 || strings.Contains(rest, "ran\r\n") || !strings.Contains(rest, policy+" is no egress policy") {
+	if rest, code := u.End(); code != 125 || strings.Contains(rest, "ran\r\n") || !strings.Contains(rest, policy+" is not a valid egress policy") {
 		t.Errorf("a file that is none: exit code %d, %q", code, rest)
 	}
 }

@@ -146,7 +146,7 @@ func TestExecutorInheritsBlockedSignals(t *testing.T) {
 func TestRegistrationIsRefused(t *testing.T) {
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
 	const config = "environment registry configuration error: "
-	const makeToken = "\ncodex: for a codex rendezvous set CODEX_RENDEZVOUS_TOKEN to a token that its codex rendezvous token create --role executor has made"
+	const makeToken = "\ncodex: for codex rendezvous set CODEX_RENDEZVOUS_TOKEN to a token: on its machine, run codex rendezvous token create --role executor"
 	for _, tt := range []struct {
 		name, variable string
 		args           []string

@@ -71,7 +71,7 @@ func TestSandbox(t *testing.T) {
 		{"no such command", []string{"sandbox", "--", "no-such-program"}, "", 127, "", "no-such-program"},
 		{"a command that may not be executed", []string{"sandbox", "--", "./plain"}, "", 126, "", "plain"},
 		{"the command's own options", []string{"sandbox", "echo", "--network"}, "", 0, "--network\n", ""},
-		{"a profile that is none", []string{"sandbox", "--profile-file", "plain", "--", "true"}, "", 1, "", "plain is no permission profile: expected value"},
+		{"a profile that is none", []string{"sandbox", "--profile-file", "plain", "--", "true"}, "", 1, "", "plain is not a valid permission profile: expected value"},
 		{"a profile that is missing", []string{"sandbox", "--profile-file", "missing", "--", "true"}, "", 1, "", "missing: no such file"},
 		{"a directory that is missing", []string{"sandbox", "--cwd", "missing", "--", "true"}, "", 1, "", "--cwd"},
 		{"a root that is missing", []string{"sandbox", "--workspace-write", "--writable-root", "missing", "--", "true"}, "", 1, "", "must exist"},
