@@ -121,8 +121,8 @@ func wantError(t testing.TB, what string, err, want error, at string) {
 }
 
 // asNobody runs f without root's right to pass by permissions, in a thread of
-// its own; an ordinary user has no such right anyway. What f works on must
-// belong to nobody: see give.
+// its own; an ordinary user has no such right anyway. The files of f must
+// belong to the user nobody: see give.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -164,7 +164,7 @@ func (h *WriteHandle) followTarget(st *unix.Stat_t) error {
 }
 
 // makeTemp makes the temporary file, with the owner, group and mode of the old
-// file as far as the system permits, or with mode if there is none.
+// file as far as the system permits, or with mode if it did not exist.
 func (h *WriteHandle) makeTemp(old *unix.Stat_t, mode uint32) error {
 	if old != nil {
 		mode = modeOf(old) & 0o777

@@ -384,8 +384,8 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// FuzzSegment reads any bytes as a segment. What is found has growing numbers, and is
-// found again after it was written.
+// FuzzSegment reads any bytes as a segment. The chunks read have growing numbers, and are
+// read again after they were written.
 func FuzzSegment(f *testing.F) {
 	good := []byte(mark)
 	for seq := uint64(1); seq <= 3; seq++ {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a kernel does with cgroups is shown by scripts/services, in a guest; here are the
-// decisions that need none.
+// These tests check decisions that need no cgroup. scripts/services checks the kernel's part in a
+// guest.
 
 // TestCPUMax: what cpu.max gets is a quota of at least a millisecond, in a period of at
 // most a second, and their quotient is the limit.

@@ -101,7 +101,7 @@ func (j *Janitor) closeSocket() {
 	}
 }
 
-// Kill kills the program. What it was to remove stays.
+// Kill kills the program. The files that it would remove stay.
 func (j *Janitor) Kill() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -129,8 +129,8 @@ func (p *Process) OpenGate() { p.gateOnce.Do(func() { close(p.gate) }) }
 
 // Read returns retained output with a number above after
 // (docs/spec/wire.md §4.4): at least one chunk if there is any, further ones
-// while their sum stays within maxBytes. If there is none, and the process has
-// neither exited nor closed since, it waits up to wait for that.
+// while their sum stays within maxBytes. Without output, and if the process has
+// neither exited nor closed since, it waits up to wait for one of them.
 func (p *Process) Read(ctx context.Context, after uint64, maxBytes *uint64, wait time.Duration) (ReadResult, error) {
 	return p.log.read(ctx, after, maxBytes, wait)
 }

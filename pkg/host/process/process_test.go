@@ -171,7 +171,7 @@ func TestProgramIsFoundInTheChildsPath(t *testing.T) {
 }
 
 func TestChildGetsThreeDescriptorsAndItsOwnSession(t *testing.T) {
-	// What a caller has left open when it started this program.
+	// A descriptor that the starter of this program has left open.
 	inherited, err := syscall.Dup(0) // without close-on-exec
 	if err != nil {
 		t.Fatal(err)

@@ -100,7 +100,7 @@ const reportFirst = "report"
 const reportFD = 100
 
 func reportAndWait(socket int) {
-	// What came with the order is there twice.
+	// The descriptors of the job exist twice.
 	if errors.Join(unix.CloseRange(0, 2, 0), unix.CloseRange(4, reportFD-1, 0)) != nil {
 		os.Exit(1)
 	}

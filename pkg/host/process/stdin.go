@@ -35,7 +35,7 @@ type WriteResult struct {
 // States: open; ending (a close is queued, nothing more is taken); shut.
 type stdin struct {
 	mu      sync.Mutex
-	file    File // nil: there is none
+	file    File // nil: no stdin
 	tty     bool
 	queue   []*input
 	held    int               // bytes of the queued inputs that are accepted

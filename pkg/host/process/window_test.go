@@ -255,8 +255,8 @@ func TestLargestAckLiftsTheWindow(t *testing.T) {
 	})
 }
 
-// TestTerminateWhileHeldBack ends a process whose pipe is full. What it holds
-// still waits for acknowledgements, and still comes.
+// TestTerminateWhileHeldBack ends a process whose pipe is full. The output in the pipe
+// still waits for acknowledgements, and is still delivered.
 func TestTerminateWhileHeldBack(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		for name, spec := range map[string]Spec{

@@ -40,7 +40,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// What comes out is printed, and text that was made visible stays as it is.
+// FuzzText checks that all of the result is printed, and that visible text does not change.
 func FuzzText(f *testing.F) {
 	f.Add("\x1b[31m\u202e\x9b\U000e0041e\u0301")
 	f.Fuzz(func(t *testing.T, s string) {

@@ -158,7 +158,7 @@ func TestUpstreamNames(t *testing.T) {
 	x := testProxy(t, Options{Resolve: names(&looked)}, Config{Domains: map[string]Permission{"*": Allow}}, Hooks{})
 	for host, want := range map[string]Verdict{
 		"none.test": Pass, "mixed.test": Block, "public.test": Pass, "1.0x.test": Pass, "0x7f.test": Pass,
-		// What an upstream proxy may take for this machine, or for another address.
+		// Names that an upstream proxy may take for this machine, or for another address.
 		"x.localhost": Block, "localhost.localdomain": Block, "2852039166": Block, "127.1": Block, "0x7f.0.0.1": Block, "0177.0.0.01": Block,
 		"0xa9fea9fe": Block, "a.0x": Block, "1.2.3.4.5": Block, "b\u00fccher.test": Block,
 	} {

@@ -328,7 +328,7 @@ func (x *Proxy) leave(conn net.Conn) {
 	delete(x.conns, conn)
 }
 
-// admitHead takes a slot for a large head; false: there is none.
+// admitHead takes a slot for a large head, or returns false.
 func (x *Proxy) admitHead() bool {
 	select {
 	case x.heads <- struct{}{}:

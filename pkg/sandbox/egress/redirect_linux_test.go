@@ -102,8 +102,8 @@ func echoServer(t *testing.T) uint16 {
 	return portOf(l)
 }
 
-// TestRedirectedConnections: an address that DNS has told means its name, and another
-// one itself. What is refused is refused in the words of the port's protocol.
+// TestRedirectedConnections: an address that DNS has returned stands for its name, and any
+// other for itself. A refusal is sent in the protocol of the port.
 func TestRedirectedConnections(t *testing.T) {
 	port := echoServer(t)
 	seen := &reports{}
@@ -241,7 +241,7 @@ func TestRedirectedQueries(t *testing.T) {
 	_ = client.SetDeadline(time.Now().Add(patience))
 	query := dnsQuery(t, "a.test.", dnsmessage.TypeA, true)
 	answer := make([]byte, 600)
-	// What is too long, or is no query, gets no answer and ends nothing.
+	// A message that is too long, or is not a query, gets no answer and ends nothing.
 	for _, b := range [][]byte{make([]byte, maxQuery+1), []byte("x"), query} {
 		if _, err := client.Write(b); err != nil {
 			t.Fatal(err)

@@ -45,7 +45,7 @@ func TestTunnels(t *testing.T) {
 	for _, name := range []string{"localhost", "127.0.0.1"} {
 		target := fmt.Sprintf("%s:%d", name, portOf(l))
 		conn, r := wire(t, x.web)
-		// What follows in the same packet is not lost, and the Host header ignored.
+		// Bytes behind the head in the same packet are not lost, and the Host header is ignored.
 		resp, _ := exchange(t, conn, r, "CONNECT "+target+" HTTP/1.1\r\nHost: other.test\r\n\r\nearly ")
 		if resp.StatusCode != http.StatusOK {
 			t.Fatal(resp.Status)

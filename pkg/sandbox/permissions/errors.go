@@ -36,7 +36,7 @@ func (e *ShapeError) Unwrap() error { return e.Cause }
 var ErrOutsideWorkspace = errors.New("permissions profile requests filesystem writes outside the workspace root, " +
 	"which is not supported until the runtime enforces FileSystemSandboxPolicy directly")
 
-// ErrGlobAccess says that an overlay has a pattern that is not denied.
+// ErrGlobAccess means that an overlay has a pattern that is not denied.
 var ErrGlobAccess = errors.New("glob file system permissions only support deny-read entries")
 
 // clip shortens input that an error repeats.
