@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/wire/jsonrpc"
+	"codex.internal/pkg/wire/logtext"
 )
 
 // The protocol has one error code for every refused request. Clients recognise the
@@ -46,6 +47,12 @@ func NotFound(text string) error {
 // Internal is a failure of the server, -32603.
 func Internal(text string) error {
 	return &jsonrpc.Error{Code: CodeInternal, Message: text}
+}
+
+// UnknownProcess is the error of a request about a process that there is not.
+func UnknownProcess(id string) error {
+	const limit = 200 // the id is a text of a client
+	return InvalidRequest("unknown process id " + logtext.Clip(id, limit))
 }
 
 // IsProcessExists reports whether err is the answer of a server to process/start

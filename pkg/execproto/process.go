@@ -3,6 +3,7 @@ package execproto
 import (
 	"encoding/json"
 	"errors"
+	"time"
 
 	"codex.internal/pkg/wire/jsonwire"
 )
@@ -221,6 +222,25 @@ type ReadParams struct {
 	// Details asks for the Cause and the Resources of the result (extension
 	// process/limits).
 	Details bool
+}
+
+// MaxWait bounds waitMs and timeouts of clients, so that they fit a duration.
+const MaxWait = 24 * time.Hour
+
+// After returns the number above which events are read.
+func (p *ReadParams) After() uint64 {
+	if p.AfterSeq == nil {
+		return 0
+	}
+	return *p.AfterSeq
+}
+
+// Wait returns how long to wait if there is no event.
+func (p *ReadParams) Wait() time.Duration {
+	if p.WaitMS == nil {
+		return 0
+	}
+	return time.Duration(min(*p.WaitMS, uint64(MaxWait/time.Millisecond))) * time.Millisecond
 }
 
 func (p *ReadParams) Fields(c *jsonwire.Codec) {

@@ -50,7 +50,7 @@ func (srv *Server) startHelper(ctx context.Context, intent *runner.Intent) (h *h
 		Standby: srv.launchers.take(),
 	})
 	if err != nil {
-		return nil, shortOf(err, execproto.Internal("failed to prepare fs sandbox: "+err.Error()))
+		return nil, observe.AtShortage(err, execproto.Internal("failed to prepare fs sandbox: "+err.Error()))
 	}
 	h = &helper{srv: srv, child: child, unhook: context.AfterFunc(ctx, child.Kill)}
 	h.stderrRead.Go(func() {

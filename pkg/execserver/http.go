@@ -124,7 +124,7 @@ func httpRequest(c *conn, p *execproto.HTTPRequestParams) (call, error) {
 		request.Headers = append(request.Headers, fetch.Header{Name: h.Name, Value: h.Value, EnvVar: h.ValueEnvVar})
 	}
 	if p.TimeoutMS != nil {
-		request.Timeout = time.Duration(min(*p.TimeoutMS, uint64(maxWait/time.Millisecond))) * time.Millisecond
+		request.Timeout = time.Duration(min(*p.TimeoutMS, uint64(execproto.MaxWait/time.Millisecond))) * time.Millisecond
 		request.HasTimeout = true
 	}
 	if !p.StreamResponse {

@@ -21,13 +21,8 @@ func TestLimitsHaveNames(t *testing.T) {
 	}
 	_, ofFiles := files.reserve("b", &fileHandle{})
 	_, ofArchives := packed.reserve("b", &fileHandle{packed: true})
-	kept := newStore(t)
-	for i := range kept.srv.opts.MaxDetached {
-		reserve(t, kept, testRecord("one", strconv.Itoa(i)))
-	}
-	_, _, ofDetached := kept.reserve(testRecord("one", "more"))
 	for limit, err := range map[observe.Limit]error{
-		observe.LimitHandles: ofFiles, observe.LimitArchives: ofArchives, observe.LimitDetached: ofDetached,
+		observe.LimitHandles: ofFiles, observe.LimitArchives: ofArchives,
 		observe.LimitHTTPBodies: (&streamTable{}).reserve(bufferedHTTP + 1),
 		observe.LimitMachine:    startError(&process.ShortageError{Lacks: "the machine has no memory left", Err: syscall.ENOMEM}),
 	} {

@@ -100,9 +100,6 @@ const (
 	maxWatches       = 8
 	maxServerWatches = 512
 
-	// maxWait bounds waitMs, so that it fits a duration.
-	maxWait = 24 * time.Hour
-
 	// fileChunk is how much of a file is encoded at a time: a multiple of
 	// three, so that the base64 texts of the chunks join up.
 	fileChunk = 768 << 10
@@ -150,10 +147,6 @@ const (
 	snapshotTries = 3
 	snapshotPause = time.Second
 
-	// maxAuditedDecisions bounds the decisions about the network of one process in the audit
-	// trail. Those that exceed it are counted.
-	maxAuditedDecisions = 1024
-
 	// maxDenials bounds the denials of a process that are told apart: a program that
 	// tries names at random would fill the notification of its exit.
 	maxDenials = 64
@@ -171,45 +164,9 @@ const (
 	// killed then.
 	helperEnd = 5 * time.Second
 
-	// maxKeepers bounds the detached processes of all owners, and maxStoreEntries the entries
-	// of their directory that are looked at.
-	maxKeepers      = 256
-	maxStoreEntries = 4096
-	// maxRecord bounds the record of a detached process, most of which is its command
-	// line, and maxSettings those of a keeper: they are written into an empty pipe.
-	maxRecord   = 2 << 20
-	maxSettings = 32 << 10
-	// secretBytes is the size of the secret that a keeper asks its servers for.
-	secretBytes = 32
-	// maxDetachedRead bounds the output of one process/read of a detached process.
-	maxDetachedRead = 1 << 20
-
-	// keeperStartTime bounds a start with its keeper, and how long a keeper waits for it.
-	keeperStartTime = 60 * time.Second
-	// keeperDialTime bounds a connection to a keeper, which is on the same machine.
-	keeperDialTime = 10 * time.Second
-	// keeperPause is how often a keeper is tried again that does not listen yet or is
-	// about to end.
-	keeperPause = 20 * time.Millisecond
-	// keeperEndTime bounds the orderly end of a keeper.
-	keeperEndTime = 15 * time.Second
-	// keeperFlushTime bounds how long a keeper waits for the collector of traces after that.
-	keeperFlushTime = 3 * time.Second
-	// maxSpansFile bounds the numbers of dropped spans that a keeper leaves: two, with their names.
-	maxSpansFile = 256
-	// lingerTime is how long a keeper whose process has ended waits for its servers to take
-	// the last answers.
-	lingerTime = 3 * time.Second
-	// keeperWait is how long a keeper is asked to wait at a time: it is not told when a
-	// client no longer waits.
-	keeperWait = 20 * time.Second
 	// maxListed bounds the processes of a process/list about several sessions: with
 	// statuspage.MaxCommand, an answer of about 500 KiB.
 	maxListed = 1000
-	// describeTime bounds the question to one keeper for a list.
-	describeTime = 2 * time.Second
-	// expireInterval is how often the output of ended processes is looked at.
-	expireInterval = 10 * time.Minute
 
 	// releaseAbove is the size in bytes of a message or file after which memory
 	// is returned to the operating system, releaseDelay after the last such one.

@@ -170,8 +170,8 @@ func certified(cert *x509.Certificate) string {
 func (srv *Server) authenticate(r *http.Request) (wsauth.Grant, *observe.Refused) {
 	switch {
 	case srv.keeper != nil:
-		grant := wsauth.Unlimited(srv.keeper.record.Owner)
-		grant.Ceiling = srv.keeper.record.Ceiling
+		grant := wsauth.Unlimited(srv.keeper.Record.Owner)
+		grant.Ceiling = srv.keeper.Record.Ceiling
 		return grant, srv.keeper.admits(srv, r)
 	case srv.opts.Auth != nil:
 		grant, err := srv.opts.Auth.Authenticate(r)

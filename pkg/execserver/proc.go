@@ -43,7 +43,7 @@ type proc struct {
 	running *process.Process // set before started is closed; nil: the start failed
 
 	denials denials
-	kept    *outputlog.Log // set before the start in a keeper
+	output  *outputlog.Log // where it is retained, in a keeper; set before the start
 
 	mu        sync.Mutex
 	cancelled bool   // terminated while starting

@@ -6,13 +6,10 @@ import (
 	"syscall"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/detach"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 )
-
-func unknownProcess(id string) error {
-	return execproto.InvalidRequest("unknown process id " + shorten(id))
-}
 
 // processRead answers process/read, with retained output. It waits up to waitMs
 // if there is none.
@@ -31,7 +28,7 @@ func processRead(c *conn, params *execproto.ReadParams) (call, error) {
 		// It is starting or ending: the server asks again, or reads from disk.
 		return call{}, execproto.ProcessStarting(shorten(params.ProcessID))
 	case p == nil:
-		return call{}, unknownProcess(params.ProcessID)
+		return call{}, execproto.UnknownProcess(params.ProcessID)
 	}
 	return call{run: func(ctx context.Context) (result, error) { return p.read(ctx, params) }}, nil
 }
@@ -45,17 +42,17 @@ func (p *proc) read(ctx context.Context, params *execproto.ReadParams) (result, 
 		return nil, execproto.ProcessStarting(shorten(p.id))
 	}
 	if p.running == nil {
-		return nil, unknownProcess(p.id)
+		return nil, execproto.UnknownProcess(p.id)
 	}
-	if p.kept != nil {
+	if p.output != nil {
 		if params.Consume {
-			p.kept.Consume(afterSeq(params)) // the process may wait for that
+			p.output.Consume(params.After()) // the process may wait for that
 		}
-		p.kept.Wait(ctx, afterSeq(params), waitOf(params))
-		r, err := readLog(p.kept, params, false)
+		p.output.Wait(ctx, params.After(), params.Wait())
+		r, err := detach.ReadLog(p.output, params, false)
 		return r, err
 	}
-	r, err := p.running.Read(ctx, afterSeq(params), params.MaxBytes, waitOf(params))
+	r, err := p.running.Read(ctx, params.After(), params.MaxBytes, params.Wait())
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +95,7 @@ func writeResult(params *execproto.WriteParams, w process.WriteResult) (result, 
 	case w.Err != nil:
 		return nil, w.Err
 	case params.WriteID == nil && w.Status == process.WriteUnknown:
-		return nil, unknownProcess(params.ProcessID)
+		return nil, execproto.UnknownProcess(params.ProcessID)
 	case params.WriteID == nil && w.Status == process.WriteStdinClosed:
 		const why = "it was started without pipeStdin, was closed, or the process has ended"
 		return nil, execproto.InvalidRequest(fmt.Sprintf("stdin of process %s is closed: %s", shorten(params.ProcessID), why))
@@ -110,7 +107,7 @@ func writeResult(params *execproto.WriteParams, w process.WriteResult) (result, 
 // processCloseStdin closes stdin after the earlier writes.
 func processCloseStdin(p *proc, params *execproto.ProcessParams) (result, error) {
 	if p == nil {
-		return nil, unknownProcess(params.ProcessID)
+		return nil, execproto.UnknownProcess(params.ProcessID)
 	}
 	return pending(func(answer func(result, error)) {
 		p.running.CloseStdin(func(err error) { answer(done{}, err) })
@@ -129,7 +126,7 @@ func processAck(c *conn, params *execproto.ProcessAck) {
 func processResize(p *proc, params *execproto.ResizeParams) (result, error) {
 	switch {
 	case p == nil:
-		return nil, unknownProcess(params.ProcessID)
+		return nil, execproto.UnknownProcess(params.ProcessID)
 	case !p.tty:
 		return nil, execproto.InvalidRequest(fmt.Sprintf("process %s has no terminal; start it with tty", shorten(p.id)))
 	default:
@@ -158,8 +155,8 @@ func processSignal(p *proc, params *execproto.SignalParams) (result, error) {
 	case p == nil:
 		return done{}, nil
 	default:
-		if p.kept != nil {
-			p.kept.Overshoot()
+		if p.output != nil {
+			p.output.Overshoot()
 		}
 		return done{}, p.running.Signal(sig)
 	}
@@ -180,8 +177,8 @@ func processTerminate(c *conn, params *execproto.ProcessParams) (call, error) {
 		}
 		// Descendants that outlive an exited process are no longer asked about.
 		p.stopAsking()
-		if p.kept != nil {
-			p.kept.Release()
+		if p.output != nil {
+			p.output.Release()
 		}
 		return execproto.TerminateResult{Running: p.running.Terminate()}, nil
 	}), nil

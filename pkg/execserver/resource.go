@@ -120,15 +120,6 @@ func startError(err error) error {
 	return err
 }
 
-// shortOf returns the error of a request that failed because of err: one that counts as a limit of the machine if the machine
-// lacks something.
-func shortOf(err, request error) error {
-	if _, ok := errors.AsType[*process.ShortageError](err); ok {
-		return observe.AtLimit(observe.LimitMachine, request)
-	}
-	return request
-}
-
 // resources returns what a process has used.
 func resources(u *process.Usage) *execproto.ProcessResources {
 	return &execproto.ProcessResources{

@@ -44,7 +44,7 @@ func (srv *Server) hideSecrets(p *permissions.Profile, legacy bool) {
 // except with --sandbox-stricter.
 func (srv *Server) ownState() []string {
 	named := srv.opts.PrivatePaths
-	if dir := srv.detached.directory(); dir != "" {
+	if dir := srv.detached.Directory(); dir != "" {
 		named = append(slices.Clone(named), dir)
 	}
 	if len(named) == 0 {

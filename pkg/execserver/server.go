@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/detach"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/statuspage"
 	"codex.internal/pkg/execserver/tracing"
@@ -176,8 +177,8 @@ type Server struct {
 	secretPaths []string // that no sandboxed request sees
 	watches     atomic.Int64
 	tunnels     *tunnels.Server
-	detached    *detachedStore
-	keeper      *keeperState // nil: this is no keeper
+	detached    *detach.Store
+	keeper      *keeper // nil: this is no keeper
 
 	// ctx ends every connection; it ends last in Shutdown.
 	ctx    context.Context
@@ -233,9 +234,6 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	srv.secretPaths = slices.Concat(opts.EgressPolicy.SecretPaths(), opts.HiddenPaths)
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
 	srv.openDetached()
-	if srv.detached != nil {
-		srv.metrics.AddDetached(srv.events, func() int { return len(srv.detached.names()) })
-	}
 	return srv, nil
 }
 
@@ -376,7 +374,7 @@ func (srv *Server) routineEnd(sessions []*session) {
 	}
 	ending.Wait()
 	srv.cancel()
-	srv.detached.close()
+	srv.detached.Close()
 	srv.launchers.close()
 	srv.wg.Wait()
 	srv.supervisor.Close()

@@ -114,7 +114,7 @@ func forgetProcess(st *start, err error) error {
 	p.stop()
 	p.s.remove(p)
 	if srv.keeper != nil {
-		defer srv.keeper.end()
+		defer srv.keeper.End()
 	}
 	if p.setStarted(nil) {
 		err = execproto.Internal("process " + shorten(p.id) + " was terminated while it was starting")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/detach"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/envpolicy"
 	"codex.internal/pkg/host/process"
@@ -31,7 +32,7 @@ type start struct {
 	sandbox  *sandboxRequest          // nil: none
 	network  networkRequest           // the proxy, and what a sandbox lets pass
 	shell    *snapshotRequest         // nil: start-up files run as usual
-	detach   *keeperRecord            // nil: the process ends with its session
+	detach   *detach.Record           // nil: the process ends with its session
 	asksHeld bool                     // the client wants to know how the limits are held
 
 	// What the stages have made.
@@ -48,7 +49,7 @@ type start struct {
 func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	k := c.srv.keeper
 	if k != nil {
-		if err := k.begin(params); err != nil {
+		if err := k.Begin(params); err != nil {
 			return call{}, err
 		}
 	}
@@ -61,7 +62,7 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	}
 	if err != nil {
 		if k != nil {
-			k.end()
+			k.End()
 		}
 		return call{}, err
 	}
@@ -105,8 +106,10 @@ func (st *start) buildDetach(p *execproto.StartParams) error {
 	case p.Detach == nil:
 		return nil
 	}
-	record, err := c.newRecord(p)
-	st.detach = record
+	owner, err := c.ownerOf()
+	if err == nil {
+		st.detach, err = c.srv.detached.NewRecord(owner, c.grant.Ceiling, p)
+	}
 	return err
 }
 
@@ -236,7 +239,7 @@ func newNetworkRequest(p *execproto.StartParams) (networkRequest, error) {
 		case p.ProcessID == "" || len(p.ProcessID) > maxAskingID:
 			return networkRequest{}, execproto.InvalidParams("callback-enabled process ID must be non-empty and at most 256 bytes")
 		}
-		config.AskTime = time.Duration(min(*limit, uint64(maxWait/time.Millisecond))) * time.Millisecond
+		config.AskTime = time.Duration(min(*limit, uint64(execproto.MaxWait/time.Millisecond))) * time.Millisecond
 	}
 	err := errors.New("executor-local network proxy launch requires an enabled proxy")
 	var policy *egress.Policy

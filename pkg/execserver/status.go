@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"codex.internal/pkg/execserver/detach"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/statuspage"
 	"codex.internal/pkg/execserver/wsauth"
@@ -32,16 +33,16 @@ func (srv statusSource) Report(ctx context.Context, grant *wsauth.Grant) statusp
 		}
 		report.Sessions = append(report.Sessions, st)
 	}
-	kept := srv.keptOf(grant.Principal, all)
+	detached := srv.detachedOf(grant.Principal, all)
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	for _, k := range kept[:min(len(kept), statuspage.MaxProcesses)] {
-		st := k.status(ctx)
+	for _, k := range detached[:min(len(detached), statuspage.MaxProcesses)] {
+		st := detachedStatus(ctx, k)
 		if all {
-			st.Owner = shorten(k.record.Owner)
+			st.Owner = shorten(k.Record.Owner)
 		}
 		if ends && st.State == "running" {
-			st.Key = k.key()
+			st.Key = detachedKey(k)
 		}
 		report.Detached = append(report.Detached, st)
 	}
@@ -59,32 +60,32 @@ func (srv statusSource) Targets(grant *wsauth.Grant) (targets []statuspage.Targe
 			})
 		}
 	}
-	for _, k := range srv.keptOf(grant.Principal, all) {
+	for _, k := range srv.detachedOf(grant.Principal, all) {
 		targets = append(targets, statuspage.Target{
-			Key: k.key(), Name: shorten(k.record.ProcessID), Command: statuspage.CommandLine(k.record.Argv),
-			Seen: observe.EndRequest{Process: k.record.ProcessID}, End: k.terminate,
+			Key: detachedKey(k), Name: shorten(k.Record.ProcessID), Command: statuspage.CommandLine(k.Record.Argv),
+			Seen: observe.EndRequest{Process: k.Record.ProcessID}, End: k.Terminate,
 		})
 	}
 	return targets
 }
 
-// keptOf returns the detached processes of a principal, or all.
-func (srv *Server) keptOf(principal string, all bool) []*kept {
+// detachedOf returns the detached processes of a principal, or all.
+func (srv *Server) detachedOf(principal string, all bool) []*detach.Process {
 	if srv.detached == nil || principal == "" || principal == anybody && !all {
 		return nil
 	}
 	if all {
 		principal = ""
 	}
-	return srv.detached.all(principal)
+	return srv.detached.All(principal)
 }
 
 func (p *proc) key() statuspage.Key {
 	return statuspage.Key{"session", p.s.id, p.id, p.startedAt.String()}
 }
 
-func (k *kept) key() statuspage.Key {
-	return statuspage.Key{"detached", k.record.Owner, k.record.ProcessID, k.record.StartID}
+func detachedKey(k *detach.Process) statuspage.Key {
+	return statuspage.Key{"detached", k.Record.Owner, k.Record.ProcessID, k.Record.StartID}
 }
 
 // status describes the session. With ends, the client may end its processes.
@@ -139,9 +140,9 @@ func (p *proc) status() statuspage.Process {
 	return st
 }
 
-// status describes a detached process.
-func (k *kept) status(ctx context.Context) statuspage.Detached {
-	d := k.describe(ctx)
+// detachedStatus describes a detached process.
+func detachedStatus(ctx context.Context, k *detach.Process) statuspage.Detached {
+	d := k.Describe(ctx)
 	st := statuspage.Detached{
 		ID: shorten(d.ProcessID), Command: statuspage.CommandLine(d.Argv), State: "running", Since: time.UnixMilli(d.StartedAtMS),
 		ExitCode: d.ExitCode, Retained: d.Retained,
@@ -154,7 +155,7 @@ func (k *kept) status(ctx context.Context) statuspage.Detached {
 	case d.Failure != "":
 		st.State = "unknown"
 	default:
-		st.Usage = (*statuspage.Usage)(k.usage(ctx))
+		st.Usage = (*statuspage.Usage)(k.Usage(ctx))
 	}
 	return st
 }

@@ -8,6 +8,7 @@ import (
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/detach"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
@@ -40,7 +41,7 @@ func (c *conn) Process(session, id string) (tunnels.Process, error) {
 		return p, nil
 	}
 	if session != "" || !strings.HasPrefix(id, execproto.DetachedPrefix) {
-		return nil, unknownProcess(id)
+		return nil, execproto.UnknownProcess(id)
 	}
 	owner, err := c.ownerOf()
 	return detachedTarget{c.srv, owner, id, c.grant.Ceiling}, err
@@ -69,34 +70,18 @@ type detachedTarget struct {
 // Dial implements tunnels.Process: the keeper of the process connects, as it alone knows that a pid is
 // still that of the process.
 func (d detachedTarget) Dial(ctx context.Context, to tunnels.Target) (net.Conn, error) {
-	k, err := d.srv.detached.find(d.owner, d.id)
+	p, err := d.srv.detached.Find(d.owner, d.id)
 	if err != nil {
 		return nil, err
 	}
-	if d.ceiling != (wsauth.Ceiling{}) && d.ceiling != k.record.Ceiling {
-		return nil, tunnels.Denied("the process was started under other ceilings than those of this token")
-	}
-	if !k.alive() || k.isClosed() {
+	conn, err := p.Dial(ctx, d.ceiling, execclient.TunnelTarget{Host: to.Host, Port: to.Port, Path: to.Path, ProcessID: d.id})
+	switch {
+	case errors.Is(err, detach.ErrEnded):
 		return nil, tunnels.ErrProcessEnded
+	case errors.Is(err, detach.ErrOtherCeiling):
+		return nil, tunnels.Denied(err.Error())
 	}
-	client, err := k.connect(ctx)
-	if errors.Is(err, errKeeperEnded) {
-		return nil, tunnels.ErrProcessEnded
-	}
-	if err != nil {
-		return nil, err
-	}
-	target := execclient.TunnelTarget{Port: to.Port, Path: to.Path, ProcessID: d.id}
-	if to.Path == "" {
-		target.Host = to.Host
-	} else if !client.Has(execproto.ExtensionTunnelProcessPath) {
-		return nil, errors.New("the keeper of the process is that of an older server, and knows no paths")
-	}
-	conn, err := client.OpenTunnel(ctx, target)
-	if err != nil {
-		return nil, err
-	}
-	return conn, nil
+	return conn, err
 }
 
 // otherSession returns the session that tunnel/ports names so, or nil if there is none that

@@ -113,19 +113,3 @@ func usageOf(running *process.Process) *execproto.ProcessUsage {
 		UserMS: uint64(u.User.Milliseconds()), SystemMS: uint64(u.System.Milliseconds()), MemoryBytes: u.Memory, Processes: u.Processes,
 	}
 }
-
-// usage returns what the detached process uses at the moment, as its keeper says; nil: it is
-// not known, as of a keeper of an earlier release.
-func (k *kept) usage(ctx context.Context) *execproto.ProcessUsage {
-	ctx, cancel := context.WithTimeout(ctx, describeTime)
-	defer cancel()
-	client, err := k.connect(ctx)
-	if err != nil || !client.Has(execproto.ExtensionUsage) {
-		return nil
-	}
-	var list execproto.ListResult
-	if err := client.Call(ctx, execproto.MethodProcessList, &execproto.ListParams{Usage: true}, &list); err != nil || len(list.Processes) == 0 {
-		return nil
-	}
-	return list.Processes[0].Usage
-}

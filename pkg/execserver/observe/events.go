@@ -1,12 +1,14 @@
 package observe
 
 import (
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/tracing"
+	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/wire/logtext"
 )
 
@@ -173,6 +175,15 @@ func (e *LimitError) Unwrap() error { return e.error }
 
 // AtLimit returns err, which has code and text, as the error of a limit.
 func AtLimit(limit Limit, err error) error { return &LimitError{limit, err} }
+
+// AtShortage returns answer, the error of a request that failed because of err: as one of LimitMachine if
+// the machine lacks something.
+func AtShortage(err, answer error) error {
+	if _, ok := errors.AsType[*process.ShortageError](err); ok {
+		return AtLimit(LimitMachine, answer)
+	}
+	return answer
+}
 
 // Session says whose work an event is.
 type Session struct {

@@ -2,10 +2,12 @@ package observe
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/tracing"
 )
 
 // TestRemoteCounts checks what is counted about a server that registers.
@@ -31,6 +33,45 @@ func TestRemoteCounts(t *testing.T) {
 	} {
 		if !strings.Contains(b.String(), "\n"+line+"\n") {
 			t.Errorf("%s is missing in\n%s", line, b.String())
+		}
+	}
+}
+
+// TestSpansOfKeepersAreCounted: the spans that keepers have dropped are in the metrics of a server that
+// exports spans, and a server that does not has no such metrics.
+func TestSpansOfKeepersAreCounted(t *testing.T) {
+	tracer, err := tracing.New(tracing.Options{
+		Getenv: func(name string) string {
+			return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}[name]
+		},
+		Transport: func() (*http.Transport, error) { return &http.Transport{}, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tracer.Shutdown(t.Context()) })
+	for _, tt := range []struct {
+		name   string
+		tracer *tracing.Tracer
+		lines  []string
+	}{
+		{"spans are exported", tracer, []string{`exec_server_spans_dropped_total{reason="queue_full"} 2`, `exec_server_spans_dropped_total{reason="export_failed"} 3`}},
+		{"spans are not exported", nil, nil},
+	} {
+		ev, m := New(Options{Totals: func() Totals { return Totals{} }, Tracer: tt.tracer})
+		ev.KeeperSpansDropped.Tell(tracing.Counts{Full: 1, Failed: 3})
+		ev.KeeperSpansDropped.Tell(tracing.Counts{Full: 1})
+		var b strings.Builder
+		if err := m.set.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range tt.lines {
+			if !strings.Contains(b.String(), "\n"+line+"\n") {
+				t.Errorf("%s: got\n%s\nwant the line %s", tt.name, b.String(), line)
+			}
+		}
+		if tt.lines == nil && strings.Contains(b.String(), "spans_dropped") {
+			t.Errorf("%s: got\n%s\nwant no numbers of spans", tt.name, b.String())
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package execserver
+package detach
 
 import (
 	"bytes"
@@ -8,41 +8,18 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/outputlog"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/internal/wait"
 	"golang.org/x/sys/unix"
 )
-
-// openDetached prepares the server for detached processes, if it is to have any.
-func (srv *Server) openDetached() {
-	o := srv.opts
-	if o.RetainDir == "" {
-		return
-	}
-	reason := ""
-	switch {
-	case !o.Process.Subreaper:
-		reason = process.ErrNoKeepers.Error()
-	case len(o.Keeper.Command) == 0:
-		reason = "no command for keepers"
-	case !filepath.IsAbs(o.RetainDir):
-		reason = "the directory is not absolute"
-	}
-	if reason != "" {
-		srv.log.Warn("there are no detached processes", "reason", reason)
-		return
-	}
-	srv.detached = &detachedStore{srv: srv, path: filepath.Clean(o.RetainDir), log: srv.log, open: make(map[string]*kept)}
-	srv.wg.Go(func() { srv.detached.routineExpire(srv.stopped) })
-	srv.wg.Go(func() { srv.detached.routineEnds(srv.stopped) })
-}
 
 // encodeSettings encodes the settings that a keeper reads from its standard input.
 func encodeSettings(settings any) ([]byte, error) {
@@ -54,25 +31,22 @@ func encodeSettings(settings any) ([]byte, error) {
 }
 
 // sortKept sorts processes by their starts.
-func sortKept(list []*kept) {
-	slices.SortStableFunc(list, func(a, b *kept) int {
+func sortKept(list []*Process) {
+	slices.SortStableFunc(list, func(a, b *Process) int {
 		switch {
-		case a.record.StartedAtMS < b.record.StartedAtMS:
+		case a.Record.StartedAtMS < b.Record.StartedAtMS:
 			return -1
-		case a.record.StartedAtMS > b.record.StartedAtMS:
+		case a.Record.StartedAtMS > b.Record.StartedAtMS:
 			return 1
 		}
 		return 0
 	})
 }
 
-// newRecord checks a process/start with detach, and returns what is written about the process.
-func (c *conn) newRecord(p *execproto.StartParams) (*keeperRecord, error) {
-	owner, err := c.ownerOf()
-	if err == nil {
-		err = checkHandle(p.ProcessID)
-	}
-	if err != nil {
+// NewRecord checks a process/start with detach of a client with that ceiling, and returns what is
+// written about the process.
+func (d *Store) NewRecord(owner string, ceiling wsauth.Ceiling, p *execproto.StartParams) (*Record, error) {
+	if err := checkHandle(p.ProcessID); err != nil {
 		return nil, err
 	}
 	switch {
@@ -83,52 +57,26 @@ func (c *conn) newRecord(p *execproto.StartParams) (*keeperRecord, error) {
 		// come later: through it a sandboxed command could reach them as their user.
 		return nil, execproto.InvalidParams("a detached process cannot have a network proxy")
 	}
-	retain, err := c.srv.retainOf(p.Retain)
-	return &keeperRecord{
-		Format: keeperFormat, Version: c.srv.opts.Version, Owner: owner, ProcessID: p.ProcessID, StartID: p.Detach.StartID,
+	retain, err := d.retainOf(p.Retain)
+	return &Record{
+		Format: keeperFormat, Version: d.Version, Owner: owner, ProcessID: p.ProcessID, StartID: p.Detach.StartID,
 		Argv: p.Argv, Cwd: p.Cwd, TTY: p.TTY, StartedAtMS: time.Now().UnixMilli(), Retain: retain, Secret: newSecret(),
-		Ceiling: c.grant.Ceiling,
+		Ceiling: ceiling,
 	}, err
 }
 
-// startDetached has a keeper start the process: there the params go through the stages.
-func startDetached(st *start, params *execproto.StartParams) call {
-	c, record := st.c, *st.detach
-	return call{run: func(request context.Context) (result, error) {
-		record.setTrace(observe.TraceOf(request))
-		seen := observe.Detached{Session: c.session.seen(), ID: st.id, Argv: params.Argv, Cwd: params.Cwd, Sandbox: params.Sandbox}
-		if m := st.metadata; m != nil {
-			seen.Thread, seen.ToolCall = shorten(m.ThreadID), shorten(m.ToolCallID)
-		}
-		if err := c.srv.events.DetachedStarting.Ask(seen); err != nil {
-			return nil, err
-		}
-		// The start outlives the connection: the client that has lost it starts again, and
-		// is told of this one.
-		ctx, cancel := context.WithTimeout(c.srv.ctx, keeperStartTime)
-		defer cancel()
-		started, err := c.srv.detached.start(ctx, record, params)
-		if err != nil {
-			seen = record.seen()
-			seen.Err = err
-			c.srv.events.DetachedStartFailed.Tell(seen)
-		}
-		return started, err
-	}}
-}
-
 // retainOf returns what is in effect of the retain of a process/start.
-func (srv *Server) retainOf(p *execproto.Retain) (retainRecord, error) {
-	r := retainRecord{
-		Bytes: min(DefaultRetain, srv.opts.RetainBytes), Seconds: int64(srv.opts.RetainFor / time.Second),
+func (d *Store) retainOf(p *execproto.Retain) (Retain, error) {
+	r := Retain{
+		Bytes: min(d.DefaultBytes, d.Bytes), Seconds: int64(d.For / time.Second),
 		WhenFull: string(execproto.WhenFullDropOldest),
 	}
 	if p == nil {
 		return r, nil
 	}
 	switch {
-	case p.Bytes > uint64(srv.opts.RetainBytes):
-		return r, execproto.InvalidParams(fmt.Sprintf("this server retains at most %d bytes of output of all detached processes together (--retain-bytes), and %d were asked for", srv.opts.RetainBytes, p.Bytes))
+	case p.Bytes > uint64(d.Bytes):
+		return r, execproto.InvalidParams(fmt.Sprintf("this server retains at most %d bytes of output of all detached processes together (--retain-bytes), and %d were asked for", d.Bytes, p.Bytes))
 	case p.Bytes != 0 && p.Bytes < outputlog.MinBytes:
 		return r, execproto.InvalidParams(fmt.Sprintf("at least %d bytes of a detached process's output are retained, and %d were asked for", outputlog.MinBytes, p.Bytes))
 	case p.Seconds > uint64(r.Seconds):
@@ -146,14 +94,27 @@ func (srv *Server) retainOf(p *execproto.Retain) (retainRecord, error) {
 	return r, nil
 }
 
-// start starts a keeper and in it the process.
-func (d *detachedStore) start(ctx context.Context, record keeperRecord, params *execproto.StartParams) (result, error) {
+// Start starts a keeper and in it the process. It outlives the connection of the client, and ends with
+// ctx or after startTime.
+func (d *Store) Start(ctx context.Context, record Record, params *execproto.StartParams) (execproto.StartResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, keeperStartTime)
+	defer cancel()
+	started, err := d.start(ctx, record, params)
+	if err != nil {
+		seen := record.seen()
+		seen.Err = err
+		d.Events.DetachedStartFailed.Tell(seen)
+	}
+	return started, err
+}
+
+func (d *Store) start(ctx context.Context, record Record, params *execproto.StartParams) (none execproto.StartResult, err error) {
 	k, lock, err := d.reserve(record)
 	if errors.Is(err, fs.ErrExist) {
 		return d.repeated(ctx, record)
 	}
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	pid, err := d.spawn(k, lock)
 	_ = lock.Close() // the keeper has it
@@ -163,40 +124,40 @@ func (d *detachedStore) start(ctx context.Context, record keeperRecord, params *
 		own.OutputWindow, own.Retain = 0, new(record.Retain.wire())
 		if err = k.callStarting(ctx, &own, &started); err == nil {
 			k.setRan()
-			d.log.Info("detached process started", "process", shorten(record.ProcessID), "keeper", pid, "sandbox", started.SandboxType)
+			d.Log.Info("detached process started", "process", observe.Short(record.ProcessID), "keeper", pid, "sandbox", started.SandboxType)
 			return started, nil
 		}
 	}
-	d.log.Info("detached process did not start", "process", shorten(record.ProcessID), "error", err)
+	d.Log.Info("detached process did not start", "process", observe.Short(record.ProcessID), "error", err)
 	d.setNotStarted(k)
 	k.disconnect()
 	k.awaitEnd(ctx)
 	_ = d.remove(k)
-	return nil, err
+	return none, err
 }
 
 // callStarting sends the start to a keeper that may not listen yet.
-func (k *kept) callStarting(ctx context.Context, params *execproto.StartParams, started *execproto.StartResult) error {
+func (k *Process) callStarting(ctx context.Context, params *execproto.StartParams, started *execproto.StartResult) error {
 	for {
 		if _, err := k.connect(ctx); err == nil || ctx.Err() != nil {
 			break
 		}
-		if !k.alive() {
+		if !k.Alive() {
 			return k.failed("the keeper of the process could not start")
 		}
-		if err := pause(ctx, keeperPause/4); err != nil {
+		if err := wait.For(ctx, keeperPause/4); err != nil {
 			return execproto.Internal("the keeper of the process did not start in time")
 		}
 	}
-	err := k.call(ctx, execproto.MethodProcessStart, params, started)
-	if errors.Is(err, errKeeperEnded) {
+	err := k.Call(ctx, execproto.MethodProcessStart, params, started)
+	if errors.Is(err, ErrEnded) {
 		return k.failed("the keeper of the process ended while it started the process")
 	}
 	return err
 }
 
 // failed returns the error of a keeper that has ended, with the beginning of what it has printed.
-func (k *kept) failed(what string) error {
+func (k *Process) failed(what string) error {
 	f, err := k.root.OpenFile(stderrName, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return execproto.Internal(what)
@@ -215,27 +176,27 @@ func (k *kept) failed(what string) error {
 }
 
 // repeated answers a start whose id is in use.
-func (d *detachedStore) repeated(ctx context.Context, record keeperRecord) (result, error) {
+func (d *Store) repeated(ctx context.Context, record Record) (none execproto.StartResult, err error) {
 	for {
-		k, err := d.find(record.Owner, record.ProcessID)
-		if err != nil || k.record.StartID != record.StartID {
-			return nil, execproto.ProcessExists(shorten(record.ProcessID))
+		k, err := d.Find(record.Owner, record.ProcessID)
+		if err != nil || k.Record.StartID != record.StartID {
+			return none, execproto.ProcessExists(observe.Short(record.ProcessID))
 		}
 		if _, err := k.root.Lstat("status"); err == nil {
 			return execproto.StartResult{ProcessID: record.ProcessID}, nil
 		}
-		if !k.alive() {
-			return nil, execproto.Internal("the server ended while it started the process; start it under another name")
+		if !k.Alive() {
+			return none, execproto.Internal("the server ended while it started the process; start it under another name")
 		}
-		if err := pause(ctx, keeperPause); err != nil {
-			return nil, execproto.ProcessStarting(shorten(record.ProcessID))
+		if err := wait.For(ctx, keeperPause); err != nil {
+			return none, execproto.ProcessStarting(observe.Short(record.ProcessID))
 		}
 	}
 }
 
 // reserve makes the directory of a process, and takes the lock that its keeper will hold.
 // The error is fs.ErrExist if there is a process of that owner and id.
-func (d *detachedStore) reserve(record keeperRecord) (*kept, *os.File, error) {
+func (d *Store) reserve(record Record) (*Process, *os.File, error) {
 	if err := d.checkLimits(record); err != nil {
 		return nil, nil, err
 	}
@@ -253,7 +214,7 @@ func (d *detachedStore) reserve(record keeperRecord) (*kept, *os.File, error) {
 		return nil, nil, execproto.Internal(err.Error())
 	}
 	lock, err := fill(base, name, record)
-	var k *kept
+	var k *Process
 	if err == nil {
 		k, err = d.get(name)
 	}
@@ -268,7 +229,7 @@ func (d *detachedStore) reserve(record keeperRecord) (*kept, *os.File, error) {
 }
 
 // fill writes the files that a keeper finds in its directory, and returns the lock, taken.
-func fill(base *os.Root, name string, record keeperRecord) (*os.File, error) {
+func fill(base *os.Root, name string, record Record) (*os.File, error) {
 	text, err := json.Marshal(record)
 	if err != nil {
 		return nil, err
@@ -293,34 +254,33 @@ func fill(base *os.Root, name string, record keeperRecord) (*os.File, error) {
 }
 
 // checkLimits fails if there are too many processes, or they retain too much together.
-func (d *detachedStore) checkLimits(record keeperRecord) error {
-	all := d.all("")
+func (d *Store) checkLimits(record Record) error {
+	all := d.All("")
 	own, bytes := 0, record.Retain.Bytes
 	for _, k := range all {
-		bytes += k.record.Retain.Bytes
-		if k.record.Owner == record.Owner {
+		bytes += k.Record.Retain.Bytes
+		if k.Record.Owner == record.Owner {
 			own++
 		}
 	}
-	opts := d.srv.opts
 	full := func(text string) error { return observe.AtLimit(observe.LimitDetached, execproto.Internal(text)) }
 	switch {
-	case own >= opts.MaxDetached:
-		return full(fmt.Sprintf("at most %d detached processes may be kept for one owner, also ended ones; forget some or raise --max-detached", opts.MaxDetached))
+	case own >= d.Max:
+		return full(fmt.Sprintf("at most %d detached processes may be kept for one owner, also ended ones; forget some or raise --max-detached", d.Max))
 	case len(all) >= maxKeepers:
 		return full(fmt.Sprintf("at most %d detached processes may be kept for all owners", maxKeepers))
-	case bytes > opts.RetainBytes:
-		return full(fmt.Sprintf("detached processes may retain %d bytes together, and with this one they could retain %d; ask for less, forget some or raise --retain-bytes", opts.RetainBytes, bytes))
+	case bytes > d.Bytes:
+		return full(fmt.Sprintf("detached processes may retain %d bytes together, and with this one they could retain %d; ask for less, forget some or raise --retain-bytes", d.Bytes, bytes))
 	}
 	return nil
 }
 
 // spawn starts the keeper of a process.
-func (d *detachedStore) spawn(k *kept, lock *os.File) (pid int, err error) {
+func (d *Store) spawn(k *Process, lock *os.File) (pid int, err error) {
 	fail := func(err error) (int, error) {
-		return 0, shortOf(err, execproto.Internal("start the keeper of the process: "+err.Error()))
+		return 0, observe.AtShortage(err, execproto.Internal("start the keeper of the process: "+err.Error()))
 	}
-	settings, err := encodeSettings(d.srv.opts.Keeper.Settings)
+	settings, err := encodeSettings(d.Settings)
 	if err != nil {
 		return fail(err)
 	}
@@ -340,8 +300,8 @@ func (d *detachedStore) spawn(k *kept, lock *os.File) (pid int, err error) {
 	if err != nil {
 		return fail(err)
 	}
-	pid, err = d.srv.supervisor.StartKeeper(process.Spec{
-		Argv: d.srv.opts.Keeper.Command, Dir: d.srv.cwdOrRoot(), Env: os.Environ(), ExtraFiles: []*os.File{k.dir, lock},
+	pid, err = d.Supervisor.StartKeeper(process.Spec{
+		Argv: d.Command, Dir: d.WorkDir, Env: os.Environ(), ExtraFiles: []*os.File{k.dir, lock},
 	}, in, stderr)
 	if err != nil {
 		return fail(err)
@@ -349,20 +309,12 @@ func (d *detachedStore) spawn(k *kept, lock *os.File) (pid int, err error) {
 	return pid, nil
 }
 
-// cwdOrRoot returns the server's working directory, which a keeper shares.
-func (srv *Server) cwdOrRoot() string {
-	if srv.cwd == "" {
-		return "/"
-	}
-	return srv.cwd
-}
-
 // routineExpire removes what ended processes have left when its time is over.
-func (d *detachedStore) routineExpire(stopped <-chan struct{}) {
+func (d *Store) routineExpire(stopped <-chan struct{}) {
 	ticker := time.NewTicker(expireInterval)
 	defer ticker.Stop()
 	for {
-		d.all("")
+		d.All("")
 		select {
 		case <-ticker.C:
 		case <-stopped:
@@ -370,3 +322,10 @@ func (d *detachedStore) routineExpire(stopped <-chan struct{}) {
 		}
 	}
 }
+
+// noThread is what the Go runtime says when it ends a program because the machine gives it no thread, and gotNone what a client
+// is told of that.
+const (
+	noThread = "runtime: failed to create new OS thread"
+	gotNone  = "the program got no thread from this machine: there are too many processes; end some, or raise the limit of the server's user or cgroup"
+)

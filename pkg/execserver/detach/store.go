@@ -1,6 +1,7 @@
-package execserver
+package detach
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,10 +19,13 @@ import (
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/outputlog"
+	"codex.internal/pkg/host/process"
 	"golang.org/x/sys/unix"
+	"strings"
 )
 
 // The files of a detached process in its directory.
@@ -36,18 +40,18 @@ const (
 // keeper. A server adopts keepers of its own format, whatever their program's version is.
 const keeperFormat = 1
 
-// keeperRecord is what a server writes about a detached process before it starts the keeper.
-type keeperRecord struct {
-	Format      int          `json:"format"`
-	Version     string       `json:"version"` // of the program
-	Owner       string       `json:"owner"`
-	ProcessID   string       `json:"processId"`
-	StartID     string       `json:"startId"`
-	Argv        []string     `json:"argv"`
-	Cwd         string       `json:"cwd"`
-	TTY         bool         `json:"tty"`
-	StartedAtMS int64        `json:"startedAtMs"`
-	Retain      retainRecord `json:"retain"`
+// Record is what a server writes about a detached process before it starts the keeper.
+type Record struct {
+	Format      int      `json:"format"`
+	Version     string   `json:"version"` // of the program
+	Owner       string   `json:"owner"`
+	ProcessID   string   `json:"processId"`
+	StartID     string   `json:"startId"`
+	Argv        []string `json:"argv"`
+	Cwd         string   `json:"cwd"`
+	TTY         bool     `json:"tty"`
+	StartedAtMS int64    `json:"startedAtMs"`
+	Retain      Retain   `json:"retain"`
 	// Ceiling is that of the client. The keeper holds it, too.
 	Ceiling wsauth.Ceiling `json:"ceiling,omitzero"`
 	// Traceparent and Tracestate name the span that the process belongs to, if it is traced.
@@ -57,26 +61,26 @@ type keeperRecord struct {
 	Secret string `json:"secret"`
 }
 
-type retainRecord struct {
+type Retain struct {
 	Bytes    int64  `json:"bytes"`
 	Seconds  int64  `json:"seconds"`
 	WhenFull string `json:"whenFull"`
 }
 
-func (r retainRecord) wire() execproto.Retain {
+func (r Retain) wire() execproto.Retain {
 	return execproto.Retain{Bytes: uint64(r.Bytes), Seconds: uint64(r.Seconds), WhenFull: execproto.WhenFull(r.WhenFull)}
 }
 
-// setTrace has the keeper of a process continue a trace.
-func (r *keeperRecord) setTrace(trace tracing.Context) {
+// SetTrace has the keeper of a process continue a trace.
+func (r *Record) SetTrace(trace tracing.Context) {
 	if trace.IsValid() {
 		r.Traceparent, r.Tracestate = trace.Traceparent(), trace.State
 	}
 }
 
 // parseRecord parses the content of a record.
-func parseRecord(text []byte) (keeperRecord, error) {
-	var r keeperRecord
+func parseRecord(text []byte) (Record, error) {
+	var r Record
 	if len(text) > maxRecord {
 		return r, fmt.Errorf("the record has more than %d bytes", maxRecord)
 	}
@@ -92,37 +96,72 @@ func parseRecord(text []byte) (keeperRecord, error) {
 	return r, nil
 }
 
-// detachedStore is the directory with the server's detached processes. Each has a
+// Options say where detached processes are retained, for how long, and how keepers are started.
+type Options struct {
+	Dir string // absolute and clean; made if it does not exist
+	// Bytes is how much output of all processes is retained together, DefaultBytes that of one whose
+	// start does not say, and For how long after its end.
+	Bytes, DefaultBytes int64
+	For                 time.Duration
+	// Max is how many processes an owner may have, with those that have ended and are retained.
+	Max int
+
+	// Command is that of a keeper, WorkDir its working directory, and Settings what it reads from its
+	// standard input as JSON.
+	Command    []string
+	WorkDir    string
+	Settings   any
+	Version    string // of the program
+	Supervisor *process.Supervisor
+
+	Events *observe.Events
+	Log    *slog.Logger
+	// Audited says that there is an audit trail, and Traced that spans are exported.
+	Audited, Traced bool
+	// Blocking calls f, whose calls about files may hang, when there is room for it.
+	Blocking func(ctx context.Context, f func() error) error
+}
+
+// Store is the directory with the server's detached processes. Each has a
 // directory of its own below, whose name is a digest of owner and id: making it reserves the
 // id, also among several servers. What is on disk is the truth; the map only holds what
-// is open. All methods may be called from any goroutine.
-type detachedStore struct {
-	srv  *Server
-	path string
-	log  *slog.Logger
+// is open. All methods may be called from any goroutine, and of a nil Store Close and Directory.
+type Store struct {
+	Options
 
 	mu   sync.Mutex
 	root *os.Root // nil: not opened yet
-	open map[string]*kept
+	open map[string]*Process
 
 	auditing sync.Mutex // held while an end is written into the audit trail
 }
 
-// kept is one detached process.
-type kept struct {
-	store  *detachedStore
+// NewStore returns a store, whose routine Run is to be run.
+func NewStore(o Options) *Store { return &Store{Options: o, open: make(map[string]*Process)} }
+
+// Run removes what is no longer retained, and tells the ends of processes, until stopped is closed.
+func (d *Store) Run(stopped <-chan struct{}) {
+	var wg sync.WaitGroup
+	wg.Go(func() { d.routineExpire(stopped) })
+	wg.Go(func() { d.routineEnds(stopped) })
+	wg.Wait()
+}
+
+// Process is one detached process.
+type Process struct {
+	store  *Store
 	name   string // of its directory
 	root   *os.Root
 	dir    *os.File // the same directory
-	record keeperRecord
+	Record Record
 
 	mu     sync.Mutex
 	client *execclient.Client // nil: none, or it has failed
 	log    *outputlog.Log     // nil: the process has not ended, or was not read since
 	closed bool
-	ran    bool     // this server has seen it running, and logs its end
-	logged bool     // its end was logged, or must not be
-	writer *session // that wrote last; nil: none has
+	ran    bool   // this server has seen it running, and logs its end
+	logged bool   // its end was logged, or must not be
+	writer Writer // that wrote last; nil: none has
 }
 
 // directoryName returns the name of the directory of a process.
@@ -180,62 +219,62 @@ func openDirectory(root *os.Root, name string) (*os.Root, error) {
 
 // base opens the directory, and makes it with make. Without, a directory that does not
 // exist is fs.ErrNotExist. The caller holds the lock.
-func (d *detachedStore) base(create bool) (*os.Root, error) {
+func (d *Store) base(create bool) (*os.Root, error) {
 	if d.root != nil {
 		return d.root, nil
 	}
 	if create {
-		if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Dir(d.Dir), 0o700); err != nil {
 			return nil, err
 		}
-		if err := os.Mkdir(d.path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Mkdir(d.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
 	}
-	root, err := openDirectory(nil, d.path)
+	root, err := openDirectory(nil, d.Dir)
 	if err == nil {
 		d.root = root
 	}
 	return root, err
 }
 
-// directory returns the path of the directory, which it makes if need be; "": there is none.
-func (d *detachedStore) directory() string {
+// Directory returns the path of the directory, which it makes if need be; "": there is none.
+func (d *Store) Directory() string {
 	if d == nil {
 		return ""
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, _ = d.base(true) // what could not be made cannot be hidden, and has nothing in it
-	return d.path
+	return d.Dir
 }
 
-// find returns an owner's process of that id.
-func (d *detachedStore) find(owner, id string) (*kept, error) {
+// Find returns an owner's process of that id.
+func (d *Store) Find(owner, id string) (*Process, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	k, err := d.get(directoryName(owner, id))
-	if err == nil && (k.record.Owner != owner || k.record.ProcessID != id) {
+	if err == nil && (k.Record.Owner != owner || k.Record.ProcessID != id) {
 		err = errors.New("the record is that of another process")
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, unknownProcess(id)
+		return nil, execproto.UnknownProcess(id)
 	}
 	if err != nil {
-		d.log.Warn("a detached process is ignored", "process", shorten(id), "error", err)
-		return nil, unknownProcess(id)
+		d.Log.Warn("a detached process is ignored", "process", observe.Short(id), "error", err)
+		return nil, execproto.UnknownProcess(id)
 	}
 	return k, nil
 }
 
 // get opens the process of a directory. The caller holds the lock.
-func (d *detachedStore) get(name string) (*kept, error) {
+func (d *Store) get(name string) (*Process, error) {
 	if k := d.open[name]; k != nil {
 		now, err := d.root.Lstat(name)
 		if was, e := k.dir.Stat(); err == nil && e == nil && os.SameFile(now, was) {
 			return k, nil
 		}
-		k.close() // another server has removed it
+		k.Close() // another server has removed it
 		delete(d.open, name)
 	}
 	base, err := d.base(false)
@@ -258,16 +297,16 @@ func (d *detachedStore) get(name string) (*kept, error) {
 		_ = root.Close()
 		return nil, err
 	}
-	k := &kept{store: d, name: name, root: root, dir: dir, record: record}
+	k := &Process{store: d, name: name, root: root, dir: dir, Record: record}
 	d.open[name] = k
 	return k, nil
 }
 
 // readRecord reads the record of a directory.
-func readRecord(root *os.Root) (keeperRecord, error) {
+func readRecord(root *os.Root) (Record, error) {
 	f, err := root.OpenFile(recordName, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return keeperRecord{}, err
+		return Record{}, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -279,26 +318,26 @@ func readRecord(root *os.Root) (keeperRecord, error) {
 		err = errors.New("the record is no regular file")
 	}
 	if err != nil {
-		return keeperRecord{}, err
+		return Record{}, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
 	if err != nil {
-		return keeperRecord{}, err
+		return Record{}, err
 	}
 	return parseRecord(text)
 }
 
-// all returns the processes of an owner ("": of all owners), the oldest first, after it has
+// All returns the processes of an owner ("": of all owners), the oldest first, after it has
 // removed those whose time is over.
-func (d *detachedStore) all(owner string) []*kept {
+func (d *Store) All(owner string) []*Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var found []*kept
+	var found []*Process
 	for _, name := range d.names() {
 		k, err := d.get(name)
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
-				d.log.Debug("a directory is ignored", "directory", name, "error", err)
+				d.Log.Debug("a directory is ignored", "directory", name, "error", err)
 			}
 			continue
 		}
@@ -306,7 +345,7 @@ func (d *detachedStore) all(owner string) []*kept {
 			d.removeLocked(k)
 			continue
 		}
-		if owner == "" || k.record.Owner == owner {
+		if owner == "" || k.Record.Owner == owner {
 			found = append(found, k)
 		}
 	}
@@ -315,7 +354,7 @@ func (d *detachedStore) all(owner string) []*kept {
 }
 
 // names lists the directory.
-func (d *detachedStore) names() []string {
+func (d *Store) names() []string {
 	base, err := d.base(false)
 	if err != nil {
 		return nil
@@ -329,8 +368,8 @@ func (d *detachedStore) names() []string {
 	return names
 }
 
-// alive reports whether the keeper of the process runs: it holds a lock as long.
-func (k *kept) alive() bool {
+// Alive reports whether the keeper of the process runs: it holds a lock as long.
+func (k *Process) Alive() bool {
 	f, err := k.root.OpenFile(lockName, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return false
@@ -341,8 +380,8 @@ func (k *kept) alive() bool {
 
 // expired reports whether the process has ended and the time is over for which its output
 // is retained.
-func (k *kept) expired(now time.Time) bool {
-	if k.alive() {
+func (k *Process) expired(now time.Time) bool {
+	if k.Alive() {
 		return false
 	}
 	info, err := k.root.Lstat("status")
@@ -351,26 +390,26 @@ func (k *kept) expired(now time.Time) bool {
 		info, err = k.root.Lstat(recordName)
 		return err == nil && now.Sub(info.ModTime()) > keeperStartTime
 	}
-	return err == nil && now.Sub(info.ModTime()) > time.Duration(k.record.Retain.Seconds)*time.Second
+	return err == nil && now.Sub(info.ModTime()) > time.Duration(k.Record.Retain.Seconds)*time.Second
 }
 
 // remove removes a process that has ended, with its output.
-func (s *detachedStore) remove(k *kept) error {
+func (s *Store) remove(k *Process) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.removeLocked(k)
 }
 
-func (s *detachedStore) removeLocked(k *kept) error {
+func (s *Store) removeLocked(k *Process) error {
 	s.logEnd(k)
 	s.noteEnd(k)
 	s.countSpans(k)
-	k.close()
+	k.Close()
 	delete(s.open, k.name)
 	root := s.root
 	if root == nil { // closed: the server ends while a process is being started
 		var err error
-		if root, err = openDirectory(nil, s.path); err != nil {
+		if root, err = openDirectory(nil, s.Dir); err != nil {
 			return execproto.Internal("open the directory of detached processes: " + err.Error())
 		}
 		defer root.Close()
@@ -381,8 +420,8 @@ func (s *detachedStore) removeLocked(k *kept) error {
 	return nil
 }
 
-// close ends the use of the process, and not the process.
-func (k *kept) close() {
+// Close ends the use of the process, and not the process.
+func (k *Process) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
@@ -397,15 +436,15 @@ func (k *kept) close() {
 	_ = k.root.Close()
 }
 
-// close ends the use of all processes.
-func (d *detachedStore) close() {
+// Close ends the use of all processes.
+func (d *Store) Close() {
 	if d == nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for name, k := range d.open {
-		k.close()
+		k.Close()
 		delete(d.open, name)
 	}
 	if d.root != nil {
@@ -420,3 +459,21 @@ func newSecret() string {
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }
+
+// checkHandle checks the id of a detached process that is to be started.
+func checkHandle(id string) error {
+	name, ok := strings.CutPrefix(id, execproto.DetachedPrefix)
+	good := ok && len(name) > 0 && len(name) <= execproto.MaxHandleName
+	for i, r := range name {
+		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+		good = good && (letter || i > 0 && strings.ContainsRune("._-", r))
+	}
+	if !good {
+		return execproto.InvalidParams(fmt.Sprintf("processId of a detached process must be %sNAME, with a NAME of 1 to %d letters, digits, dots, hyphens and underscores that begins with a letter or digit, not `%s`",
+			execproto.DetachedPrefix, execproto.MaxHandleName, observe.Short(id)))
+	}
+	return nil
+}
+
+// Count returns how many processes are retained, with those that run.
+func (d *Store) Count() int { return len(d.names()) }

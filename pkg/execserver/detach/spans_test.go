@@ -1,48 +1,23 @@
-package execserver
+package detach
 
 import (
 	"errors"
 	"io/fs"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
-	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/tracing"
 )
 
-// tracer returns one whose collector does not answer.
-func tracer(t *testing.T) *tracing.Tracer {
-	t.Helper()
-	tr, err := tracing.New(tracing.Options{
-		Getenv: func(name string) string {
-			return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}[name]
-		},
-		Transport: func() (*http.Transport, error) { return &http.Transport{}, nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { tr.Shutdown(t.Context()) })
-	return tr
-}
-
-// dropped returns how many spans a server says were dropped for a reason; "": it says nothing.
-func dropped(t *testing.T, srv *Server, reason string) string {
-	t.Helper()
-	w := httptest.NewRecorder()
-	srv.Metrics().ServeHTTP(w, httptest.NewRequest(http.MethodGet, observe.MetricsPath, nil))
-	for line := range strings.Lines(w.Body.String()) {
-		if n, ok := strings.CutPrefix(line, `exec_server_spans_dropped_total{reason="`+reason+`"} `); ok {
-			return strings.TrimSpace(n)
-		}
-	}
-	return ""
+// countDropped has the spans counted that keepers have dropped.
+func countDropped(d *Store) *tracing.Counts {
+	var counts tracing.Counts
+	d.Traced = true
+	d.Events.KeeperSpansDropped.Add(func(c tracing.Counts) { counts.Full += c.Full; counts.Failed += c.Failed })
+	return &counts
 }
 
 // TestSpansOfKeepersAreCounted: what a keeper has dropped is in the metrics of one server, once,
@@ -68,8 +43,7 @@ func TestSpansOfKeepersAreCounted(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newStore(t)
-			d.srv.opts.Tracer = tracer(t)
-			d.srv.addObservers(nil)
+			counts := countDropped(d)
 			path := filepath.Join(reserve(t, d, testRecord("one", "a")), spansName)
 			if tt.text != "" {
 				tt.make = func(path string) error { return os.WriteFile(path, []byte(tt.text), 0o600) }
@@ -80,14 +54,12 @@ func TestSpansOfKeepersAreCounted(t *testing.T) {
 				}
 			}
 			for range 2 {
-				for _, k := range d.all("") {
+				for _, k := range d.All("") {
 					d.countSpans(k)
 				}
 			}
-			for reason, want := range map[string]int64{"queue_full": tt.full, "export_failed": tt.failed} {
-				if got := dropped(t, d.srv, reason); got != strconv.FormatInt(want, 10) {
-					t.Errorf("%s: got %s spans, want %d", reason, got, want)
-				}
+			if counts.Full != tt.full || counts.Failed != tt.failed {
+				t.Errorf("got %d and %d spans, want %d and %d", counts.Full, counts.Failed, tt.full, tt.failed)
 			}
 			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) == tt.stays {
 				t.Errorf("the file: %v", err)
@@ -104,18 +76,12 @@ func TestSpansOfKeepersStay(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"queueFull":2,"exportFailed":3}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.srv.addObservers(nil)
-	d.countSpans(d.all("")[0])
-	if got := dropped(t, d.srv, "queue_full"); got != "" {
-		t.Errorf("without a collector: got %s spans, want no such metric", got)
-	}
+	d.countSpans(d.All("")[0])
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("the file without a collector: %v", err)
 	}
-	d.srv.opts.Tracer = tracer(t)
-	d.srv.addObservers(nil)
-	err := d.remove(d.all("")[0])
-	if got := dropped(t, d.srv, "queue_full"); err != nil || got != "2" {
-		t.Errorf("with the process removed: got %q spans and %v, want 2", got, err)
+	counts := countDropped(d)
+	if err := d.remove(d.All("")[0]); err != nil || counts.Full != 2 {
+		t.Errorf("with the process removed: got %d spans and %v, want 2", counts.Full, err)
 	}
 }

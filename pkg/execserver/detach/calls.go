@@ -1,22 +1,25 @@
-package execserver
+package detach
 
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/outputlog"
+	"codex.internal/pkg/internal/wait"
 )
 
-// errKeeperEnded means that the keeper of a process has ended.
-var errKeeperEnded = errors.New("the keeper of the process has ended")
+// ErrEnded means that the keeper of a process has ended.
+var ErrEnded = errors.New("the keeper of the process has ended")
 
-// call makes a request to the keeper. It returns errKeeperEnded if the keeper has ended,
+// Call makes a request to the keeper. It returns ErrEnded if the keeper has ended,
 // and the keeper's own errors as such. A process that holds the lock and does not answer, as one
 // that is no keeper, is waited for as long as for a connection.
-func (k *kept) call(ctx context.Context, method string, params, result execproto.Object) error {
+func (k *Process) Call(ctx context.Context, method string, params, result execproto.Object) error {
 	var silent time.Time // since when
 	for {
 		client, err := k.connect(ctx)
@@ -29,11 +32,11 @@ func (k *kept) call(ctx context.Context, method string, params, result execproto
 			return err
 		case errors.As(err, &refused) && !execproto.IsProcessStarting(err):
 			return errors.Unwrap(refused)
-		case !k.alive() || k.isClosed():
-			return errKeeperEnded
+		case !k.Alive() || k.isClosed():
+			return ErrEnded
 		case refused != nil: // it still starts the process
 			silent = time.Time{}
-			if err := pause(ctx, keeperPause); err != nil {
+			if err := wait.For(ctx, keeperPause); err != nil {
 				return err
 			}
 		case repeatableAtKeeper[method] && (silent.IsZero() || time.Since(silent) < keeperDialTime):
@@ -41,7 +44,7 @@ func (k *kept) call(ctx context.Context, method string, params, result execproto
 				silent = time.Now()
 			}
 			// It is ending, or its queue is full.
-			if err := pause(ctx, keeperPause); err != nil {
+			if err := wait.For(ctx, keeperPause); err != nil {
 				return err
 			}
 		default:
@@ -52,7 +55,7 @@ func (k *kept) call(ctx context.Context, method string, params, result execproto
 
 // isClosed reports whether it is known on disk how the process has ended. Its keeper may be
 // about to end.
-func (k *kept) isClosed() bool {
+func (k *Process) isClosed() bool {
 	s, err := outputlog.ReadStatus(k.root)
 	return err == nil && s.Closed
 }
@@ -63,25 +66,13 @@ var repeatableAtKeeper = map[string]bool{
 	execproto.MethodProcessTerminate: true,
 }
 
-// pause waits.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // connect returns a client of the keeper.
-func (k *kept) connect(ctx context.Context) (*execclient.Client, error) {
+func (k *Process) connect(ctx context.Context) (*execclient.Client, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case k.closed:
-		return nil, errKeeperEnded
+		return nil, ErrEnded
 	case k.client != nil && k.client.Err() == nil:
 		return k.client, nil
 	case k.client != nil:
@@ -89,7 +80,7 @@ func (k *kept) connect(ctx context.Context) (*execclient.Client, error) {
 		k.client = nil
 	}
 	client, err := execclient.DialWebSocket(ctx, "unix://"+socketPath(k.dir), execclient.Options{
-		ClientName: "codex-exec-server", BearerToken: k.record.Secret, RecoveryTimeout: -1,
+		ClientName: "codex-exec-server", BearerToken: k.Record.Secret, RecoveryTimeout: -1,
 		ConnectTimeout: keeperDialTime, InitializeTimeout: keeperDialTime,
 	})
 	if err == nil {
@@ -99,7 +90,7 @@ func (k *kept) connect(ctx context.Context) (*execclient.Client, error) {
 }
 
 // disconnect ends the connection to the keeper, whose process has ended.
-func (k *kept) disconnect() {
+func (k *Process) disconnect() {
 	k.mu.Lock()
 	client := k.client
 	k.client = nil
@@ -110,13 +101,13 @@ func (k *kept) disconnect() {
 }
 
 // awaitEnd waits until the keeper has ended.
-func (k *kept) awaitEnd(ctx context.Context) {
-	for k.alive() && pause(ctx, keeperPause) == nil {
+func (k *Process) awaitEnd(ctx context.Context) {
+	for k.Alive() && wait.For(ctx, keeperPause) == nil {
 	}
 }
 
 // ended returns the log of a process whose keeper has ended.
-func (k *kept) ended() (*outputlog.Log, error) {
+func (k *Process) ended() (*outputlog.Log, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.log == nil && !k.closed {
@@ -127,19 +118,54 @@ func (k *kept) ended() (*outputlog.Log, error) {
 		k.log = log
 	}
 	if k.log == nil {
-		return nil, unknownProcess(k.record.ProcessID)
+		return nil, execproto.UnknownProcess(k.Record.ProcessID)
 	}
 	return k.log, nil
 }
 
-// terminate has the keeper end the process. One that has ended is no error.
-func (k *kept) terminate(ctx context.Context) error {
+// Terminate has the keeper end the process. One that has ended is no error.
+func (k *Process) Terminate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
 	var answer execproto.TerminateResult
-	err := k.call(ctx, execproto.MethodProcessTerminate, &execproto.ProcessParams{ProcessID: k.record.ProcessID}, &answer)
-	if errors.Is(err, errKeeperEnded) {
+	err := k.Call(ctx, execproto.MethodProcessTerminate, &execproto.ProcessParams{ProcessID: k.Record.ProcessID}, &answer)
+	if errors.Is(err, ErrEnded) {
 		return nil
 	}
 	return err
+}
+
+// ErrOtherCeiling is the error of a client that is confined otherwise than the one which has started the
+// process: the process may do more than that client.
+var ErrOtherCeiling = errors.New("the process was started under other ceilings than those of this token")
+
+// CheckCeiling returns ErrOtherCeiling if a client may not have the process do anything for it.
+func (k *Process) CheckCeiling(own wsauth.Ceiling) error {
+	if own != (wsauth.Ceiling{}) && own != k.Record.Ceiling {
+		return ErrOtherCeiling
+	}
+	return nil
+}
+
+// Dial connects, for a client with a ceiling, to a target inside the sandbox of the process. The error is
+// ErrEnded if that has ended.
+func (k *Process) Dial(ctx context.Context, own wsauth.Ceiling, to execclient.TunnelTarget) (net.Conn, error) {
+	if err := k.CheckCeiling(own); err != nil {
+		return nil, err
+	}
+	if !k.Alive() || k.isClosed() {
+		return nil, ErrEnded
+	}
+	client, err := k.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if to.Path != "" && !client.Has(execproto.ExtensionTunnelProcessPath) {
+		return nil, errors.New("the keeper of the process is that of an older server, and knows no paths")
+	}
+	conn, err := client.OpenTunnel(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
 }

@@ -1,4 +1,4 @@
-package execserver
+package detach
 
 import (
 	"context"
@@ -58,8 +58,8 @@ func (s *keeperSpans) finish() {
 
 // countSpans counts the spans that the keeper of a process has dropped, once it has left their
 // number. Of several servers over the directory, the one counts them that removes the file.
-func (d *detachedStore) countSpans(k *kept) {
-	if d.srv.opts.Tracer == nil {
+func (d *Store) countSpans(k *Process) {
+	if !d.Traced {
 		return
 	}
 	f, err := k.root.OpenFile(spansName, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
@@ -72,5 +72,5 @@ func (d *detachedStore) countSpans(k *kept) {
 	if err != nil || json.Unmarshal(text, &dropped) != nil || k.root.Remove(spansName) != nil {
 		return
 	}
-	d.srv.events.KeeperSpansDropped.Tell(tracing.Counts{Full: int64(dropped.Full), Failed: int64(dropped.Failed)})
+	d.Events.KeeperSpansDropped.Tell(tracing.Counts{Full: int64(dropped.Full), Failed: int64(dropped.Failed)})
 }

@@ -1,4 +1,4 @@
-package execserver
+package detach
 
 import (
 	"os"
@@ -18,11 +18,11 @@ const endInterval = 2 * time.Second
 
 // routineEnds logs the ends of detached processes, and writes them into the audit trail, also of
 // those that have ended while there was no server.
-func (d *detachedStore) routineEnds(stopped <-chan struct{}) {
+func (d *Store) routineEnds(stopped <-chan struct{}) {
 	ticker := time.NewTicker(endInterval)
 	defer ticker.Stop()
 	for {
-		for _, k := range d.all("") {
+		for _, k := range d.All("") {
 			d.logEnd(k)
 			d.noteEnd(k)
 			d.countSpans(k)
@@ -37,23 +37,23 @@ func (d *detachedStore) routineEnds(stopped <-chan struct{}) {
 
 // outcome returns the status of the process, and whether it has a keeper and runs, or has ended. Both
 // are false if it was never started.
-func (k *kept) outcome() (status outputlog.Status, runs, ended bool) {
+func (k *Process) outcome() (status outputlog.Status, runs, ended bool) {
 	// The keeper writes the status before it ends: the order matters.
-	alive := k.alive()
+	alive := k.Alive()
 	status, err := outputlog.ReadStatus(k.root)
 	ended = err == nil && (!alive || status.Closed)
 	return status, alive && !ended, ended
 }
 
 // lastedMS returns how many milliseconds a process with that status has run.
-func (k *kept) lastedMS(status *outputlog.Status) int64 {
-	return max(0, status.EndedAtMS-k.record.StartedAtMS)
+func (k *Process) lastedMS(status *outputlog.Status) int64 {
+	return max(0, status.EndedAtMS-k.Record.StartedAtMS)
 }
 
 // logEnd logs how a detached process has ended, once, and only if this server has seen it running.
 // An end while there was no server is in the audit trail alone: a record of the log has the time at
 // which it is written, which would not be that of the end.
-func (d *detachedStore) logEnd(k *kept) {
+func (d *Store) logEnd(k *Process) {
 	status, runs, ended := k.outcome()
 	k.mu.Lock()
 	logs := ended && k.ran && !k.logged
@@ -62,7 +62,7 @@ func (d *detachedStore) logEnd(k *kept) {
 	if !logs {
 		return
 	}
-	log := d.log.With("process", shorten(k.record.ProcessID))
+	log := d.Log.With("process", observe.Short(k.Record.ProcessID))
 	if !status.Closed {
 		log.Warn("detached process ended", "reason", lostEnd)
 		return
@@ -72,7 +72,7 @@ func (d *detachedStore) logEnd(k *kept) {
 }
 
 // setRan notes that the process runs, so that this server logs its end.
-func (k *kept) setRan() {
+func (k *Process) setRan() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.ran = true
@@ -81,8 +81,8 @@ func (k *kept) setRan() {
 // noteEnd writes how a detached process has ended, if it has and that is not in the trail
 // yet. The mark follows the record: a server that is killed in between leaves an end that is
 // there twice, and not one that is missing.
-func (d *detachedStore) noteEnd(k *kept) {
-	if d.srv.opts.Audit == nil {
+func (d *Store) noteEnd(k *Process) {
+	if !d.Audited {
 		return
 	}
 	d.auditing.Lock()
@@ -94,23 +94,23 @@ func (d *detachedStore) noteEnd(k *kept) {
 	if !ended {
 		return
 	}
-	seen := k.record.seen()
+	seen := k.Record.seen()
 	if status.Closed {
 		seen.ExitCode, seen.LastedMS, seen.Refusal = status.ExitCode, k.lastedMS(&status), status.Refusal
 		seen.In, seen.Out = status.BytesIn, status.BytesOut
 	} else {
 		seen.ExitCode, seen.Lost = -1, lostEnd
 	}
-	d.srv.events.DetachedEnded.Tell(seen)
+	d.Events.DetachedEnded.Tell(seen)
 	d.markAudited(k)
 }
 
 // markAudited has the end of a process left out of the trail from now on. The caller holds
 // the lock of auditing.
-func (d *detachedStore) markAudited(k *kept) {
+func (d *Store) markAudited(k *Process) {
 	f, err := k.root.OpenFile(auditedName, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		d.log.Warn("it is not noted that the end of a detached process is in the audit trail", "process", shorten(k.record.ProcessID), "error", err)
+		d.Log.Warn("it is not noted that the end of a detached process is in the audit trail", "process", observe.Short(k.Record.ProcessID), "error", err)
 		return
 	}
 	_ = f.Close()
@@ -119,11 +119,11 @@ func (d *detachedStore) markAudited(k *kept) {
 // setNotStarted keeps the end of a keeper whose process did not start out of log and trail: the caller
 // writes there that it did not start. A keeper lingers until its servers have closed their
 // connections, so that this comes before its end.
-func (d *detachedStore) setNotStarted(k *kept) {
+func (d *Store) setNotStarted(k *Process) {
 	k.mu.Lock()
 	k.logged = true
 	k.mu.Unlock()
-	if d.srv.opts.Audit != nil {
+	if d.Audited {
 		d.auditing.Lock()
 		defer d.auditing.Unlock()
 		d.markAudited(k)
@@ -131,6 +131,6 @@ func (d *detachedStore) setNotStarted(k *kept) {
 }
 
 // seen returns what observers know of a detached process when its session may be over.
-func (r *keeperRecord) seen() observe.Detached {
+func (r *Record) seen() observe.Detached {
 	return observe.Detached{Session: observe.Session{Principal: r.Owner}, ID: r.ProcessID}
 }
