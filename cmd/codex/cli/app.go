@@ -64,8 +64,8 @@ func report(s cmdutil.Streams, err error) int {
 	}
 }
 
-// loadDotenv sets the variables of the home directory's .env. Without a home
-// there is none; who needs the home says what is wrong with it.
+// loadDotenv sets the variables of the .env file in the home directory of codex. If there is no such directory, it
+// does nothing: commands that need the directory report that.
 func loadDotenv(stderr io.Writer) {
 	dir, err := home.Find()
 	if err != nil {

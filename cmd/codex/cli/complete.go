@@ -18,14 +18,14 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// completionWord is the last argument when a completion script asks what may come next.
+// completionWord is the last argument when a completion script asks for the next words.
 const completionWord = "--generate-bash-completion"
 
-// completingVariable has the word before the cursor. A script of an older codex does not set
-// it: it looks for the word's beginning itself.
+// completingVariable has the word before the cursor. Scripts of older versions do not set it: they filter the
+// words themselves.
 const completingVariable = "CODEX_COMPLETING"
 
-// What the first line of an answer says: whether files of this machine may follow.
+// The first line of an answer says whether the names of local files are candidates too.
 const (
 	onlyWords = "words"
 	orFiles   = "files"
@@ -53,7 +53,7 @@ func newCompleter(app *cli.App) completer {
 
 func listed(words ...string) choice { return choice{list: slices.Clone(words)} }
 
-// words are the values of a kind of word.
+// words returns values as strings.
 func words[W ~string](values []W) []string {
 	list := make([]string, len(values))
 	for i, v := range values {
@@ -78,8 +78,8 @@ func printCompletions(to io.Writer, app *cli.App, words []string) {
 	}
 }
 
-// completions returns the words that may stand in place of typed, behind words, and whether
-// names of files may too. What a terminal would not show as it is, is left out.
+// completions returns the candidates for the word typed, which follows words, and whether local files are
+// candidates. Names with control characters are omitted.
 func completions(app *cli.App, words []string, typed string) (kind string, found []string) {
 	c := newCompleter(app)
 	next := c.follow(words)
@@ -115,8 +115,8 @@ func completions(app *cli.App, words []string, typed string) (kind string, found
 	return onlyWords, found
 }
 
-// complete returns the words that may follow words, for a script that filters them. A last
-// word - asks for options. None means that files may follow, or anything.
+// complete returns the words that may follow words, for a script that filters them. If the last word is -, it
+// returns options. No words means that local files, or anything, may follow.
 func complete(app *cli.App, words []string) []string {
 	c := newCompleter(app)
 	if last := len(words) - 1; last >= 0 && words[last] == "-" && !slices.Contains(words, "--") {
@@ -127,7 +127,7 @@ func complete(app *cli.App, words []string) []string {
 	return c.follow(words).list
 }
 
-// follow goes along words, and returns what may come next.
+// follow parses words, and returns what may follow them.
 func (c *completer) follow(words []string) choice {
 	for i := 0; i < len(words); i++ {
 		word := words[i]
@@ -166,8 +166,7 @@ func (c *completer) operand(word string) {
 	c.command, c.path = sub, append(c.path, sub.Name)
 }
 
-// valueOf returns the name of the option whose value follows an option; empty: none
-// does.
+// valueOf returns the name of an option if the next word is its value; else it returns an empty name.
 func (c *completer) valueOf(word string) string {
 	name := strings.TrimLeft(word, "-")
 	for _, flag := range c.command.Flags {
@@ -179,7 +178,7 @@ func (c *completer) valueOf(word string) string {
 	return ""
 }
 
-// options are those of the command.
+// options returns the visible options of the command.
 func (c *completer) options() []string {
 	var all []string
 	for _, flag := range c.command.Flags {
@@ -199,7 +198,7 @@ func (c *completer) options() []string {
 	return all
 }
 
-// next are the subcommands, or what the command declares about its operands.
+// next returns the subcommands, or what the command declares about its operands.
 func (c *completer) next() choice {
 	if c.operands == 0 && len(c.command.Subcommands) > 0 {
 		var names []string
@@ -221,7 +220,7 @@ func (c *completer) next() choice {
 	}
 }
 
-// values are those that an option may have.
+// values returns the values that an option may have.
 func (c *completer) values(option string) choice {
 	onServer := len(c.path) > 0 && c.path[0] == "remote"
 	switch option {
@@ -267,8 +266,7 @@ func (c *completer) values(option string) choice {
 	return listed()
 }
 
-// namesFile reports whether the value of an option is the name of a file or a directory, or
-// has one in it.
+// namesFile reports whether the value of an option is, or contains, the name of a file or directory.
 func (c *completer) namesFile(option string) bool {
 	for _, flag := range c.command.Flags {
 		if f, ok := flag.(cli.DocGenerationFlag); ok && slices.Contains(flag.Names(), option) {
@@ -278,5 +276,5 @@ func (c *completer) namesFile(option string) bool {
 	return false
 }
 
-// placeholder is what stands for a file in the usage of an option.
+// placeholder matches the placeholder of a file in the usage of an option.
 var placeholder = regexp.MustCompile("`[^`]*(FILE|DIR|PATH|PROGRAM)[^`]*`")

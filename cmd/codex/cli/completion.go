@@ -11,15 +11,13 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// The scripts ask the program itself what could come next: see complete. The word before
-// the cursor is in CODEX_COMPLETING, and the first line of the answer says whether files of
-// this machine may follow. They do not ask behind a --: what stands there is another
-// program's, and codex would run it instead of answering.
+// The scripts ask the program for the next words: see complete. CODEX_COMPLETING has the word before the cursor,
+// and the first line of the answer says whether local files are candidates. The scripts do not ask behind --:
+// these words belong to another program, and codex would run it instead of answering.
 //
-// What the program prints is text of a server, too: no shell may expand it. So bash reads it
-// line by line, since compgen -W would run a $(...) in the name of a file, and quotes it.
-// Bash splits words at colons and equals signs; they are put together again, and what
-// stands before the last of these is left out of the replies. @NAME@ is the name of the
+// Answers contain names from a server, so no shell may expand them. Bash reads them line by line, because compgen
+// -W would run $(...) in the name of a file, and quotes them. Bash splits words at colons and equals signs; the
+// script joins them, and removes from the replies what stands before the last of these. @NAME@ is the name of the
 // program: see completedName.
 const bashCompletion = `_codex_complete() {
   local line="${COMP_LINE:0:COMP_POINT}" words=() i word raw="" breaks="" prefix="" kind="" reply

@@ -29,10 +29,10 @@ import (
 // tokens have a few kilobytes.
 const maxSecret = 1 << 20
 
-// Identity is what signing in needs of the world.
+// Identity has what signing in needs from outside. Tests replace it.
 type Identity struct {
-	transport http.RoundTripper      // nil: as the environment says
-	ports     []int                  // of the browser's way back; nil: the usual
+	transport http.RoundTripper      // nil: that of the environment
+	ports     []int                  // on which the browser returns; nil: the usual ones
 	Open      func(url string) error // opens a browser
 }
 
@@ -97,7 +97,7 @@ type loginRun struct {
 	in     signin.Login
 }
 
-// withLogin runs a command with what it needs.
+// withLogin runs a command with a loginRun, and closes its log.
 func withLogin(c *cli.Context, s cmdutil.Streams, id Identity, run func(*loginRun) error) error {
 	if err := cmdutil.RefuseRootFlags(c); err != nil {
 		return err
@@ -135,7 +135,7 @@ func withLogin(c *cli.Context, s cmdutil.Streams, id Identity, run func(*loginRu
 	return err
 }
 
-// codeOf is the exit code that an error leads to.
+// codeOf returns the exit code for an error.
 func codeOf(err error) int {
 	if err == nil {
 		return 0
@@ -143,10 +143,9 @@ func codeOf(err error) int {
 	return cmdutil.ExitCode(err)
 }
 
-// openLoginLog opens the log of what signs in and out. It never has a secret
-// in it, but says when and how one did, so it is for the user alone. Without
-// it, signing in works all the same. Where there is no home directory, there is
-// no log unless makeHome says that signing in will make one.
+// openLoginLog opens the log of codex login and logout. It contains no secrets, but when and how the user signed
+// in, so only the user can read it. If it cannot be opened, a warning is printed and the command goes on. If there
+// is no home directory, there is no log, unless makeHome says that signing in will create the directory.
 func openLoginLog(dir string, makeHome bool, stderr io.Writer) (io.Closer, *slog.Logger) {
 	path := filepath.Join(dir, "log", "codex-login.log")
 	_, err := os.Stat(dir)
@@ -164,7 +163,7 @@ func openLoginLog(dir string, makeHome bool, stderr io.Writer) (io.Closer, *slog
 	return io.NopCloser(nil), slog.New(slog.DiscardHandler)
 }
 
-// say ends the command: with a line on stderr and an exit code.
+// say prints a line on stderr and returns the error that ends the command with an exit code.
 func (r *loginRun) say(code int, format string, args ...any) error {
 	cmdutil.Messagef(r.s.Err, format+"\n", args...)
 	if code == 0 {
@@ -173,8 +172,7 @@ func (r *loginRun) say(code int, format string, args ...any) error {
 	return &cmdutil.ExitError{Code: code}
 }
 
-// done reports whether signing in succeeded. The message for a failure begins with
-// what, and its reason follows.
+// done prints whether signing in succeeded. After a failure the message begins with what, followed by the reason.
 func (r *loginRun) done(err error, what string) error {
 	if err != nil {
 		r.log.Error("not signed in", "error", err)
@@ -183,7 +181,7 @@ func (r *loginRun) done(err error, what string) error {
 	return r.say(0, "Successfully logged in")
 }
 
-// login signs in in the way that the flags ask for.
+// login signs in by the method that the flags choose.
 func (r *loginRun) login() error {
 	key, token := r.c.Bool("with-api-key"), r.c.Bool("with-access-token")
 	switch {
@@ -224,8 +222,8 @@ func (r *loginRun) accessToken() error {
 	return r.done(r.in.AccessToken(r.c.Context, token), "Error logging in with access token")
 }
 
-// readSecret reads a secret from stdin to its end. The flag asks for it, the
-// variable is where people have it.
+// readSecret reads a secret from stdin to its end. flag is the option that asks for it, and variable the one that
+// users usually store it in; both are for messages.
 func (r *loginRun) readSecret(flag, what, variable string) (signin.Secret, error) {
 	if f, ok := cmdutil.FileOf(r.s.In); ok && term.IsTerminal(int(f.Fd())) {
 		return "", r.say(cmdutil.ExitFailed, "%s expects the %s on stdin. Try piping it, e.g. `printenv %s | codex login %s`.", flag, what, variable, flag)
@@ -243,13 +241,13 @@ func (r *loginRun) readSecret(flag, what, variable string) (signin.Secret, error
 	case secret == "":
 		return "", r.say(cmdutil.ExitFailed, "No %s provided via stdin.", what)
 	case strings.ContainsFunc(secret, func(c rune) bool { return c <= ' ' || c >= 0x7f }):
-		// It could be sent in no header, and would only fail later.
+		// A header cannot carry it, so requests would fail later.
 		return "", r.say(cmdutil.ExitFailed, "Failed to read %s from stdin: it has blanks, line breaks or other odd characters in it; pipe nothing else in.", what)
 	}
 	return signin.Secret(secret), nil
 }
 
-// chatGPTDisabled refuses what config.toml forbids.
+// chatGPTDisabled returns an error if config.toml forbids to sign in with ChatGPT.
 func (r *loginRun) chatGPTDisabled() error {
 	if r.config.ForcedLoginMethod != "api" {
 		return nil
@@ -257,7 +255,7 @@ func (r *loginRun) chatGPTDisabled() error {
 	return r.say(cmdutil.ExitFailed, "ChatGPT login is disabled. Use API key login instead.")
 }
 
-// warn logs what does not keep one from signing in.
+// warn logs an error that does not prevent signing in.
 func (r *loginRun) warn(err error) { r.log.Warn("signing in goes on", "error", err) }
 
 func (r *loginRun) browser() error {
@@ -300,7 +298,7 @@ Device codes are a common phishing target. Never share this code.
 	return r.done(err, "Error logging in with device code")
 }
 
-// status tells how one is signed in.
+// status prints how the user is signed in.
 func (r *loginRun) status() error {
 	if r.c.Args().Present() {
 		return cmdutil.Usagef("login status takes no arguments, got %q", r.c.Args().First())
@@ -339,8 +337,8 @@ func (r *loginRun) logout() error {
 	}
 }
 
-// OpenBrowser has the desktop open a URL. It does not wait: where there is no
-// desktop, the program that opens it is the browser.
+// OpenBrowser opens a URL in the browser of the desktop. It does not wait: without a desktop, the program that
+// opens the URL is the browser itself.
 func OpenBrowser(url string) error {
 	var cmd *exec.Cmd
 	switch runtime.GOOS {

@@ -63,7 +63,7 @@ Example:
 	}
 }
 
-// report says what is known about a trail that is in order.
+// report prints the summary of a trail without errors.
 func report(w io.Writer, v *audit.Verifier, trusted bool) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "ok: records %d to %d, %d signatures\n", v.First, v.Last, v.Signatures)
@@ -135,7 +135,7 @@ func show(c *cli.Context, s cmdutil.Streams, files []string, match func(string) 
 	return errors.Join(b.Flush(), err)
 }
 
-// read checks files, and calls each with their lines.
+// read checks files, and calls each for every line.
 func read(c *cli.Context, files []string, each func(*audit.Line) error) (*audit.Verifier, error) {
 	if len(files) == 0 {
 		return nil, cmdutil.Usagef("name the files of the audit trail; see %s --help", c.Command.HelpName)
@@ -168,7 +168,8 @@ func readFile(v *audit.Verifier, name string, each func(*audit.Line) error) erro
 	return nil
 }
 
-// describe returns a line for people. What a client has chosen cannot change the terminal.
+// describe returns a line of codex audit show. Text that a client chose is escaped, so that it cannot control the
+// terminal.
 func describe(l *audit.Line) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", l.Time, l.Kind)

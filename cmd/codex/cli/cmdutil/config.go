@@ -51,13 +51,13 @@ func configFlags(override cli.Flag) []cli.Flag {
 	}
 }
 
-// root is the context of what comes before the command c.
+// root returns the context of the options before all commands.
 func root(c *cli.Context) *cli.Context {
 	all := levels(c)
 	return all[len(all)-1]
 }
 
-// RefuseRootFlags refuses what only Codex CLI's interactive program takes.
+// RefuseRootFlags returns an error for options that only the interactive program of Codex CLI has.
 func RefuseRootFlags(c *cli.Context) error {
 	all := levels(c)
 	before, command := root(c), c.App.Name+" "+all[len(all)-2].Command.Name
@@ -71,8 +71,8 @@ func RefuseRootFlags(c *cli.Context) error {
 	}
 }
 
-// levels are the contexts of the command c and of those it is below of, up to
-// that of what comes before all of them.
+// levels returns the contexts of the command c and of the commands above it. The last one is that of the options
+// before all commands.
 func levels(c *cli.Context) []*cli.Context {
 	lineage := c.Lineage()
 	return lineage[:len(lineage)-1] // without the program's
@@ -82,8 +82,7 @@ func IsStrict(c *cli.Context) bool {
 	return slices.ContainsFunc(levels(c), func(c *cli.Context) bool { return c.Bool("strict-config") })
 }
 
-// LoadConfig reads config.toml with what -c says, before the command, at its
-// words, and after it.
+// LoadConfig reads config.toml with the values of -c, which may stand before and behind each command.
 func LoadConfig(c *cli.Context) (home.Config, error) {
 	dir, err := home.Find()
 	if err != nil {
@@ -92,7 +91,7 @@ func LoadConfig(c *cli.Context) (home.Config, error) {
 	return home.LoadConfig(dir, Overrides(c), IsStrict(c))
 }
 
-// Overrides are the values of -c, before the command, at its words, and after it.
+// Overrides returns the values of -c in the order of the command line: those before the command come first.
 func Overrides(c *cli.Context) []string {
 	var overrides []string
 	for _, level := range slices.Backward(levels(c)) {

@@ -36,8 +36,8 @@ const (
 	optionPrint = "print-config"
 )
 
-// OptionsFileFlags are those of a command whose options can stand in a file. name is that
-// of its file in /etc/codex, aliases are other names of --config-file.
+// OptionsFileFlags returns --config-file, --check-config and --print-config. name is the file in /etc/codex that
+// is read by default, and aliases are other names of --config-file.
 func OptionsFileFlags(name string, aliases ...string) []cli.Flag {
 	return []cli.Flag{
 		&cli.GenericFlag{Name: optionFile, Aliases: aliases, Value: new(onePath), Usage: "read options from the TOML `FILE`",
@@ -53,11 +53,11 @@ type OptionsFile struct {
 	Name string
 	// Unless makes the command not read the file in /etc/codex.
 	Unless bool
-	// Variables are those of options that the flag library does not read itself.
+	// Variables names, by option, variables that set an option and that the flag library does not read.
 	Variables map[string]string
-	// Excluded returns options that are left out of the file if the key of the map was given
-	// on the command line: they belong to another use of the command. It is called if there
-	// is a file; nil: all count.
+	// Excluded maps an option to those whose values in the file are ignored if that option is on the command line.
+	// Scenario: the file is for a server that listens, and the command line has --remote. It is called only if
+	// there is a file; nil excludes nothing.
 	Excluded func() map[string][]string
 }
 
@@ -69,8 +69,7 @@ type Options struct {
 	variables map[string]string
 }
 
-// ReadOptions sets the options of a command that were given neither on the command line nor
-// by a variable to what the file says.
+// ReadOptions sets the options that neither the command line nor a variable sets to the values in the file.
 func ReadOptions(c *cli.Context, f OptionsFile) (*Options, error) {
 	o := &Options{c: c, from: make(map[string]string), variables: f.Variables}
 	option, path, err := takeFile(c)
@@ -110,9 +109,9 @@ func ReadOptions(c *cli.Context, f OptionsFile) (*Options, error) {
 	return o, o.apply(entries, excluded)
 }
 
-// takeFile returns the file with options that the command line names, and the option that
-// names it; empty: none does. If --config has values KEY=VALUE, as in Codex CLI, one without =
-// is the file. It is taken out of them.
+// takeFile returns the path of the file that the command line names, and the option that names it; both are empty
+// if none does. As in Codex CLI, --config takes KEY=VALUE; a value without = is the file, and is removed from the
+// values of --config.
 func takeFile(c *cli.Context) (option, path string, err error) {
 	for _, value := range root(c).StringSlice(optionOverride) {
 		if !strings.Contains(value, "=") {
@@ -151,7 +150,7 @@ type onePath struct{ path string }
 
 func (p *onePath) String() string { return p.path }
 
-// Set refuses another path than the one that was given before: the library would take the last.
+// Set returns an error if another path was given before. The library would use the last one.
 func (p *onePath) Set(path string) error {
 	if p.path != "" && p.path != path {
 		return errTwoFiles
@@ -160,8 +159,7 @@ func (p *onePath) Set(path string) error {
 	return nil
 }
 
-// onlyOurs refuses a file that other users can change: its options decide who may run
-// commands.
+// onlyOurs returns an error if other users can change the file: its options decide who may run commands.
 func onlyOurs(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && runtime.GOOS != "windows" && info.Mode()&othersWrite != 0 {
@@ -211,7 +209,7 @@ func (o *Options) apply(entries []home.Entry, excluded map[string][]string) erro
 	return nil
 }
 
-// onlyOverrides refuses a value of --config in a file that names a file.
+// onlyOverrides returns an error if a value of --config in a file names another file.
 func onlyOverrides(value any) error {
 	values, _ := list(value)
 	if slices.ContainsFunc(values, func(v string) bool { return !strings.Contains(v, "=") }) {
@@ -220,8 +218,8 @@ func onlyOverrides(value any) error {
 	return nil
 }
 
-// isGiven reports whether an option was given on the command line or by a variable. --config
-// was not if it only named the file.
+// isGiven reports whether the command line or a variable sets an option. A --config that only names the file does
+// not count.
 func (o *Options) isGiven(name string) bool {
 	if name == optionOverride {
 		return len(o.c.StringSlice(name)) > 0
@@ -253,7 +251,7 @@ func (o *Options) flagNamed(name string) cli.Flag {
 	return nil
 }
 
-// unknown is the error of a key that is no option.
+// unknown returns the error for a key that is not an option.
 func (o *Options) unknown(at, key string) error {
 	names := o.names()
 	if meant := similar(key, names); meant != "" {
@@ -263,7 +261,7 @@ func (o *Options) unknown(at, key string) error {
 	return fmt.Errorf("%s: unknown key %s; allowed are the options of %s: %s", at, strconv.Quote(key), o.c.Command.HelpName, strings.Join(names, ", "))
 }
 
-// kindOf returns what tells the kind of an option: the flag, or the value of a flag with a Number.
+// kindOf returns the value whose type tells the kind of an option: the flag, or the value of a GenericFlag.
 func kindOf(flag cli.Flag) any {
 	if f, ok := flag.(*cli.GenericFlag); ok {
 		return f.Value
@@ -287,9 +285,8 @@ func allowed(flag cli.Flag) string {
 	}
 }
 
-// text returns the value of a key as it would be written on the command line. That of an
-// option that may be repeated is one text with all values: the library would split each at its
-// commas.
+// text returns the value of a key as a command line has it. The values of an option that may be repeated are
+// serialized into one text, which the library does not split at commas.
 func text(flag cli.Flag, value any) (text string, err error) {
 	ok := false
 	switch kindOf(flag).(type) {
@@ -333,8 +330,8 @@ func list(value any) (values []string, ok bool) {
 // namedOption finds an option in an error.
 var namedOption = regexp.MustCompile(`--([a-z0-9-]+)`)
 
-// Explain adds to an error about options where those that it names come from, if that is
-// the file.
+// Explain adds to an error which line of the file set the option that the error names. Errors about options on the
+// command line are returned as they are.
 func (o *Options) Explain(err error) error {
 	if err == nil {
 		return nil

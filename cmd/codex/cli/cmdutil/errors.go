@@ -15,28 +15,26 @@ const (
 	ExitUsage         = 2
 	ExitDropped       = 3   // of remote logs: not all of the output is retained
 	ExitTimeout       = 124 // as of timeout(1)
-	ExitOurs          = 125 // of remote exec: not the command failed
-	ExitDenied        = 126 // of remote exec: the sandbox denied it, or somebody did
-	ExitNotExecutable = 126 // a remote command is there and may not be executed, as in a shell
+	ExitOurs          = 125 // of remote exec: an error before or beside the command
+	ExitDenied        = 126 // of remote exec: the sandbox or a person denied the command
+	ExitNotExecutable = 126 // the remote command exists and cannot be executed, as in a shell
 	ExitNotStarted    = 127 // a remote command could not be started, as in a shell
 	ExitInterrupted   = 130 // as in a shell
-	ExitBrokenPipe    = 141 // nobody reads the output any more: SIGPIPE, as in a shell
+	ExitBrokenPipe    = 141 // the reader of the output has closed it: SIGPIPE, as in a shell
 	ExitUnreachable   = 255
 
-	signalBase = 128 // and the number of a signal, as in a shell
+	signalBase = 128 // plus the number of a signal, as in a shell
 )
 
-// ExitError is an error with an exit code of its own. Without err it only
-// carries the code: everything has been said. With Signal the program ends by that
-// signal, which Code amounts to.
+// ExitError is an error with an exit code. If Err is nil, the message was printed already. If Signal is not 0, the
+// program ends by that signal, and Code is the exit code that a shell shows for it.
 type ExitError struct {
 	Code   int
 	Err    error
 	Signal syscall.Signal // 0: none
 }
 
-// Signaled returns the error of a program that ends by a signal, because of err. That
-// is printed; it may be nil.
+// Signaled returns the error of a program that must end by a signal. err is printed before; it may be nil.
 func Signaled(sig syscall.Signal, err error) error {
 	return &ExitError{Code: signalBase + int(sig), Err: err, Signal: sig}
 }
@@ -50,7 +48,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Usagef is the error of a command that was called in a wrong way.
+// Usagef returns the error of a command that was used wrongly.
 func Usagef(format string, args ...any) error {
 	return &ExitError{Code: ExitUsage, Err: fmt.Errorf(format, args...)}
 }
@@ -63,8 +61,8 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// advisedError is an error with what can be done about it, for which there is
-// no room in its text: that is Codex CLI's.
+// advisedError is an error with advice. The advice is not part of the text, because the text must equal that of
+// Codex CLI.
 type advisedError struct {
 	err    error
 	advice string
@@ -74,7 +72,7 @@ func (e *advisedError) Error() string { return e.err.Error() }
 
 func (e *advisedError) Unwrap() error { return e.err }
 
-// WithAdvice adds advice to an error; without any it returns err.
+// WithAdvice adds advice to an error. If advice is empty it returns err.
 func WithAdvice(err error, advice string) error {
 	if advice == "" {
 		return err
@@ -82,8 +80,7 @@ func WithAdvice(err error, advice string) error {
 	return &advisedError{err, advice}
 }
 
-// AdviceOn is the line of advice below an error and its causes; empty: there
-// is none.
+// AdviceOn returns the line of advice to print below an error and its causes; it is empty if there is no advice.
 func AdviceOn(err error) string {
 	var e *advisedError
 	if !errors.As(err, &e) {
@@ -92,7 +89,7 @@ func AdviceOn(err error) string {
 	return fmt.Sprintf("codex: %s\n", terminal.Text(e.advice))
 }
 
-// causes are the reasons behind an error that it does not tell itself.
+// causes returns the texts of wrapped errors that the text of err does not contain.
 func causes(err error) []string {
 	var list []string
 	for told := err.Error(); err != nil; err = errors.Unwrap(err) {
@@ -117,8 +114,7 @@ func CausedBy(err error) string {
 	return b.String()
 }
 
-// ListenHint says what to do when an address cannot be listened on; empty: there
-// is nothing to say.
+// ListenHint returns what to do if listening on an address fails; empty if there is no advice.
 func ListenHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -7,20 +7,20 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// FlagValue returns what was given for a flag, after the command or before it;
-// empty: nothing. A value of --env with an equals sign sets a variable where the
-// flag may be repeated, and is an error elsewhere.
+// FlagValue returns the value of an option that may stand before or behind the command; empty if it is not given.
+// A value of --env with an equals sign sets a variable where the option may be repeated, and is an error
+// elsewhere.
 func FlagValue(c *cli.Context, name string) (string, error) {
 	value, _, err := FlagLevel(c, name)
 	return value, err
 }
 
-// FlagLevel is FlagValue, and tells where the flag was given: 0 behind the last
-// command, more before it.
+// FlagLevel is FlagValue, and returns also where the option stands: 0 is behind the last command, 1 is before it,
+// and so on.
 func FlagLevel(c *cli.Context, name string) (value string, level int, err error) {
 	for level, at := range c.Lineage() {
 		if !slices.Contains(at.LocalFlagNames(), name) {
-			continue // Value would look further out
+			continue // Value would also look before the command
 		}
 		var values []string
 		switch v := at.Value(name).(type) {

@@ -21,14 +21,14 @@ const (
 	CheckName  = "check the host's name"
 )
 
-// FromRegistry reports whether an error is what a registry has answered.
+// FromRegistry reports whether an error is the answer of a registry.
 func FromRegistry(err error) bool {
 	var answered *registry.StatusError
 	return errors.As(err, &answered)
 }
 
-// RegistryHint says what the user of a registry, who comes in a role with a token
-// from a variable, can do about an error; empty: there is nothing to say.
+// RegistryHint returns advice on an error of a call to a registry; empty if there is none. role is the role of the
+// caller, and variable the one that has its token.
 func RegistryHint(err error, role, variable string) string {
 	var answered *registry.StatusError
 	if errors.As(err, &answered) {
@@ -58,7 +58,7 @@ func RegistryHint(err error, role, variable string) string {
 	}
 }
 
-// CertificateHint says what to do about a certificate; empty: it is not that.
+// CertificateHint returns advice on an error about a certificate; empty for other errors.
 func CertificateHint(err error) string {
 	var cert *tls.CertificateVerificationError
 	var name x509.HostnameError
@@ -75,10 +75,10 @@ func CertificateHint(err error) string {
 	}
 }
 
-// noRegistry is how other web servers answer calls of a registry.
+// noRegistry has the status codes with which web servers that are not a registry answer its calls.
 var noRegistry = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusPermanentRedirect, http.StatusMethodNotAllowed, http.StatusNotImplemented}
 
-// answerHint says what to do about a registry's answer.
+// answerHint returns advice on the answer of a registry.
 func answerHint(answered *registry.StatusError, role, variable string) string {
 	switch {
 	case answered.Unauthorized():

@@ -11,8 +11,7 @@ import (
 // why it failed: some lines.
 const maxSaid = 2 << 10
 
-// Tail keeps the end of what a program says. It is written to by one goroutine
-// and read from by another.
+// Tail keeps the end of the output of a program. One goroutine writes to it, and another one reads.
 type Tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -21,14 +21,13 @@ const maxTLSFile = 1 << 20
 // TLSFiles are the files of a server that speaks TLS, in PEM format.
 type TLSFiles struct {
 	Cert, Key string
-	// ClientCA has the authorities of clients, which must show a certificate then;
-	// empty: they need none.
+	// ClientCA has the authorities of client certificates. If it is not empty, clients must
+	// have a certificate.
 	ClientCA string
 }
 
-// Server returns the configuration of a server. The files are read again for the next
-// connection after one of them has changed; if that fails, log says why, once, and what
-// was read before stays.
+// Server returns the TLS configuration of a server. After a file has changed, the next connection uses its new
+// content. If reading it fails, the error is logged once, and the previous content stays in use.
 func (f TLSFiles) Server(log *slog.Logger) (*tls.Config, error) {
 	r := &tlsReader{files: f, log: log}
 	r.seen = r.look()
@@ -60,7 +59,7 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.Cert, f.Key, err)
 	}
-	// A resumed session would not be checked against authorities that have changed.
+	// A resumed TLS session is not verified again, so changed authorities would not apply.
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true}
 	if f.ClientCA == "" {
 		return config, nil
@@ -96,7 +95,7 @@ func readTLSFile(option, path string) ([]byte, error) {
 	return text, nil
 }
 
-// tlsReader has what the files had last.
+// tlsReader has the last content of the files.
 type tlsReader struct {
 	files TLSFiles
 	log   *slog.Logger
@@ -106,7 +105,7 @@ type tlsReader struct {
 	config *tls.Config
 }
 
-// current returns what the files have, or had last. It looks at the files: that is three
+// current returns the content of the files, and reads them again if one has changed, which it finds out by three
 // system calls.
 func (r *tlsReader) current() *tls.Config {
 	r.mu.Lock()
@@ -140,7 +139,7 @@ func (r *tlsReader) look() (seen [3]os.FileInfo) {
 	return seen
 }
 
-// sameFile reports whether a file is as it was.
+// sameFile reports whether a file has not changed.
 func sameFile(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == b

@@ -43,7 +43,7 @@ Example:
 			if c.Args().Present() {
 				return cmdutil.Usagef("doctor takes no arguments, got %q", c.Args().First())
 			}
-			// An interrupt ends what is being tried, and leaves nothing behind.
+			// An interrupt ends the check in progress, which then cleans up.
 			ctx, stop := signal.NotifyContext(c.Context, append(cmdutil.NotIgnored(os.Interrupt), syscall.SIGTERM)...)
 			defer stop()
 			r := doctor.Examine(ctx)
@@ -73,7 +73,7 @@ func showReportJSON(to io.Writer, r *doctor.Report) error {
 	return e.Encode(r)
 }
 
-// titles are what people call the checks.
+// titles are the names of checks in a report.
 var titles = map[string]string{
 	doctor.UserNamespace: "user namespaces", doctor.UserMapping: "  with this user in it",
 	doctor.MountNamespace: "  with mounts", doctor.MountAPI: "mount API", doctor.PIDNamespace: "PID namespaces",
@@ -86,8 +86,7 @@ var titles = map[string]string{
 // marks are how a status is shown.
 var marks = map[doctor.Status]string{doctor.OK: "ok", doctor.Warning: "warning", doctor.Failed: "FAILED", doctor.Absent: "-"}
 
-// showReport prints a report for people: what was tried, what the backends
-// enforce, and what to do.
+// showReport prints a report as text: the checks, what the backends enforce, and what to do.
 func showReport(to io.Writer, r *doctor.Report) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "codex %s on %s/%s", r.Version, r.System, r.Arch)
@@ -153,7 +152,7 @@ func yes(b bool) string {
 	return "no"
 }
 
-// trimLines takes the blanks from the ends of lines that a table leaves.
+// trimLines removes the blanks that a table has at the ends of lines.
 func trimLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
@@ -162,8 +161,7 @@ func trimLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// remedies prints, for each thing that is missing, why it matters, what forbids
-// it and how to enable it.
+// remedies prints, for each failed check, why it matters, the cause and how to enable it.
 func remedies(b *bytes.Buffer, r *doctor.Report) {
 	for _, c := range r.Checks {
 		if c.Status != doctor.Warning && c.Status != doctor.Failed {

@@ -21,8 +21,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// maxChecks is how many environments are tried at a time: each may start a
-// program.
+// maxChecks bounds the environments that are checked at the same time: each may start a program.
 const maxChecks = 16
 
 // checkedEnvironment is the result of a connection to an environment. Error is set if
@@ -156,8 +155,8 @@ func checkEnvironment(ctx context.Context, s execenv.Spec) (r checkedEnvironment
 	return r
 }
 
-// trySandbox finds out whether a server confines a command that asks for it,
-// by running one that does nothing.
+// trySandbox finds out whether a server confines a command that asks for a sandbox: it runs a command that does
+// nothing.
 func trySandbox(ctx context.Context, client *execclient.Client, info execproto.EnvironmentInfo) (string, error) {
 	cwd := info.Cwd
 	if cwd == "" {
@@ -194,7 +193,7 @@ func trySandbox(ctx context.Context, client *execclient.Client, info execproto.E
 	}
 }
 
-// milliseconds is a time to microseconds.
+// milliseconds returns a duration in milliseconds, with three decimals.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // showChecked prints what was found for people.

@@ -77,7 +77,7 @@ func addEnvironment(c *cli.Context, s cmdutil.Streams) error {
 	return err
 }
 
-// newEntry is what the options say.
+// newEntry returns the environment that the options describe.
 func newEntry(c *cli.Context) (execenv.Entry, error) {
 	e := execenv.Entry{
 		ID: c.Args().First(), URL: c.String("url"), Rendezvous: c.String("rendezvous"), EnvironmentID: c.String("environment-id"),

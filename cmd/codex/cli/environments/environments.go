@@ -131,7 +131,7 @@ func listEnvironments(to io.Writer, config execenv.Config, entries []environment
 	return err
 }
 
-// noEnvironments says why there are none.
+// noEnvironments returns why there are no environments.
 func noEnvironments(config execenv.Config) string {
 	if config.Source == execenv.URLVariable {
 		return execenv.URLVariable + " is none"

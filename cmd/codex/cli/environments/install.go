@@ -20,8 +20,8 @@ import (
 // systems are what uname -sm prints, for the systems that the server is built for.
 var systems = map[string]string{"Linux x86_64": "linux/amd64", "Linux aarch64": "linux/arm64"}
 
-// install copies this program to a machine, in one step: a server that runs there keeps
-// the file that it was started from.
+// install copies this program to a machine, in one step, so that a server that runs there keeps the file that it
+// was started from.
 func install(ctx context.Context, errs io.Writer, h execenv.SSHHost) error {
 	there, err := sshOutput(ctx, errs, h, nil, "uname -sm")
 	if err != nil {
@@ -66,10 +66,10 @@ func sshOutput(ctx context.Context, errs io.Writer, h execenv.SSHHost, stdin io.
 	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:]), nil
 }
 
-// maxPrinted bounds what is kept of what a machine prints.
+// maxPrinted bounds the output of ssh that is kept.
 const maxPrinted = 64 << 10
 
-// limitedBuffer keeps the beginning of what is written.
+// limitedBuffer keeps the beginning of what is written to it.
 type limitedBuffer struct{ to *bytes.Buffer }
 
 func (b *limitedBuffer) Write(text []byte) (int, error) {

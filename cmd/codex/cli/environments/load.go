@@ -12,8 +12,7 @@ import (
 	"codex.internal/pkg/execenv"
 )
 
-// Load finds out which environments there are; an id may be one of
-// a registry.
+// Load returns the configured environments. id may be one that only a registry knows.
 func Load(id string) (execenv.Config, error) {
 	config, err := execenv.Load(execenv.LoadOptions{Home: home.Find, EnvironmentID: id})
 	var file *execenv.FileError
@@ -37,12 +36,12 @@ func Load(id string) (execenv.Config, error) {
 	return config, cmdutil.WithAdvice(err, advice)
 }
 
-// UnknownEnvironment says that there is no environment with an id.
+// UnknownEnvironment returns the error for an id that no environment has.
 func UnknownEnvironment(config execenv.Config, id string) error {
 	return cmdutil.Usagef("%v in %s; there are: %s", &execenv.UnknownError{ID: id}, decidedBy(config), strings.Join(config.IDs(), ", "))
 }
 
-// NoDefault says why there is no default environment.
+// NoDefault returns the error for a command without --env if there is no default environment.
 func NoDefault(config execenv.Config) string {
 	if config.Source == execenv.URLVariable {
 		return execenv.URLVariable + " is none"
@@ -50,7 +49,7 @@ func NoDefault(config execenv.Config) string {
 	return config.Source + " has no default"
 }
 
-// decidedBy names what says which environments there are.
+// decidedBy returns what defines the environments: a variable or a file.
 func decidedBy(config execenv.Config) string {
 	if config.Source == "" {
 		return "the built-in ones, as there is neither " + execenv.FileName + " nor " + execenv.URLVariable

@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// natsVariable is for URLs with a password, which others could see in argv.
+// natsVariable is for URLs with a password, which other users could read from the command line.
 const natsVariable = "CODEX_RENDEZVOUS_NATS_URL"
 
 func natsFlags() []cli.Flag {
@@ -23,11 +23,10 @@ func natsFlags() []cli.Flag {
 	}
 }
 
-// maxReplicas is how many JetStream can keep.
+// maxReplicas is the most replicas that JetStream supports.
 const maxReplicas = 5
 
-// natsOptions returns how the flags and the environment want to reach NATS; nil:
-// not at all.
+// natsOptions returns how to connect to NATS according to the flags and the environment; nil if it is not used.
 func natsOptions(c *cli.Context, log *slog.Logger) (*natsbus.Options, error) {
 	servers, err := cmdutil.FlagValue(c, "nats")
 	if err != nil {

@@ -25,9 +25,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// shutdownTime bounds the end of the rendezvous service, most of
-// which is telling its peers. Connections that are open after it end with the
-// program.
+// shutdownTime bounds the shutdown of the service, which informs executors and harnesses. Connections that are
+// still open then end with the program.
 const shutdownTime = 10 * time.Second
 
 func Command(s cmdutil.Streams) *cli.Command {
@@ -131,7 +130,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	if err != nil {
 		return err
 	}
-	// A variable that is not set, in a script: what it was for would be left out.
+	// Scenario: a script passes --state=$STATE, and the variable is not set. The service would start without its state.
 	for _, name := range []string{"listen", "tls-cert", "tls-key", "state", "public-url", "nats", "nats-creds", "nats-ca"} {
 		if c.IsSet(name) && c.String(name) == "" {
 			return emptyFlag(name)
@@ -185,8 +184,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	return serveRendezvous(c, s, srv, listener, config, node, log)
 }
 
-// flagged makes a usage error of what the service says a person has asked for
-// wrongly, with the flag.
+// flagged makes an error of the service about its options a usage error with the name of the flag.
 func flagged(err error) error {
 	var unfit *rendezvous.InvalidError
 	if !errors.As(err, &unfit) {
@@ -230,8 +228,7 @@ func listenRendezvous(c *cli.Context, encrypted bool) (net.Listener, error) {
 	return l, nil
 }
 
-// serveRendezvous serves, and ends in order, at a signal or when a node loses
-// NATS for good.
+// serveRendezvous serves, and shuts down at a signal or when a node has lost NATS for good.
 func serveRendezvous(c *cli.Context, s cmdutil.Streams, srv *rendezvous.Server, l net.Listener, config *tls.Config, node *natsbus.Node, log *slog.Logger) error {
 	// The first signal ends ctx; after stop the second has its usual effect.
 	ctx, stop := signal.NotifyContext(c.Context, append(cmdutil.NotIgnored(os.Interrupt), syscall.SIGTERM)...)
