@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// NotIgnored returns those of the signals that this program does not ignore. What is
-// ignored from the start, SIGHUP by nohup or SIGINT by a shell's background job, is to
-// stay ignored; signal.Notify would end that. Go keeps that of these two only.
+// NotIgnored returns the signals that this program does not ignore. nohup starts a program with SIGHUP ignored,
+// and a shell its background jobs with SIGINT ignored. signal.Notify would catch them; they must stay ignored. The
+// Go runtime leaves only these two ignored.
 func NotIgnored(signals ...os.Signal) []os.Signal { return slices.DeleteFunc(signals, signal.Ignored) }
 
-// Catch is signal.Notify for those of the signals that are not ignored.
+// Catch is signal.Notify for the signals that are not ignored.
 func Catch(to chan<- os.Signal, signals ...os.Signal) {
-	for _, sig := range NotIgnored(signals...) { // none at all would mean all to Notify
+	for _, sig := range NotIgnored(signals...) { // Notify without a signal would catch all
 		signal.Notify(to, sig)
 	}
 }

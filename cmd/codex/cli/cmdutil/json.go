@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// PrintJSON prints a value for programs.
+// PrintJSON prints a value as JSON, with a newline.
 func PrintJSON(to io.Writer, v any) error {
 	e := json.NewEncoder(to)
 	e.SetEscapeHTML(false)

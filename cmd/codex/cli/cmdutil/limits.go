@@ -59,14 +59,14 @@ func (o *limitOption) remoteName() string {
 	return o.name
 }
 
-// ServerLimits are what the options of ServerLimitFlags say.
+// ServerLimits returns the limits that the options of ServerLimitFlags set.
 func ServerLimits(c *cli.Context) (execproto.ProcessLimits, error) {
 	l, err := limits(c, func(o *limitOption) string { return "limit-" + o.name })
 	l.Require = c.Bool("limit-require")
 	return l, err
 }
 
-// RemoteLimits are what the options of RemoteLimitFlags say; nil: there are none.
+// RemoteLimits returns the limits that the options of RemoteLimitFlags set; nil if none is set.
 func RemoteLimits(c *cli.Context) (*execproto.ProcessLimits, error) {
 	l, err := limits(c, func(o *limitOption) string {
 		if o.remoteName() == "timeout" {
@@ -81,7 +81,8 @@ func RemoteLimits(c *cli.Context) (*execproto.ProcessLimits, error) {
 	return &l, err
 }
 
-// limits reads the options whose names that function tells; "": it is left out.
+// limits reads the options. name returns the name of an option for this command; an option with an empty name is
+// skipped.
 func limits(c *cli.Context, name func(*limitOption) string) (execproto.ProcessLimits, error) {
 	var l execproto.ProcessLimits
 	for i := range limitOptions {
@@ -161,8 +162,8 @@ func parseTime(l *execproto.ProcessLimits, text string) bool {
 	return err == nil && d >= time.Second
 }
 
-// ParseSize returns a number of bytes, which may end with K, M, G or T, that is 2^10 to
-// 2^40, in either case, and with B or iB after that. It is above 0.
+// ParseSize parses a number of bytes above 0. It may end with K, M, G or T, in either case, for 2^10 to 2^40, and
+// with B or iB after that.
 func ParseSize(text string) (uint64, bool) {
 	digits := strings.TrimRight(text, "KMGTkmgtiBb")
 	shift := 0

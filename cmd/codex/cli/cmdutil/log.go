@@ -7,7 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// LogFlags are those of commands that keep running.
+// LogFlags returns the options for the log of commands that keep running.
 func LogFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "log-level", EnvVars: []string{"CODEX_LOG"}, Value: "info", Usage: "log messages of `LEVEL` and above: debug, info, warn or error"},

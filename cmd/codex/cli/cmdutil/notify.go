@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// A ServiceManager is told when a service is ready and when it stops, in the protocol of
-// systemd's Type=notify: a line in a datagram to the Unix socket that the variable
-// NOTIFY_SOCKET names. The zero value, and nil, is none.
+// ServiceManager informs a service manager such as systemd when a service is ready and when it stops. The protocol
+// is that of Type=notify: a line in a datagram to the Unix socket that the variable NOTIFY_SOCKET names. The zero
+// value, and nil, does nothing.
 type ServiceManager struct {
 	socket string
 	log    *slog.Logger
@@ -17,27 +17,26 @@ type ServiceManager struct {
 // notifySocket is the variable that names the socket.
 const notifySocket = "NOTIFY_SOCKET"
 
-// FindServiceManager returns the service manager that started this program, and takes
-// the variable out of the environment: what this program starts must not speak for it.
+// FindServiceManager returns the service manager that started this program, and removes the variable from the
+// environment, so that child processes cannot send messages in the name of this program.
 func FindServiceManager(log *slog.Logger) *ServiceManager {
 	socket := os.Getenv(notifySocket)
 	_ = os.Unsetenv(notifySocket)
 	return &ServiceManager{socket: socket, log: log}
 }
 
-// Ready says that clients can come. It may be called more than once.
+// Ready reports that clients can connect. It may be called more than once.
 func (m *ServiceManager) Ready() { m.tell("READY=1") }
 
-// Stopping says that the program ends.
+// Stopping reports that the program shuts down.
 func (m *ServiceManager) Stopping() { m.tell("STOPPING=1") }
 
-// tell sends a line. If it cannot be sent, the log has the reason: the program works
-// without its manager.
+// tell sends a line. If that fails, the error is logged: the program works without its manager.
 func (m *ServiceManager) tell(line string) {
 	if m == nil || m.socket == "" {
 		return
 	}
-	// A name that begins with @ is in the abstract namespace, for systemd and for net.
+	// systemd and package net both write names of the abstract namespace with @ in front.
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: m.socket, Net: "unixgram"})
 	if err == nil {
 		_, err = conn.Write([]byte(line))

@@ -11,10 +11,10 @@ import (
 )
 
 var (
-	// osError is how servers tell an error of the operating system: its text, its
-	// number, and the object, which may be missing.
+	// osError matches how servers report an error of the operating system: its text, its number and, if known, the
+	// object.
 	osError = regexp.MustCompile(`^([^:()]+) \(os error [0-9]+\)(?:: (.*))?$`)
-	// osNumber is the number alone, inside of a longer text.
+	// osNumber matches the number alone, within a longer text.
 	osNumber = regexp.MustCompile(` \(os error [0-9]+\)`)
 )
 
@@ -39,8 +39,8 @@ func Plain(err error) string {
 	return before + plainAnswer(before, answer.Message) + after
 }
 
-// plainAnswer is the message of a server behind the text before it, which may
-// name the object already.
+// plainAnswer returns the message of a server as it is shown behind the text before it, which may name the object
+// already.
 func plainAnswer(before, message string) string {
 	m := osError.FindStringSubmatch(message)
 	if m == nil {
@@ -53,8 +53,7 @@ func plainAnswer(before, message string) string {
 	return object + ": " + reason
 }
 
-// lower begins a text with a small letter, unless its first word is a name such
-// as RPC.
+// lower returns a text with a small first letter, unless its first word is an abbreviation such as RPC.
 func lower(text string) string {
 	first, size := utf8.DecodeRuneInString(text)
 	if second, _ := utf8.DecodeRuneInString(text[size:]); unicode.IsUpper(second) {

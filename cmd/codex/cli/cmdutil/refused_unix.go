@@ -4,8 +4,8 @@ package cmdutil
 
 import "syscall"
 
-// ErrConnectionRefused is what a dial says when nobody listens.
+// ErrConnectionRefused is the error of a dial if no process listens on the address.
 const ErrConnectionRefused = syscall.ECONNREFUSED
 
-// ErrAddressInUse is what listening says when another socket has the address.
+// ErrAddressInUse is the error of listening if another socket has the address.
 const ErrAddressInUse = syscall.EADDRINUSE

@@ -2,8 +2,8 @@ package cmdutil
 
 import "golang.org/x/sys/windows"
 
-// ErrConnectionRefused is what a dial says when nobody listens.
+// ErrConnectionRefused is the error of a dial if no process listens on the address.
 const ErrConnectionRefused = windows.WSAECONNREFUSED
 
-// ErrAddressInUse is what listening says when another socket has the address.
+// ErrAddressInUse is the error of listening if another socket has the address.
 const ErrAddressInUse = windows.WSAEADDRINUSE

@@ -2,8 +2,8 @@ package cmdutil
 
 import "os"
 
-// SelfExe is the program that serves this machine, which is this one; empty:
-// it cannot be found.
+// SelfExe returns the path of this program, which is also the server for the local environment; empty if it cannot
+// be found.
 func SelfExe() string {
 	self, err := os.Executable()
 	if err != nil {

@@ -25,9 +25,8 @@ type Streams struct {
 	RawOut, RawErr io.Writer
 }
 
-// NewStreams returns the streams of a program. A stdout that is not a terminal gets
-// every byte as it is, for programs that read names; errors are for people, wherever
-// they go.
+// NewStreams returns the streams of a program. If stdout is not a terminal, it is written without changes, for
+// programs that read names. Text on stderr is for people, so control sequences are replaced in any case.
 func NewStreams(stdin io.Reader, stdout, stderr io.Writer) Streams {
 	s := Streams{In: stdin, Out: stdout, Err: newDisplay(stderr), RawOut: stdout, RawErr: stderr}
 	if IsTerminal(stdout) {
@@ -36,8 +35,8 @@ func NewStreams(stdin io.Reader, stdout, stderr io.Writer) Streams {
 	return s
 }
 
-// display is a stream for messages. While a question is on the terminal it keeps
-// them back: the programs that lead to servers, such as ssh, may write at any time.
+// display is a stream for messages. While a question is shown, it holds messages back, because a program such as
+// ssh that connects to a server may write at any time.
 type display struct {
 	to   io.Writer
 	safe *terminal.Writer
@@ -48,7 +47,7 @@ type display struct {
 
 func newDisplay(to io.Writer) *display { return &display{to: to, safe: terminal.NewWriter(to)} }
 
-// Write shows text, with everything made visible that a terminal would not print.
+// Write shows text; control characters are escaped.
 func (d *display) Write(text []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -58,8 +57,8 @@ func (d *display) Write(text []byte) (int, error) {
 	return d.safe.Write(text)
 }
 
-// drawn returns a writer for what codex draws itself, with sequences of its own.
-// While messages are kept back, nothing is drawn.
+// drawn returns a writer for prompts and progress bars of codex, which contain control sequences. While messages
+// are held back, it discards what is written.
 func (d *display) drawn() io.Writer { return drawing{d} }
 
 type drawing struct{ d *display }
@@ -73,7 +72,7 @@ func (w drawing) Write(text []byte) (int, error) {
 	return w.d.to.Write(text)
 }
 
-// hold keeps messages back until show is called; of many, the last ones.
+// hold holds messages back until show is called. It keeps the last ones only.
 func (d *display) hold() (show func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,7 +85,7 @@ func (d *display) hold() (show func()) {
 	}
 }
 
-// HoldMessages keeps the messages of a stream back, if that is one of messages.
+// HoldMessages holds the messages of a stream back, if the stream is a display.
 func HoldMessages(stream io.Writer) (show func()) {
 	if d, ok := stream.(*display); ok {
 		return d.hold()
@@ -94,7 +93,7 @@ func HoldMessages(stream io.Writer) (show func()) {
 	return func() {}
 }
 
-// DrawOn returns the writer for what codex draws on a stream.
+// DrawOn returns the writer for prompts and progress bars on a stream.
 func DrawOn(stream io.Writer) io.Writer {
 	if d, ok := stream.(*display); ok {
 		return d.drawn()
@@ -102,7 +101,7 @@ func DrawOn(stream io.Writer) io.Writer {
 	return stream
 }
 
-// FileOf returns the file that a stream is, or that a display is of.
+// FileOf returns the file that a stream is, or that a display writes to.
 func FileOf(stream any) (*os.File, bool) {
 	switch s := stream.(type) {
 	case *display:
@@ -119,8 +118,8 @@ func IsTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// ChildStderr is where a program writes its messages that leads to a server: to the
-// same file as ours, unless that is a terminal.
+// ChildStderr returns the stderr of a program that connects to a server: the same file as that of codex, or, if
+// that is a terminal, the display.
 func ChildStderr(stream io.Writer) io.Writer {
 	if f, ok := FileOf(stream); ok && !IsTerminal(f) {
 		return f
@@ -128,8 +127,8 @@ func ChildStderr(stream io.Writer) io.Writer {
 	return stream
 }
 
-// Messagef prints a message. Errors in it are in plain words and take one line each:
-// they may have the words of a server in them, which are not to look like lines of ours.
+// Messagef prints a message. Errors in it are printed in plain words and on one line each: text of a server in
+// them must not look like a line of codex.
 func Messagef(to io.Writer, format string, args ...any) {
 	for i, arg := range args {
 		if err, ok := arg.(error); ok {
@@ -139,14 +138,14 @@ func Messagef(to io.Writer, format string, args ...any) {
 	fmt.Fprintf(to, format, args...)
 }
 
-// ListedNames returns how names are listed on a stream: a terminal shows one line for
-// each, and nothing in it steers the terminal. Programs get names as they are.
+// ListedNames returns how to print a name on a stream. On a terminal, a name takes one line and its control
+// characters are escaped. For programs, names are not changed.
 func ListedNames(to io.Writer) func(name string) string {
 	if IsTerminal(to) {
 		return terminal.Text
 	}
-	// Between two of these bytes, which are in no text, a table leaves tabs and line
-	// breaks alone.
+	// Between two of these bytes, which no text contains, tabwriter does not interpret tabs
+	// and line breaks.
 	escape := string([]byte{tabwriter.Escape})
 	return func(name string) string { return escape + name + escape }
 }

@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// maxSaid is how much of what a program wrote to stderr is kept, to tell
-// why it failed: some lines.
+// maxSaid bounds the stderr of a program that is kept to explain why it failed: some lines.
 const maxSaid = 2 << 10
 
 // Tail keeps the end of the output of a program. One goroutine writes to it, and another one reads.
@@ -25,7 +24,7 @@ func (t *Tail) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Explain adds the last line of what the program said to an error.
+// Explain adds the last line that the program wrote to an error.
 func (t *Tail) Explain(err error) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

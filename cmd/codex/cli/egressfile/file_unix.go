@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// saveTime bounds the wait for another codex that adds to the same file, which takes
-	// milliseconds, and savePause is how often it is looked for.
+	// saveTime bounds the wait for another codex that adds to the same file, which takes milliseconds; savePause
+	// is the time between two attempts.
 	saveTime  = 5 * time.Second
 	savePause = 20 * time.Millisecond
 	// readTries bounds how often a file that is replaced while it is read is read again.
@@ -37,23 +37,22 @@ const (
 	maxPlaces = 16
 )
 
-// newEgressPolicy is the beginning of a file that is made.
+// newEgressPolicy is the beginning of a new file.
 const newEgressPolicy = "# What network proxies of commands permit: codex exec-server --egress-policy FILE.\n" +
 	"# codex remote --save has added what a person approved.\n" +
 	"default = \"deny\"\n"
 
-// File is a file in the format of --egress-policy, to which approved hosts are
-// added. Its directory is held open: a command that runs meanwhile cannot lead the
-// writes elsewhere by exchanging a directory on the way. One goroutine uses it.
+// File is a file in the format of --egress-policy, to which approved hosts are added. Its directory is kept open.
+// Scenario: a running command replaces a directory of the path by a link, to redirect the write. It must be used
+// by one goroutine.
 type File struct {
 	dir  *os.Root
 	name string
 	path string // for people
 }
 
-// Open opens the directory of a file, and reads the file if it exists. It
-// refuses a file that is no egress policy, is a link, or belongs to another user, and
-// links of other users on the way to it.
+// Open opens the directory of a file, and reads the file if it exists. It returns an error if the file is not a
+// valid egress policy, is a link or belongs to another user, and if the path leads through a link of another user.
 func Open(path string) (*File, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -84,7 +83,7 @@ func Open(path string) (*File, error) {
 // Close closes the directory.
 func (f *File) Close() error { return f.dir.Close() }
 
-// ownLinks refuses a path that leads through a link of another user.
+// ownLinks returns an error if a path leads through a link of another user.
 func ownLinks(path string) error {
 	for links := 0; ; links++ {
 		link, rest, err := firstLink(path)
@@ -134,9 +133,8 @@ func isOurs(info fs.FileInfo) bool {
 // errReplaced: the file under a name is another one than a moment before.
 var errReplaced = errors.New("was replaced meanwhile")
 
-// read returns the text of the file, and that it is an egress policy was checked. A
-// file that does not exist has the text newEgressPolicy and no info. If the file is
-// replaced meanwhile, as another codex does when it adds to it, the new one is read.
+// read returns the text of the file, which is a valid egress policy. If the file does not exist, the text is
+// newEgressPolicy and info is nil. If another codex replaces the file meanwhile, the new one is read.
 func (f *File) read() (string, fs.FileInfo, error) {
 	for tries := 1; ; tries++ {
 		text, info, err := f.readOnce()
@@ -185,9 +183,8 @@ func (f *File) readOnce() (string, fs.FileInfo, error) {
 	return string(text), info, nil
 }
 
-// Allow adds patterns to the list allow of the file, except those that are in it. The
-// file is replaced in one step: a reader sees it as it was or as it is, and it is made
-// with mode 0600.
+// Allow adds patterns to the list allow of the file, unless they are there already. The file, which has mode 0600,
+// is replaced in one step: a reader sees the old or the new one.
 func (f *File) Allow(ctx context.Context, patterns ...string) (err error) {
 	lock, err := f.lock(ctx)
 	if err != nil {
@@ -253,9 +250,9 @@ var allowList = regexp.MustCompile(`(?m)^[ \t]*"?allow"?[ \t]*=[ \t]*\[`)
 // policy itself.
 var tableHeader = regexp.MustCompile(`(?m)^[ \t]*\[`)
 
-// allowIn returns the text of an egress policy with patterns added to its list allow. The
-// rest of the text, with its comments, stays. A place that looks right may be inside of
-// something else, such as a string of several lines, so the parser checks each.
+// allowIn returns the text of an egress policy with patterns added to its list allow. The rest of the text, with
+// its comments, does not change. A place that looks like the list may be within a string of several lines, so the
+// parser checks each result.
 func allowIn(text string, patterns []string) (string, error) {
 	var before policy
 	if err := home.DecodeTOML([]byte(text), &before, true); err != nil {

@@ -54,8 +54,7 @@ func Read(path string) (*egress.Ceiling, error) {
 	return ceiling, nil
 }
 
-// parse reads the text of an egress policy. A name that it does not
-// know is an error: a misspelt `deny` would deny nothing.
+// parse parses the text of an egress policy. An unknown name is an error: a misspelt `deny` would deny nothing.
 func parse(text []byte) (*egress.Ceiling, error) {
 	var f policy
 	if err := home.DecodeTOML(text, &f, true); err != nil {

@@ -10,15 +10,14 @@ import (
 // MaxShownDenials bounds the refused hosts that a message names.
 const MaxShownDenials = 8
 
-// Endpoint is a host, in its normal form, and a port that a command wants to reach. The
-// port is 0 if the command has only asked for the name, by DNS.
+// Endpoint is a host, in its normal form, and a port that a command wants to reach. The port is 0 for a DNS query.
 type Endpoint struct {
 	Host string
 	Port uint16
 }
 
-// String returns the endpoint for people. Every character that is not ASCII is
-// escaped: letters of other scripts make one name look like another.
+// String returns the endpoint for people. Characters that are not ASCII are escaped, because letters of other
+// scripts make one name look like another.
 func (e Endpoint) String() string {
 	if e.Port == 0 {
 		return visibleHost(e.Host)
@@ -41,9 +40,9 @@ func visibleHost(host string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// RefusedHosts says which hosts the network proxy of a command has refused, and what
-// to do about it. The command has chosen the names, and people paste what a message
-// offers: an option is offered only if a shell takes it as it is.
+// RefusedHosts returns a message with the hosts that the network proxy of a command has refused, and the options
+// that permit them. The command chooses the names, and users paste options from messages: an option is offered
+// only if no shell interprets it.
 func RefusedHosts(refused []Endpoint) string {
 	var hosts, options []string
 	for _, e := range refused {

@@ -18,9 +18,8 @@ const (
 	maxArgument = 100 << 10
 )
 
-// exec becomes the launcher: signals, the terminal and the exit code are its
-// own. It does not return unless it fails, or the command has a network proxy, which
-// is this process's.
+// exec replaces this process by the launcher, which then has the signals, the terminal and the exit code. It
+// returns only after an error, or if the command has a network proxy, which runs in this process.
 func (l *localLaunch) exec() error {
 	if l.endpoints.Any() {
 		return l.runProxied()
@@ -72,8 +71,7 @@ func findLauncher() (string, error) {
 	return "/proc/self/exe", nil
 }
 
-// inMemory returns a descriptor, which children inherit, of a file that holds
-// the text.
+// inMemory returns a descriptor, which children inherit, of a file in memory with the text.
 func inMemory(text []byte) (int, error) {
 	fd, err := unix.MemfdCreate("profile", 0)
 	if err != nil {

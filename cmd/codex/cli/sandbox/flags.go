@@ -27,10 +27,10 @@ func Flags(policy string) []cli.Flag {
 	}
 }
 
-// errInputIsTheCommands refuses a profile that would take the command's input away.
+// errInputIsTheCommands is the error of a profile on stdin, which the command reads.
 var errInputIsTheCommands = cmdutil.Usagef("--profile-file -: the standard input is the command's; write the profile to a file, or use --profile-file <(...) in bash")
 
-// checkFlags refuses options of Flags that do not go together.
+// checkFlags returns an error for options of Flags that cannot be used together.
 func checkFlags(c *cli.Context) error {
 	word, whole := c.String("sandbox"), ""
 	var kinds []string
@@ -73,8 +73,8 @@ func writesByWord(c *cli.Context) bool {
 	return c.Bool("workspace-write") || c.String("sandbox") == WorkspaceWrite
 }
 
-// givenProfile returns the profile that the options or the configuration of this machine
-// ask for; nil: it is read-only or workspace-write with the options to these.
+// givenProfile returns the profile that the options or the configuration of this machine define. It returns nil if
+// the policy is read-only or workspace-write with its options.
 func givenProfile(c *cli.Context, stdin io.Reader) (*permissions.Profile, error) {
 	switch word := c.String("sandbox"); {
 	case c.IsSet("profile-file"):
@@ -141,8 +141,7 @@ func PolicyOf(c *cli.Context) (*Policy, error) {
 	return p, nil
 }
 
-// refused are options of Codex CLI's codex sandbox that this one does not have, with what
-// to do instead.
+// refused has the options of codex sandbox in Codex CLI that this program does not have, with what to use instead.
 var refused = []struct{ name, instead string }{
 	{"sandbox-state-json", "the sandbox state of a session of Codex CLI is not read; give a permission profile with --profile-file"},
 	{"sandbox-state-readable-root", "it belongs to --sandbox-state-json; give a permission profile with --profile-file"},
@@ -152,7 +151,7 @@ var refused = []struct{ name, instead string }{
 	{"disable", "codex sandbox has no features to switch off"},
 }
 
-// refusedFlags are the options of refused, so that each gets an answer of its own.
+// refusedFlags returns the options of refused, so that each has an error of its own.
 func refusedFlags() []cli.Flag {
 	var flags []cli.Flag
 	for _, r := range refused {
@@ -165,7 +164,7 @@ func refusedFlags() []cli.Flag {
 	return flags
 }
 
-// checkRefused refuses the options of refused.
+// checkRefused returns an error for an option of refused.
 func checkRefused(c *cli.Context) error {
 	for _, r := range refused {
 		if c.IsSet(r.name) {

@@ -45,10 +45,9 @@ var accessWords = map[string]permissions.Access{
 	"read": permissions.Read, "write": permissions.Write, "deny": permissions.Deny, "none": permissions.Deny,
 }
 
-// namedProfile returns the profile with a name: a built-in one, or one of the tables of
-// [permissions]. cwd is the workspace, home the directory that ~ means; both are absolute,
-// and home may be empty. What this program would not enforce is an error: Codex CLI warns
-// of it, or ignores it.
+// namedProfile returns the profile with a name: a built-in one, or one of the tables of [permissions]. cwd is the
+// workspace, and home the directory that ~ means; both are absolute, and home may be empty. A key that this
+// program would not enforce is an error; Codex CLI warns, or ignores it.
 func namedProfile(tables map[string]any, name, cwd, home string) (permissions.Profile, error) {
 	if p, ok := builtin(name); ok {
 		return p, nil
@@ -58,7 +57,7 @@ func namedProfile(tables map[string]any, name, cwd, home string) (permissions.Pr
 	if err != nil {
 		return permissions.Profile{}, err
 	}
-	for _, table := range slices.Backward(chain) { // what a profile says counts more than what it extends
+	for _, table := range slices.Backward(chain) { // a profile has precedence over the one that it extends
 		if err := b.read(table); err != nil {
 			return permissions.Profile{}, fmt.Errorf("the permission profile %q of the configuration: %w", name, err)
 		}
@@ -118,13 +117,13 @@ func inheritance(tables map[string]any, name string) ([]map[string]any, error) {
 	}
 }
 
-// known says which profiles there are.
+// known returns the names of all profiles, for an error.
 func known(tables map[string]any) string {
 	names := append(slices.Sorted(maps.Keys(tables)), builtinReadOnly, builtinWorkspace, builtinFullAccess)
 	return "there are " + strings.Join(names, ", ")
 }
 
-// profileReader makes a profile of tables, of which the later count more.
+// profileReader makes a profile of tables. A later table has precedence.
 type profileReader struct {
 	name, home string
 	access     map[permissions.Path]permissions.Access
@@ -134,7 +133,7 @@ type profileReader struct {
 	roots      map[string]bool // workspace roots besides the directory of the command
 }
 
-// read takes over what a table says.
+// read adds the permissions of a table.
 func (b *profileReader) read(table map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		var err error
@@ -179,7 +178,7 @@ func (b *profileReader) eachOf(name string, value any, do func(key string, value
 // fileSystem reads one key of the table of files.
 func (b *profileReader) fileSystem(key string, value any) error {
 	if key == keyScanDepth {
-		const most = 1<<31 - 1 // no tree is as deep
+		const most = 1<<31 - 1 // deeper than any tree
 		depth, ok := value.(int64)
 		if !ok || depth < 1 {
 			return fmt.Errorf("%s must be a number, at least 1", key)
@@ -272,8 +271,8 @@ func (b *profileReader) workspaceRoot(key string, value any) error {
 	return err
 }
 
-// readNetwork reads the table of the network. Of it only "enabled" means something here:
-// the proxy that the other keys are for belongs to Codex CLI's sessions.
+// readNetwork reads the table of the network. Only "enabled" has a meaning here: the other keys are for the proxy
+// of Codex CLI's sessions.
 func (b *profileReader) readNetwork(value any) error {
 	return b.eachOf(keyNetwork, value, func(key string, value any) error {
 		if key != "enabled" {

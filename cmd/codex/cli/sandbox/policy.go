@@ -21,23 +21,21 @@ const (
 	FullAccess     = "danger-full-access" // no sandbox
 )
 
-// Policy is what --sandbox says.
+// Policy is the value of --sandbox with the options that go with it.
 type Policy struct {
 	word string          // policyReadOnly or policyWorkspaceWrite; empty: json
 	json json.RawMessage // a profile, or a whole sandbox object
-	// whole says that json is a sandbox object and not a profile.
+	// whole means that json is a sandbox object and not a profile.
 	whole bool
 	// network leaves the network on; with word only.
 	network bool
 	// roots are directories of the server that may be written too, as they were typed;
 	// with workspace-write only.
 	roots []string
-	// Confines says, once there is an object, that nothing but a sandbox will
-	// do. A profile may say that there is to be none, and what a whole object
-	// says is the server's to read.
+	// Confines is set by Object: the command must run in a sandbox. A profile may say that there is none. The
+	// server reads a whole object itself.
 	Confines bool
-	// Profile is, once there is an object, what it says; known is false if that
-	// is for the server alone to understand.
+	// Profile is set by Object: the profile of the policy. Known is false if only the server can read it.
 	Profile permissions.Profile
 	Known   bool
 }
@@ -65,7 +63,7 @@ func ParsePolicy(text string) (*Policy, error) {
 	return p, nil
 }
 
-// WithNetwork leaves the network on. A policy in JSON says itself which network the
+// WithNetwork permits the network. It returns an error for a policy in JSON, which says itself which network the
 // command has.
 func (p *Policy) WithNetwork() error {
 	if p.word == "" {
@@ -75,18 +73,16 @@ func (p *Policy) WithNetwork() error {
 	return nil
 }
 
-// NeedsCwd reports whether the policy speaks of the command's directory as one
-// that may be written.
+// NeedsCwd reports whether the directory of the command is a writable root of the policy.
 func (p *Policy) NeedsCwd() bool { return p.word == WorkspaceWrite }
 
-// WritesWorkspace reports, once there is an object, whether the policy lets something
-// be written in the workspace. A whole object says itself where that is.
+// WritesWorkspace reports, after Object, whether something in the workspace is writable. A whole object says
+// itself where the workspace is.
 func (p *Policy) WritesWorkspace() bool {
 	return p != nil && !p.whole && writesWorkspace(p.Profile)
 }
 
-// writesWorkspace reports whether a profile lets something be written in the
-// workspace.
+// writesWorkspace reports whether a profile makes something in the workspace writable.
 func writesWorkspace(p permissions.Profile) bool {
 	return slices.ContainsFunc(p.FileSystem.Entries, func(e permissions.Entry) bool {
 		return e.Path.Kind == permissions.ProjectRoots && e.Access == permissions.Write
@@ -103,7 +99,7 @@ func IsRootURI(uri string) bool {
 // driveRoot matches the root of a drive.
 var driveRoot = regexp.MustCompile(`^/?[A-Za-z]:/?\.?$`)
 
-// RootOf is such a directory for people.
+// RootOf returns such a directory as text for people.
 func RootOf(uri string) string {
 	dir, err := pathuri.Parse(uri, "")
 	if err != nil {
@@ -112,7 +108,7 @@ func RootOf(uri string) string {
 	return dir
 }
 
-// Name is what the policy is called; nil is no sandbox.
+// Name returns the name of the policy; that of nil says that there is no sandbox.
 func (p *Policy) Name() string {
 	switch {
 	case p == nil:
@@ -131,7 +127,7 @@ func (p *Policy) Name() string {
 	}
 }
 
-// Wider says what to do when the policy was too narrow.
+// Wider returns advice for a user whose command needed more than the policy permits.
 func (p *Policy) Wider() string {
 	switch p.word {
 	case ReadOnly:
@@ -143,7 +139,7 @@ func (p *Policy) Wider() string {
 	}
 }
 
-// widerNetwork says how to let the command use the network, if it may not.
+// widerNetwork returns how to let the command use the network, if it cannot.
 func (p *Policy) widerNetwork() string {
 	if p.network {
 		return ""
@@ -162,8 +158,8 @@ type sandboxObject struct {
 	UseLegacyLandlock            bool            `json:"useLegacyLandlock"`
 }
 
-// Object is what is sent, for a command in a directory of the server, which is
-// the workspace. Home is the server's, as a URI. A nil policy sends nothing.
+// Object returns the sandbox of a request for a command in a directory of the server, which is the workspace. home
+// is that of the server, as a URI. For a nil policy it returns nothing.
 func (p *Policy) Object(cwd, home string) (json.RawMessage, error) {
 	if p == nil {
 		return nil, nil
@@ -228,7 +224,7 @@ func (p *Policy) addRoots(cwd, home string) error {
 	return nil
 }
 
-// shortProfile is the profile of a word.
+// shortProfile returns the profile of read-only or workspace-write.
 func shortProfile(write bool) permissions.Profile {
 	if write {
 		return permissions.Workspace()
@@ -236,7 +232,7 @@ func shortProfile(write bool) permissions.Profile {
 	return permissions.ReadOnly()
 }
 
-// withURIs writes the paths of a profile as requests have them.
+// withURIs returns a profile with its paths as URIs, as requests have them.
 func withURIs(p permissions.Profile) permissions.Profile {
 	entries := make([]permissions.Entry, len(p.FileSystem.Entries))
 	for i, e := range p.FileSystem.Entries {

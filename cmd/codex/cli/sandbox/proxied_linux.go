@@ -20,15 +20,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// portAnswerTime bounds the answer to the proxy's question about a port, which is
-// made at once.
+// portAnswerTime bounds the answer to a question of the proxy about a port, which takes no time.
 const portAnswerTime = time.Second
 
-// maxSignals bounds the signals that wait to be passed on.
+// maxSignals bounds the signals that wait to be passed to the child.
 const maxSignals = 8
 
-// refusals are the hosts that the proxy has refused. Its methods may be called from any
-// goroutine.
+// refusals collects the hosts that the proxy has refused. Its methods may be called from any goroutine.
 type refusals struct {
 	mu   sync.Mutex
 	list []Endpoint // at most MaxShownDenials
@@ -43,12 +41,11 @@ func (r *refusals) add(report egress.Report) {
 	}
 }
 
-// proxy starts the network proxy of the command. This process owns it, so the
-// proxy ends with it.
+// proxy starts the network proxy of the command in this process.
 func (l *localLaunch) proxy(refused *refusals) (*egress.Proxy, error) {
 	config := egress.Config{SOCKS5: true, Upstream: true, Domains: l.endpoints.Domains(), Review: l.endpoints.Review()}
 	if len(config.Review) > 0 {
-		// Without questions, names that no pattern matches do not exist for the command.
+		// No person is asked, so a DNS query for a name that no pattern matches fails.
 		config.AskTime = portAnswerTime
 	}
 	policy, err := egress.NewPolicy(config)
@@ -100,8 +97,7 @@ func (l *localLaunch) runProxied() error {
 	return &cmdutil.ExitError{Code: code}
 }
 
-// child is the launcher as a child. It is killed if this process dies, as it would be
-// if it were this process.
+// child returns the launcher as a child process, which is killed if this process dies.
 func (l *localLaunch) child(proxy *egress.Proxy) (*exec.Cmd, error) {
 	launcher, err := findLauncher()
 	if err != nil {
@@ -128,8 +124,8 @@ func (l *localLaunch) child(proxy *egress.Proxy) (*exec.Cmd, error) {
 	return cmd, err
 }
 
-// redirect has the proxy serve what the launcher sends over a socket, whose other end it
-// returns: the connections and DNS queries of programs that know no proxy.
+// redirect returns one end of a socket for the launcher. The proxy serves what the launcher sends over it:
+// connections and DNS queries of programs that do not use a proxy themselves.
 func redirect(proxy *egress.Proxy) (theirs *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -175,9 +171,9 @@ func supervise(cmd *exec.Cmd) (code int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// routineSignals passes signals on until the child has ended. A key such as Ctrl-C
-// sends its signal to all processes in the terminal's foreground, and so to the child
-// already: there an interrupt is not passed on, which would be a second one.
+// routineSignals passes signals on until the child has ended. Ctrl-C sends SIGINT to all processes in the
+// foreground of the terminal, including the child. There an interrupt is not passed on, because the child would
+// receive it twice.
 func routineSignals(child *os.Process, signals <-chan os.Signal, ended <-chan struct{}) {
 	for {
 		select {

@@ -22,9 +22,9 @@ import (
 const (
 	// maxProfile bounds a profile, as the launcher does.
 	maxProfile = 16 << 20
-	// notStarted is the launcher's exit code for what keeps it from working.
+	// notStarted is the exit code of the launcher if it cannot start the command.
 	notStarted = 125
-	// onAServer is the advice where this machine has no sandbox.
+	// onAServer is the advice on a system without a sandbox.
 	onAServer = "use the sandbox of a server on Linux: codex remote run --sandbox"
 )
 
@@ -55,7 +55,7 @@ Examples:
 			&cli.StringFlag{Name: "permission-profile", Aliases: []string{"P"}, Usage: "use the permission profile `NAME` of config.toml, or :read-only, :workspace or :danger-full-access"},
 			cmdutil.OverrideFlag(),
 			&cli.StringFlag{Name: "profile", Aliases: []string{"p"}, Usage: "read also NAME.config.toml beside config.toml, the config profile `NAME`, which has precedence over it"},
-			// People who know it from codex remote run are told what to do.
+			// Users who know --ask-network from codex remote run get an error that explains.
 			&cli.BoolFlag{Name: "ask-network", Hidden: true, Usage: "is refused: the command could answer the questions itself"},
 			&cli.StringFlag{Name: "backend", Value: runner.Backends[0], Usage: "the sandbox backend: " + strings.Join(runner.Backends, ", ") + " (`NAME`)"},
 			&cli.BoolFlag{Name: "stricter", Usage: "where Landlock cannot enforce a policy exactly, enforce a stricter one instead of refusing"},
@@ -83,8 +83,7 @@ Examples:
 	}
 }
 
-// checkTarget refuses a target that nothing can be said about, and the target
-// windows without --explain.
+// checkTarget returns an error for an unknown target, and for windows without --explain.
 func checkTarget(c *cli.Context) error {
 	switch target := c.String("target"); {
 	case target != targetLinux && target != targetWindows:
@@ -100,7 +99,7 @@ func checkTarget(c *cli.Context) error {
 	}
 }
 
-// localLaunch is what the launcher is told.
+// localLaunch has the arguments of the launcher.
 type localLaunch struct {
 	args    []string
 	profile []byte // nil: a short form is among the arguments
@@ -109,7 +108,7 @@ type localLaunch struct {
 	endpoints *egress.Endpoints
 }
 
-// launchOf makes the launcher's arguments of the options.
+// launchOf returns the arguments of the launcher for the options.
 func launchOf(c *cli.Context, s cmdutil.Streams) (*localLaunch, error) {
 	cwd := c.String("cwd")
 	if cwd == "" {
@@ -159,8 +158,8 @@ func launchOf(c *cli.Context, s cmdutil.Streams) (*localLaunch, error) {
 	return l, nil
 }
 
-// checkWorkspace refuses to take the root directory for the workspace because the
-// command happens to be run there, as in a service.
+// checkWorkspace returns an error if the workspace would be the root directory only because the command runs
+// there, as in a service.
 func checkWorkspace(c *cli.Context, writes bool) error {
 	if !writes || c.String("cwd") != "" {
 		return nil
@@ -176,7 +175,7 @@ func checkWorkspace(c *cli.Context, writes bool) error {
 	return nil
 }
 
-// checkSandbox refuses options that do not go together.
+// checkSandbox returns an error for options that cannot be used together.
 func checkSandbox(c *cli.Context) error {
 	switch {
 	case c.Bool("ask-network"):
@@ -233,8 +232,8 @@ func nativeProfile(name string, text []byte) (permissions.Profile, error) {
 	return p, nil
 }
 
-// profileError says what is wrong with a profile: the errors themselves have
-// the protocol's words, which do not.
+// profileError rewords an error of decoding a profile for the command line: the error itself has the words of the
+// protocol.
 func profileError(err error) error {
 	var shape *permissions.ShapeError
 	var path *permissions.PathError

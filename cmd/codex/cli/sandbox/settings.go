@@ -34,7 +34,7 @@ const configSuffix = ".config.toml"
 // maxLayerFile bounds the file of --profile, as that of every other config.toml.
 const maxLayerFile = 1 << 20
 
-// settings is what the configuration says about the permissions of commands.
+// settings has what the configuration says about the permissions of commands.
 type settings struct {
 	tree     map[string]any // all layers, merged
 	override map[string]any // -c alone, which is in tree too
@@ -91,12 +91,11 @@ func loadSettings(c *cli.Context, cwd string) (settings, error) {
 	return s, nil
 }
 
-// configProfileName is the name of a config profile, as Codex CLI takes it.
+// configProfileName matches the names of config profiles that Codex CLI accepts.
 var configProfileName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
-// profileLayer reads the file of a config profile. Codex CLI goes on without a file that
-// is missing; here that is an error, for the command would run with other permissions
-// than those that were asked for.
+// profileLayer reads the file of a config profile. Codex CLI ignores a missing file; here it is an error, because
+// the command would run with other permissions than the user asked for.
 func profileLayer(dir, name string) (codexconfig.Layer, error) {
 	var none codexconfig.Layer
 	if !configProfileName.MatchString(name) {
@@ -114,8 +113,8 @@ func profileLayer(dir, name string) (codexconfig.Layer, error) {
 	return codexconfig.Layer{Source: path, BaseDir: dir, TOML: string(text)}, nil
 }
 
-// ProfileNames are the names of permission profiles that --permission-profile takes in the
-// current directory; of the built-in ones alone if the configuration cannot be read.
+// ProfileNames returns the names that --permission-profile accepts in the current directory. If the configuration
+// cannot be read, these are the built-in ones.
 func ProfileNames() []string {
 	names := []string{builtinReadOnly, builtinWorkspace, builtinFullAccess}
 	cwd, err := os.Getwd()
@@ -129,7 +128,7 @@ func ProfileNames() []string {
 	return names
 }
 
-// ConfigProfiles are the names that --profile takes; none if they cannot be read.
+// ConfigProfiles returns the names that --profile accepts; none if they cannot be read.
 func ConfigProfiles() (names []string) {
 	dir, err := home.Find()
 	if err != nil {
@@ -147,7 +146,7 @@ func ConfigProfiles() (names []string) {
 	return names
 }
 
-// merge puts the values of a tree over those of another one, table by table.
+// merge sets the values of one tree in another one, table by table.
 func merge(to, over map[string]any) {
 	for key, value := range over {
 		table, isTable := value.(map[string]any)
@@ -159,8 +158,8 @@ func merge(to, over map[string]any) {
 	}
 }
 
-// configured returns the profile that --permission-profile or the configuration asks
-// for, for a command in cwd, which is absolute; nil: neither does.
+// configured returns the profile that --permission-profile or the configuration names, for a command in cwd, which
+// is absolute; nil if neither names one.
 func configured(c *cli.Context, cwd string) (*permissions.Profile, error) {
 	named := c.IsSet("permission-profile")
 	s, err := loadSettings(c, cwd)
@@ -199,8 +198,8 @@ func configured(c *cli.Context, cwd string) (*permissions.Profile, error) {
 	return &p, nil
 }
 
-// legacy returns the profile of sandbox_mode, with what sandbox_workspace_write says.
-// As in Codex CLI, only -c gives the mode: what config.toml says is for its sessions.
+// legacy returns the profile of sandbox_mode and sandbox_workspace_write. As in Codex CLI, only -c sets the mode:
+// in config.toml, sandbox_mode is for sessions of Codex CLI.
 func (s settings) legacy(mode any) (*permissions.Profile, error) {
 	var policy permissions.LegacyPolicy
 	var roots []string

@@ -22,10 +22,8 @@ const (
 	targetWindows = "windows"
 )
 
-// explainWindows prints what a Windows host would be asked for to confine the
-// command of the options: the user, the firewall rules, the steps of the set-up,
-// and the arguments of the wrapper (docs/spec/sandbox.md §9). Nothing is run, here
-// or there.
+// explainWindows prints what confines the command of the options on a Windows host: the user, the firewall rules,
+// the steps of the set-up, and the arguments of the wrapper (docs/spec/sandbox.md §9). It runs nothing.
 func explainWindows(c *cli.Context, s cmdutil.Streams) error {
 	launch, args, err := windowsLaunch(c, s.In)
 	if err != nil {
@@ -35,8 +33,8 @@ func explainWindows(c *cli.Context, s cmdutil.Streams) error {
 	return nil
 }
 
-// runWindows goes through the launch of the command on a Windows host, and returns
-// the error that says what is missing there. Nothing is run.
+// runWindows follows the launch of the command on a Windows host, and returns the error of the first step that is
+// missing there. It runs nothing.
 func runWindows(c *cli.Context, s cmdutil.Streams) error {
 	l, _, err := windowsLaunch(c, s.In)
 	if err != nil {
@@ -50,9 +48,9 @@ func runWindows(c *cli.Context, s cmdutil.Streams) error {
 	return &cmdutil.ExitError{Code: notStarted, Err: cmdutil.WithAdvice(err, onAServer)}
 }
 
-// windowsLaunch makes of the options what decides about the set-up, and the
-// arguments of the wrapper. The environment is this process's; only the names of its
-// variables are among the arguments, as their values may be secret.
+// windowsLaunch returns what decides about the set-up, and the arguments of the wrapper, for the options. The
+// environment is that of this process. Only the names of its variables are arguments, because values may be
+// secret.
 func windowsLaunch(c *cli.Context, stdin io.Reader) (winsandbox.Launch, []string, error) {
 	var none winsandbox.Launch
 	profile, err := windowsProfile(c, stdin)

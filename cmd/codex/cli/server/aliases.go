@@ -10,11 +10,11 @@ import (
 	"codex.internal/pkg/account/home"
 )
 
-// aliases are the names, beside its own, that this program goes by: see main.
+// aliases are the names of this program besides its own: see main.
 var aliases = []string{"codex-fs", "codex-linux-sandbox"}
 
-// makeAliases puts the aliases on the PATH, for what the server starts. A
-// server works without them: then the result is nil.
+// makeAliases makes the aliases available on the PATH of processes that the server starts. If that fails it prints
+// a warning and returns nil: a server works without them.
 func makeAliases(stderr io.Writer) *home.Aliases {
 	a, err := aliasDirectory()
 	if err != nil {
@@ -44,7 +44,7 @@ func aliasDirectory() (*home.Aliases, error) {
 	return a, nil
 }
 
-// cleanUpAliases begins to remove what servers that were killed left behind.
+// cleanUpAliases starts to remove the aliases of servers that were killed.
 func cleanUpAliases(a *home.Aliases, stderr io.Writer) {
 	if a != nil {
 		a.CleanUp(func(err error) { cmdutil.Messagef(stderr, "WARNING: %v\n", err) })

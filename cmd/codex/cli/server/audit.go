@@ -103,8 +103,8 @@ func openAudit(c *cli.Context, log *slog.Logger) (*observe.Audit, error) {
 	return &observe.Audit{Log: trail, Commands: c.Bool("audit-commands"), Paths: c.Bool("audit-paths")}, nil
 }
 
-// rotateAudit begins another file of the audit trail at each SIGHUP, until the function that
-// it returns is called, which closes the trail. trail may be nil.
+// rotateAudit starts another file of the audit trail at each SIGHUP. The caller must call the function that it
+// returns, which stops that and closes the trail. trail may be nil.
 func rotateAudit(trail *observe.Audit, log *slog.Logger) (stop func()) {
 	if trail == nil {
 		return func() {}

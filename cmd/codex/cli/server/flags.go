@@ -31,7 +31,7 @@ func serverFlags() []cli.Flag {
 	)
 }
 
-// listenFlags say where a server meets its clients.
+// listenFlags returns the options for the addresses of a server.
 func listenFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "listen", Value: cli.NewStringSlice("ws://127.0.0.1:0"),
@@ -45,7 +45,7 @@ func listenFlags() []cli.Flag {
 // maxClockSkewSeconds bounds --ws-max-clock-skew-seconds, 34 years, so that a sum of it and a time of a token does not overflow.
 const maxClockSkewSeconds = 1 << 30
 
-// authFlags say which clients are admitted.
+// authFlags returns the options for the authentication of clients.
 func authFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "ws-auth", Usage: "require a bearer token: capability-token or signed-bearer-token (`MODE`)"},
@@ -61,7 +61,7 @@ func authFlags() []cli.Flag {
 	}
 }
 
-// capacityFlags bound what clients have at a time, and how long a session waits for a lost one.
+// capacityFlags returns the options that bound connections, sessions and requests.
 func capacityFlags() []cli.Flag {
 	return []cli.Flag{
 		cmdutil.Duration(cli.GenericFlag{Name: "session-ttl", Usage: "how long the session of a lost connection can be resumed (`DURATION`); 0: it ends with the connection"},
@@ -74,7 +74,7 @@ func capacityFlags() []cli.Flag {
 	}
 }
 
-// detachedFlags say which detached processes there may be, and how long their output is retained.
+// detachedFlags returns the options for detached processes and their output.
 func detachedFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "retain-dir", Usage: "store the output of detached processes in `DIR`; none: start no detached processes", DefaultText: "below $XDG_STATE_HOME/codex/detached"},
@@ -86,7 +86,7 @@ func detachedFlags() []cli.Flag {
 	}
 }
 
-// sandboxFlags say what confines commands, and what the network proxies of processes may reach.
+// sandboxFlags returns the options for sandboxes and network proxies of commands.
 func sandboxFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "sandbox-backend", Value: runner.Backends[0], Usage: "the sandbox backend: " + strings.Join(runner.Backends, ", ") + " (`NAME`)"},

@@ -99,8 +99,8 @@ type forwarder struct {
 	log *slog.Logger
 }
 
-// pass opens a connection to the server, and passes messages both ways until the
-// client or the server ends it, or ctx ends: that ends the client's stream.
+// pass opens a connection to the server, and passes messages in both directions until client, server or ctx ends
+// it.
 func (f *forwarder) pass(ctx context.Context, client websocket.Transport) {
 	server, err := websocket.Dial(ctx, f.url, websocket.DialOptions{
 		Options: websocket.Options{Ping: forwardPing},

@@ -64,10 +64,9 @@ func privateOf(opts *execserver.Options) []string {
 	return private
 }
 
-// noKeeperLimits returns why the cgroups of keepers limit nothing; "": they do. Scenario: a
-// service restarts, and a keeper goes on. The cgroup of the service has controllers for that
-// of the keeper's process, so that the kernel lets no process enter it: the service would
-// not start any more.
+// noKeeperLimits returns why the cgroups of keepers have no limits; empty if they have. Scenario: a service
+// restarts while a keeper goes on. If the cgroup of the service had controllers enabled for the cgroup of the
+// keeper, the kernel would not let a process enter it, and the service could not start.
 func noKeeperLimits() string {
 	if !process.ServiceCgroup() {
 		return ""

@@ -23,7 +23,7 @@ import (
 // all listeners share the limit of clients that are not authenticated yet.
 const maxListeners = 16
 
-// listenFront listens where each --listen says.
+// listenFront listens on the address of each --listen.
 func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log *slog.Logger) (front, error) {
 	// A server that listens uses no setting of config.toml: with --strict-config the
 	// file is only checked.
@@ -71,7 +71,7 @@ func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 	}}, nil
 }
 
-// portRules say who may use a port.
+// portRules has the requirements for clients of a port.
 type portRules struct {
 	tls          *tls.Config // nil: it is not encrypted
 	certificates bool        // clients must show one
@@ -113,7 +113,7 @@ func listenPort(ctx context.Context, where listenOn, rules portRules) (execserve
 			"add --ws-auth, or --allow-unauthenticated-bind if that is what you want", where.text)
 	}
 	anyPeer := rules.anyPeer && !loopback
-	// "tcp" would take an IPv4 wildcard address for one of both families.
+	// "tcp" would listen on IPv6, too, for the IPv4 wildcard address.
 	family := "tcp6"
 	if where.addr.Addr().Is4() {
 		family = "tcp4"
@@ -172,7 +172,7 @@ func tlsFiles(c *cli.Context) (cmdutil.TLSFiles, error) {
 // isEncrypted reports whether the URL of a --listen is one with TLS.
 func isEncrypted(url string) bool { return strings.HasPrefix(url, "wss://") }
 
-// listenError says what to do when the port cannot be had.
+// listenError returns the error of listening on a port, with advice.
 func listenError(addr netip.AddrPort, err error) error {
 	err = withoutAddress(err)
 	return fmt.Errorf("listen on %s: %w%s", addr, err, cmdutil.ListenHint(err))

@@ -27,8 +27,8 @@ const pidNamespaceIsolate = "isolate"
 // optionsName is the file with options of servers in /etc/codex.
 const optionsName = "exec-server.toml"
 
-// optionsFile says how a server takes options from a file. A server on stdin and stdout is
-// started by a client for itself, and must not have the ports of another one.
+// optionsFile describes the file with options of a server. A server on stdin and stdout belongs to the client that
+// started it, so it must not listen on the ports of the system's server.
 func optionsFile(c *cli.Context) cmdutil.OptionsFile {
 	return cmdutil.OptionsFile{
 		Name: optionsName, Excluded: func() map[string][]string { return excludedOptions(c) },
@@ -36,8 +36,8 @@ func optionsFile(c *cli.Context) cmdutil.OptionsFile {
 	}
 }
 
-// excludedOptions are those of the file that belong to the other one of a server that listens
-// and one that registers.
+// excludedOptions returns the options of the file that do not apply: those for listening if the server registers,
+// and those for registering if it listens.
 func excludedOptions(c *cli.Context) map[string][]string {
 	registering, encrypting := []string{"remote"}, []string{"tls-cert", "tls-key", "tls-client-ca"}
 	for _, flag := range remoteFlags() {
@@ -55,8 +55,8 @@ func excludedOptions(c *cli.Context) map[string][]string {
 	return map[string][]string{"listen": registering, "remote": listening}
 }
 
-// privatePaths returns what sandboxed commands must not see of the server's own files: what
-// the options name, and what this user's servers keep of detached processes by default.
+// privatePaths returns the server's own files that sandboxed commands must not see: those of its options, and the
+// directory of detached processes of this user.
 func privatePaths(c *cli.Context) []string {
 	paths := auditFiles(c)
 	for _, name := range []string{"ws-token-file", "ws-tokens", "ws-shared-secret-file", "tls-key"} {
@@ -73,7 +73,7 @@ func privatePaths(c *cli.Context) []string {
 	return paths
 }
 
-// serverOptions are what the flags make of a server.
+// serverOptions returns the options of the server for the flags.
 func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error) {
 	auth, err := authenticator(c, log)
 	if err != nil {
@@ -123,7 +123,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	return opts, nil
 }
 
-// authenticator returns what checks the tokens of clients; nil: --ws-auth demands none.
+// authenticator returns the authenticator of clients; nil if --ws-auth is not given.
 func authenticator(c *cli.Context, log *slog.Logger) (*wsauth.Authenticator, error) {
 	config := wsauth.Config{
 		Mode: c.String("ws-auth"), TokenFile: c.String("ws-token-file"), TokenSHA256: c.String("ws-token-sha256"), TokensFile: c.String("ws-tokens"),
@@ -144,7 +144,7 @@ func authenticator(c *cli.Context, log *slog.Logger) (*wsauth.Authenticator, err
 	return auth, nil
 }
 
-// checkValues refuses values that an option cannot have.
+// checkValues returns an error for a value that an option cannot have.
 func checkValues(c *cli.Context) error {
 	if b := c.String("sandbox-backend"); !slices.Contains(runner.Backends, b) {
 		return cmdutil.Usagef("--sandbox-backend %q: there are %s", b, strings.Join(runner.Backends, ", "))

@@ -133,8 +133,7 @@ func newRegistrar(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*registr
 	return r, nil
 }
 
-// describe returns what a rendezvous service that takes descriptions is told of this server;
-// nil: nothing.
+// describe returns the description of this server for a rendezvous service; nil for none.
 func describe(c *cli.Context) http.Header {
 	if c.Bool("no-description") {
 		return nil
@@ -162,8 +161,8 @@ func adviseRegistration(err error) error {
 	}
 }
 
-// takeSecrets returns a view of the environment, out of which it then takes
-// the credentials for registering: commands that run here need none of them.
+// takeSecrets returns a copy of the environment, and removes the credentials for registering from the environment,
+// because commands must not get them.
 func takeSecrets() func(name string) string {
 	taken := make(map[string]string)
 	for _, name := range signin.Variables {
@@ -178,8 +177,7 @@ func takeSecrets() func(name string) string {
 	}
 }
 
-// registrar makes a server known to an environment registry, and has those served
-// who come through its relay.
+// registrar registers a server at an environment registry, and serves the clients that connect through its relay.
 type registrar struct {
 	url, environment string
 	agent            bool          // sign in as an agent
@@ -294,9 +292,8 @@ func (r *registrar) validate(ctx context.Context, registration string, harness n
 	return r.ask(ctx, func() error { return r.client.Validate(ctx, r.environment, claim) })
 }
 
-// ask asks the registry and, if the credentials have become bad, once more
-// with those that there are now, unless they are the same: somebody may have
-// signed in again.
+// ask asks the registry. If it refuses the credentials, ask reads them again, because the user may have signed in
+// again, and asks once more if they have changed.
 func (r *registrar) ask(ctx context.Context, question func() error) error {
 	r.mu.Lock()
 	former := r.credential // what is asked with, or what is older

@@ -39,9 +39,9 @@ func retainDir(c *cli.Context) (string, error) {
 	return filepath.Join(state, placeOf(c)), nil
 }
 
-// placeOf names where the clients of a server find it: its first --listen, or its environment at
-// a registry. Servers on standard input and output have one place: each is started for one
-// connection, and the next one, as through ssh, is to find what this one has left.
+// placeOf returns a name for where clients find the server: its first --listen, or its environment at a registry.
+// All servers on stdin and stdout have the same name: each serves one connection, and the next one, as through
+// ssh, must find the detached processes of the one before.
 func placeOf(c *cli.Context) string {
 	kind, place := "remote-", c.String("remote")+" "+c.String("environment-id")
 	if !c.IsSet("remote") {
@@ -65,11 +65,10 @@ func placeOf(c *cli.Context) string {
 // keep detached processes, at a time.
 const maxAnyPort = 64
 
-// claimRetainDir chooses the directory of a server that listens on any free port: the first
-// that no running server has. So a server finds what the one before it has left, and of two at a
-// time each has its own. Other servers have theirs without that: their address is one server's at a
-// time, and while the old one still ends its processes the next one may run already. release ends
-// the claim.
+// claimRetainDir returns the directory of a server that listens on any free port: the first one that no running
+// server uses. So a server finds the detached processes of the server before it, and two servers at the same time
+// have different directories. Servers on a fixed address need no claim: one server at a time has the address, and
+// the next one may start while the old one still ends its processes. The caller must call release at the end.
 func claimRetainDir(c *cli.Context, dir string, log *slog.Logger) (claimed string, release func()) {
 	release = func() {}
 	if dir == "" || c.IsSet("retain-dir") || c.IsSet("remote") {

@@ -116,8 +116,7 @@ Client: %s=TOKEN codex remote --url wss://HOST:PORT info
 	return err
 }
 
-// tokenNotes say what a token permits that a person may not expect. named is the --cwd that
-// was given.
+// tokenNotes returns notes about what a token permits that a user may not expect. named is the value of --cwd.
 func tokenNotes(named string, t *wsauth.Token) (notes []string) {
 	if abs, err := filepath.Abs(named); named != "" && err == nil && abs != t.Dir {
 		notes = append(notes, fmt.Sprintf("%s is a link or is reached by one; the token is for %s, and clients must use that path", named, t.Dir))
@@ -133,8 +132,8 @@ func tokenNotes(named string, t *wsauth.Token) (notes []string) {
 	return notes
 }
 
-// directory returns the absolute path of a directory that exists, without links: a token is
-// for the directory, and not for where a link leads later.
+// directory returns the absolute path of an existing directory without links, so that a link that changes later
+// does not change what the token permits.
 func directory(name string) (string, error) {
 	if name == "" {
 		return "", cmdutil.Usagef("--cwd is empty; name a directory")

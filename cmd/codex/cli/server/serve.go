@@ -18,8 +18,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// serve runs the server behind its front, and ends it in order. The service manager
-// is told when it stops; ready tells it when clients can come.
+// serve runs the server with its front, and shuts it down. ready tells the service manager that clients can
+// connect.
 func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, log *slog.Logger,
 	manager *cmdutil.ServiceManager, ready func()) error {
 	return untilAsked(c, s, !f.stdin && c.Bool("exit-on-stdin-close"), log, func(ctx context.Context) error {
@@ -77,7 +77,7 @@ func untilAsked(c *cli.Context, s cmdutil.Streams, watchStdin bool, log *slog.Lo
 	return f(ctx)
 }
 
-// serveStdio serves the one connection that stdin and stdout are.
+// serveStdio serves the one connection on stdin and stdout.
 func serveStdio(ctx context.Context, s cmdutil.Streams, srv *execserver.Server) error {
 	done := make(chan error, 1)
 	go func() { done <- srv.ServeConn(websocket.NewStdio(s.In, s.Out, 0)) }()
@@ -89,8 +89,7 @@ func serveStdio(ctx context.Context, s cmdutil.Streams, srv *execserver.Server) 
 	}
 }
 
-// routineSignals ends the server in order at the first signal and at once at
-// the second.
+// routineSignals shuts the server down at the first signal, and ends it at once at the second.
 func routineSignals(signals <-chan os.Signal, ended <-chan struct{}, stop context.CancelCauseFunc, log *slog.Logger) {
 	select {
 	case sig := <-signals:

@@ -13,8 +13,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// shutdownTime bounds an orderly end. Processes that run longer are killed with the
-// program, by their parent-death signal and the watchdog.
+// shutdownTime bounds a shutdown. Processes that still run then are killed with the program, by their parent-death
+// signal and by the watchdog.
 const shutdownTime = 15 * time.Second
 
 func Command(s cmdutil.Streams) *cli.Command {
@@ -160,7 +160,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	}))
 }
 
-// front is where a server meets its clients.
+// front accepts the clients of a server.
 type front struct {
 	// serve serves until ctx ends, and calls ready when clients can come,
 	// perhaps more than once.

@@ -16,8 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// tokenBytes is the size of a token before it is encoded: 256 bits, of which servers ask
-// for 128.
+// tokenBytes is the size of a token before it is encoded: 256 bits. Servers require 128.
 const tokenBytes = 32
 
 func tokenCommand(s cmdutil.Streams) *cli.Command {
@@ -70,7 +69,7 @@ or name it for single commands:
 	}
 }
 
-// makeToken makes the file. It never follows a link at the end of the path.
+// makeToken creates the file. It does not follow a link at the end of the path.
 func makeToken(path string) error {
 	secret := make([]byte, tokenBytes)
 	_, _ = rand.Read(secret) // which never fails

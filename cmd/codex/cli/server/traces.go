@@ -16,11 +16,11 @@ import (
 // traceFlushTime bounds how long the end of the server waits for the collector of traces.
 const traceFlushTime = 3 * time.Second
 
-// startTracer returns what exports traces to the collector that OpenTelemetry's variables name;
-// nil if they name none, or cannot be used: other programs of the machine may use them
-// otherwise, and a server must not fail for its traces. The caller must call the function
-// that it returns after the end of the server. Headers for collectors are taken out of the
-// environment in any case, because commands must not get their secret.
+// startTracer returns the tracer that exports to the collector in OpenTelemetry's variables. It returns nil if
+// there is none or if the variables are invalid: they may be meant for other programs, and a server must not fail
+// because of traces. The caller must call the returned function after the end of the server. Variables with
+// headers for the collector are removed from the environment in any case, because commands must not get their
+// secret.
 func startTracer(log *slog.Logger) (*tracing.Tracer, func()) {
 	t, err := newTracer(os.Getenv, cmdutil.Version(), log)
 	for _, name := range tracing.HeaderVariables {
@@ -52,9 +52,8 @@ func flushTraces(t *tracing.Tracer) {
 	t.Shutdown(ctx)
 }
 
-// keeperTracer is startTracer for a keeper, which has the variables of its server, but for those
-// with the secret: they come with its settings. Of variables that cannot be used the server has
-// warned. RunKeeper shuts it down.
+// keeperTracer is startTracer for a keeper. It has the variables of its server except those with the secret, which
+// are in its settings. The server has warned of invalid variables already. RunKeeper shuts the tracer down.
 func keeperTracer(secrets map[string]string, version string, log *slog.Logger) *tracing.Tracer {
 	t, err := newTracer(func(name string) string { return cmp.Or(secrets[name], os.Getenv(name)) }, version, log)
 	if err != nil {
