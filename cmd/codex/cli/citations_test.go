@@ -100,7 +100,7 @@ type sectionsOf map[string][]string
 func (s sectionsOf) check(t *testing.T, name, text string) int {
 	t.Helper()
 	for _, problem := range s.wrong(t, name, text) {
-		t.Errorf("%s: %s", name, problem)
+		t.Errorf("%s: wrong citation: %s", name, problem)
 	}
 	return len(aSection.FindAllString(text, -1))
 }

@@ -67,7 +67,7 @@ func TestComplete(t *testing.T) {
 	var out, errs strings.Builder
 	if code := Main([]string{"codex", "remote", "exec", "--ask", completionWord}, strings.NewReader(""), &out, &errs); code != 0 ||
 		out.String() != "never\non-failure\nalways\n" || errs.String() != "" {
-		t.Errorf("%d %q, %q", code, out.String(), errs.String())
+		t.Errorf(`got exit code %d, stdout %q, stderr %q; want exit code 0, stdout %q, stderr ""`, code, out.String(), errs.String(), "never\non-failure\nalways\n")
 	}
 }
 

@@ -195,7 +195,7 @@ func TestDocumentedCommands(t *testing.T) {
 		for _, line := range shownCommands(read(t, name)) {
 			seen++
 			if problem := wrongCommand(app, line); problem != "" {
-				t.Errorf("%s: %s: %s", name, line, problem)
+				t.Errorf(`%s: got line %s, problem %s; want problem ""`, name, line, problem)
 			}
 		}
 	}
@@ -208,7 +208,7 @@ func TestDocumentedCommands(t *testing.T) {
 		"codex remote fly": true, "codex sandbox --read-write -- true": true, "codex remote run --shell -- x": true,
 	} {
 		if problem := wrongCommand(app, line); (problem != "") != wrong {
-			t.Errorf("%s: %q", line, problem)
+			t.Errorf(`%s: got %q, want problem != "": %v`, line, problem, wrong)
 		}
 	}
 }

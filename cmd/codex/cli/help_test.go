@@ -19,7 +19,7 @@ func helpOf(t *testing.T, app *cli.App, path ...string) string {
 	app.Writer = &out
 	args := append(append([]string{app.Name}, path...), "--help")
 	if err := run(t.Context(), app, args); err != nil {
-		t.Fatalf("%q: %v", args, err)
+		t.Fatalf("%q: got error %v, want no error", args, err)
 	}
 	return out.String()
 }

@@ -75,7 +75,7 @@ func TestManLint(t *testing.T) {
 		var page, complaints bytes.Buffer
 		app := newApp(cmdutil.Streams{Out: &page, Err: io.Discard})
 		if err := app.Run(append([]string{"codex", args[0], "--date", "2026-01-31"}, args[1:]...)); err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: got error %v, want no error", name, err)
 		}
 		if !strings.HasPrefix(page.String(), `.TH "`+roffText(strings.ToUpper(name))+`" "1" "2026-01-31" `) {
 			t.Errorf("%s begins with %.80q", name, page.String())

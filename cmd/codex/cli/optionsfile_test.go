@@ -168,14 +168,14 @@ func TestWrongValuesOfEveryOption(t *testing.T) {
 		for _, value := range s.wrong {
 			path, out, errs := optionsIn(t, command, "\n"+name+" = "+value, "--check-config")
 			if !strings.Contains(errs, path+":2: "+name+": ") || !strings.Contains(errs, s.allowed) || out != "" {
-				t.Errorf("%s: %s%s", value, out, errs)
+				t.Errorf(`%s: got stdout %s, stderr %s; want stderr with %q, stderr with %q, stdout ""`, value, out, errs, path+":2: "+name+": ", s.allowed)
 			}
 		}
 		for _, wrong := range []string{name + "x", strings.Replace(name, "-", "_", 1)} {
 			path, out, errs := optionsIn(t, command, "\n"+wrong+" = "+s.file, "--check-config")
 			misspelled := "unknown key " + strconv.Quote(wrong) + "; did you mean "
 			if wrong != name && (!strings.Contains(errs, path+":2: "+misspelled) || out != "") {
-				t.Errorf("%s: %s%s", wrong, out, errs)
+				t.Errorf(`%s: got stdout %s, stderr %s; want stderr with %q, stdout ""`, wrong, out, errs, path+":2: "+misspelled)
 			}
 		}
 		if _, _, errs := optionsIn(t, command, name+" = "+s.file+"\n"+name+" = "+s.file, "--check-config"); !strings.Contains(errs, ":2:") {
@@ -214,7 +214,7 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 				path, out, errs := optionsIn(t, command, text, append(args, "--print-config")...)
 				want := "# " + name + " is set by " + strings.Replace(source, "FILE", path+":1", 1) + "; it has a password, which is not printed"
 				if strings.Contains(out+errs, "hunter2") || printedOption(out, name) != want {
-					t.Errorf("%s: %q %s", source, printedOption(out, name), errs)
+					t.Errorf(`%s: got printedOption(out, name) %q, stderr %s; want out+errs without "hunter2", printedOption(out, name) %q`, source, printedOption(out, name), errs, want)
 				}
 			}
 			check("FILE", line)
@@ -222,7 +222,7 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 			if v := commandsWithFile[command][name]; v != "" {
 				t.Setenv(v, url)
 				if _, out, errs := optionsIn(t, command, "", "--print-config"); strings.Contains(out+errs, "hunter2") {
-					t.Errorf("%s: %s%s", v, out, errs)
+					t.Errorf(`%s: got stdout %s, stderr %s; want out+errs without "hunter2"`, v, out, errs)
 				}
 				t.Setenv(v, "")
 			}

@@ -20,11 +20,11 @@ func TestVersion(t *testing.T) {
 	}
 	line := run("--version")
 	if !strings.HasPrefix(line, "codex ") || run("-V") != line || run("version") != line {
-		t.Errorf("%q, %q, %q", line, run("-V"), run("version"))
+		t.Errorf(`got %q, %q; want line beginning with "codex ", %q`, run("-V"), run("version"), line)
 	}
 	var b built
 	if err := json.Unmarshal([]byte(run("version", "--json")), &b); err != nil || "codex "+b.Version+"\n" != line || b.Go != runtime.Version() ||
 		b.OS != runtime.GOOS || b.Arch != runtime.GOARCH {
-		t.Errorf("%+v, %v", b, err)
+		t.Errorf("got b %+v, error %v; want no error, \"codex \"+b.Version+\"\\n\": %v, b.Go runtime.Version(), b.OS %v, b.Arch %v", b, err, line, runtime.GOOS, runtime.GOARCH)
 	}
 }

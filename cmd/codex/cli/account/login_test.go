@@ -226,7 +226,7 @@ func TestLoginNeedsAPipe(t *testing.T) {
 		"--with-access-token": "--with-access-token expects the access token on stdin. Try piping it, e.g. `printenv CODEX_ACCESS_TOKEN | codex login --with-access-token`.\n",
 	} {
 		if _, stderr, code := runLogin(t, Identity{transport: &identityService{t: t}}, terminal, "login", flag); stderr != want || code != 1 {
-			t.Errorf("%s: %d, %q", flag, code, stderr)
+			t.Errorf("%s: got exit code %d, stderr %q; want stderr %q, exit code 1", flag, code, stderr, want)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestLimits(t *testing.T) {
 		"--limit-time=-1m": "DURATION",
 	} {
 		if _, err := limitsOf([]string{word}); err == nil || !strings.Contains(strings.ToUpper(err.Error()), strings.ToUpper(want)) {
-			t.Errorf("%s: %v", word, err)
+			t.Errorf("%s: got error %v; want an error, strings.ToUpper(err.Error()) with strings.ToUpper(want)", word, err)
 		}
 	}
 }

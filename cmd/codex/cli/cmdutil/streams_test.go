@@ -42,7 +42,7 @@ func TestTerminalsShowNothingThatSteersThem(t *testing.T) {
 	_ = tty.Close()
 	text, _ := io.ReadAll(master)
 	if got := string(text); strings.Count(got, "\x1b") != 1 || strings.ContainsAny(got, "\u202e\u009b") || !strings.Contains(got, `a\nb`) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q; want strings.Count(got, \"\\x1b\") 1, a text with none of \"\\u202e\\u009b\", a text with %q", got, `a\nb`)
 	}
 	if got := ListedNames(io.Discard)("a\tb"); got != "\xffa\tb\xff" {
 		t.Errorf("a table would change %q", got)
@@ -65,6 +65,6 @@ func TestMessagesWaitForTheAnswer(t *testing.T) {
 	}
 	fmt.Fprint(s.Err, "again")
 	if !strings.HasSuffix(errs.String(), "again") {
-		t.Errorf("%q", errs.String())
+		t.Errorf(`got %q, want a text ending in "again"`, errs.String())
 	}
 }

@@ -21,7 +21,7 @@ func allowed(t *testing.T, text string) []string {
 	t.Helper()
 	var f policy
 	if err := home.DecodeTOML([]byte(text), &f, true); err != nil {
-		t.Fatalf("%v:\n%s", err, text)
+		t.Fatalf("got error %v, text:\n%s\nwant no error", err, text)
 	}
 	return f.Allow
 }
@@ -58,7 +58,7 @@ func TestAllowIn(t *testing.T) {
 			pattern = add
 		}
 		if got, err := allowIn(text, []string{pattern}); err == nil {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s: got %s, want an error", name, got)
 		}
 	}
 }
@@ -80,11 +80,11 @@ func FuzzAllowIn(f *testing.F) {
 			return
 		}
 		if _, err := parse([]byte(got)); err != nil {
-			t.Fatalf("%v: %q", err, got)
+			t.Fatalf("got error %v, %q; want no error", err, got)
 		}
 		before, after := allowed(t, text), allowed(t, got)
 		if !slices.Contains(after, "new.test:443") || len(after) > len(before)+1 {
-			t.Errorf("%q: %q", text, got)
+			t.Errorf(`%q: got %q; want after with "new.test:443", len(after) at most %v`, text, got, len(before)+1)
 		}
 	})
 }
@@ -110,7 +110,7 @@ func TestEgressFile(t *testing.T) {
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("got info %v, error %v; want no error, info.Mode().Perm() 0o600", info, err)
 	}
 	if c, err := Read(path); c == nil || err != nil {
 		t.Error(err)
@@ -136,7 +136,7 @@ func TestEgressFile(t *testing.T) {
 	adding.Wait()
 	text, err := os.ReadFile(path)
 	if err != nil || len(allowed(t, string(text))) != several+1 {
-		t.Errorf("%v:\n%s", err, text)
+		t.Errorf("got error %v, text:\n%s\nwant no error, len(allowed(t, string(text))) %v", err, text, several+1)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("the mode has changed: %v, %v", info, err)
@@ -186,7 +186,7 @@ func TestEgressFileRefuses(t *testing.T) {
 			_ = f.Close()
 		}
 		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: got error %v; want want == "": %v, an error with %q`, name, err, err == nil, want)
 		}
 	}
 	if os.Geteuid() != 0 {
@@ -202,7 +202,7 @@ func TestEgressFileRefuses(t *testing.T) {
 		"here/new": "is a link of another user", "right": "belongs to another user", "theirs/new": "belongs to another user",
 	} {
 		if _, err := Open(at(name)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want an error with %q", name, err, want)
 		}
 	}
 }
@@ -254,7 +254,7 @@ func TestEgressFileLocked(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		if err := f.Allow(t.Context(), "a.test:1"); err == nil || !strings.Contains(err.Error(), "remove "+lock) {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want an error with %q", err, "remove "+lock)
 		}
 	})
 	if _, err := os.Stat(lock); err != nil {

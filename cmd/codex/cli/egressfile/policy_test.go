@@ -32,7 +32,7 @@ func TestParseEgressPolicy(t *testing.T) {
 		c, err := parse([]byte(text))
 		switch {
 		case want == "" && (err != nil || c == nil):
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got error %v; want no error, c that is not nil", text, err)
 		case want != "" && (err == nil || c != nil):
 			t.Errorf("%q was accepted", text)
 		case want != "" && !strings.Contains(err.Error(), want) && want != "1:":
@@ -54,7 +54,7 @@ func TestReadEgressPolicy(t *testing.T) {
 			}
 		}
 		if c, err := Read(path); c != nil || err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v, %v", name, c, err)
+			t.Errorf("%s: got c %v, error %v; want c nil, error with %q", name, c, err, path)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func FuzzParseEgressPolicy(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if c, err := parse(text); (c == nil) == (err == nil) {
-			t.Errorf("%q: %v, %v", text, c, err)
+			t.Errorf("%q: got c %v, error %v; want one of them", text, c, err)
 		}
 	})
 }

@@ -24,7 +24,7 @@ func TestLogFilter(t *testing.T) {
 	} {
 		var out strings.Builder
 		if _, err := io.Copy(&logFilter{to: &out}, struct{ io.Reader }{in}); err != nil || out.String() != long+want {
-			t.Errorf("%s: %q, %v", name, out.String(), err)
+			t.Errorf("%s: got stdout %q, error %v; want no error, stdout %q", name, out.String(), err, long+want)
 		}
 	}
 }

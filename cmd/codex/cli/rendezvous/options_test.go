@@ -29,19 +29,19 @@ func TestOptionsFromAFile(t *testing.T) {
 	const file = "listen = '127.0.0.1:0'\nallow-plaintext-bind = true\nnats = 'nats://file.test'\nnats-replicas = 3\n"
 	text, err := run(file, "--print-config")
 	if err != nil || !strings.Contains(text, `nats = "nats://file.test" # `) || !strings.Contains(text, "allow-plaintext-bind = true # ") {
-		t.Errorf("%v\n%s", err, text)
+		t.Errorf("got error %v, text:\n%s\nwant no error, text with %q, text with \"allow-plaintext-bind = true # \"", err, text, `nats = "nats://file.test" # `)
 	}
 	if text, err = run(file, "--state", "/s", "--print-config"); err != nil || strings.Contains(text, "file.test") {
-		t.Errorf("%v\n%s", err, text)
+		t.Errorf("got error %v, text:\n%s\nwant no error, text without \"file.test\"", err, text)
 	}
 	t.Setenv(natsVariable, "nats://user:secret@variable.test")
 	if text, err = run(file, "--print-config"); err != nil || strings.Contains(text, "file.test") || strings.Contains(text, "secret") ||
 		!strings.Contains(text, "# nats is set by "+natsVariable) {
-		t.Errorf("%v\n%s", err, text)
+		t.Errorf("got error %v, text:\n%s\nwant no error, text without \"file.test\", text without \"secret\", text with %q", err, text, "# nats is set by "+natsVariable)
 	}
 	t.Setenv(natsVariable, "")
 	_, err = run("\nnats-replicas = 3", "--check-config")
 	if advice := cmdutil.AdviceOn(err); !strings.Contains(advice, "options.toml:2") {
-		t.Errorf("%v: %q", err, advice)
+		t.Errorf(`got error %v, advice %q; want advice with "options.toml:2"`, err, advice)
 	}
 }

@@ -18,7 +18,7 @@ func TestRefusedHosts(t *testing.T) {
 		{[]Endpoint{{"a$b.test", 0}, {"a-b_c.test", 22}}, "a$b.test, a-b_c.test port 22; to let the command reach them use --allow-domain a-b_c.test:22"},
 	} {
 		if got := RefusedHosts(tt.refused); got != "the network proxy of the command refused "+tt.want {
-			t.Errorf("%v: %q", tt.refused, got)
+			t.Errorf("%v: got %q, want %q", tt.refused, got, "the network proxy of the command refused "+tt.want)
 		}
 	}
 }

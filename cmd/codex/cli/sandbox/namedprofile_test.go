@@ -93,7 +93,7 @@ func TestNamedProfile(t *testing.T) {
 		"a relative root":           {"[t.workspace_roots]\n\"../x\" = true", "must be an absolute path"},
 	} {
 		if p, err := readNamed(tt.document); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, %v", name, p, err)
+			t.Errorf("%s: got p %v, error %v; want error with %q", name, p, err, tt.want)
 		}
 	}
 	if _, err := namedProfile(nil, ":all", "/w", "/"); err == nil || !strings.Contains(err.Error(), `no built-in permission profile ":all"`) {

@@ -34,12 +34,12 @@ func TestWhatIsSentForASandbox(t *testing.T) {
 	} {
 		p, err := ParsePolicy(tt.policy)
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want no error", name, err)
 			continue
 		}
 		got, err := p.Object("file:///src/a%20b", "file:///home/me")
 		if err != nil || string(got) != tt.want || p != nil && p.Confines != tt.confines {
-			t.Errorf("%s: %v, %s", name, err, got)
+			t.Errorf("%s: got error %v, %s; want no error, %s, p.Confines %v", name, err, got, tt.want, tt.confines)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestTheSandboxOfThisMachineIsNotTheRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := launchOf(c, cmdutil.Streams{}); (err != nil) != refused {
-			t.Errorf("%s: %v", args, err)
+			t.Errorf("%s: got error %v, want an error: %v", args, err, refused)
 		}
 	}
 }
@@ -37,7 +37,7 @@ func TestNobodyIsAskedHere(t *testing.T) {
 		err := app.Run(append([]string{"codex", "sandbox"}, strings.Fields(args)...))
 		var exit *cmdutil.ExitError
 		if !errors.As(err, &exit) || exit.Code != 2 || !strings.Contains(err.Error(), "codex remote run --ask-network") {
-			t.Errorf("%s: %v", args, err)
+			t.Errorf(`%s: got error %v; want errors.As(err, &exit), exit.Code 2, an error with "codex remote run --ask-network"`, args, err)
 		}
 	}
 }

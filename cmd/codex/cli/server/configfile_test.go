@@ -68,7 +68,7 @@ config = ["a=1", "b=\"x,y\""]
 		t.Errorf("%v\n%s\nwant\n%s", err, again, text)
 	}
 	if text, err := server(t, "max-handles = 6", "--check-config"); err != nil || !strings.Contains(text, "are valid") {
-		t.Errorf("%v\n%s", err, text)
+		t.Errorf("got error %v, text:\n%s\nwant no error, text with \"are valid\"", err, text)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestWrongOptionsInAFile(t *testing.T) {
 	}
 	_, err := server(t, "\nsandbox-backend = 'x'", "--check-config")
 	if advice := cmdutil.AdviceOn(err); !strings.Contains(advice, "--sandbox-backend comes from ") || !strings.Contains(advice, "options.toml:2") {
-		t.Errorf("%q", advice)
+		t.Errorf(`got %q; want a text with "--sandbox-backend comes from ", a text with "options.toml:2"`, advice)
 	}
 }
 
@@ -129,10 +129,10 @@ func TestLimitsInAFile(t *testing.T) {
 	text, err := server(t, file, "--limit-time", "2h", "--print-config")
 	const want = "limit-memory = \"2G\" # \nlimit-cpus = \"1.5\" # \nlimit-time = \"2h\" # \nlimit-open-files = \"64\" # \nlimit-require = true # \n"
 	if err != nil || options(text) != options(want) {
-		t.Errorf("%v\n%s", err, text)
+		t.Errorf("got error %v, text:\n%s\nwant no error, options(text) options(want)", err, text)
 	}
 	if text, err := server(t, file, "--check-config"); err != nil || !strings.Contains(text, "are valid") {
-		t.Errorf("%v\n%s", err, text)
+		t.Errorf("got error %v, text:\n%s\nwant no error, text with \"are valid\"", err, text)
 	}
 	for line, option := range map[string]string{
 		"limit-memory = '2X'": "limit-memory", "limit-cpus = 'all'": "limit-cpus", "limit-time = 'soon'": "limit-time", "limit-pids = '-1'": "limit-pids",
@@ -235,23 +235,23 @@ func TestOptionsOfAnotherUseAreLeftOut(t *testing.T) {
 	registering := "remote = 'https://x.test'\nenvironment-id = 'box'\nmax-handles = 3"
 	if text, err := server(t, registering, "--listen", "ws://127.0.0.1:0", "--print-config"); err != nil ||
 		options(text) != options("listen = [\"ws://127.0.0.1:0\"] # \nmax-handles = 3 # \n") {
-		t.Errorf("%v\n%s", err, text)
+		t.Errorf("got error %v, text:\n%s\nwant no error", err, text)
 	}
 	listening := "listen = 'wss://127.0.0.1:1'\ntls-cert = '/c'\ntls-key = '/k'\nws-auth = 'capability-token'\nmax-handles = 3"
 	text, err := server(t, listening, "--remote", "https://x.test", "--environment-id", "box", "--print-config")
 	if err != nil || strings.Contains(options(text), "listen") || strings.Contains(options(text), "tls") || strings.Contains(options(text), "ws-") ||
 		!strings.Contains(options(text), "max-handles = 3\n") {
-		t.Errorf("%v\n%s", err, text)
+		t.Errorf("got error %v, text:\n%s\nwant no error, options(text) without \"listen\", options(text) without \"tls\", options(text) without \"ws-\", options(text) with %q", err, text, "max-handles = 3\n")
 	}
 	several := "listen = ['ws://127.0.0.1:1', 'unix:///s']\nmax-handles = 3"
 	if text, err := server(t, several, "--print-config"); err != nil || !strings.Contains(text, `listen = ["ws://127.0.0.1:1", "unix:///s"] # `) {
-		t.Errorf("%v\n%s", err, text)
+		t.Errorf("got error %v, text:\n%s\nwant no error, text with %q", err, text, `listen = ["ws://127.0.0.1:1", "unix:///s"] # `)
 	}
 	if text, err := server(t, several, "--listen", "ws://127.0.0.1:2", "--print-config"); err != nil || strings.Contains(options(text), "unix") {
 		t.Errorf("the command line does not replace the list: %v\n%s", err, text)
 	}
 	text, err = server(t, listening, "--listen", "unix:///s", "--listen", "wss://127.0.0.1:2", "--print-config")
 	if err != nil || !strings.Contains(options(text), `tls-cert = "/c"`) {
-		t.Errorf("%v\n%s", err, text)
+		t.Errorf("got error %v, text:\n%s\nwant no error, options(text) with %q", err, text, `tls-cert = "/c"`)
 	}
 }

@@ -51,7 +51,7 @@ func TestTokenNotes(t *testing.T) {
 		}
 		list, err := wsauth.OpenTokens(file).List()
 		if err != nil || !strings.HasPrefix(out.String(), "cxe_") || len(list) == 0 {
-			t.Fatalf("%q, %v, %v", &out, list, err)
+			t.Fatalf(`got stdout %q, list %v, error %v; want no error, stdout beginning with "cxe_", len(list) other than 0`, &out, list, err)
 		}
 		for i := range list {
 			if list[i].ID == wsauth.TokenID(strings.TrimSpace(out.String())) && list[i].Dir != tt.dir {

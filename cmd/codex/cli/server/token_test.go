@@ -31,7 +31,7 @@ func TestMakeToken(t *testing.T) {
 	}
 	for _, name := range []string{"a", "link"} {
 		if err := makeToken(filepath.Join(dir, name)); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want %v", name, err, fs.ErrExist)
 		}
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(text) != texts[0] {

@@ -332,7 +332,7 @@ func TestHiddenEntries(t *testing.T) {
 	} {
 		g := &generator{s: &scenario{Backend: test.backend, Shared: test.shared, Workspace: "t/a/w", Nodes: []node{{Path: "t/a/link", Kind: "link", Text: "@/v/r"}}}, links: []string{"t/a/link"}}
 		if got := g.hides(test.dir, test.entry); got != test.hides {
-			t.Errorf("%+v: %v", test, got)
+			t.Errorf("%+v: got %v, want %v", test, got, test.hides)
 		}
 	}
 }
@@ -364,7 +364,7 @@ func TestExposedFIFOs(t *testing.T) {
 	} {
 		w := &world{scenario: &scenario{Backend: test.backend, Inside: test.inside}, top: top}
 		if got := w.exposed(filepath.Join(top, test.path), []*oracle{o}); got != test.exposed {
-			t.Errorf("%+v: %v", test, got)
+			t.Errorf("%+v: got %v, want %v", test, got, test.exposed)
 		}
 	}
 }

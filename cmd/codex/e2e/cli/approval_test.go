@@ -148,7 +148,7 @@ func TestRemoteExecInJSON(t *testing.T) {
 		switch e.Type {
 		case "started":
 			if text += " " + e.Sandbox; e.Cwd != "file://"+workspace || len(e.Argv) != 3 || e.ProcessID == "" {
-				t.Errorf("%s", line)
+				t.Errorf(`got %s; want e.Cwd %v, len(e.Argv) 3, e.ProcessID other than ""`, line, "file://"+workspace)
 			}
 		case "exited", "denied":
 			text += fmt.Sprintf(" %d %v%s", *e.ExitCode, e.SandboxDenied, e.Reason)
@@ -164,10 +164,10 @@ func TestRemoteExecInJSON(t *testing.T) {
 		"started 2 none", "exited 2 0 false", "closed 2",
 	}
 	if !slices.Equal(seen, want) {
-		t.Errorf("%q", seen)
+		t.Errorf("got %q, want %q", seen, want)
 	}
 	if !strings.Contains(out, `"stream":"stdout","data":"caf"`) || !strings.Contains(out, `"dataBase64"`) {
-		t.Errorf("%s", out)
+		t.Errorf("got %s; want a text with %q, a text with %q", out, `"stream":"stdout","data":"caf"`, `"dataBase64"`)
 	}
 }
 

@@ -246,7 +246,7 @@ func TestAuditRotatesBySize(t *testing.T) {
 	}
 	for _, file := range files {
 		if info, err := os.Stat(file); err != nil || info.Size() > 1<<20+128<<10 {
-			t.Errorf("%s: %v, %v", file, info, err)
+			t.Errorf("%s: got info %v, error %v; want no error, info.Size() at most %v", file, info, err, 1<<20+128<<10)
 		}
 	}
 }

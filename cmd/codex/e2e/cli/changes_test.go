@@ -138,7 +138,7 @@ func TestRemoteEdit(t *testing.T) {
 			kept, err = os.ReadFile(c)
 			harness.Must(t, err)
 			if st, err := os.Stat(c); err != nil || st.Mode().Perm() != 0o600 || filepath.Base(c) != "a file" {
-				t.Errorf("%s: %s: %v, %v", tt.what, c, st, err)
+				t.Errorf(`%s: got c %s, st %v, error %v; want no error, st.Mode().Perm() 0o600, filepath.Base(c) "a file"`, tt.what, c, st, err)
 			}
 			harness.Must(t, os.RemoveAll(filepath.Dir(c)))
 		}

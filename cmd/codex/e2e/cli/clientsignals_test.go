@@ -99,7 +99,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	rest, err := io.ReadAll(out)
 	harness.Must(t, err)
 	if err := client.Wait(); err != nil || string(rest) != "went on\n" {
-		t.Errorf("%v, %q", err, rest)
+		t.Errorf("got error %v, rest %q; want no error, rest %q", err, rest, "went on\n")
 	}
 }
 
@@ -117,6 +117,6 @@ func TestSignalThatTheCommandHandles(t *testing.T) {
 	harness.Must(t, client.Process.Signal(os.Interrupt))
 	_ = client.Wait()
 	if code := client.ProcessState.ExitCode(); code != 7 {
-		t.Errorf("%v", client.ProcessState)
+		t.Errorf("got %v, want exit code 7", client.ProcessState)
 	}
 }

@@ -335,7 +335,7 @@ func TestRefusedDetachedStarts(t *testing.T) {
 		// The server itself gives up after a minute.
 		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience/2)
 		if _, err := c.StartDetached(ctx, params); err == nil || ctx.Err() != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v; want an error, ctx.Err() nil", name, err)
 		}
 		cancel()
 	}

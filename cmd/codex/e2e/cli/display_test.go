@@ -41,7 +41,7 @@ func TestNothingFromElsewhereSteersTheTerminal(t *testing.T) {
 		u := harness.AtTerminal(t, append([]string{"remote"}, args...)...)
 		text, _ := u.End()
 		if !strings.Contains(text, `\x1b[31m`) && !strings.Contains(text, `\u001b[31m`) || strings.ContainsAny(text, "\x1b\a\u202e\u009b") || strings.Contains(text, "\nError: b") {
-			t.Errorf("%s: %q", args[0], text)
+			t.Errorf("%s: got %q; want a text with %q or with %q, a text with none of \"\\x1b\\a\\u202e\\u009b\", a text without %q", args[0], text, `\x1b[31m`, `\u001b[31m`, "\nError: b")
 		}
 	}
 }

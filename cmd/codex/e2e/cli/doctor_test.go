@@ -64,7 +64,7 @@ func diagnose(t *testing.T, cmd *exec.Cmd) (*diagnosis, int) {
 	}
 	d := &diagnosis{}
 	if err := json.Unmarshal(text, d); err != nil {
-		t.Fatalf("%v: %s%s", err, text, errs.String())
+		t.Fatalf("got error %v, text %s, stderr %s; want no error", err, text, errs.String())
 	}
 	return d, cmd.ProcessState.ExitCode()
 }
@@ -109,7 +109,7 @@ func TestDoctorJSON(t *testing.T) {
 	d := &diagnosis{}
 	harness.Must(t, json.Unmarshal(text, d))
 	if d.Schema != 1 || d.System != "linux" || d.Arch != runtime.GOARCH || d.UID != os.Getuid() || d.Kernel == "" || d.Version == "" || len(d.Notes) == 0 {
-		t.Errorf("%+v", d)
+		t.Errorf(`got %+v; want d.Schema 1, d.System "linux", d.Arch %v, d.UID os.Getuid(), d.Kernel other than "", d.Version other than "", len(d.Notes) other than 0`, d, runtime.GOARCH)
 	}
 	names := []string{"userNamespace", "userMapping", "mountNamespace", "mountAPI", "pidNamespace", "freshProc", "networkNamespace",
 		"otherNamespaces", "seccomp", "secondWall", "landlock", "bubblewrap", "terminal", "cgroup", "inotify"}
@@ -137,7 +137,7 @@ func TestDoctorForPeople(t *testing.T) {
 	t.Parallel()
 	out, errs, code := harness.Run(t, "", "doctor")
 	if errs != "" || code > 1 {
-		t.Errorf("%d %q", code, errs)
+		t.Errorf(`got exit code %d, stderr %q; want stderr "", exit code at most 1`, code, errs)
 	}
 	for _, want := range []string{"user namespaces", "Landlock", "bubblewrap", "backend", "The backend auto "} {
 		if !strings.Contains(out, want) {
@@ -251,7 +251,7 @@ func TestDoctorOfARootWithoutSETFCAP(t *testing.T) {
 		_ = cmd.Wait()
 		d := &diagnosis{}
 		if err := json.Unmarshal(out.Bytes(), d); err != nil {
-			t.Errorf("%v: %s", err, out.String())
+			t.Errorf("got error %v, stdout %s; want no error", err, out.String())
 			return
 		}
 		done <- result{d, cmd.ProcessState.ExitCode()}

@@ -302,7 +302,7 @@ func (r *reader) try(c example) {
 	u.Stop.Stop()
 	_ = tty.Close()
 	if problem := differs(r.here(strings.Join(c.want, "\n")), readable(seen+rest)); problem != "" {
-		r.t.Errorf("$ %s\n%s", c.line, problem)
+		r.t.Errorf("got c.line %s, problem:\n%s\nwant problem \"\"", c.line, problem)
 	}
 }
 
@@ -394,14 +394,14 @@ func TestDocumentsDiffer(t *testing.T) {
 		{"a", "b", false},
 	} {
 		if problem := differs(tt.want, tt.got); (problem == "") != tt.same {
-			t.Errorf("%q, %q: %q", tt.want, tt.got, problem)
+			t.Errorf(`%q, %q: got %q, want problem == "": %v`, tt.want, tt.got, problem, tt.same)
 		}
 	}
 	if got := commandsWithoutPrompt("    codex: no\n    codex yes\n    $ codex no\n    scripts/test  # all\ncodex no\n"); !slices.Equal(got, []string{"codex yes", "scripts/test"}) {
-		t.Errorf("%q", got)
+		t.Errorf(`got %q, want []string{"codex yes", "scripts/test"}`, got)
 	}
 	got := documented("$ no\n\n    $ a \\\n    b\n\n    c\n\ntext\n    $ d\n")
 	if len(got) != 2 || got[0].line != `a \` || got[1].line != "d" || len(got[1].want) != 0 {
-		t.Errorf("%q", got)
+		t.Errorf(`got %q; want len(got) 2, got[0].line %q, got[1].line "d", len(got[1].want) 0`, got, `a \`)
 	}
 }

@@ -84,7 +84,7 @@ func TestNamesOfProgramsThatAreNotHere(t *testing.T) {
 		cmd := exec.Command(link, "x")
 		out, _ := cmd.CombinedOutput()
 		if want := "Error: " + name + ": this program is not part of this codex; it has codex-fs and codex-linux-sandbox\n"; string(out) != want || cmd.ProcessState.ExitCode() != 1 {
-			t.Errorf("%s: %d, %s", name, cmd.ProcessState.ExitCode(), out)
+			t.Errorf("%s: got cmd.ProcessState.ExitCode() %d, stdout %s; want stdout %s, cmd.ProcessState.ExitCode() 1", name, cmd.ProcessState.ExitCode(), out, want)
 		}
 	}
 	for _, tt := range []struct{ patch, want string }{
@@ -97,7 +97,7 @@ func TestNamesOfProgramsThatAreNotHere(t *testing.T) {
 			args = append(args, tt.patch)
 		}
 		if _, errs, code := harness.Run(t, "", args...); code != 1 || errs != tt.want {
-			t.Errorf("%q: %d, %q", tt.patch, code, errs)
+			t.Errorf("%q: got exit code %d, stderr %q; want exit code 1, stderr %q", tt.patch, code, errs, tt.want)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestServersOfferAliases(t *testing.T) {
 	lines := strings.Split(out, "\n")
 	if want := []string{".lock", "codex-fs", "codex-linux-sandbox", harness.Codex}; errs != "" || len(lines) != 7 || !slices.Equal(lines[:4], want) ||
 		!strings.HasPrefix(lines[4], "HOME/tmp/arg0/codex-arg0") || !strings.HasSuffix(lines[4], " yes") || lines[5] != "permission-profile" {
-		t.Errorf("%q, %q", out, errs)
+		t.Errorf(`got stdout %q, stderr %q; want stderr "", len(lines) 7, lines[:4] %v, lines[4] beginning with "HOME/tmp/arg0/codex-arg0", lines[4] ending in " yes", lines[5] "permission-profile"`, out, errs, want)
 	}
 	if left, err := os.ReadDir(filepath.Join(home, "tmp", "arg0")); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -141,7 +141,7 @@ func TestServersRemoveWhatKilledOnesLeft(t *testing.T) {
 			_ = cmd.Wait()
 		})
 		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-			t.Fatalf("%q: %v", line, err)
+			t.Fatalf("%q: got error %v, want no error", line, err)
 		}
 		return cmd
 	}
@@ -171,7 +171,7 @@ func TestServersWorkWithoutAliases(t *testing.T) {
 	} {
 		env := append(slices.Clone(env), "CODEX_HOME="+tt.home, "TMPDIR="+tt.temp)
 		if _, errs, code := harness.RunWith(t, env, home, "", "exec-server", "--listen", "stdio"); code != 0 || harness.WithoutLog(errs) != warning+tt.want+"\n" {
-			t.Errorf("%s: %d, %q", tt.name, code, errs)
+			t.Errorf("%s: got exit code %d, stderr %q; want exit code 0, harness.WithoutLog(errs) %v", tt.name, code, errs, warning+tt.want+"\n")
 		}
 	}
 }
@@ -236,10 +236,10 @@ func TestEnvironments(t *testing.T) {
 		switch {
 		case c.ID == "broken":
 			if c.OK || !strings.HasSuffix(c.Error, "; the program said: no such host") {
-				t.Errorf("%+v", c)
+				t.Errorf(`got %+v; want c.OK false, c.Error ending in "; the program said: no such host"`, c)
 			}
 		case !c.OK || c.OS != "linux" || c.ConnectMs <= 0 || c.RoundTripMs <= 0 || c.Shell.Path == "" || c.Sandbox != "yes" && c.Sandbox != "no":
-			t.Errorf("%+v", c)
+			t.Errorf(`got %+v; want c.OK true, c.OS "linux", c.ConnectMs more than 0, c.RoundTripMs more than 0, c.Shell.Path other than "", c.Sandbox "yes" or "no"`, c)
 		}
 	}
 	if out, _, code := codex("environments", "check", "devbox", "program"); code != 0 || strings.Count(out, " ok ") != 2 {
@@ -272,7 +272,7 @@ func TestChosenEnvironment(t *testing.T) {
 	} {
 		out, errs, code := codex(append([]string{"remote"}, tt.args...)...)
 		if code != tt.code || !strings.Contains(out+errs, tt.want) {
-			t.Errorf("%s: %d, %q, %q", tt.name, code, out, errs)
+			t.Errorf("%s: got exit code %d, stdout %q, stderr %q; want exit code %d, out+errs with %q", tt.name, code, out, errs, tt.code, tt.want)
 		}
 	}
 }
@@ -300,7 +300,7 @@ func TestWithoutAFileOfEnvironments(t *testing.T) {
 	} {
 		out, errs, code := harness.RunWith(t, append(slices.Clone(env), tt.variable), home, "", tt.args...)
 		if code != tt.code || !strings.Contains(out+errs, tt.want) || strings.Contains(out+errs, "secret") {
-			t.Errorf("%s: %d, %q, %q", tt.name, code, out, errs)
+			t.Errorf(`%s: got exit code %d, stdout %q, stderr %q; want exit code %d, out+errs with %q, out+errs without "secret"`, tt.name, code, out, errs, tt.code, tt.want)
 		}
 	}
 	registry := append(slices.Clone(env), "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL=https://u:secret@r.invalid", "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID=e", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret")
@@ -318,7 +318,7 @@ func TestEnvironmentVariablesAndIDs(t *testing.T) {
 	for _, command := range []string{"run", "exec"} {
 		out, errs, code := harness.Run(t, "", "remote", command, "--url", url, "--env", "A=b", "--", "sh", "-c", "echo $A")
 		if code != 0 || out != "b\n" {
-			t.Errorf("%s: %d %q %q", command, code, out, errs)
+			t.Errorf("%s: got exit code %d, stdout %q, stderr %q; want exit code 0, stdout %q", command, code, out, errs, "b\n")
 		}
 	}
 	for _, args := range [][]string{
@@ -329,7 +329,7 @@ func TestEnvironmentVariablesAndIDs(t *testing.T) {
 		{"--url", url, "run", "--env", "nosuch", "--", "true"},
 	} {
 		if _, errs, code := harness.Run(t, "", append([]string{"remote"}, args...)...); code != 2 || !strings.Contains(errs, "--env") && !strings.Contains(errs, "there is no environment `nosuch`") {
-			t.Errorf("%v: %d %q", args, code, errs)
+			t.Errorf("%v: got exit code %d, stderr %q; want exit code 2, stderr with \"--env\" or with \"there is no environment `nosuch`\"", args, code, errs)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestLeavingAShell(t *testing.T) {
 		t.Cleanup(func() { _ = server.Process.Signal(syscall.SIGCONT) })
 		u.Types("x\r~.")
 		if rest, code := u.End(); code != 255 || !strings.Contains(rest, "was closed by ~.") {
-			t.Errorf("%d %q", code, rest)
+			t.Errorf(`got exit code %d, rest %q; want exit code 255, rest with "was closed by ~."`, code, rest)
 		}
 	})
 	t.Run("reconnects", func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestLeavingAShell(t *testing.T) {
 		u.Expect("reconnecting")
 		u.Types("\x03")
 		if rest, _ := u.End(); u.Cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
-			t.Errorf("%v %q", u.Cmd.ProcessState, rest)
+			t.Errorf("got u.Cmd.ProcessState %v, rest %q; want u.Cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() %v", u.Cmd.ProcessState, rest, syscall.SIGINT)
 		}
 	})
 }

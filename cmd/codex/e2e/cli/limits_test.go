@@ -36,7 +36,7 @@ func TestLimits(t *testing.T) {
 			args := append([]string{"remote", "run", "--url", url, "--sandbox", sandbox}, tt.args...)
 			out, errs, code := harness.Run(t, "", append(args, "--", "sh", "-c", tt.script)...)
 			if code != tt.code || tt.out != "" && out != tt.out || !strings.Contains(errs, tt.errs) {
-				t.Errorf("%v, %s: %d, %q, %q", tt.args, sandbox, code, out, errs)
+				t.Errorf("%v, %s: got exit code %d, stdout %q, stderr %q; want exit code %d, stdout %q, stderr with %q", tt.args, sandbox, code, out, errs, tt.code, tt.out, tt.errs)
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func TestLimitsOfServer(t *testing.T) {
 		}
 	}
 	if out, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--output-limit", "1G", "--", "yes"); code != 137 || len(out) != 8 {
-		t.Errorf("%d, %q, %q", code, out, errs)
+		t.Errorf("got exit code %d, stdout %q, stderr %q; want exit code 137, len(out) 8", code, out, errs)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestResources(t *testing.T) {
 		}
 		r := end.Resources
 		if code != 0 || end.Cause != "exit" || r.UserMs == 0 || r.MaxRssBytes < 100<<10 || r.UserMs > r.WallMs*2+1000 {
-			t.Errorf("%s: %d, %+v, %q", sandbox, code, end, errs)
+			t.Errorf(`%s: got exit code %d, end %+v, stderr %q; want exit code 0, end.Cause "exit", r.UserMs other than 0, r.MaxRssBytes at least %v, r.UserMs at most %v`, sandbox, code, end, errs, 100<<10, r.WallMs*2+1000)
 		}
 	}
 }

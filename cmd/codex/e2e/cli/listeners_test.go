@@ -122,7 +122,7 @@ func TestListenersAreChosenWell(t *testing.T) {
 			"--tls-cert", file("server.pem"), "--tls-key", file("server.key"), "--tls-client-ca", file("clients.pem")},
 	} {
 		if _, errs, code := harness.Run(t, "", append([]string{"exec-server"}, args...)...); code == 0 || !strings.Contains(errs, want) {
-			t.Errorf("%q: %d %s", args, code, errs)
+			t.Errorf("%q: got exit code %d, stderr %s; want exit code other than 0, stderr with %q", args, code, errs, want)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestListensOnOneFamily(t *testing.T) {
 	line := make([]byte, 64)
 	n, err := out.Read(line)
 	if err != nil || !strings.HasPrefix(string(line[:n]), "ws://0.0.0.0:") {
-		t.Errorf("%q, %v", line[:n], err)
+		t.Errorf(`got line[:n] %q, error %v; want no error, line[:n] beginning with "ws://0.0.0.0:"`, line[:n], err)
 	}
 	// The end of the terminal is an orderly end.
 	harness.Must(t, cmd.Process.Signal(syscall.SIGHUP))

@@ -37,7 +37,7 @@ func TestCommandsThatCannotStart(t *testing.T) {
 	}
 	if _, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--timeout", "50ms", "--", "sleep", "1000"); code != 124 ||
 		!strings.Contains(errs, "--timeout 50ms") {
-		t.Errorf("%d %q", code, errs)
+		t.Errorf(`got exit code %d, stderr %q; want exit code 124, stderr with "--timeout 50ms"`, code, errs)
 	}
 }
 
@@ -58,7 +58,7 @@ args = ["-c", "echo from-ssh >&2; exec '` + harness.Codex + `' exec-server --lis
 	}{{[]string{"remote", "run", "--", "true"}, false}, {[]string{"remote", "-v", "run", "--", "true"}, true}, {[]string{"remote", "run", "-v", "--", "true"}, true}} {
 		_, errs, code := harness.RunWith(t, env, home, "", tt.args...)
 		if code != 0 || strings.Contains(errs, "level=INFO") != tt.log || !strings.Contains(errs, "from-ssh\n") {
-			t.Errorf("%q: %d %q", tt.args, code, errs)
+			t.Errorf(`%q: got exit code %d, stderr %q; want exit code 0, strings.Contains(errs, "level=INFO") %v, stderr with %q`, tt.args, code, errs, tt.log, "from-ssh\n")
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestQuietAndVerbose(t *testing.T) {
 	} {
 		_, errs, code := harness.RunWith(t, env, home, "", tt.args...)
 		if code != tt.code || !strings.Contains(errs, tt.errs) || tt.errs == "" && errs != "" {
-			t.Errorf("%q: %d %q", tt.args, code, errs)
+			t.Errorf(`%q: got exit code %d, stderr %q; want exit code %d, stderr with %q, stderr ""`, tt.args, code, errs, tt.code, tt.errs)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestRemoteMove(t *testing.T) {
 	} {
 		out, errs, code := harness.Run(t, "", append([]string{"remote", "mv", "--url", url}, tt.args...)...)
 		if code != 1 || out != "" || !strings.HasPrefix(errs, "Error: "+tt.want) || contents(t, dir) != "e/ e/c=c e/l=a" {
-			t.Errorf("%q: %d %q, %q", tt.args, code, out, errs)
+			t.Errorf(`%q: got exit code %d, stdout %q, stderr %q; want exit code 1, stdout "", stderr beginning with %q, contents(t, dir) "e/ e/c=c e/l=a"`, tt.args, code, out, errs, "Error: "+tt.want)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestRemoteMoveToAnotherFileSystem(t *testing.T) {
 	_, errs, code := harness.Run(t, "", "remote", "mv", "--url", url, "-n", name, shm+"/f")
 	if code != 1 || !strings.Contains(errs, "on different file systems") ||
 		!strings.Contains(errs, "codex remote run -- mv -n '"+name+"' "+shm+"/f\n") || strings.Contains(errs, "os error") {
-		t.Errorf("%d %q", code, errs)
+		t.Errorf(`got exit code %d, stderr %q; want exit code 1, stderr with "on different file systems", stderr with %q, stderr without "os error"`, code, errs, "codex remote run -- mv -n '"+name+"' "+shm+"/f\n")
 	}
 }
 

@@ -382,10 +382,10 @@ func TestSavedHosts(t *testing.T) {
 	}
 	text, err := os.ReadFile(policy)
 	if !strings.Contains(string(text), `"a.test:80"`) || !strings.Contains(string(text), `"b.test:81"`) || strings.Contains(string(text), "c.test") {
-		t.Errorf("%v, %s", err, text)
+		t.Errorf(`got error %v, text %s; want text with %q, text with %q, text without "c.test"`, err, text, `"a.test:80"`, `"b.test:81"`)
 	}
 	if info, err := os.Stat(policy); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("got info %v, error %v; want no error, info.Mode().Perm() 0o600", info, err)
 	}
 	// The policy is the ceiling of a server now. It bounds every client.
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))

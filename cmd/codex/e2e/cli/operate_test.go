@@ -28,7 +28,7 @@ func TestServerInNumbers(t *testing.T) {
 		{0, []string{"--sandbox", "read-only", "--", "true"}},
 	} {
 		if _, text, code := harness.Run(t, "", append([]string{"remote", "run", "--url", url}, tt.args...)...); code != tt.code {
-			t.Fatalf("%v: %d\n%s", tt.args, code, text)
+			t.Fatalf("%v: got exit code %d, text:\n%s\nwant exit code %d", tt.args, code, text, tt.code)
 		}
 	}
 	if text := metricsOf(t, "http"+strings.TrimPrefix(url, "ws")+"/metrics"); !strings.Contains(text, "exec_server_sessions_total 4\n") {
@@ -60,7 +60,7 @@ func TestServerInNumbers(t *testing.T) {
 	}
 	ended := log.await(t, "process ended")
 	if ended["level"] != "INFO" || ended["exit_code"] != 0.0 || ended["bytes_out"] != 5.0 {
-		t.Errorf("%v", ended)
+		t.Errorf(`got %v; want ended["level"] "INFO", ended["exit_code"] 0.0, ended["bytes_out"] 5.0`, ended)
 	}
 	harness.Must(t, server.Process.Signal(os.Interrupt))
 	harness.Must(t, server.Wait())
@@ -125,7 +125,7 @@ func metricsOf(t *testing.T, url string) string {
 	text, err := io.ReadAll(res.Body)
 	harness.Must(t, err)
 	if res.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %d %s", url, res.StatusCode, text)
+		t.Fatalf("%s: got res.StatusCode %d, text %s; want res.StatusCode %d", url, res.StatusCode, text, http.StatusOK)
 	}
 	return string(text)
 }
@@ -144,7 +144,7 @@ func TestAuditTrail(t *testing.T) {
 		t.Helper()
 		out, text, code := harness.Run(t, "", args...)
 		if code != want {
-			t.Fatalf("%v: %d\n%s%s", args, code, out, text)
+			t.Fatalf("%v: got exit code %d, stdout %s, text %s; want exit code %d", args, code, out, text, want)
 		}
 		return out
 	}
@@ -170,7 +170,7 @@ func TestAuditTrail(t *testing.T) {
 	harness.Must(t, server.Wait())
 	public := fmt.Sprint(log.await(t, "writing an audit trail")["key"])
 	if out := run(0, "audit", "verify", "--key", public, old, trail); !strings.HasPrefix(out, "ok: records 1 to ") || strings.Contains(out, "no signature") {
-		t.Errorf("%s", out)
+		t.Errorf(`got %s; want a text beginning with "ok: records 1 to ", a text without "no signature"`, out)
 	}
 	out := run(0, "audit", "show", old, trail)
 	for _, want := range []string{
@@ -185,7 +185,7 @@ func TestAuditTrail(t *testing.T) {
 		t.Errorf("without --audit-paths there is a path:\n%s", out)
 	}
 	if out := run(0, "audit", "grep", "exitCode=3", old, trail); strings.Count(out, "\n") != 1 {
-		t.Errorf("%s", out)
+		t.Errorf("got %s, want strings.Count(out, \"\\n\") 1", out)
 	}
 	text, err := os.ReadFile(old)
 	harness.Must(t, err)

@@ -103,11 +103,11 @@ func TestServersWithoutAttributes(t *testing.T) {
 		_, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "--url", url}, args...)...)
 		if code != 1 || strings.Count(errs, warning) != 1 || !strings.Contains(errs, "/w/link: not copied: it is a symbolic link") ||
 			!strings.HasSuffix(errs, "Error: 1 file was not copied, or not as it is\n") {
-			t.Errorf("%q: %d %q", args, code, errs)
+			t.Errorf(`%q: got exit code %d, stderr %q; want exit code 1, strings.Count(errs, warning) 1, stderr with "/w/link: not copied: it is a symbolic link", stderr ending in %q`, args, code, errs, "Error: 1 file was not copied, or not as it is\n")
 		}
 		target := strings.TrimPrefix(args[len(args)-1], ":")
 		if got := contents(t, target); got != "empty/ script=x sub/ sub/large="+strings.Repeat("x", 3<<20) {
-			t.Errorf("%q: %.200s", args, got)
+			t.Errorf("%q: got %.200s, want %.200s", args, got, "empty/ script=x sub/ sub/large="+strings.Repeat("x", 3<<20))
 		}
 		if st, err := os.Stat(target + "/script"); err != nil || st.Mode().Perm()&0o111 != 0 || time.Since(st.ModTime()) > time.Hour {
 			t.Errorf("%q: got %v, %v; want a new file that nobody may execute", args, st, err)
@@ -115,7 +115,7 @@ func TestServersWithoutAttributes(t *testing.T) {
 	}
 	if out, errs, code := harness.Run(t, "", "remote", "ls", "-l", "--url", url, dir+"/w"); code != 0 ||
 		!strings.Contains(out, "file@") || !strings.Contains(out, "dir") || strings.Count(out, "\n") != 4 {
-		t.Errorf("%d %q, %q", code, out, errs)
+		t.Errorf("got exit code %d, stdout %q, stderr %q; want exit code 0, stdout with \"file@\", stdout with \"dir\", strings.Count(out, \"\\n\") 4", code, out, errs)
 	}
 }
 
@@ -129,12 +129,12 @@ func TestListings(t *testing.T) {
 	harness.Must(t, os.Symlink("nowhere", dir+"/dangling"))
 	harness.Must(t, os.Symlink("d", dir+"/to-d"))
 	if out, errs, code := harness.Run(t, "", "remote", "ls", "--url", url, dir); out != "d/\ndangling\nf\nto-d/\n" || code != 0 {
-		t.Errorf("%d %q, %q", code, out, errs)
+		t.Errorf("got exit code %d, stdout %q, stderr %q; want stdout %q, exit code 0", code, out, errs, "d/\ndangling\nf\nto-d/\n")
 	}
 	out, errs, code := harness.Run(t, "", "remote", "ls", "-la", "--url", url, dir)
 	lines := strings.Split(out, "\n")
 	if code != 0 || len(lines) != 5 {
-		t.Fatalf("%d %q, %q", code, out, errs)
+		t.Fatalf("got exit code %d, stdout %q, stderr %q; want exit code 0, len(lines) 5", code, out, errs)
 	}
 	for i, want := range [][2]string{
 		{"drwxr-x---", " d"}, {"lrwxrwxrwx", " dangling -> nowhere"}, {"-rw-r-----", " f"}, {"lrwxrwxrwx", " to-d -> d"},

@@ -24,7 +24,7 @@ func TestNamesDecide(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out, _ := exec.Command(link, "--help").CombinedOutput(); !strings.Contains(string(out), want) {
-			t.Errorf("%s: %s", name, out)
+			t.Errorf("%s: got %s, want a text with %q", name, out, want)
 		}
 	}
 	if _, errs, code := harness.Run(t, "", "--codex-run-as-fs-helper"); code != 1 || !strings.Contains(errs, "fs sandbox helper") {
@@ -37,17 +37,17 @@ func TestRemoteRun(t *testing.T) {
 	_, url := harness.Server(t)
 	out, errs, code := harness.Run(t, "in\n", "remote", "run", "--url", url, "--cwd", "/", "--env", "A=b c", "--env-var", "B=d,e", "--", "sh", "-c", `cat; pwd; echo "$A$B"; echo err >&2; exit 7`)
 	if out != "in\n/\nb cd,e\n" || errs != "err\n" || code != 7 {
-		t.Errorf("%q, %q, %d", out, errs, code)
+		t.Errorf("got stdout %q, stderr %q, exit code %d; want stdout %q, stderr %q, exit code 7", out, errs, code, "in\n/\nb cd,e\n", "err\n")
 	}
 	out, _, code = harness.Run(t, "", "remote", "run", "--url", url, "--", "head", "-c", "20000000", "/dev/zero")
 	if len(out) != 20_000_000 || code != 0 {
 		t.Errorf("%d bytes, %d", len(out), code)
 	}
 	if _, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--", "no-such-program"); code != 127 || !strings.Contains(errs, "no-such-program") {
-		t.Errorf("%q %d", errs, code)
+		t.Errorf(`got stderr %q, exit code %d; want exit code 127, stderr with "no-such-program"`, errs, code)
 	}
 	if out, _, code := harness.Run(t, "", "remote", "info", "--url", url); code != 0 || !strings.Contains(out, "shell") {
-		t.Errorf("%q %d", out, code)
+		t.Errorf(`got stdout %q, exit code %d; want exit code 0, stdout with "shell"`, out, code)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestRemoteFiles(t *testing.T) {
 		t.Fatalf("back: %s", errs)
 	}
 	if out, err := exec.Command("diff", "-r", filepath.Join(dir, "src"), filepath.Join(dir, "back")).CombinedOutput(); err != nil {
-		t.Errorf("%s", out)
+		t.Errorf("got %s, want no error", out)
 	}
 	if out, _, _ := harness.Run(t, "", "remote", "cat", "--url", url, filepath.Join(dir, "there", "blob")); out != string(blob) {
 		t.Errorf("cat gave %d bytes", len(out))
@@ -128,7 +128,7 @@ func TestRemoteFiles(t *testing.T) {
 		{[]string{"cat", "--url", url, "/none/such"}, "/none/such: no such file or directory\n"},
 	} {
 		if out, errs, code := harness.Run(t, "", append([]string{"remote"}, tt.args...)...); code != 1 || out != "" || !strings.HasPrefix(errs, "Error: "+tt.want) || strings.Contains(errs, "file://") {
-			t.Errorf("%q: %d %q, %q", tt.args, code, out, errs)
+			t.Errorf(`%q: got exit code %d, stdout %q, stderr %q; want exit code 1, stdout "", stderr beginning with %q, stderr without "file://"`, tt.args, code, out, errs, "Error: "+tt.want)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestTerminalWithoutALocalOne(t *testing.T) {
 	for input, want := range map[string]string{"": "end\r\n", "hi\n": "hi\r\nhi\r\nend\r\n", "hi": "hihiend\r\n"} {
 		out, errs, code := harness.Run(t, input, "remote", "run", "--url", url, "--tty", "--", "sh", "-c", "cat; echo end")
 		if code != 0 || strings.ReplaceAll(out, "^D\b\b", "") != want {
-			t.Errorf("%q: %d %q %q", input, code, out, errs)
+			t.Errorf("%q: got exit code %d, stdout %q, stderr %q; want exit code 0, strings.ReplaceAll(out, \"^D\\b\\b\", \"\") %v", input, code, out, errs, want)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func newToken(t *testing.T, file string, args ...string) string {
 	t.Helper()
 	out, errs, code := harness.Run(t, "", append([]string{"exec-server", "token", "create", "--tokens", file}, args...)...)
 	if code != 0 {
-		t.Fatalf("%v: %s", args, errs)
+		t.Fatalf("%v: got %s, want exit code 0", args, errs)
 	}
 	return strings.TrimSpace(out)
 }

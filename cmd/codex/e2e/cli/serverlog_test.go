@@ -35,7 +35,7 @@ func (l *serverLog) records(t *testing.T) (list []map[string]any) {
 		}
 		var record map[string]any
 		if err := json.Unmarshal([]byte(line), &record); err != nil {
-			t.Fatalf("%q: %v", line, err)
+			t.Fatalf("%q: got error %v, want no error", line, err)
 		}
 		list = append(list, record)
 	}

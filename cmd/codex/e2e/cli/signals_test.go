@@ -44,7 +44,7 @@ func TestSIGTERMEndsInOrder(t *testing.T) {
 		pids := background(t, url)
 		harness.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v: %v", args, err)
+			t.Errorf("%v: got error %v, want no error", args, err)
 		}
 		harness.AwaitGone(t, pids["own"], pids["leader"])
 	}
@@ -100,7 +100,7 @@ func TestStdioAnswersBeforeItEnds(t *testing.T) {
 	for range 10 {
 		out, _, code := harness.Run(t, in, "exec-server", "--listen", "stdio")
 		if code != 0 || strings.Count(out, "\n") != 3 || !strings.Contains(out, `"id":2`) {
-			t.Fatalf("%d %s", code, out)
+			t.Fatalf("got exit code %d, stdout %s; want exit code 0, strings.Count(out, \"\\n\") 3, stdout with %q", code, out, `"id":2`)
 		}
 	}
 }
@@ -118,6 +118,6 @@ func TestSignalsAreNormalised(t *testing.T) {
 	harness.Must(t, err)
 	const zero = "U2lnSWduOgkwMDAwMDAwMDAwMDAwMDAwCg==" // SigIgn: 0000000000000000
 	if !strings.Contains(string(out), zero) {
-		t.Errorf("%s", out)
+		t.Errorf("got %s, want a text with %q", out, zero)
 	}
 }

@@ -44,7 +44,7 @@ func TestCopiesWriteIntoSpecialFiles(t *testing.T) {
 	}
 	for _, args := range [][]string{{":" + file, "/dev/null"}, {file, ":/dev/null"}} {
 		if _, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "--url", url}, args...)...); code != 0 {
-			t.Errorf("%q: %d %q", args, code, errs)
+			t.Errorf("%q: got exit code %d, stderr %q; want exit code 0", args, code, errs)
 		}
 	}
 	if st, err := os.Stat("/dev/null"); err != nil || st.Mode()&fs.ModeCharDevice == 0 {
@@ -61,17 +61,17 @@ func TestCopiesStandardStreams(t *testing.T) {
 	harness.Must(t, os.WriteFile(file, []byte("contents"), 0o644))
 	for _, target := range []string{"-", "/dev/stdout"} {
 		if out, errs, code := harness.Run(t, "", "remote", "cp", "--url", url, ":"+file, ":"+file, target); out != "contentscontents" || code != 0 {
-			t.Errorf("%s: %d %q, %q", target, code, out, errs)
+			t.Errorf(`%s: got exit code %d, stdout %q, stderr %q; want stdout "contentscontents", exit code 0`, target, code, out, errs)
 		}
 	}
 	for _, source := range []string{"-", "/dev/stdin"} {
 		_, errs, code := harness.Run(t, "input of "+source, "remote", "cp", "--url", url, source, ":"+made)
 		if data, err := os.ReadFile(made); string(data) != "input of "+source || code != 0 {
-			t.Errorf("%s: %d %q: %q, %v", source, code, errs, data, err)
+			t.Errorf("%s: got exit code %d, stderr %q, data %q, error %v; want data %q, exit code 0", source, code, errs, data, err, "input of "+source)
 		}
 	}
 	_, errs, code := harness.Run(t, "", "remote", "cp", "--url", url, "-", ":"+dir)
 	if code != 1 || !strings.Contains(errs, "name the target too, as in :"+dir+"/NAME") {
-		t.Errorf("%d %q", code, errs)
+		t.Errorf("got exit code %d, stderr %q; want exit code 1, stderr with %q", code, errs, "name the target too, as in :"+dir+"/NAME")
 	}
 }

@@ -33,7 +33,7 @@ func TestSSHEnvironment(t *testing.T) {
 	there, home, env := fakeSSH(t, "echo Welcome; echo 'motd on stderr' >&2")
 	run := func(args ...string) (string, string, int) { return harness.RunWith(t, env, home, "", args...) }
 	if out, errs, code := run("environments", "add", "build", "--ssh", "me@build", "--default"); code != 0 || !strings.HasPrefix(out, "Added build to ") {
-		t.Fatalf("%d %q %q", code, out, errs)
+		t.Fatalf(`got exit code %d, stdout %q, stderr %q; want exit code 0, stdout beginning with "Added build to "`, code, out, errs)
 	}
 	if _, errs, code := run("remote", "run", "--", "true"); code != 255 || !strings.Contains(errs, "ssh me@build: there is no codex on that machine") {
 		t.Errorf("without codex there: %d %q", code, errs)
@@ -45,10 +45,10 @@ func TestSSHEnvironment(t *testing.T) {
 		t.Errorf("%d %q %q, want 3, the home directory of the other machine, and nothing of logs and greetings", code, out, errs)
 	}
 	if out, errs, code := run("environments", "check", "build"); code != 0 || !strings.Contains(out, "build  ok") {
-		t.Errorf("%d %q %q", code, out, errs)
+		t.Errorf(`got exit code %d, stdout %q, stderr %q; want exit code 0, stdout with "build  ok"`, code, out, errs)
 	}
 	if out, _, code := run("environments", "remove", "build"); code != 0 || !strings.HasPrefix(out, "Removed build from ") {
-		t.Errorf("%d %q", code, out)
+		t.Errorf(`got exit code %d, stdout %q; want exit code 0, stdout beginning with "Removed build from "`, code, out)
 	}
 }
 
@@ -76,10 +76,10 @@ func TestSSHInstall(t *testing.T) {
 	there, home, env := fakeSSH(t, "echo Welcome")
 	run := func(args ...string) (string, string, int) { return harness.RunWith(t, env, home, "", args...) }
 	if _, errs, code := run("environments", "add", "build", "--ssh", "me@build", "--install"); code != 0 || !strings.Contains(errs, "copied this program") {
-		t.Fatalf("%d %q", code, errs)
+		t.Fatalf(`got exit code %d, stderr %q; want exit code 0, stderr with "copied this program"`, code, errs)
 	}
 	if out, errs, code := run("remote", "--env", "build", "run", "--", "echo", "there"); code != 0 || out != "there\n" {
-		t.Errorf("%d %q %q", code, out, errs)
+		t.Errorf("got exit code %d, stdout %q, stderr %q; want exit code 0, stdout %q", code, out, errs, "there\n")
 	}
 	if info, err := os.Stat(filepath.Join(there, ".local/share/codex-exec-server/codex")); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("the copy: %v, %v", info, err)
@@ -109,6 +109,6 @@ func TestRendezvousEnvironment(t *testing.T) {
 		t.Errorf("listed %q", out)
 	}
 	if _, errs, code := run("remote", "--env", "box", "run", "--", "true"); code != 255 || !strings.Contains(errs, "is empty") {
-		t.Errorf("%d %q", code, errs)
+		t.Errorf(`got exit code %d, stderr %q; want exit code 255, stderr with "is empty"`, code, errs)
 	}
 }

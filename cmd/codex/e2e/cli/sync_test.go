@@ -47,13 +47,13 @@ func TestSyncs(t *testing.T) {
 		harness.Must(t, os.Rename(sampleTree(t), source))
 		t.Cleanup(func() { _ = exec.Command("chmod", "-R", "u+w", source, target).Run() })
 		if out, _, code := run("--dry-run"); code != 0 || !strings.Contains(out, "copy ") {
-			t.Errorf("%d %q", code, out)
+			t.Errorf(`got exit code %d, stdout %q; want exit code 0, stdout with "copy "`, code, out)
 		}
 		if _, err := os.Lstat(target); err == nil {
 			t.Error("--dry-run has made the target")
 		}
 		if _, errs, code := run(); code != 0 || errs != "" {
-			t.Fatalf("%d %q", code, errs)
+			t.Fatalf(`got exit code %d, stderr %q; want exit code 0, stderr ""`, code, errs)
 		}
 		if got, want := described(t, target, true), described(t, source, true); got != want {
 			t.Errorf("%s\nwant\n%s", got, want)
@@ -68,10 +68,10 @@ func TestSyncs(t *testing.T) {
 		harness.Must(t, os.Symlink("other", source+"/loop"))
 		if out, _, _ := run("-n"); strings.Count(out, "\n") != 3 || !strings.Contains(out, "/plain\n") || !strings.Contains(out, "/new/f\n") ||
 			!strings.Contains(out, "/loop\n") {
-			t.Errorf("%q", out)
+			t.Errorf("got %q; want strings.Count(out, \"\\n\") 3, a text with %q, a text with %q, a text with %q", out, "/plain\n", "/new/f\n", "/loop\n")
 		}
 		if _, errs, code := run(); code != 0 || errs != "" {
-			t.Fatalf("%d %q", code, errs)
+			t.Fatalf(`got exit code %d, stderr %q; want exit code 0, stderr ""`, code, errs)
 		}
 		if got, want := described(t, target, true), described(t, source, true); got != want {
 			t.Errorf("%s\nwant\n%s", got, want)
@@ -90,10 +90,10 @@ func TestSyncChecksums(t *testing.T) {
 			harness.Must(t, os.Chtimes(dir+"/other", old, old))
 		}
 		if _, errs, code := run(); code != 0 || contents(t, target) != "other=target same=text" {
-			t.Errorf("%d %q: %s", code, errs, contents(t, target))
+			t.Errorf(`got exit code %d, stderr %q, contents(t, target) %s; want exit code 0, contents(t, target) "other=target same=text"`, code, errs, contents(t, target))
 		}
 		if _, errs, code := run("--checksum"); code != 0 || contents(t, target) != "other=source same=text" {
-			t.Errorf("%d %q: %s", code, errs, contents(t, target))
+			t.Errorf(`got exit code %d, stderr %q, contents(t, target) %s; want exit code 0, contents(t, target) "other=source same=text"`, code, errs, contents(t, target))
 		}
 	})
 }
@@ -112,21 +112,21 @@ func TestSyncDeletes(t *testing.T) {
 		harness.Must(t, os.Symlink("/etc", target+"/link"))
 		_, errs, code := run("--exclude", "*.o")
 		if got := contents(t, target); code != 1 || !strings.Contains(errs, "not replaced") || !strings.Contains(got, "old=") {
-			t.Errorf("%d %q: %s", code, errs, got)
+			t.Errorf(`got exit code %d, stderr %q, %s; want exit code 1, stderr with "not replaced", a text with "old="`, code, errs, got)
 		}
 		harness.Must(t, exec.Command("mkfifo", source+"/fifo").Run())
 		_, errs, code = run("--delete", "--exclude", "*.o")
 		if got := contents(t, target); code != 1 || !strings.Contains(errs, "nothing is removed") || !strings.Contains(got, "old=") {
-			t.Errorf("%d %q: %s", code, errs, got)
+			t.Errorf(`got exit code %d, stderr %q, %s; want exit code 1, stderr with "nothing is removed", a text with "old="`, code, errs, got)
 		}
 		harness.Must(t, os.Remove(source+"/fifo"))
 		_, errs, code = run("--delete", "--exclude", "*.o")
 		if got := contents(t, target); code != 0 || got != "a=a dir/ dir/keep.o= kind/ kind/f=f" {
-			t.Errorf("%d %q: %s", code, errs, got)
+			t.Errorf(`got exit code %d, stderr %q, %s; want exit code 0, "a=a dir/ dir/keep.o= kind/ kind/f=f"`, code, errs, got)
 		}
 		_, errs, code = run("--delete")
 		if got := contents(t, target); code != 0 || got != "a=a kind/ kind/f=f" {
-			t.Errorf("%d %q: %s", code, errs, got)
+			t.Errorf(`got exit code %d, stderr %q, %s; want exit code 0, "a=a kind/ kind/f=f"`, code, errs, got)
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestSyncDeletesNothingElsewhere(t *testing.T) {
 	})
 	_, errs, code := harness.Run(t, "", "remote", "sync", "--delete", "--exclude", "x", "--url", url, dir+"/source", ":"+dir+"/target")
 	if got := contents(t, dir+"/outside"); got != "f=f l=f sub/ sub/g=g" || code != 1 || strings.Count(errs, "path contains a symbolic link") < 3 {
-		t.Errorf("%d %q: %s", code, errs, got)
+		t.Errorf(`got exit code %d, stderr %q, %s; want "f=f l=f sub/ sub/g=g", exit code 1, strings.Count(errs, "path contains a symbolic link") at least 3`, code, errs, got)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestSyncMistakes(t *testing.T) {
 		{disguised(t, url, "fs/openArchive"), dir, ":" + dir + "/x", "this server cannot list a tree"},
 	} {
 		if _, errs, code := harness.Run(t, "", "remote", "sync", "--url", tt.url, tt.source, tt.target); code != 1 || !strings.Contains(errs, tt.want) {
-			t.Errorf("%s %s: %d %q", tt.source, tt.target, code, errs)
+			t.Errorf("%s %s: got exit code %d, stderr %q; want exit code 1, stderr with %q", tt.source, tt.target, code, errs, tt.want)
 		}
 	}
 }

@@ -211,7 +211,7 @@ func TestSyncWatchMistakes(t *testing.T) {
 		{url, "/proc/self", ":" + dir + "/x", "does not report changes"},
 	} {
 		if _, errs, code := harness.Run(t, "", "remote", "sync", "--watch", "--url", tt.url, tt.source, tt.target, "-q"); code != 1 || !strings.Contains(errs, tt.want) {
-			t.Errorf("%s %s: %d %q", tt.source, tt.target, code, errs)
+			t.Errorf("%s %s: got exit code %d, stderr %q; want exit code 1, stderr with %q", tt.source, tt.target, code, errs, tt.want)
 		}
 	}
 	follows(t, func(t *testing.T, source, _ string, start func(...string) *harness.User, _ func(func())) {

@@ -91,7 +91,7 @@ func TestTLS(t *testing.T) {
 	_, url := harness.Server(t, "--listen", "wss://127.0.0.1:0",
 		"--tls-cert", file("server.pem"), "--tls-key", file("server.key"), "--tls-client-ca", file("clients.pem"))
 	if !strings.HasPrefix(url, "wss://127.0.0.1:") {
-		t.Fatal(url)
+		t.Fatalf(`got %v, want a text beginning with "wss://127.0.0.1:"`, url)
 	}
 	me := []string{"--client-cert", file("me.pem"), "--client-key", file("me.key")}
 	check := func(what string, code int, want string, args ...string) {
@@ -140,10 +140,10 @@ func TestTLSOfAnEnvironment(t *testing.T) {
 		harness.Must(t, os.Rename(filepath.Join(dir, name), filepath.Join(home, name)))
 	}
 	if out, errs, code := harness.RunWith(t, env, home, "", "remote", "run", "--", "echo", "hello"); code != 0 || out != "hello\n" {
-		t.Errorf("%d %q %q", code, out, errs)
+		t.Errorf("got exit code %d, stdout %q, stderr %q; want exit code 0, stdout %q", code, out, errs, "hello\n")
 	}
 	if out, errs, code := harness.RunWith(t, env, home, "", "environments", "check", "box"); code != 0 || !strings.Contains(out, "ok") {
-		t.Errorf("%d %q %q", code, out, errs)
+		t.Errorf(`got exit code %d, stdout %q, stderr %q; want exit code 0, stdout with "ok"`, code, out, errs)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestTLSIsChosenWell(t *testing.T) {
 	} {
 		out, errs, code := harness.Run(t, "", append([]string{"exec-server"}, strings.Fields(tt.args)...)...)
 		if code != 1 || out != "" || !strings.Contains(errs, tt.want) {
-			t.Errorf("%s: %d %q %q", tt.args, code, out, errs)
+			t.Errorf(`%s: got exit code %d, stdout %q, stderr %q; want exit code 1, stdout "", stderr with %q`, tt.args, code, out, errs, tt.want)
 		}
 	}
 }

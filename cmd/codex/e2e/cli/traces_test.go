@@ -40,7 +40,7 @@ func collectSpans(t *testing.T) (*collected, string) {
 		body, err := io.ReadAll(r.Body)
 		var data tracepb.TracesData // has the form of an ExportTraceServiceRequest
 		if err != nil || proto.Unmarshal(body, &data) != nil || r.URL.Path != "/v1/traces" || r.Header.Get("X-Key") != "se-cret" {
-			t.Errorf("%s %v: %x", r.URL, r.Header, body)
+			t.Errorf(`%s %v: got %x; want no error, proto.Unmarshal(body, &data) nil, r.URL.Path "/v1/traces", r.Header.Get("X-Key") "se-cret"`, r.URL, r.Header, body)
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
@@ -129,7 +129,7 @@ func TestDroppedSpansOfKeepers(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		var data tracepb.TracesData
 		if err != nil || proto.Unmarshal(body, &data) != nil {
-			t.Errorf("%s %v: %x", r.URL, r.Header, body)
+			t.Errorf("%s %v: got %x; want no error, proto.Unmarshal(body, &data) nil", r.URL, r.Header, body)
 		}
 		for _, rs := range data.ResourceSpans {
 			for _, a := range rs.Resource.Attributes {

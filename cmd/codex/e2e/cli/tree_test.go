@@ -77,13 +77,13 @@ func TestCopiesOfTrees(t *testing.T) {
 	} {
 		_, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "--url", url}, tt.args...)...)
 		if code != 0 || errs != "" {
-			t.Fatalf("%q: %d %q", tt.args, code, errs)
+			t.Fatalf(`%q: got exit code %d, stderr %q; want exit code 0, stderr ""`, tt.args, code, errs)
 		}
 		if got, want := described(t, filepath.Join(dir, tt.name), tt.times), described(t, source, tt.times); got != want {
 			t.Errorf("%q: %s\nwant %s", tt.args, got, want)
 		}
 		if out, err := exec.Command("diff", "-r", "--no-dereference", source, filepath.Join(dir, tt.name)).CombinedOutput(); err != nil {
-			t.Errorf("%q: %s", tt.args, out)
+			t.Errorf("%q: got %s, want no error", tt.args, out)
 		}
 	}
 }
@@ -110,10 +110,10 @@ func copiesGoOn(t *testing.T, url string) {
 		_, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "-r", "--url", url}, args...)...)
 		if code != 1 || !strings.Contains(errs, "d/fifo: not copied: it is a device, a FIFO or a socket\n") ||
 			!strings.HasSuffix(errs, "Error: 1 file was not copied, or not as it is\n") {
-			t.Errorf("%q: %d %q", args, code, errs)
+			t.Errorf("%q: got exit code %d, stderr %q; want exit code 1, stderr with %q, stderr ending in %q", args, code, errs, "d/fifo: not copied: it is a device, a FIFO or a socket\n", "Error: 1 file was not copied, or not as it is\n")
 		}
 		if got := contents(t, strings.TrimPrefix(args[1], ":")); got != "a=a d/ d/b=d/b z=z" {
-			t.Errorf("%q: %s", args, got)
+			t.Errorf(`%q: got %s, want "a=a d/ d/b=d/b z=z"`, args, got)
 		}
 	}
 	lossy := filepath.Join(source, "odd\xff")
@@ -131,7 +131,7 @@ func copiesGoOn(t *testing.T, url string) {
 	harness.Must(t, os.Mkdir(dir+"/into", 0o755))
 	_, errs, code = harness.Run(t, "", "remote", "cp", "--url", url, source+"/a", source+"/none", source+"/z", ":"+dir+"/into")
 	if got := contents(t, dir+"/into"); got != "a=a z=z" || code != 1 || strings.Count(errs, "\n") != 2 {
-		t.Errorf("%d %q: %s", code, errs, got)
+		t.Errorf("got exit code %d, stderr %q, %s; want \"a=a z=z\", exit code 1, strings.Count(errs, \"\\n\") 2", code, errs, got)
 	}
 }
 
@@ -155,7 +155,7 @@ func copiesUpFollowNoLinks(t *testing.T, url string) {
 		harness.Must(t, os.Symlink(elsewhere, filepath.Join(target, link)))
 		_, errs, code := harness.Run(t, "", "remote", "cp", "-r", "--url", url, source, ":"+target)
 		if code != 1 || !strings.Contains(errs, "symbolic link") {
-			t.Errorf("%s: %d %q", name, code, errs)
+			t.Errorf(`%s: got exit code %d, stderr %q; want exit code 1, stderr with "symbolic link"`, name, code, errs)
 		}
 		if got := contents(t, elsewhere); got != "" {
 			t.Fatalf("%s: %s was written", name, got)
@@ -164,7 +164,7 @@ func copiesUpFollowNoLinks(t *testing.T, url string) {
 	// The target itself is the user's choice.
 	harness.Must(t, os.Symlink(elsewhere, filepath.Join(dir, "chosen")))
 	if _, errs, code := harness.Run(t, "", "remote", "cp", "-r", "--url", url, source, ":"+dir+"/chosen"); code != 0 {
-		t.Errorf("%d %q", code, errs)
+		t.Errorf("got exit code %d, stderr %q; want exit code 0", code, errs)
 	}
 	if _, err := os.Stat(elsewhere + "/w/sub/small"); err != nil {
 		t.Error(err)
@@ -199,14 +199,14 @@ func TestCopiesByPatterns(t *testing.T) {
 	target := t.TempDir()
 	if _, errs, code := harness.Run(t, "", "remote", "cp", "-r", "--exclude", "sub", "--url", url, dir+"/src", ":"+target); code != 0 ||
 		contents(t, target) != "src/ src/.hidden.go= src/a.go= src/b.go= src/c.txt= src/node_modules/ src/node_modules/x.go=" {
-		t.Errorf("%d %q: %s", code, errs, contents(t, target))
+		t.Errorf("got exit code %d, stderr %q, contents(t, target) %s; want exit code 0, contents(t, target) %s", code, errs, contents(t, target), "src/ src/.hidden.go= src/a.go= src/b.go= src/c.txt= src/node_modules/ src/node_modules/x.go=")
 	}
 	for want, args := range map[string][]string{
 		"no file of the server matches": {":" + dir + "/*.none", target},
 		"is not a pattern":              {"--exclude", "[", ":" + dir, target},
 	} {
 		if _, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "--url", url}, args...)...); code == 0 || !strings.Contains(errs, want) {
-			t.Errorf("%q: %d %q", args, code, errs)
+			t.Errorf("%q: got exit code %d, stderr %q; want exit code other than 0, stderr with %q", args, code, errs, want)
 		}
 	}
 }
@@ -230,10 +230,10 @@ func copiesOfManyFiles(t *testing.T, url string) {
 	}
 	for _, args := range [][]string{{dir + "/w", ":" + dir + "/up"}, {":" + dir + "/w", dir + "/down"}} {
 		if _, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "-r", "--url", url}, args...)...); code != 0 {
-			t.Fatalf("%q: %d %q", args, code, errs)
+			t.Fatalf("%q: got exit code %d, stderr %q; want exit code 0", args, code, errs)
 		}
 		if out, err := exec.Command("diff", "-r", dir+"/w", strings.TrimPrefix(args[1], ":")).CombinedOutput(); err != nil {
-			t.Errorf("%q: %s", args, out)
+			t.Errorf("%q: got %s, want no error", args, out)
 		}
 	}
 }

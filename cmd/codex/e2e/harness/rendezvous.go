@@ -66,7 +66,7 @@ func (m *Meeting) Token(args ...string) string {
 	m.t.Helper()
 	out, errs, code := Run(m.t, "", append([]string{"rendezvous", "token", "create", "--tokens", m.Tokens}, args...)...)
 	if code != 0 || !strings.HasPrefix(out, "cxr_") || strings.Count(out, "\n") != 1 {
-		m.t.Fatalf("%d %q %q", code, out, errs)
+		m.t.Fatalf("got exit code %d, stdout %q, stderr %q; want exit code 0, stdout beginning with \"cxr_\", strings.Count(out, \"\\n\") 1", code, out, errs)
 	}
 	return strings.TrimSpace(out)
 }
@@ -118,7 +118,7 @@ func (m *Meeting) Register(token, id string) map[string]any {
 		"security_profile": "noise_hybrid_ik_v1", "executor_public_key": PublicKey(m.t),
 	})
 	if status != http.StatusOK {
-		m.t.Fatalf("%q: %d %v", id, status, registered)
+		m.t.Fatalf("%q: got status %d, registered %v; want status %d", id, status, registered, http.StatusOK)
 	}
 	return registered
 }
@@ -129,7 +129,7 @@ func (m *Meeting) Stream(token, id string, executor *websocket.Conn, records uin
 	m.t.Helper()
 	status, connected := m.Call(token, url.PathEscape(id)+"/connect", map[string]any{"harness_public_key": PublicKey(m.t)})
 	if status != http.StatusOK {
-		m.t.Fatalf("%q: %d %v", id, status, connected)
+		m.t.Fatalf("%q: got status %d, connected %v; want status %d", id, status, connected, http.StatusOK)
 	}
 	h := m.Dial(connected)
 	Pass(m.t, h, executor, frame.Frame{StreamID: "s", Kind: frame.Handshake, Payload: []byte("1")})

@@ -159,7 +159,7 @@ func TestCorners(t *testing.T) {
 					case client == upstream && what == kill && strings.Contains(out, unreached):
 						t.Logf("corner: %s  given up by the client: %s", name, unreached)
 					default:
-						t.Fatal(lost)
+						t.Fatalf("output was lost: %v", lost)
 					}
 				})
 			}

@@ -83,11 +83,11 @@ func TestEitherSignsInForTheOther(t *testing.T) {
 		for _, p := range []struct{ in, out string }{{upstream, harness.Codex}, {harness.Codex, upstream}} {
 			h := newSignedIn(t)
 			if said := h.run(p.in, tt.secret+"\n", "login", flag); h.file() == "" {
-				t.Fatalf("%s %s: %s", p.in, flag, said)
+				t.Fatalf(`%s %s: got %s, want h.file() other than ""`, p.in, flag, said)
 			}
 			files = append(files, h.file())
 			if said := h.run(p.out, "", "login", "status"); !strings.Contains(said, tt.status) {
-				t.Errorf("%s %s: %s", p.out, flag, said)
+				t.Errorf("%s %s: got %s, want a text with %q", p.out, flag, said, tt.status)
 			}
 			if said := h.run(p.out, "", "logout"); !strings.HasSuffix(said, "Successfully logged out\n") || h.file() != "" {
 				t.Errorf("%s: %s; left: %s", p.out, said, h.file())
@@ -115,7 +115,7 @@ func TestEitherRefreshesForTheOther(t *testing.T) {
 			id, jwt(fmt.Sprintf(`{"exp":%d}`, time.Now().Add(-time.Hour).Unix()))), 0o600))
 		for _, program := range []string{p.first, p.second} {
 			if said := h.run(program, "", "exec-server", "--remote", h.url, "--environment-id", "env-1"); !strings.Contains(said, "404 Not Found") {
-				t.Errorf("%s: %s", program, said)
+				t.Errorf(`%s: got %s, want a text with "404 Not Found"`, program, said)
 			}
 			if file := h.file(); !strings.Contains(file, h.fresh) || !strings.Contains(file, `"rt-2"`) {
 				t.Errorf("%s leaves %s", program, file)

@@ -292,7 +292,7 @@ func (w *world) run(t *testing.T, url string, allow []string, words ...[]string)
 	cmd := exec.Command(harness.Codex, append(arguments, "--", self)...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := w.inside.run(cmd); err != nil || out.Len() == 0 {
-		t.Fatalf("%v: %q %q", err, out.String(), errs.String())
+		t.Fatalf("got error %v, stdout %q, stderr %q; want no error, out.Len() other than 0", err, out.String(), errs.String())
 	}
 	return out.String()
 }

@@ -49,7 +49,7 @@ func (w *world) start(t *testing.T, url string) {
 		_ = cmd.Wait()
 	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("%q, %v", line, err)
+		t.Fatalf("got line %q, error %v; want line %q", line, err, "ready\n")
 	}
 }
 

@@ -223,7 +223,7 @@ func (c *cluster) await(ctx context.Context, what string) []time.Duration {
 		case len(waiting) == 0:
 			return gaps
 		case ctx.Err() != nil:
-			c.t.Fatalf("%s: %v", what, context.Cause(ctx))
+			c.t.Fatalf("%s: got %v, want ctx.Err() nil", what, context.Cause(ctx))
 		case time.Now().After(deadline):
 			c.t.Fatalf("%s: %d streams do not go on:\n%s\n%s", what, len(waiting), strings.Join(waiting[:min(len(waiting), 20)], "\n"), &c.log)
 		}
@@ -237,7 +237,7 @@ func newToken(t testing.TB, tokens, environment string) string {
 	create := exec.Command(harness.Codex, "rendezvous", "token", "create", "--tokens", tokens, "--role", "both", "--environment", environment)
 	token, err := create.Output()
 	if err != nil {
-		t.Fatalf("%v: %v", create, err)
+		t.Fatalf("%v: got error %v, want no error", create, err)
 	}
 	return strings.TrimSpace(string(token))
 }

@@ -237,7 +237,7 @@ func (b *browser) call(session browserSession, method string, params, result any
 	select {
 	case m, ok := <-answer:
 		if !ok || m.Error != nil {
-			b.t.Fatalf("%s: %+v %v", method, m.Error, b.complaints())
+			b.t.Fatalf("%s: got m.Error %+v, b.complaints() %v; want ok true, m.Error nil", method, m.Error, b.complaints())
 		}
 		if result != nil {
 			harness.Must(b.t, json.Unmarshal(m.Result, result))
@@ -276,7 +276,7 @@ func (p *page) visit(url string) {
 	var went struct{ ErrorText string }
 	p.call(p.session, "Page.navigate", map[string]any{"url": url}, &went)
 	if went.ErrorText != "" {
-		p.t.Fatalf("%s: %s", url, went.ErrorText)
+		p.t.Fatalf(`%s: got %s, want ""`, url, went.ErrorText)
 	}
 	p.eval(`new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', () => done()))`, nil)
 }
@@ -291,7 +291,7 @@ func (p *page) eval(script string, value any) {
 	}
 	p.call(p.session, "Runtime.evaluate", map[string]any{"expression": script, "awaitPromise": true, "returnByValue": true}, &out)
 	if out.ExceptionDetails != nil {
-		p.t.Fatalf("%s: %s", script, out.ExceptionDetails)
+		p.t.Fatalf("%s: got %s, want nil", script, out.ExceptionDetails)
 	}
 	if value != nil {
 		harness.Must(p.t, json.Unmarshal(out.Result.Value, value))

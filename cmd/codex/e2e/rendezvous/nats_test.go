@@ -134,7 +134,7 @@ func TestRendezvousNodeLosesNATS(t *testing.T) {
 	defer time.AfterFunc(harness.Patience, func() { _ = m.Cmd.Process.Kill() }).Stop()
 	err := m.Cmd.Wait()
 	if code := m.Cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(m.Said.String(), "\nError: --nats: the connection to NATS has ended for good: ") {
-		t.Errorf("%v: %s", err, &m.Said)
+		t.Errorf("got error %v, m.Said %s; want exit code 1, m.Said with %q", err, &m.Said, "\nError: --nats: the connection to NATS has ended for good: ")
 	}
 }
 
@@ -158,7 +158,7 @@ func TestRendezvousNATSUsage(t *testing.T) {
 	} {
 		out, errs, code := harness.Run(t, "", append([]string{"rendezvous", "--listen", "127.0.0.1:0", "--tokens", tokens}, tt.args...)...)
 		if code != tt.code || out != "" || !strings.Contains(errs, tt.says) || strings.Contains(errs, "secret") {
-			t.Errorf("%s: %d %q %q", tt.name, code, out, errs)
+			t.Errorf(`%s: got exit code %d, stdout %q, stderr %q; want exit code %d, stdout "", stderr with %q, stderr without "secret"`, tt.name, code, out, errs, tt.code, tt.says)
 		}
 	}
 }

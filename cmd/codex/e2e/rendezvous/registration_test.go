@@ -207,7 +207,7 @@ func TestRegistrationsAreOfOneIdentity(t *testing.T) {
 	want := regexp.MustCompile(`^{"security_profile":"noise_hybrid_ik_v1","executor_public_key":{"suite":"Noise_hybridIK_X25519\+MLKEM768_AESGCM_SHA256","x25519_public_key":"[^"]+","mlkem768_public_key":"[^"]+"}}$`)
 	first := s.next(t, registerPath).Form.Get("body")
 	if !want.MatchString(first) {
-		t.Errorf("%s", first)
+		t.Errorf("got %s, want want.MatchString(first)", first)
 	}
 	if second := s.next(t, registerPath).Form.Get("body"); second != first {
 		t.Errorf("%s, and then %s", first, second)
@@ -285,7 +285,7 @@ func TestAgentsRegister(t *testing.T) {
 		harness.Must(t, json.Unmarshal(decoded, &assertion))
 		signed := assertion.Runtime + ":" + assertion.Task + ":" + assertion.Time
 		if !ok || assertion.Task != "task-1" || !ed25519.Verify(key, []byte(signed), assertion.Signature) || r.Header.Get("Chatgpt-Account-Id") != "acct-9" {
-			t.Errorf("%s %v", decoded, r.Header)
+			t.Errorf(`got decoded %s, r.Header %v; want ok true, assertion.Task "task-1", ed25519.Verify(key, []byte(signed), assertion.Signature), r.Header.Get("Chatgpt-Account-Id") "acct-9"`, decoded, r.Header)
 		}
 	}
 }

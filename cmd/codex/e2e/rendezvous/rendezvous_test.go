@@ -40,12 +40,12 @@ func TestRendezvous(t *testing.T) {
 	}
 	status, registered := m.Call(executor, "ci-1/register", register)
 	if status != 200 {
-		t.Fatalf("%d %v", status, registered)
+		t.Fatalf("got status %d, registered %v; want status 200", status, registered)
 	}
 	x := m.Dial(registered)
 	status, connected := m.Call(client, "ci-1/connect", connect)
 	if status != 200 || connected["executor_registration_id"] != registered["executor_registration_id"] {
-		t.Fatalf("%d %v", status, connected)
+		t.Fatalf(`got status %d, connected %v; want status 200, connected["executor_registration_id"] registered["executor_registration_id"]`, status, connected)
 	}
 	h := m.Dial(connected)
 	harness.Pass(t, h, x, frame.Frame{StreamID: "s", Kind: frame.Resume})
@@ -55,7 +55,7 @@ func TestRendezvous(t *testing.T) {
 		"harness_key_authorization": connected["harness_key_authorization"],
 	})
 	if status != 200 || validated["valid"] != true {
-		t.Errorf("%d %v", status, validated)
+		t.Errorf(`got status %d, validated %v; want status 200, validated["valid"] true`, status, validated)
 	}
 	harness.Pass(t, x, h, frame.Frame{StreamID: "s", Kind: frame.Handshake, Payload: []byte("message 2")})
 	for seq := range uint32(20) {
@@ -67,7 +67,7 @@ func TestRendezvous(t *testing.T) {
 	text, _ := io.ReadAll(res.Body)
 	harness.Must(t, res.Body.Close())
 	if !strings.Contains(string(text), "rendezvous_streams 1\n") {
-		t.Errorf("%s", text)
+		t.Errorf("got %s, want a text with %q", text, "rendezvous_streams 1\n")
 	}
 
 	// It ends in order, and the executor comes back by its old URL.
@@ -94,11 +94,11 @@ func TestRendezvous(t *testing.T) {
 	out, _, code := harness.Run(t, "", "rendezvous", "token", "list", "--tokens", m.Tokens, "--json")
 	var list []struct{ ID, Name, Role string }
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 || len(list) != 2 || strings.Contains(out, "sha256") {
-		t.Fatalf("%d %s %v", code, out, err)
+		t.Fatalf(`got exit code %d, stdout %s, error %v; want no error, exit code 0, len(list) 2, stdout without "sha256"`, code, out, err)
 	}
 	for _, entry := range list {
 		if _, errs, code := harness.Run(t, "", "rendezvous", "token", "revoke", "--tokens", m.Tokens, entry.ID); code != 0 {
-			t.Errorf("%d %s", code, errs)
+			t.Errorf("got exit code %d, stderr %s; want exit code 0", code, errs)
 		}
 	}
 	if status, a := again.Call(client, "ci-1/connect", connect); status != 401 {
@@ -114,7 +114,7 @@ func TestRendezvousWithTLS(t *testing.T) {
 	token := m.Token("--role", "both", "--environment", "*")
 	status, registered := m.Call(token, "env/register", map[string]any{"security_profile": "noise_hybrid_ik_v1", "executor_public_key": harness.PublicKey(t)})
 	if url := fmt.Sprint(registered["url"]); status != 200 || !strings.HasPrefix(url, "wss://") {
-		t.Fatalf("%d %v", status, registered)
+		t.Fatalf(`got status %d, registered %v; want status 200, url beginning with "wss://"`, status, registered)
 	}
 	x := m.Dial(registered)
 	_, connected := m.Call(token, "env/connect", map[string]any{"harness_public_key": harness.PublicKey(t)})

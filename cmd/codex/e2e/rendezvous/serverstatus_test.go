@@ -35,7 +35,7 @@ func TestServerStatusPage(t *testing.T) {
 		t.Helper()
 		out, errs, code := harness.RunWith(t, []string{"CODEX_EXEC_SERVER_CONNECTION_TOKEN=" + run}, home, "", append([]string{"remote", "--url", url}, args...)...)
 		if code != 0 {
-			t.Fatalf("%v: %d %s", args, code, errs)
+			t.Fatalf("%v: got exit code %d, stderr %s; want exit code 0", args, code, errs)
 		}
 		return out
 	}

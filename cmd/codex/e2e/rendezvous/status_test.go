@@ -220,7 +220,7 @@ func TestStatusPageNeedsAToken(t *testing.T) {
 		body, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
 		if err != nil || res.StatusCode != http.StatusUnauthorized || res.Header.Get("WWW-Authenticate") == "" || strings.Contains(string(body), "build") {
-			t.Errorf("%s: %d %s %v", name, res.StatusCode, body, err)
+			t.Errorf(`%s: got res.StatusCode %d, body %s, error %v; want no error, res.StatusCode %d, res.Header.Get("WWW-Authenticate") other than "", body without "build"`, name, res.StatusCode, body, err, http.StatusUnauthorized)
 		}
 		p := b.open()
 		b.trust(password)

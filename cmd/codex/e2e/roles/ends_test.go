@@ -31,7 +31,7 @@ func TestTokensEnd(t *testing.T) {
 		"expired": func(*world, string) {},
 		"revoked": func(w *world, token string) {
 			if out, err := w.command("exec-server", "token", "revoke", "--tokens", w.tokens, id(token)).CombinedOutput(); err != nil {
-				w.t.Errorf("%v: %s", err, out)
+				w.t.Errorf("got error %v, stdout %s; want no error", err, out)
 			}
 		},
 		"file removed": func(w *world, _ string) { harness.Must(w.t, os.Remove(w.tokens)) },
@@ -190,7 +190,7 @@ func TestReplacedTokenFile(t *testing.T) {
 		harness.Must(t, admitted(first))
 		break_()
 		if err := admitted(first); err == nil || !strings.Contains(err.Error(), "cannot read its tokens") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: got error %v, want an error with "cannot read its tokens"`, name, err)
 		}
 	}
 	harness.Must(t, os.RemoveAll(w.tokens))

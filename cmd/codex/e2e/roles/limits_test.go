@@ -139,7 +139,7 @@ func numbers(n int) []int {
 func (w *world) limited(c *execclient.Client, params execproto.StartParams, tt limitCase) {
 	p, err := c.Start(w.t.Context(), params)
 	if err != nil {
-		w.t.Errorf("%s: %v", tt.name, err)
+		w.t.Errorf("%s: got error %v, want no error", tt.name, err)
 		return
 	}
 	defer p.Release()

@@ -21,11 +21,11 @@ func TestLowerCeilings(t *testing.T) {
 			f := w.client(token).FS()
 			for _, a := range w.changeAttacks() {
 				if _, err := a.try(ctx, f, w.ws+"/sub/secret"); err == nil || !strings.Contains(err.Error(), "token") {
-					w.t.Errorf("%s: %s: %v", name, a.name, err)
+					w.t.Errorf(`%s: got a.name %s, error %v; want error with "token"`, name, a.name, err)
 				}
 			}
 			if text, err := f.ReadFile(ctx, w.ws+"/f"); err != nil || string(text) != "text" {
-				w.t.Errorf("%s: %q, %v", name, text, err)
+				w.t.Errorf(`%s: got text %q, error %v; want no error, text "text"`, name, text, err)
 			}
 		}
 		if text, err := w.client(reader).FS().ReadFile(ctx, w.beside+"/secret"); err == nil {

@@ -41,11 +41,11 @@ func TestConfinedArchives(t *testing.T) {
 		})
 		failed, err := c.extract(files, c.ws, text)
 		if err != nil || !slices.Equal(failed, []string{"out/outside", "../outside"}) {
-			t.Errorf("%v, %q", err, failed)
+			t.Errorf(`got error %v, failed %q; want no error, failed []string{"out/outside", "../outside"}`, err, failed)
 		}
 		for name, want := range map[string]string{"ws/new/file": "abc", "ws/f": "abc", "outside": "outside"} {
 			if data, err := os.ReadFile(filepath.Join(c.dir, name)); err != nil || string(data) != want {
-				t.Errorf("%s: %q, %v", name, data, err)
+				t.Errorf("%s: got data %q, error %v; want no error, data %q", name, data, err, want)
 			}
 		}
 

@@ -40,7 +40,7 @@ func TestClientInASandbox(t *testing.T) {
 			cmd.Dir, cmd.Sandbox = ws, tt.sandbox
 			out, err := cmd.Output()
 			if denied := errors.Is(err, execclient.ErrSandboxDenied); denied != tt.denied || (err == nil) == denied {
-				t.Errorf("%q, %v", out, err)
+				t.Errorf("got stdout %q, error %v; want denied %v", out, err, tt.denied)
 			}
 		})
 	}
@@ -60,13 +60,13 @@ func TestClientInASandbox(t *testing.T) {
 	}
 	tree := fsx.New(t.Context(), files, ws)
 	if text, err := fs.ReadFile(tree, "f"); err != nil || string(text) != "text" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf(`got text %q, error %v; want no error, text "text"`, text, err)
 	}
 	f, err := tree.Open("f")
 	harness.Must(t, err)
 	defer f.Close()
 	text := make([]byte, 4)
 	if _, err := f.Read(text); err != nil || string(text) != "text" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf(`got text %q, error %v; want no error, text "text"`, text, err)
 	}
 }

@@ -226,7 +226,7 @@ func TestConfinedAnswers(t *testing.T) {
 			with(roots, "cwd", uri(c.ws)),
 		} {
 			if got := c.call("fs/readFile", read(s, f)); got["dataBase64"] != encode("text") {
-				t.Errorf("%v: %v", s, got)
+				t.Errorf(`%v: got %v, want got["dataBase64"] encode("text")`, s, got)
 			}
 		}
 		c.refuse("fs/readFile", read(with(roots, "cwd", uri(c.ws), "workspaceRoots", []string{uri(c.ws + "/sub")}), f), -32004, "os error 2")
@@ -237,7 +237,7 @@ func TestConfinedAnswers(t *testing.T) {
 		c.refuse("fs/writeFile", object{"path": uri(f), "dataBase64": "", "sandbox": crossing}, -32603, "fs sandbox helper failed with status exit status: 125: codex-linux-sandbox: "+why)
 		c.start("p", crossing, "echo ran")
 		if e := c.end("p"); e.code != 125 || !e.denied || !strings.Contains(e.out, why) {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v; want e.code 125, e.denied true, e.out with %q", e, why)
 		}
 		harness.Must(c.t, os.Remove(c.ws+"/l"))
 		c.untouched()
@@ -258,13 +258,13 @@ func TestManyConfinedAtOnce(t *testing.T) {
 		}
 		for _, id := range ids {
 			if m := c.answer(id); m.Error != nil {
-				t.Errorf("%+v", m.Error)
+				t.Errorf("got %+v, want nil", m.Error)
 			}
 		}
 		for i := range many {
 			name := strconv.Itoa(i)
 			if e := c.end(name); e.out != name+"\n" || e.code != 0 {
-				t.Errorf("%s: %+v", name, e)
+				t.Errorf("%s: got %+v; want e.out %v, e.code 0", name, e, name+"\n")
 			}
 			c.is(c.ws+"/"+name, name)
 			harness.Must(t, os.Remove(c.ws+"/"+name))

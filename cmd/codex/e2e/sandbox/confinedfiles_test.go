@@ -31,24 +31,24 @@ func TestConfinedFiles(t *testing.T) {
 		ask("fs/writeFile", c.ws+"/new", "dataBase64", encode("new"))
 		c.is(c.ws+"/new", "new")
 		if got := ask("fs/readFile", c.ws+"/new")["dataBase64"]; got != encode("new") {
-			t.Errorf("%v", got)
+			t.Errorf(`got %v, want encode("new")`, got)
 		}
 		if got := ask("fs/getMetadata", c.ws+"/new"); got["isFile"] != true || got["size"] != 3.0 {
-			t.Errorf("%v", got)
+			t.Errorf(`got %v; want got["isFile"] true, got["size"] 3.0`, got)
 		}
 		ask("fs/createDirectory", c.ws+"/a/b", "recursive", true)
 		if got := ask("fs/canonicalize", c.ws+"/a/../a/b")["path"]; got != uri(c.ws+"/a/b") {
-			t.Errorf("%v", got)
+			t.Errorf(`got %v, want uri(c.ws+"/a/b")`, got)
 		}
 		c.call("fs/copy", object{"sourcePath": uri(c.ws + "/new"), "destinationPath": uri(c.ws + "/a/b/copy"), "recursive": false, "sandbox": s})
 		c.is(c.ws+"/a/b/copy", "new")
 		c.call("fs/copy", object{"sourcePath": uri(c.ws + "/a"), "destinationPath": uri(c.ws + "/a2"), "recursive": true, "sandbox": s})
 		c.is(c.ws+"/a2/b/copy", "new")
 		if got := ask("fs/readDirectory", c.ws+"/a/b")["entries"].([]any); len(got) != 1 {
-			t.Errorf("%v", got)
+			t.Errorf("got %v, want len(got) 1", got)
 		}
 		if got := fmt.Sprint(ask("fs/walk", c.ws+"/a", walk...)); !strings.Contains(got, c.ws+"/a/b/copy") {
-			t.Errorf("%v", got)
+			t.Errorf("got %v, want a text with %q", got, c.ws+"/a/b/copy")
 		}
 		// With attributes, what is masked has those of the mask, in a list as in a walk.
 		listed := fmt.Sprint(ask("fs/readDirectory", c.ws, "attributes", true))
@@ -80,7 +80,7 @@ func TestConfinedFiles(t *testing.T) {
 		c.refuse("fs/copy", object{"sourcePath": uri(c.ws + "/f"), "destinationPath": uri(c.dir + "/copied"), "recursive": false, "sandbox": s}, -32603, erofs)
 		// What is masked or not there is not seen either.
 		if got := ask("fs/getMetadata", c.ws+"/secret"); got["size"] != 0.0 {
-			t.Errorf("%v", got)
+			t.Errorf(`got %v, want got["size"] 0.0`, got)
 		}
 		hidden := with(managed(special("minimal", "read"), at(c.ws+"/sub", "read")), "cwd", uri(c.ws))
 		s = hidden
@@ -100,10 +100,10 @@ func TestConfinedFiles(t *testing.T) {
 		s = hidden
 		no("fs/canonicalize", c.ws+"/f", -32004, "os error 2")
 		if got := fmt.Sprint(ask("fs/walk", c.dir, walk...)); strings.Contains(got, "outside") || !strings.Contains(got, "sub") {
-			t.Errorf("%v", got)
+			t.Errorf(`got %v; want a text without "outside", a text with "sub"`, got)
 		}
 		if got := ask("fs/readDirectory", c.ws)["entries"].([]any); len(got) != 1 {
-			t.Errorf("%v", got)
+			t.Errorf("got %v, want len(got) 1", got)
 		}
 		c.untouched()
 		c.quiet()
@@ -220,16 +220,16 @@ func TestConfinedAttributes(t *testing.T) {
 		link := func(path string) object { return object{"path": uri(path), "target": c.dir + "/outside", "sandbox": s} }
 		c.call("fs/writeFile", object{"path": uri(c.ws + "/own"), "dataBase64": encode("own"), "atomic": true, "permissions": 0o640, "sandbox": s})
 		if st, err := os.Stat(c.ws + "/own"); err != nil || st.Mode() != 0o640 {
-			t.Errorf("%v, %v", st, err)
+			t.Errorf("got st %v, error %v; want no error, st.Mode() 0o640", st, err)
 		}
 		c.call("fs/setAttributes", set(c.ws+"/own"))
 		if st, err := os.Stat(c.ws + "/own"); err != nil || st.Mode() != 0o600 || !st.ModTime().Equal(time.Unix(1, 0)) {
-			t.Errorf("%v, %v", st, err)
+			t.Errorf("got st %v, error %v; want no error, st.Mode() 0o600, st.ModTime().Equal(time.Unix(1, 0))", st, err)
 		}
 		c.call("fs/symlink", link(c.ws+"/link"))
 		got := c.call("fs/getAttributes", object{"path": uri(c.ws + "/link"), "sandbox": s})
 		if got["kind"] != "symlink" || got["target"] != c.dir+"/outside" {
-			t.Errorf("%v", got)
+			t.Errorf(`got %v; want got["kind"] "symlink", got["target"] %v`, got, c.dir+"/outside")
 		}
 		before, err := os.Stat(c.dir + "/outside")
 		harness.Must(t, err)
@@ -259,10 +259,10 @@ func TestConfinedHandles(t *testing.T) {
 		}
 		c.call("fs/open", open("r", c.ws+"/f", "read"))
 		if got := c.call("fs/readBlock", object{"handleId": "r", "offset": 1, "len": 2}); got["chunk"] != encode("ex") || got["eof"] != false {
-			t.Errorf("%v", got)
+			t.Errorf(`got %v; want got["chunk"] encode("ex"), got["eof"] false`, got)
 		}
 		if got := c.call("fs/readBlock", object{"handleId": "r", "offset": 2, "len": 100}); got["chunk"] != encode("xt") || got["eof"] != true {
-			t.Errorf("%v", got)
+			t.Errorf(`got %v; want got["chunk"] encode("xt"), got["eof"] true`, got)
 		}
 		c.refuse("fs/writeBlock", object{"handleId": "r", "offset": 0, "chunk": encode("x")}, -32600, "open for reading")
 		c.call("fs/close", object{"handleId": "r"})

@@ -47,7 +47,7 @@ func TestConfinedProcesses(t *testing.T) {
 			c.next++
 			id := "p" + strconv.Itoa(c.next)
 			if r := c.start(id, s, script, more...); r["sandboxType"] != "linuxSeccomp" {
-				t.Errorf("%v", r)
+				t.Errorf(`got %v, want r["sandboxType"] "linuxSeccomp"`, r)
 			}
 			return c.end(id)
 		}
@@ -68,7 +68,7 @@ func TestConfinedProcesses(t *testing.T) {
 			}
 		}
 		if e := run("echo x > ../outside"); e.code == 0 || !e.denied || !strings.Contains(e.out, "Read-only file system") {
-			t.Errorf("%+v", e)
+			t.Errorf(`got %+v; want e.code other than 0, e.denied true, e.out with "Read-only file system"`, e)
 		}
 		// The answer to process/read says so as well.
 		c.start("read", s, "echo x > ../outside")
@@ -77,14 +77,14 @@ func TestConfinedProcesses(t *testing.T) {
 			r = c.call("process/read", object{"processId": "read", "afterSeq": r["nextSeq"].(float64) - 1, "waitMs": 20000})
 		}
 		if r["sandboxDenied"] != true || r["exitCode"] == 0.0 {
-			t.Errorf("%v", r)
+			t.Errorf(`got %v; want r["sandboxDenied"] true, r["exitCode"] other than 0.0`, r)
 		}
 		c.end("read")
 		if e := run("echo out; test -t 0 && test -t 1 && stty size && ps -o tty= -p $$ | grep -q pts && echo mine", "tty", true, "size", object{"rows": 31, "cols": 97}); e.out != "out\r\n31 97\r\nmine\r\n" && !strings.HasPrefix(e.out, "out\r\n31 97\r\n") {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v, want e.out beginning with %q", e, "out\r\n31 97\r\n")
 		}
 		if e := run(`echo "$0"`, "argv", []string{"/bin/sh", "-c", `tr "\0" " " < /proc/$$/cmdline`}, "arg0", "renamed"); e.out != `renamed -c tr "\0" " " < /proc/$$/cmdline ` {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v, want e.out %q", e, `renamed -c tr "\0" " " < /proc/$$/cmdline `)
 		}
 		// The environment is the same as without a sandbox, in its order too.
 		env := []any{"argv", []string{"/usr/bin/env", "-0"}, "env", object{"A": "b c", "EMPTY": "", "LINES_OF": "x\ny", "PATH": "/usr/bin", "CODEX_SANDBOX_ARG0": "mine", "LD_X": "="}}
@@ -108,7 +108,7 @@ func TestConfinedProcessesAndSignals(t *testing.T) {
 				c.saying(id, "ready")
 				c.call("process/signal", object{"processId": id, "signal": name})
 				if e := c.end(id); e.code != 7 || !strings.Contains(e.out, "got "+text) {
-					t.Errorf("%s: %+v", id, e)
+					t.Errorf("%s: got %+v; want e.code 7, e.out with %q", id, e, "got "+text)
 				}
 			}
 			id := "terminated" + strconv.FormatBool(tty)
@@ -116,10 +116,10 @@ func TestConfinedProcessesAndSignals(t *testing.T) {
 			c.start(id, s, "trap '' INT TERM HUP; (setsid sleep "+length+" &); echo ready; sleep "+length+"; sleep "+length, "tty", tty)
 			c.saying(id, "ready")
 			if r := c.call("process/terminate", object{"processId": id}); r["running"] != true {
-				t.Errorf("%v", r)
+				t.Errorf(`got %v, want r["running"] true`, r)
 			}
 			if e := c.end(id); e.code != 137 {
-				t.Errorf("%s: %+v", id, e)
+				t.Errorf("%s: got %+v, want e.code 137", id, e)
 			}
 			c.until("a sleep is left", func() bool {
 				names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -159,17 +159,17 @@ func TestKindsOfProfiles(t *testing.T) {
 			net, err := os.Readlink("/proc/self/ns/net")
 			harness.Must(t, err)
 			if r["sandboxType"] != tt.kind || e.code != 0 || !strings.HasPrefix(e.out, "made") {
-				t.Errorf("%s: %v %+v", tt.name, r, e)
+				t.Errorf(`%s: got r %v, e %+v; want r["sandboxType"] %v, e.code 0, e.out beginning with "made"`, tt.name, r, e, tt.kind)
 			}
 			if filtered := strings.Contains(e.out, "Seccomp:\t2"); tt.offline && !filtered || !tt.offline && !strings.Contains(e.out, net) {
-				t.Errorf("%s: %+v", tt.name, e)
+				t.Errorf("%s: got %+v; want filtered true, e.out with %q", tt.name, e, net)
 			}
 		}
 		// The oldest shape.
 		old := object{"sandboxPolicy": object{"type": "workspace-write"}, "windowsSandboxLevel": "disabled", "useLegacyLandlock": false, "additionalPermissions": nil}
 		c.start("old", old, "echo x > made && rm made && ! echo x 2>/dev/null > /codex-e2e && echo held")
 		if e := c.end("old"); e.out != "held\n" {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v, want e.out %q", e, "held\n")
 		}
 		old["sandboxPolicy"] = object{"type": "read-only"}
 		c.refuse("fs/writeFile", object{"path": uri(c.ws + "/f"), "dataBase64": "", "sandbox": old}, -32603, "os error 30")
@@ -178,7 +178,7 @@ func TestKindsOfProfiles(t *testing.T) {
 		c.is(c.ws+"/f", "more")
 		old["sandboxPolicy"] = object{"type": "danger-full-access"}
 		if r := c.start("free", old, "true"); r["sandboxType"] != "none" {
-			t.Errorf("%v", r)
+			t.Errorf(`got %v, want r["sandboxType"] "none"`, r)
 		}
 		c.end("free")
 	})
@@ -202,13 +202,13 @@ func TestManagedProxy(t *testing.T) {
 			id := "p" + strconv.Itoa(i)
 			c.start(id, s, "", more...)
 			if e := c.end(id); e.out != "proxied http://far.example/page\n" || e.code != 0 {
-				t.Errorf("%v: %+v", s, e)
+				t.Errorf("%v: got %+v; want e.out %q, e.code 0", s, e, "proxied http://far.example/page\n")
 			}
 		}
 		delete(env, "HTTP_PROXY")
 		c.start("none", c.usual(), "", more...)
 		if e := c.end("none"); e.code != 101 || !strings.Contains(e.out, "managed proxy mode requires proxy environment variables") {
-			t.Errorf("%+v", e)
+			t.Errorf(`got %+v; want e.code 101, e.out with "managed proxy mode requires proxy environment variables"`, e)
 		}
 		c.quiet()
 	})
@@ -220,10 +220,10 @@ func TestConfinedAtTheEdges(t *testing.T) {
 			t.Helper()
 			c.start(id, s, "cat f && ! cat secret 2>/dev/null && echo held")
 			if e := c.end(id); e.out != want {
-				t.Errorf("%s: %+v", id, e)
+				t.Errorf("%s: got %+v, want e.out %v", id, e, want)
 			}
 			if got := c.call("fs/readFile", object{"path": uri(c.ws + "/f"), "sandbox": s})["dataBase64"]; got != encode("text") {
-				t.Errorf("%s: %v", id, got)
+				t.Errorf(`%s: got %v, want encode("text")`, id, got)
 			}
 			c.call("fs/writeFile", object{"path": uri(c.ws + "/f"), "dataBase64": encode("text"), "sandbox": s})
 		}
@@ -252,11 +252,11 @@ func TestConfinedAtTheEdges(t *testing.T) {
 		legacy := with(managed(special("root", "read"), special("project_roots", "write")), "cwd", uri(c.ws), "useLegacyLandlock", true)
 		c.start("legacy", legacy, "echo x > made && rm made && ! echo x 2>/dev/null > ../outside && echo held")
 		if e := c.end("legacy"); !strings.Contains(e.out, "held\n") && !strings.Contains(e.out, "Landlock") {
-			t.Errorf("%+v", e)
+			t.Errorf(`got %+v, want e.out with %q or with "Landlock"`, e, "held\n")
 		}
 		c.start("legacy2", with(c.usual(), "useLegacyLandlock", true), "echo ran")
 		if e := c.end("legacy2"); e.code != 125 || !strings.Contains(e.out, "permission profiles requiring direct runtime enforcement are incompatible with --use-legacy-landlock") {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v; want e.code 125, e.out with %q", e, "permission profiles requiring direct runtime enforcement are incompatible with --use-legacy-landlock")
 		}
 		for _, name := range []string{".git", ".agents", ".codex"} {
 			harness.Must(t, os.Remove(filepath.Join(c.ws, name)))

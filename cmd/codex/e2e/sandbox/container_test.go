@@ -250,7 +250,7 @@ func TestHardenedContainer(t *testing.T) {
 			}
 			machine.NeedLandlock(t, sandbox.LandlockABI)
 			if reason := reasons["landlock"]; reason != "" {
-				t.Fatal(reason)
+				t.Fatalf(`got %v, want ""`, reason)
 			}
 			// The client is not in the container, so the server cannot look at it.
 			token := strings.Repeat("0123456789abcdef", 4)

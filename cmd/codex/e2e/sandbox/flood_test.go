@@ -147,7 +147,7 @@ func TestFloodsOfQuestions(t *testing.T) {
 	c.refusals(ids, most)
 	for _, id := range ids {
 		if e := c.end(id); e.out != "" || e.code != 0 {
-			t.Errorf("%s: %+v", id, e)
+			t.Errorf(`%s: got %+v; want e.out "", e.code 0`, id, e)
 		}
 	}
 }

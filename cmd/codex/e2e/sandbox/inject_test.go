@@ -43,7 +43,7 @@ func registry(t *testing.T, host, credential string) (origin, ca string) {
 		git -c user.name=a -c user.email=a@a.test commit -qm first && git update-server-info`
 	out, err := exec.Command("sh", "-ec", script, "sh", repository).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("got error %v, stdout %s; want no error", err, out)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
@@ -179,7 +179,7 @@ func keep(t *testing.T, backend, host string) *keeper {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		text, _ := os.ReadFile(k.log)
-		t.Fatalf("%v: %s", err, text)
+		t.Fatalf("got error %v, text %s; want no error", err, text)
 	}
 	k.url = strings.TrimSpace(line)
 	return k
@@ -285,7 +285,7 @@ func staysOutside(t *testing.T, k *keeper, policy string) {
 	rest, err := io.ReadAll(stdout)
 	harness.Must(t, err)
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v: %s", err, errs.String())
+		t.Errorf("got error %v, stderr %s; want no error", err, errs.String())
 	}
 	log, err := os.ReadFile(k.log)
 	harness.Must(t, err)

@@ -78,12 +78,12 @@ func TestOneJanitor(t *testing.T) {
 		c.until("the janitor that was killed", func() bool { return syscall.Kill(janitor, 0) != nil })
 		c.start("fourth", s, "exit 3")
 		if e := c.end("fourth"); e.code != 3 {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v, want e.code 3", e)
 		}
 		c.janitor(janitor)
 		c.call("process/write", object{"processId": "third", "chunk": encode("\n"), "writeId": "w"})
 		if e := c.end("third"); e.code != 0 {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v, want e.code 0", e)
 		}
 		c.untouched()
 		c.quiet()

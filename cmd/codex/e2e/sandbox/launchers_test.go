@@ -87,12 +87,12 @@ func TestLaunchersAhead(t *testing.T) {
 			id := fmt.Sprint("after the kill ", i)
 			c.start(id, s, "exit 3")
 			if e := c.end(id); e.code != 3 {
-				t.Errorf("%+v", e)
+				t.Errorf("got %+v, want e.code 3", e)
 			}
 		}
 		c.call("process/terminate", object{"processId": "used"})
 		if e := c.end("used"); e.code != 137 {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v, want e.code 137", e)
 		}
 		c.call("process/terminate", object{"processId": "plain"})
 		c.end("plain")

@@ -33,7 +33,7 @@ func TestWorkspaceBelowLinks(t *testing.T) {
 			profile := with(managed(special("root", "read"), special("project_roots", "write"), at(sub+"/secret", "deny"), at(sub+"/closed", "deny")), "cwd", uri(ws))
 			c.start(tt.ws, profile, "exec 2>&1; echo made >"+sub+"/made && cat "+real+"/made; cat "+sub+"/secret; cat "+real+"/closed/file; echo x >"+c.dir+"/outside", "cwd", uri(ws))
 			if e := c.end(tt.ws); e.code == 0 || !strings.HasPrefix(e.out, "made\n") || strings.Count(e.out, "Permission denied") != 2 || strings.Count(e.out, "Read-only") != 1 {
-				c.t.Errorf("%s: %+v", tt.ws, e)
+				c.t.Errorf(`%s: got %+v; want e.code other than 0, e.out beginning with %q, strings.Count(e.out, "Permission denied") 2, strings.Count(e.out, "Read-only") 1`, tt.ws, e, "made\n")
 			}
 			file := func(name string) object {
 				return object{"path": uri(sub + name), "dataBase64": encode("x"), "sandbox": profile}

@@ -43,7 +43,7 @@ func TestEndOfServerLeavesNoPlaceholders(t *testing.T) {
 {"method":"initialized"}
 `+string(request)+"\n", "exec-server", "--listen", "stdio")
 			if code != 0 || strings.Contains(out, `"error"`) != test.fails {
-				t.Fatalf("%d %s%s", code, out, errs)
+				t.Fatalf("got exit code %d, stdout %s, stderr %s; want exit code 0, strings.Contains(out, `\"error\"`) %v", code, out, errs, test.fails)
 			}
 			names, err := os.ReadDir(ws)
 			harness.Must(t, err)

@@ -106,7 +106,7 @@ func TestSandboxWithDomainsAndSignals(t *testing.T) {
 		})
 		r := bufio.NewReader(out)
 		if line, err := r.ReadString('\n'); line != "ready\n" {
-			t.Fatalf("%q, %v", line, err)
+			t.Fatalf("got line %q, error %v; want line %q", line, err, "ready\n")
 		}
 		return cmd, r
 	}

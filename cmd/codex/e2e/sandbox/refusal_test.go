@@ -64,7 +64,7 @@ func TestRefusedPolicy(t *testing.T) {
 		r := n.Params.SandboxRefusal
 		if n.Params.ExitCode != 125 || (r != nil) != tt.refused ||
 			r != nil && (!strings.Contains(string(r.Policy), dir+"/link") || !strings.Contains(r.Reason, "crosses writable symlink")) {
-			t.Errorf("%s: %s", tt.name, exited)
+			t.Errorf(`%s: got %s; want n.Params.ExitCode 125, r != nil: %v, r.Policy with %q, r.Reason with "crosses writable symlink"`, tt.name, exited, tt.refused, dir+"/link")
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {

@@ -103,7 +103,7 @@ func TestSandboxExplains(t *testing.T) {
 	workspace, _ := harness.Places(t)
 	out, errs, code := runIn(t, workspace, "", "sandbox", "--workspace-write", "--network", "--explain")
 	if code != 0 || !strings.Contains(out, workspace+"  writable") || !strings.Contains(out, workspace+"/.git  read-only") || !strings.Contains(out, "network: on") {
-		t.Errorf("%d %s%s", code, out, errs)
+		t.Errorf(`got exit code %d, stdout %s, stderr %s; want exit code 0, stdout with %q, stdout with %q, stdout with "network: on"`, code, out, errs, workspace+"  writable", workspace+"/.git  read-only")
 	}
 	out, errs, code = runIn(t, workspace, `{"type":"disabled"}`, "sandbox", "--profile-file", "-", "--explain")
 	if code != 0 || !strings.Contains(out, "network: on") {
@@ -142,11 +142,11 @@ func TestSandboxOnATerminal(t *testing.T) {
 		for !strings.HasSuffix(seen, "ready\r\n") {
 			line, err := r.ReadString('\n')
 			if seen += line; err != nil {
-				t.Fatalf("%s: %q: %v", name, seen, err)
+				t.Fatalf("%s: got seen %q, error %v; want no error", name, seen, err)
 			}
 		}
 		if !strings.Contains(seen, "31 97") {
-			t.Errorf("%s: %q", name, seen)
+			t.Errorf(`%s: got %q, want a text with "31 97"`, name, seen)
 		}
 		_, err = tty.WriteString("\x03")
 		harness.Must(t, err)

@@ -82,7 +82,7 @@ func (w *wire) call(method string, params any) map[string]any {
 	w.t.Helper()
 	m := w.answer(w.send(method, params))
 	if m.Error != nil {
-		w.t.Fatalf("%s: %d %s", method, m.Error.Code, m.Error.Message)
+		w.t.Fatalf("%s: got m.Error.Code %d, m.Error.Message %s; want m.Error nil", method, m.Error.Code, m.Error.Message)
 	}
 	var r map[string]any
 	harness.Must(w.t, json.Unmarshal(m.Result, &r))

@@ -102,7 +102,7 @@ func (l *load) routineWork(ctx context.Context, work *work) {
 		err := work.do(bound)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			l.w.t.Errorf("%s: %v", work.name, err)
+			l.w.t.Errorf("%s: got error %v, want ctx.Err() that is not nil", work.name, err)
 			return
 		}
 		work.done.Add(1)

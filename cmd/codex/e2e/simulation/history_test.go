@@ -197,7 +197,7 @@ func TestTheModelRefusesWrongHistories(t *testing.T) {
 			h.ops = append(h.ops, porcupine.Operation{ClientId: i, Input: o.in, Call: o.call, Output: o.out, Return: o.end})
 		}
 		if got := h.check(); (got == porcupine.Ok) != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v, want got == porcupine.Ok: %v", name, got, tt.want)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestTurnsCallEveryMethod(t *testing.T) {
 			}
 		}
 		if c := s.tally.of(turn.name); c.done != 1 || c.failed > 0 {
-			t.Errorf("%s: %+v", turn.name, *c)
+			t.Errorf("%s: got %+v; want c.done 1, c.failed at most 0", turn.name, *c)
 		}
 	}
 	if missing := s.uncalled(); len(missing) > 0 {
@@ -152,10 +152,10 @@ func TestWhatIsMoreIsTold(t *testing.T) {
 		tolerated.values[q] += 100*k.part + k.more
 		leaked.values[q] = tolerated.values[q] + 1
 		if err := tolerated.more(before); err != nil {
-			t.Errorf("%s: %v", k.name, err)
+			t.Errorf("%s: got error %v, want no error", k.name, err)
 		}
 		if err := leaked.more(before); (err == nil) != (quantity(q) == turnRate) || err != nil && !strings.Contains(err.Error(), k.name) {
-			t.Errorf("%s: %v", k.name, err)
+			t.Errorf("%s: got error %v, want an error with %q", k.name, err, k.name)
 		}
 	}
 }

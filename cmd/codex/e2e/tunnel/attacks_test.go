@@ -151,7 +151,7 @@ func TestTokenAttacks(t *testing.T) {
 			{Port: 3000, ProcessID: victim.ID(), Session: session}, {Port: 3000, ProcessID: execproto.DetachedPrefix + "x"},
 		} {
 			if tunnel, err := c.OpenTunnel(t.Context(), to); err == nil || !strings.Contains(err.Error(), "token") {
-				t.Errorf("%s: %+v: %v, %v", name, to, tunnel, err)
+				t.Errorf(`%s: got to %+v, tunnel %v, error %v; want error with "token"`, name, to, tunnel, err)
 			}
 		}
 		if l, err := c.Listen(t.Context(), "", 0); err == nil || !strings.Contains(err.Error(), "token") {

@@ -83,13 +83,13 @@ func TestForwardAuto(t *testing.T) {
 		t.Errorf("port %d, which is free here, is at %s", free, here)
 	}
 	if got := greeting(t, here); got != fmt.Sprintf("hello from 127.0.0.1:%d", free) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, fmt.Sprintf("hello from 127.0.0.1:%d", free))
 	}
 	port := freePort(t)
 	plain := plainGreeter(t, c, "plain", fmt.Sprintf("127.0.0.2:%d", port))
 	there := said.awaitForward(port)
 	if got := greeting(t, there); got != fmt.Sprintf("hello from 127.0.0.2:%d", port) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, fmt.Sprintf("hello from 127.0.0.2:%d", port))
 	}
 	harness.Must(t, confined.Stdin(t.Context()).Close())
 	said.await(here + " is closed")
@@ -124,7 +124,7 @@ func TestForwardAutoTaken(t *testing.T) {
 		t.Errorf("it is forwarded from %s, which is taken", here)
 	}
 	if got := greeting(t, here); got != fmt.Sprintf("hello from 127.0.0.1:%d", port) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, fmt.Sprintf("hello from 127.0.0.1:%d", port))
 	}
 	harness.Must(t, in.Close())
 	harness.Must(t, cmd.Wait())
@@ -145,7 +145,7 @@ func TestAutoOverEveryWay(t *testing.T) {
 			harness.Must(t, err)
 			said := startLines(t, cmd)
 			if got := greeting(t, said.awaitForward(port)); got != fmt.Sprintf("hello from 127.0.0.1:%d", port) {
-				t.Errorf("%q", got)
+				t.Errorf("got %q, want %q", got, fmt.Sprintf("hello from 127.0.0.1:%d", port))
 			}
 			harness.Must(t, in.Close())
 			harness.Must(t, cmd.Wait())

@@ -206,7 +206,7 @@ func TestForwardWhileRunning(t *testing.T) {
 		t.Fatalf("it says %q, %v", line, err)
 	}
 	if got := get(t, http.DefaultClient, "http://"+here+"/x"); got != "hello /x" {
-		t.Errorf("%q", got)
+		t.Errorf(`got %q, want "hello /x"`, got)
 	}
 	harness.Must(t, in.Close())
 	harness.Must(t, cmd.Wait())
@@ -234,7 +234,7 @@ func TestSSH(t *testing.T) {
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+			t.Fatalf("%s %q: got error %v, stdout:\n%s\nwant no error", name, args, err, out)
 		}
 		return string(out)
 	}

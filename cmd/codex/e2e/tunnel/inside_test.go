@@ -51,7 +51,7 @@ func failure(t *testing.T, c *execclient.Client, to execclient.TunnelTarget) exe
 		_ = tunnel.Close()
 	}
 	if !errors.As(err, &failed) {
-		t.Fatalf("%v: %v", to, err)
+		t.Fatalf("%v: got error %v, want errors.As(err, &failed)", to, err)
 	}
 	return failed.Failure
 }
@@ -77,7 +77,7 @@ func TestInside(t *testing.T) {
 			harness.Must(t, err)
 			text, err := io.ReadAll(tunnel)
 			if string(text) != "hello from "+address {
-				t.Errorf("%s: %q, %v", id, text, err)
+				t.Errorf("%s: got text %q, error %v; want text %q", id, text, err, "hello from "+address)
 			}
 			to.Port = host
 			if got := failure(t, c, to); got != execproto.TunnelRefused {
@@ -113,7 +113,7 @@ func TestInsideRefused(t *testing.T) {
 		_, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Host: host, Port: 80, ProcessID: "plain"})
 		var refused *execclient.ServerError
 		if !errors.As(err, &refused) || refused.Code != execproto.CodeInvalidParams {
-			t.Errorf("%s: %v", host, err)
+			t.Errorf("%s: got error %v; want errors.As(err, &refused), refused.Code %v", host, err, execproto.CodeInvalidParams)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestForwardInside(t *testing.T) {
 	conn, err := net.DialTimeout("tcp", here, 10*time.Second)
 	harness.Must(t, err)
 	if text, err := io.ReadAll(conn); string(text) != "hello from 127.0.0.1:3000" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf(`got text %q, error %v; want text "hello from 127.0.0.1:3000"`, text, err)
 	}
 	harness.Must(t, in.Close())
 	harness.Must(t, cmd.Wait())

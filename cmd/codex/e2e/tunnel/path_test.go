@@ -60,7 +60,7 @@ func TestInsidePath(t *testing.T) {
 			tunnel, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Path: filepath.Join(workspace, name), ProcessID: p.ID()})
 			harness.Must(t, err)
 			if text, err := io.ReadAll(tunnel); string(text) != "hello from "+own {
-				t.Errorf("%s: %q, %v", name, text, err)
+				t.Errorf("%s: got text %q, error %v; want text %q", name, text, err, "hello from "+own)
 			}
 		}
 		for path, want := range map[string]execproto.TunnelFailure{
@@ -115,7 +115,7 @@ func TestForwardPath(t *testing.T) {
 		t.Fatalf("it says %q, %v", line, err)
 	}
 	if got := greeting(t, strings.Fields(line)[1]); got != "hello from "+path {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, "hello from "+path)
 	}
 	harness.Must(t, in.Close())
 	harness.Must(t, cmd.Wait())
@@ -136,7 +136,7 @@ func TestInsideDetached(t *testing.T) {
 		t.Helper()
 		out, errs, code := harness.Run(t, "", append([]string{"remote", command, "--url", url}, args...)...)
 		if code != 0 {
-			t.Fatalf("%s %q: %d, %s", command, args, code, errs)
+			t.Fatalf("%s %q: got exit code %d, stderr %s; want exit code 0", command, args, code, errs)
 		}
 		return out
 	}
@@ -165,7 +165,7 @@ func TestInsideDetached(t *testing.T) {
 	_, said := forward(t, nil, 2, "--url", second, "forward", "--process", "job", "0:3000", "0:"+path)
 	for i, want := range []string{"127.0.0.1:3000", path} {
 		if got := greeting(t, strings.Fields(said[i])[0]); got != "hello from "+want {
-			t.Errorf("%q", got)
+			t.Errorf("got %q, want %q", got, "hello from "+want)
 		}
 	}
 	_ = first.Process.Kill()

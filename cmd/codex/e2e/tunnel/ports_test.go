@@ -51,7 +51,7 @@ func portNames(t *testing.T, ports execclient.Ports) (names []string) {
 	t.Helper()
 	for _, p := range ports.Ports {
 		if p.PID == 0 || !strings.Contains(p.Command, "greet "+p.Host) && p.Host != "0.0.0.0" {
-			t.Errorf("%+v", p)
+			t.Errorf(`got %+v; want p.PID other than 0, p.Host "0.0.0.0"`, p)
 		}
 		names = append(names, fmt.Sprintf("%s %s:%d inside=%v other=%v", p.ProcessID, p.Host, p.Port, p.Inside, p.Session != ""))
 	}
@@ -136,7 +136,7 @@ func greetedBy(t *testing.T, c *execclient.Client, to execclient.TunnelTarget) {
 	harness.Must(t, err)
 	text, err := io.ReadAll(tunnel)
 	if !strings.HasPrefix(string(text), "hello from ") {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf(`got text %q, error %v; want text beginning with "hello from "`, text, err)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestPortsOfOthers(t *testing.T) {
 		{Port: 80, Session: "0123456789abcdef"},
 	} {
 		if _, err := c.OpenTunnel(t.Context(), to); err == nil || !strings.Contains(err.Error(), "session") {
-			t.Errorf("%+v: %v", to, err)
+			t.Errorf(`%+v: got error %v, want an error with "session"`, to, err)
 		}
 	}
 }

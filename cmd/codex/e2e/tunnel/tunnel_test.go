@@ -74,7 +74,7 @@ func TestTunnel(t *testing.T) {
 	conn, err = c.OpenTunnel(t.Context(), execclient.TunnelTarget{Path: l.Addr().String()})
 	harness.Must(t, err)
 	if got, err := io.ReadAll(conn); string(got) != "hello" || err != nil {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf(`got %q, error %v; want "hello", no error`, got, err)
 	}
 	_ = conn.Close()
 
