@@ -106,7 +106,7 @@ func TestProgram(t *testing.T) {
 			send(t, in, piece)
 		}
 		if got := response(t, out, "fs/readFile"); got != `{"dataBase64":"YWJj"}` {
-			t.Error(got)
+			t.Errorf("got %v, want %q", got, `{"dataBase64":"YWJj"}`)
 		}
 		if stderr, state := wait(); stderr != "" || !state.Success() {
 			t.Error(stderr, state)
@@ -118,12 +118,12 @@ func TestProgram(t *testing.T) {
 		send(t, in, []byte("{"))
 		_ = in.Close()
 		if rest, err := io.ReadAll(out); len(rest) > 0 || err != nil {
-			t.Errorf("%q, %v", rest, err)
+			t.Errorf("got rest %q, error %v; want len(rest) at most 0, no error", rest, err)
 		}
 		stderr, state := wait()
 		const want = "fs sandbox helper failed with status exit status: 1: fs sandbox helper failed: key must be a string"
 		if got := fshelper.FailureText(state.Sys().(syscall.WaitStatus), []byte(stderr)); !strings.HasPrefix(got, want) {
-			t.Error(got)
+			t.Errorf("got %v, want a text beginning with %q", got, want)
 		}
 	})
 
@@ -131,17 +131,17 @@ func TestProgram(t *testing.T) {
 		in, out, wait := start(t, name)
 		send(t, in, []byte(`{"operation":"fs/open","params":{"handleId":"h","path":"`+file+`"}}`+"\n"))
 		if got := response(t, out, "fs/open"); got != `{"handleId":"h"}` {
-			t.Error(got)
+			t.Errorf("got %v, want %q", got, `{"handleId":"h"}`)
 		}
 		for range 3 {
 			send(t, in, fshelper.AppendReadBlock(nil, 1, 9))
 			if got := response(t, out, "fs/readBlock"); got != `{"chunk":"YmM=","eof":true}` {
-				t.Error(got)
+				t.Errorf("got %v, want %q", got, `{"chunk":"YmM=","eof":true}`)
 			}
 		}
 		send(t, in, fshelper.AppendClose(nil))
 		if got := response(t, out, "fs/close"); got != `{}` {
-			t.Error(got)
+			t.Errorf(`got %v, want "{}"`, got)
 		}
 		if stderr, state := wait(); stderr != "" || !state.Success() {
 			t.Error(stderr, state)
