@@ -149,7 +149,7 @@ var attacks = []attack{
 		backends: []string{"namespaces"}},
 	{name: "core dump", args: words("dump core"), control: byNobody, check: func(t *testing.T, p *place, _ bool) {
 		if found, _ := filepath.Glob(p.dir + "/core*"); len(found) > 0 {
-			t.Errorf("%v", found)
+			t.Errorf("got %v, want len(found) at most 0", found)
 		}
 	}},
 	{name: "fill memory", args: words("fill", "/dev/shm", "/dev"), control: byNobody, backends: mounted, check: func(t *testing.T, _ *place, _ bool) {

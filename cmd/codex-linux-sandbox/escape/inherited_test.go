@@ -180,7 +180,7 @@ func TestSocketsWithoutAView(t *testing.T) {
 				cmd := exec.CommandContext(ctx, launcher, append(args, "--", "sh", "-c", "readlink /proc/$$/fd/0; readlink /proc/$$/fd/3; echo done")...)
 				cmd.Dir, cmd.SysProcAttr, cmd.Stdin, cmd.ExtraFiles = p.ws, as(uid), socket, []*os.File{socket}
 				if o := p.finish(cmd); o.text != "/dev/null\ndone\n" || o.code != 0 {
-					t.Error(o)
+					t.Errorf("got %v; want o.text %q, o.code 0", o, "/dev/null\ndone\n")
 				}
 			})
 		}

@@ -173,7 +173,7 @@ func TestOrphansEnd(t *testing.T) {
 		token := "token-" + filepath.Base(p.dir)
 		o := p.run(backend, p.opened(), "orphans", token)
 		if o.code != 0 {
-			t.Fatalf("%v", o)
+			t.Fatalf("got %v, want o.code 0", o)
 		}
 		if left := withArgument(token); len(left) > 0 {
 			t.Errorf("%d processes outlive the launcher", len(left))
@@ -203,7 +203,7 @@ func TestTheFirstProcessShowsNoArguments(t *testing.T) {
 		p.file("name-of-a-secret", "")
 		o := p.run(backend, entries("root=read", p.dir+"/name-of-a-secret=deny"), "show", "/proc/1/cmdline", "/proc/1/environ")
 		if strings.Contains(o.text, "name-of-a-secret") || strings.Contains(o.text, "HOME=") || !strings.Contains(o.text, "done") {
-			t.Errorf("%q", o.text)
+			t.Errorf(`got %q; want a text without "name-of-a-secret", a text without "HOME=", a text with "done"`, o.text)
 		}
 	})
 }
@@ -234,7 +234,7 @@ func TestInitCannotBeKilled(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		o := p.run(backend, p.opened(), "kill init")
 		if !strings.Contains(o.text, "alive\ndone\n") || o.code != 0 {
-			t.Errorf("%v", o)
+			t.Errorf("got %v; want o.text with %q, o.code 0", o, "alive\ndone\n")
 		}
 	})
 }
@@ -319,14 +319,14 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("the command's variables were used outside of the sandbox: %v", found)
 		}
 		if o.code != 0 {
-			t.Errorf("%v", o)
+			t.Errorf("got %v, want o.code 0", o)
 		}
 		for _, env := range [][]string{
 			{"GODEBUG=gctrace=1,schedtrace=1000,inittrace=1,execerrdot=0"}, {"GOTRACEBACK=crash"}, {"GOMAXPROCS=1"}, {"GOGC=1", "GOMEMLIMIT=1"},
 			{"CODEX_SANDBOX_ARG0=other"}, {"TMPDIR=/"}, {"HOME=/"}, {"PATH="},
 		} {
 			if o := run(backend, env...); !strings.Contains(o.text, "ready") && (env[0] != "PATH=" || backend != "bwrap") {
-				t.Errorf("%v: %v", env, o)
+				t.Errorf(`%v: got %v; want env[0] "PATH=", backend "bwrap"`, env, o)
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			cmd := p.command(ctx, backend, p.readOnly(), "write", p.secret)
@@ -408,7 +408,7 @@ func TestArguments(t *testing.T) {
 			at := slices.Index(cmd.Args, "--")
 			cmd.Args = slices.Insert(cmd.Args, at, words...)
 			if o := p.finish(cmd); o.code == 0 || len(o.breaches()) > 0 {
-				t.Errorf("%v: %v", words, o)
+				t.Errorf("%v: got %v; want o.code other than 0, len(o.breaches()) at most 0", words, o)
 			}
 			cancel()
 		}

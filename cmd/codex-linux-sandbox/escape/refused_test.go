@@ -35,7 +35,7 @@ func TestSecondStageRefuses(t *testing.T) {
 		cmd.Env = []string{"PATH=" + p.dir + "/bin:/usr/bin:/bin"}
 		o := p.finish(cmd)
 		if o.code != exitFailed || strings.Contains(o.text, "ran") || strings.Count(o.text, "cannot make the sandbox") != 1 {
-			t.Errorf("%v", o)
+			t.Errorf(`got %v; want o.code %v, o.text without "ran", strings.Count(o.text, "cannot make the sandbox") 1`, o, exitFailed)
 		}
 		buf := make([]byte, 1<<10)
 		n, _ := unix.Pread(int(refusal.Fd()), buf, 0)
@@ -73,7 +73,7 @@ func TestRedirectedMounts(t *testing.T) {
 			p.editBwrap(tt.edit)
 			for _, options := range [][]string{nil, {"--no-proc"}} {
 				if o := p.runWith(backend, tt.profile, options...); o.code != exitFailed || strings.Contains(o.text, "done") || !strings.Contains(o.text, tt.refusal) {
-					t.Errorf("%s, %v: %v", tt.name, options, o)
+					t.Errorf(`%s, %v: got %v; want o.code %v, o.text without "done", o.text with %q`, tt.name, options, o, exitFailed, tt.refusal)
 				}
 			}
 		}
@@ -108,7 +108,7 @@ func TestBwrapAfterMoves(t *testing.T) {
 			p.file("ws/again", "")
 			must(t, os.Chmod(p.file("bin/bwrap", "#!/bin/sh\nif [ -e again ]; then\n\trm again\n\t"+tt.move+"\nfi\nexec "+real+" \"$@\"\n"), 0o755))
 			if o := p.runWith(backend, tt.profile); o.code != 0 || !strings.Contains(o.text, "done") {
-				t.Errorf("%s: %v", name, o)
+				t.Errorf(`%s: got %v; want o.code 0, o.text with "done"`, name, o)
 			}
 			if exists(p.ws + "/again") {
 				t.Errorf("%s: bwrap was not started", name)
@@ -129,7 +129,7 @@ func TestSignalsWhileBwrapFails(t *testing.T) {
 			must(t, os.Remove(p.ws+"/.git/x"))
 			must(t, os.Chmod(p.file("bin/bwrap", "#!/bin/sh\nkill -"+strconv.Itoa(int(sig))+" $PPID\nsleep 0.1\nrmdir .git\nexec "+real+" \"$@\"\n"), 0o755))
 			if o := p.runWith(backend, p.workspace()); o.sig != sig || strings.Contains(o.text, "done") {
-				t.Errorf("%v: %v", sig, o)
+				t.Errorf(`%v: got %v; want o.sig %v, o.text without "done"`, sig, o, sig)
 			}
 			must(t, forceRemove(p.ws+"/.git"))
 		}
@@ -205,7 +205,7 @@ func TestEntriesOutOfReach(t *testing.T) {
 		for _, root := range []string{"root=read", "minimal=read"} {
 			profile := entries(root, attacker+"=read", p.ws+"=write", p.ws+"/.git=write", p.ws+"/.agents=write", p.ws+"/.codex=write", closed+"=read")
 			if o := p.run(backend, profile, "alive"); o.code != 0 || !strings.Contains(o.text, "done") {
-				t.Errorf("%s: %v", root, o)
+				t.Errorf(`%s: got %v; want o.code 0, o.text with "done"`, root, o)
 			}
 		}
 	})
@@ -219,7 +219,7 @@ func TestFilesInMasks(t *testing.T) {
 		p.file("ws/e/f", "text")
 		profile := entries("root=read", p.ws+"=write", p.ws+"/denied=deny", shown+"=read")
 		if o := p.run(backend, profile, "alive"); o.code != 0 {
-			t.Errorf("%v", o)
+			t.Errorf("got %v, want o.code 0", o)
 		}
 		p.editBwrap("/^--tmpfs$/{n;s|^" + p.ws + "/denied$|" + p.ws + "/e|}")
 		if o := p.runWith(backend, profile); o.code != exitFailed {
@@ -280,7 +280,7 @@ func TestPolicyNamesDev(t *testing.T) {
 		for _, root := range []string{"root=read", "minimal=read"} {
 			for _, e := range []string{"/dev=read", "/dev=write", "/dev/null=read", "/dev/null=write", "/dev/full=write", "/dev/zero=read", "/dev/pts=write", "/dev/ptmx=write"} {
 				if o := run(entries(root, p.ws+"=write", e)); o.code != 0 || !strings.Contains(o.text, "done") || strings.Contains(o.text, "kmsg") {
-					t.Errorf("%s, %s: %v", root, e, o)
+					t.Errorf(`%s, %s: got %v; want o.code 0, o.text with "done", o.text without "kmsg"`, root, e, o)
 				}
 			}
 			for _, e := range []string{"/dev", "/dev/null"} {
@@ -350,7 +350,7 @@ func TestCoveredMounts(t *testing.T) {
 		} {
 			for _, options := range [][]string{nil, {"--no-proc"}} {
 				if o := p.runWith(backend, profile, options...); o.code != 0 || !strings.Contains(o.text, "done") {
-					t.Errorf("%s, %v: %v", profile, options, o)
+					t.Errorf(`%s, %v: got %v; want o.code 0, o.text with "done"`, profile, options, o)
 				}
 			}
 		}

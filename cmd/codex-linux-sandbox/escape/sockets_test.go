@@ -83,7 +83,7 @@ func TestOwnSockets(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		o := p.run(backend, p.opened(), "own sockets")
 		if o.text != "done\n" || o.code != 0 {
-			t.Errorf("%v", o)
+			t.Errorf("got %v; want o.text %q, o.code 0", o, "done\n")
 		}
 	})
 }
@@ -94,7 +94,7 @@ func TestSocketPairs(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		o := p.run(backend, p.opened(), "pairs")
 		if o.text != "done\n" || o.code != 0 {
-			t.Errorf("%v", o)
+			t.Errorf("got %v; want o.text %q, o.code 0", o, "done\n")
 		}
 	})
 }

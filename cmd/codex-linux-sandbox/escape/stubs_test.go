@@ -89,7 +89,7 @@ func TestForgedStubsKeepData(t *testing.T) {
 			t.Helper()
 			for _, name := range protectedNames {
 				if b, err := os.ReadFile(p.ws + "/" + name + "/data"); string(b) != "keep" {
-					t.Errorf("%s: %q, %v", name, b, err)
+					t.Errorf(`%s: got b %q, error %v; want b "keep"`, name, b, err)
 				}
 			}
 		}
@@ -216,7 +216,7 @@ func TestCoversCannotBeBlocked(t *testing.T) {
 			must(t, os.Mkdir(fmt.Sprintf("%s/.codex-cover-%d-%d", p.ws, n, n), 0o755))
 		}
 		if o := p.run(backend, p.workspace(), "alive"); o.code != 0 {
-			t.Errorf("%v", o)
+			t.Errorf("got %v, want o.code 0", o)
 		}
 	})
 }
@@ -234,7 +234,7 @@ func TestAWritableRootIsNotRedirected(t *testing.T) {
 			return // it cannot keep names
 		}
 		if !strings.Contains(o.text, "done") {
-			t.Fatalf("%v", o)
+			t.Fatalf(`got %v, want o.text with "done"`, o)
 		}
 		o = p.run(backend, profile, "overwrite", p.dir+"/outside/secret")
 		if b, _ := os.ReadFile(p.dir + "/outside/secret"); string(b) != "the key outside" {
@@ -283,7 +283,7 @@ func TestDirectoriesAboveKeepTheirNames(t *testing.T) {
 					}
 					// Landlock has no mounts that would keep names.
 					if refused := o.code == exitFailed; refused != (backend == "landlock") {
-						t.Errorf("%v", o)
+						t.Errorf("got %v, want refused %v", o, backend == "landlock")
 					}
 				}
 			})

@@ -147,7 +147,7 @@ func TestUndoIsNotRedirected(t *testing.T) {
 				say := func(want string) {
 					t.Helper()
 					if line, err := lines.ReadString('\n'); line != want {
-						t.Fatalf("%q, %v", line, err)
+						t.Fatalf("got line %q, error %v; want line %q", line, err, want)
 					}
 				}
 				say("ready\n")
@@ -203,7 +203,7 @@ func TestUndoOutlivesTheLauncher(t *testing.T) {
 				must(t, cmd.Start())
 				lines := bufio.NewReader(out)
 				if line, err := lines.ReadString('\n'); line != "ready\n" {
-					t.Fatalf("%q, %v", line, err)
+					t.Fatalf("got line %q, error %v; want line %q", line, err, "ready\n")
 				}
 				// It is at work when it has been stopped for the first time.
 				await(t, "the first .git", func() bool { return exists(sub + "/.git") })
@@ -364,7 +364,7 @@ func TestUndoInForbiddenDirectories(t *testing.T) {
 				must(t, cmd.Start())
 				lines := bufio.NewReader(out)
 				if line, err := lines.ReadString('\n'); line != "ready\n" {
-					t.Fatalf("%q, %v", line, err)
+					t.Fatalf("got line %q, error %v; want line %q", line, err, "ready\n")
 				}
 				// While it is stopped, the launcher sees nothing.
 				must(t, cmd.Process.Signal(unix.SIGSTOP))
@@ -374,7 +374,7 @@ func TestUndoInForbiddenDirectories(t *testing.T) {
 				})
 				_ = in.Close()
 				if line, err := lines.ReadString('\n'); line != "made\n" {
-					t.Fatalf("%q, %v", line, err)
+					t.Fatalf("got line %q, error %v; want line %q", line, err, "made\n")
 				}
 				must(t, cmd.Process.Signal(end))
 				_ = cmd.Wait()

@@ -54,7 +54,7 @@ func TestMountMistake(t *testing.T) {
 					breaches = slices.DeleteFunc(breaches, func(what string) bool { return what == "truncate" || what == "open with O_TRUNC" })
 				}
 				if len(breaches) > 0 || !strings.Contains(o.text, "held: ") {
-					t.Errorf("%v", o)
+					t.Errorf(`got %v; want len(breaches) at most 0, o.text with "held: "`, o)
 				}
 				if abi >= 3 {
 					p.unharmed()
@@ -127,7 +127,7 @@ func TestEverydayWrites(t *testing.T) {
 				text, err := os.ReadFile(out.Name())
 				must(t, err)
 				if o.text = string(text); strings.Contains(o.text, "held: ") || !strings.HasSuffix(o.text, "done\n") {
-					t.Errorf("%v", o)
+					t.Errorf(`got %v; want o.text without "held: ", o.text ending in %q`, o, "done\n")
 				}
 			})
 		}

@@ -31,7 +31,7 @@ func TestCloneIntoCgroup(t *testing.T) {
 			t.Fatalf("descriptor %s: %v", strconv.Itoa(cgroup), errno)
 		}
 		if status, err := Wait(pid); err != nil || syscall.WaitStatus(status).ExitStatus() != 3 {
-			t.Errorf("%v, %v", status, err)
+			t.Errorf("got status %v, error %v; want no error, syscall.WaitStatus(status).ExitStatus() 3", status, err)
 		}
 	}
 	c := &Processes{Cgroup: int(null.Fd()), InCgroup: true, Init: New(), Command: New(), Status: -1}

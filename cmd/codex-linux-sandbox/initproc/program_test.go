@@ -136,10 +136,10 @@ func TestRegistersOfPrograms(t *testing.T) {
 	p.Do("too short", "", unix.SYS_READ, at.Arg(), Slice(p, make([]byte, 1)), Val(1)).Full = true
 	step, errno := p.run()
 	if step < 0 || p.Steps[step].What != "too short" || errno != unix.EPIPE {
-		t.Errorf("%d %v", step, errno)
+		t.Errorf(`got step %d, errno %v; want step at least 0, p.Steps[step].What "too short", errno %v`, step, errno, unix.EPIPE)
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != "some text!" {
-		t.Errorf("%q %v", got, err)
+		t.Errorf(`got %q, error %v; want no error, "some text!"`, got, err)
 	}
 	_ = unix.Close(int(p.regs[at-1]))
 }

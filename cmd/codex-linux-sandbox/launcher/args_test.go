@@ -96,14 +96,14 @@ func TestRefusals(t *testing.T) {
 	t.Setenv("https_proxy", "http://proxy.example:1")
 	var errs bytes.Buffer
 	if code := Main(profile(readOnly, "--allow-network-for-proxy", "--", "true"), &errs, &errs); code != 101 || !strings.Contains(errs.String(), "managed proxy mode requires parseable loopback proxy endpoints\n") {
-		t.Errorf("%d %s", code, errs.String())
+		t.Errorf("got code %d, errs %s; want code 101, errs with %q", code, errs.String(), "managed proxy mode requires parseable loopback proxy endpoints\n")
 	}
 }
 
 func TestHelpAndProbe(t *testing.T) {
 	var out, errs bytes.Buffer
 	if code := Main([]string{"--help"}, &out, &errs); code != 0 || out.String() != usage || errs.Len() > 0 {
-		t.Errorf("%d %q", code, errs.String())
+		t.Errorf("got code %d, errs %q; want code 0, out %v, errs.Len() at most 0", code, errs.String(), usage)
 	}
 	out.Reset()
 	// In this process there are other threads, so what works is not asked.
@@ -121,11 +121,11 @@ func TestHelpAndProbe(t *testing.T) {
 		Landlock int
 	}
 	if err := json.Unmarshal(out.Bytes(), &probe); err != nil || len(probe.Backends) != len(order) || (probe.Landlock >= sandbox.LandlockABI) != probe.Backends[len(order)-1].Works {
-		t.Fatalf("%v %s", err, out.String())
+		t.Fatalf("got error %v, out %s; want no error, len(probe.Backends) %v, probe.Landlock >= sandbox.LandlockABI: probe.Backends[len(order)-1].Works", err, out.String(), len(order))
 	}
 	for i, b := range probe.Backends {
 		if b.Name != order[i] || b.Works != (b.Reason == "") || b.Works != (b.Step == "") || b.Works != machine.Has(t, os.Geteuid(), b.Name) {
-			t.Errorf("%+v", b)
+			t.Errorf("got %+v; want b.Name order[i], b.Works %v, b.Works %v, b.Works machine.Has(t, os.Geteuid(), b.Name)", b, b.Reason == "", b.Step == "")
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestArguments(t *testing.T) {
 	} {
 		got, err := parse(tt.args)
 		if err != nil {
-			t.Errorf("%q: %v", tt.args, err)
+			t.Errorf("%q: got error %v, want no error", tt.args, err)
 			continue
 		}
 		if len(got.command) == 0 {
@@ -242,6 +242,6 @@ func TestInheritedTextOfNonBlockingPipe(t *testing.T) {
 	}
 	_ = unix.Close(p[1])
 	if r := <-read; r.err != nil || string(r.text) != "text" {
-		t.Errorf("%q, %v", r.text, r.err)
+		t.Errorf(`got r.text %q, r.err %v; want no error, r.text "text"`, r.text, r.err)
 	}
 }

@@ -50,12 +50,12 @@ func TestCallsThatAKernelLacks(t *testing.T) {
 			err := cmd.Run()
 			if tt.says == "" {
 				if out.String() != "ran\n" {
-					t.Errorf("%q, %v: %s", out.String(), err, errs.String())
+					t.Errorf("got out %q, error %v, errs %s; want out %q", out.String(), err, errs.String(), "ran\n")
 				}
 				return
 			}
 			if out.Len() > 0 || err == nil || !strings.Contains(errs.String(), tt.says) {
-				t.Errorf("%q, %v: %s", out.String(), err, errs.String())
+				t.Errorf("got out %q, error %v, errs %s; want out.Len() at most 0, an error, errs with %q", out.String(), err, errs.String(), tt.says)
 			}
 		})
 	}
@@ -68,7 +68,7 @@ func TestTheProbeMakesAView(t *testing.T) {
 	cmd.Env = append(cmd.Env, "LAUNCHER_TEST_REFUSED="+machine.Refused(unix.SYS_OPEN_TREE, unix.EINVAL))
 	out, err := cmd.Output()
 	if err != nil || !bytes.Contains(out, []byte(`"name":"namespaces","works":false`)) {
-		t.Errorf("%v %s", err, out)
+		t.Errorf("got error %v, out %s; want no error", err, out)
 	}
 }
 
@@ -98,6 +98,6 @@ func TestTheNextBackendGetsTheTerminal(t *testing.T) {
 	_ = slave.Close()
 	text, _ := io.ReadAll(master) // ends with EIO, as nobody has the other end
 	if err != nil || !strings.Contains(string(text), "to the terminal") {
-		t.Errorf("%v, %q, %q", err, text, errs.String())
+		t.Errorf(`got error %v, text %q, errs %q; want no error, text with "to the terminal"`, err, text, errs.String())
 	}
 }

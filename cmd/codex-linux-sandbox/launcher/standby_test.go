@@ -84,7 +84,7 @@ func TestStandby(t *testing.T) {
 	// The command has neither the environment of the launcher nor the memory of the
 	// order. Its init shows the launcher's name alone.
 	if got := string(text); cmd.ProcessState.ExitCode() != 7 || got != "b\n0\n1\n" {
-		t.Errorf("%s: %q", cmd.ProcessState, text)
+		t.Errorf("%s: got %q; want cmd.ProcessState.ExitCode() 7, %q", cmd.ProcessState, text, "b\n0\n1\n")
 	}
 	if _, err := refusal.ReadAt(make([]byte, 1), 0); err != io.EOF {
 		t.Errorf("the refusal is not empty: %v", err)

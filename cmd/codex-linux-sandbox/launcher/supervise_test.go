@@ -37,7 +37,7 @@ func TestSignalAtTheStart(t *testing.T) {
 		cmd.Env = append(os.Environ(), variable+"=1")
 		out, _ := cmd.CombinedOutput()
 		if code := cmd.ProcessState.ExitCode(); code != 128+int(unix.SIGTERM) {
-			t.Fatalf("%v: %s", cmd.ProcessState, out)
+			t.Fatalf("%v: got %s, want code %v", cmd.ProcessState, out, 128+int(unix.SIGTERM))
 		}
 	}
 }
@@ -105,7 +105,7 @@ func TestSignalWhileTheCommandIsExecuted(t *testing.T) {
 		_ = cmd.Wait()
 		stop()
 		if code := cmd.ProcessState.ExitCode(); code != 128+int(tt.sig) {
-			t.Errorf("%v %v: %v", tt.sig, tt.args, cmd.ProcessState)
+			t.Errorf("%v %v: got %v, want code %v", tt.sig, tt.args, cmd.ProcessState, 128+int(tt.sig))
 		}
 	}
 }

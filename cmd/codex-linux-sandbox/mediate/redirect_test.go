@@ -47,7 +47,7 @@ func TestDestinations(t *testing.T) {
 	binary.NativeEndian.PutUint16(unspecified, unix.AF_UNSPEC)
 	for _, b := range [][]byte{nil, {2}, socketAddress("1.2.3.4:5")[:7], socketAddress("[::2]:5")[:23], unspecified, []byte("\x01\x00/tmp/socket")} {
 		if m, ok := destination(b); ok {
-			t.Errorf("%x: %+v", b, m)
+			t.Errorf("%x: got %+v, want ok false", b, m)
 		}
 	}
 }
