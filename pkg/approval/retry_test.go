@@ -30,7 +30,7 @@ func TestRetryParams(t *testing.T) {
 	want.ProcessID, want.Sandbox, want.EnforceManagedNetwork, want.NetworkProxy = "94829", nil, false, nil
 	second := RetryParams(first, "94829")
 	if !reflect.DeepEqual(second, want) {
-		t.Errorf("%+v", second)
+		t.Errorf("got %+v, want %+v", second, want)
 	}
 	second.Argv[0], second.Env["A"] = "other", "b"
 	if first.Argv[0] != "sh" || len(first.Env) != 1 {

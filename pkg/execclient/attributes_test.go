@@ -55,18 +55,18 @@ func TestAttributesAndLinks(t *testing.T) {
 		}
 	}
 	if target, err := files.Readlink(ctx, at("link")); target != "large" || err != nil {
-		t.Errorf("%q, %v", target, err)
+		t.Errorf(`got target %q, error %v; want target "large", no error`, target, err)
 	}
 	if _, err := files.Readlink(ctx, at("large")); !errors.Is(err, fs.ErrInvalid) {
 		t.Error(err)
 	}
 	list, err := files.ListAttributes(ctx, dir)
 	if err != nil || len(list) != 4 {
-		t.Fatalf("%v, %v", list, err)
+		t.Fatalf("got list %v, error %v; want no error, len(list) 4", list, err)
 	}
 	entries, err := files.ReadDirAttributes(ctx, dir)
 	if err != nil || len(entries) != len(list) {
-		t.Fatalf("%v, %v", entries, err)
+		t.Fatalf("got entries %v, error %v; want no error, len(entries) %v", entries, err, len(list))
 	}
 	for i, e := range list {
 		if entries[i].FileName != e.FileName || *entries[i].Attributes != e.Attributes {
@@ -74,7 +74,7 @@ func TestAttributesAndLinks(t *testing.T) {
 		}
 		st, err := os.Lstat(at(e.FileName))
 		if err != nil || uint32(st.Mode().Perm()) != e.Permissions || st.ModTime().UnixMilli() != e.ModifiedAtMS {
-			t.Errorf("%+v, %v, %v", e, st, err)
+			t.Errorf("got e %+v, st %v, error %v; want no error, uint32(st.Mode().Perm()) %v, st.ModTime().UnixMilli() %v", e, st, err, e.Permissions, e.ModifiedAtMS)
 		}
 	}
 }

@@ -185,7 +185,7 @@ func parse(t *testing.T, text []byte) (v any) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("%s: got error %v, want no error", text, err)
 	}
 	return v
 }

@@ -176,7 +176,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 		c := connect(text)
 		all, err := io.ReadAll(c)
 		if err != nil || !bytes.HasPrefix(all, []byte("HTTP/1.1 ")) {
-			t.Errorf("%s: %q, %v", name, all, err)
+			t.Errorf(`%s: got all %q, error %v; want no error, bytes.HasPrefix(all, []byte("HTTP/1.1 "))`, name, all, err)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestUnwritableTrailStopsWork(t *testing.T) {
 	p.call("process/write", object{"processId": "before", "chunk": "eA=="}, nil)
 	p.call("process/terminate", object{"processId": "before"}, nil)
 	if out, _ := p.closed("before"); out != "x" && out != "" {
-		t.Errorf("%q", out)
+		t.Errorf(`got %q, want "x" or ""`, out)
 	}
 	if trail.Lost() == 0 {
 		t.Error("the end of the process is not counted as lost")
@@ -80,7 +80,7 @@ func TestAuditedHTTP(t *testing.T) {
 	text, err := os.ReadFile(path)
 	if err != nil || strings.Contains(string(text), "private") || !strings.Contains(string(text), `"event":"http.request"`) ||
 		!strings.Contains(string(text), `"method":"GET","protocol":"http","host":"127.0.0.1","port":`) {
-		t.Errorf("%v %s", err, text)
+		t.Errorf(`got error %v, text %s; want no error, text without "private", text with %q, text with %q`, err, text, `"event":"http.request"`, `"method":"GET","protocol":"http","host":"127.0.0.1","port":`)
 	}
 	p.refuse("http/request", request, -32603, "the audit log cannot be written")
 	if made != 1 {
@@ -119,7 +119,7 @@ func TestAuditedTunnels(t *testing.T) {
 			want = `,"paths":["` + socket + `"],"host":"unix","prev"`
 		}
 		if err != nil || !strings.Contains(string(text), `,"host":"localhost","port":1,"prev"`) || !strings.Contains(string(text), want) {
-			t.Errorf("%v %s", err, text)
+			t.Errorf("got error %v, text %s; want no error, text with %q, text with %q", err, text, `,"host":"localhost","port":1,"prev"`, want)
 		}
 	}
 }

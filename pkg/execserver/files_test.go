@@ -73,7 +73,7 @@ func TestHandles(t *testing.T) {
 	b := p.send("fs/close", object{"handleId": "h"})
 	c := p.send("fs/readBlock", object{"handleId": "h", "offset": 0, "len": 4})
 	if m := p.answer(a); string(m.Result) != `{"chunk":"MjM0NQ==","eof":false}` {
-		t.Errorf("%s %+v", m.Result, m.Error)
+		t.Errorf("got m.Result %s, m.Error %+v; want m.Result %q", m.Result, m.Error, `{"chunk":"MjM0NQ==","eof":false}`)
 	}
 	p.answer(b)
 	if m := p.answer(c); m.Error == nil || m.Error.Code != -32004 {
@@ -96,6 +96,6 @@ func TestHandles(t *testing.T) {
 		return fmt.Sprint(names), len(names) == 1
 	})
 	if data, _ := os.ReadFile(dir + "/f"); string(data) != "0123456789" {
-		t.Errorf("%q", data)
+		t.Errorf(`got %q, want "0123456789"`, data)
 	}
 }

@@ -126,7 +126,7 @@ func TestDeltaWindow(t *testing.T) {
 		d := deltas{window: tt.window, sent: tt.sent}
 		d.acked.Store(tt.acked)
 		if err := d.await(t.Context()); err != nil {
-			t.Errorf("%+v: %v", tt, err)
+			t.Errorf("%+v: got error %v, want no error", tt, err)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())

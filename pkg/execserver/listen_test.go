@@ -33,14 +33,14 @@ func TestCertifiedClients(t *testing.T) {
 	} {
 		r := (&http.Request{TLS: tt.state}).WithContext(tt.ctx)
 		if isCertified(r) != (tt.want != "") {
-			t.Errorf("%s: %v", name, isCertified(r))
+			t.Errorf("%s: got %v, want %v", name, isCertified(r), tt.want != "")
 			continue
 		}
 		if tt.want == "" {
 			continue
 		}
 		if grant, refused := new(Server).authenticate(r); refused != nil || grant.Principal != tt.want {
-			t.Errorf("%s: %q, %v", name, grant.Principal, refused)
+			t.Errorf("%s: got grant.Principal %q, refused %v; want refused nil, grant.Principal %q", name, grant.Principal, refused, tt.want)
 		}
 	}
 }

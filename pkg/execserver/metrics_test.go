@@ -88,7 +88,7 @@ func TestMetrics(t *testing.T) {
 	}
 	if !strings.Contains(text, `codex_build_info{version="1.2.3"`) || strings.Contains(text, "exec_server_received_bytes_total 0\n") ||
 		strings.Contains(text, "exec_server_sent_bytes_total 0\n") {
-		t.Error(text)
+		t.Errorf("got %v; want a text with %q, a text without %q, a text without %q", text, `codex_build_info{version="1.2.3"`, "exec_server_received_bytes_total 0\n", "exec_server_sent_bytes_total 0\n")
 	}
 	p.ws.Close()
 	wantMetrics(t, url, `exec_server_connections_active{transport="websocket"} 0`, `exec_server_sessions_active{state="detached"} 1`)
@@ -128,7 +128,7 @@ func TestMetricsNeedAToken(t *testing.T) {
 		w := httptest.NewRecorder()
 		srv.Metrics().ServeHTTP(w, r)
 		if w.Code != tt.status {
-			t.Errorf("%s %s %s: %d", tt.method, tt.path, tt.origin, w.Code)
+			t.Errorf("%s %s %s: got %d, want %d", tt.method, tt.path, tt.origin, w.Code, tt.status)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestNetworkLaunch(t *testing.T) {
 	} {
 		n, err := newNetworkRequest(launching(tt.change))
 		if tt.want == "" && (err != nil || n.policy == nil) || tt.want != "" && (err == nil || err.Error() != tt.want || toRPC(err).Code != execproto.CodeInvalidParams) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v; want no error, n.policy that is not nil, an error, %v, toRPC(err).Code %v", name, err, tt.want, execproto.CodeInvalidParams)
 		}
 	}
 	n, err := newNetworkRequest(&execproto.StartParams{ManagedNetwork: &execproto.ManagedNetwork{}})
@@ -99,11 +99,11 @@ func TestQuestions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ok := x.answer(m); ok != tt.ok {
-			t.Errorf("%s: %v", tt.text, ok)
+			t.Errorf("%s: got %v, want %v", tt.text, ok, tt.ok)
 		}
 	}
 	if d := <-answer; d == nil || d.Type != "allow" {
-		t.Errorf("%+v", d)
+		t.Errorf(`got %+v; want d that is not nil, d.Type "allow"`, d)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestQuestionsEnd(t *testing.T) {
 		synctest.Wait()
 		c.hangup()
 		if a := <-answers; a != (egress.Answer{}) {
-			t.Errorf("%+v", a)
+			t.Errorf("got %+v, want egress.Answer{}", a)
 		}
 		for range maxQuestions {
 			c.questions.begin()

@@ -128,7 +128,7 @@ func (p *peer) read() message {
 	}
 	var m message
 	if err := json.Unmarshal(text, &m); err != nil {
-		p.t.Fatalf("%.200s: %v", text, err)
+		p.t.Fatalf("%.200s: got error %v, want no error", text, err)
 	}
 	return m
 }
@@ -161,7 +161,7 @@ func (p *peer) call(method string, params, result any) {
 	p.t.Helper()
 	m := p.answer(p.send(method, params))
 	if m.Error != nil {
-		p.t.Fatalf("%s: %d %s", method, m.Error.Code, m.Error.Message)
+		p.t.Fatalf("%s: got m.Error.Code %d, m.Error.Message %s; want m.Error nil", method, m.Error.Code, m.Error.Message)
 	}
 	if result != nil {
 		if err := json.Unmarshal(m.Result, result); err != nil {

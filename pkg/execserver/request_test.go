@@ -82,7 +82,7 @@ func TestTheProbeOfTheBackendsDelaysNothingElse(t *testing.T) {
 		}
 	}
 	if out, code := p.closed("p"); out != want || code != 0 {
-		t.Errorf("%q, %d", out, code)
+		t.Errorf("got out %q, code %d; want out %q, code 0", out, code, want)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestAStartThatNeverRunsIsForgotten(t *testing.T) {
 	next.call("process/terminate", object{"processId": "p"}, nil)
 	for _, m := range next.held {
 		if strings.Contains(string(m.Params), `"processId":"q"`) {
-			t.Errorf("%+v", m)
+			t.Errorf("got %+v, want m.Params without %q", m, `"processId":"q"`)
 		}
 	}
 }

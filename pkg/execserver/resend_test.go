@@ -28,7 +28,7 @@ func TestAStartThatIsRepeatedIsRefused(t *testing.T) {
 			t.Fatalf("the first: %+v", m.Error)
 		}
 		if out, _ := p.closed(id); out != "hi\n" {
-			t.Errorf("%q", out)
+			t.Errorf("got %q, want %q", out, "hi\n")
 		}
 		p.refuse("process/start", startObject(id, "echo hi"), -32600, "already exists") // it has closed
 	}
@@ -65,7 +65,7 @@ func TestAWriteThatIsRepeatedAfterACut(t *testing.T) {
 	got.consume(q, "p")
 	for _, id := range again {
 		if m := q.answer(id); string(m.Result) != `{"status":"accepted"}` {
-			t.Errorf("%s %+v", m.Result, m.Error)
+			t.Errorf("got m.Result %s, m.Error %+v; want m.Result %q", m.Result, m.Error, `{"status":"accepted"}`)
 		}
 	}
 	for _, id := range closes {
@@ -88,13 +88,13 @@ func TestATerminateThatIsRepeatedIsHarmless(t *testing.T) {
 	}
 	for _, id := range ids {
 		if m := p.answer(id); m.Error != nil || !strings.HasPrefix(string(m.Result), `{"running":`) {
-			t.Errorf("%s %+v", m.Result, m.Error)
+			t.Errorf("got m.Result %s, m.Error %+v; want m.Error nil, m.Result beginning with %q", m.Result, m.Error, `{"running":`)
 		}
 	}
 	if _, code := p.closed("p"); code != 137 {
 		t.Errorf("exit code %d", code)
 	}
 	if m := p.answer(p.send("process/terminate", object{"processId": "p"})); string(m.Result) != `{"running":false}` {
-		t.Errorf("%s %+v", m.Result, m.Error)
+		t.Errorf("got m.Result %s, m.Error %+v; want m.Result %q", m.Result, m.Error, `{"running":false}`)
 	}
 }

@@ -80,7 +80,7 @@ func TestPermit(t *testing.T) {
 	} {
 		switch {
 		case tt.want == "" && tt.err != nil, tt.want != "" && (tt.err == nil || !strings.Contains(tt.err.Error(), tt.want)):
-			t.Errorf("%s: %v", tt.name, tt.err)
+			t.Errorf("%s: got error %v, want one with %q, or none if that is empty", tt.name, tt.err, tt.want)
 		}
 	}
 }

@@ -68,10 +68,10 @@ func TestAuthentication(t *testing.T) {
 		}
 		_, res, err := websocket.DefaultDialer.Dial(url, h)
 		if err == nil || res == nil || res.StatusCode != http.StatusUnauthorized {
-			t.Fatalf("%q: %v", header, err)
+			t.Fatalf("%q: got error %v; want an error, res that is not nil, res.StatusCode %v", header, err, http.StatusUnauthorized)
 		}
 		if text, _ := io.ReadAll(res.Body); strings.TrimSpace(string(text)) != want {
-			t.Errorf("%q: %q", header, text)
+			t.Errorf("%q: got %q, want text %v", header, text, want)
 		}
 	}
 	ws, _, err := websocket.DefaultDialer.Dial(url, http.Header{"Authorization": {"Bearer " + secret}})
@@ -89,7 +89,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Fatalf("a second connection: %v", err)
 	}
 	if text, _ := io.ReadAll(res.Body); !strings.Contains(string(text), "--max-connections") {
-		t.Errorf("%q", text)
+		t.Errorf(`got %q, want a text with "--max-connections"`, text)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestTerminalsDifferInNothingButTheTerminal(t *testing.T) {
 	}), nil)
 	got, _ := p.closed("env")
 	if strings.Contains(got, "SHELL=") || !strings.HasSuffix(got, "renamed\r\n") {
-		t.Errorf("%q", got)
+		t.Errorf(`got %q; want a text without "SHELL=", a text ending in %q`, got, "renamed\r\n")
 	}
 }
 
@@ -135,7 +135,7 @@ func TestExitedComesBeforeClosedAndAfterOutput(t *testing.T) {
 		id := fmt.Sprint(i)
 		p.start(id, "printf last")
 		if out, code := p.closed(id); out != "last" || code != 0 { // closed checks the order
-			t.Fatalf("%q %d", out, code)
+			t.Fatalf(`got out %q, code %d; want out "last", code 0`, out, code)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func TestAFullStdinDelaysNothingElse(t *testing.T) {
 	p.call("environment/status", nil, nil)
 	p.start("other", "echo hi")
 	if out, _ := p.closed("other"); out != "hi\n" {
-		t.Errorf("%q", out)
+		t.Errorf("got %q, want %q", out, "hi\n")
 	}
 	p.call("process/terminate", object{"processId": "deaf"}, nil)
 	for _, id := range writes {
@@ -184,7 +184,7 @@ func TestOddIdsAreMalformed(t *testing.T) {
 	} {
 		p.text(text)
 		if m := p.answer("-1"); m.Error == nil || m.Error.Code != -32600 {
-			t.Errorf("%s: %+v", text, m)
+			t.Errorf("%s: got %+v; want m.Error that is not nil, m.Error.Code -32600", text, m)
 		}
 	}
 	p.call("environment/status", nil, nil)
@@ -195,7 +195,7 @@ func TestIgnoredSignalsAreNotInherited(t *testing.T) {
 	p, _ := hello(t, url)
 	p.start("p", "grep SigIgn /proc/self/status")
 	if out, _ := p.closed("p"); out != "SigIgn:\t0000000000000000\n" {
-		t.Errorf("%q", out)
+		t.Errorf("got %q, want %q", out, "SigIgn:\t0000000000000000\n")
 	}
 }
 
@@ -230,7 +230,7 @@ func TestCopyOntoItself(t *testing.T) {
 		p.refuse("fs/copy", object{"sourcePath": uri(dir, "f"), "destinationPath": uri(dir, to), "recursive": false}, -32600, "itself")
 	}
 	if data, _ := os.ReadFile(dir + "/f"); string(data) != "keep" {
-		t.Errorf("%q", data)
+		t.Errorf(`got %q, want "keep"`, data)
 	}
 	if err := os.Mkdir(dir+"/d", 0o755); err != nil {
 		t.Fatal(err)
@@ -283,7 +283,7 @@ func TestRequestsOfOneProcessTakeEffectInOrder(t *testing.T) {
 		}
 		p.send("process/closeStdin", object{"processId": id})
 		if out, code := p.closed(id); out != want || code != 0 {
-			t.Fatalf("%q, %d", out, code)
+			t.Fatalf("got out %q, code %d; want out %q, code 0", out, code, want)
 		}
 	}
 }
@@ -296,7 +296,7 @@ func TestTerminateCancelsAStart(t *testing.T) {
 		start := p.send("process/start", startObject(id, "sleep 1000"))
 		end := p.send("process/terminate", object{"processId": id})
 		if m := p.answer(end); string(m.Result) != `{"running":true}` {
-			t.Fatalf("%s %+v", m.Result, m.Error)
+			t.Fatalf("got m.Result %s, m.Error %+v; want m.Result %q", m.Result, m.Error, `{"running":true}`)
 		}
 		if m := p.answer(start); m.Error == nil {
 			p.closed(id)
@@ -329,7 +329,7 @@ func TestAStalledClientIsBounded(t *testing.T) {
 	q, _ := hello(t, url)
 	q.start("q", "echo hi")
 	if got, _ := q.closed("q"); got != "hi\n" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, "hi\n")
 	}
 	// The output that was held back arrives in order and complete.
 	p.send("process/terminate", object{"processId": "p"})

@@ -53,7 +53,7 @@ func TestStatusPage(t *testing.T) {
 	csp := header.Get("Content-Security-Policy")
 	if status != http.StatusOK || csp == "" || header.Get("Cache-Control") != "no-store" ||
 		strings.Contains(csp, "script-src") || strings.Contains(csp, "unsafe") {
-		t.Errorf("%d %v", status, header)
+		t.Errorf(`got status %d, header %v; want status %d, csp other than "", header.Get("Cache-Control") "no-store", csp without "script-src", csp without "unsafe"`, status, header, http.StatusOK)
 	}
 	for _, want := range []string{"&lt;script&gt;p&lt;/script&gt;", "&lt;img src=x&gt;", ">running<", ": 3 exit<", "1&lt;2", "connected from 127.0.0.1"} {
 		if !strings.Contains(page, want) {
@@ -67,7 +67,7 @@ func TestStatusPage(t *testing.T) {
 	var report statuspage.Report
 	if err := json.Unmarshal([]byte(text), &report); err != nil || len(report.Sessions) != 1 || len(report.Sessions[0].Processes) != 2 ||
 		strings.Contains(text, session) {
-		t.Errorf("%v %s", err, text)
+		t.Errorf("got error %v, text %s; want no error, len(report.Sessions) 1, len(report.Sessions[0].Processes) 2, text without %q", err, text, session)
 	}
 	other := statusSource{srv}.Report(t.Context(), &wsauth.Grant{Principal: "somebody else", Role: wsauth.RoleRun})
 	if len(other.Sessions) != 0 {
@@ -106,7 +106,7 @@ func TestStatusNeedsToken(t *testing.T) {
 	}{{"", 401}, {basic("wrong"), 401}, {basic(""), 401}, {"Bearer wrong", 401}, {basic(token), 200}, {"Bearer " + token, 200}} {
 		status, header, page := getStatus(t, url, "Authorization", tt.authorization, "Host", "any.example")
 		if status != tt.want || (status == 401) != strings.HasPrefix(header.Get("WWW-Authenticate"), "Basic ") || strings.Contains(page, token) {
-			t.Errorf("%q: %d %v", tt.authorization, status, header)
+			t.Errorf("%q: got status %d, header %v; want status %d, page without %q", tt.authorization, status, header, tt.want, token)
 		}
 	}
 }

@@ -151,13 +151,13 @@ func TestStatusEnds(t *testing.T) {
 	} {
 		status, text := page(tt.token).do(http.MethodPost, "/status", tt.body, tt.header...)
 		if status < 400 || strings.Contains(text, "victim") {
-			t.Errorf("%s: %d %s", name, status, text)
+			t.Errorf(`%s: got status %d, text %s; want status at least 400, text without "victim"`, name, status, text)
 		}
 	}
 	p.start("still", "exit 0", nil) // the server goes on, and so does the process
 	p.closed("still")
 	if status, text := page(run).do(http.MethodPost, "/status", good, "Origin", base, "Sec-Fetch-Site", "same-origin"); status != http.StatusSeeOther {
-		t.Fatalf("%d %s", status, text)
+		t.Fatalf("got status %d, text %s; want status %d", status, text, http.StatusSeeOther)
 	}
 	if _, code := p.closed("<b>victim"); code != 137 {
 		t.Errorf("exit code %d", code)
@@ -173,7 +173,7 @@ func TestStatusEnds(t *testing.T) {
 		t.Fatalf("the admin sees\n%s", text)
 	}
 	if status, text := page(admin).do(http.MethodPost, "/status", page(admin).form(second[1]), "Origin", base); status != http.StatusSeeOther {
-		t.Fatalf("%d %s", status, text)
+		t.Fatalf("got status %d, text %s; want status %d", status, text, http.StatusSeeOther)
 	}
 	p.closed("second")
 	lines, err := os.ReadFile(filepath.Join(dir, "audit.log"))

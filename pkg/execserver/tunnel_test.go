@@ -146,14 +146,14 @@ func TestTunnelResume(t *testing.T) {
 		got = append(got, n.Data...)
 	}
 	if string(got) != "before after" {
-		t.Errorf("%q", got)
+		t.Errorf(`got %q, want "before after"`, got)
 	}
 	if _, err := dropped.Read(make([]byte, 1)); err == nil {
 		t.Error("a tunnel that was not resumed goes on")
 	}
 	q.note("tunnel/data", object{"tunnelId": 1, "offset": 0, "data": "aGk=", "end": true})
 	if text, err := io.ReadAll(kept); string(text) != "hi" || err != nil {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf(`got text %q, error %v; want text "hi", no error`, text, err)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestTunnelsAndTheCeiling(t *testing.T) {
 			err = ceiling.PermitsAddress(netip.MustParseAddrPort(tt.address), tt.host)
 		}
 		if (err == nil) != tt.ok {
-			t.Errorf("%s:%d %s: %v", tt.host, tt.port, tt.address, err)
+			t.Errorf("%s, %d, %s: got error %v, want success: %v", tt.host, tt.port, tt.address, err, tt.ok)
 		}
 	}
 	srv, url := newTestServer(t, Options{EgressPolicy: ceiling})
@@ -230,7 +230,7 @@ func TestTunnelsAndTheCeiling(t *testing.T) {
 	var r struct{ Failure, Reason string }
 	p.call("tunnel/open", object{"tunnelId": 1, "host": "169.254.169.254", "port": 80, "window": 1}, &r)
 	if r.Failure != "denied" || !strings.Contains(r.Reason, "egress policy") {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v; want r.Failure "denied", r.Reason with "egress policy"`, r)
 	}
 	p.tunnelTo(listenLocal(t), 1)
 }

@@ -68,7 +68,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		s := &session{lasting: tt.lasting}
 		s.grant.Token = tt.token
 		if got := s.shares(c, tt.owner); got != tt.want {
-			t.Errorf("%+v: %v", tt, got)
+			t.Errorf("%+v: got %v, want %v", tt, got, tt.want)
 		}
 	}
 	if !own.shares(c, "") {

@@ -37,7 +37,7 @@ func TestProcessUsage(t *testing.T) {
 	}
 	for _, params := range []any{nil, object{}, object{"scope": "session"}} {
 		if got := list(params); len(got) != 2 || got["p"].Usage != nil || got["p"].Session != "" || len(got["p"].Argv) != 3 {
-			t.Errorf("%v: %+v", params, got)
+			t.Errorf(`%v: got %+v; want len(got) 2, got["p"].Usage nil, got["p"].Session "", len(got["p"].Argv) 3`, params, got)
 		}
 	}
 	testutil.Eventually(t.Context(), t, "two processes", func() (string, bool) {

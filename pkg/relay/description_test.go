@@ -20,7 +20,7 @@ func TestDescriptionHeader(t *testing.T) {
 	} {
 		h := tt.in.Header()
 		if h.Get(NameHeader) != tt.name || h.Get("User-Agent") != tt.agent {
-			t.Errorf("%+v: %v", tt.in, h)
+			t.Errorf(`%+v: got %v; want h.Get(NameHeader) %v, h.Get("User-Agent") %v`, tt.in, h, tt.name, tt.agent)
 		}
 		if got := ReadDescription(h); got != tt.back {
 			t.Errorf("%+v comes back as %+v", tt.in, got)
@@ -52,7 +52,7 @@ func FuzzReadDescription(f *testing.F) {
 		d := ReadDescription(http.Header{NameHeader: {name}, "User-Agent": {agent}})
 		for _, text := range []string{d.Name, d.Agent} {
 			if len(text) > MaxDescribedAgent+len("…") || len(d.Name) > maxDescribedName+len("…") || !utf8.ValidString(text) || strings.ContainsAny(text, "\r\n\x1b\u202e") {
-				t.Errorf("%q", text)
+				t.Errorf("got %q; want len(text) at most %v, len(d.Name) at most %v, utf8.ValidString(text), a text with none of %q", text, MaxDescribedAgent+len("…"), maxDescribedName+len("…"), "\r\n\x1b\u202e")
 			}
 		}
 		if again := ReadDescription(d.Header()); again.Name != d.Name && len(d.Name) <= maxDescribedName {

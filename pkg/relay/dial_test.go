@@ -80,7 +80,7 @@ func TestHandshakeTexts(t *testing.T) {
 			answer(r, resume.StreamID)
 			err := <-failed
 			if err == nil || !strings.HasPrefix(err.Error(), want) || !retryable(err) {
-				t.Errorf("%v", err)
+				t.Errorf("got error %v; want an error beginning with %q, retryable(err)", err, want)
 			}
 		})
 	}
@@ -128,7 +128,7 @@ func TestDialHeedsItsContext(t *testing.T) {
 	r.expect(id, frame.Handshake)
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 	// An answer that is under way makes no stream that nobody uses.
 	if f := r.get(); f.StreamID != id || f.Kind != frame.Reset {

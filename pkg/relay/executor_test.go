@@ -347,7 +347,7 @@ func TestLastFrameAcknowledges(t *testing.T) {
 	r.says("a", s, 0)
 	r.data("a", 1, seal(t, s, framed("no JSON")))
 	if f := r.expect("a", frame.Reset); f.Ack != 1 || f.AckBits != 0 {
-		t.Errorf("%+v", f)
+		t.Errorf("got %+v; want f.Ack 1, f.AckBits 0", f)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestHostileExecutor(t *testing.T) {
 			}
 			tt.send(g)
 			if got, err := g.conn.Read(); err != nil || string(got) != hello {
-				t.Fatalf("%q, %v", got, err)
+				t.Fatalf("got %q, error %v; want no error, %q", got, err, hello)
 			}
 			got, err := g.conn.Read()
 			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.ContainsRune(err.Error(), 0x1b) {
@@ -127,6 +127,6 @@ func TestOversizeMessage(t *testing.T) {
 	g.expect(g.id, frame.Resume)
 	g.data(g.id, 0, seal(t, g.session, framed(hello)))
 	if got, err := g.conn.Read(); err != nil || string(got) != hello {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("got %q, error %v; want no error, %q", got, err, hello)
 	}
 }

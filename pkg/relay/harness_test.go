@@ -179,7 +179,7 @@ func TestStreamsThatEnd(t *testing.T) {
 		}})
 		c := dial(t, d.harness(HarnessOptions{}))
 		if got, err := c.Read(); err != nil || string(got) != hello {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("got %q, error %v; want no error, %q", got, err, hello)
 		}
 		if _, err := c.Read(); !errors.Is(err, frame.ErrReset) || err.Error() != "Noise relay stream reset" {
 			t.Errorf("Read: %v", err)

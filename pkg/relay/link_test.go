@@ -133,7 +133,7 @@ func TestDialErrorsKeepTheQuerySecret(t *testing.T) {
 		public := strings.ReplaceAll(url[:strings.IndexAny(url, "?#")], "\x1b", `\x1b`)
 		_, err := dialLink(t.Context(), url, linkOptions{timeout: patience, log: slog.New(slog.DiscardHandler)})
 		if err == nil || strings.Contains(err.Error(), "secret") || retryable(err) != again || !strings.HasPrefix(err.Error(), "failed to connect to exec-server websocket `"+public+"`: ") {
-			t.Errorf("%s: %v", url, err)
+			t.Errorf(`%s: got error %v; want an error without "secret", retryable(err) %v, an error beginning with %q`, url, err, again, "failed to connect to exec-server websocket `"+public+"`: ")
 		}
 	}
 }
@@ -153,7 +153,7 @@ func TestRefusalInWordsOfOurOwn(t *testing.T) {
 	defer s.Close()
 	_, err := dialLink(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http")+"/?secret", linkOptions{timeout: patience, log: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.HasSuffix(err.Error(), ": the relay answered 403 Forbidden") {
-		t.Errorf("%q", err)
+		t.Errorf(`got error %q, want an error ending in ": the relay answered 403 Forbidden"`, err)
 	}
 }
 

@@ -73,7 +73,7 @@ func TestCommandThroughCuts(t *testing.T) {
 			// Some messages to and fro, so that the ends know each other.
 			for range 5 {
 				if out, err := c.Command("echo", "hello").Output(); err != nil || string(out) != "hello\n" {
-					t.Fatalf("%q, %v", out, err)
+					t.Fatalf("got out %q, error %v; want no error, out %q", out, err, "hello\n")
 				}
 			}
 			cmd := c.CommandContext(t.Context(), "sh", "-c", "for i in 1 2 3; do read x; seq 20000; echo got $x; done")
@@ -141,7 +141,7 @@ func TestSessionOfALostHarness(t *testing.T) {
 	d.AwaitExecutor(t) // which the harness might be quicker than
 	second := client(t, d.Harness(relay.HarnessOptions{}), execclient.Options{ResumeSessionID: first.SessionID()})
 	if out, err := second.Command("echo", "hello").Output(); err != nil || string(out) != "hello\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("got out %q, error %v; want no error, out %q", out, err, "hello\n")
 	}
 }
 

@@ -154,7 +154,7 @@ func TestValidationsAreOfTheEnvironment(t *testing.T) {
 	}
 	for _, path := range []string{"other/validate", "env/connect"} {
 		if a := s.post(s.token, "/cloud/environment/"+path, "{}"); a.status == 429 {
-			t.Errorf("%s: %s", path, a.body)
+			t.Errorf("%s: got %s, want a.status other than 429", path, a.body)
 		}
 	}
 	// Tokens that validate nothing there use up their own calls.

@@ -58,7 +58,7 @@ func TestAPIRefusals(t *testing.T) {
 	} {
 		a := s.post(tt.token, tt.path, tt.body)
 		if a.status != tt.status || a.Error.Code != tt.code || a.Error.Message == "" {
-			t.Errorf("%s: %d %s", tt.name, a.status, a.body)
+			t.Errorf(`%s: got a.status %d, a.body %s; want a.status %d, a.Error.Code %v, a.Error.Message other than ""`, tt.name, a.status, a.body, tt.status, tt.code)
 		}
 	}
 	if w := s.get("/healthz", "Origin", "https://example.com"); w.Code != 403 {
@@ -75,7 +75,7 @@ func TestIncompleteBody(t *testing.T) {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	if w.Code != http.StatusRequestTimeout || !strings.Contains(w.Body.String(), `"incomplete_body"`) {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("got w.Code %d, w.Body %s; want w.Code %d, w.Body with %q", w.Code, w.Body, http.StatusRequestTimeout, `"incomplete_body"`)
 	}
 }
 
@@ -105,28 +105,28 @@ func TestShapes(t *testing.T) {
 	const environment = "%C3%BCml%20%5Baut%5D"
 	reg := s.register(environment)
 	if got := members(reg.body); got != "environment_id url security_profile executor_registration_id accepts_description" {
-		t.Error(got)
+		t.Errorf("got %v, want %v", got, "environment_id url security_profile executor_registration_id accepts_description")
 	}
 	if reg.EnvironmentID != "üml [aut]" || reg.SecurityProfile != "noise_hybrid_ik_v1" || !strings.HasPrefix(reg.URL, "wss://rendezvous.example/base/relay?") {
-		t.Errorf("%s", reg.body)
+		t.Errorf(`got %s; want reg.EnvironmentID "üml [aut]", reg.SecurityProfile "noise_hybrid_ik_v1", reg.URL beginning with "wss://rendezvous.example/base/relay?"`, reg.body)
 	}
 	u, err := url.Parse(reg.URL)
 	if err != nil || u.Query().Get("role") != "environment" {
-		t.Errorf("%v, %v", u, err)
+		t.Errorf(`got u %v, error %v; want no error, u.Query().Get("role") "environment"`, u, err)
 	}
 	s.dial("ws" + strings.TrimPrefix(s.url, "http") + relayPath + "?" + u.RawQuery)
 	con := s.connect(environment, identity())
 	if got := members(con.body); got != "environment_id url security_profile executor_registration_id executor_public_key harness_key_authorization accepts_description" {
-		t.Error(got)
+		t.Errorf("got %v, want %v", got, "environment_id url security_profile executor_registration_id executor_public_key harness_key_authorization accepts_description")
 	}
 	if con.EnvironmentID != reg.EnvironmentID || con.ExecutorRegistrationID != reg.ExecutorRegistrationID || con.ExecutorPublicKey != identity() || len(con.HarnessKeyAuthorization) > 4096 {
-		t.Errorf("%s", con.body)
+		t.Errorf("got %s; want con.EnvironmentID %v, con.ExecutorRegistrationID %v, con.ExecutorPublicKey identity(), len(con.HarnessKeyAuthorization) at most 4096", con.body, reg.EnvironmentID, reg.ExecutorRegistrationID)
 	}
 	if u, err := url.Parse(con.URL); err != nil || u.Query().Get("role") != "harness" {
-		t.Errorf("%v, %v", u, err)
+		t.Errorf(`got u %v, error %v; want no error, u.Query().Get("role") "harness"`, u, err)
 	}
 	if got := members(s.validate(s.token, environment, &con, keyText(identity())).body); got != "valid" {
-		t.Error(got)
+		t.Errorf(`got %v, want "valid"`, got)
 	}
 }
 
@@ -184,7 +184,7 @@ func testValidate(t *testing.T, start starter) {
 		}, false},
 	} {
 		if a := tt.call(s.connect("env", identity())); a.status != http.StatusOK || a.Valid != tt.want {
-			t.Errorf("%s: %s", tt.name, a.body)
+			t.Errorf("%s: got %s; want a.status %v, a.Valid %v", tt.name, a.body, http.StatusOK, tt.want)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func TestURLs(t *testing.T) {
 		"other":     strings.Replace(good, "environment_id=env", "environment_id=env2", 1),
 	} {
 		if got := refused(t, u); got != "401 invalid_url" {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf(`%s: got %s, want "401 invalid_url"`, name, got)
 		}
 	}
 	s.dial(good)
@@ -252,7 +252,7 @@ func TestPublicURL(t *testing.T) {
 			got = u.String()
 		}
 		if got != want {
-			t.Errorf("%q: %s, %v", text, got, err)
+			t.Errorf("%q: got %s, error %v; want %s", text, got, err, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "password") {
 			t.Errorf("the error shows the password: %v", err)
@@ -302,7 +302,7 @@ func TestCallsEndTheirConnection(t *testing.T) {
 		}
 		_ = res.Body.Close()
 		if !res.Close {
-			t.Errorf("%s: %v", path, res.Header)
+			t.Errorf("%s: got %v, want res.Close true", path, res.Header)
 		}
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/status", "/relay", "/nothing"} {
@@ -312,7 +312,7 @@ func TestCallsEndTheirConnection(t *testing.T) {
 		}
 		_ = res.Body.Close()
 		if !res.Close {
-			t.Errorf("%s: %v", path, res.Header)
+			t.Errorf("%s: got %v, want res.Close true", path, res.Header)
 		}
 	}
 }
@@ -334,7 +334,7 @@ func TestSlowBodyAfterRefusal(t *testing.T) {
 	}
 	text, err := io.ReadAll(c) // until the connection ends
 	if !strings.Contains(string(text), "401") || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%s, %v", text, err)
+		t.Errorf(`got text %s, error %v; want text with "401", error not %v`, text, err, os.ErrDeadlineExceeded)
 	}
 }
 
@@ -352,11 +352,11 @@ func TestStatus(t *testing.T) {
 	w := s.get("/status", "Authorization", "Bearer "+s.token, "Accept", "application/json")
 	var page struct{ Environments []environmentStatus }
 	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || len(page.Environments) != 2 || !page.Environments[0].Connected || page.Environments[1].Connected {
-		t.Errorf("%s, %v", w.Body, err)
+		t.Errorf("got w.Body %s, error %v; want no error, len(page.Environments) 2, page.Environments[0].Connected true, page.Environments[1].Connected false", w.Body, err)
 	}
 	w = s.get("/status", "Authorization", "Bearer "+s.token)
 	if text := w.Body.String(); !strings.Contains(text, "&lt;b&gt;one") || strings.Contains(text, "<b>") {
-		t.Errorf("%s", text)
+		t.Errorf(`got %s; want a text with "&lt;b&gt;one", a text without "<b>"`, text)
 	}
 	r, _ := http.NewRequest(http.MethodGet, "/", nil)
 	r.SetBasicAuth("anybody", limited)
@@ -374,7 +374,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	eventually(t, func() bool { return s.totals().streams == 1 })
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if w := s.get(path); w.Code != 200 {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			t.Errorf("%s: got w.Code %d, w.Body %s; want w.Code 200", path, w.Code, w.Body)
 		}
 	}
 	text := s.get("/metrics").Body.String()
@@ -396,7 +396,7 @@ func TestHealthAndMetrics(t *testing.T) {
 		t.Errorf("without tokens: %d", w.Code)
 	}
 	if a := s.post(s.token, "/cloud/environment/env/validate", "{}"); a.Error.Code != "tokens_unavailable" || a.status != 503 {
-		t.Errorf("%s", a.body)
+		t.Errorf(`got %s; want a.Error.Code "tokens_unavailable", a.status 503`, a.body)
 	}
 }
 
@@ -425,7 +425,7 @@ func FuzzCalls(f *testing.F) {
 		}
 		a := answer{status: w.Code, body: w.Body.String()}
 		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
-			t.Fatalf("%s: %v", a.body, err)
+			t.Fatalf("%s: got error %v, want no error", a.body, err)
 		}
 		switch {
 		case a.status == 200 && call == "validate":
@@ -434,10 +434,10 @@ func FuzzCalls(f *testing.F) {
 			}
 		case a.status == 200:
 			if call != "register" || a.EnvironmentID != strings.TrimSpace(environment) || !strings.Contains(body, "noise_hybrid_ik_v1") {
-				t.Fatalf("%s %q: %s", call, environment, a.body)
+				t.Fatalf(`got call %s, environment %q, a.body %s; want call "register", a.EnvironmentID %v, body with "noise_hybrid_ik_v1"`, call, environment, a.body, strings.TrimSpace(environment))
 			}
 		case a.Error.Code == "" || a.status < 400 || a.status == 401 || a.status == 500:
-			t.Fatalf("%s %q: %d %s", call, environment, a.status, a.body)
+			t.Fatalf(`%s %q: got a.status %d, a.body %s; want a.Error.Code other than "", a.status at least 400, a.status other than 401, a.status other than 500`, call, environment, a.status, a.body)
 		}
 	})
 }

@@ -62,14 +62,14 @@ func TestBindFails(t *testing.T) {
 	}
 	send(address, "harness.former")
 	if got := refused(t, bundle.URL); got != "503 bus_unavailable" {
-		t.Errorf("%s", got)
+		t.Errorf(`got %s, want "503 bus_unavailable"`, got)
 	}
 	if held != 0 {
 		t.Errorf("%d messages are not given back", held)
 	}
 	for from, box := range boxes {
 		if m, ok, err := box.Take(); !ok || err != nil || m.Kind != Gone || m.From != address {
-			t.Errorf("%s: %+v, %v, %v", from, m, ok, err)
+			t.Errorf("%s: got m %+v, ok %v, error %v; want ok true, no error, m.Kind %v, m.From %v", from, m, ok, err, Gone, address)
 		}
 	}
 }

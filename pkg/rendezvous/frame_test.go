@@ -60,7 +60,7 @@ func TestPeek(t *testing.T) {
 	} {
 		got, err := peek(tt.message)
 		if got != tt.want || (err == nil) != (tt.want != header{}) || err != nil && !errors.Is(err, errFrame) {
-			t.Errorf("%s: %+v, %v", tt.name, got, err)
+			t.Errorf("%s: got %+v, error %v; want %+v, error %v", tt.name, got, err, tt.want, errFrame)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestPeek(t *testing.T) {
 func TestResetFrame(t *testing.T) {
 	f, err := frame.Decode(resetFrame("s", resetHarnessGone))
 	if err != nil || f.StreamID != "s" || f.Kind != frame.Reset || f.Reason != resetHarnessGone {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf(`got f %+v, error %v; want no error, f.StreamID "s", f.Kind %v, f.Reason %v`, f, err, frame.Reset, resetHarnessGone)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func put(t *testing.T, b *Mailbox, from, text string) {
 	t.Helper()
 	if sent, err := b.Put(context.Background(), Message{Kind: Frame, From: from, Data: []byte(text)}); !sent || err != nil {
-		t.Fatalf("%v, %v", sent, err)
+		t.Fatalf("got sent %v, error %v; want sent true, no error", sent, err)
 	}
 }
 
@@ -21,7 +21,7 @@ func take(t *testing.T, b *Mailbox) string {
 	t.Helper()
 	m, ok, err := b.Take()
 	if !ok || err != nil {
-		t.Fatalf("%v, %v", ok, err)
+		t.Fatalf("got ok %v, error %v; want ok true, no error", ok, err)
 	}
 	return m.From + string(m.Data)
 }
@@ -39,7 +39,7 @@ func TestSendersTakeTurns(t *testing.T) {
 		got = append(got, take(t, b))
 	}
 	if want := []string{"a0", "b0", "c0", "a1", "b1", "a2", "a3", "a4"}; !slices.Equal(got, want) {
-		t.Errorf("%v", got)
+		t.Errorf("got %v, want %v", got, want)
 	}
 	if len(b.queues) != 0 {
 		t.Errorf("%d queues are kept for nothing", len(b.queues))
@@ -68,7 +68,7 @@ func TestTokensTakeTurns(t *testing.T) {
 		got.WriteString(m.From)
 	}
 	if got.String() != "adbdcdabc" {
-		t.Errorf("%s", got.String())
+		t.Errorf(`got %s, want "adbdcdabc"`, got.String())
 	}
 	if len(b.queues)+len(b.tokens)+len(b.turn) != 0 {
 		t.Error("something is kept for nothing")
@@ -83,7 +83,7 @@ func TestMailboxLimit(t *testing.T) {
 		t.Helper()
 		sent, err := b.Put(ended, Message{Kind: Frame, From: from, Data: make([]byte, size)})
 		if sent != (err == nil) || err != nil && !errors.Is(err, context.Canceled) {
-			t.Fatalf("%v, %v", sent, err)
+			t.Fatalf("got sent %v, error %v; want sent %v, error %v", sent, err, err == nil, context.Canceled)
 		}
 		return !sent
 	}
@@ -133,7 +133,7 @@ func TestClosedMailbox(t *testing.T) {
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
 		if _, err := b.Put(context.Background(), Message{Kind: Frame, From: "a", Data: []byte("x")}); !errors.Is(err, ErrReplaced) {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want %v", err, ErrReplaced)
 		}
 	})
 	eventually(t, func() bool {
@@ -149,7 +149,7 @@ func TestClosedMailbox(t *testing.T) {
 		t.Error("it was closed twice")
 	}
 	if _, _, err := b.Take(); !errors.Is(err, ErrReplaced) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, ErrReplaced)
 	}
 	select {
 	case <-b.Ready():
@@ -175,13 +175,13 @@ func TestBus(t *testing.T) {
 	}
 	former, newer, late := NewMailbox(1), NewMailbox(1), NewMailbox(1)
 	if left, err := bus.Bind(ctx, "x", 7, former); left != nil || err != nil || !bound() {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf("got left %v, error %v; want left nil, no error, bound()", left, err)
 	}
 	if sent, err := bus.Send(ctx, "x", m); !sent || err != nil {
-		t.Errorf("%v, %v", sent, err)
+		t.Errorf("got sent %v, error %v; want sent true, no error", sent, err)
 	}
 	if left, err := bus.Bind(ctx, "x", 8, newer); len(left) != 1 || err != nil {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf("got left %v, error %v; want len(left) 1, no error", left, err)
 	}
 	if left, err := bus.Bind(ctx, "x", 7, late); left != nil || !errors.Is(err, ErrReplaced) {
 		t.Errorf("an earlier generation: %v, %v", left, err)

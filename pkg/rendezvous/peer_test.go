@@ -152,7 +152,7 @@ func (s *service) post(token, path, body string) answer {
 	}
 	a := answer{status: res.StatusCode, body: string(text)}
 	if err := json.Unmarshal(text, &a); err != nil {
-		s.t.Fatalf("%s: %s: %v", path, text, err)
+		s.t.Fatalf("%s: got text %s, error %v; want no error", path, text, err)
 	}
 	return a
 }
@@ -315,7 +315,7 @@ func refused(t testing.TB, url string) string {
 	body, _ := io.ReadAll(res.Body)
 	var a answer
 	if err := json.Unmarshal(bytes.TrimSpace(body), &a); err != nil {
-		t.Fatalf("%s: %v", body, err)
+		t.Fatalf("%s: got error %v, want no error", body, err)
 	}
 	return fmt.Sprint(res.StatusCode, " ", a.Error.Code)
 }

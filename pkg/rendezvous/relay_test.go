@@ -62,12 +62,12 @@ func testRouting(t *testing.T, start starter) {
 	for range 2 {
 		f, err := x.next()
 		if err != nil || f.Kind != frame.Reset || f.Reason != resetHarnessGone {
-			t.Fatalf("%+v, %v", f, err)
+			t.Fatalf("got f %+v, error %v; want no error, f.Kind %v, f.Reason %v", f, err, frame.Reset, resetHarnessGone)
 		}
 		gone[f.StreamID] = true
 	}
 	if !gone["a"] || !gone["b"] {
-		t.Errorf("%v", gone)
+		t.Errorf("got %v, want true", gone)
 	}
 	// When the executor goes, its harnesses are told.
 	_ = x.ws.Close()
@@ -305,7 +305,7 @@ func testManyStreams(t *testing.T, start starter) {
 		got.harnesses += s.far.totals().harnesses
 	}
 	if got != (totals{1, 1, harnesses, harnesses * streams}) {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want totals{1, 1, harnesses, harnesses * streams}", got)
 	}
 	_ = x.ws.Close()
 	echoing.Wait()
@@ -331,7 +331,7 @@ func testDeadPeers(t *testing.T, start starter) {
 		seen[f.StreamID] = true
 	}
 	if !seen["a"] || !seen["b"] {
-		t.Fatalf("%v", seen)
+		t.Fatalf("got %v, want true", seen)
 	}
 	// b reads nothing, so it answers no ping: its stream is reset, a's is not.
 	x.want("b", frame.Reset, resetHarnessGone)
@@ -351,7 +351,7 @@ func testDeadExecutor(t *testing.T, start starter) {
 	a.wantClosed(websocket.CloseServiceRestart)
 	eventually(t, func() bool { return refused(t, bundle.URL) == "503 environment_offline" })
 	if got := s.far.post(s.token, "/cloud/environment/env/connect", `{"harness_public_key":`+keyText(identity())+`}`); got.Error.Code != "environment_offline" {
-		t.Errorf("%s", got.body)
+		t.Errorf(`got %s, want got.Error.Code "environment_offline"`, got.body)
 	}
 }
 
@@ -406,7 +406,7 @@ func testRevokedTokenLosesItsSockets(t *testing.T, start starter) {
 	}
 	h.wantClosed(websocket.ClosePolicyViolation)
 	if got := refused(t, a.URL); got != "401 invalid_token" {
-		t.Errorf("%s", got)
+		t.Errorf(`got %s, want "401 invalid_token"`, got)
 	}
 	_ = x.ws.Close()
 	reading.Wait()
@@ -426,7 +426,7 @@ func TestShutdownTells(t *testing.T) {
 		// The executor may go first.
 		_, err := h.next()
 		if !websocket.IsCloseError(err, websocket.CloseGoingAway, websocket.CloseServiceRestart) {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want the close code of a service that ends", err)
 		}
 		_ = h.ws.Close()
 	})
@@ -441,6 +441,6 @@ func TestShutdownTells(t *testing.T) {
 	}
 	w := s.get(strings.TrimPrefix(bundle.URL, strings.Replace(s.url, "http", "ws", 1)), "Connection", "upgrade", "Upgrade", "websocket")
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "shutting_down") {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf(`got w.Code %d, w.Body %s; want w.Code %d, w.Body with "shutting_down"`, w.Code, w.Body, http.StatusServiceUnavailable)
 	}
 }

@@ -74,7 +74,7 @@ func TestExecutorLimit(t *testing.T) {
 	s.executor("b")
 	url := s.register("c").URL
 	if got := refused(t, url); got != "429 too_many_sockets" {
-		t.Errorf("%s", got)
+		t.Errorf(`got %s, want "429 too_many_sockets"`, got)
 	}
 	_ = first.ws.Close()
 	eventually(t, func() bool { return refused(t, url) == "accepted" })
@@ -90,7 +90,7 @@ func testHarnessLimit(t *testing.T, start starter) {
 	s.harness("env")
 	url := s.connect("env", identity()).URL
 	if got := refused(t, url); got != "429 too_many_sockets" {
-		t.Errorf("%s", got)
+		t.Errorf(`got %s, want "429 too_many_sockets"`, got)
 	}
 	_ = first.ws.Close()
 	eventually(t, func() bool { return refused(t, url) == "accepted" })

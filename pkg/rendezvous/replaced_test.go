@@ -34,7 +34,7 @@ func TestWarningOfReplacedExecutors(t *testing.T) {
 		t.Helper()
 		a := s.post(s.token, "/cloud/environment/env/register", `{"security_profile":"noise_hybrid_ik_v1","executor_public_key":`+keyText(makeKey())+`}`)
 		if a.status != http.StatusOK {
-			t.Fatal(a.body)
+			t.Fatalf("got %v, want a.status %v", a.body, http.StatusOK)
 		}
 	}
 	another()

@@ -174,7 +174,7 @@ func TestServerOfNATSDies(t *testing.T) {
 	killed := time.Now()
 	if err := talk(h, "second", 1000); err != nil {
 		if !websocket.IsCloseError(err, websocket.CloseServiceRestart) {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want websocket.IsCloseError(err, websocket.CloseServiceRestart)", err)
 		}
 		t.Logf("disconnected after %v", time.Since(killed))
 		eventually(t, func() bool {

@@ -38,7 +38,7 @@ func TestLastFramesGoOut(t *testing.T) {
 		}
 		s := &socket{ws: ws, check: patience}
 		if err := s.run(t.Context(), box, &harness{socket: s}); err != closeExecutorGone {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want %v", err, closeExecutorGone)
 		}
 	}))
 	defer srv.Close()

@@ -37,12 +37,12 @@ func TestState(t *testing.T) {
 	}
 	s := start(t, Options{Tokens: tokens, StateFile: path})
 	if info, err := os.Stat(path); err != nil || atomicfile.OthersCanWrite(info) {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("got info %v, error %v; want no error, not atomicfile.OthersCanWrite(info)", info, err)
 	}
 	// The executor comes back by its old URL.
 	s.dial("ws" + strings.TrimPrefix(s.url, "http") + relayPath + "?" + query)
 	if con := s.connect("env", identity()); con.ExecutorRegistrationID != reg.ID || con.ExecutorPublicKey != identity() {
-		t.Errorf("%s", con.body)
+		t.Errorf("got %s; want con.ExecutorRegistrationID %v, con.ExecutorPublicKey identity()", con.body, reg.ID)
 	}
 }
 
@@ -55,7 +55,7 @@ func TestStateThatCannotBeUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := New(context.Background(), Options{Tokens: newTokens(t), StateFile: path}); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want an error with %q", name, err, path)
 		}
 		if now, err := os.ReadFile(path); err != nil || string(now) != content {
 			t.Errorf("%s: it was overwritten", name)
@@ -73,13 +73,13 @@ func TestUnsavedRegistration(t *testing.T) {
 	}
 	a := s.post(s.token, "/cloud/environment/env/register", `{"security_profile":"noise_hybrid_ik_v1","executor_public_key":`+keyText(identity())+`}`)
 	if a.status != 500 || a.Error.Code != "state_unavailable" || strings.Contains(a.body, dir) {
-		t.Errorf("%s", a.body)
+		t.Errorf(`got %s; want a.status 500, a.Error.Code "state_unavailable", a text without %q`, a.body, dir)
 	}
 	if reg, err := s.state.Newest(context.Background(), "env"); err != nil || reg.ID != former.ExecutorRegistrationID {
 		t.Error("the former registration is lost")
 	}
 	if w := s.get("/readyz"); w.Code != 503 || !strings.Contains(w.Body.String(), "state") {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf(`got w.Code %d, w.Body %s; want w.Code 503, w.Body with "state"`, w.Code, w.Body)
 	}
 }
 

@@ -48,7 +48,7 @@ func (s *service) statusOf() []environmentStatus {
 	var list struct{ Environments []environmentStatus }
 	w := s.get("/status", "Authorization", "Bearer "+s.token, "Accept", "application/json")
 	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
-		s.t.Fatalf("%v %s", err, w.Body)
+		s.t.Fatalf("got error %v, w.Body %s; want no error", err, w.Body)
 	}
 	return list.Environments
 }
@@ -130,7 +130,7 @@ func TestStatusAgentOfTheCall(t *testing.T) {
 			defer res.Body.Close()
 			var a answer
 			if err := json.NewDecoder(res.Body).Decode(&a); err != nil || res.StatusCode != http.StatusOK || !a.AcceptsDescription {
-				t.Fatalf("%d %+v %v", res.StatusCode, a, err)
+				t.Fatalf("got res.StatusCode %d, a %+v, error %v; want no error, res.StatusCode %d, a.AcceptsDescription true", res.StatusCode, a, err, http.StatusOK)
 			}
 			return a.URL
 		}
@@ -168,11 +168,11 @@ func TestStatusNamesFewClients(t *testing.T) {
 	}
 	got := x.status("r")
 	if len(got.Clients) != statusClients || got.Harnesses != 3*statusClients/4*10 || got.Clients[0] != (clientStatus{"program/03", 4, 0}) {
-		t.Errorf("%+v", got)
+		t.Errorf(`got %+v; want len(got.Clients) %v, Harnesses %v, got.Clients[0] clientStatus{"program/03", 4, 0}`, got, statusClients, 3*statusClients/4*10)
 	}
 	e := environmentStatus{Harnesses: got.Harnesses, Clients: got.Clients}
 	if text := clients(&e); strings.Count(text, "program/") != statusClients || !strings.Contains(text, fmt.Sprintf("others: %d<", got.Harnesses-4*6-3*2)) {
-		t.Errorf("%s", text)
+		t.Errorf(`got %s; want strings.Count(text, "program/") %v, a text with %q`, text, statusClients, fmt.Sprintf("others: %d<", got.Harnesses-4*6-3*2))
 	}
 }
 

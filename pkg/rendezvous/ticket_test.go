@@ -19,7 +19,7 @@ func TestTickets(t *testing.T) {
 		query := want.query(s)
 		got, err := readTicket(query, s, now)
 		if err != nil || got != want {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf("got %+v, error %v; want no error, %+v", got, err, want)
 		}
 		if _, err := readTicket(query, s, now.Add(time.Minute-1)); err != nil {
 			t.Errorf("right before its end: %v", err)
@@ -92,7 +92,7 @@ func TestAuthorizations(t *testing.T) {
 		t.Error("accepted after its end")
 	}
 	if got, ok := a.read(text, g, now); !ok || got.token != "0123456789ab" || got.nonce != "nonce" || !got.until.Equal(now.Add(authorizationTime)) {
-		t.Errorf("%+v, %v", got, ok)
+		t.Errorf(`got %+v, ok %v; want ok true, token "0123456789ab", nonce "nonce", got.until.Equal(now.Add(authorizationTime))`, got, ok)
 	}
 }
 
@@ -142,7 +142,7 @@ func FuzzReadTicket(f *testing.F) {
 	f.Add("role=harness&expires=99999999999")
 	f.Fuzz(func(t *testing.T, query string) {
 		if got, err := readTicket(query, s, now); err == nil && got != good {
-			t.Fatalf("%+v", got)
+			t.Fatalf("got %+v, want %+v", got, good)
 		}
 	})
 }
@@ -158,7 +158,7 @@ func FuzzAuthorization(f *testing.F) {
 	f.Add("token.nonce.1800000060.AAAA")
 	f.Fuzz(func(t *testing.T, text string) {
 		if _, ok := fixed.read(text, g, now); ok != (text == good) {
-			t.Fatalf("%q: %v", text, ok)
+			t.Fatalf("%q: got %v, want %v", text, ok, text == good)
 		}
 	})
 }

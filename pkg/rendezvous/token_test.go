@@ -51,7 +51,7 @@ func TestPermits(t *testing.T) {
 		{"none", Token{Role: RoleBoth}, RoleHarness, "a", false},
 	} {
 		if got := tt.token.permits(tt.role, tt.id, now); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
+			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }
@@ -77,11 +77,11 @@ func TestTokenSpecs(t *testing.T) {
 		_, _, err := f.Create(context.Background(), tt.spec)
 		var unfit *InvalidError
 		if !errors.As(err, &unfit) || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v; want errors.As(err, &unfit), an error with %q", tt.name, err, tt.want)
 		}
 	}
 	if list, err := f.List(); err != nil || len(list) != 0 {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("got list %v, error %v; want no error, len(list) 0", list, err)
 	}
 }
 
@@ -90,14 +90,14 @@ func TestTokenFile(t *testing.T) {
 	secret, token := newToken(t, f, RoleBoth, "*")
 	running := OpenTokens(f.Path()) // the service's view of it
 	if got, err := running.Authenticate(secret); err != nil || got.ID != token.ID {
-		t.Fatalf("%+v, %v", got, err)
+		t.Fatalf("got %+v, error %v; want no error, ID %v", got, err, token.ID)
 	}
 	content, err := os.ReadFile(f.Path())
 	if err != nil || strings.Contains(string(content), secret) || strings.Contains(string(content), secret[len(tokenPrefix)+13:]) {
 		t.Errorf("the file has the secret: %s, %v", content, err)
 	}
 	if info, err := os.Stat(f.Path()); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
+		t.Errorf("got info.Mode() %v, error %v; want no error, info.Mode().Perm() 0o600", info.Mode(), err)
 	}
 	other, _ := newToken(t, f, RoleHarness, "x")
 	if _, err := running.Authenticate(other); err != nil {
@@ -108,11 +108,11 @@ func TestTokenFile(t *testing.T) {
 		"another's secret": string(tokenPrefix) + token.ID + other[len(tokenPrefix)+12:], "too long": secret + strings.Repeat("x", tokens.MaxText),
 	} {
 		if _, err := running.Authenticate(wrong); !errors.Is(err, ErrBadToken) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want %v", name, err, ErrBadToken)
 		}
 	}
 	if revoked, err := f.Revoke(context.Background(), token.ID); err != nil || revoked.ID != token.ID {
-		t.Errorf("%+v, %v", revoked, err)
+		t.Errorf("got revoked %+v, error %v; want no error, revoked.ID %v", revoked, err, token.ID)
 	}
 	if _, err := running.Authenticate(secret); !errors.Is(err, ErrBadToken) {
 		t.Errorf("revoked: %v", err)
@@ -121,7 +121,7 @@ func TestTokenFile(t *testing.T) {
 		t.Errorf("revoked twice: %v", err)
 	}
 	if list, err := f.List(); err != nil || len(list) != 1 || list[0].Role != RoleHarness {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("got list %+v, error %v; want no error, len(list) 1, list[0].Role %v", list, err, RoleHarness)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestTokenFileThatCannotBeUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := f.Authenticate(secret); err == nil || errors.Is(err, ErrBadToken) || !strings.Contains(err.Error(), f.Path()) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v; want not %v, an error with f.Path()", name, err, ErrBadToken)
 		}
 		if _, _, err := f.Create(context.Background(), TokenSpec{Role: RoleBoth, Environments: []string{"*"}}); err == nil {
 			t.Errorf("%s: it was overwritten", name)
@@ -229,7 +229,7 @@ func TestLocked(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := atomicfile.Lock(ended, path); !errors.Is(err, ErrLocked) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, ErrLocked)
 	}
 	unlock()
 	unlock, err = atomicfile.Lock(context.Background(), path)
@@ -251,7 +251,7 @@ func FuzzDecodeTokens(f *testing.F) {
 		}
 		for id, token := range found {
 			if id != token.ID || !tokens.IsID(id) || token.Check() != nil || len(token.SHA256) != 64 {
-				t.Fatalf("%q: %+v", id, token)
+				t.Fatalf("got id %q, token %+v; want id %q, tokens.IsID(id), token.Check() nil, len(token.SHA256) 64", id, token, token.ID)
 			}
 		}
 	})
@@ -287,7 +287,7 @@ func TestNothingIsMadeInVain(t *testing.T) {
 		}
 		err := tt.do(dir)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Count(err.Error(), dir) > 1 {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v; want an error with %q, strings.Count(err.Error(), dir) at most 1", tt.name, err, tt.want)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
 			t.Errorf("%s leaves %v, %v", tt.name, left, err)

@@ -62,7 +62,7 @@ func TestConnectionsThatWait(t *testing.T) {
 	idle := idleConnections(t, l, "127.0.0.1", 2*limit)
 	res, err := http.Get("http://" + l.Addr().String() + "/healthz")
 	if err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("%v, %v", res, err)
+		t.Fatalf("got res %v, error %v; want no error, res.StatusCode %v", res, err, http.StatusOK)
 	}
 	_ = res.Body.Close()
 	// The first have been closed.

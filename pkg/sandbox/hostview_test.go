@@ -44,7 +44,7 @@ func TestReadDir(t *testing.T) {
 		return nil
 	})
 	if err != nil || !maps.Equal(got, want) {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("got %v, error %v; want no error, %v", got, err, want)
 	}
 	stop := errors.New("stop")
 	if err := (HostView{}).ReadDir(dir, func(string, permissions.FileType) error { return stop }); !errors.Is(err, stop) {

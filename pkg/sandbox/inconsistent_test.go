@@ -64,7 +64,7 @@ func TestDirectoriesThatMoveAllTheTime(t *testing.T) {
 	_, err := Make(managed(t, "root=read /t/c/w=write"), permissions.Scope{}, restless{moving{memory: host, dir: "/t/c/w/.git", looks: &looks}}, false)
 	var moved *inconsistent
 	if !errors.As(err, &moved) || moved.path != "/t/c/w/.git" {
-		t.Errorf("%v", err)
+		t.Errorf(`got error %v; want errors.As(err, &moved), moved.path "/t/c/w/.git"`, err)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestNothingIsCoveredBelowADeniedDirectory(t *testing.T) {
 	}
 	for _, m := range plan.Mounts {
 		if m.Target != "/w/d" && below(m.Target, "/w/d") {
-			t.Errorf("%s", line(m))
+			t.Errorf(`got %s, want not below(m.Target, "/w/d")`, line(m))
 		}
 	}
 }

@@ -70,7 +70,7 @@ func (j JanitorOf) hold(t *testing.T, i int, name string) *Stub {
 	}
 	s.share = func(fd int) error { return j.Hold(i, fd) }
 	if s, err = s.take(); err != nil || s == nil {
-		t.Fatalf("%v, %v", s, err)
+		t.Fatalf("got s %v, error %v; want no error, s that is not nil", s, err)
 	}
 	return s
 }

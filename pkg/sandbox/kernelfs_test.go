@@ -37,7 +37,7 @@ func TestKernelMounts(t *testing.T) {
 	}
 	for _, text := range []string{"22 1 8:1 / / rw\n", "22 1 x / /sys rw - sysfs sysfs rw\n"} {
 		if got, err := kernelMounts(text, host); err == nil {
-			t.Errorf("%q: %q", text, got)
+			t.Errorf("%q: got %q, want an error", text, got)
 		}
 	}
 	if got, err := (HostView{}).KernelMounts(); err != nil || !slices.Contains(got, "/proc") {
@@ -55,7 +55,7 @@ func TestIsTemporary(t *testing.T) {
 		"/": false, "//": false, "/usr/..": false, "/etc": false, "/usr": false, dir + "/link": false,
 	} {
 		if got := IsTemporary(name); got != want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestTemporaryLinks(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"mine": true, "theirs": false, "over": false, "theirs/in": false, "theirs/missing": false, "to-theirs": true} {
 		if got := IsTemporary(dir + "/" + name); got != want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
 }

@@ -367,7 +367,7 @@ func TestFileSystemsOfTheKernel(t *testing.T) {
 	} {
 		plan, err := Make(managed(t, entries), permissions.Scope{}, host, false)
 		if err != nil {
-			t.Errorf("%s: %v", entries, err)
+			t.Errorf("%s: got error %v, want no error", entries, err)
 			continue
 		}
 		var lines []string
@@ -381,7 +381,7 @@ func TestFileSystemsOfTheKernel(t *testing.T) {
 	// A view in which all may be written has none of it either.
 	plan, err := Make(permissions.Profile{Kind: permissions.Disabled}, permissions.Scope{}, host, true)
 	if err != nil || len(plan.Mounts) != 3 || line(plan.Mounts[0]) != "ro /sys" {
-		t.Errorf("%v %v", plan.Mounts, err)
+		t.Errorf(`got plan.Mounts %v, error %v; want no error, len(plan.Mounts) 3, line(plan.Mounts[0]) "ro /sys"`, plan.Mounts, err)
 	}
 }
 
@@ -439,7 +439,7 @@ func TestDeniedPathsThatAreAbsent(t *testing.T) {
 	} {
 		plan, err := Make(managed(t, tt.entries), permissions.Scope{Cwd: "/w"}, host, false)
 		if err != nil {
-			t.Errorf("%s: %v", tt.entries, err)
+			t.Errorf("%s: got error %v, want no error", tt.entries, err)
 		} else if !slices.Equal(plan.Absent, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.entries, plan.Absent, tt.want)
 		}
@@ -474,12 +474,12 @@ func TestOwnDevices(t *testing.T) {
 		plan, err := Make(managed(t, tt.entries), permissions.Scope{Cwd: "/w"}, host, false)
 		if tt.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), "every sandbox needs "+tt.refused+";") {
-				t.Errorf("%s: %v", tt.entries, err)
+				t.Errorf("%s: got error %v, want an error with %q", tt.entries, err, "every sandbox needs "+tt.refused+";")
 			}
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", tt.entries, err)
+			t.Errorf("%s: got error %v, want no error", tt.entries, err)
 			continue
 		}
 		var got []string
@@ -520,10 +520,10 @@ func TestPlansBeyondMounts(t *testing.T) {
 	} {
 		plan, err := Make(tt.profile, permissions.Scope{Cwd: "/w"}, tree("/w/"), tt.proxied)
 		if err != nil {
-			t.Fatalf("%s: %v", tt.name, err)
+			t.Fatalf("%s: got error %v, want no error", tt.name, err)
 		}
 		if plan.Confined != tt.confined || plan.Network != tt.network || plan.Unfiltered != tt.free || plan.Root != tt.root {
-			t.Errorf("%s: %+v", tt.name, plan)
+			t.Errorf("%s: got %+v; want plan.Confined %v, plan.Network %v, plan.Unfiltered %v, plan.Root %v", tt.name, plan, tt.confined, tt.network, tt.free, tt.root)
 		}
 	}
 }

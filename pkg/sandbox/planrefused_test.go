@@ -181,7 +181,7 @@ func TestMissingEnds(t *testing.T) {
 	} {
 		plan, err := Make(managed(t, tt.entries), permissions.Scope{Cwd: "/w"}, tree(tt.host...), false)
 		if err != nil || !slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Target == tt.want && m.Cover }) {
-			t.Errorf("%q, %s: %v, %+v", tt.host, tt.entries, err, plan)
+			t.Errorf("%q, %s: got error %v, plan %+v; want no error", tt.host, tt.entries, err, plan)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func take(t *testing.T, name string, dir bool) *Stub {
 	t.Helper()
 	s, err := takeStub(name, dir, FileID{})
 	if err != nil || s == nil {
-		t.Fatalf("%v %v", s, err)
+		t.Fatalf("got s %v, error %v; want no error, s that is not nil", s, err)
 	}
 	return s
 }
@@ -72,7 +72,7 @@ func TestStubsAreSharedAndTheLastRemovesThem(t *testing.T) {
 		sweepStub(name)
 		c.Release()
 		if info, err := os.Lstat(name); err != nil || info.IsDir() != dir {
-			t.Fatalf("%v %v", info, err)
+			t.Fatalf("got info %v, error %v; want no error, info.IsDir() %v", info, err, dir)
 		}
 		b.Release()
 		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
@@ -97,11 +97,11 @@ func TestNothingElseIsTakenForAStub(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s, err := takeStub(at, true, FileID{}); s != nil || err != nil {
-			t.Errorf("%s: %v %v", name, s, err)
+			t.Errorf("%s: got s %v, error %v; want s nil, no error", name, s, err)
 		}
 		sweepStub(at)
 		if _, err := os.Lstat(at); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want no error", name, err)
 		}
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 7 {
@@ -144,7 +144,7 @@ func TestReleaseNeverRemovesWhatTookTheStubsPlace(t *testing.T) {
 	}
 	s.Release()
 	if _, err := os.Lstat(file + "2"); err != nil {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want no error", err)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestManyTakeOneStub(t *testing.T) {
 			cmd := exec.Command(self)
 			cmd.Env = append(os.Environ(), takeEnv+"="+name)
 			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v: %s", err, out)
+				t.Errorf("got error %v, out %s; want no error", err, out)
 			}
 		})
 	}

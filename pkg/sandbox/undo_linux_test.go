@@ -47,7 +47,7 @@ func TestUndoOpensWhatThePlanSaw(t *testing.T) {
 		}
 		u, err := OpenUndo([]UndoName{{Path: dir + "/.git", Dev: uint64(seen.Dev), Ino: seen.Ino}})
 		if errors.Is(err, ErrAppeared) != tt.errs || !tt.errs && err != nil {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v; want errors.Is(err, ErrAppeared) %v, no error", tt.name, err, tt.errs)
 		}
 		if u != nil {
 			u.Close()

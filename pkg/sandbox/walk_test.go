@@ -96,7 +96,7 @@ func TestDirectoriesExchangedAllTheTime(t *testing.T) {
 	_, err := Make(managed(t, "root=read "+top+"/w=write "+a+"/secret=deny"), permissions.Scope{}, host, false)
 	var moved *inconsistent
 	if !errors.As(err, &moved) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want errors.As(err, &moved)", err)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestPlaceholdersAreNoRoots(t *testing.T) {
 		if m.Target == top+"/w/gone" {
 			covered = covered || m.Cover
 			if m.Kind == BindWritable {
-				t.Errorf("%s", line(m))
+				t.Errorf("got %s, want m.Kind other than %v", line(m), BindWritable)
 			}
 		}
 	}
@@ -225,11 +225,11 @@ func TestBelowLinks(t *testing.T) {
 	} {
 		plan, err := Make(managed(t, "root=read "+top+tt.entry), permissions.Scope{}, HostView{}, false)
 		if err != nil {
-			t.Errorf("%s: %v", tt.entry, err)
+			t.Errorf("%s: got error %v, want no error", tt.entry, err)
 			continue
 		}
 		if there := slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Target == top+tt.target && m.ID != (FileID{}) }); there != (tt.target != "") {
-			t.Errorf("%s: %+v", tt.entry, plan.Mounts)
+			t.Errorf("%s: got %+v, want there %v", tt.entry, plan.Mounts, tt.target != "")
 		}
 		if tt.target == "" && !slices.Contains(plan.Absent, top+strings.TrimSuffix(tt.entry, "=deny")) {
 			t.Errorf("%s: absent are %q", tt.entry, plan.Absent)
@@ -250,7 +250,7 @@ func TestLinksBelowLinks(t *testing.T) {
 	for _, entry := range []string{"/home/user/current=read", "/home/user/current/x=read", "/home/user/current=write"} {
 		plan, err := Make(managed(t, top+entry), permissions.Scope{}, HostView{}, false)
 		if err != nil {
-			t.Errorf("%s: %v", entry, err)
+			t.Errorf("%s: got error %v, want no error", entry, err)
 			continue
 		}
 		for name, to := range map[string]string{"/home": "disk", "/disk/user/current": "project"} {

@@ -53,11 +53,11 @@ func TestWallHandlesWrites(t *testing.T) {
 	} {
 		rights := tt.plan.WallRights(tt.abi, tt.nesting)
 		if (rights != 0) != tt.want || rights&landlockReads != 0 {
-			t.Errorf("%s: %#x", tt.name, rights)
+			t.Errorf("%s: got %#x; want rights != 0: %v, rights&landlockReads: 0", tt.name, rights, tt.want)
 		}
 		says := strings.Contains(tt.plan.DescribeWall(tt.abi, tt.nesting), "can be written only below")
 		if says != tt.want {
-			t.Errorf("%s: %s", tt.name, tt.plan.DescribeWall(tt.abi, tt.nesting))
+			t.Errorf("%s: got %s, want says %v", tt.name, tt.plan.DescribeWall(tt.abi, tt.nesting), tt.want)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestWithin(t *testing.T) {
 	check := func(name string, profile permissions.Profile, within string, reads, want bool) {
 		_, err := Make(profile, permissions.Scope{Cwd: dir, Within: within, WithinReads: reads}, HostView{}, false)
 		if _, outside := errors.AsType[*OutsideError](err); outside != want {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want outside %v", name, err, want)
 		}
 	}
 	for _, tt := range []struct {

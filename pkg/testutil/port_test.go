@@ -21,7 +21,7 @@ func TestFreePort(t *testing.T) {
 		}
 		_ = l.Close()
 		if port < firstFree || port >= afterFree {
-			t.Fatal(port)
+			t.Fatalf("got %v; want at least %v, less than %v", port, firstFree, afterFree)
 		}
 	}
 	var first, last int

@@ -85,7 +85,7 @@ func TestChoice(t *testing.T) {
 	for i := range 50 {
 		got := Choice(fmt.Sprint("Test", i), upTo(3))
 		if len(got) != 1 {
-			t.Fatalf("%v", got)
+			t.Fatalf("got %v, want len(got) 1", got)
 		}
 		seen[got[0]] = true
 	}

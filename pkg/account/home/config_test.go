@@ -83,7 +83,7 @@ func FuzzDecodeConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var c Config
 		if err := decodeConfig(text, &c, true); err != nil && (err.Line < 1 || err.Column < 1) {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got error %v; want err.Line at least 1, err.Column at least 1", text, err)
 		}
 	})
 }

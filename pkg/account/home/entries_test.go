@@ -10,14 +10,14 @@ func TestEntries(t *testing.T) {
 	got, err := Entries([]byte("# a\nb = 'x'\n\n\"c d\" = 3\n  e-f = [true]\n"))
 	want := []Entry{{"b", "x", 2, 1}, {"c d", int64(3), 4, 1}, {"e-f", []any{true}, 5, 3}}
 	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("got %v, error %v; want no error, %v", got, err, want)
 	}
 	for text, want := range map[string]string{
 		"a = 1\n[b]\nc = 2": "2:2: `b` is a table", "a = 1\nb.c = 2": "2:1: `b` is a table", "[[x]]": "1:3: `x` is a table",
 		"a = 1\na = 2": "2:1: ", "a = ": "1:", "a = 'x\n": "1:",
 	} {
 		if got, err := Entries([]byte(text)); err == nil || got != nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%q: %v, %v", text, got, err)
+			t.Errorf("%q: got %v, error %v; want nil, error beginning with %q", text, got, err, want)
 		}
 	}
 }
@@ -35,7 +35,7 @@ func FuzzEntries(f *testing.F) {
 		lines := strings.Count(string(text), "\n") + 1
 		for _, e := range entries {
 			if e.Value == nil || e.Line < 1 || e.Line > lines || e.Column < 1 {
-				t.Errorf("%q: %+v", text, e)
+				t.Errorf("%q: got %+v; want e.Value that is not nil, e.Line at least 1, e.Line at most %v, e.Column at least 1", text, e, lines)
 			}
 		}
 	})

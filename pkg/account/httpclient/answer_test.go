@@ -5,7 +5,7 @@ import "testing"
 func TestStatusText(t *testing.T) {
 	for status, want := range map[int]string{200: "200 OK", 404: "404 Not Found", 499: "499 <unknown status code>"} {
 		if got := StatusText(status); got != want {
-			t.Errorf("%d: %q", status, got)
+			t.Errorf("%d: got %q, want %q", status, got, want)
 		}
 	}
 }

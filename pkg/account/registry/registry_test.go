@@ -102,7 +102,7 @@ func TestRequests(t *testing.T) {
 					t.Errorf("the body is %s, %v", body, err)
 				}
 				if r.Method != "POST" || r.RequestURI != tt.path {
-					t.Errorf("%s %s", r.Method, r.RequestURI)
+					t.Errorf(`got r.Method %s, r.RequestURI %s; want r.Method "POST", r.RequestURI %s`, r.Method, r.RequestURI, tt.path)
 				}
 				want := map[string]string{
 					"Authorization": "Bearer secret", "Chatgpt-Account-Id": "acct-1", "Content-Type": "application/json",
@@ -110,7 +110,7 @@ func TestRequests(t *testing.T) {
 				}
 				for name, value := range want {
 					if r.Header.Get(name) != value {
-						t.Errorf("%s: %q", name, r.Header.Get(name))
+						t.Errorf("%s: got %q, want %q", name, r.Header.Get(name), value)
 					}
 				}
 				if len(r.Header) != len(want) {
@@ -208,7 +208,7 @@ func TestCutAnswer(t *testing.T) {
 	_, err := c.Connect(t.Context(), "env-1", key)
 	var r interface{ Retryable() bool }
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !errors.As(err, &r) || !r.Retryable() {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v; want %v, errors.As(err, &r), r.Retryable()", err, io.ErrUnexpectedEOF)
 	}
 }
 

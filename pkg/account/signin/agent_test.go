@@ -136,7 +136,7 @@ func TestAgentKeySets(t *testing.T) {
 		s := newIdentityService(t)
 		s.on(jwksGet, tt.status, tt.body)
 		if err := s.authority(nil).verifyAgentIdentity(t.Context(), Secret(agentJWT(t, nil, nil)), ""); !strings.HasPrefix(withCause(err), tt.want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want withCause(err) beginning with %q", name, err, tt.want)
 		}
 	}
 	s := newIdentityService(t)
@@ -161,7 +161,7 @@ func TestAgentServices(t *testing.T) {
 	} {
 		got, err := findAgentServices(base)
 		if got != want || (err == nil) != (want != agentServices{}) {
-			t.Errorf("%q: %+v, %v", base, got, err)
+			t.Errorf("%q: got %+v, error %v; want %+v", base, got, err, want)
 		}
 	}
 }

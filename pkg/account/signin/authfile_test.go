@@ -99,7 +99,7 @@ func TestIDClaims(t *testing.T) {
 		`{"https://api.openai.com/auth":{"user_id":"u","chatgpt_user_id":"v"}}`: {UserID: "v"},
 	} {
 		if got, err := ParseIDClaims(Secret(idToken(payload))); err != nil || got != want {
-			t.Errorf("%s: %+v, %v", payload, got, err)
+			t.Errorf("%s: got %+v, error %v; want no error, %+v", payload, got, err, want)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func TestWarningOfReaders(t *testing.T) {
 		}
 		_, err := OpenStore("file", home, func(text string) {
 			if warned++; !strings.Contains(text, path) {
-				t.Errorf("%s", text)
+				t.Errorf("got %s, want a text with %q", text, path)
 			}
 		})
 		if err != nil || warned != want {
@@ -191,7 +191,7 @@ func TestStores(t *testing.T) {
 	}
 	for kind, want := range map[string]string{"keyring": "this codex cannot use a keyring; set it to file", "vault": `is "vault"`} {
 		if _, err := OpenStore(kind, t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", kind, err)
+			t.Errorf("%s: got error %v, want an error with %q", kind, err, want)
 		}
 	}
 }
@@ -238,7 +238,7 @@ func FuzzAuth(f *testing.F) {
 		}
 		b, err := ParseAuth(written)
 		if err != nil {
-			t.Fatalf("%s: %v", written, err)
+			t.Fatalf("%s: got error %v, want no error", written, err)
 		}
 		if a.Mode != b.Mode || a.APIKey != b.APIKey || a.PersonalAccessToken != b.PersonalAccessToken || len(a.doc.names) != len(b.doc.names) {
 			t.Errorf("%s is read as another than %s", written, text)

@@ -21,7 +21,7 @@ func TestSame(t *testing.T) {
 		{"none", nil, nil, false},
 	} {
 		if got := Same(tt.a, tt.b); got != tt.want || got != Same(tt.b, tt.a) {
-			t.Errorf("%s: %v", tt.name, got)
+			t.Errorf("%s: got %v; want %v, Same(tt.b, tt.a)", tt.name, got, tt.want)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestForeignRequests(t *testing.T) {
 			w := httptest.NewRecorder()
 			c.ServeHTTP(w, r)
 			if got := w.Code == http.StatusForbidden; got != tt.refused {
-				t.Errorf("%d %s", w.Code, w.Body)
+				t.Errorf("got w.Code %d, w.Body %s; want %v", w.Code, w.Body, tt.refused)
 			}
 			select {
 			case <-c.ended:
@@ -80,7 +80,7 @@ func TestForeignRequests(t *testing.T) {
 				}
 			}
 			if w.Header().Get("Connection") != "close" || !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'") {
-				t.Errorf("%v", w.Header())
+				t.Errorf(`got %v; want w.Header().Get("Connection") "close", w.Header().Get("Content-Security-Policy") with "default-src 'none'"`, w.Header())
 			}
 		})
 	}

@@ -70,7 +70,7 @@ func FuzzIdentityAnswers(f *testing.F) {
 				t.Errorf("%s: %d %q is taken for a success", name, status, body)
 			}
 			if err != nil && strings.ContainsFunc(err.Error(), func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
-				t.Errorf("%s: %q", name, err)
+				t.Errorf("%s: got error %q, want no error", name, err)
 			}
 		}
 	})
@@ -91,7 +91,7 @@ func FuzzIDToken(f *testing.F) {
 		switch text := text(err); text {
 		case "", "invalid ID token format", "invalid ID token format: the payload is not base64url", "invalid ID token format: the payload is not the JSON of claims":
 		default:
-			t.Errorf("%q: %s", token, text)
+			t.Errorf("%q: got error %s, want one that does not show the token", token, text)
 		}
 	})
 }
@@ -105,7 +105,7 @@ func FuzzRefusal(f *testing.F) {
 			return
 		}
 		if err := refusal(query); err != nil && strings.ContainsAny(err.Error(), "\x1b\n\r\a\b") {
-			t.Errorf("%q", err)
+			t.Errorf("got error %q, want an error with none of %q", err, "\x1b\n\r\a\b")
 		}
 	})
 }

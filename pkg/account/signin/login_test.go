@@ -28,7 +28,7 @@ const (
 // RFC 7636, appendix B.
 func TestChallenge(t *testing.T) {
 	if got := challenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"); got != "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM" {
-		t.Error(got)
+		t.Errorf(`got %v, want "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"`, got)
 	}
 	if v := randomText(verifierBytes).Reveal(); len(v) != 86 || v == randomText(verifierBytes).Reveal() {
 		t.Errorf("a verifier of %d characters", len(v))
@@ -133,7 +133,7 @@ func TestBrowser(t *testing.T) {
 		"id_token_add_organizations": "true", "codex_cli_simplified_flow": "true", "originator": "codex_cli_rs", "allowed_workspace_id": "acct-1,acct-2",
 	} {
 		if got := query.Get(name); got != want {
-			t.Errorf("%s=%q", name, got)
+			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 	asked := s.questions()
@@ -484,7 +484,7 @@ func FuzzDeviceCode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		code, err := parseDeviceCode(body)
 		if err == nil && (code.id == "" || code.user == "" || code.interval < minInterval || code.interval > 24*time.Hour) {
-			t.Errorf("%+v", code)
+			t.Errorf(`got %+v; want code.id other than "", code.user other than "", code.interval at least %v, code.interval at most %v`, code, minInterval, 24*time.Hour)
 		}
 	})
 }

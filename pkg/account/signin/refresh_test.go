@@ -32,7 +32,7 @@ func TestRefreshDue(t *testing.T) {
 		a := NewChatGPT(tokens(t, tt.access), "", tt.last)
 		a.LastRefresh = tt.last
 		if got := refreshDue(a, noon); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}
 	}
 	none := tokens(t, ending(noon))
@@ -326,7 +326,7 @@ func TestErrorsKeepTheQuerySecret(t *testing.T) {
 	} {
 		_, err := s.authority(environment{"CODEX_REFRESH_TOKEN_URL_OVERRIDE": url}).refresh(t.Context(), tokens(t, "a"))
 		if err == nil || strings.Contains(err.Error(), "secret") || !strings.HasPrefix(err.Error(), "Failed to refresh token: "+want) {
-			t.Errorf("%s: %v", url, err)
+			t.Errorf(`%s: got error %v; want an error without "secret", an error beginning with %q`, url, err, "Failed to refresh token: "+want)
 		}
 		for ; err != nil; err = errors.Unwrap(err) {
 			if strings.Contains(err.Error(), "secret") {

@@ -82,11 +82,11 @@ func TestTrail(t *testing.T) {
 	kinds, err := verify(t, &v, path)
 	want := []string{EventOpened, EventProcessStarted, EventProcessEnded, EventSignature, EventOpened, EventSessionEnded, EventSignature}
 	if err != nil || !slices.Equal(kinds, want) || v.First != 1 || v.Last != 7 || v.Signed != 7 || v.Signatures != 2 {
-		t.Errorf("%v, %q, %+v", err, kinds, v)
+		t.Errorf("got error %v, kinds %q, v %+v; want no error, kinds %q, v.First 1, v.Last 7, v.Signed 7, v.Signatures 2", err, kinds, v, want)
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("got info %v, error %v; want no error, info.Mode().Perm() 0o600", info, err)
 	}
 	other, _, err := ed25519.GenerateKey(nil)
 	must(t, err)
@@ -110,7 +110,7 @@ func TestAnyChangeIsFound(t *testing.T) {
 		t.Helper()
 		v := Verifier{Key: key}
 		if err := v.File(bytes.NewReader(changed), nil); !errors.Is(err, ErrTrail) {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: got error %v, want %v", what, err, ErrTrail)
 		}
 	}
 	for i := range text {
@@ -154,12 +154,12 @@ func TestRotation(t *testing.T) {
 	slices.SortFunc(files, func(a, b string) int { return cmp.Compare(lastOf(t, a), lastOf(t, b)) })
 	v := Verifier{Key: key}
 	if _, err := verify(t, &v, append(files, moved, path)...); err != nil || v.Signed != v.Last {
-		t.Errorf("%v, %+v, %q", err, v, files)
+		t.Errorf("got error %v, v %+v, files %q; want no error, v.Signed %v", err, v, files, v.Last)
 	}
 	// The newest file alone is a part of the trail.
 	part := Verifier{Key: key}
 	if _, err := verify(t, &part, path); err != nil || part.First == 1 || part.Last != v.Last {
-		t.Errorf("%v, %+v", err, part)
+		t.Errorf("got error %v, part %+v; want no error, part.First other than 1, part.Last %v", err, part, v.Last)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestLineThatWasCutOff(t *testing.T) {
 	must(t, again.Close())
 	kinds, err := verify(t, &Verifier{Key: key}, path)
 	if err != nil || !slices.Contains(kinds, EventRecovered) {
-		t.Errorf("%v, %q", err, kinds)
+		t.Errorf("got error %v, kinds %q; want no error, kinds with %v", err, kinds, EventRecovered)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestLongEvent(t *testing.T) {
 	text, err := os.ReadFile(path)
 	must(t, err)
 	if _, err := verify(t, &Verifier{}, path); err != nil || !bytes.Contains(text, []byte(`"processId":"p","clipped":true`)) {
-		t.Errorf("%v\n%s", err, text)
+		t.Errorf("got error %v, text:\n%s\nwant no error", err, text)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestOpenRefuses(t *testing.T) {
 		o := opts
 		change(&o)
 		if l, err := Open(o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got error %v, want an error with %q", what, err, want)
 			if err == nil {
 				_ = l.Close()
 			}
@@ -303,7 +303,7 @@ func TestConcurrentEvents(t *testing.T) {
 	must(t, l.Close())
 	v := Verifier{Key: key}
 	if _, err := verify(t, &v, path); err != nil || v.Lines != writers*events+1+v.Signatures || v.Signatures < writers*events/signRecords {
-		t.Errorf("%v, %+v", err, v)
+		t.Errorf("got error %v, v %+v; want no error, v.Lines %v, v.Signatures at least %v", err, v, writers*events+1+v.Signatures, writers*events/signRecords)
 	}
 }
 
@@ -312,7 +312,7 @@ func TestReadKey(t *testing.T) {
 	made, err := ReadKey(path)
 	must(t, err)
 	if again, err := ReadKey(path); err != nil || !again.Equal(made) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v; want no error, again.Equal(made)", err)
 	}
 	must(t, os.Chmod(path, 0o644))
 	if _, err := ReadKey(path); err == nil {
@@ -320,7 +320,7 @@ func TestReadKey(t *testing.T) {
 	}
 	must(t, errors.Join(os.WriteFile(path, []byte("x"), 0o600), os.Chmod(path, 0o600)))
 	if _, err := ReadKey(path); err == nil || !strings.Contains(err.Error(), "PEM") {
-		t.Errorf("%v", err)
+		t.Errorf(`got error %v, want an error with "PEM"`, err)
 	}
 }
 
@@ -373,7 +373,7 @@ func TestStartThatWasCutOff(t *testing.T) {
 		v := Verifier{Key: key}
 		kinds, err := verify(t, &v, path)
 		if err != nil || !slices.Equal(kinds, []string{EventRecovered, EventOpened, EventSignature}) || v.First != 1 {
-			t.Errorf("%q: %v, %q", text, err, kinds)
+			t.Errorf("%q: got error %v, kinds %q; want no error, v.First 1", text, err, kinds)
 		}
 	}
 }
@@ -404,7 +404,7 @@ func TestPartOfALineIsRemovedLater(t *testing.T) {
 	must(t, l.Close())
 	kinds, err := verify(t, &Verifier{Key: key}, path)
 	if err != nil || !slices.Equal(kinds, []string{EventOpened, EventSessionStarted, EventSignature}) {
-		t.Errorf("%v, %q", err, kinds)
+		t.Errorf("got error %v, kinds %q; want no error", err, kinds)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestProofsEnd(t *testing.T) {
 		"another server":    {newSecret(), *grant, "ref", now, false},
 	} {
 		if got := tt.key.proves(proof, &tt.grant, tt.ref, tt.at); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}
 	}
 }

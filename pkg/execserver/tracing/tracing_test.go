@@ -58,7 +58,7 @@ func TestParse(t *testing.T) {
 	} {
 		c := Parse(tt.parent, tt.state)
 		if c.IsValid() != tt.valid || c.State != tt.wantState {
-			t.Errorf("%q %q: %+v", tt.parent, tt.state, c)
+			t.Errorf("%q %q: got %+v; want c.IsValid() %v, c.State %v", tt.parent, tt.state, c, tt.valid, tt.wantState)
 		}
 		if strings.HasPrefix(tt.parent, "00") && tt.valid && c.Traceparent() != tt.parent {
 			t.Errorf("%q is written as %q", tt.parent, c.Traceparent())
@@ -78,7 +78,7 @@ func TestParseMember(t *testing.T) {
 		`{"traceparent":"` + parent + `","x":"` + strings.Repeat("x", maxMember) + `"}`: false,
 	} {
 		if got := ParseMember([]byte(text)); got.IsValid() != valid {
-			t.Errorf("%s: %+v", text, got)
+			t.Errorf("%s: got %+v, want got.IsValid() %v", text, got, valid)
 		}
 	}
 	if ParseMember(nil).IsValid() {
@@ -127,9 +127,9 @@ func newCollector(t *testing.T) *collector {
 		body, err := io.ReadAll(r.Body)
 		var data tracepb.TracesData // has the form of an ExportTraceServiceRequest
 		if err != nil || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" {
-			t.Errorf("%v: %s %v", err, r.URL, r.Header)
+			t.Errorf(`got error %v, r.URL %s, r.Header %v; want no error, r.URL.Path "/v1/traces", r.Header.Get("Content-Type") "application/x-protobuf"`, err, r.URL, r.Header)
 		} else if err := (proto.UnmarshalOptions{}).Unmarshal(body, &data); err != nil || len(data.ProtoReflect().GetUnknown()) > 0 {
-			t.Errorf("%v: %x", err, body)
+			t.Errorf("got error %v, body %x; want no error, len(data.ProtoReflect().GetUnknown()) at most 0", err, body)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -216,9 +216,9 @@ func TestExport(t *testing.T) {
 	case !bytes.Equal(first.ParentSpanId, second.SpanId) || !bytes.Equal(first.TraceId, second.TraceId):
 		t.Errorf("%v is no child of %v", first, second)
 	case second.Name != "fs/readFile" || second.Kind != tracepb.Span_SPAN_KIND_SERVER || second.Status.GetCode() != tracepb.Status_STATUS_CODE_UNSET:
-		t.Errorf("%v", second)
+		t.Errorf(`got %v; want second.Name "fs/readFile", second.Kind %v, second.Status.GetCode() %v`, second, tracepb.Span_SPAN_KIND_SERVER, tracepb.Status_STATUS_CODE_UNSET)
 	case first.Kind != tracepb.Span_SPAN_KIND_INTERNAL || first.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR || second.Flags != 1:
-		t.Errorf("%v", first)
+		t.Errorf("got %v; want first.Kind %v, first.Status.GetCode() %v, second.Flags 1", first, tracepb.Span_SPAN_KIND_INTERNAL, tracepb.Status_STATUS_CODE_ERROR)
 	case second.StartTimeUnixNano != uint64(before.UnixNano()) || second.EndTimeUnixNano < first.EndTimeUnixNano:
 		t.Errorf("times %v", second)
 	case len(second.Attributes) != maxAttributes || len(second.Attributes[1].Value.GetStringValue()) > maxValue+4 || len(first.Attributes) != 1:
@@ -263,11 +263,11 @@ func TestPartial(t *testing.T) {
 	}
 	tr.Shutdown(t.Context())
 	if tr.Counts() != (Counts{Exported: 2, Failed: 1}) || !strings.Contains(log.String(), "all but 1 of 3") {
-		t.Errorf("%+v %s", tr.Counts(), log)
+		t.Errorf(`got tr.Counts() %+v, log %s; want tr.Counts() Counts{Exported: 2, Failed: 1}, log with "all but 1 of 3"`, tr.Counts(), log)
 	}
 	for _, text := range []string{"", "\x0a", "\x0a\xff", "\x0a\x01\x08", "\xff", "\x12\x01x"} {
 		if n := rejected([]byte(text)); n != 0 {
-			t.Errorf("%q: %d", text, n)
+			t.Errorf("%q: got %d, want 0", text, n)
 		}
 	}
 }
@@ -315,7 +315,7 @@ func TestQueue(t *testing.T) {
 	cancel()
 	tr.Shutdown(ctx)
 	if got := tr.Counts(); got.Full != more || got.Failed != maxBatch+maxQueue || !strings.Contains(log.String(), "spans were not exported") {
-		t.Errorf("%+v %s", got, log)
+		t.Errorf(`got %+v, log %s; want Full %v, Failed %v, log with "spans were not exported"`, got, log, more, maxBatch+maxQueue)
 	}
 	if strings.Count(log.String(), "\n") > 2 {
 		t.Errorf("more than two records: %s", log)
@@ -354,7 +354,7 @@ func TestConfig(t *testing.T) {
 		if err != nil {
 			got = "error"
 			if !strings.Contains(err.Error(), tt.name) || strings.Contains(err.Error(), "se-cret") {
-				t.Errorf("%s=%s: %v", tt.name, tt.value, err)
+				t.Errorf(`%s=%s: got error %v; want an error with %q, an error without "se-cret"`, tt.name, tt.value, err, tt.name)
 			}
 		} else if c != nil {
 			got = c.endpoint
@@ -383,7 +383,7 @@ func TestSampler(t *testing.T) {
 		s, err := newSampler(tt.name, tt.arg)
 		got := [4]bool{s.sample(on, on.Trace), s.sample(off, off.Trace), s.sample(Context{}, low), s.sample(Context{}, high)}
 		if err != nil || got != tt.want {
-			t.Errorf("%s %s: %v %v", tt.name, tt.arg, got, err)
+			t.Errorf("%s %s: got %v, error %v; want no error, %v", tt.name, tt.arg, got, err, tt.want)
 		}
 	}
 	for _, arg := range []string{"x", "-1", "1.1", "NaN"} {

@@ -134,7 +134,7 @@ func TestRefusedConfigs(t *testing.T) {
 
 func TestNoFlagsNoAuthenticator(t *testing.T) {
 	if a, err := New(Config{}); a != nil || err != nil {
-		t.Errorf("%v, %v", a, err)
+		t.Errorf("got a %v, error %v; want a nil, no error", a, err)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestAcceptedConfigs(t *testing.T) {
 		"no skew":                              {Mode: SignedBearerToken, SharedSecretFile: file(t, testSecret), ClockSkew: &none},
 	} {
 		if _, err := New(c); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want no error", name, err)
 		}
 	}
 }
@@ -196,6 +196,6 @@ func TestNothingSecretIsPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := fmt.Sprintf("%v %+v %s", a, a, a); strings.Contains(text, "107") || strings.Contains(text, "kk") {
-		t.Error(text)
+		t.Errorf(`got %v; want a text without "107", a text without "kk"`, text)
 	}
 }

@@ -20,7 +20,7 @@ func TestRoleTokens(t *testing.T) {
 	file := openTokens(path, func() time.Time { return now })
 	limited, made, err := file.Create(context.Background(), TokenSpec{Role: RoleRun, Ceiling: Ceiling{Dir: "/srv"}, TTL: time.Hour, Principal: "ci"})
 	if err != nil || made.MaxSandbox != SandboxWorkspaceWrite {
-		t.Fatalf("%+v, %v", made, err)
+		t.Fatalf("got made %+v, error %v; want no error, made.MaxSandbox %v", made, err, SandboxWorkspaceWrite)
 	}
 	a, err := New(Config{Mode: CapabilityToken, TokensFile: path})
 	if err != nil {
@@ -30,14 +30,14 @@ func TestRoleTokens(t *testing.T) {
 	grant, err := a.Authenticate(request("Bearer " + limited))
 	want := Ceiling{Dir: "/srv", MaxSandbox: SandboxWorkspaceWrite}
 	if err != nil || grant.Role != RoleRun || grant.Principal != "principal ci" || grant.Ceiling != want || grant.Check() != nil {
-		t.Errorf("%+v, %v", grant, err)
+		t.Errorf(`got grant %+v, error %v; want no error, grant.Role %v, grant.Principal "principal ci", grant.Ceiling %v, grant.Check() nil`, grant, err, RoleRun, want)
 	}
 	read, readToken, err := OpenTokens(path).Create(context.Background(), TokenSpec{Role: RoleRead})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if g, err := a.Authenticate(request("Bearer " + read)); err != nil || g.Role != RoleRead || g.Principal != "token "+readToken.ID {
-		t.Errorf("%+v, %v", g, err)
+		t.Errorf("got %+v, error %v; want no error, g.Role %v, g.Principal %v", g, err, RoleRead, "token "+readToken.ID)
 	}
 	now = now.Add(2 * time.Hour)
 	if err := grant.Check(); !errors.Is(err, ErrRevoked) {
@@ -113,7 +113,7 @@ func TestChangedTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := grant.Check(); (err == nil) != tt.good {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v, want success: %v", tt.name, err, tt.good)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestTokensThatCannotBe(t *testing.T) {
 		_, _, err := file.Create(context.Background(), tt.spec)
 		var unfit *InvalidError
 		if !errors.As(err, &unfit) || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v; want errors.As(err, &unfit), an error with %q", tt.name, err, tt.want)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func FuzzRoleTokens(f *testing.F) {
 		}
 		for id, token := range found {
 			if id != token.ID || !tokens.IsID(id) || token.Check() != nil || len(token.SHA256) != 64 {
-				t.Fatalf("%q: %+v", id, token)
+				t.Fatalf("got id %q, token %+v; want id %q, tokens.IsID(id), token.Check() nil, len(token.SHA256) 64", id, token, token.ID)
 			}
 		}
 	})

@@ -228,7 +228,7 @@ func TestSignedBearerToken(t *testing.T) {
 	}
 	for _, headers := range [][]string{nil, {"Bearer"}} {
 		if err := a.Check(request(headers...)); !errors.Is(err, ErrMissing) && !errors.Is(err, ErrHeader) {
-			t.Errorf("%q: %v", headers, err)
+			t.Errorf("%q: got error %v, want %v or %v", headers, err, ErrMissing, ErrHeader)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func FuzzBearerToken(f *testing.F) {
 		token, err := bearerToken([]string{header})
 		if err != nil {
 			if token != "" || err != ErrHeader {
-				t.Errorf("%q: %q, %v", header, token, err)
+				t.Errorf(`%q: got token %q, error %v; want token "", error %v`, header, token, err, ErrHeader)
 			}
 			return
 		}
@@ -320,7 +320,7 @@ func TestPrincipals(t *testing.T) {
 		t.Helper()
 		p, err := a.Authenticate(request("Bearer " + s.good(changes...)))
 		if err != nil || p.Principal == "" {
-			t.Fatalf("%q, %v", p.Principal, err)
+			t.Fatalf(`got p.Principal %q, error %v; want no error, p.Principal other than ""`, p.Principal, err)
 		}
 		return p.Principal
 	}

@@ -330,8 +330,8 @@ func TestSelection(t *testing.T) {
 	for _, line := range snapshot(t, target) {
 		got = append(got, strings.Trim(strings.Fields(line)[0], `"`))
 	}
-	if !slices.Equal(got, []string{".", "a", "a/b", "a/b/d", "f", "g", "link"}) {
-		t.Error(got)
+	if want := []string{".", "a", "a/b", "a/b/d", "f", "g", "link"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -351,7 +351,7 @@ func TestExclude(t *testing.T) {
 		got = append(got, e.Path)
 	}
 	if !slices.Equal(got, []string{".", "a", "a/y.c", "b"}) {
-		t.Error(got)
+		t.Errorf(`got %v, want []string{".", "a", "a/y.c", "b"}`, got)
 	}
 	if _, err := Excluder([]string{"["}); err == nil {
 		t.Error("a malformed pattern was accepted")
@@ -389,7 +389,7 @@ func TestLists(t *testing.T) {
 	list := entriesOf(t, pack(t, source, PackOptions{List: true, Sums: true, Times: true}, 1000))
 	if len(list) != 2 || list[1].Type != Listed || list[1].Size != 3 || !list[1].Modified.Equal(when) ||
 		list[1].Sum != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
-		t.Errorf("%+v", list)
+		t.Errorf("got %+v; want len(list) 2, list[1].Type %v, list[1].Size 3, list[1].Modified.Equal(when), list[1].Sum %v", list, Listed, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
 	}
 }
 

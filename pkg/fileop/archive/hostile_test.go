@@ -239,7 +239,7 @@ func TestPut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := NewUnpacker(into, false, UnpackOptions{Failed: func(path string, err error) { t.Errorf("%s: %v", path, err) }})
+	u := NewUnpacker(into, false, UnpackOptions{Failed: func(path string, err error) { t.Errorf("%s: got error %v, want no error", path, err) }})
 	defer u.Abort()
 	for _, tt := range []struct {
 		name string
@@ -296,7 +296,7 @@ func TestBrokenFilesAreNotKept(t *testing.T) {
 	old, _ := os.ReadFile(target + "/f")
 	g, _ := os.ReadFile(target + "/g")
 	if string(old) != "old" || string(g) != "g" || len(failed) != 1 || !strings.Contains(failed[0], "f: the file became shorter") {
-		t.Errorf("%q, %q, %q", old, g, failed)
+		t.Errorf(`got old %q, %q, failed %q; want old "old", "g", len(failed) 1, failed[0] with "f: the file became shorter"`, old, g, failed)
 	}
 }
 
@@ -314,7 +314,7 @@ func TestOddEntriesAreReported(t *testing.T) {
 	}
 	failed, err := unpack(t, target, UnpackOptions{}, pack(t, source, PackOptions{}, 1<<20), 1<<20)
 	if err != nil || len(failed) != 2 || !strings.HasSuffix(failed[0], errDeep.Error()) || failed[1] != "fifo: "+errSpecial.Error() {
-		t.Errorf("%v, %q", err, failed)
+		t.Errorf(`got error %v, failed %q; want no error, len(failed) 2, failed[0] ending in errDeep.Error(), failed[1] "fifo: "+errSpecial.Error()`, err, failed)
 	}
 	if _, err := os.Stat(target + "/z"); err != nil {
 		t.Error(err)
@@ -407,7 +407,7 @@ func TestGoldenArchive(t *testing.T) {
 	if len(list) != 5 || list[1].Target != strings.Repeat("t", 101) || list[1].Modified.UnixNano() != 1e18+5 || list[2].Size != 1<<40 ||
 		list[2].UID != 1<<24 || !slices.Equal(list[2].Extents, []Extent{{1 << 20, 3}}) || list[3].Size != 1<<40 ||
 		list[3].Modified.UnixNano() != -1_500_000_000 || list[4].Text != "no" || !list[4].Discard {
-		t.Errorf("%+v", list)
+		t.Errorf(`got %+v; want len(list) 5, list[1].Target %v, list[1].Modified.UnixNano() %v, list[2].Size %v, list[2].UID %v, list[2].Extents []Extent{{1 << 20, 3}}, list[3].Size %v, list[3].Modified.UnixNano() -1_500_000_000, list[4].Text "no", list[4].Discard true`, list, strings.Repeat("t", 101), 1e18+5, 1<<40, 1<<24, 1<<40)
 	}
 	if out, err := exec.Command("tar", "tf", name).CombinedOutput(); err == nil && !strings.Contains(string(out), "./") {
 		t.Errorf("tar lists %q", out)
@@ -476,7 +476,7 @@ func TestUnwantedEntries(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"a": true, "no": false, "d/no": false, "d/b": true} {
 		if _, err := os.Lstat(filepath.Join(target, name)); (err == nil) != want {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want success: %v", name, err, want)
 		}
 	}
 }

@@ -179,14 +179,14 @@ func TestOperationsDoWhatTheySay(t *testing.T) {
 		}
 	}
 	if data, err := os.ReadFile(dir + "/renamed/f"); err != nil || string(data) != "xyz" {
-		t.Errorf("%q, %v", data, err)
+		t.Errorf(`got data %q, error %v; want no error, data "xyz"`, data, err)
 	}
 	if _, err := os.Stat(dir + "/d"); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 	stdout, _, _ := run(`{"operation":"fs/getMetadata","params":{"path":"` + dir + `/renamed/f"}}`)
 	if !strings.Contains(stdout, `"isDirectory":false,"isFile":true,"isSymlink":false,"size":3,`) {
-		t.Error(stdout)
+		t.Errorf("got %v, want a text with %q", stdout, `"isDirectory":false,"isFile":true,"isSymlink":false,"size":3,`)
 	}
 }
 
@@ -198,12 +198,13 @@ func TestHome(t *testing.T) {
 		`{"operation":"fs/readFile","params":{"path":"\u007e/d/f"},"home":"` + dir + `"}`,
 	} {
 		if stdout, stderr, _ := run(request); stdout != ok("fs/readFile", `{"dataBase64":"YWJj"}`) {
-			t.Errorf("%s: %s%s", request, stdout, stderr)
+			t.Errorf("%s: got stdout %s, stderr %s; want stdout ok(\"fs/readFile\", `{\"dataBase64\":\"YWJj\"}`)", request, stdout, stderr)
 		}
 	}
 	lines := `{"operation":"fs/open","home":"` + dir + `","params":{"handleId":"h","path":"~/d/f"}}` + "\n" + closeLine
-	if stdout, stderr, _ := run(lines); stdout != ok("fs/open", `{"handleId":"h"}`)+ok("fs/close", `{}`) {
-		t.Errorf("%s%s", stdout, stderr)
+	want := ok("fs/open", `{"handleId":"h"}`) + ok("fs/close", `{}`)
+	if stdout, stderr, _ := run(lines); stdout != want {
+		t.Errorf("got stdout %s, stderr %s; want stdout %s", stdout, stderr, want)
 	}
 }
 
@@ -307,7 +308,7 @@ func TestSizes(t *testing.T) {
 		text := base64.StdEncoding.EncodeToString(data)
 		stdout, stderr, _ := run(`{"operation":"fs/writeFile","params":{"path":"` + dir + `/f","dataBase64":"` + text + `"}}`)
 		if stdout != ok("fs/writeFile", "{}") {
-			t.Fatalf("%d: %.200s%s", size, stdout, stderr)
+			t.Fatalf(`%d: got stdout %.200s, stderr %s; want stdout ok("fs/writeFile", "{}")`, size, stdout, stderr)
 		}
 		stdout, stderr, _ = run(`{"operation":"fs/readFile","params":{"path":"` + dir + `/f"}}`)
 		if stdout != ok("fs/readFile", `{"dataBase64":"`+text+`"}`) {
@@ -324,7 +325,7 @@ func TestFilesThatTheKernelMakesUp(t *testing.T) {
 	text, found := strings.CutPrefix(strings.TrimSuffix(stdout, `"}}}`+"\n"), string(fshelper.AppendOK(nil, "fs/readFile"))+`{"dataBase64":"`)
 	data, err := base64.StdEncoding.DecodeString(text)
 	if !found || err != nil || !bytes.Contains(data, []byte("Pid:")) {
-		t.Errorf("%q, %v, %s", data, err, stderr)
+		t.Errorf("got data %q, error %v, stderr %s; want found true, no error", data, err, stderr)
 	}
 	stdout, _, _ = run(`{"operation":"fs/readFile","params":{"path":"/proc/self/mem"}}`)
 	if !strings.HasPrefix(stdout, `{"status":"error","payload":{"code":-32603,`) {
@@ -341,7 +342,7 @@ func TestFileTooLarge(t *testing.T) {
 	testutil.Need(t, "file system for files of 512 MiB", err, unix.EFBIG, unix.ENOSPC, unix.EDQUOT)
 	stdout, _, _ := run(`{"operation":"fs/readFile","params":{"path":"` + name + `"}}`)
 	if want := `{"status":"error","payload":{"code":-32600,"message":"file is too large to read: limit is 536870912 bytes"}}` + "\n"; stdout != want {
-		t.Error(stdout)
+		t.Errorf("got %v, want %v", stdout, want)
 	}
 }
 
@@ -350,7 +351,7 @@ func TestRequestsInPieces(t *testing.T) {
 	request := "\n{\n\"operation\": \"fs/readFile\", \"params\": {\n \"path\": \"" + dir + "/d/\\u0066\", \"x\": \"\\\\\\\"}\\n\"\n}\n}\n"
 	var out, errs bytes.Buffer
 	if code := Main(iotest.OneByteReader(strings.NewReader(request)), &out, &errs); code != ExitOK || out.String() != ok("fs/readFile", `{"dataBase64":"YWJj"}`) {
-		t.Errorf("%s%s", &out, &errs)
+		t.Errorf("got out %s, errs %s; want code %v, out ok(\"fs/readFile\", `{\"dataBase64\":\"YWJj\"}`)", &out, &errs, ExitOK)
 	}
 }
 

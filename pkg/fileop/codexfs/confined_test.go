@@ -74,7 +74,7 @@ func TestWritesRegularFilesOnly(t *testing.T) {
 	must(t, unix.Mkfifo(dir+"/to/p", 0o644))
 	request := `{"operation":"fs/copy","params":{"sourcePath":"` + dir + `/from","destinationPath":"` + dir + `/to","recursive":true}}`
 	if stdout, _, _ := run(request); !strings.Contains(stdout, dir+"/to/p` is not a file") {
-		t.Error(stdout)
+		t.Errorf("got %v, want a text with %q", stdout, dir+"/to/p` is not a file")
 	}
 }
 

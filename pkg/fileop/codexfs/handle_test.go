@@ -118,7 +118,7 @@ func TestLargeBlocks(t *testing.T) {
 	for i, n := range []int{1398104, 4} {
 		response, rpcErr, err := fshelper.ParseAnswer([]byte(lineOf[i+1]), "fs/readBlock")
 		if want := len(`{"chunk":"","eof":`) + n; rpcErr != nil || err != nil || len(response) < want {
-			t.Errorf("%.100s, %v, %v", response, rpcErr, err)
+			t.Errorf("got response %.100s, rpcErr %v, error %v; want rpcErr nil, no error, len(response) at least %v", response, rpcErr, err, want)
 		}
 	}
 }

@@ -30,13 +30,13 @@ func TestParseAnswerTakesEveryResult(t *testing.T) {
 		for _, line := range []string{ok(operation, want), strings.TrimSuffix(ok(operation, want), "\n")} {
 			got, rpcErr, err := ParseAnswer([]byte(line), operation)
 			if string(got) != want || rpcErr != nil || err != nil {
-				t.Errorf("%s: %s, %v, %v", line, got, rpcErr, err)
+				t.Errorf("%s: got %s, rpcErr %v, error %v; want %s, rpcErr nil, no error", line, got, rpcErr, err, want)
 			}
 		}
 	}
 	for _, operation := range []string{"fs/writeFile", "fs/createDirectory", "fs/remove", "fs/copy", "fs/writeBlock", "fs/close"} {
 		if got, rpcErr, err := ParseAnswer([]byte(ok(operation, "{}")), operation); string(got) != "{}" || rpcErr != nil || err != nil {
-			t.Errorf("%s: %s, %v, %v", operation, got, rpcErr, err)
+			t.Errorf(`%s: got %s, rpcErr %v, error %v; want "{}", rpcErr nil, no error`, operation, got, rpcErr, err)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestParseAnswerErrors(t *testing.T) {
 	} {
 		_, got, err := ParseAnswer([]byte(answer), "fs/x")
 		if err != nil || got == nil || got.Code != want.Code || got.Message != want.Message {
-			t.Errorf("%.100s: %.100v, %v", answer, got, err)
+			t.Errorf("%.100s: got %.100v, error %v; want no error, Code %v, Message %v", answer, got, err, want.Code, want.Message)
 		}
 	}
 	e := &jsonrpc.Error{Code: -32600, Message: "a\"b"}
@@ -121,7 +121,7 @@ func FuzzParseAnswer(f *testing.F) {
 			}
 		}
 		if given != 1 {
-			t.Fatalf("%s, %v, %v", response, rpcErr, err)
+			t.Fatalf("got response %s, rpcErr %v, error %v; want given 1", response, rpcErr, err)
 		}
 		switch {
 		case err != nil && len(err.Error()) > 2*len(operation)+1<<10:

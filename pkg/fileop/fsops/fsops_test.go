@@ -46,7 +46,7 @@ func TestChecksAtTheirLimits(t *testing.T) {
 	const most = execproto.MaxBlockBytes
 	for n, want := range map[int]bool{0: false, 1: true, most: true, most + 1: false} {
 		if read, write := CheckReadLength(uint64(n)), CheckWriteLength(n); (read == nil) != want || (write == nil) != want {
-			t.Errorf("%d: %v, %v", n, read, write)
+			t.Errorf("%d: got read %v, write %v; want read == nil: %v, write == nil: %v", n, read, write, want, want)
 		}
 	}
 	id := make([]byte, execproto.MaxHandleIDBytes+1)

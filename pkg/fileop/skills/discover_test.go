@@ -86,7 +86,7 @@ func TestManifestNamesFilesBelowTheRoot(t *testing.T) {
 		})
 		r := discover(t, dir)[0]
 		if r.Error != nil || r.Plugin == nil {
-			t.Fatalf("%s: %v", c.manifest, r)
+			t.Fatalf("%s: got %v; want r.Error nil, r.Plugin that is not nil", c.manifest, r)
 		}
 		if got := below(dir, r.Plugin.MCPConfig, r.Plugin.AppsConfig); got != c.files {
 			t.Errorf("%s: got %s, want %s", c.manifest, got, c.files)

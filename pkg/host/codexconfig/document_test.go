@@ -36,7 +36,7 @@ func TestSelection(t *testing.T) {
 	} {
 		d, err := parse("f", []byte(c.document))
 		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("%s: got error %v, want no error", c.name, err)
 			continue
 		}
 		got, err := render(newSelection(c.paths).of(d.root), maxSelected)

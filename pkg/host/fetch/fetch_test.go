@@ -72,7 +72,7 @@ func TestDo(t *testing.T) {
 	defer res.Body.Close()
 	body, err := res.ReadAll(free)
 	if err != nil || string(body) != "body" || res.Status != http.StatusCreated {
-		t.Errorf("%d %q %v", res.Status, body, err)
+		t.Errorf(`got res.Status %d, body %q, error %v; want no error, body "body", res.Status %d`, res.Status, body, err, http.StatusCreated)
 	}
 	for _, want := range []Header{
 		{Name: "x-method", Value: "patch"}, {Name: "x-got-x-in", Value: "1"}, {Name: "x-got-x-in", Value: "2"},
@@ -112,7 +112,7 @@ func TestInvalid(t *testing.T) {
 		_, err := c.Do(context.Background(), tt.r)
 		var invalid *InvalidError
 		if !errors.As(err, &invalid) || !strings.HasPrefix(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%+v: %v", tt.r, err)
+			t.Errorf(`%+v: got error %v; want errors.As(err, &invalid), an error beginning with %q, an error without "secret"`, tt.r, err, tt.want)
 		}
 	}
 }
@@ -127,12 +127,12 @@ func TestRedirects(t *testing.T) {
 		res, err := c.Do(context.Background(), Request{Method: "GET", URL: s.URL + tt.path, StopRedirects: tt.stop})
 		if tt.status == 0 {
 			if err == nil || !strings.Contains(err.Error(), "too many redirects") {
-				t.Errorf("%s: %v", tt.path, err)
+				t.Errorf(`%s: got error %v, want an error with "too many redirects"`, tt.path, err)
 			}
 			continue
 		}
 		if err != nil || res.Status != tt.status {
-			t.Errorf("%s: %v, %v", tt.path, res, err)
+			t.Errorf("%s: got res %v, error %v; want no error, res.Status %v", tt.path, res, err, tt.status)
 			continue
 		}
 		res.Body.Close()
@@ -208,7 +208,7 @@ func TestCredentialsAreRefused(t *testing.T) {
 			_, err := c.Do(t.Context(), Request{Method: "GET", URL: "http://127.0.0.1:1/", Headers: []Header{{Name: "X-A", EnvVar: new(spelled)}}})
 			var invalid *InvalidError
 			if !errors.As(err, &invalid) || err.Error() != "http/request header X-A cannot use executor environment variable "+spelled {
-				t.Errorf("%s: %v", spelled, err)
+				t.Errorf("%s: got error %v; want errors.As(err, &invalid), %v", spelled, err, "http/request header X-A cannot use executor environment variable "+spelled)
 			}
 		}
 	}
@@ -262,7 +262,7 @@ func TestSecretsStayWithTheirOrigin(t *testing.T) {
 			{Name: "Authorization", Value: "Bearer t"}, {Name: "Cookie", Value: "a=b"}, {Name: "Proxy-Authorization", Value: "p"},
 		}})
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want no error", name, err)
 			continue
 		}
 		res.Body.Close()

@@ -26,11 +26,11 @@ func TestAttributes(t *testing.T) {
 			t.Errorf("%s: %+v, %v; listed as %+v", e.Name, one, err, e.Attributes)
 		}
 		if e.Name == "f" && (e.Permissions != 0o751 || e.Size != 3 || e.ModifiedAtMS == 0) {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v; want e.Permissions 0o751, e.Size 3, e.ModifiedAtMS other than 0", e)
 		}
 	}
 	if text := strings.Join(got, ", "); text != "dangling symlink nowhere, f file , l symlink f, p other , sub directory " {
-		t.Error(text)
+		t.Errorf("got %v, want %v", text, "dangling symlink nowhere, f file , l symlink f, p other , sub directory ")
 	}
 }
 
@@ -97,14 +97,14 @@ func TestSetAttributes(t *testing.T) {
 		}
 		wantMode(t, dir+name, 0o700)
 		if st, err := os.Stat(dir + name); err != nil || st.ModTime().UnixMilli() != when {
-			t.Errorf("%s: %v, %v", name, st, err)
+			t.Errorf("%s: got st %v, error %v; want no error, st.ModTime().UnixMilli() %v", name, st, err, when)
 		}
 	}
 	if err := SetAttributes(dir+"/d/f", Changes{Permissions: new(uint32(0))}, Options{}); err != nil {
 		t.Error(err)
 	}
 	if st, err := os.Stat(dir + "/d/f"); err != nil || !st.ModTime().Equal(time.UnixMilli(when)) || st.Mode() != 0 {
-		t.Errorf("%v, %v", st, err)
+		t.Errorf("got st %v, error %v; want no error, st.ModTime().Equal(time.UnixMilli(when)), st.Mode() 0", st, err)
 	}
 	perms := Changes{Permissions: new(uint32(0o644))}
 	wantError(t, "a link", SetAttributes(dir+"/l", perms, Options{}), ErrSymlink, dir+"/l")

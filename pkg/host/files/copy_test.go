@@ -72,7 +72,7 @@ func TestCopy(t *testing.T) {
 		}
 		err := Copy(t.Context(), in(tt.from), in(tt.to), tt.recursive)
 		if tt.want == nil && err != nil {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v, want no error", tt.name, err)
 		}
 		if tt.want != nil {
 			wantError(t, tt.name, err, tt.want, in(tt.at))

@@ -42,7 +42,7 @@ func TestCreateDirectory(t *testing.T) {
 		err := CreateDirectory(in(tt.name), tt.recursive, Options{})
 		if tt.want == nil {
 			if err != nil {
-				t.Errorf("%s, %v: %v", tt.name, tt.recursive, err)
+				t.Errorf("%s, %v: got error %v, want no error", tt.name, tt.recursive, err)
 			}
 			continue
 		}

@@ -199,7 +199,7 @@ func TestWrap(t *testing.T) {
 	} {
 		got := wrap("/b", tt.in)
 		if !errors.Is(got, tt.want) || got != nil && got.Error() != tt.text {
-			t.Errorf("%s: %v", tt.name, got)
+			t.Errorf("%s: got %v; want %v, %v", tt.name, got, tt.want, tt.text)
 		}
 	}
 }

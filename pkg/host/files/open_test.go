@@ -67,7 +67,7 @@ func TestNoFollow(t *testing.T) {
 				dir := planted(t, tree...)
 				before := snapshot(t, dir)
 				if err := do(filepath.Join(dir, name)); !errors.Is(err, ErrSymlink) || err.Error() != "path contains a symbolic link" {
-					t.Errorf("%s %s: %v", what, name, err)
+					t.Errorf(`%s %s: got error %v; want %v, "path contains a symbolic link"`, what, name, err, ErrSymlink)
 				}
 				wantTree(t, dir, before...)
 			}
@@ -151,7 +151,7 @@ func TestOpenRegular(t *testing.T) {
 		}
 		text, err := io.ReadAll(f)
 		if err != nil || string(text) != want {
-			t.Errorf("%s: %q, %v", name, text, err)
+			t.Errorf("%s: got text %q, error %v; want no error, text %q", name, text, err, want)
 		}
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -164,7 +164,7 @@ func TestOpenRegular(t *testing.T) {
 		_, _, err := OpenRegular(name, Options{})
 		wantError(t, name, err, want, name)
 		if want == ErrNotFile && err.Error() != "path `"+name+"` is not a file" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want %v", name, err, "path `"+name+"` is not a file")
 		}
 	}
 	f, _, err := OpenRegular("/proc/self/status", Options{})
@@ -270,7 +270,7 @@ func TestCancelledContext(t *testing.T) {
 		"remove": Remove(ctx, d, RemoveOptions{Recursive: true, Force: true}),
 	} {
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got error %v, want %v", what, err, context.Canceled)
 		}
 	}
 	wantTree(t, dir, before...)

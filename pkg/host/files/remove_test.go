@@ -52,7 +52,7 @@ func TestRemove(t *testing.T) {
 		}
 		err := Remove(t.Context(), filepath.Join(dir, tt.path), tt.o)
 		if tt.want == nil && err != nil {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v, want no error", tt.name, err)
 		}
 		if tt.want != nil {
 			wantError(t, tt.name, err, tt.want, filepath.Join(dir, tt.path))
@@ -108,7 +108,7 @@ func TestRemoveTrustsNoType(t *testing.T) {
 		{"file", unix.S_IFDIR}, {"link", unix.S_IFDIR}, {"empty", unix.S_IFREG}, {"gone", unix.S_IFDIR}, {"gone", unix.S_IFREG},
 	} {
 		if entered, err := removeEntry(c, e); entered || err != nil {
-			t.Errorf("%+v: %v, %v", e, entered, err)
+			t.Errorf("%+v: got entered %v, error %v; want entered false, no error", e, entered, err)
 		}
 	}
 	if entered, err := removeEntry(c, dirent{"full", unix.S_IFLNK}); !entered || err != nil || c.depth() != 1 {
@@ -195,7 +195,7 @@ func TestRemoveWhileLinksAppear(t *testing.T) {
 		<-stopped
 		// It may lose the race, but then it says so.
 		if err != nil && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.ENOTEMPTY) {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want %v", err, unix.ENOTEMPTY)
 		}
 		if err == nil {
 			wantTree(t, dir)

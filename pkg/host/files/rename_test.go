@@ -172,7 +172,7 @@ func TestRenameErrorsNameThePath(t *testing.T) {
 		{unix.EIO, unix.EIO, ": /src"},
 	} {
 		if err := r.failed(id, tt.errno); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
-			t.Errorf("%v: %v", tt.errno, err)
+			t.Errorf("%v: got error %v; want %v, an error with %q", tt.errno, err, tt.want, tt.text)
 		}
 	}
 	r.overwrite = true

@@ -413,7 +413,7 @@ func TestWalkLimits(t *testing.T) {
 	} {
 		_, err := Walk(t.Context(), dir, tt.o)
 		if tt.want == nil && err != nil || tt.want != nil && (err != tt.want || err.Error() != tt.text) {
-			t.Errorf("%+v: %v", tt.o, err)
+			t.Errorf("%+v: got error %v; want no error, %v, %v", tt.o, err, tt.want, tt.text)
 		}
 	}
 }
@@ -428,7 +428,7 @@ func TestWalkTellsWhatItCannotRead(t *testing.T) {
 	asNobody(t, func() {
 		got, err := Walk(t.Context(), dir, WalkOptions{MaxDepth: 9, MaxDirectories: 9, MaxEntries: 9})
 		if err != nil || len(got.Entries) != 3 || len(got.Errors) != 1 {
-			t.Fatalf("%+v, %v", got, err)
+			t.Fatalf("got %+v, error %v; want no error, len(got.Entries) 3, len(got.Errors) 1", got, err)
 		}
 		if got.Errors[0].Path != a {
 			t.Errorf("the error is about %s", got.Errors[0].Path)

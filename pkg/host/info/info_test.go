@@ -102,7 +102,7 @@ func TestRead(t *testing.T) {
 	t.Setenv("TMPDIR", link)
 	info := Read()
 	if info.Cwd != dir || info.Home != dir || info.TempDir != link || !slices.Equal(info.TemporaryDirectories, []string{link}) {
-		t.Errorf("%+v", info)
+		t.Errorf("got %+v; want info.Cwd %v, info.Home %v, info.TempDir %v, info.TemporaryDirectories []string{link}", info, dir, dir, link)
 	}
 	if !filepath.IsAbs(info.Shell.Path) || info.Shell.Name != filepath.Base(info.Shell.Path) {
 		t.Errorf("shell %+v", info.Shell)
@@ -145,7 +145,7 @@ func TestFindUser(t *testing.T) {
 
 func TestLookupUserWithoutADatabase(t *testing.T) {
 	if got := lookupUser(filepath.Join(t.TempDir(), "none"), 0); got != (account{}) {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want account{}", got)
 	}
 }
 

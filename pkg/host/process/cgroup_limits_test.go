@@ -56,7 +56,7 @@ func TestAccount(t *testing.T) {
 	var u Usage
 	a.usage(&u)
 	if u.User.Milliseconds() != 10 || u.System.Milliseconds() != 20 || *u.IORead != 11 || *u.IOWritten != 22 || *u.PeakMemory != 4096 || u.Processes != nil {
-		t.Errorf("%+v", u)
+		t.Errorf("got %+v; want u.User.Milliseconds() 10, u.System.Milliseconds() 20, u.IORead 11, u.IOWritten 22, u.PeakMemory 4096, u.Processes nil", u)
 	}
 	for file, text := range map[string]string{"memory.events": "oom_kill 0\noom_group_kill 1\n", "pids.events": "max 3\n"} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
@@ -93,7 +93,7 @@ func TestEnable(t *testing.T) {
 	dir := fakeCgroup(t, map[string]string{"cgroup.subtree_control": "memory\n"})
 	added, err := enable(dir, []string{"memory", "cpu", "rdma"})
 	if err != nil || !slices.Equal(added, []string{"cpu"}) {
-		t.Errorf("%v, %v", added, err)
+		t.Errorf(`got added %v, error %v; want no error, added []string{"cpu"}`, added, err)
 	}
 	if _, err := enable(t.TempDir(), []string{"memory"}); err == nil || !strings.Contains(err.Error(), "enable the controller memory") {
 		t.Errorf("a cgroup that refuses: %v", err)
@@ -118,7 +118,7 @@ func TestStranger(t *testing.T) {
 	}
 	dir := fakeCgroup(t, map[string]string{"cgroup.procs": "0\n"})
 	if err := vacateCgroup(dir); err == nil || !strings.Contains(err.Error(), "systemd-run --scope") {
-		t.Errorf("%v", err)
+		t.Errorf(`got error %v, want an error with "systemd-run --scope"`, err)
 	}
 }
 

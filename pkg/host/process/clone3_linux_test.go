@@ -30,7 +30,7 @@ func TestFilterHidesClone3(t *testing.T) {
 			failed <- try()
 		}()
 		if err := <-failed; !errors.Is(err, unix.ENOSYS) || !strings.Contains(err.Error(), "RestrictNamespaces") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: got error %v; want %v, an error with "RestrictNamespaces"`, name, err, unix.ENOSYS)
 		}
 	}
 }

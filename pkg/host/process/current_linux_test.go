@@ -116,7 +116,7 @@ func TestUsageOfCgroup(t *testing.T) {
 		dir := fakeCgroup(t, tt.files)
 		p := &Process{cg: cgroupDir{path: dir}, group: &Group{s: &Supervisor{}}}
 		if u, ok := p.Current(); !ok || !tt.check(u) {
-			t.Errorf("%s: %+v %v", name, u, ok)
+			t.Errorf("%s: got u %+v, ok %v; want ok true, tt.check(u)", name, u, ok)
 		}
 		if err := os.RemoveAll(filepath.Join(dir)); err != nil {
 			t.Fatal(err)

@@ -138,10 +138,10 @@ func TestLimitsAreInherited(t *testing.T) {
 	await(t, "the end", p.Done())
 	got := strings.Fields(r.text(Stdout))
 	if len(got) < 6 || strings.Join(got[:6], " ") != "zero|one|b|/usr 99 99 0 1 2" || len(got) > 7 {
-		t.Errorf("%q", got)
+		t.Errorf(`got %q; want len(got) at least 6, got[:6] "zero|one|b|/usr 99 99 0 1 2", len(got) at most 7`, got)
 	}
 	if held := p.Held(); len(held) != 1 || held[0] != (Held{LimitOpenFiles, 99, HeldByRlimit, ""}) {
-		t.Errorf("%v", held)
+		t.Errorf(`got %v; want len(held) 1, held[0] Held{LimitOpenFiles, 99, HeldByRlimit, ""}`, held)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestRequiredLimits(t *testing.T) {
 	p, _ = start(t, limitedGroup(t, false), spec)
 	await(t, "the end", p.Done())
 	if held := p.Held(); len(held) != 2 || held[1].By != HeldByNone || held[1].Reason == "" {
-		t.Errorf("%v", held)
+		t.Errorf(`got %v; want len(held) 2, held[1].By %v, held[1].Reason other than ""`, held, HeldByNone)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestNoDescriptorAbove(t *testing.T) {
 	withDescriptors(t, 50, func(limit int) {
 		fd, failed := unix.FcntlInt(null.Fd(), unix.F_DUPFD_CLOEXEC, limit-1)
 		if failed != nil {
-			t.Error(failed)
+			t.Errorf("got %v, want nil", failed)
 			return
 		}
 		highest := os.NewFile(uintptr(fd), "highest")

@@ -25,7 +25,7 @@ func TestFamilies(t *testing.T) {
 				slices.IsSorted(found[0]) && !slices.Contains(found[0], os.Getpid())
 		})
 		if found, truncated := Families([]*Process{p, q}, 2); !truncated || len(found[0]) != 2 || len(found[1]) != 0 {
-			t.Errorf("%v, %v", found, truncated)
+			t.Errorf("got found %v, truncated %v; want truncated true, len(found[0]) 2, len(found[1]) 0", found, truncated)
 		}
 		for _, one := range []*Process{p, q} {
 			one.Terminate()

@@ -80,7 +80,7 @@ func TestOutputExitAndClose(t *testing.T) {
 			p, r := start(t, g, shell(tt.script))
 			await(t, tt.name, p.Done())
 			if r.text(Stdout) != tt.stdout || r.text(Stderr) != tt.stderr || r.code != tt.code {
-				t.Errorf("%s: %q, %q, %d", tt.name, r.text(Stdout), r.text(Stderr), r.code)
+				t.Errorf("%s: got r.text(Stdout) %q, r.text(Stderr) %q, r.code %d; want r.text(Stdout) %q, r.text(Stderr) %q, r.code %d", tt.name, r.text(Stdout), r.text(Stderr), r.code, tt.stdout, tt.stderr, tt.code)
 			}
 		}
 	})
@@ -159,7 +159,7 @@ func TestProgramIsFoundInTheChildsPath(t *testing.T) {
 			p, r := start(t, g, Spec{Argv: []string{"tool"}, Dir: dir, Env: []string{path}})
 			await(t, "close", p.Done())
 			if want := filepath.Join(dir, "tool") + "\n"; r.text(Stdout) != want {
-				t.Errorf("%s: %q", path, r.text(Stdout))
+				t.Errorf("%s: got %q, want %q", path, r.text(Stdout), want)
 			}
 		}
 		p, r := start(t, g, Spec{Argv: []string{"sh", "-c", "exit 4"}, Dir: dir})

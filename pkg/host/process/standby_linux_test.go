@@ -232,7 +232,7 @@ func TestStandby(t *testing.T) {
 		await(t, "close", p.Done())
 		want := "pid " + strconv.Itoa(st.pid) + "\ngot a\n"
 		if got := rec.text(Stdout); got != want || rec.text(Stderr) != "err\n" || rec.code != 7 {
-			t.Errorf("%q, %q, %d", got, rec.text(Stderr), rec.code)
+			t.Errorf("got %q, rec.text(Stderr) %q, rec.code %d; want %q, rec.text(Stderr) %q, rec.code 7", got, rec.text(Stderr), rec.code, want, "err\n")
 		}
 		text := make([]byte, 8)
 		if n, err := r.Read(text); string(text[:n]) != "four\n" {
@@ -268,7 +268,7 @@ func TestStandbyTerminal(t *testing.T) {
 		p.Write([]byte("\n"), nil, func(WriteResult) {})
 		await(t, "close", p.Done())
 		if got := r.text(PTY); !strings.Contains(got, "tty\r\n") || !strings.Contains(got, "x\r\n") || !strings.Contains(got, "50 132") || r.code != 137 {
-			t.Errorf("%q, %d", got, r.code)
+			t.Errorf(`got %q, r.code %d; want a text with %q, a text with %q, a text with "50 132", r.code 137`, got, r.code, "tty\r\n", "x\r\n")
 		}
 	})
 }

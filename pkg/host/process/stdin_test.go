@@ -59,7 +59,7 @@ func TestBlockedWritesEndWithTheProcess(t *testing.T) {
 		}
 		p.Terminate()
 		if w := <-result; w.Status != WriteStdinClosed {
-			t.Errorf("%+v", w)
+			t.Errorf("got %+v, want w.Status %v", w, WriteStdinClosed)
 		}
 		await(t, "close", p.Done())
 	})
@@ -124,7 +124,7 @@ func TestInputIsHeld(t *testing.T) {
 		}
 		for _, answered := range waiting {
 			if w := <-answered; w.Status != WriteAccepted {
-				t.Errorf("%+v", w)
+				t.Errorf("got %+v, want w.Status %v", w, WriteAccepted)
 			}
 		}
 		if err := <-closed; err != nil {
@@ -176,7 +176,7 @@ func TestARepeatedWriteWaitsForTheFirst(t *testing.T) {
 			}
 			for range 3 {
 				if w := <-results; w.Status != tt.status || w.Err != nil {
-					t.Errorf("%s: %+v", name, w)
+					t.Errorf("%s: got %+v; want w.Status %v, w.Err nil", name, w, tt.status)
 				}
 			}
 			for range 2 {
@@ -205,7 +205,7 @@ func TestAWriteThatFailedIsNotRemembered(t *testing.T) {
 		p.Terminate()
 		for range 2 {
 			if w := <-result; w.Status != WriteStdinClosed {
-				t.Errorf("%+v", w)
+				t.Errorf("got %+v, want w.Status %v", w, WriteStdinClosed)
 			}
 			p.Write(make([]byte, 2*maxHeldInput), &id, func(w WriteResult) { result <- w })
 		}

@@ -63,7 +63,7 @@ func TestWatchdogLeavesAllAloneAfterAFarewell(t *testing.T) {
 	cmd, _ := session(t, "exec sleep 1000")
 	RunWatchdog(strings.NewReader(fmt.Sprintf("=%d\nq\n", cmd.Process.Pid)))
 	if stat, gone := testutil.Gone(cmd.Process.Pid); gone {
-		t.Error(stat)
+		t.Errorf("got %v, want gone false", stat)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestReadFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := ReadFile(path, 5); string(text) != "12345" || err != nil {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf(`got text %q, error %v; want text "12345", no error`, text, err)
 	}
 	if _, err := ReadFile(path, 4); err == nil {
 		t.Error("a byte too many is read")

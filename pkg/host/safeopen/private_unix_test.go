@@ -29,7 +29,7 @@ func TestReadPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := ReadPrivate(good, 8); err != nil || string(text) != "xxxxxxxx" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf(`got text %q, error %v; want no error, text "xxxxxxxx"`, text, err)
 	}
 	for path, want := range map[string]string{
 		file("readable", 0o640, 8): "mode 0640", file("others", 0o604, 8): "chmod 600", file("large", 0o600, 9): "larger than 8 bytes",

@@ -46,10 +46,10 @@ func FuzzText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		got := Text(s)
 		if !utf8.ValidString(got) || Text(got) != got {
-			t.Errorf("%q: %q", s, got)
+			t.Errorf("%q: got %q, want valid UTF-8 that Text does not change", s, got)
 		}
 		if strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }) {
-			t.Errorf("%q: %q", s, got)
+			t.Errorf("%q: got %q, want no control characters", s, got)
 		}
 	})
 }
@@ -59,7 +59,7 @@ func TestWriter(t *testing.T) {
 	w := NewWriter(&out)
 	for _, piece := range []string{"gr\xc3", "\xb6\xc3\x9fer\r", "\nline\rover\x1b", "[2J\n\xe2\x80", "\xae\tend\n"} {
 		if n, err := w.Write([]byte(piece)); n != len(piece) || err != nil {
-			t.Fatalf("%q: %d, %v", piece, n, err)
+			t.Fatalf("%q: got n %d, error %v; want n %d, no error", piece, n, err, len(piece))
 		}
 	}
 	const want = "größer\nline\\rover\\x1b[2J\n\\u202e\tend\n"
@@ -79,7 +79,7 @@ func TestWriterKeepsJSON(t *testing.T) {
 	_, _ = NewWriter(&out).Write(line.Bytes())
 	var got string
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got != text {
-		t.Errorf("%q, %v: %q", got, err, out.Bytes())
+		t.Errorf("got %q, error %v, out.Bytes() %q; want no error, %q", got, err, out.Bytes(), text)
 	}
 }
 

@@ -36,11 +36,11 @@ func TestVectors(t *testing.T) {
 		h, err := decodeHeader(b)
 		if err != nil || h.size != len(b)-headerSize || h.files != len(v.order.Files) || h.terminal != v.order.Terminal || h.cgroup != v.order.Cgroup || h.limited != v.order.Limited ||
 			h.report != v.order.Report {
-			t.Errorf("%v: %+v, %v", v.order, h, err)
+			t.Errorf("%v: got h %+v, error %v; want no error, h.size %v, h.files %v, h.terminal %v, h.cgroup %v, h.limited %v, h.report %v", v.order, h, err, len(b)-headerSize, len(v.order.Files), v.order.Terminal, v.order.Cgroup, v.order.Limited, v.order.Report)
 		}
 		args, err := decodeText(b[headerSize:])
 		if err != nil || !reflect.DeepEqual(args, v.order.Args) {
-			t.Errorf("%q: %q, %v", v.order.Args, args, err)
+			t.Errorf("%q: got args %q, error %v; want no error, args %q", v.order.Args, args, err, v.order.Args)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestReport(t *testing.T) {
 		used := Usage{1, 1 << 40, 3, 4, uint64(tt.code)}
 		if tt.send == "" {
 			if err := Report(socket, tt.code, used); err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got error %v, want no error", name, err)
 			}
 		} else if _, err := unix.Write(socket, []byte(tt.send)); err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func TestReport(t *testing.T) {
 		code, u, err := ReadReport(f)
 		switch {
 		case tt.send == "" && (err != nil || code != tt.code || u != used):
-			t.Errorf("%s: %d, %v, %v", name, code, u, err)
+			t.Errorf("%s: got code %d, u %v, error %v; want no error, code %d, u %v", name, code, u, err, tt.code, used)
 		case tt.send != "" && (err == nil || tt.want != nil && !errors.Is(err, tt.want)):
 			t.Errorf("%s: taken for %d (%v)", name, code, err)
 		}
@@ -240,7 +240,7 @@ func FuzzReceive(f *testing.F) {
 		}
 		again, err := (&Order{Args: args, Terminal: h.terminal, Cgroup: h.cgroup, Report: h.report, Limited: h.limited, Files: make([]int, h.files)}).encode()
 		if err != nil || !bytes.Equal(again, b) {
-			t.Errorf("%x, %v", again, err)
+			t.Errorf("got again %x, error %v; want no error, again %x", again, err, b)
 		}
 	})
 }

@@ -111,7 +111,7 @@ func TestAwaitInTurns(t *testing.T) {
 					t.Error(err)
 				}
 				if err := p.await(fds, time.Minute); err != nil || fds[0].Revents == 0 {
-					t.Errorf("%v, %v", err, fds)
+					t.Errorf("got error %v, fds %v; want no error, fds[0].Revents other than 0", err, fds)
 				}
 				if _, err := unix.Read(read[0], make([]byte, 1)); err != nil {
 					t.Error(err)

@@ -258,7 +258,7 @@ func TestTreeLimits(t *testing.T) {
 		unix.EMFILE: "fs.inotify.max_user_instances (now ",
 	} {
 		if got := limitOf("/d", err); !strings.Contains(got.Error(), want) || !errors.As(got, new(*LimitError)) {
-			t.Errorf("%v: %v", err, got)
+			t.Errorf("got error %v, %v; want a text with %q, errors.As(got, new(*LimitError))", err, got, want)
 		}
 	}
 	top := &folder{}

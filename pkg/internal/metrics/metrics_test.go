@@ -130,7 +130,7 @@ func TestConcurrent(t *testing.T) {
 		t.Errorf("counted %d", n)
 	}
 	if got := text(t, s); !strings.Contains(got, fmt.Sprintf("y_seconds_count %d\n", workers*times)) {
-		t.Error(got)
+		t.Errorf("got %v, want a text with %q", got, fmt.Sprintf("y_seconds_count %d\n", workers*times))
 	}
 }
 
@@ -143,7 +143,7 @@ func TestProgram(t *testing.T) {
 	got := text(t, s)
 	for line := range strings.Lines(got) {
 		if line = strings.TrimSuffix(line, "\n"); !strings.HasPrefix(line, "# ") && !sampleLine.MatchString(line) {
-			t.Errorf("%q", line)
+			t.Errorf("got %q, want sampleLine.MatchString(line)", line)
 		}
 	}
 	names := []string{"go_goroutines", "go_memstats_heap_alloc_bytes", "go_gc_cycles_total", "process_start_time_seconds"}
@@ -158,7 +158,7 @@ func TestProgram(t *testing.T) {
 		}
 	}
 	if !strings.Contains(got, `codex_build_info{version="1.2.3",goversion="go`) {
-		t.Error(got)
+		t.Errorf("got %v, want a text with %q", got, `codex_build_info{version="1.2.3",goversion="go`)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestFields(t *testing.T) {
 	for stat, want := range map[string]string{"1 (a) S 2": "S", "1 (a) b) (c) R 2": "R", "": ""} {
 		got := fields(stat)
 		if want == "" && len(got) > 0 || want != "" && (len(got) == 0 || got[0] != want) {
-			t.Errorf("%q: %v", stat, got)
+			t.Errorf("%q: got %v; want len(got) at most 0, len(got) other than 0, got[0] %v", stat, got, want)
 		}
 	}
 }

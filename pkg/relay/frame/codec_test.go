@@ -43,7 +43,7 @@ func TestVectors(t *testing.T) {
 			}
 			got, err := Decode(message)
 			if err != nil {
-				t.Errorf("%s: %s: %v", name, c.Note, err)
+				t.Errorf("%s: got c.Note %s, error %v; want no error", name, c.Note, err)
 				continue
 			}
 			again, err := got.Append([]byte("x"))
@@ -119,7 +119,7 @@ func TestValidity(t *testing.T) {
 		f, err := Decode(message(t, tt.change))
 		switch {
 		case tt.want == "" && err != nil:
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v, want no error", tt.name, err)
 		case tt.want != "" && (!errors.Is(err, ErrInvalid) || err.Error() != tt.want):
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		case tt.name == "no body" && f.StreamID != "s":
@@ -159,7 +159,7 @@ func TestEncodings(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v, %v", tt.name, f.Kind, err, tt.kind, tt.err)
 		}
 		if tt.err == ErrUndecodable && !strings.HasPrefix(err.Error(), "invalid relay message frame: ") {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf(`%s: got error %v, want an error beginning with "invalid relay message frame: "`, tt.name, err)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func TestAppendRefuses(t *testing.T) {
 			continue
 		}
 		if !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v, want %v", tt.name, err, ErrInvalid)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func marshal(t testing.TB, f *Frame) []byte {
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&m)
 	if err != nil {
-		t.Fatalf("%+v: %v", f, err)
+		t.Fatalf("%+v: got error %v, want no error", f, err)
 	}
 	return b
 }

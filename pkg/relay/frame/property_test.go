@@ -79,7 +79,7 @@ func (w *world) forward(from int, frames ...Frame) {
 		w.ends[from].written[f.Kind]++
 		message, err := f.Append(nil)
 		if err != nil {
-			w.t.Fatalf("%+v: %v", f, err)
+			w.t.Fatalf("%+v: got error %v, want no error", f, err)
 		}
 		if w.ends[1-from].back.IsZero() {
 			w.ends[1-from].inbox = append(w.ends[1-from].inbox, message)

@@ -133,6 +133,6 @@ func TestReceiverCopies(t *testing.T) {
 	copy(buffer, "soon")
 	released, err := r.accept(0, buffer, nil)
 	if err != nil || len(released) != 2 || string(released[0]) != "soon" || string(released[1]) != "late" {
-		t.Errorf("%q, %v", released, err)
+		t.Errorf(`got released %q, error %v; want no error, len(released) 2, released[0] "soon", released[1] "late"`, released, err)
 	}
 }

@@ -84,7 +84,7 @@ func TestOthersDieWithTheirConnection(t *testing.T) {
 	silent.mustReceive(record(0), ack(0, 0), heartbeat)
 	for name, e := range map[string]*end{"unknown": unlearnt, "plain": refuted, "option": silent} {
 		if err := e.Disconnected(e.now); !errors.Is(err, ErrLost) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want %v", name, err, ErrLost)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (e *end) mustReceive(frames ...Frame) {
 	e.t.Helper()
 	for _, f := range frames {
 		if err := e.receive(f); err != nil {
-			e.t.Fatalf("%v: %v", f.Kind, err)
+			e.t.Fatalf("%v: got error %v, want no error", f.Kind, err)
 		}
 	}
 }
@@ -420,7 +420,7 @@ func TestEnds(t *testing.T) {
 	} {
 		e := newEnd(t, Options{})
 		if err := e.receive(tt.frame); !errors.Is(err, tt.want) || err.Error() != tt.text {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v; want %v, %v", tt.name, err, tt.want, tt.text)
 		}
 		if err := e.receive(record(0)); !errors.Is(err, tt.want) || len(e.got) > 0 {
 			t.Errorf("%s: afterwards: %v", tt.name, err)
@@ -447,7 +447,7 @@ func TestLastFrame(t *testing.T) {
 			t.Fatal("no end")
 		}
 		if f := e.Reset("why"); !reflect.DeepEqual(f, tt.want) {
-			t.Errorf("%s: %+v", tt.name, f)
+			t.Errorf("%s: got %+v, want %+v", tt.name, f, tt.want)
 		}
 	}
 	if f := newEnd(t, Options{}).Reset("why"); f.Ack != 0 || f.AckBits != 0 {

@@ -129,7 +129,7 @@ func TestReaderLimits(t *testing.T) {
 		}
 		if tt.text == "" {
 			if err != nil {
-				t.Errorf("%s: %v", tt.name, err)
+				t.Errorf("%s: got error %v, want no error", tt.name, err)
 			}
 			continue
 		}

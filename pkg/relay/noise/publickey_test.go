@@ -48,7 +48,7 @@ func TestKeyDocument(t *testing.T) {
 		err := json.Unmarshal([]byte(tt.text), &got)
 		switch {
 		case tt.want == "" && (err != nil || got != key):
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v; want no error, %v", tt.name, err, key)
 		case tt.want != "" && (err == nil || err.Error() != tt.want):
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		case tt.want != "" && errors.Is(err, ErrPublicKey) != strings.HasPrefix(tt.want, invalid):

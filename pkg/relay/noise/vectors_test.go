@@ -75,11 +75,11 @@ func (v *vector) pair(t testing.TB, name string) keyPair {
 	t.Helper()
 	dh, err := ecdh.X25519().NewPrivateKey(v.Seeds[name+"_x25519_private"])
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("%s: got error %v, want no error", name, err)
 	}
 	kem, err := mlkem.NewDecapsulationKey768(v.Seeds[name+"_mlkem768_d_z"])
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("%s: got error %v, want no error", name, err)
 	}
 	return keyPair{dh: dh, kem: kem}
 }
@@ -267,7 +267,7 @@ func TestKeyDocumentsOfVectors(t *testing.T) {
 		for name, text := range map[string]json.RawMessage{"initiator_static": v.InitiatorJSON, "responder_static": v.ResponderJSON} {
 			var key PublicKey
 			if err := json.Unmarshal(text, &key); err != nil {
-				t.Fatalf("%s: %s: %v", v.Name, name, err)
+				t.Fatalf("%s: got name %s, error %v; want no error", v.Name, name, err)
 			}
 			if key != v.public(name) {
 				t.Errorf("%s: the key of %s is another", v.Name, name)
@@ -298,7 +298,7 @@ func TestMustReject(t *testing.T) {
 				message[reject.FlipAt] ^= reject.Flip
 			}
 			if _, err := NewResponder(id, v.channel(), message); !errors.Is(err, ErrHandshake) {
-				t.Errorf("%s: %s: %v", v.Name, reject.Name, err)
+				t.Errorf("%s: got reject.Name %s, error %v; want error %v", v.Name, reject.Name, err, ErrHandshake)
 			}
 			rejected++
 		}

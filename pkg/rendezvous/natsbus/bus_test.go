@@ -53,7 +53,7 @@ func bind(t testing.TB, n *Node, address string, generation uint64) *rendezvous.
 func send(t testing.TB, n *Node, to string, m rendezvous.Message) {
 	t.Helper()
 	if sent, err := n.Bus.Send(ctxOf(t), to, m); !sent || err != nil {
-		t.Fatalf("%v, %v", sent, err)
+		t.Fatalf("got sent %v, error %v; want sent true, no error", sent, err)
 	}
 }
 
@@ -116,10 +116,10 @@ func TestBus(t *testing.T) {
 	x := bind(t, a, "executor.1", 1)
 	h := bind(t, b, "harness.1", 0)
 	if is, err := b.Bus.Bound(ctx, "executor.1"); !is || err != nil {
-		t.Errorf("%v, %v", is, err)
+		t.Errorf("got is %v, error %v; want is true, no error", is, err)
 	}
 	if is, err := b.Bus.Bound(ctx, "executor.2"); is || err != nil {
-		t.Errorf("%v, %v", is, err)
+		t.Errorf("got is %v, error %v; want is false, no error", is, err)
 	}
 	for _, to := range []string{"executor.2", "executor.*", "", "executor 1"} {
 		if _, err := b.Bus.Send(ctx, to, joined("harness.1")); !errors.Is(err, rendezvous.ErrNobody) {
@@ -132,7 +132,7 @@ func TestBus(t *testing.T) {
 	send(t, b, "executor.1", joined("harness.1"))
 	m, err := take(t, x)
 	if err != nil || m.Kind != rendezvous.Joined || m.From != "harness.1" || m.Token != "token" || m.Identity != "identity" {
-		t.Errorf("%+v, %v", m, err)
+		t.Errorf(`got m %+v, error %v; want no error, m.Kind %v, m.From "harness.1", m.Token "token", m.Identity "identity"`, m, err, rendezvous.Joined)
 	}
 	for i := range 100 {
 		send(t, b, "executor.1", frameFrom("harness.1", fmt.Sprint("up ", i)))
@@ -146,7 +146,7 @@ func TestBus(t *testing.T) {
 	b.Bus.Unbind("harness.1", h)
 	want(t, x, rendezvous.Lost, "harness.1", "")
 	if _, err := a.Bus.Send(ctx, "harness.1", frameFrom("executor.1", "late")); !errors.Is(err, rendezvous.ErrNobody) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, rendezvous.ErrNobody)
 	}
 	a.Bus.Unbind("executor.1", x)
 	if is, err := b.Bus.Bound(ctx, "executor.1"); is || err != nil {
@@ -348,7 +348,7 @@ func TestLateBind(t *testing.T) {
 	newer := bind(t, a, "x", 2)
 	late := rendezvous.NewMailbox(rendezvous.SourceBytes)
 	if err := a.Bus.subscribe(ctxOf(t), "x", 1, late); !errors.Is(err, rendezvous.ErrReplaced) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, rendezvous.ErrReplaced)
 	}
 	a.Bus.Unbind("x", late)
 	bind(t, b, "h", 0)
@@ -367,7 +367,7 @@ func TestHalfOpenLine(t *testing.T) {
 	b.Bus.findHalfOpen()
 	want(t, h, rendezvous.Lost, "x", "")
 	if m, ok, err := x.Take(); ok || err != nil {
-		t.Errorf("%+v, %v", m, err)
+		t.Errorf("got m %+v, error %v; want ok false, no error", m, err)
 	}
 }
 

@@ -79,7 +79,7 @@ func TestAddressMoves(t *testing.T) {
 	// One that comes late with an earlier generation does not get it.
 	late := bind(t, a, "x", 1)
 	if _, err := take(t, late); !errors.Is(err, rendezvous.ErrReplaced) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, rendezvous.ErrReplaced)
 	}
 	send(t, c, "x", frameFrom("h2", "still"))
 	want(t, newer, rendezvous.Frame, "h2", "still")

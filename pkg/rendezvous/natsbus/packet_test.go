@@ -58,7 +58,7 @@ func TestPackets(t *testing.T) {
 				t.Errorf("kind %d cut off at %d: %+v", p.kind, n, got)
 			}
 			if err != nil && !errors.Is(err, errPacket) {
-				t.Errorf("%v", err)
+				t.Errorf("got error %v, want %v", err, errPacket)
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func TestStreamsOfPackets(t *testing.T) {
 	} {
 		p := packet{kind: packetData, node: "n", message: rendezvous.Message{Kind: rendezvous.Frame, Stream: stream}}
 		if _, err := decodePacket(p.append(nil)); (err == nil) != ok {
-			t.Errorf("%q: %v", stream, err)
+			t.Errorf("%q: got error %v, want success: %v", stream, err, ok)
 		}
 	}
 }

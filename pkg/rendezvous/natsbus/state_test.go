@@ -76,14 +76,14 @@ func TestNodesShareTheState(t *testing.T) {
 	}
 	const environment = "üml [*] >"
 	if _, err := b.State.Newest(ctx, environment); !errors.Is(err, rendezvous.ErrNotRegistered) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, rendezvous.ErrNotRegistered)
 	}
 	reg := register(t, a, "r1", environment)
 	if got, err := b.State.Newest(ctx, environment); err != nil || got != reg {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, error %v; want no error, %+v", got, err, reg)
 	}
 	if got, err := b.State.Find(ctx, "r1"); err != nil || got != reg {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, error %v; want no error, %+v", got, err, reg)
 	}
 	for _, id := range []string{"", "r2", "*", ">", "r1.", "r 1"} {
 		if !missing(t, a, id) {
@@ -135,14 +135,14 @@ func TestReplacedRegistration(t *testing.T) {
 		t.Error("one that is connected is forgotten")
 	}
 	if reg, err := a.State.Newest(ctx, "env"); err != nil || reg.ID != "newest" {
-		t.Errorf("%+v, %v", reg, err)
+		t.Errorf(`got reg %+v, error %v; want no error, reg.ID "newest"`, reg, err)
 	}
 	a.State.Detach(ctx, "connected", generation, left)
 	if !missing(t, b, "connected") {
 		t.Error("it is kept after its end")
 	}
 	if _, err := a.State.Attach(ctx, "connected", connection); !errors.Is(err, rendezvous.ErrNotRegistered) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, rendezvous.ErrNotRegistered)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestSpentByASlowClock(t *testing.T) {
 	a, b := join(t, url), join(t, url)
 	nonce, until := a.State.Nonce(), time.Now()
 	if ok, err := b.State.Spend(ctxOf(t), nonce, until); !ok || err != nil {
-		t.Fatalf("%v, %v", ok, err)
+		t.Fatalf("got ok %v, error %v; want ok true, no error", ok, err)
 	}
 	for _, tt := range []struct {
 		late time.Duration
@@ -224,7 +224,7 @@ func TestRace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := nodes[1].State.Newest(ctxOf(t), "env"); err != nil || again != reg {
-		t.Errorf("%+v, %v", again, err)
+		t.Errorf("got again %+v, error %v; want no error, again %+v", again, err, reg)
 	}
 	var mu sync.Mutex
 	seen := make(map[uint64]bool)
@@ -314,7 +314,7 @@ func TestRenewal(t *testing.T) {
 	a.State.Detach(ctx, "r1", generation, left)
 	rec, _, err := b.State.read(ctx, "r1", leader)
 	if err != nil || rec.Node != "" {
-		t.Errorf("%+v, %v", rec, err)
+		t.Errorf(`got rec %+v, error %v; want no error, rec.Node ""`, rec, err)
 	}
 	// A copy of the time before the connection is not connected either.
 	eventually(t, "b knows it", func() bool {
@@ -378,13 +378,13 @@ func TestDetachWithoutNATS(t *testing.T) {
 	began := time.Now()
 	n.State.Detach(ctxOf(t), "r1", generation, left)
 	if _, err := n.State.Newest(ctxOf(t), "env"); !errors.Is(err, rendezvous.ErrUnavailable) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, rendezvous.ErrUnavailable)
 	}
 	if err := n.State.Register(ctxOf(t), registration("r2", "env", "token")); !errors.Is(err, rendezvous.ErrUnavailable) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, rendezvous.ErrUnavailable)
 	}
 	if err := n.State.Check(ctxOf(t)); !errors.Is(err, rendezvous.ErrUnavailable) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, rendezvous.ErrUnavailable)
 	}
 	if took := time.Since(began); took > 5*callTime {
 		t.Errorf("it took %v", took)
@@ -404,7 +404,7 @@ func TestReplicas(t *testing.T) {
 	for _, name := range []string{bucketService, bucketRegistrations} {
 		info, err := n.State.registrations.js.StreamInfo("KV_" + name)
 		if err != nil || info.Config.Replicas != defaultReplicas {
-			t.Errorf("%s: %+v, %v", name, info, err)
+			t.Errorf("%s: got info %+v, error %v; want no error, info.Config.Replicas %v", name, info, err, defaultReplicas)
 		}
 	}
 	// The state outlives any server.
@@ -427,7 +427,7 @@ func TestConnectRefusals(t *testing.T) {
 		if err == nil {
 			t.Errorf("%q is accepted", servers)
 		} else if text := err.Error(); len(text) == 0 || containsSecret(text) {
-			t.Errorf("%q: %v", servers, err)
+			t.Errorf("%q: got error %v; want len(text) other than 0, not containsSecret(text)", servers, err)
 		}
 	}
 }
@@ -453,7 +453,7 @@ func TestFilesOfNoUse(t *testing.T) {
 		defer cancel()
 		_, err := Connect(ctx, tt.opts)
 		if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "SUsecret") {
-			t.Errorf("%s: %v", tt.want, err)
+			t.Errorf(`%s: got error %v; want ctx.Err() nil, an error with %q, an error without "SUsecret"`, tt.want, err, tt.want)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func TestFactsOfHosts(t *testing.T) {
 			func(f *facts) bool { return slices.Equal(f.os, []string{"linuxmint", "ubuntu", "debian"}) }},
 	} {
 		if f := readFacts(host(tt.files)); !tt.check(f) {
-			t.Errorf("%s: %+v", name, f)
+			t.Errorf("%s: got %+v, want tt.check(f)", name, f)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func TestWhoForbids(t *testing.T) {
 			bad = !strings.Contains(all[i].cause, tt.causes[i]) || !strings.Contains(all[i].fix, tt.fixes[i])
 		}
 		if bad {
-			t.Errorf("%s: %+v", name, all)
+			t.Errorf("%s: got %+v, want bad false", name, all)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func TestPackagesOfDistributions(t *testing.T) {
 		"ID=alpine": "apk", "ID=manjaro\nID_LIKE=arch": "pacman", "ID=\"opensuse-tumbleweed\"\nID_LIKE=\"opensuse suse\"": "zypper", "ID=own": "your system's",
 	} {
 		if got := readFacts(host(map[string]string{"etc/os-release": id})).install("bubblewrap"); !strings.Contains(got, want) {
-			t.Errorf("%q: %s", id, got)
+			t.Errorf("%q: got %s, want a text with %q", id, got, want)
 		}
 	}
 }

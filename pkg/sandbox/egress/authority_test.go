@@ -20,7 +20,7 @@ func TestUpstreamIsVerified(t *testing.T) {
 	conn, r := secure(t, x, "127.0.0.1:"+port)
 	resp, body := exchange(t, conn, r, "GET / HTTP/1.1\r\nHost: 127.0.0.1:"+port+"\r\n\r\n")
 	if resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "certificate signed by unknown authority") {
-		t.Errorf("%s %q", resp.Status, body)
+		t.Errorf(`got resp.Status %s, body %q; want resp.StatusCode %v, body with "certificate signed by unknown authority"`, resp.Status, body, http.StatusBadGateway)
 	}
 	select {
 	case <-asked:
@@ -36,7 +36,7 @@ func TestBundleEnds(t *testing.T) {
 	path := x.Bundle()
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o400 {
-		t.Fatalf("%v, %v", info, err)
+		t.Fatalf("got info %v, error %v; want no error, info.Mode().Perm() 0o400", info, err)
 	}
 	for _, name := range bundleVariables {
 		if variable(x, name) != path {

@@ -143,7 +143,7 @@ func TestNamesBelowLocalhost(t *testing.T) {
 	} {
 		d := x.decide(t.Context(), Question{HTTP, host, 80}, false)
 		if d.reason != want || d.verdict == Pass && (len(d.addresses) != 2 || !d.addresses[0].IsLoopback()) {
-			t.Errorf("%s: %+v", host, d)
+			t.Errorf("%s: got %+v; want d.reason %v, len(d.addresses) 2, d.addresses[0].IsLoopback()", host, d, want)
 		}
 	}
 	if len(looked) > 0 {
@@ -163,7 +163,7 @@ func TestUpstreamNames(t *testing.T) {
 		"0xa9fea9fe": Block, "a.0x": Block, "1.2.3.4.5": Block, "b\u00fccher.test": Block,
 	} {
 		if d := x.decide(t.Context(), Question{HTTP, host, 80}, true); d.verdict != want {
-			t.Errorf("%s: %s", host, d.verdict)
+			t.Errorf("%s: got %s, want %s", host, d.verdict, want)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func TestQuestionTime(t *testing.T) {
 		began := time.Now()
 		d := x.decide(x.ctx, Question{HTTP, "a.test", 80}, false)
 		if d.verdict != Block || d.reason != ReasonNotAllowed || d.source != Decider {
-			t.Errorf("%+v", d)
+			t.Errorf("got %+v; want d.verdict %v, d.reason %v, d.source %v", d, Block, ReasonNotAllowed, Decider)
 		}
 		if took := time.Since(began); took != time.Second+askGrace {
 			t.Errorf("took %s", took)
@@ -210,13 +210,13 @@ func TestStopAsking(t *testing.T) {
 		x.StopAsking()
 		for range 2 {
 			if d := <-denied; d.verdict != Block {
-				t.Errorf("%+v", d)
+				t.Errorf("got %+v, want d.verdict %v", d, Block)
 			}
 			go func() { denied <- x.decide(x.ctx, Question{HTTP, "b.test", 80}, false) }()
 		}
 		<-denied
 		if d := x.decide(x.ctx, Question{HTTP, "127.0.0.1", 80}, false); d.verdict != Pass {
-			t.Errorf("%+v", d)
+			t.Errorf("got %+v, want d.verdict %v", d, Pass)
 		}
 	})
 }
@@ -231,7 +231,7 @@ func TestQuestionLimit(t *testing.T) {
 		}
 		synctest.Wait()
 		if d := x.decide(x.ctx, Question{HTTP, "b.test", 80}, false); d.verdict != Block || d.rule != "too many questions are open" {
-			t.Errorf("%+v", d)
+			t.Errorf(`got %+v; want d.verdict %v, d.rule "too many questions are open"`, d, Block)
 		}
 		x.cancel()
 		for range maxQuestions {

@@ -34,17 +34,17 @@ func TestUpstreamProxy(t *testing.T) {
 		}
 		h, err := readHead(bufio.NewReader(up), anyHead())
 		if err != nil || h.Method+" "+h.RequestURI+" "+h.Proto != tt.want || h.Header.Get("Proxy-Authorization") != "Basic bWU6c2VjcmV0" {
-			t.Errorf("%+v %v", h, err)
+			t.Errorf(`got h %+v, error %v; want no error, h.Method+" "+h.RequestURI+" "+h.Proto: %v, h.Header.Get("Proxy-Authorization") "Basic bWU6c2VjcmV0"`, h, err, tt.want)
 		}
 		_, _ = io.WriteString(up, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nup")
 		if resp, err := http.ReadResponse(r, nil); err != nil || resp.StatusCode != 200 {
-			t.Errorf("%v %v", resp, err)
+			t.Errorf("got resp %v, error %v; want no error, resp.StatusCode 200", resp, err)
 		}
 		_ = up.Close()
 	}
 	for host, want := range map[string]bool{"far.test": true, "near.test": false, "a.near.test": false, "localhost": false, "127.0.0.1": false, "10.1.2.3": false} {
 		if got := x.upstream(Question{HTTP, host, 80}) != nil; got != want {
-			t.Errorf("%s: %v", host, got)
+			t.Errorf("%s: got %v, want %v", host, got, want)
 		}
 	}
 	x.host.opts.PrivateViaUpstream = true
@@ -67,7 +67,7 @@ func TestOwnPorts(t *testing.T) {
 		for _, port := range []uint16{portOf(l), portOf(x.web)} {
 			resp, body := exchange(t, conn, r, fmt.Sprintf("CONNECT %s:%d HTTP/1.1\r\n\r\n", name, port))
 			if resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, errOwnPort.Error()) {
-				t.Errorf("%s:%d: %s %s", name, port, resp.Status, body)
+				t.Errorf("%s: got port %d, resp.Status %s, body %s; want resp.StatusCode %v, body with errOwnPort.Error()", name, port, resp.Status, body, http.StatusBadGateway)
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func TestOwnPortUpstream(t *testing.T) {
 	x := testProxy(t, Options{Getenv: func(name string) string { return env[name] }, OwnPort: func(port uint16) bool { return port == 4444 }}, config, Hooks{})
 	for port, want := range map[uint16]bool{4444: false, 80: true} {
 		if got := x.upstream(Question{HTTP, "far.test", port}) != nil; got != want {
-			t.Errorf("%d: %v", port, got)
+			t.Errorf("%d: got %v, want %v", port, got, want)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func TestFinder(t *testing.T) {
 		} {
 			f := &finder{from: from, texts: texts, found: func([]byte) error { return nil }}
 			if got, err := io.ReadAll(f); err != nil || string(got) != want {
-				t.Errorf("%q, %s: %q, %v", text, name, got, err)
+				t.Errorf("%q, %s: got %q, error %v; want no error, %q", text, name, got, err, want)
 			}
 		}
 	}
@@ -34,10 +34,10 @@ func TestFinder(t *testing.T) {
 	}()
 	b := make([]byte, 16)
 	if n, err := f.Read(b); err != nil || string(b[:n]) != "event\n" {
-		t.Errorf("%q, %v", b[:n], err)
+		t.Errorf("got b[:n] %q, error %v; want no error, b[:n] %q", b[:n], err, "event\n")
 	}
 	if n, err := f.Read(b); n != 0 || !errors.Is(err, errPlaceholder) {
-		t.Errorf("%q, %v", b[:n], err)
+		t.Errorf("got b[:n] %q, error %v; want n 0, error %v", b[:n], err, errPlaceholder)
 	}
 }
 

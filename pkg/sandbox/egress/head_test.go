@@ -39,7 +39,7 @@ func TestHeads(t *testing.T) {
 		conn, r := wire(t, x.web)
 		resp, body := exchange(t, conn, r, tt.request)
 		if resp.Status[:3] != tt.status {
-			t.Errorf("%s: %s", name, resp.Status)
+			t.Errorf("%s: got %s, want resp.Status[:3] %v", name, resp.Status, tt.status)
 		}
 		if resp.StatusCode == http.StatusOK {
 			continue

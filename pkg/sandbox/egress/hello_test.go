@@ -72,7 +72,7 @@ func TestServerNames(t *testing.T) {
 		for how, from := range map[string]io.Reader{"whole": bytes.NewReader(tt.sent), "by bytes": iotest.OneByteReader(bytes.NewReader(tt.sent))} {
 			r := bufio.NewReaderSize(from, readBuffer)
 			if got := serverName(r); got != tt.want {
-				t.Errorf("%s, %s: %q", name, how, got)
+				t.Errorf("%s, %s: got %q, want %q", name, how, got, tt.want)
 			}
 			if left, err := io.ReadAll(r); err != nil || !bytes.Equal(left, tt.sent) {
 				t.Errorf("%s, %s: %d bytes of %d are left, %v", name, how, len(left), len(tt.sent), err)

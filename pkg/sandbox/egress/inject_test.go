@@ -109,7 +109,7 @@ func secure(t *testing.T, x *Proxy, target string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, r := wire(t, x.web)
 	if resp, body := exchange(t, conn, r, "CONNECT "+target+" HTTP/1.1\r\n\r\n"); resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s %s", resp.Status, body)
+		t.Fatalf("got resp.Status %s, body %s; want resp.StatusCode %v", resp.Status, body, http.StatusOK)
 	}
 	host, _, _ := net.SplitHostPort(target)
 	inner := tls.Client(conn, trusting(t, x, host))
@@ -164,7 +164,7 @@ func TestInjection(t *testing.T) {
 		fill := strings.NewReplacer("ORIGIN", origin, "PLACEHOLDER", placeholder)
 		resp, body := exchange(t, conn, r, fill.Replace(tt.request))
 		if resp.Status[:3] != tt.status || body != fill.Replace(tt.body) {
-			t.Errorf("%q: %s %q", tt.request, resp.Status, body)
+			t.Errorf("%q: got resp.Status %s, body %q; want resp.Status[:3] %v, body fill.Replace(tt.body)", tt.request, resp.Status, body, tt.status)
 		}
 	}
 
@@ -202,7 +202,7 @@ func TestMalformedAnswers(t *testing.T) {
 	conn, r := secure(t, x, "127.0.0.1:"+port)
 	resp, body := exchange(t, conn, r, "GET / HTTP/1.1\r\nHost: 127.0.0.1:"+port+"\r\n\r\n")
 	if resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "Bearer ***") || strings.Contains(body, testSecret) {
-		t.Errorf("%s %q", resp.Status, body)
+		t.Errorf(`got resp.Status %s, body %q; want resp.StatusCode %v, body with "Bearer ***", body without %q`, resp.Status, body, http.StatusBadGateway, testSecret)
 	}
 	x.Close()
 	if strings.Contains(log.String(), testSecret) {
@@ -255,7 +255,7 @@ func TestCredentialChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		if resp, body := exchange(t, conn, r, "GET / HTTP/1.1\r\nHost: 127.0.0.1:"+port+"\r\n\r\n"); body != tt.want {
-			t.Errorf("%q: %s %q", tt.value, resp.Status, body)
+			t.Errorf("%q: got resp.Status %s, body %q; want body %q", tt.value, resp.Status, body, tt.want)
 		}
 	}
 }
@@ -387,7 +387,7 @@ func TestInjectionThroughUpstream(t *testing.T) {
 	conn, r := secure(t, x, "example.com:8443")
 	resp, body := exchange(t, conn, r, "GET / HTTP/1.1\r\nHost: example.com:8443\r\n\r\n")
 	if body != "GET / example.com:8443 true 1 " {
-		t.Errorf("%s %s", resp.Status, body)
+		t.Errorf(`got resp.Status %s, body %s; want body "GET / example.com:8443 true 1 "`, resp.Status, body)
 	}
 	if got := <-asked; got != "CONNECT example.com:8443" {
 		t.Errorf("the upstream proxy was asked for %s", got)

@@ -40,7 +40,7 @@ func told(t testing.TB, answer []byte) string {
 	t.Helper()
 	var m dnsmessage.Message
 	if err := m.Unpack(answer); err != nil {
-		t.Fatalf("%x: %v", answer, err)
+		t.Fatalf("%x: got error %v, want no error", answer, err)
 	}
 	if m.ID != 7 || !m.Response || len(m.Questions) != 1 || len(answer) > 512 {
 		t.Errorf("no answer to the query: %+v", m)
@@ -135,7 +135,7 @@ func TestNamesThatAreAskedAbout(t *testing.T) {
 		"a.test.": "Success [198 18 0 1]", "denied.test.": "NameError", "denied2.test.": "NameError",
 	} {
 		if got := told(t, x.answerNames(dnsQuery(t, name, dnsmessage.TypeA, false))); got != want {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 	x.StopAsking()
@@ -184,7 +184,7 @@ func TestQueriesThatAreNone(t *testing.T) {
 	answer[2] |= 0x80
 	for _, b := range [][]byte{nil, query[:5], query[:13], answer} {
 		if got := x.answerNames(b); got != nil {
-			t.Errorf("%x: %x", b, got)
+			t.Errorf("%x: got %x, want nil", b, got)
 		}
 	}
 	two, status, chaos := slices.Clone(query), slices.Clone(query), slices.Clone(query)
@@ -194,7 +194,7 @@ func TestQueriesThatAreNone(t *testing.T) {
 	chaos[len(chaos)-1] = 3
 	for want, b := range map[string][]byte{"FormatError": two, "NotImplemented": status, "Refused": chaos} {
 		if got := told(t, x.answerNames(b)); got != want {
-			t.Errorf("%s: %q", want, got)
+			t.Errorf("%s: got %q, want %q", want, got, want)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func FuzzNames(f *testing.F) {
 		}
 		var m dnsmessage.Message
 		if err := m.Unpack(answer); err != nil || !m.Response || len(m.Questions) != 1 || len(answer) > 512 {
-			t.Fatalf("%x: %+v %v", answer, m, err)
+			t.Fatalf("%x: got m %+v, error %v; want no error, m.Response true, len(m.Questions) 1, len(answer) at most 512", answer, m, err)
 		}
 		for _, r := range m.Answers {
 			var told netip.Addr

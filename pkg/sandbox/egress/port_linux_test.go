@@ -25,7 +25,7 @@ func TestPortsCloseForAll(t *testing.T) {
 			_ = conn.Close()
 		}
 		if !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("%s: %v", l.Addr(), err)
+			t.Errorf("%s: got error %v, want %v", l.Addr(), err, syscall.ECONNREFUSED)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func TestRedirectedConnections(t *testing.T) {
 	}}, Config{LocalBinding: true, Domains: map[string]Permission{"a.test": Allow, "127.0.0.1": Allow}}, Hooks{Report: seen.add})
 	l := redirectTo(t, x)
 	if got := told(t, x.answerNames(dnsQuery(t, "a.test.", dnsmessage.TypeA, false))); got != "Success [198 18 0 1]" {
-		t.Fatal(got)
+		t.Fatalf(`got %v, want "Success [198 18 0 1]"`, got)
 	}
 	for _, host := range []string{"198.18.0.1", "[::ffff:198.18.0.1]", "[fd9c:4e1b:a367::c612:1]", "127.0.0.1"} {
 		conn := l.connect(host + ":" + strconv.Itoa(int(port)))
@@ -124,7 +124,7 @@ func TestRedirectedConnections(t *testing.T) {
 		}
 		_ = conn.(*net.TCPConn).CloseWrite()
 		if text, err := io.ReadAll(conn); string(text) != "hello" || err != nil {
-			t.Errorf("%s: %q %v", host, text, err)
+			t.Errorf(`%s: got text %q, error %v; want text "hello", no error`, host, text, err)
 		}
 	}
 	const alert = "\x15\x03\x03\x00\x02\x02\x31"
@@ -147,12 +147,12 @@ func TestRedirectedConnections(t *testing.T) {
 		}
 		text, err := io.ReadAll(conn)
 		if !strings.Contains(string(text), tt.want) || err != nil {
-			t.Errorf("%s: %q %v", tt.to, text, err)
+			t.Errorf("%s: got text %q, error %v; want text with %q, no error", tt.to, text, err, tt.want)
 		}
 	}
 	for _, to := range []string{"93.184.216.34:5432", "198.18.0.1:1", "169.254.169.254:8080"} {
 		if text, err := io.ReadAll(l.connect(to)); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("%s: %q %v", to, text, err)
+			t.Errorf("%s: got text %q, error %v; want error %v", to, text, err, syscall.ECONNRESET)
 		}
 	}
 	if got := strings.Join(seen.all(), "\n"); !strings.Contains(got, "allow baseline_policy allow socks5_tcp a.test") ||
@@ -197,7 +197,7 @@ func TestNamesWithinConnections(t *testing.T) {
 	}}, Config{Upstream: true, Domains: map[string]Permission{"a.test": Allow, "93.184.216.35": Allow}}, Hooks{})
 	l := redirectTo(t, x)
 	if got := told(t, x.answerNames(dnsQuery(t, "a.test.", dnsmessage.TypeA, false))); got != "Success [198 18 0 1]" {
-		t.Fatal(got)
+		t.Fatalf(`got %v, want "Success [198 18 0 1]"`, got)
 	}
 	hello := string(helloOf(t, &tls.Config{ServerName: "a.test"}))
 	foreign := string(helloOf(t, &tls.Config{ServerName: "b.test"}))
@@ -348,7 +348,7 @@ func TestLimitedModeWithoutProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := io.ReadAll(conn); !bytes.Contains(text, []byte(`"host":"b.test"`)) || err != nil {
-		t.Errorf("%q %v", text, err)
+		t.Errorf("%q: got error %v, want no error", text, err)
 	}
 }
 
@@ -357,12 +357,12 @@ func TestDisconnectSSH(t *testing.T) {
 	for _, text := range []string{"", "a", "Domain not in allowlist.", strings.Repeat("x", 100)} {
 		version, b, found := bytes.Cut(disconnectSSH(text), []byte("\r\n"))
 		if !found || string(version) != "SSH-2.0-codex" || len(b)%8 != 0 {
-			t.Fatalf("%q: %x", version, b)
+			t.Fatalf(`got version %q, b %x; want found true, version "SSH-2.0-codex", len(b)%%8: 0`, version, b)
 		}
 		size, padding := binary.BigEndian.Uint32(b), int(b[4])
 		payload := b[5 : len(b)-padding]
 		if int(size) != len(b)-4 || padding < 4 || payload[0] != 1 || string(payload[9:9+len(text)]) != text || len(payload) != 13+len(text) {
-			t.Errorf("%q: %x", text, b)
+			t.Errorf("%q: got %x; want int(size) %v, padding at least 4, payload[0] 1, payload[9:9+len(text)] %q, len(payload) %v", text, b, len(b)-4, text, 13+len(text))
 		}
 	}
 }
@@ -383,7 +383,7 @@ func TestAddressesThatStandForNames(t *testing.T) {
 	redirectTo(t, x)
 	x.names.ipv6.Store(true)
 	if got := told(t, x.answerNames(dnsQuery(t, "a.test.", dnsmessage.TypeAAAA, false))); got != "Success fd9c:4e1b:a367::c612:1" {
-		t.Fatal(got)
+		t.Fatalf(`got %v, want "Success fd9c:4e1b:a367::c612:1"`, got)
 	}
 	for host, want := range map[string]bool{
 		"198.18.0.1": true, "fd9c:4e1b:a367::c612:1": true, "::ffff:198.18.0.1": true, "198.18.0.2": false, "198.19.255.255": false,

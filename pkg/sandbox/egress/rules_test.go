@@ -30,7 +30,7 @@ func TestPatterns(t *testing.T) {
 	} {
 		p, err := parsePattern(tt.pattern)
 		if err != nil {
-			t.Errorf("%s: %v", tt.pattern, err)
+			t.Errorf("%s: got error %v, want no error", tt.pattern, err)
 			continue
 		}
 		var l patterns
@@ -87,7 +87,7 @@ func TestHosts(t *testing.T) {
 		strings.Repeat("a", 254): "",
 	} {
 		if host, ok := normalHost(text); ok != (want != "") || ok && host != want {
-			t.Errorf("%q: %q %v", text, host, ok)
+			t.Errorf("%q: got host %q, ok %v; want ok %v, host %q", text, host, ok, want != "", want)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func TestInjectionFiles(t *testing.T) {
 		}
 		err = c.CheckFiles()
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush-hush")) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: got error %v; want no error, an error with %q, an error without "hush-hush"`, name, err, tt.want)
 		}
 	}
 	var none *Ceiling

@@ -62,14 +62,14 @@ func exchange(t *testing.T, conn net.Conn, r *bufio.Reader, request string) (*ht
 	method, _, _ := strings.Cut(request, " ")
 	resp, err := http.ReadResponse(r, &http.Request{Method: method})
 	if err != nil {
-		t.Fatalf("%q: %v", request, err)
+		t.Fatalf("%q: got error %v, want no error", request, err)
 	}
 	if method == http.MethodConnect && resp.StatusCode == http.StatusOK {
 		return resp, ""
 	}
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatalf("%q: %v", request, err)
+		t.Fatalf("%q: got error %v, want no error", request, err)
 	}
 	return resp, string(text)
 }
@@ -134,11 +134,11 @@ func TestPlainRequests(t *testing.T) {
 		fill := strings.NewReplacer("SERVER", server, "PORT", port)
 		resp, body := exchange(t, conn, r, fill.Replace(tt.request))
 		if resp.Status[:3] != tt.status || body != fill.Replace(tt.body) {
-			t.Errorf("%q: %s %q", tt.request, resp.Status, body)
+			t.Errorf("%q: got resp.Status %s, body %q; want resp.Status[:3] %v, body fill.Replace(tt.body)", tt.request, resp.Status, body, tt.status)
 		}
 		kind := resp.Header.Get("Content-Type")
 		if resp.StatusCode == http.StatusForbidden && kind != "application/json" || resp.StatusCode == http.StatusBadRequest && kind != "text/plain" {
-			t.Errorf("%q: %s", tt.request, kind)
+			t.Errorf(`%q: got %s; want "application/json", "text/plain"`, tt.request, kind)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func TestPipelining(t *testing.T) {
 		"true allow baseline_policy allow http 127.0.0.1 GET",
 	}
 	if !slices.Equal(seen.all(), want) {
-		t.Errorf("%q", seen.all())
+		t.Errorf("got %q, want %q", seen.all(), want)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestContinue(t *testing.T) {
 	_, _ = r.ReadString('\n')
 	resp, body := exchange(t, conn, r, "abc")
 	if resp.StatusCode != http.StatusOK || !strings.HasSuffix(body, " abc") {
-		t.Errorf("%s %q", resp.Status, body)
+		t.Errorf(`got resp.Status %s, body %q; want resp.StatusCode %v, body ending in " abc"`, resp.Status, body, http.StatusOK)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestStreams(t *testing.T) {
 			next <- struct{}{}
 		}
 		if rest, err := io.ReadAll(resp.Body); err != nil || len(rest) > 0 {
-			t.Errorf("%q %v", rest, err)
+			t.Errorf("got rest %q, error %v; want no error, len(rest) at most 0", rest, err)
 		}
 	}
 }
@@ -239,7 +239,7 @@ func TestLimitedMode(t *testing.T) {
 		}
 	}
 	if !slices.Contains(seen.all(), "false deny mode_guard mitm_required https_connect 127.0.0.1 CONNECT") {
-		t.Errorf("%q", seen.all())
+		t.Errorf("got %q, want a list with %v", seen.all(), "false deny mode_guard mitm_required https_connect 127.0.0.1 CONNECT")
 	}
 }
 
@@ -250,7 +250,7 @@ func TestConnectionLimit(t *testing.T) {
 	exchange(t, first, r, "GET http://other.test/ HTTP/1.1\r\n\r\n")
 	second, r2 := wire(t, x.web)
 	if resp, body := exchange(t, second, r2, ""); resp.StatusCode != http.StatusServiceUnavailable || body == "" {
-		t.Errorf("%s %q", resp.Status, body)
+		t.Errorf(`got resp.Status %s, body %q; want resp.StatusCode %v, body other than ""`, resp.Status, body, http.StatusServiceUnavailable)
 	}
 	_ = first.Close()
 }
@@ -260,7 +260,7 @@ func TestEnviron(t *testing.T) {
 	env := x.Environ([]string{"PATH=/bin", "HTTP_PROXY=http://corp:1", "no_proxy=a.b", "RSYNC_PROXY=r", "CODEX_NETWORK_PROXY_ATTRIBUTION=x",
 		"Http_Proxy=http://corp:1", "nO_pROXY=*"})
 	if len(env) != 2+34 || env[0] != "PATH=/bin" || env[1] != "RSYNC_PROXY=r" {
-		t.Errorf("%d %q", len(env), env)
+		t.Errorf(`got len(env) %d, env %q; want len(env) %d, env[0] "PATH=/bin", env[1] "RSYNC_PROXY=r"`, len(env), env, 2+34)
 	}
 	for _, kv := range []string{
 		"HTTP_PROXY=http://" + x.web.Addr().String(), "all_proxy=socks5h://" + x.socks.Addr().String(), "no_proxy=",

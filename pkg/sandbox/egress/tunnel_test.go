@@ -48,12 +48,12 @@ func TestTunnels(t *testing.T) {
 		// Bytes behind the head in the same packet are not lost, and the Host header is ignored.
 		resp, _ := exchange(t, conn, r, "CONNECT "+target+" HTTP/1.1\r\nHost: other.test\r\n\r\nearly ")
 		if resp.StatusCode != http.StatusOK {
-			t.Fatal(resp.Status)
+			t.Fatalf("got %v, want resp.StatusCode %v", resp.Status, http.StatusOK)
 		}
 		_, _ = io.WriteString(conn, "late")
 		_ = conn.(*net.TCPConn).CloseWrite()
 		if text, err := io.ReadAll(r); err != nil || string(text) != "got early late" {
-			t.Errorf("%q %v", text, err)
+			t.Errorf(`got text %q, error %v; want no error, text "got early late"`, text, err)
 		}
 	}
 }
@@ -75,11 +75,11 @@ func TestRefusedTunnels(t *testing.T) {
 	} {
 		resp, body := exchange(t, conn, r, "CONNECT "+tt.target+" HTTP/1.1\r\n\r\n")
 		if resp.StatusCode != tt.status || resp.Header.Get("X-Proxy-Error") != tt.code || body != tt.text || resp.Header.Get("Content-Type") != "text/plain" {
-			t.Errorf("%s: %v %q", tt.target, resp, body)
+			t.Errorf(`%s: got resp %v, body %q; want resp.StatusCode %v, resp.Header.Get("X-Proxy-Error") %v, body %q, resp.Header.Get("Content-Type") "text/plain"`, tt.target, resp, body, tt.status, tt.code, tt.text)
 		}
 	}
 	if want := "true deny baseline_policy not_allowed https_connect other.test CONNECT"; seen.all()[0] != want {
-		t.Errorf("%q", seen.all())
+		t.Errorf("got %q, want seen.all()[0] %v", seen.all(), want)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestSOCKS(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.HasPrefix(got, []byte(tt.want)) || bytes.HasSuffix(got, []byte("got hello")) != tt.tunnel {
-				t.Errorf("%q", got)
+				t.Errorf(`got %q; want bytes.HasPrefix(got, []byte(tt.want)), bytes.HasSuffix(got, []byte("got hello")) %v`, got, tt.tunnel)
 			}
 		})
 	}
@@ -206,7 +206,7 @@ func TestHangUp(t *testing.T) {
 	close(answer)
 	x.Close()
 	if len(seen.all()) > 0 {
-		t.Errorf("%q", seen.all())
+		t.Errorf("got %q, want len(seen.all()) at most 0", seen.all())
 	}
 }
 
@@ -222,7 +222,7 @@ func FuzzSOCKS(f *testing.F) {
 			return
 		}
 		if again, ok := normalHost(host); !ok || again != host {
-			t.Fatalf("%q: %q", data, host)
+			t.Fatalf("%q: got %q; want ok true, again %q", data, host, host)
 		}
 	})
 }

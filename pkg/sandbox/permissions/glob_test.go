@@ -35,7 +35,7 @@ func TestGlobMatches(t *testing.T) {
 	} {
 		p := compileGlob(tt.pattern)
 		if p.err != nil {
-			t.Errorf("%s: %v", tt.name, p.err)
+			t.Errorf("%s: got p.err %v, want no error", tt.name, p.err)
 		}
 		for at := range strings.FieldsSeq(tt.yes) {
 			if !p.matches(at) {
@@ -87,7 +87,7 @@ func TestExpandGlobs(t *testing.T) {
 		fs.GlobScanMaxDepth = tt.depth
 		got, err := Resolve(fs, Scope{Cwd: "/w"}, view).ExpandGlobs()
 		if err != nil || strings.Join(got, " ") != tt.want {
-			t.Errorf("%s: %q, %v", tt.name, got, err)
+			t.Errorf(`%s: got %q, error %v; want no error, strings.Join(got, " ") %v`, tt.name, got, err, tt.want)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestAFolderThatCannotBeListedIsDeniedWhole(t *testing.T) {
 	view["/w/closed"] = "!"
 	got, err := resolveIn("glob:/w/**/*.env=deny", view).ExpandGlobs()
 	if want := []string{"/w/closed", "/w/open/x.env"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("got %q, error %v; want no error, %q", got, err, want)
 	}
 	if got, _ := resolveIn("glob:/w/*.env=deny", view).ExpandGlobs(); len(got) > 0 {
 		t.Errorf("where nothing can match: %q", got)
@@ -146,7 +146,7 @@ func TestGlobLimits(t *testing.T) {
 	for _, pattern := range []string{"/w/[z-a]", "/w/" + braces} {
 		p := resolveIn("root=read glob:"+pattern+"=deny", tree("/w/"))
 		if _, err := p.ExpandGlobs(); err == nil || !strings.HasPrefix(err.Error(), "unreadable glob pattern is invalid for "+pattern) || !p.DeniesRead("/x") {
-			t.Errorf("%s: %v", pattern, err)
+			t.Errorf(`%s: got error %v; want an error beginning with %q, p.DeniesRead("/x")`, pattern, err, "unreadable glob pattern is invalid for "+pattern)
 		}
 	}
 	if p := compileGlob("/w/" + strings.Repeat("{a,b}", 8)); p.err != nil || len(p.programs) != maxAlternatives {
@@ -167,7 +167,7 @@ func TestDeniesRead(t *testing.T) {
 		"/w/loop": true, "rel": true,
 	} {
 		if got := p.DeniesRead(at); got != want {
-			t.Errorf("%s: %v", at, got)
+			t.Errorf("%s: got %v, want %v", at, got, want)
 		}
 	}
 }
@@ -202,13 +202,13 @@ func TestPatternsThatWouldDenyNothing(t *testing.T) {
 	for _, text := range []string{"~", "~/x", "~u/*", "{~/a,b}/*", "{b,~u/a}", "$HOME/*", "${HOME}/.ssh/*", "file:///w/*", "file:/w/*"} {
 		p := Resolve(FileSystem{Entries: []Entry{{Path{Kind: Glob, Text: text}, Deny}}}, Scope{Cwd: "/w"}, tree("/w/a x"))
 		if got, err := p.ExpandGlobs(); err == nil || !p.DeniesRead("/x") {
-			t.Errorf("%s: %q", text, got)
+			t.Errorf(`%s: got %q; want an error, p.DeniesRead("/x")`, text, got)
 		}
 	}
 	for _, text := range []string{"./~u/*", "~*", "~$*.docx", "$RECYCLE.BIN/*", "$x", "a~/b"} {
 		p := Resolve(FileSystem{Entries: []Entry{{Path{Kind: Glob, Text: text}, Deny}}}, Scope{Cwd: "/w"}, tree("/w/a x"))
 		if _, err := p.ExpandGlobs(); err != nil {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: got error %v, want no error", text, err)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func TestPatternsBelowTheHomeDirectory(t *testing.T) {
 	const profile = `{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[{"access":"deny","path":{"type":"glob_pattern","pattern":"~/.ssh/*"}}]}}`
 	p, err := DecodeProfile([]byte(profile), NativePath("/home/[u]"))
 	if err != nil || p.FileSystem.Entries[0].Path.Text != "/home/[[]u]/.ssh/*" {
-		t.Errorf("%+v %v", p, err)
+		t.Errorf(`got p %+v, error %v; want no error, p.FileSystem.Entries[0].Path.Text "/home/[[]u]/.ssh/*"`, p, err)
 	}
 	if _, err := DecodeProfile([]byte(profile), NativePath("")); err == nil {
 		t.Error("without a home directory it is accepted")

@@ -26,7 +26,7 @@ func TestLegacyPoliciesRoundTrip(t *testing.T) {
 	} {
 		p, err := decodeLegacy([]byte(text), NativePath(""))
 		if got := string(p.AppendJSON(nil)); err != nil || got != want {
-			t.Errorf("%s: %s, %v", text, got, err)
+			t.Errorf("%s: got %s, error %v; want no error, %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{
@@ -98,7 +98,7 @@ func TestLegacyFromProfile(t *testing.T) {
 		ExternalSandbox:  {Kind: External},
 	} {
 		if got, err := LegacyFromProfile(p, "/w"); err != nil || got.Kind != want {
-			t.Errorf("%+v: %+v, %v", p, got, err)
+			t.Errorf("%+v: got %+v, error %v; want no error, Kind %v", p, got, err, want)
 		}
 	}
 	full := Profile{Kind: Managed, FileSystem: FileSystem{Unrestricted: true}, Network: NetworkEnabled}
@@ -129,12 +129,12 @@ func TestNeedsDirectEnforcement(t *testing.T) {
 		{"nothing readable", "", bare, true},
 	} {
 		if got := NeedsDirectEnforcement(managed(tt.rules), Scope{Cwd: "/w"}, tt.view); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
+			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
 		}
 	}
 	for _, p := range []Profile{{Kind: Disabled}, {Kind: External}, {Kind: Managed, FileSystem: FileSystem{Unrestricted: true}}} {
 		if NeedsDirectEnforcement(p, Scope{}, bare) {
-			t.Errorf("%+v", p)
+			t.Errorf("got %+v, want not NeedsDirectEnforcement(p, Scope{}, bare)", p)
 		}
 	}
 }
@@ -143,13 +143,13 @@ func TestContextOfTheOldestGeneration(t *testing.T) {
 	c, err := DecodeContext([]byte(`{"sandboxPolicy":{"type":"workspace-write","exclude_slash_tmp":true,"exclude_tmpdir_env_var":true},"windowsSandboxLevel":"disabled",
 		"useLegacyLandlock":true,"additionalPermissions":{"network":{"enabled":true},"file_system":{"write":["file:///x"]}}}`), uris)
 	if err != nil || !c.UseLegacyLandlock || !c.Profile.NeedsCwd() || !c.ConfinesFiles() {
-		t.Fatalf("%+v, %v", c, err)
+		t.Fatalf("got c %+v, error %v; want no error, c.UseLegacyLandlock true, c.Profile.NeedsCwd(), c.ConfinesFiles()", c, err)
 	}
 	got := string(c.ProfileFor("/w", tree("/w/.agents/")).AppendJSON(nil))
 	want := managed("root=read project_roots=write project_roots/.git=read project_roots/.agents=read project_roots/.codex=read /w/.agents=read /w/.codex=read /x=write")
 	want.Network = NetworkEnabled
 	if got != string(want.AppendJSON(nil)) {
-		t.Errorf("%s", got)
+		t.Errorf("got %s, want string(want.AppendJSON(nil))", got)
 	}
 	if c, err := DecodeContext([]byte(`{"sandboxPolicy":{"type":"read-only"},"additionalPermissions":null}`), uris); err != nil || c.Additional != nil {
 		t.Errorf("a null overlay: %+v, %v", c, err)

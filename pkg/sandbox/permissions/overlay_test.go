@@ -50,7 +50,7 @@ func TestOverlaysRoundTrip(t *testing.T) {
 	} {
 		a, err := decodeAdditional([]byte(text), NativePath(""))
 		if got := string(a.AppendJSON(nil)); err != nil || got != want {
-			t.Errorf("%s: %s, %v", text, got, err)
+			t.Errorf("%s: got %s, error %v; want no error, %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{`{"x":1}`, `{"type":"disabled"}`, `{"file_system":{"read":["rel"]}}`, `{} x`, `[]`} {
@@ -64,7 +64,7 @@ func TestNormalizeOverlays(t *testing.T) {
 	view := tree("/real/f x", "/l -> real", "/real/m -> f")
 	got, err := over("/l/f=read /real/f=read /l/m=write /l/none=read /l=read root=read root=read", 0, nil).Normalize(view)
 	if want := over("/real/f=read /real/m=write /l/none=read /l=read root=read", 0, nil); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v", got.FileSystem, err)
+		t.Errorf("got FileSystem %+v, error %v; want no error, %v", got.FileSystem, err, want)
 	}
 	if _, err := over("glob:/x=read", 0, nil).Normalize(view); !errors.Is(err, ErrGlobAccess) {
 		t.Errorf("a readable glob: %v", err)
@@ -89,7 +89,7 @@ func TestMergeOverlays(t *testing.T) {
 		{"nor does its depth", over("glob:/a=deny", 2, nil), over("/b=deny", 9, nil), over("glob:/a=deny /b=deny", 2, nil)},
 	} {
 		if got := tt.a.Merge(tt.b); !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("%s: %s", tt.name, got.AppendJSON(nil))
+			t.Errorf("%s: got %s, want %v", tt.name, got.AppendJSON(nil), tt.want)
 		}
 	}
 }
@@ -100,11 +100,11 @@ func TestApplyOverlays(t *testing.T) {
 	want := managed("root=read /a=write")
 	want.Network = NetworkEnabled
 	if got := a.Apply(base); !reflect.DeepEqual(got, want) || len(base.FileSystem.Entries) != 1 {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v; want %+v, len(base.FileSystem.Entries) 1", got, want)
 	}
 	external := Profile{Kind: External, FileSystem: FileSystem{Unrestricted: true}}
 	if got := a.Apply(external); got.Kind != External || !got.FileSystem.Unrestricted || got.FileSystem.Entries != nil || got.Network != NetworkEnabled {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v; want Kind %v, got.FileSystem.Unrestricted true, got.FileSystem.Entries nil, Network %v", got, External, NetworkEnabled)
 	}
 	if got := over("", 0, mode(NetworkRestricted)).Apply(want); got.Network != NetworkEnabled {
 		t.Error("an overlay took the network away")

@@ -33,7 +33,7 @@ func TestDecodeContextConfines(t *testing.T) {
 	} {
 		c, err := DecodeContext([]byte(tt.text), uris)
 		if err != nil || c.ConfinesFiles() != tt.files || c.ConfinesProcesses() != tt.processes {
-			t.Errorf("%s: %+v, %v", tt.name, c, err)
+			t.Errorf("%s: got c %+v, error %v; want no error, c.ConfinesFiles() %v, c.ConfinesProcesses() %v", tt.name, c, err, tt.files, tt.processes)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestDecodeContextMembers(t *testing.T) {
 		"windowsSandboxLevel":"elevated","windowsSandboxPrivateDesktop":true,"useLegacyLandlock":true,"later":[]}`), uris)
 	if err != nil || c.Cwd != "file:///w" || !slices.Equal(c.WorkspaceRoots, []string{"file:///a", "/b"}) ||
 		c.WindowsSandboxLevel != "elevated" || !c.WindowsSandboxPrivateDesktop || !c.UseLegacyLandlock {
-		t.Errorf("%+v, %v", c, err)
+		t.Errorf(`got c %+v, error %v; want no error, c.Cwd "file:///w", c.WorkspaceRoots []string{"file:///a", "/b"}, c.WindowsSandboxLevel "elevated", c.WindowsSandboxPrivateDesktop true, c.UseLegacyLandlock true`, c, err)
 	}
 	c, err = DecodeContext([]byte(`{"permissions":{}}`), uris)
 	if err != nil || c.Cwd != "" || c.WorkspaceRoots != nil || c.WindowsSandboxLevel != "disabled" {
@@ -101,7 +101,7 @@ func FuzzDecodeContext(f *testing.F) {
 			return
 		}
 		if c.Profile.Kind == 0 || jsonwire.NewReader(text).Skip() != nil {
-			t.Fatalf("%q: %+v", text, c)
+			t.Fatalf("%q: got %+v; want c.Profile.Kind other than 0, jsonwire.NewReader(text).Skip() nil", text, c)
 		}
 	})
 }
@@ -120,7 +120,7 @@ func TestPolicyContext(t *testing.T) {
 	} {
 		c, err := DecodeContext([]byte(`{"permissions":{"type":"disabled"},`+tt.members+`}`), nil)
 		if err != nil || c.Cwd != tt.cwd || !slices.Equal(c.WorkspaceRoots, tt.roots) {
-			t.Errorf("%s: %+v, %v", tt.name, c, err)
+			t.Errorf("%s: got c %+v, error %v; want no error, c.Cwd %v, c.WorkspaceRoots %v", tt.name, c, err, tt.cwd, tt.roots)
 		}
 	}
 	for _, wrong := range []string{`1`, `{"cwd":1}`, `{"workspaceRoots":"/a"}`} {

@@ -103,7 +103,7 @@ func TestDecodeProfileRefuses(t *testing.T) {
 		var shape *ShapeError
 		_, err := DecodeProfile([]byte(text), NativePath("/home/u"))
 		if !errors.As(err, &shape) || err.Error() != shapeText || len(shape.Cause.Error()) > 300 {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v; want errors.As(err, &shape), %v, len(shape.Cause.Error()) at most 300", name, err, shapeText)
 		}
 	}
 	if _, err := DecodeProfile([]byte(tag(strings.Repeat(rootRead+",", maxEntries-1)+rootRead, "")), NativePath("")); err != nil {
@@ -118,7 +118,7 @@ func TestDecodeProfileRefuses(t *testing.T) {
 	} {
 		var syntax *jsonwire.SyntaxError
 		if _, err := DecodeProfile([]byte(text), NativePath("")); !errors.As(err, &syntax) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want errors.As(err, &syntax)", name, err)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func TestPathsThatAreRefused(t *testing.T) {
 		var p *PathError
 		_, err := DecodeProfile([]byte(tag(strings.Replace(pathWrite, "/w", tt.path, 1), "")), tt.decode)
 		if !errors.As(err, &p) || err.Error() != "invalid sandbox permission path URI: "+tt.want {
-			t.Errorf("%s: %v", clip(tt.path), err)
+			t.Errorf("%s: got error %v; want errors.As(err, &p), %v", clip(tt.path), err, "invalid sandbox permission path URI: "+tt.want)
 		} else if len(p.Text) > maxShown+4 {
 			t.Errorf("a text of %d bytes", len(p.Text))
 		}
@@ -163,7 +163,7 @@ func TestNeedsCwd(t *testing.T) {
 		"glob:codex-project-roots://*.env=deny": true,
 	} {
 		if managed(list).NeedsCwd() != want {
-			t.Errorf("%s: %v", list, !want)
+			t.Errorf("%s: got %v, want %v", list, !want, want)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func FuzzDecodeProfile(f *testing.F) {
 		policy := Resolve(p.FileSystem, Scope{Cwd: "/w", Tmpdir: "/tmp"}, view)
 		for _, root := range policy.WritableRoots() {
 			if !policy.CanWrite(root.Path) || policy.FullWrite() {
-				t.Fatalf("%q: %+v", text, root)
+				t.Fatalf("%q: got %+v; want policy.CanWrite(root.Path), not policy.FullWrite()", text, root)
 			}
 		}
 		for _, at := range policy.UnreadableRoots() {
@@ -229,7 +229,7 @@ func TestDeniedReads(t *testing.T) {
 	} {
 		p, err := DecodeProfile([]byte(text), NativePath(""))
 		if err != nil || p.FileSystem.DeniesReads() != want {
-			t.Errorf("%s: %v, %v", text, p.FileSystem.DeniesReads(), err)
+			t.Errorf("%s: got p.FileSystem.DeniesReads() %v, error %v; want no error, p.FileSystem.DeniesReads() %v", text, p.FileSystem.DeniesReads(), err, want)
 		}
 	}
 	if (FileSystem{Unrestricted: true, Entries: []Entry{{Access: Deny}}}).DeniesReads() {

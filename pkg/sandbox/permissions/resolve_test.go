@@ -117,7 +117,7 @@ func TestCanWriteProtectsMetadata(t *testing.T) {
 		{"reading is no matter", "root=read", "/w/.git", false},
 	} {
 		if got := resolveIn(tt.rules, tree()).CanWrite(tt.path); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
+			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }
@@ -226,7 +226,7 @@ func TestEffectivePath(t *testing.T) {
 		"/none/../w/l": "/w/d",
 	} {
 		if got, err := EffectivePath(view, at); got != want || err != nil {
-			t.Errorf("%s: %s, %v", at, got, err)
+			t.Errorf("%s: got %s, error %v; want %s, no error", at, got, err, want)
 		}
 	}
 	if got, err := EffectivePath(view, "/w/loop/x"); got != "/w/loop/x" || err == nil {

@@ -94,17 +94,17 @@ func TestRouteSpecs(t *testing.T) {
 		routes, err := parseRoutes(tt.text)
 		if err != nil {
 			if !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%s: %v", tt.text, err)
+				t.Errorf("%s: got error %v, want an error with %q", tt.text, err, tt.want)
 			}
 			continue
 		}
 		key, path, _ := strings.Cut(tt.want, "=")
 		if len(routes) != 1 || routes[key] != path {
-			t.Errorf("%s: %v", tt.text, routes)
+			t.Errorf("%s: got %v; want len(routes) 1, routes[key] %v", tt.text, routes, path)
 		}
 	}
 	if routes, err := parseRoutes(""); routes != nil || err != nil {
-		t.Errorf("%v %v", routes, err)
+		t.Errorf("got routes %v, error %v; want routes nil, no error", routes, err)
 	}
 }
 
@@ -120,11 +120,11 @@ func FuzzRouteSpec(f *testing.F) {
 		}
 		r := jsonwire.NewReader([]byte(text))
 		if err := r.Skip(); err != nil || len(routes) == 0 {
-			t.Fatalf("%q: %v %v", text, routes, err)
+			t.Fatalf("%q: got routes %v, error %v; want no error, len(routes) other than 0", text, routes, err)
 		}
 		for key, path := range routes {
 			if key == "" || path == "" {
-				t.Fatalf("%q: %v", text, routes)
+				t.Fatalf(`%q: got %v; want key other than "", path other than ""`, text, routes)
 			}
 		}
 	})
@@ -137,7 +137,7 @@ func TestProxiesOfAnEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(x.Endpoints) != 2 || len(x.Ports) != 2 {
-		t.Errorf("%+v", x.Endpoints)
+		t.Errorf("got %+v; want len(x.Endpoints) 2, len(x.Ports) 2", x.Endpoints)
 	}
 	for i, want := range []string{"A=http://localhost:1", "HTTP_PROXY=http://127.0.0.1:", "https_proxy=http://127.0.0.1:", "Pip_Proxy=http://127.0.0.1:", "ALL_PROXY=http://far.example", "FTP_PROXY="} {
 		if !strings.HasPrefix(x.Env[i], want) {
@@ -163,6 +163,6 @@ func TestProxiesOfAnEnvironment(t *testing.T) {
 	}
 	x, err = find(`{"routes":[{"env_key":"HTTP_PROXY","uds_path":"/s"}]}`, "HTTP_PROXY=http://localhost:1", "ALL_PROXY=http://localhost:1")
 	if err != nil || len(x.Endpoints) != 1 || x.Endpoints[0] != (Endpoint{Path: "/s"}) || x.Env[1] != "ALL_PROXY=http://localhost:1" {
-		t.Errorf("%v %+v", err, x)
+		t.Errorf(`got error %v, x %+v; want no error, len(x.Endpoints) 1, x.Endpoints[0] Endpoint{Path: "/s"}, x.Env[1] "ALL_PROXY=http://localhost:1"`, err, x)
 	}
 }

@@ -32,7 +32,7 @@ func TestDenied(t *testing.T) {
 		{-1, "", "", false},
 	} {
 		if got := Denied(tt.code, []byte(tt.out), []byte(tt.err)); got != tt.want {
-			t.Errorf("%d %q %q: %v", tt.code, tt.out, tt.err, got)
+			t.Errorf("%d %q %q: got %v, want %v", tt.code, tt.out, tt.err, got, tt.want)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestParseListening(t *testing.T) {
 		t.Error("the connection was not noticed")
 	}
 	if got := fmt.Sprint(table); got != "map[17:127.0.0.1:8080 18:0.0.0.0:22]" {
-		t.Error(got)
+		t.Errorf(`got %v, want "map[17:127.0.0.1:8080 18:0.0.0.0:22]"`, got)
 	}
 	for text, want := range map[string]string{
 		"0100007F:1F90":                         "127.0.0.1:8080",
@@ -39,7 +39,7 @@ func TestParseListening(t *testing.T) {
 	} {
 		at, ok := parseSocketAddress(text)
 		if ok != (want != "") || ok && at.String() != want {
-			t.Errorf("%s: %v, %v", text, at, ok)
+			t.Errorf("%s: got at %v, ok %v; want ok %v, at %v", text, at, ok, want != "", want)
 		}
 	}
 }
@@ -67,11 +67,11 @@ func TestListening(t *testing.T) {
 	defer in.Close()
 	found, truncated := Listening(t.Context(), []Family{{Pids: []int{other.Process.Pid}}, {Pids: []int{os.Getpid()}}, {}})
 	if truncated || len(found) != 3 || len(found[0]) != 0 || len(found[2]) != 0 {
-		t.Errorf("%v, %v", found, truncated)
+		t.Errorf("got found %v, truncated %v; want truncated false, len(found) 3, len(found[0]) 0, len(found[2]) 0", found, truncated)
 	}
 	for _, l := range found[1] {
 		if l.Pid != os.Getpid() || !strings.HasPrefix(l.Command, os.Args[0]) {
-			t.Errorf("%+v", l)
+			t.Errorf("got %+v; want l.Pid %v, l.Command beginning with os.Args[0]", l, os.Getpid())
 		}
 		delete(want, l.Address.String())
 	}
@@ -108,7 +108,7 @@ func FuzzParseListening(f *testing.F) {
 		parseListening(text, table)
 		for inode, at := range table {
 			if inode == 0 || !at.IsValid() {
-				t.Fatalf("%d: %v", inode, at)
+				t.Fatalf("got inode %d, at %v; want inode other than 0, at.IsValid()", inode, at)
 			}
 		}
 	})

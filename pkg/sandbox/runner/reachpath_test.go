@@ -184,7 +184,7 @@ func TestIsCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := d.isCommand(); got != want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)

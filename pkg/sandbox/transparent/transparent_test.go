@@ -14,7 +14,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := Decode(b)
 		if (err == nil) != (len(b) == Size && (b[0] == 1 || b[0] == 2)) {
-			t.Fatalf("%x: %v", b, err)
+			t.Fatalf("%x: got error %v, want one unless it is a message of version 1 or 2", b, err)
 		}
 		if err == nil && !bytes.Equal(m.Append(nil), b) {
 			t.Errorf("%x became %x", b, m.Append(nil))

@@ -45,7 +45,7 @@ func TestIdentity(t *testing.T) {
 		want                 Identity
 	}{{false, false, Online}, {true, false, Offline}, {false, true, Offline}, {true, true, Offline}} {
 		if got := IdentityFor(test.enforced, test.restricted); got != test.want {
-			t.Errorf("%+v: %v", test, got)
+			t.Errorf("%+v: got %v, want %v", test, got, test.want)
 		}
 	}
 }
@@ -63,17 +63,17 @@ func TestMarker(t *testing.T) {
 	} {
 		got, err := DecodeMarker([]byte(text))
 		if (err == nil) != (want != nil) || err == nil && !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, %v", text, got, err)
+			t.Errorf("%s: got %+v, error %v; want success: %v, %+v", text, got, err, want != nil, want)
 		}
 	}
 	made := "2026-01-02T03:04:05Z"
 	m := Marker{Version: SetupVersion, OfflineUsername: "off", OnlineUsername: "on", CreatedAt: &made}
 	text, err := m.Encode()
 	if want := `{"version":5,"offline_username":"off","online_username":"on","created_at":"2026-01-02T03:04:05Z","proxy_ports":[],"allow_local_binding":false}`; err != nil || string(text) != want {
-		t.Errorf("%s, %v", text, err)
+		t.Errorf("got text %s, error %v; want no error, text %s", text, err, want)
 	}
 	if again, err := DecodeMarker(text); err != nil || !again.Current() || again.CreatedAt == nil || *again.CreatedAt != made {
-		t.Errorf("%+v, %v", again, err)
+		t.Errorf("got again %+v, error %v; want no error, again.Current(), again.CreatedAt that is not nil, again.CreatedAt %v", again, err, made)
 	}
 	if (*Marker)(nil).Current() || (&Marker{Version: 6}).Current() {
 		t.Error("no marker, or a later one, is current")

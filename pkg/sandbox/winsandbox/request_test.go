@@ -80,7 +80,7 @@ func wantRoundTrip(t *testing.T, r *Request) {
 	for _, list := range [][]string{args, args[1:]} {
 		got, err := ParseArgs(list)
 		if err != nil {
-			t.Fatalf("%q: %v", list, err)
+			t.Fatalf("%q: got error %v, want no error", list, err)
 		}
 		if want := normal(*r); !reflect.DeepEqual(got, want) {
 			t.Errorf("%q gave\n%+v, want\n%+v", list, got, want)
@@ -116,7 +116,7 @@ func TestBytesThatAreNoText(t *testing.T) {
 		r := least()
 		change(r)
 		if args, err := r.Args(); err == nil {
-			t.Errorf("%s: %q", name, args)
+			t.Errorf("%s: got %q, want an error", name, args)
 		}
 	}
 }
@@ -204,7 +204,7 @@ func TestFlagsInAnyOrder(t *testing.T) {
 		Env: map[string]string{"A": "1"}, Level: Elevated, ProxySettings: Preserve, Command: []string{"--"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, error %v; want no error, %+v", got, err, want)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestAbsolute(t *testing.T) {
 		"": false, "x": false, `\x`: false, `C:`: false, `C:x`: false, `1:\`: false, `\\`: false, `\\host`: false, `\\host\`: false, `\\host\\x`: false, `é:\x`: false, "~": false,
 	} {
 		if got := isAbsolute(path); got != want {
-			t.Errorf("%q: %t", path, got)
+			t.Errorf("%q: got %t, want %t", path, got, want)
 		}
 	}
 }

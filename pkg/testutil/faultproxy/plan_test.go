@@ -16,7 +16,7 @@ func TestPlansArePrinted(t *testing.T) {
 	}}
 	const want = "seed 7: pieces 512 delay 1ms stall@down:4096/20ms reset-client@up:99/1s, refuse, pass"
 	if p.String() != want {
-		t.Errorf("%s", p)
+		t.Errorf("got %s, want %s", p, want)
 	}
 }
 
@@ -48,7 +48,7 @@ func TestRandomPlansKeepToTheirShape(t *testing.T) {
 				least = s.First
 			}
 			if end.Kind == Stall || end.After < least || end.After > least+most || end.For > s.Pause || c.Delay > time.Millisecond {
-				t.Errorf("%v", p)
+				t.Errorf("got %v; want end.Kind other than %v, end.After at least %v, end.After at most %v, end.For at most %v, c.Delay at most %v", p, Stall, least, least+most, s.Pause, time.Millisecond)
 			}
 			for _, f := range c.Faults {
 				seen[f.Kind]++

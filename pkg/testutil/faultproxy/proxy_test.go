@@ -102,7 +102,7 @@ func TestBytesArriveAsTheyWereSent(t *testing.T) {
 			}
 			want := Stats{Conns: 1, Stalls: len(c.Faults), Up: int64(len(up)), Down: int64(len(down))}
 			if got := j.p.Stats(); got != want {
-				t.Errorf("%+v", got)
+				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})
 	}
@@ -185,7 +185,7 @@ func TestFaults(t *testing.T) {
 			}
 			stats := j.p.Stats()
 			if passed := stats.Up + stats.Down; passed != tt.fault.After || stats.Faults != 1 {
-				t.Errorf("%+v", stats)
+				t.Errorf("got %+v; want passed %v, stats.Faults 1", stats, tt.fault.After)
 			}
 		})
 	}
@@ -200,7 +200,7 @@ func TestTheOtherDirectionOutlivesAHalfClose(t *testing.T) {
 	must(t, err)
 	must(t, j.client.CloseWrite())
 	if got, err := io.ReadAll(j.server); err != nil || string(got) != "still there" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf(`got %q, error %v; want no error, "still there"`, got, err)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestConnectionsGoByThePlan(t *testing.T) {
 		runtime.Gosched()
 	}
 	if s := j.p.Stats(); s.Conns != 2 || s.Refused != 2 || s.Up != 7 {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v; want s.Conns 2, s.Refused 2, s.Up 7", s)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestATargetThatIsNotThere(t *testing.T) {
 	dialRefused(t, p)
 	p.Close()
 	if s := p.Stats(); s != (Stats{Refused: 1}) {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want Stats{Refused: 1}", s)
 	}
 	noneLeft()
 }

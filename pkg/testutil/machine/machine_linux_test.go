@@ -43,7 +43,7 @@ func reports(t *testing.T, name string, change func(*exec.Cmd)) string {
 	change(cmd)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("got error %v, out %s; want no error", err, out)
 	}
 	return strings.TrimSpace(string(out))
 }
@@ -136,7 +136,7 @@ func TestAnotherUser(t *testing.T) {
 	const nobody = 65534
 	for _, name := range []string{Namespaces, userNamespaces, Bwrap, Landlock} {
 		if got := report(backend(name, nobody)); got != works && !strings.HasPrefix(got, lacks) {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("%s: got %q, want a text beginning with %q", name, got, lacks)
 		}
 	}
 }
@@ -144,6 +144,6 @@ func TestAnotherUser(t *testing.T) {
 // TestUnknownBackend: a word that is misspelled is no lack.
 func TestUnknownBackend(t *testing.T) {
 	if got := report(backend("namespace", os.Geteuid())); !strings.HasPrefix(got, failed) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want a text beginning with %q", got, failed)
 	}
 }

@@ -16,7 +16,7 @@ func TestSkipAcceptsWhatIsJSON(t *testing.T) {
 	} {
 		r := NewReader([]byte(text))
 		if err := errors.Join(r.Skip(), r.End()); err != nil {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: got error %v, want no error", text, err)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func FuzzAppendString(f *testing.F) {
 		b := AppendString(nil, s)
 		var got string
 		if err := json.Unmarshal(b, &got); err != nil {
-			t.Fatalf("%q: %v", b, err)
+			t.Fatalf("%q: got error %v, want no error", b, err)
 		}
 		if want := strings.ToValidUTF8(s, "\uFFFD"); got != want && strings.ReplaceAll(got, "\uFFFD", "") != strings.ReplaceAll(want, "\uFFFD", "") {
 			t.Fatalf("%q came back as %q", s, got)

@@ -50,7 +50,7 @@ func TestUnknownNames(t *testing.T) {
 	} {
 		var got document
 		if err := UnmarshalKnown([]byte(text), &got); (err == nil) != known {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: got error %v, want success: %v", text, err, known)
 		}
 	}
 }

@@ -174,12 +174,12 @@ func TestClose(t *testing.T) {
 		_, _ = e.a.Write([]byte("question"))
 		_ = e.a.CloseWrite()
 		if got, err := io.ReadAll(e.b); string(got) != "question" || err != nil {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf(`got %q, error %v; want "question", no error`, got, err)
 		}
 		_, _ = e.b.Write([]byte("answer"))
 		_ = e.b.CloseWrite()
 		if got, err := io.ReadAll(e.a); string(got) != "answer" || err != nil {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf(`got %q, error %v; want "answer", no error`, got, err)
 		}
 		if _, err := e.a.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("write after CloseWrite: %v", err)
@@ -192,7 +192,7 @@ func TestClose(t *testing.T) {
 		_, _ = e.a.Write([]byte("last words"))
 		_ = e.a.Close()
 		if got, err := io.ReadAll(e.b); string(got) != "last words" || err != nil {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf(`got %q, error %v; want "last words", no error`, got, err)
 		}
 		e.done.Wait()
 		var closed *ClosedError
@@ -258,7 +258,7 @@ func TestWindow(t *testing.T) {
 	} {
 		var violation *Violation
 		if err := message(New(t.Context(), 1, nil, 0, over)); !errors.As(err, &violation) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want errors.As(err, &violation)", name, err)
 		}
 	}
 }
@@ -290,12 +290,12 @@ func TestJoin(t *testing.T) {
 		_ = e.a.CloseWrite()
 	}()
 	if got, err := io.ReadAll(near); string(got) != "question" || err != nil {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf(`got %q, error %v; want "question", no error`, got, err)
 	}
 	_, _ = near.Write([]byte("answer"))
 	_ = near.Close()
 	if got, err := io.ReadAll(e.a); string(got) != "answer" || err != nil {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf(`got %q, error %v; want "answer", no error`, got, err)
 	}
 	joining.Wait()
 	e.done.Wait()
@@ -372,7 +372,7 @@ func FuzzMessages(f *testing.F) {
 				_, _ = s.Write(make([]byte, n))
 			}
 			if s.received-s.consumed > Window || over > 1 || s.acked > s.next || s.next > s.written {
-				t.Fatalf("%+v", s)
+				t.Fatalf("got %+v; want s.received-s.consumed at most %v, over at most 1, s.acked at most %v, s.next at most %v", s, Window, s.next, s.written)
 			}
 		}
 	})

@@ -108,7 +108,7 @@ func TestCloseTellsWhy(t *testing.T) {
 	_, _, err := peer.ReadMessage()
 	var closed *gorilla.CloseError
 	if !errors.As(err, &closed) || closed.Code != CloseTooLarge || !strings.HasPrefix(closed.Text, "éé") {
-		t.Errorf("%v", err)
+		t.Errorf(`got error %v; want errors.As(err, &closed), closed.Code %v, closed.Text beginning with "éé"`, err, CloseTooLarge)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestStdio(t *testing.T) {
 	_ = c.Fragment([]byte(room+"[1,"), true, false)
 	_ = c.Fragment([]byte(room+"2]"), false, true)
 	if out.String() != "{}\n[1,2]\n" {
-		t.Errorf("%q", out.String())
+		t.Errorf("got %q, want %q", out.String(), "{}\n[1,2]\n")
 	}
 	var large *TooLargeError
 	if _, err := NewStdio(strings.NewReader("123456\n"), &out, 5).ReadMessage(); !errors.As(err, &large) {

@@ -44,7 +44,7 @@ func TestDialAUnixSocket(t *testing.T) {
 	}
 	for _, other := range []string{"unix://host/path", "unix:path", "unix://", "unix:///x?y", "ws:///path", "/path"} {
 		if path, ok := SocketPath(other); ok {
-			t.Errorf("%s: %q", other, path)
+			t.Errorf("%s: got %q, want ok false", other, path)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func TestListenUnix(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info, err := os.Lstat(path); err != nil || info.Mode() != os.ModeSocket|0o600 {
-		t.Fatalf("%v, %v", info.Mode(), err)
+		t.Fatalf("got info.Mode() %v, error %v; want no error, info.Mode() %v", info.Mode(), err, os.ModeSocket|0o600)
 	}
 	if _, err := ListenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "listens on") {
 		t.Errorf("a second server: %v", err)
@@ -66,7 +66,7 @@ func TestListenUnixReplacesStaleSocketsOnly(t *testing.T) {
 	}
 	for _, path := range []string{file, link, dir} {
 		if _, err := ListenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "no socket") {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf(`%s: got error %v, want an error with "no socket"`, path, err)
 		}
 		if _, err := os.Lstat(path); err != nil {
 			t.Error(err)

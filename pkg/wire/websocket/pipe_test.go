@@ -152,7 +152,7 @@ func TestNewestPingIsAnswered(t *testing.T) {
 		synctest.Wait()
 		var message bytes.Buffer
 		if _, err := client.ReadTo(&message); err != nil || message.String() != "busy" {
-			t.Errorf("%q, %v", message.String(), err)
+			t.Errorf(`got message %q, error %v; want no error, message "busy"`, message.String(), err)
 		}
 		running.Go(func() { _, _ = client.ReadMessage() })
 		synctest.Wait()
@@ -200,7 +200,7 @@ func TestPingThatNobodyTakes(t *testing.T) {
 		_, err := client.ReadMessage()
 		var timeout net.Error
 		if !errors.As(err, &timeout) || !timeout.Timeout() || errors.Is(err, ErrSilent) {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v; want errors.As(err, &timeout), timeout.Timeout(), not %v", err, ErrSilent)
 		}
 		_ = client.Abort()
 		_ = server.Abort()
@@ -230,12 +230,12 @@ func TestInterrupt(t *testing.T) {
 		})
 		var last bytes.Buffer
 		if code, err := client.ReadTo(&last); err != nil || code != Binary || last.String() != "last" {
-			t.Errorf("%q, %v", last.String(), err)
+			t.Errorf(`got last %q, error %v; want no error, code %v, last "last"`, last.String(), err, Binary)
 		}
 		_, err := client.ReadMessage()
 		var closed *CloseError
 		if !errors.As(err, &closed) || *closed != (CloseError{CloseServiceRestart, "why"}) || !errors.Is(err, ErrClosed) {
-			t.Errorf("%v", err)
+			t.Errorf(`got error %v; want errors.As(err, &closed), closed CloseError{CloseServiceRestart, "why"}, %v`, err, ErrClosed)
 		}
 		_ = client.Close(closed.Code, "")
 		running.Wait()

@@ -76,7 +76,7 @@ func TestBothEndsAtOnce(t *testing.T) {
 	running.Wait()
 	running.Go(func() {
 		if _, err := client.ReadMessage(); !errors.Is(err, ErrClosed) {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want %v", err, ErrClosed)
 		}
 		_ = client.Close(CloseNormal, "")
 	})

@@ -97,6 +97,6 @@ func TestAcceptDuringShortage(t *testing.T) {
 	_ = r.Body.Close()
 	_ = s.Close()
 	if err := <-ended; err != http.ErrServerClosed || r.StatusCode != http.StatusNotFound {
-		t.Errorf("%v, %v", err, r.Status)
+		t.Errorf("got error %v, r.Status %v; want error %v, r.StatusCode %v", err, r.Status, http.ErrServerClosed, http.StatusNotFound)
 	}
 }
