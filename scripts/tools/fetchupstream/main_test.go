@@ -75,7 +75,7 @@ func TestStore(t *testing.T) {
 				t.Errorf("the package is there: %q, %v", binary, found)
 			}
 			if st, err := os.Stat(binary); tt.stored && (err != nil || st.Mode().Perm()&0o111 == 0) {
-				t.Errorf("%s: %v, %v", binary, st, err)
+				t.Errorf("%s: got st %v, error %v; want no error", binary, st, err)
 			}
 			if left, err := filepath.Glob(filepath.Join(dir, ".fetch-*")); err != nil || len(left) > 0 {
 				t.Errorf("left: %q, %v", left, err)

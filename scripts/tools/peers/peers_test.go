@@ -217,7 +217,7 @@ func serve(t *testing.T, arguments ...string) string {
 	url := strings.TrimSpace(line)
 	_, address, _ := strings.Cut(url, "://")
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		t.Fatalf("%q: %v", line, err)
+		t.Fatalf("%q: got error %v, want no error", line, err)
 	}
 	return url
 }

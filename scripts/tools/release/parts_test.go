@@ -158,7 +158,7 @@ func TestNoLicense(t *testing.T) {
 	var b bytes.Buffer
 	for _, d := range []string{dir, filepath.Join(dir, "missing")} {
 		if err := appendLicenses(&b, "example.org/m v1.0.0", d); err == nil || !strings.Contains(err.Error(), "example.org/m") {
-			t.Errorf("%s: %v", d, err)
+			t.Errorf(`%s: got error %v, want an error with "example.org/m"`, d, err)
 		}
 	}
 }

@@ -30,11 +30,11 @@ func TestX25519(t *testing.T) {
 			seen++
 			private, err := ecdh.X25519().NewPrivateKey(v.Private)
 			if err != nil {
-				t.Fatalf("%d: %v", v.ID, err)
+				t.Fatalf("%d: got error %v, want no error", v.ID, err)
 			}
 			public, err := ecdh.X25519().NewPublicKey(v.Public)
 			if err != nil {
-				t.Fatalf("%d: %v", v.ID, err)
+				t.Fatalf("%d: got error %v, want no error", v.ID, err)
 			}
 			secret, err := private.ECDH(public)
 			switch zero := slices.Contains(v.Flags, "ZeroSharedSecret"); {
@@ -64,7 +64,7 @@ func TestMLKEM(t *testing.T) {
 			key, err := mlkem.NewDecapsulationKey768(v.Seed)
 			if err != nil {
 				if v.Result == "valid" {
-					t.Errorf("%d, %s: %v", v.ID, v.Comment, err)
+					t.Errorf(`%d, %s: got error %v, want v.Result other than "valid"`, v.ID, v.Comment, err)
 				}
 				continue
 			}
