@@ -17,5 +17,14 @@
 // blocks: that is the backpressure on processes, files and HTTP bodies. A client
 // that acknowledges output bounds it per process or HTTP response. A session
 // (session.go, proc.go) owns processes and outlives its connection by
-// Options.SessionTTL. Limits are in limits.go, error codes in errors.go.
+// Options.SessionTTL. A process/start is built in start.go and goes through the
+// stages of stages.go. Limits are in limits.go, error codes in errors.go.
+//
+// What stands apart has a package below this one, each with a doc.go that says
+// where to begin reading: detach (detached processes and their keepers), tunnels,
+// statuspage, observe (what metrics, the audit trail, traces and the log are told),
+// wsauth (who may connect). They do not import this package; detached.go, keeper.go,
+// tunnel.go and status.go join them with the methods of the protocol. This package
+// may import host, fileop, sandbox, execclient, the protocol's types and wire
+// (cmd/codex/cli: TestServerImportsWhatItMay).
 package execserver
