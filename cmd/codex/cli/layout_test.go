@@ -72,6 +72,48 @@ func TestLauncherImportsWhatItMay(t *testing.T) {
 	}
 }
 
+// serverMayImport are the rooms below pkg/execserver, and the rooms that each may import: the server joins
+// detach, tunnels and statuspage, which know neither it nor each other, and all tell observe what happens.
+var serverMayImport = map[string][]string{
+	"":           {"detach", "tunnels", "statuspage", "observe", "tracing", "wsauth"},
+	"detach":     {"observe", "tracing", "wsauth"},
+	"tunnels":    {"observe"},
+	"statuspage": {"observe", "wsauth"},
+	"observe":    {"audit", "tracing"},
+	"audit":      {},
+	"tracing":    {},
+	"wsauth":     {},
+}
+
+// TestServerImportsWhatItMay checks which rooms of pkg/execserver import each other, without the imports
+// of tests.
+func TestServerImportsWhatItMay(t *testing.T) {
+	const server = "codex.internal/pkg/execserver"
+	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./execserver/...")
+	cmd.Dir = repository + "/pkg"
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("list the packages of %s: %v", server, err)
+	}
+	room := func(path string) (string, bool) {
+		rest, ok := strings.CutPrefix(path, server)
+		return strings.TrimPrefix(rest, "/"), ok
+	}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		name, _ := room(words[0])
+		allowed, known := serverMayImport[name]
+		if !known {
+			t.Errorf("%s is not in serverMayImport", words[0])
+		}
+		for _, imported := range words[1:] {
+			if other, ok := room(imported); ok && !slices.Contains(allowed, other) {
+				t.Errorf("%s imports %s, which it must not", words[0], imported)
+			}
+		}
+	}
+}
+
 // testPackages are those outside of tests that are for tests alone: what end-to-end tests import.
 var testPackages = []string{"codex.internal/cmd/codex/e2e/harness"}
 
