@@ -147,8 +147,7 @@ func (a attempts) make() error {
 
 // enforce has a backend enforce both policies, and notes what a confined child could do.
 func (e *examination) enforce(b *Backend) {
-	did, err := e.confine(b.Name, "read-only", false)
-	if err != nil {
+	if _, err := e.confine(b.Name, "read-only", false); err != nil {
 		b.Reason = err.Error()
 		return
 	}
@@ -157,7 +156,8 @@ func (e *examination) enforce(b *Backend) {
 		b.Reason = "enforces read-only policies only: it cannot protect .git, .agents and .codex below what may be written"
 		return
 	}
-	if did, err = e.confine(b.Name, "workspace-write", true); err != nil {
+	did, err := e.confine(b.Name, "workspace-write", true)
+	if err != nil {
 		b.Reason = err.Error()
 		return
 	}

@@ -371,34 +371,34 @@ func (e *examination) bubblewrap() {
 // cgroup makes a cgroup below its own, starts a child in it and kills the
 // whole by cgroup.kill.
 func (e *examination) cgroup() {
-	if err, all := e.tryCgroup(); err != nil {
+	if all, err := e.tryCgroup(); err != nil {
 		e.bad(Cgroup, Warning, err.Error(), "a process that leaves its session and its parent can outlive what started it", all)
 	} else {
 		e.ok(Cgroup, "can be made below "+e.facts.cgroup+", and cgroup.kill works")
 	}
 }
 
-// tryCgroup returns the error, and its likely causes.
-func (e *examination) tryCgroup() (error, []blame) {
+// tryCgroup returns an error with its likely causes.
+func (e *examination) tryCgroup() ([]blame, error) {
 	delegate := e.facts.inContainer("start codex as a systemd service with Delegate=yes, or by systemd-run --user --scope -p Delegate=yes",
 		"docker run --cgroupns private, with /sys/fs/cgroup mounted writable",
 		"mount a writable cgroup v2 into the container; without it codex works too")
 	if e.facts.cgroup == "" {
-		return errors.New("no cgroup v2 is mounted here"), []blame{{"the host has no cgroup v2, or does not show it here", delegate}}
+		return []blame{{"the host has no cgroup v2, or does not show it here", delegate}}, errors.New("no cgroup v2 is mounted here")
 	}
 	dir, err := os.MkdirTemp(e.facts.cgroup, "codex-doctor-")
 	if err != nil {
-		return err, []blame{{"this user may not make cgroups there", delegate}}
+		return []blame{{"this user may not make cgroups there", delegate}}, err
 	}
 	defer func() { _ = os.Remove(dir) }()
 	kill, err := os.OpenFile(filepath.Join(dir, "cgroup.kill"), os.O_WRONLY, 0)
 	if err != nil {
-		return err, []blame{{"cgroup.kill came with Linux 5.14; this is " + e.facts.kernel, "use Linux 5.14 or newer"}}
+		return []blame{{"cgroup.kill came with Linux 5.14; this is " + e.facts.kernel, "use Linux 5.14 or newer"}}, err
 	}
 	defer kill.Close()
 	place, err := os.Open(dir)
 	if err != nil {
-		return err, nil
+		return nil, err
 	}
 	defer place.Close()
 	ctx, cancel := context.WithTimeout(e.ctx, childTime)
@@ -408,7 +408,7 @@ func (e *examination) tryCgroup() (error, []blame) {
 	cmd.WaitDelay = killDelay
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return err, nil
+		return nil, err
 	}
 	defer in.Close()
 	if err := cmd.Start(); err != nil {
@@ -417,16 +417,16 @@ func (e *examination) tryCgroup() (error, []blame) {
 		if errors.Is(err, unix.ENOSYS) && e.facts.seccompMode == 2 {
 			all = []blame{e.facts.seccomp()}
 		}
-		return fmt.Errorf("start a process in a cgroup: %w", err), all
+		return all, fmt.Errorf("start a process in a cgroup: %w", err)
 	}
 	if _, err := kill.WriteString("1"); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		return err, nil
+		return nil, err
 	}
 	_ = cmd.Wait()
 	if ctx.Err() != nil {
-		return fmt.Errorf("kill a cgroup: its process is there after %v", childTime), nil
+		return nil, fmt.Errorf("kill a cgroup: its process is there after %v", childTime)
 	}
 	return nil, nil
 }

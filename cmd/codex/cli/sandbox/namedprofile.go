@@ -201,7 +201,7 @@ func (b *profileReader) entry(key, sub string, value any) error {
 		return fmt.Errorf("%s: the access must be \"read\", \"write\" or \"deny\", not %v", key, value)
 	}
 	if sub != "." && (path.IsAbs(sub) || sub == "" || path.Clean(sub) != strings.TrimSuffix(sub, "/") || sub == ".." || strings.HasPrefix(sub, "../")) {
-		return fmt.Errorf("%s: %q must be a relative path without . and ..", key, sub)
+		return fmt.Errorf("%s: %q must be a relative path that has no . or .. in it", key, sub)
 	}
 	kind, special := specialPaths[key]
 	switch {
