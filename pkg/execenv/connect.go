@@ -12,31 +12,31 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// DefaultClientName is what the client of an environment calls itself.
+// DefaultClientName is the default of Options.ClientName.
 const DefaultClientName = "codex-environment"
 
-// Options say how environments are reached.
+// Options configure how environments are connected to.
 type Options struct {
 	ClientName string // default DefaultClientName
-	// SelfExe is the absolute path of this program, which the local environment
-	// starts as a server; empty: there is no local environment.
+	// SelfExe is the absolute path of this program, which the local environment starts as a
+	// server; empty: there is no local environment.
 	SelfExe string
-	// Stderr gets what programs that were started write to stderr; nil: the
-	// log does, line by line. It may be written to from several goroutines.
+	// Stderr gets the standard error of started programs, from several goroutines; nil: the
+	// log gets it line by line.
 	Stderr io.Writer
 	Logger *slog.Logger // nil: no log
-	// ClientKeys is a directory with the keys by which servers behind a registry know this
-	// client; it is made if it does not exist. Detached processes belong to the key that they
-	// were started with. Empty: each Connect makes a new key, and a detached process that is
-	// started with it cannot be found again.
+	// ClientKeys is a directory with the keys that identify this client to servers behind a
+	// registry; it is made if it does not exist. Detached processes belong to the key of the
+	// client that started them. Empty: each Connect uses a new key, and detached processes
+	// that it starts cannot be found again.
 	ClientKeys string
-	// ClientKeysOptional: if the key cannot be read or made, there is a new one, and a warning.
+	// ClientKeysOptional uses a new key, with a warning, if the key cannot be read or made.
 	ClientKeysOptional bool
-	// UserAgent is the NAME/VERSION of this program, which is sent to a rendezvous service that
-	// accepts descriptions, for its status page; empty: nothing is sent. ClientName is never sent
-	// to the service.
+	// UserAgent is the NAME/VERSION of this program. It is sent to rendezvous services that
+	// accept descriptions, for their status pages; empty: nothing is sent. ClientName is never
+	// sent to the service.
 	UserAgent string
-	// OnStateChange tells of the clients' states; see execclient.Options.
+	// OnStateChange gets the state changes of the clients; see execclient.Options.
 	OnStateChange func(id string, change execclient.StateChange)
 	// OnPolicyRequest answers questions about hosts; see execclient.Options.
 	OnPolicyRequest func(context.Context, execproto.PolicyRequestParams) execproto.PolicyDecision
@@ -52,8 +52,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Connect opens a session of its own in an environment, which Close of the
-// client ends.
+// Connect opens a session in an environment. Closing the client ends it.
 func Connect(ctx context.Context, s Spec, o Options) (*execclient.Client, error) {
 	return newConnector(s, o).connect(ctx)
 }
@@ -111,8 +110,7 @@ func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {
 	return execclient.StartCommand(ctx, command, opts)
 }
 
-// lineLog writes what a program says to a log: a line, or what there is of it,
-// is a record.
+// lineLog logs the text that a program writes, with one record for each line.
 type lineLog struct{ log *slog.Logger }
 
 func (l lineLog) Write(text []byte) (int, error) {

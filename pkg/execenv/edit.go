@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/host/safeopen"
 )
 
-// Entry is an environment as a file names it. Members that are empty are left out.
+// Entry is an environment in a file. Empty members are omitted.
 type Entry struct {
 	ID                        string
 	URL, BearerToken          string
@@ -59,7 +59,7 @@ func (e Entry) append(b []byte) []byte {
 	return b
 }
 
-// tomlString returns a basic string of TOML. What is not UTF-8 becomes U+FFFD.
+// tomlString returns a basic string of TOML. Invalid UTF-8 becomes U+FFFD.
 func tomlString(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -78,9 +78,9 @@ func tomlString(text string) string {
 	return b.String()
 }
 
-// Add adds an environment to the file of environments in the home directory, which is
-// made if it does not exist, and makes it the default if asked to. The rest of the file
-// stays as it is, with its comments. The file is replaced in one step.
+// Add adds an environment to the file of environments in the home directory, which is created
+// if it does not exist, and makes it the default if requested. The rest of the file is kept,
+// with its comments. The file is replaced in one step.
 func Add(home string, e Entry, makeDefault bool) (path string, err error) {
 	return edit(home, func(text []byte, before Config) ([]byte, func(Config) error, error) {
 		if _, exists := before.Find(e.ID); exists {
@@ -106,8 +106,8 @@ func Add(home string, e Entry, makeDefault bool) (path string, err error) {
 	})
 }
 
-// Remove removes an environment from the file in the home directory. If it was the
-// default, the line that says so is removed, too.
+// Remove removes an environment from the file in the home directory. If it was the default,
+// the line with the default is removed, too.
 func Remove(home, id string) (path string, err error) {
 	return edit(home, func(text []byte, before Config) ([]byte, func(Config) error, error) {
 		if s, exists := before.Find(id); !exists || s.Kind == Local {
@@ -135,7 +135,7 @@ func Remove(home, id string) (path string, err error) {
 	})
 }
 
-// errByHand means that the file is written in a way that edit does not understand.
+// errByHand means that edit does not understand the form of the file.
 var errByHand = errors.New("the file is written in a way that this program cannot edit; edit it by hand")
 
 var (
@@ -145,7 +145,7 @@ var (
 	defaultLine = regexp.MustCompile(`(?m)^[ \t]*default[ \t]*=[^\n]*\n?`)
 )
 
-// setDefault sets the default, in the line that there is, or in a new first one.
+// setDefault sets the default in the existing line, or in a new first line.
 func setDefault(text []byte, id string) []byte {
 	line := "default = " + tomlString(id) + "\n"
 	if at := defaultLine.FindIndex(text); at != nil {
@@ -154,8 +154,8 @@ func setDefault(text []byte, id string) []byte {
 	return append([]byte(line+"\n"), text...)
 }
 
-// cutEntry removes the entry with an index, up to the next header that is not of its own
-// tables. Comments right before that header belong to what follows.
+// cutEntry removes the entry with an index, up to the next header that does not belong to it.
+// Comments right before that header belong to the next entry.
 func cutEntry(text []byte, index int) ([]byte, bool) {
 	headers := entryHeader.FindAllIndex(text, -1)
 	if index < 0 || index >= len(headers) {
@@ -180,8 +180,8 @@ func cutEntry(text []byte, index int) ([]byte, bool) {
 	return slices.Concat(text[:begin], text[end:]), true
 }
 
-// edit changes the file of environments. change returns the new text, and what checks
-// how it reads. Nothing is written if it does not read as it must.
+// edit changes the file of environments. change returns the new text and a function that
+// checks the configuration in it. If the check fails, nothing is written.
 func edit(home string, change func(text []byte, before Config) ([]byte, func(Config) error, error)) (string, error) {
 	path := filepath.Join(home, FileName)
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -209,9 +209,9 @@ func edit(home string, change func(text []byte, before Config) ([]byte, func(Con
 	return path, replace(path, text, changed)
 }
 
-// replace writes the file, unless it is another than before by now.
+// replace writes the file, unless it has changed since it was read.
 func replace(path string, before, text []byte) error {
-	mode := fs.FileMode(0o600) // it may have tokens
+	mode := fs.FileMode(0o600) // it may contain tokens
 	if info, err := os.Stat(path); err == nil {
 		mode = info.Mode().Perm()
 	}
@@ -226,7 +226,7 @@ func replace(path string, before, text []byte) error {
 	_, err = f.Write(text)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if now, read := safeopen.ReadFile(path, maxFileBytes); err == nil && read == nil && !bytes.Equal(now, before) {
-		err = fmt.Errorf("%s has changed meanwhile; try again", path)
+		err = fmt.Errorf("%s was changed by another program; try again", path)
 	}
 	if err == nil {
 		err = os.Rename(temporary, path)

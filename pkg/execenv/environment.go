@@ -8,18 +8,17 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// Environment is one environment with the connection that all its users
-// share. Its methods may be called from any goroutine.
+// Environment is one environment with a connection that all its users share. Its methods may
+// be called from any goroutine.
 //
-// It is idle until the first use, then connecting, then connected or failed.
-// If the first attempt fails it stays failed. Once it was connected, a client
-// that has failed is replaced on the next use, by one attempt for all that
-// wait and with a new session, in which the processes of the old one are not;
-// if that fails the next use tries again. A program is not started again: its
-// failed client is what users get. At most one goroutine connects, which Close
-// waits for.
+// It is idle until the first use, then connecting, then connected or failed. If the first
+// attempt to connect fails, it stays failed. After it was connected, a failed client is
+// replaced on the next use: all waiting users share one attempt, which opens a new session
+// without the processes of the old one. If that attempt fails, the next use tries again. A
+// program is not started again: users get its failed client. At most one goroutine connects,
+// and Close waits for it.
 type Environment struct {
-	connector *connector // one attempt at a time uses it
+	connector *connector // for one attempt at a time
 
 	mu        sync.Mutex
 	closed    bool
@@ -29,7 +28,7 @@ type Environment struct {
 	startup *attempt
 }
 
-// attempt is one try to connect. The results are there when done is closed.
+// attempt is one attempt to connect. The results are set before done is closed.
 type attempt struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -50,8 +49,8 @@ func newEnvironment(s Spec, o Options) *Environment {
 	return &Environment{connector: newConnector(s, o)}
 }
 
-// startConnecting begins to connect, unless that would start a program, which
-// waits for somebody who needs it.
+// startConnecting begins to connect, unless that would start a program. Programs are started
+// on first use.
 func (e *Environment) startConnecting() {
 	if e.connector.spec.Kind.reconnects() {
 		e.mu.Lock()
@@ -60,8 +59,8 @@ func (e *Environment) startConnecting() {
 	}
 }
 
-// Client returns the connected client, which must not be closed. It waits for
-// the attempt to connect that is under way, or makes one.
+// Client returns the connected client, which must not be closed. It waits for the current
+// attempt to connect, or begins one.
 func (e *Environment) Client(ctx context.Context) (*execclient.Client, error) {
 	e.mu.Lock()
 	a := e.current()
@@ -69,8 +68,8 @@ func (e *Environment) Client(ctx context.Context) (*execclient.Client, error) {
 	return e.wait(ctx, a)
 }
 
-// WaitReady waits for the first attempt to connect and returns how it ended,
-// whatever came after it.
+// WaitReady waits for the first attempt to connect and returns its result, even if later ones
+// had another result.
 func (e *Environment) WaitReady(ctx context.Context) error {
 	e.mu.Lock()
 	if e.startup == nil {
@@ -82,7 +81,7 @@ func (e *Environment) WaitReady(ctx context.Context) error {
 	return err
 }
 
-// Info asks about the environment's machine.
+// Info asks for a description of the environment's machine.
 func (e *Environment) Info(ctx context.Context) (execproto.EnvironmentInfo, error) {
 	client, err := e.Client(ctx)
 	if err != nil {
@@ -91,7 +90,8 @@ func (e *Environment) Info(ctx context.Context) (execproto.EnvironmentInfo, erro
 	return client.EnvironmentInfo(ctx)
 }
 
-// wait returns the result of an attempt; nil: the environment is closed.
+// wait waits for an attempt and returns its result. A nil attempt means that the environment
+// is closed.
 func (e *Environment) wait(ctx context.Context, a *attempt) (*execclient.Client, error) {
 	if a == nil {
 		return nil, ErrClosed
@@ -104,8 +104,8 @@ func (e *Environment) wait(ctx context.Context, a *attempt) (*execclient.Client,
 	}
 }
 
-// current returns the attempt whose result counts now, which it begins if
-// there is none; nil: the environment is closed. The caller holds the lock.
+// current returns the current attempt, or begins one; nil if the environment is closed. The
+// lock is held.
 func (e *Environment) current() *attempt {
 	a := e.latest
 	switch {
@@ -123,7 +123,7 @@ func (e *Environment) current() *attempt {
 	return e.latest
 }
 
-// begin starts an attempt that takes the place of a failed client.
+// begin begins an attempt to replace a failed client.
 func (e *Environment) begin(old *execclient.Client) {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &attempt{cancel: cancel, done: make(chan struct{})}
@@ -131,12 +131,12 @@ func (e *Environment) begin(old *execclient.Client) {
 	go e.routineConnect(ctx, a, old)
 }
 
-// routineConnect makes an attempt.
+// routineConnect makes the attempt.
 func (e *Environment) routineConnect(ctx context.Context, a *attempt, old *execclient.Client) {
 	defer close(a.done)
 	defer a.cancel()
 	if old != nil {
-		_ = old.Close() // it has failed already, and has said why
+		_ = old.Close() // it has failed already
 	}
 	client, err := e.connector.connect(ctx)
 	if err != nil {
@@ -146,15 +146,15 @@ func (e *Environment) routineConnect(ctx context.Context, a *attempt, old *execc
 		}
 		return
 	}
-	// If the environment was closed meanwhile, Close closes it.
+	// If the environment was closed during the attempt, Close closes the client.
 	a.client = client
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.connected = true
 }
 
-// Close ends the connection, or the attempt to make one, and waits for it.
-// Processes that were started end with their session.
+// Close closes the connection, or cancels the attempt to make one, and waits for it. The
+// session's processes end with the session.
 func (e *Environment) Close() error {
 	e.mu.Lock()
 	e.closed = true

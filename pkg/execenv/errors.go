@@ -8,22 +8,22 @@ import (
 )
 
 var (
-	// ErrNoRuntime says that nobody told where this program is, which the
-	// local environment starts.
+	// ErrNoRuntime means that the path of this program, which the local environment starts,
+	// was not configured.
 	ErrNoRuntime error = &execclient.ProtocolError{Message: "local environment requires configured runtime paths"}
-	// ErrClosed says that the environment was closed.
+	// ErrClosed means that the environment was closed.
 	ErrClosed = errors.New("the environment was closed")
-	// ErrNoDefault says that no environment was chosen and none is the default.
+	// ErrNoDefault means that no environment was chosen and none is the default.
 	ErrNoDefault = errors.New("there is no default environment")
 )
 
-// UnknownError says that there is no environment with an id.
+// UnknownError means that there is no environment with an id.
 type UnknownError struct{ ID string }
 
 func (e *UnknownError) Error() string { return fmt.Sprintf("there is no environment `%s`", e.ID) }
 
-// FileError says that the file of environments breaks a rule. Its text is Codex
-// CLI's, in which the path is not always told.
+// FileError means that the file of environments is invalid. Its text equals Codex CLI's, which
+// does not always contain the path.
 type FileError struct {
 	Path string
 	Err  error
@@ -34,7 +34,7 @@ func (e *FileError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// ConnectError says that an environment could not be connected to.
+// ConnectError means that connecting to an environment failed.
 type ConnectError struct{ Err error }
 
 func (e *ConnectError) Error() string {
@@ -44,7 +44,7 @@ func (e *ConnectError) Error() string {
 // Unwrap returns the reason.
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// invalid is the error of a configuration that breaks a rule.
+// invalid returns the error for an invalid configuration.
 func invalid(format string, args ...any) error {
 	return &execclient.ProtocolError{Message: fmt.Sprintf(format, args...)}
 }

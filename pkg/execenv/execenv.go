@@ -1,5 +1,5 @@
-// Package execenv knows the environments that commands can run in: which ones
-// are configured, how each is reached, and one shared connection to each.
+// Package execenv has the environments in which commands can run: their configuration, and
+// one shared connection to each.
 //
 //	config, err := execenv.Load(execenv.LoadOptions{Home: home, Getenv: os.Getenv})
 //	...
@@ -7,11 +7,10 @@
 //	defer set.Close()
 //	env, err := set.Default()
 //	...
-//	client, err := env.Client(ctx) // connects, or waits for who does already
+//	client, err := env.Client(ctx) // connects, or waits for the attempt of another caller
 //
-// The configuration comes from the first of these that has one: the
-// variables of an environment registry (NoiseVariables), environments.toml in
-// the home directory, URLVariable.
+// The first of these that is set has the configuration: the variables of an environment
+// registry (NoiseVariables), environments.toml in the home directory, URLVariable.
 //
 // The rules are in docs/spec/client.md §4.
 package execenv
@@ -23,69 +22,67 @@ import (
 	"codex.internal/pkg/wire/secret"
 )
 
-// Names of the environments that no file names.
+// The ids of environments that are not in a file.
 const (
-	LocalID  = "local"  // the built-in one, on this machine
-	RemoteID = "remote" // the only one, where a variable names it
+	LocalID  = "local"  // the server on this machine
+	RemoteID = "remote" // the environment of a variable
 )
 
-// Kind says how an environment is reached.
+// Kind is the way in which an environment is reached.
 type Kind string
 
 // The kinds of environments.
 const (
-	Local     Kind = "local"     // a server that is started on this machine
+	Local     Kind = "local"     // a server started on this machine
 	WebSocket Kind = "websocket" // a server at a URL
-	Stdio     Kind = "stdio"     // a program that leads to a server
-	Noise     Kind = "noise"     // a server that an environment registry knows
-	SSH       Kind = "ssh"       // a server that ssh starts on another machine
+	Stdio     Kind = "stdio"     // a program that connects to a server
+	Noise     Kind = "noise"     // a server in an environment registry
+	SSH       Kind = "ssh"       // a server started by ssh on another machine
 )
 
-// reconnects reports whether a lost session is replaced by a new one. A program
-// is not started again: it may ask its user for something.
+// reconnects reports whether a lost session is replaced by a new one. A program is not started
+// again, because it may ask its user a question.
 func (k Kind) reconnects() bool { return k == WebSocket || k == Noise }
 
-// Secret is a token. It prints as [redacted]; a conversion to string returns the
-// text.
+// Secret is a token. It prints as [redacted]; a conversion to string returns the token.
 type Secret = secret.Text
 
-// Spec describes one environment. Which fields are set depends on the kind.
+// Spec is the configuration of one environment. Its kind determines which fields are set.
 type Spec struct {
 	ID   string
 	Kind Kind
-	// Source says what named it: a variable or the path of a file.
+	// Source is where the environment is configured: a variable or the path of a file.
 	Source string
 
 	URL string // of a WebSocket
-	// Token is sent over wss or to a loopback address; to any other, the
-	// connection is refused.
+	// Token is sent over wss or to a loopback address. Connecting to any other address fails.
 	Token Secret
-	// TLS is of a wss URL, read again for each session.
+	// TLS has the files for a wss URL. They are read for each session.
 	TLS TLSFiles
-	// ConnectTimeout and InitializeTimeout bound the two parts of connecting;
-	// 0: the client's defaults.
+	// ConnectTimeout and InitializeTimeout bound the two steps of connecting; 0: the client's
+	// defaults.
 	ConnectTimeout, InitializeTimeout time.Duration
 
 	Program string   // of Stdio
 	Args    []string // without the program's name
-	Env     []string // NAME=VALUE, beside this program's environment
+	Env     []string // NAME=VALUE, added to this program's environment
 	Dir     string   // absolute; empty: this program's
 
 	Registry Registry // of Noise
 	Host     SSHHost  // of SSH
 }
 
-// Registry says how a Noise environment is found.
+// Registry is the registry entry of a Noise environment.
 type Registry struct {
 	URL           string
 	EnvironmentID string
 	Token         Secret
-	TokenFile     string // has the token, if there is no Token; read for each session
+	TokenFile     string // has the token if Token is empty; read for each session
 	AccountID     string // may be empty
 }
 
-// Address tells where an environment is without what may be secret: of a URL
-// neither user nor query, of a program no arguments.
+// Address returns a printable address without secrets: a URL without user and query, or a
+// program without arguments.
 func (s Spec) Address() string {
 	switch s.Kind {
 	case WebSocket:
@@ -104,8 +101,7 @@ func (s Spec) Address() string {
 	}
 }
 
-// redact takes user, query and fragment out of a URL, also out of one that
-// does not parse.
+// redact removes user, query and fragment from a URL, even from an invalid one.
 func redact(url string) string {
 	if i := strings.IndexAny(url, "?#"); i >= 0 {
 		url = url[:i]
@@ -131,10 +127,10 @@ func redact(url string) string {
 type Config struct {
 	// Default is the id of the default environment; empty: there is none.
 	Default string
-	// Environments have ids of their own.
+	// The ids of the environments are unique.
 	Environments []Spec
-	// Source says what decided: a variable, the path of a file, or neither,
-	// which is empty.
+	// Source is where the configuration was found: a variable or the path of a file; empty:
+	// nowhere.
 	Source string
 }
 
@@ -148,7 +144,7 @@ func (c Config) Find(id string) (Spec, bool) {
 	return Spec{}, false
 }
 
-// IDs returns every id, the default's first.
+// IDs returns all ids, beginning with the default's.
 func (c Config) IDs() []string {
 	var ids []string
 	for _, s := range c.Environments {

@@ -22,7 +22,7 @@ type file struct {
 	Environments []entry `toml:"environments"`
 }
 
-// entry is one of its environments. Nil: it is not there.
+// entry is one of its environments. A nil field is missing.
 type entry struct {
 	ID                *string           `toml:"id"`
 	URL               *string           `toml:"url"`
@@ -44,8 +44,8 @@ type entry struct {
 	Codex             *string           `toml:"codex"`
 }
 
-// parseFile reads the text of environments.toml at path, in the home
-// directory, which relative directories are relative to.
+// parseFile parses the text of environments.toml. Relative directories in it are relative to
+// the home directory dir.
 func parseFile(text []byte, path, dir string) (Config, error) {
 	f, err := decodeFile(text)
 	if err != nil {
@@ -84,7 +84,7 @@ func parseFile(text []byte, path, dir string) (Config, error) {
 	return c, nil
 }
 
-// decodeFile decodes what has the right form, whatever it means.
+// decodeFile decodes the file without checking the values.
 func decodeFile(text []byte) (file, error) {
 	var f file
 	var shape struct {
@@ -96,7 +96,7 @@ func decodeFile(text []byte) (file, error) {
 	if err := home.DecodeTOML(text, &shape, false); err != nil {
 		return f, err
 	}
-	// The decoder takes [environments] for an array without elements.
+	// The decoder accepts [environments] as an empty array.
 	if _, isArray := shape.Environments.([]any); shape.Environments != nil && !isArray {
 		return f, errors.New("`environments` must be an array of tables: write [[environments]]")
 	}
@@ -113,7 +113,7 @@ func decodeFile(text []byte) (file, error) {
 	return f, nil
 }
 
-// spec checks an entry. The order of the checks is that of Codex CLI.
+// spec validates an entry. The order of the checks equals Codex CLI's.
 func (e entry) spec(dir string) (Spec, error) {
 	s := Spec{ID: *e.ID, ConnectTimeout: timeout(e.ConnectTimeout), InitializeTimeout: timeout(e.InitializeTimeout)}
 	if err := checkID(s.ID); err != nil {
@@ -144,7 +144,7 @@ func (e entry) spec(dir string) (Spec, error) {
 	}
 }
 
-// checkKind checks what only entries of this program's kinds have.
+// checkKind validates the members that Codex CLI does not have.
 func (e entry) checkKind(id string) error {
 	own, all := 0, 0
 	for i, is := range []bool{e.Rendezvous != nil, e.SSH != nil, e.URL != nil, e.Program != nil} {
@@ -170,7 +170,7 @@ func (e entry) checkKind(id string) error {
 	return nil
 }
 
-// rendezvous checks an entry of a rendezvous service. Its token stays in its file.
+// rendezvous converts an entry of a rendezvous service. Its token is not read yet.
 func (e entry) rendezvous(s Spec, dir string) (Spec, error) {
 	s.Kind = Noise
 	s.Registry.URL, s.Registry.EnvironmentID = strings.TrimSpace(*e.Rendezvous), s.ID
@@ -195,7 +195,7 @@ func (e entry) rendezvous(s Spec, dir string) (Spec, error) {
 	return s, nil
 }
 
-// ssh checks an entry of a machine that is reached by ssh.
+// ssh converts an entry of a machine that is reached by ssh.
 func (e entry) ssh(s Spec) (Spec, error) {
 	s.Kind, s.Host = SSH, SSHHost{Host: strings.TrimSpace(*e.SSH), Args: e.SSHArgs}
 	if e.Codex != nil {
@@ -232,8 +232,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// timeout is what a number of seconds is. None at all is the shortest that
-// there is, since 0 stands for the default.
+// timeout converts seconds; nil gives 0, the default. 0 seconds gives 1 ns, because a zero
+// Duration means the default.
 func timeout(seconds *float64) time.Duration {
 	if seconds == nil {
 		return 0
@@ -263,7 +263,7 @@ func (e entry) webSocket(s Spec, dir string) (Spec, error) {
 		err = errors.New("it has no host")
 	}
 	if err != nil {
-		// The library's error quotes the URL, and in it what may be secret.
+		// The library's error contains the URL, which may contain secrets.
 		var quoted *url.Error
 		if errors.As(err, &quoted) {
 			err = quoted.Err
@@ -273,7 +273,7 @@ func (e entry) webSocket(s Spec, dir string) (Spec, error) {
 	return s, nil
 }
 
-// tlsFiles sets the files of a wss URL.
+// tlsFiles sets the files for a wss URL.
 func (e entry) tlsFiles(s *Spec, dir string) error {
 	for to, from := range map[*string]*string{&s.TLS.CA: e.CA, &s.TLS.ClientCert: e.ClientCert, &s.TLS.ClientKey: e.ClientKey} {
 		if from == nil {

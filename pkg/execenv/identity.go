@@ -14,15 +14,14 @@ import (
 	"codex.internal/pkg/relay/noise"
 )
 
-// A server knows a client that comes through a registry by the key with which the client's
-// end of the encrypted stream proves itself; what the registry and the relay say about
-// the client's token does not count, because the server need not trust them
-// (docs/spec/relay.md §6.1). A key that is made anew for each run is enough for a session. A
-// detached process belongs to its client for longer, so the client keeps the key in a file. There
-// is one for each environment: services cannot tell that two clients are the same.
+// A client that connects through a registry is identified to the server by the key of its end
+// of the encrypted stream. The registry and the relay may also report the client's token, but
+// the server need not trust them (docs/spec/relay.md §6.1). For a session a new key is enough.
+// A detached process belongs to its client for longer, so the client keeps the key in a file.
+// Each environment has its own key, so that services cannot correlate clients.
 
-// clientIdentity returns the key for an environment of a registry: that in the directory, which
-// is made with the first one, or a new one if dir is empty.
+// clientIdentity returns the key for an environment of a registry: the one in the directory
+// dir, which is created with the first key, or a new one if dir is empty.
 func clientIdentity(dir string, r Registry) (*noise.Identity, error) {
 	if dir == "" {
 		return noise.GenerateIdentity()
@@ -48,12 +47,12 @@ func readIdentity(path string) (*noise.Identity, error) {
 	}
 	id, err := noise.ParseIdentity(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; without the file a new one is made, and the detached processes of the old one belong to nobody", path, err)
+		return nil, fmt.Errorf("%s: %w; if you remove the file a new key is made, which cannot access the detached processes of the old one", path, err)
 	}
 	return id, nil
 }
 
-// makeIdentity writes a new key, whole or not at all. If another client is first, its key stays.
+// makeIdentity writes a new key in one step. If another process was first, its key is kept.
 func makeIdentity(dir, path string) error {
 	id, err := noise.GenerateIdentity()
 	if err != nil {
@@ -62,7 +61,7 @@ func makeIdentity(dir, path string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, "new-*") // of mode 0600
+	f, err := os.CreateTemp(dir, "new-*") // with the mode 0600
 	if err != nil {
 		return err
 	}

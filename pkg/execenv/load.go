@@ -14,7 +14,7 @@ import (
 
 // Variables that choose environments.
 const (
-	// URLVariable has the URL of the only environment, or none.
+	// URLVariable has the URL of the only environment, or the word none.
 	URLVariable = "CODEX_EXEC_SERVER_URL"
 	// TokenVariable has the token for the server at that URL.
 	TokenVariable = "CODEX_EXEC_SERVER_CONNECTION_TOKEN"
@@ -25,28 +25,26 @@ const (
 	registryAccountVariable = "CODEX_EXEC_SERVER_NOISE_CHATGPT_ACCOUNT_ID"
 )
 
-// NoiseVariables name an environment that a registry knows: all or none of
-// them must be set.
+// NoiseVariables configure an environment of a registry: all or none of them must be set.
 var NoiseVariables = []string{registryURLVariable, registryIDVariable, registryTokenVariable}
 
-// FileName is the name of the file of environments in the home directory.
+// FileName is the name of the file of environments.
 const FileName = "environments.toml"
 
-// LoadOptions say where Load looks.
+// LoadOptions are the inputs of Load.
 type LoadOptions struct {
-	// Home returns the home directory. It is asked only if no variable of a
-	// registry is set.
+	// Home returns the home directory. It is called only if no variable of a registry is set.
 	Home func() (string, error)
-	// Getenv returns a variable, empty if there is none; nil: os.Getenv.
+	// Getenv returns a variable, empty if it is not set; nil: os.Getenv.
 	Getenv func(string) string
-	// EnvironmentID, if not empty and not RemoteID, takes the place of what the
-	// variables say about the environment's id in a registry.
+	// EnvironmentID, if not empty and not RemoteID, replaces the environment's id in the
+	// variables of a registry.
 	EnvironmentID string
 }
 
-// Load finds out which environments there are. Its errors are those of a
-// configuration that breaks a rule: *registry.ConfigError and
-// *execclient.ProtocolError, the latter in a *FileError if it is the file that does.
+// Load returns the configured environments. An invalid configuration is a
+// *registry.ConfigError or an *execclient.ProtocolError, which is in a *FileError if the file
+// is invalid.
 func Load(o LoadOptions) (Config, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
@@ -74,8 +72,8 @@ func Load(o LoadOptions) (Config, error) {
 	return fromURL(get), nil
 }
 
-// fromRegistry is what the variables of a registry say; false: none is set. An
-// id takes the place of theirs.
+// fromRegistry returns the configuration of the variables of a registry; false: none is set. A
+// non-empty id replaces theirs.
 func fromRegistry(get func(string) string, id string) (Config, bool, error) {
 	r := Registry{
 		URL: get(registryURLVariable), EnvironmentID: get(registryIDVariable),
@@ -97,8 +95,8 @@ func fromRegistry(get func(string) string, id string) (Config, bool, error) {
 	return Config{Default: s.ID, Environments: []Spec{s}, Source: s.Source}, true, nil
 }
 
-// fromURL is what the URL's variable says. Whether it is a good URL is found
-// out when it is dialed.
+// fromURL returns the configuration of the URL's variable. The URL is validated when it is
+// dialed.
 func fromURL(get func(string) string) Config {
 	url := get(URLVariable)
 	switch {
@@ -111,7 +109,7 @@ func fromURL(get func(string) string) Config {
 	return Config{Default: s.ID, Environments: []Spec{s}, Source: s.Source}
 }
 
-// cause is an error without the path, which the message has already.
+// cause removes the path from an error whose message already contains it.
 func cause(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

@@ -19,8 +19,8 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// noiseOpener opens sessions through a registry. All come from one identity, which is
-// made or read when it is first needed.
+// noiseOpener opens sessions through a registry, with one identity that is made or read on
+// first use.
 type noiseOpener struct {
 	keys     string // see Options.ClientKeys
 	optional bool   // see Options.ClientKeysOptional
@@ -77,21 +77,21 @@ func (r Registry) token() (Secret, error) {
 	return Secret(token), nil
 }
 
-// stateMerger makes one state of those of a client and of the websocket below
-// its stream: a stream may wait for another websocket for longer than a user
-// waits without a word, while its client knows of nothing.
+// stateMerger combines the states of a client and of the websocket below its stream. A stream
+// may wait long for a new websocket; meanwhile the client has no state to report, but the user
+// should see one.
 type stateMerger struct {
 	mu     sync.Mutex
-	report func(execclient.StateChange) // nil: nobody wants to know
+	report func(execclient.StateChange) // nil: states are not reported
 	client execclient.State
-	told   execclient.State
+	last   execclient.State
 }
 
-// start begins with a new client and returns what it tells its states to.
+// start begins with a new client and returns the callback for its states.
 func (m *stateMerger) start(report func(execclient.StateChange)) func(execclient.StateChange) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.report, m.client, m.told = report, execclient.Connected, execclient.Connected
+	m.report, m.client, m.last = report, execclient.Connected, execclient.Connected
 	return m.clientChanged
 }
 
@@ -99,25 +99,25 @@ func (m *stateMerger) clientChanged(change execclient.StateChange) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.client = change.State
-	m.tell(change)
+	m.notify(change)
 }
 
 func (m *stateMerger) linkChanged(lost error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case m.client != execclient.Connected: // it tells more
+	case m.client != execclient.Connected: // the client's own state takes precedence
 	case lost != nil:
-		m.tell(execclient.StateChange{State: execclient.Recovering, Err: lost})
+		m.notify(execclient.StateChange{State: execclient.Recovering, Err: lost})
 	default:
-		m.tell(execclient.StateChange{State: execclient.Connected})
+		m.notify(execclient.StateChange{State: execclient.Connected})
 	}
 }
 
-// tell reports a state that is new. The caller holds mu.
-func (m *stateMerger) tell(change execclient.StateChange) {
-	if m.report != nil && change.State != m.told {
-		m.told = change.State
+// notify reports a state if it is new. The lock is held.
+func (m *stateMerger) notify(change execclient.StateChange) {
+	if m.report != nil && change.State != m.last {
+		m.last = change.State
 		m.report(change)
 	}
 }
@@ -130,8 +130,8 @@ func newHarness(r Registry, identity *noise.Identity, agent string, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	// A request per connection to the environment is too few to keep one of
-	// HTTP open, which somebody would have to close.
+	// The environment makes one request per connection. Keeping an HTTP connection open is not
+	// worth it, and it would have to be closed.
 	transport.DisableKeepAlives = true
 	client, err := registry.New(registry.Options{
 		BaseURL: r.URL, Authorizer: registry.Bearer(string(r.Token), r.AccountID), Transport: transport,
@@ -156,8 +156,8 @@ func newHarness(r Registry, identity *noise.Identity, agent string, log *slog.Lo
 	}), nil
 }
 
-// inTheClear reports whether requests to a registry would go over a network without
-// encryption. It is false for a text that is no URL, which the registry client refuses.
+// inTheClear reports whether requests to a registry would not be encrypted on a network. It is
+// false for an invalid URL, which the registry client refuses.
 func inTheClear(base string) bool {
 	u, err := url.Parse(strings.TrimSpace(base))
 	if err != nil || u.Scheme != "http" {

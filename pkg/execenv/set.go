@@ -16,9 +16,8 @@ type Set struct {
 	closed bool
 }
 
-// Open makes the environments of a valid configuration. Those at URLs begin
-// to connect in the background; programs are not started before they are
-// needed.
+// Open makes the environments of a valid configuration. Environments at URLs begin to connect
+// in the background. Programs are started on first use.
 func Open(c Config, o Options) *Set {
 	c.Environments = slices.Clone(c.Environments)
 	s := &Set{opts: o.withDefaults(), config: c, envs: make(map[string]*Environment, len(c.Environments))}

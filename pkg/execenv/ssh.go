@@ -13,32 +13,32 @@ import (
 
 // SSHHost is a machine on which ssh starts a server.
 type SSHHost struct {
-	// Host is what ssh takes: a name of its configuration, HOST or USER@HOST.
+	// Host is the destination for ssh: a name in its configuration, HOST or USER@HOST.
 	Host string
-	// Args are options of ssh, before the host.
+	// Args are options for ssh, placed before the host.
 	Args []string
-	// Codex is the path of the program there; empty: it is looked for.
+	// Codex is the path of the program on that machine; empty: it is searched for.
 	Codex string
 }
 
-// InstalledCodex is where a copy of this program is put on a machine that is reached by
-// ssh, below the home directory: not on the PATH, where it could take the place of
-// another codex.
+// InstalledCodex is the path of an installed copy of this program on a machine that is reached
+// by ssh, below the home directory. It is not on the PATH, so that it does not replace another
+// codex.
 const InstalledCodex = ".local/share/codex-exec-server/codex"
 
-// notFound is what the shell on the other machine says when it finds no program.
+// notFound is printed by the shell on the other machine if it finds no program.
 const notFound = "codex-exec-server-not-found"
 
-// Command returns the program and arguments that run a command line by the shell of the
-// other machine. No terminal is asked for anything: the program has none of its own. A
-// machine that is gone is noticed after 15 s.
+// Command returns the program and arguments that run a shell command line on the other
+// machine. ssh asks no questions, because it has no terminal. A machine that does not answer
+// is detected after 15 s.
 func (h SSHHost) Command(line string) (program string, args []string) {
 	args = append(args, h.Args...)
 	args = append(args, "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3")
 	return "ssh", append(args, "--", h.Host, "exec sh -c "+quote(line))
 }
 
-// serverLine is the command line that finds the program and starts a server.
+// serverLine returns the command line that finds the program and starts a server.
 func (h SSHHost) serverLine() string {
 	places := `"$HOME/` + InstalledCodex + `" "$(command -v codex)" "$HOME/.local/bin/codex" "$HOME/bin/codex" /usr/local/bin/codex /opt/codex/bin/codex`
 	if h.Codex != "" {
@@ -51,13 +51,13 @@ func (h SSHHost) serverLine() string {
 		`; do if [ -n "$p" ] && [ -x "$p" ]; then exec "$p" exec-server --listen stdio; fi; done; echo ` + notFound + ` >&2; exit 127`
 }
 
-// quote returns a text as one word of a shell.
+// quote quotes a text for a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// SSHError says why a server could not be started by ssh.
+// SSHError is the error of starting a server by ssh.
 type SSHError struct {
 	Host string
-	// Said is the last line of what ssh said; empty: nothing.
+	// Said is the last line that ssh printed; empty: none.
 	Said string
 	Err  error
 }
@@ -81,8 +81,9 @@ func (e *SSHError) Error() string {
 // Unwrap returns the error of the connection.
 func (e *SSHError) Unwrap() error { return e.Err }
 
-// connectSSH starts a server by ssh. What ssh says until the server has answered is the
-// reason if it fails; otherwise it is dropped, because shells say good morning there.
+// connectSSH starts a server by ssh. If that fails, the last line that ssh printed is the
+// reason. Otherwise the output until the server answers is dropped, because shells print
+// greetings.
 func connectSSH(ctx context.Context, h SSHHost, stderr io.Writer, opts execclient.Options) (*execclient.Client, error) {
 	said := &gate{to: stderr}
 	command := execclient.Command{Stderr: said}
@@ -95,8 +96,8 @@ func connectSSH(ctx context.Context, h SSHHost, stderr io.Writer, opts execclien
 	return client, nil
 }
 
-// gate keeps the end of what is written to it until it is open, and then passes on
-// what comes.
+// gate keeps the end of the data that is written to it until it is opened, and then passes
+// data on.
 type gate struct {
 	to io.Writer
 
@@ -122,8 +123,8 @@ func (g *gate) open() {
 	g.opened, g.kept = true, nil
 }
 
-// reason returns the last line, or notFound if that is one of the lines: what the shell on the other
-// machine greets with on its standard output can come later than what it then says on standard error.
+// reason returns the last line, or notFound if that is one of the lines: a greeting of the
+// shell on standard output can arrive after its message on standard error.
 func (g *gate) reason() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,15 +10,15 @@ import (
 	"codex.internal/pkg/host/safeopen"
 )
 
-// TLSFiles name files in PEM format, for wss. Empty: none.
+// TLSFiles are the paths of PEM files for wss; empty: none.
 type TLSFiles struct {
-	// CA has the authorities that are trusted, in place of the system's.
+	// CA has the trusted authorities, which replace the system's.
 	CA string
-	// ClientCert and ClientKey are what this client shows. Both are set, or none.
+	// ClientCert and ClientKey are the certificate of this client. Both or none are set.
 	ClientCert, ClientKey string
 }
 
-// check returns what is wrong about the choice of files.
+// check returns an error if the files do not fit together.
 func (f TLSFiles) check() error {
 	if (f.ClientCert == "") != (f.ClientKey == "") {
 		return errors.New("client_cert and client_key belong together; give both or none")
@@ -26,7 +26,7 @@ func (f TLSFiles) check() error {
 	return nil
 }
 
-// below makes relative paths relative to a directory.
+// below makes relative paths absolute with a directory.
 func (f TLSFiles) below(dir string) TLSFiles {
 	for _, path := range []*string{&f.CA, &f.ClientCert, &f.ClientKey} {
 		if *path != "" && !filepath.IsAbs(*path) {
