@@ -2,9 +2,9 @@
 // asked first, and whether it may run again without its sandbox if the sandbox
 // denied it something.
 //
-// Commands runs commands of a client so. Beneath it, the package neither asks nor runs
-// anything itself: a front end carries out a decision and reports the outcome, until the
-// decision is final:
+// Commands runs commands of a client in this way. Below it, the package neither asks nor runs
+// anything: a front end executes each decision and reports the outcome, until a decision is
+// final:
 //
 //	run, d := approval.Begin(request, approval.Policy{Kind: approval.OnFailure}, session)
 //	for {
@@ -20,12 +20,12 @@
 //		}
 //	}
 //
-// The front end makes the Result from what the server says of the process;
-// ProcessID and RetryParams make the requests.
+// The front end makes the Result from the server's report about the process. ProcessID and
+// RetryParams help to make the requests.
 //
-// In any order of calls: a command runs without its sandbox only if the policy
-// allows it and a person has approved it; never if its permissions deny reading a
-// path; and it is retried at most once.
+// In any order of calls, a command runs without its sandbox only if the policy allows it and a
+// person has approved it, and never if its permissions deny reading a path. It is retried at
+// most once.
 //
 // The rules are in docs/spec/client.md §8.
 package approval
@@ -35,7 +35,7 @@ import (
 	"fmt"
 )
 
-// Why a command is refused, or is not retried after a denial.
+// The reasons for refusing a command, or for not retrying it after a denial.
 var (
 	// ErrRejected means that the person who was asked denied the command.
 	ErrRejected = errors.New("rejected by user")
@@ -125,7 +125,7 @@ const (
 	TimedOut
 )
 
-// Result is how an attempt ended.
+// Result is the outcome of an attempt.
 type Result struct {
 	ExitCode int // -1 if it is not known
 	// Denied says that the sandbox probably denied the process something.
@@ -143,8 +143,7 @@ const (
 	ended
 )
 
-// Run is one command on its way through the decisions. It is not safe for
-// concurrent use.
+// Run makes the decisions for one command. It is not safe for concurrent use.
 type Run struct {
 	policy   Policy
 	session  *Session

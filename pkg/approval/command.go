@@ -11,12 +11,12 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// ErrInput means that a denied command cannot be retried because its first attempt has
-// read input that cannot be read again: its Stdin is no io.Seeker.
+// ErrInput means that a denied command cannot be retried, because its first attempt has read
+// input that cannot be read again: its Stdin is not an io.Seeker.
 var ErrInput = errors.New("its input was read by the first attempt, and cannot be read again")
 
-// Commands runs commands of one client in a sandbox under a policy, and asks a person
-// where the policy says so:
+// Commands runs commands of one client in a sandbox under a policy, and asks a person if the
+// policy requires it:
 //
 //	commands := &approval.Commands{
 //		Client: client, Profile: permissions.Workspace(), Dir: "/src",
@@ -40,18 +40,18 @@ type Commands struct {
 	Dir     string
 	Policy  Policy
 	Session Session
-	// Ask puts a question about a command to a person. An error is that of Run, and the
-	// command does not run. Nil: every question is answered with Deny.
+	// Ask asks a person about a command. If it returns an error, the command does not run, and
+	// Run returns the error. Nil: every question is answered with Deny.
 	Ask func(ctx context.Context, c *execclient.Cmd, q Question) (Answer, error)
 }
 
-// Run runs a command, at most twice, and returns the error of its last attempt, as
-// Cmd.Run does. If it was not run, or not retried, because of an answer or the policy,
-// the error matches ErrRejected or another one of this package; after a denial it
-// matches execclient.ErrSandboxDenied, too.
+// Run runs a command, at most twice, and returns the error of its last attempt, as Cmd.Run
+// does. If the command was not run, or not retried, because of an answer or the policy, the
+// error matches ErrRejected or another error of this package; after a denial it also matches
+// execclient.ErrSandboxDenied.
 //
-// cmd is a description: it is not run itself, and its Sandbox and Cancel are not used.
-// A retry reads Stdin from where it was at the beginning.
+// cmd is only a description: it is not run itself, and its Sandbox is not used. A retry reads
+// Stdin again from the position at which the first attempt began.
 func (c *Commands) Run(ctx context.Context, cmd *execclient.Cmd) error {
 	sandbox := execclient.ProfileSandbox(c.Profile, c.Dir)
 	request := Request{Argv: append([]string{cmd.Path}, cmd.Args...), Cwd: cmd.Dir, TTY: cmd.TTY, Sandbox: string(sandbox), Profile: c.Profile}
@@ -114,8 +114,8 @@ func (c *Commands) attempt(ctx context.Context, cmd *execclient.Cmd, sandbox jso
 	return try.Run()
 }
 
-// resultOf returns how an attempt ended; final: it ended for another reason than its own
-// exit, which decides nothing.
+// resultOf returns the result of an attempt. final means that it did not end with an exit code
+// of its own: then its error is the error of Run.
 func resultOf(err error) (r Result, final bool) {
 	var exit *execclient.ExitError
 	switch {
@@ -128,7 +128,7 @@ func resultOf(err error) (r Result, final bool) {
 	}
 }
 
-// start is where an input begins.
+// start is the position at which an attempt begins to read its input.
 type start struct {
 	in io.Reader
 	at int64
@@ -145,7 +145,7 @@ func startOf(in io.Reader) start {
 	return s
 }
 
-// rewind makes a second attempt read what the first has read.
+// rewind lets a second attempt read the same input.
 func (s start) rewind() error {
 	switch {
 	case s.in == nil:

@@ -54,8 +54,7 @@ type Session struct {
 	approved map[Key]struct{}
 }
 
-// Approve stores an approval and reports whether there was room for it; a session
-// stores at most 4096.
+// Approve stores an approval and reports whether it was stored; a session stores at most 4096.
 func (s *Session) Approve(k Key) bool {
 	if s == nil {
 		return false
