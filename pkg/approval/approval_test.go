@@ -11,7 +11,7 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// profile is one that lets everything be read, and no more.
+// profile returns a profile that permits reading everything, and the additional entries.
 func profile(more ...permissions.Entry) permissions.Profile {
 	entries := append([]permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}}, more...)
 	return permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: entries}}
@@ -70,7 +70,7 @@ func describe(d Decision) string {
 	}
 }
 
-// drive makes a run with answers and results, which are taken in turn.
+// drive makes a run with the answers and results, one after another.
 func drive(req Request, policy Policy, session *Session, answers []Answer, results []Result) []string {
 	run, d := Begin(req, policy, session)
 	for seen := []string(nil); ; {
@@ -200,7 +200,7 @@ func TestApprovalsForTheSession(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	// Under untrusted, the first attempt is what was approved.
+	// Under untrusted, the approval covers the first attempt.
 	if got := drive(base, Policy{Kind: Untrusted}, session, nil, denied); !slices.Equal(got, []string{"run as remembered", "rerun unconfined", "done 0"}) {
 		t.Errorf("untrusted: %q", got)
 	}
@@ -248,8 +248,8 @@ func TestKindsHaveNames(t *testing.T) {
 	}
 }
 
-// TestInvariants drives many runs at random, in and out of order, and checks
-// what must never happen against the history of the answers.
+// TestInvariants makes random runs, with calls in and out of order, and checks the invariants
+// against the history of the answers.
 func TestInvariants(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	profiles := []permissions.Profile{readOnly, secret, secretGlob, noNetwork}
@@ -289,7 +289,7 @@ func TestInvariants(t *testing.T) {
 					t.Fatalf("%s: unconfined in spite of denied reads", spelled)
 				}
 			}
-			// Now and then the front end is wrong.
+			// Sometimes the front end makes a mistake.
 			if wrong := random.IntN(50) == 0; (d.Step == Ask) != wrong {
 				a := Answer(random.IntN(int(TimedOut) + 2))
 				yes := d.Step == Ask && (a == Once || a == Amend || a == ForSession)

@@ -17,7 +17,7 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// dial returns a client of a server that confines nothing.
+// dial returns a client of a server that cannot confine.
 func dial(t *testing.T) *execclient.Client {
 	t.Helper()
 	srv, err := execserver.New(execserver.Options{})
@@ -95,7 +95,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestCommandsOfUnconfiningServers: a server that cannot confine runs nothing that must be.
+// TestCommandsOfUnconfiningServers: a server that cannot confine does not run a command that
+// must be confined.
 func TestCommandsOfUnconfiningServers(t *testing.T) {
 	client := dial(t)
 	commands := &approval.Commands{Client: client, Dir: t.TempDir(), Profile: permissions.ReadOnly()}

@@ -7,8 +7,8 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// A command is denied a write, and approved of for the session: the second
-// time nobody is asked.
+// A command is denied a write, and approved for the session: the second time no question is
+// asked.
 func Example() {
 	readOnly := permissions.Profile{Kind: permissions.Managed}
 	readOnly.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}}

@@ -56,8 +56,8 @@ func benchClient(b *testing.B, address string) *execclient.Client {
 	return client
 }
 
-// ratio does two things in turns, so that both meet the same load, and
-// reports the median of each and of the first to the second.
+// ratio runs two functions in turns, so that both have the same load, and reports the median
+// of each and their ratio.
 func ratio(b *testing.B, ours, raw func() error) {
 	b.Helper()
 	var times [2][]time.Duration
@@ -116,8 +116,7 @@ func rawOutput(ctx context.Context, client *execclient.Client, id, script string
 	}
 }
 
-// BenchmarkFSX compares fs.FS with the requests that an operation needs at
-// least.
+// BenchmarkFSX compares fs.FS with the fewest requests that an operation needs.
 func BenchmarkFSX(b *testing.B) {
 	client := benchClient(b, benchServer(b))
 	dir := b.TempDir()
@@ -196,8 +195,8 @@ func rawRead(ctx context.Context, client *execclient.Client, path string) error 
 	return client.Call(ctx, execproto.MethodFSClose, &execproto.HandleParams{HandleID: "raw"}, nil)
 }
 
-// BenchmarkEvent is what the client alone does for one event of output, from
-// the message to its consumer.
+// BenchmarkEvent measures the client's work for one event of output, from the message to its
+// consumer.
 func BenchmarkEvent(b *testing.B) {
 	script := &scripted{left: b.N, answers: make(chan []byte, 8), acked: make(chan uint64, 1), closed: make(chan struct{})}
 	client, err := execclient.NewClient(b.Context(), script, execclient.Options{})
@@ -226,8 +225,8 @@ func BenchmarkEvent(b *testing.B) {
 	}
 }
 
-// scripted is a transport to a server with flow control that starts one
-// process, which writes left chunks of output and ends.
+// scripted is a transport to a server with flow control. The server starts one process, which
+// writes left chunks of output and ends.
 type scripted struct {
 	answers chan []byte
 	acked   chan uint64 // the newest acknowledgement
@@ -235,15 +234,14 @@ type scripted struct {
 	once    sync.Once
 	buf     []byte
 
-	// For Read alone.
+	// Used by Read only.
 	left    int
 	seq     uint64
 	through uint64 // the newest acknowledged
 	started bool
 }
 
-// scriptedWindow is how many chunks may not have been acknowledged: as many
-// bytes as the client asks for.
+// scriptedWindow is the number of chunks in the client's output window.
 const scriptedWindow = 512 << 10 / (8 << 10)
 
 func (s *scripted) chunk() []byte { return make([]byte, 8<<10) }
@@ -318,8 +316,8 @@ func (s *scripted) Close() error {
 	return nil
 }
 
-// BenchmarkRecovery is the time from the cut of a connection to the next event
-// that comes over a new one.
+// BenchmarkRecovery measures the time from the loss of a connection to the next event on a new
+// one.
 func BenchmarkRecovery(b *testing.B) {
 	cut := newCutter(b, benchServer(b))
 	client := benchClient(b, cut.l.Addr().String())
@@ -348,7 +346,7 @@ func BenchmarkRecovery(b *testing.B) {
 	}
 }
 
-// cutter passes connections on, and can cut the newest.
+// cutter is a proxy that can close the newest connection.
 type cutter struct {
 	l      net.Listener
 	target string

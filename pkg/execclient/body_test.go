@@ -9,7 +9,7 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// TestBodyStreams gives a stream its pieces and looks at what is read.
+// TestBodyStreams delivers deltas to a stream and checks the body that is read.
 func TestBodyStreams(t *testing.T) {
 	text := "broke"
 	piece := func(seq uint64, data string) execproto.HTTPBodyDelta {
@@ -63,7 +63,7 @@ func TestBodyStreams(t *testing.T) {
 	}
 }
 
-// TestTheQueueOfABodyIsBounded: what is one too many ends that stream only.
+// TestTheQueueOfABodyIsBounded: one delta too many ends that stream only.
 func TestTheQueueOfABodyIsBounded(t *testing.T) {
 	const overflow = "body delta channel filled before delivery"
 	for _, tt := range []struct {
@@ -101,7 +101,7 @@ func TestTheQueueOfABodyIsBounded(t *testing.T) {
 	}
 }
 
-// Pieces of a byte take a byte each while they wait.
+// Waiting deltas of a byte take one byte each.
 func TestSmallPiecesOfABodyAreKeptTogether(t *testing.T) {
 	c := &Client{}
 	s := c.bodies.open(t.Context(), c)

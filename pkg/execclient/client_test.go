@@ -19,8 +19,8 @@ import (
 	"codex.internal/pkg/testutil/leakcheck"
 )
 
-// connect returns a client of a new server. Both end with the test, after
-// which no goroutine may be left.
+// connect returns a client of a new server. Both end with the test, after which no goroutine
+// may be left.
 func connect(t *testing.T) (*execclient.Client, *execserver.Server) {
 	t.Helper()
 	return connectWith(t, execclient.Options{})
@@ -91,7 +91,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// slow is a writer that lets others run between writes.
+// slow is a writer that lets other goroutines run between writes.
 type slow struct{ n int }
 
 func (s *slow) Write(b []byte) (int, error) {
@@ -122,7 +122,7 @@ func TestALostConnectionFailsEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-client.Done()
-	// The server told the exit before it went.
+	// The server may report the exit before it ends.
 	if state, err := p.Wait(t.Context()); err == nil && state.Code != 137 {
 		t.Errorf("%+v", state)
 	}

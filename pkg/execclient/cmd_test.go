@@ -20,7 +20,7 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// sh is a command that runs a script.
+// sh returns a command that runs a script.
 func sh(client *execclient.Client, script string) *execclient.Cmd {
 	return client.Command("/bin/sh", "-c", script)
 }
@@ -103,8 +103,7 @@ func TestCmdRun(t *testing.T) {
 	}
 }
 
-// delayed is an input that begins when there has been some output: until then
-// a terminal echoes.
+// delayed is an input that begins after the first output: until then the terminal echoes.
 type delayed struct {
 	after chan struct{}
 	once  sync.Once
@@ -116,7 +115,7 @@ func (d *delayed) Read(p []byte) (int, error) {
 	return d.r.Read(p)
 }
 
-// opener is a writer that begins the input.
+// opener returns a writer that begins the input.
 func (d *delayed) opener(w io.Writer) io.Writer {
 	return writerFunc(func(p []byte) (int, error) {
 		d.once.Do(func() { close(d.after) })
@@ -222,7 +221,7 @@ func TestCmdOutput(t *testing.T) {
 	}
 }
 
-// exclusive is a writer that sees when two goroutines use it at a time.
+// exclusive is a writer that detects concurrent writes.
 type exclusive struct {
 	busy sync.Mutex
 	n    int
@@ -245,7 +244,7 @@ func TestOneWriterForBothIsUsedByOneGoroutine(t *testing.T) {
 	if err := c.Run(); err != nil || w.n != 6_000_000 {
 		t.Errorf("%d bytes, %v", w.n, err)
 	}
-	// Writers that cannot be compared are two.
+	// Writers that cannot be compared are treated as two.
 	c = sh(client, "echo a; echo b >&2")
 	f := writerFunc(func(p []byte) (int, error) { return len(p), nil })
 	c.Stdout, c.Stderr = f, f
@@ -280,7 +279,7 @@ func TestCmdPipes(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// One can be read before the other has been.
+	// Each pipe can be read to its end before the other one.
 	fromErr, err1 := io.ReadAll(errs)
 	fromOut, err2 := io.ReadAll(out)
 	if err := errors.Join(err1, err2); err != nil || string(fromOut) != "got a\nb" || string(fromErr) != "err\n" {
@@ -342,8 +341,7 @@ func TestAWriterThatFailsIsTheErrorOfWait(t *testing.T) {
 	}
 }
 
-// TestAWriterThatBlocksHoldsBackItsCommandAlone: others go on, and so does the
-// client.
+// TestAWriterThatBlocksHoldsBackItsCommandAlone: other commands of the client go on.
 func TestAWriterThatBlocksHoldsBackItsCommandAlone(t *testing.T) {
 	client, _ := connect(t)
 	c := sh(client, "head -c 8000000 /dev/zero")
@@ -368,8 +366,8 @@ func TestAWriterThatBlocksHoldsBackItsCommandAlone(t *testing.T) {
 	}
 }
 
-// TestCmdSaysWhyItLostItsServer: the error is that of the connection, and
-// nothing is left.
+// TestCmdSaysWhyItLostItsServer: the error is that of the connection, and no goroutine is
+// left.
 func TestCmdSaysWhyItLostItsServer(t *testing.T) {
 	client, srv := connectWith(t, execclient.Options{RecoveryTimeout: -1})
 	c := sh(client, "echo ready; sleep 1000")

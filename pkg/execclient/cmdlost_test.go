@@ -13,9 +13,9 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// TestWaitEndsThoughTheServerTellsNoEnd: a server that has killed a command and does not
-// say that it has ended is waited for until killTime is over.
-func TestWaitEndsThoughTheServerTellsNoEnd(t *testing.T) {
+// TestWaitEndsWithoutAReportOfTheEnd: if a server has killed a command and does not report its
+// end, Wait returns after killTime.
+func TestWaitEndsWithoutAReportOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := newHost(t).join(Options{})
 		defer c.Close()

@@ -23,7 +23,7 @@ func TestCmdContext(t *testing.T) {
 	}{
 		{"a command", "echo ready; sleep 1000", 137},
 		{"its descendants", "echo ready; sleep 1000 & wait", 137},
-		// One of them waits until the shell has ended.
+		// A descendant waits until the shell has ended.
 		{"descendants that hold the output", "(while kill -0 $$ 2>/dev/null; do sleep 0.01; done; echo ready; sleep 1000) &", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,9 +61,9 @@ func TestCmdContext(t *testing.T) {
 	}
 }
 
-// TestWaitWaitsForWhatIsCopied: descendants that hold the output open are waited for only if
-// somebody wants the output, and files as the input never.
-func TestWaitWaitsForWhatIsCopied(t *testing.T) {
+// TestWaitWaitsForCopies: descendants that hold the output open are waited for only if the
+// output is copied. Reads of a file as the input are never waited for.
+func TestWaitWaitsForCopies(t *testing.T) {
 	client, _ := connect(t)
 	t.Run("output of a descendant", func(t *testing.T) {
 		var out bytes.Buffer

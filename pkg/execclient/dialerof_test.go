@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// quiet is a transport of a type of its own.
+// quiet is a type of transport.
 type quiet struct{ closed bool }
 
 func (q *quiet) Read() ([]byte, error) { return nil, errors.New("nothing comes") }
@@ -26,8 +26,8 @@ func (d quietDialer) Dial(context.Context) (*quiet, error) {
 
 func (quietDialer) RetryPause(attempt int) time.Duration { return time.Duration(attempt) * time.Hour }
 
-// TestDialerOf: an error comes without a transport, also if that of the dialer is a nil pointer,
-// and the dialer decides about the pauses of a client.
+// TestDialerOf: Dial returns a nil transport with an error, even if the dialer returns a typed
+// nil pointer. A dialer's RetryPause is used.
 func TestDialerOf(t *testing.T) {
 	refused := errors.New("refused")
 	if c, err := DialerOf(quietDialer{refused}).Dial(t.Context()); c != nil || !errors.Is(err, refused) {

@@ -77,8 +77,7 @@ func Example() {
 	// exit code 3
 }
 
-// Talk to a command that goes on: write to its standard input and read what it
-// answers.
+// Communicate with a running command: write to its standard input and read its answers.
 func ExampleCmd_pipes() {
 	ctx := context.Background()
 	client, stop := exampleClient(ctx)
@@ -118,10 +117,10 @@ func ExampleCmd_pipes() {
 	// bye
 }
 
-// Confine a command, and see that its sandbox was why it failed.
+// Confine a command, and see that the sandbox was the reason of its failure.
 //
-// There is no output to compare: whether a host can confine is not known here.
-// cmd/codex/e2e runs such commands.
+// The output is not compared, because not every host can confine. cmd/codex/e2e runs such
+// commands.
 func ExampleReadOnlySandbox() {
 	ctx := context.Background()
 	client, stop := exampleClient(ctx)
@@ -158,7 +157,7 @@ func ExampleFS() {
 			fmt.Println(err)
 			return
 		}
-		// The file takes its place in one step, when all of it is there.
+		// The file is replaced in one step, when it is complete.
 		if err := files.WriteStream(ctx, at, strings.NewReader(text), execclient.WriteOptions{Atomic: true}); err != nil {
 			fmt.Println(err)
 			return

@@ -9,7 +9,7 @@ import (
 // FileSandbox is fileSandbox for tests.
 var FileSandbox = fileSandbox
 
-// WalkByReadDir is Walk on a server that does not know fs/walk.
+// WalkByReadDir is Walk for a server without fs/walk.
 func (f *FS) WalkByReadDir(ctx context.Context, root string, o execproto.WalkOptions) (execproto.WalkResult, error) {
 	return f.walkByReadDir(ctx, root, o)
 }

@@ -11,8 +11,8 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// TestALaggingConsumer gets what was dropped from the server, and is told what
-// that has dropped too.
+// TestALaggingConsumer gets dropped events from the server again, and an error for events that
+// the server has dropped, too.
 func TestALaggingConsumer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHost(t)
@@ -55,7 +55,7 @@ func TestALaggingConsumer(t *testing.T) {
 	})
 }
 
-// TestFlowControl: the server is told what was consumed, again after a cut.
+// TestFlowControl: consumed output is acknowledged, and again after a lost connection.
 func TestFlowControl(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHost(t)

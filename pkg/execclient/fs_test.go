@@ -46,7 +46,7 @@ func TestFilesInBlocks(t *testing.T) {
 				t.Errorf("%d bytes came back as %d, %v", n, len(back), err)
 			}
 		}
-		// Written in odd pieces.
+		// Written in pieces that do not fit the blocks.
 		w, err := files.Create(t.Context(), name, execclient.WriteOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -63,8 +63,8 @@ func TestFilesInBlocks(t *testing.T) {
 	}
 }
 
-// TestWhatBreaksOffLeavesTheTarget: and nothing beside it.
-func TestWhatBreaksOffLeavesTheTarget(t *testing.T) {
+// TestAnAbortedWriteLeavesTheTarget: and leaves no file beside it.
+func TestAnAbortedWriteLeavesTheTarget(t *testing.T) {
 	client, _ := connect(t)
 	files := client.FS()
 	atomic := execclient.WriteOptions{Atomic: true}
@@ -106,7 +106,7 @@ func TestWhatBreaksOffLeavesTheTarget(t *testing.T) {
 			if err := tt.run(name); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v", err)
 			}
-			// The server is told in the background.
+			// The server gets the request in the background.
 			for {
 				names, err := os.ReadDir(dir)
 				if err != nil {
@@ -203,7 +203,7 @@ func TestASmallFileAsAReader(t *testing.T) {
 	}
 }
 
-// TestHandlesAreGivenBack: there are 128 of them on a connection.
+// TestHandlesAreGivenBack: a connection has 128 of them.
 func TestHandlesAreGivenBack(t *testing.T) {
 	client, _ := connect(t)
 	name := filepath.Join(t.TempDir(), "f")
@@ -341,7 +341,7 @@ func TestFileErrors(t *testing.T) {
 	}
 }
 
-// TestAFileIsGoneWithItsConnection: what is read is told so, and not that
+// TestAFileIsGoneWithItsConnection: a reader gets the error of the connection, and not that
 // there is no such file.
 func TestAFileIsGoneWithItsConnection(t *testing.T) {
 	client, srv := connectWith(t, execclient.Options{RecoveryTimeout: -1})
@@ -371,9 +371,9 @@ func TestAFileIsGoneWithItsConnection(t *testing.T) {
 	}
 }
 
-// TestNoWriteSucceedsAfterItsConnection: the server abandons a write with the connection on
-// which it began. Closing it on the next connection, where its handle is unknown, does not
-// look as if the file were in its place.
+// TestNoWriteSucceedsAfterItsConnection: the server aborts a write when its connection is
+// lost. Closing the file on the next connection, where its handle is unknown, does not
+// succeed.
 func TestNoWriteSucceedsAfterItsConnection(t *testing.T) {
 	conns, resumed := make(chan net.Conn, 8), make(chan struct{}, 8)
 	client, _ := connectWith(t, execclient.Options{

@@ -62,7 +62,7 @@ func origin(t testing.TB) *httptest.Server {
 	return s
 }
 
-// hugeBody is more than a client keeps of a body that is not read.
+// hugeBody is more than a client keeps of an unread body.
 const hugeBody = 20 << 20
 
 // fetch makes a request through a server and returns the answer with its body.
@@ -222,7 +222,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// beginBody begins to read a body that does not end by itself.
+// beginBody begins to read an endless body.
 func beginBody(t *testing.T, ctx context.Context, client *execclient.Client) io.ReadCloser {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, "GET", origin(t).URL+"/begin", nil)
@@ -265,7 +265,7 @@ func TestABodyEndsWithItsConnection(t *testing.T) {
 	if err := srv.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// An orderly end of the server tells that the request was cancelled.
+	// A server that shuts down reports that the request was canceled.
 	_, err := body.Read(make([]byte, 1))
 	if !errors.Is(err, execclient.ErrClosed) && (err == nil || !strings.Contains(err.Error(), "http response stream")) {
 		t.Errorf("%v", err)
@@ -275,7 +275,7 @@ func TestABodyEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// TestABodyWaitsForItsReader: and nothing else does.
+// TestABodyWaitsForItsReader: and does not block other requests.
 func TestABodyWaitsForItsReader(t *testing.T) {
 	client, _ := connect(t)
 	web := origin(t)
@@ -292,7 +292,7 @@ func TestABodyWaitsForItsReader(t *testing.T) {
 	}
 	slow, abandoned := get("/huge"), get("/huge")
 	defer slow.Body.Close()
-	// More than what could be on its way passes by in the meantime.
+	// This is more data than can be in flight.
 	for range 5 {
 		res := get("/large")
 		if n, err := io.Copy(io.Discard, res.Body); err != nil || n != 5<<20 {

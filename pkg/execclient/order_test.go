@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// TestEventsComeInOrder gives a process its events in any order, some of them
-// twice, and looks at what comes out.
+// TestEventsComeInOrder receives the events of a process in random order, some of them twice,
+// and checks the order in which they are returned.
 func TestEventsComeInOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
@@ -49,9 +49,9 @@ func TestEventsComeInOrder(t *testing.T) {
 	}
 }
 
-// What waits for an event that does not come is bounded in bytes, and what is next in
-// order is always taken.
-func TestWhatComesOutOfOrderIsBounded(t *testing.T) {
+// The events that wait for a missing one are bounded in bytes, and the missing one is always
+// accepted.
+func TestEventsOutOfOrderAreBounded(t *testing.T) {
 	const size = maxPendingBytes / 4
 	p := newProcess(&Client{done: make(chan struct{}), procs: make(map[string]*Process)}, execproto.StartParams{ProcessID: "p"})
 	p.follow(0, nil).stop() // nobody wants it any more
@@ -79,7 +79,7 @@ func TestADenialIsToldWithTheExit(t *testing.T) {
 	}
 }
 
-// TestTheLogIsBounded: what is too old or too much is dropped, the end stays.
+// TestTheLogIsBounded: old events are dropped, and the newest are kept.
 func TestTheLogIsBounded(t *testing.T) {
 	p := newProcess(&Client{done: make(chan struct{})}, execproto.StartParams{ProcessID: "p"})
 	p.follow(0, nil).stop() // nobody wants it any more
@@ -165,8 +165,8 @@ func TestTokensStayAtHome(t *testing.T) {
 	}
 }
 
-// TestStall has a consumer take nothing, or an event from time to time, from a
-// server without flow control, while the log is full.
+// TestStall: a consumer takes nothing, or an event from time to time, from a server without
+// flow control while the log is full.
 func TestStall(t *testing.T) {
 	for name, tt := range map[string]struct {
 		taken   int // events, each just before it would be too late
@@ -205,9 +205,9 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// TestASlowConsumerGetsAll has events of any size come, from a server without
-// flow control, faster than they are taken, in order and so that many are next
-// at once: none may leave the log before.
+// TestASlowConsumerGetsAll: a server without flow control sends events of all sizes faster
+// than they are taken, in order or so that many become next at once. None may leave the log
+// before it is taken.
 func TestASlowConsumerGetsAll(t *testing.T) {
 	const events = 3000
 	for name, most := range map[string]int{"small": 1 << 10, "large": 16 << 10, "larger": 1 << 18} {
@@ -246,8 +246,8 @@ func TestASlowConsumerGetsAll(t *testing.T) {
 	}
 }
 
-// TestRecoveryDropsNothing has a consumer that has taken nothing yet when the
-// server's answer brings more than there is room for.
+// TestRecoveryDropsNothing: after a lost connection the server's answer has more output than
+// the log holds, and the consumer has taken nothing yet.
 func TestRecoveryDropsNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -276,8 +276,8 @@ func TestRecoveryDropsNothing(t *testing.T) {
 	}
 }
 
-// TestOutputWaitsForItsFirstConsumer has more output come than there is room for
-// before anybody follows a process, or nobody ever does.
+// TestOutputWaitsForItsFirstConsumer: more output arrives than the log holds before a consumer
+// follows the process, or without one.
 func TestOutputWaitsForItsFirstConsumer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		after    time.Duration // until somebody follows

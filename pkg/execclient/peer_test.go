@@ -11,7 +11,7 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// peer is the server's end of a connection that a test plays.
+// peer is the server's end of a connection, played by the test.
 type peer struct {
 	t    *testing.T
 	in   chan []byte // from the client
@@ -82,7 +82,7 @@ func (h *host) refuses(err error) {
 	h.refuse = err
 }
 
-// expect takes the next message from the client, which must be of that method.
+// expect receives the next message from the client, which must have that method.
 func (p *peer) expect(method string, params execproto.Object) jsonrpc.Message {
 	p.t.Helper()
 	text, ok := <-p.in
@@ -103,7 +103,7 @@ func (p *peer) expect(method string, params execproto.Object) jsonrpc.Message {
 // resume it, so errors show only its digest.
 const testSession = "0190-f00d"
 
-// appender is a result.
+// appender is a result that can be encoded.
 type appender interface{ AppendJSON(b []byte) []byte }
 
 func (p *peer) answer(m jsonrpc.Message, result appender) {
@@ -114,7 +114,7 @@ func (p *peer) refuse(m jsonrpc.Message, code int, text string) {
 	p.out <- jsonrpc.AppendError(nil, m.ID, &jsonrpc.Error{Code: code, Message: text})
 }
 
-// greet makes the handshake, and returns what initialize asked for.
+// greet makes the handshake, and returns the client's params of initialize.
 func (p *peer) greet(extensions ...string) execproto.InitializeParams {
 	p.t.Helper()
 	var params execproto.InitializeParams
@@ -136,7 +136,7 @@ func (p *peer) closed(id string, seq uint64) {
 	p.out <- execproto.Notify(&execproto.ClosedNotification{ProcessID: id, Seq: seq})(nil)
 }
 
-// join returns a client of the host with the first connection's peer.
+// join returns a client of the host and the peer of its first connection.
 func (h *host) join(o Options, extensions ...string) (*Client, *peer) {
 	h.t.Helper()
 	var greeting sync.WaitGroup
@@ -171,7 +171,7 @@ func decode(t *testing.T, text []byte) jsonrpc.Message {
 	return m
 }
 
-// expectLater is expect for a goroutine of its own.
+// expectLater is expect for another goroutine than the test's.
 func (p *peer) expectLater(method string) jsonrpc.Message {
 	m, err := jsonrpc.Decode(<-p.in)
 	if err != nil || m.Method != method {

@@ -12,8 +12,8 @@ import (
 
 const asked = `{"id":7,"method":"network/policyRequest","params":{"processId":"p","request":{"protocol":"http","host":"a.test","port":80}}}`
 
-// TestPolicyRequest: the server's question is answered with its id, and one that
-// does not decode with an error.
+// TestPolicyRequest: a question is answered under its id; one that cannot be decoded is
+// answered with an error.
 func TestPolicyRequest(t *testing.T) {
 	h := newHost(t)
 	reason := "not_allowed"
@@ -36,9 +36,9 @@ func TestPolicyRequest(t *testing.T) {
 	}
 }
 
-// TestPolicyRequestsEnd: a question that nobody answers ends with the connection,
-// and Close waits for it. A flood of them ends the connection, and so does any
-// other request, and every request if nobody answers.
+// TestPolicyRequestsEnd: an unanswered question ends with the connection, and Close waits for
+// it. Too many questions end the connection, and so does any other request, or any question to
+// a client without OnPolicyRequest.
 func TestPolicyRequestsEnd(t *testing.T) {
 	silent := func(begun chan<- struct{}) func(context.Context, execproto.PolicyRequestParams) execproto.PolicyDecision {
 		return func(ctx context.Context, _ execproto.PolicyRequestParams) execproto.PolicyDecision {

@@ -42,7 +42,7 @@ func (m *model) roll(n int) int {
 	return m.rng.IntN(n)
 }
 
-// add is the process doing something. With flow control it waits.
+// add adds an event of the process. With flow control it waits.
 func (m *model) add(e Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,7 +69,7 @@ func (m *model) unacked() int {
 	return n
 }
 
-// send sends an event unless the connection is cut in that moment.
+// send sends an event, unless the connection is cut at that moment.
 func (m *model) send(p *peer, e Event) {
 	var text []byte
 	switch e.Kind {
@@ -86,8 +86,8 @@ func (m *model) send(p *peer, e Event) {
 	}
 }
 
-// serve answers on one connection until it is cut, at the latest after a
-// number of requests.
+// serve answers requests on one connection until it is cut, after a limited number of
+// requests.
 func (m *model) serve(p *peer) {
 	for range 3 + m.roll(20) {
 		var text []byte
@@ -133,7 +133,7 @@ func (m *model) over() bool {
 	return m.stopped
 }
 
-// cut ends a connection, with some of what is on its way.
+// cut ends a connection and drops some of the messages in flight.
 func (m *model) cut(p *peer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,9 +217,9 @@ func (m *model) read(read execproto.ReadParams) execproto.ReadResult {
 	return r
 }
 
-// TestNothingIsLostOrRepeated lets a process speak and listen over connections
-// that are cut at random. With flow control everything arrives; without, all
-// up to where the error says that it is lost.
+// TestNothingIsLostOrRepeated lets a process write and read over connections that are cut at
+// random. With flow control everything arrives. Without it, everything arrives up to the event
+// that the error names.
 func TestNothingIsLostOrRepeated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -333,7 +333,7 @@ func (m *model) dial(t *testing.T) *Client {
 	}
 }
 
-// speak is the process's life.
+// speak makes the process write, read and end.
 func (m *model) speak(rng *rand.Rand) []byte {
 	m.mu.Lock()
 	for !m.started && !m.stopped {

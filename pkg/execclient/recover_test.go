@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/wire/logtext"
 )
 
-// bubble runs a test with a fake clock, in which every goroutine has to end.
+// bubble runs a test with a fake clock. All goroutines must end.
 func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
 
 func TestASessionIsResumed(t *testing.T) {
@@ -175,8 +175,8 @@ func TestAStartAcrossACut(t *testing.T) {
 	}
 }
 
-// Codex's own servers tell nothing of a process while it is starting, which may
-// be for ever.
+// Codex CLI's servers report nothing about a process while it is starting, which may be
+// forever.
 func TestAStartAcrossACutThatTakesTime(t *testing.T) {
 	for name, tt := range map[string]struct {
 		in, want error
@@ -337,7 +337,7 @@ func TestRecoveryEnds(t *testing.T) {
 					t.Errorf("%s: %v", tt.name, err)
 				}
 			}
-			// A poll is answered, as that of a process that has failed.
+			// A poll of a failed process is answered.
 			r, err := proc.Read(t.Context(), execproto.ReadParams{})
 			if err != nil || !r.Exited || !r.Closed || r.ExitCode != nil || r.NextSeq != 1 || r.Failure == nil || *r.Failure != tt.text {
 				t.Errorf("%s: %+v, %v", tt.name, r, err)
@@ -379,7 +379,7 @@ func TestASessionThatIsAttachedIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestOneProcessIsLost: what is wrong with one process is its own affair.
+// TestOneProcessIsLost: an error of one process does not end others.
 func TestOneProcessIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHost(t)
@@ -430,8 +430,8 @@ func TestOneProcessIsLost(t *testing.T) {
 	})
 }
 
-// TestABurstBeforeTheAnswer: more than any queue holds comes before initialize
-// is answered.
+// TestABurstBeforeTheAnswer: before the answer to initialize, more messages arrive than any
+// queue holds.
 func TestABurstBeforeTheAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHost(t)

@@ -21,7 +21,7 @@ func TestRenameNeedsTheExtension(t *testing.T) {
 	})
 }
 
-// TestAttributesNeedTheExtension sends nothing to a server that knows no permissions.
+// TestAttributesNeedTheExtension sends nothing to a server without permissions.
 func TestAttributesNeedTheExtension(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := newHost(t).join(Options{}, "process/list")

@@ -9,7 +9,7 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// accept answers fs/watch and returns its params.
+// acceptWatch answers fs/watch and returns its params.
 func (p *peer) acceptWatch() execproto.WatchParams {
 	var params execproto.WatchParams
 	p.answer(p.expect(execproto.MethodFSWatch, &params), execproto.Empty{})
@@ -24,7 +24,7 @@ func (p *peer) changed(id, seq uint64, names ...string) {
 	p.out <- execproto.Notify(&n)(nil)
 }
 
-// TestLostChanges: whatever is missing is told as an overflow.
+// TestLostChanges: lost changes are reported as an overflow.
 func TestLostChanges(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHost(t)

@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// TestStartErrors: a start that fails matches the errors that programs look for.
+// TestStartErrors: the error of a failed start matches the errors of os/exec and io/fs.
 func TestStartErrors(t *testing.T) {
 	client, _ := connect(t)
 	all := []error{exec.ErrNotFound, fs.ErrNotExist, fs.ErrPermission}

@@ -19,7 +19,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// upgrade serves each websocket connection with a function.
+// upgrade calls serve for each websocket connection.
 func upgrade(t *testing.T, serve func(*websocket.Conn)) (url string) {
 	t.Helper()
 	var upgrader websocket.Upgrader
@@ -46,11 +46,11 @@ func greetOn(c *websocket.Conn) error {
 	return err
 }
 
-// TestASilentServerIsNoticed: one that neither speaks nor answers pings is
-// given up, and one that only answers pings is not.
+// TestASilentServerIsNoticed: a server that neither sends nor answers pings is given up. One
+// that only answers pings is not.
 func TestASilentServerIsNoticed(t *testing.T) {
 	for _, silent := range []bool{true, false} {
-		// A busy machine may keep a server that answers from it for a moment.
+		// On a busy machine a working server may answer late.
 		keepAlive := map[bool]time.Duration{true: 20 * time.Millisecond, false: 500 * time.Millisecond}[silent]
 		end := make(chan struct{})
 		url := upgrade(t, func(c *websocket.Conn) {
@@ -162,8 +162,8 @@ func TestConnectionsThatFail(t *testing.T) {
 	}
 }
 
-// TestGreetingsThatFail has a server, or what should be one, do something else
-// than to answer initialize.
+// TestGreetingsThatFail: a server, or another program, does something other than answer
+// initialize.
 func TestGreetingsThatFail(t *testing.T) {
 	answers := func(text string) string {
 		return upgrade(t, func(c *websocket.Conn) {

@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// next returns what the watch tells next, one event after the other.
+// next returns the next changes, separated by commas.
 func next(t *testing.T, w *execclient.Watch, dir string) string {
 	t.Helper()
 	n, err := w.Next(t.Context())
@@ -69,7 +69,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchEndsWithTheClient: whoever waits for changes learns that there is no client.
+// TestWatchEndsWithTheClient: a waiting Next returns when the client is closed.
 func TestWatchEndsWithTheClient(t *testing.T) {
 	client, _ := connect(t)
 	w, err := client.FS().Watch(t.Context(), t.TempDir(), execclient.WatchOptions{})

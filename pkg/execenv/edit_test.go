@@ -66,7 +66,7 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// TestEditGivesUp: a file that is written in another way is left alone.
+// TestEditGivesUp: a file in a form that cannot be edited stays unchanged.
 func TestEditGivesUp(t *testing.T) {
 	home := t.TempDir()
 	path := filepath.Join(home, FileName)

@@ -23,8 +23,8 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// asServer is a variable that makes the test binary a server on stdin and
-// stdout. It has the name of a file that gets a line with the arguments.
+// asServer is a variable that makes the test binary a server on stdin and stdout. Its value is
+// the path of a file to which the server appends a line with its arguments.
 const asServer = "EXECENV_TEST_SERVER"
 
 func TestMain(m *testing.M) {
@@ -50,7 +50,7 @@ func serveStdio(path string) int {
 	return 0
 }
 
-// started returns the lines of the servers that were started.
+// started returns the lines of all started servers.
 func started(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -60,8 +60,8 @@ func started(t *testing.T, path string) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")[:strings.Count(string(text), "\n")]
 }
 
-// server is a real one whose connections can be counted, refused and cut. Its
-// sessions end with their connection.
+// server is a real server whose connections can be counted, refused and cut. Its sessions end
+// with their connections.
 type server struct {
 	url     string
 	dials   atomic.Int32
@@ -162,7 +162,7 @@ func fails(t *testing.T, c *execclient.Client) {
 	}
 }
 
-// together returns what n concurrent users get.
+// together returns the results of n concurrent users.
 func together(t *testing.T, e *execenv.Environment, n int) []*execclient.Client {
 	t.Helper()
 	clients := make([]*execclient.Client, n)

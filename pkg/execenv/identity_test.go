@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/relay/noise"
 )
 
-// TestClientIdentity: a client has the same key in each run, and another one for each
-// environment and registry. Of clients that begin at a time all get the same one.
+// TestClientIdentity: a client has the same key in each run, and different keys for different
+// environments and registries. Clients that start at the same time get the same key.
 func TestClientIdentity(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "home", "client-keys")
 	key := func(url, environment string) noise.PublicKey {

@@ -15,8 +15,8 @@ import (
 
 var builtIn = Spec{ID: "local", Kind: Local, Source: "built in"}
 
-// load loads from a home with environments.toml, if text is not empty, and
-// variables. PATH in the results stands for the file's path, HOME for its
+// load calls Load with a home directory that has environments.toml, if text is not empty, and
+// with variables. In the results PATH stands for the path of the file, and HOME for its
 // directory.
 func load(t *testing.T, text string, variables map[string]string) (Config, string) {
 	t.Helper()
@@ -86,7 +86,7 @@ func TestOrderOfSelection(t *testing.T) {
 	}
 }
 
-// An id of the caller's is one of the registry's.
+// The caller's id replaces the one for the registry.
 func TestEnvironmentsOfARegistry(t *testing.T) {
 	variables := map[string]string{registryURLVariable: "https://r", registryIDVariable: "e", registryTokenVariable: "t"}
 	for _, tt := range []struct{ id, variable, wantID, want string }{

@@ -19,8 +19,8 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// meetingPlace is a registry, with its relay and an executor, and the keys of
-// the harnesses that came.
+// meetingPlace is a registry with its relay and an executor. It collects the keys of the
+// harnesses that connect.
 type meetingPlace struct {
 	execenv.Registry
 	stop func() // the executor's server: its sessions are lost
@@ -50,7 +50,7 @@ func newMeetingPlace(t *testing.T) *meetingPlace {
 	return p
 }
 
-// serve has an executor until the test, or stop, ends it.
+// serve runs an executor until the test ends or stop is called.
 func (p *meetingPlace) serve(t *testing.T) {
 	t.Helper()
 	client, err := registry.New(registry.Options{BaseURL: p.URL, Authorizer: registry.Bearer(string(p.Token), "")})
@@ -106,8 +106,8 @@ func TestNoise(t *testing.T) {
 	if err != nil || info.Shell.Path == "" {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	// Another executor knows nothing of the session: the client fails, and
-	// the next one comes with the same key.
+	// Another executor does not know the session: the client fails, and the next one connects
+	// with the same key.
 	first, err := e.Client(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// TestBlanksAroundAnID are no part of it, to either end of the handshake.
+// TestBlanksAroundAnID: both ends of the handshake ignore them.
 func TestBlanksAroundAnID(t *testing.T) {
 	r := newMeetingPlace(t).Registry
 	r.EnvironmentID = " " + r.EnvironmentID + "\t"

@@ -2,8 +2,8 @@ package execenv
 
 import "testing"
 
-// TestReasonsOfSSH: the last line is why no server was started, unless one says that there is no
-// program: what is greeted with on another stream may come after it.
+// TestReasonsOfSSH: the last line is the reason, unless a line says that there is no program:
+// a greeting on another stream may follow that line.
 func TestReasonsOfSSH(t *testing.T) {
 	for said, want := range map[string]string{
 		"":                                  "",

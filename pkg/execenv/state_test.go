@@ -8,7 +8,7 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// A user hears of each loss and return once, whoever notices it first.
+// Each loss and each recovery is reported once, whichever part notices it first.
 func TestStateMerger(t *testing.T) {
 	lost := errors.New("lost")
 	for _, tt := range []struct {

@@ -49,8 +49,8 @@ func connect(t testing.TB) *execclient.Client {
 	return client
 }
 
-// tree makes files and directories; a directory's name ends with a slash, and
-// what a link leads to follows an arrow.
+// tree makes files and directories. The name of a directory ends with a slash, and a link's
+// has an arrow and its target.
 func tree(t testing.TB, names ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -100,8 +100,8 @@ func TestFS(t *testing.T) {
 	}
 }
 
-// TestWalksDoNotGoRound: links are seen to be links. Those that lead nowhere
-// the server does not list.
+// TestWalksDoNotGoRound: links are recognized. The server does not list links that lead
+// nowhere.
 func TestWalksDoNotGoRound(t *testing.T) {
 	client := connect(t)
 	root := tree(t, "a", "dir/b", "dir/up->..", "file->a", "nowhere->none")

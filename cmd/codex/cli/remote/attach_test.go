@@ -2,7 +2,7 @@ package remote
 
 import "testing"
 
-// TestLeavingKeys types keys, in pieces, and looks at what the process gets.
+// TestLeavingKeys types keys in pieces, and checks which of them the process gets.
 func TestLeavingKeys(t *testing.T) {
 	for _, tt := range []struct {
 		typed []string

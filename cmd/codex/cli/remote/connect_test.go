@@ -10,8 +10,8 @@ import (
 	"codex.internal/pkg/execenv"
 )
 
-// TestHintsAboutAServer are for one that the user has named, and not for the
-// relay that a registry has.
+// TestHintsAboutAServer: hints are about a server that the user has named, and not about the
+// relay of a registry.
 func TestHintsAboutAServer(t *testing.T) {
 	refused := &execclient.DialError{URL: "ws://h", Err: cmdutil.ErrConnectionRefused}
 	unauthorized := &execclient.DialError{URL: "ws://h", Status: http.StatusUnauthorized, Err: errors.New("401 Unauthorized")}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A server chooses no name here: its home may be called .ssh.
+// A server cannot choose a local name: it could say that its home directory is called .ssh.
 func TestCopiesAreNamedByTheUser(t *testing.T) {
 	for typed, want := range map[string]string{
 		"/srv/x": "x", "/srv/x/": "x", "x": "x", "~/x": "x", "a/../x": "x", "~user": "~user", "./~": "~",

@@ -47,8 +47,8 @@ func TestNetworkOptions(t *testing.T) {
 	}
 }
 
-// TestNetworkProxyOption: a pattern with a port is sent without it, and as one whose
-// hosts this end is asked about; patterns without ports alone make no questions.
+// TestNetworkProxyOption: a pattern with a port is sent without the port, with the request to
+// ask about its hosts. Without such patterns the server asks no questions.
 func TestNetworkProxyOption(t *testing.T) {
 	read, err := sandbox.ParsePolicy("read-only")
 	if err != nil {

@@ -136,7 +136,7 @@ func TestOutputInJSON(t *testing.T) {
 	}
 }
 
-// halting is a reader that waits for each piece to be allowed.
+// halting is a reader whose Read returns when the test sends a piece.
 type halting chan string
 
 func (h halting) Read(b []byte) (int, error) {
@@ -147,8 +147,8 @@ func (h halting) Read(b []byte) (int, error) {
 	return copy(b, text), nil
 }
 
-// TestInputLosesNothing checks both ways to wait: a pipe is waited for, and
-// other readers are read in the background.
+// TestInputLosesNothing reads from a pipe, whose reads can be interrupted, and from other
+// readers, which are read in the background.
 func TestInputLosesNothing(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -229,7 +229,7 @@ func TestLink(t *testing.T) {
 	if got := out.String(); got != "\r\x1b[Kcodex: the connection was lost; reconnecting…\r\x1b[Kcodex: the connection was lost, and with it the session\r\n" {
 		t.Errorf("%q", got)
 	}
-	// What is shown elsewhere is whole lines.
+	// Another writer gets complete lines.
 	var elsewhere bytes.Buffer
 	undo := l.divert(&elsewhere)
 	change(execclient.Recovering)
@@ -237,7 +237,7 @@ func TestLink(t *testing.T) {
 	if got := elsewhere.String(); got != "codex: the connection was lost; reconnecting…\n" {
 		t.Errorf("%q", got)
 	}
-	// A pause that a user would not notice is not waited for.
+	// A short pause, which a user would not notice, is not reported.
 	out.Reset()
 	change(execclient.Connected)
 	out.Reset()
@@ -251,7 +251,8 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestLinkWithQuiet: a cut that heals is a note, a lost session is an error.
+// TestLinkWithQuiet: a recovered connection is a note, which --quiet hides; a lost session is
+// an error.
 func TestLinkWithQuiet(t *testing.T) {
 	var out bytes.Buffer
 	l := newLink(&out, true)
@@ -306,7 +307,7 @@ func TestShellsReportTheirDirectory(t *testing.T) {
 	}
 }
 
-// filter passes output through a cwdFilter, in pieces of a size.
+// filter passes output through a cwdFilter in pieces of that size.
 func filter(t *testing.T, out []byte, size int) (passed, dir string) {
 	t.Helper()
 	var to bytes.Buffer
@@ -324,8 +325,8 @@ func filter(t *testing.T, out []byte, size int) (passed, dir string) {
 	return to.String(), f.dir
 }
 
-// FuzzCwdFilter checks that how output is cut into pieces does not matter, and
-// that nothing but reports is taken out.
+// FuzzCwdFilter checks that the result does not depend on the pieces, and that only reports
+// are removed.
 func FuzzCwdFilter(f *testing.F) {
 	f.Add([]byte("out\n"+testReport+"/a b\a"), 3)
 	f.Add([]byte("\x1b\x1b]7;0\x1b]7;0123;"), 1)
@@ -344,8 +345,8 @@ func FuzzCwdFilter(f *testing.F) {
 	})
 }
 
-// TestQuestionsTakeTheInput: a question takes the input from a command that is reading
-// it. What is typed until it is given back is the answer, and what is typed then is the
+// TestQuestionsTakeTheInput: a question takes the input from a command that is reading it.
+// Keys that are typed before it is given back are the answer, and later ones are the
 // command's.
 func TestQuestionsTakeTheInput(t *testing.T) {
 	r, w, err := os.Pipe()

@@ -11,8 +11,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestIgnoresWhatGitIgnores compares with git itself.
-func TestIgnoresWhatGitIgnores(t *testing.T) {
+// TestIgnoresTheSameAsGit compares with git itself.
+func TestIgnoresTheSameAsGit(t *testing.T) {
 	_, err := exec.LookPath("git")
 	testutil.Need(t, "git", err, exec.ErrNotFound)
 	files := map[string]string{
@@ -74,7 +74,8 @@ func TestIgnoresWhatGitIgnores(t *testing.T) {
 	}
 }
 
-// TestGitFolderIsLeftOut: also where a file system takes other spellings for the same name.
+// TestGitFolderIsLeftOut: other spellings are left out, too, because some file systems treat
+// them as the same name.
 func TestGitFolderIsLeftOut(t *testing.T) {
 	var g ignored
 	for name, want := range map[string]bool{".git": true, "a/.git": true, ".GIT": true, "a/.Git": true, ".gitx": false, "git": false} {

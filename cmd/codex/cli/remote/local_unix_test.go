@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestReadsListedFiles reads files of a tree, and what another process could have put into
-// the place of one since it was listed. Of a FIFO nothing waits for a writer.
+// TestReadsListedFiles reads files of a tree, and files that another process could have put in
+// their place since they were listed. Reading a FIFO does not wait for a writer.
 func TestReadsListedFiles(t *testing.T) {
 	top := t.TempDir()
 	must := func(err error) {
@@ -42,8 +42,8 @@ func TestReadsListedFiles(t *testing.T) {
 	}
 }
 
-// TestSizeChangesBeforeTheFirstSignal: a terminal that changes its size between the start of
-// the process and the first look at signals is not forgotten.
+// TestSizeChangesBeforeTheFirstSignal: a change of the terminal's size between the start of
+// the process and the first signal handler is not lost.
 func TestSizeChangesBeforeTheFirstSignal(t *testing.T) {
 	small, large := &execproto.TerminalSize{Rows: 24, Cols: 80}, &execproto.TerminalSize{Rows: 40, Cols: 120}
 	for _, tt := range []struct {

@@ -9,7 +9,8 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// TestMoveNamesTheRemedy prints a command where a rename is not enough.
+// TestMoveNamesTheRemedy: the error of a rename that cannot move a file names a command that
+// can.
 func TestMoveNamesTheRemedy(t *testing.T) {
 	m := &moving{at: places{cwd: "file:///srv", home: "file:///root"}}
 	unsupported := fmt.Errorf("rename: %w", execclient.ErrUnsupported)

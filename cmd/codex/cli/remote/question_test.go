@@ -17,7 +17,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// person is somebody at a terminal on which a question is asked.
+// person is a user at the terminal of a question.
 type person struct {
 	t       *testing.T
 	keys    *os.File
@@ -50,7 +50,7 @@ func (p *person) resize(rows, cols int) {
 	p.screen = terminaltest.NewScreen(rows, cols)
 }
 
-// reads reads until a text has been written since the last time.
+// reads reads until text has been written since the last call.
 func (p *person) reads(text string) {
 	p.t.Helper()
 	b := make([]byte, 4096)
@@ -72,7 +72,7 @@ func (p *person) types(keys string) {
 	}
 }
 
-// asked begins to ask a question; the result comes from what is returned.
+// asked begins to ask a question. The returned function waits for the answer.
 func (p *person) asked(q question) func() (approval.Answer, error) {
 	type result struct {
 		answer approval.Answer
@@ -139,9 +139,9 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What is typed before the cue answers nothing, and is not shown between the
-// question and the cue.
-func TestWhatWasTypedBeforeTheQuestionIsDropped(t *testing.T) {
+// Keys that are typed before the cue are no answer, and are not shown between the question and
+// the cue.
+func TestKeysBeforeTheQuestionAreDropped(t *testing.T) {
 	p := newPerson(t, 24, 80)
 	p.types("y\n") // shown, as any program's terminal does
 	p.reads("y\r\n")
@@ -159,7 +159,7 @@ func TestWhatWasTypedBeforeTheQuestionIsDropped(t *testing.T) {
 	}
 }
 
-// No part of a long command leaves the screen before the user has paged past it.
+// Every part of a long command stays on the screen until the user goes on.
 func TestLongCommandsAreShownInParts(t *testing.T) {
 	long := func(words int) string {
 		var b strings.Builder
@@ -187,7 +187,7 @@ func TestLongCommandsAreShownInParts(t *testing.T) {
 					rest, more = first, true
 				}
 				if more {
-					// The last column is free, and so a blank there is not lost.
+					// The last column is always empty, so a trailing space in it is not lost.
 					shown += rest + strings.Repeat(" ", max(0, size[1]-1-len(line)))
 				}
 			}
@@ -204,7 +204,7 @@ func TestLongCommandsAreShownInParts(t *testing.T) {
 			t.Errorf("%v: %v, %v", size, a, err)
 		}
 	}
-	// A yes to the first part is none to the whole.
+	// A yes to the first part is not a yes to the question.
 	p := newPerson(t, 24, 80)
 	answer := p.asked(question{command: long(300), ask: "Really?"})
 	p.reads("> ")

@@ -9,10 +9,10 @@ import (
 	"codex.internal/pkg/fileop/archive"
 )
 
-// running is for queues of tasks that do not fail.
+// running is the error function of queues whose tasks do not fail.
 func running() error { return nil }
 
-// TestQueue runs a tree of tasks, each of them once, and after an error none.
+// TestQueue runs a tree of tasks once each. After an error no task runs.
 func TestQueue(t *testing.T) {
 	var failed error
 	q := newQueue(func() error { return failed })
@@ -38,8 +38,8 @@ func TestQueue(t *testing.T) {
 	q.run()
 }
 
-// TestQueueRunsTasksTogether: copiesInFlight tasks wait for each other, which ends only
-// if all of them run, and no further one runs meanwhile.
+// TestQueueRunsTasksTogether: copiesInFlight tasks wait for each other. That ends only if all
+// of them run at the same time, and no further one may run.
 func TestQueueRunsTasksTogether(t *testing.T) {
 	q := newQueue(running)
 	var together sync.WaitGroup

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A command cannot report a directory in place of its shell: the word that this takes
-// is nowhere where it can be read.
+// A command cannot report a directory in place of its shell, because it cannot read the secret
+// word of the report.
 func TestCommandsCannotReadTheWordOfTheShell(t *testing.T) {
 	const word = "0123456789abcdef"
 	for _, shell := range shells {

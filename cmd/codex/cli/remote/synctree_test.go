@@ -9,7 +9,7 @@ import (
 	"codex.internal/pkg/fileop/archive"
 )
 
-// listsEntries is a tree of so many files.
+// listsEntries is a tree of count files.
 type listsEntries struct {
 	tree
 	count int
@@ -22,8 +22,8 @@ func (l listsEntries) list(_ listOptions, each func(e *archive.Entry)) error {
 	return nil
 }
 
-// TestListsAreBounded: of a tree with too many entries no more are kept, and that is an
-// error.
+// TestListsAreBounded: listing a tree with too many entries is an error, and no more than the
+// limit are kept.
 func TestListsAreBounded(t *testing.T) {
 	y := &syncing{copying: &copying{}, most: 100}
 	l, err := y.look(listsEntries{count: 100}, nil, false)
@@ -36,7 +36,8 @@ func TestListsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPendingChanges: what follows for the next round of a sync from changes of its source.
+// TestPendingChanges: the paths that the next round of a sync updates after changes of its
+// source.
 func TestPendingChanges(t *testing.T) {
 	exclude, err := archive.Excluder([]string{"*.o", "out"})
 	if err != nil {
@@ -94,8 +95,8 @@ func TestPendingChanges(t *testing.T) {
 	}
 }
 
-// TestVanishedFilesAreLookedAtAgain: while only some paths are copied, one that is gone is
-// no failure, but the next round looks at everything.
+// TestVanishedFilesAreLookedAtAgain: in a round for some paths, a missing file is not
+// reported; the next round compares both trees.
 func TestVanishedFilesAreLookedAtAgain(t *testing.T) {
 	y := &syncing{}
 	missing := errors.New("open: no such file or directory")

@@ -9,7 +9,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// A server or a shell that is in / has not been told that everything may be written.
+// The root directory is the workspace only if the user names it, and not if the server or the
+// shell happens to run there.
 func TestTheRootIsAWorkspaceOnlyIfTheUserSaysSo(t *testing.T) {
 	const profile = `{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"write"}]},"network":"restricted"}`
 	for _, tt := range []struct {
