@@ -26,7 +26,7 @@ func TestHintsAboutAServer(t *testing.T) {
 		{execenv.Noise, unauthorized, ""},
 	} {
 		if err := unreachable(tt.err, tt.kind); err.Error() != tt.err.Error()+tt.want || !errors.Is(err, tt.err) {
-			t.Errorf("%s, %v: %v", tt.kind, tt.err, err)
+			t.Errorf("%s, %v: got error %v; want tt.err.Error()+tt.want, %v", tt.kind, tt.err, err, tt.err)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestNetworkOptions(t *testing.T) {
 		"hosts, and no more of them": {execOptions{policy: read, yes: true}, []string{"a.test"}, false, true},
 	} {
 		if err := tt.o.parseNetwork(tt.domains, tt.network); (err == nil) != tt.want {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want success: %v", name, err, tt.want)
 		}
 	}
 }
@@ -72,14 +72,14 @@ func TestNetworkProxyOption(t *testing.T) {
 		}
 		n := o.networkProxy()
 		if (n != nil) != tt.proxy {
-			t.Errorf("%s: %+v", name, n)
+			t.Errorf("%s: got %+v, want n != nil: %v", name, n, tt.proxy)
 		}
 		if n == nil {
 			continue
 		}
 		p := n.Proxy
 		if !p.Enabled || p.AllowLocalBinding || len(p.Domains) != len(tt.domains) || !slices.Equal(p.ReviewDomains, tt.review) {
-			t.Errorf("%s: %+v", name, p)
+			t.Errorf("%s: got %+v; want p.Enabled true, p.AllowLocalBinding false, len(p.Domains) %v, p.ReviewDomains %v", name, p, len(tt.domains), tt.review)
 		}
 		for pattern, permission := range p.Domains {
 			if permission != "allow" || pattern != "a.test" && pattern != "b.test" {

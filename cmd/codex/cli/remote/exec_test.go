@@ -36,11 +36,11 @@ func TestShellQuote(t *testing.T) {
 		"~":                "'~'",
 	} {
 		if got := shellQuote(word); got != want {
-			t.Errorf("%q: %s", word, got)
+			t.Errorf("%q: got %s, want %s", word, got, want)
 		}
 	}
 	if got := shellCommand([]string{"sh", "-c", "a b"}); got != "sh -c 'a b'" {
-		t.Errorf("%s", got)
+		t.Errorf(`got %s, want "sh -c 'a b'"`, got)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestWhoIsAsked(t *testing.T) {
 		{"run", execOptions{policy: known}, true, never, "does not ask"},
 	} {
 		if got, silent := tt.o.approvals(tt.terminal); got != tt.want || !strings.Contains(silent, tt.silent) || tt.silent == "" && silent != "" {
-			t.Errorf("%s: %+v, %q", tt.name, got, silent)
+			t.Errorf(`%s: got %+v, silent %q; want %+v, silent with %q, silent ""`, tt.name, got, silent, tt.want, tt.silent)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestFailuresThatAreOurs(t *testing.T) {
 		"a denial that is not retried": {&cmdutil.ExitError{Code: cmdutil.ExitDenied}, 126},
 	} {
 		if got := cmdutil.ExitCode(ourFailure(tt.err)); got != tt.code {
-			t.Errorf("%s: %d", name, got)
+			t.Errorf("%s: got %d, want %d", name, got, tt.code)
 		}
 	}
 	if ourFailure(nil) != nil {
@@ -132,7 +132,7 @@ func TestOutputInJSON(t *testing.T) {
 		`output stdout e2827a`, `output stderr c3`, `closed  `,
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) || !strings.Contains(out.String(), `"a<"`) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q; want fmt.Sprint(got) %v, stdout with %q", got, fmt.Sprint(want), `"a<"`)
 	}
 }
 
@@ -181,10 +181,10 @@ func TestInputLosesNothing(t *testing.T) {
 		}
 		tt.write("abc\n")
 		if n, err := in.Read(t.Context(), b); err != nil || string(b[:n]) != "ab" {
-			t.Errorf("%s: %q, %v", name, b[:n], err)
+			t.Errorf(`%s: got b[:n] %q, error %v; want no error, b[:n] "ab"`, name, b[:n], err)
 		}
 		if line, err := in.readLine(t.Context()); err != nil || line != "c" {
-			t.Errorf("%s: %q, %v", name, line, err)
+			t.Errorf(`%s: got line %q, error %v; want no error, line "c"`, name, line, err)
 		}
 		tt.write(strings.Repeat("y", maxAnswer+1) + "\n")
 		if line, err := in.readLine(t.Context()); err == nil {
@@ -214,12 +214,12 @@ func TestLink(t *testing.T) {
 	change(execclient.Recovering)
 	l.show()
 	if out.String() != "codex: the connection was lost; reconnecting…\n" || !l.lost() {
-		t.Errorf("%q", out.String())
+		t.Errorf("got %q; want %q, l.lost()", out.String(), "codex: the connection was lost; reconnecting…\n")
 	}
 	out.Reset()
 	change(execclient.Connected)
 	if !strings.HasPrefix(out.String(), "codex: reconnected after ") || l.lost() {
-		t.Errorf("%q", out.String())
+		t.Errorf(`got %q; want a text beginning with "codex: reconnected after ", not l.lost()`, out.String())
 	}
 	// On a terminal the outcome replaces the line.
 	out.Reset()
@@ -227,7 +227,7 @@ func TestLink(t *testing.T) {
 	change(execclient.Recovering)
 	change(execclient.Failed)
 	if got := out.String(); got != "\r\x1b[Kcodex: the connection was lost; reconnecting…\r\x1b[Kcodex: the connection was lost, and with it the session\r\n" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, "\r\x1b[Kcodex: the connection was lost; reconnecting…\r\x1b[Kcodex: the connection was lost, and with it the session\r\n")
 	}
 	// Another writer gets complete lines.
 	var elsewhere bytes.Buffer
@@ -235,7 +235,7 @@ func TestLink(t *testing.T) {
 	change(execclient.Recovering)
 	undo()
 	if got := elsewhere.String(); got != "codex: the connection was lost; reconnecting…\n" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, "codex: the connection was lost; reconnecting…\n")
 	}
 	// A short pause, which a user would not notice, is not reported.
 	out.Reset()
@@ -247,7 +247,7 @@ func TestLink(t *testing.T) {
 	cancel()
 	l.routineShow(done)
 	if strings.Contains(out.String(), "reconnecting") {
-		t.Errorf("%q", out.String())
+		t.Errorf(`got %q, want a text without "reconnecting"`, out.String())
 	}
 }
 
@@ -263,7 +263,7 @@ func TestLinkWithQuiet(t *testing.T) {
 		l.show()
 	}
 	if got := out.String(); got != "codex: the connection was lost, and with it the session\n" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, "codex: the connection was lost, and with it the session\n")
 	}
 }
 
@@ -272,7 +272,7 @@ func TestExitLines(t *testing.T) {
 		"exit": "7 true", "exit 3": "3 true", "exit 256": "0 true", "exit x": "0 false", "exit 1 2": "0 false", "exiting": "0 false", "echo exit": "0 false",
 	} {
 		if code, ok := exitLine(line, 7); fmt.Sprint(code, ok) != want {
-			t.Errorf("%s: %d, %v", line, code, ok)
+			t.Errorf("%s: got exit code %d, ok %v; want fmt.Sprint(code, ok) %v", line, code, ok, want)
 		}
 	}
 }
@@ -280,7 +280,7 @@ func TestExitLines(t *testing.T) {
 func TestCtrlCClearsTheLine(t *testing.T) {
 	got, err := io.ReadAll(lineInput{strings.NewReader("ab\x03\x03c"), io.Discard})
 	if err != nil || string(got) != "ab\x05\x15\x05\x15c" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("got %q, error %v; want no error, \"ab\\x05\\x15\\x05\\x15c\"", got, err)
 	}
 }
 
@@ -389,7 +389,7 @@ func TestQuestionsTakeTheInput(t *testing.T) {
 				giveBack := in.take()
 				tt.write("answer\n")
 				if line, err := in.readLine(t.Context()); line != "answer" || err != nil {
-					t.Errorf("%q, %v", line, err)
+					t.Errorf(`got line %q, error %v; want line "answer", no error`, line, err)
 				}
 				giveBack()
 				tt.write("more\n")

@@ -80,7 +80,7 @@ func TestGitFolderIsLeftOut(t *testing.T) {
 	var g ignored
 	for name, want := range map[string]bool{".git": true, "a/.git": true, ".GIT": true, "a/.Git": true, ".gitx": false, "git": false} {
 		if got := g.leavesOut(name, true); got != want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
 }

@@ -30,6 +30,6 @@ func TestMoveNamesTheRemedy(t *testing.T) {
 	m.options.Overwrite = true
 	if got := m.remedy(unsupported, "a", "b"); got == nil || errors.Is(got, execclient.ErrUnsupported) ||
 		got.Error() != "this server cannot rename files; a command of the server can move it: codex remote run -- mv /srv/a /srv/b" {
-		t.Error(got)
+		t.Errorf("got %v; want not %v, %v", got, execclient.ErrUnsupported, "this server cannot rename files; a command of the server can move it: codex remote run -- mv /srv/a /srv/b")
 	}
 }

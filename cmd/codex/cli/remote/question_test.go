@@ -115,7 +115,7 @@ Really?
 			}
 			p.types("yes\n")
 			if a, err := answer(); a != approval.Once || err != nil {
-				t.Errorf("%v, %v", a, err)
+				t.Errorf("got a %v, error %v; want a %v, no error", a, err, approval.Once)
 			}
 		})
 	}
@@ -133,7 +133,7 @@ func TestAnswers(t *testing.T) {
 			p.reads("[n] no   > ")
 			p.types(keys)
 			if a, err := answer(); a != want || err != nil {
-				t.Errorf("%v, %v", a, err)
+				t.Errorf("got a %v, error %v; want a %v, no error", a, err, want)
 			}
 		})
 	}
@@ -151,7 +151,7 @@ func TestKeysBeforeTheQuestionAreDropped(t *testing.T) {
 	p.reads("> ")
 	p.types("\n")
 	if a, err := answer(); a != approval.Deny || err != nil {
-		t.Errorf("%v, %v", a, err)
+		t.Errorf("got a %v, error %v; want a %v, no error", a, err, approval.Deny)
 	}
 	p.reads("\r\n")
 	if got := p.screen.Text(); !strings.HasSuffix(got, "\nReally?\n  [y] yes, once   [s] yes, for this session   [n] no   >") {
@@ -201,7 +201,7 @@ func TestLongCommandsAreShownInParts(t *testing.T) {
 		}
 		p.types("y\n")
 		if a, err := answer(); a != approval.Once || err != nil {
-			t.Errorf("%v: %v, %v", size, a, err)
+			t.Errorf("%v: got a %v, error %v; want a %v, no error", size, a, err, approval.Once)
 		}
 	}
 	// A yes to the first part is not a yes to the question.
@@ -210,7 +210,7 @@ func TestLongCommandsAreShownInParts(t *testing.T) {
 	p.reads("> ")
 	p.types("y\ny\n")
 	if a, err := answer(); a != approval.Deny || err != nil {
-		t.Errorf("%v, %v", a, err)
+		t.Errorf("got a %v, error %v; want a %v, no error", a, err, approval.Deny)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestNobodyIsAskedWhereTheQuestionDoesNotFit(t *testing.T) {
 	for _, size := range [][2]int{{8, 80}, {24, 31}, {1, 1}} {
 		p := newPerson(t, size[0], size[1])
 		if a, err := p.console.ask(context.Background(), question{command: "true"}); a != approval.Deny || !errors.Is(err, errSmallTerminal) {
-			t.Errorf("%v: %v, %v", size, a, err)
+			t.Errorf("%v: got a %v, error %v; want a %v, error %v", size, a, err, approval.Deny, errSmallTerminal)
 		}
 	}
 	p := newPerson(t, 0, 0) // a terminal that does not tell its size
@@ -227,7 +227,7 @@ func TestNobodyIsAskedWhereTheQuestionDoesNotFit(t *testing.T) {
 	p.reads("> ")
 	p.types("y\n")
 	if a, err := answer(); a != approval.Once || err != nil {
-		t.Errorf("%v, %v", a, err)
+		t.Errorf("got a %v, error %v; want a %v, no error", a, err, approval.Once)
 	}
 }
 
@@ -236,12 +236,12 @@ func TestCommandsCannotImitateTheQuestion(t *testing.T) {
 	fake := "true" + strings.Repeat(" ", 62) + "Really?" + strings.Repeat(" ", 72) + "  [y] yes"
 	all, err := question{command: shellQuote(fake), ask: "Run it?"}.screenfuls(24, 80)
 	if err != nil || len(all) != 1 {
-		t.Fatalf("%v, %v", all, err)
+		t.Fatalf("got all %v, error %v; want no error, len(all) 1", all, err)
 	}
 	for _, line := range strings.Split(all[0].text, "\n") {
 		for _, part := range []string{"Really?", "[y] yes "} {
 			if strings.Contains(line, part) && !strings.HasPrefix(line, bar) && part == "Really?" {
-				t.Errorf("%q", line)
+				t.Errorf(`got %q, want part other than "Really?"`, line)
 			}
 		}
 	}

@@ -23,11 +23,11 @@ func TestCommandsCannotReadTheWordOfTheShell(t *testing.T) {
 		cmd.Stdin = strings.NewReader(word + "\nrest\n")
 		out, err := cmd.Output()
 		if cmd.ProcessState.ExitCode() != 7 {
-			t.Errorf("%s: %v", shell, err)
+			t.Errorf("%s: got error %v, want cmd.ProcessState.ExitCode() 7", shell, err)
 		}
 		text, reported := strings.CutSuffix(string(out), "\x1b]7;"+word+";/tmp\a")
 		if !reported || strings.Contains(text, word) || !strings.Contains(text, "PATH=") {
-			t.Errorf("%s: %q", shell, out)
+			t.Errorf(`%s: got %q; want reported true, text without %q, text with "PATH="`, shell, out, word)
 		}
 	}
 }

@@ -330,7 +330,7 @@ func TestStalledConnections(t *testing.T) {
 		for _, word := range []string{"tcp/a.allowed.test:" + r.port, "many/b.allowed.test:" + r.port} {
 			got := r.run(backend, "stall/93.184.216.34:80", word)
 			if got["stall/93.184.216.34:80"] != "waiting" || got[word] != "hello" {
-				t.Errorf("%s: %q", backend, got)
+				t.Errorf(`%s: got %q; want got["stall/93.184.216.34:80"] "waiting", got[word] "hello"`, backend, got)
 			}
 		}
 	}
@@ -353,7 +353,7 @@ func TestStartUpFilesAreRedirected(t *testing.T) {
 		}},
 	})
 	if e := c.end("p"); e.out != "refused\n1\n" || e.code != 0 {
-		t.Errorf("%+v", e)
+		t.Errorf("got %+v; want e.out %q, e.code 0", e, "refused\n1\n")
 	}
 }
 
@@ -402,7 +402,7 @@ func TestServersRedirect(t *testing.T) {
 	})
 	want := "tcp/denied.test:80 not found\ntcp/93.184.216.34:5432 connection reset by peer\nown/127.0.0.1:0 own!!\n"
 	if e := c.end("p"); e.out != want || e.code != 0 {
-		t.Errorf("%+v", e)
+		t.Errorf("got %+v; want e.out %v, e.code 0", e, want)
 	}
 	for _, host := range []string{`"denied.test","port":0`, `"93.184.216.34","port":5432`} {
 		c.wait(func(m message) bool {
