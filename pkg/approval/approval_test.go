@@ -197,7 +197,7 @@ func TestApprovalsForTheSession(t *testing.T) {
 	} {
 		got := drive(tt.request, Policy{Kind: OnFailure}, session, nil, denied)
 		if remembered := slices.Contains(got, "rerun unconfined as remembered"); remembered != tt.remembered {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("%s: got %q, want remembered %v", name, got, tt.remembered)
 		}
 	}
 	// Under untrusted, the approval covers the first attempt.

@@ -54,7 +54,7 @@ func TestBodyStreams(t *testing.T) {
 			}
 			got, err := io.ReadAll(s)
 			if string(got) != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("%q, %v", got, err)
+				t.Errorf("got %q, error %v; want %q, success: %v, error with %q", got, err, tt.want, tt.err == "", tt.err)
 			}
 			if c.bodies.remove(s.id) {
 				t.Error("the route is left")
@@ -96,7 +96,7 @@ func TestTheQueueOfABodyIsBounded(t *testing.T) {
 		}
 		c.bodies.deliver(execproto.HTTPBodyDelta{RequestID: idle.id, Seq: 1, Delta: []byte("y"), Done: true})
 		if got, err := io.ReadAll(idle); err != nil || string(got) != "y" {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf(`got %q, error %v; want no error, "y"`, got, err)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func TestProcesses(t *testing.T) {
 	_, err = client.Start(ctx, execproto.StartParams{ProcessID: "q", Argv: []string{"/no/such"}, Cwd: "file:///"})
 	var refused *execclient.ServerError
 	if !errors.As(err, &refused) || refused.Code != execproto.CodeInternal || !strings.Contains(err.Error(), "/no/such") {
-		t.Errorf("%v", err)
+		t.Errorf(`got error %v; want errors.As(err, &refused), refused.Code %v, an error with "/no/such"`, err, execproto.CodeInternal)
 	}
 }
 
@@ -124,10 +124,10 @@ func TestALostConnectionFailsEverything(t *testing.T) {
 	<-client.Done()
 	// The server may report the exit before it ends.
 	if state, err := p.Wait(t.Context()); err == nil && state.Code != 137 {
-		t.Errorf("%+v", state)
+		t.Errorf("got %+v, want state.Code 137", state)
 	}
 	if _, err := client.EnvironmentInfo(t.Context()); err == nil || !strings.Contains(err.Error(), "disconnected") {
-		t.Errorf("%v", err)
+		t.Errorf(`got error %v, want an error with "disconnected"`, err)
 	}
 	if client.State() != execclient.Failed {
 		t.Error("it has not failed")

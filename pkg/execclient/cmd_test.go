@@ -195,7 +195,7 @@ func TestCmdMisuse(t *testing.T) {
 		})
 	}
 	if err := shContext(ended, client, "true").Run(); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestCmdOutput(t *testing.T) {
 	out, err := sh(client, "echo out; echo err >&2; exit 4").Output()
 	var exit *execclient.ExitError
 	if !errors.As(err, &exit) || string(out) != "out\n" || string(exit.Stderr) != "err\n" || exit.Code != 4 || err.Error() != "exit status 4" {
-		t.Errorf("%q, %+v, %v", out, exit, err)
+		t.Errorf(`got out %q, exit %+v, error %v; want errors.As(err, &exit), out %q, exit.Stderr %q, exit.Code 4, error "exit status 4"`, out, exit, err, "out\n", "err\n")
 	}
 	// Of a long standard error the beginning and the end are kept.
 	_, err = sh(client, "printf begin >&2; head -c 200000 /dev/zero >&2; printf end >&2; exit 1").Output()
@@ -217,7 +217,7 @@ func TestCmdOutput(t *testing.T) {
 	}
 	both, err := sh(client, "echo 1; echo 2 >&2").CombinedOutput()
 	if lines := strings.Fields(string(both)); err != nil || !slices.Equal(slices.Sorted(slices.Values(lines)), []string{"1", "2"}) {
-		t.Errorf("%q, %v", both, err)
+		t.Errorf(`got both %q, error %v; want no error, []string{"1", "2"}`, both, err)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestCmdPipes(t *testing.T) {
 	fromErr, err1 := io.ReadAll(errs)
 	fromOut, err2 := io.ReadAll(out)
 	if err := errors.Join(err1, err2); err != nil || string(fromOut) != "got a\nb" || string(fromErr) != "err\n" {
-		t.Errorf("%q, %q, %v", fromOut, fromErr, err)
+		t.Errorf("got fromOut %q, fromErr %q, error %v; want no error, fromOut %q, fromErr %q", fromOut, fromErr, err, "got a\nb", "err\n")
 	}
 	writing.Wait()
 	if err := in.Close(); !errors.Is(err, os.ErrClosed) {
@@ -312,10 +312,10 @@ func TestPipesOfWhatDidNotStartAreClosed(t *testing.T) {
 		t.Fatal("it started")
 	}
 	if _, err := in.Write([]byte("x")); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, os.ErrClosed)
 	}
 	if _, err := io.ReadAll(out); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, os.ErrClosed)
 	}
 }
 
@@ -327,17 +327,17 @@ func TestAWriterThatFailsIsTheErrorOfWait(t *testing.T) {
 	var errs bytes.Buffer
 	c.Stderr = &errs
 	if err := c.Run(); !errors.Is(err, broken) || errs.String() != "fine\n" || c.ExitState.Code != 0 {
-		t.Errorf("%v, %q, %+v", err, errs.String(), c.ExitState)
+		t.Errorf("got error %v, errs %q, c.ExitState %+v; want error %v, errs %q, c.ExitState.Code 0", err, errs.String(), c.ExitState, broken, "fine\n")
 	}
 	c = sh(client, "echo x")
 	c.Stdout = writerFunc(func([]byte) (int, error) { return 0, nil })
 	if err := c.Run(); !errors.Is(err, io.ErrShortWrite) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, io.ErrShortWrite)
 	}
 	c = sh(client, "cat")
 	c.Stdin = io.MultiReader(strings.NewReader("x"), failing{})
 	if err := c.Run(); err == nil || !strings.Contains(err.Error(), "no more") {
-		t.Errorf("%v", err)
+		t.Errorf(`got error %v, want an error with "no more"`, err)
 	}
 }
 
@@ -387,7 +387,7 @@ func TestCmdSaysWhyItLostItsServer(t *testing.T) {
 	err = c.Wait()
 	var exit *execclient.ExitError
 	if !errors.Is(err, execclient.ErrClosed) && !errors.As(err, &exit) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want errors.As(err, &exit)", err)
 	}
 }
 
@@ -398,7 +398,7 @@ func TestADenialIsAnError(t *testing.T) {
 	}{{execclient.ExitState{Code: 1, SandboxDenied: true}, true}, {execclient.ExitState{Code: 1}, false}} {
 		err := fmt.Errorf("run: %w", &execclient.ExitError{ExitState: tt.state})
 		if errors.Is(err, execclient.ErrSandboxDenied) != tt.want {
-			t.Errorf("%+v: %v", tt.state, !tt.want)
+			t.Errorf("%+v: got %v, want %v", tt.state, !tt.want, tt.want)
 		}
 	}
 }
@@ -406,7 +406,7 @@ func TestADenialIsAnError(t *testing.T) {
 func TestSandboxObjectsAreValid(t *testing.T) {
 	for _, raw := range []json.RawMessage{execclient.ReadOnlySandbox(), execclient.WorkspaceSandbox("/srv/a b", "file:///tmp")} {
 		if !json.Valid(raw) {
-			t.Errorf("%s", raw)
+			t.Errorf("got %s, want json.Valid(raw)", raw)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestALaggingConsumer(t *testing.T) {
 				break
 			}
 			if next++; e.Seq != next || string(e.Data) != fmt.Sprintln(next) {
-				t.Fatalf("%d: %d %q", next, e.Seq, e.Data)
+				t.Fatalf("%d: got e.Seq %d, e.Data %q; want e.Seq %d, e.Data fmt.Sprintln(next)", next, e.Seq, e.Data, next)
 			}
 		}
 		<-served
@@ -90,7 +90,7 @@ func TestFlowControl(t *testing.T) {
 			t.Helper()
 			var ack execproto.ProcessAck
 			if p.expect("process/ack", &ack); ack.Seq != want || ack.ProcessID != "1" {
-				t.Errorf("%+v", ack)
+				t.Errorf(`got %+v; want ack.Seq %v, ack.ProcessID "1"`, ack, want)
 			}
 		}
 		take()

@@ -104,7 +104,7 @@ func TestAnAbortedWriteLeavesTheTarget(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := tt.run(name); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v", err)
+				t.Errorf("got error %v, want an error with %q", err, tt.want)
 			}
 			// The server gets the request in the background.
 			for {
@@ -120,7 +120,7 @@ func TestAnAbortedWriteLeavesTheTarget(t *testing.T) {
 				}
 			}
 			if data, err := os.ReadFile(name); err != nil || string(data) != "old" {
-				t.Errorf("%q, %v", data, err)
+				t.Errorf(`got data %q, error %v; want no error, data "old"`, data, err)
 			}
 		})
 	}
@@ -155,17 +155,17 @@ func TestFilesAtOffsets(t *testing.T) {
 			t.Fatalf("ReadAt(%d bytes, %d) = %d bytes, %v", n, at, got, err)
 		}
 		if at, err := f.Seek(int64(at), io.SeekStart); err != nil {
-			t.Fatalf("%d, %v", at, err)
+			t.Fatalf("got at %d, error %v; want no error", at, err)
 		}
 		if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, data[min(at, len(data)):]) {
 			t.Fatalf("%d bytes at %d, %v", len(got), at, err)
 		}
 	}
 	if at, err := f.Seek(-5, io.SeekEnd); err != nil || at != int64(len(data)-5) {
-		t.Errorf("%d, %v", at, err)
+		t.Errorf("got at %d, error %v; want no error, at %d", at, err, int64(len(data)-5))
 	}
 	if at, err := f.Seek(2, io.SeekCurrent); err != nil || at != int64(len(data)-3) {
-		t.Errorf("%d, %v", at, err)
+		t.Errorf("got at %d, error %v; want no error, at %d", at, err, int64(len(data)-3))
 	}
 	for offset, whence := range map[int64]int{-1: io.SeekStart, 1: 17} {
 		if _, err := f.Seek(offset, whence); !errors.Is(err, fs.ErrInvalid) {
@@ -259,14 +259,14 @@ func TestFileOperations(t *testing.T) {
 	must(os.Symlink(at("a/b/f"), at("link")))
 	data, err := files.ReadFile(ctx, "file://"+at("link"))
 	if err != nil || string(data) != "data" {
-		t.Errorf("%q, %v", data, err)
+		t.Errorf(`got data %q, error %v; want no error, data "data"`, data, err)
 	}
 	m, err := files.Stat(ctx, at("link"))
 	if err != nil || !m.IsFile || !m.IsSymlink || m.Size != 4 {
-		t.Errorf("%+v, %v", m, err)
+		t.Errorf("got m %+v, error %v; want no error, m.IsFile true, m.IsSymlink true, m.Size 4", m, err)
 	}
 	if real, err := files.Canonicalize(ctx, at("link")); err != nil || real != "file://"+at("a/b/f") {
-		t.Errorf("%q, %v", real, err)
+		t.Errorf(`got real %q, error %v; want no error, real "file://"+at("a/b/f")`, real, err)
 	}
 	must(files.Copy(ctx, at("a"), at("a2"), true))
 	must(unix.Mkfifo(at("a/pipe"), 0o600))
@@ -277,7 +277,7 @@ func TestFileOperations(t *testing.T) {
 	}
 	entries, err := files.ReadDir(ctx, at("a2/b"))
 	if want := []execproto.DirectoryEntry{{FileName: "c", IsDirectory: true}, {FileName: "f", IsFile: true}}; err != nil || !reflect.DeepEqual(entries, want) {
-		t.Errorf("%+v, %v", entries, err)
+		t.Errorf("got entries %+v, error %v; want no error, entries %+v", entries, err, want)
 	}
 	must(files.Rename(ctx, at("a2/b/f"), at("a2/b/g"), execclient.RenameOptions{}))
 	if err := files.Rename(ctx, at("a2/b/g"), at("a2/b/c"), execclient.RenameOptions{}); !errors.Is(err, fs.ErrExist) {
@@ -337,7 +337,7 @@ func TestFileErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := files.ReadFile(ctx, dir); !errors.Is(err, syscall.EPIPE) || !errors.Is(err, execclient.ErrClosed) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v; want %v, %v", err, syscall.EPIPE, execclient.ErrClosed)
 	}
 }
 
@@ -363,11 +363,11 @@ func TestAFileIsGoneWithItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, r); !errors.Is(err, syscall.EPIPE) || errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v; want %v, not %v", err, syscall.EPIPE, fs.ErrNotExist)
 	}
 	_, err = w.Write(make([]byte, 9<<20))
 	if err = errors.Join(err, w.Close()); !errors.Is(err, syscall.EPIPE) || errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v; want %v, not %v", err, syscall.EPIPE, fs.ErrNotExist)
 	}
 }
 
@@ -478,7 +478,7 @@ func TestSandboxesWithoutTheirDirectories(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, ok := members["workspaceRoots"]; ok != tt.dirs || confines != tt.confines || members["permissions"] == nil {
-				t.Errorf("%s, %v", raw, confines)
+				t.Errorf("got raw %s, confines %v; want ok %v, confines %v", raw, confines, tt.dirs, tt.confines)
 			}
 		})
 	}

@@ -95,7 +95,7 @@ func TestHTTP(t *testing.T) {
 		req.Host = "elsewhere"
 		res, body := fetch(t, client, req)
 		if res.StatusCode != 201 || res.Status != "201 Created" || body != "the body" || res.Request != req {
-			t.Errorf("%+v, %q", res, body)
+			t.Errorf(`got res %+v, body %q; want res.StatusCode 201, res.Status "201 Created", body "the body", res.Request %v`, res, body, req)
 		}
 		for name, want := range map[string]string{
 			"X-Request": "PUT elsewhere /echo?a=b%20c", "X-Got-X-One": "1,2", "X-Line": "a,b", "X-Got-User-Agent": "",
@@ -121,12 +121,12 @@ func TestHTTP(t *testing.T) {
 	})
 	t.Run("no body", func(t *testing.T) {
 		if res, body := fetch(t, client, request("POST", "/nothing", http.NoBody)); res.StatusCode != 204 || body != "" {
-			t.Errorf("%+v, %q", res, body)
+			t.Errorf(`got res %+v, body %q; want res.StatusCode 204, body ""`, res, body)
 		}
 	})
 	t.Run("a redirect", func(t *testing.T) {
 		if res, _ := fetch(t, client, request("GET", "/redirect", nil)); res.StatusCode != 302 || res.Header.Get("Location") != "/echo" {
-			t.Errorf("%+v", res)
+			t.Errorf(`got %+v; want res.StatusCode 302, res.Header.Get("Location") "/echo"`, res)
 		}
 		follow := &http.Client{Transport: client.HTTP()}
 		res, err := follow.Get(web.URL + "/redirect")
@@ -135,7 +135,7 @@ func TestHTTP(t *testing.T) {
 		}
 		defer res.Body.Close()
 		if res.StatusCode != 201 || res.Request.URL.Path != "/echo" {
-			t.Errorf("%+v", res)
+			t.Errorf(`got %+v; want res.StatusCode 201, res.Request.URL.Path "/echo"`, res)
 		}
 	})
 	t.Run("all at once", func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestHTTP(t *testing.T) {
 	t.Run("in one piece", func(t *testing.T) {
 		r, err := client.DoHTTP(t.Context(), execproto.HTTPRequestParams{Method: "POST", URL: web.URL + "/echo", Body: []byte("x"), RequestID: "1"})
 		if err != nil || r.Status != 201 || string(r.Body) != "x" {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf(`got r %+v, error %v; want no error, r.Status 201, r.Body "x"`, r, err)
 		}
 	})
 }
@@ -235,7 +235,7 @@ func beginBody(t *testing.T, ctx context.Context, client *execclient.Client) io.
 	}
 	begin := make([]byte, 5)
 	if _, err := io.ReadFull(res.Body, begin); err != nil || string(begin) != "begin" {
-		t.Fatalf("%q, %v", begin, err)
+		t.Fatalf(`got begin %q, error %v; want no error, begin "begin"`, begin, err)
 	}
 	return res.Body
 }
@@ -247,14 +247,14 @@ func TestABodyEndsWithItsContext(t *testing.T) {
 	body := beginBody(t, ctx, client)
 	cancel()
 	if _, err := body.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 	body = beginBody(t, t.Context(), client)
 	if err := errors.Join(body.Close(), body.Close()); err != nil {
 		t.Error(err)
 	}
 	if _, err := body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, http.ErrBodyReadAfterClose)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestABodyEndsWithItsConnection(t *testing.T) {
 	// A server that shuts down reports that the request was canceled.
 	_, err := body.Read(make([]byte, 1))
 	if !errors.Is(err, execclient.ErrClosed) && (err == nil || !strings.Contains(err.Error(), "http response stream")) {
-		t.Errorf("%v", err)
+		t.Errorf(`got error %v, want an error with "http response stream"`, err)
 	}
 	if errors.Is(err, syscall.EPIPE) {
 		t.Errorf("%v is a file's error", err)

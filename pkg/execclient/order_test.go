@@ -74,7 +74,7 @@ func TestADenialIsToldWithTheExit(t *testing.T) {
 		must(t, p.receive(Event{Seq: 2, Kind: Closed}))
 		must(t, p.receive(Event{Seq: 1, Kind: Exited, ExitCode: 1, SandboxDenied: denied}))
 		if state, err := p.Wait(t.Context()); err != nil || state.Code != 1 || state.SandboxDenied != denied {
-			t.Errorf("%v: %+v, %v", denied, state, err)
+			t.Errorf("%v: got state %+v, error %v; want no error, state.Code 1, state.SandboxDenied %v", denied, state, err, denied)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestTheLogIsBounded(t *testing.T) {
 		t.Errorf("%d events, %d bytes", len(p.log), p.bytes)
 	}
 	if state, err := p.WaitClosed(t.Context()); err != nil || state.Code != 4 {
-		t.Errorf("%+v, %v", state, err)
+		t.Errorf("got state %+v, error %v; want no error, state.Code 4", state, err)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestMerge(t *testing.T) {
 		}
 		err := p.merge(tt.read)
 		if tt.text == "" && err != nil || tt.text != "" && (err == nil || !strings.Contains(err.Error(), tt.text)) {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got error %v; want no error, an error with %q", tt.name, err, tt.text)
 		}
 		var lost *EventsLostError
 		if errors.As(err, &lost) && lost.After != 2 {
@@ -160,7 +160,7 @@ func TestTokensStayAtHome(t *testing.T) {
 	for _, url := range []string{"ws://192.0.2.1:1", "ws://example.com:1/?x=secret"} {
 		_, err := DialWebSocket(t.Context(), url, Options{BearerToken: "sesame"})
 		if err == nil || !strings.Contains(err.Error(), "not sent") || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", url, err)
+			t.Errorf(`%s: got error %v; want an error with "not sent", an error without "secret"`, url, err)
 		}
 	}
 }

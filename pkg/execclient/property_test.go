@@ -295,7 +295,7 @@ func runModel(t *testing.T, seed uint64) (all bool) {
 	for e, err := range proc.Events(t.Context()) {
 		if err != nil {
 			if m.windowed || !errors.Is(err, ErrEventsLost) {
-				t.Errorf("%v", err)
+				t.Errorf("got error %v; want m.windowed false, %v", err, ErrEventsLost)
 			}
 			break
 		}

@@ -61,15 +61,15 @@ func TestASessionIsResumed(t *testing.T) {
 			got = append(got, fmt.Sprint(e.Seq, string(e.Data), e.ExitCode, e.SandboxDenied))
 		}
 		if want := []string{"1one0 false", "2two0 false", "33 true", "4four0 false", "50 false"}; !slices.Equal(clean(got), clean(want)) {
-			t.Errorf("%q", got)
+			t.Errorf("got %q, want clean(got) clean(want)", got)
 		}
 		if state, err := proc.WaitClosed(t.Context()); err != nil || state.Code != 3 || !state.SandboxDenied {
-			t.Errorf("%+v, %v", state, err)
+			t.Errorf("got state %+v, error %v; want no error, state.Code 3, state.SandboxDenied true", state, err)
 		}
 		synctest.Wait()
 		if len(changes) != 2 || changes[0].State != Recovering || changes[1].State != Connected ||
 			changes[0].Err == nil || changes[0].Err.Error() != "exec-server transport disconnected" {
-			t.Errorf("%+v", changes)
+			t.Errorf(`got %+v; want len(changes) 2, changes[0].State %v, changes[1].State %v, an error, changes[0].Err "exec-server transport disconnected"`, changes, Recovering, Connected)
 		}
 	})
 }
@@ -113,7 +113,7 @@ func TestCallsAcrossACut(t *testing.T) {
 		p = <-h.peers
 		p.greet()
 		if o := <-done; o.what != "terminate" || !errors.Is(o.err, ErrClosed) {
-			t.Errorf("%+v", o)
+			t.Errorf(`got %+v; want o.what "terminate", o.err %v`, o, ErrClosed)
 		}
 		p.answer(p.expect("process/read", nil), execproto.ReadResult{NextSeq: 1})
 		for range 2 {
@@ -131,7 +131,7 @@ func TestCallsAcrossACut(t *testing.T) {
 		}
 		for range 2 {
 			if o := <-done; o.err != nil {
-				t.Errorf("%+v", o)
+				t.Errorf("got %+v, want no error", o)
 			}
 		}
 		if *first.WriteID != *second.WriteID || string(second.Chunk) != "input" {
@@ -169,7 +169,7 @@ func TestAStartAcrossACut(t *testing.T) {
 			}
 			must(t, <-done)
 			if state, err := proc.WaitClosed(t.Context()); err != nil || state.Code != 0 {
-				t.Errorf("%+v, %v", state, err)
+				t.Errorf("got state %+v, error %v; want no error, state.Code 0", state, err)
 			}
 		})
 	}
@@ -216,7 +216,7 @@ func TestAStartAcrossACutThatTakesTime(t *testing.T) {
 			}
 			p.expect("process/terminate", nil)
 			if err := <-done; !errors.Is(err, tt.want) {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got error %v, want %v", name, err, tt.want)
 			}
 		})
 	}
@@ -237,11 +237,11 @@ func TestAnAbandonedStartIsTerminated(t *testing.T) {
 		p.expect("process/start", nil)
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want %v", err, context.Canceled)
 		}
 		p.expect("process/terminate", nil)
 		if _, err := c.Start(t.Context(), params); err == nil || err.Error() != "exec-server protocol error: session already registered for process 1" {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v; want an error, %v", err, "exec-server protocol error: session already registered for process 1")
 		}
 		p.cut() // it is asked for again on the next connection
 		p = <-h.peers
@@ -260,7 +260,7 @@ func TestARefusedStartIsForgotten(t *testing.T) {
 		go func() { p.refuse(p.expectLater("process/start"), execproto.CodeInternal, "no such program") }()
 		_, err := c.Start(t.Context(), execproto.StartParams{ProcessID: "1", Argv: []string{"x"}, Cwd: "/"})
 		if err == nil || err.Error() != "exec-server rejected request (-32603): no such program" {
-			t.Errorf("%v", err)
+			t.Errorf(`got error %v; want an error, "exec-server rejected request (-32603): no such program"`, err)
 		}
 		p.run(c, "1")
 	})
@@ -334,13 +334,13 @@ func TestRecoveryEnds(t *testing.T) {
 			_, write := proc.Write(t.Context(), []byte("x"))
 			for _, err := range []error{err, wait, write, c.Err()} {
 				if err == nil || err.Error() != tt.text || !errors.Is(err, ErrClosed) {
-					t.Errorf("%s: %v", tt.name, err)
+					t.Errorf("%s: got error %v; want an error, %v, %v", tt.name, err, tt.text, ErrClosed)
 				}
 			}
 			// A poll of a failed process is answered.
 			r, err := proc.Read(t.Context(), execproto.ReadParams{})
 			if err != nil || !r.Exited || !r.Closed || r.ExitCode != nil || r.NextSeq != 1 || r.Failure == nil || *r.Failure != tt.text {
-				t.Errorf("%s: %+v, %v", tt.name, r, err)
+				t.Errorf("%s: got r %+v, error %v; want no error, r.Exited true, r.Closed true, r.ExitCode nil, r.NextSeq 1, r.Failure that is not nil, r.Failure %v", tt.name, r, err, tt.text)
 			}
 		})
 	}
@@ -419,13 +419,13 @@ func TestOneProcessIsLost(t *testing.T) {
 			_, err := procs[id].Wait(t.Context())
 			var lost *EventsLostError
 			if !errors.As(err, &lost) || !errors.Is(err, ErrEventsLost) || lost.After != want.after || !strings.HasPrefix(err.Error(), want.text) {
-				t.Errorf("%s: %v", id, err)
+				t.Errorf("%s: got error %v; want errors.As(err, &lost), %v, lost.After %v, an error beginning with %q", id, err, ErrEventsLost, want.after, want.text)
 			}
 		}
 		p.exited("good", 1, 0)
 		p.closed("good", 2)
 		if state, err := procs["good"].WaitClosed(t.Context()); err != nil || state.Code != 0 {
-			t.Errorf("%+v, %v", state, err)
+			t.Errorf("got state %+v, error %v; want no error, state.Code 0", state, err)
 		}
 	})
 }
@@ -451,7 +451,7 @@ func TestABurstBeforeTheAnswer(t *testing.T) {
 		p.exited("1", 2001, 0)
 		p.closed("1", 2002)
 		if state, err := proc.WaitClosed(t.Context()); err != nil || state.Code != 0 {
-			t.Errorf("%+v, %v", state, err)
+			t.Errorf("got state %+v, error %v; want no error, state.Code 0", state, err)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func TestASilentServerIsNoticed(t *testing.T) {
 		select {
 		case s := <-states:
 			if !silent || s.State != Failed || !strings.Contains(s.Err.Error(), "does not answer") {
-				t.Errorf("%+v", s)
+				t.Errorf(`got %+v; want silent true, s.State %v, s.Err with "does not answer"`, s, Failed)
 			}
 		case <-time.After(map[bool]time.Duration{true: 20 * time.Second, false: 3 * keepAlive}[silent]):
 			if silent {
@@ -102,7 +102,7 @@ func TestWhatEndsAConnection(t *testing.T) {
 			_ = c.Close()
 		}
 		if text := err.Error(); text != tt.text && !(strings.HasSuffix(tt.text, ": ") && strings.HasPrefix(text, tt.text)) {
-			t.Errorf("%s: %s", tt.sent, text)
+			t.Errorf("%s: got %s, want %s", tt.sent, text, tt.text)
 		}
 	}
 	// Unknown members are no error.
@@ -148,7 +148,7 @@ func TestConnectionsThatFail(t *testing.T) {
 	} {
 		_, err := DialWebSocket(t.Context(), tt.url, Options{ConnectTimeout: soon, InitializeTimeout: soon})
 		if err == nil || err.Error() != tt.text || retryable(err) != tt.retryable {
-			t.Errorf("%s: %v", tt.url, err)
+			t.Errorf("%s: got error %v; want an error, %v, retryable(err) %v", tt.url, err, tt.text, tt.retryable)
 		}
 		var d *DialError
 		if errors.As(err, &d) && d.Status != tt.status {
@@ -158,7 +158,7 @@ func TestConnectionsThatFail(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := DialWebSocket(ctx, "ws://"+mute.Addr().String(), Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestGreetingsThatFail(t *testing.T) {
 	} {
 		_, err := DialWebSocket(t.Context(), answers(tt.answer), Options{})
 		if err == nil || err.Error() != tt.text && !(strings.HasSuffix(tt.text, ": ") && strings.HasPrefix(err.Error(), tt.text)) {
-			t.Errorf("%q: %v", tt.answer, err)
+			t.Errorf("%q: got error %v; want an error, %v", tt.answer, err, tt.text)
 		}
 	}
 	missing := filepath.Join(t.TempDir(), "missing")
@@ -190,6 +190,6 @@ func TestGreetingsThatFail(t *testing.T) {
 		t.Errorf("a directory that is missing: %v", err)
 	}
 	if _, err := StartCommand(t.Context(), Command{Path: missing}, Options{}); err == nil || !strings.HasPrefix(err.Error(), "failed to spawn exec-server: ") || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v", err)
+		t.Errorf(`got error %v; want an error beginning with "failed to spawn exec-server: ", %v`, err, fs.ErrNotExist)
 	}
 }

@@ -111,7 +111,7 @@ func TestSSHCommand(t *testing.T) {
 		"": "ssh u@h: transport",
 	} {
 		if got := (&SSHError{Host: "u@h", Said: said, Err: os.ErrClosed}).Error(); !strings.Contains(strings.Replace(got, os.ErrClosed.Error(), "transport", 1), want) {
-			t.Errorf("%q: %s", said, got)
+			t.Errorf(`%q: got %s, want strings.Replace(got, os.ErrClosed.Error(), "transport", 1) with %q`, said, got, want)
 		}
 	}
 }

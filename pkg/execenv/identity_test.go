@@ -40,7 +40,7 @@ func TestClientIdentity(t *testing.T) {
 	}
 	files, err := filepath.Glob(dir + "/*")
 	if err != nil || len(files) != 3 {
-		t.Fatalf("%q %v", files, err)
+		t.Fatalf("got files %q, error %v; want no error, len(files) 3", files, err)
 	}
 	ephemeral, err := clientIdentity("", Registry{URL: "https://a.test", EnvironmentID: "box"})
 	if err != nil || ephemeral.PublicKey() == keys[0] {
@@ -59,7 +59,7 @@ func TestClientIdentity(t *testing.T) {
 	}
 	for _, path := range files {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v %v", path, info.Mode(), err)
+			t.Errorf("%s: got info.Mode() %v, error %v; want no error, info.Mode().Perm() 0o600", path, info.Mode(), err)
 		}
 		if err := os.Chmod(path, 0o640); err != nil {
 			t.Fatal(err)

@@ -232,7 +232,7 @@ func TestAddressesHoldNoSecrets(t *testing.T) {
 	}
 	s := Spec{Kind: Stdio, Program: "ssh", Args: []string{"secret"}, Token: "secret", Registry: Registry{Token: "secret"}}
 	if text := s.Address() + fmt.Sprintf("%v %+v %#v", s.Token, s.Registry, s.Token); strings.Contains(text, "secret") {
-		t.Error(text)
+		t.Errorf(`got %v, want a text without "secret"`, text)
 	}
 }
 
@@ -269,6 +269,6 @@ func TestErrorsKnowTheFile(t *testing.T) {
 	var file *FileError
 	var rule *execclient.ProtocolError
 	if !errors.As(err, &file) || file.Path != path || !errors.As(err, &rule) {
-		t.Errorf("%#v", err)
+		t.Errorf("got error %#v; want errors.As(err, &file), file.Path %v, errors.As(err, &rule)", err, path)
 	}
 }

@@ -104,7 +104,7 @@ func TestNoise(t *testing.T) {
 	e := get(t, open(t, execenv.Options{}, execenv.Spec{ID: "remote", Kind: execenv.Noise, Registry: p.Registry}), "remote")
 	info, err := e.Info(t.Context())
 	if err != nil || info.Shell.Path == "" {
-		t.Fatalf("%+v, %v", info, err)
+		t.Fatalf(`got info %+v, error %v; want no error, info.Shell.Path other than ""`, info, err)
 	}
 	// Another executor does not know the session: the client fails, and the next one connects
 	// with the same key.
@@ -175,7 +175,7 @@ func TestTokensAreNotSentInTheClear(t *testing.T) {
 		_, err := e.Client(t.Context())
 		var config *registry.ConfigError
 		if err == nil || errors.As(err, &config) != tt.refused {
-			t.Errorf("%s: %v", tt.url, err)
+			t.Errorf("%s: got error %v; want an error, errors.As(err, &config) %v", tt.url, err, tt.refused)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestOwnersOfDetached(t *testing.T) {
 	} {
 		c := &conn{srv: srv, t: tt.transport, principal: tt.principal}
 		if got, err := c.ownerOf(); got != tt.want || (err == nil) != (tt.want != "") {
-			t.Errorf("%+v %q: %q, %v", tt.transport, tt.principal, got, err)
+			t.Errorf("%+v %q: got %q, error %v; want %q, success: %v", tt.transport, tt.principal, got, err, tt.want, tt.want != "")
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestKeeperRefuses(t *testing.T) {
 		err := c.Call(t.Context(), execproto.MethodProcessStart, &params, nil)
 		var refused *execclient.ServerError
 		if !errors.As(err, &refused) || refused.Code != execproto.CodeInvalidRequest {
-			t.Errorf("%+v: %v", params, err)
+			t.Errorf("%+v: got error %v; want errors.As(err, &refused), refused.Code %v", params, err, execproto.CodeInvalidRequest)
 		}
 	}
 }

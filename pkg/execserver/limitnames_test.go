@@ -28,10 +28,10 @@ func TestLimitsHaveNames(t *testing.T) {
 	} {
 		at, ok := errors.AsType[*observe.LimitError](err)
 		if !ok || at.Limit != limit || !slices.Contains(observe.Limits, limit) {
-			t.Errorf("%s: %v", limit, err)
+			t.Errorf("%s: got error %v; want ok true, at.Limit %s, observe.Limits with %v", limit, err, limit, limit)
 		}
 		if e := toRPC(err); e.Code == 0 || e.Message != err.Error() {
-			t.Errorf("%s: %+v", limit, e)
+			t.Errorf("%s: got %+v; want e.Code other than 0, e.Message err.Error()", limit, e)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func TestWalksDoNotGoRound(t *testing.T) {
 		". drwxr-xr-x", "a -rw-r--r--", "dir drwxr-xr-x", "dir/b -rw-r--r--", "dir/up Lrwxrwxrwx", "file Lrwxrwxrwx",
 	}
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("got %q, error %v; want no error, %q", got, err, want)
 	}
 }
 
@@ -136,17 +136,17 @@ func TestFiles(t *testing.T) {
 	defer f.Close()
 	st, err := f.Stat()
 	if err != nil || st.Name() != "a" || st.Size() != 17 || st.IsDir() {
-		t.Errorf("%v, %v", st, err)
+		t.Errorf(`got st %v, error %v; want no error, st.Name() "a", st.Size() 17, not st.IsDir()`, st, err)
 	}
 	if _, err := f.(io.Seeker).Seek(12, io.SeekStart); err != nil {
 		t.Error(err)
 	}
 	if rest, err := io.ReadAll(f); err != nil || string(rest) != "dir/a" {
-		t.Errorf("%q, %v", rest, err)
+		t.Errorf(`got rest %q, error %v; want no error, rest "dir/a"`, rest, err)
 	}
 	b := make([]byte, 2)
 	if n, err := f.(io.ReaderAt).ReadAt(b, 12); err != nil || string(b[:n]) != "di" {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf(`got b %q, error %v; want no error, b[:n] "di"`, b, err)
 	}
 	for name, want := range map[string]error{"none": fs.ErrNotExist, "../x": fs.ErrInvalid, "/etc": fs.ErrInvalid, "dir/": fs.ErrInvalid} {
 		_, openErr := files.Open(name)
@@ -156,7 +156,7 @@ func TestFiles(t *testing.T) {
 		for _, err := range []error{openErr, statErr, dirErr, fileErr} {
 			var p *fs.PathError
 			if !errors.Is(err, want) || !errors.As(err, &p) || p.Path != name {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got error %v; want %v, errors.As(err, &p), p.Path %s", name, err, want, name)
 			}
 		}
 	}
@@ -169,10 +169,10 @@ func TestFiles(t *testing.T) {
 	}
 	dir := d.(fs.ReadDirFile)
 	if list, err := dir.ReadDir(5); err != nil || len(list) != 1 || list[0].Name() != "a" {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf(`got list %v, error %v; want no error, len(list) 1, list[0].Name() "a"`, list, err)
 	}
 	if list, err := dir.ReadDir(5); err != io.EOF || len(list) != 0 {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("got list %v, error %v; want error %v, len(list) 0", list, err, io.EOF)
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
@@ -189,7 +189,7 @@ func TestNamesThatAreNoUTF8AreTold(t *testing.T) {
 	testutil.Need(t, "file system for names that are no UTF-8", err, errors.ErrUnsupported, syscall.EILSEQ)
 	list, err := fsx.New(t.Context(), client.FS(), root).ReadDir(".")
 	if err == nil || len(list) != 1 || list[0].Name() != "a" {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf(`got list %v, error %v; want an error, len(list) 1, list[0].Name() "a"`, list, err)
 	}
 }
 
@@ -199,6 +199,6 @@ func TestItEndsWithItsContext(t *testing.T) {
 	files := fsx.New(ctx, client.FS(), tree(t, "a"))
 	cancel()
 	if _, err := fs.ReadFile(files, "a"); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 }

@@ -66,7 +66,7 @@ func TestRemoveAfterClose(t *testing.T) {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(d.Dir); err != nil || len(left) > 0 {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf("got left %v, error %v; want no error, len(left) at most 0", left, err)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestDetachedOwners(t *testing.T) {
 		}
 		k, err := d.Find(owner, execproto.DetachedPrefix+"build")
 		if found := err == nil && k.Record.Owner == owner; found != (want > 0) {
-			t.Errorf("%s: %v", owner, err)
+			t.Errorf("%s: got error %v, want found %v", owner, err, want > 0)
 		}
 	}
 	if _, err := d.Find("token B", execproto.DetachedPrefix+"other"); err == nil || !strings.Contains(err.Error(), "unknown process") {
@@ -196,7 +196,7 @@ func TestDetachedHandles(t *testing.T) {
 		"detached/-a": false, "detached/" + strings.Repeat("x", 65): false, "detached/a\x00": false,
 	} {
 		if got := checkHandle(id) == nil; got != want {
-			t.Errorf("%q: %v", id, got)
+			t.Errorf("%q: got %v, want %v", id, got, want)
 		}
 	}
 }

@@ -102,7 +102,7 @@ func TestArgumentsOfTheLauncher(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, got, want)
 		}
 		if c.Arg0 != launcherName || c.Argv[0] != "/proc/self/fd/3" {
-			t.Errorf("%s: %s %s", tt.name, c.Arg0, c.Argv[0])
+			t.Errorf(`%s: got c.Arg0 %s, c.Argv[0] %s; want c.Arg0 %s, c.Argv[0] "/proc/self/fd/3"`, tt.name, c.Arg0, c.Argv[0], launcherName)
 		}
 		if len(c.Files) != 3 || content(t, c.Files[1]) != "A=1\x00B=\x00C=x=y\x00" {
 			t.Errorf("%s: environment %q", tt.name, content(t, c.Files[1]))
@@ -128,7 +128,7 @@ func TestArgumentsOfTheHelper(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if len(c.Files) != 2 || content(t, c.Files[1]) != "#!/bin/sh\n" {
-		t.Errorf("%v", c.Files)
+		t.Errorf("got %v; want len(c.Files) 2, content(t, c.Files[1]) %q", c.Files, "#!/bin/sh\n")
 	}
 }
 
@@ -174,20 +174,20 @@ func TestWhereProgramsAreFound(t *testing.T) {
 	}
 	beside := filepath.Join(dir, launcherName)
 	if got := found("", false); got != "open "+beside+": no such file or directory" {
-		t.Error(got)
+		t.Errorf("got %v, want %v", got, "open "+beside+": no such file or directory")
 	}
 	if got := found("", true); got != "/proc/self/exe" {
-		t.Error(got)
+		t.Errorf(`got %v, want "/proc/self/exe"`, got)
 	}
 	program(t, dir, launcherName, "beside")
 	for _, itself := range []bool{false, true} {
 		if got := found("", itself); got != beside {
-			t.Error(got)
+			t.Errorf("got %v, want %v", got, beside)
 		}
 	}
 	other := program(t, t.TempDir(), "other", "other")
 	if got := found(other, true); got != other {
-		t.Error(got)
+		t.Errorf("got %v, want %v", got, other)
 	}
 	if _, err := NewRuntime(Options{Launcher: filepath.Join(dir, "none"), Helper: other}); err == nil || !strings.Contains(err.Error(), "missing codex-linux-sandbox executable path") {
 		t.Error(err)
@@ -216,7 +216,7 @@ func TestProgramsAreHeldOpen(t *testing.T) {
 	}
 	program(t, dir, "l", "nothing")
 	if got := r.Status(); got.Backend != "auto" || !strings.HasPrefix(got.Reason, "namespaces does not work here (no)") {
-		t.Errorf("%+v", got)
+		t.Errorf(`got %+v; want Backend "auto", Reason beginning with "namespaces does not work here (no)"`, got)
 	}
 }
 
@@ -241,7 +241,7 @@ func TestTheChoiceOfABackend(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := r.Status(); got.Backend != tt.want || !strings.Contains(got.Reason, tt.reason) || got.Complete != tt.complete {
-			t.Errorf("%s: %+v", tt.probe, got)
+			t.Errorf("%s: got %+v; want Backend %v, Reason with %q, Complete %v", tt.probe, got, tt.want, tt.reason, tt.complete)
 		}
 		r.Close()
 	}
@@ -282,7 +282,7 @@ func TestJanitorOfTheServer(t *testing.T) {
 		}
 		i := slices.Index(c.Argv, "--janitor-fd")
 		if (i > 0) != tt.want || i > 0 && (c.Argv[i+1] != "4" || c.Files[1] != connection) {
-			t.Errorf("%s: %q", tt.name, c.Argv)
+			t.Errorf(`%s: got %q; want i > 0: %v, c.Argv[i+1] "4", c.Files[1] %v`, tt.name, c.Argv, tt.want, connection)
 		}
 		c.Close()
 		if connection != nil && connection.Close() == nil {
