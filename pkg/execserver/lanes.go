@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"codex.internal/pkg/host/stack"
 )
 
 // laneID says where a request runs, and in which queue it waits for a slot
@@ -92,7 +90,6 @@ func (l *lanes) submit(ctx context.Context, id laneID, j job) bool {
 
 // routineRequests runs j and then the queued jobs of its lane.
 func (l *lanes) routineRequests(id laneID, j job) {
-	stack.Grow()
 	for ok := true; ok; j, ok = l.next(id) {
 		j.run()
 	}

@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"codex.internal/pkg/host/stack"
-
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 )
@@ -289,7 +287,6 @@ func (p *Process) run(pidfd int) {
 // routineWaiter waits for the exit, reports it after all output that was
 // written before it, and closes the process when its streams have ended.
 func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
-	stack.Grow()
 	end, reported := p.awaitReport()
 	ended := make(chan struct{})
 	if reported {
