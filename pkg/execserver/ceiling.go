@@ -46,7 +46,7 @@ func (c *conn) fileIntent(ctx context.Context, raw json.RawMessage) (*runner.Int
 	if raw == nil && !c.grant.Ceiling.ConfinesFiles() {
 		return nil, nil
 	}
-	return withThread(ctx, func() (*runner.Intent, error) { return c.intentUnderCeiling(raw) })
+	return blocking(ctx, fileCalls, func() (*runner.Intent, error) { return c.intentUnderCeiling(raw) })
 }
 
 // intentUnderCeiling is fileIntent. It looks at the disk.

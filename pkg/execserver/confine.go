@@ -14,7 +14,6 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/sandbox/runner"
@@ -46,7 +45,7 @@ func (srv *Server) sandboxes() (*runner.Runtime, error) {
 		defer func() { c.known.Store(&backend) }()
 		opts := srv.opts.Sandbox
 		opts.Janitor = func() *os.File { return srv.janitor.connect(c.runtime) }
-		opts.Output = srv.supervisor.Output
+		opts.Output, opts.Tasks = srv.supervisor.Output, srv.supervisor.CommandTasks
 		c.runtime, c.err = runner.NewRuntime(opts)
 		if c.err != nil {
 			srv.log.Warn("nothing can be confined here", "error", c.err)
@@ -172,7 +171,7 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*runner.Intent, error) {
 
 // makeSandbox finds out how the process must be confined.
 func makeSandbox(ctx context.Context, st *start) (err error) {
-	st.intent, err = withThreadOf(ctx, threads.Starts, st.sandbox.intent)
+	st.intent, err = blocking(ctx, startCalls, st.sandbox.intent)
 	return err
 }
 

@@ -43,7 +43,7 @@ func (srv *Server) openDetached() {
 		Command: o.Keeper.Command, WorkDir: workDir, Settings: o.Keeper.Settings, Version: o.Version, Supervisor: srv.supervisor,
 		Events: srv.events, Log: srv.log, Audited: o.Audit != nil, Traced: o.Tracer != nil,
 		Blocking: func(ctx context.Context, f func() error) error {
-			_, err := withThread(ctx, func() (struct{}, error) { return struct{}{}, f() })
+			_, err := blocking(ctx, fileCalls, func() (struct{}, error) { return struct{}{}, f() })
 			return err
 		},
 	})

@@ -84,7 +84,7 @@ func environmentConfigRead(ctx context.Context, c *conn, p *execproto.ConfigRead
 	}
 	machine := codexconfig.Machine{System: codexconfig.SystemDirectory, Home: srv.opts.CodexHome}
 	query := codexconfig.Query{Cwd: cwd, Config: p.ConfigPaths, Requirements: p.RequirementsPaths}
-	found, err := withThread(ctx, func() (codexconfig.Result, error) { return machine.Read(ctx, query) })
+	found, err := blocking(ctx, fileCalls, func() (codexconfig.Result, error) { return machine.Read(ctx, query) })
 	if err != nil {
 		return nil, configError(err)
 	}

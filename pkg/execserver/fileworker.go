@@ -8,7 +8,6 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
-	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/sandbox/runner"
 )
 
@@ -47,26 +46,11 @@ func (c *conn) fileWorker(ctx context.Context, raw json.RawMessage) (fileWorker,
 	return confinedFiles{c.srv, intent}, nil
 }
 
-// withThread calls f, which makes system calls about files, when there is a thread for it. The calls may hang. f
-// must not call withThread.
-func withThread[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	return withThreadOf(ctx, threads.Files, f)
-}
-
-// withThreadOf is withThread for calls of a pool.
-func withThreadOf[T any](ctx context.Context, pool *threads.Pool, f func() (T, error)) (v T, err error) {
-	err = pool.Do(ctx, func() error {
-		v, err = f()
-		return err
-	})
-	return v, err
-}
-
 // serverFiles carries out requests in this process.
 type serverFiles struct{ srv *Server }
 
 func (w serverFiles) run(ctx context.Context, fr *fileRequest) (result, error) {
-	return withThread(ctx, func() (result, error) {
+	return blocking(ctx, fileCalls, func() (result, error) {
 		r, err := fr.call.Run(ctx, false)
 		if err != nil {
 			return nil, err
@@ -79,7 +63,7 @@ func (w serverFiles) run(ctx context.Context, fr *fileRequest) (result, error) {
 }
 
 func (serverFiles) open(ctx context.Context, path string, p *openRequest) (openFile, error) {
-	return withThread(ctx, func() (openFile, error) {
+	return blocking(ctx, fileCalls, func() (openFile, error) {
 		f, err := fsops.OpenFile(path, &p.OpenParams, false)
 		if err != nil {
 			return nil, err
@@ -89,7 +73,7 @@ func (serverFiles) open(ctx context.Context, path string, p *openRequest) (openF
 }
 
 func (serverFiles) openArchive(ctx context.Context, path string, p *archiveRequest) (openFile, error) {
-	return withThread(ctx, func() (openFile, error) {
+	return blocking(ctx, fileCalls, func() (openFile, error) {
 		f, err := fsops.OpenArchive(ctx, path, &p.OpenArchiveParams, false)
 		if err != nil {
 			return nil, err
@@ -102,7 +86,7 @@ func (serverFiles) openArchive(ctx context.Context, path string, p *archiveReque
 type serverFile struct{ f *fsops.File }
 
 func (f serverFile) readBlock(ctx context.Context, offset, n uint64) (result, error) {
-	return withThread(ctx, func() (result, error) {
+	return blocking(ctx, fileCalls, func() (result, error) {
 		b := blocks.Get().(*[]byte)
 		got, eof, err := f.f.ReadBlock((*b)[:n], offset)
 		if err != nil {
@@ -114,7 +98,7 @@ func (f serverFile) readBlock(ctx context.Context, offset, n uint64) (result, er
 }
 
 func (f serverFile) writeBlock(ctx context.Context, offset uint64, chunk []byte) (result, error) {
-	return withThread(ctx, func() (result, error) {
+	return blocking(ctx, fileCalls, func() (result, error) {
 		err := f.f.WriteBlock(chunk, offset)
 		return f.f.Told(), err
 	})
@@ -122,7 +106,7 @@ func (f serverFile) writeBlock(ctx context.Context, offset uint64, chunk []byte)
 
 // close closes the file also if ctx has ended: its handle is gone.
 func (f serverFile) close(ctx context.Context) (result, error) {
-	return withThread(context.WithoutCancel(ctx), func() (result, error) {
+	return blocking(context.WithoutCancel(ctx), fileCalls, func() (result, error) {
 		err := f.f.Close()
 		return f.f.Told(), err
 	})

@@ -157,8 +157,6 @@ func (h *helper) read() error {
 func (h *helper) failed(err error) error {
 	status, wait := h.wait()
 	switch {
-	case wait == nil && bytes.Contains(h.stderr.Bytes(), []byte(noThread)):
-		return observe.AtLimit(observe.LimitMachine, execproto.Internal("failed to prepare fs sandbox: "+gotNone))
 	case wait != nil:
 		return execproto.Internal("failed to encode or decode fs sandbox helper message: " + wait.Error())
 	case status.Exited() && status.ExitStatus() == 0:
@@ -167,13 +165,6 @@ func (h *helper) failed(err error) error {
 		return execproto.Internal(fshelper.FailureText(status, h.stderr.Bytes()) + h.srv.whyNotExecuted(h.stderr.Bytes()))
 	}
 }
-
-// noThread is what the Go runtime says when it ends a program because the machine gives it no thread, and gotNone what a client
-// is told of that.
-const (
-	noThread = "runtime: failed to create new OS thread"
-	gotNone  = "the program got no thread from this machine: there are too many processes; end some, or raise the limit of the server's user or cgroup"
-)
 
 // whyNotExecuted returns a hint for the error of a helper that could not be executed because its
 // program needs libraries; "" for another error. Scenario: a program that go build made with cgo

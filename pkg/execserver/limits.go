@@ -68,6 +68,12 @@ const (
 	waitingBytes    = 64 << 20
 	stuckTime       = 2 * time.Second
 
+	// maxFileCalls and maxStartCalls bound the requests of all connections whose system calls about files are made at a time, and
+	// the starts that plan their sandboxes: each may hold a thread for as long as a file system hangs. Together with process.maxLookups
+	// they leave a quarter of the 256 threads that commands leave the server (pkg/host/process, tasks_linux.go).
+	maxFileCalls  = 128
+	maxStartCalls = 32
+
 	// controlRequests bounds the control lane's requests in flight.
 	controlRequests = 1024
 

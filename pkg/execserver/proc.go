@@ -203,7 +203,7 @@ func (p *proc) Exited(seq uint64, e process.Exit) {
 func (p *proc) exited(e *process.Exit) *execproto.SandboxRefusal {
 	p.seen.Exit = observe.Exit{
 		Code: e.Code, Cause: causes[e.Cause], Duration: time.Since(p.startedAt), Processor: e.Usage.User + e.Usage.System,
-		Refusal: p.refused(e.Code),
+		Refusal: p.refused(),
 	}
 	p.s.srv.events.ProcessExited.Tell(&p.seen)
 	return p.seen.Exit.Refusal
@@ -228,19 +228,16 @@ func (p *proc) countInput(n int) {
 	p.s.srv.events.BytesMoved.Tell(observe.Bytes{Flow: observe.Stdin, N: n})
 }
 
-// refused returns, once the process has ended with an exit code, the policy that could not be
+// refused returns, once the process has ended, the policy that could not be
 // enforced: the command has not run. It returns nil if the policy was enforced.
-func (p *proc) refused(exitCode int) *execproto.SandboxRefusal {
+func (p *proc) refused() *execproto.SandboxRefusal {
 	if p.refusal == nil {
 		return nil
 	}
 	defer p.refusal.Close()
-	reason := runner.ReadRefusal(p.refusal, exitCode)
-	switch reason {
-	case "":
+	reason := runner.ReadRefusal(p.refusal)
+	if reason == "" {
 		return nil
-	case runner.Unbegun:
-		p.s.srv.events.LimitReached.Tell(observe.LimitMachine)
 	}
 	policy := p.profile.AppendJSON(nil)
 	if len(policy) > maxPolicyShown {

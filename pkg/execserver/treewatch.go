@@ -11,7 +11,6 @@ import (
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
-	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/host/watch"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
@@ -235,14 +234,17 @@ func openTree(opening, ctx context.Context, path string, recursive bool) (change
 	if err != nil {
 		return nil, execproto.Internal("cannot watch files: " + err.Error())
 	}
-	tree, err := withThread(opening, func() (*watch.Tree, error) {
+	tree, err := blocking(opening, fileCalls, func() (*watch.Tree, error) {
 		return fsops.OpenWatch(opening, path, recursive, ending.Descriptor())
 	})
 	if err != nil {
 		ending.Close()
 		return nil, err
 	}
-	tree.Do = func(f func()) bool { return threads.Files.Do(ctx, func() error { f(); return nil }) == nil }
+	tree.Do = func(f func()) bool {
+		_, err := blocking(ctx, fileCalls, func() (struct{}, error) { f(); return struct{}{}, nil })
+		return err == nil
+	}
 	return &serverTree{tree, ending}, nil
 }
 
@@ -269,7 +271,7 @@ type confinedTree struct {
 // confinedTree watches in a helper until ctx ends. The helper never writes.
 func (srv *Server) confinedTree(ctx context.Context, intent *runner.Intent, path string, p *watchRequest) (changeSource, error) {
 	t := &confinedTree{ctx: ctx, intent: intent}
-	denied, err := withThread(ctx, func() (bool, error) { return t.denies()(path), nil })
+	denied, err := blocking(ctx, fileCalls, func() (bool, error) { return t.denies()(path), nil })
 	switch {
 	case err != nil:
 		return nil, err
@@ -307,7 +309,7 @@ func (t *confinedTree) next() (*execproto.Changed, bool) {
 	if err != nil {
 		return &execproto.Changed{Ended: "the watch failed: " + err.Error()}, true
 	}
-	n.Events, err = withThread(t.ctx, func() ([]execproto.WatchEvent, error) {
+	n.Events, err = blocking(t.ctx, fileCalls, func() ([]execproto.WatchEvent, error) {
 		denied := t.denies()
 		return slices.DeleteFunc(n.Events, func(e execproto.WatchEvent) bool {
 			path, err := pathuri.Parse(e.Path, "")

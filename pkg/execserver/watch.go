@@ -76,7 +76,7 @@ func (c *conn) watchMissing(ctx context.Context, p *execproto.WatchMissingParams
 	if !c.watch.replace(p.WatchID) || !native {
 		return execproto.WatchMissingResult{}, nil
 	}
-	w, err := withThread(ctx, func() (*watch.Watch, error) { return watch.New(missing, present), nil })
+	w, err := blocking(ctx, fileCalls, func() (*watch.Watch, error) { return watch.New(missing, present), nil })
 	if err != nil {
 		return nil, err
 	}

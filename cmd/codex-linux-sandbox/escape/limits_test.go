@@ -31,3 +31,16 @@ func TestWatchersAreLeftForOthers(t *testing.T) {
 		}
 	})
 }
+
+// TestTasksAreLeftForTheServer: a command cannot raise the limit of processes that the server has given it.
+func TestTasksAreLeftForTheServer(t *testing.T) {
+	const most = "3000" // so many more than the user has that the sandbox can be made
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		works(t, p.run("", "", "tasks", most))
+		for _, profile := range []string{p.readOnly(), entries("root=write")} {
+			cmd := p.command(t.Context(), backend, profile, "tasks", most)
+			cmd.Args = append([]string{cmd.Args[0], "--tasks", most}, cmd.Args[1:]...)
+			contained(t, p.finish(cmd))
+		}
+	})
+}

@@ -52,6 +52,7 @@ type options struct {
 	cgroup                int  // directory of the cgroup for what is started; 0: the launcher's own
 	limited               bool // that cgroup limits it, and must be its own
 	report                int  // socket on which the server reads the exit code; 0: none
+	tasks                 int  // internal: RLIMIT_NPROC of the command; 0: that of the launcher
 	helper                bool
 	filterOnly            bool   // make no view: the caller has made it
 	supervised            bool   // signals come to our whole process group
@@ -142,7 +143,7 @@ func parse(args []string) (*options, error) {
 	numbers := map[string]*int{
 		"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD,
 		"--refusal-fd": &o.refusalFD, "--standby-fd": &o.standbyFD, "--janitor-fd": &o.janitorFD, "--janitor-socket-fd": &o.janitorSocketFD,
-		"--egress-fd": &o.egressFD, "--reach-fd": &o.reachFD, "--sockets-fd": &o.socketsFD,
+		"--egress-fd": &o.egressFD, "--reach-fd": &o.reachFD, "--sockets-fd": &o.socketsFD, "--tasks": &o.tasks,
 	}
 	for len(args) > 0 {
 		name, value, joined := strings.Cut(args[0], "=")

@@ -210,12 +210,13 @@ func (w *wrapped) start(program string, args []string, files []uintptr) (int, er
 	}
 	defer signal.Stop(signals)
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // the parent of what bwrap leaves: see supervise
-	w.l.begun()
+	restore := lowerTasks(w.l.tasks)
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
 		// A signal to the launcher's group is not for bwrap, which would die
 		// of it.
 		Files: files, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, UseCgroupFD: w.l.cgroup > 0, CgroupFD: w.l.cgroup},
 	})
+	restore()
 	if err != nil {
 		return 0, &unavailable{fmt.Errorf("start %s: %w", program, err)}
 	}
@@ -409,7 +410,8 @@ func poll(pidfd int) error {
 
 // spec is what the second stage is told.
 func (w *wrapped) spec() string {
-	spec := []string{"network=" + strconv.Itoa(int(w.l.plan.Network)), "sockets=" + strconv.Itoa(int(w.l.sockets()))}
+	spec := []string{"network=" + strconv.Itoa(int(w.l.plan.Network)), "sockets=" + strconv.Itoa(int(w.l.sockets())),
+		"tasks=" + strconv.Itoa(w.l.tasks)}
 	for word, said := range map[string]bool{
 		"nesting": w.l.nesting, "terminal": w.terminal, "noproc": w.l.plan.NoProc, "root": w.l.plan.Root == sandbox.RootWritable,
 		"unix": w.l.unixSockets, "redirect": w.l.redirects(), "exec": w.l.execFD >= 0,

@@ -39,6 +39,8 @@ func (l *launch) stageWords() (*stageWords, error) {
 			w.rules.UnixSockets = true
 		case "redirect":
 			w.rules.Redirect = true
+		case "tasks":
+			l.tasks = n
 		case "sockets":
 			w.rules.Sockets = sandbox.Sockets(n)
 		case "root":
@@ -107,6 +109,7 @@ func (l *launch) secondStage() (int, error) {
 	wall.enforce()
 	mediate.InstallFilter(p, words.rules, talkFD, l.reserved)
 	restoreLimit(p)
+	limitTasks(p, l.tasks)
 	if err := p.Run(); err != nil {
 		return 0, fmt.Errorf("cannot confine the command: %w", err)
 	}

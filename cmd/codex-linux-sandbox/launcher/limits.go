@@ -44,6 +44,28 @@ func limitNamespace(p *initproc.Program) {
 	}
 }
 
+// limitTasks appends what bounds the processes and threads of the user for the command; 0: nothing. The command cannot raise the limit.
+func limitTasks(p *initproc.Program, most int) {
+	if most > 0 {
+		limit := [2]uint64{uint64(most), uint64(most)}
+		p.Do("limit the processes to", strconv.Itoa(most), unix.SYS_PRLIMIT64, initproc.Val(0), initproc.Val(unix.RLIMIT_NPROC),
+			initproc.Pointer(p, &limit), initproc.Val(0))
+	}
+}
+
+// lowerTasks lowers the launcher's own limit of tasks, and returns what restores it. What the launcher starts in between makes a user
+// namespace: the kernel keeps the limit of the process that makes it, for all tasks of the user that are inside (since Linux 5.14).
+// Without that, each of them could count the tasks of another user there. The launcher itself needs threads later, so it keeps its limit.
+func lowerTasks(most int) (restore func()) {
+	var own unix.Rlimit
+	if most <= 0 || unix.Prlimit(0, unix.RLIMIT_NPROC, nil, &own) != nil {
+		return func() {}
+	}
+	low := unix.Rlimit{Cur: min(own.Cur, uint64(most)), Max: own.Max}
+	_ = unix.Prlimit(0, unix.RLIMIT_NPROC, &low, nil) // no privilege is needed
+	return func() { _ = unix.Prlimit(0, unix.RLIMIT_NPROC, &own, nil) }
+}
+
 // unlimited is what the kernel begins with in a new user namespace.
 const unlimited = math.MaxInt32
 

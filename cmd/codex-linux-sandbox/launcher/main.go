@@ -106,7 +106,6 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	var code int
 	switch {
 	case o.janitorSocketFD >= 0:
-		makeThreads()
 		err = runJanitor(o.janitorSocketFD)
 	case o.reachFD >= 0:
 		err = mediate.ReachSockets(o.reachFD, o.socketsFD)
@@ -117,15 +116,11 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	case o.stage != "":
 		code, err = l.secondStage()
 	default:
-		if !waits {
-			makeThreads()
-		}
 		code, err = l.run(stdout)
 	}
 	if err == nil {
 		return code
 	}
-	l.begun()
 	var wrong *usageError
 	if errors.As(err, &wrong) {
 		fmt.Fprintf(stderr, "error: %v\n", err)
@@ -142,14 +137,6 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "codex-linux-sandbox: %v\n", err)
 	return code
-}
-
-// begun empties the refusal, which says that the launcher has not come as far as the command: see launch.Unbegun. It is
-// called when the command may run from then on, or when the launcher says itself what is wrong.
-func (l *launch) begun() {
-	if l != nil && l.refusalFD >= 0 {
-		_ = unix.Ftruncate(l.refusalFD, 0)
-	}
 }
 
 // closeSelf closes the descriptor of the launcher's program, which is not for the

@@ -20,7 +20,6 @@ import (
 // awaitOrder waits for the order of a launcher that was started ahead, and returns
 // its options. Their descriptors are those that came.
 func awaitOrder(socket int) (*options, error) {
-	makeThreads()
 	unix.CloseOnExec(socket) // the command must not have it
 	order, err := warmstart.Receive(socket)
 	if err != nil {

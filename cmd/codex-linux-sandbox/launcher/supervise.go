@@ -61,6 +61,7 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 		setParentDeathSignal(s.processes.Command, unix.SIGKILL)
 	}
 	prepareCommand(s.processes.Command, s.terminal)
+	limitTasks(s.processes.Command, l.tasks)
 	return s, nil
 }
 
@@ -154,7 +155,12 @@ func (s *supervisor) run() (code int, err error) {
 		}
 	}
 	s.awaitStart()
+	restore := func() {}
+	if s.l != nil {
+		restore = lowerTasks(s.l.tasks)
+	}
 	pid, errno := s.processes.Start(s.supervised())
+	restore()
 	if errno != 0 {
 		return 0, &unavailable{explainClone(forkError("make namespaces", errno))}
 	}
@@ -178,7 +184,6 @@ func (s *supervisor) run() (code int, err error) {
 		// and not end the launcher.
 		r.start()
 	}
-	s.l.begun() // the janitor answers meanwhile
 	if err := s.stubs.await(); err != nil {
 		return 0, err
 	}
@@ -398,7 +403,7 @@ func (l *launch) execDirectly() (int, error) {
 		p.InstallFilter(l.rules().Filter())
 	}
 	restoreLimit(p)
-	l.begun()
+	limitTasks(p, l.tasks)
 	if err := p.Run(); err != nil {
 		return 0, err
 	}

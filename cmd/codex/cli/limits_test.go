@@ -45,7 +45,7 @@ var documentedLimits = []struct {
 		"entries of an archive":                       {"pkg/fileop/archive.MaxEntries"},
 		"names of a directory that are listed":        {"pkg/host/files.maxNames"},
 
-		"requests whose system calls about files are made at a time": {"pkg/host/threads.serverFiles", "pkg/host/threads.mostSlots"},
+		"requests whose system calls about files are made at a time": {"pkg/execserver.maxFileCalls"},
 
 		"output chunk":                     {"pkg/host/process.MaxChunk"},
 		"retained output":                  {"pkg/host/process.MaxRetained"},

@@ -1,7 +1,6 @@
 package detach
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -166,11 +165,8 @@ func (k *Process) failed(what string) error {
 	const most = 300
 	b := make([]byte, most)
 	n, _ := f.Read(b)
-	switch {
-	case n <= 0:
+	if n <= 0 {
 		return execproto.Internal(what)
-	case bytes.Contains(b[:n], []byte(noThread)):
-		return observe.AtLimit(observe.LimitMachine, execproto.Internal(what+": "+gotNone))
 	}
 	return execproto.Internal(what + ": " + string(b[:n]))
 }
@@ -322,10 +318,3 @@ func (d *Store) routineExpire(stopped <-chan struct{}) {
 		}
 	}
 }
-
-// noThread is what the Go runtime says when it ends a program because the machine gives it no thread, and gotNone what a client
-// is told of that.
-const (
-	noThread = "runtime: failed to create new OS thread"
-	gotNone  = "the program got no thread from this machine: there are too many processes; end some, or raise the limit of the server's user or cgroup"
-)

@@ -30,7 +30,11 @@ const (
 	// must name it.
 	leafName = "server"
 
-	// limitPrefix begins the names of the cgroups of supervisors for limited processes.
+	// sharedName is the cgroup beside it for the commands of all servers there, and of the keepers of their
+	// detached processes, which are supervisors too: it bounds the tasks of all of them together.
+	sharedName = "exec-server-commands"
+
+	// limitPrefix begins the names of the cgroups of supervisors in it.
 	limitPrefix = "exec-server-limits-"
 
 	// vacateRounds bounds how often the server lists the processes in the cgroup that it
@@ -46,19 +50,29 @@ const (
 	maxCgroupFile = 64 << 10
 )
 
-// limitRoot is the cgroup of this supervisor for processes with limits that only a
-// controller holds: its children are groups, and theirs processes. It is made for the
-// first such process, because controllers cost time at each start.
+// limitRoot is the cgroup of this supervisor where controllers hold limits. Below the cgroup that was delegated to the server:
+//
+//	server                        the server itself, see leafName
+//	exec-server-commands          pids.max: what leaves the server serverTasks
+//	  exec-server-limits-PID-...  of one supervisor, locked
+//	    commands                  pids.max: what leaves launchers launcherTasks as well
+//	      1                       a group; processes without limits of their own have cgroups without controllers in it
+//	        1
+//	      2                       the same group, for processes with limits that controllers hold
+//	        1
+//	    launchers                 of sandboxes, that were started ahead
 //
 // The lock on its directory shows other servers that this one is alive: they remove the
 // directories of a server that was killed together with its watchdog.
 type limitRoot struct {
-	cgroupRoot
-	base  string          // the cgroup that it is in
-	have  map[string]bool // controllers
-	swap  bool            // swap can be limited
-	added []string        // controllers that were not enabled in base before
-	lock  *os.File        // the directory
+	cgroupRoot                 // commands
+	launchers  cgroupDir       // of launchers that were started ahead
+	top        string          // the directory around both
+	base       string          // the cgroup that was delegated
+	have       map[string]bool // controllers
+	swap       bool            // swap can be limited
+	added      []string        // controllers that were not enabled in base before
+	lock       *os.File        // the directory top
 }
 
 // limitState makes the limitRoot of a supervisor once.
@@ -84,8 +98,8 @@ func (s *Supervisor) limitRoot() (*limitRoot, error) {
 			s.log.Info("no cgroup limits processes", "reason", l.err)
 			return
 		}
-		s.log.Info("cgroups limit processes", "path", l.root.path, "swap", l.root.swap)
-		s.watchdog.send("c " + l.root.path)
+		s.log.Info("cgroups limit processes", "path", l.root.top, "swap", l.root.swap)
+		s.watchdog.send("c " + l.root.top)
 		if len(l.root.added) > 0 {
 			s.watchdog.send("r " + strings.Join(l.root.added, ",") + " " + l.root.base)
 		}
@@ -105,13 +119,25 @@ func ServiceCgroup() bool {
 	return err == nil && strings.HasSuffix(own, ".service")
 }
 
-// removeLimitRoot removes the cgroup for limited processes, if it was made.
-func (s *Supervisor) removeLimitRoot() {
+// removeCgroups removes the cgroups of the supervisor, if there are any. None is made afterwards.
+func (s *Supervisor) removeCgroups() {
+	s.dirs.Do(func() {})
 	s.limits.once.Do(func() { s.limits.err = errClosed })
-	if r := s.limits.root; r != nil {
-		r.remove()
-		disable(r.base, r.added)
-		_ = r.lock.Close()
+	r := s.limits.root
+	if r == nil {
+		s.root.remove()
+		return
+	}
+	removeLimits(r.top)
+	disable(r.base, r.added)
+	_ = r.lock.Close()
+}
+
+// removeLimits removes the directory of a supervisor, and the one that it shares with others if it was the last.
+func removeLimits(path string) {
+	cgroupDir{path: path}.removeAll()
+	if shared := filepath.Dir(path); filepath.Base(shared) == sharedName {
+		_ = os.Remove(shared)
 	}
 }
 
@@ -155,7 +181,7 @@ func makeLimitRoot(base string, vacate bool) (*limitRoot, error) {
 	if err := unix.Access(base, unix.W_OK); err != nil {
 		return nil, fmt.Errorf("%s cannot be written: %w: under systemd, the service needs Delegate=yes", base, err)
 	}
-	sweepLimitRoots(base)
+	sweepLimitRoots(filepath.Join(base, sharedName))
 	// The root of the hierarchy has no type, and may have processes beside children.
 	if _, err := os.Lstat(filepath.Join(base, "cgroup.type")); err == nil && vacate {
 		if err := vacateCgroup(base); err != nil {
@@ -173,35 +199,63 @@ func makeLimitRoot(base string, vacate bool) (*limitRoot, error) {
 	return r, nil
 }
 
-// make makes the directory of the root, and locks it.
-func (r *limitRoot) make() error {
-	path, lock, err := makeLocked(r.base)
-	if err != nil {
+// make makes the directories of the root, and locks them.
+func (r *limitRoot) make() (err error) {
+	shared := filepath.Join(r.base, sharedName)
+	if r.top, r.lock, err = makeLocked(shared); err != nil {
 		return fmt.Errorf("make a cgroup: %w", err)
 	}
-	r.path, r.lock = path, lock
-	if _, err = enable(path, words(path, "cgroup.controllers")); err == nil {
-		err = unix.Access(filepath.Join(path, "cgroup.kill"), unix.W_OK)
-	}
-	if err != nil {
+	if err := r.fill(shared); err != nil {
 		_ = r.lock.Close()
-		_ = os.Remove(path)
-		return fmt.Errorf("prepare the cgroup %s: %w", path, err)
+		removeLimits(r.top)
+		return fmt.Errorf("prepare the cgroup %s: %w", r.top, err)
 	}
-	for _, c := range words(path, "cgroup.subtree_control") {
-		r.have[c] = true
-	}
-	_, err = os.Lstat(filepath.Join(path, "memory.swap.max"))
-	r.swap = r.have[memoryController] && err == nil
 	return nil
 }
 
-// makeLocked makes the directory of a root in base, and locks it. Scenario: another server
-// starts at the same moment, and sweeps the directory away before it is locked. Then another
-// one is made.
-func makeLocked(base string) (path string, lock *os.File, err error) {
+// fill makes what is in the directory of the root, and bounds the tasks of commands.
+func (r *limitRoot) fill(shared string) error {
+	r.path, r.launchers.path = filepath.Join(r.top, "commands"), filepath.Join(r.top, "launchers")
+	for _, dir := range []string{r.path, r.launchers.path} {
+		if err := unix.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{shared, r.top, r.path} {
+		if _, err := enable(dir, words(dir, "cgroup.controllers")); err != nil {
+			return err
+		}
+	}
+	if err := unix.Access(filepath.Join(r.top, "cgroup.kill"), unix.W_OK); err != nil {
+		return err
+	}
+	for _, c := range words(r.path, "cgroup.subtree_control") {
+		r.have[c] = true
+	}
+	_, err := os.Lstat(filepath.Join(r.path, "memory.swap.max"))
+	r.swap = r.have[memoryController] && err == nil
+	if !r.have[pidsController] {
+		return nil
+	}
+	bound := thisMachine().bound()
+	most := without(bound, serverTasks)
+	if err := writeCgroup(shared, "pids.max", strconv.FormatUint(most, 10)); err != nil {
+		return err
+	}
+	return writeCgroup(r.path, "pids.max", strconv.FormatUint(without(most, launcherTasks), 10))
+}
+
+// makeLocked makes the directory of a root in the shared one, which it makes if there is none, and locks it. Scenario: another
+// server starts at the same moment, and sweeps the directory away before it is locked, or one ends and removes the shared one. Then
+// another one is made.
+func makeLocked(shared string) (path string, lock *os.File, err error) {
 	for range makeTries {
-		if path, err = os.MkdirTemp(base, fmt.Sprintf("%s%d-", limitPrefix, os.Getpid())); err != nil {
+		if err = unix.Mkdir(shared, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+			return "", nil, err
+		}
+		if path, err = os.MkdirTemp(shared, fmt.Sprintf("%s%d-", limitPrefix, os.Getpid())); errors.Is(err, unix.ENOENT) {
+			continue
+		} else if err != nil {
 			return "", nil, err
 		}
 		if lock, err = os.Open(path); err != nil {

@@ -105,9 +105,7 @@ func (c cgroupDir) child(r *cgroupRoot) cgroupDir {
 		return cgroupDir{}
 	}
 	path := filepath.Join(c.path, strconv.FormatUint(r.next.Add(1), 10))
-	var err error
-	work(func() { err = unix.Mkdir(path, 0o755) })
-	if err != nil {
+	if unix.Mkdir(path, 0o755) != nil {
 		return cgroupDir{}
 	}
 	return cgroupDir{path: path}
@@ -172,7 +170,7 @@ func isJanitor(pid int) bool {
 // is closed.
 func (c cgroupDir) remove() {
 	if c.path != "" {
-		work(func() { _ = unix.Rmdir(c.path) })
+		_ = unix.Rmdir(c.path)
 	}
 }
 

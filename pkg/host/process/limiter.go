@@ -57,6 +57,11 @@ type limiter struct {
 // does not change the spec, if no limit needs it. The caller calls await or close.
 func (s *Supervisor) limiter(spec *Spec, program string) (*limiter, error) {
 	limits := spec.Limits.rlimits()
+	if !spec.ExitGracePeriod { // the launcher of a sandbox does so for its command: it needs threads itself
+		if most := s.CommandTasks(); most > 0 {
+			limits = append(limits, rlimit{unix.RLIMIT_NPROC, most})
+		}
+	}
 	if len(limits) == 0 || len(s.opts.Limiter) == 0 {
 		return nil, nil
 	}

@@ -71,10 +71,9 @@ const (
 	// janitorPoll is how often the server checks whether they have ended.
 	janitorPoll = 5 * time.Millisecond
 
-	// watchdogThreads is how many threads a watchdog makes ahead: when it has to work, the machine may have no threads left. It
-	// takes at most 1/watchdogShare of those that the machine allows.
-	watchdogThreads = 3
-	watchdogShare   = 4
+	// maxLookups bounds the starts that look for a program or a directory at a time: each may hold a thread for as long as a file
+	// system hangs. Others wait.
+	maxLookups = 32
 
 	// freezeRounds bounds how often the process table is searched for
 	// descendants that are being started faster than they are stopped.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"syscall"
 
-	"codex.internal/pkg/host/threads"
 	"github.com/creack/pty"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 )
 
@@ -209,12 +209,24 @@ func (spec *Spec) check() error {
 	return nil
 }
 
-// find is program, called in work: the directories of PATH may be on a file system that hangs.
+// lookups counts the starts that look for something. Threads belong to the program, so this does, too.
+var lookups = semaphore.NewWeighted(maxLookups)
+
+// lookUp calls f, whose system calls may hang, when fewer than maxLookups others do. It returns the error of f, or that of ctx.
+func lookUp(ctx context.Context, f func() error) error {
+	if err := lookups.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer lookups.Release(1)
+	return f()
+}
+
+// find is program, by lookUp: the directories of PATH may be on a file system that hangs.
 func (spec *Spec) find(ctx context.Context) (path string, err error) {
 	if strings.Contains(spec.Argv[0], "/") {
 		return spec.program() // no search in PATH
 	}
-	err = threads.Starts.Do(ctx, func() error {
+	err = lookUp(ctx, func() error {
 		path, err = spec.program()
 		return err
 	})

@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/host/warmstart"
 	"golang.org/x/sys/unix"
 )
@@ -18,7 +17,7 @@ import (
 // program with the same session, parent-death signal and exit status. It uses the
 // arguments, descriptors and terminal of the spec, and has the name and environment
 // with which it was started itself. It stays in its working directory and in its
-// cgroup: it starts its children in that of the process.
+// cgroup, which is that of launchers if there is one: it starts its children in that of the process.
 //
 // A goroutine waits for its end. It must be used in Spec.Standby, or closed, before
 // the Supervisor is closed.
@@ -51,6 +50,14 @@ func (s *Supervisor) StartStandby(spec Spec) (*Standby, error) {
 		return nil, err
 	}
 	defer null.Close()
+	cgroup, err := s.launchers().open()
+	if err != nil {
+		_ = unix.Close(ours)
+		return nil, err
+	}
+	if cgroup >= 0 {
+		defer unix.Close(cgroup)
+	}
 	spec.ExtraFiles = append(spec.ExtraFiles[:len(spec.ExtraFiles):len(spec.ExtraFiles)], socket)
 	spec.Argv = append(spec.Argv[:len(spec.Argv):len(spec.Argv)], fmt.Sprint(2+len(spec.ExtraFiles)))
 	fd := int(null.Fd())
@@ -59,7 +66,7 @@ func (s *Supervisor) StartStandby(spec Spec) (*Standby, error) {
 	s.forks.RLock()
 	s.mu.Lock()
 	if err = errClosed; !s.closed {
-		st.pid, pidfd, err = s.forkSpec(&spec, &ends{files: [3]int{fd, fd, fd}}, spec.Argv[0], -1)
+		st.pid, pidfd, err = s.forkSpec(&spec, &ends{files: [3]int{fd, fd, fd}}, spec.Argv[0], cgroup)
 	}
 	if err == nil {
 		s.pids[st.pid] = true
@@ -93,12 +100,6 @@ func (st *Standby) routineWaiter(pidfd int) {
 		st.s.mu.Unlock()
 		st.s.lookForOrphans()
 	}
-}
-
-// sendOrder sends the order of a process.
-func sendOrder(socket int, o *warmstart.Order) (err error) {
-	work(func() { err = warmstart.Send(socket, o) })
-	return err
 }
 
 // Close ends a standby that was not used, without waiting. It does nothing for one
@@ -141,7 +142,7 @@ func (st *Standby) order(spec *Spec, e *ends, cgroup int, limited, report bool) 
 	if o.Cgroup {
 		o.Files = append(o.Files, cgroup)
 	}
-	if err := sendOrder(st.socket, o); err != nil {
+	if err := warmstart.Send(st.socket, o); err != nil {
 		_ = syscall.Kill(st.pid, syscall.SIGKILL)
 		st.s.log.Warn("a program that was started ahead of need cannot be used", "pid", st.pid, "error", err)
 		return false
@@ -188,7 +189,7 @@ func (st *Standby) awaitReport() (end ending, reported bool) {
 // reachable reports whether the working directory can be entered. If not, the
 // start of the program finds out why.
 func (spec *Spec) reachable() bool {
-	return threads.Starts.Do(context.Background(), func() error {
+	return lookUp(context.Background(), func() error {
 		var st unix.Stat_t
 		if err := unix.Stat(spec.Dir, &st); err != nil {
 			return err

@@ -69,8 +69,10 @@ type Supervisor struct {
 	limits   limitState
 	watchdog watchdog
 	oom      oomScore
-	table    usageTable
-	wg       sync.WaitGroup // every goroutine of every process
+	// commandTasks is CommandTasks, which it finds once.
+	commandTasks func() uint64
+	table        usageTable
+	wg           sync.WaitGroup // every goroutine of every process
 
 	// forks is held for reading around a fork and the note of its pid, and
 	// for writing while an orphan is reaped, so that a new child is never
@@ -107,6 +109,7 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 		ending: make(chan struct{}, maxEnding), ignored: make(chan os.Signal, 1),
 		child: make(chan os.Signal, 1), checkOrphans: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
+	s.commandTasks = sync.OnceValue(s.findCommandTasks)
 	resetIgnoredSignals(s.ignored)
 	closeInheritedOnExec()
 	if opts.Subreaper {
@@ -130,13 +133,42 @@ func (s *Supervisor) cgroups() *cgroupRoot {
 		if !s.opts.Cgroups {
 			return
 		}
+		if limits, err := s.limitRoot(); err == nil {
+			s.root = &limits.cgroupRoot
+			return
+		}
 		root, err := newCgroupRoot()
 		if err != nil {
 			s.log.Info("no cgroups: descendants are found by their parents and sessions", "reason", err)
+			return
 		}
 		s.root = root
+		s.watchdog.send("c " + root.path)
 	})
 	return s.root
+}
+
+// launchers returns the cgroup for launchers that are started ahead; the zero value: there is none for them.
+func (s *Supervisor) launchers() cgroupDir {
+	if root, err := s.limitRoot(); err == nil {
+		return root.launchers
+	}
+	return cgroupDir{}
+}
+
+// CommandTasks returns the RLIMIT_NPROC of commands; 0: they have that of this program, because a cgroup bounds
+// them or the kernel would not apply it. A Supervisor sets it for what it starts. A launcher of
+// sandboxes must set it for its command, before it makes the user namespace.
+func (s *Supervisor) CommandTasks() uint64 { return s.commandTasks() }
+
+func (s *Supervisor) findCommandTasks() uint64 {
+	if s.opts.Launch != nil || os.Geteuid() == 0 {
+		return 0
+	}
+	if root, err := s.limitRoot(); err == nil && root.have[pidsController] {
+		return 0
+	}
+	return without(thisMachine().bound(), userTasks)
 }
 
 // Stopping announces Close: processes whose groups are closed from now on end with
@@ -171,8 +203,7 @@ func (s *Supervisor) Close() {
 		s.killOrphans()
 		signal.Stop(s.child)
 	}
-	s.cgroups().remove()
-	s.removeLimitRoot()
+	s.removeCgroups()
 	s.watchdog.close()
 	close(s.stop)
 	s.wg.Wait()

@@ -16,12 +16,7 @@ func processTable() []entry {
 
 // readTable lists the visible processes. It returns false, and reads none, if /proc has more
 // than most entries.
-func readTable(most int) (table []entry, ok bool) {
-	work(func() { table, ok = readEntries(most) })
-	return table, ok
-}
-
-func readEntries(most int) ([]entry, bool) {
+func readTable(most int) ([]entry, bool) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, false

@@ -12,15 +12,13 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"codex.internal/pkg/host/threads"
 )
 
 // watchdog is the supervisor's side of a process that outlives it for a
 // moment: the watchdog process holds the read end of a pipe and kills the
 // remaining descendants if the pipe ends without the line `q`. It runs in a
 // session of its own, so that a signal to this program's group does not kill it. If it has
-// ended, for example because the machine gave it no thread, the next start of a process starts another one.
+// ended, as when somebody has killed it, the next start of a process starts another one.
 //
 // The lines are: `c PATH`, a cgroup to kill; `r CONTROLLERS PATH`, which cgroup gives
 // controllers to its children that it did not before; `+PID`, a session that has no
@@ -85,9 +83,7 @@ func (d *watchdog) spawn(s *Supervisor) error {
 		return err
 	}
 	s.wg.Go(func() { d.routineWaiter(s, pid, pidfd) })
-	if root := s.cgroups(); root != nil {
-		d.send("c " + root.path)
-	}
+	s.cgroups() // which are sent to it
 	return nil
 }
 
@@ -186,7 +182,6 @@ func (d *watchdog) close() {
 // ends without the line `q`.
 func RunWatchdog(in io.Reader) {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	threads.Make(threads.Count() + min(watchdogThreads, threads.Room()/watchdogShare))
 	var roots []cgroupDir
 	var enabled, base string
 	leaders, running := make(map[int]bool), make(map[int]bool)
@@ -234,7 +229,7 @@ func RunWatchdog(in io.Reader) {
 	}
 	new(Supervisor).killSessions(left)
 	for _, root := range roots {
-		root.removeAll()
+		removeLimits(root.path)
 	}
 	if base != "" {
 		disable(base, strings.Split(enabled, ","))

@@ -55,6 +55,7 @@ func Examine(ctx context.Context) *Report {
 	e.bubblewrap()
 	e.terminal()
 	e.cgroup()
+	e.tasks()
 	e.inotify()
 	e.conclude()
 	return r
@@ -366,6 +367,20 @@ func (e *examination) bubblewrap() {
 		all = []blame{{"it needs the same namespaces", "as above"}}
 	}
 	e.bad(Bubblewrap, e.unlessNeeded(), program+", "+version+": "+b.Reason, matters, all)
+}
+
+// tasks notes that nothing bounds the processes and threads of commands: see pkg/host/process, tasks_linux.go.
+func (e *examination) tasks() {
+	if os.Geteuid() == 0 && !e.boundsTasks() {
+		e.note("A command of a server of root can take all processes and threads here, and the server may end then: the cgroup has no controller pids " +
+			"that could bound commands. Run the server as an ordinary user, or where it may make such cgroups.")
+	}
+}
+
+// boundsTasks reports whether cgroups below the own one, or one around it, may have the controller pids.
+func (e *examination) boundsTasks() bool {
+	text, err := os.ReadFile(filepath.Join(e.facts.cgroup, "cgroup.controllers"))
+	return e.facts.cgroup != "" && err == nil && slices.Contains(strings.Fields(string(text)), "pids") && unix.Access(e.facts.cgroup, unix.W_OK) == nil
 }
 
 // cgroup makes a cgroup below its own, starts a child in it and kills the

@@ -39,6 +39,8 @@ type Options struct {
 	// which the Runtime closes; nil: the launcher starts a janitor of its own. It is called
 	// for what may write.
 	Janitor func() *os.File
+	// Tasks returns RLIMIT_NPROC for commands (process.Supervisor.CommandTasks); 0, or nil: that of this program.
+	Tasks func() uint64
 	// Output runs the probe of the backends and returns what it writes; nil: as
 	// (*exec.Cmd).Output. A program that reaps children which it does not know would
 	// reap the probe, and take every backend for broken: it must run it itself.

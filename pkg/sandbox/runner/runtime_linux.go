@@ -228,21 +228,9 @@ type Command struct {
 // maxRefusal bounds what is read of a refusal: it names a few paths.
 const maxRefusal = 8 << 10
 
-// Unbegun is the refusal of a launcher that has ended before it began. Scenario: a fork bomb has taken all
-// processes, and the Go runtime gets no thread for a launcher that was just started. It ends the
-// launcher, and its error would look like that of the command.
-const Unbegun = "the program that makes the sandbox could not begin: it got no thread or no memory from this machine; " +
-	"there are too many processes, or the machine or the server's cgroup is out of memory"
-
-// exitUnbegun is the exit code of a program that the Go runtime ends.
-const exitUnbegun = 2
-
-// ReadRefusal returns why a launcher that has ended with an exit code could not make a sandbox; empty: it could.
-func ReadRefusal(f *os.File, exitCode int) string {
+// ReadRefusal returns why a launcher that has ended could not make a sandbox; empty: it could.
+func ReadRefusal(f *os.File) string {
 	text, _ := io.ReadAll(io.NewSectionReader(f, 0, maxRefusal))
-	if string(text) == Unbegun && exitCode != exitUnbegun {
-		return "" // it was killed
-	}
 	return strings.ToValidUTF8(string(text), "\uFFFD")
 }
 
@@ -287,11 +275,16 @@ func (r *Runtime) Process(in Intent, argv []string, arg0 *string, env []string) 
 		return nil, err
 	}
 	args = append(args, "--env-fd", n)
-	if n, err = c.remember("refusal", []byte(Unbegun)); err != nil {
+	if n, err = c.remember("refusal", nil); err != nil {
 		c.Close()
 		return nil, err
 	}
 	args = append(args, "--refusal-fd", n)
+	if r.opts.Tasks != nil {
+		if most := r.opts.Tasks(); most > 0 {
+			args = append(args, "--tasks", strconv.FormatUint(most, 10))
+		}
+	}
 	last := len(c.memory) - 1
 	c.Refusal, c.memory = c.memory[last], c.memory[:last]
 	if in.Redirect && in.ManagedNetwork {

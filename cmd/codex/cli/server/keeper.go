@@ -16,7 +16,6 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/sandbox/runner"
 )
 
@@ -105,9 +104,6 @@ func runKeeper(ctx context.Context) error {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), keeperProcessors))
-	makeThreads, threadsMade := threads.Ahead(threads.KeeperPlan, log)
-	makeThreads()
-	defer threadsMade()
 	return execserver.RunKeeper(ctx, execserver.Options{
 		Logger: log, Tracer: keeperTracer(s.Collector, s.Version, log), TraceCommands: s.TraceCommands,
 		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden, Limits: s.Limits, PrivatePaths: s.Private,

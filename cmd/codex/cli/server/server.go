@@ -9,7 +9,6 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/host/threads"
 	"github.com/urfave/cli/v2"
 )
 
@@ -143,11 +142,6 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	defer endTraces()
 	aliases := makeAliases(s.Err)
 	defer removeAliases(aliases, s.Err)
-	makeThreads, threadsMade := threads.Ahead(threads.ServerPlan, log)
-	defer threadsMade()
-	if c.IsSet("remote") {
-		makeThreads() // the rendezvous service may not answer for long
-	}
 	srv, err := execserver.New(opts)
 	if err != nil {
 		f.closeUnused()
@@ -155,7 +149,6 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	}
 	return serve(c, s, srv, f, log, manager, sync.OnceFunc(func() {
 		manager.Ready()
-		makeThreads() // not before the server listens, which would be half a millisecond later
 		cleanUpAliases(aliases, s.Err)
 	}))
 }

@@ -18,6 +18,11 @@ const bombPause = 100 * time.Millisecond
 // pipe of their standard input has no other end: then the server has ended.
 func bomb() {
 	runtime.LockOSThread()
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(unix.RLIMIT_NPROC, &limit) == nil {
+		limit.Cur = limit.Max
+		_ = syscall.Setrlimit(unix.RLIMIT_NPROC, &limit)
+	}
 	if pid, _ := bombFork(); pid == 0 {
 		bombLoop()
 	}
@@ -27,6 +32,17 @@ func bomb() {
 			syscall.Exit(0)
 		}
 	}
+}
+
+// forkOnce forks and ends, with an error if it cannot fork.
+func forkOnce() {
+	switch pid, errno := bombFork(); {
+	case errno != 0:
+		syscall.Exit(1)
+	case pid == 0:
+		_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+	syscall.Exit(0)
 }
 
 // bombLoop never returns. It uses nothing of the Go runtime, of which a forked process has one thread.

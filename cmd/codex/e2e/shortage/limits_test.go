@@ -14,7 +14,7 @@ import (
 )
 
 // mostProcesses is how many processes and threads the server and its commands may have together.
-const mostProcesses = 250
+const mostProcesses = 600
 
 // shortages are the ways in which a machine bounds processes.
 var shortages = []struct {
@@ -49,6 +49,7 @@ func limitCgroup(w *world, pid int) string {
 	write := func(name string, value int) {
 		harness.Must(w.t, os.WriteFile(filepath.Join(dir, name), []byte(strconv.Itoa(value)), 0o644))
 	}
+	harness.Must(w.t, os.Chmod(dir, 0o755)) // as every cgroup: the server reads the limit
 	write("pids.max", mostProcesses)
 	write("cgroup.procs", pid)
 	return ""

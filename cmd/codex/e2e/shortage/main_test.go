@@ -14,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The variables that have the test's program be something else: a fork bomb; and a program that reads a
+// The variables that have the test's program be something else: a fork bomb; a program that forks once; and a program that reads a
 // line, the limit of processes or nothing, and executes its arguments.
 const (
 	bombVariable  = "SHORTAGE_BOMB"
+	forkVariable  = "SHORTAGE_FORK"
 	limitVariable = "SHORTAGE_LIMIT"
 )
 
@@ -25,6 +26,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(bombVariable) != "":
 		bomb()
+	case os.Getenv(forkVariable) != "":
+		forkOnce()
 	case os.Getenv(limitVariable) != "":
 		fmt.Fprintln(os.Stderr, limited())
 		os.Exit(1)

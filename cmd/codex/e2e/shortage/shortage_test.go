@@ -11,45 +11,49 @@ import (
 
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/testutil"
 )
 
-// TestForkBomb: a command without a sandbox takes all processes of the server's user or cgroup. The server
-// refuses starts and says why, answers all that needs no process, keeps sessions and detached processes, ends the command when
-// its client asks for that, and starts processes again then.
+// TestForkBomb: a command without a sandbox takes all processes that commands may have, and has raised its limit before as far as
+// it can. The server goes on: it starts commands, which can fork no further ones, answers all that needs no process, keeps
+// sessions and detached processes, and ends the command when its client asks for that.
 func TestForkBomb(t *testing.T) {
 	for _, s := range shortages {
 		t.Run(s.name, func(t *testing.T) {
 			w := newWorld(t)
 			w.serve(s.limit)
-			w.survive(w.detachedWorks(w.client()))
+			bomb := w.params(w.Self())
+			w.survive(bomb, w.detachedWorks(w.client()))
 		})
 	}
 }
 
-// TestForkBombWithSandboxes: the server says so, too, if a program gets no thread that makes a sandbox or reads a file
-// in one.
-func TestForkBombWithSandboxes(t *testing.T) {
+// TestForkBombInASandbox: the same holds for a command in a sandbox. Meanwhile sandboxed commands run, or are refused with an error
+// that says what is lacking, and sandboxed requests are answered.
+func TestForkBombInASandbox(t *testing.T) {
 	harness.NeedSandbox(t)
 	for _, s := range shortages {
 		t.Run(s.name, func(t *testing.T) {
 			w := newWorld(t)
 			w.serve(s.limit)
 			x := w.confined(w.client())
-			w.survive([]*work{{name: "sandboxed start", do: x.start}, {name: "sandboxed fs/readFile", do: x.readFile}})
+			bomb := w.params(w.Self())
+			bomb.Sandbox = execclient.ReadOnlySandbox()
+			w.survive(bomb, []*work{{name: "sandboxed start", do: x.start}, {name: "sandboxed fs/readFile", do: x.readFile}})
 			x.told()
 		})
 	}
 }
 
 // survive has clients at work, those of more among them, while a fork bomb takes all processes.
-func (w *world) survive(more []*work) {
+func (w *world) survive(bomb execproto.StartParams, more []*work) {
 	w.t.Helper()
 	l := w.busy(true, more...)
 	defer l.stop()
 	c := w.client()
 	kept := w.start(c, "/bin/cat")
-	w.bombed(l, c)
+	w.bombed(bomb, l, c)
 	w.awaitStart(c)
 	w.answers(kept)
 	l.awaitProgress()
@@ -58,19 +62,18 @@ func (w *world) survive(more []*work) {
 	w.t.Logf("the server has %s, and did %v", w.threads(), l.counts())
 }
 
-// bombed starts a fork bomb, and ends it when clients have been refused for a while.
-func (w *world) bombed(l *load, c *execclient.Client) {
+// bombed starts a fork bomb, and ends it when commands could not fork for a while.
+func (w *world) bombed(bomb execproto.StartParams, l *load, c *execclient.Client) {
 	w.t.Helper()
-	params := w.params(w.Self())
-	params.Env[bombVariable] = "1"
-	p, err := c.Start(w.t.Context(), params)
+	bomb.Env[bombVariable] = "1"
+	p, err := c.Start(w.t.Context(), bomb)
 	harness.Must(w.t, err)
 	began := time.Now()
-	w.awaitRefusals(c)
+	w.awaitFull(c)
 	full := time.Now()
 	for range testutil.Rounds(1, 5, 20) {
 		l.awaitProgress()
-		w.awaitRefusals(c)
+		w.awaitFull(c)
 	}
 	w.t.Logf("all processes were taken after %v; the clients went on for %v", full.Sub(began), time.Since(full))
 	ended := time.Now()
@@ -81,25 +84,29 @@ func (w *world) bombed(l *load, c *execclient.Client) {
 	w.t.Logf("it was ended in %v", time.Since(ended))
 }
 
-// enoughRefusals is how many starts in a row must be refused until the bomb has taken everything.
-const enoughRefusals = 10
+// enoughFailures is how many commands in a row must not be able to fork until the bomb has taken everything.
+const enoughFailures = 10
 
-// awaitRefusals starts programs until enoughRefusals in a row are refused. Each must either run, or be refused
-// with an error that says what is lacking.
-func (w *world) awaitRefusals(c *execclient.Client) {
+// awaitFull starts commands that fork until enoughFailures in a row cannot. Each must run, or be refused with an error that says
+// what is lacking.
+func (w *world) awaitFull(c *execclient.Client) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 2*harness.Patience)
 	defer cancel()
-	for refused := 0; refused < enoughRefusals; {
-		p, err := c.Start(ctx, w.params("/bin/true"))
-		switch {
-		case err == nil:
-			refused = 0
-			p.Release()
-		case isTooMany(err):
-			refused++
-		default:
-			w.t.Fatalf("a start is refused with: %v", err)
+	for failed := 0; failed < enoughFailures; {
+		params := w.params(w.Self())
+		params.Env[forkVariable] = "1"
+		p, err := c.Start(ctx, params)
+		if isTooMany(err) {
+			failed++
+			continue
+		}
+		harness.Must(w.t, err)
+		end, err := p.Stream(ctx, io.Discard, io.Discard)
+		harness.Must(w.t, err)
+		p.Release()
+		if failed++; end.Code == 0 {
+			failed = 0
 		}
 	}
 }

@@ -85,6 +85,16 @@ func init() {
 		pid, _ := strconv.Atoi(args[0])
 		try("prlimit", unix.Prlimit(pid, unix.RLIMIT_CPU, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}, nil))
 	}
+	attacks["tasks"] = func(args []string) {
+		most, _ := strconv.ParseUint(args[0], 10, 64)
+		var limit unix.Rlimit
+		broken("read the limit", unix.Getrlimit(unix.RLIMIT_NPROC, &limit))
+		if limit.Cur > most || limit.Max > most {
+			breach(fmt.Sprintf("the limits are %d and %d", limit.Cur, limit.Max))
+		}
+		limit.Max++
+		try("raise the limit", unix.Setrlimit(unix.RLIMIT_NPROC, &limit))
+	}
 	attacks["look into"] = func(args []string) {
 		dir := "/proc/" + args[0]
 		for _, name := range []string{"mem", "environ", "maps", "auxv", "stack", "syscall", "root/", "cwd/", "fd/0", "exe", "map_files/", "ns/mnt", "task/" + args[0] + "/mem"} {

@@ -1,0 +1,120 @@
+package process
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Processes and threads ("tasks" in the kernel's words) are limited for a user, for a cgroup and for the machine, and commands
+// share these limits with this program. Scenario: a command is a fork bomb and takes them all. This program reads a file, the disk is
+// slow, the Go runtime needs a thread for the other goroutines and gets none. Then it ends the program ("failed to create new OS
+// thread"), with all sessions: it has no hook for that, and no way to wait. So commands get less than there is:
+//
+//   - Where there are cgroups with the controller pids, all commands together, by a cgroup (limitRoot).
+//   - Elsewhere each command has an RLIMIT_NPROC below that of this program, which counts all tasks of the user. The kernel does not
+//     apply it to root, whose commands are not limited then.
+//
+// TestForkBomb of cmd/codex/e2e/shortage and scripts/services show it.
+const (
+	// serverTasks is what the cgroup leaves this program: its own threads, 20 and those in system calls that take long, and
+	// keepers of detached processes, which have 20 with their watchdog.
+	serverTasks = 512
+	// launcherTasks is what it leaves the launchers of sandboxes beside the commands. Each has 6 to 9 threads.
+	launcherTasks = 256
+	// userTasks is what RLIMIT_NPROC leaves. Launchers that run are among what it counts already.
+	userTasks = 256
+)
+
+// without returns how many tasks commands may have if there are bound in all and rest must be left. Where there are less than twice
+// as many, each side gets half.
+func without(bound, rest uint64) uint64 { return bound - min(rest, bound/2) }
+
+// machine is what limits tasks.
+type machine struct {
+	read  func(path string) ([]byte, error)
+	limit uint64 // RLIMIT_NPROC
+}
+
+// thisMachine returns what limits the tasks of this program.
+func thisMachine() machine {
+	m := machine{os.ReadFile, unix.RLIM_INFINITY}
+	var r syscall.Rlimit
+	if os.Geteuid() != 0 && syscall.Getrlimit(unix.RLIMIT_NPROC, &r) == nil {
+		m.limit = r.Cur
+	}
+	return m
+}
+
+// bound returns how many tasks there can be at a time, as far as that can be seen: in a container, there may be
+// smaller limits outside.
+func (m machine) bound() uint64 {
+	bound := min(m.limit, m.number("/proc/sys/kernel/threads-max"), m.number("/proc/sys/kernel/pid_max"))
+	for _, dir := range m.cgroups() {
+		bound = min(bound, m.number(dir+"/pids.max"))
+	}
+	return bound
+}
+
+// number returns the number in a file. It is math.MaxInt32 if there is none, as in the file of a limit that says max.
+func (m machine) number(path string) uint64 {
+	text, err := m.read(path)
+	n, numErr := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 31)
+	if err != nil || numErr != nil {
+		return math.MaxInt32
+	}
+	return n
+}
+
+// cgroups returns the directories of this program's cgroup with the controller pids, of version 1 or 2, and of those
+// around it that can be seen.
+func (m machine) cgroups() (dirs []string) {
+	own, err := m.read("/proc/self/cgroup")
+	mounts, mountErr := m.read("/proc/self/mountinfo")
+	if err != nil || mountErr != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(mounts)) {
+		head, tail, ok := strings.Cut(line, " - ")
+		fields, kind := strings.Fields(head), strings.Fields(tail)
+		const root, at = 3, 4
+		if !ok || len(fields) <= at || len(kind) == 0 {
+			continue
+		}
+		path := ""
+		switch {
+		case kind[0] == "cgroup2":
+			path = cgroupIn(string(own), "")
+		case kind[0] == "cgroup" && strings.Contains(kind[len(kind)-1], "pids"):
+			path = cgroupIn(string(own), "pids")
+		}
+		// The mount may show a part of the hierarchy.
+		below, err := filepath.Rel(fields[root], path)
+		if path == "" || err != nil || below == ".." || strings.HasPrefix(below, "../") {
+			continue
+		}
+		for dir := filepath.Join(fields[at], below); ; dir = filepath.Dir(dir) {
+			dirs = append(dirs, dir)
+			if dir == fields[at] || dir == "/" {
+				break
+			}
+		}
+	}
+	return dirs
+}
+
+// cgroupIn returns the cgroup of the hierarchy with a controller, or of version 2, in the text of /proc/PID/cgroup.
+func cgroupIn(text, controller string) string {
+	for line := range strings.Lines(text) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) == 3 && (parts[1] == controller || controller != "" && strings.Contains(","+parts[1]+",", ","+controller+",")) {
+			return parts[2]
+		}
+	}
+	return ""
+}
