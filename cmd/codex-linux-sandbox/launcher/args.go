@@ -1,12 +1,13 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"errors"
 	"fmt"
 	"path"
 	"strconv"
 	"strings"
+
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 )
 
 // Exit codes of the launcher. When the command ran they are the command's:

@@ -2,8 +2,6 @@ package launcher
 
 import (
 	"bytes"
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +13,8 @@ import (
 	"syscall"
 	"unsafe"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )

@@ -1,12 +1,12 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/proxybridge"
 	"golang.org/x/sys/unix"

@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
 	"golang.org/x/sys/unix"

@@ -1,12 +1,12 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )

@@ -1,8 +1,6 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/wire/jsonwire"
 	"golang.org/x/sys/unix"

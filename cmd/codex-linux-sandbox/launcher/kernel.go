@@ -1,10 +1,10 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"math"
 	"syscall"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"golang.org/x/sys/unix"
 )
 

@@ -1,12 +1,12 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"math"
 	"strconv"
 	"strings"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"golang.org/x/sys/unix"
 )
 

@@ -1,12 +1,12 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
 
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"codex.internal/pkg/host/warmstart"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"

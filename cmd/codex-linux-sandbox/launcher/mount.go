@@ -1,12 +1,12 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )

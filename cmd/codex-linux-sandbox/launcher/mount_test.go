@@ -1,10 +1,10 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"slices"
 	"testing"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )

@@ -1,14 +1,14 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"errors"
 	"fmt"
 	"os"
 	"path"
 	"strconv"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"codex.internal/cmd/codex-linux-sandbox/nofile"
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"

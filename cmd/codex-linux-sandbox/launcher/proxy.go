@@ -1,14 +1,14 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"codex.internal/pkg/sandbox/proxybridge"
 	"golang.org/x/sys/unix"
 )

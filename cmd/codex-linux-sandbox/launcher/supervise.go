@@ -1,8 +1,6 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"codex.internal/pkg/host/warmstart"
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"

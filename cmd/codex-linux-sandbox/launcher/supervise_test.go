@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"bufio"
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"context"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"

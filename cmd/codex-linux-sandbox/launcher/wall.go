@@ -1,9 +1,9 @@
 package launcher
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"strconv"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )

@@ -1,7 +1,6 @@
 package mediate
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )

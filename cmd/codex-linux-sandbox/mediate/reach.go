@@ -1,9 +1,9 @@
 package mediate
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"fmt"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"golang.org/x/sys/unix"
 )
 

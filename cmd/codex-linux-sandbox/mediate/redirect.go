@@ -1,8 +1,6 @@
 package mediate
 
 import (
-	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/pkg/sandbox/transparent"
 	"encoding/binary"
 	"slices"
 	"sync"
@@ -10,6 +8,8 @@ import (
 	"time"
 	"unsafe"
 
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/pkg/sandbox/transparent"
 	"golang.org/x/sys/unix"
 )
 
