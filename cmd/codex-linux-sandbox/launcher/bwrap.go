@@ -46,18 +46,18 @@ func (b bubblewrap) run(l *launch) (int, error) {
 	if err != nil {
 		return 0, &unavailable{err}
 	}
-	stubs, err := l.placeStubs(true)
+	made, err := l.makePlaceholders(true)
 	if err != nil {
 		return 0, err
 	}
-	defer stubs.remove()
-	if err := stubs.undo.Watch(); err != nil {
+	defer made.close()
+	if err := made.undo.Watch(); err != nil {
 		return 0, err
 	}
-	w := &wrapped{l: l, stubs: stubs, terminal: l.ownTerminal()}
+	w := &wrapped{l: l, placeholders: made, terminal: l.ownTerminal()}
 	defer w.close()
 	code, err := w.run(program)
-	if made := stubs.appeared(); err == nil && made && code == 0 {
+	if appeared := made.stopWatch(); err == nil && appeared && code == 0 {
 		code = 1
 	}
 	return code, err
@@ -65,16 +65,16 @@ func (b bubblewrap) run(l *launch) (int, error) {
 
 // wrapped is a run of bwrap.
 type wrapped struct {
-	l        *launch
-	stubs    *stubs
-	terminal bool
-	init     int        // a descriptor of the sandbox's first process; 0: none
-	files    []*os.File // closed at the end
-	talk     [2]int     // the second stage tells its process id here
-	complain [2]int     // what bwrap says about itself
-	came     uint64     // signals that were passed on
-	failed   string     // why the second stage has not run the command
-	binds    []byte     // what the second stage is to find
+	l            *launch
+	placeholders *placeholders
+	terminal     bool
+	init         int        // a descriptor of the sandbox's first process; 0: none
+	files        []*os.File // closed at the end
+	talk         [2]int     // the second stage tells its process id here
+	complain     [2]int     // what bwrap says about itself
+	came         uint64     // signals that were passed on
+	failed       string     // why the second stage has not run the command
+	binds        []byte     // what the second stage is to find
 }
 
 func (w *wrapped) close() {
@@ -137,7 +137,7 @@ func (w *wrapped) descriptors() ([]uintptr, error) {
 	if err != nil {
 		return nil, &changed{fmt.Errorf("cannot make the sandbox: %w", err)}
 	}
-	for _, r := range w.stubs.undo.Names() {
+	for _, r := range w.placeholders.undo.Names() {
 		binds = fmt.Appendf(binds, "%d %d %s\x00", r.Dev, r.Ino, path.Dir(r.Path))
 	}
 	binds = w.l.plan.AppendWall(binds, w.l.helper)
@@ -183,7 +183,7 @@ func (w *wrapped) arguments(files []uintptr) (args []string, given []uintptr, er
 		files = append(files, fd)
 		args[i] = strconv.Itoa(len(files) - 1)
 	}
-	if j := w.stubs.janitor; j != nil {
+	if j := w.placeholders.janitor; j != nil {
 		// The janitor must not think that all is over while bwrap, which makes
 		// what is missing, is at work.
 		files = append(files, uintptr(j.FD))
@@ -383,10 +383,10 @@ func (w *wrapped) begin(inner int) (to *mediate.Redirect, captured []int) {
 	}
 	err := w.checkFromOutside(inner)
 	if err == nil {
-		err = w.stubs.complete(init)
+		err = w.placeholders.commit(init)
 	}
 	if err == nil {
-		err = w.stubs.await()
+		err = w.placeholders.awaitJanitor()
 	}
 	if err != nil {
 		// Without a byte the second stage does not run the command.

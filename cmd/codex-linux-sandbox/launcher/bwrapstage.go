@@ -102,8 +102,8 @@ func (l *launch) secondStage() (int, error) {
 		p.Do("take the terminal", "", unix.SYS_IOCTL, initproc.Val(0), initproc.Val(unix.TIOCSCTTY), initproc.Val(0))
 	}
 	wall := l.wall(p, words.rules)
-	kept, _ := inheritedDescriptors() // without /proc the command cannot open them again, which grants less
-	wall.grantInherited(kept)
+	passed, _ := inheritedDescriptors() // without /proc the command cannot open them again, which grants less
+	wall.grantInherited(passed)
 	wall.grantPaths(grants)
 	dropPrivileges(p)
 	wall.enforce()

@@ -62,10 +62,10 @@ func (l *launch) takeInherited() error {
 	}
 	l.judged = l.sockets()
 	for _, fd := range fds {
-		f, keep := inspect(fd, l.plan.Network, l.judged)
-		if keep {
-			l.keepName(fd)
-			l.kept = append(l.kept, fd)
+		f, pass := inspect(fd, l.plan.Network, l.judged)
+		if pass {
+			l.preventBind(fd)
+			l.passed = append(l.passed, fd)
 			continue
 		}
 		unix.CloseOnExec(fd)
@@ -73,7 +73,7 @@ func (l *launch) takeInherited() error {
 			f.copied = copyRemoved(f)
 		}
 		if fd < standardFiles || f.path != "" {
-			l.inherited = append(l.inherited, f)
+			l.reopened = append(l.reopened, f)
 		}
 	}
 	return nil
@@ -127,7 +127,7 @@ func (l *launch) dropSockets(p *initproc.Program) error {
 		if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 			continue
 		}
-		if _, keep := inspect(fd, l.plan.Network, l.sockets()); keep {
+		if _, pass := inspect(fd, l.plan.Network, l.sockets()); pass {
 			continue
 		}
 		if fd >= standardFiles {
@@ -143,7 +143,7 @@ func (l *launch) dropSockets(p *initproc.Program) error {
 
 // inspect finds out how a descriptor can be opened again, or that it may be
 // inherited as it is.
-func inspect(fd int, network sandbox.Network, own sandbox.Sockets) (f inheritedFile, keep bool) {
+func inspect(fd int, network sandbox.Network, own sandbox.Sockets) (f inheritedFile, pass bool) {
 	f = inheritedFile{fd: fd}
 	var st unix.Stat_t
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
@@ -158,24 +158,24 @@ func inspect(fd int, network sandbox.Network, own sandbox.Sockets) (f inheritedF
 	f.flags = flags & (unix.O_ACCMODE | unix.O_APPEND | unix.O_NONBLOCK | unix.O_PATH)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFSOCK:
-		keep = usable && (network == sandbox.NetworkOn || hasOnePeer(fd, network, own))
+		pass = usable && (network == sandbox.NetworkOn || hasOnePeer(fd, network, own))
 	case unix.S_IFIFO:
-		keep = written || usable && !named
+		pass = written || usable && !named
 	case unix.S_IFCHR:
 		if device, memory := memoryDevices[unix.Minor(uint64(st.Rdev))]; memory && unix.Major(uint64(st.Rdev)) == 1 {
 			f.path = "/dev/" + device
 			return f, false
 		}
 		_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-		keep = written || usable && err == nil
+		pass = written || usable && err == nil
 	case unix.S_IFREG, unix.S_IFBLK:
-		keep = written && named
+		pass = written && named
 	}
-	if !keep && named && (access == unix.O_RDONLY || !usable) {
+	if !pass && named && (access == unix.O_RDONLY || !usable) {
 		f.path, f.was = name, &st
 		f.at, _ = unix.Seek(fd, 0, io.SeekCurrent)
 	}
-	return f, keep
+	return f, pass
 }
 
 // hasOnePeer reports whether a socket reaches only the peer that it is
@@ -194,10 +194,10 @@ func hasOnePeer(fd int, network sandbox.Network, own sandbox.Sockets) bool {
 	return err == nil && (family == unix.AF_UNIX || network == sandbox.NetworkOff && own < sandbox.SocketsLoopback)
 }
 
-// keepName keeps a command that may bind sockets from giving an inherited Unix
+// preventBind keeps a command that may bind sockets from giving an inherited Unix
 // socket a name in the host's network, to which it belongs: a socket can have
 // one name only, and here the kernel chooses it. It fails for everything else.
-func (l *launch) keepName(fd int) {
+func (l *launch) preventBind(fd int) {
 	if l.sockets() >= sandbox.SocketsLoopback {
 		_ = unix.Bind(fd, &unix.SockaddrUnix{})
 	}
@@ -289,7 +289,7 @@ func (l *launch) standard() (files [standardFiles]uintptr, again []byte, err err
 	for fd := range files {
 		files[fd] = uintptr(fd)
 	}
-	for _, f := range l.inherited {
+	for _, f := range l.reopened {
 		if f.fd >= standardFiles {
 			continue
 		}

@@ -18,7 +18,7 @@
 //	confine.go, landlock.go, wall.go, limits.go   privileges, Landlock, limits
 //	supervise.go    the launcher while the command runs: signals, reports, the end
 //	bwrap.go, bwrapstage.go, bwraptalk.go, bwrapfailed.go   the backend that lets bwrap make the namespaces
-//	stubs.go, janitor.go   placeholders, and who removes them if the launcher is killed
+//	placeholders.go, janitor.go   placeholders, and who removes them if the launcher is killed
 //	descriptors.go  what the command inherits
 //	proxy.go        the way to managed proxies
 //	standby.go      a launcher that a server has started ahead of need

@@ -24,7 +24,7 @@ func TestCallsThatAKernelLacks(t *testing.T) {
 	}{
 		{"no mount can be copied", machine.Refused(unix.SYS_OPEN_TREE, unix.EINVAL), "namespaces", "namespaces: cannot be used here: cannot make the sandbox: copy the mount of"},
 		{"no mount can be copied", machine.Refused(unix.SYS_OPEN_TREE, unix.EINVAL), "auto", ""},
-		{"a mount cannot be taken off", machine.Refused(unix.SYS_UMOUNT2, unix.EINVAL), "namespaces", "cannot make the sandbox: unmount the covers"},
+		{"a mount cannot be taken off", machine.Refused(unix.SYS_UMOUNT2, unix.EINVAL), "namespaces", "cannot make the sandbox: unmount the masks"},
 		{"5.11", machine.Refused(unix.SYS_MOUNT_SETATTR, unix.ENOSYS), "namespaces", "lacks mount_setattr of 5.12"},
 		{"5.11", machine.Refused(unix.SYS_MOUNT_SETATTR, unix.ENOSYS), "auto", ""},
 		{"5.1", machine.Refused(unix.SYS_FSOPEN, unix.ENOSYS) + " " + machine.Refused(unix.SYS_OPENAT2, unix.ENOSYS), "auto", "lacks openat2 of 5.6"},

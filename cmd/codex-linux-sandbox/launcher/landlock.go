@@ -88,7 +88,7 @@ func (b landlock) run(l *launch) (int, error) {
 	init.Undumpable()
 	dropPrivileges(init)
 	restrict(command, abi, l, grants)
-	reopen(command, l.inherited)
+	reopen(command, l.reopened)
 	command.InstallFilter(rules.Filter())
 	return s.run()
 }

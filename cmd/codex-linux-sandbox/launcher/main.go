@@ -39,11 +39,11 @@ type launch struct {
 	proxies   *proxies
 	// terminal says that the command gets the terminal of standard input.
 	terminal bool
-	// inherited are the descriptors that the command does not get as they are, and kept
-	// those that it does.
-	inherited []inheritedFile
-	kept      []int
-	judged    sandbox.Sockets // what the command could have when they were looked at
+	// passed are the inherited descriptors that the command gets as they are, and reopened
+	// those that it gets otherwise or not at all.
+	passed   []int
+	reopened []inheritedFile
+	judged   sandbox.Sockets // what the command could have when they were looked at
 	// unsized says that bwrap has no option --size.
 	unsized bool
 	// reserved is a descriptor for children; 0: see reserve.

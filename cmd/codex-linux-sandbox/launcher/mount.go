@@ -15,8 +15,8 @@ const (
 	// devSize bounds what a command can put into /dev/shm and the rest of
 	// its private /dev: memory that no other limit accounts for.
 	devSize = "size=512m"
-	// coverSize bounds the file system that holds covers: a few names.
-	coverSize = "size=1m"
+	// maskSize bounds the file system of the masks: a few names.
+	maskSize = "size=1m"
 )
 
 // binding is what every mount of the host that a command sees gets: programs
@@ -33,7 +33,7 @@ type mounter struct {
 	plan    *sandbox.Plan
 	root    initproc.Register   // the root of the view
 	sources []initproc.Register // for each mount of the plan, a detached copy of its source
-	covers  initproc.Register   // a file system with what masks are made of
+	masks   initproc.Register   // a file system with what masks are made of
 	names   int                 // names used in it
 	made    []string            // what the plan has mounted so far
 	wall    *ruleset            // the second wall; nil: none
@@ -56,19 +56,19 @@ func (m *mounter) open(what string, dir initproc.Arg, name string) initproc.Regi
 	return m.Get(what, name, unix.SYS_OPENAT2, dir, m.Text(name), m.openHow(0), initproc.Val(unix.SizeofOpenHow))
 }
 
-// source makes a detached copy of a part of the host, which must be what the
+// copyMount makes a detached copy of a part of the host, which must be what the
 // plan saw there.
-func (m *mounter) source(name string, attr uint64, id sandbox.FileID) initproc.Register {
+func (m *mounter) copyMount(name string, attr uint64, id sandbox.FileID) initproc.Register {
 	at := m.open("open", initproc.CwdFD, name)
 	m.mustBe(name, at, id)
 	from := m.Get("copy the mount of", name, unix.SYS_OPEN_TREE, at.Arg(), m.Text(""), initproc.Val(tree))
 	m.Close(at)
-	m.setattr(name, from, attr)
+	m.setMountAttr(name, from, attr)
 	return from
 }
 
-// setattr sets attributes of a mount and of all below it.
-func (m *mounter) setattr(name string, fd initproc.Register, attr uint64) {
+// setMountAttr sets attributes of a mount and of all below it.
+func (m *mounter) setMountAttr(name string, fd initproc.Register, attr uint64) {
 	set := initproc.Pointer(m.Program, &unix.MountAttr{Attr_set: attr})
 	m.Do("restrict the mount of", name, unix.SYS_MOUNT_SETATTR, fd.Arg(), m.Text(""),
 		initproc.Val(unix.AT_EMPTY_PATH|unix.AT_RECURSIVE), set, initproc.Val(32))
@@ -82,12 +82,14 @@ func (m *mounter) mustBe(name string, fd initproc.Register, id sandbox.FileID) {
 	}
 }
 
-// place mounts what fd is at a path of the view.
-func (m *mounter) place(fd initproc.Register, target string) { m.placeOn(fd, target, sandbox.FileID{}) }
+// moveMount mounts what fd is at a path of the view.
+func (m *mounter) moveMount(fd initproc.Register, target string) {
+	m.moveMountOnto(fd, target, sandbox.FileID{})
+}
 
-// placeOn is place where the target must be what the plan saw there: another
+// moveMountOnto is moveMount where the target must be what the plan saw there: another
 // process may have exchanged a directory above since its source was copied.
-func (m *mounter) placeOn(fd initproc.Register, target string, id sandbox.FileID) {
+func (m *mounter) moveMountOnto(fd initproc.Register, target string, id sandbox.FileID) {
 	at := m.open("open", m.root.Arg(), relative(target))
 	m.mustBe(target, at, id)
 	m.Do("mount on", target, unix.SYS_MOVE_MOUNT, fd.Arg(), m.Text(""), at.Arg(), m.Text(""),
@@ -125,70 +127,70 @@ func (m *mounter) fileSystem(kind string, attr uint64, options ...string) initpr
 // view appends the steps that build the view (docs/spec/sandbox.md §7.2).
 func (m *mounter) view() {
 	m.Do("make mounts private", "/", unix.SYS_MOUNT, initproc.Val(0), m.Text("/"), initproc.Val(0), initproc.Val(unix.MS_REC|unix.MS_PRIVATE), initproc.Val(0))
-	m.openSources()
-	devs := m.openDevices()
-	m.makeRoot()
-	m.makeDev(devs)
-	m.makeCovers()
+	m.copySources()
+	devs := m.copyDevices()
+	m.prepareRoot()
+	m.mountDev(devs)
+	m.mountMasks()
 	for i := range m.plan.Mounts {
 		m.mount(i)
 	}
-	m.hideCovers()
-	m.makeProc()
+	m.unmountMasks()
+	m.mountProc()
 	if m.plan.Root == sandbox.RootEmpty {
-		m.enterRoot()
+		m.pivotRoot()
 	}
 	m.Close(m.root)
 }
 
-// openSources copies everything that the binds show.
-func (m *mounter) openSources() {
+// copySources copies everything that the binds show.
+func (m *mounter) copySources() {
 	m.sources = make([]initproc.Register, len(m.plan.Mounts))
 	for i, mt := range m.plan.Mounts {
 		switch {
 		case mt.Kind == sandbox.BindWritable:
-			m.sources[i] = m.source(mt.Source, binding, mt.ID)
+			m.sources[i] = m.copyMount(mt.Source, binding, mt.ID)
 		case mt.Kind == sandbox.BindReadOnly:
-			m.sources[i] = m.source(mt.Source, binding|unix.MOUNT_ATTR_RDONLY, mt.ID)
+			m.sources[i] = m.copyMount(mt.Source, binding|unix.MOUNT_ATTR_RDONLY, mt.ID)
 		}
 	}
 }
 
-// openDevices copies the devices that the host has. They are read-only as
+// copyDevices copies the devices that the host has. They are read-only as
 // files: their owner on the host cannot change them, and devices are
 // written to all the same.
-func (m *mounter) openDevices() []initproc.Register {
+func (m *mounter) copyDevices() []initproc.Register {
 	fds := make([]initproc.Register, len(sandbox.Devices))
 	for i, name := range sandbox.Devices {
 		m.IfThere(func() {
-			fds[i] = m.source("/dev/"+name, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY, sandbox.FileID{})
+			fds[i] = m.copyMount("/dev/"+name, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY, sandbox.FileID{})
 		})
 	}
 	return fds
 }
 
-// makeRoot restricts the root, or makes an empty one at a place that every
-// host has; enterRoot makes it the root at the end.
-func (m *mounter) makeRoot() {
+// prepareRoot restricts the root, or makes an empty one at a place that every
+// host has; pivotRoot makes it the root at the end.
+func (m *mounter) prepareRoot() {
 	switch m.plan.Root {
 	case sandbox.RootEmpty:
 		m.root = m.open("open", initproc.CwdFD, "/proc")
-		fd := m.fileSystem("tmpfs", binding, coverSize, "mode=755")
+		fd := m.fileSystem("tmpfs", binding, maskSize, "mode=755")
 		m.Do("mount on", "/proc", unix.SYS_MOVE_MOUNT, fd.Arg(), m.Text(""), m.root.Arg(), m.Text(""),
 			initproc.Val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
 		m.Close(m.root)
 		m.root = fd
 	case sandbox.RootWritable:
 		m.root = m.open("open", initproc.CwdFD, "/")
-		m.setattr("/", m.root, binding)
+		m.setMountAttr("/", m.root, binding)
 	default:
 		m.root = m.open("open", initproc.CwdFD, "/")
-		m.setattr("/", m.root, binding|unix.MOUNT_ATTR_RDONLY)
+		m.setMountAttr("/", m.root, binding|unix.MOUNT_ATTR_RDONLY)
 	}
 }
 
-// enterRoot makes the new root the only one.
-func (m *mounter) enterRoot() {
+// pivotRoot makes the new root the only one.
+func (m *mounter) pivotRoot() {
 	set := initproc.Pointer(m.Program, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	m.Do("restrict the mount of", "/", unix.SYS_MOUNT_SETATTR, m.root.Arg(), m.Text(""), initproc.Val(unix.AT_EMPTY_PATH), set, initproc.Val(32))
 	m.Do("change directory to", "/", unix.SYS_FCHDIR, m.root.Arg())
@@ -197,9 +199,9 @@ func (m *mounter) enterRoot() {
 	m.Do("change directory to", "/", unix.SYS_CHDIR, m.Text("/"))
 }
 
-// parents makes the directories above a target where the view has nothing of
+// makeParents makes the directories above a target where the view has nothing of
 // the host: in an empty root, and in /dev.
-func (m *mounter) parents(target string, file bool) {
+func (m *mounter) makeParents(target string, file bool) {
 	if m.plan.Root != sandbox.RootEmpty && !within(target, "/dev") {
 		return
 	}
@@ -242,98 +244,98 @@ func (m *mounter) makeFile(dir initproc.Register, name string, mode uint32) {
 func (m *mounter) mount(i int) {
 	mt := &m.plan.Mounts[i]
 	if mt.Kind == sandbox.Link {
-		m.parents(path.Dir(mt.Target), false)
+		m.makeParents(path.Dir(mt.Target), false)
 		m.Do("make the link", mt.Target, unix.SYS_SYMLINKAT, m.Text(mt.Source), m.root.Arg(), m.Text(relative(mt.Target)))
 		return
 	}
-	m.parents(mt.Target, mt.File)
+	m.makeParents(mt.Target, mt.File)
 	if fd := m.sources[i]; fd != 0 {
-		m.placeOn(fd, mt.Target, m.plan.Shown(i))
+		m.moveMountOnto(fd, mt.Target, m.plan.Shown(i))
 		return
 	}
 	if !within(mt.Target, "/dev") {
-		m.placeOn(m.cover(mt), mt.Target, m.plan.Shown(i))
+		m.moveMountOnto(m.makeMask(mt), mt.Target, m.plan.Shown(i))
 		return
 	}
 	// The view's own /dev may not have what is denied in the host's.
 	m.IfThere(func() {
 		m.Close(m.open("open", m.root.Arg(), relative(mt.Target)))
-		m.place(m.cover(mt), mt.Target)
+		m.moveMount(m.makeMask(mt), mt.Target)
 	})
 }
 
-// cover makes what a mask shows in the file system of covers, and returns a
+// makeMask makes what a mask shows in the file system of the masks, and returns a
 // read-only mount of it.
-func (m *mounter) cover(mt *sandbox.Mount) initproc.Register {
+func (m *mounter) makeMask(mt *sandbox.Mount) initproc.Register {
 	m.names++
 	name := strconv.Itoa(m.names)
 	if mt.Kind == sandbox.EmptyFile {
-		m.makeFile(m.covers, name, mt.Mode)
+		m.makeFile(m.masks, name, mt.Mode)
 	} else {
-		m.Do("make the directory", name, unix.SYS_MKDIRAT, m.covers.Arg(), m.Text(name), initproc.Val(0o755))
+		m.Do("make the directory", name, unix.SYS_MKDIRAT, m.masks.Arg(), m.Text(name), initproc.Val(0o755))
 		for _, h := range mt.Holes {
 			if h.File {
-				m.makeFile(m.covers, name+"/"+h.Path, 0)
+				m.makeFile(m.masks, name+"/"+h.Path, 0)
 			} else {
-				m.Do("make the directory", h.Path, unix.SYS_MKDIRAT, m.covers.Arg(), m.Text(name+"/"+h.Path), initproc.Val(0o755))
+				m.Do("make the directory", h.Path, unix.SYS_MKDIRAT, m.masks.Arg(), m.Text(name+"/"+h.Path), initproc.Val(0o755))
 			}
 		}
 		// Directories below are not listed either.
 		for _, h := range slices.Backward(mt.Holes) {
 			if !h.File {
-				m.Do("set the mode of", h.Path, unix.SYS_FCHMODAT, m.covers.Arg(), m.Text(name+"/"+h.Path), initproc.Val(mt.Mode))
+				m.Do("set the mode of", h.Path, unix.SYS_FCHMODAT, m.masks.Arg(), m.Text(name+"/"+h.Path), initproc.Val(mt.Mode))
 			}
 		}
-		m.Do("set the mode of", mt.Target, unix.SYS_FCHMODAT, m.covers.Arg(), m.Text(name), initproc.Val(mt.Mode))
+		m.Do("set the mode of", mt.Target, unix.SYS_FCHMODAT, m.masks.Arg(), m.Text(name), initproc.Val(mt.Mode))
 	}
-	fd := m.Get("copy the cover for", mt.Target, unix.SYS_OPEN_TREE, m.covers.Arg(), m.Text(name),
+	fd := m.Get("copy the mask of", mt.Target, unix.SYS_OPEN_TREE, m.masks.Arg(), m.Text(name),
 		initproc.Val(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW))
-	m.setattr(mt.Target, fd, binding|unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOEXEC)
+	m.setMountAttr(mt.Target, fd, binding|unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOEXEC)
 	return fd
 }
 
-// makeCovers makes the file system of the covers, if there are any, and mounts
+// mountMasks makes the file system of the masks, if there are any, and mounts
 // it over the root: Linux before 6.15 copies only mounts that are in the mount
 // namespace. No path leads there, as lookups that begin at the root begin below
 // what is mounted on it. By now everything of the host is copied and restricted:
 // a copy of the root would take this mount along.
-func (m *mounter) makeCovers() {
+func (m *mounter) mountMasks() {
 	if !slices.ContainsFunc(m.plan.Mounts, isMask) {
 		return
 	}
-	m.covers = m.fileSystem("tmpfs", binding, coverSize, "mode=755")
+	m.masks = m.fileSystem("tmpfs", binding, maskSize, "mode=755")
 	root := m.open("open", initproc.CwdFD, "/")
-	m.Do("mount on", "/", unix.SYS_MOVE_MOUNT, m.covers.Arg(), m.Text(""), root.Arg(), m.Text(""),
+	m.Do("mount on", "/", unix.SYS_MOVE_MOUNT, m.masks.Arg(), m.Text(""), root.Arg(), m.Text(""),
 		initproc.Val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
 	m.Close(root)
 }
 
-// hideCovers unmounts the file system of the covers: "/.." would lead there,
+// unmountMasks unmounts the file system of the masks: "/.." would lead there,
 // and it may be written to. Nothing names a mount on the root but being in it.
-func (m *mounter) hideCovers() {
-	if m.covers == 0 {
+func (m *mounter) unmountMasks() {
+	if m.masks == 0 {
 		return
 	}
-	m.Do("change directory to", "the covers", unix.SYS_FCHDIR, m.covers.Arg())
-	m.Do("unmount", "the covers", unix.SYS_UMOUNT2, m.Text("."), initproc.Val(unix.MNT_DETACH))
+	m.Do("change directory to", "the masks", unix.SYS_FCHDIR, m.masks.Arg())
+	m.Do("unmount", "the masks", unix.SYS_UMOUNT2, m.Text("."), initproc.Val(unix.MNT_DETACH))
 	m.Do("change directory to", "/", unix.SYS_FCHDIR, m.root.Arg())
-	m.Close(m.covers)
-	m.covers = 0
+	m.Close(m.masks)
+	m.masks = 0
 }
 
-// makeDev mounts a /dev with a few devices of the host, terminals of its own
+// mountDev mounts a /dev with a few devices of the host, terminals of its own
 // and room for shared memory.
-func (m *mounter) makeDev(devs []initproc.Register) {
+func (m *mounter) mountDev(devs []initproc.Register) {
 	if m.plan.Root == sandbox.RootEmpty {
 		m.Do("make the directory", "/dev", unix.SYS_MKDIRAT, m.root.Arg(), m.Text("dev"), initproc.Val(0o755))
 	}
-	m.place(m.fileSystem("tmpfs", unix.MOUNT_ATTR_NOSUID, devSize, "mode=755"), "/dev")
+	m.moveMount(m.fileSystem("tmpfs", unix.MOUNT_ATTR_NOSUID, devSize, "mode=755"), "/dev")
 	at := m.open("open", m.root.Arg(), "dev")
 	for i, name := range sandbox.Devices {
 		m.Try(func() {
 			m.makeFile(at, name, 0o666)
-			m.own("/dev/"+name, devs[i], sandbox.WallFiles)
-			m.place(devs[i], "/dev/"+name)
+			m.grantOwn("/dev/"+name, devs[i], sandbox.WallFiles)
+			m.moveMount(devs[i], "/dev/"+name)
 		})
 	}
 	for _, l := range [...][2]string{
@@ -345,22 +347,22 @@ func (m *mounter) makeDev(devs []initproc.Register) {
 	m.Do("make the directory", "/dev/shm", unix.SYS_MKDIRAT, at.Arg(), m.Text("shm"), initproc.Val(0o755))
 	m.Do("set the mode of", "/dev/shm", unix.SYS_FCHMODAT, at.Arg(), m.Text("shm"), initproc.Val(0o1777))
 	shm := m.open("open", at.Arg(), "shm")
-	m.own("/dev/shm", shm, sandbox.WallDirectory)
+	m.grantOwn("/dev/shm", shm, sandbox.WallDirectory)
 	m.Close(shm)
 	m.Do("make the directory", "/dev/pts", unix.SYS_MKDIRAT, at.Arg(), m.Text("pts"), initproc.Val(0o755))
 	m.Close(at)
 	// Some hosts forbid new terminals here; then there are none.
 	m.Try(func() {
 		pts := m.fileSystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "newinstance", "ptmxmode=0666", "mode=620")
-		m.own("/dev/pts", pts, sandbox.WallFiles)
-		m.place(pts, "/dev/pts")
+		m.grantOwn("/dev/pts", pts, sandbox.WallFiles)
+		m.moveMount(pts, "/dev/pts")
 	})
 	m.made = []string{"/dev"}
 }
 
-// makeProc mounts a /proc that shows the processes of the sandbox. Where the
+// mountProc mounts a /proc that shows the processes of the sandbox. Where the
 // host does not allow it, /proc is empty: the host's own would show all.
-func (m *mounter) makeProc() {
+func (m *mounter) mountProc() {
 	if m.plan.Root == sandbox.RootEmpty {
 		if m.plan.NoProc {
 			return
@@ -375,16 +377,16 @@ func (m *mounter) makeProc() {
 	}
 	fresh := func() {
 		proc := m.fileSystem("proc", attr)
-		m.own("/proc", proc, sandbox.WallFiles)
-		m.place(proc, "/proc")
+		m.grantOwn("/proc", proc, sandbox.WallFiles)
+		m.moveMount(proc, "/proc")
 	}
 	if !m.plan.NoProc {
-		m.Either(fresh, m.emptyProc)
+		m.Either(fresh, m.mountEmptyProc)
 		for _, name := range owned {
 			m.IfThere(func() {
 				at := m.open("open", m.root.Arg(), "proc/"+name)
 				from := m.Get("copy the mount of", name, unix.SYS_OPEN_TREE, at.Arg(), m.Text(""), initproc.Val(tree))
-				m.setattr(name, from, unix.MOUNT_ATTR_RDONLY)
+				m.setMountAttr(name, from, unix.MOUNT_ATTR_RDONLY)
 				m.Do("mount on", name, unix.SYS_MOVE_MOUNT, from.Arg(), m.Text(""), at.Arg(), m.Text(""),
 					initproc.Val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
 				m.Close(from)
@@ -393,9 +395,9 @@ func (m *mounter) makeProc() {
 		}
 		return
 	}
-	m.emptyProc()
+	m.mountEmptyProc()
 }
 
-func (m *mounter) emptyProc() {
-	m.place(m.fileSystem("tmpfs", binding|unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOEXEC, coverSize, "mode=555"), "/proc")
+func (m *mounter) mountEmptyProc() {
+	m.moveMount(m.fileSystem("tmpfs", binding|unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOEXEC, maskSize, "mode=555"), "/proc")
 }

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCoversAreCopiedWhereTheyAreMounted: Linux before 6.15 copies a mount only
+// TestMasksAreCopiedWhereTheyAreMounted: Linux before 6.15 copies a mount only
 // while it is in the mount namespace. Afterwards it must not be there any more.
-func TestCoversAreCopiedWhereTheyAreMounted(t *testing.T) {
+func TestMasksAreCopiedWhereTheyAreMounted(t *testing.T) {
 	for _, root := range []sandbox.RootKind{sandbox.RootReadOnly, sandbox.RootWritable, sandbox.RootEmpty} {
 		p := initproc.New()
 		m := &mounter{Program: p, plan: &sandbox.Plan{Root: root, Mounts: []sandbox.Mount{
@@ -25,18 +25,18 @@ func TestCoversAreCopiedWhereTheyAreMounted(t *testing.T) {
 			switch {
 			case s.Number == unix.SYS_MOVE_MOUNT:
 				isMounted[s.Args[0].From] = true
-			case s.What == "copy the cover for":
+			case s.What == "copy the mask of":
 				copies++
 				if !isMounted[s.Args[0].From] {
-					t.Errorf("%d: the cover for %s is copied from a file system that is mounted nowhere", root, s.Path)
+					t.Errorf("%d: the mask of %s is copied from a file system that is mounted nowhere", root, s.Path)
 				}
-			case s.What == "unmount" && s.Path == "the covers":
+			case s.What == "unmount" && s.Path == "the masks":
 				clear(isMounted)
 				unmounted = true
 			}
 		}
 		if copies != 2 || !unmounted {
-			t.Errorf("%d: %d covers; the file system of the covers stays mounted: %t", root, copies, !unmounted)
+			t.Errorf("%d: %d masks; the file system of the masks stays mounted: %t", root, copies, !unmounted)
 		}
 	}
 }

@@ -86,16 +86,16 @@ func (s *supervisor) build() {
 // forbids, enters the directory of the command, and gives up every privilege.
 func (s *supervisor) confine(wall *ruleset) {
 	l, p, rules := s.l, s.processes.Init, s.l.rules()
-	for _, r := range s.stubs.undo.Names() {
+	for _, r := range s.placeholders.undo.Names() {
 		// The command must not work in another directory than is watched.
 		p.Look(path.Dir(r.Path), r.Dev, r.Ino)
 	}
 	for _, name := range l.plan.Absent {
 		p.Absent(name)
 	}
-	wall.grantInherited(l.kept)
+	wall.grantInherited(l.passed)
 	wall.grantPaths(l.plan.WallGrants())
-	reopen(p, l.inherited)
+	reopen(p, l.reopened)
 	p.Do("change directory to", l.commandCwd, unix.SYS_CHDIR, p.Text(l.commandCwd))
 	if l.proxies != nil {
 		l.proxies.listen(p)

@@ -23,10 +23,10 @@ type supervisor struct {
 	entered   int // steps of the init before this one only find out whether the backend works
 	// The init waits for a byte of gate twice: it does nothing before the
 	// launcher knows of it, and starts no command before signals are passed on.
-	gate     [2]int
-	status   [2]int
-	terminal bool
-	stubs    *stubs
+	gate         [2]int
+	status       [2]int
+	terminal     bool
+	placeholders *placeholders
 	// connector is nil unless the launcher makes the command's connections.
 	connector *mediate.Connector
 }
@@ -42,14 +42,14 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
 	}
-	if s.stubs, err = l.placeStubs(!subreap); err != nil {
+	if s.placeholders, err = l.makePlaceholders(!subreap); err != nil {
 		return nil, err
 	}
 	if err := s.openPipes(); err != nil {
 		s.release()
 		return nil, err
 	}
-	if err = s.stubs.undo.Watch(); err != nil {
+	if err = s.placeholders.undo.Watch(); err != nil {
 		s.release()
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (s *supervisor) run() (code int, err error) {
 		return 0, err
 	}
 	// The janitor takes note while the init makes the view.
-	if err := s.stubs.complete(pid); err != nil {
+	if err := s.placeholders.commit(pid); err != nil {
 		return 0, err
 	}
 	r := &relay{pid: pid}
@@ -184,7 +184,7 @@ func (s *supervisor) run() (code int, err error) {
 		// and not end the launcher.
 		r.start()
 	}
-	if err := s.stubs.await(); err != nil {
+	if err := s.placeholders.awaitJanitor(); err != nil {
 		return 0, err
 	}
 	if err := s.open(); err != nil {
@@ -306,10 +306,10 @@ func (s *supervisor) outcome(r *relay) (int, error) {
 // cleanUp removes, when nothing of the sandbox runs any more, what it leaves, and
 // returns the exit code of the launcher.
 func (s *supervisor) cleanUp(code int) int {
-	if made := s.stubs.appeared(); made && code == 0 {
+	if made := s.placeholders.stopWatch(); made && code == 0 {
 		code = 1
 	}
-	s.stubs.releaseAhead()
+	s.placeholders.removeBeforeReport()
 	return code
 }
 
@@ -380,7 +380,7 @@ func (s *supervisor) release() {
 	if s.connector != nil {
 		s.connector.Release()
 	}
-	s.stubs.remove()
+	s.placeholders.close()
 }
 
 // execDirectly executes the command in this process: there is no view, only,

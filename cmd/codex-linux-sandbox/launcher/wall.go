@@ -20,11 +20,11 @@ func (l *launch) wall(p *initproc.Program, rules sandbox.Rules) *ruleset {
 	return newRuleset(p, abi, l.plan.WallRights(abi, l.nesting), l, noTCP)
 }
 
-// own grants a part of the view that is the view's own, by the descriptor with
+// grantOwn grants a part of the view that is the view's own, by the descriptor with
 // which it was made: a path could lead to the host's if a mount went wrong.
 // The helper of file requests gets none: it needs no devices, and it must not
 // write to /proc.
-func (m *mounter) own(name string, fd initproc.Register, rights uint64) {
+func (m *mounter) grantOwn(name string, fd initproc.Register, rights uint64) {
 	if !m.helper {
 		m.wall.grant(name, fd, rights)
 	}

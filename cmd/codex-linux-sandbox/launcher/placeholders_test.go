@@ -36,17 +36,17 @@ func TestNamesAfterTheEnd(t *testing.T) {
 		plan:    &sandbox.Plan{Undo: []sandbox.UndoName{{Path: dir + "/.git", Dev: uint64(st.Dev), Ino: st.Ino}}},
 	}
 	s := &supervisor{l: l}
-	if s.stubs, err = l.placeStubs(true); err != nil {
+	if s.placeholders, err = l.makePlaceholders(true); err != nil {
 		t.Fatal(err)
 	}
 	command := exec.Command("true")
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.stubs.complete(command.Process.Pid); err != nil {
+	if err := s.placeholders.commit(command.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.stubs.await(); err != nil {
+	if err := s.placeholders.awaitJanitor(); err != nil {
 		t.Fatal(err)
 	}
 	if err := command.Wait(); err != nil {
@@ -58,7 +58,7 @@ func TestNamesAfterTheEnd(t *testing.T) {
 	if err := os.Mkdir(dir+"/.git", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if s.stubs.janitor != nil { // what the end of the launcher does
+	if s.placeholders.janitor != nil { // what the end of the launcher does
 		_ = unix.Close(connection)
 	}
 	_ = unix.Close(ours)

@@ -1,0 +1,211 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"codex.internal/pkg/sandbox"
+)
+
+// placeholders are what the plan's masks are mounted on, and the names that are
+// removed when they appear. The launcher does that when the sandbox has ended,
+// or, when the launcher is killed, the janitor.
+type placeholders struct {
+	made    []*sandbox.Stub
+	undo    *sandbox.Undo
+	janitor *janitor // nil: there is nothing to remove
+}
+
+// makePlaceholders makes or joins the placeholders of the plan, and drops masks where the
+// user has something of their own. Without mounts there are no placeholders.
+func (l *launch) makePlaceholders(mounts bool) (*placeholders, error) {
+	p := &placeholders{}
+	wanted := mounts && slices.ContainsFunc(l.plan.Mounts, func(m sandbox.Mount) bool { return m.Cover || m.Perhaps })
+	if !wanted && len(l.plan.Undo) == 0 {
+		return p, nil
+	}
+	var masks []sandbox.Mount
+	if wanted {
+		masks = l.plan.Mounts
+	}
+	opened := make([]*sandbox.Stub, len(masks))
+	err := l.announceAndMake(p, masks, opened)
+	l.plan.Mounts = slices.DeleteFunc(l.plan.Mounts, func(m sandbox.Mount) bool { return m.Kind == 0 })
+	if err != nil {
+		for _, placeholder := range opened {
+			placeholder.Close()
+		}
+		p.close()
+		return nil, ifAppeared(err)
+	}
+	return p, nil
+}
+
+// announceAndMake tells the janitor of each placeholder before it makes that: a launcher may be
+// killed at any moment.
+func (l *launch) announceAndMake(p *placeholders, mounts []sandbox.Mount, opened []*sandbox.Stub) (err error) {
+	for i := range mounts {
+		if m := &mounts[i]; m.Cover || m.Perhaps {
+			if opened[i], err = m.OpenStub(); err != nil {
+				return err
+			}
+		}
+	}
+	for i, placeholder := range opened {
+		if placeholder == nil {
+			continue
+		}
+		if err := p.connectJanitor(l); err != nil {
+			return err
+		}
+		if err := p.janitor.Stub(i, placeholder); err != nil {
+			return err
+		}
+	}
+	if err := l.makeOrJoin(p, mounts, opened); err != nil {
+		return err
+	}
+	if p.undo, err = sandbox.OpenUndo(l.plan.Undo); err != nil || p.undo == nil {
+		return err
+	}
+	if err := p.connectJanitor(l); err != nil {
+		return err
+	}
+	for _, r := range p.undo.Names() {
+		if err := p.janitor.Name(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connectJanitor connects the placeholders to the launcher's janitor, unless they are.
+func (p *placeholders) connectJanitor(l *launch) error {
+	if p.janitor != nil {
+		return nil
+	}
+	if l.janitor == nil || l.janitor.told {
+		var err error
+		if l.janitor, err = startJanitor(); err != nil {
+			return err
+		}
+	}
+	if err := l.janitor.connect(); err != nil {
+		return err
+	}
+	p.janitor = l.janitor
+	return nil
+}
+
+// makeOrJoin makes or joins the placeholders that were opened for mounts, and takes them out
+// of the list.
+func (l *launch) makeOrJoin(p *placeholders, mounts []sandbox.Mount, opened []*sandbox.Stub) error {
+	for i := range mounts {
+		m := &mounts[i]
+		if !m.Cover && !m.Perhaps {
+			continue
+		}
+		placeholder, err := opened[i], error(nil)
+		if opened[i] = nil; placeholder != nil {
+			placeholder, err = placeholder.Hold(m, func(fd int) error { return p.janitor.Hold(i, fd) })
+		}
+		if errors.Is(err, sandbox.ErrNotNeeded) {
+			if m.Kind != sandbox.BindReadOnly {
+				m.Kind = 0
+			}
+			continue
+		}
+		var unmasked *sandbox.Unmasked
+		if errors.As(err, &unmasked) {
+			l.plan.Undo = append(l.plan.Undo, unmasked.UndoName)
+			if err = nil; unmasked.Foreign {
+				m.Kind = 0
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case placeholder != nil:
+			p.made = append(p.made, placeholder)
+			// Only the placeholder may be there when the view is made.
+			m.File, m.ID = !placeholder.IsDir(), placeholder.ID()
+			if m.Kind != sandbox.BindReadOnly {
+				m.Kind = sandbox.EmptyDir
+				if m.File {
+					m.Kind = sandbox.EmptyFile
+				}
+			}
+		case m.Cover && m.Kind != sandbox.BindReadOnly:
+			return &changed{fmt.Errorf("cannot make the sandbox: %s was made while the sandbox was being prepared", m.Target)}
+		}
+	}
+	return nil
+}
+
+// ifAppeared returns an error that has the plan made again if something has moved.
+func ifAppeared(err error) error {
+	if errors.Is(err, sandbox.ErrAppeared) {
+		return &changed{err}
+	}
+	return err
+}
+
+// commit tells the janitor that it knows all that there will be to remove, and whose end
+// is the end of all in the sandbox. It may be called on nil.
+func (p *placeholders) commit(init int) error {
+	if p == nil || p.janitor == nil {
+		return nil
+	}
+	p.janitor.told = true
+	return p.janitor.Run(init)
+}
+
+// awaitJanitor waits, after commit and before the command runs, until the janitor has understood.
+// It may be called on nil.
+func (p *placeholders) awaitJanitor() error {
+	if p == nil || p.janitor == nil {
+		return nil
+	}
+	return p.janitor.Await()
+}
+
+// stopWatch ends the watch of names that must not be created, and reports
+// whether any was. It may be called on nil.
+func (p *placeholders) stopWatch() (appeared bool) { return p != nil && p.undo.Stop() }
+
+// remove removes the placeholders, unless another sandbox needs them. It may be called on nil, and more
+// than once.
+func (p *placeholders) remove() {
+	if p == nil {
+		return
+	}
+	for _, placeholder := range p.made {
+		placeholder.Release()
+	}
+	p.made = nil
+	p.undo.Stop()
+}
+
+// removeBeforeReport removes the placeholders before the server knows of the end, and leaves the janitor for later,
+// which costs time. A janitor that removes names is let go of now: what the user makes from then on is
+// the user's, and the launcher may still be killed. It may be called on nil.
+func (p *placeholders) removeBeforeReport() {
+	if p != nil && p.undo != nil {
+		p.close()
+		return
+	}
+	p.remove()
+}
+
+// close removes the placeholders, and lets go of the janitor. It may be called on nil,
+// and more than once.
+func (p *placeholders) close() {
+	p.remove()
+	if p != nil && p.janitor != nil {
+		p.janitor.forget()
+		p.janitor = nil
+	}
+}
