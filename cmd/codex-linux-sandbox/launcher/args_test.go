@@ -120,12 +120,12 @@ func TestHelpAndProbe(t *testing.T) {
 		}
 		Landlock int
 	}
-	if err := json.Unmarshal(out.Bytes(), &probe); err != nil || len(probe.Backends) != len(order) || (probe.Landlock >= sandbox.LandlockABI) != probe.Backends[len(order)-1].Works {
-		t.Fatalf("got error %v, out %s; want no error, len(probe.Backends) %v, probe.Landlock >= sandbox.LandlockABI: probe.Backends[len(order)-1].Works", err, out.String(), len(order))
+	if err := json.Unmarshal(out.Bytes(), &probe); err != nil || len(probe.Backends) != len(preference) || (probe.Landlock >= sandbox.LandlockABI) != probe.Backends[len(preference)-1].Works {
+		t.Fatalf("got error %v, out %s; want no error, len(probe.Backends) %v, probe.Landlock >= sandbox.LandlockABI: probe.Backends[len(preference)-1].Works", err, out.String(), len(preference))
 	}
 	for i, b := range probe.Backends {
-		if b.Name != order[i] || b.Works != (b.Reason == "") || b.Works != (b.Step == "") || b.Works != machine.Has(t, os.Geteuid(), b.Name) {
-			t.Errorf("got %+v; want b.Name order[i], b.Works %v, b.Works %v, b.Works machine.Has(t, os.Geteuid(), b.Name)", b, b.Reason == "", b.Step == "")
+		if b.Name != preference[i] || b.Works != (b.Reason == "") || b.Works != (b.Step == "") || b.Works != machine.Has(t, os.Geteuid(), b.Name) {
+			t.Errorf("got %+v; want b.Name preference[i], b.Works %v, b.Works %v, b.Works machine.Has(t, os.Geteuid(), b.Name)", b, b.Reason == "", b.Step == "")
 		}
 	}
 }

@@ -60,9 +60,9 @@ func (l *launch) takeInherited() error {
 	if err != nil {
 		return err
 	}
-	l.judged = l.sockets()
+	l.inspected = l.sockets()
 	for _, fd := range fds {
-		f, pass := inspect(fd, l.plan.Network, l.judged)
+		f, pass := inspect(fd, l.plan.Network, l.inspected)
 		if pass {
 			l.preventBind(fd)
 			l.passed = append(l.passed, fd)
@@ -82,7 +82,7 @@ func (l *launch) takeInherited() error {
 // descriptors returns the descriptors that the command would inherit, and must at least be looked at. One
 // that waited for an order was given three for the command: the others are the launcher's own.
 func (l *launch) descriptors() ([]int, error) {
-	if l.waited && unix.CloseRange(standardFiles, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+	if l.fromJob && unix.CloseRange(standardFiles, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return []int{0, 1, 2}, nil
 	}
 	return inheritedDescriptors()

@@ -129,7 +129,7 @@ func (l *launch) explainSockets(backend string) string {
 
 // choose says which backend would be used, and why.
 func (l *launch) choose() string {
-	names := order
+	names := preference
 	if l.backend != "auto" {
 		names = []string{l.backend}
 	}
@@ -155,7 +155,7 @@ func (l *launch) choose() string {
 // which auto takes.
 func probeAll(w io.Writer, first bool) error {
 	b := []byte(`{"backends":[`)
-	for i, name := range order {
+	for i, name := range preference {
 		if i > 0 {
 			b = append(b, ',')
 		}

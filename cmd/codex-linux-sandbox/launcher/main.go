@@ -24,32 +24,36 @@ const maxProfile = 16 << 20
 // usualText is as much room as the environment and the profile of most commands take.
 const usualText = 4 << 10
 
-// launch is one run of the launcher.
+// launch is one run of the launcher. When adding a field, put it into its section.
 type launch struct {
 	*options
 	stderr io.Writer
-	env    []string
-	before []string // the environment without changes for proxies
-	scope  permissions.Scope
-	// temporary says that $TMPDIR may be granted; see sandbox.IsTemporary.
-	temporary bool
+
+	// What the command gets, from the options and the launcher's own environment.
+	env      []string
+	plainEnv []string // env without changes for proxies
+	terminal bool     // the terminal of standard input
+
+	// What it may do: the profile, and the plan that follows from it.
 	decoded   permissions.Profile // the profile of the options
-	prof      permissions.Profile // that profile, without what $TMPDIR must not grant
+	prof      permissions.Profile // the same without what $TMPDIR must not grant
+	scope     permissions.Scope   // what the symbolic paths of the profile mean
+	temporary bool                // $TMPDIR may be granted; see sandbox.IsTemporary
 	plan      *sandbox.Plan
-	proxies   *proxies
-	// terminal says that the command gets the terminal of standard input.
-	terminal bool
-	// passed are the inherited descriptors that the command gets as they are, and reopened
-	// those that it gets otherwise or not at all.
-	passed   []int
-	reopened []inheritedFile
-	judged   sandbox.Sockets // what the command could have when they were looked at
-	// unsized says that bwrap has no option --size.
-	unsized bool
-	// reserved is a descriptor for children; 0: see reserve.
-	reserved int
-	janitor  *janitor // nil: none yet
-	waited   bool     // for an order
+
+	// The descriptors that the launcher has inherited; see takeInherited.
+	passed    []int           // the command gets them as they are
+	reopened  []inheritedFile // the command gets them otherwise, or not at all
+	inspected sandbox.Sockets // which sockets of its own the command could have when they were looked at
+
+	// What serves the command from outside.
+	proxies *proxies // nil: the network is not proxied
+	janitor *janitor // nil: none yet
+
+	// How the launcher itself was started, and what it has found out.
+	fromJob  bool // it waited for a job: its own descriptors are no one else's
+	unsized  bool // bwrap has no option --size
+	reserved int  // a descriptor for children; 0: see reserve
 }
 
 // backend enforces plans. Run does not return until the command has ended,
@@ -65,8 +69,8 @@ var backends = map[string]backend{
 	"namespaces": namespaces{}, "bwrap": bubblewrap{}, "landlock": landlock{},
 }
 
-// order is the order in which auto tries the backends.
-var order = []string{"namespaces", "bwrap", "landlock"}
+// preference is the order in which auto tries the backends.
+var preference = []string{"namespaces", "bwrap", "landlock"}
 
 // unavailable says why a backend does not work on this host.
 type unavailable struct{ err error }
@@ -92,7 +96,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '--help'.\n", err)
 		return exitUsage
 	}
-	l := &launch{options: o, stderr: stderr, waited: waits}
+	l := &launch{options: o, stderr: stderr, fromJob: waits}
 	closeSelf(o)
 	if o.refusalFD >= 0 {
 		// The command must not have it: what is written there counts as ours.
@@ -198,7 +202,7 @@ func (c *changed) Unwrap() error { return c.err }
 // runWithRetry runs the command under a plan that holds: others work in the
 // same directories, other sandboxes among them.
 func (l *launch) runWithRetry() (code int, err error) {
-	l.before = l.env
+	l.plainEnv = l.env
 	if err := l.openProxies(); err != nil {
 		return exitProxy, err
 	}
@@ -225,7 +229,7 @@ func (l *launch) openProxies() (err error) {
 	if !l.proxied {
 		return nil
 	}
-	l.env = l.before
+	l.env = l.plainEnv
 	if l.proxies, err = l.findProxies(); err != nil {
 		return fmt.Errorf("failed to prepare host proxy routing bridge: %w", err)
 	}
@@ -271,7 +275,7 @@ func (l *launch) prepareAgain() error {
 	if err := l.makePlan(); err != nil {
 		return err
 	}
-	if l.judged != l.sockets() {
+	if l.inspected != l.sockets() {
 		// Scenario: the only writable directory was missing when the command's sockets were looked at, and is there now.
 		// The command could connect a socket that it was let have because it connects none.
 		return errors.New("cannot make the sandbox: what the policy lets be written was made or has vanished while the sandbox was being prepared; try again")
@@ -285,7 +289,7 @@ func (l *launch) runConfined() (int, error) {
 	if err := kernelRefusal(); err != nil {
 		return 0, fmt.Errorf("no backend can be used here: %w", err)
 	}
-	names := order
+	names := preference
 	if l.backend != "auto" {
 		names = []string{l.backend}
 	}
