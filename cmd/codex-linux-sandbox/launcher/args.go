@@ -20,7 +20,7 @@ const (
 	exitNotFound   = 127                 // there is no such command
 )
 
-// options are the command line.
+// options is the parsed command line.
 type options struct {
 	policyCwd, commandCwd string
 	within                string // internal: what is granted must lie below it; "": there is none
@@ -65,7 +65,7 @@ type options struct {
 	command               []string
 }
 
-// argv0 returns what the command is told that its name is.
+// argv0 returns argv[0] of the command.
 func (o *options) argv0() string {
 	if o.hasArg0 {
 		return o.arg0
@@ -193,7 +193,7 @@ func parse(args []string) (*options, error) {
 	return o, o.check()
 }
 
-// check refuses what does not go together.
+// check returns an error if options exclude each other or one is missing.
 func (o *options) check() error {
 	short := o.readOnly || o.writable
 	switch {

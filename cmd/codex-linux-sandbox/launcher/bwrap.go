@@ -28,11 +28,11 @@ type bubblewrap struct{}
 
 func (bubblewrap) refuse(*launch) error { return bwrapRefusal() }
 
-// stagePath is where the launcher is found inside: in the view's own /dev,
-// which every view has. Its name is that by which codex knows what it is.
+// stagePath is the path of the launcher inside, in the view's own /dev, which every view has. The
+// program codex decides by this name that it is the launcher.
 const stagePath = "/dev/codex-linux-sandbox"
 
-// maxStderr bounds what is kept of what bwrap says.
+// maxStderr bounds how much of the standard error of bwrap is read.
 const maxStderr = 64 << 10
 
 func (b bubblewrap) run(l *launch) (int, error) {
@@ -88,7 +88,7 @@ func (w *wrapped) close() {
 	}
 }
 
-// descriptors of bwrap, after the standard three.
+// The numbers of bwrap's descriptors after the standard three.
 const (
 	talkFD = iota + 3
 	stderrFD
@@ -144,8 +144,8 @@ func (w *wrapped) descriptors() ([]uintptr, error) {
 	w.binds = binds
 	outer := w.l.rules()
 	if outer.Sockets >= sandbox.SocketsLoopback || w.l.redirects() {
-		// The second stage is under this filter as well, and installs the one that
-		// asks.
+		// The second stage runs under this filter as well. It makes sockets, and then
+		// installs the filter that asks the launcher about connections.
 		outer.Network = sandbox.NetworkOn
 	}
 	filter := outer.Filter()
@@ -160,7 +160,7 @@ func (w *wrapped) descriptors() ([]uintptr, error) {
 	return files, nil
 }
 
-// arguments returns the arguments of bwrap, and files with what they name besides.
+// arguments returns the arguments of bwrap, and the descriptors with those that the arguments name.
 func (w *wrapped) arguments(files []uintptr) (args []string, given []uintptr, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -184,12 +184,12 @@ func (w *wrapped) arguments(files []uintptr) (args []string, given []uintptr, er
 		args[i] = strconv.Itoa(len(files) - 1)
 	}
 	if j := w.placeholders.janitor; j != nil {
-		// The janitor must not think that all is over while bwrap, which makes
-		// what is missing, is at work.
+		// bwrap holds the janitor's connection too: it creates missing mount points, so
+		// the janitor must not clean up before bwrap has ended.
 		files = append(files, uintptr(j.FD))
 	}
-	// The command can read the arguments of bwrap, its first process: it is not
-	// to learn what is denied.
+	// The command can read the arguments of bwrap, the first process inside, in /proc. They
+	// would tell which paths are denied.
 	hidden, err := w.memory([]byte(strings.Join(args, "\x00") + "\x00"))
 	if err != nil {
 		return nil, nil, err
@@ -212,8 +212,8 @@ func (w *wrapped) start(program string, args []string, files []uintptr) (int, er
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // the parent of what bwrap leaves: see supervise
 	restore := lowerTasks(w.l.tasks)
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
-		// A signal to the launcher's group is not for bwrap, which would die
-		// of it.
+		// In a group of its own bwrap does not get signals to the launcher's group, which
+		// would end it.
 		Files: files, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, UseCgroupFD: w.l.cgroup > 0, CgroupFD: w.l.cgroup},
 	})
 	restore()
@@ -222,7 +222,7 @@ func (w *wrapped) start(program string, args []string, files []uintptr) (int, er
 	}
 	code, err := w.supervise(pid, signals)
 	if err != nil {
-		// Another try must not run a command that was to end.
+		// A signal that ends the command has come: the next try must not run it.
 		signal.Stop(signals)
 		for len(signals) > 0 {
 			w.came |= initproc.Bit((<-signals).(syscall.Signal))
@@ -246,9 +246,8 @@ func (w *wrapped) memory(data []byte) (uintptr, error) {
 	return uintptr(fd), nil
 }
 
-// checkMounts looks whether bwrap has mounted what was meant, and returns what
-// the second wall grants. Without /proc the first stage looks at the rest: see
-// checkFromOutside.
+// checkMounts returns an error if bwrap has not mounted what the plan says, and the grants of the
+// second wall. Without /proc only the first stage can check the rest: see checkFromOutside.
 func checkMounts(noProc bool) ([]sandbox.Grant, error) {
 	text, err := inherited("list of mounts", bindsFD, maxProfile)
 	if err == nil {
@@ -314,8 +313,8 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 		return 0, err
 	}
 	if w.init > 0 {
-		// bwrap may end before the last process inside, and does not wait for the first
-		// one: waiting here counts what all have used among what this process has.
+		// bwrap may end before the last process inside, and does not wait for the first one. This
+		// process waits for it, so that getrusage counts what it has used.
 		_ = poll(w.init)
 		_ = unix.Waitid(unix.P_PIDFD, w.init, nil, unix.WEXITED, nil)
 	}
@@ -363,9 +362,9 @@ func passSignals(signals <-chan os.Signal, command int, ended <-chan struct{}) (
 	}
 }
 
-// begin lets the second stage execute the command, when it is known whose end
-// is the end of all inside: its parent, the first process there. It returns how its
-// connections are redirected, and the listeners for that; nil if they are not.
+// begin lets the second stage execute the command. Before that the janitor is told the first process
+// inside, the parent of the second stage: its end is the end of all processes inside. It returns the redirection of
+// connections and its listeners; nil if connections are not redirected.
 func (w *wrapped) begin(inner int) (to *mediate.Redirect, captured []int) {
 	init := sandbox.ParentOf(inner)
 	if fd, err := unix.PidfdOpen(init, 0); err == nil {
@@ -377,7 +376,7 @@ func (w *wrapped) begin(inner int) (to *mediate.Redirect, captured []int) {
 	if entered := enterNamespacesOf(inner, to); to != nil && entered {
 		captured = to.Fixed[:]
 	} else if to != nil {
-		// A bwrap that is set-user-ID has made namespaces of root's.
+		// A bwrap that is set-user-ID has made namespaces that belong to root.
 		to.Release()
 		to = nil
 	}
@@ -408,7 +407,7 @@ func poll(pidfd int) error {
 	}
 }
 
-// spec is what the second stage is told.
+// spec returns the argument of --second-stage.
 func (w *wrapped) spec() string {
 	spec := []string{"network=" + strconv.Itoa(int(w.l.plan.Network)), "sockets=" + strconv.Itoa(int(w.l.sockets())),
 		"tasks=" + strconv.Itoa(w.l.tasks)}

@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noSize is what versions of bwrap before 0.7.0 say. They are started again
-// without the option: to ask every bwrap for its options first took 1.5 ms of
-// each start.
+// noSize ends the error of versions of bwrap before 0.7.0. They are started again
+// without the option. To ask every bwrap for its options first took 1.5 ms of each start.
 const noSize = "Unknown option --size"
 
 // bwrapFailed returns the error of a bwrap that has started no second stage. A version that
@@ -26,13 +25,13 @@ func (w *wrapped) bwrapFailed(said []byte) error {
 	return w.unlessMoved(err, said)
 }
 
-// notThere ends what bwrap says of a path that is not there.
+// notThere ends bwrap's error for a missing path.
 const notThere = ": No such file or directory"
 
-// unlessMoved returns an error that has the plan made again if what it names has moved since bwrap was started, and
-// else err as one of a backend that does not work. Nothing has run. Scenario: two users have a workspace, and the
-// placeholder for .agents that one's sandbox leaves vanishes before the other's bwrap shows it. said is what bwrap
-// says of itself: another placeholder may be there by now, with the same number.
+// unlessMoved returns a *changed if a file of the plan was moved or removed since bwrap was started, so that the plan is
+// made again, and otherwise an *unavailable. Nothing has run. Scenario: two users share a workspace, and the
+// placeholder for .agents of one's sandbox is removed before the other's bwrap binds it. said is bwrap's own error,
+// which names the path: another placeholder may be there by now, with the same inode number.
 func (w *wrapped) unlessMoved(err error, said []byte) error {
 	binds, gone := w.l.plan.Binds()
 	if gone != nil || !bytes.HasPrefix(w.binds, binds) || strings.HasSuffix(err.Error(), sandbox.TryAgain) ||

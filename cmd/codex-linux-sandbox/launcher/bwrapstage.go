@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stageWords is what the first stage says of the sandbox to the second, beside the
-// options of the launcher.
+// stageWords is the part of the sandbox's description that the second stage gets from the first in the
+// argument of --second-stage.
 type stageWords struct {
 	rules            sandbox.Rules
 	proxies          *proxies
@@ -75,7 +75,7 @@ func (l *launch) secondStage() (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("prepare the command: %w", err)
 	}
-	// What bwrap says is kept apart from what the command says.
+	// Until now this was the pipe for bwrap's own errors.
 	if err := unix.Dup3(stderrFD, 2, 0); err != nil {
 		return 0, fmt.Errorf("restore the standard error: %w", err)
 	}
@@ -117,7 +117,7 @@ func (l *launch) secondStage() (int, error) {
 	return s.explain(initproc.Report{Stage: initproc.StageExec, Errno: int32(e.Run())})
 }
 
-// closeGiven keeps what bwrap was given from the command.
+// closeGiven closes bwrap's descriptors when the command is executed.
 func closeGiven() {
 	for fd := talkFD; fd < firstEmpty; fd++ {
 		unix.CloseOnExec(fd)

@@ -62,7 +62,7 @@ func tellFirstStage(err error) bool {
 		return false
 	}
 	text := err.Error()
-	// The filter may be there already: it lets write pass, and not send.
+	// The filter may be installed already: it allows write and refuses send.
 	_, err = unix.Write(talkFD, append([]byte{stageFailed}, text[:min(len(text), maxFailure)]...))
 	return err == nil
 }

@@ -42,16 +42,15 @@ type inheritedFile struct {
 // the view has them.
 var memoryDevices = map[uint32]string{3: "null", 5: "zero", 7: "full", 8: "random", 9: "urandom"}
 
-// maxCopied bounds the size of a removed file that is copied into memory. It
-// is for what shells make of here-documents.
+// maxCopied bounds the size of a removed file that is copied into memory: shells pass
+// here-documents in such files.
 const maxCopied = 64 << 20
 
 // standardFiles is the number of the descriptors that every command has.
 const standardFiles = 3
 
-// takeInherited finds the descriptors that the command must not get as they
-// are, and marks all of them to be closed when it is executed. It is called
-// once: what is marked is not found again.
+// takeInherited sorts the inherited descriptors into l.passed and l.reopened, and sets close-on-exec on
+// the latter. It is called once, because it finds only descriptors without close-on-exec.
 func (l *launch) takeInherited() error {
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
@@ -79,8 +78,8 @@ func (l *launch) takeInherited() error {
 	return nil
 }
 
-// descriptors returns the descriptors that the command would inherit, and must at least be looked at. One
-// that waited for an order was given three for the command: the others are the launcher's own.
+// descriptors returns the descriptors that the command would inherit. A launcher that waited for a job
+// got three for the command; it sets close-on-exec on all others, which are its own.
 func (l *launch) descriptors() ([]int, error) {
 	if l.fromJob && unix.CloseRange(standardFiles, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return []int{0, 1, 2}, nil
@@ -203,8 +202,7 @@ func (l *launch) preventBind(fd int) {
 	}
 }
 
-// mayRead reports whether the profile lets a file be read that has no name any
-// more, by the name that it had.
+// mayRead reports whether the profile lets a removed file be read, by the name that it had.
 func (l *launch) mayRead(name string) bool {
 	policy := l.plan.Policy
 	return policy == nil || strings.HasPrefix(name, "/memfd:") ||
@@ -278,13 +276,12 @@ func reopen(p *initproc.Program, files []inheritedFile) {
 	}
 }
 
-// maxGiven is more than the number of the last descriptor that bwrap is given:
-// it has one for each mask.
+// maxGiven exceeds the number of bwrap's last descriptor: bwrap gets one for each mask.
 const maxGiven = 1 << 16
 
-// standard returns the standard descriptors for bwrap, and what its second stage
-// has to open again. The first process inside is bwrap, into which the command
-// can look: so it does not get what the command must not have.
+// standard returns the standard descriptors for bwrap, and a list of those that its second stage
+// must open again. bwrap, the first process inside, does not get what the command must not have: the
+// command could open it in /proc.
 func (l *launch) standard() (files [standardFiles]uintptr, again []byte, err error) {
 	for fd := range files {
 		files[fd] = uintptr(fd)
@@ -310,7 +307,7 @@ func (l *launch) standard() (files [standardFiles]uintptr, again []byte, err err
 	return files, again, nil
 }
 
-// standardAgain reads what standard has written.
+// standardAgain decodes the list of standard.
 func standardAgain() (files []inheritedFile, err error) {
 	text, err := inherited("list of descriptors", inheritedFD, maxProfile)
 	for line := range strings.SplitSeq(string(text), "\x00") {

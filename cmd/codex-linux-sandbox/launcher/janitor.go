@@ -54,8 +54,8 @@ func startJanitor() (*janitor, error) {
 	return j, nil
 }
 
-// connect makes the connection, when the janitor has its name, by which servers
-// spare it.
+// connect makes the connection. It waits until the janitor has set its name, by which servers and
+// watchdogs recognize a process that they must not kill.
 func (j *janitor) connect() (err error) {
 	if j.FD >= 0 {
 		return nil
@@ -75,8 +75,8 @@ func (l *launch) startAhead() (err error) {
 	return err
 }
 
-// forget says that there is nothing to do any more. The connection can be used for
-// another attempt to make the sandbox if no command was about to run.
+// forget tells the janitor that nothing is left to remove. If no command was about to run, the connection can be
+// used for another attempt to make the sandbox.
 func (j *janitor) forget() {
 	j.Forget()
 	if j.told || j.own >= 0 {
@@ -93,7 +93,8 @@ func (j *janitor) forget() {
 // remove, and not by a signal that is meant for others.
 func runJanitor(socket int) error {
 	signal.Ignore()
-	// It must hold nothing of its launcher's: its end is not the end of the output.
+	// It must hold no descriptor of its launcher: a reader of the command's output waits until all
+	// are closed.
 	fds, err := inheritedDescriptors()
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelRefusal says what all backends need and this kernel lacks.
+// kernelRefusal returns an error if this kernel lacks what all backends need.
 func kernelRefusal() error {
 	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
 	if err != nil {
@@ -19,8 +19,8 @@ func kernelRefusal() error {
 	return nil
 }
 
-// bwrapRefusal says what the janitor needs and this kernel lacks: it must hold
-// nothing but what it removes. The namespaces need a newer kernel anyway.
+// bwrapRefusal returns an error if this kernel lacks close_range, with which the janitor closes all
+// descriptors that it does not need. The namespaces backend needs a newer kernel anyway.
 func bwrapRefusal() error {
 	err := unix.CloseRange(math.MaxInt32, math.MaxInt32, 0)
 	if errno, ok := err.(syscall.Errno); ok {

@@ -17,11 +17,11 @@ import (
 // something away below a grant is refused.
 type landlock struct{}
 
-// leastABI is what --use-legacy-landlock needs, and the file system helper, which
-// sends no signals and truncates nothing but what it opens for writing.
+// leastABI is the version that --use-legacy-landlock and the file system helper need. The helper
+// sends no signals, and truncates only files that it opens for writing.
 const leastABI = 1
 
-// landlockVersion is the version of the kernel, or why there is none.
+// landlockVersion returns the version of Landlock of this kernel.
 func landlockVersion() (int, error) {
 	abi, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno == unix.EOPNOTSUPP {
@@ -46,8 +46,8 @@ func (landlock) probe() error {
 
 func (landlock) refuse(l *launch) error { return l.plan.LandlockRefusal(l.stricter) }
 
-// run starts an init that finds what the command leaves behind, and the
-// command under Landlock.
+// run starts an init that ends the processes that the command leaves behind, and the command under
+// Landlock.
 func (b landlock) run(l *launch) (int, error) {
 	needed := sandbox.LandlockABI
 	if l.legacyLandlock || l.helper {
@@ -106,8 +106,7 @@ func restrict(p *initproc.Program, abi int, l *launch, grants []sandbox.Grant) {
 	r.enforce()
 }
 
-// ruleset is a Landlock ruleset that a program makes. A nil one is none, and
-// its methods do nothing.
+// ruleset is a Landlock ruleset that a program makes. The methods of a nil *ruleset do nothing.
 type ruleset struct {
 	*initproc.Program
 	fd     initproc.Register
@@ -115,9 +114,8 @@ type ruleset struct {
 	fixed  int    // the number that a descriptor has while it is granted
 }
 
-// newRuleset appends what makes a ruleset that handles rights to files. It
-// keeps signals and, unless the network is on, abstract sockets inside, where
-// the version can. With noTCP, TCP is forbidden as well.
+// newRuleset appends the creation of a ruleset that handles rights to files. Where the version can, it
+// also scopes signals and, unless the network is on, abstract Unix sockets. noTCP forbids TCP as well.
 func newRuleset(p *initproc.Program, abi int, rights uint64, l *launch, noTCP bool) *ruleset {
 	attr := &unix.LandlockRulesetAttr{Handled_access_fs: rights}
 	size := uintptr(24) // up to the scopes

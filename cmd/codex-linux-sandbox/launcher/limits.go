@@ -10,14 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shareOfUser is which part of what its user may have a sandbox may: a quarter
-// is enough for programs that watch files, and leaves the launchers of other
-// sandboxes, which watch for a new .git, what they need.
+// shareOfUser divides the limits of the user: a sandbox gets a quarter. That is enough for programs
+// that watch files, and leaves the launchers of other sandboxes, which watch for a new .git, what they need.
 const shareOfUser = 4
 
-// shared are the limits of a user namespace in /proc/sys/user for what the
-// kernel counts by user, and those of the whole machine in /proc/sys/fs. Each
-// costs a sandbox a hundredth of its start, so that only those are here without
+// shared are limits for what the kernel counts by user: of a user namespace, in /proc/sys/user, and of
+// the whole machine, in /proc/sys/fs. Each takes a hundredth of a start, so these are only the limits without
 // which nothing can be watched.
 var shared = [...][2]string{
 	{"max_inotify_instances", "inotify/max_user_instances"},
@@ -25,7 +23,7 @@ var shared = [...][2]string{
 	{"max_fanotify_groups", "fanotify/max_user_groups"},
 }
 
-// limitNamespace appends what gives the user namespace limits of its own: otherwise one
+// limitNamespace appends steps that set limits of the user namespace. Otherwise one
 // command that takes all inotify instances keeps every other sandbox of its
 // user from starting. Where the kernel or a container forbids it, nothing is
 // limited.
@@ -66,11 +64,11 @@ func lowerTasks(most int) (restore func()) {
 	return func() { _ = unix.Prlimit(0, unix.RLIMIT_NPROC, &own, nil) }
 }
 
-// unlimited is what the kernel begins with in a new user namespace.
+// unlimited is the value of these limits in a new user namespace.
 const unlimited = math.MaxInt32
 
-// number reads a number from a file, without what the Go runtime does for files
-// that can be waited for; 0 if there is none.
+// number reads a number from a file; 0 if there is none. os.ReadFile would first try to add the file to
+// the runtime's poller.
 func number(name string) int {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -86,7 +84,7 @@ func number(name string) int {
 	return n
 }
 
-// writeFile appends what writes a text to a file.
+// writeFile appends steps that write a text to a file.
 func writeFile(p *initproc.Program, name, text string) {
 	fd := p.Get("open", name, unix.SYS_OPENAT, initproc.CwdFD, p.Text(name), initproc.Val(unix.O_WRONLY|unix.O_CLOEXEC), initproc.Val(0))
 	p.Do("write", name, unix.SYS_WRITE, fd.Arg(), p.Text(text), initproc.Val(len(text))).Full = true

@@ -21,7 +21,7 @@ const maxEnvironment = 16 << 20
 // as are accepted, each with the longest path, fit several times.
 const maxProfile = 16 << 20
 
-// usualText is as much room as the environment and the profile of most commands take.
+// usualText is the first size of the buffer for an environment or a profile.
 const usualText = 4 << 10
 
 // launch is one run of the launcher. When adding a field, put it into its section.
@@ -80,8 +80,8 @@ func (u *unavailable) Unwrap() error { return u.err }
 
 // Main runs the launcher with its arguments and returns its exit code.
 func Main(args []string, stdout, stderr io.Writer) int {
-	// What it forks ends with the thread that forks, and its own signal of
-	// the parent's death is one of the first thread.
+	// The parent-death signal of a child comes when the thread that has forked it ends, and the
+	// launcher's own was set for the first thread.
 	runtime.LockOSThread()
 	o, err := parse(args)
 	waits := err == nil && o.standbyFD >= 0
@@ -99,11 +99,11 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	l := &launch{options: o, stderr: stderr, fromJob: waits}
 	closeSelf(o)
 	if o.refusalFD >= 0 {
-		// The command must not have it: what is written there counts as ours.
+		// The command must not have it: the server takes what is written there for the launcher's words.
 		unix.CloseOnExec(o.refusalFD)
 	}
 	if o.egressFD >= 0 {
-		// Nor this: over it comes what the server connects for the command.
+		// Nor this: the server connects sockets for whoever asks over it.
 		unix.CloseOnExec(o.egressFD)
 	}
 	l.takeJanitor()
@@ -223,8 +223,7 @@ func (l *launch) runWithRetry() (code int, err error) {
 	return 0, err
 }
 
-// openProxies makes what leads to the proxies of the environment, if there are
-// to be any.
+// openProxies prepares the way to the proxies of the environment, if the network is proxied.
 func (l *launch) openProxies() (err error) {
 	if !l.proxied {
 		return nil
@@ -242,10 +241,10 @@ func (l *launch) rules() sandbox.Rules {
 	return sandbox.Rules{Network: l.plan.Network, Sockets: l.sockets(), Nesting: l.nesting, UnixSockets: l.unixSockets}
 }
 
-// sockets says which sockets of its own the command gets at most. The helper of
-// file requests makes none. A backend without a network namespace gives pairs
+// sockets returns which sockets of its own the command may make at most. The helper of file
+// requests makes none. A backend without a network namespace gives pairs
 // only, and so does a policy under which nothing can be written: a command that
-// only looks does not need that much of the kernel.
+// only reads does not need that much of the kernel.
 func (l *launch) sockets() sandbox.Sockets {
 	switch {
 	case l.plan.Network != sandbox.NetworkOff || l.noLocalSockets || l.helper:
@@ -276,8 +275,8 @@ func (l *launch) prepareAgain() error {
 		return err
 	}
 	if l.inspected != l.sockets() {
-		// Scenario: the only writable directory was missing when the command's sockets were looked at, and is there now.
-		// The command could connect a socket that it was let have because it connects none.
+		// Scenario: the only writable directory was missing when the inherited descriptors were inspected, and is there
+		// now, so that the command may connect sockets. It was given one because it could not connect it.
 		return errors.New("cannot make the sandbox: what the policy lets be written was made or has vanished while the sandbox was being prepared; try again")
 	}
 	return nil
@@ -297,8 +296,7 @@ func (l *launch) runConfined() (int, error) {
 	for i, name := range names {
 		b := backends[name]
 		if i > 0 {
-			// The one before has fitted the plan to what it found, and has left
-			// nothing of it.
+			// The backend before has changed the plan for what it found, and removed its placeholders.
 			if err := l.prepareAgain(); err != nil {
 				return 0, err
 			}

@@ -44,7 +44,7 @@ type mounter struct {
 // tree is the kind of open_tree that copies a mount with what is below it.
 const tree = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH | unix.AT_RECURSIVE
 
-// openHow is how paths are opened: as places, without links.
+// openHow is the struct open_how with which paths are opened: O_PATH, without following links.
 func (m *mounter) openHow(flags uint64) initproc.Arg {
 	return initproc.Pointer(m.Program, &unix.OpenHow{
 		Flags:   flags | unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
@@ -74,8 +74,7 @@ func (m *mounter) setMountAttr(name string, fd initproc.Register, attr uint64) {
 		initproc.Val(unix.AT_EMPTY_PATH|unix.AT_RECURSIVE), set, initproc.Val(32))
 }
 
-// mustBe appends what fails unless a descriptor is of what the plan saw, if it
-// saw anything.
+// mustBe appends a check that a descriptor is of the file that the plan saw, if it saw one.
 func (m *mounter) mustBe(name string, fd initproc.Register, id sandbox.FileID) {
 	if id != (sandbox.FileID{}) {
 		m.Identify(name, fd, id.Dev, id.Ino)
@@ -99,7 +98,7 @@ func (m *mounter) moveMountOnto(fd initproc.Register, target string, id sandbox.
 	m.made = append(m.made, target)
 }
 
-// relative is an absolute path as seen from the root of the view.
+// relative returns an absolute path relative to the root of the view.
 func relative(name string) string {
 	if name == "/" {
 		return "."
@@ -236,7 +235,7 @@ func within(child, parent string) bool {
 func (m *mounter) makeFile(dir initproc.Register, name string, mode uint32) {
 	fd := m.Get("make the file", name, unix.SYS_OPENAT, dir.Arg(), m.Text(name),
 		initproc.Val(unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW), initproc.Val(mode))
-	// What the mode should be, whatever the umask is.
+	// The umask does not apply.
 	m.Do("set the mode of", name, unix.SYS_FCHMOD, fd.Arg(), initproc.Val(mode))
 	m.Close(fd)
 }

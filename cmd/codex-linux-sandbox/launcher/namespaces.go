@@ -51,7 +51,7 @@ func (l *launch) namespaces() uintptr {
 
 const allNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
 
-// connect makes what the launcher needs to make the command's connections, if it does.
+// connect prepares the connector, if the launcher makes connections for the command.
 func (s *supervisor) connect() (err error) {
 	if !s.l.rules().Asks() && !s.l.redirects() {
 		return nil
@@ -87,7 +87,7 @@ func (s *supervisor) build() {
 func (s *supervisor) confine(wall *ruleset) {
 	l, p, rules := s.l, s.processes.Init, s.l.rules()
 	for _, r := range s.placeholders.undo.Names() {
-		// The command must not work in another directory than is watched.
+		// The directory of the view must be the one that is watched.
 		p.Look(path.Dir(r.Path), r.Dev, r.Ino)
 	}
 	for _, name := range l.plan.Absent {
@@ -184,7 +184,7 @@ func (namespaces) probe() error {
 	return err
 }
 
-// explainClone says what is likely to forbid namespaces.
+// explainClone adds to an error of clone what probably forbids namespaces.
 func explainClone(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC):

@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// policy finds out what the options ask for.
+// policy sets environment, directories, profile and scope from the options.
 func (l *launch) policy() error {
 	if err := l.environment(); err != nil {
 		return err
@@ -27,8 +27,8 @@ func (l *launch) policy() error {
 	return nil
 }
 
-// grantTmpdir makes the profile of a plan, in which $TMPDIR grants nothing if it names, by mistake or because another user could
-// set it, what is not for temporary files. Another plan needs another look: what was missing may be a link by then.
+// grantTmpdir sets l.prof, in which $TMPDIR grants nothing if it is not a directory for temporary files of this user: it may be
+// set by mistake, or by somebody else. It is called again for each plan: a missing directory may be a link by then.
 func (l *launch) grantTmpdir() {
 	l.temporary = !filepath.IsAbs(l.scope.Tmpdir) || sandbox.IsTemporary(l.scope.Tmpdir)
 	if l.prof = l.decoded; !l.temporary {

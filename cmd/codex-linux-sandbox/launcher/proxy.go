@@ -46,7 +46,7 @@ func (l *launch) findProxies() (*proxies, error) {
 	return x, x.open()
 }
 
-// errOutside says that a variable names a proxy that is not the caller's.
+// errOutside is the error for a variable that names a proxy of somebody else.
 var errOutside = errors.New("proxy endpoint is outside the managed sandbox context")
 
 // open makes the socket over which the listeners come, and reserves numbers

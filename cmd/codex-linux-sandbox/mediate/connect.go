@@ -270,10 +270,9 @@ func (c *Connector) next() *notification {
 	return n
 }
 
-// routine answers notifications until no process is left that the filter stops.
-// Its thread gives up the capabilities that root's launcher has: where a path
-// leads is for the rights of the command, which has none, to say. If that fails,
-// the command's calls wait, and end with the sandbox.
+// routine answers notifications until no process with the filter is left. Its thread gives up its
+// capabilities, which the launcher has as root: paths are looked up with the rights of the command, which
+// has none. If that fails, the command's calls wait, and end with the sandbox.
 func (c *Connector) routine() {
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
 	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &make([]unix.CapUserData, 2)[0]); err != nil {
@@ -312,8 +311,8 @@ func (c *Connector) answer(n *notification) {
 	case unix.SYS_CONNECT:
 		errno = c.connect(n)
 		if errno == unix.ENETUNREACH {
-			// Beyond the sandbox there is nothing, and programs and people are to see
-			// that it is the sandbox which denies this, as without sockets.
+			// The empty network has no route. EPERM tells programs and people that the
+			// sandbox denies the connection.
 			errno = unix.EPERM
 		}
 	case unix.SYS_SOCKETPAIR:
@@ -353,15 +352,15 @@ func errnoOf(err error) syscall.Errno {
 	return errno
 }
 
-// connection is what the launcher needs to make one.
+// connection has copies of what a thread has passed to connect.
 type connection struct {
 	socket  int // a duplicate of the command's
 	file    int // the Unix socket in the file system; -1: none
 	address []byte
 }
 
-// find collects all that a connection needs, from the thread that waits for it.
-// What it returns is to be closed in any case.
+// find copies what a connection needs from the thread that waits for it. The caller closes the
+// connection in any case.
 func (c *Connector) find(n *notification) (conn *connection, err error) {
 	conn = &connection{file: -1, socket: -1}
 	size := int32(n.args[2])
@@ -381,8 +380,8 @@ func (c *Connector) find(n *notification) (conn *connection, err error) {
 			return conn, err
 		}
 	}
-	// The thread has waited all the time: what was looked at belongs to it, and
-	// not to another one that has its number now.
+	// The thread has waited all the time, so the address and the descriptor were read from it, and
+	// not from another thread that has its number now.
 	if err := c.valid(n); err != nil {
 		return conn, err
 	}

@@ -19,7 +19,7 @@ import (
 // launcher connects the socket to a listener in this network instead. It accepts the
 // connection and passes its far end to the server, with the address that the command
 // has named. A socket that gets all DNS queries is passed too. The server answers
-// and decides: nothing of the launcher's, and nothing outside, is connected to.
+// and decides. The launcher itself connects to nothing outside.
 //
 // The alternative was a listener for each usual port, without the filter. The
 // command could not listen on these ports itself, and other ports would be
@@ -43,7 +43,7 @@ const (
 	arrivedTime = 10 * time.Second
 )
 
-// Redirect is what a Connector needs to redirect connections.
+// Redirect passes the connections of a network to the server.
 type Redirect struct {
 	server int    // where the far ends go
 	Fixed  [2]int // numbers that the listeners get inside; -1: closed
