@@ -250,7 +250,7 @@ func (r *redirected) run(backend string, words ...string) map[string]string {
 	out, err := cmd.Output()
 	command.Close()
 	if err != nil {
-		r.t.Fatalf("%v: %s", err, runner.ReadRefusal(command.Refusal))
+		r.t.Fatalf("got error %v, %s; want no error", err, runner.ReadRefusal(command.Refusal))
 	}
 	ended := make(map[string]string)
 	for line := range strings.Lines(string(out)) {
