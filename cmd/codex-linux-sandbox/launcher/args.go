@@ -20,49 +20,62 @@ const (
 	exitNotFound   = 127                 // there is no such command
 )
 
-// options is the parsed command line.
+// options is the parsed command line, and what came with a job. Descriptors are -1 if there is none. When
+// adding a field, put it into its section.
 type options struct {
-	policyCwd, commandCwd string
-	within                string // internal: what is granted must lie below it; "": there is none
-	profile               string
-	profileFD             int // -1: none
-	legacyLandlock        bool
-	proxied               bool
-	routeSpec             string
-	noProc                bool
-	backend               string
-	explain, probe, help  bool
-	probeFirst            bool // up to the first that works
-	readOnly, writable    bool
-	roots                 []string
-	network               bool
-	nesting, stricter     bool
-	reading               bool // internal: nothing is to be written
-	arg0                  string
-	hasArg0               bool
-	execFD                int  // -1: none
-	envFD                 int  // -1: none
-	selfFD                int  // -1: none; the launcher itself, not for the command
-	refusalFD             int  // -1: none; where the server reads why nothing ran
-	standbyFD             int  // -1: none; where the options come from, later
-	janitorFD             int  // -1: none; a connection to the server's janitor
-	egressFD              int  // -1: none; where the command's connections go, to the server
-	janitorSocketFD       int  // -1: none; this process is a janitor, with that socket
-	reachFD               int  // -1: none; a network in which sockets are made; see reach.go
-	socketsFD             int  // -1: none; where they go
-	cgroup                int  // directory of the cgroup for what is started; 0: the launcher's own
-	limited               bool // that cgroup limits it, and must be its own
-	report                int  // socket on which the server reads the exit code; 0: none
-	tasks                 int  // internal: RLIMIT_NPROC of the command; 0: that of the launcher
-	helper                bool
-	filterOnly            bool   // make no view: the caller has made it
-	supervised            bool   // signals come to our whole process group
-	stage                 string // what the second stage does; see bwrap.go
-	proxyPorts            string // the ports on which proxies may be, if hasProxyPorts
-	hasProxyPorts         bool
-	unixSockets           bool // with proxied: Unix sockets are allowed
-	noLocalSockets        bool
-	command               []string
+	// The mode: what the launcher does in place of running a command in a sandbox.
+	help              bool
+	probe, probeFirst bool   // print which backends work, up to the first that does
+	explain           bool   // print what would be enforced
+	filterOnly        bool   // make no view: the caller has made it
+	stage             string // this is the second stage of bwrap, with what the first says; see bwrapstage.go
+	standbyFD         int    // wait for a job, from this socket
+	janitorSocketFD   int    // be a janitor, with this socket
+	reachFD           int    // make sockets in this network; see mediate.ReachSockets
+	socketsFD         int    // and send them over this socket
+
+	// The policy.
+	profile            string   // a permission profile
+	profileFD          int      // or where it is read
+	policyCwd          string   // what its project_roots are
+	within             string   // what is granted must lie below it; "": anywhere
+	readOnly, writable bool     // the short forms
+	roots              []string // writable roots of a short form
+	network            bool     // with a short form: the network is on
+	reading            bool     // nothing is written, whatever the profile grants
+	proxied            bool     // the network is that of proxies
+	routeSpec          string   // with proxied: routes that the caller has opened
+	proxyPorts         string   // with proxied and hasProxyPorts: the ports on which proxies may be
+	hasProxyPorts      bool
+	unixSockets        bool // with proxied: Unix sockets are allowed
+	noLocalSockets     bool // no sockets of its own but pairs while the network is off
+	nesting            bool // namespaces and mounts of its own are allowed
+	noProc             bool // /proc is empty
+
+	// How it is enforced.
+	backend        string
+	legacyLandlock bool
+	stricter       bool // Landlock may enforce more than was asked for
+
+	// The command.
+	command    []string
+	commandCwd string
+	arg0       string // its name for itself, with hasArg0
+	hasArg0    bool
+	execFD     int  // execute this in place of command[0]
+	envFD      int  // where its environment is read
+	helper     bool // it is the file system helper
+	tasks      int  // its RLIMIT_NPROC; 0: that of the launcher
+
+	// The caller.
+	supervised bool // signals come to the whole process group
+	selfFD     int  // the launcher's program, which the command must not have
+	refusalFD  int  // where the server reads why nothing ran
+	janitorFD  int  // a connection to the server's janitor
+	egressFD   int  // to the server, for the command's connections
+	reportFD   int  // to the server, for the exit code; comes with a job
+	cgroupFD   int  // directory of the cgroup for what is started; comes with a job
+	limited    bool // that cgroup has limits: nothing may start elsewhere
 }
 
 // argv0 returns argv[0] of the command.
@@ -126,8 +139,10 @@ be made, 126 COMMAND may not be executed, 127 there is no such COMMAND.
 
 // parse reads the command line. Every error is a *usageError.
 func parse(args []string) (*options, error) {
-	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1, standbyFD: -1, janitorFD: -1, janitorSocketFD: -1, egressFD: -1,
-		reachFD: -1, socketsFD: -1}
+	o := &options{
+		backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1, standbyFD: -1, janitorFD: -1,
+		janitorSocketFD: -1, egressFD: -1, reachFD: -1, socketsFD: -1, reportFD: -1, cgroupFD: -1,
+	}
 	words := map[string]*string{
 		"--sandbox-policy-cwd": &o.policyCwd, "--command-cwd": &o.commandCwd,
 		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec, "--proxy-ports": &o.proxyPorts,

@@ -132,7 +132,7 @@ func TestHelpAndProbe(t *testing.T) {
 
 func TestArguments(t *testing.T) {
 	plain := func(change func(*options)) *options {
-		o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1, standbyFD: -1, janitorFD: -1, egressFD: -1, janitorSocketFD: -1, reachFD: -1, socketsFD: -1, policyCwd: "/p"}
+		o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1, standbyFD: -1, janitorFD: -1, egressFD: -1, janitorSocketFD: -1, reachFD: -1, socketsFD: -1, reportFD: -1, cgroupFD: -1, policyCwd: "/p"}
 		change(o)
 		return o
 	}

@@ -214,7 +214,7 @@ func (w *wrapped) start(program string, args []string, files []uintptr) (int, er
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
 		// In a group of its own bwrap does not get signals to the launcher's group, which
 		// would end it.
-		Files: files, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, UseCgroupFD: w.l.cgroup > 0, CgroupFD: w.l.cgroup},
+		Files: files, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, UseCgroupFD: w.l.cgroupFD > 0, CgroupFD: w.l.cgroupFD},
 	})
 	restore()
 	if err != nil {

@@ -46,7 +46,7 @@ func takeOrder(socket int, order *warmstart.Order) (*options, error) {
 	}
 	o, err := orderOptions(order)
 	if err == nil && order.Report {
-		o.report = socket
+		o.reportFD = socket
 	}
 	return o, err
 }
@@ -60,7 +60,7 @@ func orderOptions(order *warmstart.Order) (*options, error) {
 	files := order.Files
 	if order.Cgroup {
 		last := len(files) - 1
-		o.cgroup, files = files[last], files[:last]
+		o.cgroupFD, files = files[last], files[:last]
 		o.limited = order.Limited
 	}
 	return o, o.renumber(files)

@@ -38,7 +38,7 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the command: %w", err)
 	}
-	s := &supervisor{l: l, processes: &initproc.Processes{Init: initproc.New(), Command: initproc.New(), Exec: e, Subreap: subreap, Cgroup: l.cgroup, InCgroup: l.limited}}
+	s := &supervisor{l: l, processes: &initproc.Processes{Init: initproc.New(), Command: initproc.New(), Exec: e, Subreap: subreap, Cgroup: l.cgroupFD, InCgroup: l.limited}}
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
 	}
@@ -79,8 +79,8 @@ func (s *supervisor) begin() {
 		p.Do("make a process group", "", unix.SYS_SETPGID, initproc.Val(0), initproc.Val(0))
 	}
 	p.Do("close", "the gate", unix.SYS_CLOSE, initproc.Val(s.gate[1]))
-	if s.l != nil && s.l.report > 0 {
-		p.Do("close", "the server's socket", unix.SYS_CLOSE, initproc.Val(s.l.report))
+	if s.l != nil && s.l.reportFD > 0 {
+		p.Do("close", "the server's socket", unix.SYS_CLOSE, initproc.Val(s.l.reportFD))
 	}
 	s.await()
 }
@@ -317,13 +317,13 @@ func (s *supervisor) cleanUp(code int) int {
 // freed the namespaces and this process. The server reads the output of the command to
 // its end, which this process must not hold open.
 func (s *supervisor) tellEnd(code int, used *unix.Rusage) {
-	if s.l == nil || s.l.report <= 0 {
+	if s.l == nil || s.l.reportFD <= 0 {
 		return
 	}
 	for fd := range standardFiles {
 		_ = unix.Close(fd)
 	}
-	_ = warmstart.Report(s.l.report, code, warmstart.UsageOf(used))
+	_ = warmstart.Report(s.l.reportFD, code, warmstart.UsageOf(used))
 }
 
 // explain turns a report into an error and an exit code.
