@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCloneIntoCgroup: the init starts in the cgroup of the order, where there is a
+// TestCloneIntoCgroup: the init starts in the given cgroup, where there is a
 // file system of cgroups that can be written, and elsewhere if it may not and has no
 // limits.
 func TestCloneIntoCgroup(t *testing.T) {

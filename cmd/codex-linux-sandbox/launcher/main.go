@@ -87,8 +87,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	waits := err == nil && o.standbyFD >= 0
 	if waits {
 		closeSelf(o)
-		o, err = awaitOrder(o.standbyFD)
-		if errors.Is(err, warmstart.ErrNoOrder) {
+		o, err = awaitJob(o.standbyFD)
+		if errors.Is(err, warmstart.ErrNoJob) {
 			return 0
 		}
 	}

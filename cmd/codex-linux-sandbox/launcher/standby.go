@@ -17,51 +17,51 @@ import (
 // every sandbox: exit codes, signals, terminals and clean-up would have to go
 // through it, and what one request leaves in its memory is there for the next.
 
-// awaitOrder waits for the order of a launcher that was started ahead, and returns
+// awaitJob waits for the job of a launcher that was started ahead, and returns
 // its options. Their descriptors are those that came.
-func awaitOrder(socket int) (*options, error) {
+func awaitJob(socket int) (*options, error) {
 	unix.CloseOnExec(socket) // the command must not have it
-	order, err := warmstart.Receive(socket)
+	job, err := warmstart.Receive(socket)
 	if err != nil {
 		return nil, err
 	}
-	return takeOrder(socket, &order)
+	return takeJob(socket, &job)
 }
 
-// takeOrder takes the descriptors of an order, and returns its options.
-func takeOrder(socket int, order *warmstart.Order) (*options, error) {
+// takeJob takes the descriptors of a job, and returns its options.
+func takeJob(socket int, job *warmstart.Job) (*options, error) {
 	for fd := range standardFiles {
-		if err := unix.Dup3(order.Files[fd], fd, 0); err != nil {
+		if err := unix.Dup3(job.Files[fd], fd, 0); err != nil {
 			return nil, fmt.Errorf("take the standard descriptors: %w", err)
 		}
-		_ = unix.Close(order.Files[fd])
+		_ = unix.Close(job.Files[fd])
 	}
-	if !order.Report {
+	if !job.Report {
 		_ = unix.Close(socket)
 	}
-	if order.Terminal {
+	if job.Terminal {
 		if err := unix.IoctlSetInt(0, unix.TIOCSCTTY, 0); err != nil {
 			return nil, fmt.Errorf("take the terminal: %w", err)
 		}
 	}
-	o, err := orderOptions(order)
-	if err == nil && order.Report {
+	o, err := jobOptions(job)
+	if err == nil && job.Report {
 		o.reportFD = socket
 	}
 	return o, err
 }
 
-// orderOptions returns the options of an order.
-func orderOptions(order *warmstart.Order) (*options, error) {
-	o, err := parse(order.Args)
+// jobOptions returns the options of a job.
+func jobOptions(job *warmstart.Job) (*options, error) {
+	o, err := parse(job.Args)
 	if err != nil {
 		return nil, err
 	}
-	files := order.Files
-	if order.Cgroup {
+	files := job.Files
+	if job.Cgroup {
 		last := len(files) - 1
 		o.cgroupFD, files = files[last], files[:last]
-		o.limited = order.Limited
+		o.limited = job.Limited
 	}
 	return o, o.renumber(files)
 }

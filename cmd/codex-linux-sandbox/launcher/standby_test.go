@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waiting starts a launcher that waits for an order, and returns the starter's end
+// waiting starts a launcher that waits for a job, and returns the starter's end
 // of its socket.
 func waiting(t *testing.T) (*exec.Cmd, int) {
 	t.Helper()
@@ -47,8 +47,8 @@ func memory(t *testing.T, text string) *os.File {
 	return f
 }
 
-// TestStandby: a launcher that was started ahead runs the command of its order, with
-// the environment and the descriptors of the order and nothing else of its own.
+// TestStandby: a launcher that was started ahead runs the command of its job, with
+// the environment and the descriptors of the job and nothing else of its own.
 func TestStandby(t *testing.T) {
 	machine.NeedBackend(t, machine.Namespaces)
 	cmd, socket := waiting(t)
@@ -64,14 +64,14 @@ func TestStandby(t *testing.T) {
 	defer null.Close()
 	env, refusal := memory(t, "PATH=/usr/bin:/bin\x00A=b\x00"), memory(t, "")
 	const script = "echo $A $LAUNCHER_TEST_MAIN; ls -l /proc/self/fd | grep -c memfd; grep -c . /proc/1/cmdline; exit 7"
-	order := &warmstart.Order{
+	job := &warmstart.Job{
 		Args: []string{
 			"--read-only", "--sandbox-policy-cwd", "/", "--backend", "namespaces", "--supervised",
 			"--env-fd", "3", "--refusal-fd", "4", "--", "sh", "-c", script,
 		},
 		Files: []int{int(null.Fd()), int(w.Fd()), int(w.Fd()), int(env.Fd()), int(refusal.Fd())},
 	}
-	err = warmstart.Send(socket, order)
+	err = warmstart.Send(socket, job)
 	_, _ = unix.Close(socket), w.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestStandby(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	// The command has neither the environment of the launcher nor the memory of the
-	// order. Its init shows the launcher's name alone.
+	// job. Its init shows the launcher's name alone.
 	if got := string(text); cmd.ProcessState.ExitCode() != 7 || got != "b\n0\n1\n" {
 		t.Errorf("%s: got %q; want cmd.ProcessState.ExitCode() 7, %q", cmd.ProcessState, text, "b\n0\n1\n")
 	}
@@ -121,7 +121,7 @@ func TestReportOfTheExit(t *testing.T) {
 		}
 		args := []string{"--read-only", "--sandbox-policy-cwd", "/", "--backend", "namespaces", "--supervised", "--", "sh", "-c"}
 		out := int(w.Fd())
-		err = warmstart.Send(socket, &warmstart.Order{Args: append(args, tt.script), Files: []int{int(null.Fd()), out, out}, Report: true})
+		err = warmstart.Send(socket, &warmstart.Job{Args: append(args, tt.script), Files: []int{int(null.Fd()), out, out}, Report: true})
 		_ = w.Close()
 		if err != nil {
 			t.Fatal(err)
@@ -145,9 +145,9 @@ func TestReportOfTheExit(t *testing.T) {
 	}
 }
 
-// TestStandbyWithoutOrder: a launcher whose server has ended, or wants it no more,
-// ends; what is no order starts nothing.
-func TestStandbyWithoutOrder(t *testing.T) {
+// TestStandbyWithoutJob: a launcher whose server has ended, or wants it no more,
+// ends; what is no job starts nothing.
+func TestStandbyWithoutJob(t *testing.T) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -165,14 +165,14 @@ func TestStandbyWithoutOrder(t *testing.T) {
 		}, exitUsage},
 		"a descriptor that was not sent": {func(socket int) error {
 			args := []string{"--read-only", "--env-fd", "3", "--", "true"}
-			return warmstart.Send(socket, &warmstart.Order{Args: args, Files: []int{fd, fd, fd}})
+			return warmstart.Send(socket, &warmstart.Job{Args: args, Files: []int{fd, fd, fd}})
 		}, exitUsage},
 		"a standard descriptor for something else": {func(socket int) error {
 			args := []string{"--read-only", "--env-fd", "1", "--", "true"}
-			return warmstart.Send(socket, &warmstart.Order{Args: args, Files: []int{fd, fd, fd}})
+			return warmstart.Send(socket, &warmstart.Job{Args: args, Files: []int{fd, fd, fd}})
 		}, exitUsage},
 		"no command": {func(socket int) error {
-			return warmstart.Send(socket, &warmstart.Order{Args: []string{"--read-only"}, Files: []int{fd, fd, fd}})
+			return warmstart.Send(socket, &warmstart.Job{Args: []string{"--read-only"}, Files: []int{fd, fd, fd}})
 		}, exitFailed},
 	} {
 		cmd, socket := waiting(t)

@@ -75,7 +75,7 @@ func asFile(end File) *os.File {
 func (c *Child) fork(spec *Spec, e *ends, program string) (err error) {
 	s := c.s
 	// No lock is held: it waits for an answer. The supervisor knows the pid already.
-	if spec.order(e, -1, false, false) {
+	if spec.giveJob(e, -1, false, false) {
 		c.standby, c.pid, c.pidfd = spec.Standby, spec.Standby.pid, -1
 		return nil
 	}

@@ -26,7 +26,7 @@ type Standby struct {
 	pid    int
 	ended  chan struct{} // closed when the program has ended; it is not reaped
 	mu     sync.Mutex
-	socket int  // -1: it was ordered or closed
+	socket int  // -1: it has a job, or is closed
 	taken  bool // a Process or a Child reaps it
 	over   bool // ended is closed, or is about to be
 	// report is the socket of a standby that has a job and may report its exit code; nil:
@@ -123,19 +123,19 @@ func (st *Standby) closeSocket() {
 // Ended is closed when the program has ended.
 func (st *Standby) Ended() <-chan struct{} { return st.ended }
 
-// order passes the spec to the standby, and reports whether it has accepted it. If
+// giveJob passes the spec to the standby, and reports whether it has accepted it. If
 // not, the standby is useless, and the program must be started. The caller then
 // reaps the program after its end. Cgroup is the directory in which the children of
 // the standby start, or -1; limited says that they must. With report the caller calls
 // awaitReport.
-func (st *Standby) order(spec *Spec, e *ends, cgroup int, limited, report bool) bool {
+func (st *Standby) giveJob(spec *Spec, e *ends, cgroup int, limited, report bool) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.socket < 0 || !spec.reachable() {
 		return false
 	}
 	defer st.closeSocket()
-	o := &warmstart.Order{Args: spec.Argv[1:], Terminal: spec.TTY, Cgroup: cgroup >= 0, Limited: limited, Report: report, Files: e.files[:]}
+	o := &warmstart.Job{Args: spec.Argv[1:], Terminal: spec.TTY, Cgroup: cgroup >= 0, Limited: limited, Report: report, Files: e.files[:]}
 	for _, f := range spec.ExtraFiles {
 		o.Files = append(o.Files, int(f.Fd()))
 	}
@@ -201,10 +201,10 @@ func (spec *Spec) reachable() bool {
 	}) == nil
 }
 
-// order has the standby of the spec, if there is one, do what the spec says. If it
+// giveJob has the standby of the spec, if there is one, do what the spec says. If it
 // does not, the spec has none any more.
-func (spec *Spec) order(e *ends, cgroup int, limited, report bool) bool {
-	if spec.Standby != nil && spec.Standby.order(spec, e, cgroup, limited, report) {
+func (spec *Spec) giveJob(e *ends, cgroup int, limited, report bool) bool {
+	if spec.Standby != nil && spec.Standby.giveJob(spec, e, cgroup, limited, report) {
 		return true
 	}
 	spec.Standby = nil

@@ -20,7 +20,7 @@ import (
 const standbyEnv = "PROCESS_TEST_STANDBY"
 
 // TestStandbyProgram is a standby that becomes /bin/sh with the arguments of its
-// order. It is the program of other tests, and does nothing in place of one.
+// job. It is the program of other tests, and does nothing in place of one.
 func TestStandbyProgram(t *testing.T) {
 	if os.Getenv(standbyEnv) == "" {
 		return
@@ -29,7 +29,7 @@ func TestStandbyProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order, err := warmstart.Receive(socket)
+	job, err := warmstart.Receive(socket)
 	if err != nil {
 		os.Exit(0)
 	}
@@ -37,23 +37,23 @@ func TestStandbyProgram(t *testing.T) {
 	if err != nil {
 		os.Exit(1)
 	}
-	for fd, file := range order.Files {
-		if order.Cgroup && fd == len(order.Files)-1 {
+	for fd, file := range job.Files {
+		if job.Cgroup && fd == len(job.Files)-1 {
 			break
 		}
 		if err := unix.Dup3(file, fd, 0); err != nil {
 			os.Exit(1)
 		}
 	}
-	if order.Terminal {
+	if job.Terminal {
 		if err := unix.IoctlSetInt(0, unix.TIOCSCTTY, 0); err != nil {
 			os.Exit(1)
 		}
 	}
-	if len(order.Args) > 0 && order.Args[0] == reportFirst {
+	if len(job.Args) > 0 && job.Args[0] == reportFirst {
 		reportAndWait(report)
 	}
-	_ = syscall.Exec("/bin/sh", append([]string{"sh"}, order.Args...), []string{"PATH=/usr/bin:/bin"})
+	_ = syscall.Exec("/bin/sh", append([]string{"sh"}, job.Args...), []string{"PATH=/usr/bin:/bin"})
 	os.Exit(1)
 }
 
@@ -96,7 +96,7 @@ func TestStandbyWithFewDescriptors(t *testing.T) {
 // does, and ends with 9 when its descriptor 3 is at its end.
 const reportFirst = "report"
 
-// reportFD is at least the descriptor of the socket there: out of the way of an order's.
+// reportFD is at least the descriptor of the socket there: out of the way of a job's.
 const reportFD = 100
 
 func reportAndWait(socket int) {
@@ -302,11 +302,11 @@ func TestStandbyThatCannotBeUsed(t *testing.T) {
 			_ = syscall.Kill(st.pid, syscall.SIGKILL)
 			await(t, "the end of the standby", st.Ended())
 		},
-		// It gets the order and ends before it reads it.
+		// It gets the job and ends before it reads it.
 		"killed meanwhile": func(_ *testing.T, st *Standby) {
 			_ = syscall.Kill(st.pid, syscall.SIGSTOP)
 			go func() {
-				// The order is in the socket, or will find it closed.
+				// The job is in the socket, or will find it closed.
 				_ = syscall.Kill(st.pid, syscall.SIGKILL)
 			}()
 		},

@@ -368,14 +368,14 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 		defer unix.Close(cgroup)
 	}
 	// No lock is held: it waits for an answer. The supervisor knows the pid already.
-	ordered := p.spec.order(e, cgroup, p.account != nil, true)
+	given := p.spec.giveJob(e, cgroup, p.account != nil, true)
 	s.forks.RLock()
 	defer s.forks.RUnlock()
 	g.mu.Lock()
 	closed := g.closed
 	g.mu.Unlock()
 	switch {
-	case ordered:
+	case given:
 		p.pid, pidfd = p.spec.Standby.pid, -1
 	case closed:
 		return -1, errClosed

@@ -8,20 +8,20 @@
 // keeps the other end. The program, the standby, initializes what does not depend on the
 // work, and calls Receive, which waits.
 //
-// When there is work, the starter calls Send with one Order: arguments and descriptors. The
+// When there is work, the starter calls Send with one Job: arguments and descriptors. The
 // standby then does what it would have done if it had been started with these, and ends when
-// that has ended: it takes no second order. So nothing of one order can reach another, and
+// that has ended: it takes no second job. So nothing of one job can reach another, and
 // what a starter knows of a child (process id, exit status, signals, session) holds as for a
 // program that is started when it is needed. Name, environment, working directory and cgroup
 // are those with which the standby was started. If the starter closes its end before it sends
-// an order, Receive returns ErrNoOrder, and the standby ends.
+// a job, Receive returns ErrNoJob, and the standby ends.
 //
-// Send returns nil when the standby has the whole order. After an error nothing has run: the
+// Send returns nil when the standby has the whole job. After an error nothing has run: the
 // starter kills the standby and starts the program. Scenario: the standby is killed while the
-// order is on its way. Without an answer the starter could not tell whether the command runs.
+// job is on its way. Without an answer the starter could not tell whether the command runs.
 //
-// With Order.Report the standby may report the exit code before it ends (Report, ReadReport),
-// at most once. From then on it holds no descriptor of the order that a reader could be waiting
+// With Job.Report the standby may report the exit code before it ends (Report, ReadReport),
+// at most once. From then on it holds no descriptor of the job that a reader could be waiting
 // for the end of, and its end says nothing new. Scenario: the command of a sandbox has ended,
 // and the kernel takes a millisecond and more to free the namespaces, the memory and the threads
 // of the launcher. The starter answers its client meanwhile, and still waits for the end of the
@@ -29,7 +29,7 @@
 //
 // # The messages
 //
-// The order is one message over a stream socket:
+// The job is one message over a stream socket:
 //
 //	offset 0   "cxo1", the version of the format
 //	offset 4   the size of the text in bytes, little endian, at most MaxText
@@ -58,12 +58,12 @@ import (
 )
 
 const (
-	// MaxText bounds the arguments of an order. The kernel takes no more for a
+	// MaxText bounds the arguments of a job. The kernel takes no more for a
 	// program that is started: a quarter of the stack, and that is 8 MiB.
 	MaxText = 2 << 20
-	// MaxFiles bounds the descriptors of an order: the launcher gets seven.
+	// MaxFiles bounds the descriptors of a job: the launcher gets seven.
 	MaxFiles = 16
-	// standardFiles is the number of descriptors that each order has.
+	// standardFiles is the number of descriptors that each job has.
 	standardFiles = 3
 	headerSize    = 12
 	flagTerminal  = 1
@@ -71,7 +71,7 @@ const (
 	flagReport    = 4
 	flagLimited   = 8
 	allFlags      = flagTerminal | flagCgroup | flagReport | flagLimited
-	// sendTime is how many seconds an order, and then its answer, may take. A standby
+	// sendTime is how many seconds a job, and then its answer, may take. A standby
 	// that has been stopped would hold its starter otherwise.
 	sendTime = 5
 	answer   = 1
@@ -82,11 +82,11 @@ const (
 
 var magic = [4]byte{'c', 'x', 'o', '1'}
 
-// ErrNoOrder says that the starter has closed its end and wants nothing.
-var ErrNoOrder = errors.New("no order came")
+// ErrNoJob says that the starter has closed its end and wants nothing.
+var ErrNoJob = errors.New("no job came")
 
-// Order is what a standby is to do.
-type Order struct {
+// Job is what a standby is to do.
+type Job struct {
 	// Args are the arguments, without the program's name. They hold no NUL.
 	Args []string
 	// Terminal says that descriptor 0 becomes the controlling terminal.
@@ -103,35 +103,35 @@ type Order struct {
 	Files []int
 }
 
-// encode returns the message of an order.
-func (o *Order) encode() ([]byte, error) {
+// encode returns the message of a job.
+func (j *Job) encode() ([]byte, error) {
 	size := 0
-	for _, a := range o.Args {
+	for _, a := range j.Args {
 		if strings.IndexByte(a, 0) >= 0 {
 			return nil, errors.New("an argument holds a NUL byte")
 		}
 		size += len(a) + 1
 	}
-	if size > MaxText || len(o.Files) > MaxFiles || len(o.Files) < standardFiles {
-		return nil, fmt.Errorf("%d bytes of arguments and %d descriptors cannot be sent", size, len(o.Files))
+	if size > MaxText || len(j.Files) > MaxFiles || len(j.Files) < standardFiles {
+		return nil, fmt.Errorf("%d bytes of arguments and %d descriptors cannot be sent", size, len(j.Files))
 	}
 	b := make([]byte, headerSize, headerSize+size)
 	copy(b, magic[:])
 	binary.LittleEndian.PutUint32(b[4:], uint32(size))
-	if o.Terminal {
+	if j.Terminal {
 		b[8] = flagTerminal
 	}
-	if o.Cgroup {
+	if j.Cgroup {
 		b[8] |= flagCgroup
 	}
-	if o.Report {
+	if j.Report {
 		b[8] |= flagReport
 	}
-	if o.Limited {
+	if j.Limited {
 		b[8] |= flagLimited
 	}
-	b[9] = byte(len(o.Files))
-	for _, a := range o.Args {
+	b[9] = byte(len(j.Files))
+	for _, a := range j.Args {
 		b = append(append(b, a...), 0)
 	}
 	return b, nil
@@ -147,7 +147,7 @@ type header struct {
 // for a size that is too large.
 func decodeHeader(b []byte) (h header, err error) {
 	if len(b) < headerSize || [4]byte(b) != magic {
-		return h, errors.New("the order has another format")
+		return h, errors.New("the job has another format")
 	}
 	h.size, h.files = int(binary.LittleEndian.Uint32(b[4:])), int(b[9])
 	h.terminal, h.cgroup, h.report = b[8]&flagTerminal != 0, b[8]&flagCgroup != 0, b[8]&flagReport != 0
@@ -157,7 +157,7 @@ func decodeHeader(b []byte) (h header, err error) {
 		least++
 	}
 	if h.size > MaxText || h.files < least || h.files > MaxFiles || b[8] > allFlags || h.limited && !h.cgroup || b[10] != 0 || b[11] != 0 {
-		return h, errors.New("the order is malformed")
+		return h, errors.New("the job is malformed")
 	}
 	return h, nil
 }
@@ -168,12 +168,12 @@ func decodeText(text []byte) ([]string, error) {
 		return nil, nil
 	}
 	if text[len(text)-1] != 0 {
-		return nil, errors.New("the order's last argument has no end")
+		return nil, errors.New("the job's last argument has no end")
 	}
 	return strings.Split(string(text[:len(text)-1]), "\x00"), nil
 }
 
-// Pair returns the two ends of a socket pair for one order, both closed on exec.
+// Pair returns the two ends of a socket pair for one job, both closed on exec.
 func Pair() (starter, standby int, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -182,27 +182,27 @@ func Pair() (starter, standby int, err error) {
 	for _, option := range []int{unix.SO_SNDTIMEO, unix.SO_RCVTIMEO} {
 		if err := unix.SetsockoptTimeval(fds[0], unix.SOL_SOCKET, option, &unix.Timeval{Sec: sendTime}); err != nil {
 			_, _ = unix.Close(fds[0]), unix.Close(fds[1])
-			return -1, -1, fmt.Errorf("limit the time of an order: %w", err)
+			return -1, -1, fmt.Errorf("limit the time of a job: %w", err)
 		}
 	}
 	return fds[0], fds[1], nil
 }
 
-// Send sends the order of a standby, and returns when the standby has it. After an error it
-// must be killed: it has got no order or a part of one, or it is too slow to say so.
-func Send(socket int, o *Order) error {
-	b, err := o.encode()
+// Send sends the job of a standby, and returns when the standby has it. After an error it
+// must be killed: it has got no job or a part of one, or it is too slow to say so.
+func Send(socket int, j *Job) error {
+	b, err := j.encode()
 	if err != nil {
 		return err
 	}
-	rights := unix.UnixRights(o.Files...)
+	rights := unix.UnixRights(j.Files...)
 	for len(b) > 0 {
 		n, err := unix.SendmsgN(socket, b, rights, nil, unix.MSG_NOSIGNAL)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("send the order: %w", err)
+			return fmt.Errorf("send the job: %w", err)
 		}
 		b, rights = b[n:], nil
 	}
@@ -216,49 +216,49 @@ func Send(socket int, o *Order) error {
 	return nil
 }
 
-// Receive waits for the order. It returns ErrNoOrder if none comes. The descriptors
+// Receive waits for the job. It returns ErrNoJob if none comes. The descriptors
 // are closed on exec; after an error none is left open.
-func Receive(socket int) (o Order, err error) {
+func Receive(socket int) (j Job, err error) {
 	defer func() {
 		if err != nil {
-			for _, fd := range o.Files {
+			for _, fd := range j.Files {
 				_ = unix.Close(fd)
 			}
-			o = Order{}
+			j = Job{}
 		}
 	}()
 	head := make([]byte, headerSize)
-	rest, err := o.first(socket, head)
+	rest, err := j.first(socket, head)
 	if err == nil {
 		err = readFull(socket, rest)
 	}
 	if err != nil {
-		return o, err
+		return j, err
 	}
 	h, err := decodeHeader(head)
 	if err != nil {
-		return o, err
+		return j, err
 	}
-	if len(o.Files) != h.files {
-		return o, fmt.Errorf("the order has %d descriptors of %d", len(o.Files), h.files)
+	if len(j.Files) != h.files {
+		return j, fmt.Errorf("the job has %d descriptors of %d", len(j.Files), h.files)
 	}
 	text := make([]byte, h.size)
 	if err := readFull(socket, text); err != nil {
-		return o, err
+		return j, err
 	}
-	o.Terminal, o.Cgroup, o.Report, o.Limited = h.terminal, h.cgroup, h.report, h.limited
-	if o.Args, err = decodeText(text); err != nil {
-		return o, err
+	j.Terminal, j.Cgroup, j.Report, j.Limited = h.terminal, h.cgroup, h.report, h.limited
+	if j.Args, err = decodeText(text); err != nil {
+		return j, err
 	}
 	if err := unix.Sendto(socket, []byte{answer}, unix.MSG_NOSIGNAL, nil); err != nil {
-		return o, fmt.Errorf("answer: %w", err)
+		return j, fmt.Errorf("answer: %w", err)
 	}
-	return o, nil
+	return j, nil
 }
 
 // first reads the beginning of the header, with the descriptors, and returns the
 // part that has not come yet.
-func (o *Order) first(socket int, head []byte) (rest []byte, err error) {
+func (j *Job) first(socket int, head []byte) (rest []byte, err error) {
 	control := make([]byte, unix.CmsgSpace(4*MaxFiles))
 	var n, size, flags int
 	for {
@@ -268,19 +268,19 @@ func (o *Order) first(socket int, head []byte) (rest []byte, err error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("wait for an order: %w", err)
+		return nil, fmt.Errorf("wait for a job: %w", err)
 	}
 	if n == 0 {
-		return nil, ErrNoOrder
+		return nil, ErrNoJob
 	}
 	messages, err := unix.ParseSocketControlMessage(control[:size])
 	for i := range messages {
 		if fds, e := unix.ParseUnixRights(&messages[i]); e == nil {
-			o.Files = slices.Concat(o.Files, fds)
+			j.Files = slices.Concat(j.Files, fds)
 		}
 	}
 	if err == nil && flags&unix.MSG_CTRUNC != 0 {
-		err = errors.New("the order has too many descriptors")
+		err = errors.New("the job has too many descriptors")
 	}
 	return head[n:], err
 }
@@ -302,7 +302,7 @@ func readFull(socket int, b []byte) error {
 	return nil
 }
 
-// Usage is what the work of an order has used: processor time in microseconds, the most
+// Usage is what the work of a job has used: processor time in microseconds, the most
 // memory that one process had in KiB, and blocks of 512 bytes that were read from storage
 // and written to it, as in struct rusage.
 type Usage struct{ User, System, MaxRSS, Read, Written uint64 }
@@ -313,7 +313,7 @@ func UsageOf(r *unix.Rusage) Usage {
 	return Usage{micros(r.Utime), micros(r.Stime), uint64(r.Maxrss), uint64(r.Inblock), uint64(r.Oublock)}
 }
 
-// Report tells the starter the exit code of what the order asked for, and what it has
+// Report tells the starter the exit code of what the job asked for, and what it has
 // used, before the standby ends. An error says that the starter does not wait for it any
 // more.
 func Report(socket, code int, u Usage) error {

@@ -13,41 +13,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vectors are orders and their messages. A change of them is a change of the
+// vectors are jobs and their messages. A change of them is a change of the
 // format, which needs another version.
 var vectors = []struct {
-	order Order
-	hex   string
+	job Job
+	hex string
 }{
-	{Order{Files: []int{0, 1, 2}}, "63786f31" + "00000000" + "00" + "03" + "0000"},
-	{Order{Args: []string{"--x", "", "é"}, Files: []int{0, 1, 2}}, "63786f31" + "08000000" + "00" + "03" + "0000" + "2d2d7800" + "00" + "c3a900"},
-	{Order{Args: []string{"a"}, Terminal: true, Files: []int{0, 1, 2, 2}}, "63786f31" + "02000000" + "01" + "04" + "0000" + "6100"},
-	{Order{Cgroup: true, Files: []int{0, 1, 2, 3}}, "63786f31" + "00000000" + "02" + "04" + "0000"},
-	{Order{Cgroup: true, Limited: true, Files: []int{0, 1, 2, 3}}, "63786f31" + "00000000" + "0a" + "04" + "0000"},
-	{Order{Report: true, Files: []int{0, 1, 2}}, "63786f31" + "00000000" + "04" + "03" + "0000"},
+	{Job{Files: []int{0, 1, 2}}, "63786f31" + "00000000" + "00" + "03" + "0000"},
+	{Job{Args: []string{"--x", "", "é"}, Files: []int{0, 1, 2}}, "63786f31" + "08000000" + "00" + "03" + "0000" + "2d2d7800" + "00" + "c3a900"},
+	{Job{Args: []string{"a"}, Terminal: true, Files: []int{0, 1, 2, 2}}, "63786f31" + "02000000" + "01" + "04" + "0000" + "6100"},
+	{Job{Cgroup: true, Files: []int{0, 1, 2, 3}}, "63786f31" + "00000000" + "02" + "04" + "0000"},
+	{Job{Cgroup: true, Limited: true, Files: []int{0, 1, 2, 3}}, "63786f31" + "00000000" + "0a" + "04" + "0000"},
+	{Job{Report: true, Files: []int{0, 1, 2}}, "63786f31" + "00000000" + "04" + "03" + "0000"},
 }
 
 func TestVectors(t *testing.T) {
 	for _, v := range vectors {
-		b, err := v.order.encode()
+		b, err := v.job.encode()
 		if got := hex.EncodeToString(b); err != nil || got != v.hex {
-			t.Errorf("%v: %s, %v; want %s", v.order, got, err, v.hex)
+			t.Errorf("%v: %s, %v; want %s", v.job, got, err, v.hex)
 		}
 		h, err := decodeHeader(b)
-		if err != nil || h.size != len(b)-headerSize || h.files != len(v.order.Files) || h.terminal != v.order.Terminal || h.cgroup != v.order.Cgroup || h.limited != v.order.Limited ||
-			h.report != v.order.Report {
-			t.Errorf("%v: got h %+v, error %v; want no error, h.size %v, h.files %v, h.terminal %v, h.cgroup %v, h.limited %v, h.report %v", v.order, h, err, len(b)-headerSize, len(v.order.Files), v.order.Terminal, v.order.Cgroup, v.order.Limited, v.order.Report)
+		if err != nil || h.size != len(b)-headerSize || h.files != len(v.job.Files) || h.terminal != v.job.Terminal || h.cgroup != v.job.Cgroup || h.limited != v.job.Limited ||
+			h.report != v.job.Report {
+			t.Errorf("%v: got h %+v, error %v; want no error, h.size %v, h.files %v, h.terminal %v, h.cgroup %v, h.limited %v, h.report %v", v.job, h, err, len(b)-headerSize, len(v.job.Files), v.job.Terminal, v.job.Cgroup, v.job.Limited, v.job.Report)
 		}
 		args, err := decodeText(b[headerSize:])
-		if err != nil || !reflect.DeepEqual(args, v.order.Args) {
-			t.Errorf("%q: got args %q, error %v; want no error, args %q", v.order.Args, args, err, v.order.Args)
+		if err != nil || !reflect.DeepEqual(args, v.job.Args) {
+			t.Errorf("%q: got args %q, error %v; want no error, args %q", v.job.Args, args, err, v.job.Args)
 		}
 	}
 }
 
-func TestRefusedOrders(t *testing.T) {
+func TestRefusedJobs(t *testing.T) {
 	three := []int{0, 1, 2}
-	for name, o := range map[string]Order{
+	for name, o := range map[string]Job{
 		"NUL":                  {Args: []string{"a\x00"}, Files: three},
 		"too much text":        {Args: []string{strings.Repeat("x", MaxText)}, Files: three},
 		"too few descriptors":  {Files: three[:2]},
@@ -85,16 +85,16 @@ func pair(t *testing.T) (starter, standby int) {
 	return starter, standby
 }
 
-// TestOrder sends an order that is larger than the socket's buffer, and compares
+// TestJob sends a job that is larger than the socket's buffer, and compares
 // what comes, descriptors included.
-func TestOrder(t *testing.T) {
+func TestJob(t *testing.T) {
 	starter, socket := pair(t)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	want := Order{Args: []string{strings.Repeat("x", MaxText-3), "y"}, Terminal: true, Files: []int{0, 1, 2, int(w.Fd())}}
+	want := Job{Args: []string{strings.Repeat("x", MaxText-3), "y"}, Terminal: true, Files: []int{0, 1, 2, int(w.Fd())}}
 	sent := make(chan error)
 	go func() { sent <- Send(starter, &want) }()
 	got, err := Receive(socket)
@@ -129,7 +129,7 @@ func TestReport(t *testing.T) {
 		want error // nil: any, with send
 	}{
 		"success": {code: 0}, "failure": {code: 1}, "signal": {code: 137}, "the highest": {code: 255},
-		"garbage": {send: strings.Repeat("x", reportSize)}, "the answer to an order": {send: "\x01\x00"},
+		"garbage": {send: strings.Repeat("x", reportSize)}, "the answer to a job": {send: "\x01\x00"},
 		"half of a report": {send: "\x03\x00", want: io.ErrUnexpectedEOF},
 	} {
 		starter, socket := pair(t)
@@ -160,9 +160,9 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestNoOrder ends the wait in each place where the starter can vanish.
-func TestNoOrder(t *testing.T) {
-	whole, err := vectors[1].order.encode()
+// TestNoJob ends the wait in each place where the starter can vanish.
+func TestNoJob(t *testing.T) {
+	whole, err := vectors[1].job.encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,15 +175,15 @@ func TestNoOrder(t *testing.T) {
 		}
 		_ = unix.Close(starter)
 		o, err := Receive(socket)
-		if err == nil || errors.Is(err, ErrNoOrder) != (n == 0) || o.Files != nil {
+		if err == nil || errors.Is(err, ErrNoJob) != (n == 0) || o.Files != nil {
 			t.Errorf("after %d bytes: %v, %v", n, o, err)
 		}
 	}
 }
 
-// TestDescriptorsMissing refuses an order whose descriptors did not come.
+// TestDescriptorsMissing refuses a job whose descriptors did not come.
 func TestDescriptorsMissing(t *testing.T) {
-	whole, err := vectors[0].order.encode()
+	whole, err := vectors[0].job.encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,14 +212,14 @@ func TestNoAnswer(t *testing.T) {
 		if err := end(socket); err != nil {
 			t.Fatal(err)
 		}
-		if err := Send(starter, &vectors[1].order); err == nil {
+		if err := Send(starter, &vectors[1].job); err == nil {
 			t.Errorf("%s: sent", name)
 		}
 		_ = unix.Close(starter)
 	}
 }
 
-// FuzzReceive checks that what is accepted is what an order encodes to.
+// FuzzReceive checks that what is accepted is what a job encodes to.
 func FuzzReceive(f *testing.F) {
 	for _, v := range vectors {
 		b, err := hex.DecodeString(v.hex)
@@ -238,7 +238,7 @@ func FuzzReceive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := (&Order{Args: args, Terminal: h.terminal, Cgroup: h.cgroup, Report: h.report, Limited: h.limited, Files: make([]int, h.files)}).encode()
+		again, err := (&Job{Args: args, Terminal: h.terminal, Cgroup: h.cgroup, Report: h.report, Limited: h.limited, Files: make([]int, h.files)}).encode()
 		if err != nil || !bytes.Equal(again, b) {
 			t.Errorf("got again %x, error %v; want no error, again %x", again, err, b)
 		}
