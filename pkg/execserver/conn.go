@@ -31,39 +31,41 @@ const (
 // goroutine per running request. It ends
 // when its context ends, or the client closes it or breaks the protocol. serve
 // returns when all its goroutines have returned.
+//
+// When you add a field, put it into its group.
 type conn struct {
-	srv   *Server
-	t     websocket.Transport
+	// Whose connection it is. These never change.
+	srv       *Server
+	t         websocket.Transport
+	principal string       // names the client's user or token; sessions belong to a principal
+	grant     wsauth.Grant // what the client may do
+
+	// What carries requests out and sends answers.
 	out   *outbox
 	lanes *lanes
-	log   *slog.Logger
 
-	// principal names the client's user or token. Sessions belong to a principal.
-	principal string
-	// grant is what the client may do.
-	grant wsauth.Grant
+	// The handshake. Only the reader uses these, in initialize and notification, but for
+	// answered and what initialize has set before it is closed.
+	handshake handshake
+	client    string // the name that the client gives itself
+	session   *session
+	tunnels   *tunnels.Tunnels // the session's; in a keeper, the connection's own
+	log       *slog.Logger     // names the session after initialize
+	// answered is closed when initialize was answered: nothing about processes is
+	// sent before.
+	answered chan struct{}
 
-	// ctx ends everything that the connection does. waits ends earlier, when
+	// The end. ctx ends everything that the connection does. waits ends earlier, when
 	// the client sends nothing more: it is for requests that only wait.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	waits  context.Context
 	hangup context.CancelFunc
-
 	// receiving is held by the reader while it handles a message. Once ctx has
 	// ended, the reader handles no message.
 	receiving sync.Mutex
 
-	// answered is closed when initialize was answered: nothing about processes is
-	// sent before.
-	answered chan struct{}
-
-	// Only the reader uses these.
-	handshake handshake
-	client    string // the name that the client gives itself
-	session   *session
-	tunnels   *tunnels.Tunnels // the session's; in a keeper, the connection's own
-
+	// What requests have opened. serve closes it.
 	handles   handleTable
 	watch     missingWatch
 	trees     watchTable

@@ -120,7 +120,7 @@ func (c *conn) detachedCall(id, key string, handle func(ctx context.Context, p *
 	}
 	var t *turn
 	if key != "" {
-		t = c.session.order.enter(id + "/" + key)
+		t = c.session.sequence.enter(id + "/" + key)
 	}
 	return call{turn: t, waits: true, run: func(ctx context.Context) (result, error) {
 		p, err := c.srv.detached.Find(owner, id)

@@ -15,8 +15,8 @@ import (
 // (docs/spec/wire.md §5.4). Requests about one handle run one after the other,
 // so a handle is never closed while it is read.
 type handleTable struct {
-	limit int
-	order order // of the requests about a handle, by its id
+	limit    int
+	sequence sequence // of the requests about a handle, by its id
 
 	mu   sync.Mutex
 	open map[string]*fileHandle

@@ -35,7 +35,7 @@ func (t *streamTable) claim(id string, window uint64) (*deltas, error) {
 	if t.active == nil {
 		t.active = make(map[string]*deltas)
 	}
-	d := &deltas{id: id, window: min(window, maxDeltaWindow), room: make(chan struct{}, 1)}
+	d := &deltas{id: id, window: min(window, maxDeltaWindow), acks: make(chan struct{}, 1)}
 	t.active[id] = d
 	return d, nil
 }
@@ -60,7 +60,7 @@ type deltas struct {
 	window uint64        // how many may be unacknowledged; 0: any number
 	sent   uint64        // used by the sender only
 	acked  atomic.Uint64 // the highest number that was acknowledged
-	room   chan struct{} // signals acknowledgements; capacity 1
+	acks   chan struct{} // signals acknowledgements; capacity 1
 }
 
 // ack acknowledges the deltas up to seq. Only the connection's reader calls it.
@@ -70,7 +70,7 @@ func (d *deltas) ack(seq uint64) {
 	}
 	d.acked.Store(seq)
 	select {
-	case d.room <- struct{}{}:
+	case d.acks <- struct{}{}:
 	default:
 	}
 }
@@ -79,7 +79,7 @@ func (d *deltas) ack(seq uint64) {
 func (d *deltas) await(ctx context.Context) error {
 	for d.window > 0 && d.sent >= d.window && d.sent-d.window >= d.acked.Load() {
 		select {
-		case <-d.room:
+		case <-d.acks:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -132,7 +132,7 @@ func TestDeltaWindow(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, tt := range []struct{ window, sent, acked uint64 }{{1, 1, 0}, {2, 5, 3}, {maxDeltaWindow, maxDeltaWindow, 0}} {
-		d := deltas{window: tt.window, sent: tt.sent, room: make(chan struct{}, 1)}
+		d := deltas{window: tt.window, sent: tt.sent, acks: make(chan struct{}, 1)}
 		d.ack(tt.acked)
 		if err := d.await(ended); err == nil {
 			t.Errorf("%+v: one more is sent", tt)

@@ -36,7 +36,7 @@ type lanes struct {
 	lane    [laneCount]lane
 	backlog int           // requests in all queues
 	bytes   int           // their messages' sizes
-	room    chan struct{} // closed and replaced when the backlog shrinks
+	shrunk  chan struct{} // closed and replaced when the backlog shrinks
 
 	waiting      int // requests that only wait, and their messages' sizes
 	waitingBytes int
@@ -55,7 +55,7 @@ type job struct {
 }
 
 func newLanes(concurrent int) *lanes {
-	l := &lanes{room: make(chan struct{}), ended: make(chan struct{})}
+	l := &lanes{shrunk: make(chan struct{}), ended: make(chan struct{})}
 	l.lane[laneOrdinary].limit = concurrent
 	l.lane[laneControl].limit = controlRequests
 	return l
@@ -66,10 +66,10 @@ func newLanes(concurrent int) *lanes {
 func (l *lanes) submit(ctx context.Context, id laneID, j job) bool {
 	l.mu.Lock()
 	for l.backlog >= backlogRequests || l.bytes >= backlogBytes {
-		room := l.room
+		shrunk := l.shrunk
 		l.mu.Unlock()
 		select {
-		case <-room:
+		case <-shrunk:
 		case <-ctx.Done():
 			return false
 		}
@@ -110,8 +110,8 @@ func (l *lanes) next(id laneID) (job, bool) {
 	ln.queue = ln.queue[1:]
 	l.backlog--
 	l.bytes -= j.bytes
-	close(l.room)
-	l.room = make(chan struct{})
+	close(l.shrunk)
+	l.shrunk = make(chan struct{})
 	return j, true
 }
 
@@ -171,17 +171,17 @@ func (l *lanes) wait(ctx context.Context) {
 	}
 }
 
-// order makes requests about the same object run one after the other, in the
+// sequence makes requests about the same object run one after the other, in the
 // order of their enter calls (docs/spec/wire.md §9.1). A session has one for its
 // processes, a connection one for its file handles.
-type order struct {
+type sequence struct {
 	mu   sync.Mutex
 	last map[string]*turn
 }
 
-// turn is the place of one request in an order. A nil turn waits for nothing.
+// turn is the place of one request in a sequence. A nil turn waits for nothing.
 type turn struct {
-	o      *order
+	o      *sequence
 	key    string
 	before *turn
 	ended  chan struct{}
@@ -189,7 +189,7 @@ type turn struct {
 
 // enter queues a request behind the earlier ones of key. The caller must call
 // leave when the request has ended, also if it never ran.
-func (o *order) enter(key string) *turn {
+func (o *sequence) enter(key string) *turn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.last == nil {
@@ -209,8 +209,8 @@ func (t *turn) wait() {
 	}
 }
 
-// come reports whether the earlier requests have ended.
-func (t *turn) come() bool {
+// ready reports whether the earlier requests have ended.
+func (t *turn) ready() bool {
 	if t.before == nil {
 		return true
 	}

@@ -32,7 +32,7 @@ type outbox struct {
 
 	mu    sync.Mutex
 	queue []byte        // sealed frames
-	room  chan struct{} // closed and replaced when the queue was taken
+	taken chan struct{} // closed and replaced when the queue was taken
 	err   error
 
 	work   chan struct{} // wakes the writer; capacity 1
@@ -45,7 +45,7 @@ func newOutbox(t websocket.Transport, events *observe.Events) *outbox {
 		t:      t,
 		events: events,
 		wire:   make(chan struct{}, 1),
-		room:   make(chan struct{}),
+		taken:  make(chan struct{}),
 		work:   make(chan struct{}, 1),
 		ended:  make(chan struct{}),
 		closed: make(chan struct{}),
@@ -57,10 +57,10 @@ func newOutbox(t websocket.Transport, events *observe.Events) *outbox {
 var frameBuffers = sync.Pool{New: func() any { b := make([]byte, 0, keepBuffer); return &b }}
 
 // send appends one message, which encode appends to its argument, and waits for
-// room before. It returns errEnded if the outbox has ended, or the context's
+// space before. It returns errEnded if the outbox has ended, or the context's
 // error. It allocates nothing: encode does not escape.
 func (o *outbox) send(ctx context.Context, encode func(b []byte) []byte) error {
-	if err := o.lockWithRoom(ctx); err != nil {
+	if err := o.lockWithSpace(ctx); err != nil {
 		return err
 	}
 	o.append(encode)
@@ -69,22 +69,22 @@ func (o *outbox) send(ctx context.Context, encode func(b []byte) []byte) error {
 	return nil
 }
 
-// offer appends one message if there is room for it, and drops it otherwise.
+// offer appends one message if it fits, and drops it otherwise.
 func (o *outbox) offer(encode func(b []byte) []byte) {
 	o.mu.Lock()
-	room := o.err == nil && len(o.queue) < queueBytes
-	if room {
+	fits := o.err == nil && len(o.queue) < queueBytes
+	if fits {
 		o.append(encode)
 	}
 	o.mu.Unlock()
-	if room {
+	if fits {
 		o.wake()
 	}
 }
 
-// lockWithRoom returns with the lock held and room in the queue, or with an
+// lockWithSpace returns with the lock held and space in the queue, or with an
 // error and without the lock.
-func (o *outbox) lockWithRoom(ctx context.Context) error {
+func (o *outbox) lockWithSpace(ctx context.Context) error {
 	for {
 		o.mu.Lock()
 		if o.err != nil {
@@ -94,10 +94,10 @@ func (o *outbox) lockWithRoom(ctx context.Context) error {
 		if len(o.queue) < queueBytes {
 			return nil
 		}
-		room := o.room
+		taken := o.taken
 		o.mu.Unlock()
 		select {
-		case <-room:
+		case <-taken:
 		case <-o.ended:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -178,8 +178,8 @@ func (o *outbox) take() []byte {
 	batch := o.queue
 	o.queue = nil
 	if len(batch) > 0 {
-		close(o.room)
-		o.room = make(chan struct{})
+		close(o.taken)
+		o.taken = make(chan struct{})
 	}
 	return batch
 }

@@ -25,31 +25,36 @@ const maxPolicyShown = 64 << 10
 //
 // States: starting, running, failed (removed from the session), closed. started
 // is closed at the end of the first one; requests that name the process wait for
-// it, in the session's order.
+// it, in the session's sequence.
+//
+// When you add a field, put it into its group.
 type proc struct {
+	// What it is. These never change.
 	s         *session
 	id        string
 	argv      []string
 	tty       bool
-	confined  bool                // set before the start
-	refusal   *os.File            // set before a confined start: see runner.Command; closed at exit
-	profile   permissions.Profile // set before a confined start
 	startedAt time.Time
-	seen      observe.Process // what observers know of it
-	// stop cancels the start.
-	stop context.CancelFunc
 
-	started chan struct{}    // closed when the start has succeeded or failed
-	running *process.Process // set before started is closed; nil: the start failed
+	// What the stages of its start set before it starts.
+	confined bool
+	refusal  *os.File            // of a confined one: see runner.Command; closed at exit
+	profile  permissions.Profile // of a confined one
+	output   *outputlog.Log      // where its output is written to disk; nil: this is no keeper
 
+	// The start itself.
+	stop    context.CancelFunc // cancels it
+	started chan struct{}      // closed when it has succeeded or failed
+	running *process.Process   // set before started is closed; nil: it failed
+
+	// What is told of it.
+	seen    observe.Process
 	denials denials
-	output  *outputlog.Log // where it is retained, in a keeper; set before the start
 
-	mu        sync.Mutex
-	cancelled bool   // terminated while starting
-	acked     uint64 // what was acknowledged while it was starting
-	// network is set before the start; nil: there is none, or it is closed.
-	network *egress.Proxy
+	mu        sync.Mutex    // guards the rest of the group
+	cancelled bool          // terminated while starting
+	acked     uint64        // what was acknowledged while it was starting
+	network   *egress.Proxy // nil: there is none, or it is closed
 
 	// The session's lock guards these.
 	closedAt time.Time

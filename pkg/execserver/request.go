@@ -33,7 +33,7 @@ type admission func(c *conn) (call, error)
 // call is a request that was taken on.
 type call struct {
 	// turn is the request's place among those about the same object; nil: there
-	// is no order.
+	// is no sequence.
 	turn *turn
 	// run carries the request out, in its lane and when its turn has come.
 	run func(ctx context.Context) (result, error)
@@ -73,7 +73,7 @@ func byHandle[P any](
 ) row {
 	return admitted(familyFilesystem, lane, decode, func(c *conn, p *P) (call, error) {
 		return call{
-			turn: c.handles.order.enter(id(p)),
+			turn: c.handles.sequence.enter(id(p)),
 			run:  func(ctx context.Context) (result, error) { return handle(ctx, c, p) },
 		}, nil
 	})
@@ -103,7 +103,7 @@ func orderedCall(c *conn, id string, handle func(p *proc) (result, error)) call 
 		return call{run: func(context.Context) (result, error) { return handle(nil) }}
 	}
 	return call{
-		turn: c.session.order.enter(p.id),
+		turn: c.session.sequence.enter(p.id),
 		run: func(context.Context) (result, error) {
 			// The start has this turn until its end.
 			if <-p.started; p.running == nil {
@@ -163,7 +163,7 @@ func (c *conn) wait(rq *request, lane laneID, cl call) {
 	switch {
 	case lane == laneWaiting:
 		c.lanes.wg.Go(func() { rq.run(c.waits, cl) })
-	case cl.turn.come():
+	case cl.turn.ready():
 		rq.run(c.ctx, cl)
 	default:
 		c.lanes.wg.Go(func() { rq.run(c.ctx, cl) })

@@ -133,7 +133,7 @@ func awaitProcess(t *testing.T, srv *Server, session, id string, there bool) {
 // A request that is dropped lets none overtake the ones before it.
 func TestADroppedRequestKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var o order
+		var o sequence
 		c := &conn{lanes: newLanes(1)}
 		first, second, third := o.enter("a"), o.enter("a"), o.enter("a")
 		dropped := false

@@ -155,45 +155,53 @@ func (o Options) withDefaults() Options {
 // Server answers exec-server requests on any number of connections, which it
 // gets from Serve, ServeHTTP or ServeConn. Its methods may be called from any
 // goroutine. Shutdown must be called when it is no longer needed.
+//
+// When you add a field, put it into its group.
 type Server struct {
+	// What it was made with, and what is known of this machine. These never change.
 	opts        Options
 	log         *slog.Logger
-	supervisor  *process.Supervisor
-	fetcher     *fetch.Client
 	info        execproto.EnvironmentInfo
 	home        string
 	cwd         string
 	hostName    string
-	statusPage  *statuspage.Page
 	began       time.Time
-	memory      *memoryReleaser
-	metrics     *observe.Metrics
-	events      *observe.Events
-	confiner    confiner
-	launchers   *launcherPool
-	janitor     *janitorKeeper
-	confined    confinedTimes
-	egress      *egress.Host
 	secretPaths []string // that no sandboxed request sees
-	watches     atomic.Int64
-	tunnels     *tunnels.Server
-	detached    *detach.Store
-	keeper      *keeper // nil: this is no keeper
+	keeper      *keeper  // nil: this is no keeper of a detached process
 
-	// ctx ends every connection; it ends last in Shutdown.
-	ctx    context.Context
-	cancel context.CancelFunc
-	// wg counts connections, session ends and kills.
-	wg sync.WaitGroup
+	// What observes it, and shows it.
+	events     *observe.Events
+	metrics    *observe.Metrics
+	statusPage *statuspage.Page
 
-	ports sync.Map // on which clients are accepted
+	// What does the work of requests.
+	supervisor *process.Supervisor
+	fetcher    *fetch.Client
+	egress     *egress.Host
+	tunnels    *tunnels.Server
+	detached   *detach.Store // nil: there are no detached processes
+	memory     *memoryReleaser
 
-	mu       sync.Mutex
+	// What confines.
+	confiner  confiner
+	launchers *launcherPool
+	janitor   *janitorKeeper
+	confined  confinedTimes
+
+	// What all connections and sessions share.
+	watches  atomic.Int64 // of trees
+	ports    sync.Map     // on which clients are accepted
+	mu       sync.Mutex   // guards the rest of the group
 	stopping bool
 	conns    int
 	sessions map[string]*session
-	stopped  chan struct{} // closed when Shutdown begins
-	ended    chan struct{} // closed when Shutdown is done
+
+	// The end. ctx ends every connection; it ends last in Shutdown.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup // counts connections, session ends and kills
+	stopped chan struct{}  // closed when Shutdown begins
+	ended   chan struct{}  // closed when Shutdown is done
 }
 
 // New returns a server that listens nowhere yet.

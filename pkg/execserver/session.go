@@ -24,36 +24,37 @@ import (
 // States: attached (conn set), detached (conn nil, expiry running), ended.
 // attach, detach and end move it; every other method may be called from any
 // goroutine at any time.
+//
+// When you add a field, put it into its group.
 type session struct {
-	srv *Server
-	id  string // lets a client of the owner's resume the session; not to be logged
-	log *slog.Logger
-	// owner is the principal that started the session. No other may resume it.
-	owner string
-	// lasting is the owner if a later connection of the same client has the same; "": none
-	// has.
-	lasting string
-	// grant is that of the client which started the session. Only a client with the same
-	// token may resume it.
-	grant wsauth.Grant
-	// ctx ends with the session.
-	ctx    context.Context
-	cancel context.CancelFunc
-	group  *process.Group
-	order  order // of the requests about a process, by its id
-	shells snapshots
-	// tunnels outlive the connection, as the processes do.
-	tunnels *tunnels.Tunnels
+	// Whose session it is. These never change.
+	srv     *Server
+	id      string // lets a client of the owner's resume the session; not to be logged
+	log     *slog.Logger
+	began   time.Time
+	owner   string       // the principal that started the session; no other may resume it
+	lasting string       // the owner if a later connection of the same client has the same; "": none has
+	grant   wsauth.Grant // of the client which started it; only a client with the same token may resume it
 
-	mu     sync.Mutex
-	conn   *conn
-	over   bool
-	expiry *time.Timer // runs while detached
-	procs  map[string]*proc
-	open   int // processes that have not closed
+	// What lives as long as it.
+	ctx      context.Context // ends with the session
+	cancel   context.CancelFunc
+	group    *process.Group
+	sequence sequence // of the requests about a process, by its id
+	shells   snapshots
+	tunnels  *tunnels.Tunnels
 
-	began          time.Time
-	client, peer   string  // of the connection that has it, or had it last
+	mu sync.Mutex // guards the groups below
+
+	// Its connection.
+	conn         *conn // nil: it is detached, or has ended
+	over         bool
+	expiry       *time.Timer // runs while it is detached
+	client, peer string      // of the connection that has it, or had it last
+
+	// Its processes.
+	procs          map[string]*proc
+	open           int     // that have not closed
 	closed         []*proc // in the order of closing
 	closedRetained int     // the output that they retain
 	sweep          *time.Timer

@@ -67,7 +67,7 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 		return call{}, err
 	}
 	return call{
-		turn: c.session.order.enter(st.id),
+		turn: c.session.sequence.enter(st.id),
 		run: func(request context.Context) (result, error) {
 			defer st.p.stop()
 			st.request = request

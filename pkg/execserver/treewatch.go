@@ -21,7 +21,7 @@ import (
 // watchTable holds the watches of a connection (docs/spec/wire.md §5.13), which end
 // with it.
 type watchTable struct {
-	order order // of the requests about a watch, by its id
+	sequence sequence // of the requests about a watch, by its id
 
 	mu   sync.Mutex
 	open map[uint64]*treeWatch
@@ -50,7 +50,7 @@ type changeSource interface {
 // fsWatch takes fs/watch on. Requests about one watch run one after the other.
 func fsWatch(c *conn, p *watchRequest) (call, error) {
 	return call{
-		turn: c.trees.order.enter(fmt.Sprint(p.WatchID)),
+		turn: c.trees.sequence.enter(fmt.Sprint(p.WatchID)),
 		run:  func(ctx context.Context) (result, error) { return c.watchTree(ctx, p) },
 	}, nil
 }
@@ -58,7 +58,7 @@ func fsWatch(c *conn, p *watchRequest) (call, error) {
 // fsUnwatch takes fs/unwatch on. After the answer nothing is told of the watch.
 func fsUnwatch(c *conn, p *execproto.UnwatchParams) (call, error) {
 	return call{
-		turn: c.trees.order.enter(fmt.Sprint(p.WatchID)),
+		turn: c.trees.sequence.enter(fmt.Sprint(p.WatchID)),
 		run: func(context.Context) (result, error) {
 			if w := c.trees.take(p.WatchID); w != nil {
 				w.end()

@@ -176,8 +176,8 @@ func (c *conn) closeOwnTunnels() {
 
 // portWatch is the watch of a connection.
 type portWatch struct {
-	order order // of the requests
-	watch tunnels.PortWatch
+	sequence sequence // of the requests
+	watch    tunnels.PortWatch
 }
 
 // watchPorts takes tunnel/watchPorts on. A watch that is in force ends.
@@ -190,7 +190,7 @@ func watchPorts(c *conn, p *execproto.WatchPortsParams) (call, error) {
 		}
 	}
 	id := p.WatchID
-	return call{turn: c.ports.order.enter(""), run: func(context.Context) (result, error) {
+	return call{turn: c.ports.sequence.enter(""), run: func(context.Context) (result, error) {
 		then := c.ports.watch.Watch(c.ctx, c.srv.tunnels, c, id, func() []tunnels.Running { return c.runningOf(owner) })
 		return followed{done{}, then}, nil
 	}}, nil
@@ -200,7 +200,7 @@ func watchPorts(c *conn, p *execproto.WatchPortsParams) (call, error) {
 // watch that another one has replaced is no error.
 func unwatchPorts(c *conn, p *execproto.UnwatchParams) (call, error) {
 	id := p.WatchID
-	return call{turn: c.ports.order.enter(""), run: func(context.Context) (result, error) {
+	return call{turn: c.ports.sequence.enter(""), run: func(context.Context) (result, error) {
 		c.ports.watch.Unwatch(id)
 		return done{}, nil
 	}}, nil

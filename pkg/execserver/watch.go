@@ -13,7 +13,7 @@ import (
 // missingWatch is the watch of a connection: at most one at a time. The
 // connection closes it at its end.
 type missingWatch struct {
-	order order // of requests
+	sequence sequence // of requests
 
 	mu      sync.Mutex
 	asked   bool   // there was a request
@@ -61,7 +61,7 @@ func fsWatchMissing(c *conn, p *execproto.WatchMissingParams) (call, error) {
 		return call{}, err
 	}
 	return call{
-		turn: c.watch.order.enter(""),
+		turn: c.watch.sequence.enter(""),
 		run:  func(ctx context.Context) (result, error) { return c.watchMissing(ctx, p) },
 	}, nil
 }

@@ -5,7 +5,7 @@
 // server's (store.go, start.go, calls.go, read.go, end.go), Keeper is the keeper's (keeper.go). A server
 // speaks to a keeper by the protocol itself, as its client. It does not know the server: Options say what
 // it needs, it sees a session as a Writer, and tells pkg/execserver/observe what happens. It may import
-// execclient, wsauth, host and wire; it must not import pkg/execserver or the other rooms below it.
+// execclient, wsauth, host and wire; it must not import pkg/execserver or the other packages below it.
 //
 // Begin reading with Store (store.go). Store.Start makes the directory and starts the keeper, in which the
 // params go through the stages of any start (pkg/execserver/stages.go). Process.Call passes requests on to the

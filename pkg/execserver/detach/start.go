@@ -29,8 +29,8 @@ func encodeSettings(settings any) ([]byte, error) {
 	return text, err
 }
 
-// sortKept sorts processes by their starts.
-func sortKept(list []*Process) {
+// sortByStart sorts processes by their starts.
+func sortByStart(list []*Process) {
 	slices.SortStableFunc(list, func(a, b *Process) int {
 		switch {
 		case a.Record.StartedAtMS < b.Record.StartedAtMS:

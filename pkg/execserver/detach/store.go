@@ -349,7 +349,7 @@ func (d *Store) All(owner string) []*Process {
 			found = append(found, k)
 		}
 	}
-	sortKept(found)
+	sortByStart(found)
 	return found
 }
 

@@ -1,7 +1,7 @@
 // Package observe tells metrics, the audit trail, traces and the log what happens in a server.
 //
 // Events (events.go) is the interface between the two sides: one member for each event. The server
-// and its rooms tell an event in one call, when they have done their work, or ask before they do it.
+// and the packages below it tell an event in one call, when they have done their work, or ask before they do it.
 // An observer adds functions for the events that it is about: newMetrics (metrics.go), Audit
 // (audit.go), traces (traces.go) and addLog (log.go). New joins them.
 //

@@ -3,7 +3,7 @@
 // It knows what is shown (report.go), the page (page.go), and how a form proves that its user has seen
 // the question (end.go). It does not know the server, which is a Source: what a client may see, and the
 // processes that it may end. It may import wsauth, observe, the protocol's types and internal/webpage; it
-// must not import pkg/execserver or the other rooms below it.
+// must not import pkg/execserver or the other packages below it.
 //
 // Begin reading with Page.ServeHTTP (statuspage.go).
 package statuspage

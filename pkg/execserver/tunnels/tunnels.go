@@ -19,7 +19,7 @@ import (
 
 // Conn is how tunnels see the connection of their client.
 type Conn interface {
-	// Send appends a message to the connection's queue, for whose room it waits.
+	// Send appends a message to the queue of the connection, and waits while that is full.
 	Send(ctx context.Context, encode func(b []byte) []byte) error
 	// Go runs f in a goroutine for which the connection waits at its end.
 	Go(f func())
