@@ -121,9 +121,9 @@ func (c *Conn) receive(l *link) error {
 	}
 }
 
-// redial makes another link for the stream and lets it go on there, at once if
-// the last one had lasted for a while. It tries until it has one, or the stream
-// has ended, which it does after 30 s. Nil is the end.
+// redial dials another link and attaches the stream to it, at once if the last link had
+// lasted for a while. It tries until it succeeds or the stream has ended, which happens
+// after 30 s without a link. Then it returns nil.
 func (c *Conn) redial(calm bool) *link {
 	told := false
 	for attempt := 0; ; attempt++ {
@@ -147,7 +147,7 @@ func (c *Conn) redial(calm bool) *link {
 		case !retryable(err):
 			c.s.end(err)
 		default:
-			c.h.log.Debug("the relay is not back yet", "error", err)
+			c.h.log.Debug("the relay cannot be reached yet", "error", err)
 			if !told && c.ctx.Err() == nil && c.h.opts.OnLink != nil {
 				told = true
 				c.h.opts.OnLink(err)
@@ -156,8 +156,8 @@ func (c *Conn) redial(calm bool) *link {
 	}
 }
 
-// sameExecutor reports whether a bundle leads to the process that the stream
-// was made with.
+// sameExecutor reports whether a bundle leads to the executor process with which the
+// stream was made.
 func (c *Conn) sameExecutor(b Bundle) bool {
 	return b.RegistrationID == c.bundle.RegistrationID && b.EnvironmentID == c.bundle.EnvironmentID && b.ExecutorKey == c.bundle.ExecutorKey
 }
@@ -168,10 +168,9 @@ func retryable(err error) bool {
 	return errors.As(err, &r) && r.Retryable()
 }
 
-// waitRoom waits until receive does not fail for want of room, nor has to for
-// what comes next: a peer that does not know yet that it is acknowledged
-// may send any number of records. It is for a link that carries nothing but this
-// stream.
+// waitRoom waits until the stream has room for the next frame. Until a peer has seen
+// the first acknowledgement, it may send any number of records; without the wait,
+// receive would fail with errInboxFull. It is for a link that carries only this stream.
 func (s *stream) waitRoom() {
 	for {
 		s.mu.Lock()

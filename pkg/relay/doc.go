@@ -1,6 +1,6 @@
-// Package relay is the two ends of the relay at which a harness and an executor
-// meet: streams over websockets, encrypted between the ends. The relay only
-// forwards their frames, and nobody trusts it.
+// Package relay has both ends of a relayed stream: those of a harness and of an
+// executor. Streams go over websockets and are encrypted between the ends. The relay only
+// forwards their frames and is not trusted.
 //
 // An Executor keeps one websocket and hands each of its streams up as a
 // websocket.Transport:
@@ -18,11 +18,11 @@
 //
 // Between two ends of this project a stream outlives its websockets: what was
 // lost is sent again (package frame). With an end that does not
-// acknowledge, such as Codex CLI's, it ends with the first.
+// acknowledge, such as Codex CLI's, it ends with the first websocket.
 //
-// A slow stream holds up no other. Each record waits its turn behind at most
-// 128 others and one per stream; whoever does not read its messages is held
-// back by missing acknowledgements or, where the peer knows none, reset.
+// A slow stream does not delay others. Each record waits behind at most 128 others and
+// one per stream. If an end does not read its messages, acknowledgements stop, and the
+// peer sends no more; a peer that knows no acknowledgements is reset.
 //
 // The rules are in docs/spec/relay.md §6 and §7.
 package relay

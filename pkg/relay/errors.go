@@ -12,7 +12,7 @@ import (
 // ErrClosed is what a stream's methods return after its own end has closed it.
 var ErrClosed = errors.New("Noise relay stream closed")
 
-// HandshakeError says that a harness's handshake came to nothing.
+// HandshakeError is the error of a harness's handshake that failed.
 type HandshakeError struct {
 	text string
 	err  error // may be nil
@@ -28,14 +28,14 @@ func (e *HandshakeError) Retryable() bool { return true }
 var (
 	errAborted    = fmt.Errorf("%w: aborted", ErrClosed)
 	errURL        = errors.New("expected a ws:// or wss:// URL")
-	errStopped    = errors.New("the executor stops")
+	errStopped    = errors.New("the executor is stopping")
 	errLinkDown   = errors.New("Noise relay websocket ended")
 	errNotBinary  = errors.New("Noise relay transport expects binary protobuf frames")
-	errInboxFull  = errors.New("Noise relay stream does not take its messages")
-	errReplaced   = fmt.Errorf("%w: the executor is registered anew", frame.ErrLost)
+	errInboxFull  = errors.New("Noise relay stream inbox is full: its messages are not read")
+	errReplaced   = fmt.Errorf("%w: the executor has registered again", frame.ErrLost)
 	errOther      = fmt.Errorf("%w: the executor was replaced", frame.ErrLost)
 	errInvalid    = errors.New("Noise relay received invalid post-handshake frame")
 	errTooLarge   = errors.New("Noise relay JSON-RPC message exceeds maximum length")
-	errRejected   = errors.New("the authorization has an impossible form")
-	errUnsendable = errors.New("the stream's id is one that other peers refuse")
+	errRejected   = errors.New("the authorization is malformed")
+	errUnsendable = errors.New("other peers refuse the stream's id")
 )

@@ -16,7 +16,8 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// Registration is where an executor meets its harnesses, and under which names.
+// Registration is the relay's URL for an executor and the names under which harnesses
+// find it.
 type Registration struct {
 	URL            string // ws or wss; its query is secret
 	EnvironmentID  string
@@ -31,24 +32,24 @@ type Registration struct {
 type ExecutorOptions struct {
 	// Identity is the executor's for the life of the process.
 	Identity *noise.Identity
-	// Register makes the executor's public key known and says where to go. It
-	// is called before the first connection and whenever the relay refuses the
+	// Register registers the executor's public key and returns the relay's URL. It is
+	// called before the first connection and whenever the relay refuses the
 	// last answer with HTTP 4xx; see Run for its errors. It has 30 s.
 	Register func(context.Context) (Registration, error)
-	// Validate says whether a harness may connect, given the registration id
+	// Validate returns an error unless a harness may connect, given the registration id
 	// of the connection and the authorization that the harness has shown, of at
 	// most 4096 bytes of UTF-8. It has 10 s.
 	Validate func(ctx context.Context, registrationID string, harness noise.PublicKey, authorization string) error
 	// Serve serves one stream until it ends or Serve wants it to end.
 	Serve func(websocket.Transport)
-	// Connected is called each time that harnesses can begin to come; nil: it
-	// need not be known.
+	// Connected is called each time that the executor has connected and harnesses can
+	// reach it. It may be nil.
 	Connected func()
-	// Disconnected is called when the connection of a call of Connected has ended; nil: it
-	// need not be known.
+	// Disconnected is called when the connection of a call of Connected has ended. It may
+	// be nil.
 	Disconnected func()
-	// Plain has streams do what Codex CLI does: they acknowledge nothing
-	// and die with the websocket.
+	// Plain makes streams behave as Codex CLI's do: they acknowledge nothing and end
+	// with the websocket.
 	Plain bool
 	// DialContext makes the network connection of a websocket, and ends with its context;
 	// nil: a net.Dialer does.
@@ -75,7 +76,7 @@ type Executor struct {
 	registration Registration
 }
 
-// NewExecutor returns an executor that Run lets work.
+// NewExecutor returns an executor. Call Run to connect it.
 func NewExecutor(o ExecutorOptions) *Executor {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -83,11 +84,10 @@ func NewExecutor(o ExecutorOptions) *Executor {
 	return &Executor{opts: o, log: o.Logger, pause: wait.For, streams: make(map[string]*stream)}
 }
 
-// Run registers the executor and keeps it connected until ctx ends, which is no
-// error, or a registration fails, whose error it returns as it is. Only the
-// first has to succeed at once: later ones whose error has a method Retryable()
-// bool that says so are tried again. In the end it resets all streams and
-// returns when everything is over. It may be called once.
+// Run registers the executor and keeps it connected until ctx ends or a registration
+// fails. It returns nil or the registration's error, unwrapped. A registration after the
+// first is tried again if its error has a method Retryable() bool that returns true. At
+// its end Run resets all streams and waits for its goroutines. It may be called once.
 func (e *Executor) Run(ctx context.Context) error {
 	defer e.wg.Wait()
 	defer e.endStreams(errAborted)
@@ -119,7 +119,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	return err
 }
 
-// refused reports whether the relay does not want this registration.
+// refused reports whether the relay refused this registration.
 func refused(err error) bool {
 	var e *websocket.DialError
 	return errors.Is(err, errURL) || errors.As(err, &e) && e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError
@@ -132,8 +132,7 @@ func (e *Executor) register(ctx context.Context) (Registration, error) {
 }
 
 // registerAgain registers in place of a registration that the relay refuses. If
-// the registry has a problem that may pass, the old one stands for another
-// round.
+// the registry's error may pass, it returns the old one for another attempt.
 func (e *Executor) registerAgain(ctx context.Context, old Registration) (Registration, error) {
 	registration, err := e.register(ctx)
 	var passing interface{ Retryable() bool }
@@ -175,8 +174,8 @@ func (e *Executor) serve(ctx context.Context, l *link, r Registration) {
 	e.log.Info("disconnected from the relay", "url", l.url, "reason", err)
 }
 
-// resume lets the streams that were kept go on. Those of another registration
-// cannot: their peers look for them elsewhere.
+// resume attaches the streams that were kept to the new link. It ends those of another
+// registration: their harnesses look for them under that one.
 func (e *Executor) resume(l *link, r Registration) {
 	e.mu.Lock()
 	same := e.registration.RegistrationID == r.RegistrationID && e.registration.EnvironmentID == r.EnvironmentID
@@ -238,7 +237,7 @@ func farewell(s *stream, l *link, why error, reason string) {
 	}
 }
 
-// The reasons that peers are told. All failures look alike.
+// The reasons that are sent to peers. All failures look alike.
 const (
 	reasonExecutor = "noise_relay_protocol_error"
 	reasonHarness  = "harness_closed"

@@ -23,7 +23,7 @@ type executorConn struct {
 
 	// The executor's lock guards these.
 	claims     map[string]*claim
-	validating int // questions under way, also those nobody waits for any more
+	validating int // questions under way, including those whose harness is gone
 	failures   int // handshakes, until warned
 	over       bool
 }
@@ -55,7 +55,7 @@ func (v *executorConn) read() error {
 	}
 }
 
-// end forgets the claims and lets nobody in any more.
+// end forgets the claims and admits no more harnesses.
 func (v *executorConn) end() {
 	v.e.mu.Lock()
 	v.over = true
@@ -99,8 +99,8 @@ func (v *executorConn) reset(id string) {
 
 // fail refuses a handshake that failed. The link stays, however many do: the
 // streams of all harnesses are on it, and one of them could end those of the
-// others. The relay knows who they come from; codex rendezvous charges them to
-// the connection and the token of the harness.
+// others. The relay knows which harness fails: codex rendezvous charges the failures
+// to the connection and the token of the harness.
 func (v *executorConn) fail(id string, why error) {
 	v.e.log.Debug("handshake failed", "stream", streamID(id), "reason", why)
 	v.reset(id)
@@ -126,7 +126,7 @@ func (v *executorConn) forget(id string) bool {
 	return true
 }
 
-// handshake reads message 1 and asks the registry about who sent it. Only the
+// handshake reads message 1 and asks the registry about its sender. Only the
 // reader calls it, so that there is no other claim to the id meanwhile. An id
 // that cannot be sent makes the frame invalid, as in the builds that refuse it.
 func (v *executorConn) handshake(f frame.Frame) {
@@ -188,7 +188,7 @@ func (v *executorConn) ask(id string, responder *noise.Responder) {
 	})
 }
 
-// decide lets a harness in, unless its claim is none any more.
+// decide admits a harness, or refuses it with err. It does nothing if the claim has ended.
 func (v *executorConn) decide(id string, c *claim, err error) {
 	var message2 []byte
 	var session *noise.Session

@@ -21,10 +21,9 @@ import (
 // link is a websocket to the relay, for the frames of any number of streams.
 // One goroutine, routineWriter, writes; another reads.
 //
-// Records wait for a slot each, in the order in which their streams came, so
-// that none is passed over for long. Control frames do without: whoever reads
-// must not wait for the writer, or two ends that both write would wait for each
-// other.
+// Each record waits for a slot, in the order in which the streams asked, so that no
+// stream starves. Control frames need no slot: the reader queues them and must not
+// wait for the writer, or two ends that both write would wait for each other.
 //
 // States: open; closing (what is queued is still written); down (the writer has
 // returned and the websocket is closed).
@@ -43,8 +42,8 @@ type link struct {
 
 	in bytes.Buffer // of the reader
 
-	// The writer's: how many records ws has gathered, and why it can write no
-	// more.
+	// Of the writer: how many records ws has gathered, and the error after which it
+	// writes no more.
 	gathered int
 	broken   error
 }
@@ -68,7 +67,7 @@ func dialLink(ctx context.Context, address string, o linkOptions) (*link, error)
 	shown := websocket.PublicURL(address)
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "ws" && u.Scheme != "wss" {
-		// Quoted, because a terminal might obey what is in it.
+		// Quoted: the URL may have control sequences for a terminal.
 		quoted := strconv.Quote(shown)
 		return nil, fmt.Errorf("failed to connect to exec-server websocket `%s`: %w", quoted[1:len(quoted)-1], errURL)
 	}
@@ -152,8 +151,8 @@ func (l *link) push(f frame.Frame) bool {
 	}
 }
 
-// offer is push for what strangers can ask for without end: it leaves room for
-// the answers that others wait for.
+// offer is push for frames that strangers can cause without limit: it leaves room in
+// the queue for answers that other peers wait for.
 func (l *link) offer(f frame.Frame) {
 	if len(l.control) < controlOffer {
 		l.push(f)
@@ -173,7 +172,7 @@ func (l *link) pushLast(f frame.Frame) {
 	l.push(f)
 }
 
-// shut has the writer write what is queued, within closeTime, and close the
+// shut makes the writer write the queued frames, within closeTime, and close the
 // websocket, so that read ends too.
 func (l *link) shut() {
 	l.once.Do(func() {
@@ -226,7 +225,7 @@ func (l *link) writeNext() error {
 	return l.broken
 }
 
-// takeControl puts a control frame, if one waits.
+// takeControl writes a control frame, if one waits.
 func (l *link) takeControl() bool {
 	select {
 	case f := <-l.control:
@@ -237,7 +236,7 @@ func (l *link) takeControl() bool {
 	}
 }
 
-// takeRecord puts a record, if one waits.
+// takeRecord writes a record, if one waits.
 func (l *link) takeRecord() bool {
 	select {
 	case q := <-l.records:
@@ -248,9 +247,9 @@ func (l *link) takeRecord() bool {
 	}
 }
 
-// putRecord puts a frame that has a slot, until it is written. Control frames
-// that were queued before it go before it: that may be the beginning of its
-// stream. Those that are queued meanwhile do not hold it up for ever.
+// putRecord writes a frame that has a slot. Control frames that were queued before it
+// go first, as one may begin its stream; at most controlQueue of them, so that new ones
+// do not delay it for ever.
 func (l *link) putRecord(q queued) {
 	for n := 0; n < controlQueue && l.takeControl(); n++ {
 	}
@@ -265,7 +264,7 @@ func (l *link) put(f frame.Frame) {
 	var space [frame.MaxHead]byte
 	head, payload, err := f.Split(space[:0])
 	if err != nil {
-		// A reset for an id that peers refuse: nobody would take it.
+		// A reset for an id that peers refuse would be refused too.
 		l.log.Debug("frame not sent", "kind", f.Kind, "error", err)
 		return
 	}
@@ -275,7 +274,7 @@ func (l *link) put(f frame.Frame) {
 // flush writes what has been put, in one system call.
 func (l *link) flush() { l.wrote(l.ws.Flush()) }
 
-// wrote gives the slots back of records that are written, or will never be.
+// wrote releases the slots of records that are written, or never will be.
 func (l *link) wrote(err error) {
 	if l.broken == nil {
 		l.broken = err

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// record is the memory of a sealed record. Two need it: the stream, until the
-// peer has acknowledged it, and the link, until it is written. A peer can
-// acknowledge what it has not got, so that either may be first. When both have
-// released it, it is used again.
+// record is the memory of a sealed record. It has two users: the stream, until the
+// peer has acknowledged it, and the link, until it is written. A hostile peer can
+// acknowledge a record that was not written yet, so either may release it first. When
+// both have, the memory is reused.
 type record struct {
 	memory []byte // empty, with room for the record
 	users  atomic.Int32
@@ -31,8 +31,8 @@ func newRecord(n int) *record {
 // records hold memory for records between uses.
 var records = sync.Pool{New: func() any { return &record{memory: make([]byte, 0, maxRecord)} }}
 
-// release is called once by each of those who need the record, if at all. A nil
-// record has nothing to release.
+// release is called at most once by each of the two users. A nil record has nothing to
+// release.
 func (r *record) release() {
 	if r != nil && r.free != nil && r.users.Add(-1) == 0 {
 		records.Put(r)

@@ -21,7 +21,7 @@ import (
 type stream struct {
 	id      string
 	session *noise.Session
-	// onEnd is called once, without the lock, by whoever ends the stream.
+	// onEnd is called once, without the lock, by the goroutine that ends the stream.
 	onEnd func(s *stream, l *link, why error)
 
 	mu       sync.Mutex
@@ -38,7 +38,7 @@ type stream struct {
 	heldSize  int
 
 	arrived chan struct{} // wakes the consumer; capacity 1, as the others
-	taken   chan struct{} // wakes who waits for room in the inbox
+	taken   chan struct{} // wakes the goroutine that waits for room in the inbox
 	ready   chan struct{} // wakes the writer
 	rearm   chan struct{} // wakes the timer
 	ended   chan struct{} // closed with err
@@ -74,9 +74,9 @@ func (s *stream) reset(reason string) frame.Frame {
 	return s.frames.Reset(reason)
 }
 
-// full reports whether the inbox takes no more frames. One frame can release the
-// records that waited for it; the reorder window bounds them, and the inbox has room
-// for as many.
+// full reports whether the inbox accepts no more frames. One frame can release the
+// records that waited for it: at most the reorder window, for which the inbox always
+// has room.
 func (s *stream) full() bool { return len(s.inbox) >= inboxMessages || s.inboxSize >= inboxBytes }
 
 // acking reports whether the peer is known to acknowledge.
@@ -88,8 +88,8 @@ func (s *stream) acking() bool {
 
 // receive takes a frame from the link; an error is the end of the stream. When
 // the consumer is slow, a peer that acknowledges is held back: its records are
-// put aside without being acknowledged, and it does not send many more. With
-// any other peer there is no way, and the error is errInboxFull.
+// put aside without being acknowledged, and it does not send many more. Any other
+// peer cannot be held back, and the error is errInboxFull.
 func (s *stream) receive(f frame.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,8 +109,8 @@ func (s *stream) receive(f frame.Frame) error {
 	return s.take(frame.Frame{StreamID: f.StreamID, Kind: frame.Heartbeat, Ack: f.Ack, AckBits: f.AckBits})
 }
 
-// hold puts a record aside, and reports whether there was room. There is for a
-// peer that knows that its records are acknowledged: it has few in flight.
+// hold puts a record aside, and reports whether there was room. There always is for a
+// peer that uses acknowledgements: it has few records in flight.
 func (s *stream) hold(f frame.Frame) bool {
 	for _, h := range s.held {
 		if h.Seq == f.Seq {
@@ -126,14 +126,15 @@ func (s *stream) hold(f frame.Frame) bool {
 	return true
 }
 
-// take has a frame understood and its records read. The caller holds the lock.
+// take passes a frame to the state machine and reads the records that it releases. The
+// caller holds the lock.
 func (s *stream) take(f frame.Frame) error {
 	out, err := s.frames.Receive(f, time.Now())
 	if err != nil {
 		return err
 	}
 	for _, record := range out.Records {
-		// In place: nobody needs the record any more.
+		// In place: the record is not needed any more.
 		plain, err := s.session.Open(record[:0], record)
 		if err == nil {
 			err = s.messages.Read(plain, s.deliver)
@@ -165,7 +166,8 @@ func (s *stream) push(frames []frame.Frame) {
 	}
 }
 
-// acted has the timer go off earlier, if need be. The caller holds the lock.
+// acted makes the timer fire earlier if the next deadline has moved forward. The caller
+// holds the lock.
 func (s *stream) acted() {
 	due := s.frames.Deadline()
 	if !due.IsZero() && (s.armed.IsZero() || due.Before(s.armed)) {
@@ -275,8 +277,8 @@ func (s *stream) sendOn(l *link, chunk []byte) (sent bool, err error) {
 	return true, nil
 }
 
-// detach says that the link is gone. A stream whose peer does not acknowledge
-// ends by it.
+// detach notes that the link is gone. That ends a stream whose peer does not
+// acknowledge.
 func (s *stream) detach() {
 	s.mu.Lock()
 	if s.err != nil {
@@ -312,7 +314,7 @@ func (s *stream) attach(l *link) {
 	}
 }
 
-// routineTimer does what is due until the stream has ended.
+// routineTimer calls advance at each deadline until the stream has ended.
 func (s *stream) routineTimer() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

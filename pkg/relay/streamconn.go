@@ -15,14 +15,14 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// streamConn hands a stream up to who serves it. Its wire form is what goes
-// into the records: each message behind its length.
+// streamConn is the websocket.Transport over a stream. Its wire form is the plaintext
+// of the records: each message behind its length.
 type streamConn struct {
 	s *stream
 	// principal is the name of the harness; empty at its own end.
 	principal string
-	// parts are the fragments of a message, of size bytes: its length comes
-	// first.
+	// parts are the fragments of a message and, before them, room for its length. They
+	// have size bytes.
 	parts []*[]byte
 	size  int
 }
@@ -33,8 +33,8 @@ const headerSize = 4
 // Peer implements websocket.Transport.
 func (c *streamConn) Peer() string { return "relay stream " + c.s.id }
 
-// Principal implements websocket.Authenticated: a harness is who has its key,
-// which it keeps for as long as it has the environment.
+// Principal implements websocket.Authenticated: a harness is identified by its key,
+// which it keeps for as long as it uses the environment.
 func (c *streamConn) Principal() string { return c.principal }
 
 // principalOf names a harness by a digest of its key.
@@ -43,7 +43,7 @@ func principalOf(key noise.PublicKey) string {
 	return "harness " + hex.EncodeToString(digest[:])
 }
 
-// ReadMessage implements websocket.Transport. A text that is no JSON-RPC message
+// ReadMessage implements websocket.Transport. A text that is not a JSON-RPC message
 // ends the stream, as in Codex CLI, and is not answered.
 func (c *streamConn) ReadMessage() (*websocket.Message, error) {
 	message, err := c.s.read()
@@ -73,8 +73,8 @@ func (c *streamConn) Open(b []byte) []byte { return append(b, 0, 0, 0, 0) }
 
 // Seal implements websocket.Transport.
 func (c *streamConn) Seal(b []byte, start int) []byte {
-	// No message of this program is as long as 32 bits can tell; WriteFrames
-	// refuses those that are longer than the peer takes.
+	// Messages of this program are shorter than 4 GiB. WriteFrames refuses those that are
+	// longer than the peer accepts.
 	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-headerSize))
 	return b
 }
@@ -176,7 +176,7 @@ func (c *streamConn) drop() {
 var partBuffers = sync.Pool{New: func() any { b := make([]byte, 0, partSize); return &b }}
 
 // Close implements websocket.Transport: what was written goes out before the reset.
-// The peer is not told why.
+// The reason is not sent to the peer.
 func (c *streamConn) Close(int, string) error {
 	c.s.end(ErrClosed)
 	return nil

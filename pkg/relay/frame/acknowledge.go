@@ -2,8 +2,8 @@ package frame
 
 import "time"
 
-// owe notes that a frame with data has arrived. One that had arrived before
-// counts too: the acknowledgement of the first was lost.
+// owe notes that a frame with data has arrived, and must be acknowledged. A duplicate
+// counts too: the acknowledgement of the first copy may be lost.
 func (s *Stream) owe(n int, now time.Time) {
 	if s.unackedRecords == 0 {
 		s.unackedSince = now
@@ -16,13 +16,13 @@ func (s *Stream) owe(n int, now time.Time) {
 // record has arrived there is no way to say what has.
 func (s *Stream) owes() bool { return s.unackedRecords > 0 && s.in.next > 0 && !s.options.Plain }
 
-// ackDue reports whether it is time to do that.
+// ackDue reports whether an acknowledgement is due now.
 func (s *Stream) ackDue(now time.Time) bool {
 	return s.owes() && (s.unackedRecords >= ackRecords || s.unackedBytes >= ackBytes || !now.Before(s.unackedSince.Add(ackDelay)))
 }
 
-// learn takes what a frame says about the peer and about what has arrived
-// there.
+// learn updates, from a frame, whether the peer acknowledges and which records have
+// arrived there.
 func (s *Stream) learn(f *Frame, now time.Time) {
 	if s.peer == plain {
 		return
@@ -44,7 +44,7 @@ func (s *Stream) learn(f *Frame, now time.Time) {
 	}
 }
 
-// progress begins the waiting for the acknowledgement of what is in flight.
+// progress restarts the timers for the acknowledgement of the records in flight.
 func (s *Stream) progress(now time.Time) {
 	s.stalledSince = now
 	s.pause = firstRetransmit
@@ -64,9 +64,9 @@ func (s *Stream) resend(early bool, now time.Time) []Frame {
 	return frames
 }
 
-// answer says to a peer that goes on with the stream that it is still there,
-// and repeats what may have been lost with the peer's connection. Whoever
-// forwards the frames could ask for that without end.
+// answer confirms to a peer that resumes the stream that the stream still exists, and
+// retransmits the records that may have been lost with the peer's connection. It
+// retransmits at most once in firstRetransmit: the relay could forge resumes without end.
 func (s *Stream) answer(now time.Time) []Frame {
 	var frames []Frame
 	if now.Sub(s.answered) >= firstRetransmit {

@@ -11,8 +11,8 @@ import (
 const version = 1
 
 // Decode reads one binary message of a websocket. The frame's payload is part of
-// message. Errors are ErrUndecodable, or ErrInvalid for a frame that says what
-// no frame may say; the latter comes with the stream's id as far as it is known,
+// message. Errors are ErrUndecodable, or ErrInvalid for a frame with values that are not
+// allowed; the latter comes with the stream's id as far as it is known,
 // because it is fatal for that stream during a handshake. The texts are for
 // logs.
 func Decode(message []byte) (Frame, error) {
@@ -54,7 +54,7 @@ func Route(message []byte) (streamID string, kind Kind, err error) {
 	return streamID, kind, nil
 }
 
-// check says whether every frame has what it must have.
+// check returns an ErrInvalid if a required field is missing.
 func (f *Frame) check() error {
 	switch {
 	case strings.TrimSpace(f.StreamID) == "":
@@ -81,9 +81,9 @@ func (f *Frame) Append(b []byte) ([]byte, error) {
 	return append(b, payload...), nil
 }
 
-// Split is Append for who copies the payload himself: it appends what comes
-// before, at most MaxHead bytes and the reason of a reset, and returns the
-// payload, which comes last.
+// Split is Append without a copy of the payload: it appends everything before the
+// payload, at most MaxHead bytes and the reason of a reset, and returns the payload,
+// which the caller writes behind it.
 func (f *Frame) Split(b []byte) (head, payload []byte, err error) {
 	if err := f.checkSent(); err != nil {
 		return nil, nil, err

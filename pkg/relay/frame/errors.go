@@ -9,9 +9,10 @@ import (
 
 // The errors of frames.
 var (
-	// ErrUndecodable says that a message is no frame at all.
+	// ErrUndecodable means that a message is not a frame.
 	ErrUndecodable = errors.New("invalid relay message frame")
-	// ErrInvalid says that a frame must not be sent, and is not acted upon.
+	// ErrInvalid means that a frame breaks the rules: it must not be sent, and is ignored
+	// if received.
 	ErrInvalid = errors.New("relay message frame is not valid")
 )
 
@@ -31,22 +32,22 @@ func invalid(text string) error { return invalidError(text) }
 func (e invalidError) Error() string        { return string(e) }
 func (e invalidError) Is(target error) bool { return target == ErrInvalid }
 
-// How a stream ends. Each is final.
+// The errors that end a stream.
 var (
-	// ErrReset says that the peer has ended the stream.
+	// ErrReset means that the peer has ended the stream.
 	ErrReset = errors.New("Noise relay stream reset")
-	// ErrProtocol says that the peer, or whoever forwards its frames, did what
-	// no peer does. It is wrapped with what that was.
+	// ErrProtocol means that the peer, or the relay, has violated the protocol. The
+	// error that wraps it says how.
 	ErrProtocol = errors.New("Noise relay protocol error")
-	// ErrExhausted says that as many records were sent as can be numbered.
+	// ErrExhausted means that all sequence numbers are used.
 	ErrExhausted = errors.New("Noise relay sequence number exhausted")
-	// ErrLost says that the connection or the peer is gone and the stream
-	// cannot go on. It is wrapped with how that was noticed.
+	// ErrLost means that the connection or the peer is gone and the stream cannot go
+	// on. The error that wraps it says how that was noticed.
 	ErrLost = errors.New("Noise relay stream lost")
 )
 
-// ErrNotReady says that Send was called while Ready was false. The stream is
-// as it was, and the record has not been sent.
+// ErrNotReady means that Send was called while Ready was false. The stream is
+// unchanged, and the record was not sent.
 var ErrNotReady = errors.New("Noise relay stream has no room for a record")
 
 // protocolError is an ErrProtocol with a text of its own.

@@ -1,11 +1,11 @@
-// Package frame is the words of the relay that stands between a harness
-// and an executor: the frames, which of them are valid, and what each end of a
-// stream does so that records arrive once and in order.
+// Package frame is the protocol of the relay between a harness and an executor: the
+// frames, which of them are valid, and what each end of a stream does so that records
+// arrive once and in order.
 //
 // Decode and Frame.Append are the frames as they are encoded. A Stream is one
 // end of one stream after its handshake: a state machine without goroutines,
-// clock or connection. Its owner tells it what has happened and when, and does
-// what it answers:
+// clock or connection. Its owner calls it for each event with the time, and writes
+// the frames that it returns:
 //
 //	out, err := stream.Receive(frame, now) // open out.Records, write out.Frames
 //	frame, err := stream.Send(record, now) // write frame, if stream.Ready(...)
@@ -14,8 +14,8 @@
 // An error is the end of the stream; the owner tells the peer by a frame of
 // kind Reset.
 //
-// Everything but the payloads is unauthenticated: whoever forwards the frames
-// can change it. It can therefore delay a stream and end it, and no more.
+// Everything but the payloads is unauthenticated: the relay can change it. The relay
+// can therefore delay a stream and end it, and no more.
 //
 // The rules are in docs/spec/relay.md §5.
 package frame

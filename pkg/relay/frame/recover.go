@@ -68,9 +68,9 @@ func (s *Stream) expired(now time.Time) error {
 	return nil
 }
 
-// Disconnected says that the end's websocket is gone. A stream whose peer
-// acknowledges is kept for 30 s, in which Send has no room; any other has lost
-// what was under way and is at its end.
+// Disconnected notes that the end's websocket is gone. A stream whose peer
+// acknowledges is kept for 30 s, in which Send has no room. Any other has lost the
+// records in flight, and fails.
 func (s *Stream) Disconnected(now time.Time) error {
 	switch {
 	case s.failed != nil:
@@ -83,7 +83,7 @@ func (s *Stream) Disconnected(now time.Time) error {
 	return nil
 }
 
-// Reconnected says that there is another websocket on which the stream can go
+// Reconnected notes that there is another websocket on which the stream can go
 // on: under the same executor registration, and at a harness with the same
 // executor key. It returns the frames to write there first.
 func (s *Stream) Reconnected(now time.Time) ([]Frame, error) {

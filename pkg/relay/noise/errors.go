@@ -8,20 +8,19 @@ import (
 )
 
 // The errors that a caller may look for with errors.Is. Each is fatal for the
-// stream it happens on, and none of their texts may be told to the peer: to
-// anybody outside, all failures look alike.
+// stream it happens on, and none of their texts may be sent to the peer: to
+// the peer, all failures must look alike.
 var (
-	// ErrPublicKey says that a key document is none.
+	// ErrPublicKey means that a public key document is malformed.
 	ErrPublicKey = errors.New("invalid Noise channel public key")
-	// ErrHandshake says that a handshake failed: the message was altered or
-	// meant for somebody else, or the keys in it are unusable.
+	// ErrHandshake means that a handshake failed: the message was altered or meant
+	// for another peer, or the keys in it are unusable.
 	ErrHandshake = errors.New("Noise channel handshake failed")
-	// ErrTransport says that a record could not be opened or sealed.
+	// ErrTransport means that a record could not be opened or sealed.
 	ErrTransport = errors.New("Noise channel transport failed")
-	// ErrInvalidMessage says that a message or record has a length that none
-	// has.
+	// ErrInvalidMessage means that a message or record has an invalid length.
 	ErrInvalidMessage = errors.New("invalid Noise channel message")
-	// ErrFraming says that the plaintext is not a sequence of messages.
+	// ErrFraming means that the plaintext is not a sequence of messages.
 	ErrFraming = errors.New("Noise relay framing failed")
 )
 

@@ -19,10 +19,10 @@ type Responder struct {
 	staticKEM, ephemeralKEM *mlkem.EncapsulationKey768
 }
 
-// NewResponder reads message 1. It succeeds for everybody who knows the
-// executor's public key and the channel, so that the caller has to decide
-// whether PeerKey may connect before it calls Finish. Message 1 may be a
-// replay: Finish gives nothing to who has not the private keys.
+// NewResponder reads message 1. It succeeds for any peer that knows the
+// executor's public key and the channel, so the caller has to decide whether
+// PeerKey may connect before it calls Finish. Message 1 may be a replay: the
+// message that Finish returns is useless without the peer's private keys.
 func NewResponder(id *Identity, channel Channel, message1 []byte) (*Responder, error) {
 	return newResponder(id, channel, message1, system{})
 }

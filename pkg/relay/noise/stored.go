@@ -15,10 +15,10 @@ const MaxStored = 256
 const storedPrefix = "codex-client-key-1 "
 
 // errStored tells nothing of the text, which has a secret in it.
-var errStored = errors.New("this is no key of a client of rendezvous services: expected one line that begins with " + strings.TrimSpace(storedPrefix))
+var errStored = errors.New("this is not a key of a client of rendezvous services: expected one line that begins with " + strings.TrimSpace(storedPrefix))
 
 // Store returns the identity as a line of text for a file that is private to its owner.
-// ParseIdentity reads it. It is meant for the end of a client whose principal must be the same
+// ParseIdentity reads it. It is meant for a client whose principal must be the same
 // in the next run of its program (docs/spec/relay.md §7); executors make a new identity.
 func (id *Identity) Store() []byte {
 	secret := append(id.dh.Bytes(), id.kem.Bytes()...)

@@ -48,8 +48,8 @@ func (s *symmetric) mixKeyAndHash(secret []byte) {
 	clear(keys)
 }
 
-// mixDH is mixKey of a Diffie-Hellman secret. A public key of small order,
-// whose secret everybody knows, is an error.
+// mixDH is mixKey of a Diffie-Hellman secret. A public key of small order
+// is an error: its secret is public.
 func (s *symmetric) mixDH(private *ecdh.PrivateKey, public *ecdh.PublicKey) error {
 	secret, err := private.ECDH(public)
 	if err != nil {
