@@ -6,8 +6,8 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// DetachedPrefix begins the ids of detached processes. What follows is the handle that a
-// person knows: 1 to MaxHandleName letters, digits, dots, hyphens and underscores, of
+// DetachedPrefix begins the ids of detached processes. The handle that a person
+// knows follows: 1 to MaxHandleName letters, digits, dots, hyphens and underscores, of
 // which the first is a letter or digit.
 const DetachedPrefix = "detached/"
 
@@ -36,7 +36,7 @@ func (d *Detach) Fields(c *jsonwire.Codec) {
 }
 
 // Retain says how much output of a detached process is retained, and for how long after
-// its end. What is 0 or empty has the server's default.
+// its end. A field that is 0 or empty means the server's default.
 type Retain struct {
 	Bytes    uint64
 	Seconds  uint64

@@ -16,7 +16,7 @@ type ProcessLimits struct {
 	CPUSeconds uint64
 	// WallMS is how many milliseconds after the start they are killed.
 	WallMS uint64
-	// OutputBytes bounds the output in all. What exceeds it is dropped.
+	// OutputBytes bounds the output in all. Further output is dropped.
 	OutputBytes uint64
 	// FileBytes bounds the size of each file that one of them writes, OpenFiles the
 	// descriptors that each of them may have.
@@ -38,7 +38,7 @@ func (p *ProcessLimits) Fields(c *jsonwire.Codec) {
 	c.Bool("require", orNull|omit, &p.Require)
 }
 
-// What holds a limit, in HeldLimit.By.
+// The values of HeldLimit.By: what enforces a limit.
 const (
 	// HeldByCgroup: the kernel holds it for the process and its descendants together.
 	HeldByCgroup = "cgroup"

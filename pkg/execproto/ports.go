@@ -2,7 +2,7 @@ package execproto
 
 import "codex.internal/pkg/wire/jsonwire"
 
-// WatchPortsParams ask to be told on which TCP ports processes of the session listen
+// WatchPortsParams ask for notifications of the TCP ports on which processes of the session listen
 // (docs/spec/wire.md §11.8). The connection names the watch by WatchID. With AllSessions it
 // is about every session of the client's owner.
 type WatchPortsParams struct {

@@ -53,8 +53,8 @@ func (n *ExitedNotification) Fields(c *jsonwire.Codec) {
 	jsonwire.Optional(c, "resources", orNull|omit, &n.Resources, jsonwire.StructValue)
 }
 
-// Denial is what a process was refused, Count times. Kind is DenialNetwork.
-// Denials that are too many to be told apart have no Host.
+// Denial is something that a process was refused, Count times. Kind is DenialNetwork. A
+// Denial without a Host sums up those beyond the number that is listed one by one.
 type Denial struct {
 	Kind     string
 	Host     string

@@ -6,7 +6,7 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// ListScope says whose processes a process/list is about.
+// ListScope selects the processes that a process/list returns.
 type ListScope string
 
 // The scopes of ListParams.

@@ -6,8 +6,8 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// WatchMissingParams ask to be told when one of the Missing paths may have come
-// into being, or Present may have changed (docs/spec/wire.md §5.8).
+// WatchMissingParams ask for a notification when one of the Missing paths may have
+// been created, or Present may have changed (docs/spec/wire.md §5.8).
 type WatchMissingParams struct {
 	WatchID uint64
 	Missing []string
@@ -41,7 +41,7 @@ func (n *MissingChanged) Fields(c *jsonwire.Codec) {
 	c.Uint64("watchId", need, &n.WatchID)
 }
 
-// WatchParams ask to be told what changes at a path and, with Recursive, below it
+// WatchParams ask for notifications of changes at a path and, with Recursive, below it
 // (docs/spec/wire.md §5.13). The connection names the watch by WatchID.
 type WatchParams struct {
 	WatchID   uint64
