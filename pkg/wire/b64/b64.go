@@ -82,7 +82,7 @@ const (
 	badPadding    = "Invalid padding"
 )
 
-// lengthError is for a text whose length is no multiple of four.
+// lengthError returns the error for a text whose length is not a multiple of four.
 func lengthError(text []byte) error {
 	for i, c := range text {
 		if !isBase64(c) && (c != '=' || i < len(text)-2) {
@@ -102,7 +102,7 @@ func symbolError(text []byte, err error) error {
 	return &Error{Reason: badPadding}
 }
 
-// tailError is for a text whose last four symbols, at offset at, are wrong.
+// tailError returns the error for a text whose last four symbols, at offset at, are wrong.
 func tailError(quantum []byte, at int) error {
 	for i, c := range quantum {
 		if !isBase64(c) && (c != '=' || i < 2) {

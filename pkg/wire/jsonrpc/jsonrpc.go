@@ -25,7 +25,7 @@ const (
 
 // ID is the id of a request: a string or a 64-bit integer, kept as its JSON text so
 // that the answer has the same text. It can be compared and is a valid map key. The
-// zero ID means that there is none.
+// zero ID stands for no id.
 type ID struct{ text string }
 
 // IntID returns the id that is the integer n.

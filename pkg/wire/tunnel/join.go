@@ -95,8 +95,8 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// Reason is how an error is told to a person: without the addresses of the machine on
-// which it happened.
+// Reason returns the text of an error for the person at the other end: without the
+// addresses of the machine on which it happened.
 func Reason(err error) string {
 	var closed *ClosedError
 	var dns *net.DNSError

@@ -11,8 +11,8 @@ const (
 	// the output of processes come between them.
 	MaxData = 64 << 10
 
-	// ackEvery is after how many bytes that were read the peer is told of it, unless a
-	// quarter of the window is less.
+	// ackEvery is how many bytes are read before they are acknowledged, unless a quarter
+	// of the window is less.
 	ackEvery = Window / 4
 	// LeastIn and LeastOut are the smallest useful windows of the two directions: pieces of a
 	// size that is worth a message, and as much as a peer may leave unacknowledged.

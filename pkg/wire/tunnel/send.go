@@ -172,12 +172,12 @@ func (s *Stream) CloseWrite() error {
 	return nil
 }
 
-// Close ends both directions. What was written is still sent; what the peer sends is
+// Close ends both directions. Data that was written is still sent; data that the peer sends is
 // dropped.
 func (s *Stream) Close() error { return s.close("", false) }
 
 // Abort ends both directions at once, and tells the peer a reason, which must not be
-// empty. What it was not sent yet is dropped.
+// empty. Data that was not sent yet is dropped.
 func (s *Stream) Abort(reason string) error { return s.close(reason, true) }
 
 func (s *Stream) close(reason string, abort bool) error {

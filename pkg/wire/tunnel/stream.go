@@ -24,7 +24,7 @@ import (
 type Carrier interface {
 	// Data sends bytes from an offset on. end says that no more follow.
 	Data(ctx context.Context, id, offset uint64, data []byte, end bool) error
-	// Ack tells how far the bytes of the peer were read; its end counts as one more.
+	// Ack acknowledges the bytes of the peer up to a position; its end counts as one more.
 	Ack(ctx context.Context, id, position uint64) error
 	// Close ends both directions; an empty reason means in good order.
 	Close(ctx context.Context, id uint64, reason string) error
@@ -62,12 +62,12 @@ type Stream struct {
 	sending sync.Mutex // held while data and the close are sent, so that they keep their order
 
 	mu      sync.Mutex
-	wait    chan struct{} // closed when something has changed; nil: nobody waits
+	wait    chan struct{} // closed when something has changed; nil: no goroutine waits
 	carrier Carrier       // nil: there is no connection
 	over    bool          // done was called
 	err     error         // set by Fail
 
-	// What this end sends: acked <= next <= written.
+	// The bytes that this end sends: acked <= next <= written.
 	peerWindow           uint64
 	kept                 [][]byte // the bytes from keptFrom, which is at most acked
 	keptFrom             uint64
@@ -79,7 +79,7 @@ type Stream struct {
 	reason               string // of Abort
 	closeSent            bool
 
-	// What this end receives: told <= consumed <= received.
+	// The bytes that this end receives: told (acknowledged) <= consumed <= received.
 	queue                    [][]byte // the bytes from consumed to received
 	received, consumed, told uint64
 	peerEnded, endConsumed   bool
@@ -172,8 +172,8 @@ func (s *Stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo writes the bytes of the peer to w until their end. What w has not taken is not
-// acknowledged.
+// WriteTo writes the bytes of the peer to w until their end. Bytes that were not written
+// to w are not acknowledged.
 func (s *Stream) WriteTo(w io.Writer) (total int64, err error) {
 	for {
 		s.mu.Lock()
@@ -266,7 +266,7 @@ func (s *Stream) Data(offset uint64, data []byte, end bool) error {
 	defer s.mu.Unlock()
 	switch {
 	case s.closing || s.over || s.err != nil:
-		return nil // nobody reads it any more
+		return nil // it will not be read
 	case offset > s.received || s.peerEnded && offset+uint64(len(data)) > s.received:
 		return &Violation{"bytes of the tunnel are missing"}
 	case offset+uint64(len(data)) <= s.received:
@@ -288,7 +288,7 @@ func (s *Stream) Data(offset uint64, data []byte, end bool) error {
 	return nil
 }
 
-// PeerClosed takes the close of the peer. What it sent before can still be read.
+// PeerClosed handles the close of the peer. Bytes that it sent before can still be read.
 func (s *Stream) PeerClosed(reason string) {
 	s.mu.Lock()
 	s.peerClosed, s.peerReason = true, reason

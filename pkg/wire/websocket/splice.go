@@ -15,8 +15,8 @@ const keptSplice = 1 << 20
 // orderly end. A direction holds one message at a time, so a slow reader holds back
 // the writer at the other end.
 //
-// Splice reads from and writes to both connections; nobody else may. It returns when
-// its two goroutines have.
+// Splice reads from and writes to both connections; no other code may. It returns after
+// its two goroutines have ended.
 func Splice(a, b Transport) error {
 	ended := make(chan error, 2)
 	go func() { ended <- pass(a, b) }()
