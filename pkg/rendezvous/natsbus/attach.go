@@ -72,7 +72,7 @@ func (s *State) finishDetach(ctx context.Context, id string, a *attachment) {
 	s.mu.Unlock()
 	err := s.noteDetached(ctx, id, revision, until)
 	if err != nil && !errors.Is(err, errConflict) && !errors.Is(err, rendezvous.ErrNotRegistered) {
-		s.node.log.Warn("cannot note yet that an executor is gone", "registration", id, "error", err)
+		s.node.log.Warn("cannot store yet that an executor has disconnected", "registration", id, "error", err)
 		return
 	}
 	s.mu.Lock()

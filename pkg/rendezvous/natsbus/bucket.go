@@ -14,16 +14,16 @@ import (
 
 var (
 	// errNoKey says that a key has no value.
-	errNoKey = errors.New("there is no such key")
+	errNoKey = errors.New("no such key")
 	// errConflict says that a value is not what it was when it was read.
-	errConflict = errors.New("another node has changed it")
+	errConflict = errors.New("another node changed it at the same time")
 )
 
 // source is the server of NATS that a bucket is read from.
 type source bool
 
 const (
-	// leader has the newest value. After it crashes there is none for some seconds.
+	// leader has the newest value. For some seconds after it crashes, reads fail.
 	leader source = false
 	// anyReplica may be a moment behind. A value that it does not have is read from
 	// the leader, if there is one.
@@ -142,7 +142,7 @@ func (b *bucket) put(ctx context.Context, key string, value []byte, revision uin
 }
 
 // remove takes away the value of a key that has a revision. A marker stays for
-// a time, for those who watch.
+// a time, so that watchers see the removal.
 func (b *bucket) remove(ctx context.Context, key string, revision uint64) error {
 	m := nats.NewMsg(b.subject(key))
 	m.Header.Set(headerOperation, operationPurge)

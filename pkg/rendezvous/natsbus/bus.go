@@ -18,16 +18,16 @@ import (
 )
 
 // ErrLost says that NATS is lost for good.
-var ErrLost = errors.New("the connection to NATS has ended for good")
+var ErrLost = errors.New("the connection to NATS is closed and is not retried")
 
 // Why lines end.
 var (
 	errLost    = errors.New("messages between two nodes were lost")
 	errSilent  = errors.New("the other node is silent")
 	errBroken  = errors.New("the other node has closed the line")
-	errMoved   = errors.New("the address has gone to another node")
-	errUnbound = errors.New("the address is not needed any more")
-	errClosed  = errors.New("the node ends")
+	errMoved   = errors.New("another node has bound the address")
+	errUnbound = errors.New("the address is not used any more")
+	errClosed  = errors.New("the node is shutting down")
 )
 
 // Bus is the rendezvous.Bus of a node.
@@ -72,8 +72,8 @@ func newBus(node *Node) *Bus {
 	return b
 }
 
-// Bind implements rendezvous.Bus. When it returns, the address is reached from
-// everywhere; those that had it on other nodes are told meanwhile.
+// Bind implements rendezvous.Bus. When it returns, all nodes can reach the
+// address. Nodes that had it before learn of it at the same time.
 func (b *Bus) Bind(ctx context.Context, address string, generation uint64, box *rendezvous.Mailbox) ([]rendezvous.Message, error) {
 	if !validAddress(address) {
 		return nil, fmt.Errorf("natsbus: %q cannot be an address", address)
@@ -166,7 +166,7 @@ func (b *Bus) Unbind(address string, box *rendezvous.Mailbox) {
 func (b *Bus) release(address string, bound *binding) {
 	delete(b.bound, address)
 	// Requests that are on their way are still answered. It fails when the
-	// connection is closed, and then there are none.
+	// connection is closed, and then no request can arrive.
 	_ = bound.calls.Drain()
 }
 

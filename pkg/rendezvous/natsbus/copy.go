@@ -24,7 +24,7 @@ func (s *State) routineWatch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.node.log.Warn("registrations are not watched", "error", err)
+		s.node.log.Warn("cannot watch registrations; trying again", "error", err)
 		if wait.For(ctx, watchPause) != nil {
 			return
 		}

@@ -11,9 +11,9 @@
 // The State is in buckets of JetStream's key-value store. The Bus sends frames
 // over subjects of core NATS, which may lose messages: they are numbered and
 // acknowledged, and a message that is missing is sent again. If that does not
-// succeed within lossTime, both ends are told that the connection between them is
-// lost. docs/rendezvous.md says why the nodes do not dial each other instead. Neither State nor Bus waits longer for a node or a server that has
-// crashed; see limits.go.
+// succeed within lossTime, both ends learn that the connection between them is lost.
+// Neither State nor Bus waits longer for a node or a server that has crashed; see
+// limits.go. docs/rendezvous.md says why the nodes do not dial each other instead.
 //
 // # Lines
 //

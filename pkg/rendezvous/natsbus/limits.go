@@ -31,8 +31,8 @@ const (
 	lineBytes = rendezvous.SourceBytes
 	// lineReplies is the same for replies, in messages.
 	lineReplies = rendezvous.SourceReplies
-	// ackBytes is how much a receiver takes until it says so at once; a frame
-	// of full size fits into the rest. Smaller amounts are told after ackDelay.
+	// ackBytes is how much a receiver hands over before it acknowledges at once; a frame
+	// of full size fits into the rest. Smaller amounts are acknowledged after ackDelay.
 	ackBytes = lineBytes / 4
 	ackDelay = 5 * time.Millisecond
 	// acksPerPacket bounds a packet with acknowledgements to some 32 KiB.

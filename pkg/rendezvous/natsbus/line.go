@@ -243,7 +243,7 @@ func (l *line) handedOver(size int) {
 }
 
 // report returns the acknowledgement to send and the id of the other node. ok is
-// false if there is none: nothing changed since the last one and always is not set,
+// false if there is nothing to send: nothing changed since the last one and always is not set,
 // or the line is closed, or its other node is unknown.
 func (l *line) report(always bool) (ack, string, bool) {
 	l.mu.Lock()

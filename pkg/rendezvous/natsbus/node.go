@@ -110,7 +110,7 @@ func (n *Node) connect(ctx context.Context, opts *Options) (err error) {
 		}
 	}()
 	if most := n.conn.MaxPayload(); most < rendezvous.MaxFrame+packetOverhead {
-		return fmt.Errorf("NATS takes messages of %d bytes, and %d are needed: raise max_payload", most, rendezvous.MaxFrame+packetOverhead)
+		return fmt.Errorf("NATS accepts messages of at most %d bytes, but %d are needed: raise max_payload", most, rendezvous.MaxFrame+packetOverhead)
 	}
 	bound, cancel := context.WithTimeout(ctx, openTime)
 	defer cancel()
@@ -148,11 +148,11 @@ func (n *Node) options(opts *Options) []nats.Option {
 		nats.Timeout(dialTime), nats.FlusherTimeout(writeTime), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // not closed by this node
-				n.log.Warn("NATS is out of reach", "error", err)
+				n.log.Warn("NATS cannot be reached", "error", err)
 			}
 		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
-			n.log.Info("NATS is there again", "server", c.ConnectedUrlRedacted())
+			n.log.Info("connected to NATS again", "server", c.ConnectedUrlRedacted())
 			wait.Wake(n.again)
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { n.log.Error("NATS", "error", err) }),

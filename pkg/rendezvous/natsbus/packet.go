@@ -10,36 +10,64 @@ import (
 	"codex.internal/pkg/rendezvous"
 )
 
-// packetKind is what a packet is. The comment says which fields it has besides
-// node.
+// The protocol of the nodes. A packet is the payload of one NATS message.
+//
+// Subjects (node.go):
+//
+//	…address.ADDRESS    requests to the node that has bound an address; also broken, while that node is unknown
+//	…call.NODE          requests to a node
+//	…node.NODE          packets to a node, without an answer
+//	…all                packets to all nodes
+//
+// Flow of a line between address a at node A and address b at node B:
+//
+//	A  --request to address b: open(line, a, b, first message)-->  B
+//	A  <--accept(generation of b) or refuse------------------------  B
+//	A  <--data(line, number, message)----------------------------->  B    numbered per direction; the one in open is A's first
+//	A  <--ack(line, received, done ...)--------------------------->  B
+//	A  <--again(line, number of the last in order)----------------->  B    after a gap: retransmit what follows
+//	A  <--probe(line, number of the last sent)-------------------->  B    no acknowledgement came for probeTime
+//	A  <--broken(line)-------------------------------------------->  B    closes the line
+//
+// Besides lines, every node sends beat to all, and bye when it ends; claim to all when it
+// has bound an address, and from time to time; and asks others with ping (is the address
+// bound?), spend (is the nonce valid and unused?) and question (the status page).
+//
+// Bytes: version (1), kind (1), the id of the sending node, and then the fields of the
+// kind in the order below. A text is its length as a uvarint and its bytes; a number is a
+// uvarint; a line is 16 bytes. A message is its kind (1), the kind of its frame (1), the
+// texts token, identity and stream, and its data up to the end of the packet. Acks are
+// (line, received, done) up to the end of the packet.
+
+// packetKind is the kind of a packet. The comments name its fields.
 type packetKind uint8
 
 const (
-	packetOpen     packetKind = iota + 1 // line, from, to, message: request to an address
-	packetAccept                         // number (a generation): its answer, and that to packetPing
-	packetRefuse                         // its other answer
-	packetPing                           // request to an address: is somebody there?
-	packetData                           // line, number, message: the next message of a line
+	packetOpen     packetKind = iota + 1 // request: line, text from, text to, message
+	packetAccept                         // answer to open, ping and spend: number (the generation of the address, or 0)
+	packetRefuse                         // answer: the address is not bound, the nonce is not valid
+	packetPing                           // request
+	packetData                           // line, number, message
 	packetAck                            // acks
-	packetProbe                          // line, number: of the last message
-	packetBroken                         // line: it has ended
-	packetSpend                          // to, number (of seconds): request to a node that has made a nonce
-	packetClaim                          // to, number (a generation): the node has an address
-	packetBeat                           // the node lives
-	packetBye                            // the node ends
-	packetAgain                          // line, number: of the last message received in order; retransmit the next ones
-	packetQuestion                       // to (a question): request to a node for what it knows
-	packetAnswer                         // data: its answer
-	packetKinds                          // how many there are, and one
+	packetProbe                          // line, number
+	packetBroken                         // line
+	packetSpend                          // request: text to (the nonce), number (Unix seconds)
+	packetClaim                          // text to (the address), number (its generation)
+	packetBeat                           //
+	packetBye                            //
+	packetAgain                          // line, number
+	packetQuestion                       // request: text to (the question)
+	packetAnswer                         // answer to question: data up to the end
+	packetKinds                          // the number of kinds, plus one
 )
 
 // lineID names a line. It is random.
 type lineID [16]byte
 
-// packet is what nodes send each other.
+// packet is one packet between nodes, decoded.
 type packet struct {
 	kind     packetKind
-	node     string // that has sent it
+	node     string // the sender
 	line     lineID
 	number   uint64
 	from, to string
@@ -55,8 +83,8 @@ type ack struct {
 	received, done uint64
 }
 
-// errPacket says that something on a subject of the service is not a packet.
-var errPacket = errors.New("not a packet that this program knows")
+// errPacket means that a NATS message on a subject of the service is not a packet.
+var errPacket = errors.New("not a packet of a known version and kind")
 
 // packetVersion is the first byte.
 const packetVersion = 1
@@ -161,8 +189,8 @@ func (r *reader) take(n uint64) []byte {
 	return b
 }
 
-// number reads a number. Numbers with bytes that say nothing are failures, so
-// that there is one encoding of a packet.
+// number reads a number. Numbers with redundant bytes are failures, so that a packet has
+// only one encoding.
 func (r *reader) number() uint64 {
 	v, n := binary.Uvarint(r.rest)
 	if n <= 0 || n > 1 && r.rest[n-1] == 0 {

@@ -61,7 +61,7 @@ func checkFiles(opts *Options) error {
 		keys, err := nkeys.ParseDecoratedUserNKey(text)
 		clear(text)
 		if err != nil {
-			return fmt.Errorf("credentials: %s has none of a user of NATS: %w", opts.Credentials, err)
+			return fmt.Errorf("credentials: %s does not have the credentials of a NATS user: %w", opts.Credentials, err)
 		}
 		keys.Wipe()
 	}

@@ -244,7 +244,7 @@ func (s *State) Check(ctx context.Context) error {
 	if !s.node.conn.IsConnected() {
 		return fmt.Errorf("%w: NATS: %v", rendezvous.ErrUnavailable, s.node.conn.Status())
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime) // without a leader nobody answers
+	ctx, cancel := context.WithTimeout(ctx, answerTime) // without a leader there is no answer
 	defer cancel()
 	_, err := s.registrations.js.StreamInfo(s.registrations.stream(), nats.Context(ctx))
 	if err != nil {

@@ -133,8 +133,8 @@ func TestRendezvousNodeLosesNATS(t *testing.T) {
 	reject()
 	defer time.AfterFunc(harness.Patience, func() { _ = m.Cmd.Process.Kill() }).Stop()
 	err := m.Cmd.Wait()
-	if code := m.Cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(m.Said.String(), "\nError: --nats: the connection to NATS has ended for good: ") {
-		t.Errorf("got error %v, m.Said %s; want exit code 1, m.Said with %q", err, &m.Said, "\nError: --nats: the connection to NATS has ended for good: ")
+	if code := m.Cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(m.Said.String(), "\nError: --nats: the connection to NATS is closed and is not retried: ") {
+		t.Errorf("got error %v, m.Said %s; want exit code 1, m.Said with %q", err, &m.Said, "\nError: --nats: the connection to NATS is closed and is not retried: ")
 	}
 }
 
