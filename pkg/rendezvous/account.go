@@ -110,8 +110,8 @@ func (a *account) remove(n *int) {
 	*n--
 }
 
-// idle says that nothing uses the account and forgetting it would give nobody
-// anything that was used up.
+// idle reports whether the account is unused and none of its quotas is spent, so that
+// forgetting it refills nothing.
 func (a *account) idle() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *accounts) all() map[string]*account {
 	return maps.Clone(s.by)
 }
 
-// sweep forgets the accounts that nobody uses.
+// sweep forgets the accounts that are idle.
 func (s *accounts) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -34,7 +34,7 @@ type (
 		SecurityProfile        string `json:"security_profile"`
 		ExecutorRegistrationID string `json:"executor_registration_id"`
 		// AcceptsDescription announces that the request for the websocket may
-		// describe who sends it (docs/spec/relay.md §8.4).
+		// describe its sender (docs/spec/relay.md §8.4).
 		AcceptsDescription bool `json:"accepts_description"`
 	}
 	connectRequest struct {
@@ -89,8 +89,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(data) // a client that is gone needs no answer
 }
 
-// call is the frame of an API call: who asks, for which environment, and with
-// which body.
+// call returns the handler of an API call. It authenticates the caller, checks the
+// environment's id and reads the body.
 func (s *Server) call(name string, serve func(*http.Request, *Token, string, []byte) (any, *apiError)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		answer, err := s.serveCall(name, w, r, serve)
@@ -242,14 +242,14 @@ func (s *Server) serveRegister(r *http.Request, token *Token, id string, body []
 // any more: two may have been given one name by mistake.
 func (s *Server) warnOfReplaced(ctx context.Context, former *Registration) {
 	if connected, err := s.bus.Bound(ctx, executorAddress(former.ID)); err == nil && connected {
-		s.log.Warn("another executor of that name is still connected, and is not found until it registers again",
+		s.log.Warn("another executor of that name is still connected; harnesses do not reach it until it registers again",
 			"environment", former.Environment, "registration", former.ID, "token", former.Token)
 	}
 }
 
 // stateError is the answer when the state fails.
 func (s *Server) stateError(err error) *apiError {
-	s.log.Error("the state fails", "error", err)
+	s.log.Error("the state of the service cannot be used", "error", err)
 	if errors.Is(err, ErrUnavailable) {
 		return &apiError{http.StatusServiceUnavailable, "state_unavailable", ErrUnavailable.Error() + "; try again later"}
 	}
@@ -261,7 +261,7 @@ func offline(environment string) *apiError {
 	return &apiError{http.StatusServiceUnavailable, "environment_offline", fmt.Sprintf("the executor of environment %q is not connected", environment)}
 }
 
-// bundle is what both ends are told about a registration.
+// bundle is the part of the answer about a registration that both ends get.
 func (s *Server) bundle(r *http.Request, reg *Registration, t ticket) registerResponse {
 	t.environment, t.registration, t.agent = reg.Environment, reg.ID, relay.ReadDescription(r.Header).Agent
 	u := s.relayURL(r)

@@ -24,8 +24,8 @@ type Bus interface {
 	// Bound says whether a mailbox has an address.
 	Bound(ctx context.Context, address string) (bool, error)
 	// Send puts a message into the mailbox with an address, as Mailbox.Put
-	// does; the result is that of Put. It is an ErrNobody if there is none, or
-	// it was closed. The first message that one address sends to another is
+	// does; the result is that of Put. The error is an ErrNobody if no mailbox has
+	// the address, or it was closed. The first message that one address sends to another is
 	// Joined, if they are of different nodes; only Joined and Frame wait. The
 	// Done of a message that was sent is called.
 	Send(ctx context.Context, address string, m Message) (bool, error)
@@ -56,7 +56,7 @@ type LocalBus struct {
 	boxes map[string]binding
 }
 
-// binding is who has an address.
+// binding is the mailbox of an address.
 type binding struct {
 	box        *Mailbox
 	generation uint64

@@ -17,7 +17,7 @@
 // a signed URL of its own, the executor's key, and an authorization, which it
 // hands to the executor inside of the handshake; the executor has it validated.
 // Every call needs a token that is good for its role and environment; see Token.
-// Executors trust the registry to tell who may use them.
+// Executors trust the registry to decide which harnesses may use them.
 //
 // # The relay
 //
@@ -30,9 +30,9 @@
 //
 // # Limits
 //
-// Frames are not dropped because somebody is slow: whoever sends more than its
-// share is not read for a while. The tokens of an executor's harnesses are served
-// in turn, and so are the harnesses of a token. A harness that takes nothing for a
+// Frames are not dropped for a slow reader: the service stops reading from a sender
+// that is over its share until there is room. The tokens of an executor's harnesses are served
+// in turn, and so are the harnesses of a token. A harness that reads nothing for a
 // time is disconnected. One that is merely slow can slow down the executor that
 // sends to it; it is disconnected if harnesses of other tokens wait for too long.
 // No token can have all of an environment: see share. All limits are in limits.go.

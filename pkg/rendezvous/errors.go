@@ -7,40 +7,39 @@ import (
 	"codex.internal/pkg/internal/tokens"
 )
 
-// InvalidError says that what a person has asked for cannot be: the role, name,
-// environment or expires of a token, or the public URL of a service.
+// InvalidError is the error for an invalid role, name, environment or expiry of a token,
+// or an invalid public URL of a service.
 type InvalidError = tokens.InvalidError
 
 func invalid(what, format string, args ...any) error { return tokens.Invalid(what, format, args...) }
 
-// ErrLocked says that another process works with a file.
+// ErrLocked means that another process has locked a file.
 var ErrLocked = atomicfile.ErrLocked
 
 var (
 	// ErrServerClosed is what Serve returns after Shutdown or its context's end.
 	ErrServerClosed = errors.New("the rendezvous service has been shut down")
-	// ErrNoToken says that there is no token with an id.
+	// ErrNoToken means that no token has an id.
 	ErrNoToken = tokens.ErrNoToken
-	// ErrBadToken says that a token is not one of the service's, or not any
-	// more.
+	// ErrBadToken means that a token is unknown, revoked or expired.
 	ErrBadToken = tokens.ErrBadToken
 )
 
 // The errors of a State.
 var (
-	// ErrTooMany says that a limit on registrations is reached.
+	// ErrTooMany means that a limit on registrations is reached.
 	ErrTooMany = errors.New("too many environments are registered")
-	// ErrNotRegistered says that there is no registration, or not any more.
-	ErrNotRegistered = errors.New("it is not registered")
-	// ErrUnavailable says that what the nodes of a service share is out of
-	// reach at present.
-	ErrUnavailable = errors.New("the state of the service is out of reach")
+	// ErrNotRegistered means that there is no such registration, or not any more.
+	ErrNotRegistered = errors.New("not registered")
+	// ErrUnavailable means that the state that the nodes of a service share cannot be
+	// reached at present.
+	ErrUnavailable = errors.New("the state of the service cannot be reached")
 )
 
 // The errors of a Bus and of mailboxes.
 var (
-	// ErrNobody says that no mailbox has an address.
-	ErrNobody = errors.New("nobody has the address")
-	// ErrReplaced is why a mailbox is closed whose address another has taken.
+	// ErrNobody means that no mailbox has an address.
+	ErrNobody = errors.New("no connection has this address")
+	// ErrReplaced closes a mailbox whose address was bound to another.
 	ErrReplaced = errors.New("a newer connection has taken its place")
 )

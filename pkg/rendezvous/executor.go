@@ -80,7 +80,7 @@ func (x *executor) unbind() {
 	}
 }
 
-// turnAway gives messages back that nobody will handle.
+// turnAway answers messages that will not be handled: their executor is gone.
 func (x *executor) turnAway(left []Message) {
 	for i := range left {
 		left[i].done()
@@ -88,8 +88,8 @@ func (x *executor) turnAway(left []Message) {
 	}
 }
 
-// sendGone tells a harness that its executor is gone. One that cannot be told
-// is gone itself.
+// sendGone tells a harness that its executor is gone. A harness that the message does
+// not reach is gone itself.
 func (x *executor) sendGone(harness string) {
 	_, _ = x.srv.bus.Send(context.Background(), harness, Message{Kind: Gone, From: x.address})
 }
@@ -170,7 +170,7 @@ func (x *executor) route(m *Message) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.harnesses[m.From] == nil {
-		// It has joined an earlier connection and is about to be told.
+		// The harness joined an earlier connection, and will be told that it has ended.
 		x.srv.metrics.drop(dropNotJoined)
 		return false
 	}

@@ -31,7 +31,7 @@ func (n *harness) serve(ctx context.Context) error {
 	} else {
 		n.socket.end(why)
 	}
-	// An executor that cannot be told is gone itself. The message does not wait.
+	// An executor that the message does not reach is gone itself. The message does not wait.
 	_, _ = n.srv.bus.Send(context.Background(), n.executor, n.message(Left))
 	n.srv.bus.Unbind(n.address, n.box)
 	for _, m := range n.box.Close(why) {
@@ -57,7 +57,7 @@ func (n *harness) join(ctx context.Context) error {
 	case n.srv.ctx.Err() != nil:
 		return closeShutdown
 	default:
-		n.log.Error("the bus fails", "error", err)
+		n.log.Error("the bus cannot route frames", "error", err)
 		return closeBusFails
 	}
 }
@@ -70,7 +70,8 @@ func (n *harness) message(kind MessageKind) Message {
 	return m
 }
 
-// sendError turns the executor's absence into what the harness is told.
+// sendError returns the reason with which the harness's socket closes for an error of
+// the bus.
 func (n *harness) sendError(err error) error {
 	if errors.Is(err, ErrNobody) {
 		return closeExecutorGone

@@ -114,8 +114,8 @@ const (
 	// acknowledged. Beyond that the sender is not read.
 	SourceBytes = 1 << 20
 	// SourceReplies bounds the resets of the relay's own that wait for a
-	// harness, which are sent without regard to SourceBytes. More are dropped:
-	// who sends that many frames without reading answers needs none.
+	// harness, which are sent without regard to SourceBytes. More are dropped: a
+	// harness that sends so many frames does not read the answers.
 	SourceReplies = 256 // fullFrame has room for a frame with a full record.
 	fullFrame     = 64 << 10
 
@@ -185,8 +185,8 @@ const (
 	surveyTime = time.Second
 	// surveyBytes is about how many bytes one answer has: NATS must accept it.
 	surveyBytes = MaxFrame / 2
-	// surveyEnvironments bounds the environments of which one node may answer: those that are
-	// registered, and as many that were and whose accounts were not swept yet.
+	// surveyEnvironments bounds the environments in one node's answers: the registered
+	// ones, and as many former ones whose accounts were not swept yet.
 	surveyEnvironments = 2 * MaxEnvironments
 )
 

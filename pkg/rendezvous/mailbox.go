@@ -52,7 +52,7 @@ type Mailbox struct {
 	ready chan struct{}
 
 	mu     sync.Mutex
-	queues map[string]*queue // those that have messages, or somebody who waits
+	queues map[string]*queue // those that have messages, or a sender that waits
 	tokens map[string]*group // those whose senders have messages
 	turn   []*group          // the same, the next first
 	closed error
@@ -81,10 +81,9 @@ func NewMailbox(limit int) *Mailbox {
 	return &Mailbox{limit: limit, ready: make(chan struct{}, 1), queues: make(map[string]*queue), tokens: make(map[string]*group)}
 }
 
-// Put adds a message. A Frame waits until its sender has room; a Reply for
-// which there is none is dropped, which is reported by false. The error is that
-// of Close or of ctx. If a message was not added, its Done is left to the
-// caller.
+// Put adds a message. A Frame waits until its sender has room; a Reply without room
+// is dropped, and the result is false. The error is that of Close or of ctx. If a
+// message was not added, the caller must call its Done.
 func (b *Mailbox) Put(ctx context.Context, m Message) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,7 +154,7 @@ func (q *queue) count(m *Message, sign int) {
 	}
 }
 
-// drop forgets a queue that nobody needs. The caller holds mu.
+// drop forgets a queue that is not used any more. The caller holds mu.
 func (b *Mailbox) drop(q *queue) {
 	if len(q.messages) == 0 && q.waiting == 0 && b.queues[q.from] == q {
 		delete(b.queues, q.from)

@@ -103,8 +103,8 @@ func (r *registry) save() error {
 	return r.file.save(list)
 }
 
-// forgetExpired removes registrations whose executors can come back by none
-// of their URLs. The caller holds mu.
+// forgetExpired removes the registrations of executors that are not connected and whose
+// URLs have expired. The caller holds mu.
 func (r *registry) forgetExpired(now time.Time) {
 	for id, e := range r.by {
 		if e.sockets > 0 || now.Before(e.Expires) {

@@ -116,7 +116,7 @@ func (s *Server) detach(registration string, generation uint64) {
 
 // busError is the answer when the bus fails.
 func (s *Server) busError(err error) *apiError {
-	s.log.Error("the bus fails", "error", err)
+	s.log.Error("the bus cannot route frames", "error", err)
 	return &apiError{http.StatusServiceUnavailable, "bus_unavailable", "the service cannot route frames"}
 }
 

@@ -18,9 +18,9 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// Options are what a Server is made with. Only Tokens is needed.
+// Options configure a Server. Only Tokens is required.
 type Options struct {
-	Tokens *TokenFile   // who may do what
+	Tokens *TokenFile   // the roles and environments of clients
 	Logger *slog.Logger // nil: logs nothing
 	// Version is the program's, for its metrics.
 	Version string
@@ -31,9 +31,9 @@ type Options struct {
 	// StateFile keeps registrations and the key of signed URLs over a restart.
 	// Empty: executors register again then.
 	StateFile string
-	// State and Bus are what the nodes of a service share, and belong to the
-	// caller, who may end them after Shutdown. They come together, without a
-	// StateFile. nil: the service is one process.
+	// State and Bus are shared by the nodes of a service. They belong to the caller, which
+	// may end them after Shutdown. Both or neither must be given, and no StateFile with
+	// them. nil: the service is one process.
 	State State
 	Bus   Bus
 	// PingInterval is how often a peer is asked for a sign of life; one that
@@ -82,7 +82,7 @@ type Server struct {
 }
 
 // New returns a server. Shutdown must be called to end it. The error is an
-// InvalidError if the public URL is none.
+// *InvalidError if the public URL is not a valid URL.
 func New(ctx context.Context, opts Options) (*Server, error) {
 	if opts.Tokens == nil {
 		return nil, errors.New("rendezvous: Options.Tokens is missing")
@@ -118,8 +118,8 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 		if s.file, err = openState(ctx, opts.StateFile); err != nil {
 			return nil, err
 		}
-		// A mistyped path shows: nothing is known there.
-		s.log.Info("registrations are kept", "file", opts.StateFile, "registrations", len(s.file.registrations))
+		// With a mistyped path the count is 0.
+		s.log.Info("registrations are stored in a file", "file", opts.StateFile, "registrations", len(s.file.registrations))
 	}
 	if s.state == nil {
 		s.state = newRegistry(s.file)
@@ -281,8 +281,8 @@ func (s *Server) routineEnd() {
 	}
 }
 
-// begin lets something be waited for by Shutdown, which gives the state away;
-// wg.Done must follow. The error is what the peer is told.
+// begin makes Shutdown wait for the caller before it releases the state; wg.Done must
+// follow. The error is for the peer.
 func (s *Server) begin() *apiError {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -44,7 +44,7 @@ func (a *account) of(token string) *share {
 	return s
 }
 
-// sweepShares forgets the shares that nobody uses.
+// sweepShares forgets the shares that are not used.
 func (a *account) sweepShares() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,45 +14,45 @@ type Registration struct {
 	ID          string          `json:"id"`
 	Environment string          `json:"environment"`
 	Key         noise.PublicKey `json:"executor_public_key"`
-	Token       string          `json:"token"`   // id of whose it is
-	Expires     time.Time       `json:"expires"` // when its URL cannot be dialled any more
+	Token       string          `json:"token"`   // id of the executor's token
+	Expires     time.Time       `json:"expires"` // when its URL expires
 }
 
-// Listed is a registration that harnesses are sent to, and whether its executor
-// is connected.
+// Listed is the newest registration of an environment, and whether its executor is
+// connected.
 type Listed struct {
 	Registration
 	Connected  bool
 	Connection *ExecutorConnection // the newest; nil: its executor has not connected yet
 }
 
-// ExecutorConnection is a connection of an executor, for the people who read the status page.
+// ExecutorConnection is a connection of an executor, for the status page.
 type ExecutorConnection struct {
-	Address string    `json:"address"` // where it came from
+	Address string    `json:"address"` // of the peer
 	Since   time.Time `json:"since"`
 	// Until is when it ended. Zero: it has not, or its node was lost.
 	Until time.Time `json:"until,omitzero"`
-	// Name and Agent are what the executor says of itself; see relay.ReadDescription.
+	// Name and Agent are the executor's own description; see relay.ReadDescription.
 	Name  string `json:"name,omitempty"`
 	Agent string `json:"agent,omitempty"`
 }
 
-// KeyBytes is how long a key is that signs.
+// KeyBytes is the size of a signing key.
 const KeyBytes = sha256.Size
 
-// Keys are the secrets by which nodes know what another has handed out.
+// Keys are the secrets with which nodes verify URLs and authorizations of each other.
 type Keys struct {
 	secret.Unprinted
 	URLs           [KeyBytes]byte
-	Authorizations [KeyBytes]byte // not known longer than what was spent
+	Authorizations [KeyBytes]byte // changes when the record of spent nonces is lost
 }
 
-// State is what the nodes of a service have in common, besides the sockets.
+// State is what the nodes of a service share, besides the sockets.
 // The newest registration of an environment is the one that harnesses are sent
 // to. One that was replaced lives on while its executor is connected, so that
 // two executors of one name do not throw each other out for ever. The methods
 // may be called from any goroutine; they end soon after their ctx, and return
-// an ErrUnavailable if what they need is out of reach for a while.
+// an ErrUnavailable if the shared state cannot be reached for a while.
 type State interface {
 	Keys() Keys
 	// Register keeps a registration and makes it the newest of its
@@ -72,15 +72,14 @@ type State interface {
 	Detach(ctx context.Context, id string, generation uint64, at time.Time)
 	// Nonce makes a nonce. It has letters, digits and dashes.
 	Nonce() string
-	// Spend returns true at most once for each nonce that one of the nodes has
-	// made and was not spent before, until a time after which it is not asked
-	// any more.
+	// Spend marks a nonce as used and reports whether it was valid and unused. until is
+	// when its authorization expires: it is not called for the nonce after that.
 	Spend(ctx context.Context, nonce string, until time.Time) (bool, error)
 	// List returns what Newest returns for all environments, in no order. It
 	// does not wait, and may be a moment behind.
 	List() []Listed
 	// Sweep forgets what has expired.
 	Sweep(ctx context.Context)
-	// Check says why the state cannot be changed at present.
+	// Check returns an error if the state cannot be changed at present.
 	Check(ctx context.Context) error
 }

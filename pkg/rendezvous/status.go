@@ -51,8 +51,8 @@ type environmentStatus struct {
 	LastSeen *time.Time `json:"last_seen,omitempty"`
 }
 
-// flow is what has passed in a direction since the environment was first used,
-// or used again after nobody had for a while.
+// flow counts the traffic in a direction since the environment was first used, or used
+// again after a pause.
 type flow struct {
 	Frames         uint64 `json:"frames"`
 	Bytes          uint64 `json:"bytes"`

@@ -144,7 +144,7 @@ func (x *executor) lapse(m *Message) error {
 	return x.resetGone(m.Stream)
 }
 
-// sendLapsed has the executor's own goroutine end a stream whose harness has not
+// sendLapsed makes the executor's own goroutine end a stream whose harness has not
 // come back. If the executor is gone, so is the stream.
 func (x *executor) sendLapsed(id, harness string) {
 	_, _ = x.srv.bus.Send(context.Background(), x.address, Message{Kind: Lapsed, From: harness, Stream: id})

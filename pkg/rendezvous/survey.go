@@ -38,7 +38,7 @@ func newSurvey(srv *Server) *survey {
 	return v
 }
 
-// answer answers a question of another node. What does not fit into surveyBytes is left to the next
+// answer answers a question of another node. Environments that do not fit into surveyBytes are left to the next
 // question.
 func (v *survey) answer(after string) []byte {
 	var list surveyAnswer

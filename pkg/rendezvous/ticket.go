@@ -57,7 +57,7 @@ type ticket struct {
 	end          string // endExecutor or endHarness
 	environment  string
 	registration string
-	token        string // id of whose it is
+	token        string // id of its owner's token
 	identity     string // of a harness: the digest of its key
 	agent        string // the User-Agent of the call that it answers; see relay.ReadDescription
 	expires      time.Time
@@ -70,7 +70,7 @@ const (
 	queryRegistration = "executor_registration_id"
 	queryToken        = "token_id"
 	queryIdentity     = "harness_key_sha256"
-	queryAgent        = "user_agent" // absent: there is none
+	queryAgent        = "user_agent" // absent if the end sent none
 	queryExpires      = "expires"
 	querySignature    = "signature"
 )
@@ -133,9 +133,9 @@ type grant struct {
 	environment, registration, identity string
 }
 
-// authorizations makes and reads the strings by which an executor has the
-// service confirm a harness. Each is to be accepted once, so that whoever
-// forwards a handshake cannot repeat it; see State.Spend. The methods may be
+// authorizations makes and reads the strings with which an executor asks the service to
+// confirm a harness. Each must be accepted once only, so that the
+// relay cannot replay a handshake; see State.Spend. The methods may be
 // called from any goroutine.
 type authorizations struct {
 	secret.Unprinted
@@ -144,7 +144,7 @@ type authorizations struct {
 
 // authorization is what can be read in one.
 type authorization struct {
-	token string // id of in whose name it was made
+	token string // id of the harness's token
 	nonce string
 	until time.Time
 }

@@ -51,7 +51,7 @@ func (t *Token) covers(environment string) bool {
 // tokenPrefix begins the text of a token.
 const tokenPrefix tokens.Prefix = "cxr_"
 
-// TokenID returns the id in the text of a token; empty: it is none.
+// TokenID returns the id in the text of a token, or "" if the text is not a token.
 func TokenID(secret string) string { return tokenPrefix.ID(secret) }
 
 // Check returns what is wrong with a token that a person has asked for or
