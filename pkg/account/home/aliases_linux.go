@@ -97,7 +97,7 @@ func randomDirectory(root string) (string, error) {
 			return dir, err
 		}
 	}
-	return "", fmt.Errorf("%s has every name that was tried", root)
+	return "", fmt.Errorf("make a directory in %s: every random name that was tried exists", root)
 }
 
 // fill makes the lock and the links. The lock appears under its name when it
@@ -123,8 +123,8 @@ func (a *Aliases) fill(self string, names []string) error {
 	return nil
 }
 
-// packagePath is the directory of programs that a package with self in its bin
-// directory brings for the PATH; empty: there is none.
+// packagePath returns the directory of programs for the PATH that a package with self in
+// its bin directory has, or "".
 func packagePath(self string) string {
 	bin := filepath.Dir(self)
 	if filepath.Base(bin) != "bin" {
@@ -161,7 +161,7 @@ func (a *Aliases) Close() error {
 	return err
 }
 
-// routineJanitor removes the directories in root that nobody uses any more.
+// routineJanitor removes the directories in root that are not used any more.
 func routineJanitor(ctx context.Context, root string) error {
 	d, err := os.Open(root)
 	if err != nil {
@@ -188,8 +188,8 @@ func routineJanitor(ctx context.Context, root string) error {
 	return nil
 }
 
-// removeStale removes a directory whose lock nobody holds. One without a lock
-// is not ours, or not finished.
+// removeStale removes a directory whose lock is free. A directory without a lock file is
+// not ours, or not finished.
 func removeStale(dir string) error {
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {

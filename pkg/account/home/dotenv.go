@@ -11,8 +11,8 @@ import (
 	"codex.internal/pkg/host/safeopen"
 )
 
-// reservedPrefix begins the names, in any case, that .env cannot set: what
-// decides about codex itself comes from who starts it.
+// reservedPrefix begins the names, in any case, that .env cannot set: variables that
+// control codex itself must come from the environment in which it is started.
 const reservedPrefix = "CODEX_"
 
 // LoadDotenv sets the variables of home's .env, also those that are set
@@ -68,7 +68,8 @@ type dotenvParser struct {
 	expanded int
 }
 
-// line reads an assignment; false: there is none, or it is malformed.
+// line reads an assignment. It returns false if there is no assignment, or it is
+// malformed.
 func (p *dotenvParser) line() (variable, bool) {
 	p.blanks()
 	name := p.name()
@@ -93,7 +94,7 @@ func (p *dotenvParser) blanks() { p.rest = strings.TrimLeft(p.rest, " \t") }
 // skipLine leaves what is left of a line, and the line.
 func (p *dotenvParser) skipLine() { _, p.rest, _ = strings.Cut(p.rest, "\n") }
 
-// name takes a variable's name, which may have dots; empty: there is none.
+// name reads the name of a variable, which may have dots. It returns "" if there is none.
 func (p *dotenvParser) name() string {
 	n := 0
 	for n < len(p.rest) && (isWord(p.rest[n]) || n > 0 && p.rest[n] == '.') {

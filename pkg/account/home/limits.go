@@ -7,8 +7,8 @@ const (
 	maxFileBytes = 1 << 20
 
 	// janitorBatch is how many entries of the directory of alias directories
-	// are read at a time: servers that were killed leave theirs behind, and
-	// nobody counts them.
+	// are read at a time: servers that were killed leave theirs behind, without a
+	// limit.
 	janitorBatch = 64
 
 	// aliasTries is how many random names are tried for the directory of

@@ -52,8 +52,8 @@ func DecodeTOML(text []byte, v any, closed bool) *ConfigError {
 	return e
 }
 
-// plain is an error of the TOML library in words for people who do not read
-// Go, and without the line, which could hold a secret.
+// plain returns an error of the TOML library in words for people who do not know Go, and
+// without the line, which could have a secret.
 func plain(err error) string {
 	text := strings.TrimPrefix(err.Error(), "toml: ")
 	rest, ok := strings.CutPrefix(text, "cannot decode TOML ")

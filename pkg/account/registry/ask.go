@@ -88,7 +88,7 @@ func validationError(ctx context.Context, err error) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("%w: %w", ErrValidation, context.Cause(ctx))
 	case errors.Is(err, context.DeadlineExceeded):
-		// Of the caller's too: who bounds the question bounds it as we do.
+		// A deadline of the caller counts like our own.
 		return ErrValidationTimeout
 	case errors.As(err, &status) && status.refused():
 		return &ValidationStatusError{status.Status}

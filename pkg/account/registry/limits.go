@@ -3,8 +3,8 @@ package registry
 import "time"
 
 const (
-	// registerTimeout bounds a registration. Codex CLI waits for ever,
-	// which nobody who starts a server expects.
+	// registerTimeout bounds a registration. Codex CLI waits for ever, and a
+	// server that is started would hang without a message.
 	registerTimeout = 30 * time.Second
 
 	// connectTimeout bounds the question how to connect: an attempt to
@@ -19,7 +19,7 @@ const (
 	// key of 2 KiB and an authorization of 4 KiB.
 	maxAnswer = 64 << 10
 
-	// maxPreview bounds what an error tells of an answer that says nothing
-	// more useful, in characters.
+	// maxPreview bounds how much of an answer an error repeats, in characters, if the
+	// answer has no error message.
 	maxPreview = 4096
 )

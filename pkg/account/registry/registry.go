@@ -15,11 +15,11 @@ import (
 // securityProfile is the only one that there is.
 const securityProfile = "noise_hybrid_ik_v1"
 
-// Authorizer knows who asks. It is asked before each request, so that a
-// program that runs for long outlives its tokens. It must be safe for
+// Authorizer adds credentials to requests. It is called before each request, so that a
+// program that runs for long can refresh its tokens. It must be safe for
 // concurrent use.
 type Authorizer interface {
-	// Authorize adds the headers that prove who asks. It returns promptly
+	// Authorize adds the headers with the credentials. It returns promptly
 	// when the context ends.
 	Authorize(ctx context.Context, header http.Header) error
 }
@@ -49,7 +49,7 @@ type Options struct {
 	// BaseURL is where the registry is. Blanks around it and slashes at its
 	// end are ignored.
 	BaseURL string
-	// Authorizer knows who asks.
+	// Authorizer adds the credentials to each request.
 	Authorizer Authorizer
 	// Transport sends the requests; nil: http.DefaultTransport, which offers
 	// to take compressed answers, unlike Codex CLI.

@@ -56,7 +56,7 @@ func findAgentServices(base string) (agentServices, error) {
 	return agentServices{}, errAgentEnvironment
 }
 
-// agentRecord is who an agent is, as its JWT or auth.json says.
+// agentRecord is the identity of an agent, from its JWT or auth.json.
 type agentRecord struct {
 	secret.Unprinted
 	RuntimeID  string `json:"agent_runtime_id"`
@@ -210,7 +210,7 @@ func (g *agent) Authorize(_ context.Context, header http.Header) error {
 	return nil
 }
 
-// assertion proves that who sends it now has the key and works on the task.
+// assertion proves that its sender has the key now and works on the task.
 func (g *agent) assertion() string {
 	at := g.timestamp()
 	return base64.RawURLEncoding.EncodeToString(encode(struct {

@@ -153,7 +153,7 @@ func ParseAuth(text []byte) (*Auth, error) {
 	a.AgentIdentity = Secret(doc.get(memberAgentIdentity))
 	switch {
 	case mode != nil && !slices.Contains(modes, Mode(*mode)):
-		return nil, errors.New("auth_mode is none that is known")
+		return nil, errors.New("auth_mode is unknown")
 	case mode != nil:
 		a.Mode = Mode(*mode)
 	case pat != nil:

@@ -62,7 +62,7 @@ func TestParseAuth(t *testing.T) {
 		`{"OPENAI_API_KEY":"k","bedrock_api_key":{}}`:                                                  "bedrockApiKey",
 		`{"OPENAI_API_KEY":"k","bedrock_api_key":{},"personal_access_token":"at-1"}`:                   "personalAccessToken",
 		`{"auth_mode":"chatgpt","OPENAI_API_KEY":"k"}`:                                                 "chatgpt",
-		`{"auth_mode":"ChatGPT"}`:                                                                      "auth_mode is none that is known",
+		`{"auth_mode":"ChatGPT"}`:                                                                      "auth_mode is unknown",
 		`{"auth_mode":1}`:                                                                              "auth_mode has the wrong type",
 		`{"OPENAI_API_KEY":["sk-secret"]}`:                                                             "OPENAI_API_KEY has the wrong type",
 		`{"last_refresh":"yesterday"}`:                                                                 "last_refresh is no time of RFC 3339",

@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/wire/secret"
 )
 
-// Where the identity service is, and as whom this program is known there.
+// The identity service, and the names of this program there.
 const (
 	defaultIssuer     = "https://auth.openai.com"
 	defaultClientID   = "app_EMoamEEZ73f0CkXaXp7hrann"
@@ -277,8 +277,8 @@ func (a answer) failure() failure {
 	return f
 }
 
-// detail is the most useful of what a failure says: the message, the code, the
-// text, or that there is none.
+// detail returns the most useful part of a failure: its message, its code, its text, or
+// a note that it has none.
 func (a answer) detail() string {
 	f := a.failure()
 	for _, text := range []string{httpclient.PlainText(f.message), httpclient.PlainText(f.code), a.text()} {

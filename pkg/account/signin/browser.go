@@ -31,10 +31,10 @@ type BrowserOptions struct {
 	// Open opens the URL in a browser. That it fails does not matter: the user
 	// has been told the URL.
 	Open func(url string) error
-	// Notice is told what went wrong in the browser, once it has.
+	// Notice is called with the reason if signing in fails in the browser.
 	Notice func(text string)
-	// Warn is told what does not matter, such as that the tokens of whoever was
-	// signed in before could not be given back.
+	// Warn gets failures that do not stop the sign-in, such as that the tokens of the
+	// former account could not be revoked.
 	Warn func(error)
 }
 
@@ -87,9 +87,8 @@ func (l *Login) Browser(ctx context.Context, o BrowserOptions) error {
 	return err
 }
 
-// listenLocal listens on the first port that is free. One that is not may be
-// that of an attempt to sign in that somebody has forgotten: it is told to end,
-// and given some time for it.
+// listenLocal listens on the first port that is free. A port in use may be that of an
+// earlier attempt to sign in: that is asked to end, and given some time for it.
 func listenLocal(ctx context.Context, ports []int, delay time.Duration) (net.Listener, error) {
 	var address string
 	for _, port := range ports {
@@ -118,8 +117,8 @@ func inUse(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, wsaAddressInUse)
 }
 
-// cancelOther asks who listens to end its attempt to sign in. Whether it does,
-// the next try to listen tells.
+// cancelOther asks the process that listens on address to end its attempt to sign in.
+// The next try to listen shows whether it did.
 func cancelOther(ctx context.Context, address string) {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()

@@ -34,7 +34,7 @@ type callback struct {
 	ctx    context.Context // of the attempt: it goes on when a browser does not wait
 	grant  grant           // all but the code
 	state  Secret
-	// abandon ends ctx. It is called with the end, so that nobody is signed in
+	// abandon ends ctx. It is called when the attempt ends, so that no browser can sign in
 	// after that.
 	abandon context.CancelFunc
 
@@ -91,7 +91,7 @@ func (c *callback) cancel() {
 	}
 }
 
-// endLocked is end for a caller who holds mu.
+// endLocked is end for a caller that holds mu.
 func (c *callback) endLocked(err error) {
 	select {
 	case <-c.ended:
@@ -102,8 +102,8 @@ func (c *callback) endLocked(err error) {
 	}
 }
 
-// store signs in, unless the attempt has ended. It cannot end meanwhile, so who
-// is told that it was cancelled is not signed in.
+// store signs in, unless the attempt has ended. It holds mu, so that an attempt that is
+// reported as cancelled has not signed in.
 func (c *callback) store(tokens Tokens, key Secret) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *callback) store(tokens Tokens, key Secret) error {
 	return nil
 }
 
-// take ends the waiting, and reports whether nobody else has.
+// take ends the waiting, and reports whether this call did so first.
 func (c *callback) take() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,7 +241,7 @@ func (c *callback) finish(query url.Values) error {
 		//lint:ignore ST1005 Codex CLI's text
 		return noticed("Token exchange error", err, fmt.Errorf("Token exchange failed: %w", err))
 	}
-	// Before a key is made for who may not sign in.
+	// Before a key is made for an account that may not sign in.
 	if err := c.login.checkWorkspace(tokens.Claims.AccountID); err != nil {
 		return noticed("Workspace restriction error", err, err)
 	}

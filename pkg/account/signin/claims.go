@@ -10,11 +10,11 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// errJWT says that a text is not a JWT whose payload could be read.
+// errJWT means that a text is not a JWT with a readable payload.
 var errJWT = errors.New("invalid ID token format")
 
-// IDClaims are what an id_token says of whom it was issued to. They are for
-// display, and to send back to who issued them: the signature is not checked.
+// IDClaims are the claims of an id_token about its user. They are for display, and to
+// send back to the issuer: the signature is not checked.
 type IDClaims struct {
 	Email     string
 	PlanType  string
@@ -62,7 +62,7 @@ func ParseIDClaims(token Secret) (IDClaims, error) {
 	return c, nil
 }
 
-// expiry is when a token ends; false: it does not say.
+// expiry returns when a token expires, and false if the token does not say.
 func expiry(token Secret) (time.Time, bool) {
 	var payload struct {
 		Exp *int64 `json:"exp"`
@@ -90,7 +90,7 @@ func decodePayload(token Secret, v any) error {
 	return nil
 }
 
-// value is what p points to, or empty.
+// value returns the text that p points to, or "".
 func value(p *string) string {
 	if p == nil {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"codex.internal/pkg/wire/secret"
 )
 
-// Credential proves who this program acts for. It is safe for concurrent use.
+// Credential proves on whose behalf this program acts. It is safe for concurrent use.
 type Credential interface {
 	// Mode is the kind of the credential.
 	Mode() Mode
@@ -80,8 +80,7 @@ func (c rendezvousToken) Authorize(_ context.Context, header http.Header) error 
 
 func (rendezvousToken) Describe() string { return "Using CODEX_RENDEZVOUS_TOKEN" }
 
-// registrationBearer is a token that was given for registering, by whoever started
-// the program.
+// registrationBearer is a token for registering that the program was started with.
 type registrationBearer struct {
 	secret.Unprinted
 	token Secret

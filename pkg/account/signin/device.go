@@ -14,20 +14,20 @@ import (
 	"codex.internal/pkg/wire/secret"
 )
 
-// errNoDevice says that the identity service knows no device codes.
+// errNoDevice means that the identity service does not support device codes.
 //
 //lint:ignore ST1005 Codex CLI's text
 var errNoDevice = errors.New("device code login is not enabled for this Codex server. Use the browser login or verify the server URL.")
 
-// DeviceOptions say where one signs in with a code.
+// DeviceOptions configure signing in with a code.
 type DeviceOptions struct {
 	Issuer   string // the URL of the identity service; empty: the public one
-	ClientID string // as whom this program is known there; empty: as itself
+	ClientID string // of this program at the identity service; empty: the default
 	// Show tells the user to open a URL in a browser, anywhere, and to type
 	// the code there.
 	Show func(url, code string)
-	// Warn is told what does not matter, such as that the tokens of whoever was
-	// signed in before could not be given back.
+	// Warn gets failures that do not stop the sign-in, such as that the tokens of the
+	// former account could not be revoked.
 	Warn func(error)
 }
 
@@ -132,7 +132,7 @@ func (a *Authority) awaitDevice(ctx context.Context, o DeviceOptions, code devic
 	}
 }
 
-// deviceGrant reads what the identity service tells once the code was typed.
+// deviceGrant reads the answer of the identity service after the user has typed the code.
 func deviceGrant(body []byte, o DeviceOptions) (grant, error) {
 	var answer struct {
 		Code     string `json:"authorization_code"`

@@ -1,4 +1,4 @@
-// Package signin knows who this program acts for: the credentials that the
+// Package signin has the credentials with which this program acts for its user: those that the
 // environment and auth.json hold, how they are got (codex login), kept fresh,
 // and given back (codex logout).
 //

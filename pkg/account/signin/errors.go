@@ -2,11 +2,11 @@ package signin
 
 import "log/slog"
 
-// causedError is an error whose text does not tell its cause: Codex CLI
-// tells it below the text, or not at all. A log has both.
+// causedError is an error whose text does not have its cause: Codex CLI prints that
+// below the text, or not at all. A log has both.
 type causedError struct {
 	text  string
-	cause error // nil: there is none
+	cause error // may be nil
 }
 
 func (e *causedError) Error() string { return e.text }

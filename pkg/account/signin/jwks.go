@@ -40,8 +40,8 @@ func (a *Authority) agentKeys(ctx context.Context, url string) (keySet, error) {
 	return keys, nil
 }
 
-// parseKeySet reads a JSON Web Key Set (RFC 7517). Keys that are not RSA's are
-// none of ours; one that says it is and is not is an error.
+// parseKeySet reads a JSON Web Key Set (RFC 7517). Keys of other kinds
+// than RSA are ignored; a malformed RSA key is an error.
 func parseKeySet(text []byte) (keySet, error) {
 	var set struct {
 		Keys *[]struct {

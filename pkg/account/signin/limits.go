@@ -15,8 +15,8 @@ const (
 	// check a signature takes time that grows with its square.
 	maxModulus = 1024
 
-	// maxPreview bounds what an error tells of an answer, in characters: what
-	// Codex CLI tells of a failed task registration.
+	// maxPreview bounds how much of an answer an error repeats, in characters, as Codex
+	// CLI's error for a failed task registration does.
 	maxPreview = 512
 
 	// refreshAhead is how long before its end an access token is refreshed.
@@ -26,8 +26,8 @@ const (
 	// it ends.
 	refreshAge = 8 * 24 * time.Hour
 
-	// refreshGrace is how much longer a refresh that is under way may take when
-	// nobody wants it any more: with the answer the user would lose the sign-in.
+	// refreshGrace is how much longer a refresh may take after its caller has gone: if the
+	// answer with the new refresh token were lost, the user would have to sign in again.
 	refreshGrace = 2 * time.Second
 
 	// requestTimeout bounds a question to the identity service. Codex CLI
@@ -56,7 +56,7 @@ const (
 	minInterval = time.Second
 
 	// portTries is how often a port is tried, and portPause how long apart, as
-	// in Codex CLI: who had it needs some time to end.
+	// in Codex CLI: the process that had it needs some time to end.
 	portTries = 10
 	portPause = 200 * time.Millisecond
 

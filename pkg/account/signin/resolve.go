@@ -23,22 +23,22 @@ const (
 // Variables are the names of all variables that hold credentials.
 var Variables = []string{variableRendezvous, variableAPIKey, variableAccessToken}
 
-// needAuth begins what is said to who has not signed in in the right way.
+// needAuth begins the errors for a user who is not signed in, or not in the right way.
 const needAuth = "remote exec-server registration requires ChatGPT authentication or API key authentication; "
 
 var (
-	// ErrNotSignedIn says that there are no credentials to register with.
+	// ErrNotSignedIn means that there are no credentials to register with.
 	ErrNotSignedIn = errors.New(needAuth + "run `codex login` or set CODEX_API_KEY")
 	// ErrAgentNotAsked says that there are credentials, but those of an agent,
 	// whose use has to be asked for.
 	ErrAgentNotAsked = errors.New(needAuth + "Agent Identity auth requires --use-agent-identity-auth")
-	// ErrNoAccessToken says that an agent is to be used and none is named.
+	// ErrNoAccessToken means that an agent is to be used and none is named.
 	ErrNoAccessToken = errors.New("CODEX_ACCESS_TOKEN is required when --use-agent-identity-auth is set")
-	// ErrAPIKeyHost says that an API key would be sent to who must not have it.
+	// ErrAPIKeyHost means that an API key would be sent to a host that must not have it.
 	ErrAPIKeyHost = errors.New("remote exec-server API-key authentication is restricted to HTTPS openai.com and openai.org hosts and subdomains or loopback hosts")
-	// ErrPlaintext says that somebody on the way could read a token.
+	// ErrPlaintext means that a token would be sent over a connection that others can read.
 	ErrPlaintext = errors.New("CODEX_RENDEZVOUS_TOKEN is sent over https, or to a loopback address, and nowhere else")
-	// ErrBedrock says that the stored credentials are for another service.
+	// ErrBedrock means that the stored credentials are for another service.
 	ErrBedrock = errors.New("the stored credentials are for Amazon Bedrock and of no use here")
 )
 
@@ -59,7 +59,7 @@ type Resolver struct {
 	Authority *Authority
 	// ChatGPTBaseURL is where ChatGPT's backend is; empty: the public one.
 	ChatGPTBaseURL string
-	// Log is told what is not an error to the caller.
+	// Log gets warnings that are not errors for the caller.
 	Log *slog.Logger
 }
 
@@ -68,7 +68,7 @@ func (r *Resolver) variable(name string) Secret { return Secret(strings.TrimSpac
 // Registration returns the credential with which an executor registers at the
 // registry of a URL: CODEX_RENDEZVOUS_TOKEN, which is for no other purpose, or
 // else CODEX_API_KEY, or else CODEX_ACCESS_TOKEN, or else what is stored.
-// Credentials that cannot be used, whatever the reason, are none; the reason is
+// Credentials that cannot be used are skipped, and the reason is
 // logged. An API key goes to few hosts only. Errors: ErrNotSignedIn,
 // ErrAgentNotAsked, ErrAPIKeyHost, ErrPlaintext, others about the URL, and the
 // context's.

@@ -21,11 +21,11 @@ type Login struct {
 	Workspaces []string
 }
 
-// APIKey stores an API key. It is not checked and sent nowhere.
+// APIKey stores an API key. It is neither checked nor sent anywhere.
 func (l *Login) APIKey(key Secret) error { return l.Store.Save(NewAPIKey(key)) }
 
-// AccessToken stores a personal access token, after asking whose it is, or
-// the JWT of an agent, after checking who signed it.
+// AccessToken stores a personal access token after asking the service for its owner, or
+// the JWT of an agent after verifying its signature.
 func (l *Login) AccessToken(ctx context.Context, token Secret) error {
 	if isPAT(token) {
 		o, err := l.Authority.whoami(ctx, token)
@@ -75,10 +75,10 @@ func (l *Login) save(tokens Tokens, key Secret) error {
 	return l.Store.Save(NewChatGPT(tokens, key, l.Authority.now()))
 }
 
-// Logout gives the tokens of a ChatGPT account back, unless they are lent by
-// another program, and deletes what is stored. It reports whether there was
-// anything. That the tokens could not be given back, or the file not be read, is
-// no reason not to delete it: it is told to warn, and no error.
+// Logout revokes the tokens of a ChatGPT account, unless another program has lent them,
+// and deletes the stored credentials. It reports whether there were any. If the tokens
+// cannot be revoked or the file cannot be read, it calls warn and deletes the file
+// nevertheless.
 func (l *Login) Logout(ctx context.Context, warn func(error)) (bool, error) {
 	stored, err := l.Store.Load()
 	switch {

@@ -49,7 +49,7 @@ func OpenStore(kind, home string, warn func(text string)) (Store, error) {
 	case "keyring":
 		return nil, errors.New("cli_auth_credentials_store is keyring: this codex cannot use a keyring; set it to file")
 	default:
-		return nil, fmt.Errorf("cli_auth_credentials_store is %q: there are file, auto and ephemeral", kind)
+		return nil, fmt.Errorf("cli_auth_credentials_store is %q: it must be file, auto or ephemeral", kind)
 	}
 }
 
@@ -80,9 +80,8 @@ func (s *fileStore) Load() (*Auth, error) {
 	return a, nil
 }
 
-// Save writes a file beside auth.json that takes its place, so that nobody
-// ever reads a part of it and nobody but the user reads it at all. A file that
-// cannot be read is replaced as a whole.
+// Save writes a file that only the user can read, and renames it to auth.json, so that
+// no reader sees a part of it. A file that cannot be read is replaced as a whole.
 func (s *fileStore) Save(a *Auth) error {
 	if old, err := s.Load(); err == nil {
 		a = a.keeping(old)

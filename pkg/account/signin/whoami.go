@@ -23,7 +23,7 @@ type owner struct {
 	fedRAMP   bool
 }
 
-// whoami asks whose a personal access token is.
+// whoami asks for the owner of a personal access token.
 func (a *Authority) whoami(ctx context.Context, token Secret) (owner, error) {
 	got, err := a.do(ctx, request{method: http.MethodGet, url: a.authAPI() + "/v1/user-auth-credential/whoami", bearer: token})
 	if err != nil {
