@@ -17,14 +17,14 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// lockPause is between two attempts to lock a file.
+// lockPause is the pause between two attempts to lock a file.
 const lockPause = 10 * time.Millisecond
 
-// ErrLocked says that another process works with a file.
+// ErrLocked means that another process has locked a file.
 var ErrLocked = errors.New("another process has it locked")
 
 // ReadBounded reads a file of at most limit bytes that no other user may change,
-// and returns what it is besides. A file that is not there is an fs.ErrNotExist.
+// and returns its FileInfo too. The error for a missing file is an fs.ErrNotExist.
 func ReadBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
 	f, err := safeopen.Open(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -48,8 +48,8 @@ func ReadBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
 	return data, info, nil
 }
 
-// Write replaces a file by one that only this user can read. Whoever
-// reads it sees the old content or the new, also after a crash.
+// Write replaces a file by one that only this user can read. Readers see the old content
+// or the new, also after a crash.
 func Write(path string, data []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -78,12 +78,12 @@ func Write(path string, data []byte) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// Lock locks a file by one beside it, which is left there, and returns the
-// function that unlocks it. It waits for who has it as long as ctx lasts, and
-// then returns an ErrLocked.
+// Lock locks a file by a lock file beside it, which stays, and returns the function that
+// unlocks it. If another process has the lock, Lock waits until ctx ends, and then returns
+// an ErrLocked.
 func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s is a directory; name a file", path) // and nothing is made beside it
+		return nil, fmt.Errorf("%s is a directory; name a file", path) // before a lock file is made
 	}
 	name := path + ".lock"
 	f, err := safeopen.Open(name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -121,5 +121,5 @@ func DecodeDocument(data []byte, document any) error {
 	return nil
 }
 
-// IsMissing says that a file is not there.
+// IsMissing reports whether an error means that a file does not exist.
 func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -27,8 +27,7 @@ const (
 	ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 	// maxSeries bounds the metrics of one family: a label whose values come from a peer
-	// by mistake must not fill the memory. What exceeds it is counted under the label
-	// values overflow.
+	// by mistake must not fill the memory. Further label values are counted under overflow.
 	maxSeries = 1024
 	overflow  = "other"
 	// usualLabels is as much room as the labels of most metrics take, in bytes.
@@ -293,19 +292,19 @@ const (
 	KindGauge   = "gauge"
 )
 
-// collected is a family whose numbers are looked up when they are written.
+// collected is a family of metrics whose values are computed when they are written.
 type collected struct {
 	head
 	collect func(emit func(value float64, labels ...string))
 }
 
-// Collect adds a family of that kind, whose numbers a function tells to emit, with
-// their label values, each time that they are written. It must not block.
+// Collect adds a family of that kind. collect is called each time that the metrics are
+// written, and passes the values with their labels to emit. It must not block.
 func (s *Set) Collect(kind, name, help string, labels []string, collect func(emit func(value float64, labels ...string))) {
 	s.add(&collected{head{name, help, kind, labels}, collect})
 }
 
-// CollectOne adds a gauge without labels whose number is looked up when it is written.
+// CollectOne adds a gauge without labels whose value is computed when it is written.
 func (s *Set) CollectOne(name, help string, value func() float64) {
 	s.Collect(KindGauge, name, help, nil, func(emit func(float64, ...string)) { emit(value()) })
 }

@@ -269,8 +269,8 @@ func check[T any, P Kept[T]](p P) error {
 	return p.Common().check()
 }
 
-// Encode returns the content of the file, unless it is more than load
-// reads: then nobody could use any token.
+// Encode returns the content of the file. It returns an error if that is more than load
+// reads, with which no token could be used any more.
 func Encode[T any, P Kept[T]](tokens map[string]P) ([]byte, error) {
 	data, err := json.MarshalIndent(document[P]{Version: fileVersion, Tokens: ordered(tokens)}, "", "  ")
 	if err != nil {

@@ -23,7 +23,7 @@ var (
 	ErrBadToken = errors.New("the token is unknown, revoked or expired")
 )
 
-// InvalidError says that what a person has asked for cannot be. What is the name of an
+// InvalidError is the error for an invalid value that a person has given. What names the
 // option in words.
 type InvalidError struct {
 	What   string
@@ -100,7 +100,7 @@ func (p Prefix) New() (id, secret string) {
 	return id, string(p) + id + "_" + base64.RawURLEncoding.EncodeToString(random[idBytes:])
 }
 
-// ID returns the id in the text of a token; empty: it is none.
+// ID returns the id in the text of a token, or "" if the text is not a token.
 func (p Prefix) ID(secret string) string {
 	rest, ok := strings.CutPrefix(secret, string(p))
 	id, _, found := strings.Cut(rest, "_")
