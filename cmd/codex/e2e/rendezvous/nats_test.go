@@ -152,7 +152,7 @@ func TestRendezvousNATSUsage(t *testing.T) {
 		{"a state file too", []string{"--nats", "nats://127.0.0.1:1", "--state", "s"}, 2, "exclude each other"},
 		{"credentials for nothing", []string{"--nats-creds", "f"}, 2, "--nats-creds needs --nats"},
 		{"no credentials", []string{"--nats", "nats://127.0.0.1:1", "--nats-creds", tokens + "/none"}, 1, "--nats-creds"},
-		{"credentials in another file", []string{"--nats", "nats://127.0.0.1:1", "--nats-creds", other}, 1, "credentials: " + other + " has none"},
+		{"credentials in another file", []string{"--nats", "nats://127.0.0.1:1", "--nats-creds", other}, 1, "credentials: " + other + " does not have the credentials of a NATS user"},
 		{"replicas", []string{"--nats", "nats://127.0.0.1:1", "--nats-replicas", "6"}, 2, "for flag -nats-replicas: must be at most 5"},
 		{"no URL of NATS", []string{"--nats", "http://127.0.0.1:1"}, 1, "nats://HOST:PORT"},
 	} {
