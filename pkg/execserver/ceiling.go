@@ -13,8 +13,8 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
-	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/plan"
 	"codex.internal/pkg/sandbox/runner"
 )
 
@@ -75,7 +75,7 @@ func (c *conn) intentUnderCeiling(raw json.RawMessage) (*runner.Intent, error) {
 	}
 	c.srv.hideSecrets(&intent.Profile, false)
 	scope := permissions.Scope{Cwd: intent.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
-	granted := permissions.Resolve(intent.Profile.FileSystem, scope, sandbox.HostView{}).Access(dir)
+	granted := permissions.Resolve(intent.Profile.FileSystem, scope, plan.HostView{}).Access(dir)
 	intent.Profile.FileSystem.Entries = intersect(intent.Profile.FileSystem.Entries, dir, access, granted)
 	if dir != "/" {
 		intent.Within = dir
@@ -96,7 +96,7 @@ func intersect(entries []permissions.Entry, dir string, access, granted permissi
 	if dir == "/" {
 		at = permissions.Path{Kind: permissions.Root}
 	}
-	real, _ := permissions.EffectivePath(sandbox.HostView{}, dir)
+	real, _ := permissions.EffectivePath(plan.HostView{}, dir)
 	if dir != "/" && granted == permissions.Write && slices.ContainsFunc(entries, protectsByName) {
 		granted = permissions.Read // because such entries are left out below
 	}
@@ -132,7 +132,7 @@ func spelledIn(name, dir, realDir string) string {
 	if strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/") {
 		return name
 	}
-	real, err := permissions.EffectivePath(sandbox.HostView{}, name)
+	real, err := permissions.EffectivePath(plan.HostView{}, name)
 	if err != nil {
 		return name
 	}
@@ -202,8 +202,8 @@ func (s *sandboxRequest) checkCeiling(profile permissions.Profile, cwd string) e
 		return tooWeak(c, "the sandbox permits writing")
 	}
 	scope := permissions.Scope{Cwd: cwd, Within: writableWithin(c)}
-	_, err := sandbox.Make(profile, scope, sandbox.HostView{}, false)
-	if outside, ok := errors.AsType[*sandbox.OutsideError](err); ok {
+	_, err := plan.Make(profile, scope, plan.HostView{}, false)
+	if outside, ok := errors.AsType[*plan.OutsideError](err); ok {
 		return tooWeak(c, outside.Error())
 	}
 	return nil // other errors are the launcher's

@@ -14,8 +14,8 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/plan"
 	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -131,7 +131,7 @@ func (w workspace) profile(ctx *permissions.Context, cwd string) permissions.Pro
 	if len(roots) == 0 {
 		roots = []string{cwd}
 	}
-	return ctx.ProfileFor(cwd, sandbox.HostView{}).WithProjectRoots(roots)
+	return ctx.ProfileFor(cwd, plan.HostView{}).WithProjectRoots(roots)
 }
 
 // fileIntent returns how a file system request must be confined; nil: not at

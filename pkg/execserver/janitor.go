@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/placeholders"
 	"codex.internal/pkg/sandbox/runner"
 )
 
@@ -43,7 +43,7 @@ func (k *janitorKeeper) connect(runtime *runner.Runtime) *os.File {
 
 // start starts a janitor and waits until it is ready.
 func (k *janitorKeeper) start(runtime *runner.Runtime) (*process.Janitor, error) {
-	ours, theirs, err := sandbox.JanitorPair()
+	ours, theirs, err := placeholders.JanitorPair()
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (k *janitorKeeper) start(runtime *runner.Runtime) (*process.Janitor, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := j.Use(sandbox.AwaitJanitor); err != nil {
+	if err := j.Use(placeholders.AwaitJanitor); err != nil {
 		j.Kill()
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (k *janitorKeeper) start(runtime *runner.Runtime) (*process.Janitor, error)
 func connectTo(j *process.Janitor) (*os.File, error) {
 	connection := -1
 	err := j.Use(func(socket int) (err error) {
-		connection, err = sandbox.ConnectJanitor(socket)
+		connection, err = placeholders.ConnectJanitor(socket)
 		return err
 	})
 	if err != nil {

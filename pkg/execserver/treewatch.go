@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/host/watch"
-	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/plan"
 	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -298,7 +298,7 @@ func (t *confinedTree) denies() func(path string) bool {
 		return func(string) bool { return false }
 	}
 	scope := permissions.Scope{Cwd: t.intent.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
-	return permissions.Resolve(fs, scope, sandbox.HostView{}).DeniesRead
+	return permissions.Resolve(fs, scope, plan.HostView{}).DeniesRead
 }
 
 func (t *confinedTree) next() (*execproto.Changed, bool) {

@@ -9,7 +9,6 @@
 //	info        describes the operating system, the shell and the user
 //	outputlog   retains the output of a process in files
 //	shellsnapshot stores the state that the start-up files of a shell have set
-//	threads     makes threads ahead, and bounds what needs them
 //	envpolicy   selects the variables of an environment
 //	peercred    finds the process at the other end of a local connection
 //	safeopen    opens files that must be regular files

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
@@ -36,7 +36,7 @@ var launcherWithoutMounts = sync.OnceValues(func() (string, error) {
 // TestMountMistake: if nothing of the view is read-only by a mistake, a command
 // still writes nothing outside of what may be written.
 func TestMountMistake(t *testing.T) {
-	abi := machine.NeedLandlock(t, sandbox.WallABI)
+	abi := machine.NeedLandlock(t, plan.WallABI)
 	broken, err := launcherWithoutMounts()
 	must(t, err)
 	saved := launcher
@@ -72,7 +72,7 @@ func TestMountMistake(t *testing.T) {
 // does.
 func TestFIFOs(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
-		machine.NeedLandlock(t, sandbox.WallABI)
+		machine.NeedLandlock(t, plan.WallABI)
 		var ends []*os.File
 		make := func(name string) string {
 			name = filepath.Join(p.dir, name)

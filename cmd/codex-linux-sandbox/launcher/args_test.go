@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"codex.internal/pkg/sandbox/proxybridge"
 	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
@@ -120,8 +120,8 @@ func TestHelpAndProbe(t *testing.T) {
 		}
 		Landlock int
 	}
-	if err := json.Unmarshal(out.Bytes(), &probe); err != nil || len(probe.Backends) != len(preference) || (probe.Landlock >= sandbox.LandlockABI) != probe.Backends[len(preference)-1].Works {
-		t.Fatalf("got error %v, out %s; want no error, len(probe.Backends) %v, probe.Landlock >= sandbox.LandlockABI: probe.Backends[len(preference)-1].Works", err, out.String(), len(preference))
+	if err := json.Unmarshal(out.Bytes(), &probe); err != nil || len(probe.Backends) != len(preference) || (probe.Landlock >= plan.LandlockABI) != probe.Backends[len(preference)-1].Works {
+		t.Fatalf("got error %v, out %s; want no error, len(probe.Backends) %v, probe.Landlock >= plan.LandlockABI: probe.Backends[len(preference)-1].Works", err, out.String(), len(preference))
 	}
 	for i, b := range probe.Backends {
 		if b.Name != preference[i] || b.Works != (b.Reason == "") || b.Works != (b.Step == "") || b.Works != machine.Has(t, os.Geteuid(), b.Name) {

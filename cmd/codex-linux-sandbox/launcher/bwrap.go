@@ -15,7 +15,8 @@ import (
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/cmd/codex-linux-sandbox/mediate"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/bwrap"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,11 +39,11 @@ const maxStderr = 64 << 10
 func (b bubblewrap) run(l *launch) (int, error) {
 	others := []string{l.policyCwd, l.commandCwd}
 	for _, m := range l.plan.Mounts {
-		if m.Kind == sandbox.BindWritable && !m.Pin {
+		if m.Kind == plan.BindWritable && !m.Pin {
 			others = append(others, m.Target)
 		}
 	}
-	program, err := sandbox.FindBwrap(others...)
+	program, err := bwrap.Find(others...)
 	if err != nil {
 		return 0, &unavailable{err}
 	}
@@ -66,7 +67,7 @@ func (b bubblewrap) run(l *launch) (int, error) {
 // wrapped is a run of bwrap.
 type wrapped struct {
 	l            *launch
-	placeholders *placeholders
+	placeholders *placed
 	terminal     bool
 	init         int        // a descriptor of the sandbox's first process; 0: none
 	files        []*os.File // closed at the end
@@ -133,20 +134,20 @@ func (w *wrapped) descriptors() ([]uintptr, error) {
 	if w.l.execFD >= 0 {
 		files[execFD] = uintptr(w.l.execFD)
 	}
-	binds, err := w.l.plan.Binds()
+	binds, err := bwrap.Binds(w.l.plan)
 	if err != nil {
 		return nil, &changed{fmt.Errorf("cannot make the sandbox: %w", err)}
 	}
 	for _, r := range w.placeholders.undo.Names() {
 		binds = fmt.Appendf(binds, "%d %d %s\x00", r.Dev, r.Ino, path.Dir(r.Path))
 	}
-	binds = w.l.plan.AppendWall(binds, w.l.helper)
+	binds = bwrap.AppendWall(binds, w.l.plan, w.l.helper)
 	w.binds = binds
 	outer := w.l.rules()
-	if outer.Sockets >= sandbox.SocketsLoopback || w.l.redirects() {
+	if outer.Sockets >= plan.SocketsLoopback || w.l.redirects() {
 		// The second stage runs under this filter as well. It makes sockets, and then
 		// installs the filter that asks the launcher about connections.
-		outer.Network = sandbox.NetworkOn
+		outer.Network = plan.NetworkOn
 	}
 	filter := outer.Filter()
 	for fd, data := range map[int][]byte{
@@ -168,12 +169,12 @@ func (w *wrapped) arguments(files []uintptr) (args []string, given []uintptr, er
 	}
 	view := w.l.plan
 	if !mounting {
-		view = &sandbox.Plan{Root: sandbox.RootWritable, Network: view.Network}
+		view = &plan.Plan{Root: plan.RootWritable, Network: view.Network}
 	}
-	args = append([]string{"--seccomp", strconv.Itoa(filterFD)}, view.BwrapArguments(!w.l.unsized)...)
+	args = append([]string{"--seccomp", strconv.Itoa(filterFD)}, bwrap.Arguments(view, !w.l.unsized)...)
 	args = append(args, "--ro-bind", self, stagePath, "--remount-ro", "/dev", "--chdir", w.l.commandCwd)
 	for i, a := range args {
-		if a != sandbox.EmptyFD {
+		if a != bwrap.EmptyFD {
 			continue
 		}
 		fd, err := w.memory(nil)
@@ -248,15 +249,15 @@ func (w *wrapped) memory(data []byte) (uintptr, error) {
 
 // checkMounts returns an error if bwrap has not mounted what the plan says, and the grants of the
 // second wall. Without /proc only the first stage can check the rest: see checkFromOutside.
-func checkMounts(noProc bool) ([]sandbox.Grant, error) {
+func checkMounts(noProc bool) ([]plan.Grant, error) {
 	text, err := inherited("list of mounts", bindsFD, maxProfile)
 	if err == nil {
-		err = sandbox.CheckBinds(text, mounting)
+		err = bwrap.CheckBinds(text, mounting)
 	}
 	if err == nil && !noProc && mounting {
-		err = sandbox.CheckWritable(text, "self")
+		err = bwrap.CheckWritable(text, "self")
 	}
-	return sandbox.ParseWall(text), err
+	return bwrap.ParseWall(text), err
 }
 
 // checkFromOutside looks at the mounts of a second stage that has no /proc.
@@ -264,7 +265,7 @@ func (w *wrapped) checkFromOutside(inner int) error {
 	if !w.l.plan.NoProc || !mounting {
 		return nil
 	}
-	if err := sandbox.CheckWritable(w.binds, strconv.Itoa(inner)); err != nil {
+	if err := bwrap.CheckWritable(w.binds, strconv.Itoa(inner)); err != nil {
 		return fmt.Errorf("cannot make the sandbox: %w", err)
 	}
 	return nil
@@ -366,7 +367,7 @@ func passSignals(signals <-chan os.Signal, command int, ended <-chan struct{}) (
 // inside, the parent of the second stage: its end is the end of all processes inside. It returns the redirection of
 // connections and its listeners; nil if connections are not redirected.
 func (w *wrapped) begin(inner int) (to *mediate.Redirect, captured []int) {
-	init := sandbox.ParentOf(inner)
+	init := bwrap.ParentOf(inner)
 	if fd, err := unix.PidfdOpen(init, 0); err == nil {
 		w.init = fd
 	}
@@ -412,7 +413,7 @@ func (w *wrapped) spec() string {
 	spec := []string{"network=" + strconv.Itoa(int(w.l.plan.Network)), "sockets=" + strconv.Itoa(int(w.l.sockets())),
 		"tasks=" + strconv.Itoa(w.l.tasks)}
 	for word, said := range map[string]bool{
-		"nesting": w.l.nesting, "terminal": w.terminal, "noproc": w.l.plan.NoProc, "root": w.l.plan.Root == sandbox.RootWritable,
+		"nesting": w.l.nesting, "terminal": w.terminal, "noproc": w.l.plan.NoProc, "root": w.l.plan.Root == plan.RootWritable,
 		"unix": w.l.unixSockets, "redirect": w.l.redirects(), "exec": w.l.execFD >= 0,
 	} {
 		if said {
@@ -429,7 +430,7 @@ func (w *wrapped) spec() string {
 
 // probe finds out whether bwrap works here, by using it.
 func (b bubblewrap) probe() error {
-	program, err := sandbox.FindBwrap()
+	program, err := bwrap.Find()
 	if err == nil {
 		err = b.refuse(nil)
 	}

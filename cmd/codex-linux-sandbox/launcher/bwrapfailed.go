@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/bwrap"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,10 +34,10 @@ const notThere = ": No such file or directory"
 // placeholder for .agents of one's sandbox is removed before the other's bwrap binds it. said is bwrap's own error,
 // which names the path: another placeholder may be there by now, with the same inode number.
 func (w *wrapped) unlessMoved(err error, said []byte) error {
-	binds, gone := w.l.plan.Binds()
-	if gone != nil || !bytes.HasPrefix(w.binds, binds) || strings.HasSuffix(err.Error(), sandbox.TryAgain) ||
+	binds, gone := bwrap.Binds(w.l.plan)
+	if gone != nil || !bytes.HasPrefix(w.binds, binds) || strings.HasSuffix(err.Error(), bwrap.TryAgain) ||
 		slices.ContainsFunc(w.l.plan.Absent, func(name string) bool { return unix.Access(name, unix.F_OK) == nil }) ||
-		slices.ContainsFunc(w.l.plan.Mounts, func(m sandbox.Mount) bool { return bytes.HasSuffix(said, []byte(m.Target+notThere)) }) {
+		slices.ContainsFunc(w.l.plan.Mounts, func(m plan.Mount) bool { return bytes.HasSuffix(said, []byte(m.Target+notThere)) }) {
 		return &changed{err}
 	}
 	return &unavailable{err}

@@ -7,7 +7,7 @@ import (
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/cmd/codex-linux-sandbox/mediate"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"codex.internal/pkg/sandbox/proxybridge"
 	"golang.org/x/sys/unix"
 )
@@ -15,7 +15,7 @@ import (
 // stageWords is the part of the sandbox's description that the second stage gets from the first in the
 // argument of --second-stage.
 type stageWords struct {
-	rules            sandbox.Rules
+	rules            plan.Rules
 	proxies          *proxies
 	terminal, noProc bool
 }
@@ -23,7 +23,7 @@ type stageWords struct {
 // stageWords reads the argument of --second-stage.
 func (l *launch) stageWords() (*stageWords, error) {
 	w := &stageWords{proxies: &proxies{Routes: &proxybridge.Routes{}, theirs: talkFD}}
-	l.execFD, l.plan = -1, &sandbox.Plan{}
+	l.execFD, l.plan = -1, &plan.Plan{}
 	for word := range strings.SplitSeq(l.stage, ",") {
 		key, value, _ := strings.Cut(word, "=")
 		n, err := strconv.Atoi(value)
@@ -32,7 +32,7 @@ func (l *launch) stageWords() (*stageWords, error) {
 		}
 		switch key {
 		case "network":
-			w.rules.Network, l.plan.Network = sandbox.Network(n), sandbox.Network(n)
+			w.rules.Network, l.plan.Network = plan.Network(n), plan.Network(n)
 		case "nesting":
 			w.rules.Nesting, l.nesting = true, true
 		case "unix":
@@ -42,9 +42,9 @@ func (l *launch) stageWords() (*stageWords, error) {
 		case "tasks":
 			l.tasks = n
 		case "sockets":
-			w.rules.Sockets = sandbox.Sockets(n)
+			w.rules.Sockets = plan.Sockets(n)
 		case "root":
-			l.plan.Root = sandbox.RootWritable
+			l.plan.Root = plan.RootWritable
 		case "terminal":
 			w.terminal = true
 		case "exec":

@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -89,7 +89,7 @@ func (l *launch) descriptors() ([]int, error) {
 
 // inheritedDescriptors lists the descriptors that the command would inherit.
 func inheritedDescriptors() (fds []int, err error) {
-	err = sandbox.HostView{}.ReadDir("/proc/self/fd", func(name string, _ permissions.FileType) error {
+	err = plan.HostView{}.ReadDir("/proc/self/fd", func(name string, _ permissions.FileType) error {
 		fd, err := strconv.Atoi(name)
 		if err != nil {
 			return fmt.Errorf("a descriptor is named %s", name)
@@ -111,7 +111,7 @@ func inheritedDescriptors() (fds []int, err error) {
 // refuses to make sockets, not to use those that are there. The first three
 // descriptors become /dev/null.
 func (l *launch) dropSockets(p *initproc.Program) error {
-	if l.plan.Network == sandbox.NetworkOn {
+	if l.plan.Network == plan.NetworkOn {
 		return nil
 	}
 	fds, err := inheritedDescriptors()
@@ -142,7 +142,7 @@ func (l *launch) dropSockets(p *initproc.Program) error {
 
 // inspect finds out how a descriptor can be opened again, or that it may be
 // inherited as it is.
-func inspect(fd int, network sandbox.Network, own sandbox.Sockets) (f inheritedFile, pass bool) {
+func inspect(fd int, network plan.Network, own plan.Sockets) (f inheritedFile, pass bool) {
 	f = inheritedFile{fd: fd}
 	var st unix.Stat_t
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
@@ -157,7 +157,7 @@ func inspect(fd int, network sandbox.Network, own sandbox.Sockets) (f inheritedF
 	f.flags = flags & (unix.O_ACCMODE | unix.O_APPEND | unix.O_NONBLOCK | unix.O_PATH)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFSOCK:
-		pass = usable && (network == sandbox.NetworkOn || hasOnePeer(fd, network, own))
+		pass = usable && (network == plan.NetworkOn || hasOnePeer(fd, network, own))
 	case unix.S_IFIFO:
 		pass = written || usable && !named
 	case unix.S_IFCHR:
@@ -181,7 +181,7 @@ func inspect(fd int, network sandbox.Network, own sandbox.Sockets) (f inheritedF
 // connected to. It belongs to the network in which it was made: a datagram can
 // be sent from it to any address there, also when it is connected, and where
 // connect is allowed, one of the internet can be connected to another peer.
-func hasOnePeer(fd int, network sandbox.Network, own sandbox.Sockets) bool {
+func hasOnePeer(fd int, network plan.Network, own plan.Sockets) bool {
 	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil || kind != unix.SOCK_STREAM && kind != unix.SOCK_SEQPACKET {
 		return false
@@ -190,14 +190,14 @@ func hasOnePeer(fd int, network sandbox.Network, own sandbox.Sockets) bool {
 		return false
 	}
 	family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	return err == nil && (family == unix.AF_UNIX || network == sandbox.NetworkOff && own < sandbox.SocketsLoopback)
+	return err == nil && (family == unix.AF_UNIX || network == plan.NetworkOff && own < plan.SocketsLoopback)
 }
 
 // preventBind keeps a command that may bind sockets from giving an inherited Unix
 // socket a name in the host's network, to which it belongs: a socket can have
 // one name only, and here the kernel chooses it. It fails for everything else.
 func (l *launch) preventBind(fd int) {
-	if l.sockets() >= sandbox.SocketsLoopback {
+	if l.sockets() >= plan.SocketsLoopback {
 		_ = unix.Bind(fd, &unix.SockaddrUnix{})
 	}
 }

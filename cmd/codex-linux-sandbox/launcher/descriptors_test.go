@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
 // TestInheritedSockets: unless the network is on, only sockets are inherited
 // that reach nobody but the peer that they have.
 func TestInheritedSockets(t *testing.T) {
-	const off, proxy, on = sandbox.NetworkOff, sandbox.NetworkProxy, sandbox.NetworkOn
+	const off, proxy, on = plan.NetworkOff, plan.NetworkProxy, plan.NetworkOn
 	local := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
 	socket := func(t *testing.T, family, kind int) int {
 		fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
@@ -51,32 +51,32 @@ func TestInheritedSockets(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		make func(t *testing.T) int
-		kept []sandbox.Network
+		kept []plan.Network
 	}{
-		"a pair of streams":      {pair(unix.SOCK_STREAM), []sandbox.Network{off, proxy, on}},
-		"a pair of packets":      {pair(unix.SOCK_SEQPACKET), []sandbox.Network{off, proxy, on}},
-		"a pair of datagrams":    {pair(unix.SOCK_DGRAM), []sandbox.Network{on}},
-		"connected TCP":          {func(t *testing.T) int { return connected(t, unix.SOCK_STREAM) }, []sandbox.Network{off, on}},
-		"connected UDP":          {func(t *testing.T) int { return connected(t, unix.SOCK_DGRAM) }, []sandbox.Network{on}},
-		"TCP":                    {func(t *testing.T) int { return socket(t, unix.AF_INET, unix.SOCK_STREAM) }, []sandbox.Network{on}},
-		"UDP":                    {func(t *testing.T) int { return socket(t, unix.AF_INET, unix.SOCK_DGRAM) }, []sandbox.Network{on}},
-		"a Unix stream":          {func(t *testing.T) int { return socket(t, unix.AF_UNIX, unix.SOCK_STREAM) }, []sandbox.Network{on}},
-		"the kernel's addresses": {func(t *testing.T) int { return socket(t, unix.AF_NETLINK, unix.SOCK_RAW) }, []sandbox.Network{on}},
+		"a pair of streams":      {pair(unix.SOCK_STREAM), []plan.Network{off, proxy, on}},
+		"a pair of packets":      {pair(unix.SOCK_SEQPACKET), []plan.Network{off, proxy, on}},
+		"a pair of datagrams":    {pair(unix.SOCK_DGRAM), []plan.Network{on}},
+		"connected TCP":          {func(t *testing.T) int { return connected(t, unix.SOCK_STREAM) }, []plan.Network{off, on}},
+		"connected UDP":          {func(t *testing.T) int { return connected(t, unix.SOCK_DGRAM) }, []plan.Network{on}},
+		"TCP":                    {func(t *testing.T) int { return socket(t, unix.AF_INET, unix.SOCK_STREAM) }, []plan.Network{on}},
+		"UDP":                    {func(t *testing.T) int { return socket(t, unix.AF_INET, unix.SOCK_DGRAM) }, []plan.Network{on}},
+		"a Unix stream":          {func(t *testing.T) int { return socket(t, unix.AF_UNIX, unix.SOCK_STREAM) }, []plan.Network{on}},
+		"the kernel's addresses": {func(t *testing.T) int { return socket(t, unix.AF_NETLINK, unix.SOCK_RAW) }, []plan.Network{on}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fd := tt.make(t)
-			for _, network := range []sandbox.Network{off, proxy, on} {
+			for _, network := range []plan.Network{off, proxy, on} {
 				want := false
 				for _, k := range tt.kept {
 					want = want || k == network
 				}
-				if _, keep := inspect(fd, network, sandbox.SocketsPairs); keep != want {
+				if _, keep := inspect(fd, network, plan.SocketsPairs); keep != want {
 					t.Errorf("network %d: inherited: %v", network, keep)
 				}
 			}
 			// What can be connected anew must not be of the host's network.
 			want := strings.HasPrefix(name, "a pair of ") && name != "a pair of datagrams"
-			if _, keep := inspect(fd, off, sandbox.SocketsLoopback); keep != want {
+			if _, keep := inspect(fd, off, plan.SocketsLoopback); keep != want {
 				t.Errorf("with a loopback of its own: inherited: %v", keep)
 			}
 		})
@@ -102,7 +102,7 @@ func TestReopenedFilesAreTheSame(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer file.Close()
-			f, keep := inspect(int(file.Fd()), sandbox.NetworkOff, sandbox.SocketsFew)
+			f, keep := inspect(int(file.Fd()), plan.NetworkOff, plan.SocketsFew)
 			if keep || f.path != own {
 				t.Fatalf("inherited as it is: %v; opened again at %q, want %q", keep, f.path, own)
 			}

@@ -3,10 +3,11 @@
 // processes: the launcher stays outside and waits, the init is the first process inside, and the init
 // forks the process that becomes the command.
 //
-// It turns options into a policy and a plan (pkg/sandbox), carries the plan out by one of three backends,
-// and undoes afterwards what it has changed outside. What runs without a Go runtime is in package initproc,
+// It turns options into a policy and a plan (pkg/sandbox/plan), carries the plan out by one of three backends,
+// and undoes afterwards what it has changed outside (pkg/sandbox/placeholders). What runs without a Go runtime is in package initproc,
 // and the calls that are made or answered for the command are in package mediate: this package imports both,
-// and neither imports it. It may import pkg/sandbox, pkg/host/warmstart and pkg/wire/jsonwire.
+// and neither imports it. It may import what pkg/sandbox/sandbox.go says, pkg/host/warmstart and
+// pkg/wire/jsonwire.
 //
 // Read it in this order:
 //

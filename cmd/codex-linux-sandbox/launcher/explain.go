@@ -10,7 +10,7 @@ import (
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/cmd/codex-linux-sandbox/mediate"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"codex.internal/pkg/wire/jsonwire"
 	"golang.org/x/sys/unix"
 )
@@ -61,14 +61,14 @@ func (l *launch) explainFiles(b *strings.Builder, backend string) error {
 		}
 		return nil
 	}
-	grants, err := l.plan.LandlockGrants()
+	grants, err := l.plan.LandlockGrants(plan.HostView{})
 	if l.legacyLandlock {
-		grants, err = l.plan.LegacyGrants()
+		grants, err = l.plan.LegacyGrants(plan.HostView{})
 	}
 	if err != nil {
 		return err
 	}
-	b.WriteString(sandbox.DescribeGrants(grants))
+	b.WriteString(plan.DescribeGrants(grants))
 	if !l.legacyLandlock {
 		b.WriteString("modes, owners and times of files: none can be changed\n")
 	}
@@ -91,7 +91,7 @@ func (l *launch) explainCalls(b *strings.Builder) {
 		b.WriteString("  mount, umount, pivot_root, setns, chroot, the mount API, new namespaces, clone3\n")
 	}
 	switch l.plan.Network {
-	case sandbox.NetworkOff:
+	case plan.NetworkOff:
 		b.WriteString([...]string{
 			"  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen, sendto,\n" +
 				"  sendmmsg, recvmmsg, shutdown, getpeername, getsockname, getsockopt, setsockopt\n",
@@ -99,7 +99,7 @@ func (l *launch) explainCalls(b *strings.Builder) {
 			"  sockets that are not TCP, UDP or pairs of Unix sockets; pairs that carry datagrams\n",
 			"  sockets that are not TCP, UDP or of the Unix family, and those of the Unix family that carry datagrams\n",
 		}[r.Sockets])
-	case sandbox.NetworkProxy:
+	case plan.NetworkProxy:
 		b.WriteString("  sockets that are not of the IPv4 or IPv6 family")
 		if l.unixSockets {
 			b.WriteString(", or of the Unix family")
@@ -112,11 +112,11 @@ func (l *launch) explainCalls(b *strings.Builder) {
 // off, and what it reaches past managed proxies.
 func (l *launch) explainSockets(backend string) string {
 	switch {
-	case l.plan.Network == sandbox.NetworkOn:
+	case l.plan.Network == plan.NetworkOn:
 		return ""
-	case l.plan.Network == sandbox.NetworkProxy && strings.HasPrefix(backend, "namespaces") && !l.unixSockets && mediate.CanConnect():
+	case l.plan.Network == plan.NetworkProxy && strings.HasPrefix(backend, "namespaces") && !l.unixSockets && mediate.CanConnect():
 		return "; programs that know no proxy reach the hosts of a server's network proxy too"
-	case l.plan.Network == sandbox.NetworkProxy:
+	case l.plan.Network == plan.NetworkProxy:
 		return "; programs that know no proxy reach nothing"
 	}
 	return [...]string{

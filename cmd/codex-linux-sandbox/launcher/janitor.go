@@ -8,15 +8,16 @@ import (
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/placeholders"
 	"golang.org/x/sys/unix"
 )
 
 // janitor is the launcher's connection to the process that removes what the launcher
-// leaves when it is killed (pkg/sandbox, janitor_linux.go). A server gives its
+// leaves when it is killed (pkg/sandbox/placeholders, janitor.go). A server gives its
 // launchers connections to one janitor. The first process of the sandbox holds the
 // connection too.
 type janitor struct {
-	sandbox.JanitorOf
+	placeholders.JanitorOf
 	own  int  // the socket of a janitor that the launcher has started itself; -1: a server's
 	pid  int  // of that janitor
 	told bool // the janitor takes nothing more: the command was about to run
@@ -27,18 +28,18 @@ type janitor struct {
 func (l *launch) takeJanitor() {
 	if l.janitorFD >= 0 {
 		unix.CloseOnExec(l.janitorFD)
-		l.janitor = &janitor{JanitorOf: sandbox.JanitorOf{FD: l.janitorFD}, own: -1}
+		l.janitor = &janitor{JanitorOf: placeholders.JanitorOf{FD: l.janitorFD}, own: -1}
 	}
 }
 
 // startJanitor starts a janitor of the launcher's own. connect waits for it.
 func startJanitor() (*janitor, error) {
-	ours, theirs, err := sandbox.JanitorPair()
+	ours, theirs, err := placeholders.JanitorPair()
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(theirs)
-	j := &janitor{JanitorOf: sandbox.JanitorOf{FD: -1}, own: ours}
+	j := &janitor{JanitorOf: placeholders.JanitorOf{FD: -1}, own: ours}
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
 		defer unix.Close(null)
@@ -60,8 +61,8 @@ func (j *janitor) connect() (err error) {
 	if j.FD >= 0 {
 		return nil
 	}
-	if err = sandbox.AwaitJanitor(j.own); err == nil {
-		j.FD, err = sandbox.ConnectJanitor(j.own)
+	if err = placeholders.AwaitJanitor(j.own); err == nil {
+		j.FD, err = placeholders.ConnectJanitor(j.own)
 	}
 	return err
 }
@@ -104,8 +105,8 @@ func runJanitor(socket int) error {
 			_ = unix.Close(fd)
 		}
 	}
-	if err := os.WriteFile("/proc/self/comm", []byte(sandbox.JanitorName), 0); err != nil {
+	if err := os.WriteFile("/proc/self/comm", []byte(placeholders.JanitorName), 0); err != nil {
 		return fmt.Errorf("name the janitor: %w", err)
 	}
-	return sandbox.RunJanitor(socket)
+	return placeholders.RunJanitor(socket)
 }

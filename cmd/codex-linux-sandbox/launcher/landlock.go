@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,8 +38,8 @@ func (landlock) probe() error {
 	switch {
 	case err != nil:
 		return err
-	case abi < sandbox.LandlockABI:
-		return fmt.Errorf("this kernel has version %d of Landlock; %d (Linux 6.12) is needed to keep signals inside", abi, sandbox.LandlockABI)
+	case abi < plan.LandlockABI:
+		return fmt.Errorf("this kernel has version %d of Landlock; %d (Linux 6.12) is needed to keep signals inside", abi, plan.LandlockABI)
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ func (landlock) refuse(l *launch) error { return l.plan.LandlockRefusal(l.strict
 // run starts an init that ends the processes that the command leaves behind, and the command under
 // Landlock.
 func (b landlock) run(l *launch) (int, error) {
-	needed := sandbox.LandlockABI
+	needed := plan.LandlockABI
 	if l.legacyLandlock || l.helper {
 		needed = leastABI
 	}
@@ -61,12 +61,12 @@ func (b landlock) run(l *launch) (int, error) {
 		return 0, &unavailable{err}
 	}
 	rules := l.rules()
-	rules.Sockets = min(rules.Sockets, sandbox.SocketsPairs)
-	var grants []sandbox.Grant
+	rules.Sockets = min(rules.Sockets, plan.SocketsPairs)
+	var grants []plan.Grant
 	if l.legacyLandlock {
-		grants, err = l.plan.LegacyGrants()
+		grants, err = l.plan.LegacyGrants(plan.HostView{})
 	} else {
-		grants, err = l.plan.LandlockGrants()
+		grants, err = l.plan.LandlockGrants(plan.HostView{})
 		rules.Sharing = true
 		// Landlock does not see changes of modes, owners and times.
 		rules.Attributes = true
@@ -94,8 +94,8 @@ func (b landlock) run(l *launch) (int, error) {
 }
 
 // restrict appends the steps that put the process under Landlock.
-func restrict(p *initproc.Program, abi int, l *launch, grants []sandbox.Grant) {
-	r := newRuleset(p, abi, sandbox.LandlockRights(abi), l, l.plan.Network == sandbox.NetworkOff)
+func restrict(p *initproc.Program, abi int, l *launch, grants []plan.Grant) {
+	r := newRuleset(p, abi, plan.LandlockRights(abi), l, l.plan.Network == plan.NetworkOff)
 	r.grantPaths(grants)
 	if l.execFD >= 0 {
 		// A program in memory is in no file system that could be restricted.
@@ -122,7 +122,7 @@ func newRuleset(p *initproc.Program, abi int, rights uint64, l *launch, noTCP bo
 	switch {
 	case abi >= 6:
 		attr.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
-		if l.plan.Network != sandbox.NetworkOn {
+		if l.plan.Network != plan.NetworkOn {
 			attr.Scoped |= unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
 		}
 		fallthrough
@@ -145,7 +145,7 @@ func newRuleset(p *initproc.Program, abi int, rights uint64, l *launch, noTCP bo
 }
 
 // grantPaths grants paths, which are opened without following links.
-func (r *ruleset) grantPaths(grants []sandbox.Grant) {
+func (r *ruleset) grantPaths(grants []plan.Grant) {
 	if r == nil || r.rights == 0 {
 		return
 	}

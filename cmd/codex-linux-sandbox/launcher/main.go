@@ -8,8 +8,8 @@ import (
 
 	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"codex.internal/pkg/host/warmstart"
-	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,13 +38,13 @@ type launch struct {
 	decoded   permissions.Profile // the profile of the options
 	prof      permissions.Profile // the same without what $TMPDIR must not grant
 	scope     permissions.Scope   // what the symbolic paths of the profile mean
-	temporary bool                // $TMPDIR may be granted; see sandbox.IsTemporary
-	plan      *sandbox.Plan
+	temporary bool                // $TMPDIR may be granted; see plan.IsTemporary
+	plan      *plan.Plan
 
 	// The descriptors that the launcher has inherited; see takeInherited.
 	passed    []int           // the command gets them as they are
 	reopened  []inheritedFile // the command gets them otherwise, or not at all
-	inspected sandbox.Sockets // which sockets of its own the command could have when they were looked at
+	inspected plan.Sockets    // which sockets of its own the command could have when they were looked at
 
 	// What serves the command from outside.
 	proxies *proxies // nil: the network is not proxied
@@ -237,31 +237,31 @@ func (l *launch) openProxies() (err error) {
 }
 
 // rules are those of the command's filter.
-func (l *launch) rules() sandbox.Rules {
-	return sandbox.Rules{Network: l.plan.Network, Sockets: l.sockets(), Nesting: l.nesting, UnixSockets: l.unixSockets}
+func (l *launch) rules() plan.Rules {
+	return plan.Rules{Network: l.plan.Network, Sockets: l.sockets(), Nesting: l.nesting, UnixSockets: l.unixSockets}
 }
 
 // sockets returns which sockets of its own the command may make at most. The helper of file
 // requests makes none. A backend without a network namespace gives pairs
 // only, and so does a policy under which nothing can be written: a command that
 // only reads does not need that much of the kernel.
-func (l *launch) sockets() sandbox.Sockets {
+func (l *launch) sockets() plan.Sockets {
 	switch {
-	case l.plan.Network != sandbox.NetworkOff || l.noLocalSockets || l.helper:
-		return sandbox.SocketsFew
+	case l.plan.Network != plan.NetworkOff || l.noLocalSockets || l.helper:
+		return plan.SocketsFew
 	case l.filterOnly || l.legacyLandlock || l.backend == "landlock" || !l.plan.Confined || !l.plan.OwnNetwork() || !l.plan.Writable():
-		return sandbox.SocketsPairs
+		return plan.SocketsPairs
 	case !mediate.CanConnect():
-		return sandbox.SocketsLoopback
+		return plan.SocketsLoopback
 	}
-	return sandbox.SocketsOwn
+	return plan.SocketsOwn
 }
 
 // redirects reports whether the connections of the command are redirected, if the
 // backend can. Where the command may use Unix sockets outside, the launcher does not
 // make connections: it would only make those to sockets of the sandbox.
 func (l *launch) redirects() bool {
-	return l.egressFD >= 0 && l.plan.Network == sandbox.NetworkProxy && !l.unixSockets && mediate.CanConnect()
+	return l.egressFD >= 0 && l.plan.Network == plan.NetworkProxy && !l.unixSockets && mediate.CanConnect()
 }
 
 // prepareAgain is for another try: a plan of what is there now, and new

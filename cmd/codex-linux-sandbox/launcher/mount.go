@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,7 +30,7 @@ const binding = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 // is not built.
 type mounter struct {
 	*initproc.Program
-	plan    *sandbox.Plan
+	plan    *plan.Plan
 	root    initproc.Register   // the root of the view
 	sources []initproc.Register // for each mount of the plan, a detached copy of its source
 	masks   initproc.Register   // a file system with what masks are made of
@@ -58,7 +58,7 @@ func (m *mounter) open(what string, dir initproc.Arg, name string) initproc.Regi
 
 // copyMount makes a detached copy of a part of the host, which must be what the
 // plan saw there.
-func (m *mounter) copyMount(name string, attr uint64, id sandbox.FileID) initproc.Register {
+func (m *mounter) copyMount(name string, attr uint64, id plan.FileID) initproc.Register {
 	at := m.open("open", initproc.CwdFD, name)
 	m.mustBe(name, at, id)
 	from := m.Get("copy the mount of", name, unix.SYS_OPEN_TREE, at.Arg(), m.Text(""), initproc.Val(tree))
@@ -75,20 +75,20 @@ func (m *mounter) setMountAttr(name string, fd initproc.Register, attr uint64) {
 }
 
 // mustBe appends a check that a descriptor is of the file that the plan saw, if it saw one.
-func (m *mounter) mustBe(name string, fd initproc.Register, id sandbox.FileID) {
-	if id != (sandbox.FileID{}) {
+func (m *mounter) mustBe(name string, fd initproc.Register, id plan.FileID) {
+	if id != (plan.FileID{}) {
 		m.Identify(name, fd, id.Dev, id.Ino)
 	}
 }
 
 // moveMount mounts what fd is at a path of the view.
 func (m *mounter) moveMount(fd initproc.Register, target string) {
-	m.moveMountOnto(fd, target, sandbox.FileID{})
+	m.moveMountOnto(fd, target, plan.FileID{})
 }
 
 // moveMountOnto is moveMount where the target must be what the plan saw there: another
 // process may have exchanged a directory above since its source was copied.
-func (m *mounter) moveMountOnto(fd initproc.Register, target string, id sandbox.FileID) {
+func (m *mounter) moveMountOnto(fd initproc.Register, target string, id plan.FileID) {
 	at := m.open("open", m.root.Arg(), relative(target))
 	m.mustBe(target, at, id)
 	m.Do("mount on", target, unix.SYS_MOVE_MOUNT, fd.Arg(), m.Text(""), at.Arg(), m.Text(""),
@@ -136,7 +136,7 @@ func (m *mounter) view() {
 	}
 	m.unmountMasks()
 	m.mountProc()
-	if m.plan.Root == sandbox.RootEmpty {
+	if m.plan.Root == plan.RootEmpty {
 		m.pivotRoot()
 	}
 	m.Close(m.root)
@@ -147,9 +147,9 @@ func (m *mounter) copySources() {
 	m.sources = make([]initproc.Register, len(m.plan.Mounts))
 	for i, mt := range m.plan.Mounts {
 		switch {
-		case mt.Kind == sandbox.BindWritable:
+		case mt.Kind == plan.BindWritable:
 			m.sources[i] = m.copyMount(mt.Source, binding, mt.ID)
-		case mt.Kind == sandbox.BindReadOnly:
+		case mt.Kind == plan.BindReadOnly:
 			m.sources[i] = m.copyMount(mt.Source, binding|unix.MOUNT_ATTR_RDONLY, mt.ID)
 		}
 	}
@@ -159,10 +159,10 @@ func (m *mounter) copySources() {
 // files: their owner on the host cannot change them, and devices are
 // written to all the same.
 func (m *mounter) copyDevices() []initproc.Register {
-	fds := make([]initproc.Register, len(sandbox.Devices))
-	for i, name := range sandbox.Devices {
+	fds := make([]initproc.Register, len(plan.Devices))
+	for i, name := range plan.Devices {
 		m.IfThere(func() {
-			fds[i] = m.copyMount("/dev/"+name, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY, sandbox.FileID{})
+			fds[i] = m.copyMount("/dev/"+name, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY, plan.FileID{})
 		})
 	}
 	return fds
@@ -172,14 +172,14 @@ func (m *mounter) copyDevices() []initproc.Register {
 // host has; pivotRoot makes it the root at the end.
 func (m *mounter) prepareRoot() {
 	switch m.plan.Root {
-	case sandbox.RootEmpty:
+	case plan.RootEmpty:
 		m.root = m.open("open", initproc.CwdFD, "/proc")
 		fd := m.fileSystem("tmpfs", binding, maskSize, "mode=755")
 		m.Do("mount on", "/proc", unix.SYS_MOVE_MOUNT, fd.Arg(), m.Text(""), m.root.Arg(), m.Text(""),
 			initproc.Val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
 		m.Close(m.root)
 		m.root = fd
-	case sandbox.RootWritable:
+	case plan.RootWritable:
 		m.root = m.open("open", initproc.CwdFD, "/")
 		m.setMountAttr("/", m.root, binding)
 	default:
@@ -201,7 +201,7 @@ func (m *mounter) pivotRoot() {
 // makeParents makes the directories above a target where the view has nothing of
 // the host: in an empty root, and in /dev.
 func (m *mounter) makeParents(target string, file bool) {
-	if m.plan.Root != sandbox.RootEmpty && !within(target, "/dev") {
+	if m.plan.Root != plan.RootEmpty && !within(target, "/dev") {
 		return
 	}
 	for _, made := range m.made {
@@ -224,8 +224,8 @@ func (m *mounter) makeParents(target string, file bool) {
 	}
 }
 
-func isMask(mt sandbox.Mount) bool {
-	return mt.Kind == sandbox.EmptyFile || mt.Kind == sandbox.EmptyDir
+func isMask(mt plan.Mount) bool {
+	return mt.Kind == plan.EmptyFile || mt.Kind == plan.EmptyDir
 }
 
 func within(child, parent string) bool {
@@ -242,7 +242,7 @@ func (m *mounter) makeFile(dir initproc.Register, name string, mode uint32) {
 
 func (m *mounter) mount(i int) {
 	mt := &m.plan.Mounts[i]
-	if mt.Kind == sandbox.Link {
+	if mt.Kind == plan.Link {
 		m.makeParents(path.Dir(mt.Target), false)
 		m.Do("make the link", mt.Target, unix.SYS_SYMLINKAT, m.Text(mt.Source), m.root.Arg(), m.Text(relative(mt.Target)))
 		return
@@ -265,10 +265,10 @@ func (m *mounter) mount(i int) {
 
 // makeMask makes what a mask shows in the file system of the masks, and returns a
 // read-only mount of it.
-func (m *mounter) makeMask(mt *sandbox.Mount) initproc.Register {
+func (m *mounter) makeMask(mt *plan.Mount) initproc.Register {
 	m.names++
 	name := strconv.Itoa(m.names)
-	if mt.Kind == sandbox.EmptyFile {
+	if mt.Kind == plan.EmptyFile {
 		m.makeFile(m.masks, name, mt.Mode)
 	} else {
 		m.Do("make the directory", name, unix.SYS_MKDIRAT, m.masks.Arg(), m.Text(name), initproc.Val(0o755))
@@ -325,15 +325,15 @@ func (m *mounter) unmountMasks() {
 // mountDev mounts a /dev with a few devices of the host, terminals of its own
 // and room for shared memory.
 func (m *mounter) mountDev(devs []initproc.Register) {
-	if m.plan.Root == sandbox.RootEmpty {
+	if m.plan.Root == plan.RootEmpty {
 		m.Do("make the directory", "/dev", unix.SYS_MKDIRAT, m.root.Arg(), m.Text("dev"), initproc.Val(0o755))
 	}
 	m.moveMount(m.fileSystem("tmpfs", unix.MOUNT_ATTR_NOSUID, devSize, "mode=755"), "/dev")
 	at := m.open("open", m.root.Arg(), "dev")
-	for i, name := range sandbox.Devices {
+	for i, name := range plan.Devices {
 		m.Try(func() {
 			m.makeFile(at, name, 0o666)
-			m.grantOwn("/dev/"+name, devs[i], sandbox.WallFiles)
+			m.grantOwn("/dev/"+name, devs[i], plan.WallFiles)
 			m.moveMount(devs[i], "/dev/"+name)
 		})
 	}
@@ -346,14 +346,14 @@ func (m *mounter) mountDev(devs []initproc.Register) {
 	m.Do("make the directory", "/dev/shm", unix.SYS_MKDIRAT, at.Arg(), m.Text("shm"), initproc.Val(0o755))
 	m.Do("set the mode of", "/dev/shm", unix.SYS_FCHMODAT, at.Arg(), m.Text("shm"), initproc.Val(0o1777))
 	shm := m.open("open", at.Arg(), "shm")
-	m.grantOwn("/dev/shm", shm, sandbox.WallDirectory)
+	m.grantOwn("/dev/shm", shm, plan.WallDirectory)
 	m.Close(shm)
 	m.Do("make the directory", "/dev/pts", unix.SYS_MKDIRAT, at.Arg(), m.Text("pts"), initproc.Val(0o755))
 	m.Close(at)
 	// Some hosts forbid new terminals here; then there are none.
 	m.Try(func() {
 		pts := m.fileSystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "newinstance", "ptmxmode=0666", "mode=620")
-		m.grantOwn("/dev/pts", pts, sandbox.WallFiles)
+		m.grantOwn("/dev/pts", pts, plan.WallFiles)
 		m.moveMount(pts, "/dev/pts")
 	})
 	m.made = []string{"/dev"}
@@ -362,7 +362,7 @@ func (m *mounter) mountDev(devs []initproc.Register) {
 // mountProc mounts a /proc that shows the processes of the sandbox. Where the
 // host does not allow it, /proc is empty: the host's own would show all.
 func (m *mounter) mountProc() {
-	if m.plan.Root == sandbox.RootEmpty {
+	if m.plan.Root == plan.RootEmpty {
 		if m.plan.NoProc {
 			return
 		}
@@ -370,13 +370,13 @@ func (m *mounter) mountProc() {
 			m.Do("make the directory", "/proc", unix.SYS_MKDIRAT, m.root.Arg(), m.Text("proc"), initproc.Val(0o555))
 		})
 	}
-	owned, attr := sandbox.HostOwned, uint64(binding|unix.MOUNT_ATTR_NOEXEC)
+	owned, attr := plan.HostOwned, uint64(binding|unix.MOUNT_ATTR_NOEXEC)
 	if m.reading {
 		owned, attr = nil, attr|unix.MOUNT_ATTR_RDONLY // as a whole
 	}
 	fresh := func() {
 		proc := m.fileSystem("proc", attr)
-		m.grantOwn("/proc", proc, sandbox.WallFiles)
+		m.grantOwn("/proc", proc, plan.WallFiles)
 		m.moveMount(proc, "/proc")
 	}
 	if !m.plan.NoProc {

@@ -5,19 +5,19 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
 // TestMasksAreCopiedWhereTheyAreMounted: Linux before 6.15 copies a mount only
 // while it is in the mount namespace. Afterwards it must not be there any more.
 func TestMasksAreCopiedWhereTheyAreMounted(t *testing.T) {
-	for _, root := range []sandbox.RootKind{sandbox.RootReadOnly, sandbox.RootWritable, sandbox.RootEmpty} {
+	for _, root := range []plan.RootKind{plan.RootReadOnly, plan.RootWritable, plan.RootEmpty} {
 		p := initproc.New()
-		m := &mounter{Program: p, plan: &sandbox.Plan{Root: root, Mounts: []sandbox.Mount{
-			{Kind: sandbox.BindWritable, Source: "/tmp", Target: "/tmp"},
-			{Kind: sandbox.EmptyDir, Target: "/tmp/.git", Mode: 0o555},
-			{Kind: sandbox.EmptyFile, Target: "/tmp/.env"},
+		m := &mounter{Program: p, plan: &plan.Plan{Root: root, Mounts: []plan.Mount{
+			{Kind: plan.BindWritable, Source: "/tmp", Target: "/tmp"},
+			{Kind: plan.EmptyDir, Target: "/tmp/.git", Mode: 0o555},
+			{Kind: plan.EmptyFile, Target: "/tmp/.env"},
 		}}}
 		m.view()
 		copies, isMounted, unmounted := 0, map[initproc.Register]bool{}, false
@@ -44,21 +44,21 @@ func TestMasksAreCopiedWhereTheyAreMounted(t *testing.T) {
 // TestMountsAreIdentified: what is shown, and what is mounted on, must be what the
 // plan saw, where the view shows the host.
 func TestMountsAreIdentified(t *testing.T) {
-	id := func(n uint64) sandbox.FileID { return sandbox.FileID{Dev: 7, Ino: n} }
-	mounts := []sandbox.Mount{
-		{Kind: sandbox.BindWritable, Source: "/w", Target: "/w", ID: id(1)},
-		{Kind: sandbox.BindWritable, Source: "/w/a", Target: "/w/a", Pin: true, ID: id(2)},
-		{Kind: sandbox.EmptyDir, Target: "/w/a/d", ID: id(3)},
-		{Kind: sandbox.BindReadOnly, Source: "/w/a/d/open", Target: "/w/a/d/open", ID: id(4)},
+	id := func(n uint64) plan.FileID { return plan.FileID{Dev: 7, Ino: n} }
+	mounts := []plan.Mount{
+		{Kind: plan.BindWritable, Source: "/w", Target: "/w", ID: id(1)},
+		{Kind: plan.BindWritable, Source: "/w/a", Target: "/w/a", Pin: true, ID: id(2)},
+		{Kind: plan.EmptyDir, Target: "/w/a/d", ID: id(3)},
+		{Kind: plan.BindReadOnly, Source: "/w/a/d/open", Target: "/w/a/d/open", ID: id(4)},
 	}
-	for root, want := range map[sandbox.RootKind][]uint64{
+	for root, want := range map[plan.RootKind][]uint64{
 		// The sources first; the target of the last one is in the mask.
-		sandbox.RootReadOnly: {1, 2, 4, 1, 2, 3},
+		plan.RootReadOnly: {1, 2, 4, 1, 2, 3},
 		// In an empty root the first target is made for the view.
-		sandbox.RootEmpty: {1, 2, 4, 2, 3},
+		plan.RootEmpty: {1, 2, 4, 2, 3},
 	} {
 		p := initproc.New()
-		(&mounter{Program: p, plan: &sandbox.Plan{Root: root, Mounts: mounts}}).view()
+		(&mounter{Program: p, plan: &plan.Plan{Root: root, Mounts: mounts}}).view()
 		var got []uint64
 		for _, s := range p.Steps {
 			if s.Same != nil && s.Same.Dev == 7 {

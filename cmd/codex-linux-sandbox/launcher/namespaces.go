@@ -10,7 +10,7 @@ import (
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"codex.internal/cmd/codex-linux-sandbox/nofile"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -171,9 +171,9 @@ func (namespaces) probe() error {
 	s.begin()
 	enter(c.Init)
 	// With a mask, as every policy has one that lets something be written.
-	mask := []sandbox.Mount{{Kind: sandbox.EmptyDir, Target: "/proc", Mode: 0o555}}
-	(&mounter{Program: c.Init, plan: &sandbox.Plan{Confined: true, Mounts: mask}}).view()
-	c.Init.InstallFilter((&sandbox.Rules{}).Filter())
+	mask := []plan.Mount{{Kind: plan.EmptyDir, Target: "/proc", Mode: 0o555}}
+	(&mounter{Program: c.Init, plan: &plan.Plan{Confined: true, Mounts: mask}}).view()
+	c.Init.InstallFilter((&plan.Rules{}).Filter())
 	s.entered = len(c.Init.Steps)
 	// The command of a probe is to end.
 	c.Command.Do("end", "", unix.SYS_EXIT_GROUP, initproc.Val(0))

@@ -5,33 +5,34 @@ import (
 	"fmt"
 	"slices"
 
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/placeholders"
+	"codex.internal/pkg/sandbox/plan"
 )
 
-// placeholders are what the plan's masks are mounted on, and the names that are
+// placed are the placeholders that the plan's masks are mounted on, and the names that are
 // removed when they appear. The launcher does that when the sandbox has ended,
 // or, when the launcher is killed, the janitor.
-type placeholders struct {
-	made    []*sandbox.Stub
-	undo    *sandbox.Undo
+type placed struct {
+	made    []*placeholders.Stub
+	undo    *placeholders.Undo
 	janitor *janitor // nil: there is nothing to remove
 }
 
 // makePlaceholders makes or joins the placeholders of the plan, and drops masks where the
 // user has something of their own. Without mounts there are no placeholders.
-func (l *launch) makePlaceholders(mounts bool) (*placeholders, error) {
-	p := &placeholders{}
-	wanted := mounts && slices.ContainsFunc(l.plan.Mounts, func(m sandbox.Mount) bool { return m.Cover || m.Perhaps })
+func (l *launch) makePlaceholders(mounts bool) (*placed, error) {
+	p := &placed{}
+	wanted := mounts && slices.ContainsFunc(l.plan.Mounts, func(m plan.Mount) bool { return m.Cover || m.Perhaps })
 	if !wanted && len(l.plan.Undo) == 0 {
 		return p, nil
 	}
-	var masks []sandbox.Mount
+	var masks []plan.Mount
 	if wanted {
 		masks = l.plan.Mounts
 	}
-	opened := make([]*sandbox.Stub, len(masks))
+	opened := make([]*placeholders.Stub, len(masks))
 	err := l.announceAndMake(p, masks, opened)
-	l.plan.Mounts = slices.DeleteFunc(l.plan.Mounts, func(m sandbox.Mount) bool { return m.Kind == 0 })
+	l.plan.Mounts = slices.DeleteFunc(l.plan.Mounts, func(m plan.Mount) bool { return m.Kind == 0 })
 	if err != nil {
 		for _, placeholder := range opened {
 			placeholder.Close()
@@ -44,10 +45,10 @@ func (l *launch) makePlaceholders(mounts bool) (*placeholders, error) {
 
 // announceAndMake tells the janitor of each placeholder before it makes that: a launcher may be
 // killed at any moment.
-func (l *launch) announceAndMake(p *placeholders, mounts []sandbox.Mount, opened []*sandbox.Stub) (err error) {
+func (l *launch) announceAndMake(p *placed, mounts []plan.Mount, opened []*placeholders.Stub) (err error) {
 	for i := range mounts {
 		if m := &mounts[i]; m.Cover || m.Perhaps {
-			if opened[i], err = m.OpenStub(); err != nil {
+			if opened[i], err = placeholders.Open(m); err != nil {
 				return err
 			}
 		}
@@ -66,7 +67,7 @@ func (l *launch) announceAndMake(p *placeholders, mounts []sandbox.Mount, opened
 	if err := l.makeOrJoin(p, mounts, opened); err != nil {
 		return err
 	}
-	if p.undo, err = sandbox.OpenUndo(l.plan.Undo); err != nil || p.undo == nil {
+	if p.undo, err = placeholders.OpenUndo(l.plan.Undo); err != nil || p.undo == nil {
 		return err
 	}
 	if err := p.connectJanitor(l); err != nil {
@@ -81,7 +82,7 @@ func (l *launch) announceAndMake(p *placeholders, mounts []sandbox.Mount, opened
 }
 
 // connectJanitor connects the placeholders to the launcher's janitor, unless they are.
-func (p *placeholders) connectJanitor(l *launch) error {
+func (p *placed) connectJanitor(l *launch) error {
 	if p.janitor != nil {
 		return nil
 	}
@@ -100,7 +101,7 @@ func (p *placeholders) connectJanitor(l *launch) error {
 
 // makeOrJoin makes or joins the placeholders that were opened for mounts, and takes them out
 // of the list.
-func (l *launch) makeOrJoin(p *placeholders, mounts []sandbox.Mount, opened []*sandbox.Stub) error {
+func (l *launch) makeOrJoin(p *placed, mounts []plan.Mount, opened []*placeholders.Stub) error {
 	for i := range mounts {
 		m := &mounts[i]
 		if !m.Cover && !m.Perhaps {
@@ -110,13 +111,13 @@ func (l *launch) makeOrJoin(p *placeholders, mounts []sandbox.Mount, opened []*s
 		if opened[i] = nil; placeholder != nil {
 			placeholder, err = placeholder.Hold(m, func(fd int) error { return p.janitor.Hold(i, fd) })
 		}
-		if errors.Is(err, sandbox.ErrNotNeeded) {
-			if m.Kind != sandbox.BindReadOnly {
+		if errors.Is(err, placeholders.ErrNotNeeded) {
+			if m.Kind != plan.BindReadOnly {
 				m.Kind = 0
 			}
 			continue
 		}
-		var unmasked *sandbox.Unmasked
+		var unmasked *placeholders.Unmasked
 		if errors.As(err, &unmasked) {
 			l.plan.Undo = append(l.plan.Undo, unmasked.UndoName)
 			if err = nil; unmasked.Foreign {
@@ -132,13 +133,13 @@ func (l *launch) makeOrJoin(p *placeholders, mounts []sandbox.Mount, opened []*s
 			p.made = append(p.made, placeholder)
 			// Only the placeholder may be there when the view is made.
 			m.File, m.ID = !placeholder.IsDir(), placeholder.ID()
-			if m.Kind != sandbox.BindReadOnly {
-				m.Kind = sandbox.EmptyDir
+			if m.Kind != plan.BindReadOnly {
+				m.Kind = plan.EmptyDir
 				if m.File {
-					m.Kind = sandbox.EmptyFile
+					m.Kind = plan.EmptyFile
 				}
 			}
-		case m.Cover && m.Kind != sandbox.BindReadOnly:
+		case m.Cover && m.Kind != plan.BindReadOnly:
 			return &changed{fmt.Errorf("cannot make the sandbox: %s was made while the sandbox was being prepared", m.Target)}
 		}
 	}
@@ -147,7 +148,7 @@ func (l *launch) makeOrJoin(p *placeholders, mounts []sandbox.Mount, opened []*s
 
 // ifAppeared returns an error that has the plan made again if something has moved.
 func ifAppeared(err error) error {
-	if errors.Is(err, sandbox.ErrAppeared) {
+	if errors.Is(err, plan.ErrAppeared) {
 		return &changed{err}
 	}
 	return err
@@ -155,7 +156,7 @@ func ifAppeared(err error) error {
 
 // commit tells the janitor that it knows all that there will be to remove, and whose end
 // is the end of all in the sandbox. It may be called on nil.
-func (p *placeholders) commit(init int) error {
+func (p *placed) commit(init int) error {
 	if p == nil || p.janitor == nil {
 		return nil
 	}
@@ -165,7 +166,7 @@ func (p *placeholders) commit(init int) error {
 
 // awaitJanitor waits, after commit and before the command runs, until the janitor has understood.
 // It may be called on nil.
-func (p *placeholders) awaitJanitor() error {
+func (p *placed) awaitJanitor() error {
 	if p == nil || p.janitor == nil {
 		return nil
 	}
@@ -174,11 +175,11 @@ func (p *placeholders) awaitJanitor() error {
 
 // stopWatch ends the watch of names that must not be created, and reports
 // whether any was. It may be called on nil.
-func (p *placeholders) stopWatch() (appeared bool) { return p != nil && p.undo.Stop() }
+func (p *placed) stopWatch() (appeared bool) { return p != nil && p.undo.Stop() }
 
 // remove removes the placeholders, unless another sandbox needs them. It may be called on nil, and more
 // than once.
-func (p *placeholders) remove() {
+func (p *placed) remove() {
 	if p == nil {
 		return
 	}
@@ -192,7 +193,7 @@ func (p *placeholders) remove() {
 // removeBeforeReport removes the placeholders before the server knows of the end, and leaves the janitor for later,
 // which costs time. A janitor that removes names is let go of now: what the user makes from then on is
 // the user's, and the launcher may still be killed. It may be called on nil.
-func (p *placeholders) removeBeforeReport() {
+func (p *placed) removeBeforeReport() {
 	if p != nil && p.undo != nil {
 		p.close()
 		return
@@ -202,7 +203,7 @@ func (p *placeholders) removeBeforeReport() {
 
 // close removes the placeholders, and lets go of the janitor. It may be called on nil,
 // and more than once.
-func (p *placeholders) close() {
+func (p *placed) close() {
 	p.remove()
 	if p != nil && p.janitor != nil {
 		p.janitor.forget()

@@ -5,7 +5,8 @@ import (
 	"os/exec"
 	"testing"
 
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/placeholders"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,23 +18,23 @@ func TestNamesAfterTheEnd(t *testing.T) {
 	if err := unix.Stat(dir, &st); err != nil {
 		t.Fatal(err)
 	}
-	ours, theirs, err := sandbox.JanitorPair()
+	ours, theirs, err := placeholders.JanitorPair()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(theirs)
 	ended := make(chan error, 1)
-	go func() { ended <- sandbox.RunJanitor(theirs) }()
-	if err := sandbox.AwaitJanitor(ours); err != nil {
+	go func() { ended <- placeholders.RunJanitor(theirs) }()
+	if err := placeholders.AwaitJanitor(ours); err != nil {
 		t.Fatal(err)
 	}
-	connection, err := sandbox.ConnectJanitor(ours)
+	connection, err := placeholders.ConnectJanitor(ours)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := &launch{
-		janitor: &janitor{JanitorOf: sandbox.JanitorOf{FD: connection}, own: -1},
-		plan:    &sandbox.Plan{Undo: []sandbox.UndoName{{Path: dir + "/.git", Dev: uint64(st.Dev), Ino: st.Ino}}},
+		janitor: &janitor{JanitorOf: placeholders.JanitorOf{FD: connection}, own: -1},
+		plan:    &plan.Plan{Undo: []plan.UndoName{{Path: dir + "/.git", Dev: uint64(st.Dev), Ino: st.Ino}}},
 	}
 	s := &supervisor{l: l}
 	if s.placeholders, err = l.makePlaceholders(true); err != nil {

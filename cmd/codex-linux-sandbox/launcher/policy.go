@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/plan"
 )
 
 // policy sets environment, directories, profile and scope from the options.
@@ -30,7 +30,7 @@ func (l *launch) policy() error {
 // grantTmpdir sets l.prof, in which $TMPDIR grants nothing if it is not a directory for temporary files of this user: it may be
 // set by mistake, or by somebody else. It is called again for each plan: a missing directory may be a link by then.
 func (l *launch) grantTmpdir() {
-	l.temporary = !filepath.IsAbs(l.scope.Tmpdir) || sandbox.IsTemporary(l.scope.Tmpdir)
+	l.temporary = !filepath.IsAbs(l.scope.Tmpdir) || plan.IsTemporary(l.scope.Tmpdir)
 	if l.prof = l.decoded; !l.temporary {
 		l.prof.FileSystem.Entries = slices.DeleteFunc(slices.Clone(l.prof.FileSystem.Entries), func(e permissions.Entry) bool {
 			return e.Path.Kind == permissions.Tmpdir && e.Access == permissions.Write
@@ -81,7 +81,7 @@ func (l *launch) paths() error {
 	}
 	// The command's directory is entered inside the view, where only its
 	// canonical path is certain to lead to it.
-	if real, err := permissions.EffectivePath(sandbox.HostView{}, l.commandCwd); err == nil {
+	if real, err := permissions.EffectivePath(plan.HostView{}, l.commandCwd); err == nil {
 		l.commandCwd = real
 	}
 	l.scope = permissions.Scope{Cwd: l.policyCwd, Tmpdir: l.variable("TMPDIR"), Within: l.within, WithinReads: l.helper}
@@ -145,23 +145,23 @@ func (l *launch) makePlan() error {
 	if l.prof.Kind == 0 {
 		return errors.New("there is no profile to make a plan of") // one that says nothing would allow everything
 	}
-	if l.legacyLandlock && permissions.NeedsDirectEnforcement(l.prof, l.scope, sandbox.HostView{}) {
+	if l.legacyLandlock && permissions.NeedsDirectEnforcement(l.prof, l.scope, plan.HostView{}) {
 		return errDirect
 	}
-	var plan *sandbox.Plan
+	var made *plan.Plan
 	var err error
 	if l.reading {
-		plan, err = sandbox.MakeReading(l.prof, l.scope, sandbox.HostView{})
+		made, err = plan.MakeReading(l.prof, l.scope, plan.HostView{})
 	} else {
-		plan, err = sandbox.Make(l.prof, l.scope, sandbox.HostView{}, l.proxied)
+		made, err = plan.Make(l.prof, l.scope, plan.HostView{}, l.proxied)
 	}
 	if err != nil {
 		return err
 	}
-	plan.NoProc = l.noProc
+	made.NoProc = l.noProc
 	// The file system helper has no network code, and making a network takes
 	// longer than all the rest.
-	plan.SharedNetwork = l.helper
-	l.plan = plan
+	made.SharedNetwork = l.helper
+	l.plan = made
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/cmd/codex-linux-sandbox/mediate"
 	"codex.internal/pkg/host/warmstart"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,7 +26,7 @@ type supervisor struct {
 	gate         [2]int
 	status       [2]int
 	terminal     bool
-	placeholders *placeholders
+	placeholders *placed
 	// connector is nil unless the launcher makes the command's connections.
 	connector *mediate.Connector
 }
@@ -398,7 +398,7 @@ func (l *launch) execDirectly() (int, error) {
 	if err := l.dropSockets(p); err != nil {
 		return 0, err
 	}
-	if !l.plan.Unfiltered || l.plan.Network == sandbox.NetworkOff {
+	if !l.plan.Unfiltered || l.plan.Network == plan.NetworkOff {
 		noNewPrivileges(p)
 		p.InstallFilter(l.rules().Filter())
 	}

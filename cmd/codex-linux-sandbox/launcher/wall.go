@@ -4,19 +4,19 @@ import (
 	"strconv"
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
-// wall appends what makes the ruleset of the second wall (pkg/sandbox) for a
+// wall appends what makes the ruleset of the second wall (pkg/sandbox/plan) for a
 // command with the rules; nil: the kernel has no Landlock that could be one, or
 // there is nothing to handle. What the command inherits is not granted yet.
-func (l *launch) wall(p *initproc.Program, rules sandbox.Rules) *ruleset {
+func (l *launch) wall(p *initproc.Program, rules plan.Rules) *ruleset {
 	abi, err := landlockVersion()
-	if err != nil || abi < sandbox.WallABI {
+	if err != nil || abi < plan.WallABI {
 		return nil
 	}
-	noTCP := rules.Network == sandbox.NetworkOff && rules.Sockets < sandbox.SocketsLoopback
+	noTCP := rules.Network == plan.NetworkOff && rules.Sockets < plan.SocketsLoopback
 	return newRuleset(p, abi, l.plan.WallRights(abi, l.nesting), l, noTCP)
 }
 
@@ -41,7 +41,7 @@ func (r *ruleset) grantInherited(fds []int) {
 		if !openForWriting(fd) {
 			continue
 		}
-		r.Try(func() { r.grantFD("the descriptor "+strconv.Itoa(fd), fd, sandbox.WallFiles) })
+		r.Try(func() { r.grantFD("the descriptor "+strconv.Itoa(fd), fd, plan.WallFiles) })
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"unsafe"
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,7 +54,7 @@ func CanConnect() bool {
 // descriptor that may be replaced. Where a filter cannot ask, because the kernel
 // is older than 5.19 or another program supervises this one, the command gets
 // loopback sockets only.
-func InstallFilter(p *initproc.Program, rules sandbox.Rules, over, fixed int) {
+func InstallFilter(p *initproc.Program, rules plan.Rules, over, fixed int) {
 	if !rules.Asks() {
 		p.InstallFilter(rules.Filter())
 		return
@@ -71,7 +71,7 @@ func InstallFilter(p *initproc.Program, rules sandbox.Rules, over, fixed int) {
 		}
 		p.Do("close", "a descriptor", unix.SYS_CLOSE, initproc.Val(fixed))
 	}, func() {
-		rules.Sockets, rules.Redirect = min(rules.Sockets, sandbox.SocketsLoopback), false
+		rules.Sockets, rules.Redirect = min(rules.Sockets, plan.SocketsLoopback), false
 		p.InstallFilter(rules.Filter())
 	})
 }
@@ -121,7 +121,7 @@ func (c *Connector) Capture(p *initproc.Program) {
 }
 
 // InstallFilter appends what installs the filter of the command; see the function InstallFilter.
-func (c *Connector) InstallFilter(p *initproc.Program, rules sandbox.Rules, fixed int) {
+func (c *Connector) InstallFilter(p *initproc.Program, rules plan.Rules, fixed int) {
 	rules.Redirect = c.redirect != nil
 	InstallFilter(p, rules, c.theirs, fixed)
 }
@@ -500,5 +500,5 @@ func openFor(tid int, name string) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(dir)
-	return sandbox.Openat2(dir, name, how)
+	return plan.Openat2(dir, name, how)
 }

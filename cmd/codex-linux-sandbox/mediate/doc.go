@@ -4,7 +4,7 @@
 // addresses are copied, sockets are duplicated and paths are opened before they are judged, and what was
 // judged is what is used.
 //
-// It knows the filter (pkg/sandbox) and the messages to the server (pkg/sandbox/transparent), and appends to
+// It knows the filter (pkg/sandbox/plan) and the messages to the server (pkg/sandbox/transparent), and appends to
 // the programs of initproc. It does not know the launcher's options, plans or backends.
 //
 // Read it in this order:

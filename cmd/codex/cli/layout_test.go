@@ -29,14 +29,17 @@ var mayImport = map[string][]string{
 }
 
 // launcherMayImport are the packages of cmd/codex-linux-sandbox, and the packages of this repository that
-// each may import, or the groups below pkg. It is the program that must be trusted: what runs without a Go
+// each may import. It is the program that must be trusted: what runs without a Go
 // runtime (initproc) knows nothing of sandboxes, and what answers the command (mediate) nothing of options and plans.
 var launcherMayImport = map[string][]string{
 	"":         {"launcher"},
 	"initproc": {},
 	"nofile":   {},
-	"mediate":  {"initproc", "pkg/sandbox"},
-	"launcher": {"initproc", "mediate", "nofile", "pkg/sandbox", "pkg/host/warmstart", "pkg/wire/jsonwire"},
+	"mediate":  {"initproc", "pkg/sandbox/plan", "pkg/sandbox/transparent"},
+	"launcher": {
+		"initproc", "mediate", "nofile", "pkg/host/warmstart", "pkg/wire/jsonwire",
+		"pkg/sandbox", "pkg/sandbox/permissions", "pkg/sandbox/plan", "pkg/sandbox/placeholders", "pkg/sandbox/bwrap", "pkg/sandbox/proxybridge",
+	},
 }
 
 // TestLauncherImportsWhatItMay checks the imports of the launcher's packages, without those of tests.
@@ -60,7 +63,7 @@ func TestLauncherImportsWhatItMay(t *testing.T) {
 		for _, imported := range words[1:] {
 			other, ours := strings.CutPrefix(imported, root)
 			other = strings.TrimPrefix(other, program+"/")
-			if ours && !slices.ContainsFunc(allowed, func(a string) bool { return other == a || strings.HasPrefix(other, a+"/") }) {
+			if ours && !slices.Contains(allowed, other) {
 				t.Errorf("%s imports %s, which it must not", words[0], other)
 			}
 		}
@@ -72,43 +75,61 @@ func TestLauncherImportsWhatItMay(t *testing.T) {
 	}
 }
 
-// serverMayImport are the rooms below pkg/execserver, and the rooms that each may import: the server joins
-// detach, tunnels and statuspage, which know neither it nor each other, and all tell observe what happens.
-var serverMayImport = map[string][]string{
-	"":           {"detach", "tunnels", "statuspage", "observe", "tracing", "wsauth"},
-	"detach":     {"observe", "tracing", "wsauth"},
-	"tunnels":    {"observe"},
-	"statuspage": {"observe", "wsauth"},
-	"observe":    {"audit", "tracing"},
-	"audit":      {},
-	"tracing":    {},
-	"wsauth":     {},
+// roomsMayImport are the rooms below groups of packages that have some, and the rooms of the group that each may import.
+var roomsMayImport = map[string]map[string][]string{
+	// The server joins detach, tunnels and statuspage, which know neither it nor each other, and all tell observe what happens.
+	"execserver": {
+		"":           {"detach", "tunnels", "statuspage", "observe", "tracing", "wsauth"},
+		"detach":     {"observe", "tracing", "wsauth"},
+		"tunnels":    {"observe"},
+		"statuspage": {"observe", "wsauth"},
+		"observe":    {"audit", "tracing"},
+		"audit":      {},
+		"tracing":    {},
+		"wsauth":     {},
+	},
+	// A plan is made of a policy and knows nothing of those that carry it out, or clean up behind them.
+	"sandbox": {
+		"":             {},
+		"permissions":  {},
+		"mountinfo":    {"permissions"},
+		"plan":         {"permissions", "mountinfo"},
+		"placeholders": {"plan"},
+		"bwrap":        {"", "plan", "permissions", "mountinfo"},
+		"proxybridge":  {},
+		"transparent":  {},
+		"egress":       {"transparent"},
+		"winsandbox":   {},
+		"runner":       {"", "plan", "permissions", "winsandbox"},
+		"doctor":       {"plan", "permissions", "bwrap", "runner"},
+	},
 }
 
-// TestServerImportsWhatItMay checks which rooms of pkg/execserver import each other, without the imports
-// of tests.
-func TestServerImportsWhatItMay(t *testing.T) {
-	const server = "codex.internal/pkg/execserver"
-	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./execserver/...")
-	cmd.Dir = repository + "/pkg"
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("list the packages of %s: %v", server, err)
-	}
-	room := func(path string) (string, bool) {
-		rest, ok := strings.CutPrefix(path, server)
-		return strings.TrimPrefix(rest, "/"), ok
-	}
-	for line := range strings.Lines(string(out)) {
-		words := strings.Fields(line)
-		name, _ := room(words[0])
-		allowed, known := serverMayImport[name]
-		if !known {
-			t.Errorf("%s is not in serverMayImport", words[0])
+// TestRoomsImportWhatTheyMay checks which rooms of a group import each other, without the imports of tests.
+func TestRoomsImportWhatTheyMay(t *testing.T) {
+	for group, rooms := range roomsMayImport {
+		top := "codex.internal/pkg/" + group
+		cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./"+group+"/...")
+		cmd.Dir = repository + "/pkg"
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("list the packages of %s: %v", top, err)
 		}
-		for _, imported := range words[1:] {
-			if other, ok := room(imported); ok && !slices.Contains(allowed, other) {
-				t.Errorf("%s imports %s, which it must not", words[0], imported)
+		room := func(path string) (string, bool) {
+			rest, ok := strings.CutPrefix(path, top)
+			return strings.TrimPrefix(rest, "/"), ok && (rest == "" || rest[0] == '/')
+		}
+		for line := range strings.Lines(string(out)) {
+			words := strings.Fields(line)
+			name, _ := room(words[0])
+			allowed, known := rooms[name]
+			if !known {
+				t.Errorf("%s is not in roomsMayImport", words[0])
+			}
+			for _, imported := range words[1:] {
+				if other, ok := room(imported); ok && !slices.Contains(allowed, other) {
+					t.Errorf("%s imports %s, which it must not", words[0], imported)
+				}
 			}
 		}
 	}

@@ -12,7 +12,8 @@ import (
 	"strings"
 	"syscall"
 
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/bwrap"
+	"codex.internal/pkg/sandbox/plan"
 	"codex.internal/pkg/sandbox/runner"
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
@@ -315,12 +316,12 @@ func (e *examination) landlock() {
 func (e *examination) secondWall(reason string, all []blame) {
 	switch {
 	case e.abi == 0:
-	case e.abi < sandbox.WallABI:
-		reason = fmt.Sprintf("this kernel has version %d of Landlock; %d is needed", e.abi, sandbox.WallABI)
+	case e.abi < plan.WallABI:
+		reason = fmt.Sprintf("this kernel has version %d of Landlock; %d is needed", e.abi, plan.WallABI)
 		all = []blame{{"the kernel " + e.facts.kernel + " is too old", "use Linux 5.19 or newer"}}
 	default:
 		well := fmt.Sprintf("Landlock version %d, on top of the mounts of namespaces and bwrap", e.abi)
-		if e.abi < sandbox.LandlockABI {
+		if e.abi < plan.LandlockABI {
 			well += "; without its scopes for signals, which came with version 6 (Linux 6.12)"
 		}
 		e.ok(SecondWall, well)
@@ -342,7 +343,7 @@ func (e *examination) unlessNeeded() Status {
 // Whether it works has been tried with the backends.
 func (e *examination) bubblewrap() {
 	const matters = "the backend bwrap cannot work, which is for hosts that allow namespaces to bwrap alone"
-	program, err := sandbox.FindBwrap()
+	program, err := bwrap.Find()
 	if err != nil {
 		e.bad(Bubblewrap, e.unlessNeeded(), "there is no bwrap on PATH", matters, []blame{{"bubblewrap is not installed", e.facts.install("bubblewrap")}})
 		return

@@ -290,7 +290,7 @@ func (p *Policy) DeniesRead(at string) bool {
 		if e.access != Deny || e.path == "/" || p.Access(e.path).CanRead() {
 			continue
 		}
-		if within(at, e.path) || within(at, e.effective) || within(effective, e.path) || within(effective, e.effective) {
+		if Within(at, e.path) || Within(at, e.effective) || Within(effective, e.path) || Within(effective, e.effective) {
 			return true
 		}
 	}

@@ -175,8 +175,8 @@ func below(p, root string) bool {
 	return len(p) > len(root) && p[len(root)] == '/' && p[:len(root)] == root
 }
 
-// within reports whether p is root or lies below it.
-func within(p, root string) bool { return p == root || below(p, root) }
+// Within reports whether p is root or lies below it.
+func Within(p, root string) bool { return p == root || below(p, root) }
 
 // under returns p, which is within from, as it is spelled under to.
 func under(p, from, to string) string {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -62,7 +62,7 @@ func (d *processDir) openSocket(path string) (*os.File, error) {
 		return nil, err
 	}
 	defer unix.Close(root)
-	fd, err := sandbox.Openat2(root, path, &unix.OpenHow{
+	fd, err := plan.Openat2(root, path, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {

@@ -1,7 +1,8 @@
 // Package transparent is how the launcher passes what a sandboxed command sends
 // past its network proxies to the server (docs/spec/network.md §5). Each message
 // goes over a socket of packets and carries one descriptor. The launcher sends, and
-// pkg/sandbox/egress receives.
+// pkg/sandbox/egress receives. It is a package of its own because the launcher must not link egress, which has
+// net/http and crypto/tls.
 package transparent
 
 import (

@@ -18,7 +18,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/plan"
 	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
@@ -248,7 +248,7 @@ func TestHardenedContainer(t *testing.T) {
 					t.Errorf("%s works in the container: nothing is tested", name)
 				}
 			}
-			machine.NeedLandlock(t, sandbox.LandlockABI)
+			machine.NeedLandlock(t, plan.LandlockABI)
 			if reason := reasons["landlock"]; reason != "" {
 				t.Fatalf(`got %v, want ""`, reason)
 			}

@@ -1,0 +1,112 @@
+package bwrap
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+
+	"codex.internal/pkg/sandbox/plan"
+)
+
+// devSize bounds what a command can put into /dev/shm, in bytes.
+const devSize = "536870912"
+
+// EmptyFD stands for a descriptor of an empty file, one for each use.
+const EmptyFD = "EMPTY"
+
+// Arguments are the arguments of bwrap for the plan. EmptyFD in them is
+// to be replaced by the number of a descriptor. Sized says that bwrap has
+// --size, as from 0.7.0 on; without it /dev/shm has no limit of its own.
+func Arguments(p *plan.Plan, sized bool) []string {
+	args := []string{"--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"}
+	if p.OwnNetwork() {
+		args = append(args, "--unshare-net")
+	}
+	switch p.Root {
+	case plan.RootEmpty:
+		args = append(args, "--perms", "0755", "--tmpfs", "/")
+	case plan.RootWritable:
+		args = append(args, "--bind", "/", "/")
+	default:
+		args = append(args, "--ro-bind", "/", "/")
+	}
+	args = append(args, "--dev", "/dev")
+	args = append(args, "--perms", "1777")
+	if sized {
+		args = append(args, "--size", devSize)
+	}
+	args = append(args, "--tmpfs", "/dev/shm")
+	last := lastAt(p)
+	var filled []string // masks in which bwrap makes files to mount on
+	for i, m := range p.Mounts {
+		if m.Kind != plan.Link && last[m.Target] != i {
+			continue
+		}
+		args = append(args, mountArguments(m)...)
+		if m.Kind != plan.EmptyDir {
+			continue
+		}
+		if slices.ContainsFunc(m.Holes, func(h plan.Hole) bool { return h.File }) {
+			filled = append(filled, "--remount-ro", m.Target)
+		} else {
+			args = append(args, "--remount-ro", m.Target)
+		}
+	}
+	args = append(args, filled...)
+	if p.NoProc {
+		if p.Root != plan.RootEmpty {
+			args = append(args, "--perms", "0555", "--tmpfs", "/proc", "--remount-ro", "/proc")
+		}
+	} else {
+		args = append(args, "--proc", "/proc")
+		for _, name := range plan.HostOwned {
+			if _, err := os.Stat("/proc/" + name); err == nil {
+				args = append(args, "--ro-bind", "/proc/"+name, "/proc/"+name)
+			}
+		}
+	}
+	if p.Root == plan.RootEmpty {
+		args = append(args, "--remount-ro", "/")
+	}
+	return args
+}
+
+// lastAt returns the last mount at each target, which covers the others there. They are left
+// out: bwrap makes one mount for each place, so that the second stage misses what was
+// mounted elsewhere.
+func lastAt(p *plan.Plan) map[string]int {
+	last := make(map[string]int, len(p.Mounts))
+	for i, m := range p.Mounts {
+		if m.Kind != plan.Link {
+			last[m.Target] = i
+		}
+	}
+	return last
+}
+
+func mountArguments(m plan.Mount) []string {
+	mode := fmt.Sprintf("%04o", m.Mode)
+	switch m.Kind {
+	case plan.BindReadOnly:
+		return []string{"--ro-bind", m.Source, m.Target}
+	case plan.BindWritable:
+		return []string{"--bind", m.Source, m.Target}
+	case plan.Link:
+		return []string{"--symlink", m.Source, m.Target}
+	case plan.EmptyFile:
+		// An empty file that nobody may open: /dev/null is none.
+		return []string{"--perms", mode, "--ro-bind-data", EmptyFD, m.Target}
+	default:
+		// A file for a hole is made when something is mounted on it. Scenario: another
+		// command puts a link to a file of the user into the place of a directory above.
+		// --file would empty that file, wherever it is.
+		args := []string{"--perms", mode, "--tmpfs", m.Target}
+		for _, h := range m.Holes {
+			if !h.File {
+				args = append(args, "--dir", path.Join(m.Target, h.Path))
+			}
+		}
+		return args
+	}
+}

@@ -1,4 +1,0 @@
-package sandbox
-
-// oldAttributes are calls that this architecture does not have.
-var oldAttributes []uint32

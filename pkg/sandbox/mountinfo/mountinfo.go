@@ -1,0 +1,128 @@
+// Package mountinfo reads the mounts of a process (proc_pid_mountinfo(5)), and tells which of them others cover. It knows no plan,
+// and may import permissions for the comparison of paths.
+package mountinfo
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"codex.internal/pkg/sandbox/permissions"
+)
+
+// Entry is a line of mountinfo (proc_pid_mountinfo(5)).
+type Entry struct {
+	ID, Parent string
+	Device     string // MAJOR:MINOR
+	At         string // the mount point
+	Writable   bool   // the mount itself, whatever its file system allows
+	Kind       string // of the file system
+}
+
+// Parse reads the text of a mountinfo.
+//
+// Scenario: a directory is called "a\vb", or has U+3000 in its name. The kernel escapes
+// spaces, tabs and newlines, and strings.Fields splits at all white space of Unicode: it
+// would take a part of the name for the next field, and the name for the options.
+func Parse(text string) ([]Entry, error) {
+	var entries []Entry
+	for line := range strings.Lines(text) {
+		head, tail, ok := strings.Cut(line, " - ")
+		fields := strings.Split(head, " ")
+		if !ok || len(fields) < 6 || !strings.HasPrefix(fields[4], "/") {
+			return nil, fmt.Errorf("unknown line %q", line)
+		}
+		kind, _, _ := strings.Cut(tail, " ")
+		entries = append(entries, Entry{
+			ID: fields[0], Parent: fields[1], Device: fields[2], At: unescapeMount(fields[4]),
+			Writable: strings.HasPrefix(fields[5]+",", "rw,"), Kind: kind,
+		})
+	}
+	return entries, nil
+}
+
+// Tree tells how mounts lie above each other.
+type Tree struct {
+	byID map[string]*Entry
+	on   map[string][]*Entry // what is mounted on a mount, by its id
+}
+
+func NewTree(entries []Entry) *Tree {
+	t := &Tree{make(map[string]*Entry, len(entries)), make(map[string][]*Entry, len(entries))}
+	for i := range entries {
+		m := &entries[i]
+		t.byID[m.ID] = m
+		t.on[m.Parent] = append(t.on[m.Parent], m)
+	}
+	return t
+}
+
+// Covered reports whether another mount hides a mount, so that no path leads to it:
+// something is mounted on its root, or on the way to it in a mount that holds it.
+func (t *Tree) Covered(m *Entry) bool {
+	var child *Entry
+	for range len(t.byID) { // the list is read in parts, and ids are used again: there may be a circle
+		for _, o := range t.on[m.ID] {
+			if o != m && (child == nil && o.At == m.At || child != nil && o.At != child.At && permissions.Within(child.At, o.At)) {
+				return true
+			}
+		}
+		if child, m = m, t.byID[m.Parent]; m == nil {
+			break
+		}
+	}
+	return false
+}
+
+// OnMount reports whether what is seen at a path is mounted on another mount there.
+func (t *Tree) OnMount(at string) bool {
+	for _, m := range t.byID {
+		if holder := t.byID[m.Parent]; m.At == at && holder != nil && holder.At == at && !t.Covered(m) {
+			return true
+		}
+	}
+	return false
+}
+
+// Read reads the mounts of a process: its number, or self. Os.ReadFile takes three times as long:
+// the file can be waited for, which the Go runtime starts threads for, and has no size,
+// so that it is read in small pieces.
+func Read(process string) ([]byte, error) {
+	fd, err := unix.Open("/proc/"+process+"/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	const piece = 4 << 10 // the kernel gives no more at once
+	text := make([]byte, 0, 4*piece)
+	for n := 0; ; text = text[:len(text)+n] {
+		text = slices.Grow(text, piece)
+		if n, err = unix.Read(fd, text[len(text):cap(text)]); err == unix.EINTR {
+			n = 0
+			continue
+		}
+		if err != nil || n == 0 {
+			return text, err
+		}
+	}
+}
+
+// unescapeMount undoes the octal escapes of mountinfo.
+func unescapeMount(name string) string {
+	if !strings.Contains(name, `\`) {
+		return name
+	}
+	var b []byte
+	for i := 0; i < len(name); i++ {
+		if n, err := strconv.ParseUint(name[i+1:min(i+4, len(name))], 8, 8); name[i] == '\\' && err == nil && i+3 < len(name) {
+			b = append(b, byte(n))
+			i += 3
+			continue
+		}
+		b = append(b, name[i])
+	}
+	return string(b)
+}

@@ -1,0 +1,346 @@
+package placeholders
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A launcher may be killed at any moment, and it then leaves stubs, and names that
+// must not be created. A janitor removes them: a process that outlives the launcher
+// and whoever started that. A server has one for all its sandboxes. A launcher that
+// is not given a connection to it starts one of its own.
+//
+// Each sandbox has a connection, a pair of sequenced packet sockets. The launcher, and
+// what it starts of its own inside the sandbox, hold one end; the janitor has the other.
+// The launcher sends what there will be to remove before it makes anything. When its end
+// is closed, because the launcher and all its copies have ended, the janitor waits for
+// the end of the sandbox and removes what is left. The janitor uses only the descriptors
+// that came, looks up no path, and goes by the same rules as the launcher (Remover).
+//
+// A message is at most janitorMessage bytes long and brings at most one descriptor:
+//
+//	's' index temporary name  a stub is going to be made in the directory that comes
+//	'h' index                 the open stub: it keeps the lock when the launcher is killed
+//	'n' time, sticky, digits, name   a name must not be in the directory that comes
+//	'r'                       this is all before the command runs, and with it ends what ends
+//	                          with the process whose pidfd comes. The janitor answers
+//	                          with one byte if it has understood everything up to here
+//	'f'                       there is nothing to do any more
+//
+// After 'r' the janitor takes only 'f': from then on processes of the sandbox may try
+// to use the connection, and none may have it remove anything else.
+
+const (
+	// janitorMessage bounds a message: the longest is 'n' with a name of 255 bytes.
+	janitorMessage = 512
+	// janitorTime is how many seconds a launcher waits for its janitor. A janitor
+	// that has been stopped would hold it otherwise.
+	janitorTime = 5
+	// removalHead is the size of what comes before the name in 'n'.
+	removalHead = 1 + 8 + 4 + 1 + asideDigits
+	// stubHead is the same of 's': the index and the other name.
+	stubHead = 1 + 4 + 32
+)
+
+// answered is the janitor's answer, and what it says first on its own socket.
+var answered = []byte{1}
+
+// JanitorPair makes a pair of sockets for a janitor, closed on exec. Whatever is
+// sent to or read from the first of them fails after janitorTime.
+func JanitorPair() (ours, theirs int, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, -1, fmt.Errorf("make a socket pair: %w", err)
+	}
+	for _, option := range []int{unix.SO_SNDTIMEO, unix.SO_RCVTIMEO} {
+		if err := unix.SetsockoptTimeval(fds[0], unix.SOL_SOCKET, option, &unix.Timeval{Sec: janitorTime}); err != nil {
+			_, _ = unix.Close(fds[0]), unix.Close(fds[1])
+			return -1, -1, fmt.Errorf("limit the time of a janitor: %w", err)
+		}
+	}
+	return fds[0], fds[1], nil
+}
+
+// AwaitJanitor waits until the janitor at the other end of its own socket is ready.
+func AwaitJanitor(own int) error { return awaitAnswer(own) }
+
+// ConnectJanitor makes a connection for one sandbox by a janitor's own socket.
+func ConnectJanitor(own int) (connection int, err error) {
+	ours, theirs, err := JanitorPair()
+	if err != nil {
+		return -1, err
+	}
+	err = tell(own, answered, theirs)
+	_ = unix.Close(theirs)
+	if err != nil {
+		_ = unix.Close(ours)
+		return -1, err
+	}
+	return ours, nil
+}
+
+// tell sends a message, with a descriptor unless that is negative.
+func tell(socket int, message []byte, fd int) error {
+	var rights []byte
+	if fd >= 0 {
+		rights = unix.UnixRights(fd)
+	}
+	if err := retry(func() error { return unix.Sendmsg(socket, message, rights, nil, unix.MSG_NOSIGNAL) }); err != nil {
+		return fmt.Errorf("tell the janitor: %w", err)
+	}
+	return nil
+}
+
+func awaitAnswer(socket int) error {
+	buf := []byte{0}
+	n := 0
+	err := retry(func() (err error) { n, err = unix.Read(socket, buf); return err })
+	if err == nil && (n != 1 || buf[0] != answered[0]) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return fmt.Errorf("wait for the janitor: %w", err)
+	}
+	return nil
+}
+
+// JanitorOf is the launcher's end of a connection. One goroutine uses it.
+type JanitorOf struct{ FD int }
+
+// Stub says that a stub is going to be made.
+func (j JanitorOf) Stub(i int, s *Stub) error {
+	m := binary.LittleEndian.AppendUint32([]byte{'s'}, uint32(i))
+	return tell(j.FD, append(append(m, s.temp[:]...), s.base()...), s.parent)
+}
+
+// Hold gives the janitor a descriptor of a stub: until the janitor has read it, the
+// socket holds it.
+func (j JanitorOf) Hold(i, fd int) error {
+	return tell(j.FD, binary.LittleEndian.AppendUint32([]byte{'h'}, uint32(i)), fd)
+}
+
+// Name says which name must not be there.
+func (j JanitorOf) Name(r *Removal) error {
+	m := binary.LittleEndian.AppendUint64([]byte{'n'}, uint64(r.since.Sec))
+	m = binary.LittleEndian.AppendUint32(m, r.since.Nsec)
+	sticky := byte(0)
+	if r.sticky {
+		sticky = 1
+	}
+	m = append(append(m, sticky), r.aside[len(asidePrefix):len(asidePrefix)+asideDigits]...)
+	return tell(j.FD, append(m, unix.ByteSliceToString(r.name[:])...), r.dir)
+}
+
+// Run says that there is nothing more to tell before the command runs. The end of the
+// process init is the end of all in the sandbox.
+func (j JanitorOf) Run(init int) error {
+	fd, err := unix.PidfdOpen(init, 0)
+	if err != nil {
+		fd = -1 // before Linux 5.3: the end of the connection must do
+	}
+	err = tell(j.FD, []byte{'r'}, fd)
+	if fd >= 0 {
+		_ = unix.Close(fd)
+	}
+	return err
+}
+
+// Await waits, after Run, until the janitor has everything. The command must not run before.
+func (j JanitorOf) Await() error { return awaitAnswer(j.FD) }
+
+// Forget says that there is nothing to do any more.
+func (j JanitorOf) Forget() { _ = tell(j.FD, []byte{'f'}, -1) }
+
+// RunJanitor is what a janitor does: it takes connections from its own socket until
+// the other end of that is closed, and returns when the last of them has ended.
+func RunJanitor(own int) error {
+	if err := tell(own, answered, -1); err != nil {
+		return err
+	}
+	var sandboxes sync.WaitGroup
+	defer sandboxes.Wait()
+	for {
+		n, fd, err := receive(own, make([]byte, 1))
+		switch {
+		case errors.Is(err, errTruncated):
+			// Without room for its descriptor. The launcher finds its connection closed.
+		case err != nil || n == 0:
+			return nil
+		case fd >= 0:
+			sandboxes.Go(func() { serveLauncher(fd) })
+		}
+	}
+}
+
+var errTruncated = errors.New("the message is longer than expected, or there is no room for its descriptor")
+
+// receive reads a message, and the descriptor that came with it; -1: none.
+func receive(socket int, buf []byte) (n, fd int, err error) {
+	control := make([]byte, unix.CmsgSpace(4))
+	size, flags := 0, 0
+	err = retry(func() error {
+		n, size, flags, _, err = unix.Recvmsg(socket, buf, control, unix.MSG_CMSG_CLOEXEC)
+		return err
+	})
+	if err != nil {
+		return 0, -1, err
+	}
+	fd = -1
+	messages, _ := unix.ParseSocketControlMessage(control[:size])
+	for i := range messages {
+		fds, _ := unix.ParseUnixRights(&messages[i])
+		for _, came := range fds {
+			// There is room for two.
+			closeFD(fd)
+			fd = came
+		}
+	}
+	if flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
+		closeFD(fd)
+		return 0, -1, errTruncated
+	}
+	return n, fd, nil
+}
+
+func closeFD(fd int) {
+	if fd >= 0 {
+		_ = unix.Close(fd)
+	}
+}
+
+// leftovers is what a janitor is to remove for one sandbox.
+type leftovers struct {
+	stubs   map[uint32]*Stub
+	names   []*Removal
+	init    int // a pidfd; -1: none
+	running bool
+}
+
+// serveLauncher serves a connection until it ends.
+func serveLauncher(connection int) {
+	_ = unix.SetNonblock(connection, true)
+	f := os.NewFile(uintptr(connection), "launcher")
+	defer f.Close()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	l := newLeftovers()
+	defer func() { l.close() }()
+	buf := make([]byte, janitorMessage)
+	for {
+		n, fd := 0, -1
+		if e := raw.Read(func(s uintptr) bool {
+			n, fd, err = receive(int(s), buf)
+			return !errors.Is(err, unix.EAGAIN)
+		}); e != nil {
+			err = e
+		}
+		switch {
+		case errors.Is(err, unix.ECONNRESET):
+			// The launcher has closed its end and not read the answer. What it said before that, such
+			// as that there is nothing to do, is still to be read.
+		case errors.Is(err, errTruncated):
+			return // the launcher finds the connection closed, and runs nothing
+		case err != nil || n == 0:
+			closeFD(fd)
+			l.remove()
+			return
+		case buf[0] == 'f' && l.running:
+			return
+		case buf[0] == 'f':
+			l.close()
+			l = newLeftovers()
+		case l.running:
+			closeFD(fd)
+		case !l.take(buf[:n], fd):
+			closeFD(fd)
+			return
+		case l.running:
+			// If the launcher does not take it, the end of the connection is read, or that there is
+			// nothing to do.
+			_ = tell(connection, answered, -1)
+		}
+	}
+}
+
+func newLeftovers() *leftovers { return &leftovers{stubs: make(map[uint32]*Stub), init: -1} }
+
+// take takes a message of a launcher, and its descriptor. It reports false if the
+// message is malformed; then the descriptor is the caller's.
+func (l *leftovers) take(m []byte, fd int) bool {
+	kind, rest := m[0], m[1:]
+	switch {
+	case kind == 'r' && len(rest) == 0:
+		l.init, l.running = fd, true
+		return true
+	case fd < 0:
+		return false
+	case kind == 'h' && len(rest) == 4:
+		s := l.stubs[binary.LittleEndian.Uint32(rest)]
+		if s == nil {
+			return false
+		}
+		closeFD(s.fd)
+		s.fd = fd
+		return true
+	case kind == 's' && len(m) > stubHead:
+		s := &Stub{parent: fd, fd: -1, uid: uint32(unix.Geteuid())}
+		i := binary.LittleEndian.Uint32(rest)
+		if l.stubs[i] != nil || copy(s.temp[:], rest[4:]) != len(s.temp) || !fitName(&s.name, m[stubHead:]) {
+			return false
+		}
+		l.stubs[i] = s
+		return true
+	case kind == 'n' && len(m) > removalHead:
+		r := &Removal{dir: fd, sticky: rest[12] != 0, uid: uint32(unix.Geteuid())}
+		r.since = unix.StatxTimestamp{Sec: int64(binary.LittleEndian.Uint64(rest)), Nsec: binary.LittleEndian.Uint32(rest[8:])}
+		copy(r.aside[copy(r.aside[:], asidePrefix):], rest[13:13+asideDigits])
+		if !fitName(&r.name, m[removalHead:]) {
+			return false
+		}
+		l.names = append(l.names, r)
+		return true
+	}
+	return false
+}
+
+// fitName takes a name in a directory. It reports whether it is one.
+func fitName(to *[256]byte, name []byte) bool {
+	text := string(name)
+	return text != "." && text != ".." && len(text) < len(to) && !strings.ContainsAny(text, "/\x00") && copy(to[:], text) > 0
+}
+
+// remove waits for the end of the sandbox, and removes what is left.
+func (l *leftovers) remove() {
+	if l.init >= 0 {
+		fds := []unix.PollFd{{Fd: int32(l.init), Events: unix.POLLIN}}
+		_ = retry(func() error { _, err := unix.Poll(fds, -1); return err })
+	}
+	m := new(Remover)
+	for _, r := range l.names {
+		m.Remove(r)
+		m.Tidy(r)
+	}
+	for _, s := range l.stubs {
+		m.RemoveStub(s)
+		m.RemoveHalfMade(s)
+	}
+}
+
+func (l *leftovers) close() {
+	closeFD(l.init)
+	for _, r := range l.names {
+		closeFD(r.dir)
+	}
+	for _, s := range l.stubs {
+		s.close()
+	}
+}

@@ -1,0 +1,339 @@
+package placeholders
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strconv"
+	"time"
+
+	"codex.internal/pkg/sandbox/plan"
+	"golang.org/x/sys/unix"
+)
+
+// A mount needs something to be mounted on. Where a path must not be created
+// that is missing, an empty file or directory is put there for as long as
+// sandboxes cover it: a stub. Stubs are shared: each sandbox holds a lock on
+// the stub itself, and whoever ends last removes it. What marks a stub is a
+// modification time that no file has by chance, so that one that was left
+// behind by a crash is known by the next sandbox, and the user's own empty
+// file is never taken for one.
+
+// JanitorName is the name, as in /proc/PID/comm, of whoever is to remove
+// stubs: it should get a moment for that before it is killed.
+const JanitorName = "codex-janitor"
+
+const (
+	// stubTries bounds how often a stub may vanish while it is being taken.
+	stubTries = 100
+	// lockTries and lockWait bound how long a lock is waited for. A sandbox
+	// that ends holds it alone for an instant; a command that has made what
+	// looks like a placeholder can hold it for as long as it likes.
+	lockTries = 20
+	lockWait  = time.Millisecond
+)
+
+// Stub is a stub that this program holds.
+type Stub struct {
+	Path   string
+	parent int // descriptor of the directory that holds it
+	fd     int
+	uid    uint32
+	name   [256]byte // with a NUL, for system calls
+	temp   [32]byte  // under which it is made, with a NUL as well
+	dir    bool
+	// share tells the janitor of a descriptor before it is locked; see Hold.
+	share func(fd int) error
+}
+
+// Why what is at a path is not taken for a stub of this user.
+var (
+	errNotStub     = errors.New("it exists")
+	errForeign     = errors.New("it belongs to another user")
+	errForeignStub = errors.New("it is the placeholder of another user")
+)
+
+// openDir opens a directory by its canonical path.
+func openDir(name string) (int, error) {
+	return plan.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+}
+
+// ErrNotNeeded says that a stub cannot be made, and neither can anything else
+// by the user in that directory, or in the whole file system.
+var ErrNotNeeded = errors.New("nothing can be created there")
+
+// Unmasked says that a protected name cannot be masked, because what is there
+// belongs to another user or is locked by another process, and may be removed
+// at any time. The name must be watched.
+type Unmasked struct {
+	plan.UndoName
+	Foreign bool // it belongs to another user
+}
+
+func (u *Unmasked) Error() string { return "another user or process holds " + u.Path }
+
+// unmasked returns an Unmasked for the stub's name, nil if it is none of the
+// protected ones, or what is there is to be protected where it is.
+func (s *Stub) unmasked(why error) error {
+	var st unix.Stat_t
+	if !slices.Contains(plan.ProtectedNames, s.base()) || unix.Fstat(s.parent, &st) != nil {
+		return nil
+	}
+	u := &Unmasked{UndoName: plan.UndoName{Path: s.Path, Dev: uint64(st.Dev), Ino: st.Ino}}
+	switch {
+	case errors.Is(why, errNotStub):
+		return nil
+	case errors.Is(why, errForeign), errors.Is(why, errForeignStub):
+		u.Foreign = st.Mode&unix.S_ISVTX != 0
+		if !u.Foreign && errors.Is(why, errForeign) {
+			return nil
+		}
+	}
+	return u
+}
+
+// openStub opens the directory of a stub. The error is ErrAppeared if that is not
+// the one that the plan saw; the zero FileID stands for any.
+func openStub(name string, in plan.FileID) (*Stub, error) {
+	s := &Stub{Path: name, fd: -1, uid: uint32(unix.Geteuid()), share: func(int) error { return nil }}
+	if copy(s.name[:], s.base()) == len(s.name) {
+		return nil, fmt.Errorf("cannot make the sandbox: open %s: %w", name, unix.ENAMETOOLONG)
+	}
+	// Process ids repeat, also at the same time in different containers.
+	copy(s.temp[:], plan.TempPrefix+strconv.FormatUint(rand.Uint64(), 36))
+	var err error
+	s.parent, err = openDir(path.Dir(name))
+	switch {
+	case err == nil && in != (plan.FileID{}) && plan.IDOf(s.parent) != in:
+		s.close()
+		err = plan.ErrAppeared
+	case in != (plan.FileID{}) && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)):
+		err = plan.ErrAppeared
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the sandbox: open %s: %w", path.Dir(name), err)
+	}
+	return s, nil
+}
+
+// base is the stub's name in its directory.
+func (s *Stub) base() string { return path.Base(s.Path) }
+
+// take makes a stub, or joins the one that is there. If something else is there, it
+// closes the stub, and returns nil or an *Unmasked.
+func (s *Stub) take() (*Stub, error) {
+	var err error
+	locked := 0
+	for range stubTries {
+		err = s.join()
+		if errors.Is(err, unix.ENOENT) {
+			err = s.make()
+		}
+		switch {
+		case err == nil:
+			return s, nil
+		case errors.Is(err, unix.EWOULDBLOCK) && locked < lockTries:
+			locked++
+			time.Sleep(lockWait)
+		case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, errNotStub), errors.Is(err, errForeign), errors.Is(err, errForeignStub):
+			err = s.unmasked(err)
+			s.close()
+			return nil, err
+		case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES) && s.foreign():
+			s.close()
+			return nil, ErrNotNeeded
+		case !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOENT):
+			s.close()
+			return nil, fmt.Errorf("cover %s: %w", s.Path, err)
+		}
+	}
+	s.close()
+	return nil, fmt.Errorf("cover %s: it comes and goes", s.Path)
+}
+
+// Open opens the directory of the stub that a mount needs at its target, and
+// changes nothing. It returns nil if the user has something else there.
+func Open(m *plan.Mount) (*Stub, error) {
+	s, err := openStub(m.Target, m.Dir)
+	if err != nil {
+		if !m.Cover && !errors.Is(err, plan.ErrAppeared) {
+			err = nil // it cannot be looked at; the view has the last word
+		}
+		return nil, err
+	}
+	s.dir = m.Cover && !m.File
+	var st unix.Stat_t
+	if unix.Fstatat(s.parent, s.base(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Uid == s.uid && !plan.IsStub(&st) {
+		s.close()
+		return nil, nil
+	}
+	return s, nil
+}
+
+// Hold makes or joins the opened stub that a mount needs. For a mask of something
+// that exists it only joins one. Share is called with each descriptor of a stub
+// before that is locked or moved into place. Scenario: the launcher is killed when
+// it has just put a stub into place. The janitor then removes it, and until then
+// holds its lock.
+func (s *Stub) Hold(m *plan.Mount, share func(fd int) error) (*Stub, error) {
+	s.share = share
+	if m.Cover {
+		return s.take()
+	}
+	return s.joinOnly()
+}
+
+// joinOnly joins the stub, or closes it and returns nil if there is none. Scenario:
+// the pattern /w/* is denied, and matches the .git that another sandbox has put into
+// /w. Without a lock that sandbox would remove it while a mask is being mounted on it,
+// and bwrap would make a directory of its own there, which nothing removes. The error
+// is ErrAppeared if that happens now.
+func (s *Stub) joinOnly() (*Stub, error) {
+	err := s.join()
+	if err == nil {
+		return s, nil
+	}
+	s.close()
+	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.ENOENT) {
+		return nil, fmt.Errorf("cannot make the sandbox: look at %s: %w", s.Path, plan.ErrAppeared)
+	}
+	return nil, nil
+}
+
+// foreign reports whether the directory belongs to somebody else, so that the
+// user cannot change what may be done in it.
+func (s *Stub) foreign() bool {
+	var st unix.Stat_t
+	return unix.Fstat(s.parent, &st) == nil && int(st.Uid) != unix.Geteuid()
+}
+
+// join opens and locks the stub that is there. The error is ENOENT if there
+// is none, also if it was removed meanwhile.
+func (s *Stub) join() error {
+	var st, now unix.Stat_t
+	if err := unix.Fstatat(s.parent, s.base(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	mine := int(st.Uid) == unix.Geteuid()
+	switch {
+	case plan.IsStub(&st) && !mine:
+		return errForeignStub
+	case !mine:
+		return errForeign
+	case !plan.IsStub(&st):
+		return errNotStub
+	}
+	fd, err := unix.Openat(s.parent, s.base(), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	if err = s.share(fd); err == nil {
+		err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) })
+	}
+	if err == nil {
+		err = unix.Fstat(fd, &st) // another one may have been opened than was looked at
+	}
+	if err == nil {
+		err = unix.Fstatat(s.parent, s.base(), &now, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err == nil && (now.Ino != st.Ino || now.Dev != st.Dev || !plan.IsStub(&st)) {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		// The janitor may have the same open file: closing it here keeps the lock.
+		_ = unix.Flock(fd, unix.LOCK_UN)
+		_ = unix.Close(fd)
+		return err
+	}
+	s.fd, s.dir = fd, st.Mode&unix.S_IFMT == unix.S_IFDIR
+	return nil
+}
+
+// make makes a stub under another name, and moves it into place when it is
+// marked and locked, so that nobody sees it half made.
+func (s *Stub) make() error {
+	temp := unix.ByteSliceToString(s.temp[:])
+	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	if s.dir {
+		if err := unix.Mkdirat(s.parent, temp, plan.StubDirMode); err != nil {
+			return err
+		}
+	} else {
+		flags |= unix.O_CREAT | unix.O_EXCL
+	}
+	fd, err := unix.Openat(s.parent, temp, flags, plan.StubFileMode)
+	if err != nil {
+		if s.dir {
+			s.unlink(temp)
+		}
+		return err
+	}
+	mode := uint32(plan.StubFileMode)
+	if s.dir {
+		mode = plan.StubDirMode
+	}
+	mark := [2]unix.Timespec{{Sec: plan.StubSeconds}, {Sec: plan.StubSeconds, Nsec: plan.StubNanoseconds}}
+	var made unix.Stat_t
+	if err = s.share(fd); err == nil {
+		err = unix.Fstat(fd, &made)
+	}
+	// The umask seldom takes anything from the mode, and each change is one more for the
+	// journal of the file system.
+	if err == nil && made.Mode&0o7777 != mode {
+		err = unix.Fchmod(fd, mode)
+	}
+	if err == nil {
+		err = futimens(fd, &mark)
+	}
+	if err == nil {
+		err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) })
+	}
+	if err == nil {
+		err = unix.Renameat2(s.parent, temp, s.parent, s.base(), unix.RENAME_NOREPLACE)
+	}
+	if err != nil {
+		s.unlink(temp)
+		_ = unix.Flock(fd, unix.LOCK_UN)
+		_ = unix.Close(fd)
+		return err
+	}
+	s.fd = fd
+	return nil
+}
+
+func (s *Stub) unlink(name string) {
+	flags := 0
+	if s.dir {
+		flags = unix.AT_REMOVEDIR
+	}
+	_ = unix.Unlinkat(s.parent, name, flags)
+}
+
+// Release lets go of a stub, and removes it if nobody else holds it.
+func (s *Stub) Release() {
+	new(Remover).RemoveStub(s)
+	s.close()
+}
+
+// ID is the stub's identity.
+func (s *Stub) ID() plan.FileID { return plan.IDOf(s.fd) }
+
+// IsDir reports whether the stub is a directory.
+func (s *Stub) IsDir() bool { return s.dir }
+
+// Close lets go of a stub that was opened and not held. It may be called on nil.
+func (s *Stub) Close() {
+	if s != nil {
+		s.close()
+	}
+}
+
+func (s *Stub) close() {
+	if s.fd >= 0 {
+		_ = unix.Close(s.fd)
+	}
+	_ = unix.Close(s.parent)
+}

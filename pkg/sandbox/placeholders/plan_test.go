@@ -1,0 +1,108 @@
+package placeholders
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/plan"
+)
+
+// policy is a profile that reads everything, writes below a directory, and has more entries.
+func policy(dir string, more ...permissions.Entry) permissions.Profile {
+	entries := []permissions.Entry{
+		{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
+		{Path: permissions.Path{Text: dir}, Access: permissions.Write},
+	}
+	return permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: append(entries, more...)}}
+}
+
+// workspace makes a directory in which there is a file.
+func workspace(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err == nil {
+		err = os.MkdirAll(dir+"/a/b", 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Placeholders of another sandbox that a pattern matches are held while they are
+// masked, and those that are being made are not masked.
+func TestPatternsThatMatchPlaceholders(t *testing.T) {
+	dir := workspace(t)
+	stub, err := takeStub(dir+"/.git", true, plan.FileID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"empty", "full/x"} {
+		if err := os.MkdirAll(filepath.Join(dir, plan.TempPrefix+name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, err := plan.Make(policy(dir, permissions.Entry{Path: permissions.Path{Kind: permissions.Glob, Text: dir + "/*"}, Access: permissions.Deny}),
+		permissions.Scope{}, plan.HostView{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	masked := make(map[string]*plan.Mount)
+	for i := range made.Mounts {
+		if m := &made.Mounts[i]; m.Kind == plan.EmptyDir && !m.Cover {
+			masked[filepath.Base(m.Target)] = m
+		}
+	}
+	if masked["a"] == nil || masked[plan.TempPrefix+"full"] == nil || masked[plan.TempPrefix+"empty"] != nil {
+		t.Errorf("masked are %v", masked)
+	}
+	m := masked[".git"]
+	if m == nil || !m.Perhaps {
+		t.Fatalf("masked are %v", masked)
+	}
+	joined, err := joinStub(m.Target, m.Dir)
+	if err != nil || joined == nil {
+		t.Fatal(joined, err)
+	}
+	stub.Release()
+	if _, err := os.Lstat(m.Target); err != nil {
+		t.Error("the placeholder is removed while it is held:", err)
+	}
+	joined.Release()
+	if _, err := joinStub(m.Target, m.Dir); !errors.Is(err, plan.ErrAppeared) {
+		t.Error("it is gone:", err)
+	}
+	if s, err := joinStub(dir+"/a", m.Dir); s != nil || err != nil {
+		t.Error("it is no placeholder:", s, err)
+	}
+}
+
+// A placeholder of another sandbox is no writable root.
+func TestPlaceholdersAreNoRoots(t *testing.T) {
+	dir := workspace(t)
+	stub, err := takeStub(dir+"/gone", false, plan.FileID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stub.Release()
+	made, err := plan.Make(policy(dir, permissions.Entry{Path: permissions.Path{Text: dir + "/gone"}, Access: permissions.Write},
+		permissions.Entry{Path: permissions.Path{Text: dir + "/gone/.agents"}, Access: permissions.Deny}), permissions.Scope{}, plan.HostView{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	covered := false
+	for _, m := range made.Mounts {
+		if m.Target == dir+"/gone" {
+			covered = covered || m.Cover
+			if m.Kind == plan.BindWritable {
+				t.Errorf("got %+v, want m.Kind other than %v", m, plan.BindWritable)
+			}
+		}
+	}
+	if !covered {
+		t.Error("it is not covered")
+	}
+}

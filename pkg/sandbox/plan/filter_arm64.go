@@ -1,0 +1,4 @@
+package plan
+
+// oldAttributes are calls that this architecture does not have.
+var oldAttributes []uint32

@@ -1,0 +1,415 @@
+package plan
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// call is what a filter sees of a system call.
+type call struct {
+	nr, arch uint32
+	args     [6]uint64
+}
+
+// interpret runs a filter as the kernel does, and fails on what the kernel
+// would not take.
+func interpret(t *testing.T, filter []unix.SockFilter, c call) uint32 {
+	t.Helper()
+	var acc uint32
+	for pc := 0; pc < len(filter); pc++ {
+		f := filter[pc]
+		jump := func(when bool) {
+			if when {
+				pc += int(f.Jt)
+			} else {
+				pc += int(f.Jf)
+			}
+		}
+		switch f.Code {
+		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
+			word, ok := c.word(f.K)
+			if !ok {
+				t.Fatalf("load of %d", f.K)
+			}
+			acc = word
+		case unix.BPF_JMP | unix.BPF_K | unix.BPF_JEQ:
+			jump(acc == f.K)
+		case unix.BPF_JMP | unix.BPF_K | unix.BPF_JGE:
+			jump(acc >= f.K)
+		case unix.BPF_JMP | unix.BPF_K | unix.BPF_JSET:
+			jump(acc&f.K != 0)
+		case unix.BPF_ALU | unix.BPF_AND | unix.BPF_K:
+			acc &= f.K
+		case unix.BPF_JMP | unix.BPF_JA:
+			pc += int(f.K)
+		case unix.BPF_RET | unix.BPF_K:
+			return f.K
+		default:
+			t.Fatalf("instruction %#x", f.Code)
+		}
+	}
+	t.Fatal("the filter has no end")
+	return 0
+}
+
+// word returns what the kernel has at an offset; false: nothing that a filter may load.
+func (c call) word(offset uint32) (uint32, bool) {
+	switch at := offset - offsetArg0; {
+	case offset == offsetNumber:
+		return c.nr, true
+	case offset == offsetArch:
+		return c.arch, true
+	case offset < offsetArg0 || int(at/8) >= len(c.args):
+		return 0, false
+	case at%8 == 0:
+		return uint32(c.args[at/8]), true
+	case at%8 == 4:
+		return uint32(c.args[at/8] >> 32), true
+	}
+	return 0, false
+}
+
+func thisArch() uint32 {
+	if runtime.GOARCH == "arm64" {
+		return unix.AUDIT_ARCH_AARCH64
+	}
+	return unix.AUDIT_ARCH_X86_64
+}
+
+// everyRules yields all Rules that there can be.
+func everyRules(f func(name string, r Rules)) {
+	for network, name := range []string{"off", "on", "proxy"} {
+		for bits := range 16 {
+			for sockets := SocketsFew; sockets <= SocketsOwn && (name == "off" || sockets == SocketsFew); sockets++ {
+				for _, redirect := range []bool{false, true} {
+					r := Rules{Network(network), sockets, bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0, redirect}
+					f(fmt.Sprintf("%s sockets=%d nesting=%v sharing=%v attributes=%v unix=%v redirect=%v",
+						name, sockets, r.Nesting, r.Sharing, r.Attributes, r.UnixSockets, redirect), r)
+				}
+			}
+		}
+	}
+}
+
+// Every number is compared with the lists of the spec, so a neighbour of a
+// listed call, or one that a jump misses, is seen.
+func TestTheFilterDeniesWhatIsListed(t *testing.T) {
+	const highest = 600
+	conditional := []uint32{unix.SYS_IOCTL, unix.SYS_CLONE, unix.SYS_UNSHARE, unix.SYS_CLONE3, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR,
+		unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET}
+	everyRules(func(name string, r Rules) {
+		filter := r.Filter()
+		if len(filter) > unix.BPF_MAXINSNS {
+			t.Fatalf("%s: %d instructions", name, len(filter))
+		}
+		denied := slices.Clone(never)
+		if !r.Nesting {
+			denied = append(denied, nesting...)
+		}
+		if r.Sharing {
+			denied = append(denied, sharing...)
+		}
+		if r.Attributes {
+			denied = append(append(denied, attributes...), oldAttributes...)
+		}
+		switch {
+		case r.Network != NetworkOff:
+		case r.Sockets == SocketsFew:
+			denied = append(denied, offline...)
+		case r.Sockets == SocketsPairs:
+			denied = append(denied, reaching...)
+		}
+		for nr := range uint32(highest) {
+			if slices.Contains(conditional, nr) {
+				continue
+			}
+			want := actionAllow
+			if slices.Contains(denied, nr) {
+				want = actionDeny
+			}
+			if nr == unix.SYS_CONNECT && r.Asks() {
+				want = actionAsk
+			}
+			if got := interpret(t, filter, call{nr: nr, arch: thisArch()}); got != want {
+				t.Errorf("%s: call %d: %#x, want %#x", name, nr, got, want)
+			}
+		}
+	})
+}
+
+// The lists of md 7.2, by name.
+func TestTheListsAreThoseOfTheSpec(t *testing.T) {
+	for name, nr := range map[string]uint32{
+		"ptrace": unix.SYS_PTRACE, "process_vm_readv": unix.SYS_PROCESS_VM_READV, "process_vm_writev": unix.SYS_PROCESS_VM_WRITEV,
+		"io_uring_setup": unix.SYS_IO_URING_SETUP, "io_uring_enter": unix.SYS_IO_URING_ENTER, "io_uring_register": unix.SYS_IO_URING_REGISTER,
+	} {
+		if !slices.Contains(never, nr) {
+			t.Errorf("%s is allowed", name)
+		}
+	}
+	for name, nr := range map[string]uint32{
+		"connect": unix.SYS_CONNECT, "accept": unix.SYS_ACCEPT, "accept4": unix.SYS_ACCEPT4, "bind": unix.SYS_BIND, "listen": unix.SYS_LISTEN,
+		"getpeername": unix.SYS_GETPEERNAME, "getsockname": unix.SYS_GETSOCKNAME, "shutdown": unix.SYS_SHUTDOWN, "sendto": unix.SYS_SENDTO,
+		"sendmmsg": unix.SYS_SENDMMSG, "recvmmsg": unix.SYS_RECVMMSG, "getsockopt": unix.SYS_GETSOCKOPT, "setsockopt": unix.SYS_SETSOCKOPT,
+	} {
+		if !slices.Contains(offline, nr) {
+			t.Errorf("%s is allowed", name)
+		}
+	}
+	for name, nr := range map[string]uint32{"recvfrom": unix.SYS_RECVFROM, "sendmsg": unix.SYS_SENDMSG, "recvmsg": unix.SYS_RECVMSG, "execve": unix.SYS_EXECVE, "kill": unix.SYS_KILL} {
+		everyRules(func(mode string, r Rules) {
+			if got := interpret(t, r.Filter(), call{nr: nr, arch: thisArch()}); got != actionAllow {
+				t.Errorf("%s: %s: got %#x, want %#x", mode, name, got, actionAllow)
+			}
+		})
+	}
+}
+
+func TestTheFilterLooksAtArguments(t *testing.T) {
+	const high = 1 << 32
+	families := func(filter []unix.SockFilter, nr uint32, r Rules, allowed ...uint64) {
+		t.Helper()
+		for family := range uint64(64) {
+			want := actionDeny
+			if allowed == nil || slices.Contains(allowed, family) {
+				want = actionAllow
+			}
+			// The family is an int: the upper half does not count.
+			for _, f := range []uint64{family, family | high} {
+				if got := interpret(t, filter, call{nr: nr, arch: thisArch(), args: [6]uint64{f, 1, 0}}); got != want {
+					t.Errorf("call %d, network %d, family %#x: %#x, want %#x", nr, r.Network, f, got, want)
+				}
+			}
+		}
+	}
+	everyRules(func(name string, r Rules) {
+		filter := r.Filter() // once: it is interpreted a million times
+		switch r.Network {
+		case NetworkOff:
+			families(filter, unix.SYS_SOCKET, r, [][]uint64{
+				{unix.AF_UNIX}, {unix.AF_UNIX}, {unix.AF_INET, unix.AF_INET6}, {unix.AF_UNIX, unix.AF_INET, unix.AF_INET6},
+			}[r.Sockets]...)
+			families(filter, unix.SYS_SOCKETPAIR, r, unix.AF_UNIX)
+		case NetworkProxy:
+			allowed := []uint64{unix.AF_INET, unix.AF_INET6}
+			if r.UnixSockets {
+				allowed = append(allowed, unix.AF_UNIX)
+			}
+			families(filter, unix.SYS_SOCKET, r, allowed...)
+			families(filter, unix.SYS_SOCKETPAIR, r, unix.AF_UNIX)
+		default:
+			families(filter, unix.SYS_SOCKET, r)
+			families(filter, unix.SYS_SOCKETPAIR, r)
+		}
+		check := func(what string, c call, want uint32) {
+			t.Helper()
+			c.arch = thisArch()
+			if got := interpret(t, filter, c); got != want {
+				t.Errorf("%s: %s: %#x, want %#x", name, what, got, want)
+			}
+		}
+		for _, request := range []uint64{unix.TIOCSTI, unix.TIOCLINUX} {
+			check("ioctl", call{nr: unix.SYS_IOCTL, args: [6]uint64{0, request}}, actionDeny)
+			check("ioctl with more bits", call{nr: unix.SYS_IOCTL, args: [6]uint64{0, request | high}}, actionDeny)
+			check("ioctl with it elsewhere", call{nr: unix.SYS_IOCTL, args: [6]uint64{request, unix.TIOCGWINSZ, request}}, actionAllow)
+		}
+		inside, new3 := actionDeny, actionNoSys
+		if r.Nesting {
+			inside, new3 = actionAllow, actionAllow
+		}
+		for bit := range 64 {
+			want := actionAllow
+			if bit < 32 && newNamespaces&(uint64(1)<<bit) != 0 {
+				want = inside
+			}
+			check("clone", call{nr: unix.SYS_CLONE, args: [6]uint64{1 << bit}}, want)
+			if 1<<bit == unix.CLONE_NEWTIME {
+				want = inside
+			}
+			check("unshare", call{nr: unix.SYS_UNSHARE, args: [6]uint64{1 << bit}}, want)
+		}
+		for what, request := range map[string]uint32{"FS_IOC_SETFLAGS": unix.FS_IOC_SETFLAGS, "FS_IOC_FSSETXATTR": 0x401c5820} {
+			want := actionAllow
+			if r.Attributes {
+				want = actionDeny
+			}
+			check(what, call{nr: unix.SYS_IOCTL, args: [6]uint64{0, uint64(request)}}, want)
+		}
+		for _, o := range others {
+			want := actionAllow
+			if r.Sharing {
+				want = actionDeny
+			}
+			c := call{nr: o.nr}
+			if o.nr == unix.SYS_IOPRIO_SET {
+				c.args[0] = ioprioProcess
+			}
+			check("a call about itself", c, actionAllow)
+			c.args[o.argument] = 7
+			check("a call about another process", c, want)
+		}
+		for nr, process := range map[uint32]uint64{unix.SYS_SETPRIORITY: 0, unix.SYS_IOPRIO_SET: 1} {
+			for which := range uint64(5) {
+				want := actionDeny
+				if which == process {
+					want = actionAllow
+				}
+				check("a priority", call{nr: nr, args: [6]uint64{which}}, want)
+				check("a priority, with more bits", call{nr: nr, args: [6]uint64{which | high}}, want)
+			}
+		}
+		for command := range uint64(2048) {
+			want := actionAllow
+			if command == unix.F_SETLEASE || command == 1040 {
+				want = actionDeny
+			}
+			check("fcntl", call{nr: unix.SYS_FCNTL, args: [6]uint64{3, command}}, want)
+			check("fcntl with more bits", call{nr: unix.SYS_FCNTL, args: [6]uint64{3, command | high}}, want)
+		}
+		for kind := range uint64(8) {
+			want := actionAllow
+			if r.Network == NetworkOff && kind != unix.SOCK_STREAM && kind != unix.SOCK_SEQPACKET {
+				want = actionDeny
+			}
+			for _, nr := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
+				want := want
+				if r.Network == NetworkOff && r.Sockets == SocketsLoopback && nr == unix.SYS_SOCKET {
+					want = actionDeny
+				}
+				if r.Network == NetworkOff && r.Sockets == SocketsOwn && kind == unix.SOCK_DGRAM && nr == unix.SYS_SOCKETPAIR {
+					want = actionAsk
+				}
+				if r.Network == NetworkProxy {
+					want = actionAllow
+					if nr == unix.SYS_SOCKET && !r.UnixSockets || nr == unix.SYS_SOCKETPAIR && kind != unix.SOCK_STREAM && kind != unix.SOCK_SEQPACKET {
+						want = actionDeny
+					}
+				}
+				check("a Unix socket of a kind", call{nr: nr, args: [6]uint64{unix.AF_UNIX, kind | unix.SOCK_CLOEXEC}}, want)
+			}
+		}
+		if r.Network == NetworkOff {
+			checkOwnSockets(t, name, r)
+		}
+		check("fork", call{nr: unix.SYS_CLONE, args: [6]uint64{uint64(unix.SIGCHLD)}}, actionAllow)
+		check("clone3", call{nr: unix.SYS_CLONE3}, new3)
+	})
+}
+
+// With so many calls the halves are too far away for the jump of a condition.
+func TestTheSearchFindsEachCall(t *testing.T) {
+	for _, count := range []int{1, 2, 3, fewCalls, fewCalls + 1, 100, 1000} {
+		for _, answers := range []int{1, 2, count} {
+			a := newAssembler()
+			answer := func(i int) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(1+i%answers) }
+			for i := range count {
+				a.always(uint32(2*i), answer(i))
+			}
+			filter := a.filter()
+			for i := range count {
+				if got := interpret(t, filter, call{nr: uint32(2 * i)}); got != answer(i) {
+					t.Errorf("call %d of %d with %d answers: %#x", i, count, answers, got)
+				}
+				if got := interpret(t, filter, call{nr: uint32(2*i + 1)}); got != actionAllow {
+					t.Errorf("between call %d and the next of %d with %d answers: %#x", i, count, answers, got)
+				}
+			}
+		}
+	}
+}
+
+func TestOtherInterfacesOfTheKernel(t *testing.T) {
+	everyRules(func(name string, r Rules) {
+		for _, a := range []uint32{unix.AUDIT_ARCH_I386, unix.AUDIT_ARCH_ARM, unix.AUDIT_ARCH_X86_64, unix.AUDIT_ARCH_AARCH64, 0} {
+			want := uint32(unix.SECCOMP_RET_KILL_PROCESS)
+			if a == thisArch() {
+				want = actionAllow
+			}
+			if got := interpret(t, r.Filter(), call{nr: unix.SYS_READ, arch: a}); got != want {
+				t.Errorf("%s: architecture %#x: %#x", name, a, got)
+			}
+		}
+		if runtime.GOARCH != "amd64" {
+			return
+		}
+		for _, nr := range []uint32{x32, x32 | unix.SYS_READ, x32 | 512, ^uint32(0)} {
+			if got := interpret(t, r.Filter(), call{nr: nr, arch: thisArch()}); got != actionDeny {
+				t.Errorf("%s: x32 %#x: %#x", name, nr, got)
+			}
+		}
+		if got := interpret(t, r.Filter(), call{nr: x32 - 1, arch: thisArch()}); got != actionAllow {
+			t.Errorf("%s: the number below x32: %#x", name, got)
+		}
+	})
+}
+
+// checkOwnSockets checks what a command without a network may do with sockets
+// of the internet, and with messages that have an address.
+func checkOwnSockets(t *testing.T, name string, r Rules) {
+	t.Helper()
+	filter := r.Filter()
+	check := func(what string, c call, allowed bool) {
+		t.Helper()
+		c.arch = thisArch()
+		want := actionDeny
+		if allowed {
+			want = actionAllow
+		}
+		if got := interpret(t, filter, c); got != want {
+			t.Errorf("%s: %s: %#x, want %#x", name, what, got, want)
+		}
+	}
+	for _, family := range []uint64{unix.AF_INET, unix.AF_INET6} {
+		for kind := range uint64(16) {
+			for _, protocol := range []uint64{0, 1, unix.IPPROTO_TCP, unix.IPPROTO_UDP, 58, unix.IPPROTO_SCTP, unix.IPPROTO_MPTCP} {
+				allowed := r.Sockets >= SocketsLoopback && (kind == unix.SOCK_STREAM || kind == unix.SOCK_DGRAM) &&
+					(protocol == 0 || protocol == unix.IPPROTO_TCP || protocol == unix.IPPROTO_UDP)
+				c := call{nr: unix.SYS_SOCKET, args: [6]uint64{family, kind | unix.SOCK_NONBLOCK, protocol}}
+				check(fmt.Sprintf("socket %d %d %d", family, kind, protocol), c, allowed)
+			}
+		}
+	}
+	for address, none := range map[uint64]bool{0: true, 1: false, 1 << 32: false} {
+		c := call{nr: unix.SYS_SENDTO, args: [6]uint64{3, 4, 5, 0, address, 16}}
+		check(fmt.Sprintf("sendto %#x", address), c, r.Sockets >= SocketsLoopback || r.Sockets == SocketsPairs && none)
+	}
+}
+
+// TestTheFilterOfOwnSockets: with sockets of its own, a command makes no Unix socket that carries
+// datagrams, as sendmsg would send from it to any path. The launcher makes pairs of them, and
+// connections.
+func TestTheFilterOfOwnSockets(t *testing.T) {
+	filter := Rules{Network: NetworkOff, Sockets: SocketsOwn}.Filter()
+	const high, flags = 1 << 32, unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
+	for name, c := range map[string]struct {
+		call
+		want uint32
+	}{
+		"a datagram socket":                {call{nr: unix.SYS_SOCKET, args: [6]uint64{unix.AF_UNIX, unix.SOCK_DGRAM}}, actionDeny},
+		"one with flags":                   {call{nr: unix.SYS_SOCKET, args: [6]uint64{unix.AF_UNIX, unix.SOCK_DGRAM | flags}}, actionDeny},
+		"one with high bits":               {call{nr: unix.SYS_SOCKET, args: [6]uint64{unix.AF_UNIX | high, unix.SOCK_DGRAM | high}}, actionDeny},
+		"a raw socket, which is one":       {call{nr: unix.SYS_SOCKET, args: [6]uint64{unix.AF_UNIX, unix.SOCK_RAW}}, actionDeny},
+		"UDP":                              {call{nr: unix.SYS_SOCKET, args: [6]uint64{unix.AF_INET, unix.SOCK_DGRAM | flags}}, actionAllow},
+		"a pair of datagrams":              {call{nr: unix.SYS_SOCKETPAIR, args: [6]uint64{unix.AF_UNIX, unix.SOCK_DGRAM}}, actionAsk},
+		"one with flags and high bits":     {call{nr: unix.SYS_SOCKETPAIR, args: [6]uint64{unix.AF_UNIX | high, unix.SOCK_DGRAM | flags | high}}, actionAsk},
+		"a raw pair, which is one":         {call{nr: unix.SYS_SOCKETPAIR, args: [6]uint64{unix.AF_UNIX, unix.SOCK_RAW}}, actionDeny},
+		"a pair of another family":         {call{nr: unix.SYS_SOCKETPAIR, args: [6]uint64{unix.AF_INET, unix.SOCK_DGRAM}}, actionDeny},
+		"connect":                          {call{nr: unix.SYS_CONNECT, args: [6]uint64{3, 4, 5}}, actionAsk},
+		"sendmsg":                          {call{nr: unix.SYS_SENDMSG, args: [6]uint64{3, 4, 5}}, actionAllow},
+		"sendmmsg":                         {call{nr: unix.SYS_SENDMMSG, args: [6]uint64{3, 4, 5, 6}}, actionAllow},
+		"the other end's process":          {call{nr: unix.SYS_GETSOCKOPT, args: [6]uint64{3, unix.SOL_SOCKET, unix.SO_PEERPIDFD}}, actionNoOption},
+		"it with high bits":                {call{nr: unix.SYS_GETSOCKOPT, args: [6]uint64{3, unix.SOL_SOCKET | high, unix.SO_PEERPIDFD | high}}, actionNoOption},
+		"an option of another level":       {call{nr: unix.SYS_GETSOCKOPT, args: [6]uint64{3, unix.IPPROTO_IPV6, unix.SO_PEERPIDFD}}, actionAllow},
+		"the processes of senders":         {call{nr: unix.SYS_SETSOCKOPT, args: [6]uint64{3, unix.SOL_SOCKET, unix.SO_PASSPIDFD}}, actionNoOption},
+		"the users and numbers of senders": {call{nr: unix.SYS_SETSOCKOPT, args: [6]uint64{3, unix.SOL_SOCKET, unix.SO_PASSCRED}}, actionAllow},
+	} {
+		c.arch = thisArch()
+		if got := interpret(t, filter, c.call); got != c.want {
+			t.Errorf("%s: got %#x, want %#x", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"codex.internal/pkg/sandbox/permissions"
+	"golang.org/x/sys/unix"
+)
+
+// What a plan is for Landlock, which only ever adds grants for a directory and
+// all below it.
+
+// LandlockABI is the version of Landlock that is needed: 6 (Linux 6.12) is the
+// first that keeps signals inside. It has all rights of earlier ones, among
+// them the one to truncate files (3) and ioctls of devices (5).
+const LandlockABI = 6
+
+// Rights of Landlock.
+const (
+	landlockExec  = unix.LANDLOCK_ACCESS_FS_EXECUTE
+	landlockReads = landlockExec | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	// landlockFiles are the rights that a file can have.
+	landlockFiles = landlockExec | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+)
+
+// LandlockRights are all rights that a version knows: the first 13 bits, and one
+// more for each of the versions 2, 3 and 5.
+func LandlockRights(abi int) uint64 {
+	rights := uint64(1)<<13 - 1
+	for version, right := range map[int]uint64{
+		2: unix.LANDLOCK_ACCESS_FS_REFER, 3: unix.LANDLOCK_ACCESS_FS_TRUNCATE, 5: unix.LANDLOCK_ACCESS_FS_IOCTL_DEV,
+	} {
+		if abi >= version {
+			rights |= right
+		}
+	}
+	return rights
+}
+
+// LandlockRefusal names what Landlock cannot express; nil: nothing. With
+// stricter it may enforce more than the plan says; see carve.
+func (plan *Plan) LandlockRefusal(stricter bool) error {
+	switch {
+	case plan.Network == NetworkProxy:
+		return errors.New("it cannot restrict the network to the proxies")
+	case plan.NoProc:
+		return errors.New("it cannot leave /proc empty")
+	case plan.Root == RootWritable:
+		return errors.New("it cannot take anything away from a writable /")
+	case stricter:
+		return nil
+	case len(plan.Undo) > 0:
+		return fmt.Errorf("it cannot keep %s from being created%s", plan.Undo[0].Path, orStricter)
+	}
+	for _, m := range plan.Mounts {
+		switch {
+		case m.Kind == EmptyDir || m.Kind == EmptyFile:
+			what := "hide"
+			if m.Cover {
+				what = "keep from being created"
+			}
+			return fmt.Errorf("it cannot %s %s, which lies below what may be used%s", what, m.Target, orStricter)
+		case m.Kind == BindReadOnly && plan.inWritable(m.Target):
+			return fmt.Errorf("it cannot make %s read-only, which lies below what may be written%s", m.Target, orStricter)
+		case plan.keepsName(m):
+			return fmt.Errorf("it cannot keep %s from being renamed, which lies below what may be written%s", m.Target, orStricter)
+		}
+	}
+	return nil
+}
+
+// orStricter is what can be done about it.
+const orStricter = " (with --stricter, or --sandbox-stricter of the server, more may be enforced than was asked for)"
+
+// keepsName reports whether a mount keeps the name of a directory that lies in
+// a writable one: a pin, or a writable root.
+func (plan *Plan) keepsName(m Mount) bool {
+	return m.Kind == BindWritable && !m.File && m.Target != "/" && plan.inWritable(path.Dir(m.Target))
+}
+
+func (plan *Plan) inWritable(target string) bool {
+	for _, m := range plan.Mounts {
+		if m.Kind == BindWritable && permissions.Within(target, m.Target) {
+			return true
+		}
+	}
+	return false
+}
+
+// Grant is a path with what may be done at it and below it.
+type Grant struct {
+	Path   string
+	Rights uint64 // as the kernel has them
+	Maybe  bool   // the path may be missing
+}
+
+// LandlockGrants are the grants of a plan that was not refused.
+func (plan *Plan) LandlockGrants(view permissions.View) ([]Grant, error) {
+	c := carver{view: view, taken: make(map[string]uint64), named: make(map[string]bool)}
+	for _, n := range plan.Undo {
+		c.taken[n.Path] = landlockReads
+	}
+	for _, m := range plan.Mounts {
+		c.named[m.Target] = plan.keepsName(m)
+		switch {
+		case m.Kind == Link:
+		case m.Kind == BindReadOnly, m.Cover: // what is missing cannot be read
+			c.taken[m.Target] = landlockReads
+		case m.Kind == EmptyDir || m.Kind == EmptyFile:
+			c.taken[m.Target] = 0
+		default:
+			c.taken[m.Target] = LandlockRights(LandlockABI)
+		}
+	}
+	if plan.Root == RootReadOnly {
+		c.taken["/"] = landlockReads
+	}
+	if plan.Root == RootReadOnly || plan.ListDev {
+		// Of the devices, which are not private here, only those that every
+		// view has: others are terminals, disks and what else the host has.
+		c.taken["/dev"] = unix.LANDLOCK_ACCESS_FS_READ_DIR
+	}
+	for name, rights := range c.taken {
+		if rights != 0 {
+			if err := c.carve(name, rights); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, name := range Devices {
+		c.grants = append(c.grants, Grant{"/dev/" + name, landlockFiles &^ landlockExec, true})
+	}
+	return c.grants, nil
+}
+
+// maxGrants bounds the grants of a plan: each is a system call, and a
+// directory may have any number of entries.
+const maxGrants = 16 << 10
+
+// carver turns a plan into grants. A directory in which something else holds
+// cannot be granted itself, because a grant is for all below: what it has at
+// this moment is granted instead, entry by entry, and nothing new can be made
+// directly in it.
+type carver struct {
+	view   permissions.View
+	taken  map[string]uint64 // what each mount of the plan grants at its target
+	named  map[string]bool   // directories that must not be renamed
+	grants []Grant
+}
+
+// carve grants rights at a path and below, but where the plan says otherwise.
+func (c *carver) carve(name string, rights uint64) error {
+	whole, common := true, rights
+	for other, r := range c.taken {
+		if other == name || !permissions.Within(other, name) {
+			continue
+		}
+		// More than this is granted there besides.
+		if r&rights != rights {
+			whole = false
+			common &= r
+		}
+		if c.named[other] && rights&unix.LANDLOCK_ACCESS_FS_REMOVE_DIR != 0 {
+			whole = false
+			common &^= unix.LANDLOCK_ACCESS_FS_REMOVE_DIR
+		}
+	}
+	info, err := c.view.Lstat(name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(c.grants) >= maxGrants:
+		return fmt.Errorf("cannot make the sandbox: more than %d grants of Landlock are needed; %s has many entries", maxGrants, name)
+	case info.Type == permissions.Missing, info.Type == permissions.Symlink:
+		return nil
+	case info.Type != permissions.Dir:
+		c.grants = append(c.grants, Grant{name, rights & landlockFiles, true})
+		return nil
+	case whole:
+		c.grants = append(c.grants, Grant{name, rights, true})
+		return nil
+	}
+	if common != 0 {
+		c.grants = append(c.grants, Grant{name, common, true})
+	}
+	return c.view.ReadDir(name, func(entry string, _ permissions.FileType) error {
+		child := path.Join(name, entry)
+		if _, other := c.taken[child]; other {
+			return nil
+		}
+		return c.carve(child, rights)
+	})
+}
+
+// LegacyGrants are those of a read-only or workspace-write policy
+// (docs/spec/sandbox.md §7.6), which protect no metadata.
+func (plan *Plan) LegacyGrants(view permissions.View) ([]Grant, error) {
+	if plan.Policy == nil {
+		return []Grant{{"/", LandlockRights(LandlockABI), false}}, nil
+	}
+	if !plan.Policy.FullRead() {
+		//lint:ignore ST1005 the words of Codex CLI
+		return nil, errors.New("Restricted read-only access is not supported by the legacy Linux Landlock filesystem backend.")
+	}
+	grants := []Grant{{"/", landlockReads, false}, {"/dev/null", landlockFiles, true}}
+	for _, w := range plan.Policy.WritableRoots() {
+		info, err := view.Lstat(w.Effective)
+		rights := LandlockRights(LandlockABI)
+		if info.Type != permissions.Dir {
+			rights &= landlockFiles
+		}
+		if err == nil {
+			grants = append(grants, Grant{w.Effective, rights, true})
+		}
+	}
+	return grants, nil
+}
+
+// DescribeGrants tells people what is granted.
+func DescribeGrants(grants []Grant) string {
+	lines := make([]string, 0, len(grants))
+	for _, g := range grants {
+		what := "read and execute"
+		switch {
+		case g.Rights&unix.LANDLOCK_ACCESS_FS_WRITE_FILE != 0:
+			what = "write"
+		case g.Rights&unix.LANDLOCK_ACCESS_FS_READ_FILE == 0:
+			what = "list"
+		}
+		lines = append(lines, "  "+g.Path+"  "+what+"\n")
+	}
+	slices.Sort(lines)
+	return "granted, with all below:\n" + strings.Join(slices.Compact(lines), "") +
+		"privileges: no capabilities, no_new_privs\n"
+}

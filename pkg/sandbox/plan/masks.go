@@ -1,0 +1,83 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"codex.internal/pkg/sandbox/permissions"
+)
+
+// masked is the guard of a denied path, and whether it lies outside of every
+// writable root.
+func (p *planner) masked(name string) (g guard, outside bool, err error) {
+	info, err := p.view.Lstat(name)
+	if err != nil {
+		return g, false, fmt.Errorf("look at %s: %w", name, err)
+	}
+	outside = p.owner(name) < 0
+	switch info.Type {
+	case permissions.Missing:
+		p.absent = append(p.absent, name) // it may have been there a moment ago
+		if g = p.uncreated(name); p.vanished(name, g) {
+			return g, outside, &inconsistent{g.path}
+		}
+		if g.kind != BindReadOnly {
+			g.kind, g.mode, g.file, g.mask = EmptyFile, modeMasked, true, true
+		}
+		return g, p.owner(g.path) < 0, nil
+	case permissions.Dir:
+		return guard{path: name, mask: true, kind: EmptyDir, mode: modeMasked, perhaps: !outside}, outside, nil
+	default:
+		return guard{path: name, mask: true, kind: EmptyFile, mode: modeMasked, file: true, perhaps: !outside && info.Type == permissions.Regular && info.Size == 0}, outside, nil
+	}
+}
+
+func (p *planner) protect(g guard) {
+	m := Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Cover: g.cover}
+	if g.kind == BindReadOnly {
+		m.Source = g.path
+	}
+	p.plan.Mounts = append(p.plan.Mounts, m)
+}
+
+// mask appends a mask, and what is reopened in it.
+func (p *planner) mask(g guard) {
+	if (g.cover || g.kind == BindReadOnly) && p.owner(g.path) < 0 || p.plan.Root == RootEmpty && !p.visible(g.path) {
+		return
+	}
+	m := Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Cover: g.cover, Perhaps: g.perhaps}
+	var again []Mount
+	if g.kind == EmptyDir {
+		for _, r := range p.reopened {
+			if r == g.path || !permissions.Within(r, g.path) || p.deniedBetween(g.path, r) {
+				continue
+			}
+			info, err := p.view.Lstat(r)
+			if err != nil || info.Type == permissions.Missing {
+				continue
+			}
+			m.Mode = modeSearched
+			m.Holes = appendHoles(m.Holes, strings.TrimPrefix(r[len(g.path):], "/"), info.Type != permissions.Dir)
+			if p.owner(r) < 0 || p.owner(r) == p.owner(g.path) {
+				again = append(again, Mount{Kind: BindReadOnly, Source: r, Target: r, File: info.Type != permissions.Dir})
+			}
+		}
+	}
+	p.plan.Mounts = append(append(p.plan.Mounts, m), again...)
+}
+
+// appendHoles adds a path and its parents to the holes of a mask, unless they
+// are there.
+func appendHoles(holes []Hole, name string, file bool) []Hole {
+	for i := 0; i <= len(name); i++ {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		h := Hole{Path: name[:i], File: file && i == len(name)}
+		if !slices.ContainsFunc(holes, func(o Hole) bool { return o.Path == h.Path }) {
+			holes = append(holes, h)
+		}
+	}
+	return holes
+}

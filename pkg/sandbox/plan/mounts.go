@@ -1,0 +1,435 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"codex.internal/pkg/sandbox/permissions"
+)
+
+// Permission bits of what covers a path, as Codex CLI has them.
+const (
+	modeMasked    = 0o000 // a denied directory or file
+	modeSearched  = 0o111 // a denied directory in which something is reopened
+	modeProtected = 0o555 // a name of metadata that must not be created
+	modeMissing   = 0o600 // another path that must not be created
+)
+
+// guard is a path that is protected or masked inside a writable root.
+type guard struct {
+	path string // where it is, without links
+	mask bool
+	kind MountKind
+	mode uint32
+	file bool
+	// cover and perhaps are as in Mount.
+	cover, perhaps bool
+	// pattern says that a pattern matched it, which matches again under
+	// another name if it is meant to.
+	pattern bool
+	// kernel says that it is a file system of the kernel, whatever its name.
+	kernel bool
+}
+
+// mounts appends the masks outside writable roots, then each writable root with
+// what is protected and masked in it (docs/spec/sandbox.md §7.2, steps 4 to 6).
+func (p *planner) mounts() error {
+	guards, err := p.guards()
+	if err != nil {
+		return err
+	}
+	pins := p.pins(guards)
+	for i := range p.writable {
+		p.mountRoot(&p.writable[i], guards[i], pins[i])
+	}
+	// An entry may mask the name as well.
+	p.plan.Undo = slices.DeleteFunc(p.plan.Undo, func(n UndoName) bool {
+		return slices.ContainsFunc(p.plan.Mounts, func(m Mount) bool { return m.Target == n.Path })
+	})
+	return p.absences()
+}
+
+// guards appends the masks outside writable roots, and returns what is protected
+// and masked in each writable root.
+func (p *planner) guards() ([][]guard, error) {
+	guards := make([][]guard, len(p.writable))
+	add := func(g guard) {
+		if i := p.owner(g.path); i >= 0 && p.writable[i].info.Type == permissions.Dir && (g.mask || !ownDevice(g.path)) {
+			guards[i] = append(guards[i], g)
+		}
+	}
+	for i := range p.writable {
+		if err := p.protectRoot(&p.writable[i], add); err != nil {
+			return nil, err
+		}
+	}
+	kernel, err := p.kernelMounts()
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range kernel {
+		add(g)
+	}
+	if err := p.protectRepositories(guards, add); err != nil {
+		return nil, err
+	}
+	for _, d := range p.denied {
+		g, outside, err := p.masked(d)
+		g.pattern = !slices.Contains(p.explicit, d)
+		switch {
+		case err != nil:
+			return nil, err
+		case outside:
+			p.mask(g)
+		default:
+			add(g)
+		}
+	}
+	return guards, nil
+}
+
+// mountRoot appends a writable root, the directories in it that must keep their
+// names, and then what is protected and masked in it.
+func (p *planner) mountRoot(w *writableRoot, guards []guard, pins []string) {
+	if w.Effective != "/" {
+		p.plan.Mounts = append(p.plan.Mounts, Mount{
+			Kind: BindWritable, Source: w.Effective, Target: w.Effective, File: w.info.Type != permissions.Dir,
+		})
+	}
+	for _, dir := range pins {
+		p.plan.Mounts = append(p.plan.Mounts, Mount{Kind: BindWritable, Source: dir, Target: dir, Pin: true})
+	}
+	slices.SortStableFunc(guards, func(a, b guard) int {
+		if a.mask != b.mask {
+			if b.mask {
+				return -1
+			}
+			return 1
+		}
+		return shallowFirst(a.path, b.path)
+	})
+	done := make(map[string]guard, len(guards))
+	for _, g := range guards {
+		// What is covered is hidden; what is read-only is not.
+		if o, ok := done[g.path]; ok && (o.mask == g.mask || g.cover) {
+			continue
+		}
+		if done[g.path] = g; g.mask {
+			p.mask(g)
+		} else {
+			p.protect(g)
+		}
+	}
+}
+
+// pins returns, for each writable root, the directories in it that must keep
+// their names: those above a guarded path, and those above another writable
+// root, up to the outermost writable root. They are mounted upon themselves,
+// as what is mounted on cannot be renamed. Otherwise a command could rename a
+// directory above a workspace and put another workspace, with a .git of its
+// own, in its place; or give a denied file a name that the next command may
+// read.
+func (p *planner) pins(guards [][]guard) [][]string {
+	pins := make([][]string, len(p.writable))
+	seen := make(map[string]bool)
+	above := func(name string) {
+		for dir := path.Dir(name); dir != "/" && !seen[dir]; dir = path.Dir(dir) {
+			seen[dir] = true
+			i := p.owner(dir)
+			if i < 0 {
+				return
+			}
+			hidden := slices.ContainsFunc(guards[i], func(g guard) bool { return !g.pattern && permissions.Within(dir, g.path) })
+			info, err := p.view.Lstat(dir)
+			there := err == nil && info.Type == permissions.Dir
+			if there && !hidden && !p.isWritable(dir) && !replaced(dir, p.writable[i].Effective) {
+				pins[i] = append(pins[i], dir)
+			}
+		}
+	}
+	for i := range guards {
+		for _, g := range guards[i] {
+			if !g.pattern && !g.kernel {
+				above(g.path)
+			}
+		}
+	}
+	// What lies in a mask has no guard of its own.
+	for _, name := range slices.Concat(p.named, p.explicit) {
+		above(name)
+	}
+	for i := range pins {
+		slices.SortFunc(pins[i], shallowFirst)
+	}
+	return pins
+}
+
+// replaced reports whether a directory of a writable root is not that of the
+// host: a view has its own /dev and /proc.
+func replaced(dir, root string) bool {
+	return permissions.Within(dir, "/dev") && !permissions.Within(root, "/dev") || permissions.Within(dir, "/proc") && !permissions.Within(root, "/proc")
+}
+
+// kernelMounts returns the file systems of the kernel that lie in writable
+// roots: a setting of the kernel is not among the files that somebody means
+// who grants a directory, or everything. What an entry names itself stays as it
+// is. Those in others are left out, as a read-only mount is so with all below.
+func (p *planner) kernelMounts() ([]guard, error) {
+	host, ok := p.host.(interface{ KernelMounts() ([]string, error) })
+	if !ok || len(p.writable) == 0 {
+		return nil, nil
+	}
+	names, err := host.KernelMounts()
+	if err != nil {
+		return nil, err
+	}
+	var guards []guard
+	for _, name := range names {
+		i := p.owner(name)
+		if i < 0 || p.writable[i].Effective == name || replaced(name, p.writable[i].Effective) ||
+			slices.ContainsFunc(guards, func(g guard) bool { return permissions.Within(name, g.path) && p.owner(g.path) == i }) {
+			continue
+		}
+		info, err := p.view.Lstat(name)
+		if err != nil {
+			return nil, fmt.Errorf("look at %s: %w", name, err)
+		}
+		guards = append(guards, guard{path: name, kind: BindReadOnly, file: info.Type != permissions.Dir, kernel: true})
+	}
+	return guards, nil
+}
+
+// protectRoot yields what is read-only in a writable root.
+func (p *planner) protectRoot(w *writableRoot, add func(guard)) error {
+	if w.info.Type != permissions.Dir {
+		return nil
+	}
+	for _, r := range w.ReadOnly {
+		at := p.moved(w, r.Path)
+		if r.ProjectRootsMetadata && p.missing(at) || p.foreignName(w, at) {
+			continue
+		}
+		if err := p.protected(at, add); err != nil {
+			return err
+		}
+	}
+	for _, name := range w.Names {
+		full := path.Join(w.Effective, name)
+		if name == ".git" && p.missing(full) && p.inWorkTree(w.Effective) || p.foreignName(w, full) {
+			p.plan.Undo = append(p.plan.Undo, UndoName{Path: full, Dev: w.info.Dev, Ino: w.info.Ino})
+			continue
+		}
+		if err := p.protected(full, add); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// protectRepositories yields what the .git of a writable root leads to, unless
+// something above it is read-only already.
+func (p *planner) protectRepositories(guards [][]guard, add func(guard)) error {
+	for _, at := range p.repository {
+		real, err := permissions.EffectivePath(p.view, at)
+		if errors.Is(err, fs.ErrPermission) && p.owner(real) < 0 {
+			if link, _ := p.writableLink(at, whichever); link == "" {
+				continue // the command cannot look into it either
+			}
+		}
+		err = p.protected(at, func(g guard) {
+			i := p.owner(g.path)
+			if i < 0 || !slices.ContainsFunc(guards[i], func(o guard) bool {
+				return !o.mask && o.kind == BindReadOnly && o.path != g.path && permissions.Within(g.path, o.path)
+			}) {
+				add(g)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// foreignName reports whether a path is a protected name of a writable root
+// that all users share, and another user has put something there. That user
+// may exchange or remove it at any time, so it can neither be mounted on nor
+// must it keep the sandbox from starting. The command cannot change it, unless
+// the directory is its user's. What it makes there itself is removed.
+func (p *planner) foreignName(w *writableRoot, at string) bool {
+	return path.Dir(at) == w.Effective && slices.Contains(ProtectedNames, path.Base(at)) && permissions.Foreign(p.view, at)
+}
+
+// moved is a path below a writable root as it lies below the root's target.
+func (p *planner) moved(w *writableRoot, name string) string {
+	if w.Path != w.Effective && permissions.Within(name, w.Path) {
+		return path.Join(w.Effective, strings.TrimPrefix(name, w.Path))
+	}
+	return name
+}
+
+func (p *planner) missing(name string) bool {
+	info, err := p.view.Lstat(name)
+	return err == nil && info.Type == permissions.Missing
+}
+
+// inWorkTree reports whether a directory above is the top of a git work tree.
+func (p *planner) inWorkTree(dir string) bool {
+	for dir != "/" {
+		dir = path.Dir(dir)
+		git := path.Join(dir, ".git")
+		info, err := p.view.Lstat(git)
+		if err != nil || permissions.Foreign(p.view, git) {
+			continue // git does not trust what another user has put there
+		}
+		switch info.Type {
+		case permissions.Dir:
+			if !p.missing(git + "/HEAD") {
+				return true
+			}
+		case permissions.Regular:
+			text, err := p.view.ReadFile(git, 4096)
+			if err == nil && strings.HasPrefix(strings.TrimSpace(string(text)), "gitdir:") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// protected yields the guard of a path that must stay as it is.
+func (p *planner) protected(name string, add func(guard)) error {
+	link, err := p.writableLink(name, whichever)
+	if err != nil {
+		return err
+	}
+	if link != "" {
+		return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, link)
+	}
+	real, info, err := p.effective(name)
+	if err != nil {
+		return err
+	}
+	if p.redirected(name, real) {
+		return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, name)
+	}
+	if info.Type == permissions.Missing || info.Type == permissions.Symlink {
+		// Scenario: a workspace's .git leads to /x/g, where /x is a link to a name in a writable root that is missing.
+		if real, _, err = permissions.MissingEnd(p.view, real); err == nil {
+			real, info, err = p.effective(real)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if p.hidden(real) || info.Type == permissions.Symlink {
+		p.named = append(p.named, real)
+		return nil
+	}
+	g := guard{path: real, kind: BindReadOnly, file: info.Type != permissions.Dir}
+	switch {
+	case info.Type == permissions.Missing:
+		if g = p.uncreated(real); p.vanished(real, g) {
+			return &inconsistent{g.path}
+		}
+	case info.Size == 0 || info.Type == permissions.Dir:
+		g.cover = true
+	}
+	add(g)
+	return nil
+}
+
+// comesInto returns the first missing name of where a path would lead, if that name lies in a writable root and the path does not:
+// there a command may make what the path then leads to. "": it does not. The rest of the path may be as long as 40 links make it.
+func (p *planner) comesInto(name string, info permissions.Info) string {
+	_, first, err := permissions.MissingEnd(p.view, name)
+	if exists(info) || err != nil || first == "" || p.owner(name) >= 0 || p.owner(first) < 0 {
+		return ""
+	}
+	return first
+}
+
+// hidden reports whether a path is denied, or lies in the mask of a denied
+// directory: there is nothing to protect there, and a placeholder would be
+// made in a directory that must not be touched.
+func (p *planner) hidden(name string) bool {
+	for at := name; at != "/"; at = path.Dir(at) {
+		if slices.Contains(p.denied, at) {
+			return true
+		}
+		if slices.Contains(p.reopened, at) {
+			return false
+		}
+	}
+	return false
+}
+
+// vanished reports whether the directories above a writable root were there
+// when the root was looked at, and are missing now that the guard of a path in
+// the root is chosen. Another program that moves them away and back at that
+// moment would otherwise leave the root writable and the path without a guard.
+func (p *planner) vanished(name string, g guard) bool {
+	i := p.owner(name)
+	return i >= 0 && permissions.Within(p.writable[i].Effective, g.path) && (g.kind != BindReadOnly || g.path != p.writable[i].Effective)
+}
+
+// uncreated is the guard that keeps a missing path from being created: it
+// covers its first missing component.
+func (p *planner) uncreated(name string) guard {
+	first := name
+	for at := range prefixes(name) {
+		info, err := p.view.Lstat(at)
+		if err == nil && info.Type == permissions.Missing {
+			first = at
+			break
+		}
+		if err == nil && info.Type != permissions.Dir && at != name {
+			// A file has nothing in it for as long as it is not replaced.
+			return guard{path: at, kind: BindReadOnly, file: true, cover: info.Size == 0}
+		}
+	}
+	if slices.Contains(ProtectedNames, path.Base(first)) {
+		return guard{path: first, kind: EmptyDir, mode: modeProtected, cover: true}
+	}
+	return guard{path: first, kind: EmptyFile, mode: modeMissing, file: true, cover: true}
+}
+
+// deniedBetween reports whether another denied path lies below outer and
+// holds inner: then inner is reopened in that one's mask.
+func (p *planner) deniedBetween(outer, inner string) bool {
+	return slices.ContainsFunc(p.denied, func(d string) bool {
+		return d != outer && permissions.Within(d, outer) && permissions.Within(inner, d)
+	})
+}
+
+// visible reports whether a view with an empty root shows a path.
+func (p *planner) visible(name string) bool {
+	return slices.ContainsFunc(p.reopened, func(r string) bool { return permissions.Within(name, r) })
+}
+
+// Shown is what the snapshot of the plan has at the target of a mount, if a view
+// with the mounts before it shows that there, and not a mask, a directory of its
+// own or an empty root; otherwise it is zero.
+func (plan *Plan) Shown(i int) FileID {
+	m := &plan.Mounts[i]
+	if replaced(m.Target, "/") {
+		return FileID{}
+	}
+	// The last one, which hides those that were mounted below it before. Scenario: /ws may
+	// be written, /ws/p is denied, and /ws/p/pub is read-only, and is mounted below the mask
+	// and again above it.
+	var above *Mount
+	for j := range plan.Mounts[:i] {
+		if o := &plan.Mounts[j]; o.Kind != Link && permissions.Within(m.Target, o.Target) {
+			above = o
+		}
+	}
+	if above == nil && plan.Root == RootEmpty || above != nil && above.Kind != BindReadOnly && above.Kind != BindWritable {
+		return FileID{}
+	}
+	return m.ID
+}

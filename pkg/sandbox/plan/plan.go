@@ -1,0 +1,238 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"codex.internal/pkg/sandbox/permissions"
+)
+
+// MountKind is what a Mount puts at its target.
+type MountKind uint8
+
+// The kinds of mounts.
+const (
+	// BindReadOnly shows Source, which may not be changed through it.
+	BindReadOnly MountKind = iota + 1
+	// BindWritable shows Source, which may be changed through it.
+	BindWritable
+	// EmptyDir is an empty, unchangeable directory with the permission bits
+	// Mode and with Holes in it.
+	EmptyDir
+	// EmptyFile is an empty, unchangeable file with the permission bits Mode.
+	EmptyFile
+	// Link is a symbolic link to Source, in an empty root.
+	Link
+)
+
+// Mount is one step of building a view.
+type Mount struct {
+	Kind   MountKind
+	Source string // canonical path on the host, for the binds; where a Link leads
+	Target string
+	Mode   uint32
+	Holes  []Hole // what an EmptyDir holds, parents first
+	File   bool   // the source of a bind is not a directory
+	// Cover says that the target is missing on the host, or that it may be
+	// what another sandbox has put there because it was missing.
+	Cover bool
+	// Perhaps says that the target of a mask may be what another sandbox has put
+	// there because it was missing, and removes when it ends.
+	Perhaps bool
+	// ID is what the snapshot of the plan has at the target, which is also the
+	// source of a bind; zero: nothing, or it is not known. Dir is the directory
+	// of the target of a Cover.
+	ID, Dir FileID
+	// Pin says that a BindWritable is there to keep the name of a directory
+	// of a writable root: what is mounted on cannot be renamed.
+	Pin bool
+}
+
+// UndoName is a name that must not be created, and the directory that the
+// plan saw it missing in.
+type UndoName struct {
+	Path     string
+	Dev, Ino uint64
+}
+
+// Hole is a place in an EmptyDir for another mount.
+type Hole struct {
+	Path string // relative
+	File bool
+}
+
+// RootKind is what the view begins with.
+type RootKind uint8
+
+// The kinds of roots.
+const (
+	// RootReadOnly is the host's root, unchangeable.
+	RootReadOnly RootKind = iota
+	// RootWritable is the host's root as it is.
+	RootWritable
+	// RootEmpty is a root in which there is only what is mounted.
+	RootEmpty
+)
+
+// Network says what a command may do with the network.
+type Network uint8
+
+// The modes of the network.
+const (
+	NetworkOff Network = iota
+	NetworkOn
+	// NetworkProxy reaches the managed proxies and nothing else.
+	NetworkProxy
+)
+
+// Plan is everything that a sandbox has to enforce. The same plan is given to
+// every backend, which enforces all of it or refuses.
+type Plan struct {
+	// Confined says that there is a view at all: the file system is
+	// restricted, or the network is proxied.
+	Confined bool
+	Root     RootKind
+	Mounts   []Mount
+	// Undo are names that must not be created but cannot be covered: they
+	// are removed as soon as they appear.
+	Undo []UndoName
+	// Absent are denied paths that led nowhere when the plan was made, outside
+	// of every writable root: nothing masks them. The view must not have them.
+	Absent []string
+	// ListDev says that an entry is for /dev. Its own devices can be used in every view; where there is none, as with
+	// Landlock, its names may be read, too.
+	ListDev bool
+	Network Network
+	// NoProc leaves /proc empty.
+	NoProc bool
+	// SharedNetwork leaves out the network namespace: the filter alone keeps
+	// the command from the network.
+	SharedNetwork bool
+	// Unfiltered leaves system calls alone: the profile asks for no sandbox.
+	Unfiltered bool
+
+	// Policy is what the plan was made of, for backends without mounts.
+	Policy *permissions.Policy
+}
+
+// Devices are the devices of a view's /dev.
+var Devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
+
+// HostOwned are the parts of /proc in which the kernel keeps settings that
+// belong to the host's root, whoever that is inside. A view has them
+// read-only.
+var HostOwned = []string{
+	"acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "latency_stats", "lock_stat", "mtrr", "scsi", "slabinfo", "sys", "sysrq-trigger", "timer_stats", "tty", "xen",
+}
+
+// ProtectedNames are the names of metadata that is protected directly below
+// writable roots (docs/spec/sandbox.md §2.4).
+var ProtectedNames = []string{".git", ".agents", ".codex"}
+
+// Writable reports whether the command may write anything of the host.
+func (plan *Plan) Writable() bool {
+	return plan.Root == RootWritable || slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Kind == BindWritable && !m.Pin })
+}
+
+// OwnNetwork reports whether the command gets a network of its own.
+func (plan *Plan) OwnNetwork() bool { return plan.Network != NetworkOn && !plan.SharedNetwork }
+
+// planner makes the mounts of a plan (docs/spec/sandbox.md §7.2).
+type planner struct {
+	view     permissions.View // a snapshot
+	host     permissions.View // what it is of
+	plan     *Plan
+	reading  bool           // nothing is to be written
+	writable []writableRoot // shallow first
+	denied   []string       // effective paths, sorted
+	absent   []string       // denied paths that lead nowhere
+	explicit []string       // those of them that entries name, not patterns
+	named    []string       // effective paths that entries name, and that a pattern may have denied
+	reopened []string       // readable or writable effective paths
+	// repository are the paths to which the .git of writable roots lead. Those
+	// of roots that are missing, or that a pattern denies, are among them: the
+	// root may be there for the next command, and for its user's git. So are
+	// read-only paths that lead to a missing name in a writable root.
+	repository []string
+}
+
+type writableRoot struct {
+	permissions.WritableRoot
+	info permissions.Info
+}
+
+// Make makes the plan for a profile. The scope says what the profile's
+// symbolic paths mean; the view is the host's file system. An error means
+// that the profile cannot be enforced.
+func Make(profile permissions.Profile, scope permissions.Scope, view permissions.View, proxied bool) (*Plan, error) {
+	return makePlan(profile, scope, view, proxied, false)
+}
+
+// MakeReading makes the plan for a command that only reads: what the profile
+// lets be written is read-only. Links that commands of the same profile can
+// have made lead nowhere here either. Without them, an entry "/w/d: write"
+// would let such a command put a link to / at /w/d, and have the next request
+// read what that shows.
+func MakeReading(profile permissions.Profile, scope permissions.Scope, view permissions.View) (*Plan, error) {
+	return makePlan(profile, scope, view, false, true)
+}
+
+func makePlan(profile permissions.Profile, scope permissions.Scope, view permissions.View, proxied, reading bool) (*Plan, error) {
+	return onSnapshot(view, func(s *snapshot) (*Plan, error) {
+		p := &planner{view: s, host: view, plan: &Plan{Unfiltered: profile.Kind == permissions.Disabled}, reading: reading}
+		if err := p.make(profile, scope, proxied); err != nil {
+			return nil, err
+		}
+		return p.plan, nil
+	})
+}
+
+func (p *planner) make(profile permissions.Profile, scope permissions.Scope, proxied bool) error {
+	plan := p.plan
+	switch {
+	case proxied:
+		plan.Network, plan.Unfiltered = NetworkProxy, false
+	case profile.Network == permissions.NetworkEnabled || profile.Kind == permissions.Disabled:
+		plan.Network = NetworkOn
+	}
+	if profile.FullWrite() && !p.reading {
+		if scope.Within != "" && scope.Within != "/" {
+			return &OutsideError{Path: "/", Real: "/", Within: scope.Within}
+		}
+		plan.Confined, plan.Root = proxied, RootWritable
+		if !proxied {
+			return nil
+		}
+		p.writable = []writableRoot{{WritableRoot: permissions.WritableRoot{Path: "/", Effective: "/"}}}
+		kernel, err := p.kernelMounts()
+		for _, g := range kernel {
+			p.protect(g)
+		}
+		return err
+	}
+	plan.Confined = true
+	policy := permissions.Resolve(profile.FileSystem, scope, p.view)
+	plan.Policy = policy
+	if err := p.checkWithin(policy, scope); err != nil {
+		return err
+	}
+	if err := p.prepare(policy); err != nil {
+		return err
+	}
+	if err := p.root(policy); err != nil {
+		return err
+	}
+	return p.mounts()
+}
+
+func depth(p string) int {
+	if p == "/" {
+		return 0
+	}
+	return strings.Count(p, "/")
+}
+
+func shallowFirst(a, b string) int {
+	return cmp.Or(cmp.Compare(depth(a), depth(b)), strings.Compare(a, b))
+}

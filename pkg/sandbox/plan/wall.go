@@ -1,0 +1,92 @@
+package plan
+
+import (
+	"fmt"
+
+	"codex.internal/pkg/sandbox/permissions"
+)
+
+// The second wall: the namespaces and bwrap backends put the command under
+// Landlock as well, on top of the mounts. The mounts alone confine what is
+// written to files. Landlock adds two things: a read-only mount does not stop
+// writes to FIFOs and devices, and a mistake in a mount writes nothing outside.
+//
+// Landlock only handles rights to write here. What may be read is left to the
+// mounts, and so are masks and read-only paths below a writable root, which
+// Landlock cannot take away.
+
+// WallABI is the first version of Landlock that can be a second wall. Version
+// 1 forbids every rename and link from one directory to another.
+const WallABI = 2
+
+// WallFiles are the rights to write that a file of the view's own can need:
+// a device, a terminal, a file of /proc.
+const WallFiles = landlockFiles &^ landlockReads
+
+// WallDirectory are the rights to write that a directory with all below it can
+// have: all 16 that there are but those to read and execute.
+const WallDirectory = (1<<16 - 1) &^ landlockReads
+
+// WallRights are the rights that the second wall handles for a plan: none if
+// the whole root may be written, because Landlock cannot take anything away
+// below it, and none if the command may mount, which Landlock forbids to
+// everything whose file access it restricts.
+func (plan *Plan) WallRights(abi int, nesting bool) uint64 {
+	if abi < WallABI || nesting || plan.Root == RootWritable {
+		return 0
+	}
+	return LandlockRights(abi) & WallDirectory
+}
+
+// WallGrants are the paths that a plan lets a command write, in the view.
+// Those that lie below another are left out: a grant is for all below.
+func (plan *Plan) WallGrants() []Grant {
+	var grants []Grant
+	for i, m := range plan.Mounts {
+		if m.Kind != BindWritable || plan.coveredByGrant(i) {
+			continue
+		}
+		rights := uint64(WallDirectory)
+		if m.File {
+			rights &= landlockFiles
+		}
+		grants = append(grants, Grant{Path: m.Target, Rights: rights})
+	}
+	return grants
+}
+
+// coveredByGrant reports whether a writable mount needs no grant of its own:
+// it lies below another one, or it is the second one at the same target.
+func (plan *Plan) coveredByGrant(i int) bool {
+	for j, o := range plan.Mounts {
+		if o.Kind == BindWritable && permissions.Within(plan.Mounts[i].Target, o.Target) &&
+			(o.Target != plan.Mounts[i].Target || j < i) {
+			return true
+		}
+	}
+	return false
+}
+
+// DescribeWall tells people what the second wall is, with the version of
+// Landlock; 0: there is none.
+func (plan *Plan) DescribeWall(abi int, nesting bool) string {
+	if abi < WallABI {
+		return "second wall: none, as the kernel has no Landlock of version 2: FIFOs outside of writable directories can be written to\n"
+	}
+	text := fmt.Sprintf("second wall: Landlock version %d: ", abi)
+	switch {
+	case nesting:
+		text += "files are left to the mounts, because the command may mount"
+	case plan.Root == RootWritable:
+		text += "files are left to the mounts, because / is writable"
+	default:
+		text += "files, FIFOs and devices can be written only below what is writable and in the private /dev and /proc"
+	}
+	if abi >= LandlockABI {
+		text += "; signals stay inside"
+		if plan.Network != NetworkOn {
+			text += ", and so do abstract Unix sockets"
+		}
+	}
+	return text + "\n"
+}

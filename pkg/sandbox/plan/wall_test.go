@@ -1,0 +1,63 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestWallGrantsWhatPlansLetBeWritten(t *testing.T) {
+	bind := func(kind MountKind, target string) Mount { return Mount{Kind: kind, Source: target, Target: target} }
+	file := bind(BindWritable, "/x/file")
+	file.File = true
+	for _, tt := range []struct {
+		name   string
+		mounts []Mount
+		want   []string
+	}{
+		{"nothing", []Mount{bind(BindReadOnly, "/a"), {Kind: EmptyDir, Target: "/b"}, {Kind: EmptyFile, Target: "/c"}, {Kind: Link, Target: "/d"}}, nil},
+		{"two", []Mount{bind(BindWritable, "/a"), bind(BindWritable, "/ab")}, []string{"/a", "/ab"}},
+		{"one below the other", []Mount{bind(BindWritable, "/a"), bind(BindReadOnly, "/a/b"), bind(BindWritable, "/a/b/c")}, []string{"/a"}},
+		{"one above the other", []Mount{bind(BindWritable, "/a/b"), bind(BindWritable, "/a")}, []string{"/a"}},
+		{"twice the same", []Mount{bind(BindWritable, "/a"), bind(BindWritable, "/a")}, []string{"/a"}},
+		{"a file", []Mount{file}, []string{"/x/file"}},
+	} {
+		plan := &Plan{Mounts: tt.mounts}
+		var got []string
+		for _, g := range plan.WallGrants() {
+			got = append(got, g.Path)
+			if g.Rights&landlockReads != 0 || g.Path == "/x/file" && g.Rights&^landlockFiles != 0 {
+				t.Errorf("%s: rights %#x", tt.name, g.Rights)
+			}
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Landlock forbids mounts, so a command that may mount is left to the mounts.
+func TestWallHandlesWrites(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		plan    Plan
+		abi     int
+		nesting bool
+		want    bool
+	}{
+		{"a plan", Plan{}, WallABI, false, true},
+		{"an empty root", Plan{Root: RootEmpty}, 6, false, true},
+		{"a version that forbids renames", Plan{}, WallABI - 1, false, false},
+		{"a command that may mount", Plan{}, 6, true, false},
+		{"a writable root", Plan{Root: RootWritable}, 6, false, false},
+	} {
+		rights := tt.plan.WallRights(tt.abi, tt.nesting)
+		if (rights != 0) != tt.want || rights&landlockReads != 0 {
+			t.Errorf("%s: got %#x; want rights != 0: %v, rights&landlockReads: 0", tt.name, rights, tt.want)
+		}
+		says := strings.Contains(tt.plan.DescribeWall(tt.abi, tt.nesting), "can be written only below")
+		if says != tt.want {
+			t.Errorf("%s: got %s, want says %v", tt.name, tt.plan.DescribeWall(tt.abi, tt.nesting), tt.want)
+		}
+	}
+}
