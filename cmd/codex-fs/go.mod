@@ -9,7 +9,4 @@ require (
 	golang.org/x/sys v0.49.0
 )
 
-require (
-	github.com/segmentio/asm v1.2.1 // indirect
-	go.yaml.in/yaml/v3 v3.0.6 // indirect
-)
+require github.com/segmentio/asm v1.2.1 // indirect

@@ -9,8 +9,8 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/internal/wait"
+	"codex.internal/pkg/wire/digest"
 	"codex.internal/pkg/wire/jsonrpc"
-	"codex.internal/pkg/wire/logtext"
 )
 
 // errDown is the error of calls whose connection was closed before the answer.
@@ -252,13 +252,13 @@ func (l *connection) initialize(ctx context.Context, o Options, params execproto
 	var refused *ServerError
 	if id := params.ResumeSessionID; id != nil && errors.As(err, &refused) {
 		// A server may repeat the secret id in its error, which goes to logs and screens.
-		refused.Message = strings.ReplaceAll(refused.Message, *id, logtext.Digest(*id))
+		refused.Message = strings.ReplaceAll(refused.Message, *id, digest.Of(*id))
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return info, &InitTimeoutError{o.InitializeTimeout}
 	case err == nil && params.ResumeSessionID != nil && info.SessionID != *params.ResumeSessionID:
-		return info, protocolf("exec-server initialized an unexpected session %s", logtext.Digest(info.SessionID))
+		return info, protocolf("exec-server initialized an unexpected session %s", digest.Of(info.SessionID))
 	default:
 		return info, err
 	}

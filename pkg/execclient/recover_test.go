@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/wire/logtext"
+	"codex.internal/pkg/wire/digest"
 )
 
 // bubble runs a test with a fake clock. All goroutines must end.
@@ -287,7 +287,7 @@ func TestRecoveryEnds(t *testing.T) {
 		{"the session is unknown", Options{}, false, func(h *host) {
 			p := <-h.peers
 			p.refuse(p.expect("initialize", nil), execproto.CodeInvalidRequest, "unknown session id "+testSession)
-		}, 0, "exec-server transport disconnected; failed to resume exec-server session: exec-server rejected request (-32600): unknown session id " + logtext.Digest(testSession)},
+		}, 0, "exec-server transport disconnected; failed to resume exec-server session: exec-server rejected request (-32600): unknown session id " + digest.Of(testSession)},
 		{"another session", Options{}, false, func(h *host) {
 			p := <-h.peers
 			p.answer(p.expect("initialize", nil), execproto.InitializeResult{SessionID: "other"})

@@ -80,5 +80,5 @@ func TestClientIdentity(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	refused("this is no key")
+	refused("this is not a key of a client of rendezvous services")
 }

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/testutil/machine"
-	"codex.internal/pkg/wire/logtext"
+	"codex.internal/pkg/wire/digest"
 	wire "codex.internal/pkg/wire/websocket"
 	"github.com/gorilla/websocket"
 )
@@ -223,7 +223,7 @@ func TestSessionsBelongToAPrincipal(t *testing.T) {
 	awaitConns(t, srv, 0)
 	mu.Lock()
 	defer mu.Unlock()
-	if text := log.String(); strings.Contains(text, session) || !strings.Contains(text, logtext.Digest(session)) {
+	if text := log.String(); strings.Contains(text, session) || !strings.Contains(text, digest.Of(session)) {
 		t.Errorf("the log names the session by its id: %s", text)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"codex.internal/pkg/execserver/statuspage"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/wire/logtext"
+	"codex.internal/pkg/wire/digest"
 )
 
 // processList lists processes in the order of their starts (docs/spec/wire.md §4.7, §4.12).
@@ -35,7 +35,7 @@ func (c *conn) list(params *execproto.ListParams) execproto.ListResult {
 	names := make(map[*proc]sessionName)
 	for _, s := range c.srv.sessionsOf(c.principal, params.Scope == execproto.ListServer) {
 		s.mu.Lock()
-		name := sessionName{logtext.Digest(s.id), s.client}
+		name := sessionName{digest.Of(s.id), s.client}
 		s.mu.Unlock()
 		for _, p := range s.all() {
 			procs = append(procs, p)

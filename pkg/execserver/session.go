@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/wire/digest"
 	"codex.internal/pkg/wire/jsonrpc"
-	"codex.internal/pkg/wire/logtext"
 	"github.com/google/uuid"
 )
 
@@ -81,7 +81,7 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 		c.tunnels = c.srv.tunnels.New(c.ctx, s.log)
 	}
 	c.handshake = handshakeAnswered
-	c.log = c.log.With("session", logtext.Digest(s.id))
+	c.log = c.log.With("session", digest.Of(s.id))
 	c.log.Info("session attached", "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
 	info := c.srv.environment()
 	r := execproto.InitializeResult{SessionID: s.id, Extensions: c.srv.extensions(), EnvironmentInfo: &info}
@@ -90,12 +90,12 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 
 // seen returns what observers know of a session.
 func (s *session) seen() observe.Session {
-	return observe.Session{ID: logtext.Digest(s.id), Principal: s.owner}
+	return observe.Session{ID: digest.Of(s.id), Principal: s.owner}
 }
 
 // seen returns what observers know of a session that c begins or resumes.
 func (c *conn) seen(id, owner string) observe.Session {
-	seen := observe.Session{ID: logtext.Digest(id), Principal: owner, Client: c.client}
+	seen := observe.Session{ID: digest.Of(id), Principal: owner, Client: c.client}
 	if c.t != nil { // that of a keeper has no connection
 		seen.Peer = c.t.Peer()
 	}
@@ -151,7 +151,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 		s.peer = c.t.Peer()
 		s.lasting, _ = c.lastingOwner() // an error says that there is none
 	}
-	s.log = srv.log.With("session", logtext.Digest(s.id))
+	s.log = srv.log.With("session", digest.Of(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
 	s.tunnels = srv.tunnels.New(s.ctx, s.log)
 	srv.sessions[s.id] = s

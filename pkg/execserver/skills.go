@@ -9,6 +9,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/fileop/installed"
 	"codex.internal/pkg/fileop/skills"
 	"codex.internal/pkg/host/codexconfig"
 	"codex.internal/pkg/wire/pathuri"
@@ -148,7 +149,7 @@ func discoverInstalled(ctx context.Context, c *conn, p *execproto.InstalledParam
 type installedFiles struct {
 	worker fileWorker
 	home   string
-	answer skills.Answer
+	answer installed.Answer
 }
 
 func (x *installedFiles) discover(ctx context.Context, codexHome string) (result, error) {
@@ -188,7 +189,7 @@ func (x *installedFiles) discover(ctx context.Context, codexHome string) (result
 }
 
 // plugins returns the installed plugins, one version of each.
-func (x *installedFiles) plugins(ctx context.Context, codexHome string) []skills.Plugin {
+func (x *installedFiles) plugins(ctx context.Context, codexHome string) []installed.Plugin {
 	if codexHome == "" {
 		return nil
 	}
@@ -204,7 +205,7 @@ func (x *installedFiles) plugins(ctx context.Context, codexHome string) []skills
 	for _, e := range walk.Entries {
 		entries[e.Path] = e.Kind == "directory"
 	}
-	plugins, truncated := skills.Choose(cache, entries)
+	plugins, truncated := installed.Choose(cache, entries)
 	if truncated || walk.Truncated {
 		x.answer.Truncated()
 	}
@@ -213,7 +214,7 @@ func (x *installedFiles) plugins(ctx context.Context, codexHome string) []skills
 
 // remoteID returns the id that a plugin has elsewhere, or nil. The file is read
 // by a block, which bounds what a large one costs.
-func (x *installedFiles) remoteID(ctx context.Context, p skills.Plugin) *string {
+func (x *installedFiles) remoteID(ctx context.Context, p installed.Plugin) *string {
 	if p.Remote == "" {
 		return nil
 	}
@@ -228,7 +229,7 @@ func (x *installedFiles) remoteID(ctx context.Context, p skills.Plugin) *string 
 		return nil
 	}
 	defer f.abandon()
-	r, err := f.readBlock(ctx, 0, skills.MaxRemoteInstall+1)
+	r, err := f.readBlock(ctx, 0, installed.MaxRemoteInstall+1)
 	if err != nil {
 		return nil
 	}
@@ -237,10 +238,10 @@ func (x *installedFiles) remoteID(ctx context.Context, p skills.Plugin) *string 
 		r = done.result
 	}
 	block, err := decoded[execproto.ReadBlockResult](r)
-	if err != nil || len(block.Chunk) > skills.MaxRemoteInstall {
+	if err != nil || len(block.Chunk) > installed.MaxRemoteInstall {
 		return nil
 	}
-	return skills.ParseRemoteInstall(block.Chunk)
+	return installed.ParseRemoteInstall(block.Chunk)
 }
 
 // decoded returns the result of a file operation, which a helper has encoded.

@@ -9,7 +9,7 @@ import (
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/statuspage"
 	"codex.internal/pkg/execserver/wsauth"
-	"codex.internal/pkg/wire/logtext"
+	"codex.internal/pkg/wire/digest"
 )
 
 // statusTime bounds the questions to the keepers of detached processes for a status page.
@@ -92,7 +92,7 @@ func detachedKey(k *detach.Process) statuspage.Key {
 func (s *session) status(ends bool) statuspage.Session {
 	s.mu.Lock()
 	st := statuspage.Session{
-		Session: logtext.Digest(s.id), Client: s.client, Peer: s.peer, Attached: s.conn != nil, Since: s.began,
+		Session: digest.Of(s.id), Client: s.client, Peer: s.peer, Attached: s.conn != nil, Since: s.began,
 		Processes: []statuspage.Process{},
 	}
 	s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
-	"codex.internal/pkg/wire/logtext"
+	"codex.internal/pkg/wire/digest"
 )
 
 // This file joins the methods of tunnels with pkg/execserver/tunnels, which sees a connection as a
@@ -92,7 +92,7 @@ func (c *conn) otherSession(name string) *session {
 		return nil
 	}
 	for _, s := range c.sharedSessions(owner) {
-		if logtext.Digest(s.id) == name {
+		if digest.Of(s.id) == name {
 			return s
 		}
 	}
@@ -122,7 +122,7 @@ func (c *conn) runningOf(owner string) (running []tunnels.Running) {
 	for _, s := range c.sharedSessions(owner) {
 		name := ""
 		if s != c.session {
-			name = logtext.Digest(s.id)
+			name = digest.Of(s.id)
 		}
 		for _, p := range s.all() {
 			if now := p.now(); now != nil {

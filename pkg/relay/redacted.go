@@ -5,7 +5,7 @@ import (
 	"io"
 	"log/slog"
 
-	"codex.internal/pkg/wire/logtext"
+	"codex.internal/pkg/wire/digest"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -44,5 +44,5 @@ type streamID string
 
 // LogValue returns the digest.
 func (id streamID) LogValue() slog.Value {
-	return slog.StringValue(logtext.Digest(string(id)))
+	return slog.StringValue(digest.Of(string(id)))
 }

@@ -3,7 +3,8 @@
 //	b64         base64 text
 //	jsonrpc     reads and writes JSON-RPC messages
 //	jsonwire    reads and writes JSON objects by lists of their members
-//	logtext     short text and digests of secret ids, for errors and logs
+//	digest      stands for secret ids in logs
+//	logtext     short text for errors and logs
 //	pathuri     file URIs and the native paths that they stand for
 //	pattern     regular expressions that are compiled at their first use
 //	secret      a credential that does not print, and types to embed where one is

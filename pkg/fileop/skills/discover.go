@@ -1,13 +1,10 @@
-// Package skills finds the plugins and skills below directories, and makes the
-// answers about them:
-//
-//	found := skills.Discover(ctx, roots)     // capabilityRoots/discoverV1, docs/spec/wire.md §5.10
-//	answer.Skills(root); answer.Plugin(…)    // capabilities/discoverV2, docs/spec/wire.md §5.11
+// Package skills finds the plugins and skills below directories (capabilityRoots/discoverV1,
+// docs/spec/wire.md §5.10).
 //
 // Discover reads files and changes none. The directories and the files in them are
 // hostile: every size is bounded, a FIFO does not hold it up, and a manifest names
-// no file above its root. An Answer reads no files: under a sandbox codex-fs runs
-// Discover inside, and the server parses its output.
+// no file above its root. Under a sandbox codex-fs runs Discover inside, so the package
+// links little: package installed, which needs a YAML library, parses the output in the server.
 package skills
 
 import (
@@ -173,7 +170,7 @@ func (d *discovery) plugin() {
 	if manifest == nil {
 		return
 	}
-	named := parseManifest(manifest.Contents)
+	named := ParseManifest(manifest.Contents)
 	p := &execproto.CapabilityPlugin{Manifest: *manifest}
 	d.found.Plugin = p
 	if !named.inline {

@@ -202,7 +202,7 @@ func FuzzParseManifest(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		n := parseManifest(text)
+		n := ParseManifest(text)
 		if n.inline && n.servers != nil {
 			return // given twice
 		}

@@ -1,31 +1,35 @@
 package skills
 
-import "codex.internal/pkg/wire/jsonwire"
+import (
+	"strings"
 
-// manifest is a plugin's manifest.
-type manifest struct {
-	name, display string
+	"codex.internal/pkg/wire/jsonwire"
+)
+
+// Manifest is a plugin's manifest.
+type Manifest struct {
+	Name, Display string
+	Valid         bool    // the manifest is JSON
 	servers, apps *string // paths of files beside it; nil: the default
 	inline        bool    // the servers are in the manifest itself
-	valid         bool    // the manifest is JSON
 }
 
-// parseManifest reads a manifest. Members of other types than expected are ignored. If the
+// ParseManifest reads a manifest. Members of other types than expected are ignored. If the
 // text is not JSON, the result is empty.
-func parseManifest(text string) manifest {
-	var m manifest
+func ParseManifest(text string) Manifest {
+	var m Manifest
 	r := jsonwire.NewReader([]byte(text))
 	err := r.Object("a manifest", func(name []byte) (err error) {
 		switch string(name) {
 		case "name":
-			err = readName(r, &m.name)
+			err = readName(r, &m.Name)
 		case "interface":
 			if r.Peek() != jsonwire.Object {
 				return r.Skip()
 			}
 			return r.Object("an interface", func(name []byte) error {
 				if string(name) == "displayName" {
-					return readName(r, &m.display)
+					return readName(r, &m.Display)
 				}
 				return r.Skip()
 			})
@@ -42,16 +46,16 @@ func parseManifest(text string) manifest {
 		return err
 	})
 	if err != nil || r.End() != nil {
-		return manifest{}
+		return Manifest{}
 	}
-	m.valid = true
+	m.Valid = true
 	return m
 }
 
 func readName(r *jsonwire.Reader, to *string) error {
 	text, err := readString(r)
 	if text != nil {
-		*to = oneBlank(*text)
+		*to = OneBlank(*text)
 	}
 	return err
 }
@@ -64,3 +68,6 @@ func readString(r *jsonwire.Reader) (*string, error) {
 	s, err := r.String()
 	return &s, err
 }
+
+// OneBlank returns a text with one blank in place of each run of white space, and none at its ends.
+func OneBlank(text string) string { return strings.Join(strings.Fields(text), " ") }

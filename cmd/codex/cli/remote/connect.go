@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/terminal"
-	"codex.internal/pkg/wire/logtext"
+	"codex.internal/pkg/wire/digest"
 	"github.com/urfave/cli/v2"
 )
 
@@ -198,7 +198,7 @@ func connectTo(
 	}
 	if isVerbose(c) {
 		cmdutil.Messagef(c.App.ErrWriter, "codex: connected to %s (environment %s) in %v, session %s\n", terminal.Text(s.Address()), terminal.Text(s.ID),
-			time.Since(began).Round(100*time.Microsecond), logtext.Digest(client.SessionID()))
+			time.Since(began).Round(100*time.Microsecond), digest.Of(client.SessionID()))
 	}
 	return client, nil
 }

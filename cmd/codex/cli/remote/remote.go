@@ -20,7 +20,7 @@ import (
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/terminal"
-	"codex.internal/pkg/wire/logtext"
+	"codex.internal/pkg/wire/digest"
 	"codex.internal/pkg/wire/pathuri"
 	"github.com/urfave/cli/v2"
 )
@@ -178,7 +178,7 @@ func printInfo(to io.Writer, address string, client *execclient.Client, info exe
 		return terminal.Text(s)
 	}
 	fmt.Fprintf(w, "server\t%s (connected in %v)\n", terminal.Text(address), dialed.Round(100*time.Microsecond))
-	fmt.Fprintf(w, "session\t%s\n", logtext.Digest(client.SessionID()))
+	fmt.Fprintf(w, "session\t%s\n", digest.Of(client.SessionID()))
 	fmt.Fprintf(w, "version\t%s\n", orUnknown(info.ExecutorVersion))
 	fmt.Fprintf(w, "system\t%s\n", orUnknown(info.PlatformOS))
 	fmt.Fprintf(w, "shell\t%s (%s)\n", terminal.Text(info.Shell.Path), terminal.Text(info.Shell.Name))

@@ -1,10 +1,14 @@
-package skills
+// Package installed makes the answer about the plugins and skills that the server's user has
+// (capabilities/discoverV2, docs/spec/wire.md §5.11). It reads no files: it parses what package
+// skills found, whose texts are hostile.
+package installed
 
 import (
 	"path"
 	"strings"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/fileop/skills"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -48,9 +52,9 @@ func (a *Answer) Plugin(p Plugin, root *execproto.CapabilityRoot, remote *string
 		a.metadata = true
 		return
 	}
-	manifest := parseManifest(root.Plugin.Manifest.Contents)
+	manifest := skills.ParseManifest(root.Plugin.Manifest.Contents)
 	found := execproto.InstalledPlugin{
-		ID: p.ID, DisplayName: firstOf(manifest.display, manifest.name, p.Version), RemotePluginID: remote, Version: p.Version, Root: p.Dir,
+		ID: p.ID, DisplayName: firstOf(manifest.Display, manifest.Name, p.Version), RemotePluginID: remote, Version: p.Version, Root: p.Dir,
 		Files: *root.Plugin, Skills: a.skillsOf(root),
 	}
 	a.entries += len(found.Skills)
@@ -122,8 +126,8 @@ func namespaces(root *execproto.CapabilityRoot) spaces {
 	for i := range root.NamespaceManifests {
 		m := &root.NamespaceManifests[i]
 		dir := parent(parent(m.Path))
-		if read := parseManifest(m.Contents); read.valid {
-			s[dir] = firstOf(read.name, baseName(dir))
+		if read := skills.ParseManifest(m.Contents); read.Valid {
+			s[dir] = firstOf(read.Name, baseName(dir))
 		}
 	}
 	return s

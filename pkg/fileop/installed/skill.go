@@ -1,4 +1,4 @@
-package skills
+package installed
 
 import (
 	"strconv"
@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/fileop/skills"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -23,7 +24,7 @@ func parseSkill(text, named string) (skill execproto.InstalledSkill, ok bool) {
 	}
 	skill.Name = tidy(n.get("name"))
 	if skill.Name == "" {
-		skill.Name = oneBlank(named)
+		skill.Name = skills.OneBlank(named)
 	}
 	skill.Description = tidy(n.get("description"))
 	if short := tidy(n.get("metadata").get("short-description")); short != "" {
@@ -55,10 +56,8 @@ func headOf(text string) (string, bool) {
 // tidy returns a scalar with one blank in place of each run of white space.
 func tidy(n *node) string {
 	text, _ := n.scalar()
-	return oneBlank(text)
+	return skills.OneBlank(text)
 }
-
-func oneBlank(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // parseMetadata reads an agents/openai.yaml. Malformed members count as absent.
 func parseMetadata(text string) (*execproto.SkillDependencies, *execproto.SkillPolicy) {

@@ -1,0 +1,20 @@
+// Package digest stands for secret ids in logs and on status pages. It is a package of its own because
+// codex-fs, which is started once per request, must not link Go's cryptography
+// (cmd/codex-fs: TestLinkedPackages).
+package digest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// size is how many bytes of the SHA-256 are shown. Ids are random, so that
+// many bytes identify one, and do not reveal it.
+const size = 8
+
+// Of returns the digest of a session's or stream's id: the same on client and server. The
+// id itself must not be shown: it lets its holder resume the session.
+func Of(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:size])
+}
