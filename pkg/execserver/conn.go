@@ -34,7 +34,7 @@ const (
 //
 // When you add a field, put it into its group.
 type conn struct {
-	// Whose connection it is. These never change.
+	// The owner of the connection. These fields never change.
 	srv       *Server
 	t         websocket.Transport
 	principal string       // names the client's user or token; sessions belong to a principal

@@ -27,7 +27,7 @@ import (
 //
 // When you add a field, put it into its group.
 type session struct {
-	// Whose session it is. These never change.
+	// The owner of the session. These fields never change.
 	srv     *Server
 	id      string // lets a client of the owner's resume the session; not to be logged
 	log     *slog.Logger
