@@ -414,7 +414,7 @@ func (w *wrapped) spec() string {
 		"tasks=" + strconv.Itoa(w.l.tasks)}
 	for word, said := range map[string]bool{
 		"nesting": w.l.nesting, "terminal": w.terminal, "noproc": w.l.plan.NoProc, "root": w.l.plan.Root == plan.RootWritable,
-		"unix": w.l.unixSockets, "redirect": w.l.redirects(), "exec": w.l.execFD >= 0,
+		"files": w.l.rules().Files, "unix": w.l.unixSockets, "redirect": w.l.redirects(), "exec": w.l.execFD >= 0,
 	} {
 		if said {
 			spec = append(spec, word+"=1")

@@ -35,6 +35,8 @@ func (l *launch) stageWords() (*stageWords, error) {
 			w.rules.Network, l.plan.Network = plan.Network(n), plan.Network(n)
 		case "nesting":
 			w.rules.Nesting, l.nesting = true, true
+		case "files":
+			w.rules.Files = true
 		case "unix":
 			w.rules.UnixSockets = true
 		case "redirect":

@@ -87,6 +87,9 @@ func (l *launch) explainCalls(b *strings.Builder) {
 		"  perf_event_open, kexec_*, *_module, open_by_handle_at, quotactl*,\n" +
 		"  ioctl TIOCSTI and TIOCLINUX, fcntl F_SETLEASE and F_SETDELEG, setpriority and ioprio_set of groups and\n" +
 		"  users, other architectures and x32\n")
+	if r.Files {
+		b.WriteString("  ioctls that are not known to read a file, or to be about a terminal, a socket, a namespace or a process\n")
+	}
 	if !l.nesting {
 		b.WriteString("  mount, umount, pivot_root, setns, chroot, the mount API, new namespaces, clone3\n")
 	}

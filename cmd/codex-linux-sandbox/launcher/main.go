@@ -238,7 +238,10 @@ func (l *launch) openProxies() (err error) {
 
 // rules are those of the command's filter.
 func (l *launch) rules() plan.Rules {
-	return plan.Rules{Network: l.plan.Network, Sockets: l.sockets(), Nesting: l.nesting, UnixSockets: l.unixSockets}
+	return plan.Rules{
+		Network: l.plan.Network, Sockets: l.sockets(), Nesting: l.nesting, UnixSockets: l.unixSockets,
+		Files: l.plan.Confined && l.plan.Root != plan.RootWritable,
+	}
 }
 
 // sockets returns which sockets of its own the command may make at most. The helper of file

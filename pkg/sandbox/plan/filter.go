@@ -82,13 +82,38 @@ var others = []struct{ nr, argument uint32 }{
 	{unix.SYS_MIGRATE_PAGES, 0}, {unix.SYS_MOVE_PAGES, 0},
 }
 
-// fileFlags are the ioctls that change a file or a directory which need not be
-// open for writing (linux/fs.h, fsverity.h, fscrypt.h, btrfs.h).
-var fileFlags = []uint32{
-	unix.FS_IOC_SETFLAGS, 0x40046602, 0x401c5820, 0x40047602, 0x40087602, // and its 32-bit form, FSSETXATTR, SETVERSION
-	0x40806685, 0x800c6613, // ENABLE_VERITY, SET_ENCRYPTION_POLICY
-	// Snapshots and subvolumes of Btrfs: make, make (2), remove (2), set flags.
-	0x50009401, 0x50009417, 0x5000940e, 0x50009418, 0x5000940f, 0x5000943f, 0x4008941a,
+// ioctlGroups are the groups (bits 8 to 15) of the ioctls that pass where not every file may be changed: those of
+// what a command makes for itself or has for a terminal.
+//
+// A file system takes ioctls on a file or directory that is open for reading only, and not all of them look at the
+// mount: FS_IOC_REMOVE_ENCRYPTION_KEY from a read-only sandbox locked the encrypted home directory of its user. The
+// filter does not see what a descriptor is of, and a FUSE file system gives any number a meaning of its own. So it
+// does not list what changes something; it refuses every group that is not listed here.
+var ioctlGroups = []uint32{
+	'T',  // terminals, pipes and timers; FIOCLEX, FIONBIO, FIONREAD
+	0x89, // sockets
+	'I',  // inotify
+	'R',  // /dev/random
+	'!',  // notifications of seccomp
+	0x8a, // epoll
+	0xb7, // namespaces, by descriptor
+	0xff, // processes, by descriptor
+}
+
+// fileIoctls are the ioctls of files and directories that pass: those that only read (linux/fs.h, fiemap.h,
+// fscrypt.h, fsverity.h, msdos_fs.h, btrfs.h, xfs_fs.h), and those that need a descriptor which is open for writing.
+var fileIoctls = []uint32{
+	2,                                // FIGETBSZ
+	unix.FS_IOC_GETFLAGS, 0x80046601, // and its 32-bit form
+	0x80087601, 0x80047601, 0x80086603, // GETVERSION, its 32-bit form, that of ext4
+	0xc020660b, 0x801c581f, // FIEMAP, FSGETXATTR
+	0x81009431, 0x80111500, 0x80811501, // GETFSLABEL, GETFSUUID, GETFSSYSFSPATH
+	0x400c6615, 0xc0096616, 0xc080661a, 0x8010661b, // GET_ENCRYPTION_POLICY, _POLICY_EX, _KEY_STATUS, _NONCE
+	0xc0046686, 0xc0286687, // MEASURE_VERITY, READ_VERITY_METADATA
+	0x80047210, 0x80047213, // the attributes and the volume of FAT
+	0x80089419, 0x8400941f, 0x81f8943c, 0x800c581e, // flags of a subvolume, the file system and subvolume of Btrfs; direct I/O of XFS
+	0xc0686611,             // PROCMAP_QUERY, of /proc/PID/maps
+	0x40049409, 0x4020940d, // FICLONE, FICLONERANGE: need a descriptor that is open for writing
 }
 
 // attributes are the calls that change a file without opening it, which
@@ -133,7 +158,8 @@ type Rules struct {
 	Sockets    Sockets // while the network is off
 	Nesting    bool    // new namespaces and mounts are allowed
 	Sharing    bool    // the IPC and PID namespaces are the host's
-	Attributes bool    // nothing of the file system may be changed
+	Attributes bool    // nothing of the file system may be changed but by opening it for writing
+	Files      bool    // not every file may be changed
 	// UnixSockets allows sockets of the Unix family where the network is that of
 	// proxies. Redirect has the launcher make the connections there.
 	UnixSockets, Redirect bool
@@ -360,9 +386,17 @@ func (r Rules) Filter() []unix.SockFilter {
 	if r.Attributes {
 		a.deny(attributes)
 		a.deny(oldAttributes)
-		for _, request := range fileFlags {
-			a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, request)
-		}
+	}
+	if r.Files {
+		a.about(unix.SYS_IOCTL, func() {
+			a.load(offsetArg0 + 8)
+			for _, request := range fileIoctls {
+				a.on(unix.BPF_JEQ, request, actionAllow)
+			}
+			a.op(unix.BPF_ALU|unix.BPF_RSH|unix.BPF_K, 8, 0, 0)
+			a.op(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xff, 0, 0)
+			a.among(ioctlGroups...)
+		})
 	}
 	switch r.Network {
 	case NetworkOff:

@@ -44,6 +44,8 @@ func interpret(t *testing.T, filter []unix.SockFilter, c call) uint32 {
 			jump(acc&f.K != 0)
 		case unix.BPF_ALU | unix.BPF_AND | unix.BPF_K:
 			acc &= f.K
+		case unix.BPF_ALU | unix.BPF_RSH | unix.BPF_K:
+			acc >>= f.K
 		case unix.BPF_JMP | unix.BPF_JA:
 			pc += int(f.K)
 		case unix.BPF_RET | unix.BPF_K:
@@ -83,12 +85,12 @@ func thisArch() uint32 {
 // everyRules yields all Rules that there can be.
 func everyRules(f func(name string, r Rules)) {
 	for network, name := range []string{"off", "on", "proxy"} {
-		for bits := range 16 {
+		for bits := range 32 {
 			for sockets := SocketsFew; sockets <= SocketsOwn && (name == "off" || sockets == SocketsFew); sockets++ {
 				for _, redirect := range []bool{false, true} {
-					r := Rules{Network(network), sockets, bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0, redirect}
-					f(fmt.Sprintf("%s sockets=%d nesting=%v sharing=%v attributes=%v unix=%v redirect=%v",
-						name, sockets, r.Nesting, r.Sharing, r.Attributes, r.UnixSockets, redirect), r)
+					r := Rules{Network(network), sockets, bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&16 != 0, bits&8 != 0, redirect}
+					f(fmt.Sprintf("%s sockets=%d nesting=%v sharing=%v attributes=%v files=%v unix=%v redirect=%v",
+						name, sockets, r.Nesting, r.Sharing, r.Attributes, r.Files, r.UnixSockets, redirect), r)
 				}
 			}
 		}
@@ -232,13 +234,6 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 			}
 			check("unshare", call{nr: unix.SYS_UNSHARE, args: [6]uint64{1 << bit}}, want)
 		}
-		for what, request := range map[string]uint32{"FS_IOC_SETFLAGS": unix.FS_IOC_SETFLAGS, "FS_IOC_FSSETXATTR": 0x401c5820} {
-			want := actionAllow
-			if r.Attributes {
-				want = actionDeny
-			}
-			check(what, call{nr: unix.SYS_IOCTL, args: [6]uint64{0, uint64(request)}}, want)
-		}
 		for _, o := range others {
 			want := actionAllow
 			if r.Sharing {
@@ -297,6 +292,47 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 		}
 		check("fork", call{nr: unix.SYS_CLONE, args: [6]uint64{uint64(unix.SIGCHLD)}}, actionAllow)
 		check("clone3", call{nr: unix.SYS_CLONE3}, new3)
+	})
+}
+
+// TestIoctlsOfFiles: a file system takes ioctls that change its state on a descriptor that is open for reading. Where
+// not every file may be changed, those pass that are known to read, and the groups that files do not have.
+func TestIoctlsOfFiles(t *testing.T) {
+	changes := map[string]uint32{
+		"FS_IOC_SETFLAGS": unix.FS_IOC_SETFLAGS, "FS_IOC32_SETFLAGS": 0x40046602, "FS_IOC_FSSETXATTR": 0x401c5820, "FS_IOC_SETVERSION": 0x40087602,
+		"FS_IOC_ENABLE_VERITY": 0x40806685, "FS_IOC_SET_ENCRYPTION_POLICY": 0x800c6613, "FS_IOC_ADD_ENCRYPTION_KEY": 0xc0506617,
+		"FS_IOC_REMOVE_ENCRYPTION_KEY": 0xc0406618, "FS_IOC_REMOVE_ENCRYPTION_KEY_ALL_USERS": 0xc0406619, "FS_IOC_GET_ENCRYPTION_PWSALT": 0x40106614,
+		"FS_IOC_SETFSLABEL": 0x41009432, "FIFREEZE": 0xc0045877, "FITRIM": 0xc0185879, "FIDEDUPERANGE": 0xc0189436,
+		"BTRFS_IOC_SNAP_CREATE": 0x50009401, "BTRFS_IOC_SNAP_DESTROY": 0x5000940f, "BTRFS_IOC_SUBVOL_SETFLAGS": 0x4008941a,
+		"F2FS_IOC_SET_PIN_FILE": 0x4004f50d, "FAT_IOCTL_SET_ATTRIBUTES": 0x40047211, "EXT4_IOC_MOVE_EXT": 0xc028660f,
+		"CEPH_IOC_LAZYIO": 0x9704, "one of a FUSE file system": 0xc0406a01,
+	}
+	reads := map[string]uint32{
+		"FS_IOC_GETFLAGS": unix.FS_IOC_GETFLAGS, "FS_IOC_FIEMAP": 0xc020660b, "FS_IOC_GET_ENCRYPTION_POLICY_EX": 0xc0096616,
+		"FICLONE": unix.FICLONE, "FICLONERANGE": unix.FICLONERANGE, "TCGETS": unix.TCGETS, "TIOCGWINSZ": unix.TIOCGWINSZ,
+		"FIONREAD": unix.TIOCINQ, "FIONBIO": 0x5421, "FIOCLEX": 0x5451, "TIOCGPTN": unix.TIOCGPTN, "SIOCGIFCONF": 0x8912,
+		"NS_GET_USERNS": 0xb701, "RNDGETENTCNT": 0x80045200, "PIDFD_GET_NET_NAMESPACE": 0xff04,
+	}
+	everyRules(func(name string, r Rules) {
+		filter := r.Filter()
+		check := func(what string, request, want uint32) {
+			for _, high := range []uint64{0, 1 << 32} {
+				c := call{nr: unix.SYS_IOCTL, arch: thisArch(), args: [6]uint64{3, uint64(request) | high}}
+				if got := interpret(t, filter, c); got != want {
+					t.Errorf("%s: %s: got %#x, want %#x", name, what, got, want)
+				}
+			}
+		}
+		for what, request := range changes {
+			want := actionAllow
+			if r.Files {
+				want = actionDeny
+			}
+			check(what, request, want)
+		}
+		for what, request := range reads {
+			check(what, request, actionAllow)
+		}
 	})
 }
 
