@@ -10,6 +10,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/detach"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/host/process"
 )
 
@@ -91,7 +92,7 @@ func (c *conn) isDetached(id string) bool {
 // startDetached has a keeper start the process: there the params go through the stages.
 func startDetached(st *start, params *execproto.StartParams) call {
 	c, record := st.c, *st.detach
-	return call{run: func(request context.Context) (result, error) {
+	return call{run: func(request context.Context) (reply.Result, error) {
 		record.SetTrace(observe.TraceOf(request))
 		seen := observe.Detached{Session: c.session.seen(), ID: st.id, Argv: params.Argv, Cwd: params.Cwd, Sandbox: params.Sandbox}
 		if m := st.metadata; m != nil {
@@ -113,7 +114,7 @@ func startDetached(st *start, params *execproto.StartParams) call {
 // detachedCall returns a call about a detached process, which runs without a slot: it waits
 // for the process's keeper. Calls with the same key run in the sequence of their requests;
 // "" is no sequence.
-func (c *conn) detachedCall(id, key string, handle func(ctx context.Context, p *detach.Process) (result, error)) (call, error) {
+func (c *conn) detachedCall(id, key string, handle func(ctx context.Context, p *detach.Process) (reply.Result, error)) (call, error) {
 	owner, err := c.ownerOf()
 	if err != nil {
 		return call{}, err
@@ -122,7 +123,7 @@ func (c *conn) detachedCall(id, key string, handle func(ctx context.Context, p *
 	if key != "" {
 		t = c.session.sequence.enter(id + "/" + key)
 	}
-	return call{turn: t, waits: true, run: func(ctx context.Context) (result, error) {
+	return call{turn: t, waits: true, run: func(ctx context.Context) (reply.Result, error) {
 		p, err := c.srv.detached.Find(owner, id)
 		if err != nil {
 			return nil, err
@@ -140,8 +141,8 @@ const (
 
 // forward returns a call that passes a request on to the keeper of a detached process.
 // ended is the answer if the process has ended.
-func forward[R any, O execproto.Pointer[R]](c *conn, id, key, method string, params execproto.Object, ended func() (result, error)) (call, error) {
-	return c.detachedCall(id, key, func(ctx context.Context, p *detach.Process) (result, error) {
+func forward[R any, O execproto.Pointer[R]](c *conn, id, key, method string, params execproto.Object, ended func() (reply.Result, error)) (call, error) {
+	return c.detachedCall(id, key, func(ctx context.Context, p *detach.Process) (reply.Result, error) {
 		if key == inputKey && p.CheckCeiling(c.grant.Ceiling) != nil {
 			return nil, execproto.InvalidRequest("process " + shorten(id) + " was started under other ceilings than those of this token; write to it with a token like that of its start")
 		}
@@ -157,7 +158,7 @@ func forward[R any, O execproto.Pointer[R]](c *conn, id, key, method string, par
 			return nil, err
 		}
 		text, err := execproto.Append(nil, answer)
-		return encoded(text), err
+		return reply.Encoded(text), err
 	})
 }
 
@@ -166,7 +167,7 @@ func (s *session) Connected() bool { return s.attached() != nil }
 
 // writeDetached answers process/write about a detached process.
 func writeDetached(c *conn, params *execproto.WriteParams) (call, error) {
-	return forward[execproto.WriteResult](c, params.ProcessID, inputKey, execproto.MethodProcessWrite, params, func() (result, error) {
+	return forward[execproto.WriteResult](c, params.ProcessID, inputKey, execproto.MethodProcessWrite, params, func() (reply.Result, error) {
 		return writeResult(params, process.WriteResult{Status: process.WriteStdinClosed})
 	})
 }
@@ -188,25 +189,25 @@ func signalDetached(c *conn, params *execproto.SignalParams) (call, error) {
 
 // terminateDetached answers process/terminate about a detached process.
 func terminateDetached(c *conn, params *execproto.ProcessParams) (call, error) {
-	return forward[execproto.TerminateResult](c, params.ProcessID, controlKey, execproto.MethodProcessTerminate, params, func() (result, error) {
+	return forward[execproto.TerminateResult](c, params.ProcessID, controlKey, execproto.MethodProcessTerminate, params, func() (reply.Result, error) {
 		return execproto.TerminateResult{Running: false}, nil
 	})
 }
 
 // isDone is the answer about a process that has ended.
-func isDone() (result, error) { return done{}, nil }
+func isDone() (reply.Result, error) { return reply.Done{}, nil }
 
 // forwardRead answers process/read about a detached process: by its keeper, and from disk
 // when that has ended.
 func forwardRead(c *conn, params *execproto.ReadParams) (call, error) {
-	return c.detachedCall(params.ProcessID, "", func(ctx context.Context, p *detach.Process) (result, error) {
+	return c.detachedCall(params.ProcessID, "", func(ctx context.Context, p *detach.Process) (reply.Result, error) {
 		r, err := p.Read(ctx, params)
 		return r, err
 	})
 }
 
 // listDetached answers process/listDetached with the owner's processes.
-func listDetached(ctx context.Context, c *conn, params *execproto.ListParams) (result, error) {
+func listDetached(ctx context.Context, c *conn, params *execproto.ListParams) (reply.Result, error) {
 	owner, err := c.ownerOf()
 	if err != nil {
 		return nil, err
@@ -224,7 +225,7 @@ func listDetached(ctx context.Context, c *conn, params *execproto.ListParams) (r
 
 // forget answers process/forget: it removes what an ended process has left.
 func forget(c *conn, params *execproto.ProcessParams) (call, error) {
-	return c.detachedCall(params.ProcessID, controlKey, func(ctx context.Context, p *detach.Process) (result, error) {
-		return done{}, p.Forget(ctx)
+	return c.detachedCall(params.ProcessID, controlKey, func(ctx context.Context, p *detach.Process) (reply.Result, error) {
+		return reply.Done{}, p.Forget(ctx)
 	})
 }

@@ -10,7 +10,7 @@
 // decodes the params and says in which lane (lanes.go) the request runs and which
 // requests it follows; its handler, in a file for each family, returns a result
 // or an error, which the dispatcher (request.go) sends. Kinds of results are in
-// result.go. Handlers run in goroutines of the lane; those of laneReader, and the
+// the package reply. Handlers run in goroutines of the lane; those of laneReader, and the
 // part of a row that takes a request on, run on the reader and must not block.
 // Answers and notifications are encoded into the connection's queue
 // (outbox.go), whose one writer sends them; when the queue is full, adding to it
@@ -23,8 +23,8 @@
 // What stands apart has a package below this one, each with a doc.go that says
 // where to begin reading: detach (detached processes and their keepers), tunnels,
 // statuspage, observe (what metrics, the audit trail, traces and the log are told),
-// wsauth (who may connect). They do not import this package; detached.go, keeper.go,
+// reply (kinds of results), wsauth (who may connect). They do not import this package; detached.go, keeper.go,
 // tunnel.go and status.go join them with the methods of the protocol. This package
 // may import host, fileop, sandbox, execclient, the protocol's types and wire
-// (cmd/codex/cli: TestServerImportsWhatItMay).
+// (cmd/codex/cli: TestGroupsImportWhatTheyMay).
 package execserver

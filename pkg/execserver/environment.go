@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/host/codexconfig"
 	"codex.internal/pkg/wire/logtext"
 	"codex.internal/pkg/wire/pathuri"
@@ -31,12 +32,12 @@ func (srv *Server) environment() execproto.EnvironmentInfo {
 }
 
 // environmentInfo answers environment/info (docs/spec/wire.md §7.1).
-func environmentInfo(_ context.Context, c *conn, _ *struct{}) (result, error) {
+func environmentInfo(_ context.Context, c *conn, _ *struct{}) (reply.Result, error) {
 	return c.srv.environment(), nil
 }
 
 // environmentStatus answers environment/status.
-func environmentStatus(context.Context, *conn, *struct{}) (result, error) {
+func environmentStatus(context.Context, *conn, *struct{}) (reply.Result, error) {
 	return execproto.StatusResult{Status: "ready"}, nil
 }
 
@@ -70,7 +71,7 @@ func executorVersion(own string) string {
 }
 
 // environmentConfigRead answers environmentConfig/read (docs/spec/wire.md §7.4).
-func environmentConfigRead(ctx context.Context, c *conn, p *execproto.ConfigReadParams) (result, error) {
+func environmentConfigRead(ctx context.Context, c *conn, p *execproto.ConfigReadParams) (reply.Result, error) {
 	srv := c.srv
 	if err := c.outsideCeiling(execproto.MethodEnvironmentConfigRead); err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/testutil"
 )
 
@@ -41,7 +42,7 @@ func TestLargeFilesComeWhole(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)
 	dir := t.TempDir()
-	for _, n := range []int{0, 1, inlineBody, inlineBody + 1, fileChunk, fileChunk + 1, 3*fileChunk - 1, wholeFile + fileChunk + 5, 5 << 20} {
+	for _, n := range []int{0, 1, reply.MaxInline, reply.MaxInline + 1, reply.Chunk, reply.Chunk + 1, 3*reply.Chunk - 1, wholeFile + reply.Chunk + 5, 5 << 20} {
 		data := bytes.Repeat([]byte("0123456789abcde"), n/15+1)[:n]
 		mustWrite(t, dir+"/f", data)
 		if got := p.readFile(uri(dir, "f")); !bytes.Equal(got, data) {

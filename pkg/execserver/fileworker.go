@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/sandbox/runner"
@@ -15,7 +16,7 @@ import (
 // is chosen once per request, from the request's sandbox.
 type fileWorker interface {
 	// run carries out a request that is not about a handle.
-	run(ctx context.Context, fr *fileRequest) (result, error)
+	run(ctx context.Context, fr *fileRequest) (reply.Result, error)
 	// open carries out fs/open for a native path.
 	open(ctx context.Context, path string, p *openRequest) (openFile, error)
 	// openArchive carries out fs/openArchive for a native path. ctx ends what reading
@@ -26,10 +27,10 @@ type fileWorker interface {
 // openFile is the file of a handle. After an error of readBlock or writeBlock the
 // caller must abandon it. One goroutine uses it at a time.
 type openFile interface {
-	readBlock(ctx context.Context, offset, n uint64) (result, error)
-	writeBlock(ctx context.Context, offset uint64, chunk []byte) (result, error)
+	readBlock(ctx context.Context, offset, n uint64) (reply.Result, error)
+	writeBlock(ctx context.Context, offset uint64, chunk []byte) (reply.Result, error)
 	// close closes the file. An atomic write replaces its target here.
-	close(ctx context.Context) (result, error)
+	close(ctx context.Context) (reply.Result, error)
 	// abandon closes the file without completing an atomic write.
 	abandon()
 }
@@ -49,8 +50,8 @@ func (c *conn) fileWorker(ctx context.Context, raw json.RawMessage) (fileWorker,
 // serverFiles carries out requests in this process.
 type serverFiles struct{ srv *Server }
 
-func (w serverFiles) run(ctx context.Context, fr *fileRequest) (result, error) {
-	return blocking(ctx, fileCalls, func() (result, error) {
+func (w serverFiles) run(ctx context.Context, fr *fileRequest) (reply.Result, error) {
+	return blocking(ctx, fileCalls, func() (reply.Result, error) {
 		r, err := fr.call.Run(ctx, false)
 		if err != nil {
 			return nil, err
@@ -85,28 +86,28 @@ func (serverFiles) openArchive(ctx context.Context, path string, p *archiveReque
 // serverFile is a file that this process has opened.
 type serverFile struct{ f *fsops.File }
 
-func (f serverFile) readBlock(ctx context.Context, offset, n uint64) (result, error) {
-	return blocking(ctx, fileCalls, func() (result, error) {
+func (f serverFile) readBlock(ctx context.Context, offset, n uint64) (reply.Result, error) {
+	return blocking(ctx, fileCalls, func() (reply.Result, error) {
 		b := blocks.Get().(*[]byte)
 		got, eof, err := f.f.ReadBlock((*b)[:n], offset)
 		if err != nil {
 			blocks.Put(b)
 			return nil, err
 		}
-		return followed{execproto.ReadBlockResult{Chunk: (*b)[:got], EOF: eof}, func() { blocks.Put(b) }}, nil
+		return reply.Followed{Result: execproto.ReadBlockResult{Chunk: (*b)[:got], EOF: eof}, Then: func() { blocks.Put(b) }}, nil
 	})
 }
 
-func (f serverFile) writeBlock(ctx context.Context, offset uint64, chunk []byte) (result, error) {
-	return blocking(ctx, fileCalls, func() (result, error) {
+func (f serverFile) writeBlock(ctx context.Context, offset uint64, chunk []byte) (reply.Result, error) {
+	return blocking(ctx, fileCalls, func() (reply.Result, error) {
 		err := f.f.WriteBlock(chunk, offset)
 		return f.f.Told(), err
 	})
 }
 
 // close closes the file also if ctx has ended: its handle is gone.
-func (f serverFile) close(ctx context.Context) (result, error) {
-	return blocking(context.WithoutCancel(ctx), fileCalls, func() (result, error) {
+func (f serverFile) close(ctx context.Context) (reply.Result, error) {
+	return blocking(context.WithoutCancel(ctx), fileCalls, func() (reply.Result, error) {
 		err := f.f.Close()
 		return f.f.Told(), err
 	})
@@ -125,7 +126,7 @@ type confinedFiles struct {
 	intent *runner.Intent
 }
 
-func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error) {
+func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (reply.Result, error) {
 	request := fshelper.Request(fr.operation.Method, w.srv.home, fr.json, fr.call.Sandbox)
 	intent := w.intent
 	if fr.operation.ReadOnly {
@@ -139,7 +140,7 @@ func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error)
 	if fr.operation.ReadOnly {
 		// It has nothing to clean up, so the answer does not wait for its end.
 		w.srv.wg.Go(func() { _ = h.end() })
-		return encoded(response), err
+		return reply.Encoded(response), err
 	}
 	// Wait for the launcher, which removes its placeholders at the end, also
 	// after a request that failed: when this function returns, its context
@@ -147,7 +148,7 @@ func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error)
 	if ended := h.end(); err == nil {
 		err = ended
 	}
-	return encoded(response), err
+	return reply.Encoded(response), err
 }
 
 // open opens a file in a helper of its own. The helper is ended by closing its
@@ -188,22 +189,22 @@ func (w confinedFiles) openArchive(ctx context.Context, _ string, p *archiveRequ
 // confinedFile is a file that a helper has opened.
 type confinedFile struct{ h *helper }
 
-func (f confinedFile) readBlock(_ context.Context, offset, n uint64) (result, error) {
+func (f confinedFile) readBlock(_ context.Context, offset, n uint64) (reply.Result, error) {
 	response, err := f.h.ask(execproto.MethodFSReadBlock, fshelper.AppendReadBlock(nil, offset, n))
-	return encoded(response), err
+	return reply.Encoded(response), err
 }
 
-func (f confinedFile) writeBlock(_ context.Context, offset uint64, chunk []byte) (result, error) {
+func (f confinedFile) writeBlock(_ context.Context, offset uint64, chunk []byte) (reply.Result, error) {
 	response, err := f.h.ask(execproto.MethodFSWriteBlock, fshelper.AppendWriteBlock(nil, offset, chunk))
-	return encoded(response), err
+	return reply.Encoded(response), err
 }
 
-func (f confinedFile) close(context.Context) (result, error) {
+func (f confinedFile) close(context.Context) (reply.Result, error) {
 	response, err := f.h.ask(execproto.MethodFSClose, fshelper.AppendClose(nil))
 	if ended := f.h.end(); err == nil {
 		err = ended
 	}
-	return encoded(response), err
+	return reply.Encoded(response), err
 }
 
 func (f confinedFile) abandon() { _ = f.h.end() }

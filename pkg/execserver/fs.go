@@ -8,6 +8,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/fileop/fsops"
 )
@@ -25,7 +26,7 @@ func fileOperation(operation *fsops.Operation) row {
 		call, err := operation.Decode(json)
 		return fileRequest{operation, call, json}, err
 	}
-	return plain(familyFilesystem, laneOrdinary, decode, func(ctx context.Context, c *conn, fr *fileRequest) (result, error) {
+	return plain(familyFilesystem, laneOrdinary, decode, func(ctx context.Context, c *conn, fr *fileRequest) (reply.Result, error) {
 		if err := fr.call.Resolve(c.srv.home); err != nil {
 			return nil, err
 		}
@@ -42,7 +43,7 @@ func fileOperation(operation *fsops.Operation) row {
 		if op.Changes {
 			op.Paths = fr.call.Paths()
 		}
-		return observed(c, &op, worker, func() (result, error) { return worker.run(ctx, fr) })
+		return observed(c, &op, worker, func() (reply.Result, error) { return worker.run(ctx, fr) })
 	})
 }
 
@@ -61,11 +62,13 @@ func observed[T any](c *conn, op *observe.File, worker fileWorker, run func() (T
 }
 
 // fileData is the result of fs/readFile with data that is sent in parts.
-func fileData(data source) large { return large{`{"dataBase64":"`, data, `"}`} }
+func fileData(data reply.Source) reply.Large {
+	return reply.Large{Head: `{"dataBase64":"`, Data: data, Tail: `"}`}
+}
 
 // contentResult returns a file as the result of fs/readFile, and closes it.
-func (srv *Server) contentResult(ctx context.Context, c *fsops.Content) (result, error) {
-	if c.Size > inlineBody {
+func (srv *Server) contentResult(ctx context.Context, c *fsops.Content) (reply.Result, error) {
+	if c.Size > reply.MaxInline {
 		return srv.largeContent(ctx, c)
 	}
 	defer c.Close()
@@ -73,8 +76,8 @@ func (srv *Server) contentResult(ctx context.Context, c *fsops.Content) (result,
 	switch {
 	case err != nil:
 		return nil, err
-	case len(data) > inlineBody:
-		return fileData(bytesSource(data)), nil
+	case len(data) > reply.MaxInline:
+		return fileData(reply.Bytes(data)), nil
 	default:
 		return execproto.ReadFileResult{DataBase64: data}, nil
 	}
@@ -102,7 +105,7 @@ func readSmall(c *fsops.Content) ([]byte, error) {
 // later. Up to wholeFile bytes are read before the answer begins, so that a read
 // error is the answer to the request. A read error after that closes the
 // connection.
-func (srv *Server) largeContent(ctx context.Context, c *fsops.Content) (result, error) {
+func (srv *Server) largeContent(ctx context.Context, c *fsops.Content) (reply.Result, error) {
 	if c.Size >= releaseAbove {
 		srv.memory.used()
 	}
@@ -126,7 +129,7 @@ func (srv *Server) largeContent(ctx context.Context, c *fsops.Content) (result, 
 		n, err := io.ReadFull(c, buf)
 		return buf[:n], endOfFile(err)
 	}
-	return followed{fileData(data), end}, nil
+	return reply.Followed{Result: fileData(data), Then: end}, nil
 }
 
 // endOfFile returns io.EOF for both errors with which io.ReadFull reports the

@@ -7,6 +7,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -109,7 +110,7 @@ func decodeOpen(json []byte) (openRequest, error) {
 	return openRequest{p, json}, err
 }
 
-func fsOpen(ctx context.Context, c *conn, p *openRequest) (result, error) {
+func fsOpen(ctx context.Context, c *conn, p *openRequest) (reply.Result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
@@ -157,7 +158,7 @@ func decodeArchive(json []byte) (archiveRequest, error) {
 
 // fsOpenArchive opens a handle of an archive. Requests about it work as those about a
 // file.
-func fsOpenArchive(ctx context.Context, c *conn, p *archiveRequest) (result, error) {
+func fsOpenArchive(ctx context.Context, c *conn, p *archiveRequest) (reply.Result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
@@ -202,7 +203,7 @@ func (t *handleTable) drop(id string, err error) error {
 	return err
 }
 
-func fsReadBlock(ctx context.Context, c *conn, p *execproto.ReadBlockParams) (result, error) {
+func fsReadBlock(ctx context.Context, c *conn, p *execproto.ReadBlockParams) (reply.Result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
@@ -220,7 +221,7 @@ func fsReadBlock(ctx context.Context, c *conn, p *execproto.ReadBlockParams) (re
 	return r, nil
 }
 
-func fsWriteBlock(ctx context.Context, c *conn, p *execproto.WriteBlockParams) (result, error) {
+func fsWriteBlock(ctx context.Context, c *conn, p *execproto.WriteBlockParams) (reply.Result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
@@ -248,13 +249,13 @@ func fsWriteBlock(ctx context.Context, c *conn, p *execproto.WriteBlockParams) (
 
 // fsClose closes a handle after the earlier requests about it. An atomic write
 // replaces its target here, and the error of that is the answer.
-func fsClose(ctx context.Context, c *conn, p *execproto.HandleParams) (result, error) {
+func fsClose(ctx context.Context, c *conn, p *execproto.HandleParams) (reply.Result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
 	h := c.handles.take(p.HandleID)
 	if h == nil {
-		return done{}, nil
+		return reply.Done{}, nil
 	}
 	return h.file.close(ctx)
 }

@@ -12,6 +12,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/host/fetch"
 )
@@ -128,20 +129,20 @@ func httpRequest(c *conn, p *execproto.HTTPRequestParams) (call, error) {
 		request.HasTimeout = true
 	}
 	if !p.StreamResponse {
-		return call{run: func(ctx context.Context) (result, error) { return c.bufferHTTP(ctx, request) }}, nil
+		return call{run: func(ctx context.Context) (reply.Result, error) { return c.bufferHTTP(ctx, request) }}, nil
 	}
 	d, err := c.streams.claim(p.RequestID, p.DeltaWindow)
 	if err != nil {
 		return call{}, err
 	}
 	return call{
-		run:  func(ctx context.Context) (result, error) { return c.streamHTTP(ctx, d, request) },
+		run:  func(ctx context.Context) (reply.Result, error) { return c.streamHTTP(ctx, d, request) },
 		drop: func() { c.streams.release(d.id) },
 	}, nil
 }
 
 // bufferHTTP makes a request and returns the whole response.
-func (c *conn) bufferHTTP(ctx context.Context, request fetch.Request) (result, error) {
+func (c *conn) bufferHTTP(ctx context.Context, request fetch.Request) (reply.Result, error) {
 	response, err := c.fetch(ctx, request)
 	if err != nil {
 		return nil, err
@@ -159,30 +160,30 @@ func (c *conn) bufferHTTP(ctx context.Context, request fetch.Request) (result, e
 		c.streams.free(reserved)
 		return nil, err
 	}
-	return followed{httpResult(response, body), func() { c.streams.free(reserved) }}, nil
+	return reply.Followed{Result: httpResult(response, body), Then: func() { c.streams.free(reserved) }}, nil
 }
 
 // httpResult returns the result with the head of a response and a body.
-func httpResult(response *fetch.Response, body []byte) result {
+func httpResult(response *fetch.Response, body []byte) reply.Result {
 	r := execproto.HTTPRequestResult{Status: response.Status, Headers: headers(response.Headers)}
-	if len(body) <= inlineBody {
+	if len(body) <= reply.MaxInline {
 		r.Body = body
 		return r
 	}
 	// The result without its body ends with the body's empty text.
 	head := string(r.AppendJSON(nil))
-	return large{head: strings.TrimSuffix(head, `"}`), data: bytesSource(body), tail: `"}`}
+	return reply.Large{Head: strings.TrimSuffix(head, `"}`), Data: reply.Bytes(body), Tail: `"}`}
 }
 
 // streamHTTP makes a request and returns the head of the response; the body
 // follows in deltas.
-func (c *conn) streamHTTP(ctx context.Context, d *deltas, request fetch.Request) (result, error) {
+func (c *conn) streamHTTP(ctx context.Context, d *deltas, request fetch.Request) (reply.Result, error) {
 	response, err := c.fetch(ctx, request)
 	if err != nil {
 		c.streams.release(d.id)
 		return nil, err
 	}
-	return followed{httpResult(response, nil), func() { c.sendDeltas(ctx, d, response.Body) }}, nil
+	return reply.Followed{Result: httpResult(response, nil), Then: func() { c.sendDeltas(ctx, d, response.Body) }}, nil
 }
 
 // sendDeltas sends the body of a response in deltas, and closes it.

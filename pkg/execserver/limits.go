@@ -1,6 +1,10 @@
 package execserver
 
-import "time"
+import (
+	"time"
+
+	"codex.internal/pkg/execserver/reply"
+)
 
 // Defaults of Options; each has a flag in cmd/codex.
 const (
@@ -106,17 +110,10 @@ const (
 	maxWatches       = 8
 	maxServerWatches = 512
 
-	// fileChunk is how much of a file is encoded at a time: a multiple of
-	// three, so that the base64 texts of the chunks join up.
-	fileChunk = 768 << 10
 	// wholeFile is the largest file that is read into memory before its
 	// answer begins, in whole chunks. The answer to a larger one is sent as
 	// it is read, and a read error in the middle of it ends the connection.
-	wholeFile = 85 * fileChunk
-
-	// inlineBody is the largest data that is encoded into the connection's
-	// queue; larger data is sent in parts.
-	inlineBody = 256 << 10
+	wholeFile = 85 * reply.Chunk
 
 	// bufferedHTTP bounds the HTTP bodies that one connection buffers at a
 	// time.

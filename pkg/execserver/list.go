@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/execserver/statuspage"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
@@ -22,7 +23,7 @@ func processList(c *conn, params *execproto.ListParams) (call, error) {
 		}
 	}
 	wanted := *params
-	return call{waits: wanted.Usage, run: func(context.Context) (result, error) { return c.list(&wanted), nil }}, nil
+	return call{waits: wanted.Usage, run: func(context.Context) (reply.Result, error) { return c.list(&wanted), nil }}, nil
 }
 
 // list returns the processes that params ask for.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -54,7 +55,7 @@ func (m *memoryReleaser) stop() {
 	}
 }
 
-// chunks is data in pieces of fileChunk, of which only the last is shorter.
+// chunks is data in pieces of reply.Chunk, of which only the last is shorter.
 type chunks struct {
 	list [][]byte
 	size int64
@@ -63,14 +64,14 @@ type chunks struct {
 
 // spareChunks keeps pieces for the next large file, until trimChunks. A sync.Pool
 // would be emptied by the collections that reading large files causes.
-var spareChunks = make(chan []byte, wholeFile/fileChunk)
+var spareChunks = make(chan []byte, wholeFile/reply.Chunk)
 
 func takeChunk() []byte {
 	select {
 	case b := <-spareChunks:
 		return b
 	default:
-		return make([]byte, fileChunk)
+		return make([]byte, reply.Chunk)
 	}
 }
 
@@ -92,7 +93,7 @@ func readChunks(r io.Reader, size int64) (*chunks, error) {
 	for c.size < size {
 		b := takeChunk()
 		c.list = append(c.list, b)
-		n, err := io.ReadFull(r, b[:min(fileChunk, size-c.size)])
+		n, err := io.ReadFull(r, b[:min(reply.Chunk, size-c.size)])
 		c.list[len(c.list)-1] = b[:n]
 		c.size += int64(n)
 		switch {
@@ -119,7 +120,7 @@ func (c *chunks) left() bool { return c.at < len(c.list) }
 func (c *chunks) free() {
 	for _, b := range c.list {
 		select {
-		case spareChunks <- b[:fileChunk]:
+		case spareChunks <- b[:reply.Chunk]:
 		default:
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/wire/b64"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -200,15 +201,10 @@ func (o *outbox) finish(d time.Duration, code int, reason string) {
 	}
 }
 
-// source yields data in pieces, each of fileChunk bytes but the last, and
-// io.EOF with or after the last. A piece is valid until the next call, which
-// may use buf, of fileChunk bytes.
-type source func(buf []byte) ([]byte, error)
-
 // sendLarge sends a message that is too large for the queue: head, the base64
 // text of what next yields, and tail. An error of next breaks the message, and
 // with it the connection.
-func (o *outbox) sendLarge(ctx context.Context, head []byte, next source, tail []byte) error {
+func (o *outbox) sendLarge(ctx context.Context, head []byte, next reply.Source, tail []byte) error {
 	select {
 	case o.wire <- struct{}{}:
 	case <-o.ended:
@@ -254,7 +250,7 @@ func (o *outbox) sendLarge(ctx context.Context, head []byte, next source, tail [
 var largeBuffers = sync.Pool{New: func() any {
 	const headRoom = 4 << 10
 	return &[2][]byte{
-		make([]byte, fileChunk),
-		make([]byte, 0, websocket.FragmentRoom+headRoom+b64.Len(fileChunk)),
+		make([]byte, reply.Chunk),
+		make([]byte, 0, websocket.FragmentRoom+headRoom+b64.Len(reply.Chunk)),
 	}
 }}

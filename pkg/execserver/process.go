@@ -7,6 +7,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/detach"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 )
@@ -30,12 +31,12 @@ func processRead(c *conn, params *execproto.ReadParams) (call, error) {
 	case p == nil:
 		return call{}, execproto.UnknownProcess(params.ProcessID)
 	}
-	return call{run: func(ctx context.Context) (result, error) { return p.read(ctx, params) }}, nil
+	return call{run: func(ctx context.Context) (reply.Result, error) { return p.read(ctx, params) }}, nil
 }
 
 // read returns the retained output that params ask for. Unlike the requests that
 // change a process it has no turn: it may wait for hours.
-func (p *proc) read(ctx context.Context, params *execproto.ReadParams) (result, error) {
+func (p *proc) read(ctx context.Context, params *execproto.ReadParams) (reply.Result, error) {
 	select {
 	case <-p.started:
 	case <-ctx.Done():
@@ -56,7 +57,7 @@ func (p *proc) read(ctx context.Context, params *execproto.ReadParams) (result, 
 	if err != nil {
 		return nil, err
 	}
-	return followed{readResult(&r, params.Details), r.Release}, nil
+	return reply.Followed{Result: readResult(&r, params.Details), Then: r.Release}, nil
 }
 
 func readResult(r *process.ReadResult, details bool) execproto.ReadResult {
@@ -77,12 +78,12 @@ func readResult(r *process.ReadResult, details bool) execproto.ReadResult {
 // processWrite queues the write, and answers when the process's stdin has taken
 // it. A write outlives its connection: it was queued, and a client that resumes
 // the session sends it again under the same id.
-func processWrite(p *proc, params *execproto.WriteParams) (result, error) {
+func processWrite(p *proc, params *execproto.WriteParams) (reply.Result, error) {
 	if p == nil {
 		return writeResult(params, process.WriteResult{Status: process.WriteUnknown})
 	}
 	p.countInput(len(params.Chunk))
-	return pending(func(answer func(result, error)) {
+	return reply.Pending(func(answer func(reply.Result, error)) {
 		p.running.Write(params.Chunk, params.WriteID, func(w process.WriteResult) { answer(writeResult(params, w)) })
 	}), nil
 }
@@ -90,7 +91,7 @@ func processWrite(p *proc, params *execproto.WriteParams) (result, error) {
 // writeResult returns the answer to a write. Without a writeId a closed stdin
 // and an unknown process are errors; with one they are statuses
 // (docs/spec/wire.md §4.5).
-func writeResult(params *execproto.WriteParams, w process.WriteResult) (result, error) {
+func writeResult(params *execproto.WriteParams, w process.WriteResult) (reply.Result, error) {
 	switch {
 	case w.Err != nil:
 		return nil, w.Err
@@ -105,12 +106,12 @@ func writeResult(params *execproto.WriteParams, w process.WriteResult) (result, 
 }
 
 // processCloseStdin closes stdin after the earlier writes.
-func processCloseStdin(p *proc, params *execproto.ProcessParams) (result, error) {
+func processCloseStdin(p *proc, params *execproto.ProcessParams) (reply.Result, error) {
 	if p == nil {
 		return nil, execproto.UnknownProcess(params.ProcessID)
 	}
-	return pending(func(answer func(result, error)) {
-		p.running.CloseStdin(func(err error) { answer(done{}, err) })
+	return reply.Pending(func(answer func(reply.Result, error)) {
+		p.running.CloseStdin(func(err error) { answer(reply.Done{}, err) })
 	}), nil
 }
 
@@ -123,14 +124,14 @@ func processAck(c *conn, params *execproto.ProcessAck) {
 }
 
 // processResize sets a terminal's size.
-func processResize(p *proc, params *execproto.ResizeParams) (result, error) {
+func processResize(p *proc, params *execproto.ResizeParams) (reply.Result, error) {
 	switch {
 	case p == nil:
 		return nil, execproto.UnknownProcess(params.ProcessID)
 	case !p.tty:
 		return nil, execproto.InvalidRequest(fmt.Sprintf("process %s has no terminal; start it with tty", shorten(p.id)))
 	default:
-		return done{}, p.running.Resize(params.Rows, params.Cols)
+		return reply.Done{}, p.running.Resize(params.Rows, params.Cols)
 	}
 }
 
@@ -147,18 +148,18 @@ var signals = map[execproto.Signal]syscall.Signal{
 }
 
 // processSignal signals a process. An unknown or ended process is no error.
-func processSignal(p *proc, params *execproto.SignalParams) (result, error) {
+func processSignal(p *proc, params *execproto.SignalParams) (reply.Result, error) {
 	sig, ok := signals[params.Signal]
 	switch {
 	case !ok:
 		return nil, execproto.InvalidParams(fmt.Sprintf("unknown variant `%s`", shorten(string(params.Signal))))
 	case p == nil:
-		return done{}, nil
+		return reply.Done{}, nil
 	default:
 		if p.output != nil {
 			p.output.Overshoot()
 		}
-		return done{}, p.running.Signal(sig)
+		return reply.Done{}, p.running.Signal(sig)
 	}
 }
 
@@ -169,9 +170,9 @@ func processTerminate(c *conn, params *execproto.ProcessParams) (call, error) {
 		return terminateDetached(c, params)
 	}
 	if p := c.session.find(params.ProcessID); p != nil && p.cancelStart() {
-		return call{run: func(context.Context) (result, error) { return execproto.TerminateResult{Running: true}, nil }}, nil
+		return call{run: func(context.Context) (reply.Result, error) { return execproto.TerminateResult{Running: true}, nil }}, nil
 	}
-	return orderedCall(c, params.ProcessID, func(p *proc) (result, error) {
+	return orderedCall(c, params.ProcessID, func(p *proc) (reply.Result, error) {
 		if p == nil {
 			return execproto.TerminateResult{Running: false}, nil
 		}

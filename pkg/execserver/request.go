@@ -8,6 +8,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -36,7 +37,7 @@ type call struct {
 	// is no sequence.
 	turn *turn
 	// run carries the request out, in its lane and when its turn has come.
-	run func(ctx context.Context) (result, error)
+	run func(ctx context.Context) (reply.Result, error)
 	// waits has the request run in laneWaiting, whatever its row says.
 	waits bool
 	// drop, if set, is called in place of run if the request never runs.
@@ -58,10 +59,10 @@ func admitted[P any](family string, lane laneID, decode func([]byte) (P, error),
 // may lie in the request's message: they are valid until handle returns, and
 // with a pending result until that is there. The result must not refer to them.
 func plain[P any](
-	family string, lane laneID, decode func([]byte) (P, error), handle func(ctx context.Context, c *conn, p *P) (result, error),
+	family string, lane laneID, decode func([]byte) (P, error), handle func(ctx context.Context, c *conn, p *P) (reply.Result, error),
 ) row {
 	return admitted(family, lane, decode, func(c *conn, p *P) (call, error) {
-		return call{run: func(ctx context.Context) (result, error) { return handle(ctx, c, p) }}, nil
+		return call{run: func(ctx context.Context) (reply.Result, error) { return handle(ctx, c, p) }}, nil
 	})
 }
 
@@ -69,12 +70,12 @@ func plain[P any](
 // run one after the other. id returns the handle's.
 func byHandle[P any](
 	lane laneID, decode func([]byte) (P, error), id func(*P) string,
-	handle func(ctx context.Context, c *conn, p *P) (result, error),
+	handle func(ctx context.Context, c *conn, p *P) (reply.Result, error),
 ) row {
 	return admitted(familyFilesystem, lane, decode, func(c *conn, p *P) (call, error) {
 		return call{
 			turn: c.handles.sequence.enter(id(p)),
-			run:  func(ctx context.Context) (result, error) { return handle(ctx, c, p) },
+			run:  func(ctx context.Context) (reply.Result, error) { return handle(ctx, c, p) },
 		}, nil
 	})
 }
@@ -85,26 +86,26 @@ func byHandle[P any](
 // must not block: as a rule it runs on the reader. detached is for detached processes.
 func byProcess[P any](
 	decode func([]byte) (P, error), id func(*P) string,
-	handle func(p *proc, params *P) (result, error), detached func(c *conn, params *P) (call, error),
+	handle func(p *proc, params *P) (reply.Result, error), detached func(c *conn, params *P) (call, error),
 ) row {
 	return admitted(familyExec, laneReader, decode, func(c *conn, params *P) (call, error) {
 		if c.isDetached(id(params)) {
 			return detached(c, params)
 		}
-		return orderedCall(c, id(params), func(p *proc) (result, error) { return handle(p, params) }), nil
+		return orderedCall(c, id(params), func(p *proc) (reply.Result, error) { return handle(p, params) }), nil
 	})
 }
 
 // orderedCall returns a call that runs handle after the earlier requests about
 // the process of that id. handle gets nil if there is none or it did not start.
-func orderedCall(c *conn, id string, handle func(p *proc) (result, error)) call {
+func orderedCall(c *conn, id string, handle func(p *proc) (reply.Result, error)) call {
 	p := c.session.find(id)
 	if p == nil {
-		return call{run: func(context.Context) (result, error) { return handle(nil) }}
+		return call{run: func(context.Context) (reply.Result, error) { return handle(nil) }}
 	}
 	return call{
 		turn: c.session.sequence.enter(p.id),
-		run: func(context.Context) (result, error) {
+		run: func(context.Context) (reply.Result, error) {
 			// The start has this turn until its end.
 			if <-p.started; p.running == nil {
 				return handle(nil)
@@ -203,7 +204,7 @@ func (rq *request) run(ctx context.Context, cl call) {
 	cl.turn.wait()
 	rq.c.srv.events.RequestRuns.Tell(&rq.seen)
 	r, err := cl.run(rq.seen.Context(ctx))
-	if later, ok := r.(pending); ok {
+	if later, ok := r.(reply.Pending); ok {
 		later(rq.answer)
 	} else {
 		rq.answer(r, err)
@@ -254,7 +255,7 @@ func (rq *request) release() {
 
 // answer answers with a result, or with the error if there is one. If the
 // connection has ended, the answer is dropped.
-func (rq *request) answer(r result, err error) {
+func (rq *request) answer(r reply.Result, err error) {
 	if err != nil {
 		rq.fail(err)
 	} else {
@@ -268,12 +269,12 @@ func (rq *request) answer(r result, err error) {
 }
 
 // send sends a result.
-func (rq *request) send(r result) {
+func (rq *request) send(r reply.Result) {
 	switch r := r.(type) {
-	case followed:
-		rq.send(r.result)
-		r.then()
-	case large:
+	case reply.Followed:
+		rq.send(r.Result)
+		r.Then()
+	case reply.Large:
 		rq.stream(r)
 	default:
 		_ = rq.c.out.send(rq.c.ctx, func(b []byte) []byte {
@@ -284,9 +285,9 @@ func (rq *request) send(r result) {
 
 // stream sends a result in parts. An error of its source closes the connection,
 // because the answer has begun.
-func (rq *request) stream(r large) {
-	begin := append(jsonrpc.AppendResultHeader(nil, rq.id), r.head...)
-	err := rq.c.out.sendLarge(rq.c.ctx, begin, r.data, append([]byte(r.tail), '}'))
+func (rq *request) stream(r reply.Large) {
+	begin := append(jsonrpc.AppendResultHeader(nil, rq.id), r.Head...)
+	err := rq.c.out.sendLarge(rq.c.ctx, begin, r.Data, append([]byte(r.Tail), '}'))
 	if err == nil || errors.Is(err, errEnded) || errors.Is(err, context.Canceled) {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
@@ -64,7 +65,7 @@ type session struct {
 // alone, which makes it a barrier (docs/spec/wire.md §9.1): no later request is
 // answered before it. The first client therefore waits here for the probe of the
 // backends, whose outcome is in the answer.
-func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (result, error) {
+func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (reply.Result, error) {
 	if c.handshake != handshakeNew {
 		return nil, execproto.InvalidRequest("initialize may only be sent once per connection")
 	}
@@ -85,7 +86,7 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 	c.log.Info("session attached", "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
 	info := c.srv.environment()
 	r := execproto.InitializeResult{SessionID: s.id, Extensions: c.srv.extensions(), EnvironmentInfo: &info}
-	return followed{r, func() { close(c.answered) }}, nil
+	return reply.Followed{Result: r, Then: func() { close(c.answered) }}, nil
 }
 
 // seen returns what observers know of a session.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/fileop/installed"
 	"codex.internal/pkg/fileop/skills"
@@ -18,7 +19,7 @@ import (
 // discoverRoots answers capabilityRoots/discoverV1 (docs/spec/wire.md §5.10).
 // Each root has a sandbox of its own; the roots with the same one are looked at
 // together, because a confined helper serves one request.
-func discoverRoots(ctx context.Context, c *conn, p *execproto.DiscoverParams) (result, error) {
+func discoverRoots(ctx context.Context, c *conn, p *execproto.DiscoverParams) (reply.Result, error) {
 	if len(p.Roots) > execproto.MaxCapabilityRoots {
 		return nil, execproto.InvalidRequest(fmt.Sprintf("capability root discovery accepts at most %d roots", execproto.MaxCapabilityRoots))
 	}
@@ -132,7 +133,7 @@ func (g *discoverGroup) run(ctx context.Context) (execproto.DiscoverResult, erro
 }
 
 // discoverInstalled answers capabilities/discoverV2 (docs/spec/wire.md §5.11).
-func discoverInstalled(ctx context.Context, c *conn, p *execproto.InstalledParams) (result, error) {
+func discoverInstalled(ctx context.Context, c *conn, p *execproto.InstalledParams) (reply.Result, error) {
 	srv := c.srv
 	if _, err := pathuri.Parse(p.Cwd, srv.home); err != nil {
 		return nil, execproto.InvalidParams("cwd: " + err.Error())
@@ -152,7 +153,7 @@ type installedFiles struct {
 	answer installed.Answer
 }
 
-func (x *installedFiles) discover(ctx context.Context, codexHome string) (result, error) {
+func (x *installedFiles) discover(ctx context.Context, codexHome string) (reply.Result, error) {
 	var roots []execproto.DiscoverRoot
 	add := func(id, native string) {
 		roots = append(roots, execproto.DiscoverRoot{ID: id, Path: pathuri.Format(native)})
@@ -233,9 +234,9 @@ func (x *installedFiles) remoteID(ctx context.Context, p installed.Plugin) *stri
 	if err != nil {
 		return nil
 	}
-	if done, ok := r.(followed); ok {
-		defer done.then()
-		r = done.result
+	if f, ok := r.(reply.Followed); ok {
+		defer f.Then()
+		r = f.Result
 	}
 	block, err := decoded[execproto.ReadBlockResult](r)
 	if err != nil || len(block.Chunk) > installed.MaxRemoteInstall {
@@ -245,9 +246,9 @@ func (x *installedFiles) remoteID(ctx context.Context, p installed.Plugin) *stri
 }
 
 // decoded returns the result of a file operation, which a helper has encoded.
-func decoded[T any, P execproto.Pointer[T]](r result) (v T, err error) {
+func decoded[T any, P execproto.Pointer[T]](r reply.Result) (v T, err error) {
 	switch r := r.(type) {
-	case encoded:
+	case reply.Encoded:
 		return execproto.Decode[T, P](r)
 	case T:
 		return r, nil

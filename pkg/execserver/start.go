@@ -10,6 +10,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/detach"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/envpolicy"
 	"codex.internal/pkg/host/process"
@@ -68,14 +69,14 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	}
 	return call{
 		turn: c.session.sequence.enter(st.id),
-		run: func(request context.Context) (result, error) {
+		run: func(request context.Context) (reply.Result, error) {
 			defer st.p.stop()
 			st.request = request
 			if err := st.advance(st.ctx, onWorker); err != nil {
 				return nil, err
 			}
 			answer := execproto.StartResult{ProcessID: st.id, SandboxType: st.p.seen.Sandbox, Limits: st.held()}
-			return followed{answer, func() { _ = st.advance(st.ctx, afterAnswer) }}, nil
+			return reply.Followed{Result: answer, Then: func() { _ = st.advance(st.ctx, afterAnswer) }}, nil
 		},
 		drop: func() { _ = st.fail(errEnded) },
 	}, nil

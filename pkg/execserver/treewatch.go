@@ -9,6 +9,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/host/watch"
@@ -51,7 +52,7 @@ type changeSource interface {
 func fsWatch(c *conn, p *watchRequest) (call, error) {
 	return call{
 		turn: c.trees.sequence.enter(fmt.Sprint(p.WatchID)),
-		run:  func(ctx context.Context) (result, error) { return c.watchTree(ctx, p) },
+		run:  func(ctx context.Context) (reply.Result, error) { return c.watchTree(ctx, p) },
 	}, nil
 }
 
@@ -59,11 +60,11 @@ func fsWatch(c *conn, p *watchRequest) (call, error) {
 func fsUnwatch(c *conn, p *execproto.UnwatchParams) (call, error) {
 	return call{
 		turn: c.trees.sequence.enter(fmt.Sprint(p.WatchID)),
-		run: func(context.Context) (result, error) {
+		run: func(context.Context) (reply.Result, error) {
 			if w := c.trees.take(p.WatchID); w != nil {
 				w.end()
 			}
-			return done{}, nil
+			return reply.Done{}, nil
 		},
 	}, nil
 }
@@ -80,7 +81,7 @@ func decodeWatch(json []byte) (watchRequest, error) {
 }
 
 // watchTree starts a watch. Nothing is told before the answer.
-func (c *conn) watchTree(ctx context.Context, p *watchRequest) (result, error) {
+func (c *conn) watchTree(ctx context.Context, p *watchRequest) (reply.Result, error) {
 	path, err := pathuri.Parse(p.Path, c.srv.home)
 	if err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func (c *conn) watchTree(ctx context.Context, p *watchRequest) (result, error) {
 		return nil, err
 	}
 	w.ended = make(chan struct{})
-	return followed{done{}, func() { c.trees.wg.Go(w.routineChanges) }}, nil
+	return reply.Followed{Result: reply.Done{}, Then: func() { c.trees.wg.Go(w.routineChanges) }}, nil
 }
 
 // reserve adds a watch, which the caller opens. It fails if there is one of that id

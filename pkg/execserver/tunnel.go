@@ -10,6 +10,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/detach"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/wire/digest"
@@ -140,25 +141,25 @@ func tunnelOpen(c *conn, p *execproto.TunnelOpenParams) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
-	return call{drop: opening.Drop, run: func(ctx context.Context) (result, error) {
+	return call{drop: opening.Drop, run: func(ctx context.Context) (reply.Result, error) {
 		answer, then, err := opening.Run(ctx)
-		return followed{answer, then}, err
+		return reply.Followed{Result: answer, Then: then}, err
 	}}, nil
 }
 
-func tunnelListen(ctx context.Context, c *conn, p *execproto.TunnelListenParams) (result, error) {
+func tunnelListen(ctx context.Context, c *conn, p *execproto.TunnelListenParams) (reply.Result, error) {
 	answer, then, err := c.tunnels.Listen(ctx, c, p)
-	return followed{answer, then}, err
+	return reply.Followed{Result: answer, Then: then}, err
 }
 
-func tunnelUnlisten(ctx context.Context, c *conn, p *execproto.TunnelListener) (result, error) {
+func tunnelUnlisten(ctx context.Context, c *conn, p *execproto.TunnelListener) (reply.Result, error) {
 	c.tunnels.Unlisten(ctx, p)
-	return done{}, nil
+	return reply.Done{}, nil
 }
 
-func tunnelResume(_ context.Context, c *conn, p *execproto.TunnelResume) (result, error) {
+func tunnelResume(_ context.Context, c *conn, p *execproto.TunnelResume) (reply.Result, error) {
 	answer, then := c.tunnels.Resume(c, p)
-	return followed{answer, then}, nil
+	return reply.Followed{Result: answer, Then: then}, nil
 }
 
 func tunnelData(c *conn, p *execproto.TunnelData)   { c.tunnels.Data(c, p) }
@@ -190,9 +191,9 @@ func watchPorts(c *conn, p *execproto.WatchPortsParams) (call, error) {
 		}
 	}
 	id := p.WatchID
-	return call{turn: c.ports.sequence.enter(""), run: func(context.Context) (result, error) {
+	return call{turn: c.ports.sequence.enter(""), run: func(context.Context) (reply.Result, error) {
 		then := c.ports.watch.Watch(c.ctx, c.srv.tunnels, c, id, func() []tunnels.Running { return c.runningOf(owner) })
-		return followed{done{}, then}, nil
+		return reply.Followed{Result: reply.Done{}, Then: then}, nil
 	}}, nil
 }
 
@@ -200,8 +201,8 @@ func watchPorts(c *conn, p *execproto.WatchPortsParams) (call, error) {
 // watch that another one has replaced is no error.
 func unwatchPorts(c *conn, p *execproto.UnwatchParams) (call, error) {
 	id := p.WatchID
-	return call{turn: c.ports.sequence.enter(""), run: func(context.Context) (result, error) {
+	return call{turn: c.ports.sequence.enter(""), run: func(context.Context) (reply.Result, error) {
 		c.ports.watch.Unwatch(id)
-		return done{}, nil
+		return reply.Done{}, nil
 	}}, nil
 }

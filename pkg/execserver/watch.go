@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/host/watch"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -62,13 +63,13 @@ func fsWatchMissing(c *conn, p *execproto.WatchMissingParams) (call, error) {
 	}
 	return call{
 		turn: c.watch.sequence.enter(""),
-		run:  func(ctx context.Context) (result, error) { return c.watchMissing(ctx, p) },
+		run:  func(ctx context.Context) (reply.Result, error) { return c.watchMissing(ctx, p) },
 	}, nil
 }
 
 // watchMissing starts a watch. A change is not told before the answer, because
 // Codex CLI ignores a notification with an id that it does not know yet.
-func (c *conn) watchMissing(ctx context.Context, p *execproto.WatchMissingParams) (result, error) {
+func (c *conn) watchMissing(ctx context.Context, p *execproto.WatchMissingParams) (reply.Result, error) {
 	missing, present, native, err := c.srv.watchPaths(p)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (c *conn) watchMissing(ctx context.Context, p *execproto.WatchMissingParams
 	c.watch.mu.Lock()
 	c.watch.current = w
 	c.watch.mu.Unlock()
-	return followed{execproto.WatchMissingResult{Watching: true}, func() {
+	return reply.Followed{Result: execproto.WatchMissingResult{Watching: true}, Then: func() {
 		c.watch.wg.Go(func() { c.routineWatch(w, p.WatchID) })
 	}}, nil
 }

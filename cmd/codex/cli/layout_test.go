@@ -79,12 +79,13 @@ func TestLauncherImportsWhatItMay(t *testing.T) {
 var roomsMayImport = map[string]map[string][]string{
 	// The server joins detach, tunnels and statuspage, which know neither it nor each other, and all tell observe what happens.
 	"execserver": {
-		"":           {"detach", "tunnels", "statuspage", "observe", "tracing", "wsauth"},
+		"":           {"detach", "tunnels", "statuspage", "observe", "tracing", "reply", "wsauth"},
 		"detach":     {"observe", "tracing", "wsauth"},
 		"tunnels":    {"observe"},
 		"statuspage": {"observe", "wsauth"},
 		"observe":    {"audit", "tracing"},
 		"audit":      {},
+		"reply":      {},
 		"tracing":    {},
 		"wsauth":     {},
 	},
