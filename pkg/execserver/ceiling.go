@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/sandbox/plan"
@@ -40,16 +41,16 @@ func (c *conn) outsideCeiling(method string) error {
 		method, c.grant.Ceiling.Dir))
 }
 
-// fileIntent returns how a file request with that sandbox of the params must be confined;
-// nil: not at all.
-func (c *conn) fileIntent(ctx context.Context, raw json.RawMessage) (*runner.Intent, error) {
+// Intent implements files.Conn. It returns how a file request with that sandbox of the params
+// must be confined; nil: not at all.
+func (c *conn) Intent(ctx context.Context, raw json.RawMessage) (*runner.Intent, error) {
 	if raw == nil && !c.grant.Ceiling.ConfinesFiles() {
 		return nil, nil
 	}
-	return blocking(ctx, fileCalls, func() (*runner.Intent, error) { return c.intentUnderCeiling(raw) })
+	return files.Blocking(ctx, func() (*runner.Intent, error) { return c.intentUnderCeiling(raw) })
 }
 
-// intentUnderCeiling is fileIntent. It looks at the disk.
+// intentUnderCeiling is Intent. It looks at the disk.
 func (c *conn) intentUnderCeiling(raw json.RawMessage) (*runner.Intent, error) {
 	intent, err := c.srv.fileIntent(raw)
 	if err != nil {

@@ -18,6 +18,8 @@ import (
 	"codex.internal/pkg/sandbox/plan"
 	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/pathuri"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // The values of sandboxType in the result of process/start.
@@ -171,9 +173,17 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*runner.Intent, error) {
 
 // makeSandbox finds out how the process must be confined.
 func makeSandbox(ctx context.Context, st *start) (err error) {
-	st.intent, err = blocking(ctx, startCalls, st.sandbox.intent)
+	if err := startCalls.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer startCalls.Release(1)
+	st.intent, err = st.sandbox.intent()
 	return err
 }
+
+// startCalls bounds the starts that look at the disk. They have a share of their own and do not wait for requests about files
+// (files.Blocking). Threads belong to the program, so this counter does, too.
+var startCalls = semaphore.NewWeighted(maxStartCalls)
 
 // intent returns how the process must be confined; nil: not at all. It looks at
 // the disk, and the first call of a server probes the backends.
@@ -191,14 +201,23 @@ func (s *sandboxRequest) intent() (*runner.Intent, error) {
 		// The launcher would do nothing but execute it.
 		return nil, nil
 	}
-	if _, err := s.srv.sandboxes(); err != nil {
-		return nil, unenforceable(err)
+	if _, err := s.srv.enforcer(); err != nil {
+		return nil, err
 	}
 	s.srv.hideSecrets(&profile, s.ctx.UseLegacyLandlock)
 	return &runner.Intent{
 		Profile: profile, PolicyCwd: cwd, CommandCwd: s.dir,
 		LegacyLandlock: s.ctx.UseLegacyLandlock, ManagedNetwork: s.managed, Within: writableWithin(s.ceiling),
 	}, nil
+}
+
+// enforcer is sandboxes for a request that must be confined: its error is the answer.
+func (srv *Server) enforcer() (*runner.Runtime, error) {
+	runtime, err := srv.sandboxes()
+	if err != nil {
+		return nil, unenforceable(err)
+	}
+	return runtime, nil
 }
 
 // unenforceable is the error of a request that this server cannot confine.
@@ -212,9 +231,9 @@ func unenforceable(err error) error {
 // confine makes of a spec that of the launcher, which runs it in a sandbox. The
 // caller must close the command after the start, and its Refusal after the end.
 func (srv *Server) confine(intent *runner.Intent, spec *process.Spec) (*runner.Command, error) {
-	runtime, err := srv.sandboxes()
+	runtime, err := srv.enforcer()
 	if err != nil {
-		return nil, unenforceable(err)
+		return nil, err
 	}
 	if len(spec.Argv) == 0 {
 		return nil, execproto.InvalidParams("argv must not be empty")
@@ -226,25 +245,6 @@ func (srv *Server) confine(intent *runner.Intent, spec *process.Spec) (*runner.C
 	spec.Argv, spec.Arg0, spec.Env, spec.ExtraFiles = command.Argv, &command.Arg0, command.Env, command.Files
 	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, runner.Denied, srv.launchers.take()
 	return command, nil
-}
-
-// readOnly returns a copy of the intent without write access. The launcher must
-// still know the writable paths, because it treats links in them differently:
-// so the copy has Reading set, and only with Landlock's legacy mode, which does
-// not use them, are the entries themselves made read-only.
-func readOnly(intent *runner.Intent) *runner.Intent {
-	reading := *intent
-	if !intent.LegacyLandlock {
-		reading.Reading = true
-		return &reading
-	}
-	reading.Profile.FileSystem.Entries = slices.Clone(intent.Profile.FileSystem.Entries)
-	for i := range reading.Profile.FileSystem.Entries {
-		if e := &reading.Profile.FileSystem.Entries[i]; e.Access == permissions.Write {
-			e.Access = permissions.Read
-		}
-	}
-	return &reading
 }
 
 // hideSecrets denies a profile the directories and files of the credentials that

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
@@ -43,6 +44,8 @@ type conn struct {
 	// What carries requests out and sends answers.
 	out   *outbox
 	lanes *lanes
+	// fileTurns say which file requests follow which.
+	fileTurns fileSequences
 
 	// The handshake. Only the reader uses these, in initialize and notification, but for
 	// answered and what initialize has set before it is closed.
@@ -66,9 +69,7 @@ type conn struct {
 	receiving sync.Mutex
 
 	// What requests have opened. serve closes it.
-	handles   handleTable
-	watch     missingWatch
-	trees     watchTable
+	files     *files.Files
 	ports     portWatch
 	streams   streamTable
 	questions questions
@@ -98,7 +99,7 @@ func newConn(ctx context.Context, srv *Server, t websocket.Transport, grant wsau
 	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.waits, c.hangup = context.WithCancel(c.ctx)
-	c.handles.limit = srv.opts.MaxHandles
+	c.files = srv.files.New(c.ctx, c)
 	return c
 }
 
@@ -129,9 +130,7 @@ func (c *conn) serve() {
 	c.cancel(nil)
 	c.out.end()
 	c.lanes.wg.Wait()
-	c.handles.closeAll()
-	c.watch.close()
-	c.trees.closeAll()
+	c.files.Close()
 	c.ports.watch.Close()
 	c.closeOwnTunnels()
 	wg.Wait()

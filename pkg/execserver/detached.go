@@ -9,6 +9,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/detach"
+	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/host/process"
@@ -44,7 +45,7 @@ func (srv *Server) openDetached() {
 		Command: o.Keeper.Command, WorkDir: workDir, Settings: o.Keeper.Settings, Version: o.Version, Supervisor: srv.supervisor,
 		Events: srv.events, Log: srv.log, Audited: o.Audit != nil, Traced: o.Tracer != nil,
 		Blocking: func(ctx context.Context, f func() error) error {
-			_, err := blocking(ctx, fileCalls, func() (struct{}, error) { return struct{}{}, f() })
+			_, err := files.Blocking(ctx, func() (struct{}, error) { return struct{}{}, f() })
 			return err
 		},
 	})

@@ -21,10 +21,10 @@
 // stages of stages.go. Limits are in limits.go, error codes in errors.go.
 //
 // What stands apart has a package below this one, each with a doc.go that says
-// where to begin reading: detach (detached processes and their keepers), tunnels,
-// statuspage, observe (what metrics, the audit trail, traces and the log are told),
+// where to begin reading: detach (detached processes and their keepers), files,
+// tunnels, statuspage, observe (what metrics, the audit trail, traces and the log are told),
 // reply (kinds of results), wsauth (who may connect). They do not import this package; detached.go, keeper.go,
-// tunnel.go and status.go join them with the methods of the protocol. This package
+// files.go, tunnel.go and status.go join them with the methods of the protocol. This package
 // may import host, fileop, sandbox, execclient, the protocol's types and wire
 // (cmd/codex/cli: TestGroupsImportWhatTheyMay).
 package execserver

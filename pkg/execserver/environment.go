@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/host/codexconfig"
 	"codex.internal/pkg/wire/logtext"
@@ -85,7 +86,7 @@ func environmentConfigRead(ctx context.Context, c *conn, p *execproto.ConfigRead
 	}
 	machine := codexconfig.Machine{System: codexconfig.SystemDirectory, Home: srv.opts.CodexHome}
 	query := codexconfig.Query{Cwd: cwd, Config: p.ConfigPaths, Requirements: p.RequirementsPaths}
-	found, err := blocking(ctx, fileCalls, func() (codexconfig.Result, error) { return machine.Read(ctx, query) })
+	found, err := files.Blocking(ctx, func() (codexconfig.Result, error) { return machine.Read(ctx, query) })
 	if err != nil {
 		return nil, configError(err)
 	}

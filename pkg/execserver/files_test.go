@@ -42,7 +42,8 @@ func TestLargeFilesComeWhole(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)
 	dir := t.TempDir()
-	for _, n := range []int{0, 1, reply.MaxInline, reply.MaxInline + 1, reply.Chunk, reply.Chunk + 1, 3*reply.Chunk - 1, wholeFile + reply.Chunk + 5, 5 << 20} {
+	const whole = 85 * reply.Chunk // wholeFile of pkg/execserver/files
+	for _, n := range []int{0, 1, reply.MaxInline, reply.MaxInline + 1, reply.Chunk, reply.Chunk + 1, 3*reply.Chunk - 1, whole + reply.Chunk + 5, 5 << 20} {
 		data := bytes.Repeat([]byte("0123456789abcde"), n/15+1)[:n]
 		mustWrite(t, dir+"/f", data)
 		if got := p.readFile(uri(dir, "f")); !bytes.Equal(got, data) {

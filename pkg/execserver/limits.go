@@ -1,10 +1,6 @@
 package execserver
 
-import (
-	"time"
-
-	"codex.internal/pkg/execserver/reply"
-)
+import "time"
 
 // Defaults of Options; each has a flag in cmd/codex.
 const (
@@ -72,10 +68,8 @@ const (
 	waitingBytes    = 64 << 20
 	stuckTime       = 2 * time.Second
 
-	// maxFileCalls and maxStartCalls bound the requests of all connections whose system calls about files are made at a time, and
-	// the starts that plan their sandboxes: each may hold a thread for as long as a file system hangs. Together with process.maxLookups
-	// they leave a quarter of the 256 threads that commands leave the server (pkg/host/process, tasks_linux.go).
-	maxFileCalls  = 128
+	// maxStartCalls bounds the starts that plan their sandboxes at a time, whose system calls about files may hang: see maxFileCalls of
+	// pkg/execserver/files.
 	maxStartCalls = 32
 
 	// controlRequests bounds the control lane's requests in flight.
@@ -104,17 +98,6 @@ const (
 	// closedEntries bounds their number.
 	closedEntries = 16384
 
-	// maxWatches bounds the watches of a connection, and maxServerWatches those of all:
-	// each holds an inotify instance, of which a user has 128 unless the machine is set up
-	// otherwise, and a confined one a helper.
-	maxWatches       = 8
-	maxServerWatches = 512
-
-	// wholeFile is the largest file that is read into memory before its
-	// answer begins, in whole chunks. The answer to a larger one is sent as
-	// it is read, and a read error in the middle of it ends the connection.
-	wholeFile = 85 * reply.Chunk
-
 	// bufferedHTTP bounds the HTTP bodies that one connection buffers at a
 	// time.
 	bufferedHTTP = 256 << 20
@@ -134,11 +117,6 @@ const (
 	// maxQuestions bounds the unanswered requests to one client, as Codex CLI
 	// does.
 	maxQuestions = 256
-
-	// cacheDirectories and cacheEntries bound the walk of the cache of plugins,
-	// of which 512 are told: twenty versions of each.
-	cacheDirectories = 10_000
-	cacheEntries     = 20_000
 
 	// maxSnapshotScope bounds the scope of a shell's snapshot, and maxSnapshots the
 	// snapshots of a session, as with Codex CLI: 16 states of 960 KiB.
@@ -162,10 +140,6 @@ const (
 	// to the request: after 3.3 ms in place of 1.2. A sandboxed process takes 6 to 10 ms
 	// from its request to its end.
 	refillDelay = 20 * time.Millisecond
-
-	// helperEnd is how long a helper may run after the end of its input. It is
-	// killed then.
-	helperEnd = 5 * time.Second
 
 	// maxListed bounds the processes of a process/list about several sessions: with
 	// statuspage.MaxCommand, an answer of about 500 KiB.

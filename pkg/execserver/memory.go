@@ -1,13 +1,11 @@
 package execserver
 
 import (
-	"errors"
-	"io"
 	"runtime/debug"
 	"sync"
 	"time"
 
-	"codex.internal/pkg/execserver/reply"
+	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -40,7 +38,7 @@ func (m *memoryReleaser) used() {
 // buffers to the pools' second generation.
 func release() {
 	websocket.Trim()
-	trimChunks()
+	files.TrimChunks()
 	debug.FreeOSMemory()
 	debug.FreeOSMemory()
 }
@@ -53,76 +51,4 @@ func (m *memoryReleaser) stop() {
 	if m.timer != nil {
 		m.timer.Stop()
 	}
-}
-
-// chunks is data in pieces of reply.Chunk, of which only the last is shorter.
-type chunks struct {
-	list [][]byte
-	size int64
-	at   int
-}
-
-// spareChunks keeps pieces for the next large file, until trimChunks. A sync.Pool
-// would be emptied by the collections that reading large files causes.
-var spareChunks = make(chan []byte, wholeFile/reply.Chunk)
-
-func takeChunk() []byte {
-	select {
-	case b := <-spareChunks:
-		return b
-	default:
-		return make([]byte, reply.Chunk)
-	}
-}
-
-// trimChunks frees the spare pieces.
-func trimChunks() {
-	for {
-		select {
-		case <-spareChunks:
-		default:
-			return
-		}
-	}
-}
-
-// readChunks reads up to size bytes, fewer if r ends before. The caller frees
-// them, also after an error.
-func readChunks(r io.Reader, size int64) (*chunks, error) {
-	c := &chunks{}
-	for c.size < size {
-		b := takeChunk()
-		c.list = append(c.list, b)
-		n, err := io.ReadFull(r, b[:min(reply.Chunk, size-c.size)])
-		c.list[len(c.list)-1] = b[:n]
-		c.size += int64(n)
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return c, nil
-		case err != nil:
-			return c, err
-		}
-	}
-	return c, nil
-}
-
-// next returns the next piece; false when there is none.
-func (c *chunks) next() ([]byte, bool) {
-	if !c.left() {
-		return nil, false
-	}
-	c.at++
-	return c.list[c.at-1], true
-}
-
-func (c *chunks) left() bool { return c.at < len(c.list) }
-
-func (c *chunks) free() {
-	for _, b := range c.list {
-		select {
-		case spareChunks <- b[:reply.Chunk]:
-		default:
-		}
-	}
-	c.list = nil
 }

@@ -1,9 +1,11 @@
 package execserver
 
 import (
+	"fmt"
 	"slices"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/fileop/fsops"
 )
 
@@ -95,19 +97,19 @@ func init() {
 		execproto.MethodProcessDetached: plain(familyExec, laneWaiting, execproto.DecodeList, listDetached),
 		execproto.MethodProcessForget:   admitted(familyExec, laneWaiting, execproto.Decode, forget),
 
-		execproto.MethodFSOpen:        byHandle(laneOrdinary, decodeOpen, openID, fsOpen),
-		execproto.MethodFSOpenArchive: byHandle(laneOrdinary, decodeArchive, archiveID, fsOpenArchive),
+		execproto.MethodFSOpen:        bySequence(laneOrdinary, ofHandles, files.DecodeOpen, openID, (*files.Files).Open),
+		execproto.MethodFSOpenArchive: bySequence(laneOrdinary, ofHandles, files.DecodeArchive, archiveID, (*files.Files).OpenArchive),
 
-		execproto.MethodFSReadBlock:  byHandle(laneOrdinary, execproto.Decode, readBlockID, fsReadBlock),
-		execproto.MethodFSWriteBlock: byHandle(laneOrdinary, execproto.Decode, writeBlockID, fsWriteBlock),
-		execproto.MethodFSClose:      byHandle(laneControl, execproto.Decode, handleID, fsClose),
+		execproto.MethodFSReadBlock:  bySequence(laneOrdinary, ofHandles, execproto.Decode, readBlockID, (*files.Files).ReadBlock),
+		execproto.MethodFSWriteBlock: bySequence(laneOrdinary, ofHandles, execproto.Decode, writeBlockID, (*files.Files).WriteBlock),
+		execproto.MethodFSClose:      bySequence(laneControl, ofHandles, execproto.Decode, handleID, (*files.Files).CloseHandle),
 
 		execproto.MethodFSWatchMissing: admitted(familyFilesystem, laneOrdinary, execproto.Decode, fsWatchMissing),
-		execproto.MethodFSWatch:        admitted(familyFilesystem, laneOrdinary, decodeWatch, fsWatch),
-		execproto.MethodFSUnwatch:      admitted(familyFilesystem, laneControl, execproto.Decode, fsUnwatch),
+		execproto.MethodFSWatch:        bySequence(laneOrdinary, ofWatches, files.DecodeWatch, watchID, (*files.Files).Watch),
+		execproto.MethodFSUnwatch:      bySequence(laneControl, ofWatches, execproto.Decode, unwatchID, (*files.Files).Unwatch),
 
-		execproto.MethodCapabilityRootsDiscover: plain(familyCapability, laneOrdinary, execproto.Decode, discoverRoots),
-		execproto.MethodCapabilitiesDiscover:    plain(familyCapability, laneOrdinary, execproto.Decode, discoverInstalled),
+		execproto.MethodCapabilityRootsDiscover: plain(familyCapability, laneOrdinary, execproto.Decode, ofFiles((*files.Files).DiscoverRoots)),
+		execproto.MethodCapabilitiesDiscover:    plain(familyCapability, laneOrdinary, execproto.Decode, ofFiles((*files.Files).DiscoverInstalled)),
 
 		execproto.MethodHTTPRequest: admitted(familyHTTP, laneWaiting, execproto.Decode, httpRequest),
 
@@ -130,20 +132,22 @@ func addFileOperations() {
 		if operation.Part {
 			continue
 		}
-		methods[operation.Method] = fileOperation(operation)
+		methods[operation.Method] = plain(familyFilesystem, laneOrdinary, files.DecoderOf(operation), ofFiles((*files.Files).Run))
 		if operation.Extension {
 			extensions = append(extensions, operation.Method)
 		}
 	}
 }
 
-// The ids of the process or the file handle that params name.
+// The ids of the process, the file handle or the watch that params name.
 func processID(p *execproto.ProcessParams) string       { return p.ProcessID }
 func writeID(p *execproto.WriteParams) string           { return p.ProcessID }
 func resizeID(p *execproto.ResizeParams) string         { return p.ProcessID }
 func signalID(p *execproto.SignalParams) string         { return p.ProcessID }
 func handleID(p *execproto.HandleParams) string         { return p.HandleID }
-func openID(p *openRequest) string                      { return p.HandleID }
-func archiveID(p *archiveRequest) string                { return p.HandleID }
+func openID(p *files.OpenRequest) string                { return p.HandleID }
+func archiveID(p *files.ArchiveRequest) string          { return p.HandleID }
 func readBlockID(p *execproto.ReadBlockParams) string   { return p.HandleID }
 func writeBlockID(p *execproto.WriteBlockParams) string { return p.HandleID }
+func watchID(p *files.WatchRequest) string              { return fmt.Sprint(p.WatchID) }
+func unwatchID(p *execproto.UnwatchParams) string       { return fmt.Sprint(p.WatchID) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/wire/jsonrpc"
@@ -14,7 +15,7 @@ import (
 )
 
 // row is how the requests of one method are carried out: the line of the table
-// of methods (methods.go). Its constructors are plain, byHandle, byProcess and,
+// of methods (methods.go). Its constructors are plain, bySequence, byProcess and,
 // for a request that does something on the reader, admitted.
 type row struct {
 	// family is the name of the method's group in the errors of the handshake;
@@ -66,16 +67,16 @@ func plain[P any](
 	})
 }
 
-// byHandle is plain for a method about a file handle: requests about one handle
-// run one after the other. id returns the handle's.
-func byHandle[P any](
-	lane laneID, decode func([]byte) (P, error), id func(*P) string,
-	handle func(ctx context.Context, c *conn, p *P) (reply.Result, error),
+// bySequence is plain for a method about a file handle or a watch: requests about
+// the same one run one after the other. id returns the id of that.
+func bySequence[P any](
+	lane laneID, sequence func(*conn) *sequence, decode func([]byte) (P, error), id func(*P) string,
+	answer func(f *files.Files, ctx context.Context, p *P) (reply.Result, error),
 ) row {
 	return admitted(familyFilesystem, lane, decode, func(c *conn, p *P) (call, error) {
 		return call{
-			turn: c.handles.sequence.enter(id(p)),
-			run:  func(ctx context.Context) (reply.Result, error) { return handle(ctx, c, p) },
+			turn: sequence(c).enter(id(p)),
+			run:  func(ctx context.Context) (reply.Result, error) { return answer(c.files, ctx, p) },
 		}, nil
 	})
 }

@@ -30,8 +30,8 @@ var methodRoles = map[string]wsauth.Role{
 	execproto.MethodProcessForget:     wsauth.RoleRun,
 	execproto.NotifyProcessAck:        wsauth.RoleRead,
 
-	execproto.MethodFSOpen:         wsauth.RoleRead, // to read: mayOpen
-	execproto.MethodFSOpenArchive:  wsauth.RoleRead, // to read: mayOpen
+	execproto.MethodFSOpen:         wsauth.RoleRead, // to read: MayOpen
+	execproto.MethodFSOpenArchive:  wsauth.RoleRead, // to read: MayOpen
 	execproto.MethodFSReadBlock:    wsauth.RoleRead,
 	execproto.MethodFSWriteBlock:   wsauth.RoleRun,
 	execproto.MethodFSClose:        wsauth.RoleRead, // of a handle that this client has opened
@@ -111,21 +111,21 @@ func (c *conn) needs(role wsauth.Role, what string) error {
 		what, role, c.grant.Role))
 }
 
-// mayChange returns an error if the client may not change files by a method.
-func (c *conn) mayChange(method string) error {
+// MayChange implements files.Conn. It returns an error if the client may not change files by a method.
+func (c *conn) MayChange(method string) error {
 	if c.grant.Ceiling.MaxSandbox != wsauth.SandboxReadOnly {
 		return nil
 	}
 	return execproto.InvalidRequest(method + " changes files, which the ceiling of this token (--max-sandbox read-only) does not permit; it needs a token with a higher ceiling")
 }
 
-// mayOpen returns an error if the client may not open a file or an archive in a mode.
-func (c *conn) mayOpen(method string, mode execproto.OpenMode) error {
+// MayOpen implements files.Conn. It returns an error if the client may not open a file or an archive in a mode.
+func (c *conn) MayOpen(method string, mode execproto.OpenMode) error {
 	if mode == execproto.OpenRead {
 		return nil
 	}
 	if err := c.needs(wsauth.RoleRun, method+" to write"); err != nil {
 		return err
 	}
-	return c.mayChange(method)
+	return c.MayChange(method)
 }

@@ -10,11 +10,11 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/detach"
+	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/statuspage"
 	"codex.internal/pkg/execserver/tracing"
@@ -178,6 +178,7 @@ type Server struct {
 	supervisor *process.Supervisor
 	fetcher    *fetch.Client
 	egress     *egress.Host
+	files      *files.Server
 	tunnels    *tunnels.Server
 	detached   *detach.Store // nil: there are no detached processes
 	memory     *memoryReleaser
@@ -189,9 +190,8 @@ type Server struct {
 	confined  confinedTimes
 
 	// What all connections and sessions share.
-	watches  atomic.Int64 // of trees
-	ports    sync.Map     // on which clients are accepted
-	mu       sync.Mutex   // guards the rest of the group
+	ports    sync.Map   // on which clients are accepted
+	mu       sync.Mutex // guards the rest of the group
 	stopping bool
 	conns    int
 	sessions map[string]*session
@@ -241,6 +241,7 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	srv.egress = srv.newEgress()
 	srv.secretPaths = slices.Concat(opts.EgressPolicy.SecretPaths(), opts.HiddenPaths)
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
+	srv.files = srv.newFiles()
 	srv.openDetached()
 	return srv, nil
 }
@@ -385,6 +386,7 @@ func (srv *Server) routineEnd(sessions []*session) {
 	srv.detached.Close()
 	srv.launchers.close()
 	srv.wg.Wait()
+	srv.files.Wait()
 	srv.supervisor.Close()
 	srv.fetcher.Close()
 	srv.confiner.close()

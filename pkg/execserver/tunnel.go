@@ -19,7 +19,7 @@ import (
 // This file joins the methods of tunnels with pkg/execserver/tunnels, which sees a connection as a
 // tunnels.Conn.
 
-// Send implements tunnels.Conn.
+// Send implements tunnels.Conn and files.Conn.
 func (c *conn) Send(ctx context.Context, encode func(b []byte) []byte) error {
 	return c.out.send(ctx, encode)
 }
@@ -27,7 +27,7 @@ func (c *conn) Send(ctx context.Context, encode func(b []byte) []byte) error {
 // Go implements tunnels.Conn.
 func (c *conn) Go(f func()) { c.lanes.wg.Go(f) }
 
-// Session implements tunnels.Conn.
+// Session implements tunnels.Conn and files.Conn.
 func (c *conn) Session() observe.Session { return c.session.seen() }
 
 // Process implements tunnels.Conn.

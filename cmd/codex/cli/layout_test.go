@@ -77,10 +77,11 @@ func TestLauncherImportsWhatItMay(t *testing.T) {
 
 // roomsMayImport are the rooms below groups of packages that have some, and the rooms of the group that each may import.
 var roomsMayImport = map[string]map[string][]string{
-	// The server joins detach, tunnels and statuspage, which know neither it nor each other, and all tell observe what happens.
+	// The server joins detach, files, tunnels and statuspage, which know neither it nor each other, and all tell observe what happens.
 	"execserver": {
-		"":           {"detach", "tunnels", "statuspage", "observe", "tracing", "reply", "wsauth"},
+		"":           {"detach", "files", "tunnels", "statuspage", "observe", "tracing", "reply", "wsauth"},
 		"detach":     {"observe", "tracing", "wsauth"},
+		"files":      {"observe", "tracing", "reply"},
 		"tunnels":    {"observe"},
 		"statuspage": {"observe", "wsauth"},
 		"observe":    {"audit", "tracing"},

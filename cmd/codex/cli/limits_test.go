@@ -35,7 +35,7 @@ var documentedLimits = []struct {
 		"`processId`":                                 {"pkg/execserver.maxProcessID"},
 		"file handles of a connection":                {"pkg/execserver.DefaultMaxHandles"},
 		"`handleId`":                                  {"pkg/execproto.MaxHandleIDBytes"},
-		"watches of a connection; of all connections": {"pkg/execserver.maxWatches", "pkg/execserver.maxServerWatches"},
+		"watches of a connection; of all connections": {"pkg/execserver/files.maxWatches", "pkg/execserver/files.maxServerWatches"},
 		"directories of a watch":                      {"pkg/host/watch.MaxTreeDirectories"},
 		"file of `fs/readFile`":                       {"pkg/host/files.MaxReadFile"},
 		"block of `fs/readBlock`, `fs/writeBlock`":    {"pkg/execproto.MaxBlockBytes"},
@@ -45,7 +45,7 @@ var documentedLimits = []struct {
 		"entries of an archive":                       {"pkg/fileop/archive.MaxEntries"},
 		"names of a directory that are listed":        {"pkg/host/files.maxNames"},
 
-		"requests whose system calls about files are made at a time": {"pkg/execserver.maxFileCalls"},
+		"requests whose system calls about files are made at a time": {"pkg/execserver/files.maxFileCalls"},
 
 		"output chunk":                     {"pkg/host/process.MaxChunk"},
 		"retained output":                  {"pkg/host/process.MaxRetained"},

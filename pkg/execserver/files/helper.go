@@ -1,4 +1,4 @@
-package execserver
+package files
 
 import (
 	"bytes"
@@ -32,22 +32,23 @@ type helper struct {
 // startHelper starts a helper in a sandbox. It is killed when ctx ends. The caller
 // must call end when the helper is no longer needed.
 func (srv *Server) startHelper(ctx context.Context, intent *runner.Intent) (h *helper, err error) {
-	began := time.Now()
+	began, backend := time.Now(), "none"
 	defer func() {
-		srv.events.HelperStarted.Tell(observe.Helper{Backend: srv.backend(), Took: time.Since(began), Err: err})
+		srv.Events.HelperStarted.Tell(observe.Helper{Backend: backend, Took: time.Since(began), Err: err})
 	}()
-	runtime, err := srv.sandboxes()
+	runtime, err := srv.Sandboxes()
 	if err != nil {
-		return nil, unenforceable(err)
+		return nil, err
 	}
+	backend = runtime.Status().Backend
 	command, err := runtime.FileHelper(*intent)
 	if err != nil {
 		return nil, execproto.InvalidRequest("failed to prepare fs sandbox: " + err.Error())
 	}
 	defer command.Close()
-	child, err := srv.supervisor.StartChild(process.Spec{
+	child, err := srv.Supervisor.StartChild(process.Spec{
 		Argv: command.Argv, Arg0: &command.Arg0, Dir: "/", Env: command.Env, ExtraFiles: command.Files,
-		Standby: srv.launchers.take(),
+		Standby: srv.Launcher(),
 	})
 	if err != nil {
 		return nil, observe.AtShortage(err, execproto.Internal("failed to prepare fs sandbox: "+err.Error()))
@@ -171,7 +172,7 @@ func (h *helper) failed(err error) error {
 // works, except for file requests of clients whose token has --cwd: their sandbox shows only that
 // directory.
 func (srv *Server) whyNotExecuted(stderr []byte) string {
-	runtime, err := srv.sandboxes()
+	runtime, err := srv.Sandboxes()
 	if err != nil || !bytes.Contains(stderr, []byte("execvp")) || !runtime.NeedsLibraries() {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package execserver
+package files
 
 import (
 	"context"
@@ -16,8 +16,7 @@ import (
 // (docs/spec/wire.md §5.4). Requests about one handle run one after the other,
 // so a handle is never closed while it is read.
 type handleTable struct {
-	limit    int
-	sequence sequence // of the requests about a handle, by its id
+	limit int
 
 	mu   sync.Mutex
 	open map[string]*fileHandle
@@ -32,7 +31,7 @@ type fileHandle struct {
 }
 
 func unknownHandle(id string) error {
-	return execproto.NotFound(fmt.Sprintf("unknown file read handle `%s`", shorten(id)))
+	return execproto.NotFound(fmt.Sprintf("unknown file read handle `%s`", observe.Short(id)))
 }
 
 // reserve adds a handle, whose file the caller opens. It fails if there is one of
@@ -99,88 +98,91 @@ func (h *fileHandle) abandon() {
 	}
 }
 
-// openRequest is the decoded params of fs/open.
-type openRequest struct {
+// OpenRequest is the decoded params of fs/open.
+type OpenRequest struct {
 	execproto.OpenParams
 	json []byte // the text of the params; lies in the request's message
 }
 
-func decodeOpen(json []byte) (openRequest, error) {
+// DecodeOpen decodes the params of fs/open.
+func DecodeOpen(json []byte) (OpenRequest, error) {
 	p, err := execproto.Decode[execproto.OpenParams](json)
-	return openRequest{p, json}, err
+	return OpenRequest{p, json}, err
 }
 
-func fsOpen(ctx context.Context, c *conn, p *openRequest) (reply.Result, error) {
+// Open answers fs/open.
+func (f *Files) Open(ctx context.Context, p *OpenRequest) (reply.Result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
-	path, err := pathuri.Parse(p.Path, c.srv.home)
+	path, err := pathuri.Parse(p.Path, f.srv.Home)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.mayOpen(execproto.MethodFSOpen, p.Mode); err != nil {
+	if err := f.conn.MayOpen(execproto.MethodFSOpen, p.Mode); err != nil {
 		return nil, err
 	}
-	worker, err := c.fileWorker(ctx, p.Sandbox)
+	worker, err := f.worker(ctx, p.Sandbox)
 	if err != nil {
 		return nil, err
 	}
-	h, err := c.handles.reserve(p.HandleID, &fileHandle{mode: p.Mode, atomic: p.Mode == execproto.OpenReplace && p.Atomic})
+	h, err := f.handles.reserve(p.HandleID, &fileHandle{mode: p.Mode, atomic: p.Mode == execproto.OpenReplace && p.Atomic})
 	if err != nil {
 		return nil, err
 	}
-	h.file, err = recorded(c, execproto.MethodFSOpen, h.mode, worker, path, func() (openFile, error) { return worker.open(ctx, path, p) })
+	h.file, err = recorded(f, execproto.MethodFSOpen, h.mode, worker, path, func() (openFile, error) { return worker.open(ctx, path, p) })
 	if err != nil {
-		c.handles.take(p.HandleID)
+		f.handles.take(p.HandleID)
 		return nil, err
 	}
 	return execproto.OpenResult{HandleID: p.HandleID}, nil
 }
 
 // recorded opens a file. If it is to be written, the audit trail has it before.
-func recorded(c *conn, method string, mode execproto.OpenMode, worker fileWorker, path string, open func() (openFile, error)) (openFile, error) {
+func recorded(f *Files, method string, mode execproto.OpenMode, worker worker, path string, open func() (openFile, error)) (openFile, error) {
 	if mode == execproto.OpenRead {
 		return open()
 	}
-	return observed(c, &observe.File{Session: c.session.seen(), Method: method, Changes: true, Paths: []string{path}}, worker, open)
+	return observed(f, &observe.File{Session: f.conn.Session(), Method: method, Changes: true, Paths: []string{path}}, worker, open)
 }
 
-// archiveRequest is the decoded params of fs/openArchive.
-type archiveRequest struct {
+// ArchiveRequest is the decoded params of fs/openArchive.
+type ArchiveRequest struct {
 	execproto.OpenArchiveParams
 	json []byte // the text of the params; lies in the request's message
 }
 
-func decodeArchive(json []byte) (archiveRequest, error) {
+// DecodeArchive decodes the params of fs/openArchive.
+func DecodeArchive(json []byte) (ArchiveRequest, error) {
 	p, err := execproto.Decode[execproto.OpenArchiveParams](json)
-	return archiveRequest{p, json}, err
+	return ArchiveRequest{p, json}, err
 }
 
-// fsOpenArchive opens a handle of an archive. Requests about it work as those about a
+// OpenArchive answers fs/openArchive: it opens a handle of an archive. Requests about it work as those about a
 // file.
-func fsOpenArchive(ctx context.Context, c *conn, p *archiveRequest) (reply.Result, error) {
+func (f *Files) OpenArchive(ctx context.Context, p *ArchiveRequest) (reply.Result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
-	path, err := pathuri.Parse(p.Path, c.srv.home)
+	path, err := pathuri.Parse(p.Path, f.srv.Home)
 	if err != nil {
 		return nil, err
 	}
 	mode := fsops.ModeOf(p.Mode)
-	if err := c.mayOpen(execproto.MethodFSOpenArchive, mode); err != nil {
+	if err := f.conn.MayOpen(execproto.MethodFSOpenArchive, mode); err != nil {
 		return nil, err
 	}
-	worker, err := c.fileWorker(ctx, p.Sandbox)
+	worker, err := f.worker(ctx, p.Sandbox)
 	if err != nil {
 		return nil, err
 	}
-	h, err := c.handles.reserve(p.HandleID, &fileHandle{mode: mode, atomic: mode == execproto.OpenReplace, packed: true})
+	h, err := f.handles.reserve(p.HandleID, &fileHandle{mode: mode, atomic: mode == execproto.OpenReplace, packed: true})
 	if err != nil {
 		return nil, err
 	}
-	h.file, err = recorded(c, execproto.MethodFSOpenArchive, mode, worker, path, func() (openFile, error) { return worker.openArchive(c.ctx, path, p) })
+	h.file, err = recorded(f, execproto.MethodFSOpenArchive, mode, worker, path, func() (openFile, error) { return worker.openArchive(f.ctx, path, p) })
 	if err != nil {
-		c.handles.take(p.HandleID)
+		f.handles.take(p.HandleID)
 		return nil, err
 	}
 	return execproto.OpenResult{HandleID: p.HandleID}, nil
@@ -203,32 +205,34 @@ func (t *handleTable) drop(id string, err error) error {
 	return err
 }
 
-func fsReadBlock(ctx context.Context, c *conn, p *execproto.ReadBlockParams) (reply.Result, error) {
+// ReadBlock answers fs/readBlock.
+func (f *Files) ReadBlock(ctx context.Context, p *execproto.ReadBlockParams) (reply.Result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
 	if err := fsops.CheckReadLength(p.Len); err != nil {
 		return nil, err
 	}
-	h, err := c.handles.find(p.HandleID, execproto.OpenRead)
+	h, err := f.handles.find(p.HandleID, execproto.OpenRead)
 	if err != nil {
 		return nil, err
 	}
 	r, err := h.file.readBlock(ctx, p.Offset, p.Len)
 	if err != nil {
-		return nil, c.handles.drop(p.HandleID, err)
+		return nil, f.handles.drop(p.HandleID, err)
 	}
 	return r, nil
 }
 
-func fsWriteBlock(ctx context.Context, c *conn, p *execproto.WriteBlockParams) (reply.Result, error) {
+// WriteBlock answers fs/writeBlock.
+func (f *Files) WriteBlock(ctx context.Context, p *execproto.WriteBlockParams) (reply.Result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
 	if err := fsops.CheckWriteLength(len(p.Chunk)); err != nil {
 		return nil, err
 	}
-	h, err := c.handles.find(p.HandleID, execproto.OpenReplace)
+	h, err := f.handles.find(p.HandleID, execproto.OpenReplace)
 	if err != nil {
 		return nil, err
 	}
@@ -236,24 +240,24 @@ func fsWriteBlock(ctx context.Context, c *conn, p *execproto.WriteBlockParams) (
 		// Codex CLI's server keeps the handle. It has no atomic writes:
 		// clients abandon one with such a request.
 		if h.atomic {
-			return nil, c.handles.drop(p.HandleID, err)
+			return nil, f.handles.drop(p.HandleID, err)
 		}
 		return nil, err
 	}
 	r, err := h.file.writeBlock(ctx, p.Offset, p.Chunk)
 	if err != nil {
-		return nil, c.handles.drop(p.HandleID, err)
+		return nil, f.handles.drop(p.HandleID, err)
 	}
 	return r, nil
 }
 
-// fsClose closes a handle after the earlier requests about it. An atomic write
+// CloseHandle answers fs/close: it closes a handle after the earlier requests about it. An atomic write
 // replaces its target here, and the error of that is the answer.
-func fsClose(ctx context.Context, c *conn, p *execproto.HandleParams) (reply.Result, error) {
+func (f *Files) CloseHandle(ctx context.Context, p *execproto.HandleParams) (reply.Result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
-	h := c.handles.take(p.HandleID)
+	h := f.handles.take(p.HandleID)
 	if h == nil {
 		return reply.Done{}, nil
 	}

@@ -1,27 +1,29 @@
-package execserver
+package files
 
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// fileWorker carries out file requests: this process, or a confined helper. It
+// worker carries out file requests: this process, or a confined helper. It
 // is chosen once per request, from the request's sandbox.
-type fileWorker interface {
+type worker interface {
 	// run carries out a request that is not about a handle.
-	run(ctx context.Context, fr *fileRequest) (reply.Result, error)
+	run(ctx context.Context, r *Request) (reply.Result, error)
 	// open carries out fs/open for a native path.
-	open(ctx context.Context, path string, p *openRequest) (openFile, error)
+	open(ctx context.Context, path string, p *OpenRequest) (openFile, error)
 	// openArchive carries out fs/openArchive for a native path. ctx ends what reading
 	// takes long to do.
-	openArchive(ctx context.Context, path string, p *archiveRequest) (openFile, error)
+	openArchive(ctx context.Context, path string, p *ArchiveRequest) (openFile, error)
 }
 
 // openFile is the file of a handle. After an error of readBlock or writeBlock the
@@ -35,36 +37,36 @@ type openFile interface {
 	abandon()
 }
 
-// fileWorker returns the worker for a request with that sandbox of the params.
-func (c *conn) fileWorker(ctx context.Context, raw json.RawMessage) (fileWorker, error) {
-	intent, err := c.fileIntent(ctx, raw)
+// worker returns the worker for a request with that sandbox of the params.
+func (f *Files) worker(ctx context.Context, raw json.RawMessage) (worker, error) {
+	intent, err := f.conn.Intent(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
 	if intent == nil {
-		return serverFiles{c.srv}, nil
+		return serverFiles{f.srv}, nil
 	}
-	return confinedFiles{c.srv, intent}, nil
+	return confinedFiles{f.srv, intent}, nil
 }
 
 // serverFiles carries out requests in this process.
 type serverFiles struct{ srv *Server }
 
-func (w serverFiles) run(ctx context.Context, fr *fileRequest) (reply.Result, error) {
-	return blocking(ctx, fileCalls, func() (reply.Result, error) {
-		r, err := fr.call.Run(ctx, false)
+func (w serverFiles) run(ctx context.Context, r *Request) (reply.Result, error) {
+	return Blocking(ctx, func() (reply.Result, error) {
+		got, err := r.call.Run(ctx, false)
 		if err != nil {
 			return nil, err
 		}
-		if r.Content != nil {
-			return w.srv.contentResult(ctx, r.Content)
+		if got.Content != nil {
+			return w.srv.contentResult(got.Content)
 		}
-		return r.Value, nil
+		return got.Value, nil
 	})
 }
 
-func (serverFiles) open(ctx context.Context, path string, p *openRequest) (openFile, error) {
-	return blocking(ctx, fileCalls, func() (openFile, error) {
+func (serverFiles) open(ctx context.Context, path string, p *OpenRequest) (openFile, error) {
+	return Blocking(ctx, func() (openFile, error) {
 		f, err := fsops.OpenFile(path, &p.OpenParams, false)
 		if err != nil {
 			return nil, err
@@ -73,8 +75,8 @@ func (serverFiles) open(ctx context.Context, path string, p *openRequest) (openF
 	})
 }
 
-func (serverFiles) openArchive(ctx context.Context, path string, p *archiveRequest) (openFile, error) {
-	return blocking(ctx, fileCalls, func() (openFile, error) {
+func (serverFiles) openArchive(ctx context.Context, path string, p *ArchiveRequest) (openFile, error) {
+	return Blocking(ctx, func() (openFile, error) {
 		f, err := fsops.OpenArchive(ctx, path, &p.OpenArchiveParams, false)
 		if err != nil {
 			return nil, err
@@ -87,7 +89,7 @@ func (serverFiles) openArchive(ctx context.Context, path string, p *archiveReque
 type serverFile struct{ f *fsops.File }
 
 func (f serverFile) readBlock(ctx context.Context, offset, n uint64) (reply.Result, error) {
-	return blocking(ctx, fileCalls, func() (reply.Result, error) {
+	return Blocking(ctx, func() (reply.Result, error) {
 		b := blocks.Get().(*[]byte)
 		got, eof, err := f.f.ReadBlock((*b)[:n], offset)
 		if err != nil {
@@ -99,7 +101,7 @@ func (f serverFile) readBlock(ctx context.Context, offset, n uint64) (reply.Resu
 }
 
 func (f serverFile) writeBlock(ctx context.Context, offset uint64, chunk []byte) (reply.Result, error) {
-	return blocking(ctx, fileCalls, func() (reply.Result, error) {
+	return Blocking(ctx, func() (reply.Result, error) {
 		err := f.f.WriteBlock(chunk, offset)
 		return f.f.Told(), err
 	})
@@ -107,7 +109,7 @@ func (f serverFile) writeBlock(ctx context.Context, offset uint64, chunk []byte)
 
 // close closes the file also if ctx has ended: its handle is gone.
 func (f serverFile) close(ctx context.Context) (reply.Result, error) {
-	return blocking(context.WithoutCancel(ctx), fileCalls, func() (reply.Result, error) {
+	return Blocking(context.WithoutCancel(ctx), func() (reply.Result, error) {
 		err := f.f.Close()
 		return f.f.Told(), err
 	})
@@ -126,18 +128,18 @@ type confinedFiles struct {
 	intent *runner.Intent
 }
 
-func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (reply.Result, error) {
-	request := fshelper.Request(fr.operation.Method, w.srv.home, fr.json, fr.call.Sandbox)
+func (w confinedFiles) run(ctx context.Context, r *Request) (reply.Result, error) {
+	request := fshelper.Request(r.operation.Method, w.srv.Home, r.json, r.call.Sandbox)
 	intent := w.intent
-	if fr.operation.ReadOnly {
+	if r.operation.ReadOnly {
 		intent = readOnly(intent)
 	}
 	h, err := w.srv.startHelper(ctx, intent)
 	if err != nil {
 		return nil, err
 	}
-	response, err := h.ask(fr.operation.Method, request...)
-	if fr.operation.ReadOnly {
+	response, err := h.ask(r.operation.Method, request...)
+	if r.operation.ReadOnly {
 		// It has nothing to clean up, so the answer does not wait for its end.
 		w.srv.wg.Go(func() { _ = h.end() })
 		return reply.Encoded(response), err
@@ -154,7 +156,7 @@ func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (reply.Result, 
 // open opens a file in a helper of its own. The helper is ended by closing its
 // input and not by a context: a helper that is killed leaves the temporary file of
 // an atomic write behind.
-func (w confinedFiles) open(ctx context.Context, _ string, p *openRequest) (openFile, error) {
+func (w confinedFiles) open(ctx context.Context, _ string, p *OpenRequest) (openFile, error) {
 	return w.openHandle(ctx, execproto.MethodFSOpen, p.Mode, p.json, p.Sandbox)
 }
 
@@ -167,7 +169,7 @@ func (w confinedFiles) openHandle(ctx context.Context, method string, mode execp
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.ask(method, fshelper.Request(method, w.srv.home, params, sandbox)...); err != nil {
+	if _, err := h.ask(method, fshelper.Request(method, w.srv.Home, params, sandbox)...); err != nil {
 		_ = h.end()
 		return nil, err
 	}
@@ -176,7 +178,7 @@ func (w confinedFiles) openHandle(ctx context.Context, method string, mode execp
 
 // openArchive opens an archive in a helper of its own, which ends as that of a file does;
 // one that reads is killed when ctx ends.
-func (w confinedFiles) openArchive(ctx context.Context, _ string, p *archiveRequest) (openFile, error) {
+func (w confinedFiles) openArchive(ctx context.Context, _ string, p *ArchiveRequest) (openFile, error) {
 	mode := fsops.ModeOf(p.Mode)
 	f, err := w.openHandle(ctx, execproto.MethodFSOpenArchive, mode, p.json, p.Sandbox)
 	if err == nil && mode == execproto.OpenRead {
@@ -208,3 +210,22 @@ func (f confinedFile) close(context.Context) (reply.Result, error) {
 }
 
 func (f confinedFile) abandon() { _ = f.h.end() }
+
+// readOnly returns a copy of the intent without write access. The launcher must
+// still know the writable paths, because it treats links in them differently:
+// so the copy has Reading set, and only with Landlock's legacy mode, which does
+// not use them, are the entries themselves made read-only.
+func readOnly(intent *runner.Intent) *runner.Intent {
+	reading := *intent
+	if !intent.LegacyLandlock {
+		reading.Reading = true
+		return &reading
+	}
+	reading.Profile.FileSystem.Entries = slices.Clone(intent.Profile.FileSystem.Entries)
+	for i := range reading.Profile.FileSystem.Entries {
+		if e := &reading.Profile.FileSystem.Entries[i]; e.Access == permissions.Write {
+			e.Access = permissions.Read
+		}
+	}
+	return &reading
+}

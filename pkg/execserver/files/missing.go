@@ -1,4 +1,4 @@
-package execserver
+package files
 
 import (
 	"context"
@@ -14,8 +14,6 @@ import (
 // missingWatch is the watch of a connection: at most one at a time. The
 // connection closes it at its end.
 type missingWatch struct {
-	sequence sequence // of requests
-
 	mu      sync.Mutex
 	asked   bool   // there was a request
 	last    uint64 // the highest id of the requests
@@ -55,55 +53,43 @@ func (m *missingWatch) close() {
 	m.wg.Wait()
 }
 
-// fsWatchMissing takes fs/watchMissing on: requests take effect in the order sent
-// (docs/spec/wire.md §5.8).
-func fsWatchMissing(c *conn, p *execproto.WatchMissingParams) (call, error) {
-	if err := c.outsideCeiling(execproto.MethodFSWatchMissing); err != nil {
-		return call{}, err
-	}
-	return call{
-		turn: c.watch.sequence.enter(""),
-		run:  func(ctx context.Context) (reply.Result, error) { return c.watchMissing(ctx, p) },
-	}, nil
-}
-
-// watchMissing starts a watch. A change is not told before the answer, because
+// WatchMissing answers fs/watchMissing (docs/spec/wire.md §5.8): it starts a watch. A change is not told before the answer, because
 // Codex CLI ignores a notification with an id that it does not know yet.
-func (c *conn) watchMissing(ctx context.Context, p *execproto.WatchMissingParams) (reply.Result, error) {
-	missing, present, native, err := c.srv.watchPaths(p)
+func (f *Files) WatchMissing(ctx context.Context, p *execproto.WatchMissingParams) (reply.Result, error) {
+	missing, present, native, err := f.srv.watchPaths(p)
 	if err != nil {
 		return nil, err
 	}
-	if !c.watch.replace(p.WatchID) || !native {
+	if !f.missing.replace(p.WatchID) || !native {
 		return execproto.WatchMissingResult{}, nil
 	}
-	w, err := blocking(ctx, fileCalls, func() (*watch.Watch, error) { return watch.New(missing, present), nil })
+	w, err := Blocking(ctx, func() (*watch.Watch, error) { return watch.New(missing, present), nil })
 	if err != nil {
 		return nil, err
 	}
 	if w == nil {
 		return execproto.WatchMissingResult{}, nil
 	}
-	c.watch.mu.Lock()
-	c.watch.current = w
-	c.watch.mu.Unlock()
+	f.missing.mu.Lock()
+	f.missing.current = w
+	f.missing.mu.Unlock()
 	return reply.Followed{Result: execproto.WatchMissingResult{Watching: true}, Then: func() {
-		c.watch.wg.Go(func() { c.routineWatch(w, p.WatchID) })
+		f.missing.wg.Go(func() { f.routineWatch(w, p.WatchID) })
 	}}, nil
 }
 
 // routineWatch notifies the client of the first change, and ends the watch.
-func (c *conn) routineWatch(w *watch.Watch, id uint64) {
+func (f *Files) routineWatch(w *watch.Watch, id uint64) {
 	changed := w.Wait()
 	w.Close()
-	c.watch.mu.Lock()
-	changed = changed && c.watch.current == w
+	f.missing.mu.Lock()
+	changed = changed && f.missing.current == w
 	if changed {
-		c.watch.current = nil
+		f.missing.current = nil
 	}
-	c.watch.mu.Unlock()
+	f.missing.mu.Unlock()
 	if changed {
-		_ = c.out.send(c.ctx, execproto.Notify(&execproto.MissingChanged{WatchID: id}))
+		_ = f.conn.Send(f.ctx, execproto.Notify(&execproto.MissingChanged{WatchID: id}))
 	}
 }
 
@@ -112,7 +98,7 @@ func (c *conn) routineWatch(w *watch.Watch, id uint64) {
 func (srv *Server) watchPaths(p *execproto.WatchMissingParams) (missing []string, present string, native bool, err error) {
 	native = true
 	convert := func(uri string) string {
-		path, parse := pathuri.Parse(uri, srv.home)
+		path, parse := pathuri.Parse(uri, srv.Home)
 		var elsewhere *pathuri.HostError
 		switch {
 		case errors.As(parse, &elsewhere):

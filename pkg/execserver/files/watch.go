@@ -1,4 +1,4 @@
-package execserver
+package files
 
 import (
 	"context"
@@ -22,8 +22,6 @@ import (
 // watchTable holds the watches of a connection (docs/spec/wire.md §5.13), which end
 // with it.
 type watchTable struct {
-	sequence sequence // of the requests about a watch, by its id
-
 	mu   sync.Mutex
 	open map[uint64]*treeWatch
 
@@ -32,7 +30,7 @@ type watchTable struct {
 
 // treeWatch is a watch, or one that begins: then source is nil.
 type treeWatch struct {
-	c      *conn
+	f      *Files
 	id     uint64
 	source changeSource
 	ctx    context.Context // ends with the watch
@@ -48,69 +46,57 @@ type changeSource interface {
 	close()
 }
 
-// fsWatch takes fs/watch on. Requests about one watch run one after the other.
-func fsWatch(c *conn, p *watchRequest) (call, error) {
-	return call{
-		turn: c.trees.sequence.enter(fmt.Sprint(p.WatchID)),
-		run:  func(ctx context.Context) (reply.Result, error) { return c.watchTree(ctx, p) },
-	}, nil
-}
-
-// fsUnwatch takes fs/unwatch on. After the answer nothing is told of the watch.
-func fsUnwatch(c *conn, p *execproto.UnwatchParams) (call, error) {
-	return call{
-		turn: c.trees.sequence.enter(fmt.Sprint(p.WatchID)),
-		run: func(context.Context) (reply.Result, error) {
-			if w := c.trees.take(p.WatchID); w != nil {
-				w.end()
-			}
-			return reply.Done{}, nil
-		},
-	}, nil
-}
-
-// watchRequest is the decoded params of fs/watch.
-type watchRequest struct {
+// WatchRequest is the decoded params of fs/watch.
+type WatchRequest struct {
 	execproto.WatchParams
 	json []byte // the text of the params; lies in the request's message
 }
 
-func decodeWatch(json []byte) (watchRequest, error) {
+// DecodeWatch decodes the params of fs/watch.
+func DecodeWatch(json []byte) (WatchRequest, error) {
 	p, err := execproto.Decode[execproto.WatchParams](json)
-	return watchRequest{p, json}, err
+	return WatchRequest{p, json}, err
 }
 
-// watchTree starts a watch. Nothing is told before the answer.
-func (c *conn) watchTree(ctx context.Context, p *watchRequest) (reply.Result, error) {
-	path, err := pathuri.Parse(p.Path, c.srv.home)
+// Watch answers fs/watch: it starts a watch. Nothing is told before the answer.
+func (f *Files) Watch(ctx context.Context, p *WatchRequest) (reply.Result, error) {
+	path, err := pathuri.Parse(p.Path, f.srv.Home)
 	if err != nil {
 		return nil, err
 	}
-	intent, err := c.fileIntent(ctx, p.Sandbox)
+	intent, err := f.conn.Intent(ctx, p.Sandbox)
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.trees.reserve(c, p.WatchID)
+	w, err := f.trees.reserve(f, p.WatchID)
 	if err != nil {
 		return nil, err
 	}
 	if intent == nil {
 		w.source, err = openTree(ctx, w.ctx, path, p.Recursive)
 	} else {
-		w.source, err = c.srv.confinedTree(w.ctx, intent, path, p)
+		w.source, err = f.srv.confinedTree(w.ctx, intent, path, p)
 	}
 	if err != nil {
-		c.trees.take(p.WatchID)
+		f.trees.take(p.WatchID)
 		w.end()
 		return nil, err
 	}
 	w.ended = make(chan struct{})
-	return reply.Followed{Result: reply.Done{}, Then: func() { c.trees.wg.Go(w.routineChanges) }}, nil
+	return reply.Followed{Result: reply.Done{}, Then: func() { f.trees.wg.Go(w.routineChanges) }}, nil
+}
+
+// Unwatch answers fs/unwatch. After the answer nothing is told of the watch.
+func (f *Files) Unwatch(_ context.Context, p *execproto.UnwatchParams) (reply.Result, error) {
+	if w := f.trees.take(p.WatchID); w != nil {
+		w.end()
+	}
+	return reply.Done{}, nil
 }
 
 // reserve adds a watch, which the caller opens. It fails if there is one of that id
 // already, or there are too many.
-func (t *watchTable) reserve(c *conn, id uint64) (*treeWatch, error) {
+func (t *watchTable) reserve(f *Files, id uint64) (*treeWatch, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -118,11 +104,11 @@ func (t *watchTable) reserve(c *conn, id uint64) (*treeWatch, error) {
 		return nil, execproto.InvalidRequest(fmt.Sprintf("watch %d already exists", id))
 	case len(t.open) >= maxWatches:
 		return nil, observe.AtLimit(observe.LimitWatches, execproto.InvalidRequest(fmt.Sprintf("at most %d watches may be open per connection", maxWatches)))
-	case !c.srv.takeWatch():
+	case !f.srv.takeWatch():
 		return nil, observe.AtLimit(observe.LimitWatches, execproto.InvalidRequest(fmt.Sprintf("the server has %d watches of all its clients, and takes no more", maxServerWatches)))
 	}
-	w := &treeWatch{c: c, id: id}
-	w.ctx, w.cancel = context.WithCancel(c.ctx)
+	w := &treeWatch{f: f, id: id}
+	w.ctx, w.cancel = context.WithCancel(f.ctx)
 	if t.open == nil {
 		t.open = make(map[uint64]*treeWatch)
 	}
@@ -186,7 +172,7 @@ func (w *treeWatch) release() {
 	if w.source != nil {
 		w.source.close()
 	}
-	w.c.srv.watches.Add(-1)
+	w.f.srv.watches.Add(-1)
 }
 
 // routineChanges tells the client what changes. While the connection's queue is full it
@@ -216,8 +202,8 @@ func (w *treeWatch) tell() (taken bool) {
 		}
 		n.WatchID, n.Seq = w.id, seq
 		seq++
-		taken = n.Ended != "" && w.c.trees.takeThis(w)
-		if w.c.out.send(w.ctx, execproto.Notify(n)) != nil || n.Ended != "" {
+		taken = n.Ended != "" && w.f.trees.takeThis(w)
+		if w.f.conn.Send(w.ctx, execproto.Notify(n)) != nil || n.Ended != "" {
 			return taken
 		}
 	}
@@ -235,7 +221,7 @@ func openTree(opening, ctx context.Context, path string, recursive bool) (change
 	if err != nil {
 		return nil, execproto.Internal("cannot watch files: " + err.Error())
 	}
-	tree, err := blocking(opening, fileCalls, func() (*watch.Tree, error) {
+	tree, err := Blocking(opening, func() (*watch.Tree, error) {
 		return fsops.OpenWatch(opening, path, recursive, ending.Descriptor())
 	})
 	if err != nil {
@@ -243,7 +229,7 @@ func openTree(opening, ctx context.Context, path string, recursive bool) (change
 		return nil, err
 	}
 	tree.Do = func(f func()) bool {
-		_, err := blocking(ctx, fileCalls, func() (struct{}, error) { f(); return struct{}{}, nil })
+		_, err := Blocking(ctx, func() (struct{}, error) { f(); return struct{}{}, nil })
 		return err == nil
 	}
 	return &serverTree{tree, ending}, nil
@@ -270,9 +256,9 @@ type confinedTree struct {
 }
 
 // confinedTree watches in a helper until ctx ends. The helper never writes.
-func (srv *Server) confinedTree(ctx context.Context, intent *runner.Intent, path string, p *watchRequest) (changeSource, error) {
+func (srv *Server) confinedTree(ctx context.Context, intent *runner.Intent, path string, p *WatchRequest) (changeSource, error) {
 	t := &confinedTree{ctx: ctx, intent: intent}
-	denied, err := blocking(ctx, fileCalls, func() (bool, error) { return t.denies()(path), nil })
+	denied, err := Blocking(ctx, func() (bool, error) { return t.denies()(path), nil })
 	switch {
 	case err != nil:
 		return nil, err
@@ -283,7 +269,7 @@ func (srv *Server) confinedTree(ctx context.Context, intent *runner.Intent, path
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.ask(execproto.MethodFSWatch, fshelper.Request(execproto.MethodFSWatch, srv.home, p.json, p.Sandbox)...); err != nil {
+	if _, err := h.ask(execproto.MethodFSWatch, fshelper.Request(execproto.MethodFSWatch, srv.Home, p.json, p.Sandbox)...); err != nil {
 		_ = h.end()
 		return nil, err
 	}
@@ -310,7 +296,7 @@ func (t *confinedTree) next() (*execproto.Changed, bool) {
 	if err != nil {
 		return &execproto.Changed{Ended: "the watch failed: " + err.Error()}, true
 	}
-	n.Events, err = blocking(t.ctx, fileCalls, func() ([]execproto.WatchEvent, error) {
+	n.Events, err = Blocking(t.ctx, func() ([]execproto.WatchEvent, error) {
 		denied := t.denies()
 		return slices.DeleteFunc(n.Events, func(e execproto.WatchEvent) bool {
 			path, err := pathuri.Parse(e.Path, "")

@@ -1,4 +1,4 @@
-package execserver
+package files
 
 import (
 	"bytes"
@@ -16,14 +16,14 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// discoverRoots answers capabilityRoots/discoverV1 (docs/spec/wire.md §5.10).
+// DiscoverRoots answers capabilityRoots/discoverV1 (docs/spec/wire.md §5.10).
 // Each root has a sandbox of its own; the roots with the same one are looked at
 // together, because a confined helper serves one request.
-func discoverRoots(ctx context.Context, c *conn, p *execproto.DiscoverParams) (reply.Result, error) {
+func (f *Files) DiscoverRoots(ctx context.Context, p *execproto.DiscoverParams) (reply.Result, error) {
 	if len(p.Roots) > execproto.MaxCapabilityRoots {
 		return nil, execproto.InvalidRequest(fmt.Sprintf("capability root discovery accepts at most %d roots", execproto.MaxCapabilityRoots))
 	}
-	groups, err := c.discoverGroups(ctx, p.Roots)
+	groups, err := f.discoverGroups(ctx, p.Roots)
 	if err != nil {
 		return nil, err
 	}
@@ -73,15 +73,15 @@ func sizeOf(r *execproto.CapabilityRoot) int {
 // discoverGroup is roots with the same sandbox.
 type discoverGroup struct {
 	sandbox json.RawMessage
-	worker  fileWorker
+	worker  worker
 	roots   []execproto.DiscoverRoot // without their sandboxes
 	at      []int                    // where they are in the request
-	request *fileRequest
+	request *Request
 }
 
 // discoverGroups divides roots by sandboxes. Nothing is looked at if one of the
 // sandboxes cannot be decoded.
-func (c *conn) discoverGroups(ctx context.Context, roots []execproto.DiscoverRoot) ([]*discoverGroup, error) {
+func (f *Files) discoverGroups(ctx context.Context, roots []execproto.DiscoverRoot) ([]*discoverGroup, error) {
 	var groups []*discoverGroup
 next:
 	for i, r := range roots {
@@ -92,14 +92,14 @@ next:
 				continue next
 			}
 		}
-		worker, err := c.fileWorker(ctx, r.Sandbox)
+		worker, err := f.worker(ctx, r.Sandbox)
 		if err != nil {
 			return nil, err
 		}
 		groups = append(groups, &discoverGroup{sandbox: r.Sandbox, worker: worker, roots: []execproto.DiscoverRoot{root}, at: []int{i}})
 	}
 	for _, g := range groups {
-		if err := g.prepare(c.srv.home); err != nil {
+		if err := g.prepare(f.srv.Home); err != nil {
 			return nil, err
 		}
 	}
@@ -112,7 +112,7 @@ func (g *discoverGroup) prepare(home string) error {
 	if err != nil {
 		return err
 	}
-	g.request = &fileRequest{operation: fsops.Find(execproto.MethodCapabilityRootsDiscover), json: params}
+	g.request = &Request{operation: fsops.Find(execproto.MethodCapabilityRootsDiscover), json: params}
 	if g.request.call, err = g.request.operation.Decode(bytes.Clone(params)); err != nil {
 		return err
 	}
@@ -132,23 +132,23 @@ func (g *discoverGroup) run(ctx context.Context) (execproto.DiscoverResult, erro
 	return found, err
 }
 
-// discoverInstalled answers capabilities/discoverV2 (docs/spec/wire.md §5.11).
-func discoverInstalled(ctx context.Context, c *conn, p *execproto.InstalledParams) (reply.Result, error) {
-	srv := c.srv
-	if _, err := pathuri.Parse(p.Cwd, srv.home); err != nil {
+// DiscoverInstalled answers capabilities/discoverV2 (docs/spec/wire.md §5.11).
+func (f *Files) DiscoverInstalled(ctx context.Context, p *execproto.InstalledParams) (reply.Result, error) {
+	srv := f.srv
+	if _, err := pathuri.Parse(p.Cwd, srv.Home); err != nil {
 		return nil, execproto.InvalidParams("cwd: " + err.Error())
 	}
-	worker, err := c.fileWorker(ctx, p.Sandbox)
+	worker, err := f.worker(ctx, p.Sandbox)
 	if err != nil {
 		return nil, err
 	}
-	x := &installedFiles{worker: worker, home: srv.home}
-	return x.discover(ctx, srv.opts.CodexHome)
+	x := &installedFiles{worker: worker, home: srv.Home}
+	return x.discover(ctx, srv.CodexHome)
 }
 
 // installedFiles looks at what is installed, all in one sandbox.
 type installedFiles struct {
-	worker fileWorker
+	worker worker
 	home   string
 	answer installed.Answer
 }
@@ -225,7 +225,7 @@ func (x *installedFiles) remoteID(ctx context.Context, p installed.Plugin) *stri
 	if err != nil {
 		return nil
 	}
-	f, err := x.worker.open(ctx, native, &openRequest{open, params})
+	f, err := x.worker.open(ctx, native, &OpenRequest{open, params})
 	if err != nil {
 		return nil
 	}
@@ -258,7 +258,7 @@ func decoded[T any, P execproto.Pointer[T]](r reply.Result) (v T, err error) {
 
 // walk lists the cache of plugins.
 func (x *installedFiles) walk(ctx context.Context, cache string) (walk execproto.WalkResult, err error) {
-	fr := &fileRequest{operation: fsops.Find(execproto.MethodFSWalk)}
+	fr := &Request{operation: fsops.Find(execproto.MethodFSWalk)}
 	fr.json, err = execproto.Append(nil, &execproto.WalkParams{Path: cache, Options: execproto.WalkOptions{
 		MaxDepth: 2, MaxDirectories: cacheDirectories, MaxEntries: cacheEntries,
 	}})

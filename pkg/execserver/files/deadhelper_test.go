@@ -1,23 +1,24 @@
-package execserver
+package files
 
 import (
 	"bytes"
-	"context"
 	"testing"
 	"time"
 
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // TestDeadHelper asks a helper that has ended, as one does whose sandbox was refused, more than its pipe takes.
 func TestDeadHelper(t *testing.T) {
-	srv, err := New(Options{})
+	supervisor, err := process.NewSupervisor(process.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = srv.Shutdown(context.Background()) }()
+	defer supervisor.Close()
+	srv := NewServer(Options{Sandboxes: func() (*runner.Runtime, error) { return nil, runner.ErrUnenforceable }})
 	for range 20 {
-		child, err := srv.supervisor.StartChild(process.Spec{Argv: []string{"/bin/false"}, Dir: "/"})
+		child, err := supervisor.StartChild(process.Spec{Argv: []string{"/bin/false"}, Dir: "/"})
 		if err != nil {
 			t.Fatal(err)
 		}

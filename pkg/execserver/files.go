@@ -1,0 +1,53 @@
+package execserver
+
+import (
+	"context"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/files"
+	"codex.internal/pkg/execserver/reply"
+)
+
+// This file joins the methods about files with pkg/execserver/files, which sees a connection as a files.Conn:
+// Send and Session are in tunnel.go, MayChange and MayOpen in roles.go, Intent in ceiling.go.
+
+// newFiles returns what answers the file requests of all connections.
+func (srv *Server) newFiles() *files.Server {
+	return files.NewServer(files.Options{
+		Events: srv.events, Home: srv.home, CodexHome: srv.opts.CodexHome, MaxHandles: srv.opts.MaxHandles,
+		Sandboxes: srv.enforcer, Launcher: srv.launchers.take, Supervisor: srv.supervisor,
+		ReadsLarge: func(size int64) {
+			if size >= releaseAbove {
+				srv.memory.used()
+			}
+		},
+	})
+}
+
+// fileSequences have the order of the requests of a connection about what they name.
+type fileSequences struct {
+	handles sequence // by the id of the handle
+	trees   sequence // fs/watch and fs/unwatch, by the id of the watch
+	missing sequence // fs/watchMissing
+}
+
+// The sequences of a connection, for bySequence.
+func ofHandles(c *conn) *sequence { return &c.fileTurns.handles }
+func ofWatches(c *conn) *sequence { return &c.fileTurns.trees }
+
+// ofFiles makes a handler of a method of files.Files.
+func ofFiles[P any](answer func(f *files.Files, ctx context.Context, p *P) (reply.Result, error)) func(context.Context, *conn, *P) (reply.Result, error) {
+	return func(ctx context.Context, c *conn, p *P) (reply.Result, error) { return answer(c.files, ctx, p) }
+}
+
+// fsWatchMissing takes fs/watchMissing on: requests take effect in the order sent
+// (docs/spec/wire.md §5.8).
+func fsWatchMissing(c *conn, p *execproto.WatchMissingParams) (call, error) {
+	if err := c.outsideCeiling(execproto.MethodFSWatchMissing); err != nil {
+		return call{}, err
+	}
+	return call{
+		turn: c.fileTurns.missing.enter(""),
+		run:  func(ctx context.Context) (reply.Result, error) { return c.files.WatchMissing(ctx, p) },
+	}, nil
+}

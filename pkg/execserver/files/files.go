@@ -1,0 +1,218 @@
+package files
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/reply"
+	"codex.internal/pkg/execserver/tracing"
+	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/sandbox/runner"
+)
+
+// Options are what the requests of all connections of a server share.
+type Options struct {
+	Events *observe.Events
+	Home   string // of paths that begin with ~
+	// CodexHome is the directory below which plugins and skills are installed; "": none.
+	CodexHome string
+	// MaxHandles bounds the open file handles of a connection.
+	MaxHandles int
+
+	// Sandboxes returns what confines helpers. Its error is the answer to a request.
+	Sandboxes func() (*runner.Runtime, error)
+	// Launcher returns a launcher that waits for a request, or nil.
+	Launcher   func() *process.Standby
+	Supervisor *process.Supervisor // of helpers
+
+	// ReadsLarge is called with the size of a file before it is read to be sent in parts.
+	ReadsLarge func(size int64)
+}
+
+// Conn is how file requests see the connection of their client.
+type Conn interface {
+	// Send appends a message to the queue of the connection, and waits while that is full.
+	Send(ctx context.Context, encode func(b []byte) []byte) error
+	// Session says to observers whose requests these are.
+	Session() observe.Session
+	// MayChange returns an error if the client may not change files by a method.
+	MayChange(method string) error
+	// MayOpen returns an error if the client may not open a file or an archive in a mode.
+	MayOpen(method string, mode execproto.OpenMode) error
+	// Intent returns how a request with that sandbox of the params must be confined; nil: not at all.
+	Intent(ctx context.Context, sandbox json.RawMessage) (*runner.Intent, error)
+}
+
+// Server answers the file requests of a server.
+type Server struct {
+	Options
+	watches atomic.Int64   // of trees
+	wg      sync.WaitGroup // counts helpers that end after the answer
+}
+
+// NewServer returns what answers file requests.
+func NewServer(o Options) *Server { return &Server{Options: o} }
+
+// Wait returns when nothing of the requests is left. Every connection must have ended.
+func (srv *Server) Wait() { srv.wg.Wait() }
+
+// Files are what the requests of a connection have opened. Its methods answer requests. Requests about one handle or one watch must run
+// one after the other, others may run at the same time.
+type Files struct {
+	srv  *Server
+	conn Conn
+	ctx  context.Context // ends with the connection
+
+	handles handleTable
+	missing missingWatch
+	trees   watchTable
+}
+
+// New returns the files of a connection, whose context is ctx. The connection closes them at its end.
+func (srv *Server) New(ctx context.Context, conn Conn) *Files {
+	return &Files{srv: srv, conn: conn, ctx: ctx, handles: handleTable{limit: srv.MaxHandles}}
+}
+
+// Close ends what is open, and waits for it. No request may be running. Unfinished atomic writes leave their targets as they were.
+func (f *Files) Close() {
+	f.handles.closeAll()
+	f.missing.close()
+	f.trees.closeAll()
+}
+
+// Request is a decoded file request that is not about a handle.
+type Request struct {
+	operation *fsops.Operation
+	call      fsops.Call
+	json      []byte // the text of the params; lies in the request's message
+}
+
+// DecoderOf returns the decoder of the params of a file operation.
+func DecoderOf(operation *fsops.Operation) func(json []byte) (Request, error) {
+	return func(json []byte) (Request, error) {
+		call, err := operation.Decode(json)
+		return Request{operation, call, json}, err
+	}
+}
+
+// Run answers a request about paths.
+func (f *Files) Run(ctx context.Context, r *Request) (reply.Result, error) {
+	if err := r.call.Resolve(f.srv.Home); err != nil {
+		return nil, err
+	}
+	method, changes := r.operation.Method, !r.operation.ReadOnly
+	if changes {
+		if err := f.conn.MayChange(method); err != nil {
+			return nil, err
+		}
+	}
+	worker, err := f.worker(ctx, r.call.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	op := observe.File{Session: f.conn.Session(), Method: method, Changes: changes, Within: tracing.From(ctx)}
+	if changes {
+		op.Paths = r.call.Paths()
+	}
+	return observed(f, &op, worker, func() (reply.Result, error) { return worker.run(ctx, r) })
+}
+
+// observed runs a file operation of a worker, of which observers are told. If it changes files, the
+// audit trail has it before.
+func observed[T any](f *Files, op *observe.File, worker worker, run func() (T, error)) (v T, err error) {
+	if w, ok := worker.(confinedFiles); ok {
+		op.Policy = w.intent.Profile
+	}
+	op.Err = f.srv.Events.FileStarting.Ask(op)
+	if op.Err == nil {
+		v, op.Err = run()
+	}
+	f.srv.Events.FileDone.Tell(op)
+	return v, op.Err
+}
+
+// fileData is the result of fs/readFile with data that is sent in parts.
+func fileData(data reply.Source) reply.Large {
+	return reply.Large{Head: `{"dataBase64":"`, Data: data, Tail: `"}`}
+}
+
+// contentResult returns a file as the result of fs/readFile, and closes it.
+func (srv *Server) contentResult(c *fsops.Content) (reply.Result, error) {
+	if c.Size > reply.MaxInline {
+		return srv.largeContent(c)
+	}
+	defer c.Close()
+	data, err := readSmall(c)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > reply.MaxInline:
+		return fileData(reply.Bytes(data)), nil
+	default:
+		return execproto.ReadFileResult{DataBase64: data}, nil
+	}
+}
+
+// readSmall reads a file to its end. It may be larger than its size says.
+func readSmall(c *fsops.Content) ([]byte, error) {
+	data := make([]byte, 0, c.Size+1)
+	for {
+		if len(data) == cap(data) {
+			data = slices.Grow(data, 4<<10)
+		}
+		n, err := c.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			return data, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// largeContent returns a large file as the result of fs/readFile, and closes it
+// later. Up to wholeFile bytes are read before the answer begins, so that a read
+// error is the answer to the request. A read error after that closes the
+// connection.
+func (srv *Server) largeContent(c *fsops.Content) (reply.Result, error) {
+	srv.ReadsLarge(c.Size)
+	held, err := readChunks(c, min(c.Size, wholeFile))
+	end := func() {
+		held.free()
+		_ = c.Close()
+	}
+	if err != nil {
+		end()
+		return nil, err
+	}
+	data := func(buf []byte) ([]byte, error) {
+		if piece, ok := held.next(); ok {
+			if held.left() || c.Size > wholeFile {
+				return piece, nil
+			}
+			return piece, io.EOF
+		}
+		// No slot is waited for, as nothing else is sent meanwhile.
+		n, err := io.ReadFull(c, buf)
+		return buf[:n], endOfFile(err)
+	}
+	return reply.Followed{Result: fileData(data), Then: end}, nil
+}
+
+// endOfFile returns io.EOF for both errors with which io.ReadFull reports the
+// end of the input.
+func endOfFile(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return io.EOF
+	}
+	return err
+}

@@ -1,0 +1,40 @@
+package files
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/wire/jsonrpc"
+)
+
+// TestLimitsHaveNames: an error of a limit says which metric it belongs to, and keeps its code.
+func TestLimitsHaveNames(t *testing.T) {
+	one := handleTable{limit: 1, open: map[string]*fileHandle{"a": {}}}
+	packed := handleTable{limit: 100, open: make(map[string]*fileHandle)}
+	for i := range execproto.MaxArchives {
+		packed.open[strconv.Itoa(i)] = &fileHandle{packed: true}
+	}
+	_, ofHandles := one.reserve("b", &fileHandle{})
+	_, ofArchives := packed.reserve("b", &fileHandle{packed: true})
+	srv := NewServer(Options{})
+	srv.watches.Store(maxServerWatches)
+	var trees watchTable
+	_, ofWatches := trees.reserve(srv.New(t.Context(), nil), 1)
+	if got := srv.watches.Load(); got != maxServerWatches {
+		t.Errorf("after the refusal got %d watches, want %d", got, maxServerWatches)
+	}
+	for limit, err := range map[observe.Limit]error{
+		observe.LimitHandles: ofHandles, observe.LimitArchives: ofArchives, observe.LimitWatches: ofWatches,
+	} {
+		at, ok := errors.AsType[*observe.LimitError](err)
+		if !ok || at.Limit != limit {
+			t.Errorf("%s: got %v, want an error of that limit", limit, err)
+		}
+		if rpc, ok := errors.AsType[*jsonrpc.Error](err); !ok || rpc.Code != execproto.CodeInvalidRequest {
+			t.Errorf("%s: got %v, want the code %d", limit, err, execproto.CodeInvalidRequest)
+		}
+	}
+}
