@@ -15,10 +15,10 @@ import (
 // Conn is a harness's end of a stream. It carries whole messages; Read and
 // Write are for one goroutine each, Close for any.
 //
-// When the websocket ends, a stream whose executor acknowledges goes on over
-// another, for as long as the executor keeps it and is the same: nothing is
-// lost and nothing comes twice. Otherwise, and with any other executor, Read
-// and Write fail, and Harness.Dial makes a new stream.
+// When the websocket is lost, the stream continues over another websocket if
+// the executor acknowledges, is still the same process and has kept the stream.
+// No message is then lost or duplicated. Otherwise Read and Write fail, and the
+// caller makes a new stream with Harness.Dial.
 //
 // Two goroutines belong to it, which end with the stream; Close waits for them.
 type Conn struct {
@@ -77,8 +77,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// routineLinks reads the stream's link, and those that replace it, until the
-// stream has ended.
+// routineLinks reads the stream's link, and later the links that replace it,
+// until the stream has ended.
 func (c *Conn) routineLinks(l *link) {
 	for l != nil {
 		since := time.Now()
@@ -92,7 +92,7 @@ func (c *Conn) routineLinks(l *link) {
 	}
 }
 
-// receive reads a link until that or the stream ends.
+// receive reads a link until the link or the stream ends.
 func (c *Conn) receive(l *link) error {
 	for {
 		f, err := l.read()
@@ -121,9 +121,9 @@ func (c *Conn) receive(l *link) error {
 	}
 }
 
-// redial dials another link and attaches the stream to it, at once if the last link had
-// lasted for a while. It tries until it succeeds or the stream has ended, which happens
-// after 30 s without a link. Then it returns nil.
+// redial dials another link and attaches the stream to it, without a pause if the last
+// link was up for a while. It tries until it succeeds or the stream has ended, which
+// happens after 30 s without a link. Then it returns nil.
 func (c *Conn) redial(calm bool) *link {
 	told := false
 	for attempt := 0; ; attempt++ {

@@ -19,11 +19,11 @@ const agentHeader = "User-Agent"
 // status page.
 const (
 	maxDescribedName  = 64 // a label of a host name has at most 63
-	MaxDescribedAgent = 96 // that of OpenAI's programs ends with system and terminal, and has about 60
+	MaxDescribedAgent = 96 // the description of OpenAI's programs ends with system and terminal, and has about 60
 )
 
 // Description is how an end introduces itself to a rendezvous service that announces
-// accepts_description (docs/spec/relay.md §8.4). It goes with the request for the
+// accepts_description (docs/spec/relay.md §8.4). It is sent with the request for the
 // websocket and is shown on the service's status page. It is not checked, so nothing
 // may depend on it. Both texts may be empty.
 type Description struct {
@@ -56,7 +56,7 @@ func ReadDescription(h http.Header) Description {
 // be printed, such as control characters, line ends and those that change the direction of text.
 func printable(text string, limit int) string {
 	if len(text) > 4*limit {
-		text = text[:4*limit] // what follows would be cut off
+		text = text[:4*limit] // the rest would be cut off
 	}
 	return logtext.Clip(strings.TrimSpace(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

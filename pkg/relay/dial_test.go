@@ -14,7 +14,8 @@ import (
 	wire "codex.internal/pkg/wire/websocket"
 )
 
-// TestFirstRefusal is asked about once more, and no later one is.
+// TestFirstRefusal: after the first refusal the harness asks again once. After a later
+// refusal it does not.
 func TestFirstRefusal(t *testing.T) {
 	d := newDouble(t)
 	d.Run(t, ExecutorOptions{Serve: echo})
@@ -110,7 +111,7 @@ func TestBothEndsTakeTheirDialer(t *testing.T) {
 	}
 }
 
-// TestDialHeedsItsContext while nobody answers.
+// TestDialHeedsItsContext ends the context of a Dial that gets no answer.
 func TestDialHeedsItsContext(t *testing.T) {
 	checkLeaks(t)
 	url, accepted := acceptor(t)
@@ -130,7 +131,7 @@ func TestDialHeedsItsContext(t *testing.T) {
 	if err := <-failed; !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
-	// An answer that is under way makes no stream that nobody uses.
+	// If the answer arrives after the end of the context, no unused stream is left.
 	if f := r.get(); f.StreamID != id || f.Kind != frame.Reset {
 		t.Errorf("the executor is told %v", f.Kind)
 	}

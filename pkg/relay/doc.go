@@ -1,6 +1,6 @@
-// Package relay has both ends of a relayed stream: those of a harness and of an
-// executor. Streams go over websockets and are encrypted between the ends. The relay only
-// forwards their frames and is not trusted.
+// Package relay implements both ends of a relayed stream: the harness and the executor.
+// Streams go over websockets and are encrypted between the ends. The relay only forwards
+// their frames and is not trusted.
 //
 // An Executor keeps one websocket and hands each of its streams up as a
 // websocket.Transport:
@@ -16,13 +16,13 @@
 //	harness := relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: connect})
 //	conn, err := harness.Dial(ctx)
 //
-// Between two ends of this project a stream outlives its websockets: what was
-// lost is sent again (package frame). With an end that does not
-// acknowledge, such as Codex CLI's, it ends with the first websocket.
+// Between two ends of this project a stream outlives its websockets: lost frames are sent
+// again (package frame). If an end does not acknowledge, as Codex CLI's does not, the
+// stream ends with its first websocket.
 //
-// A slow stream does not delay others. Each record waits behind at most 128 others and
-// one per stream. If an end does not read its messages, acknowledgements stop, and the
-// peer sends no more; a peer that knows no acknowledgements is reset.
+// A slow stream does not delay others. Each record waits behind at most 128 others and one
+// per stream. If an end does not read its messages, acknowledgements stop, and the peer
+// stops sending. If the peer does not support acknowledgements, the stream is reset.
 //
 // The rules are in docs/spec/relay.md §6 and §7.
 package relay

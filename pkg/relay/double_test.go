@@ -15,12 +15,13 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// double is a relay in the process: it passes the frames of one executor and
-// of any number of harnesses on, each stream to where its last frame came from,
-// and drops those for which nobody is there.
+// double is a relay within the process. It forwards the frames of one executor
+// and of any number of harnesses. It sends each frame of a stream to the
+// connection that last sent a frame of it, and drops frames that have no
+// recipient.
 type double struct {
 	url string
-	// lose says which frames get lost; it may be nil.
+	// lose reports which frames get lost; it may be nil.
 	lose func(frame.Frame) bool
 
 	mu        sync.Mutex
@@ -91,7 +92,7 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = ws.Close()
 }
 
-// pump passes on what a side sends.
+// pump forwards the frames that a side sends.
 func (d *double) pump(s *side, executor bool) {
 	for {
 		_, message, err := s.ws.ReadMessage()

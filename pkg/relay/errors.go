@@ -9,7 +9,7 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// ErrClosed is what a stream's methods return after its own end has closed it.
+// ErrClosed is the error of a stream's methods after its own end has closed it.
 var ErrClosed = errors.New("Noise relay stream closed")
 
 // HandshakeError is the error of a harness's handshake that failed.

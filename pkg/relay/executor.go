@@ -22,8 +22,8 @@ type Registration struct {
 	URL            string // ws or wss; its query is secret
 	EnvironmentID  string
 	RegistrationID string // may be empty
-	// Header is added to the request for the websocket; nil: the request is that of
-	// Codex CLI, which does not describe the end. It must not be changed afterwards.
+	// Header is added to the request for the websocket. nil: the request is like
+	// Codex CLI's, which contains no description. It must not be changed afterwards.
 	Header http.Header
 }
 
@@ -40,7 +40,7 @@ type ExecutorOptions struct {
 	// of the connection and the authorization that the harness has shown, of at
 	// most 4096 bytes of UTF-8. It has 10 s.
 	Validate func(ctx context.Context, registrationID string, harness noise.PublicKey, authorization string) error
-	// Serve serves one stream until it ends or Serve wants it to end.
+	// Serve serves one stream. It returns when the stream ends, or to end the stream.
 	Serve func(websocket.Transport)
 	// Connected is called each time that the executor has connected and harnesses can
 	// reach it. It may be nil.
@@ -48,22 +48,21 @@ type ExecutorOptions struct {
 	// Disconnected is called when the connection of a call of Connected has ended. It may
 	// be nil.
 	Disconnected func()
-	// Plain makes streams behave as Codex CLI's do: they acknowledge nothing and end
-	// with the websocket.
+	// Plain makes streams behave like Codex CLI's: they acknowledge nothing and end
+	// with their websocket.
 	Plain bool
-	// DialContext makes the network connection of a websocket, and ends with its context;
-	// nil: a net.Dialer does.
+	// DialContext makes the network connection of a websocket, and ends with its context.
+	// nil: a net.Dialer is used.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 	TLS         *tls.Config  // of the websockets; nil: the system's authorities are trusted
 	Logger      *slog.Logger // nil: no log
 }
 
-// Executor is the end of the relay at which streams are served. It has one
-// websocket at a time, for up to 128 of them.
+// Executor is the end of the relay that serves streams. It has one websocket at
+// a time, for up to 128 streams.
 //
-// Run owns all its goroutines: one that writes and one that reads per
-// websocket, one per question to the registry, and two per stream, its timer
-// and Serve.
+// Run owns all its goroutines: a writer and a reader per websocket, one per
+// question to the registry, and two per stream (its timer and Serve).
 type Executor struct {
 	opts  ExecutorOptions
 	log   *slog.Logger
@@ -72,7 +71,7 @@ type Executor struct {
 
 	mu      sync.Mutex
 	streams map[string]*stream
-	// registration is the one under which the streams were made.
+	// registration is the registration under which the streams were made.
 	registration Registration
 }
 
@@ -143,7 +142,7 @@ func (e *Executor) registerAgain(ctx context.Context, old Registration) (Registr
 	return registration, err
 }
 
-// serve serves a link until that or ctx ends, and closes it.
+// serve serves a link until the link or ctx ends, and closes it.
 func (e *Executor) serve(ctx context.Context, l *link, r Registration) {
 	v := newExecutorConn(ctx, e, l, r)
 	e.log.Info("connected to the relay", "url", l.url)
@@ -160,7 +159,7 @@ func (e *Executor) serve(ctx context.Context, l *link, r Registration) {
 	err := v.read()
 	if !stop() {
 		<-interrupted
-		err = errStopped // whatever the reading ended with
+		err = errStopped // regardless of the error that ended the reading
 	}
 	v.end()
 	if e.opts.Disconnected != nil {
@@ -174,8 +173,8 @@ func (e *Executor) serve(ctx context.Context, l *link, r Registration) {
 	e.log.Info("disconnected from the relay", "url", l.url, "reason", err)
 }
 
-// resume attaches the streams that were kept to the new link. It ends those of another
-// registration: their harnesses look for them under that one.
+// resume attaches the retained streams to the new link. It ends the streams of another
+// registration, because their harnesses look for them under that registration.
 func (e *Executor) resume(l *link, r Registration) {
 	e.mu.Lock()
 	same := e.registration.RegistrationID == r.RegistrationID && e.registration.EnvironmentID == r.EnvironmentID
@@ -213,11 +212,11 @@ func (e *Executor) stream(id string) *stream {
 	return e.streams[id]
 }
 
-// ended frees the place of a stream that has ended and tells the peer, unless
-// that knows.
+// ended frees the slot of a stream that has ended. It tells the peer, unless
+// the peer ended the stream.
 func (e *Executor) ended(s *stream, l *link, why error) {
 	e.mu.Lock()
-	if e.streams[s.id] == s { // the id may be in use again
+	if e.streams[s.id] == s { // the id may belong to a new stream
 		delete(e.streams, s.id)
 	}
 	e.mu.Unlock()
@@ -225,8 +224,8 @@ func (e *Executor) ended(s *stream, l *link, why error) {
 	farewell(s, l, why, reasonExecutor)
 }
 
-// farewell tells the peer that a stream has ended, unless that knows. After a
-// Close the stream's records go first.
+// farewell tells the peer that a stream has ended, unless the peer knows. After
+// a Close the stream's remaining records go first.
 func farewell(s *stream, l *link, why error, reason string) {
 	switch reset := s.reset(reason); {
 	case l == nil, errors.Is(why, frame.ErrReset):
@@ -237,7 +236,7 @@ func farewell(s *stream, l *link, why error, reason string) {
 	}
 }
 
-// The reasons that are sent to peers. All failures look alike.
+// These are the reasons that are sent to peers. All failures look alike to a peer.
 const (
 	reasonExecutor = "noise_relay_protocol_error"
 	reasonHarness  = "harness_closed"

@@ -20,12 +20,12 @@ import (
 	wire "codex.internal/pkg/wire/websocket"
 )
 
-// patience is how long tests wait for what must come.
+// patience is how long tests wait for an event that must come.
 const patience = 20 * time.Second
 
 var where = Registration{EnvironmentID: "env-1", RegistrationID: "registration-1"}
 
-// identity is made once: tests are about other things.
+// identity is made once, because these tests are not about identities.
 var identity = sync.OnceValue(func() *noise.Identity {
 	id, err := noise.GenerateIdentity()
 	if err != nil {
@@ -51,10 +51,10 @@ func echo(c wire.Transport) {
 	}
 }
 
-// checkLeaks fails the test if goroutines are left in the end.
+// checkLeaks fails the test if goroutines are left at its end.
 func checkLeaks(t *testing.T) { t.Cleanup(leakcheck.Goroutines(t)) }
 
-// runExecutor runs an executor that does not pause until the test ends.
+// runExecutor runs an executor, which does not pause between attempts, until the test ends.
 func runExecutor(t *testing.T, url string, o ExecutorOptions) {
 	t.Helper()
 	o.Identity = identity()
@@ -86,8 +86,8 @@ func runExecutor(t *testing.T, url string, o ExecutorOptions) {
 	})
 }
 
-// TestWhatEndsAStream sends one thing too much on an active stream, which ends
-// it and nothing else.
+// TestWhatEndsAStream sends one invalid or excessive frame on an active stream.
+// That ends the stream and nothing else.
 func TestWhatEndsAStream(t *testing.T) {
 	for name, send := range map[string]func(*remote, *noise.Session){
 		"a forged record":      func(r *remote, _ *noise.Session) { r.data("a", 0, make([]byte, 40)) },
@@ -147,7 +147,7 @@ func TestWhatIsAccepted(t *testing.T) {
 	for len(records) <= 64 {
 		records = append(records, seal(t, s, nil))
 	}
-	for i := range slices.Backward(records) { // 64 ahead, then all others
+	for i := range slices.Backward(records) { // 64 that are admitted first, then all others
 		r.data("a", uint32(i), records[i])
 		r.data("a", uint32(i), make([]byte, 40)) // the first copy wins
 	}
@@ -164,7 +164,7 @@ func TestWhatIsAccepted(t *testing.T) {
 	}
 }
 
-// TestWhatIsDropped sends what must have no effect.
+// TestWhatIsDropped sends frames that must have no effect.
 func TestWhatIsDropped(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: echo})
 	s := r.enter("a")
@@ -188,8 +188,8 @@ func TestWhatIsDropped(t *testing.T) {
 	r.expect("unknown", frame.Reset)
 }
 
-// TestFailedHandshakes are refused, and however many there are the streams of
-// other harnesses go on, and more can begin.
+// TestFailedHandshakes: failed handshakes are refused. However many there are,
+// the streams of other harnesses go on, and new ones can begin.
 func TestFailedHandshakes(t *testing.T) {
 	for name, fail := range map[string]func(*remote){
 		"not readable": func(r *remote) {
@@ -235,8 +235,8 @@ func judge(ctx context.Context, registration string, _ noise.PublicKey, authoriz
 	return nil
 }
 
-// TestSecondHandshake has a harness begin again before the registry has
-// answered, and the answer come late.
+// TestSecondHandshake: a harness begins again before the registry has answered,
+// and the answer comes late.
 func TestSecondHandshake(t *testing.T) {
 	release := make(chan struct{})
 	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(ctx context.Context, _ string, _ noise.PublicKey, a string) error {
@@ -254,8 +254,8 @@ func TestSecondHandshake(t *testing.T) {
 	r.says("b", r.enter("b"), 0)
 }
 
-// TestLimits opens as many streams, and asks as many questions, as there may
-// be, and one more.
+// TestLimits opens as many streams and asks as many questions as the limits
+// permit, and one more.
 func TestLimits(t *testing.T) {
 	t.Run("streams", func(t *testing.T) {
 		r, _ := meet(t, ExecutorOptions{Serve: echo})
@@ -293,8 +293,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestSlowStream has messages come for a stream that nobody reads: it is reset,
-// because the peer does not acknowledge, and others are not held up.
+// TestSlowStream sends messages to a stream that nobody reads. The peer does
+// not acknowledge, so the stream is reset, and other streams are not delayed.
 func TestSlowStream(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: func(c wire.Transport) {
 		if strings.HasSuffix(c.Peer(), "slow") {
@@ -313,7 +313,7 @@ func TestSlowStream(t *testing.T) {
 	r.says("quick", quick, 1)
 }
 
-// TestServeEnds resets the stream behind what was written.
+// TestServeEnds: when Serve returns, the stream is reset after the written data.
 func TestServeEnds(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: func(c wire.Transport) {
 		room := strings.Repeat("-", wire.FragmentRoom)
@@ -340,7 +340,8 @@ func TestServeEnds(t *testing.T) {
 	r.expect("a", frame.Reset)
 }
 
-// TestLastFrameAcknowledges what a stream has ended by.
+// TestLastFrameAcknowledges: the frame that ends a stream acknowledges the received
+// records.
 func TestLastFrameAcknowledges(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: echo})
 	s := r.enter("a")
@@ -351,8 +352,8 @@ func TestLastFrameAcknowledges(t *testing.T) {
 	}
 }
 
-// TestExecutorLoop answers dials with failures, and looks at what the executor
-// does about them.
+// TestExecutorLoop answers dials with failures, and checks how the executor
+// reacts.
 func TestExecutorLoop(t *testing.T) {
 	checkLeaks(t)
 	answers := []int{401, 500, 404, 302, 500, 500, 0, 503, 0}
@@ -387,8 +388,8 @@ func TestExecutorLoop(t *testing.T) {
 		tell("register")
 		switch registered++; registered {
 		case 1:
-			return Registration{URL: s.URL}, nil // that of no websocket
-		case 4: // one that may pass: the old registration stands
+			return Registration{URL: s.URL}, nil // an error that no websocket returns
+		case 4: // a temporary failure: the old registration is still valid
 			return Registration{}, &wire.DialError{Status: 503}
 		case 5:
 			return Registration{}, last

@@ -23,7 +23,7 @@ type executorConn struct {
 
 	// The executor's lock guards these.
 	claims     map[string]*claim
-	validating int // questions under way, including those whose harness is gone
+	validating int // current questions, including those whose harness is gone
 	failures   int // handshakes, until warned
 	over       bool
 }
@@ -40,7 +40,7 @@ func newExecutorConn(ctx context.Context, e *Executor, l *link, r Registration) 
 	return v
 }
 
-// read acts on frames until the link ends.
+// read handles frames until the link ends.
 func (v *executorConn) read() error {
 	for {
 		f, err := v.l.read()
@@ -89,18 +89,18 @@ func (v *executorConn) receive(f frame.Frame) {
 	}
 }
 
-// reset tells the peer that there is no stream. Ids that cannot be sent may be
-// long, and are not kept.
+// reset tells the peer that the stream does not exist. Ids that cannot be sent
+// are not kept, because they may be long.
 func (v *executorConn) reset(id string) {
 	if frame.Sendable(id) {
 		v.l.offer(resetOf(id, reasonExecutor))
 	}
 }
 
-// fail refuses a handshake that failed. The link stays, however many do: the
-// streams of all harnesses are on it, and one of them could end those of the
-// others. The relay knows which harness fails: codex rendezvous charges the failures
-// to the connection and the token of the harness.
+// fail refuses a handshake that failed. The link stays open however many fail: it
+// carries the streams of all harnesses, and otherwise one harness could end the
+// streams of the others. The relay knows which harness fails: codex rendezvous
+// charges the failures to the connection and the token of the harness.
 func (v *executorConn) fail(id string, why error) {
 	v.e.log.Debug("handshake failed", "stream", streamID(id), "reason", why)
 	v.reset(id)
@@ -127,8 +127,9 @@ func (v *executorConn) forget(id string) bool {
 }
 
 // handshake reads message 1 and asks the registry about its sender. Only the
-// reader calls it, so that there is no other claim to the id meanwhile. An id
-// that cannot be sent makes the frame invalid, as in the builds that refuse it.
+// reader calls it, so no other claim to the id can appear meanwhile. An id that
+// cannot be sent makes the frame invalid, as in the builds of Codex CLI that
+// refuse it.
 func (v *executorConn) handshake(f frame.Frame) {
 	v.e.mu.Lock()
 	over := v.over
@@ -219,8 +220,9 @@ func (v *executorConn) decide(id string, c *claim, err error) {
 	}
 }
 
-// admit answers a harness and has its stream served. The stream is known
-// already: its first record may come as soon as the answer is out.
+// admit answers a harness and starts serving its stream. The stream is
+// registered before the answer is sent, because its first record may arrive
+// right after that.
 func (v *executorConn) admit(s *stream, message2 []byte, harness noise.PublicKey) {
 	v.e.log.Debug("stream opened", "stream", streamID(s.id))
 	if !v.l.push(frame.Frame{StreamID: s.id, Kind: frame.Handshake, Payload: message2}) {

@@ -2,7 +2,7 @@ package relay
 
 import "testing"
 
-// Double is the relay of tests, for tests of what uses both ends.
+// Double is the relay of tests, for tests of packages that use both ends.
 type Double = double
 
 var NewDouble = newDouble

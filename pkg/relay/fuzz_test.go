@@ -9,9 +9,9 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// FuzzExecutor has an executor with one stream take the messages of a relay, of
-// which each has its length in two bytes in front. Whatever they are, what it
-// keeps is bounded, and everything ends with the connection.
+// FuzzExecutor feeds an executor that has one stream with messages of a relay,
+// each with its length in two bytes in front. For any input, the kept data is
+// bounded, and everything ends with the connection.
 func FuzzExecutor(f *testing.F) {
 	channel := noise.Channel{EnvironmentID: where.EnvironmentID, ExecutorRegistrationID: where.RegistrationID, StreamID: "a"}
 	_, message1, err := noise.NewInitiator(identity(), identity().PublicKey(), channel, []byte("please"))

@@ -21,7 +21,7 @@ type guest struct {
 	session  *noise.Session // the executor's
 }
 
-// invite has a harness make a stream.
+// invite makes a harness open a stream.
 func invite(t *testing.T) *guest {
 	t.Helper()
 	checkLeaks(t)
@@ -60,8 +60,8 @@ func invite(t *testing.T) *guest {
 // raw sends a message that need not be a frame.
 func (g *guest) raw(kind int, message ...byte) { _ = g.ws.WriteMessage(kind, message) }
 
-// TestHostileExecutor sends a harness, on its stream, what ends it: the harness
-// learns why in words of its own, after all that came before.
+// TestHostileExecutor sends a harness frames that end its stream. The harness
+// reports the reason in its own words, after all messages that came before.
 func TestHostileExecutor(t *testing.T) {
 	const unexpected = "Noise relay received invalid post-handshake frame"
 	for name, tt := range map[string]struct {
@@ -87,7 +87,7 @@ func TestHostileExecutor(t *testing.T) {
 				t.Fatal(err)
 			}
 			g.data(g.id, 0, seal(t, g.session, framed(hello)))
-			// None of these texts is about the stream, or says why it ends.
+			// None of these texts concerns the stream or gives the reason for its end.
 			g.send(resetOf("another", "x"))
 			g.data("another", 0, []byte("x"))
 			g.shake("another", []byte("x"))
@@ -111,8 +111,8 @@ func TestHostileExecutor(t *testing.T) {
 	}
 }
 
-// TestOversizeMessage breaks the websocket of a harness and not more: the
-// stream of an executor that acknowledges goes on over the next.
+// TestOversizeMessage ends the websocket of a harness and nothing more: the
+// stream of an executor that acknowledges goes on over the next websocket.
 func TestOversizeMessage(t *testing.T) {
 	g := invite(t)
 	if err := g.conn.Write([]byte(hello)); err != nil {

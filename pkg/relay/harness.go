@@ -25,7 +25,7 @@ type Bundle struct {
 	Registration
 	ExecutorKey noise.PublicKey
 	// Authorization convinces the executor's registry: at most 4096 bytes of
-	// UTF-8, for once.
+	// UTF-8. It can be used once.
 	Authorization string
 }
 
@@ -36,16 +36,16 @@ type HarnessOptions struct {
 	// Connect asks the registry for a bundle. It has 10 s. Its errors are passed
 	// on as they are.
 	Connect func(context.Context) (Bundle, error)
-	// Plain has streams do what Codex CLI does: they acknowledge nothing
-	// and die with the websocket.
+	// Plain makes streams behave like Codex CLI's: they acknowledge nothing and
+	// end with their websocket.
 	Plain bool
-	// OnLink is called when a stream has lost its websocket and the first
-	// attempt to make another has failed, with the reason, and with nil when
-	// there is one after that. It is not called for the end of a stream. It
-	// must not block; nil: it need not be known.
+	// OnLink is called with the reason when a stream has lost its websocket and
+	// the first attempt to make another has failed. It is called with nil when
+	// there is a new websocket. It is not called for the end of a stream. It
+	// must not block. It may be nil.
 	OnLink func(lost error)
-	// DialContext makes the network connection of a websocket, and ends with its context;
-	// nil: a net.Dialer does.
+	// DialContext makes the network connection of a websocket, and ends with its context.
+	// nil: a net.Dialer is used.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 	// Jitter returns the random part of a pause before another attempt, at least 0 and less
 	// than most. Several goroutines call it. nil: every duration is equally likely. A
@@ -55,8 +55,8 @@ type HarnessOptions struct {
 	Logger *slog.Logger // nil: no log
 }
 
-// Harness is the end of the relay that makes streams, to one executor. It may
-// be used from any goroutine.
+// Harness is the end of the relay that opens streams to one executor. It may be
+// used from any goroutine.
 type Harness struct {
 	opts     HarnessOptions
 	log      *slog.Logger
@@ -83,9 +83,9 @@ func (h *Harness) RetryPause(attempt int) time.Duration {
 }
 
 // Dial makes a stream on a websocket of its own: it asks for a bundle, connects
-// and shakes hands, each within 10 s. When the very first connection is refused
-// with HTTP 401, it asks and tries once more. The error is the registry's, a
-// *websocket.DialError, a *HandshakeError or the context's.
+// and shakes hands, each within 10 s. If the first connection is refused with
+// HTTP 401, it asks for another bundle and tries once more. The error is the
+// registry's, a *websocket.DialError, a *HandshakeError or the context's.
 func (h *Harness) Dial(ctx context.Context) (*Conn, error) {
 	first := !h.dialed.Swap(true)
 	b, l, err := h.dial(ctx)

@@ -24,7 +24,7 @@ func await(t *testing.T, what func() bool) {
 	testutil.Eventually(t.Context(), t, "it to happen", func() (string, bool) { return "not yet", what() })
 }
 
-// knowsAcks reports whether an end knows that the other acknowledges, or has
+// knowsAcks reports whether an end knows that its peer acknowledges, or has
 // ended.
 func knowsAcks(s *stream) bool {
 	s.mu.Lock()
@@ -101,8 +101,8 @@ func TestMessagesOfEverySize(t *testing.T) {
 	}
 }
 
-// TestCuts breaks websockets of both ends and loses frames while messages go
-// to and fro: each must come once and in order, on the same stream.
+// TestCuts breaks websockets of both ends and loses frames while messages are
+// exchanged. Each message must arrive once and in order, on the same stream.
 func TestCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -238,8 +238,9 @@ func TestStreamsThatEnd(t *testing.T) {
 	})
 }
 
-// TestHeldBack has a harness send to an executor that does not read: it is held
-// back, others go on, and nothing is lost when the executor reads again.
+// TestHeldBack: a harness sends to an executor that does not read. The harness
+// is held back, other streams go on, and when the executor reads again nothing
+// is lost.
 func TestHeldBack(t *testing.T) {
 	d := newDouble(t)
 	gate := make(chan struct{})
@@ -312,7 +313,7 @@ func TestSlowHarness(t *testing.T) {
 			if c.WriteFrames(c.Seal(append(c.Open(nil), message(i, size)...), 0)) != nil {
 				return
 			}
-			// Before the first acknowledgement it would not be held back.
+			// Before the first acknowledgement the harness would not be held back.
 			for st := c.(*streamConn).s; !knowsAcks(st); runtime.Gosched() {
 			}
 			sent.Add(1)
@@ -367,7 +368,8 @@ func TestRetryPauseTakesItsJitter(t *testing.T) {
 	}
 }
 
-// TestSilentExecutor is given up, and told so.
+// TestSilentExecutor: the harness gives up an executor that does not answer, and tells it
+// so.
 func TestSilentExecutor(t *testing.T) {
 	checkLeaks(t)
 	url, accepted := acceptor(t)

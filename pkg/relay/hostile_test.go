@@ -16,7 +16,7 @@ import (
 	wire "codex.internal/pkg/wire/websocket"
 )
 
-// message1 is what a harness with the test's identity sends to begin a stream.
+// message1 is the first message of a harness with the test's identity.
 func message1(t *testing.T, executor noise.PublicKey, channel noise.Channel, authorization string) []byte {
 	t.Helper()
 	_, message, err := noise.NewInitiator(identity(), executor, channel, []byte(authorization))
@@ -26,7 +26,7 @@ func message1(t *testing.T, executor noise.PublicKey, channel noise.Channel, aut
 	return message
 }
 
-// channelOf is what the handshakes of a stream are bound to.
+// channelOf is the context to which the handshakes of a stream are bound.
 func channelOf(id string) noise.Channel {
 	return noise.Channel{EnvironmentID: where.EnvironmentID, ExecutorRegistrationID: where.RegistrationID, StreamID: id}
 }
@@ -44,8 +44,8 @@ func flipped(t *testing.T, at int) []byte {
 	return message
 }
 
-// TestForgedHandshakes sends what no harness sends as message 1 for stream x.
-// Each is refused in the same way, and the connection stays.
+// TestForgedHandshakes sends, as message 1 for stream x, messages that no
+// harness sends. Each is refused in the same way, and the connection stays.
 func TestForgedHandshakes(t *testing.T) {
 	stranger, err := noise.GenerateIdentity()
 	if err != nil {
@@ -112,7 +112,7 @@ func TestLargestAuthorization(t *testing.T) {
 	r.expect("x", frame.Handshake)
 }
 
-// gate is a registry that answers when it is told to.
+// gate is a registry that answers when the test lets it.
 type gate chan struct{}
 
 func (g gate) validate(ctx context.Context, _ string, _ noise.PublicKey, authorization string) error {
@@ -127,11 +127,11 @@ func (g gate) validate(ctx context.Context, _ string, _ noise.PublicKey, authori
 	}
 }
 
-// TestUncounted does again and again what is refused, but is not the fault of
-// who does it. The connection stays, and so do the streams.
+// TestUncounted repeats requests that are refused without being the sender's
+// fault. The connection and the streams stay.
 func TestUncounted(t *testing.T) {
 	for name, tt := range map[string]struct {
-		streams, pending int // besides that of the test
+		streams, pending int // besides the stream of the test
 		do               func(r *remote)
 		resets           bool
 	}{
@@ -179,13 +179,13 @@ func TestUncounted(t *testing.T) {
 	}
 }
 
-// TestNoRoomByThen has the registry let a harness in when there are as many
-// streams as there may be.
+// TestNoRoomByThen: when the registry admits a harness, the maximum number of
+// streams already exists.
 func TestNoRoomByThen(t *testing.T) {
 	g := make(gate)
 	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: g.validate})
-	// The question about it comes last but one: it has an answer before its time is over,
-	// however slow the machine lets the others in.
+	// The question about it comes last but one, so that it is answered in time however
+	// slowly the machine admits the others.
 	for i := range maxStreams - 1 {
 		r.enter(fmt.Sprint(i))
 	}
@@ -195,8 +195,8 @@ func TestNoRoomByThen(t *testing.T) {
 	r.expect("late", frame.Reset)
 }
 
-// TestSilentRegistry does not say whether a harness may come in: that is a
-// failure after a while.
+// TestSilentRegistry: if the registry does not answer whether a harness is
+// admitted, that counts as a failure after a timeout.
 func TestSilentRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &link{control: make(chan frame.Frame, controlQueue)}
@@ -239,8 +239,8 @@ func TestNoRoomForAnAnswer(t *testing.T) {
 	r.ended()
 }
 
-// TestUnsendableIDs are dropped and not counted: a stream whose frames cannot be
-// answered would only take up a place.
+// TestUnsendableIDs: such frames are dropped and not counted. A stream whose
+// frames cannot be answered would only occupy a slot.
 func TestUnsendableIDs(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(context.Context, string, noise.PublicKey, string) error {
 		t.Error("the registry is asked")
@@ -259,8 +259,8 @@ func TestUnsendableIDs(t *testing.T) {
 	r.expect("unknown", frame.Reset)
 }
 
-// TestFloodLeavesRoom has a stranger ask for more resets than are sent, while
-// nothing is written: there must be room for the answers to others.
+// TestFloodLeavesRoom: while nothing is written, a stranger causes more resets
+// than are sent. There must still be space for the answers to others.
 func TestFloodLeavesRoom(t *testing.T) {
 	l, _ := newLink(t, 0)
 	l.close() // nothing is written any more
@@ -277,8 +277,8 @@ func TestFloodLeavesRoom(t *testing.T) {
 	}
 }
 
-// TestHeldRecordsAreBounded has a harness whose acknowledgements are known send
-// small records to a stream that nobody reads.
+// TestHeldRecordsAreBounded: a harness that is known to acknowledge sends small
+// records to a stream that nobody reads.
 func TestHeldRecordsAreBounded(t *testing.T) {
 	streams := make(chan *stream, 1)
 	r, _ := meet(t, ExecutorOptions{Serve: func(c wire.Transport) {
@@ -307,9 +307,10 @@ func TestHeldRecordsAreBounded(t *testing.T) {
 	r.expect("a", frame.Reset)
 }
 
-// TestWaitRoom has a harness with a full inbox stop reading its websocket before
-// there is no room to put a record aside, whether the executor acknowledges or
-// not: one that does may not know yet that the harness does too.
+// TestWaitRoom: a harness with a full inbox stops reading its websocket before
+// it can no longer put a record aside. It does so whether the executor
+// acknowledges or not: an executor that does may not know yet that the harness
+// does too.
 func TestWaitRoom(t *testing.T) {
 	for name, tt := range map[string]struct {
 		inbox, held, size int
@@ -352,8 +353,8 @@ func TestWaitRoom(t *testing.T) {
 	}
 }
 
-// TestForgedControl has whoever forwards frames say what is not so about an
-// active stream. It goes on, and not a record is lost or comes twice.
+// TestForgedControl forges control frames for an active stream, as the relay
+// could. The stream goes on, and no record is lost or duplicated.
 func TestForgedControl(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: echo})
 	s := r.enter("a")
@@ -371,7 +372,7 @@ func TestForgedControl(t *testing.T) {
 					t.Fatalf("after %+v: %v", ack, f.Kind)
 				}
 				if f.Kind != frame.Data || f.Seq < seq {
-					continue // an answer to the resume, and what it repeats
+					continue // an answer to the resume, and the retransmitted frames
 				}
 				if plaintext, err := s.Open(nil, f.Payload); err != nil || f.Seq != seq || string(plaintext) != string(framed(hello)) {
 					t.Fatalf("after %+v: record %d: %q, %v", ack, f.Seq, plaintext, err)
@@ -383,9 +384,9 @@ func TestForgedControl(t *testing.T) {
 	}
 }
 
-// TestReplays sends message 1 of a stream again, as whoever forwards it can. An
-// authorization is good once; and even if it were not, who has not the keys
-// gets nothing out of the answer and no record of the former stream in.
+// TestReplays sends message 1 of a stream again, as the relay could. An
+// authorization can be used once. Even without that rule, a party without the
+// keys can neither decrypt the answer nor insert a record of the former stream.
 func TestReplays(t *testing.T) {
 	for _, once := range []bool{true, false} {
 		t.Run(fmt.Sprintf("the authorization is good once: %v", once), func(t *testing.T) {
@@ -408,7 +409,7 @@ func TestReplays(t *testing.T) {
 			record := seal(t, session, framed(hello))
 			r.data("a", 0, record)
 			r.expect("a", frame.Data)
-			r.shake("a", message) // while it is there
+			r.shake("a", message) // while the stream exists
 			r.expect("a", frame.Reset)
 			r.shake("b", message) // as another
 			r.expect("b", frame.Reset)

@@ -6,11 +6,11 @@ import (
 	"codex.internal/pkg/relay/noise"
 )
 
-// The limits of an executor. They are those of Codex CLI.
+// The limits of an executor are those of Codex CLI.
 const (
 	// maxStreams bounds the streams whose handshake is over.
 	maxStreams = 128
-	// maxValidations bounds the questions to the registry that are under way.
+	// maxValidations bounds the concurrent questions to the registry.
 	maxValidations = 32
 	// warnFailures is the number of failed handshakes on a websocket after which a
 	// warning is logged, once.
@@ -26,32 +26,33 @@ const (
 )
 
 const (
-	// inboxBytes is the same bound as inboxMessages for large messages: one of
-	// the largest waits while the next is being put together.
+	// inboxBytes is the corresponding bound for large messages: one message of
+	// the maximum size waits while the next is being assembled.
 	inboxBytes = noise.MaxMessage
-	// heldBytes bounds the records of a stream that wait for room in its inbox.
-	// A peer that acknowledges has no more in flight, and one record of maxRecord
-	// bytes less.
+	// heldBytes bounds the records of a stream that wait for space in its inbox.
+	// A peer that acknowledges never has that much in flight: its limit is
+	// smaller by one record of maxRecord bytes.
 	heldBytes = 1 << 20
 	maxRecord = 1<<16 - 1
-	// heldRecords is the same bound for small records, and keeps the search for
-	// one short. A sender that has not seen an acknowledgement yet may have more
-	// records in flight than the 32 of one that has.
+	// heldRecords is the corresponding bound for small records, and keeps the
+	// search for one short. A sender that has not seen an acknowledgement yet
+	// may have more than 32 records in flight; later 32 is its limit.
 	heldRecords = 1024
 	// controlQueue bounds the control frames that wait to be written. Further ones are
 	// dropped: they are repeated, or only spare the peer a wait. There is room for the
 	// retransmissions of a few streams after a reconnect.
 	controlQueue = 1024
-	// controlOffer is how much of it resets for unknown streams may fill. An executor
-	// that has no room for its answer to a handshake closes the connection.
+	// controlOffer is the part of controlQueue that resets for unknown streams may
+	// fill. If an executor has no space for its answer to a handshake, it closes the
+	// connection.
 	controlOffer = controlQueue / 2
 	// pieceTime bounds the writing of one frame. A relay that takes longer is lost.
 	pieceTime = 30 * time.Second
 	// closeTime bounds the writing of what is queued when an end closes.
 	closeTime = 2 * time.Second
 	// keepRecord is the size, in bytes, from which the memory of a record is reused. It
-	// is as large as the largest record: a stream has at most 32 in flight, and so holds
-	// 2 MiB in place of the 960 KiB of its window.
+	// is the size of the largest record. A stream has at most 32 records in flight, so
+	// it holds 2 MiB instead of the 960 KiB of its window.
 	keepRecord = 16 << 10
 	// partSize is the size of the buffers in which the parts of a large message are
 	// gathered: whole records.

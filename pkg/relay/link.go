@@ -29,7 +29,7 @@ import (
 // returned and the websocket is closed).
 type link struct {
 	ws      *websocket.Conn
-	url     string // without what is secret
+	url     string // for logs, without secrets
 	log     *slog.Logger
 	slots   chan struct{} // held for each frame in records
 	records chan queued
@@ -37,7 +37,7 @@ type link struct {
 
 	once    sync.Once
 	closing chan struct{}
-	force   *time.Timer // once closing: ends a write that takes too long
+	force   *time.Timer // set once closing: ends a write that takes too long
 	down    chan struct{}
 
 	in bytes.Buffer // of the reader
@@ -50,10 +50,10 @@ type link struct {
 
 // linkOptions say how a link is made.
 type linkOptions struct {
-	header  http.Header   // of the request, besides those that it needs
+	header  http.Header   // of the request, besides the required ones
 	tls     *tls.Config   // nil: the system's authorities are trusted
 	timeout time.Duration // until the websocket is open
-	ping    time.Duration // between probes of the relay; 0: it is never probed
+	ping    time.Duration // between probes of the relay; 0: no probes
 	connect dialContext   // nil: a net.Dialer
 	log     *slog.Logger
 }
@@ -141,7 +141,7 @@ type queued struct {
 // write queues a frame for which there is a slot.
 func (l *link) write(q queued) { l.records <- q }
 
-// push queues a frame without a slot and reports whether there was room.
+// push queues a frame without a slot and reports whether there was space.
 func (l *link) push(f frame.Frame) bool {
 	select {
 	case l.control <- f:
@@ -151,15 +151,15 @@ func (l *link) push(f frame.Frame) bool {
 	}
 }
 
-// offer is push for frames that strangers can cause without limit: it leaves room in
-// the queue for answers that other peers wait for.
+// offer is push for frames that strangers can cause without limit. It leaves space
+// in the queue for answers that other peers wait for.
 func (l *link) offer(f frame.Frame) {
 	if len(l.control) < controlOffer {
 		l.push(f)
 	}
 }
 
-// pushLast queues a stream's last frame behind its records, if there is room
+// pushLast queues a stream's last frame behind its records, if there is space
 // for it in time.
 func (l *link) pushLast(f frame.Frame) {
 	late := make(chan struct{})
@@ -209,7 +209,7 @@ func (l *link) routineWriter() {
 	}
 }
 
-// writeNext writes what is next, and with it what else waits.
+// writeNext writes the next frame, together with others that wait.
 func (l *link) writeNext() error {
 	select {
 	case f := <-l.control:
@@ -248,8 +248,8 @@ func (l *link) takeRecord() bool {
 }
 
 // putRecord writes a frame that has a slot. Control frames that were queued before it
-// go first, as one may begin its stream; at most controlQueue of them, so that new ones
-// do not delay it for ever.
+// go first, because one of them may begin its stream. At most controlQueue of them go
+// first, so that new ones do not delay it for ever.
 func (l *link) putRecord(q queued) {
 	for n := 0; n < controlQueue && l.takeControl(); n++ {
 	}
@@ -258,8 +258,8 @@ func (l *link) putRecord(q queued) {
 	q.record.release()
 }
 
-// put encodes a frame, and writes when there is enough. A broken link only gives
-// slots back.
+// put encodes a frame, and writes when enough data is buffered. If the link is
+// broken, it only releases slots.
 func (l *link) put(f frame.Frame) {
 	var space [frame.MaxHead]byte
 	head, payload, err := f.Split(space[:0])
@@ -271,7 +271,7 @@ func (l *link) put(f frame.Frame) {
 	l.wrote(l.ws.Add(websocket.Binary, head, payload))
 }
 
-// flush writes what has been put, in one system call.
+// flush writes the buffered frames in one system call.
 func (l *link) flush() { l.wrote(l.ws.Flush()) }
 
 // wrote releases the slots of records that are written, or never will be.
@@ -296,5 +296,5 @@ func (l *link) farewell() {
 	_ = l.ws.Close(websocket.CloseNormal, "")
 }
 
-// isCloseFrame reports whether an error of read is the relay's orderly end.
+// isCloseFrame reports whether an error of read is an orderly close by the relay.
 func isCloseFrame(err error) bool { return errors.Is(err, websocket.ErrClosed) }

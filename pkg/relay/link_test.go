@@ -84,7 +84,8 @@ func TestLinkClosesBehindWhatIsQueued(t *testing.T) {
 	}
 }
 
-// TestRecordsFollowTheirHandshake also if the writer finds both at once.
+// TestRecordsFollowTheirHandshake: records follow their handshake even if the writer finds
+// both at once.
 func TestRecordsFollowTheirHandshake(t *testing.T) {
 	checkLeaks(t)
 	url, accepted := acceptor(t)
@@ -112,7 +113,7 @@ func TestRecordsFollowTheirHandshake(t *testing.T) {
 	}
 }
 
-// TestControlIsBounded drops what nothing depends on when nobody takes it.
+// TestControlIsBounded: if nobody reads, frames on which nothing depends are dropped.
 func TestControlIsBounded(t *testing.T) {
 	l, _ := newLink(t, 0)
 	l.close() // nothing is written any more
@@ -138,7 +139,7 @@ func TestDialErrorsKeepTheQuerySecret(t *testing.T) {
 	}
 }
 
-// A relay that refuses can say anything in the status line.
+// A relay that refuses the connection can send any text in the status line.
 func TestRefusalInWordsOfOurOwn(t *testing.T) {
 	checkLeaks(t)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -193,8 +194,8 @@ func TestControlGoesBeforeLaterRecords(t *testing.T) {
 	}
 }
 
-// TestControlGoesBeforeATakenRecord has a control frame be queued before a
-// record that the writer has taken already.
+// TestControlGoesBeforeATakenRecord queues a control frame before a record that
+// the writer has already taken.
 func TestControlGoesBeforeATakenRecord(t *testing.T) {
 	checkLeaks(t)
 	url, accepted := acceptor(t)

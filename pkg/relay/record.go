@@ -10,9 +10,9 @@ import (
 // acknowledge a record that was not written yet, so either may release it first. When
 // both have, the memory is reused.
 type record struct {
-	memory []byte // empty, with room for the record
+	memory []byte // empty, with capacity for the record
 	users  atomic.Int32
-	free   func() // release; nil if it is not used again
+	free   func() // release; nil if its memory is not reused
 }
 
 // newRecord returns memory for a record of n bytes.
@@ -28,11 +28,11 @@ func newRecord(n int) *record {
 	return r
 }
 
-// records hold memory for records between uses.
+// records holds memory of records for reuse.
 var records = sync.Pool{New: func() any { return &record{memory: make([]byte, 0, maxRecord)} }}
 
-// release is called at most once by each of the two users. A nil record has nothing to
-// release.
+// release is called at most once by each of the two users. For a nil record it does
+// nothing.
 func (r *record) release() {
 	if r != nil && r.free != nil && r.users.Add(-1) == 0 {
 		records.Put(r)

@@ -9,12 +9,11 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// TestRecordsAreWrittenAsTheyWere has a harness acknowledge records that the
-// executor has not written yet, and has some of them sent once more: none may be
-// changed meanwhile, although what is acknowledged has memory that is used
-// again.
+// TestRecordsAreWrittenAsTheyWere: a harness acknowledges records that the
+// executor has not written yet, and asks for some of them again. None may be
+// changed meanwhile, although the memory of acknowledged records is reused.
 func TestRecordsAreWrittenAsTheyWere(t *testing.T) {
-	const count = recordQueue // more than the network takes, and no more than the queue does
+	const count = recordQueue // more than the network accepts, and no more than the queue does
 	wrote := make(chan int, count)
 	r, _ := meet(t, ExecutorOptions{Serve: func(c websocket.Transport) {
 		for i := range count {

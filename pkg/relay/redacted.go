@@ -9,10 +9,10 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// The query of a registration's URL is a credential, and a bundle has an
-// authorization besides. Both print as their public parts. So do the types that have
-// them in fields that are not exported, as package fmt does not call the methods of
-// such fields.
+// The query of a registration's URL is a credential, and a bundle also contains an
+// authorization. Both print only their public parts. Types with unexported fields of
+// these types need their own method, because package fmt does not call the methods
+// of such fields.
 
 // String returns the names of the registration and its URL without the query.
 func (r Registration) String() string {
@@ -37,8 +37,8 @@ func (e *Executor) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, "execu
 // Format writes the names of the registration.
 func (v *executorConn) Format(w fmt.State, verb rune) { v.registration.Format(w, verb) }
 
-// streamID is the id of a stream, of which the log shows a digest. A harness that
-// knows the id of another one's stream could claim it at the relay after the other's
+// streamID is the id of a stream. Logs show a digest of it: a harness that knows
+// another harness's stream id could claim it at the relay after the other's
 // connection was lost.
 type streamID string
 

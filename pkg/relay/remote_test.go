@@ -17,7 +17,7 @@ import (
 	"codex.internal/pkg/relay/noise"
 )
 
-// remote is the relay as an executor sees it; the test says what it sends.
+// remote is the relay as an executor sees it. The test decides what it sends.
 type remote struct {
 	t  *testing.T
 	ws *websocket.Conn
@@ -37,7 +37,7 @@ func acceptor(t *testing.T) (url string, accepted chan *remote) {
 	return "ws" + strings.TrimPrefix(s.URL, "http") + "/?secret=1", accepted
 }
 
-// meet starts an executor and returns what it connects to.
+// meet starts an executor and returns the connection that it makes.
 func meet(t *testing.T, o ExecutorOptions) (*remote, chan *remote) {
 	t.Helper()
 	checkLeaks(t)
@@ -75,7 +75,7 @@ func (r *remote) data(id string, seq uint32, record []byte) {
 	r.send(frame.Frame{StreamID: id, Kind: frame.Data, Seq: seq, Payload: record})
 }
 
-// get returns the next frame that is no acknowledgement.
+// get returns the next frame that is not an acknowledgement.
 func (r *remote) get() frame.Frame {
 	r.t.Helper()
 	for {

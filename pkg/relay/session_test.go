@@ -54,9 +54,9 @@ func client(t *testing.T, h *relay.Harness, o execclient.Options) *execclient.Cl
 	return c
 }
 
-// TestCommandThroughCuts has a command send back what it gets while the relay
-// breaks all connections. Where both ends acknowledge, the client does not
-// notice; else it resumes its session on another stream.
+// TestCommandThroughCuts runs a command that echoes its input while the relay
+// breaks all connections. If both ends acknowledge, the client does not notice;
+// otherwise it resumes its session on another stream.
 func TestCommandThroughCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -70,7 +70,8 @@ func TestCommandThroughCuts(t *testing.T) {
 					recoveries.Add(1)
 				}
 			}})
-			// Some messages to and fro, so that the ends know each other.
+			// Exchange some messages, so that each end knows whether the other
+			// acknowledges.
 			for range 5 {
 				if out, err := c.Command("echo", "hello").Output(); err != nil || string(out) != "hello\n" {
 					t.Fatalf("got out %q, error %v; want no error, out %q", out, err, "hello\n")
@@ -119,8 +120,8 @@ func expectLine(t *testing.T, out *bufio.Scanner, want string) {
 	}
 }
 
-// TestSessionOfALostHarness is resumed by another, although the executor keeps
-// the stream of the one that is gone.
+// TestSessionOfALostHarness: another harness resumes the session, although the
+// executor still keeps the stream of the lost one.
 func TestSessionOfALostHarness(t *testing.T) {
 	d := serve(t, false)
 	var asked atomic.Int64
@@ -145,8 +146,8 @@ func TestSessionOfALostHarness(t *testing.T) {
 	}
 }
 
-// TestOnLink is told of a websocket that is not replaced at once, and of the
-// one that comes later.
+// TestOnLink: OnLink is called for a websocket that is not replaced at once,
+// and for its later replacement.
 func TestOnLink(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

@@ -10,10 +10,10 @@ import (
 	"codex.internal/pkg/relay/noise"
 )
 
-// stream is one end of a stream whose handshake is over: the encryption, the
-// frames and the messages, and the link that carries them now. The reader of
-// the link calls receive, the consumer read and one writer at a time send;
-// routineTimer does what is due.
+// stream is one end of a stream after its handshake: the encryption, the frames and
+// the messages, and the link that carries them now. The reader of the link calls
+// receive, the consumer calls read, and one writer at a time calls send; routineTimer
+// handles deadlines.
 //
 // States: attached to a connection to the relay; detached (that connection is lost and
 // may be replaced); ended (err is set). Messages that arrived before the end can still
@@ -28,17 +28,17 @@ type stream struct {
 	frames   *frame.Stream
 	messages noise.MessageReader
 	link     *link // nil: detached
-	unheard  bool  // nothing came since the last link was lost
+	unheard  bool  // no frame came since the last link was lost
 	armed    time.Time
 	err      error
 
 	inbox     [][]byte
 	inboxSize int
-	held      []frame.Frame // data that waits for room in the inbox
+	held      []frame.Frame // data that waits for space in the inbox
 	heldSize  int
 
-	arrived chan struct{} // wakes the consumer; capacity 1, as the others
-	taken   chan struct{} // wakes the goroutine that waits for room in the inbox
+	arrived chan struct{} // wakes the consumer; capacity 1, like the others
+	taken   chan struct{} // wakes the goroutine that waits for space in the inbox
 	ready   chan struct{} // wakes the writer
 	rearm   chan struct{} // wakes the timer
 	ended   chan struct{} // closed with err
@@ -109,8 +109,8 @@ func (s *stream) receive(f frame.Frame) error {
 	return s.take(frame.Frame{StreamID: f.StreamID, Kind: frame.Heartbeat, Ack: f.Ack, AckBits: f.AckBits})
 }
 
-// hold puts a record aside, and reports whether there was room. There always is for a
-// peer that uses acknowledgements: it has few records in flight.
+// hold puts a record aside, and reports whether there was space. For a peer that uses
+// acknowledgements there always is, because it has few records in flight.
 func (s *stream) hold(f frame.Frame) bool {
 	for _, h := range s.held {
 		if h.Seq == f.Seq {
@@ -134,7 +134,7 @@ func (s *stream) take(f frame.Frame) error {
 		return err
 	}
 	for _, record := range out.Records {
-		// In place: the record is not needed any more.
+		// In place: the encrypted record is not needed any more.
 		plain, err := s.session.Open(record[:0], record)
 		if err == nil {
 			err = s.messages.Read(plain, s.deliver)
@@ -193,8 +193,9 @@ func (s *stream) read() ([]byte, error) {
 	}
 }
 
-// next takes a message from the inbox and reads records that waited for room,
-// which may break the stream. Without a message, err says if none will come.
+// next takes a message from the inbox and reads records that waited for space,
+// which may break the stream. If there is no message, err is set if none will
+// come.
 func (s *stream) next() (message []byte, broken, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,9 +216,9 @@ func (s *stream) next() (message []byte, broken, err error) {
 	return message, broken, nil
 }
 
-// send sends a part of a message as one record. It waits while the peer has
-// not acknowledged enough, while other streams are ahead and while there is no
-// link. Its error is the stream's.
+// send sends a part of a message as one record. It waits while the peer has not
+// acknowledged enough, while other streams are before it in the queue, and
+// while there is no link. Its error is the stream's.
 func (s *stream) send(chunk []byte) error {
 	for {
 		l, err := s.writable(len(chunk))
@@ -277,8 +278,8 @@ func (s *stream) sendOn(l *link, chunk []byte) (sent bool, err error) {
 	return true, nil
 }
 
-// detach notes that the link is gone. That ends a stream whose peer does not
-// acknowledge.
+// detach notes that the link is lost. If the peer does not acknowledge, that
+// ends the stream.
 func (s *stream) detach() {
 	s.mu.Lock()
 	if s.err != nil {
@@ -294,7 +295,7 @@ func (s *stream) detach() {
 	}
 }
 
-// attach goes on over another link.
+// attach continues the stream over another link.
 func (s *stream) attach(l *link) {
 	s.mu.Lock()
 	if s.err != nil {

@@ -19,7 +19,7 @@ import (
 // of the records: each message behind its length.
 type streamConn struct {
 	s *stream
-	// principal is the name of the harness; empty at its own end.
+	// principal is the name of the harness; empty at the harness's end.
 	principal string
 	// parts are the fragments of a message and, before them, room for its length. They
 	// have size bytes.
@@ -27,7 +27,7 @@ type streamConn struct {
 	size  int
 }
 
-// headerSize is that of the length in front of each message.
+// headerSize is the size of the length that precedes each message.
 const headerSize = 4
 
 // Peer implements websocket.Transport.
@@ -79,9 +79,9 @@ func (c *streamConn) Seal(b []byte, start int) []byte {
 	return b
 }
 
-// WriteFrames implements websocket.Transport. It waits for the peer's
-// acknowledgements where the peer sends any. Such a peer gets the messages in
-// as few records as can be; any other a new record for each, as from Codex
+// WriteFrames implements websocket.Transport. If the peer acknowledges, it
+// waits for acknowledgements and packs the messages into as few records as
+// possible. For any other peer each message begins a new record, as with Codex
 // CLI.
 func (c *streamConn) WriteFrames(frames []byte) error {
 	for len(frames) > 0 {
@@ -146,7 +146,7 @@ func (c *streamConn) Fragment(part []byte, first, last bool) error {
 	return nil
 }
 
-// keep copies a part behind the others.
+// keep appends a copy of a part to the others.
 func (c *streamConn) keep(part []byte) {
 	c.size += len(part)
 	for len(part) > 0 {
@@ -175,8 +175,8 @@ func (c *streamConn) drop() {
 // while it grows.
 var partBuffers = sync.Pool{New: func() any { b := make([]byte, 0, partSize); return &b }}
 
-// Close implements websocket.Transport: what was written goes out before the reset.
-// The reason is not sent to the peer.
+// Close implements websocket.Transport. Written data is sent before the reset. The
+// reason is not sent to the peer.
 func (c *streamConn) Close(int, string) error {
 	c.s.end(ErrClosed)
 	return nil

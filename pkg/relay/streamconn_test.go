@@ -12,7 +12,8 @@ import (
 )
 
 // TestSharedRecords counts the records of messages that are written together:
-// as few as can be for a harness that acknowledges, else those of Codex CLI.
+// as few as possible for a harness that acknowledges, otherwise as many as
+// Codex CLI sends.
 func TestSharedRecords(t *testing.T) {
 	messages := [][]byte{message(1, 1), message(2, 1), message(3, noise.MaxChunk), message(4, 1), message(5, 2*noise.MaxChunk)}
 	for _, tt := range []struct {
@@ -68,8 +69,8 @@ func TestSharedRecords(t *testing.T) {
 	}
 }
 
-// TestFragments puts messages together from parts of many sizes, one of which
-// is longer than what is kept in a piece.
+// TestFragments assembles messages from parts of many sizes. One part is longer
+// than the memory that is kept in one piece.
 func TestFragments(t *testing.T) {
 	d := newDouble(t)
 	whole := message(7, 5*partSize/2)

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// quota is what an account allows; 0 means that it is not limited there.
+// quota is a limit of an account; 0 means unlimited.
 type quota struct {
 	sockets, streams int
 	bytes            int64
 	frames, burst    int // of frames per second, in each direction
 	calls, callBurst int // of the API per second
-	opening          int // handshakes without an answer; of an environment
+	opening          int // unanswered handshakes of an environment
 }
 
 var (
@@ -35,15 +35,16 @@ var (
 type account struct {
 	quota quota
 	calls *rate.Limiter
-	// up is from harnesses to executors, down the other way.
+	// up is from harnesses to executors, down the other direction.
 	up, down lane
 
 	mu               sync.Mutex
 	holders          int // executors that are connected
 	sockets, streams int
-	opening          int               // handshakes without an answer; of an environment
+	opening          int               // unanswered handshakes of an environment
 	shares           map[string]*share // by token; of an environment
-	// executors are those that are connected to this node, by registration; of an environment.
+	// executors are those of an environment that are connected to this node, by
+	// registration.
 	executors map[string]*executor
 }
 
@@ -85,10 +86,10 @@ func newAccount(q quota) *account {
 func (a *account) hold() bool { return a.add(&a.holders, maxSockets) }
 func (a *account) release()   { a.remove(&a.holders) }
 
-// addSocket counts a socket, unless there are too many.
+// addSocket counts a socket, unless the limit is reached.
 func (a *account) addSocket() bool { return a.add(&a.sockets, a.quota.sockets) }
 
-// addStream counts a stream, unless there are too many.
+// addStream counts a stream, unless the limit is reached.
 func (a *account) addStream() bool { return a.add(&a.streams, a.quota.streams) }
 
 func (a *account) removeSocket() { a.remove(&a.sockets) }
@@ -118,8 +119,9 @@ func (a *account) idle() bool {
 	return a.holders == 0 && a.sockets == 0 && a.streams == 0 && len(a.shares) == 0 && a.calls.Tokens() >= float64(a.quota.callBurst)
 }
 
-// admit waits until a frame may be on its way, and returns what to call when
-// it is there. The order in which frames wait is that in which they came.
+// admit waits until the account permits another frame in flight. The caller
+// calls the returned function when the frame has been delivered. Frames are
+// admitted in the order of their calls.
 func (l *lane) admit(ctx context.Context, size int) (done func(), err error) {
 	if err := l.frames.Wait(ctx); err != nil {
 		return nil, err
@@ -131,7 +133,7 @@ func (l *lane) admit(ctx context.Context, size int) (done func(), err error) {
 	return func() { l.bytes.Release(held) }, nil
 }
 
-// accounts are those of all tokens, or of all environments, by id.
+// accounts are the accounts of all tokens, or of all environments, by id.
 type accounts struct {
 	quota quota
 
@@ -141,7 +143,7 @@ type accounts struct {
 
 func newAccounts(q quota) *accounts { return &accounts{quota: q, by: make(map[string]*account)} }
 
-// use calls f with the account of an id while it cannot be forgotten.
+// use calls f with the account of an id. The account is not forgotten meanwhile.
 func (s *accounts) use(id string, f func(*account) bool) (*account, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +181,7 @@ func (s *accounts) sweep() {
 	}
 }
 
-// meter counts frames and tells their throughput.
+// meter counts frames and reports their throughput.
 type meter struct {
 	mu            sync.Mutex
 	frames, bytes uint64
@@ -196,7 +198,7 @@ func (m *meter) add(size int, now time.Time) {
 	m.now += uint64(size)
 }
 
-// turn begins a new window when it is time. The caller holds mu.
+// turn begins a new window if the current one is over. The caller holds mu.
 func (m *meter) turn(now time.Time) {
 	passed := now.Sub(m.began)
 	if passed < meterWindow {

@@ -90,7 +90,7 @@ func testAdmitSmallFrames(t *testing.T) {
 
 func TestFrameRate(t *testing.T) {
 	a := newAccount(quota{bytes: 10 + 3*frameBytes, frames: 1, burst: 3})
-	a.up.frames.SetLimit(1.0 / 3600) // so that none comes back during the test
+	a.up.frames.SetLimit(1.0 / 3600) // so that no quota is refilled during the test
 	for i := range 4 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		if _, err := a.up.admit(ctx, 1); (err == nil) != (i < 3) {
@@ -139,9 +139,9 @@ func TestCallRate(t *testing.T) {
 	}
 }
 
-// TestValidationsAreOfTheEnvironment has harnesses of one environment cause as
-// many validations as there may be: those of another, and the other calls of the
-// same executor, go on.
+// TestValidationsAreOfTheEnvironment: harnesses of one environment cause as many
+// validations as permitted. Those of another environment, and the other calls of
+// the same executor, still succeed.
 func TestValidationsAreOfTheEnvironment(t *testing.T) {
 	s := start(t, Options{})
 	s.Server.tokens.quota.calls, s.Server.tokens.quota.callBurst = 1, 3
@@ -157,7 +157,7 @@ func TestValidationsAreOfTheEnvironment(t *testing.T) {
 			t.Errorf("%s: got %s, want a.status other than 429", path, a.body)
 		}
 	}
-	// Tokens that validate nothing there use up their own calls.
+	// Tokens that have nothing to validate there use up their own calls.
 	stranger, _ := newToken(t, s.tokens, RoleHarness, "third")
 	for range 5 {
 		s.post(stranger, "/cloud/environment/third/validate", "{}")
@@ -167,7 +167,7 @@ func TestValidationsAreOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestNoFramesCount: what is dropped has to be looked at too.
+// TestNoFramesCount: dropped messages count too, because they must be parsed.
 func TestNoFramesCount(t *testing.T) {
 	s := start(t, Options{})
 	const burst = 1000
@@ -183,6 +183,6 @@ func TestNoFramesCount(t *testing.T) {
 		}
 	}
 	for _, l := range []*lane{&s.environments.find("env").down, &s.Server.tokens.find(TokenID(s.token)).up} {
-		eventually(t, func() bool { return l.frames.Tokens() < burst/2 }) // one a second comes back
+		eventually(t, func() bool { return l.frames.Tokens() < burst/2 }) // one more call is permitted each second
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"sort"
 )
 
-// activity is what a node knows of the traffic of an environment. Nodes exchange it.
+// activity is a node's knowledge of the traffic of an environment. Nodes exchange it.
 type activity struct {
 	Environment string `json:"environment"`
 	// Up and Down are what has passed through this node, Up from harnesses to executors.
@@ -26,26 +26,26 @@ type executorStatus struct {
 
 // clientStatus is the harnesses of one program.
 type clientStatus struct {
-	Program     string `json:"program"` // empty: they do not say
+	Program     string `json:"program"` // empty: they do not report it
 	Connections int    `json:"connections"`
 	Streams     int    `json:"streams"`
 }
 
-// activity returns what this node knows of an environment.
+// activity returns the traffic of an environment as far as this node knows it.
 func (s *Server) activity(environment string, a *account) activity {
 	now := s.now()
 	e := activity{Environment: environment, Up: a.up.meter.flow(now), Down: a.down.meter.flow(now)}
 	a.mu.Lock()
 	executors := maps.Clone(a.executors)
-	a.mu.Unlock() // executors have locks of their own, which come first
+	a.mu.Unlock() // executors have locks of their own, which must be taken first
 	for registration, x := range executors {
 		e.Executors = append(e.Executors, x.status(registration))
 	}
 	return e
 }
 
-// activities returns what this node knows of all environments that something has passed through,
-// or that have an executor here, by name.
+// activities returns the traffic of all environments that have had traffic at this node or have
+// an executor here, by name.
 func (s *Server) activities() []activity {
 	var list []activity
 	for environment, a := range s.environments.all() {

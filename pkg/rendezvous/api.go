@@ -18,7 +18,7 @@ import (
 	"codex.internal/pkg/wire/secret"
 )
 
-// securityProfile is the only one there is.
+// securityProfile is the only profile that exists.
 const securityProfile = "noise_hybrid_ik_v1"
 
 // The bodies of the API. All members are required.
@@ -57,7 +57,7 @@ type (
 	}
 )
 
-// apiError is an answer that is no success.
+// apiError is an answer that reports a failure.
 type apiError struct {
 	status  int
 	code    string // for programs
@@ -125,7 +125,7 @@ func (s *Server) serveCall(
 	case errors.As(err, &large):
 		return nil, &apiError{http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("the body exceeds %d bytes", maxBody)}
 	case err != nil:
-		// A client takes this for a reason to try again.
+		// Clients try again after this status.
 		return nil, &apiError{http.StatusRequestTimeout, "incomplete_body", "the body did not arrive"}
 	}
 	if refused := s.begin(); refused != nil {
@@ -137,7 +137,7 @@ func (s *Server) serveCall(
 	return serve(r.WithContext(ctx), token, id, body)
 }
 
-// bearer returns the token of a request; empty: it has none that is one.
+// bearer returns the token of a request, or "" if the request has no well-formed token.
 func bearer(r *http.Request) string {
 	headers := r.Header.Values("Authorization")
 	if len(headers) != 1 {
@@ -180,7 +180,7 @@ func (s *Server) charge(name string, token *Token, environment string) *apiError
 	return nil
 }
 
-// permit says why a token is not good for a role in an environment.
+// permit returns an error if a token does not permit a role in an environment.
 func (s *Server) permit(token *Token, role Role, environment string) *apiError {
 	switch {
 	case token.permits(role, environment, s.now()):
@@ -238,8 +238,9 @@ func (s *Server) serveRegister(r *http.Request, token *Token, id string, body []
 	return s.bundle(r, &reg, ticket{end: endExecutor, token: token.ID, expires: reg.Expires}), nil
 }
 
-// warnOfReplaced tells the operator of an executor that is connected and not found
-// any more: two may have been given one name by mistake.
+// warnOfReplaced warns the operator about an executor that is connected but can no
+// longer be found, because another one registered under its name. Two executors
+// may have been given one name by mistake.
 func (s *Server) warnOfReplaced(ctx context.Context, former *Registration) {
 	if connected, err := s.bus.Bound(ctx, executorAddress(former.ID)); err == nil && connected {
 		s.log.Warn("another executor of that name is still connected; harnesses do not reach it until it registers again",
@@ -261,7 +262,7 @@ func offline(environment string) *apiError {
 	return &apiError{http.StatusServiceUnavailable, "environment_offline", fmt.Sprintf("the executor of environment %q is not connected", environment)}
 }
 
-// bundle is the part of the answer about a registration that both ends get.
+// bundle is the part of a registration's answer that both ends get.
 func (s *Server) bundle(r *http.Request, reg *Registration, t ticket) registerResponse {
 	t.environment, t.registration, t.agent = reg.Environment, reg.ID, relay.ReadDescription(r.Header).Agent
 	u := s.relayURL(r)
@@ -272,8 +273,8 @@ func (s *Server) bundle(r *http.Request, reg *Registration, t ticket) registerRe
 	}
 }
 
-// serveConnect tells a harness how to reach an executor. Without one the answer
-// is an error after which clients try again.
+// serveConnect tells a harness how to reach an executor. Without an executor it
+// answers with an error after which clients try again.
 func (s *Server) serveConnect(r *http.Request, token *Token, id string, body []byte) (any, *apiError) {
 	if err := s.permit(token, RoleHarness, id); err != nil {
 		return nil, err
@@ -333,8 +334,8 @@ func (s *Server) serveValidate(r *http.Request, token *Token, id string, body []
 	return validateResponse{Valid: why == ""}, nil
 }
 
-// invalid says what speaks against a harness; empty: nothing. The error is of
-// the state.
+// invalid returns the reason to refuse a harness; empty: it is admitted. The
+// error is from the state.
 func (s *Server) invalid(ctx context.Context, req *validateRequest, token *Token, id string) (string, error) {
 	const unknown = "the registration is not one of the environment"
 	if len(req.ExecutorRegistrationID) > maxRegistrationID {

@@ -66,8 +66,8 @@ func TestAPIRefusals(t *testing.T) {
 	}
 }
 
-// TestIncompleteBody: the end of a body that a client began to send says nothing
-// against the client, so the status is one after which it tries again.
+// TestIncompleteBody: a request whose body ends early is not necessarily the
+// client's fault, so the client gets a status after which it tries again.
 func TestIncompleteBody(t *testing.T) {
 	s := start(t, Options{})
 	r := httptest.NewRequest(http.MethodPost, "/cloud/environment/env/connect", io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)))
@@ -79,7 +79,7 @@ func TestIncompleteBody(t *testing.T) {
 	}
 }
 
-// TestShapes checks the members of the answers: no more and no less.
+// TestShapes checks that answers have exactly the specified members.
 func TestShapes(t *testing.T) {
 	s := start(t, Options{PublicURL: "https://rendezvous.example/base/"})
 	members := func(body string) string {
@@ -189,8 +189,8 @@ func testValidate(t *testing.T, start starter) {
 	}
 }
 
-// TestLongRegistrationID: an id becomes part of what nodes ask each other for,
-// and one that is too long ended their connection.
+// TestLongRegistrationID: an id becomes part of a question to other nodes.
+// Once, an id that was too long ended their connection.
 func TestLongRegistrationID(t *testing.T) {
 	everywhere(t, func(t *testing.T, start starter) {
 		s := start(t, Options{})
@@ -206,7 +206,7 @@ func TestLongRegistrationID(t *testing.T) {
 
 func TestURLs(t *testing.T) {
 	s := start(t, Options{})
-	var late atomic.Int64 // what the server's clock is ahead of ours
+	var late atomic.Int64 // how far the server's clock is ahead of ours
 	s.Server.now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
 	good := s.register("env").URL
 	for name, u := range map[string]string{
@@ -291,8 +291,8 @@ func TestEnvironmentLimit(t *testing.T) {
 	}
 }
 
-// TestCallsEndTheirConnection: the next call may come when that is dead, and
-// nobody is to hold connections without a token.
+// TestCallsEndTheirConnection: a kept connection may be dead when the next call
+// comes, and clients without a token must not keep connections open.
 func TestCallsEndTheirConnection(t *testing.T) {
 	s := start(t, Options{})
 	for _, path := range []string{"/cloud/environment/env/connect", "/cloud/environment/env/validate"} {
@@ -317,8 +317,8 @@ func TestCallsEndTheirConnection(t *testing.T) {
 	}
 }
 
-// TestSlowBodyAfterRefusal has a client without a token be refused, and send no
-// more of its body: the connection ends.
+// TestSlowBodyAfterRefusal: a client without a token is refused, and sends no
+// more of its body. The connection must end.
 func TestSlowBodyAfterRefusal(t *testing.T) {
 	s := start(t, Options{})
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// failingBus binds and then fails, as when what nodes share gets out of reach
-// in the middle of it.
+// failingBus fails after it has bound, as if the shared state became
+// unreachable in the middle of the call.
 type failingBus struct {
 	*LocalBus
 	bound func(address string)
@@ -26,9 +26,9 @@ func (b *failingBus) Bind(ctx context.Context, address string, generation uint64
 	return left, err
 }
 
-// TestBindFails has the bus fail while an executor takes its address: what
-// harnesses have sent there, and to its former connection, is given back, and
-// they learn that nobody takes it.
+// TestBindFails: the bus fails while an executor takes its address. The
+// messages that harnesses sent there and to its former connection are given
+// back, and the harnesses learn that no executor takes them.
 func TestBindFails(t *testing.T) {
 	bus := &failingBus{LocalBus: NewLocalBus()}
 	s := start(t, Options{Bus: bus, State: newRegistry(nil)})

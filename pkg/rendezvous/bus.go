@@ -8,45 +8,44 @@ import (
 	"sync"
 )
 
-// Bus carries messages between sockets, by address. It keeps the order of the
-// messages between two addresses. Its methods may be called from any
-// goroutine.
+// Bus carries messages between sockets, by address. Messages between two
+// addresses stay in order. Its methods may be called from any goroutine.
 type Bus interface {
-	// Bind gives an address to a mailbox. Of several that want it the one with
-	// the highest generation gets it, and of those with the same the last. One
-	// that loses it, or does not get it, is closed with ErrReplaced; left
-	// returns what was in the former, for the caller to answer, also with an
-	// error.
+	// Bind gives an address to a mailbox. If several mailboxes want the
+	// address, the one with the highest generation gets it; if generations are
+	// equal, the last. A mailbox that loses or does not get the address is
+	// closed with ErrReplaced. left returns the messages of the former mailbox,
+	// also with an error. The caller must answer them.
 	Bind(ctx context.Context, address string, generation uint64, box *Mailbox) (left []Message, err error)
 	// Unbind takes the address back, if the mailbox still has it. It does not
 	// wait.
 	Unbind(address string, box *Mailbox)
-	// Bound says whether a mailbox has an address.
+	// Bound reports whether a mailbox has an address.
 	Bound(ctx context.Context, address string) (bool, error)
-	// Send puts a message into the mailbox with an address, as Mailbox.Put
-	// does; the result is that of Put. The error is an ErrNobody if no mailbox has
-	// the address, or it was closed. The first message that one address sends to another is
-	// Joined, if they are of different nodes; only Joined and Frame wait. The
-	// Done of a message that was sent is called.
+	// Send puts a message into the mailbox with an address, as Mailbox.Put does; the result
+	// is that of Put. The error is an ErrNobody if no mailbox has the address, or it was
+	// closed. If two addresses are on different nodes, the first message between them is
+	// Joined. Only Joined and Frame wait. Done of a message is called once it has been
+	// sent.
 	Send(ctx context.Context, address string, m Message) (bool, error)
 }
 
-// MetricsWriter is what a Bus can be besides, to have metrics of its own among
-// those of the service.
+// MetricsWriter is implemented by a Bus that adds its own metrics to those of
+// the service.
 type MetricsWriter interface {
-	// WriteMetrics writes them as Prometheus reads them.
+	// WriteMetrics writes them in the text format of Prometheus.
 	WriteMetrics(w io.Writer)
 }
 
-// PeerBus is implemented by a Bus whose nodes can ask each other what they know.
+// PeerBus is implemented by a Bus whose nodes can query each other.
 type PeerBus interface {
 	// Peers returns the other nodes that are alive.
 	Peers() []string
-	// Ask sends a question to another node, and returns what the answer function there has
-	// returned. A node of an older version does not answer: then Ask waits until ctx ends.
+	// Ask sends a question to another node, and returns the result of the answer function
+	// there. A node of an older version does not answer: then Ask waits until ctx ends.
 	Ask(ctx context.Context, node, question string) ([]byte, error)
-	// Answer sets the function that answers the questions of the other nodes, one after the
-	// other. It must not block, and must return at most MaxFrame bytes.
+	// Answer sets the function that answers questions of other nodes, one after the other.
+	// It must not block, and must return at most MaxFrame bytes.
 	Answer(answer func(question string) []byte)
 }
 
@@ -62,7 +61,7 @@ type binding struct {
 	generation uint64
 }
 
-// NewLocalBus returns a bus without addresses.
+// NewLocalBus returns an empty bus.
 func NewLocalBus() *LocalBus { return &LocalBus{boxes: make(map[string]binding)} }
 
 // Bind implements Bus. The error is an ErrReplaced.

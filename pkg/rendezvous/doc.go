@@ -1,8 +1,8 @@
-// Package rendezvous is the service by which harnesses find executors that
-// they cannot reach: an environment registry, and a relay that passes frames
-// between them (docs/spec/relay.md §1, §5, §8 and §9). The
-// frames are encrypted between harness and executor. The service sees which harness
-// talks to which executor and how much, and it can end a stream.
+// Package rendezvous is the service that connects harnesses to executors they cannot reach
+// directly: an environment registry, and a relay that passes frames between them
+// (docs/spec/relay.md §1, §5, §8 and §9). The frames are encrypted between harness and
+// executor. The service sees which harness talks to which executor and how much data they
+// exchange. It can end a stream, but not read or change it.
 //
 //	tokens := rendezvous.OpenTokens("/var/lib/rendezvous/tokens.json")
 //	srv, err := rendezvous.New(ctx, rendezvous.Options{Tokens: tokens})
@@ -12,12 +12,11 @@
 //
 // # The registry
 //
-// An executor registers an environment with its public key and gets a signed
-// URL for its websocket. A harness asks to connect to the environment and gets
-// a signed URL of its own, the executor's key, and an authorization, which it
-// hands to the executor inside of the handshake; the executor has it validated.
-// Every call needs a token that is good for its role and environment; see Token.
-// Executors trust the registry to decide which harnesses may use them.
+// An executor registers an environment with its public key and gets a signed URL for its
+// websocket. A harness asks to connect to the environment and gets a signed URL of its own,
+// the executor's key, and an authorization, which it hands to the executor inside of the
+// handshake; the executor has it validated. Every call needs a token for its role and
+// environment; see Token. Executors trust the registry to decide which harnesses may use them.
 //
 // # The relay
 //
@@ -30,12 +29,12 @@
 //
 // # Limits
 //
-// Frames are not dropped for a slow reader: the service stops reading from a sender
-// that is over its share until there is room. The tokens of an executor's harnesses are served
-// in turn, and so are the harnesses of a token. A harness that reads nothing for a
-// time is disconnected. One that is merely slow can slow down the executor that
-// sends to it; it is disconnected if harnesses of other tokens wait for too long.
-// No token can have all of an environment: see share. All limits are in limits.go.
+// Frames are not dropped when a reader is slow: the service stops reading from a sender that
+// is over its share until there is space. The tokens of an executor's harnesses are served in
+// turn, and so are the harnesses of a token. A harness that reads nothing for a time is
+// disconnected. A slow harness can slow down the executor that sends to it; it is disconnected
+// if harnesses of other tokens wait for too long. No token can have all of an environment: see
+// share. All limits are in limits.go.
 //
 // # State
 //

@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// receive takes what the executor sends.
+// receive handles the executor's frames.
 func (x *executor) receive(ctx context.Context, h header, in *websocket.Message) error {
 	x.mu.Lock()
 	harness, token := "", ""
@@ -27,7 +27,7 @@ func (x *executor) receive(ctx context.Context, h header, in *websocket.Message)
 		x.refusedLate(h.stream)
 	}
 	if h.kind == frame.Reset {
-		// Before the harness learns it: it may use the id again.
+		// Before the harness learns of it, because it may then reuse the id.
 		x.free(h.stream)
 	}
 	x.mu.Unlock()
@@ -60,7 +60,7 @@ func (x *executor) receive(ctx context.Context, h header, in *websocket.Message)
 		_, err := x.srv.bus.Send(ctx, harness, m)
 		return err
 	}
-	// Most harnesses have room: try without waiting.
+	// Most harnesses have space: try without waiting.
 	if err = send(ended); err != nil {
 		err = x.stall(ctx, harness, token, share, send)
 	}
@@ -83,14 +83,14 @@ func (x *executor) receive(ctx context.Context, h header, in *websocket.Message)
 // waited for it too long.
 var errCut = errors.New("the harness was disconnected")
 
-// ended is a context that has ended, for a call that must not wait.
+// ended is a context that has already ended, for calls that must not wait.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// stall waits, with f, for a harness that does not read. f must return when its
+// stall calls f to wait for a harness that does not read. f must return when its
 // context ends. The executor has one connection for all its harnesses, so the
 // others wait too. If a harness of another token is connected, the time is charged
 // to the token of the slow one. When that token has no time left, the slow harness
@@ -123,8 +123,8 @@ func (x *executor) disturbs(token string) bool {
 	return len(x.tokens) > 1 || len(x.tokens) == 1 && x.tokens[token] == 0
 }
 
-// cut disconnects a harness. The executor learns of it as if the harness had
-// gone.
+// cut disconnects a harness. The executor is told the same as if the harness
+// had disconnected itself.
 func (x *executor) cut(harness string, why *closing) {
 	_, _ = x.srv.bus.Send(context.Background(), x.address, Message{Kind: Left, From: harness})
 	_, _ = x.srv.bus.Send(context.Background(), harness, Message{Kind: Gone, From: x.address, Data: []byte(why.reason)})

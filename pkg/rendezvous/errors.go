@@ -17,9 +17,9 @@ func invalid(what, format string, args ...any) error { return tokens.Invalid(wha
 var ErrLocked = atomicfile.ErrLocked
 
 var (
-	// ErrServerClosed is what Serve returns after Shutdown or its context's end.
+	// ErrServerClosed is the error of Serve after Shutdown, or after its context has ended.
 	ErrServerClosed = errors.New("the rendezvous service has been shut down")
-	// ErrNoToken means that no token has an id.
+	// ErrNoToken means that there is no token with that id.
 	ErrNoToken = tokens.ErrNoToken
 	// ErrBadToken means that a token is unknown, revoked or expired.
 	ErrBadToken = tokens.ErrBadToken
@@ -29,7 +29,7 @@ var (
 var (
 	// ErrTooMany means that a limit on registrations is reached.
 	ErrTooMany = errors.New("too many environments are registered")
-	// ErrNotRegistered means that there is no such registration, or not any more.
+	// ErrNotRegistered means that the registration does not exist, or has been removed.
 	ErrNotRegistered = errors.New("not registered")
 	// ErrUnavailable means that the state that the nodes of a service share cannot be
 	// reached at present.

@@ -11,15 +11,15 @@ import (
 
 // executor is one connection of an executor, and the table of the streams that
 // it serves. A stream is claimed by the first handshake or resume of its id, in
-// the name of the harness that sends it, and is free again when either end has
-// reset it, the harness is gone, or the executor does not answer the claim in
-// time. If both ends acknowledge, which shows that they can go on with it over
-// another connection, it waits for the harness for a while before.
+// the name of the harness that sends it, and becomes free when either end
+// resets it, the harness is gone, or the executor does not answer the claim in
+// time. If both ends acknowledge, they can continue it over another connection;
+// then it first waits for the harness for a while.
 //
-// Handshakes that fail are charged to the connection and the token that they
-// come from: a connection with too many of them is closed, and a token with too
-// many begins no more for a while. So is the time for which a harness that does
-// not read keeps the executor's output waiting.
+// Failed handshakes are charged to their connection and their token: a
+// connection with too many of them is closed, and a token with too many cannot
+// begin new ones for a while. The time for which a harness that does not read
+// delays the executor's output is charged to its token.
 type executor struct {
 	srv                *Server
 	socket             *socket
@@ -43,7 +43,7 @@ type executor struct {
 // member is a harness that has joined.
 type member struct {
 	token    string
-	agent    string // the program; empty: it does not say
+	agent    string // the program; empty: unknown
 	failures int    // handshakes
 }
 
@@ -55,7 +55,7 @@ func executorAddress(registration string) string { return "executor." + registra
 // handles them.
 func (x *executor) bind(ctx context.Context, generation uint64) error {
 	replaced, err := x.srv.bus.Bind(ctx, x.address, generation, x.box)
-	// They came for the connection that this one replaces.
+	// They were sent to the connection that this one replaces.
 	x.turnAway(replaced)
 	return err
 }
@@ -63,7 +63,7 @@ func (x *executor) bind(ctx context.Context, generation uint64) error {
 // serve relays until the executor is gone.
 func (x *executor) serve(ctx context.Context) error { return x.socket.run(ctx, x.box, x) }
 
-// unbind gives everything back, and tells the harnesses that the executor is
+// unbind releases all resources, and tells the harnesses that the executor is
 // gone.
 func (x *executor) unbind() {
 	defer x.srv.bus.Unbind(x.address, x.box)
@@ -80,7 +80,7 @@ func (x *executor) unbind() {
 	}
 }
 
-// turnAway answers messages that will not be handled: their executor is gone.
+// turnAway answers messages that will not be handled because their executor is gone.
 func (x *executor) turnAway(left []Message) {
 	for i := range left {
 		left[i].done()
@@ -88,13 +88,13 @@ func (x *executor) turnAway(left []Message) {
 	}
 }
 
-// sendGone tells a harness that its executor is gone. A harness that the message does
-// not reach is gone itself.
+// sendGone tells a harness that its executor is gone. If the message does not reach
+// the harness, the harness is gone itself.
 func (x *executor) sendGone(harness string) {
 	_, _ = x.srv.bus.Send(context.Background(), harness, Message{Kind: Gone, From: x.address})
 }
 
-// handle takes what harnesses send.
+// handle handles messages of harnesses.
 func (x *executor) handle(m Message) error {
 	defer m.done()
 	switch m.Kind {
@@ -126,7 +126,7 @@ func (x *executor) join(m *Message) {
 	}
 }
 
-// leave takes a harness out of the tables. The caller holds mu.
+// leave removes a harness from the tables. The caller holds mu.
 func (x *executor) leave(harness string) {
 	h := x.harnesses[harness]
 	if h == nil {
@@ -138,8 +138,8 @@ func (x *executor) leave(harness string) {
 	}
 }
 
-// forget resets the streams of a harness that is gone, at once or, if they can
-// be resumed, after a while.
+// forget resets the streams of a harness that is gone. Streams that can be
+// resumed are reset after a while.
 func (x *executor) forget(harness string) error {
 	x.mu.Lock()
 	x.leave(harness)
@@ -165,12 +165,13 @@ func (x *executor) forget(harness string) error {
 	return nil
 }
 
-// route says whether a harness's frame goes to the executor.
+// route reports whether a harness's frame is forwarded to the executor.
 func (x *executor) route(m *Message) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.harnesses[m.From] == nil {
-		// The harness joined an earlier connection, and will be told that it has ended.
+		// The harness joined an earlier connection, and will be told that this connection
+		// has ended.
 		x.srv.metrics.drop(dropNotJoined)
 		return false
 	}
@@ -190,12 +191,12 @@ func (x *executor) route(m *Message) bool {
 		}
 		return false
 	case m.Frame == frame.Handshake && (s.handshaken || s.answered):
-		// The executor would refuse it with a reset, and keep the stream.
+		// The executor would refuse this frame with a reset, and keep the stream.
 		x.refuse(m, resetStreamTaken)
 		return false
 	case s.harness != m.From && opens && s.identity == m.Identity && s.token == m.Token:
 		// The same harness comes back, perhaps before the end of its former
-		// connection was noticed. A claim without an answer lapses all the same.
+		// connection was noticed. An unanswered claim still expires.
 		s.harness = m.From
 		if s.answered {
 			s.lapses.Stop()
@@ -225,7 +226,7 @@ func (x *executor) route(m *Message) bool {
 func (x *executor) refuse(m *Message, reason string) {
 	x.srv.metrics.reset(reason)
 	reply := Message{Kind: Reply, From: x.address, Data: resetFrame(m.Stream, reason)}
-	// A harness that is gone, or does not read, need not know.
+	// A harness that is gone, or does not read, need not be told.
 	if sent, err := x.srv.bus.Send(context.Background(), m.From, reply); !sent || err != nil {
 		x.srv.metrics.drop(dropReply)
 	}

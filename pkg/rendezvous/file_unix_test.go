@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestFilesThatOthersCanChange: they say who may do what.
+// TestFilesThatOthersCanChange: such files are refused, because they decide who may do
+// what.
 func TestFilesThatOthersCanChange(t *testing.T) {
 	const want = "can be changed by other users"
 	tokens := newTokens(t)

@@ -8,19 +8,19 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// errFrame says that a message is no frame that can be routed.
+// errFrame means that a message is not a frame that can be routed.
 var errFrame = errors.New("not a frame that can be routed")
 
-// header is what the relay reads of a frame; the rest is between the ends.
+// header is the part of a frame that the relay reads; the rest concerns only the ends.
 type header struct {
 	stream string
 	kind   frame.Kind
 }
 
-// peek reads a frame's header. Frames with ids that other ends would refuse are
-// errors, as is what ends would drop, unless it is data: by the other kinds the
-// relay knows which streams there are, and it must not forget one that goes on
-// at the executor.
+// peek reads a frame's header. It returns an error for frames with ids that
+// other ends would refuse, and for frames that ends would drop, except data.
+// The relay knows from the other kinds which streams exist, and must not forget
+// one that continues at the executor.
 func peek(message []byte) (header, error) {
 	stream, kind, err := frame.Route(message)
 	switch {
@@ -43,7 +43,7 @@ func peek(message []byte) (header, error) {
 	return header{stream, kind}, nil
 }
 
-// The reasons of the relay's own resets. No end shows them.
+// The reasons of the relay's own resets. Ends do not show them.
 const (
 	resetHarnessGone   = "harness_gone"
 	resetUnknownStream = "unknown_stream"

@@ -72,8 +72,8 @@ func TestResetFrame(t *testing.T) {
 	}
 }
 
-// FuzzPeek compares with the decoder of the ends: what they accept is routed as
-// they read it, and what is routed can be reset.
+// FuzzPeek compares peek with the decoder of the ends: frames that they accept
+// are routed by the same fields, and every routed stream can be reset.
 func FuzzPeek(f *testing.F) {
 	for kind := frame.Data; kind <= frame.Heartbeat; kind++ {
 		f.Add(encode(f, frame.Frame{StreamID: "stream-1", Kind: kind, Seq: 1, Payload: []byte("p"), Reason: "r"}))

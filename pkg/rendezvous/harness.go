@@ -19,7 +19,7 @@ type harness struct {
 	up                 *lane    // of the environment
 	token, environment string
 	identity           string
-	agent              string // the program, for the status page; empty: it does not say
+	agent              string // the program, for the status page; empty: unknown
 	log                *slog.Logger
 }
 
@@ -40,8 +40,7 @@ func (n *harness) serve(ctx context.Context) error {
 	return why
 }
 
-// join takes the harness's address and tells the executor that the harness is
-// there.
+// join takes the harness's address and announces the harness to the executor.
 func (n *harness) join(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stateTime)
 	defer cancel()
@@ -79,10 +78,10 @@ func (n *harness) sendError(err error) error {
 	return err
 }
 
-// receive takes what the harness sends.
+// receive handles the harness's frames.
 func (n *harness) receive(ctx context.Context, h header, in *websocket.Message) error {
-	// First its own token's share, then its share of the environment's: who
-	// waits for the former does not hold up others.
+	// Take its own token's share first, then the environment's: a harness that
+	// waits for the former does not delay others.
 	mine, err := n.account.up.admit(ctx, len(in.Bytes()))
 	if err != nil {
 		return err
@@ -102,7 +101,7 @@ func (n *harness) receive(ctx context.Context, h header, in *websocket.Message) 
 	return nil
 }
 
-// handle takes what the executor sends.
+// handle handles the executor's messages.
 func (n *harness) handle(m Message) error {
 	defer m.done()
 	switch m.Kind {

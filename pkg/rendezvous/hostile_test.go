@@ -11,9 +11,10 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// TestHostileHarness has one harness of an environment do what none does, while
-// another has a stream. Nothing of it gets to the executor or disturbs the
-// stream; what does not end the connection of who does it leaves that usable.
+// TestHostileHarness: one harness of an environment misbehaves while another
+// has a stream. None of its frames reach the executor or disturb that stream.
+// If an offence does not end the offender's connection, the connection stays
+// usable.
 func TestHostileHarness(t *testing.T) {
 	raw := func(p *peer, kind int, message []byte) {
 		p.t.Helper()
@@ -27,17 +28,17 @@ func TestHostileHarness(t *testing.T) {
 			p.t.Fatal(err)
 		}
 	}
-	// frame is one that no end would send: its id is not checked.
+	// frame is a frame that no end would send: its id is not checked.
 	message := func(id string) []byte {
 		return append(append([]byte{8, 1, 18, byte(len(id))}, id...), 0x52, 3, 10, 1, 'x')
 	}
 	const (
 		stays = 0
-		left  = 1 // it has gone, and the executor learns that its stream has
+		left  = 1 // the harness is gone, and the executor learns that its stream has ended
 	)
 	for name, tt := range map[string]struct {
 		attack func(a *peer)
-		closed int // with which code; or stays, or left
+		closed int // with which code it ends; or it stays, or has left
 	}{
 		"frames on the stream of another": {func(a *peer) {
 			for kind := frame.Data; kind <= frame.Heartbeat; kind++ {
@@ -128,8 +129,8 @@ func TestHostileHarness(t *testing.T) {
 	}
 }
 
-// TestHostileExecutor has an executor send what no harness asked for, and what
-// is no frame: the harnesses get what is theirs.
+// TestHostileExecutor: an executor sends frames that no harness asked for, and
+// messages that are not frames. The harnesses get only their own frames.
 func TestHostileExecutor(t *testing.T) {
 	s := start(t, Options{})
 	x, a, b := s.executor("env"), s.harness("env"), s.harness("env")
@@ -150,7 +151,7 @@ func TestHostileExecutor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	x.send(reset("a", "\x1b[2J")) // for its end to ignore
+	x.send(reset("a", "\x1b[2J")) // ignored by the receiving end
 	x.send(data("a", 0, "late"))
 	x.send(data("b", 0, "2"))
 	a.want("a", frame.Reset, "\x1b[2J")

@@ -9,7 +9,7 @@ import (
 
 // Limits of the service as a whole.
 const (
-	// maxSockets bounds what holders of tokens can hold: an idle socket costs
+	// maxSockets bounds the sockets of all token holders: an idle socket costs
 	// some 30 KiB.
 	maxSockets = 8192
 	// MaxEnvironments bounds the registrations, each of some 2 KiB in memory
@@ -20,14 +20,14 @@ const (
 	maxSpent = 1 << 16
 )
 
-// Limits of a token, which keep its holder from taking what others need.
+// These limits of a token keep its holder from taking resources that others need.
 const (
 	// TokenEnvironments is how many environments its executors may register.
 	TokenEnvironments = 256
 	tokenSockets      = 512
 	tokenStreams      = 1024
-	// tokenBytes is how much its harnesses may have on the way to executors,
-	// frameBytes included: half of what an environment takes.
+	// tokenBytes is the number of bytes that its harnesses may have in flight
+	// to executors, including frameBytes: half of an environment's limit.
 	tokenBytes = environmentBytes / 2
 	// tokenFrames is how many frames a second its harnesses may send, and
 	// tokenFrameBurst how many at once; beyond that they are not read. Frames
@@ -47,10 +47,11 @@ const (
 	// is never all that an executor has.
 	environmentStreams = 128
 	// environmentOpening bounds the handshakes that the executor has not
-	// answered. A token's share of it is as many as there are questions of an
-	// executor to the registry under way: these are answered in milliseconds.
+	// answered. A token's share of them equals the number of concurrent
+	// questions of an executor to the registry, which are answered in
+	// milliseconds.
 	environmentOpening = 64
-	// environmentBytes is how much may be on the way in each direction.
+	// environmentBytes is the number of bytes in flight in each direction.
 	environmentBytes = 32 << 20
 	// environmentFrames and environmentFrameBurst are for each direction.
 	environmentFrames     = 20_000
@@ -62,9 +63,9 @@ const (
 	environmentCheckBurst = 200
 )
 
-// Limits of what one token uses of one environment. Of sockets, streams and
-// unanswered handshakes a token gets no more than it leaves free: the first
-// half, the next a quarter and so on, so that no token has all.
+// These limit how much of one environment one token uses. Of sockets, streams
+// and unanswered handshakes a token gets no more than it leaves free: the first
+// token gets half, the next a quarter and so on, so that no token has all.
 const (
 	// shareOpens is how many handshakes a second a token's harnesses may begin
 	// with an executor, and shareOpenBurst how many at once. Each has the
@@ -86,13 +87,13 @@ const (
 	// shareDown is how much of the executor's output may wait for a token's
 	// harnesses, in bytes with frameBytes: a quarter of environmentBytes.
 	shareDown = environmentBytes / 4
-	// shareStalls is for how many milliseconds of each second a token's harnesses
-	// may keep the executor's output waiting, and shareStallBurst for how many at
-	// once, if harnesses of other tokens wait for it too. A harness that exceeds
-	// it is disconnected.
+	// shareStalls is the time, in milliseconds of each second, for which a
+	// token's harnesses may delay the executor's output if harnesses of other
+	// tokens wait for it too. shareStallBurst is the time for which they may do
+	// so at once. A harness that exceeds it is disconnected.
 	shareStalls     = 200
 	shareStallBurst = 5_000
-	// stallSlice is for how long the output waits before that is looked at.
+	// stallSlice is how long the output waits between checks of that.
 	stallSlice = 250 * time.Millisecond
 	// resumeClaimTime is how long a stream may be claimed by a resume that the
 	// executor has not answered; a harness waits for 5 s. handshakeClaimTime is
@@ -104,19 +105,20 @@ const (
 
 // Limits of a socket.
 const (
-	// MaxFrame is the longest frame, in bytes: what both ends accept.
+	// MaxFrame is the longest frame, in bytes, that both ends accept.
 	MaxFrame = frame.MaxFrame
-	// frameBytes is about what a frame on its way takes besides its bytes: without
-	// it small ones would take 50 times what the limits say.
+	// frameBytes is about the memory that a frame in flight takes besides its
+	// bytes. If it were not counted, small frames would take 50 times as much
+	// memory as the limits say.
 	frameBytes = 256
 	// SourceBytes is how much of one harness may wait for its executor, and
 	// of an executor for one harness: about the window of one stream that is
 	// acknowledged. Beyond that the sender is not read.
 	SourceBytes = 1 << 20
-	// SourceReplies bounds the resets of the relay's own that wait for a
-	// harness, which are sent without regard to SourceBytes. More are dropped: a
+	// SourceReplies bounds the relay's own resets that wait for a harness. They
+	// are sent without regard to SourceBytes. Further ones are dropped: a
 	// harness that sends so many frames does not read the answers.
-	SourceReplies = 256 // fullFrame has room for a frame with a full record.
+	SourceReplies = 256 // fullFrame is the size of a frame with a full record.
 	fullFrame     = 64 << 10
 
 	// DefaultPingInterval is how often a peer is asked for a sign of life; it
@@ -124,10 +126,10 @@ const (
 	DefaultPingInterval = 30 * time.Second
 	// DefaultWriteTimeout is how long a peer may take to accept one frame.
 	DefaultWriteTimeout = 20 * time.Second
-	// DefaultResumeTime is how long the two ends of a stream keep what it takes
-	// to go on with it.
+	// DefaultResumeTime is how long the two ends of a stream keep the state
+	// that they need to resume it.
 	DefaultResumeTime = 30 * time.Second
-	// closeTime bounds how long calls of the API are answered at the end.
+	// closeTime bounds how long API calls are still answered during shutdown.
 	closeTime = 2 * time.Second
 )
 
@@ -138,13 +140,13 @@ const (
 	maxBody = 64 << 10
 	// maxHeader bounds the head of a request: a signed URL and a token.
 	maxHeader = 32 << 10
-	// answerTime bounds how long it may take to make an answer, for which NATS may
-	// be asked, and to send it, and leftTime how long what is left of a body
-	// may take to arrive after it. websocket.NewHTTPServer bounds the rest.
+	// answerTime bounds making and sending an answer, which may include a question
+	// to NATS. leftTime bounds how long the rest of a body may take to arrive
+	// after it. websocket.NewHTTPServer bounds the rest.
 	answerTime = 20 * time.Second
 	leftTime   = time.Second
-	// maxWaiting bounds the connections of a listener that are no websockets.
-	// With a descriptor each they leave room for maxSockets and for files.
+	// maxWaiting bounds the connections of a listener that are not websockets.
+	// With one descriptor each, they leave enough for maxSockets and for files.
 	maxWaiting = 1024
 	// maxRegistrationID is the longest that is looked for or logged, in bytes:
 	// all have the length of a UUID.
@@ -153,20 +155,20 @@ const (
 	maxEnvironmentID = 256
 )
 
-// How long something signed is good for.
+// These are the lifetimes of signed values.
 const (
 	// ExecutorURLTime is long because an executor dials its URL again and
-	// again, and keeps its streams only as long as it keeps its registration.
+	// again, and its streams are kept only as long as its registration.
 	ExecutorURLTime = 24 * time.Hour
 	// harnessURLTime is for one dial right after the answer.
 	harnessURLTime = 2 * time.Minute
 	// authorizationTime is from the answer until the executor has asked for
 	// validation.
 	authorizationTime = 2 * time.Minute
-	// stateTime bounds what waits for the shared state. Clients give up on a
-	// call after 10 s.
+	// stateTime bounds operations that wait for the shared state. Clients give
+	// up on a call after 10 s.
 	stateTime = 5 * time.Second
-	// sweepInterval is how often what has expired is forgotten.
+	// sweepInterval is how often expired entries are removed.
 	sweepInterval = time.Minute
 	// meterWindow is the time over which throughput is averaged.
 	meterWindow = 10 * time.Second
@@ -174,7 +176,7 @@ const (
 
 // Limits of the status page.
 const (
-	// maxAgent is the longest name of a program that is kept, in bytes.
+	// maxAgent is the longest program name that is kept, in bytes.
 	maxAgent = relay.MaxDescribedAgent + len("…")
 	// statusClients bounds the programs that the page names for the clients of an environment.
 	// Clients of other programs are only counted.

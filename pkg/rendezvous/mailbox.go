@@ -7,30 +7,30 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// MessageKind is what a Message is.
+// MessageKind is the type of a Message.
 type MessageKind uint8
 
 // The kinds of messages.
 const (
 	Frame  MessageKind = iota + 1 // one frame of the relay
-	Reply                         // a frame of the service's own, which is dropped rather than waited for
-	Joined                        // the harness From is there
+	Reply                         // a frame that the service itself made, which is dropped if there is no space
+	Joined                        // the harness From has joined
 	Left                          // the harness From is gone
-	Gone                          // the executor From is gone, or, with Data, refuses to go on because of it
+	Gone                          // the executor From is gone, or, if Data is set, refuses to continue for that reason
 	Lapsed                        // Stream waits no longer for the harness From, which has left
-	Lost                          // what From has sent, or was sent, may be lost: it counts as gone
+	Lost                          // messages from or to From may be lost: it counts as gone
 )
 
-// Message goes from one socket to another. Its texts and bytes are not changed
-// any more.
+// Message is sent from one socket to another. Its texts and bytes must not be
+// changed any more.
 type Message struct {
 	Kind     MessageKind
 	From     string // address of the sender
 	Token    string // of a harness: the id of its token
 	Identity string // of a harness: the digest of its key
-	Stream   string // Frame: as in Data
+	Stream   string // Frame: see Data
 	Frame    frame.Kind
-	Data     []byte // Frame, Reply: as it came from the websocket; Joined: the harness's program
+	Data     []byte // Frame, Reply: as it arrived from the websocket; Joined: the harness's program
 	// Done, if it is not nil, releases the message's share of the limits and the
 	// memory of Data. The receiver must call it once, when the message has been
 	// written, dropped or handed to another node, and must not use Data afterwards.
@@ -43,17 +43,17 @@ func (m *Message) done() {
 	}
 }
 
-// Mailbox is the queue of messages for one socket. Tokens take turns, one
-// message each, and so do the senders of one token: none has to wait behind the
-// queue of another, and many connections of one token get no more turns than one of
-// another. The messages of one sender stay in order. Its methods may be called from any goroutine.
+// Mailbox is the queue of messages for one socket. Tokens take turns, one message each, and so do
+// the senders of one token. So no sender waits behind the queue of another, and a token with many
+// connections gets no more turns than a token with one. The messages of one sender stay in order.
+// Its methods may be called from any goroutine.
 type Mailbox struct {
 	limit int // of bytes of frames per sender
 	ready chan struct{}
 
 	mu     sync.Mutex
-	queues map[string]*queue // those that have messages, or a sender that waits
-	tokens map[string]*group // those whose senders have messages
+	queues map[string]*queue // tokens that have messages, or a sender that waits
+	tokens map[string]*group // senders that have messages
 	turn   []*group          // the same, the next first
 	closed error
 }
@@ -64,7 +64,7 @@ type group struct {
 	turn  []*queue
 }
 
-// queue is what has come from one sender.
+// queue holds the messages of one sender.
 type queue struct {
 	from     string
 	token    string // of the first message
@@ -72,18 +72,18 @@ type queue struct {
 	bytes    int
 	replies  int
 	waiting  int
-	room     chan struct{} // closed and replaced when a message was taken
+	room     chan struct{} // closed and replaced when a message is taken
 }
 
-// NewMailbox returns an empty mailbox in which each sender has room for limit
-// bytes of frames, and always for one.
+// NewMailbox returns an empty mailbox. Each sender may have limit bytes of
+// frames in it, and always one frame.
 func NewMailbox(limit int) *Mailbox {
 	return &Mailbox{limit: limit, ready: make(chan struct{}, 1), queues: make(map[string]*queue), tokens: make(map[string]*group)}
 }
 
-// Put adds a message. A Frame waits until its sender has room; a Reply without room
-// is dropped, and the result is false. The error is that of Close or of ctx. If a
-// message was not added, the caller must call its Done.
+// Put adds a message. A Frame waits until its sender has space; if there is no
+// space for a Reply, the Reply is dropped and the result is false. The error is
+// from Close or ctx. If a message was not added, the caller must call its Done.
 func (b *Mailbox) Put(ctx context.Context, m Message) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,7 +109,7 @@ func (b *Mailbox) Put(ctx context.Context, m Message) (bool, error) {
 	}
 }
 
-// awaitRoom waits, without the lock, until a message of a queue was taken.
+// awaitRoom waits, without the lock, until a message of a queue is taken.
 func (b *Mailbox) awaitRoom(ctx context.Context, q *queue) error {
 	room := q.room
 	q.waiting++
@@ -154,7 +154,7 @@ func (q *queue) count(m *Message, sign int) {
 	}
 }
 
-// drop forgets a queue that is not used any more. The caller holds mu.
+// drop removes a queue that is no longer used. The caller holds mu.
 func (b *Mailbox) drop(q *queue) {
 	if len(q.messages) == 0 && q.waiting == 0 && b.queues[q.from] == q {
 		delete(b.queues, q.from)
@@ -162,10 +162,10 @@ func (b *Mailbox) drop(q *queue) {
 }
 
 // Ready returns the channel that has a value when Take may have a message
-// again, or the mailbox was closed.
+// again, or when the mailbox was closed.
 func (b *Mailbox) Ready() <-chan struct{} { return b.ready }
 
-// Take returns the next message, if there is one. The error is that of Close.
+// Take returns the next message, if there is one. The error is from Close.
 func (b *Mailbox) Take() (Message, bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,7 +177,7 @@ func (b *Mailbox) Take() (Message, bool, error) {
 	q := g.turn[0]
 	g.turn = g.turn[1:]
 	m := q.messages[0]
-	q.messages[0] = Message{} // its bytes are not kept alive
+	q.messages[0] = Message{} // so that its bytes can be freed
 	q.messages = q.messages[1:]
 	q.count(&m, -1)
 	if len(q.messages) > 0 {
@@ -194,8 +194,8 @@ func (b *Mailbox) Take() (Message, bool, error) {
 	return m, true, nil
 }
 
-// Close refuses further messages with an error and returns those that were not
-// taken, the Done of which is left to the caller. Only the first call counts.
+// Close refuses further messages with an error and returns the messages that
+// were not taken. The caller must call their Done. Only the first call counts.
 func (b *Mailbox) Close(err error) []Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()

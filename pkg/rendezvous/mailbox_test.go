@@ -114,7 +114,7 @@ func TestPutWaits(t *testing.T) {
 	b := NewMailbox(1)
 	put(t, b, "a", "0")
 	var waiting sync.WaitGroup
-	for range 3 { // several at once, although a socket has one
+	for range 3 { // several at once, although a socket has only one
 		waiting.Go(func() { put(t, b, "a", "1") })
 	}
 	for range 4 {
@@ -189,7 +189,7 @@ func TestBus(t *testing.T) {
 	if _, _, err := late.Take(); !errors.Is(err, ErrReplaced) {
 		t.Errorf("the mailbox that came late: %v", err)
 	}
-	bus.Unbind("x", former) // has no right to
+	bus.Unbind("x", former) // not permitted
 	if sent, err := bus.Send(ctx, "x", m); !sent || err != nil {
 		t.Errorf("to the newer: %v, %v", sent, err)
 	}

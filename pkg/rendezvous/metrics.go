@@ -12,7 +12,7 @@ const (
 	dropUnknownStream = "unknown_stream" // of the executor's, or not worth a reset
 	dropNotJoined     = "not_joined"     // for an executor's connection that was replaced
 	dropHarnessGone   = "harness_gone"
-	dropReply         = "reply" // a reset of the relay's own to a harness that is gone or does not read
+	dropReply         = "reply" // one of the relay's own resets, to a harness that is gone or does not read
 )
 
 // instruments are the service's metrics. They name no environment and no token, so
@@ -27,8 +27,8 @@ type instruments struct {
 	dropped, resets, requests *metrics.Family[*metrics.Counter]
 }
 
-// newInstruments returns the metrics of a service of that version. now tells what
-// there is at a time.
+// newInstruments returns the metrics of a service of that version. now returns
+// the current numbers.
 func newInstruments(version string, now func() totals) *instruments {
 	s := metrics.NewSet()
 	s.AddProgram(version)

@@ -26,7 +26,7 @@ func init() {
 	}
 }
 
-// join connects a node that ends with the test.
+// join connects a node. The node ends with the test.
 func join(t testing.TB, servers string) (rendezvous.State, rendezvous.Bus) {
 	t.Helper()
 	node, err := natsbus.Connect(context.Background(), natsbus.Options{Servers: servers})

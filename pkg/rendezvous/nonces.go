@@ -12,11 +12,11 @@ type Nonces struct {
 	spent map[string]time.Time // until when it is remembered
 }
 
-// NewNonces returns one that remembers none.
+// NewNonces returns an empty set.
 func NewNonces() *Nonces { return &Nonces{spent: make(map[string]time.Time)} }
 
-// Spend returns true once for each nonce until a time, and false when there are
-// too many to remember.
+// Spend returns true once for each nonce until its expiry, and false when there
+// are too many to remember.
 func (n *Nonces) Spend(nonce string, until time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -27,7 +27,7 @@ func (n *Nonces) Spend(nonce string, until time.Time) bool {
 	return true
 }
 
-// Sweep forgets those that need not be remembered any more.
+// Sweep removes the expired ones.
 func (n *Nonces) Sweep(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

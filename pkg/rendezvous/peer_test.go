@@ -35,7 +35,7 @@ type service struct {
 	far *service
 }
 
-// starter runs a service that ends with the test.
+// starter starts a service that ends with the test.
 type starter func(t testing.TB, opts Options) *service
 
 // everywhere runs a test with a service of one process, and with one of two
@@ -45,23 +45,23 @@ func everywhere(t *testing.T, test func(t *testing.T, start starter)) {
 	t.Run("two nodes", func(t *testing.T) { test(t, startTwo) })
 }
 
-// JoinNodes runs what nodes share until the test ends, and returns a function
-// that lets one more take part. It is set by a package that may import the
+// JoinNodes runs the state that nodes share until the test ends, and returns a
+// function that adds another node. It is set by a package that may import the
 // implementation.
 var JoinNodes func(t testing.TB) (join func() (State, Bus))
 
-// JoinCluster is JoinNodes with a cluster of three, of which kill ends the
-// server that the last node came to.
+// JoinCluster is JoinNodes with a cluster of three servers. kill ends the
+// server to which the last node is connected.
 var JoinCluster func(t testing.TB) (join func() (State, Bus), kill func())
 
 // startTwo runs two nodes.
 func startTwo(t testing.TB, opts Options) *service {
 	t.Helper()
-	t.Cleanup(leakcheck.Goroutines(t)) // when the nodes have ended
+	t.Cleanup(leakcheck.Goroutines(t)) // after the nodes have ended
 	return startJoined(t, opts, JoinNodes(t))
 }
 
-// startJoined runs two nodes that share what join says.
+// startJoined runs two nodes that share the state of join.
 func startJoined(t testing.TB, opts Options, join func() (State, Bus)) *service {
 	t.Helper()
 	opts.State, opts.Bus = join()
@@ -73,8 +73,8 @@ func startJoined(t testing.TB, opts Options, join func() (State, Bus)) *service 
 	return s
 }
 
-// start runs a server that ends with the test, and checks that nothing of it is
-// left then.
+// start runs a server that ends with the test, and checks that no goroutine of
+// it is left then.
 func start(t testing.TB, opts Options) *service {
 	t.Helper()
 	noneLeft := leakcheck.Goroutines(t)
@@ -119,7 +119,7 @@ func start(t testing.TB, opts Options) *service {
 	return s
 }
 
-// answer is that of the API.
+// answer is an answer of the API.
 type answer struct {
 	status int
 	connectResponse
@@ -131,7 +131,7 @@ type answer struct {
 	body string
 }
 
-// post makes a call.
+// post makes an API call.
 func (s *service) post(token, path, body string) answer {
 	s.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, s.url+path, strings.NewReader(body))
@@ -157,7 +157,7 @@ func (s *service) post(token, path, body string) answer {
 	return a
 }
 
-// identity is a key pair; making one takes a while, so tests share some.
+// identity is a key pair. Making one takes a while, so tests share some.
 var identity = sync.OnceValue(func() noise.PublicKey { return makeKey() })
 
 func makeKey() noise.PublicKey {
@@ -215,7 +215,7 @@ func (s *service) executor(environment string) *peer {
 }
 
 // harness connects to an environment and dials. It may take a moment until the
-// executor's mailbox is there.
+// executor's mailbox exists.
 func (s *service) harness(environment string) *peer {
 	s.t.Helper()
 	return s.dial(s.connect(environment, identity()).URL)
@@ -253,7 +253,7 @@ func (p *peer) send(f frame.Frame) {
 	}
 }
 
-// next returns the next frame, or why there is none.
+// next returns the next frame, or the reason for which there is none.
 func (p *peer) next() (frame.Frame, error) {
 	_ = p.ws.SetReadDeadline(time.Now().Add(patience))
 	_, message, err := p.ws.ReadMessage()
@@ -263,7 +263,7 @@ func (p *peer) next() (frame.Frame, error) {
 	return frame.Decode(message)
 }
 
-// want reads a frame and compares what matters.
+// want reads a frame and compares the relevant fields.
 func (p *peer) want(stream string, kind frame.Kind, text string) {
 	p.t.Helper()
 	f, err := p.next()
@@ -272,7 +272,7 @@ func (p *peer) want(stream string, kind frame.Kind, text string) {
 	}
 }
 
-// wantClosed reads the end.
+// wantClosed expects the end of the websocket.
 func (p *peer) wantClosed(code int) {
 	p.t.Helper()
 	for {

@@ -49,8 +49,8 @@ func newRegistry(file *stateFile) *registry {
 	return r
 }
 
-// Keys implements State. That of authorizations ends with the process, as does
-// the memory of those that were spent.
+// Keys implements State. The key of authorizations ends with the process, as
+// does the memory of used nonces.
 func (r *registry) Keys() Keys { return r.keys }
 
 // Register implements State.

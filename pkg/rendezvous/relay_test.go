@@ -38,9 +38,9 @@ func testRouting(t *testing.T, start starter) {
 	// A stream of another harness is out of reach.
 	b.send(data("a", 0, "stolen"))
 	b.want("a", frame.Reset, resetStreamTaken)
-	// Frames of a stream that no harness has are dropped.
+	// Frames of a stream that no harness has claimed are dropped.
 	x.send(data("nobody", 0, "x"))
-	// A stream that is not there cannot go on.
+	// A stream that does not exist cannot be resumed.
 	a.send(data("unknown", 0, "x"))
 	a.want("unknown", frame.Reset, resetUnknownStream)
 
@@ -69,7 +69,7 @@ func testRouting(t *testing.T, start starter) {
 	if !gone["a"] || !gone["b"] {
 		t.Errorf("got %v, want true", gone)
 	}
-	// When the executor goes, its harnesses are told.
+	// When the executor disconnects, its harnesses are told.
 	_ = x.ws.Close()
 	a.wantClosed(websocket.CloseServiceRestart)
 }
@@ -101,7 +101,7 @@ func testNoFrames(t *testing.T, start starter) {
 	if invalid != 7 {
 		t.Errorf("%d messages were dropped", invalid)
 	}
-	// Largest, and one byte more.
+	// The largest size, and one byte more.
 	payload := bytes.Repeat([]byte{'x'}, MaxFrame)
 	message := func(size int) []byte {
 		head := append([]byte{0x12, 1, 's', 0x2a}, binary.AppendUvarint(nil, uint64(size))...)
@@ -122,8 +122,8 @@ func testNoFrames(t *testing.T, start starter) {
 	x.want("s", frame.Reset, resetHarnessGone)
 }
 
-// A peer that closes in order gets an answer: libraries that wait for it report an
-// abnormal end (1006) without one.
+// A peer that closes the websocket properly gets an answer. Without one, libraries
+// that wait for it report an abnormal end (1006).
 func TestCloseIsAnswered(t *testing.T) { everywhere(t, testCloseIsAnswered) }
 
 func testCloseIsAnswered(t *testing.T, start starter) {
@@ -169,7 +169,7 @@ func testNewRegistrationTakesOver(t *testing.T, start starter) {
 		t.Fatal("the registration is the same")
 	}
 	x := s.dial(second.URL)
-	// Those who are there go on, those who come go to the newest.
+	// Harnesses that are connected stay with the old executor; new ones go to the newest.
 	b := s.harness("env")
 	b.send(handshake("b", "2"))
 	x.want("b", frame.Handshake, "2")
@@ -209,8 +209,8 @@ func testHarnessComesBackToItsStream(t *testing.T, start starter) {
 	liar.want("s", frame.Reset, resetStreamTaken)
 }
 
-// Streams whose ends acknowledge wait for a harness that is gone: it goes on
-// where it was, by the same key, or they are reset.
+// Streams whose ends acknowledge wait for a harness that is gone. It resumes
+// them with the same key, or they are reset.
 func TestResumableStreamsWait(t *testing.T) { everywhere(t, testResumableStreamsWait) }
 
 func testResumableStreamsWait(t *testing.T, start starter) {
@@ -232,7 +232,7 @@ func testResumableStreamsWait(t *testing.T, start starter) {
 	x.want("both", frame.Ack, "")
 	_ = a.ws.Close()
 	x.want("theirs", frame.Reset, resetHarnessGone)
-	// Another harness cannot have it; this one can.
+	// Another harness cannot claim it; this one can.
 	b := s.harness("env")
 	b.send(frame.Frame{StreamID: "both", Kind: frame.Resume})
 	b.want("both", frame.Reset, resetStreamTaken)
@@ -249,7 +249,7 @@ func testResumableStreamsWait(t *testing.T, start starter) {
 	a.want("both", frame.Reset, resetUnknownStream)
 }
 
-// TestManyStreams has harnesses talk to an executor that echoes, all at once.
+// TestManyStreams: many harnesses talk to an echoing executor at the same time.
 func TestManyStreams(t *testing.T) { everywhere(t, testManyStreams) }
 
 func testManyStreams(t *testing.T, start starter) {
@@ -355,8 +355,8 @@ func testDeadExecutor(t *testing.T, start starter) {
 	}
 }
 
-// TestStalledHarness has a harness that takes nothing: it goes, and another
-// gets all that was sent to it.
+// TestStalledHarness: a harness that reads nothing is disconnected, and another
+// one gets all its messages.
 func TestStalledHarness(t *testing.T) { everywhere(t, testStalledHarness) }
 
 func testStalledHarness(t *testing.T, start starter) {
@@ -423,7 +423,7 @@ func TestShutdownTells(t *testing.T) {
 	var telling sync.WaitGroup
 	telling.Go(func() { x.wantClosed(websocket.CloseGoingAway) })
 	telling.Go(func() {
-		// The executor may go first.
+		// The executor may end first.
 		_, err := h.next()
 		if !websocket.IsCloseError(err, websocket.CloseGoingAway, websocket.CloseServiceRestart) {
 			t.Errorf("got error %v, want the close code of a service that ends", err)

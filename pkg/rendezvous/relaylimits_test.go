@@ -11,8 +11,8 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// TestSizes has frames of all sizes at which they are handled differently go
-// both ways, faster than they are read.
+// TestSizes sends frames of all sizes that are handled differently in both
+// directions, faster than they are read.
 func TestSizes(t *testing.T) { everywhere(t, testSizes) }
 
 func testSizes(t *testing.T, start starter) {
@@ -84,7 +84,7 @@ func TestHarnessLimit(t *testing.T) { everywhere(t, testHarnessLimit) }
 
 func testHarnessLimit(t *testing.T, start starter) {
 	s := start(t, Options{})
-	s.far.environments.quota.sockets = 4 // of which a token gets two
+	s.far.environments.quota.sockets = 4 // a token gets two of them
 	s.executor("env")
 	first := s.harness("env")
 	s.harness("env")

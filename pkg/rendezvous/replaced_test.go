@@ -26,7 +26,8 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// Executors of one name are told apart by their keys: one may register again.
+// Executors with one name are distinguished by their keys: the same executor may register
+// again.
 func TestWarningOfReplacedExecutors(t *testing.T) {
 	var log lockedBuffer
 	s := start(t, Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})

@@ -24,20 +24,20 @@ type Options struct {
 	Logger *slog.Logger // nil: logs nothing
 	// Version is the program's, for its metrics.
 	Version string
-	// PublicURL is where executors and harnesses reach the service: http, https,
-	// ws or wss, a host and perhaps a path. Empty: where the request came to,
-	// which is right unless there is a proxy in front.
+	// PublicURL is the URL at which executors and harnesses reach the service:
+	// http, https, ws or wss, a host and an optional path. Empty: the URL of
+	// each request, which is right unless there is a proxy in front.
 	PublicURL string
 	// StateFile keeps registrations and the key of signed URLs over a restart.
-	// Empty: executors register again then.
+	// Empty: executors register again after a restart.
 	StateFile string
 	// State and Bus are shared by the nodes of a service. They belong to the caller, which
 	// may end them after Shutdown. Both or neither must be given, and no StateFile with
 	// them. nil: the service is one process.
 	State State
 	Bus   Bus
-	// PingInterval is how often a peer is asked for a sign of life; one that
-	// gives none for two and a half of them is dead. 0: DefaultPingInterval.
+	// PingInterval is how often a peer is pinged. A peer that sends nothing for
+	// two and a half intervals counts as lost. 0: DefaultPingInterval.
 	PingInterval time.Duration
 	// WriteTimeout is how long a peer may take to accept one frame. 0:
 	// DefaultWriteTimeout.
@@ -59,7 +59,7 @@ type Server struct {
 
 	bus            Bus
 	state          State
-	file           *stateFile // of state; nil: none
+	file           *stateFile // of the state; nil: no cleanup
 	urls           *signer
 	authorizations authorizations
 	tokens         *accounts
@@ -133,10 +133,10 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	return s, nil
 }
 
-// publicURL is what an InvalidError calls it.
+// publicURL is the name of the option in an InvalidError.
 const publicURL = "public URL"
 
-// parsePublicURL returns the URL of the relay; nil: that of the request.
+// parsePublicURL returns the URL of the relay; nil: use the URL of each request.
 func parsePublicURL(text string) (*url.URL, error) {
 	if text == "" {
 		return nil, nil
@@ -158,7 +158,7 @@ func parsePublicURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// relayURL returns where a websocket is dialled, without a query.
+// relayURL returns the URL of a websocket, without its query.
 func (s *Server) relayURL(r *http.Request) *url.URL {
 	if s.public != nil {
 		return s.public.JoinPath(relayPath)
@@ -172,7 +172,7 @@ func (s *Server) relayURL(r *http.Request) *url.URL {
 
 const (
 	relayPath    = "/relay"   // where the websockets are
-	callValidate = "validate" // by which an executor asks about a harness
+	callValidate = "validate" // with which an executor asks about a harness
 )
 
 func (s *Server) routes() *http.ServeMux {
@@ -196,10 +196,10 @@ func (s *Server) routes() *http.ServeMux {
 // /readyz, /metrics and /status, to which / leads. Requests with an Origin come from web pages
 // and are refused.
 //
-// Every answer that is no websocket ends its connection. Calls are few, and the
-// next may come when the network was away: clients of Codex CLI give up when it
-// goes into a connection that is dead, and try again if they cannot make a new
-// one. Besides, idle connections are not for those without a token.
+// Every answer except a websocket ends its connection. There are two reasons. Calls are rare,
+// and the network may fail between them: clients of Codex CLI give up if a call goes into a
+// dead connection, but retry if they cannot make a new one. And clients without a token must
+// not keep idle connections.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close")
 	// Do not wait for the rest of a refused body. A recorder in tests, and a
@@ -214,11 +214,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Serve accepts connections on l, with TLS if config is not nil, until ctx ends
 // or the server is shut down. It closes l and returns ErrServerClosed, or the
-// listener's error. The sockets go on until Shutdown.
+// listener's error. The websockets continue until Shutdown.
 //
-// Connections that are no websockets can be anybody's: they have seconds for
-// their request, and there are maxWaiting of them. Addresses have equal shares:
-// one that opens many closes its own.
+// Anybody can open connections that are not websockets, so they must send their
+// request within seconds, and there are at most maxWaiting of them. Addresses
+// have equal shares: if one address opens too many, its own are closed.
 func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) error {
 	l = websocket.LimitWaiting(l, s.maxWaiting, nil)
 	h := websocket.NewHTTPServer(s)
@@ -237,7 +237,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 		case <-s.ctx.Done():
 		case <-stop:
 		}
-		// Calls are answered; sockets are no longer its own.
+		// Calls are answered; hijacked sockets are not the HTTP server's any more.
 		bound, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
 		if h.Shutdown(bound) != nil {
@@ -253,9 +253,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 	return err
 }
 
-// Shutdown ends every socket, telling the peer, and waits until all is over or
-// ctx ends. Then the rest goes on, and another call waits for it. It may be
-// called more than once.
+// Shutdown ends every socket, telling the peer, and waits until all have ended
+// or ctx ends. If ctx ends first, the shutdown continues in the background, and
+// another call of Shutdown waits for it. It may be called more than once.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closed {
@@ -272,7 +272,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// routineEnd waits for the sockets and the calls, and lets go of the state.
+// routineEnd waits for the sockets and the calls, and then releases the state.
 func (s *Server) routineEnd() {
 	defer close(s.ended)
 	s.wg.Wait()
@@ -315,7 +315,7 @@ func (s *Server) leave() {
 	s.wg.Done()
 }
 
-// routineSweep forgets what has expired.
+// routineSweep removes expired entries.
 func (s *Server) routineSweep() {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
@@ -337,8 +337,8 @@ func (s *Server) sweep() {
 	s.environments.sweep()
 }
 
-// checkToken says why the holder of a token may not keep its socket. A token
-// file that cannot be read ends no connection.
+// checkToken returns an error if the holder of a token may not keep its socket.
+// If the token file cannot be read, no connection ends.
 func (s *Server) checkToken(id string, role Role, environment string) error {
 	token, err := s.opts.Tokens.Find(id)
 	switch {
@@ -354,7 +354,7 @@ func (s *Server) checkToken(id string, role Role, environment string) error {
 	}
 }
 
-// serveReady says whether new executors and harnesses can be served.
+// serveReady reports whether new executors and harnesses can be served.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), stateTime)
 	defer cancel()

@@ -5,16 +5,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// share is what one token uses of an environment. Several tokens are good for
-// one environment, and their holders need not trust each other: none of them may
-// keep the others out. The account's mutex guards the numbers.
+// share is the use of an environment by one token. An environment may have
+// several tokens, whose holders need not trust each other: none of them may keep
+// the others out. The account's mutex guards the numbers.
 type share struct {
 	sockets, streams, opening int
 
 	opens    *rate.Limiter       // handshakes that begin
 	failures *rate.Limiter       // handshakes that fail
 	down     *semaphore.Weighted // bytes that wait for the token's harnesses
-	stalls   *rate.Limiter       // milliseconds for which others waited for them
+	stalls   *rate.Limiter       // milliseconds for which others waited for this token's harnesses
 }
 
 func newShare() *share {
@@ -24,8 +24,8 @@ func newShare() *share {
 	}
 }
 
-// idle reports whether forgetting the share would give back nothing that was
-// used up.
+// idle reports whether the share can be forgotten without giving back used
+// quota.
 func (s *share) idle() bool {
 	return s.sockets == 0 && s.streams == 0 && s.opening == 0 &&
 		s.opens.Tokens() >= shareOpenBurst && s.failures.Tokens() >= shareFailureBurst && s.stalls.Tokens() >= shareStallBurst
@@ -55,8 +55,8 @@ func (a *account) sweepShares() {
 	}
 }
 
-// more counts one more for a token, unless it would have more than it leaves
-// free.
+// more counts one more for a token, unless the token would then have more than
+// is left free.
 func more(own, all *int, most int) bool {
 	if *own+*all >= most {
 		return false

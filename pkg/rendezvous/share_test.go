@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// crowd is an environment with an executor, and two tokens for its harnesses:
-// what the holder of one does must not keep the other out.
+// crowd is an environment with an executor and two tokens for its harnesses.
+// The holder of one token must not be able to keep the other out.
 type crowd struct {
 	*service
 	x               *peer
@@ -74,8 +74,8 @@ func testShareOfSockets(t *testing.T, start starter) {
 	c.served()
 }
 
-// TestShareOfStreams has one connection claim as many streams as it can without
-// a handshake.
+// TestShareOfStreams: one connection claims as many streams as it can without a
+// handshake.
 func TestShareOfStreams(t *testing.T) { everywhere(t, testShareOfStreams) }
 
 func testShareOfStreams(t *testing.T, start starter) {
@@ -103,7 +103,7 @@ func testShareOfHandshakes(t *testing.T, start starter) {
 	for i := range environmentOpening / 2 {
 		h := c.harnessOf(c.hostile, "env")
 		hostile = append(hostile, h)
-		// A resume before it makes no difference.
+		// An earlier resume makes no difference.
 		if i%2 == 0 {
 			h.send(frame.Frame{StreamID: fmt.Sprint(i), Kind: frame.Resume})
 			c.x.want(fmt.Sprint(i), frame.Resume, "")
@@ -137,8 +137,8 @@ func testShareOfHandshakes(t *testing.T, start starter) {
 	c.served()
 }
 
-// TestClaimsEnd has the executor not answer what claims a stream: the stream is
-// free again after a while, which is short for a resume.
+// TestClaimsEnd: the executor does not answer the frame that claims a stream.
+// The stream becomes free after a while, which is short for a resume.
 func TestClaimsEnd(t *testing.T) { everywhere(t, testClaimsEnd) }
 
 func testClaimsEnd(t *testing.T, start starter) {
@@ -150,7 +150,7 @@ func testClaimsEnd(t *testing.T, start starter) {
 		h.send(frame.Frame{StreamID: "claimed", Kind: frame.Resume})
 		c.x.want("claimed", frame.Resume, "")
 		eventually(t, func() bool { return c.totals().streams == 1 })
-		// The executor does not know of it, so that nothing has to be reset there.
+		// The executor does not know the stream, so it needs no reset there.
 		c.x.send(data("answered", 0, "x"))
 		h.want("answered", frame.Data, "x")
 		c.served()
@@ -191,9 +191,9 @@ func testFailuresAreCharged(t *testing.T, start starter) {
 	c.served()
 }
 
-// TestSlowReader has a harness that does not read what its stream gets. While
-// somebody else waits for the executor's output it is disconnected long before
-// it would be for taking nothing.
+// TestSlowReader: a harness does not read the data of its stream. While another
+// harness waits for the executor's output, the slow one is disconnected long
+// before the usual time limit for reading nothing.
 func TestSlowReader(t *testing.T) { everywhere(t, testSlowReader) }
 
 func testSlowReader(t *testing.T, start starter) {

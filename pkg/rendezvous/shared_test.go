@@ -23,7 +23,7 @@ func (s *service) at(t testing.TB, text string) string {
 	return u.String()
 }
 
-// TestExecutorComesToAnotherNode has an executor come back before the end of its
+// TestExecutorComesToAnotherNode: an executor comes back before the end of its
 // former connection was noticed.
 func TestExecutorComesToAnotherNode(t *testing.T) {
 	s := startTwo(t, Options{})
@@ -65,8 +65,9 @@ func (s *service) connecting() (*peer, <-chan error) {
 	return h, ended
 }
 
-// TestTwoExecutorsOfOneRegistration has two come again and again at once, each to
-// its own node, as clients do whose network is bad: one is left each time.
+// TestTwoExecutorsOfOneRegistration: two executors reconnect again and again at
+// the same time, each to its own node, like clients with a bad network. Each time
+// one of them is left.
 func TestTwoExecutorsOfOneRegistration(t *testing.T) {
 	s := startTwo(t, Options{})
 	bundle := s.register("env")
@@ -129,8 +130,9 @@ func TestTwoExecutorsOfOneRegistration(t *testing.T) {
 	}
 }
 
-// TestServerOfNATSDies kills the server of NATS that harnesses' node is connected
-// to, while frames go back and forth. Ends that are disconnected connect again.
+// TestServerOfNATSDies kills the NATS server to which the harnesses' node is
+// connected, while frames are exchanged. Ends that are disconnected connect
+// again.
 func TestServerOfNATSDies(t *testing.T) {
 	join, kill := JoinCluster(t)
 	s := startJoined(t, Options{}, join)
@@ -161,7 +163,7 @@ func TestServerOfNATSDies(t *testing.T) {
 		}
 		return nil
 	}
-	// The servers of NATS have to tell each other where the executor is.
+	// The NATS servers have to tell each other where the executor is.
 	eventually(t, func() bool {
 		body := `{"harness_public_key":` + keyText(identity()) + `}`
 		return s.far.post(s.token, "/cloud/environment/env/connect", body).status == http.StatusOK

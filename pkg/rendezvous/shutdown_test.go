@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// registering is a State in which a registration takes its time.
+// registering is a State in which a registration takes a while.
 type registering struct {
 	State
 	begun, goOn chan struct{}
@@ -34,8 +34,8 @@ func callRegister(s *Server, token string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestShutdownGivesTheStateAway: another process may have the file afterwards,
-// so every call that writes it has ended, and none begins.
+// TestShutdownGivesTheStateAway: after Shutdown another process may use the
+// file, so every call that writes it must have ended, and no new one may begin.
 func TestShutdownGivesTheStateAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

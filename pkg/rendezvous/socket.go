@@ -10,11 +10,11 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// errText says that a message is text.
+// errText means that a message is text.
 var errText = fmt.Errorf("%w: it is text", errFrame)
 
-// socket is a websocket of either end, whose frames one goroutine reads and one
-// writes. An idle one holds no buffers but the library's.
+// socket is a websocket of either end. One goroutine reads its frames and one
+// writes them. An idle one holds only the library's buffers.
 type socket struct {
 	ws    *websocket.Conn
 	check time.Duration // how often it is asked whether the peer may stay
@@ -41,21 +41,22 @@ var (
 	closeRevoked = &closing{websocket.ClosePolicyViolation, "the token is not valid any more"}
 )
 
-// socketEnd is what one end of the relay does with its socket.
+// socketEnd is the handling of a socket by one end of the relay.
 type socketEnd interface {
-	// receive takes a frame that has come, in m. It may wait until ctx ends.
+	// receive handles a frame that has arrived, in m. It may wait until ctx ends.
 	receive(ctx context.Context, h header, m *websocket.Message) error
-	// handle takes a message of the mailbox.
+	// handle handles a message of the mailbox.
 	handle(m Message) error
-	// check says why the peer may not stay.
+	// check returns an error if the peer may not stay.
 	check() error
-	// drop counts a message that is no frame. It may wait until ctx ends: what
-	// takes time to look at is not for nothing.
+	// drop counts a message that is not a frame. It may wait until ctx ends,
+	// because parsing costs time that must be charged.
 	drop(ctx context.Context, why error) error
 }
 
-// run serves the socket until it breaks, e or the mailbox refuses to go on, or
-// ctx ends; it tells the peer, closes the socket and returns why.
+// run serves the socket until it breaks, e or the mailbox refuses to continue,
+// or ctx ends. Then it tells the peer, closes the socket and returns the
+// reason.
 func (s *socket) run(ctx context.Context, box *Mailbox, e socketEnd) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -74,8 +75,8 @@ func (s *socket) run(ctx context.Context, box *Mailbox, e socketEnd) error {
 	return why
 }
 
-// end tells the peer why the service closes the socket, if it does, and closes
-// it.
+// end closes the socket. If the service closes it, end first tells the peer the
+// reason.
 func (s *socket) end(why error) {
 	var c *closing
 	var large *websocket.TooLargeError
@@ -94,14 +95,15 @@ func (s *socket) end(why error) {
 	_ = s.ws.Close(c.code, c.reason)
 }
 
-// routineRead hands over the frames that come.
+// routineRead passes on the frames that arrive.
 func (s *socket) routineRead(ctx context.Context, e socketEnd) error {
 	for {
 		m, err := s.ws.ReadMessage()
 		if err != nil {
 			return err
 		}
-		// On its way it counts as what it is, and must not hold much more.
+		// In flight a frame is counted by its length, so its memory must not be much
+		// larger.
 		m.Fit()
 		var h header
 		bad := errText
@@ -135,8 +137,8 @@ func (s *socket) send(frame []byte) error { return s.ws.Add(websocket.Binary, fr
 func (s *socket) routineWrite(ctx context.Context, box *Mailbox, e socketEnd) error {
 	ticker := time.NewTicker(s.check)
 	defer ticker.Stop()
-	// Messages that were queued before the end are still sent. An error is no concern
-	// here: the websocket is being closed.
+	// Messages that were queued before the end are still sent. Errors are ignored
+	// here, because the websocket is being closed.
 	defer func() { _ = s.ws.Flush() }()
 	for {
 		m, ok, err := box.Take()

@@ -14,7 +14,7 @@ import (
 	wire "codex.internal/pkg/wire/websocket"
 )
 
-// TestLastFramesGoOut has the end come while frames before it are gathered.
+// TestLastFramesGoOut: the end comes while frames before it are being collected.
 func TestLastFramesGoOut(t *testing.T) {
 	box := NewMailbox(SourceBytes)
 	for _, m := range []Message{
@@ -52,8 +52,8 @@ func TestLastFramesGoOut(t *testing.T) {
 	p.wantClosed(websocket.CloseServiceRestart)
 }
 
-// TestPingOfSlowPeer has a harness that takes nothing for a while ask for a sign
-// of life: that takes none of the time that it has.
+// TestPingOfSlowPeer: a harness that reads nothing for a while sends a ping. The
+// answer must not use up its time limit.
 func TestPingOfSlowPeer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -79,7 +79,7 @@ func TestPingOfSlowPeer(t *testing.T) {
 		if still++; now != before || now == 0 {
 			before, still = now, 0
 		}
-		return still == 20 // the pauses between the looks have grown to 50 ms
+		return still == 20 // the pauses between the checks have grown to 50 ms
 	})
 	if err := h.ws.WriteControl(websocket.PingMessage, []byte("x"), time.Now().Add(patience)); err != nil {
 		t.Fatal(err)

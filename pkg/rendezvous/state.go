@@ -30,7 +30,7 @@ type Listed struct {
 type ExecutorConnection struct {
 	Address string    `json:"address"` // of the peer
 	Since   time.Time `json:"since"`
-	// Until is when it ended. Zero: it has not, or its node was lost.
+	// Until is when it ended. Zero: it has not ended, or its node was lost.
 	Until time.Time `json:"until,omitzero"`
 	// Name and Agent are the executor's own description; see relay.ReadDescription.
 	Name  string `json:"name,omitempty"`
@@ -40,22 +40,22 @@ type ExecutorConnection struct {
 // KeyBytes is the size of a signing key.
 const KeyBytes = sha256.Size
 
-// Keys are the secrets with which nodes verify URLs and authorizations of each other.
+// Keys are the secrets with which nodes verify each other's URLs and authorizations.
 type Keys struct {
 	secret.Unprinted
 	URLs           [KeyBytes]byte
 	Authorizations [KeyBytes]byte // changes when the record of spent nonces is lost
 }
 
-// State is what the nodes of a service share, besides the sockets.
-// The newest registration of an environment is the one that harnesses are sent
-// to. One that was replaced lives on while its executor is connected, so that
-// two executors of one name do not throw each other out for ever. The methods
-// may be called from any goroutine; they end soon after their ctx, and return
-// an ErrUnavailable if the shared state cannot be reached for a while.
+// State is what the nodes of a service share, besides the sockets. Harnesses
+// are sent to the newest registration of an environment. A replaced
+// registration stays while its executor is connected, so that two executors
+// with one name do not disconnect each other forever. The methods may be called
+// from any goroutine; they end soon after their ctx, and return an
+// ErrUnavailable if the shared state cannot be reached for a while.
 type State interface {
 	Keys() Keys
-	// Register keeps a registration and makes it the newest of its
+	// Register stores a registration and makes it the newest of its
 	// environment. The error is an ErrTooMany at a limit.
 	Register(ctx context.Context, reg Registration) error
 	// Newest returns the registration of an environment that harnesses are
@@ -63,22 +63,23 @@ type State interface {
 	Newest(ctx context.Context, environment string) (Registration, error)
 	// Find returns the registration with an id, or an ErrNotRegistered.
 	Find(ctx context.Context, id string) (Registration, error)
-	// Attach notes that a registration's executor connects; Detach must
-	// follow. Until of c must be zero. The generation is greater than that of
+	// Attach records that a registration's executor connects; Detach must
+	// follow. c.Until must be zero. The generation is greater than that of
 	// every earlier connection of the executor. The error is an
-	// ErrNotRegistered if the executor has been replaced, or was never there.
+	// ErrNotRegistered if the executor has been replaced, or was never
+	// registered.
 	Attach(ctx context.Context, id string, c ExecutorConnection) (generation uint64, err error)
 	// Detach notes that the connection with a generation is over, at a time.
 	Detach(ctx context.Context, id string, generation uint64, at time.Time)
-	// Nonce makes a nonce. It has letters, digits and dashes.
+	// Nonce returns a new nonce of letters, digits and dashes.
 	Nonce() string
 	// Spend marks a nonce as used and reports whether it was valid and unused. until is
 	// when its authorization expires: it is not called for the nonce after that.
 	Spend(ctx context.Context, nonce string, until time.Time) (bool, error)
-	// List returns what Newest returns for all environments, in no order. It
-	// does not wait, and may be a moment behind.
+	// List returns the result of Newest for all environments, in no particular
+	// order. It does not wait, and may be slightly out of date.
 	List() []Listed
-	// Sweep forgets what has expired.
+	// Sweep removes expired entries.
 	Sweep(ctx context.Context)
 	// Check returns an error if the state cannot be changed at present.
 	Check(ctx context.Context) error

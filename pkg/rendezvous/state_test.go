@@ -39,7 +39,7 @@ func TestState(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || atomicfile.OthersCanWrite(info) {
 		t.Errorf("got info %v, error %v; want no error, not atomicfile.OthersCanWrite(info)", info, err)
 	}
-	// The executor comes back by its old URL.
+	// The executor comes back with its old URL.
 	s.dial("ws" + strings.TrimPrefix(s.url, "http") + relayPath + "?" + query)
 	if con := s.connect("env", identity()); con.ExecutorRegistrationID != reg.ID || con.ExecutorPublicKey != identity() {
 		t.Errorf("got %s; want con.ExecutorRegistrationID %v, con.ExecutorPublicKey identity()", con.body, reg.ID)
@@ -83,7 +83,7 @@ func TestUnsavedRegistration(t *testing.T) {
 	}
 }
 
-// FuzzDecodeState checks that what is accepted can be written and read again.
+// FuzzDecodeState checks that an accepted state can be written and read again.
 func FuzzDecodeState(f *testing.F) {
 	reg := &Registration{ID: "r", Environment: "env", Key: identity(), Token: "0123456789ab", Expires: time.Unix(1_800_000_000, 0).UTC()}
 	good, err := json.Marshal(stateDocument{Version: stateVersion, URLKey: make([]byte, 32), Registrations: []*Registration{reg}})

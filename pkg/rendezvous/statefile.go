@@ -30,10 +30,10 @@ type stateDocument struct {
 	Registrations []*Registration `json:"registrations"`
 }
 
-// stateVersion is that of the file.
+// stateVersion is the version of the file format.
 const stateVersion = 1
 
-// openState opens a state file, or makes one with a new key.
+// openState opens a state file, or creates one with a new key.
 func openState(ctx context.Context, path string) (_ *stateFile, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("state: %w", err)

@@ -9,7 +9,7 @@ import (
 	"codex.internal/pkg/internal/webpage"
 )
 
-// totals are what there is at a time. Sockets and streams are those of this
+// totals are the current numbers. Sockets and streams are those of this
 // process.
 type totals struct{ environments, executors, harnesses, streams int }
 
@@ -36,14 +36,14 @@ type environmentStatus struct {
 	Connected    bool   `json:"connected"`
 	Harnesses    int    `json:"harnesses"`
 	Streams      int    `json:"streams"`
-	// Clients are the programs of the harnesses, those with most connections.
+	// Clients are the programs of the harnesses: those with the most connections.
 	Clients []clientStatus `json:"clients"`
 	Up      flow           `json:"up"`
 	Down    flow           `json:"down"`
-	// Name and Program are what the executor says of itself, if it does, and Address is
-	// where its newest connection comes from. That began at Since, and has ended at
-	// LastSeen, if it has and its node could note it. They are not known before it has
-	// connected.
+	// Name and Program are the executor's description of itself, if it sent one.
+	// Address is the address of its newest connection, which began at Since. LastSeen
+	// is when that connection ended, if it has ended and its node could record it. All
+	// are unknown before the executor has connected.
 	Name     string     `json:"executor_name,omitempty"`
 	Program  string     `json:"executor_program,omitempty"`
 	Address  string     `json:"address,omitempty"`
@@ -64,7 +64,7 @@ func (m *meter) flow(now time.Time) flow {
 	return flow{frames, bytes, perSecond}
 }
 
-// environmentStatus joins what the state and the nodes know of an environment.
+// environmentStatus joins the knowledge of the state and of the nodes about an environment.
 func (s *Server) environmentStatus(reg *Listed, others []activity) environmentStatus {
 	e := environmentStatus{ID: reg.Environment, Registration: reg.ID, Connected: reg.Connected, Clients: []clientStatus{}}
 	if c := reg.Connection; c != nil {
@@ -85,7 +85,7 @@ func (s *Server) environmentStatus(reg *Listed, others []activity) environmentSt
 			e.Clients = append(e.Clients, x.Clients...)
 			return e
 		}
-		// It is not connected: what has passed before is known where it was.
+		// It is not connected. Earlier traffic is known at the node where it was connected.
 		if frames := known[i].frames(); frames > most {
 			most, e.Up, e.Down = frames, known[i].Up, known[i].Down
 		}
@@ -93,8 +93,8 @@ func (s *Server) environmentStatus(reg *Listed, others []activity) environmentSt
 	return e
 }
 
-// serveStatus shows the environments that a token is good for. Browsers send
-// the token as a password.
+// serveStatus shows the environments that a token permits. Browsers send the
+// token as a password.
 func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 	secret := bearer(r)
 	if _, password, ok := r.BasicAuth(); ok {

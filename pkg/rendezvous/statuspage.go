@@ -33,8 +33,8 @@ const (
 )
 
 // statusPage returns the page for people, which fetches itself every 2 s (status.js).
-// Ids, addresses, and what executors and clients say of themselves are the only texts on
-// it that are not the service's own.
+// The only foreign texts on it are ids, addresses, and descriptions that executors and
+// clients sent.
 func statusPage(list []environmentStatus) []byte {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, statusHead, webpage.Style)
@@ -90,7 +90,7 @@ func writeStatusRow(page *bytes.Buffer, e *environmentStatus) {
 	page.WriteString("</tr>\n")
 }
 
-// detail returns a line in small type with a text that may be long and come from outside, such as an
+// detail returns a line in small type with a text that may be long and of foreign origin, such as an
 // executor's description of itself. It returns "" for an empty text.
 func detail(text string) string {
 	if text == "" {
@@ -117,8 +117,8 @@ func clients(e *environmentStatus) string {
 	return lines.String()
 }
 
-// seen says when the executor was connected and from where. Times do not change while the
-// page is read, as ages would.
+// seen describes when the executor was connected and from where. It shows times, because
+// ages would change while the page is read.
 func seen(e *environmentStatus) (when, where string) {
 	const format = "2006-01-02 15:04 UTC"
 	switch {

@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestStatusPolicy: what the policy allows is what is on the page.
+// TestStatusPolicy: the policy allows exactly what the page contains.
 func TestStatusPolicy(t *testing.T) {
 	s := start(t, Options{})
 	w := s.get("/status", "Authorization", "Bearer "+s.token)
@@ -42,7 +42,7 @@ func hashOf(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// statusOf is the page as programs read it.
+// statusOf is the page in the form for programs.
 func (s *service) statusOf() []environmentStatus {
 	s.t.Helper()
 	var list struct{ Environments []environmentStatus }
@@ -67,7 +67,7 @@ func (s *service) dialAs(url string, header http.Header) *peer {
 	return &peer{s.t, ws}
 }
 
-// onAllNodes waits until the pages of both nodes say the same, which is as wanted.
+// onAllNodes waits until the pages of both nodes agree and are as wanted.
 func (s *service) onAllNodes(what string, wanted func(e *environmentStatus) bool) {
 	s.t.Helper()
 	testutil.Eventually(s.t.Context(), s.t, what, func() (string, bool) {
@@ -102,7 +102,8 @@ func TestStatusSeen(t *testing.T) {
 		s.onAllNodes("its end", func(e *environmentStatus) bool {
 			return !e.Connected && strings.HasPrefix(when(e), "until ") && e.Name == "box <1>"
 		})
-		// It comes back, and does not say what it is; its registration was of Go's HTTP client.
+		// It comes back and sends no description. Its registration came from Go's HTTP
+		// client.
 		s.dialAs(bundle.URL, silent)
 		s.onAllNodes("another connection", func(e *environmentStatus) bool {
 			return e.Connected && e.LastSeen == nil && e.Name == "" && e.Program == "Go-http-client/1.1"
@@ -176,8 +177,8 @@ func TestStatusNamesFewClients(t *testing.T) {
 	}
 }
 
-// TestStatusOfManyEnvironments: what does not fit into one answer of another node comes in the
-// next ones.
+// TestStatusOfManyEnvironments: if the status does not fit into one answer of another node,
+// the rest comes in the next answers.
 func TestStatusOfManyEnvironments(t *testing.T) {
 	s := startTwo(t, Options{})
 	const many = 1000

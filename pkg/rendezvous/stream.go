@@ -11,21 +11,21 @@ type stream struct {
 	token    string   // of the harness; only a harness with the same token and
 	identity string   // the same key may resume the stream
 	account  *account // of the token
-	share    *share   // of the environment, as far as the token uses it
+	share    *share   // the environment's share of the token
 
 	handshaken bool // a handshake was sent to the executor
 	opening    bool // the executor has not answered the handshake yet
 	answered   bool // the executor has sent a frame that is not a reset
-	// The two ends have acknowledged records, and so can resume the stream.
+	// Both ends have acknowledged records, and so can resume the stream.
 	harnessAcks, executorAcks bool
 
 	overdue bool        // the executor has not answered in time
-	left    string      // address of the harness that has gone
-	lapses  *time.Timer // sends Lapsed: when the claim is overdue, or a harness that has gone does not come back
+	left    string      // address of the harness that is gone
+	lapses  *time.Timer // sends Lapsed when the claim is overdue, or a harness that is gone does not come back
 }
 
-// claim gives a stream to the sender of a frame, if it may have one more. The
-// caller holds mu.
+// claim gives a stream to the sender of a frame, if the sender may have one
+// more. The caller holds mu.
 func (x *executor) claim(m *Message) bool {
 	if !x.account.takeStream(m.Token) {
 		return false
@@ -47,7 +47,7 @@ func (x *executor) claim(m *Message) bool {
 	return true
 }
 
-// answer notes that the executor knows a stream. The caller holds mu.
+// answer records that the executor knows a stream. The caller holds mu.
 func (x *executor) answer(s *stream) {
 	if s.answered {
 		return
@@ -105,7 +105,7 @@ func (x *executor) refusedLate(id string) {
 	}
 }
 
-// free takes a stream out of the table. The caller holds mu.
+// free removes a stream from the table. The caller holds mu.
 func (x *executor) free(id string) {
 	if s := x.streams[id]; s != nil {
 		s.lapses.Stop()
@@ -137,15 +137,15 @@ func (x *executor) lapse(m *Message) error {
 	}
 	x.mu.Unlock()
 	if !gone && !begun {
-		// The harness has come back, or the answer has come, at the last moment;
-		// or the executor has seen nothing of the stream but a resume.
+		// The harness came back, or the answer came, at the last moment; or the
+		// executor has only seen a resume of the stream.
 		return nil
 	}
 	return x.resetGone(m.Stream)
 }
 
 // sendLapsed makes the executor's own goroutine end a stream whose harness has not
-// come back. If the executor is gone, so is the stream.
+// come back. If the executor is gone, its streams have already ended.
 func (x *executor) sendLapsed(id, harness string) {
 	_, _ = x.srv.bus.Send(context.Background(), x.address, Message{Kind: Lapsed, From: harness, Stream: id})
 }

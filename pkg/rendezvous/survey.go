@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// survey asks the other nodes of the service what they know, so that all nodes show the same status
-// page.
+// survey queries the other nodes of the service, so that all nodes show the same status page.
 type survey struct {
 	srv   *Server
 	peers PeerBus
 
-	mu    sync.Mutex // held while the nodes are asked: other callers wait, and get the same answers
+	mu    sync.Mutex // held while the nodes are queried: other callers wait, and get the same answers
 	asked time.Time
 	found map[string][]activity // by environment
 }
@@ -23,7 +22,7 @@ type survey struct {
 // those after it, by name.
 type surveyAnswer struct {
 	Environments []activity `json:"environments"`
-	More         bool       `json:"more"` // ask again, after the last of these
+	More         bool       `json:"more"` // query again, after the last of these
 }
 
 // newSurvey returns the survey of a service and lets it answer the questions of other nodes. It
@@ -61,8 +60,9 @@ func (v *survey) answer(after string) []byte {
 	return text
 }
 
-// all returns what the other nodes know, at most surveyAge ago. It waits for at most surveyTime
-// for nodes that do not answer, which are left out. The caller must not change it.
+// all returns the answers of the other nodes, which are at most surveyAge old. It waits for at
+// most surveyTime for nodes that do not answer; these are left out. The caller must not change
+// the result.
 func (v *survey) all() map[string][]activity {
 	if v == nil {
 		return nil
@@ -72,7 +72,8 @@ func (v *survey) all() map[string][]activity {
 	if time.Since(v.asked) < surveyAge {
 		return v.found
 	}
-	// Not the context of the request: others wait for the same answers, also if its client goes away.
+	// Not the context of the request: others wait for the same answers, even if its client
+	// goes away.
 	ctx, cancel := context.WithTimeout(v.srv.ctx, surveyTime)
 	defer cancel()
 	nodes := v.peers.Peers()
@@ -90,7 +91,8 @@ func (v *survey) all() map[string][]activity {
 	return found
 }
 
-// ask returns what a node knows. If the node stops answering, that is what it has answered before.
+// ask returns the answer of a node. If the node stops answering, it returns the parts that
+// have arrived.
 func (v *survey) ask(ctx context.Context, node string) []activity {
 	var list []activity
 	after := ""

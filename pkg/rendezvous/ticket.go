@@ -17,16 +17,16 @@ import (
 	"codex.internal/pkg/wire/secret"
 )
 
-// errTicket says that a URL was not signed by the service, or has expired.
+// errTicket means that a URL was not signed by the service, or has expired.
 var errTicket = errors.New("the URL is not one of this service's, or has expired")
 
-// signer signs what the service hands out and wants back.
+// signer signs the values that the service issues and later checks.
 type signer struct {
 	secret.Unprinted
 	key [KeyBytes]byte
 }
 
-// newSigner makes a signer with a key of its own.
+// newSigner makes a signer with its own key.
 func newSigner() *signer {
 	s := new(signer)
 	_, _ = rand.Read(s.key[:]) // never fails
@@ -52,7 +52,7 @@ const (
 	endHarness  = "harness"
 )
 
-// ticket is what the URL of a websocket says.
+// ticket is the content of a websocket's signed URL.
 type ticket struct {
 	end          string // endExecutor or endHarness
 	environment  string
@@ -128,21 +128,20 @@ func readTicket(query string, s *signer, now time.Time) (ticket, error) {
 // keyDigest names a key in URLs and signatures.
 func keyDigest(key noise.PublicKey) string { return tokens.Digest(string(key.AppendJSON(nil))) }
 
-// grant is what an authorization of a harness is for.
+// grant is the content of a harness's authorization.
 type grant struct {
 	environment, registration, identity string
 }
 
 // authorizations makes and reads the strings with which an executor asks the service to
-// confirm a harness. Each must be accepted once only, so that the
-// relay cannot replay a handshake; see State.Spend. The methods may be
-// called from any goroutine.
+// confirm a harness. Each is accepted only once, so that the relay cannot replay a
+// handshake; see State.Spend. The methods may be called from any goroutine.
 type authorizations struct {
 	secret.Unprinted
 	signer signer
 }
 
-// authorization is what can be read in one.
+// authorization is the readable content of one.
 type authorization struct {
 	token string // id of the harness's token
 	nonce string

@@ -48,7 +48,7 @@ func TestTickets(t *testing.T) {
 			}
 		}
 	}
-	// Nothing can be moved from one value to the next.
+	// No part can be moved from one value to the next.
 	a := ticket{end: endHarness, environment: "ab", registration: "c", expires: now.Add(1)}
 	b := ticket{end: endHarness, environment: "a", registration: "bc", expires: now.Add(1)}
 	if a.sign(s) == b.sign(s) {
@@ -133,10 +133,10 @@ func TestSpent(t *testing.T) {
 	}
 }
 
-// FuzzReadTicket checks that nothing but what was signed is read.
+// FuzzReadTicket checks that only signed values are accepted.
 func FuzzReadTicket(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
-	s := new(signer) // a fixed key, so that what is found can be run again
+	s := new(signer) // a fixed key, so that a finding can be reproduced
 	good := ticket{end: endHarness, environment: "e", registration: "r", token: "t", identity: "i", expires: now.Add(time.Hour)}
 	f.Add(good.query(s))
 	f.Add("role=harness&expires=99999999999")
@@ -147,7 +147,7 @@ func FuzzReadTicket(f *testing.F) {
 	})
 }
 
-// FuzzAuthorization checks that nothing but what was made is accepted.
+// FuzzAuthorization checks that only issued values are accepted.
 func FuzzAuthorization(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
 	g := grant{"e", "r", "k"}

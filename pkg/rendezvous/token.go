@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/internal/tokens"
 )
 
-// Role is what the holder of a token may be.
+// Role is the role that a token permits.
 type Role string
 
 // The roles.
@@ -20,25 +20,24 @@ const (
 	RoleBoth     Role = "both"
 )
 
-// allows says whether a role includes another.
+// allows reports whether a role includes another.
 func (r Role) allows(other Role) bool { return r == RoleBoth || r == other }
 
-// Token is what is kept of a token: everything but its secret.
+// Token is the stored part of a token: everything except its secret.
 type Token struct {
 	tokens.Token
 	Role Role `json:"role"`
-	// Environments are the ids that it is good for, or patterns of path.Match,
-	// in which * stands for any number of characters.
+	// Environments are the ids that it permits, or patterns of path.Match, in
+	// which * stands for any number of characters.
 	Environments []string `json:"environments"`
 }
 
-// permits says whether the token is good for a role in an environment at a
-// time.
+// permits reports whether the token permits a role in an environment at a time.
 func (t *Token) permits(role Role, environment string, now time.Time) bool {
 	return t.Role.allows(role) && !t.Expired(now) && t.covers(environment)
 }
 
-// covers says whether an environment is one of the token's.
+// covers reports whether an environment is one of the token's.
 func (t *Token) covers(environment string) bool {
 	for _, pattern := range t.Environments {
 		if ok, err := path.Match(pattern, environment); ok && err == nil {
@@ -93,15 +92,15 @@ type TokenFile struct {
 	*tokens.File[Token, *Token]
 }
 
-// OpenTokens returns the token file at a path. It need not be there yet: then
-// it has no tokens.
+// OpenTokens returns the token file at a path. If the file does not exist, it
+// has no tokens.
 func OpenTokens(path string) *TokenFile { return openTokens(path, time.Now) }
 
 func openTokens(path string, now func() time.Time) *TokenFile {
 	return &TokenFile{tokens.Open[Token](path, tokenPrefix, now)}
 }
 
-// TokenSpec is what a new token is for; see Token.
+// TokenSpec describes a new token; see Token.
 type TokenSpec struct {
 	Name         string
 	Role         Role
@@ -109,8 +108,8 @@ type TokenSpec struct {
 	TTL          time.Duration // 0: it does not expire
 }
 
-// Create makes a token and returns its text, which is not kept and cannot be
-// had again. The error is an InvalidError if there can be no such token.
+// Create makes a token and returns its text, which is not stored and cannot be
+// recovered. The error is an InvalidError if the specification is not valid.
 func (f *TokenFile) Create(ctx context.Context, spec TokenSpec) (string, Token, error) {
 	return f.File.Create(ctx, Token{Token: tokens.Token{Name: spec.Name}, Role: spec.Role, Environments: spec.Environments}, spec.TTL)
 }

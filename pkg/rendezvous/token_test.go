@@ -178,7 +178,7 @@ func TestTokenFileThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestTokensThatDoNotFit: what is written can be read again.
+// TestTokensThatDoNotFit: every written file can be read again.
 func TestTokensThatDoNotFit(t *testing.T) {
 	all := make(map[string]*Token)
 	for i := range tokens.MaxFile / (maxPatterns * maxEnvironmentID) {
@@ -239,7 +239,7 @@ func TestLocked(t *testing.T) {
 	unlock()
 }
 
-// FuzzDecodeTokens checks that what is accepted has no token that Create would
+// FuzzDecodeTokens checks that an accepted file has no token that Create would
 // refuse.
 func FuzzDecodeTokens(f *testing.F) {
 	f.Add([]byte(`{"version":1,"tokens":[]}`))

@@ -16,8 +16,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// serveWaiting serves a service in which limit connections may wait for a
-// signed URL.
+// serveWaiting runs a service in which limit connections may wait for a signed
+// URL.
 func serveWaiting(t *testing.T, limit int) net.Listener {
 	t.Helper()
 	s, err := New(t.Context(), Options{Tokens: newTokens(t)})
@@ -40,7 +40,7 @@ func serveWaiting(t *testing.T, limit int) net.Listener {
 	return l
 }
 
-// idleConnections makes connections from an address that send nothing.
+// idleConnections makes connections from an address and sends nothing on them.
 func idleConnections(t *testing.T, l net.Listener, from string, n int) []net.Conn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -54,8 +54,8 @@ func idleConnections(t *testing.T, l net.Listener, from string, n int) []net.Con
 	return idle
 }
 
-// TestConnectionsThatWait are as many as there may be, without a request: a
-// request on a new one is answered all the same.
+// TestConnectionsThatWait opens as many idle connections as permitted. A
+// request on a new connection is answered all the same.
 func TestConnectionsThatWait(t *testing.T) {
 	const limit = 8
 	l := serveWaiting(t, limit)
@@ -74,8 +74,8 @@ func TestConnectionsThatWait(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatWaitElsewhere: one address that opens connections and says
-// nothing does not close those of another.
+// TestConnectionsThatWaitElsewhere: one address with many idle connections does
+// not cause those of another address to be closed.
 func TestConnectionsThatWaitElsewhere(t *testing.T) {
 	const limit = 8
 	l := serveWaiting(t, limit)

@@ -13,7 +13,7 @@ func (s *Stream) owe(n int, now time.Time) {
 }
 
 // owes reports whether there is something to acknowledge. Before the first
-// record has arrived there is no way to say what has.
+// record has arrived, an acknowledgement could not be expressed.
 func (s *Stream) owes() bool { return s.unackedRecords > 0 && s.in.next > 0 && !s.options.Plain }
 
 // ackDue reports whether an acknowledgement is due now.
@@ -64,9 +64,10 @@ func (s *Stream) resend(early bool, now time.Time) []Frame {
 	return frames
 }
 
-// answer confirms to a peer that resumes the stream that the stream still exists, and
+// answer handles a peer that resumes the stream: it confirms that the stream exists, and
 // retransmits the records that may have been lost with the peer's connection. It
-// retransmits at most once in firstRetransmit: the relay could forge resumes without end.
+// retransmits at most once in firstRetransmit, because the relay could forge any number
+// of resumes.
 func (s *Stream) answer(now time.Time) []Frame {
 	var frames []Frame
 	if now.Sub(s.answered) >= firstRetransmit {

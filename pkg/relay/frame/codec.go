@@ -7,14 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// version is that of the frames.
+// version is the version of the frames.
 const version = 1
 
 // Decode reads one binary message of a websocket. The frame's payload is part of
 // message. Errors are ErrUndecodable, or ErrInvalid for a frame with values that are not
-// allowed; the latter comes with the stream's id as far as it is known,
-// because it is fatal for that stream during a handshake. The texts are for
-// logs.
+// allowed. With ErrInvalid the stream's id is returned if it is known, because the error
+// is fatal for that stream during a handshake. The texts are for logs.
 func Decode(message []byte) (Frame, error) {
 	var e encoded
 	if err := e.read(message); err != nil {
@@ -34,9 +33,10 @@ func Decode(message []byte) (Frame, error) {
 	return e.Frame, nil
 }
 
-// Route reads the two fields that a message is routed by: the stream's id and the
-// kind. For a valid frame they are those that Decode returns. An absent or blank id is
-// returned as it is, and the body is not validated. The error is ErrUndecodable.
+// Route reads the two fields that are needed to route a message: the stream's id and
+// the kind. For a valid frame it returns the same values as Decode. It returns an
+// absent or blank id unchanged, and does not validate the body. The error is
+// ErrUndecodable.
 func Route(message []byte) (streamID string, kind Kind, err error) {
 	for len(message) > 0 {
 		f, rest, err := next(message, nil)
@@ -81,9 +81,9 @@ func (f *Frame) Append(b []byte) ([]byte, error) {
 	return append(b, payload...), nil
 }
 
-// Split is Append without a copy of the payload: it appends everything before the
-// payload, at most MaxHead bytes and the reason of a reset, and returns the payload,
-// which the caller writes behind it.
+// Split is like Append but does not copy the payload. It appends everything before
+// the payload, which is at most MaxHead bytes and the reason of a reset, and returns
+// the payload. The caller writes the payload after it.
 func (f *Frame) Split(b []byte) (head, payload []byte, err error) {
 	if err := f.checkSent(); err != nil {
 		return nil, nil, err

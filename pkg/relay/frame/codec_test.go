@@ -128,8 +128,8 @@ func TestValidity(t *testing.T) {
 	}
 }
 
-// TestEncodings has what other encoders do: unknown fields, several bodies, an
-// unknown body, and what is none.
+// TestEncodings decodes the output of other encoders: unknown fields, several
+// bodies, an unknown body, and messages that are not frames.
 func TestEncodings(t *testing.T) {
 	for _, tt := range []struct {
 		name, hex string
@@ -198,8 +198,8 @@ func TestAppendRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that what is valid comes back as it was, whoever encodes
-// it, unless it is more than may be sent.
+// FuzzDecode checks that valid frames are unchanged after encoding and
+// decoding, unless they are larger than may be sent.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x08\x01\x12\x01s\x3a\x00"))
 	f.Add([]byte("\x08\x01\x12\x01s\x18\xac\x02\x20\x81\x80\x80\x80\x08\x32\x00"))

@@ -24,7 +24,7 @@ var (
 	errNoPayload  = invalid("relay handshake message frame is missing payload")
 )
 
-// invalidError is an ErrInvalid with a text of its own.
+// invalidError is an ErrInvalid with its own text.
 type invalidError string
 
 func invalid(text string) error { return invalidError(text) }
@@ -32,7 +32,7 @@ func invalid(text string) error { return invalidError(text) }
 func (e invalidError) Error() string        { return string(e) }
 func (e invalidError) Is(target error) bool { return target == ErrInvalid }
 
-// The errors that end a stream.
+// These errors end a stream.
 var (
 	// ErrReset means that the peer has ended the stream.
 	ErrReset = errors.New("Noise relay stream reset")
@@ -50,7 +50,7 @@ var (
 // unchanged, and the record was not sent.
 var ErrNotReady = errors.New("Noise relay stream has no room for a record")
 
-// protocolError is an ErrProtocol with a text of its own.
+// protocolError is an ErrProtocol with its own text.
 type protocolError string
 
 func (e protocolError) Error() string        { return string(e) }

@@ -9,7 +9,7 @@ import (
 	"codex.internal/pkg/relay/noise"
 )
 
-// Both ends of a stream after their handshake; the relay between them delivers
+// Both ends of a stream after their handshake. The relay between them delivers
 // the second record first.
 func ExampleStream() {
 	harness, executor := handshake()

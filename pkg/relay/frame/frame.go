@@ -11,8 +11,7 @@
 //	frame, err := stream.Send(record, now) // write frame, if stream.Ready(...)
 //	frames, err := stream.Advance(now)     // at stream.Deadline(); write frames
 //
-// An error is the end of the stream; the owner tells the peer by a frame of
-// kind Reset.
+// An error ends the stream; the owner tells the peer with a frame of kind Reset.
 //
 // Everything but the payloads is unauthenticated: the relay can change it. The relay
 // can therefore delay a stream and end it, and no more.
@@ -22,7 +21,7 @@ package frame
 
 import "fmt"
 
-// Kind is what a frame is.
+// Kind is the type of a frame.
 type Kind uint8
 
 // The kinds of frames. Peers that do not acknowledge ignore the last three.
@@ -30,9 +29,9 @@ const (
 	Data      Kind = iota + 1 // one record: Seq, Payload
 	Handshake                 // one message of the handshake: Payload
 	Reset                     // the stream has ended: Reason
-	Ack                       // nothing but Ack and AckBits
-	Resume                    // the stream begins, or goes on: Seq
-	Heartbeat                 // the sender is still there
+	Ack                       // only Ack and AckBits
+	Resume                    // the stream begins or continues: Seq
+	Heartbeat                 // the sender is still alive
 )
 
 // String returns the kind's name in the protocol.
@@ -58,13 +57,13 @@ func (k Kind) String() string {
 // Frame is one message between an end and the relay.
 type Frame struct {
 	StreamID string // never blank
-	// Ack is the highest seq up to which every record has arrived at the
-	// sender of the frame, AckBits what has arrived beyond it: bit i is for the
-	// record Ack+1+i. Both are 0 before the record 0 has arrived, and always
-	// from a peer that does not acknowledge.
+	// Ack is the highest seq up to which every record has arrived at the sender
+	// of the frame. AckBits are the records beyond it that have arrived: bit i
+	// is for the record Ack+1+i. Both are 0 before record 0 has arrived, and
+	// always from a peer that does not acknowledge.
 	Ack, AckBits uint32
 	Kind         Kind
 	Seq          uint32 // Data: of the record; Resume: the lowest that is not acknowledged
 	Payload      []byte // Data, Handshake: never empty
-	Reason       string // Reset: never empty; of the peer's choice, not to be shown
+	Reason       string // Reset: never empty; chosen by the peer, so not to be shown
 }

@@ -4,8 +4,8 @@ import "time"
 
 // Limits of frames.
 const (
-	// MaxFrame is the longest encoded frame, in bytes: a websocket that brings
-	// more must be closed, as Codex CLI does.
+	// MaxFrame is the longest encoded frame, in bytes. A websocket on which a
+	// longer message arrives must be closed, as Codex CLI does.
 	MaxFrame = 256 << 10
 	// MaxStreamID and MaxReason are in bytes. Some builds of Codex CLI
 	// refuse more; the others, and Decode, do not.
@@ -14,9 +14,9 @@ const (
 
 	// maxPayload is the longest Noise message.
 	maxPayload = 1<<16 - 1
-	// MaxHead is more than an encoded frame has beside its payload or reason, in
-	// bytes: its stream_id, and eight tags of a byte with as many numbers of at
-	// most five.
+	// MaxHead is more than the size, in bytes, of an encoded frame without its
+	// payload or reason: its stream_id, and eight tags of a byte with as many
+	// numbers of at most five bytes.
 	MaxHead = MaxStreamID + 8*6
 )
 
@@ -27,8 +27,8 @@ const (
 	pendingBytes  = 1 << 20
 )
 
-// The limits of what a sender has in flight: below every receiver's limits for early
-// records, and no more records than AckBits has bits.
+// These limit the records that a sender has in flight. They are below every
+// receiver's limits for early records, and AckBits has a bit for each record.
 const (
 	windowRecords = 32
 	windowBytes   = 960 << 10
@@ -65,14 +65,15 @@ const (
 
 // When a stream is given up.
 const (
-	// retainTime is how long it outlives its websocket: as long as Codex
+	// retainTime is how long a stream outlives its websocket: as long as Codex
 	// CLI keeps sessions.
 	retainTime = 30 * time.Second
 	// answerTime is how long a harness waits for a sign that the executor still
 	// has the stream, before it makes a new one.
 	answerTime = 5 * time.Second
-	// heartbeatTime is how long an end says nothing, and silenceTime how long it
-	// listens to nothing: two heartbeats, and time for the second to arrive.
+	// heartbeatTime is how long an end sends nothing before it sends a
+	// heartbeat. silenceTime is how long it waits for any frame before it counts
+	// the peer as lost: two heartbeats, and time for the second to arrive.
 	heartbeatTime = 30 * time.Second
 	silenceTime   = 75 * time.Second
 )

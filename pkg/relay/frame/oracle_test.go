@@ -98,8 +98,8 @@ func same(a, b *encoded) bool {
 		a.Seq == b.Seq && bytes.Equal(a.Payload, b.Payload) && a.Reason == b.Reason
 }
 
-// compare reads a message with both, and writes what was read. It reports
-// whether there was anything to read.
+// compare decodes a message with both decoders, and encodes the results. It
+// reports whether the message could be decoded.
 func compare(t testing.TB, message []byte) bool {
 	t.Helper()
 	var got encoded
@@ -173,7 +173,7 @@ func randomMessage(r *rand.Rand, depth int) []byte {
 	var b []byte
 	for range r.IntN(6) {
 		if depth == 1 {
-			// A field of a body: mostly one of those that a body has.
+			// A field of a body: mostly one of the fields that the body has.
 			switch r.IntN(4) {
 			case 0:
 				b = protowire.AppendVarint(protowire.AppendTag(b, protowire.Number(1+r.IntN(3)), protowire.VarintType), uint64(r.IntN(3)))
@@ -229,7 +229,7 @@ func TestOracleFrames(t *testing.T) {
 	}
 }
 
-// FuzzOracle reads whatever may come.
+// FuzzOracle decodes arbitrary messages.
 func FuzzOracle(f *testing.F) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 20 {

@@ -15,14 +15,14 @@ import (
 )
 
 // Two ends and a relay between them that loses, repeats and reorders frames and
-// loses connections, in a time of its own.
+// loses connections, with a clock of its own.
 
 type world struct {
 	t     *testing.T
 	rng   *rand.Rand
 	now   time.Time
 	ends  [2]*party
-	wrong bool // whether anything goes wrong
+	wrong bool // whether faults happen
 	// lent are the records in frames that an end had for the second time, which
 	// might still be about to be written at any time.
 	lent  map[*byte]bool
@@ -31,11 +31,11 @@ type world struct {
 
 type party struct {
 	*Stream
-	inbox   [][]byte // encoded, on their way to it
+	inbox   [][]byte // encoded frames on their way to this end
 	records [][]byte // that it has to send
 	sent    int
 	got     [][]byte
-	back    time.Time // when it has a connection again; zero: it has one
+	back    time.Time // when it has a connection again; zero: it is connected
 	written [numKinds]int
 }
 
@@ -49,7 +49,7 @@ func newWorld(t *testing.T, seed uint64, records [2]int, options [2]Options) *wo
 	return w
 }
 
-// texts are records that can be told apart, few of them large.
+// texts are distinct records, few of them large.
 func (w *world) texts(side, n int) [][]byte {
 	texts := make([][]byte, n)
 	for i := range texts {
@@ -62,7 +62,8 @@ func (w *world) texts(side, n int) [][]byte {
 	return texts
 }
 
-// write gives frames to the relay, whatever they are but a record's first.
+// write gives frames to the relay. Any of them may be lost or repeated, except the first
+// frame of a record.
 func (w *world) write(from int, frames ...Frame) {
 	for _, f := range frames {
 		if f.Kind == Data {
@@ -72,8 +73,8 @@ func (w *world) write(from int, frames ...Frame) {
 	w.forward(from, frames...)
 }
 
-// forward gives frames to the relay, which has nobody to forward them to while
-// the other end has no connection.
+// forward gives frames to the relay. While the other end has no connection, the
+// relay drops them.
 func (w *world) forward(from int, frames ...Frame) {
 	for _, f := range frames {
 		w.ends[from].written[f.Kind]++
@@ -87,7 +88,7 @@ func (w *world) forward(from int, frames ...Frame) {
 	}
 }
 
-// deliver takes a frame out of an inbox.
+// deliver takes a frame out of an inbox and hands it to the end.
 func (w *world) deliver(to int) error {
 	p, at := w.ends[to], 0
 	if w.wrong && w.rng.IntN(4) == 0 {
@@ -145,7 +146,7 @@ func (w *world) send(from int) error {
 	return err
 }
 
-// cut takes an end's connection away, with everything that is under way.
+// cut ends an end's connection, together with all frames in flight.
 func (w *world) cut(i int) error {
 	p := w.ends[i]
 	if !p.back.IsZero() {
@@ -156,8 +157,8 @@ func (w *world) cut(i int) error {
 	return p.Disconnected(w.now)
 }
 
-// wait lets time go by: a little, or if nothing else can happen until
-// something is due.
+// wait advances the clock: a little, or, if nothing else can happen, to the
+// next deadline.
 func (w *world) wait(idle bool) error {
 	next := w.now.Add(time.Duration(w.rng.IntN(40)) * time.Millisecond)
 	if idle {
@@ -209,7 +210,7 @@ func (w *world) step(limit int) error {
 	return nil
 }
 
-// check says whether an end holds more than it may.
+// check fails the test if an end holds more than its limits permit.
 func check(t *testing.T, s *Stream) {
 	t.Helper()
 	in, kept := 0, 0
@@ -238,8 +239,8 @@ func check(t *testing.T, s *Stream) {
 
 const manySteps = 200_000
 
-// TestExactlyOnce has two ends learn about each other and then lets everything
-// go wrong.
+// TestExactlyOnce has two ends learn about each other, and then causes all
+// kinds of faults.
 func TestExactlyOnce(t *testing.T) {
 	var repeated, resumed, freed int
 	for seed := range uint64(12) {
@@ -268,7 +269,7 @@ func TestExactlyOnce(t *testing.T) {
 		until("delivery", 1000, func() bool {
 			return len(w.ends[0].got) == records[1] && len(w.ends[1].got) == records[0]
 		})
-		// Then both get to know that everything has arrived.
+		// At the end both learn that everything has arrived.
 		until("quiet", 1000, func() bool { return w.ends[0].out.inFlight()+w.ends[1].out.inFlight() == 0 })
 		for i, p := range w.ends {
 			repeated += p.written[Data] - records[i]
@@ -281,8 +282,9 @@ func TestExactlyOnce(t *testing.T) {
 	}
 }
 
-// TestNeverOutOfOrder lets everything go wrong from the beginning: then streams
-// may end, but what has arrived is right and what is kept is bounded.
+// TestNeverOutOfOrder causes all kinds of faults from the beginning. Streams
+// may then end, but the records that arrive are correct and the memory is
+// bounded.
 func TestNeverOutOfOrder(t *testing.T) {
 	delivered := 0
 	for seed := range uint64(24) {
@@ -303,9 +305,9 @@ func TestNeverOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestPeerThatNeverAcknowledges compares what is written to it with what Codex
-// CLI writes: the same, but for the fields that it ignores and frames
-// that it ignores.
+// TestPeerThatNeverAcknowledges compares the output to such a peer with Codex
+// CLI's: they are the same, except for fields and frames that Codex CLI
+// ignores.
 func TestPeerThatNeverAcknowledges(t *testing.T) {
 	for seed := range uint64(8) {
 		for _, option := range []Options{{}, {Plain: true}} {
@@ -346,7 +348,7 @@ func TestPeerThatNeverAcknowledges(t *testing.T) {
 	}
 }
 
-// stripped is a frame without the fields that acknowledge; a plain one has none.
+// stripped is a frame without the acknowledging fields. A plain end's frames have none.
 func stripped(t *testing.T, message []byte, plain bool) []byte {
 	t.Helper()
 	if plain {
@@ -380,8 +382,8 @@ func referenceData(t *testing.T, seq int, payload []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(body))), body...)
 }
 
-// FuzzStream feeds an end whatever may come, and checks that it holds no more
-// than it may, and releases what the first copies of the records were.
+// FuzzStream feeds an end arbitrary frames. It checks that the end stays within
+// its limits and releases the content of each record's first copy.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 1, 1, 0, 0, 2, 0, 0, 0, 3, 1, 0, 0, 4, 200, 0, 0, 5, 0, 0, 0, 6, 3, 0, 0})
 	f.Fuzz(func(t *testing.T, script []byte) {

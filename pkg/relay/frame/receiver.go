@@ -8,12 +8,13 @@ import (
 // receiver puts the records of one direction in order.
 type receiver struct {
 	next    uint64            // the lowest seq that has not been released
-	pending map[uint64][]byte // records that came early
+	pending map[uint64][]byte // records that arrived early
 	bytes   int               // of pending
 }
 
-// accept takes a record and appends what can be released to released. A record
-// that is there already is dropped: the first copy wins.
+// accept takes a record and appends the records that can now be released to
+// released. If the record has arrived before, it is dropped: the first copy
+// wins.
 func (r *receiver) accept(n uint32, record []byte, released [][]byte) ([][]byte, error) {
 	seq := uint64(n)
 	if _, twice := r.pending[seq]; twice || seq < r.next {
@@ -35,7 +36,7 @@ func (r *receiver) accept(n uint32, record []byte, released [][]byte) ([][]byte,
 	return released, nil
 }
 
-// keep stores a copy of a record that came early.
+// keep stores a copy of a record that arrived early.
 func (r *receiver) keep(seq uint64, record []byte) error {
 	switch {
 	case seq-r.next > reorderWindow:
@@ -51,7 +52,7 @@ func (r *receiver) keep(seq uint64, record []byte) error {
 	return nil
 }
 
-// acks returns what frames say about what has arrived.
+// acks returns the acknowledging fields for the records that have arrived.
 func (r *receiver) acks() (ack, bits uint32) {
 	if r.next == 0 {
 		return 0, 0

@@ -10,7 +10,7 @@ func TestReorderWindow(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		seqs     []uint32
-		released string // the seqs, as characters from '0'
+		released string // the seqs, one per character, counted from
 		want     error
 	}{
 		{"in order", []uint32{0, 1, 2}, "012", nil},
@@ -68,7 +68,7 @@ func TestPendingBytes(t *testing.T) {
 	if _, err := r.accept(17, make([]byte, 1), nil); err != errPendingFull {
 		t.Errorf("one byte more: %v", err)
 	}
-	// One that is there already is dropped, not counted.
+	// A record that has arrived already is dropped and not counted.
 	if _, err := r.accept(16, make([]byte, 100), nil); err != nil {
 		t.Errorf("a second copy: %v", err)
 	}
@@ -104,7 +104,7 @@ func TestAckFields(t *testing.T) {
 	}{
 		{nil, 0, 0},
 		{[]uint32{0}, 0, 0},
-		{[]uint32{1, 2, 3}, 0, 0}, // nothing may be said without 0
+		{[]uint32{1, 2, 3}, 0, 0}, // without record 0 nothing may be acknowledged
 		{[]uint32{0, 1}, 1, 0},
 		{[]uint32{0, 2}, 0, 1 << 1},
 		{[]uint32{0, 1, 3, 4}, 1, 1<<1 | 1<<2},
@@ -123,7 +123,7 @@ func TestAckFields(t *testing.T) {
 	}
 }
 
-// TestReceiverCopies has the buffer of a record that came early be used again.
+// TestReceiverCopies reuses the buffer of a record that arrived early.
 func TestReceiverCopies(t *testing.T) {
 	var r receiver
 	buffer := []byte("late")

@@ -2,8 +2,8 @@ package frame
 
 import "time"
 
-// Deadline returns when Advance is to be called if nothing else happens before;
-// the zero time if there is nothing to wait for.
+// Deadline returns when Advance must be called if nothing happens before; the
+// zero time if no deadline is pending.
 func (s *Stream) Deadline() time.Time {
 	var next time.Time
 	at := func(on bool, t time.Time) {
@@ -50,7 +50,7 @@ func (s *Stream) Advance(now time.Time) ([]Frame, error) {
 	return frames, nil
 }
 
-// expired returns why the stream has to end at now, if it has to.
+// expired returns the reason for which the stream must end at now; nil: it goes on.
 func (s *Stream) expired(now time.Time) error {
 	since := func(t time.Time, limit time.Duration) bool { return now.Sub(t) >= limit }
 	switch {
@@ -68,9 +68,9 @@ func (s *Stream) expired(now time.Time) error {
 	return nil
 }
 
-// Disconnected notes that the end's websocket is gone. A stream whose peer
-// acknowledges is kept for 30 s, in which Send has no room. Any other has lost the
-// records in flight, and fails.
+// Disconnected notes that the end's websocket is lost. A stream whose peer
+// acknowledges is kept for 30 s; meanwhile Send returns ErrNotReady. Any other
+// stream has lost the records in flight, and fails.
 func (s *Stream) Disconnected(now time.Time) error {
 	switch {
 	case s.failed != nil:
@@ -83,9 +83,9 @@ func (s *Stream) Disconnected(now time.Time) error {
 	return nil
 }
 
-// Reconnected notes that there is another websocket on which the stream can go
-// on: under the same executor registration, and at a harness with the same
-// executor key. It returns the frames to write there first.
+// Reconnected notes that there is another websocket on which the stream can
+// continue: under the same executor registration and, at a harness, with the
+// same executor key. It returns the frames to write there first.
 func (s *Stream) Reconnected(now time.Time) ([]Frame, error) {
 	if s.failed == nil {
 		s.failed = s.expired(now)

@@ -56,7 +56,7 @@ func TestSilenceBeginsAgain(t *testing.T) {
 
 func TestNotRestored(t *testing.T) {
 	e := learnt(t, Options{})
-	for range 2 { // twice says nothing more
+	for range 2 { // a second call does nothing
 		if err := e.Disconnected(e.now); err != nil {
 			t.Fatal(err)
 		}
@@ -89,8 +89,9 @@ func TestOthersDieWithTheirConnection(t *testing.T) {
 	}
 }
 
-// TestFramesOfTheOldConnection arrive after it was given up: their records
-// count, and what they call for is said on the next.
+// TestFramesOfTheOldConnection: frames of the old connection arrive after it
+// was given up. Their records count, and the answers to them go out on the next
+// connection.
 func TestFramesOfTheOldConnection(t *testing.T) {
 	e := learnt(t, Options{})
 	e.send("r1")
@@ -138,8 +139,8 @@ func TestHarnessWaitsForAnAnswer(t *testing.T) {
 	e.mustPass(answerTime)
 }
 
-// TestPeerResumes on a new websocket: what was lost with the old one is
-// repeated, but not as often as somebody asks.
+// TestPeerResumes on a new websocket: records that were lost with the old one
+// are retransmitted, but not each time that a resume arrives.
 func TestPeerResumes(t *testing.T) {
 	resume := Frame{StreamID: "s", Kind: Resume, Seq: 7}
 	e := learnt(t, Options{})
@@ -176,14 +177,14 @@ func TestHeartbeat(t *testing.T) {
 		t.Errorf("after 75 s without a frame: %v", err)
 	}
 
-	e = newEnd(t, Options{}) // of whom nothing is known
+	e = newEnd(t, Options{}) // about which nothing is known
 	e.send("r0")
 	e.mustReceive(record(0))
 	e.mustPass(time.Hour)
 	e.wants("no heartbeats", "data 0", "ack_frame")
 }
 
-// TestTwoEndsKeepEachOther: heartbeats are enough for that, even if only one
+// TestTwoEndsKeepEachOther: heartbeats keep the stream alive, even if only one
 // end has learnt that the other acknowledges.
 func TestTwoEndsKeepEachOther(t *testing.T) {
 	a, b := NewStream("s", Options{}, epoch), NewStream("s", Options{}, epoch)

@@ -3,11 +3,11 @@ package frame
 import "math/bits"
 
 // sender numbers the records of one direction and keeps those that may have to
-// be sent again, always with the same number and ciphertext: to encrypt
-// another under it would give both away.
+// be sent again. A record always has the same number and ciphertext: to encrypt
+// another record under the same number would reveal both.
 type sender struct {
 	next  uint64 // the seq of the next record
-	base  uint64 // the lowest that is not known to have arrived
+	base  uint64 // the lowest that is not acknowledged
 	kept  []sent // in order and without gaps, up to next
 	bytes int    // of kept
 }
@@ -60,12 +60,12 @@ func (s *sender) forget() {
 	s.kept = nil
 }
 
-// acknowledge takes the fields of a frame. It reports whether they say anything
-// and whether that is news. Fields that are about records that were never sent
-// say nothing.
+// acknowledge handles the acknowledging fields of a frame. It reports whether
+// they are valid, and whether they are news. Fields about records that were
+// never sent are not valid.
 func (s *sender) acknowledge(f *Frame) (said, news bool) {
 	if f.Ack == 0 && f.AckBits == 0 && f.Kind != Ack {
-		return false, false // nothing has arrived, or the first record
+		return false, false // no record has arrived, or only the first
 	}
 	through := uint64(f.Ack) + 1
 	if through+uint64(bits.Len32(f.AckBits)) > s.next {
@@ -86,9 +86,9 @@ func (s *sender) acknowledge(f *Frame) (said, news bool) {
 	return true, news
 }
 
-// missing calls emit with each record that is not known to have arrived. With
-// early, these are only the ones that others have overtaken and that were not
-// sent again yet.
+// missing calls emit with each record that is not acknowledged. With early,
+// only with those that later records have overtaken and that have not been
+// retransmitted yet.
 func (s *sender) missing(early bool, emit func(seq uint32, record []byte)) {
 	later := 0
 	for _, k := range s.kept {

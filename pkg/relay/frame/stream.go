@@ -5,35 +5,36 @@ import "time"
 // Options configure a stream.
 type Options struct {
 	// Harness is set at the end that made the stream. After Reconnected it
-	// does not wait long for an executor that has forgotten it.
+	// waits only a short time for an executor that has forgotten the stream.
 	Harness bool
-	// Plain has a stream do what Codex CLI does: it acknowledges nothing
-	// and sends every record once.
+	// Plain makes a stream behave like Codex CLI's: it acknowledges nothing and
+	// sends every record once.
 	Plain bool
 }
 
-// peer is what is known about the other end.
+// peer is the state of knowledge about the other end.
 type peer uint8
 
 const (
-	// unknown: it has not shown whether it acknowledges. Records are sent once
-	// and the last of them kept.
+	// unknown: it has not shown whether it acknowledges. Records are sent once,
+	// and the last of them are kept.
 	unknown peer = iota
-	// acking: it has acknowledged something or sent a heartbeat. Records are
-	// kept and sent again until they are acknowledged, and there is a window.
+	// acking: it has acknowledged a record or sent a heartbeat. Records are
+	// kept and retransmitted until they are acknowledged, and there is a
+	// window.
 	acking
-	// plain: it has sent data without that. It gets every record once, for
-	// good.
+	// plain: it has sent data without acknowledgements. It gets every record
+	// once. This state is final.
 	plain
 )
 
 // Stream is one end of a stream after its handshake. All methods are for one
-// goroutine at a time. Times that are passed to it must not go back. Once a
+// goroutine at a time. Times that are passed to it must not decrease. Once a
 // method has returned an error other than ErrNotReady, all return it.
 //
 // A stream is connected until Disconnected is called and again after
-// Reconnected. It must be given the frames that arrive without delay: what
-// waits in front of it is not acknowledged and will be sent again.
+// Reconnected. Arriving frames must be passed to it without delay: while they
+// wait, they are not acknowledged, and the peer sends them again.
 type Stream struct {
 	id      string
 	options Options
@@ -50,7 +51,7 @@ type Stream struct {
 
 	lost      bool
 	lostAt    time.Time
-	resumedAt time.Time // until the peer has been heard since; zero: no answer is awaited
+	resumedAt time.Time // until when the peer must send something; zero: no answer is awaited
 	answered  time.Time // when the last resume was answered with records
 	wrote     time.Time // the last frame
 	heard     time.Time
@@ -87,11 +88,11 @@ func (s *Stream) Ready(n int) bool {
 	}
 }
 
-// Send returns the frame of the next record, which is a sealed one in the order
-// of sealing. The record is kept and must not be changed before free is called,
-// if that is not nil: when neither this stream nor a frame of it but the
-// returned one has the record any more, which may be during Send, and need not
-// be ever.
+// Send returns the frame of the next record. Records must be passed in the
+// order in which they were sealed. The stream keeps the record, so it must not
+// be changed before free is called, if free is not nil. free is called when
+// only the returned frame may still refer to the record. That may happen during
+// Send, later or never.
 func (s *Stream) Send(record []byte, free func(), now time.Time) (Frame, error) {
 	switch {
 	case s.failed != nil:
@@ -116,18 +117,18 @@ func (s *Stream) Send(record []byte, free func(), now time.Time) (Frame, error) 
 	return s.frame(Frame{Kind: Data, Seq: seq, Payload: record}, now), nil
 }
 
-// Output is what follows from a frame.
+// Output is the result of a received frame.
 type Output struct {
-	// Records are those that can be opened now, in order. If one cannot, the
-	// stream is at its end and Frames must not be written.
+	// Records are those that can be opened now, in order. If opening one fails,
+	// the stream is at its end, and Frames must not be written.
 	Records [][]byte
 	Frames  []Frame
 }
 
 // Receive takes a valid frame of this stream. A frame of kind Handshake is an
-// error: an executor, where it does not end the stream, must not pass it on.
-// The frame's payload is copied if it came early, and otherwise what is
-// released.
+// error: an executor, for which it does not end the stream, must not pass it to
+// Receive. If the frame arrived early, its payload is copied; otherwise the
+// released record is the payload itself.
 func (s *Stream) Receive(f Frame, now time.Time) (Output, error) {
 	if s.failed != nil {
 		return Output{}, s.failed
@@ -153,14 +154,14 @@ func (s *Stream) Receive(f Frame, now time.Time) (Output, error) {
 	s.learn(&f, now)
 	switch {
 	case s.lost:
-		return out, nil // Reconnected will say what is to be said
+		return out, nil // Reconnected will send the necessary frames
 	case s.peer == acking && f.Kind == Resume:
 		out.Frames = s.answer(now)
 	case s.peer == acking:
 		out.Frames = s.resend(true, now)
 	}
-	// The first record is acknowledged at once, so that the peer learns that it
-	// can count on it.
+	// The first record is acknowledged at once, so that the peer learns that
+	// this end acknowledges.
 	if first && s.in.next > 0 || s.ackDue(now) {
 		out.Frames = append(out.Frames, s.frame(Frame{Kind: Ack}, now))
 	}
@@ -173,8 +174,8 @@ func (s *Stream) frame(f Frame, now time.Time) Frame {
 	if !s.options.Plain {
 		f.Ack, f.AckBits = s.in.acks()
 	}
-	// 0 in a frame of another kind does not say whether the first record is
-	// there.
+	// In a frame of another kind, 0 does not show whether the first record has
+	// arrived.
 	if f.Ack > 0 || f.AckBits > 0 || f.Kind == Ack {
 		s.unackedRecords, s.unackedBytes = 0, 0
 	}
@@ -182,8 +183,8 @@ func (s *Stream) frame(f Frame, now time.Time) Frame {
 	return f
 }
 
-// Reset returns the frame that tells the peer that the stream has ended. It may
-// be called after any error.
+// Reset returns the frame with which the peer is told that the stream has
+// ended. It may be called after any error.
 func (s *Stream) Reset(reason string) Frame {
 	f := Frame{StreamID: s.id, Kind: Reset, Reason: reason}
 	if !s.options.Plain {

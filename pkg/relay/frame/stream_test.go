@@ -12,7 +12,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// end is a stream with a clock of its own and what it has written.
+// end is a stream with its own clock and the frames that it has written.
 type end struct {
 	t *testing.T
 	*Stream
@@ -73,7 +73,7 @@ func (e *end) mustReceive(frames ...Frame) {
 	}
 }
 
-// pass lets time go by, with all that becomes due in it.
+// pass advances the clock, and handles all deadlines on the way.
 func (e *end) pass(d time.Duration) error {
 	for until := e.now.Add(d); ; {
 		e.now = until
@@ -95,7 +95,7 @@ func (e *end) mustPass(d time.Duration) {
 	}
 }
 
-// wants compares what was written since it was called last.
+// wants compares the frames that were written since its last call.
 func (e *end) wants(step string, want ...string) {
 	e.t.Helper()
 	if !slices.Equal(e.wrote, want) {
@@ -158,8 +158,8 @@ func TestAcknowledging(t *testing.T) {
 	e.wants("acknowledgements are not acknowledged")
 }
 
-// TestNothingIsSaidWithoutTheFirstRecord: an ack_frame would say that it is
-// there.
+// TestNothingIsSaidWithoutTheFirstRecord: any ack_frame would claim that the
+// first record has arrived.
 func TestNothingIsSaidWithoutTheFirstRecord(t *testing.T) {
 	e := newEnd(t, Options{})
 	for seq := range uint32(ackRecords + 2) {
@@ -210,7 +210,8 @@ func TestLearning(t *testing.T) {
 		if e.Acking() != tt.acking || e.out.base != tt.base {
 			t.Errorf("%s: acking %v, base %d, want %v, %d", tt.name, e.Acking(), e.out.base, tt.acking, tt.base)
 		}
-		// Without it there are no bounds, no timers and, after eight, no memory.
+		// Without acknowledgements there are no bounds, no timers and, after eight records,
+		// no copies.
 		if tt.acking {
 			continue
 		}
@@ -228,7 +229,7 @@ func TestLearning(t *testing.T) {
 	}
 }
 
-// records are n records from the first on, and then others.
+// records are n records: first, and then others.
 func records(first, n uint32, more ...Frame) []Frame {
 	var frames []Frame
 	for seq := range n {
@@ -237,7 +238,7 @@ func records(first, n uint32, more ...Frame) []Frame {
 	return append(frames, more...)
 }
 
-// TestNothingWasSent: who acknowledges then has not understood.
+// TestNothingWasSent: an acknowledgement before anything was sent is not valid.
 func TestNothingWasSent(t *testing.T) {
 	e := newEnd(t, Options{})
 	e.mustReceive(ack(0, 0), ack(300, 0x80000001))
@@ -264,7 +265,7 @@ func TestMemory(t *testing.T) {
 	if len(e.out.kept) != memoryRecords || e.out.kept[0].seq != 200-memoryRecords {
 		t.Errorf("%d records are kept from %d on", len(e.out.kept), e.out.kept[0].seq)
 	}
-	// The peer turns out to acknowledge, and has missed one that is kept.
+	// The peer turns out to acknowledge, and has missed a record that is kept.
 	e.wrote = nil
 	e.mustReceive(ack(180, 0b1110))
 	e.wants("it is sent again", "data 181")
@@ -273,7 +274,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// learnt returns an end whose peer has acknowledged the first record of each.
+// learnt returns an end whose peer has acknowledged its first record and sent one.
 func learnt(t *testing.T, o Options) *end {
 	t.Helper()
 	e := newEnd(t, o)
@@ -358,7 +359,7 @@ func TestStalled(t *testing.T) {
 	e.mustPass(stallTime - 1)
 	e.mustReceive(ack(0, 0b10)) // the time begins again
 	e.mustPass(stallTime - 1)
-	e.mustReceive(ack(0, 0b10)) // the same is no progress
+	e.mustReceive(ack(0, 0b10)) // a repeated acknowledgement is no progress
 	err := e.pass(1)
 	if !errors.Is(err, ErrLost) || !e.Deadline().IsZero() {
 		t.Fatalf("after 30 s without progress: %v", err)

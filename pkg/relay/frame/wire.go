@@ -33,9 +33,9 @@ const (
 	tagHandshakePayload = 1<<3 | delimited
 )
 
-// The tags of a frame and of each body, by number. A field with one of these
-// numbers that is encoded in another way makes the message none, as in Codex
-// CLI; most other decoders would skip it.
+// The tags of a frame and of each body, by number. If a field with one of these
+// numbers is encoded in another way, the message is not a frame, as in Codex
+// CLI; most other decoders would skip the field.
 var (
 	frameTags = []uint64{
 		tagVersion, tagStreamID, tagAck, tagAckBits, tagData, tagAckFrame, tagResume, tagReset, tagHeartbeat, tagHandshake,
@@ -79,7 +79,7 @@ var (
 type field struct {
 	tag   uint64
 	n     uint64 // of a varint
-	bytes []byte // of what is delimited: part of the message
+	bytes []byte // of delimited fields: part of the message
 }
 
 // text returns the value of a string.
@@ -119,7 +119,7 @@ func next(b []byte, tags []uint64) (f field, rest []byte, err error) {
 	return f, b[n:], nil
 }
 
-// encoded is a frame as it is encoded, valid or not.
+// encoded is an encoded frame, valid or not.
 type encoded struct {
 	Frame
 	version                    uint32

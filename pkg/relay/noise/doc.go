@@ -1,7 +1,7 @@
-// Package noise is the encrypted channel between a harness and an executor
-// that meet at a relay neither of them trusts: the hybrid IK handshake of the
-// Noise protocol framework (X25519 and ML-KEM-768, AES-256-GCM, SHA-256), the
-// records that follow it, and the messages inside the records.
+// Package noise is the encrypted channel between a harness and an executor that meet at an
+// untrusted relay: the hybrid IK handshake of the Noise protocol framework (X25519 and
+// ML-KEM-768, AES-256-GCM, SHA-256), the records that follow it, and the messages inside
+// the records.
 //
 // The harness initiates. It knows the executor's public key beforehand:
 //
@@ -20,13 +20,13 @@
 // (Session.Seal), open what they receive in the order it was sealed
 // (Session.Open) and put the messages together again (MessageReader).
 //
-// The package does no I/O and starts nothing. Values that hold secrets, and
-// keys, print as the name of the suite.
+// The package does no I/O and starts no goroutines. Keys, and values that hold secrets,
+// print as the name of the suite.
 //
-// The cipher states, with their nonces and counters, are those of
-// github.com/flynn/noise. Its handshake has no key encapsulation and its
-// symmetric state is not exported, so that part is here; HKDF as Noise defines
-// it is that of the standard library with the chaining key as salt.
+// The cipher states, with their nonces and counters, are those of github.com/flynn/noise.
+// Its handshake has no key encapsulation and its symmetric state is not exported, so this
+// package implements that part. HKDF as Noise defines it is the standard library's HKDF
+// with the chaining key as salt.
 //
 // The rules are in docs/spec/relay.md §2, §3 and §4.
 package noise

@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// The errors that a caller may look for with errors.Is. Each is fatal for the
-// stream it happens on, and none of their texts may be sent to the peer: to
-// the peer, all failures must look alike.
+// Callers may test for these errors with errors.Is. Each is fatal for the
+// stream on which it happens. Their texts must not be sent to the peer: to the
+// peer, all failures must look alike.
 var (
 	// ErrPublicKey means that a public key document is malformed.
 	ErrPublicKey = errors.New("invalid Noise channel public key")
@@ -54,7 +54,7 @@ var (
 	errReassemblyLarge error = framingError("Noise relay JSON-RPC reassembly buffer exceeds maximum length")
 )
 
-// framingError is an ErrFraming with a text of its own.
+// framingError is an ErrFraming with its own text.
 type framingError string
 
 func (e framingError) Error() string        { return string(e) }

@@ -17,7 +17,7 @@ func Chunks(message []byte) (iter.Seq[[]byte], error) {
 		return nil, errMessageLarge
 	}
 	return func(yield func([]byte) bool) {
-		// Only the first chunk is copied, to stand behind the length.
+		// Only the first chunk is copied, to put the length in front of it.
 		n := min(len(message), MaxChunk-headerSize)
 		first := binary.BigEndian.AppendUint32(make([]byte, 0, headerSize+n), uint32(len(message)))
 		if !yield(append(first, message[:n]...)) {
@@ -32,15 +32,15 @@ func Chunks(message []byte) (iter.Seq[[]byte], error) {
 	}, nil
 }
 
-// MessageReader puts messages together from the plaintexts of records, however
+// MessageReader reassembles messages from the plaintexts of records, however
 // they were cut. The zero MessageReader expects the beginning of a message. It
-// takes memory as bytes arrive, not as they are announced: at most twice what
-// it has got. It is for one goroutine at a time.
+// allocates memory as bytes arrive, not as they are announced: at most twice
+// the size of the received bytes. It is for one goroutine at a time.
 type MessageReader struct {
 	header  [headerSize]byte
 	got     int    // bytes of header
-	length  int    // what the complete header says
-	message []byte // as far as it has arrived
+	length  int    // the length in the complete header
+	message []byte // the part that has arrived
 	failed  error
 }
 
@@ -59,7 +59,7 @@ func (r *MessageReader) read(plaintext []byte, emit func([]byte) error) error {
 	if len(plaintext) > MaxChunk {
 		return errRecordLarge
 	}
-	// Codex CLI appends a record to what it has before it looks at it.
+	// Codex CLI appends a record to the earlier ones before it parses them.
 	if r.got+len(r.message)+len(plaintext) > headerSize+MaxMessage {
 		return errReassemblyLarge
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// frame returns what carries a message, in one piece.
+// frame returns the plaintext that carries a message, in one piece.
 func frame(message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(message))), message...)
 }
@@ -25,7 +25,7 @@ func TestChunks(t *testing.T) {
 		{MaxChunk - 3, []int{MaxChunk, 1}},
 		{2*MaxChunk - 4, []int{MaxChunk, MaxChunk}},
 		{2*MaxChunk - 3, []int{MaxChunk, MaxChunk, 1}},
-		// What Codex CLI was seen to cut into 68 and a tail.
+		// Codex CLI was seen to cut this into 68 chunks and a tail.
 		{4194321, append(slices.Repeat([]int{MaxChunk}, 68), 4194325-68*MaxChunk)},
 	} {
 		message := bytes.Repeat([]byte("0123456789abcdef"), tt.length/16+1)[:tt.length]
@@ -61,7 +61,7 @@ func mustChunks(t *testing.T, message []byte) func(func([]byte) bool) {
 	return chunks
 }
 
-// TestLongestMessage goes both ways.
+// TestLongestMessage sends it both ways.
 func TestLongestMessage(t *testing.T) {
 	message := make([]byte, MaxMessage)
 	message[MaxMessage-1] = 1
@@ -96,7 +96,7 @@ func TestAnyCutting(t *testing.T) {
 			if err := r.Read(stream[:n], func(m []byte) error { got = append(got, m); return nil }); err != nil {
 				t.Fatal(err)
 			}
-			clear(stream[:n]) // what was emitted must be a copy
+			clear(stream[:n]) // the emitted message must be a copy
 			stream = stream[n:]
 		}
 		if !slices.EqualFunc(got, want, bytes.Equal) {

@@ -10,8 +10,8 @@ import (
 // typical returns the first of the recorded handshakes.
 func typical(t testing.TB) *vector { return &readVectors(t).Cases[0] }
 
-// FuzzMessage1 has the executor read what anybody may send. Only the message
-// that was recorded is one.
+// FuzzMessage1 makes the executor read messages that anybody may send. Only the
+// recorded one is valid.
 func FuzzMessage1(f *testing.F) {
 	v := typical(f)
 	id := newIdentity(v.pair(f, "responder_static"))
@@ -30,7 +30,7 @@ func FuzzMessage1(f *testing.F) {
 	})
 }
 
-// FuzzMessage2 has the harness read what a relay may forge.
+// FuzzMessage2 makes the harness read messages that a relay may forge.
 func FuzzMessage2(f *testing.F) {
 	v := typical(f)
 	id := newIdentity(v.pair(f, "initiator_static"))
@@ -50,8 +50,8 @@ func FuzzMessage2(f *testing.F) {
 	})
 }
 
-// FuzzKeyDocument checks that what is accepted says what encoding/json reads in
-// it, and comes back as it was.
+// FuzzKeyDocument checks that an accepted document has the content that
+// encoding/json reads, and that it is unchanged after a round trip.
 func FuzzKeyDocument(f *testing.F) {
 	f.Add([]byte(typical(f).InitiatorJSON))
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// Channel is what a handshake is bound to: both ends must name the same, or it
-// fails. The parts are texts of any length.
+// Channel is the context to which a handshake is bound: both ends must use the
+// same, or the handshake fails. The parts are texts of any length.
 type Channel struct {
 	EnvironmentID          string
 	ExecutorRegistrationID string // of the registration whose relay is used
@@ -25,7 +25,7 @@ func (c Channel) prologue() []byte {
 	return b
 }
 
-// start begins a transcript: what both ends know before the first message.
+// start begins a transcript with the data that both ends know before the first message.
 func start(channel Channel, responder *PublicKey) *symmetric {
 	s := newSymmetric()
 	s.mixHash(channel.prologue())
@@ -34,8 +34,8 @@ func start(channel Channel, responder *PublicKey) *symmetric {
 	return s
 }
 
-// entropy is what a handshake needs at random. Tests replay what was recorded;
-// nothing outside of the package can.
+// entropy is the random input of a handshake. Tests replay recorded values; no
+// code outside of the package can.
 type entropy interface {
 	ephemeral() (keyPair, error)
 	encapsulate(*mlkem.EncapsulationKey768) (secret, ciphertext []byte)
@@ -50,7 +50,7 @@ func (system) encapsulate(key *mlkem.EncapsulationKey768) (secret, ciphertext []
 	return key.Encapsulate()
 }
 
-// cut takes the next n bytes off a message whose length was checked.
+// cut removes the next n bytes from a message whose length was checked, and returns them.
 func cut(message *[]byte, n int) []byte {
 	part := (*message)[:n:n]
 	*message = (*message)[n:]

@@ -175,8 +175,7 @@ func flip(at int) func([]byte) []byte {
 	return func(m []byte) []byte { m[at] ^= 0x10; return m }
 }
 
-// TestPayloadInMessage2 has a responder say something where nothing may be
-// said.
+// TestPayloadInMessage2: a responder sends a payload where none is allowed.
 func TestPayloadInMessage2(t *testing.T) {
 	id := identity(t)
 	i, message, err := NewInitiator(identity(t), id.PublicKey(), channel, nil)
@@ -194,7 +193,7 @@ func TestPayloadInMessage2(t *testing.T) {
 	wantError(t, "payload", err, ErrInvalidMessage, "invalid Noise channel message: handshake response payload must be empty")
 }
 
-// TestUnusableKeys has keys of the right length that are none.
+// TestUnusableKeys has keys of the right length that are not valid.
 func TestUnusableKeys(t *testing.T) {
 	id := identity(t)
 	smallOrder, badKEM := id.PublicKey(), id.PublicKey()
@@ -206,7 +205,7 @@ func TestUnusableKeys(t *testing.T) {
 		if _, _, err := NewInitiator(id, key, channel, nil); !errors.Is(err, ErrHandshake) {
 			t.Errorf("%s: NewInitiator: %v", name, err)
 		}
-		// The initiator has the key as its own.
+		// The initiator uses this key as its own.
 		forged := *identity(t)
 		forged.public = key
 		_, message, err := NewInitiator(&forged, id.PublicKey(), channel, nil)
@@ -291,7 +290,7 @@ func BenchmarkHandshake(b *testing.B) {
 	}
 }
 
-// BenchmarkMessage1 is what a stranger can make an executor do.
+// BenchmarkMessage1 is the work that a stranger can cause at an executor.
 func BenchmarkMessage1(b *testing.B) {
 	executor := identity(b)
 	_, message, err := NewInitiator(identity(b), executor.PublicKey(), channel, nil)

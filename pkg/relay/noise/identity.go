@@ -11,8 +11,8 @@ import (
 // its process, of a harness for the life of an environment. It is never
 // stored. It is safe for concurrent use.
 //
-// There is no way to wipe it: the standard library keeps private keys where
-// they cannot be reached. They live as long as the value is referred to.
+// It cannot be wiped, because the standard library gives no access to the
+// memory of private keys. They live as long as the value is referred to.
 type Identity struct {
 	redacted
 	keyPair
@@ -37,7 +37,7 @@ func GenerateIdentity() (*Identity, error) {
 
 func newIdentity(pair keyPair) *Identity { return &Identity{keyPair: pair, public: pair.public()} }
 
-// PublicKey returns what others may know.
+// PublicKey returns the public part.
 func (id *Identity) PublicKey() PublicKey { return id.public }
 
 func generateKeyPair() (keyPair, error) {

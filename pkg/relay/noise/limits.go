@@ -6,7 +6,7 @@ import "crypto/mlkem"
 const (
 	// MaxChunk is the most plaintext of one record of a message, in bytes.
 	MaxChunk = 60 << 10
-	// RecordOverhead is what sealing adds to a record: the tag, in bytes.
+	// RecordOverhead is how many bytes sealing adds to a record: the tag.
 	RecordOverhead = tagSize
 	// MaxMessage is the longest message that the two ends exchange, in bytes.
 	MaxMessage = 64 << 20
@@ -14,16 +14,17 @@ const (
 	// maxNoise is the longest message of a handshake and the longest record:
 	// what the Noise framework allows.
 	maxNoise = 1<<16 - 1
-	// maxPayload is what message 1 has room for.
+	// maxPayload is the size of the longest payload of message 1.
 	maxPayload = maxNoise - message1Overhead
-	// trusted is the longest message for which there is memory before its
-	// bytes are: most messages of several records are not copied then.
+	// trusted is the longest announced length for which memory is allocated
+	// before the bytes arrive. With it most messages of several records are not
+	// copied.
 	trusted = 128 << 10
-	// headerSize is that of the length in front of each message.
+	// headerSize is the size of the length that precedes each message.
 	headerSize = 4
 )
 
-// The sizes of what the handshake is made of, in bytes.
+// These are the sizes of the parts of the handshake, in bytes.
 const (
 	tagSize       = 16
 	dhSize        = 32

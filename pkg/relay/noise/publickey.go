@@ -11,8 +11,8 @@ import (
 )
 
 // PublicKey is the public half of an Identity. It can be compared with == and
-// is a valid map key; nothing in it is secret, so that need not take constant
-// time. The zero PublicKey is no key.
+// is a valid map key; it contains no secret, so comparisons need not take
+// constant time. The zero PublicKey is not a valid key.
 //
 // Its JSON is the document that registries exchange. A document with a key of
 // the right length is accepted even if the key is unusable: then the handshake
@@ -87,9 +87,9 @@ func decodeKey(key []byte, text, algorithm string) error {
 	return nil
 }
 
-// parse returns the key in the forms that can be used. Codex CLI accepts malformed
-// encapsulation keys (FIPS 203, 7.2); Go does not, and a peer with such a key could
-// not decrypt anything.
+// parse returns the key in usable forms. Codex CLI accepts malformed encapsulation
+// keys (FIPS 203, 7.2); Go does not, and a peer with such a key could not decrypt
+// anything.
 func (k *PublicKey) parse() (*ecdh.PublicKey, *mlkem.EncapsulationKey768, error) {
 	dh, err := ecdh.X25519().NewPublicKey(k.dh[:])
 	if err != nil {

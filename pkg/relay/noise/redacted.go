@@ -13,8 +13,8 @@ const (
 	suite = "Noise_hybridIK_X25519+MLKEM768_AESGCM_SHA256"
 )
 
-// redacted makes what embeds it print as the name of the suite, whatever the
-// verb, so that no key gets into a log by mistake.
+// redacted is embedded in types with secrets. They print as the name of the
+// suite, whatever the verb, so that no key gets into a log by mistake.
 type redacted struct{}
 
 // String returns the name of the suite.

@@ -14,7 +14,7 @@ type Responder struct {
 	random  entropy
 	state   *symmetric // nil: the handshake is over
 
-	// The initiator's keys, from message 1; message 2 is made with them.
+	// The initiator's keys, from message 1, with which message 2 is made.
 	staticDH, ephemeralDH   *ecdh.PublicKey
 	staticKEM, ephemeralKEM *mlkem.EncapsulationKey768
 }
@@ -41,8 +41,8 @@ func newResponder(id *Identity, channel Channel, message []byte, random entropy)
 	return r, nil
 }
 
-// PeerKey returns the initiator's static key, which it has shown to have if it
-// can make use of message 2.
+// PeerKey returns the initiator's static key. The initiator proves that it has
+// the private key only when it can decrypt message 2.
 func (r *Responder) PeerKey() PublicKey { return r.peer }
 
 // Payload returns the payload of message 1, at most 61967 bytes of the peer's
@@ -107,9 +107,9 @@ func (r *Responder) Finish() (message2 []byte, session *Session, err error) {
 	return message2, &Session{send: send, receive: receive}, nil
 }
 
-// writeMessage2 has the tokens ekem, skem, e, ee, se. The first ciphertext is in
-// clear although there is a key, and so are the ephemeral keys. Initiators want
-// an empty payload.
+// writeMessage2 writes the tokens ekem, skem, e, ee, se. The first ciphertext is
+// not encrypted although a key exists, and neither are the ephemeral keys.
+// Initiators expect an empty payload.
 func (r *Responder) writeMessage2(s *symmetric, payload []byte) ([]byte, error) {
 	ephemeral, err := r.random.ephemeral()
 	if err != nil {

@@ -19,8 +19,8 @@ type Session struct {
 
 // Seal appends the record of plaintext to dst: RecordOverhead bytes more than
 // plaintext, which has at most 65519 bytes, and at most MaxChunk if it is part
-// of a message. The record must be sent: one that is left out makes all later
-// ones unreadable.
+// of a message. The record must be sent: if one is left out, the peer cannot
+// open any later one.
 func (s *Session) Seal(dst, plaintext []byte) ([]byte, error) {
 	if len(plaintext) > maxNoise-tagSize {
 		return nil, errPlaintextLarge

@@ -52,7 +52,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestRecordsAreNotReflected has an end get back what it sealed.
+// TestRecordsAreNotReflected gives an end the records that it sealed itself.
 func TestRecordsAreNotReflected(t *testing.T) {
 	harness, _ := sessions(t)
 	record, err := harness.Seal(nil, []byte("hello"))
@@ -64,8 +64,7 @@ func TestRecordsAreNotReflected(t *testing.T) {
 	}
 }
 
-// BenchmarkRecord seals and opens full records into buffers that are used
-// again.
+// BenchmarkRecord seals and opens full records into reused buffers.
 func BenchmarkRecord(b *testing.B) {
 	harness, executor := sessions(b)
 	chunk := make([]byte, MaxChunk)

@@ -11,10 +11,10 @@ import (
 // MaxStored is the size of the largest text that ParseIdentity reads, in bytes.
 const MaxStored = 256
 
-// storedPrefix begins the text of an identity and says how it goes on.
+// storedPrefix begins the text of an identity and names its format.
 const storedPrefix = "codex-client-key-1 "
 
-// errStored tells nothing of the text, which has a secret in it.
+// errStored contains nothing of the text, because the text contains a secret.
 var errStored = errors.New("this is not a key of a client of rendezvous services: expected one line that begins with " + strings.TrimSpace(storedPrefix))
 
 // Store returns the identity as a line of text for a file that is private to its owner.
@@ -25,7 +25,7 @@ func (id *Identity) Store() []byte {
 	return []byte(storedPrefix + base64.StdEncoding.EncodeToString(secret) + "\n")
 }
 
-// ParseIdentity returns the identity that Store has made a text of.
+// ParseIdentity returns the identity that Store encoded.
 func ParseIdentity(text []byte) (*Identity, error) {
 	if len(text) > MaxStored {
 		return nil, errStored

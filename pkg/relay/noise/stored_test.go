@@ -39,7 +39,8 @@ func TestStoredIdentity(t *testing.T) {
 	}
 }
 
-// FuzzStoredIdentity reads any bytes as an identity. What is accepted is stored as the same text.
+// FuzzStoredIdentity reads any bytes as an identity. An accepted one is stored as the same
+// text.
 func FuzzStoredIdentity(f *testing.F) {
 	f.Add([]byte(storedPrefix + strings.Repeat("A", 128) + "\n"))
 	f.Add([]byte(storedPrefix + strings.Repeat("A", 128)))

@@ -8,11 +8,12 @@ import (
 	"github.com/flynn/noise"
 )
 
-// ciphers is what flynn/noise makes cipher states of.
+// ciphers makes cipher states with flynn/noise.
 var ciphers = noise.NewCipherSuite(noise.DH25519, noise.CipherAESGCM, noise.HashSHA256)
 
-// symmetric is the SymmetricState of the Noise framework: what both ends have
-// seen (h), what they share (ck), and the cipher for what comes next.
+// symmetric is the SymmetricState of the Noise framework: the hash of
+// everything that both ends have seen (h), their shared secret (ck), and the
+// cipher for the next data.
 type symmetric struct {
 	redacted
 	h, ck  [sha256.Size]byte
@@ -31,7 +32,7 @@ func (s *symmetric) mixHash(data []byte) {
 	d.Sum(s.h[:0])
 }
 
-// mixKey takes secret into the chaining key, and wipes it.
+// mixKey mixes secret into the chaining key, and wipes it.
 func (s *symmetric) mixKey(secret []byte) {
 	keys := s.derive(secret, 2)
 	s.ck = keys[0]
@@ -68,8 +69,8 @@ func (s *symmetric) setKey(key [sha256.Size]byte) {
 func (s *symmetric) derive(secret []byte, n int) [][sha256.Size]byte {
 	stream, err := hkdf.Key(sha256.New, secret, s.ck[:], "", n*sha256.Size)
 	if err != nil {
-		// It refuses more than 255 keys, and in a mode of Go that has no
-		// X25519, so that there would be no identity.
+		// HKDF fails for more than 255 keys, and in a mode of Go without
+		// X25519, where no identity could exist.
 		panic(err)
 	}
 	keys := make([][sha256.Size]byte, n)
@@ -81,7 +82,7 @@ func (s *symmetric) derive(secret []byte, n int) [][sha256.Size]byte {
 	return keys
 }
 
-// encryptAndHash appends data to message, encrypted once there is a key.
+// encryptAndHash appends data to message, encrypted if there is a key already.
 func (s *symmetric) encryptAndHash(message, data []byte) ([]byte, error) {
 	start := len(message)
 	if s.cipher == nil {
@@ -96,7 +97,7 @@ func (s *symmetric) encryptAndHash(message, data []byte) ([]byte, error) {
 	return message, nil
 }
 
-// decryptAndHash returns what encryptAndHash took.
+// decryptAndHash returns the plaintext that encryptAndHash encrypted.
 func (s *symmetric) decryptAndHash(data []byte) ([]byte, error) {
 	plain := data
 	if s.cipher != nil {
@@ -109,8 +110,8 @@ func (s *symmetric) decryptAndHash(data []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// split ends the handshake: one cipher state for what the initiator sends, one
-// for what the responder sends. The state is wiped.
+// split ends the handshake. It returns a cipher state for the initiator's
+// records and one for the responder's. The handshake's state is wiped.
 func (s *symmetric) split() (initiator, responder *noise.CipherState) {
 	keys := s.derive(nil, 2)
 	initiator = noise.UnsafeNewCipherState(ciphers, keys[0], 0)

@@ -39,8 +39,8 @@ func (s *State) Attach(ctx context.Context, id string, c rendezvous.ExecutorConn
 	return 0, fmt.Errorf("registration %s: %w: %w", id, rendezvous.ErrUnavailable, errConflict)
 }
 
-// noteAttached remembers an attachment, unless there is a newer one of two that
-// were made at once.
+// noteAttached remembers an attachment, unless it already has a newer one: two
+// may be made at the same time.
 func (s *State) noteAttached(id string, generation uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *State) Detach(ctx context.Context, id string, generation uint64, at tim
 	}
 }
 
-// finishDetach notes that an executor is not connected, unless it is somewhere
-// else.
+// finishDetach records that an executor is not connected, unless it is
+// connected elsewhere.
 func (s *State) finishDetach(ctx context.Context, id string, a *attachment) {
 	s.mu.Lock()
 	revision, until := a.revision, a.until
@@ -126,7 +126,7 @@ func (s *State) Sweep(ctx context.Context) {
 	}
 	s.forgetCopies(now)
 	s.mu.Unlock()
-	// The next sweep does those for which ctx leaves no time.
+	// If ctx leaves no time for some, the next sweep handles them.
 	for _, d := range over {
 		if ctx.Err() == nil {
 			s.finishDetach(ctx, d.id, d.a)
@@ -142,7 +142,7 @@ func (s *State) Sweep(ctx context.Context) {
 	}
 }
 
-// renew writes a registration again, before NATS forgets it.
+// renew writes a registration again, before NATS removes it.
 func (s *State) renew(ctx context.Context, id string, a *attachment, now time.Time) error {
 	rec, revision, err := s.read(ctx, id, leader)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *State) renew(ctx context.Context, id string, a *attachment, now time.Ti
 	mine := s.attached[id] == a && a.revision == revision
 	s.mu.Unlock()
 	if !mine {
-		return nil // the executor has gone to another node
+		return nil // the executor has moved to another node
 	}
 	newest, pointer, err := s.isNewest(ctx, &rec.Registration)
 	if err == nil && newest {
@@ -168,9 +168,9 @@ func (s *State) renew(ctx context.Context, id string, a *attachment, now time.Ti
 	return nil
 }
 
-// noteRenewed remembers the revision of a registration that was renewed. If its
-// executor has gone meanwhile, that was to be noted at the former revision, and
-// is noted again.
+// noteRenewed remembers the revision of a renewed registration. If its executor
+// disconnected meanwhile, that was recorded at the former revision, so it is
+// recorded again.
 func (s *State) noteRenewed(ctx context.Context, id string, a *attachment, revision uint64, now time.Time) {
 	s.mu.Lock()
 	a.revision, a.renewed = revision, now

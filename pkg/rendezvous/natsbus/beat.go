@@ -7,15 +7,15 @@ import (
 	"codex.internal/pkg/internal/wait"
 )
 
-// routineBeats sends the node's beats until ctx ends, and finds nodes that are silent
-// and lines that make no progress.
+// routineBeats sends the node's heartbeats until ctx ends, and finds silent nodes and
+// lines that make no progress.
 func (b *Bus) routineBeats(ctx context.Context) {
 	beat, claims := time.NewTicker(beatInterval), time.NewTicker(claimInterval)
 	defer beat.Stop()
 	defer claims.Stop()
 	for {
-		// An error means that NATS is out of reach; then the others find this
-		// node silent, and it them.
+		// An error means that NATS cannot be reached. Then each node finds the
+		// others silent.
 		_ = b.node.publish(allSubject, &packet{kind: packetBeat})
 		select {
 		case <-ctx.Done():
@@ -57,14 +57,15 @@ func (b *Bus) probe(now time.Time) {
 			b.end(l, err, notifyBoth)
 		}
 		if number > 0 {
-			// If it is lost the next one comes with the next beat.
+			// If it is lost, the next heartbeat sends another.
 			_ = b.node.publish(nodeSubject(node), &packet{kind: packetProbe, line: l.id, number: number})
 		}
 	}
 }
 
-// findHalfOpen probes all lines. A line that the other node has closed, with a packet
-// that was lost, is found so even if this node has no message to send on it.
+// findHalfOpen probes all lines. If another node has closed a line and the packet
+// about it was lost, this finds it even if this node has no message to send on the
+// line.
 func (b *Bus) findHalfOpen() {
 	for _, l := range b.all() {
 		if number, node, ok := l.lastSent(); ok {

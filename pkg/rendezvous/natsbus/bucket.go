@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	// errNoKey says that a key has no value.
+	// errNoKey means that a key has no value.
 	errNoKey = errors.New("no such key")
-	// errConflict says that a value is not what it was when it was read.
+	// errConflict means that a value was changed since it was read.
 	errConflict = errors.New("another node changed it at the same time")
 )
 
@@ -25,28 +25,28 @@ type source bool
 const (
 	// leader has the newest value. For some seconds after it crashes, reads fail.
 	leader source = false
-	// anyReplica may be a moment behind. A value that it does not have is read from
-	// the leader, if there is one.
+	// anyReplica may be slightly out of date. A value that it does not have is read
+	// from the leader, if there is one.
 	anyReplica source = true
 )
 
 // bucket is a bucket of JetStream's key-value store, used by the store's subjects and
-// headers. The key-value type of the client library reads from any replica or only
-// from the leader, as the bucket was made, and this program needs both.
+// headers. The client library's own type reads either from any replica or only from
+// the leader, depending on how the bucket was made. This program needs both.
 type bucket struct {
 	js   nats.JetStreamContext
 	name string
 }
 
-// bucketOptions are what a bucket is made with.
+// bucketOptions are the options of a new bucket.
 type bucketOptions struct {
 	name     string
 	ttl      time.Duration // 0: values stay
-	keys     int64         // how many there may be
+	keys     int64         // how many are permitted
 	replicas int           // 0: see Options.Replicas
 }
 
-// openBucket makes a bucket, or opens the one that is there.
+// openBucket creates a bucket, or opens the existing one.
 func openBucket(ctx context.Context, conn *nats.Conn, o bucketOptions) (*bucket, error) {
 	js, err := conn.JetStream(nats.MaxWait(callTime))
 	if err != nil {
@@ -89,8 +89,9 @@ const (
 	operationPurge  = "PURGE"
 )
 
-// get returns the value of a key and its revision. For an errNoKey the revision
-// is what put needs to make one. While JetStream does not answer it asks again.
+// get returns the value of a key and its revision. With errNoKey, the revision
+// is the one that put needs to create the key. While JetStream does not answer,
+// get asks again.
 func (b *bucket) get(ctx context.Context, key string, from source) ([]byte, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -135,8 +136,8 @@ func (b *bucket) ask(ctx context.Context, key string, opts ...nats.JSOpt) (*nats
 	return b.js.GetLastMsg(b.stream(), b.subject(key), append(opts, nats.Context(ctx))...)
 }
 
-// put changes the value of a key that has a revision, 0 if it is not there, and
-// returns the new one; or an errConflict.
+// put changes the value of a key at a revision (0 if the key does not exist)
+// and returns the new revision, or an errConflict.
 func (b *bucket) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	return b.publish(ctx, &nats.Msg{Subject: b.subject(key), Data: value}, key, revision)
 }
@@ -147,7 +148,7 @@ func (b *bucket) remove(ctx context.Context, key string, revision uint64) error 
 	m := nats.NewMsg(b.subject(key))
 	m.Header.Set(headerOperation, operationPurge)
 	m.Header.Set(nats.MsgRollup, nats.MsgRollupSubject)
-	// Servers that do not know this yet (before 2.11) keep it as long as a value.
+	// Servers before 2.11 do not know this, and keep it as long as a value.
 	_, err := b.publish(ctx, m, key, revision, nats.MsgTTL(markerTime))
 	return err
 }
@@ -170,15 +171,15 @@ func (b *bucket) publish(ctx context.Context, m *nats.Msg, key string, revision 
 	}
 }
 
-// The codes of errors by which JetStream says that a revision is not the
-// expected one: of one server and of several.
+// JetStream's error codes for a revision that is not the expected one: of one
+// server and of several.
 const (
 	wrongSequence           nats.ErrorCode = 10071
 	wrongSequenceReplicated nats.ErrorCode = 10164
 )
 
-// watch calls f with every value of the bucket and then with each change, nil
-// for one that was taken away, until it fails or ctx ends.
+// watch calls f with every value of the bucket and then with each change, with
+// nil for a removed one, until it fails or ctx ends.
 func (b *bucket) watch(ctx context.Context, f func(key string, value []byte)) error {
 	kv, err := b.js.KeyValue(b.name)
 	if err != nil {
@@ -197,7 +198,7 @@ func (b *bucket) watch(ctx context.Context, f func(key string, value []byte)) er
 			switch {
 			case !ok:
 				return fmt.Errorf("watch %s: the watcher has ended", b.name)
-			case e == nil: // all that was there has come
+			case e == nil: // all existing values have arrived
 			case e.Operation() == nats.KeyValuePut:
 				f(e.Key(), e.Value())
 			default:

@@ -17,7 +17,7 @@ import (
 	"codex.internal/pkg/rendezvous"
 )
 
-// ErrLost says that NATS is lost for good.
+// ErrLost means that NATS is lost for good.
 var ErrLost = errors.New("the connection to NATS is closed and is not retried")
 
 // Why lines end.
@@ -37,7 +37,7 @@ type Bus struct {
 	metrics *metrics.Set
 
 	mu    sync.RWMutex
-	bound map[string]*binding           // addresses of this node that are reached from others
+	bound map[string]*binding           // addresses of this node that other nodes can reach
 	pairs map[pair]*line                // the newest of each pair
 	lines map[lineID]*line              // all
 	ends  map[string]map[*line]struct{} // all, by each of their addresses
@@ -51,7 +51,7 @@ type Bus struct {
 	urgent chan struct{}      // has a value when a sender may be waiting
 }
 
-// binding is an address that is reached from other nodes.
+// binding is an address that other nodes can reach.
 type binding struct {
 	box        *rendezvous.Mailbox
 	generation uint64
@@ -94,7 +94,7 @@ func (b *Bus) Bind(ctx context.Context, address string, generation uint64, box *
 	return replaced, nil
 }
 
-// subscribe makes the address known to NATS.
+// subscribe registers the address with NATS.
 func (b *Bus) subscribe(ctx context.Context, address string, generation uint64, box *rendezvous.Mailbox) error {
 	b.mu.Lock()
 	former := b.bound[address]
@@ -121,7 +121,7 @@ func (b *Bus) subscribe(ctx context.Context, address string, generation uint64, 
 	return b.node.conn.FlushWithContext(ctx)
 }
 
-// claim tells all nodes that this one has an address since a generation.
+// claim tells all nodes that this one has had an address since a generation.
 func (b *Bus) claim(address string, generation uint64) error {
 	return b.node.publish(allSubject, &packet{kind: packetClaim, to: address, number: generation})
 }
@@ -162,7 +162,7 @@ func (b *Bus) Unbind(address string, box *rendezvous.Mailbox) {
 	}
 }
 
-// release takes an address out of the table. The caller holds mu.
+// release removes an address from the table. The caller holds mu.
 func (b *Bus) release(address string, bound *binding) {
 	delete(b.bound, address)
 	// Requests that are on their way are still answered. It fails when the
@@ -192,8 +192,8 @@ func (b *Bus) Bound(ctx context.Context, address string) (bool, error) {
 }
 
 // reach sends a request to the node that has an address. The error is
-// nats.ErrNoResponders if no node has it. It asks again for interestTime, as the
-// servers of NATS need that to tell each other of a new subscription.
+// nats.ErrNoResponders if no node has it. For interestTime it retries, because
+// NATS servers need that long to tell each other of a new subscription.
 func (b *Bus) reach(ctx context.Context, address string, p *packet) (packet, error) {
 	began := time.Now()
 	for pause := interestPause; ; pause *= 2 {
@@ -249,13 +249,14 @@ func (b *Bus) open(ctx context.Context, address string, m *rendezvous.Message) (
 		return false, fmt.Errorf("%s: %w", address, rendezvous.ErrNobody)
 	default:
 		b.end(l, err, notifyNone)
-		// The request may have arrived and its answer been lost: close the line there.
+		// The request may have arrived and only its answer been lost: close the line there.
 		_ = b.node.publish(addressSubject(address), &packet{kind: packetBroken, line: id})
 		return false, fmt.Errorf("natsbus: open a line to %s: %w: %w", address, rendezvous.ErrUnavailable, err)
 	}
 }
 
-// add puts a line into the tables. One that its pair had before is ended.
+// add puts a line into the tables. If its pair of addresses had a line before, that one is
+// ended.
 func (b *Bus) add(l *line) {
 	b.mu.Lock()
 	former := b.pairs[pair{l.local, l.remote}]
@@ -273,7 +274,7 @@ func (b *Bus) add(l *line) {
 	}
 }
 
-// remove takes a line out of the tables.
+// remove removes a line from the tables.
 func (b *Bus) remove(l *line) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -300,7 +301,7 @@ const (
 )
 
 // end closes a line, unless it is closed, and tells the ends that notify selects.
-// After that no message of it is sent or received.
+// After that no message of the line is sent or received.
 func (b *Bus) end(l *line, why error, notify notifyMode) {
 	node, first := l.finish()
 	if !first {
@@ -313,8 +314,8 @@ func (b *Bus) end(l *line, why error, notify notifyMode) {
 	}
 	if notify == notifyLocal || notify == notifyBoth {
 		b.node.broken.Add(1)
-		// It does not wait. An error means that the mailbox is closed: then no
-		// reader is left to tell.
+		// It does not wait. An error means that the mailbox is closed; then
+		// there is no reader to tell.
 		_, _ = l.box.Put(canceled, rendezvous.Message{Kind: rendezvous.Lost, From: l.remote})
 	}
 }

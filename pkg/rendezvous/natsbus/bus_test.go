@@ -14,10 +14,10 @@ import (
 	"codex.internal/pkg/testutil/natstest"
 )
 
-// patience is how long tests wait for what must come.
+// patience is how long tests wait for an event that must come.
 const patience = 30 * time.Second
 
-// eventually polls for what has no event.
+// eventually polls for a condition that has no event.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	testutil.Eventually(t.Context(), t, what, func() (string, bool) { return "not yet", done() })
@@ -65,7 +65,7 @@ func joined(from string) rendezvous.Message {
 	return rendezvous.Message{Kind: rendezvous.Joined, From: from, Token: "token", Identity: "identity"}
 }
 
-// take waits for the next message and gives it back.
+// take waits for the next message, and calls its Done.
 func take(t testing.TB, box *rendezvous.Mailbox) (rendezvous.Message, error) {
 	t.Helper()
 	for {
@@ -101,7 +101,7 @@ func openLine(t testing.TB, at, from *Node) (x, h *rendezvous.Mailbox) {
 	return x, h
 }
 
-// talking is openLine, and has x hear of it.
+// talking is openLine, after which x receives the first message.
 func talking(t testing.TB, at, from *Node) (x, h *rendezvous.Mailbox) {
 	t.Helper()
 	x, h = openLine(t, at, from)
@@ -142,7 +142,7 @@ func TestBus(t *testing.T) {
 		want(t, x, rendezvous.Frame, "harness.1", fmt.Sprint("up ", i))
 		want(t, h, rendezvous.Frame, "executor.1", fmt.Sprint("down ", i))
 	}
-	// The other node notices at once that a node ends.
+	// When a node ends, the other one notices at once.
 	b.Bus.Unbind("harness.1", h)
 	want(t, x, rendezvous.Lost, "harness.1", "")
 	if _, err := a.Bus.Send(ctx, "harness.1", frameFrom("executor.1", "late")); !errors.Is(err, rendezvous.ErrNobody) {
@@ -161,8 +161,8 @@ func TestBus(t *testing.T) {
 	}
 }
 
-// TestWindow has a reader that takes nothing: the sender waits, and goes on when
-// there is room, and what it holds is given back.
+// TestWindow: a reader takes nothing, so the sender waits. When there is space
+// it continues, and at the end its quota is given back.
 func TestWindow(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
@@ -235,8 +235,8 @@ func TestRepliesAreBounded(t *testing.T) {
 	})
 }
 
-// TestLostMessage loses a message between two others, and one that nothing
-// follows. It is sent again, and nothing comes twice.
+// TestLostMessage loses a message between two others, and a message that no
+// other follows. Both are retransmitted, and none arrives twice.
 func TestLostMessage(t *testing.T) {
 	for name, follows := range map[string]int{"in between": 50, "the last": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestLostMessage(t *testing.T) {
 			l := b.Bus.pairs[pair{"h", "x"}]
 			lost := frameFrom("h", "lost")
 			l.mu.Lock()
-			l.count(&lost) // as if it was sent
+			l.count(&lost) // as if it had been sent
 			l.mu.Unlock()
 			for n := range follows {
 				send(t, b, "x", frameFrom("h", fmt.Sprint(n)))
@@ -275,8 +275,8 @@ func TestLostMessage(t *testing.T) {
 }
 
 // TestServerOfAClusterEnds kills each server of a cluster while two nodes talk:
-// what was under way in it is sent again. Large frames are written as they are
-// sent, so that one of them meets the end of the server in its write.
+// messages in flight in it are retransmitted. Large frames are written
+// immediately, so that a server ends during the write of one of them.
 func TestServerOfAClusterEnds(t *testing.T) {
 	t.Parallel()
 	for name, each := range map[string]struct{ frames, size int }{"small frames": {2000, 0}, "large frames": {400, 64 << 10}} {
@@ -315,8 +315,8 @@ func TestServerOfAClusterEnds(t *testing.T) {
 	}
 }
 
-// TestLostAcknowledgement loses what the receiver says, which the sender waits
-// for.
+// TestLostAcknowledgement loses the receiver's acknowledgement, for which the
+// sender waits.
 func TestLostAcknowledgement(t *testing.T) {
 	t.Parallel()
 	url := natstest.Start(t).URL()
@@ -331,7 +331,7 @@ func TestLostAcknowledgement(t *testing.T) {
 	other := a.Bus.pairs[pair{"x", "h"}]
 	want(t, x, rendezvous.Joined, "h", "")
 	other.mu.Lock()
-	other.reported.done, other.unreported = other.done, 0 // as if it was sent
+	other.reported.done, other.unreported = other.done, 0 // as if it had been sent
 	other.mu.Unlock()
 	eventually(t, "it asks", func() bool {
 		l.mu.Lock()
@@ -340,8 +340,8 @@ func TestLostAcknowledgement(t *testing.T) {
 	})
 }
 
-// TestLateBind has a connection take its address on the node where a newer one
-// has just taken it.
+// TestLateBind: a connection takes its address on the node where a newer
+// connection has just taken it.
 func TestLateBind(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
@@ -356,8 +356,8 @@ func TestLateBind(t *testing.T) {
 	want(t, newer, rendezvous.Joined, "h", "")
 }
 
-// TestHalfOpenLine has a line end at one node without the other hearing of it,
-// and nobody send.
+// TestHalfOpenLine: a line ends at one node, the other node does not learn of
+// it, and neither sends a message.
 func TestHalfOpenLine(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
@@ -371,8 +371,8 @@ func TestHalfOpenLine(t *testing.T) {
 	}
 }
 
-// TestNothingFollowsTheEnd has many lines end while messages come: what tells of
-// the end is the last of them.
+// TestNothingFollowsTheEnd ends many lines while messages arrive: the message
+// about the end must be the last.
 func TestNothingFollowsTheEnd(t *testing.T) {
 	a := join(t, natstest.Start(t).URL())
 	var lines sync.WaitGroup
@@ -388,7 +388,7 @@ func TestNothingFollowsTheEnd(t *testing.T) {
 	}
 }
 
-// lastOfLine ends a line while messages come, and returns the kind of the last.
+// lastOfLine ends a line while messages arrive, and returns the kind of the last message.
 func lastOfLine(t *testing.T, b *Bus, id lineID) (last rendezvous.MessageKind) {
 	box := rendezvous.NewMailbox(rendezvous.SourceBytes)
 	l := b.newLine(id, "x", fmt.Sprint("h", id[0]), box)
@@ -416,8 +416,8 @@ func lastOfLine(t *testing.T, b *Bus, id lineID) (last rendezvous.MessageKind) {
 	}
 }
 
-// TestRestart restarts NATS while two nodes talk. What was under way may be
-// lost; then both know.
+// TestRestart restarts NATS while two nodes talk. Messages in flight may be
+// lost; then both nodes must know.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)

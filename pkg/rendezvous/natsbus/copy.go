@@ -11,10 +11,10 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// copied is a registration of which this node has a copy.
+// copied is this node's copy of a registration.
 type copied struct {
 	record
-	since time.Time // when it came, or came again
+	since time.Time // when it arrived last
 }
 
 // routineWatch keeps the copy of the registrations.
@@ -31,7 +31,7 @@ func (s *State) routineWatch(ctx context.Context) {
 	}
 }
 
-// copy takes a change of the bucket; no value: the key was removed.
+// copy handles a change of the bucket; no value: the key was removed.
 func (s *State) copy(key string, value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +53,9 @@ func (s *State) copy(key string, value []byte) {
 	}
 }
 
-// forgetCopies removes what NATS has forgotten without telling, and what its
-// executor can come back to by none of its URLs. The caller holds mu.
+// forgetCopies removes registrations that NATS has removed without telling, and
+// those whose executor can no longer come back with any of its URLs. The caller
+// holds mu.
 func (s *State) forgetCopies(now time.Time) {
 	for id, c := range s.copied {
 		if now.Sub(c.since) < registrationTime && (c.Node != "" || now.Before(c.Expires)) {
@@ -67,12 +68,12 @@ func (s *State) forgetCopies(now time.Time) {
 	}
 }
 
-// checkLimits says whether one more registration would be too many.
+// checkLimits returns an error if one more registration would exceed a limit.
 func (s *State) checkLimits(reg *rendezvous.Registration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all, mine := 0, 0
-	known, again := false, false // the environment is there, and is the token's
+	known, again := false, false // the environment exists and belongs to the token
 	for _, id := range s.newest {
 		c := s.copied[id]
 		if c == nil {

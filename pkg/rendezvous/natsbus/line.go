@@ -14,9 +14,9 @@ import (
 // messages that were never sent, or sent more than the window allows.
 var errProtocol = errors.New("the other node violated the line protocol")
 
-// line connects an address of this node with one of another. It is open from
-// the moment that it is made, until the bus ends it. Its methods may be called
-// from any goroutine.
+// line connects an address of this node with an address of another. It is open
+// from its creation until the bus ends it. Its methods may be called from any
+// goroutine.
 type line struct {
 	bus           *Bus
 	id            lineID
@@ -27,7 +27,7 @@ type line struct {
 	node       string // of remote; empty: not known yet
 	generation uint64 // of remote
 
-	mu   sync.Mutex // held while NATS takes a message
+	mu   sync.Mutex // held while a message is handed to NATS
 	over bool
 
 	// The direction to the other node.
@@ -36,22 +36,22 @@ type line struct {
 	pending  []sent        // the messages that the other node has not handed to its reader yet
 	bytes    int           // of frames in pending
 	replies  int           // in pending
-	heard    time.Time     // of the last progress that the other node reported
-	room     chan struct{} // closed and replaced when there may be more
+	heard    time.Time     // time of the last progress that the other node reported
+	room     chan struct{} // closed and replaced when there may be more space
 
 	// The direction to this node.
 	last       uint64 // the number of the last message that was received in order
-	asked      uint64 // the number of the missing message that the other node was asked to send again
+	asked      uint64 // the number of the missing message that the other node was asked to retransmit
 	done       uint64 // how many messages this node has handed to their reader
 	reported   ack    // the last acknowledgement that was sent
 	unreported int    // bytes handed over since then
 }
 
-// sent is a message that may have to be sent again: the other node has not
-// acknowledged that it was handed to its reader.
+// sent is a message that may have to be retransmitted: the other node has not
+// acknowledged that its reader has it.
 type sent struct{ message rendezvous.Message }
 
-// bytes returns how much of lineBytes it takes.
+// bytes returns how many bytes of lineBytes the message uses.
 func (s *sent) bytes() int {
 	if s.message.Kind == rendezvous.Frame {
 		return len(s.message.Data)
@@ -71,8 +71,8 @@ func (b *Bus) newLine(id lineID, local, remote string, box *rendezvous.Mailbox) 
 	return &line{bus: b, id: id, local: local, remote: remote, box: box, heard: time.Now(), room: make(chan struct{})}
 }
 
-// send sends the next message, when there is room for it; the result is that of
-// Bus.Send. An error of the connection ends the line.
+// send sends the next message, when there is space for it; the result is that
+// of Bus.Send. An error of the connection ends the line.
 func (l *line) send(ctx context.Context, m *rendezvous.Message) (bool, error) {
 	l.mu.Lock()
 	for {
@@ -109,7 +109,7 @@ func (l *line) send(ctx context.Context, m *rendezvous.Message) (bool, error) {
 	return true, nil
 }
 
-// count notes that a message was sent. The caller holds mu.
+// count records that a message was sent. The caller holds mu.
 func (l *line) count(m *rendezvous.Message) {
 	if len(l.pending) == 0 {
 		l.heard = time.Now() // the time for its confirmation begins
@@ -154,7 +154,7 @@ func (l *line) sendAgain(last uint64, now time.Time) error {
 }
 
 // acked handles an acknowledgement: it frees the messages that the other node has
-// handed to its reader, and wakes senders that wait for room.
+// handed to its reader, and wakes senders that wait for space.
 func (l *line) acked(a ack, now time.Time) error {
 	l.mu.Lock()
 	first := l.delivered()
@@ -189,9 +189,9 @@ func (l *line) acked(a ack, now time.Time) error {
 	return nil
 }
 
-// take puts the next message into the mailbox. A message out of order is dropped;
-// missing is true if the caller must ask the other node for the messages before it,
-// which it has not been asked for yet.
+// take puts the next message into the mailbox. A message out of order is dropped.
+// missing is true if the caller must now ask the other node for the messages before
+// it.
 func (l *line) take(number uint64, m rendezvous.Message) (missing bool, err error) {
 	l.mu.Lock()
 	switch {
@@ -242,9 +242,9 @@ func (l *line) handedOver(size int) {
 	l.bus.markDirty(l, urgent)
 }
 
-// report returns the acknowledgement to send and the id of the other node. ok is
-// false if there is nothing to send: nothing changed since the last one and always is not set,
-// or the line is closed, or its other node is unknown.
+// report returns the acknowledgement to send and the id of the other node. ok is false if no
+// acknowledgement is needed or possible: nothing changed since the last one and always is not
+// set, or the line is closed, or its other node is unknown.
 func (l *line) report(always bool) (ack, string, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -308,8 +308,8 @@ func (l *line) lastSent() (last uint64, node string, ok bool) {
 	return l.sent, node, node != "" && !l.over
 }
 
-// answered sets the node that has the other address, if it is not known yet, and
-// reports whether that is the node.
+// answered sets the node that has the other address, if it is not known yet. It
+// reports whether that node is the given one.
 func (l *line) answered(node string) bool {
 	l.peerMu.Lock()
 	defer l.peerMu.Unlock()

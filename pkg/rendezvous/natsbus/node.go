@@ -18,19 +18,19 @@ import (
 	"codex.internal/pkg/wire/secret"
 )
 
-// Options are what a Node is made with. Only Servers is needed.
+// Options are the options of a Node. Only Servers is required.
 type Options struct {
 	secret.Unprinted
 	// Servers are the URLs of servers, separated by commas. Others of their
 	// cluster are found.
 	Servers string
-	// Credentials is a file with the credentials of a user, and CA one with the
-	// certificates, as PEM, that the servers' must be signed with. Empty: none,
-	// and those of the system.
+	// Credentials is a file with the credentials of a user; empty: no
+	// credentials. CA is a PEM file with the authorities that must have signed
+	// the servers' certificates; empty: those of the system.
 	Credentials, CA string
-	// Replicas is how many servers keep what is stored; 0: 3 in a cluster of as
-	// many, else 1. It holds for what is made, and for what is there if it is
-	// not 0.
+	// Replicas is how many servers store the state. 0: 3 in a cluster of that
+	// many, else 1. It applies to new buckets and, if it is not 0, to existing
+	// ones.
 	Replicas int
 	Logger   *slog.Logger // nil: logs nothing
 }
@@ -47,8 +47,8 @@ type Node struct {
 	lost chan struct{} // closed with conn
 
 	calls   chan *nats.Msg // requests to addresses of this node, and to itself
-	again   chan struct{}  // has a value when NATS was reached again
-	broken  atomic.Uint64  // lines that ended without their end here
+	again   chan struct{}  // has a value when the connection to NATS was restored
+	broken  atomic.Uint64  // lines that ended before they were finished here
 	buffers sync.Pool      // of *[]byte, for packets
 
 	stop context.CancelFunc
@@ -65,9 +65,9 @@ func nodeSubject(id string) string         { return subjects + "node." + id }
 func nodeCallSubject(id string) string     { return subjects + "call." + id }
 func addressSubject(address string) string { return subjects + "address." + address }
 
-// Connect connects a node. While NATS is not there yet it tries again for some
-// seconds, or until ctx ends; once it has succeeded it reconnects without end.
-// Errors do not show passwords.
+// Connect connects a node. If NATS is not available yet, it retries for some
+// seconds, or until ctx ends. After a success it reconnects without a time
+// limit. Errors do not show passwords.
 func Connect(ctx context.Context, opts Options) (*Node, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -125,9 +125,9 @@ func (n *Node) connect(ctx context.Context, opts *Options) (err error) {
 	return n.start()
 }
 
-// Wait waits until ctx ends, which is no error, or NATS is lost for good: it has
-// broken off with an error after which its client does not come back. The error
-// is an ErrLost; the service is of no use any more.
+// Wait waits until ctx ends, which is not an error, or until NATS is lost for
+// good: the connection ended with an error after which the client library does
+// not reconnect. The error is an ErrLost, and the service must end.
 func (n *Node) Wait(ctx context.Context) error {
 	select {
 	case <-n.lost:
@@ -137,12 +137,12 @@ func (n *Node) Wait(ctx context.Context) error {
 	}
 }
 
-// options returns those of the client.
+// options returns the options of the client library.
 func (n *Node) options(opts *Options) []nats.Option {
 	list := []nats.Option{
 		nats.Name("codex rendezvous " + n.id),
-		// A node that NATS refuses twice may be admitted later, such as after its
-		// credentials were changed.
+		// A node that NATS refuses twice may be admitted later, for example after
+		// its credentials were changed.
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(reconnectPause), nats.ReconnectJitter(reconnectJitter, reconnectJitter), nats.ReconnectBufSize(reconnectBytes),
 		nats.Timeout(dialTime), nats.FlusherTimeout(writeTime), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
@@ -166,7 +166,7 @@ func (n *Node) options(opts *Options) []nats.Option {
 	return list
 }
 
-// start begins to take part.
+// start subscribes the node and starts its goroutines.
 func (n *Node) start() error {
 	inbox, err := n.conn.Subscribe(nodeSubject(n.id), n.Bus.receive)
 	if err == nil {
@@ -191,21 +191,21 @@ func (n *Node) start() error {
 }
 
 // Close tells the other nodes that this one ends, and ends it. The server that
-// uses it has been shut down.
+// uses it must have been shut down.
 func (n *Node) Close() {
 	n.stop()
 	n.wg.Wait()
 	_ = n.publish(allSubject, &packet{kind: packetBye})
-	// If NATS is out of reach the others find that this node is silent.
+	// If NATS cannot be reached, the others notice that this node is silent.
 	_ = n.conn.FlushTimeout(closeTime)
 	n.conn.Close()
 	n.Bus.endEverything(errClosed)
 }
 
 // publish sends a packet in the name of the node. It does not wait for NATS,
-// unless that takes nothing. A packet that is lost on its way to the server,
-// because that crashes in this moment, is no error: it is sent again like one
-// that the server lost.
+// unless NATS does not read. If a packet is lost because the server crashes at
+// that moment, that is not an error: it is retransmitted like any packet that a
+// server lost.
 func (n *Node) publish(subject string, p *packet) error {
 	p.node = n.id
 	buffer := n.buffers.Get().(*[]byte)
@@ -225,8 +225,8 @@ func onTheWay(err error) bool {
 	return errors.As(err, &failed) && !errors.Is(err, nats.ErrConnectionClosed)
 }
 
-// request sends a packet and returns the answer. If none comes it is sent again:
-// it may have met the end of a node.
+// request sends a packet and returns the answer. If none comes, it sends the
+// packet again, because the asked node may just have ended.
 func (n *Node) request(ctx context.Context, subject string, p *packet) (packet, error) {
 	p.node = n.id
 	data := p.append(nil)

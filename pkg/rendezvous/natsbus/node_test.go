@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/testutil/natstest"
 )
 
-// crash ends a node without a word to the others.
+// crash ends a node without telling the others.
 func crash(n *Node) {
 	n.stop()
 	n.wg.Wait()
@@ -63,20 +63,20 @@ func TestAddressMoves(t *testing.T) {
 		defer a.Bus.mu.RUnlock()
 		return a.Bus.bound["x"] == nil
 	})
-	// Until the server of NATS knows, the former is asked too, and may be the first to say
-	// that nobody has the address.
+	// Until the NATS server knows, the former node is asked too, and may be the first to
+	// answer that no node has the address.
 	if err := a.Bus.node.conn.FlushWithContext(ctxOf(t)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := take(t, former); !errors.Is(err, rendezvous.ErrReplaced) {
 		t.Error(err)
 	}
-	// What the former mailbox had not handled is answered by the bus.
+	// The bus answers the messages that the former mailbox had not handled.
 	want(t, here, rendezvous.Gone, "x", "")
 	want(t, there, rendezvous.Lost, "x", "")
 	send(t, c, "x", joined("h2"))
 	want(t, newer, rendezvous.Joined, "h2", "")
-	// One that comes late with an earlier generation does not get it.
+	// A late Bind with an earlier generation does not get the address.
 	late := bind(t, a, "x", 1)
 	if _, err := take(t, late); !errors.Is(err, rendezvous.ErrReplaced) {
 		t.Errorf("got error %v, want %v", err, rendezvous.ErrReplaced)

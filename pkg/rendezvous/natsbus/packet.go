@@ -71,7 +71,7 @@ type packet struct {
 	line     lineID
 	number   uint64
 	from, to string
-	message  rendezvous.Message // From is that of the line
+	message  rendezvous.Message // From is the message's sender
 	acks     []ack
 	data     []byte
 }
@@ -172,7 +172,7 @@ func decodePacket(b []byte) (packet, error) {
 	return p, nil
 }
 
-// reader takes fields from the front of a packet.
+// reader reads fields from the front of a packet.
 type reader struct {
 	rest   []byte
 	failed bool

@@ -32,7 +32,7 @@ var packets = []packet{
 	{kind: packetAnswer, node: "n", data: []byte("{}")},
 }
 
-// plain is a packet without what is not sent and cannot be compared.
+// plain is a packet without fields that are not sent or cannot be compared.
 func plain(p packet) packet {
 	p.message.Done = nil
 	if len(p.message.Data) == 0 {
@@ -53,7 +53,8 @@ func TestPackets(t *testing.T) {
 		}
 		for n := range len(b) {
 			got, err := decodePacket(b[:n])
-			// Data ends with the packet, and acknowledgements may be fewer.
+			// Data ends with the packet, so it may be cut; so may a list of
+			// acknowledgements.
 			if err == nil && p.kind != packetData && p.kind != packetAck && p.kind != packetAnswer {
 				t.Errorf("kind %d cut off at %d: %+v", p.kind, n, got)
 			}
@@ -94,8 +95,8 @@ func TestStreamsOfPackets(t *testing.T) {
 	}
 }
 
-// FuzzDecodePacket checks that what is accepted is encoded in one way, and that
-// its parts are parts of it.
+// FuzzDecodePacket checks that an accepted packet has only one encoding, and
+// that its fields refer to its bytes.
 func FuzzDecodePacket(f *testing.F) {
 	for _, p := range packets {
 		f.Add(p.append(nil))

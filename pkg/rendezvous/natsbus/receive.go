@@ -147,7 +147,7 @@ func (l *line) leadsElsewhere(node string, generation uint64) bool {
 	return l.node != "" && l.node != node && l.generation < generation
 }
 
-// yield closes the mailbox of an address that another node has bound since, and
+// yield closes the mailbox of an address that another node has bound later, and
 // tells the other ends of its lines.
 func (b *Bus) yield(address string, box *rendezvous.Mailbox) {
 	for _, m := range box.Close(rendezvous.ErrReplaced) {

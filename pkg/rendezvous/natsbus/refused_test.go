@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/testutil/natstest"
 )
 
-// refusals counts what a node's log says of being refused.
+// refusals counts the log records of a node about refused connections.
 type refusals struct{ n atomic.Int32 }
 
 func (r *refusals) Write(b []byte) (int, error) {
@@ -22,8 +22,8 @@ func (r *refusals) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestRefusedForAWhile has NATS let nobody in for a time, as when what it lets
-// in and what the nodes have is not changed at the same moment.
+// TestRefusedForAWhile: NATS refuses all nodes for a time, as when the
+// credentials at NATS and at the nodes are not changed at the same moment.
 func TestRefusedForAWhile(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
@@ -45,7 +45,7 @@ func TestRefusedForAWhile(t *testing.T) {
 	eventually(t, "it is let in", func() bool { return n.State.Check(ctxOf(t)) == nil })
 }
 
-// TestLost has NATS break off for good, with a line that is too long.
+// TestLost makes NATS end the connection for good, with a line that is too long.
 func TestLost(t *testing.T) {
 	n, err := Connect(ctxOf(t), Options{Servers: natstest.Start(t).URL()})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// schemes are those of the URLs of servers.
+// schemes are the schemes of server URLs.
 var schemes = []string{"nats", "tls", "ws", "wss"}
 
 // checkServers returns an error if a text is not a list of URLs of servers. The error shows no password.
@@ -28,7 +28,7 @@ func checkServers(servers string) error {
 // HasSecret reports whether one of the URLs in a list of servers may have a user, a
 // token or a password in it, which must not be in a command line.
 func HasSecret(servers string) bool {
-	// Without parsing: a text that is no URL could have a secret in it, too.
+	// Without parsing: an invalid URL could contain a secret, too.
 	return strings.Contains(servers, "@")
 }
 
@@ -50,8 +50,8 @@ func parseServer(text string) (*url.URL, error) {
 }
 
 // checkFiles returns an error if the files with credentials and certificates cannot be
-// read or have other content: a connection with them would be tried in vain. The
-// error shows nothing of their content.
+// read or have the wrong content: a connection with them would always fail. The error
+// does not show their content.
 func checkFiles(opts *Options) error {
 	if opts.Credentials != "" {
 		text, err := readFile(opts.Credentials)

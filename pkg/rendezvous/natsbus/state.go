@@ -39,7 +39,7 @@ type State struct {
 	node          *Node
 	keys          rendezvous.Keys
 	registrations *bucket
-	spent         *rendezvous.Nonces // of those that this node has made
+	spent         *rendezvous.Nonces // nonces that this node has made
 
 	mu       sync.Mutex
 	copied   map[string]*copied     // by id
@@ -203,8 +203,8 @@ func (s *State) Find(ctx context.Context, id string) (rendezvous.Registration, e
 	return rec.Registration, err
 }
 
-// isNewest says whether a registration is the newest of its environment, and
-// the revision of the key that says so.
+// isNewest reports whether a registration is the newest of its environment, and
+// the revision of the key that records this.
 func (s *State) isNewest(ctx context.Context, reg *rendezvous.Registration) (bool, uint64, error) {
 	id, revision, err := s.registrations.get(ctx, keyNewest(reg.Environment), leader)
 	if errors.Is(err, errNoKey) {
@@ -216,9 +216,9 @@ func (s *State) isNewest(ctx context.Context, reg *rendezvous.Registration) (boo
 // Nonce implements rendezvous.State. The name of the node is in it.
 func (s *State) Nonce() string { return s.node.id + "-" + rand.Text() }
 
-// Spend implements rendezvous.State. The node that has made the nonce knows
-// whether it was spent; with it the nonce ends. So this needs no leader of
-// JetStream, the election of which takes some seconds.
+// Spend implements rendezvous.State. The node that made the nonce knows whether
+// it was used, and when that node ends its nonces become invalid. So Spend
+// needs no JetStream leader, whose election takes some seconds.
 func (s *State) Spend(ctx context.Context, nonce string, until time.Time) (bool, error) {
 	node, _, _ := strings.Cut(nonce, "-")
 	if node == s.node.id {
@@ -239,7 +239,7 @@ func (s *State) Spend(ctx context.Context, nonce string, until time.Time) (bool,
 	return answer.kind == packetAccept, nil
 }
 
-// Check implements rendezvous.State: it asks for what is always there.
+// Check implements rendezvous.State: it reads a key that always exists.
 func (s *State) Check(ctx context.Context) error {
 	if !s.node.conn.IsConnected() {
 		return fmt.Errorf("%w: NATS: %v", rendezvous.ErrUnavailable, s.node.conn.Status())

@@ -42,7 +42,7 @@ func register(t testing.TB, n *Node, id, environment string) rendezvous.Registra
 	return reg
 }
 
-// connection is that of the executors of the tests, which ends at left.
+// connection is the connection of the test's executors, which ended at left.
 var (
 	connection = rendezvous.ExecutorConnection{Address: "192.0.2.1:4711", Since: time.Unix(1_800_000_000, 0).UTC(), Name: "box", Agent: "codex/1"}
 	left       = connection.Since.Add(time.Hour)
@@ -57,7 +57,7 @@ func attach(t testing.TB, n *Node, id string) uint64 {
 	return generation
 }
 
-// missing says whether a registration is not there.
+// missing reports whether a registration does not exist.
 func missing(t testing.TB, n *Node, id string) bool {
 	t.Helper()
 	_, err := n.State.Find(ctxOf(t), id)
@@ -108,7 +108,7 @@ func TestNodesShareTheState(t *testing.T) {
 	if second <= first {
 		t.Errorf("generation %d follows %d", second, first)
 	}
-	b.State.Detach(ctx, "r1", first, left) // is not there any more
+	b.State.Detach(ctx, "r1", first, left) // does not exist any more
 	listed(true, &connection)
 	a.State.Detach(ctx, "r1", second, left)
 	listed(false, &over)
@@ -171,8 +171,8 @@ func TestSpentOnceAmongNodes(t *testing.T) {
 	}
 }
 
-// TestSpentByASlowClock: the node that asks may take for valid what has expired
-// for the one that remembers.
+// TestSpentByASlowClock: by the clock of the node that asks, a nonce may still
+// be valid that has expired for the node that remembers it.
 func TestSpentByASlowClock(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
@@ -207,8 +207,9 @@ func TestNonceEndsWithItsNode(t *testing.T) {
 	}
 }
 
-// TestRace has nodes register and attach the same at once: in the end one is the
-// newest, and the last who attached has the highest generation.
+// TestRace: nodes register and attach the same executor at the same time. At the
+// end one registration is the newest, and the last attachment has the highest
+// generation.
 func TestRace(t *testing.T) {
 	url := natstest.Start(t).URL()
 	nodes := []*Node{join(t, url), join(t, url)}
@@ -273,7 +274,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLongNames asks for what would make a line that NATS breaks off.
+// TestLongNames asks for names that would make a line on which NATS ends the connection.
 func TestLongNames(t *testing.T) {
 	n := join(t, natstest.Start(t).URL())
 	for _, size := range []int{maxAddress + 1, 5000, 60_000} {
@@ -296,7 +297,8 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// TestRenewal renews what would be forgotten, and forgets copies of what was.
+// TestRenewal renews a registration that would expire, and removes the copies of an expired
+// one.
 func TestRenewal(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
@@ -334,8 +336,8 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// TestDetachDuringRenewal has a connection end when its registration has just
-// been written again.
+// TestDetachDuringRenewal: a connection ends just after its registration has
+// been renewed.
 func TestDetachDuringRenewal(t *testing.T) {
 	n := join(t, natstest.Start(t).URL())
 	ctx := ctxOf(t)
@@ -356,8 +358,8 @@ func TestDetachDuringRenewal(t *testing.T) {
 	}
 }
 
-// TestAttachedAtOnce has two connections of an executor come at once, and the
-// newer one be noted first: that is the one whose end counts.
+// TestAttachedAtOnce: two connections of an executor come at the same time, and
+// the newer one is noted first. The end of the newer one must count.
 func TestAttachedAtOnce(t *testing.T) {
 	n := join(t, natstest.Start(t).URL())
 	n.State.noteAttached("id", 2)
@@ -367,7 +369,7 @@ func TestAttachedAtOnce(t *testing.T) {
 	}
 }
 
-// TestDetachWithoutNATS notes the end of a connection when NATS is back.
+// TestDetachWithoutNATS: the end of a connection is recorded when NATS is available again.
 func TestDetachWithoutNATS(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
@@ -415,7 +417,7 @@ func TestReplicas(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it could not be read for %v", took)
 	}
-	// An election takes servers some seconds.
+	// An election takes the servers some seconds.
 	eventually(t, "it can be changed", func() bool { return n.State.Check(ctxOf(t)) == nil })
 	t.Logf("it could be changed after %v", time.Since(began))
 	register(t, n, "r2", "env")
@@ -432,7 +434,7 @@ func TestConnectRefusals(t *testing.T) {
 	}
 }
 
-// Neither is tried in vain, nor shown.
+// The files are not used for a connection, and their content is not shown.
 func TestFilesOfNoUse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret.txt")
 	if err := os.WriteFile(file, []byte("-----BEGIN USER NKEY SEED-----\nSUsecret\n------END USER NKEY SEED------\n"), 0o600); err != nil {
