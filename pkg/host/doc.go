@@ -15,8 +15,9 @@
 //	terminal    makes text safe to print, and brings terminals into a known state
 //
 // The packages take and return native values: paths, bytes, errors of the
-// operating system. They know no protocol, and must not import wire, execproto or
-// any other group. Packages that import them decide what a request means.
+// operating system. They must not import wire, execproto or any other group, so
+// they do not depend on a protocol. The packages that import them decide what a
+// request means.
 //
 // None of the types is API for other programs.
 package host

@@ -12,8 +12,10 @@
 //	websocket   websockets and stdio, listeners and limits of connections
 //
 // The packages encode and decode messages. They do not know the meaning of a
-// method, and use nothing of the machine but connections. They import no other
-// group of this module, so that servers, clients and the relay can import them.
+// method, and use no resources of the machine except connections. They import no
+// other group of this module, so that servers, clients and the relay can import
+// them.
 //
-// None of the types is API for other programs: execclient and execserver are.
+// None of the types is API for other programs, which use execclient and
+// execserver.
 package wire

@@ -29,7 +29,7 @@ import (
 
 // Machine names the directories of configuration files, as absolute paths.
 type Machine struct {
-	// System holds the files of the administrator; usually SystemDirectory.
+	// System contains the administrator's files; usually it is SystemDirectory.
 	System string
 	// Home is CODEX_HOME of the server's user. It need not exist.
 	Home string
@@ -77,9 +77,9 @@ type reader struct {
 	system, user, managed *document
 }
 
-// Read reads the files again. A missing file makes no layer, nor does a file of
-// which nothing is selected. A file that cannot be read or parsed fails the call
-// with an error that names it.
+// Read reads the files again. A missing file makes no layer, and neither does a
+// file of which no part is selected. A file that cannot be read or parsed fails
+// the call with an error that names it.
 func (m Machine) Read(ctx context.Context, q Query) (Result, error) {
 	r := &reader{ctx: ctx, m: m}
 	for _, file := range []struct {

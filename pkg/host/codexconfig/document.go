@@ -78,8 +78,8 @@ func (t *table) enter(path []string) *table {
 // errDepth is the error for a document that is nested too deeply.
 var errDepth = fmt.Errorf("tables and arrays are nested more than %d levels deep", maxDepth)
 
-// parse parses a file of the given path. The error names the path and the place
-// and holds no text of the file, which may have secrets in it.
+// parse parses a file of the given path. The error contains the path and the
+// position, but no text of the file, which may contain secrets.
 func parse(path string, text []byte) (*document, error) {
 	if !utf8.Valid(text) {
 		return nil, fmt.Errorf("%s: the file is not UTF-8", path)

@@ -2,7 +2,7 @@ package codexconfig
 
 const (
 	// maxFileBytes bounds one configuration file, which people write by hand. A
-	// link to /dev/zero or a log gives an error in place of memory.
+	// link to /dev/zero or to a log gives an error instead of using up memory.
 	maxFileBytes = 1 << 20
 
 	// maxTotalBytes bounds the files of one call together: a project may have a

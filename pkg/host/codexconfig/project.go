@@ -48,8 +48,8 @@ func (r *reader) projects(cwd string) ([]*document, error) {
 // linked work tree whose main tree is trusted, the hooks of the main tree count
 // in place of its own, as a layer of their own.
 func (r *reader) project(dir, root string, tree workTree) ([]*document, error) {
-	// The path without links is the one that is trusted, and read. A user who can
-	// exchange a directory of it can create files there anyway.
+	// The path with resolved links is the one that is trusted, and read. A user
+	// who can exchange a directory of it can create files there anyway.
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || !r.trusted(dir, real, root, tree) || r.isHome(real) {
 		return nil, nil
@@ -108,7 +108,7 @@ func (r *reader) trusted(dir, real, root string, tree workTree) bool {
 }
 
 // trustOf looks a directory up in the tables `projects` of the machine's files, of
-// which the higher layer counts. An entry with another word than trusted denies trust.
+// which the higher layer counts. An entry with any word except trusted denies trust.
 func (r *reader) trustOf(path string) (trusted, decided bool) {
 	for _, d := range []*document{r.managed, r.user, r.system} {
 		if level, ok := d.text("projects", path, "trust_level"); ok && path != "" {
@@ -186,9 +186,9 @@ func findWorkTree(cwd string) workTree {
 
 // mainTree returns the main tree of the work tree at dir, or dir.
 //
-// A hostile project can hold a `.git` file that names the repository of a trusted
-// one. Therefore the file alone does not make a linked tree: the repository must name dir
-// too, as `git worktree add` writes it.
+// A hostile project can contain a `.git` file that names the repository of a trusted one.
+// Therefore the file alone does not make a linked tree: the repository must name dir too,
+// as `git worktree add` writes it.
 func mainTree(dir string) string {
 	gitFile := filepath.Join(dir, ".git")
 	named, ok := readLine(gitFile)

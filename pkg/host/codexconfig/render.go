@@ -69,7 +69,7 @@ func (r *renderer) header(begin string, path []byte, end string) {
 }
 
 // needsHeader reports whether a table would vanish without its header: it has
-// values, or nothing.
+// values, or it is empty.
 func (t *table) needsHeader() bool {
 	for _, v := range t.values {
 		if v.tables == nil && (v.table == nil || v.table.inline) {

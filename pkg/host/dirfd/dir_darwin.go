@@ -19,11 +19,12 @@ func setModified(fd int, at time.Time) error {
 	return unix.Futimes(fd, []unix.Timeval{unix.NsecToTimeval(st.Atim.Nano()), unix.NsecToTimeval(at.UnixNano())})
 }
 
-// SetLinkModified leaves the time of a link as it is: only its path would lead to it here.
+// SetLinkModified does not change the time: on this system that needs a path, which could
+// lead elsewhere.
 func (d *Dir) SetLinkModified(string, time.Time) error { return nil }
 
 // CheckWritable returns nil: macOS has no /proc.
 func (d *Dir) CheckWritable() error { return nil }
 
-// NextData reports that this system does not report holes.
+// NextData returns false: this system does not report holes.
 func (f *File) NextData(_, _ int64) (start, end int64, ok bool) { return 0, 0, false }

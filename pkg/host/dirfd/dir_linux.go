@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// accessFlags ask for the rights that an open would have, without following a link.
+// accessFlags request the access rights that an open would need, without following a link.
 const accessFlags = unix.AT_EACCESS | unix.AT_SYMLINK_NOFOLLOW
 
 // setModified sets the modification time of an open file. Before Linux 5.8 only /proc

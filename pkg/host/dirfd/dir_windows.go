@@ -22,7 +22,7 @@ func Open(path string) (*Dir, error) {
 	return &Dir{root}, nil
 }
 
-// bare is an error without the names that the caller knows better.
+// bare removes the names from an error, which the caller adds in a better form.
 func bare(err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
@@ -241,7 +241,7 @@ func (f *File) SeekTo(at int64) error {
 // Truncate sets the size of a file that is open for writing.
 func (f *File) Truncate(size int64) error { return bare(f.f.Truncate(size)) }
 
-// NextData reports that this system does not report holes.
+// NextData returns false: this system does not report holes.
 func (f *File) NextData(_, _ int64) (start, end int64, ok bool) { return 0, 0, false }
 
 // Stat describes the file.

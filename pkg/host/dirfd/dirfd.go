@@ -34,15 +34,16 @@ type Info struct {
 	Perm     uint32 // the nine permission bits
 	Modified time.Time
 	UID, GID uint32 // 0 on Windows
-	// HasHoles means that the file takes less space on disk than its size, so that
-	// it probably has holes.
+	// HasHoles means that the file takes less space on disk than its size, so it
+	// probably has holes.
 	HasHoles bool
 }
 
 var (
 	// ErrLink is the error of entering or opening a symbolic link.
 	ErrLink = errors.New("a symbolic link exists here, which is not followed")
-	// ErrNotDirectory is the error of entering any other file that is not a directory.
+	// ErrNotDirectory is the error of entering a file that is neither a directory nor a
+	// link.
 	ErrNotDirectory = errors.New("a file exists here that is not a directory")
 	// ErrNotRegular is the error of opening anything but a regular file.
 	ErrNotRegular = errors.New("not a regular file")

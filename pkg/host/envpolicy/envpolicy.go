@@ -4,12 +4,11 @@
 //
 //	env := envpolicy.Environ(os.Environ(), policy, requested)
 //
-// The package is pure: it reads nothing and starts nothing. Names are compared without
-// regard to case, as Codex CLI does it, so that a policy written for one
-// platform hides the same secrets on another; values are passed on untouched.
-// Names that no shell could set (empty, or with `=` in them) are passed on
-// too, as in Codex CLI; a NUL in a name or value is refused when the
-// process is started, because only there it can do harm.
+// The package is pure: it does no I/O. Names are compared without regard to case, as
+// Codex CLI does it, so that a policy written for one platform hides the same secrets
+// on another; values are passed on untouched. Names that no shell could set (empty, or
+// with `=` in them) are passed on too, as in Codex CLI; a NUL in a name or value is
+// refused when the process is started, because only there it can do harm.
 package envpolicy
 
 import (
@@ -25,14 +24,14 @@ const (
 	InheritNone = "none"
 )
 
-// Policy selects the variables of the server that a process inherits. Its steps
-// are taken in the order of its fields. The zero value inherits nothing.
+// Policy selects the variables of the server that a process inherits. The
+// fields are applied in their order. The zero value inherits nothing.
 type Policy struct {
 	// Inherit is where to start from: InheritAll of the server's variables,
 	// InheritCore (those that Core returns) or InheritNone.
 	Inherit string
-	// IgnoreDefaultExcludes lets variables through that look like secrets,
-	// see DefaultExcludes.
+	// IgnoreDefaultExcludes lets variables through whose names look like
+	// secrets, see DefaultExcludes.
 	IgnoreDefaultExcludes bool
 	// Exclude drops the names that match one of its patterns (see Match).
 	Exclude []string
@@ -94,8 +93,8 @@ func (p *Policy) Apply(server []string) map[string]string {
 	return env
 }
 
-// filters returns patterns of the server's names that are inherited, and of those
-// that are dropped from them. If nothing is inherited, both are nil.
+// filters returns the patterns of the server's names that are inherited, and of
+// those that are then removed. If no name is inherited, both are nil.
 func (p *Policy) filters() (dropped, inherits patterns) {
 	switch p.Inherit {
 	case InheritAll:

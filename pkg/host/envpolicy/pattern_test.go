@@ -31,7 +31,7 @@ func TestMatch(t *testing.T) {
 		{"?a", "Éa", true},
 		{"é*", "ÉA", true},
 		{"\u212aelvin", "Kelvin", true}, // the Kelvin sign is a K
-		{"s*", "\u017fx", false},        // a long s is no other letter's lower case
+		{"s*", "\u017fx", false},        // a long s is not the lower case of any other letter
 		{"[x]", "x", false},
 		{"a.b", "axb", false},
 		{`\*`, "*", false},
@@ -43,8 +43,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestMatchIsNotExponential would not end with a matcher that tries every way
-// to share a name among its stars.
+// TestMatchIsNotExponential would not end if the matcher tried every way to
+// divide a name among its stars.
 func TestMatchIsNotExponential(t *testing.T) {
 	if matches(strings.Repeat("*a", 200)+"b", strings.Repeat("a", 2000)) {
 		t.Error("matched")

@@ -70,7 +70,7 @@ type Response struct {
 
 // Client makes requests. Its methods may be called from any goroutine.
 type Client struct {
-	transport func() *http.Transport // made for the first request
+	transport func() *http.Transport // created for the first request
 }
 
 // NewClient returns a client with connections of its own.
@@ -130,7 +130,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	}, nil
 }
 
-// timedBody ends the request's timeout with the body.
+// timedBody ends the request's timeout when the body ends.
 type timedBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -231,8 +231,8 @@ func variable(header, name string) (string, error) {
 	}
 }
 
-// bound are the headers that hold credentials by their nature, and Referer,
-// which the library adds and which holds the URL.
+// bound are the headers that always contain credentials, and Referer, which the
+// library adds and which contains the URL.
 var bound = []string{"Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "Referer"}
 
 // redirect decides whether a redirect is followed, and with which headers.

@@ -198,8 +198,8 @@ func TestCharacters(t *testing.T) {
 	}
 }
 
-// The executor's own credentials are in no request, whatever the case of the
-// letters in which they are asked for.
+// The executor's own credentials are in no request, in whatever case of letters
+// the client asks for them.
 func TestCredentialsAreRefused(t *testing.T) {
 	c := client(t)
 	for _, name := range credentials {
@@ -219,9 +219,9 @@ func TestCredentialsAreRefused(t *testing.T) {
 	}
 }
 
-// Secrets go to the origin that the client has named, and not where a redirect
-// leads: not to another port, not to another name of the same machine, and not
-// back from there.
+// Secrets are sent to the origin that the client has named, and not to the
+// target of a redirect: not to another port, not to another name of the same
+// machine, and not back from there.
 func TestSecretsStayWithTheirOrigin(t *testing.T) {
 	t.Setenv("FETCH_TEST_SECRET", "hunter2")
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

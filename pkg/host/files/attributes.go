@@ -29,8 +29,8 @@ type Attributes struct {
 	Target       string // of a link; empty if it is not UTF-8
 }
 
-// NamedAttributes are those of a name in a directory. Name and IsLossy are as in
-// Entry.
+// NamedAttributes are the attributes of a name in a directory. Name and IsLossy
+// are as in Entry.
 type NamedAttributes struct {
 	Name    string
 	IsLossy bool

@@ -34,8 +34,8 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// TestListsHaveAttributesIfAsked: a directory and a tree are listed with the attributes of
-// each name itself. Without them the lists are as ever.
+// TestListsHaveAttributesIfAsked: lists of directories and trees have the attributes of
+// each name itself, if requested. Otherwise the lists are as before.
 func TestListsHaveAttributesIfAsked(t *testing.T) {
 	dir := planted(t, "d/", "d/f=abc", "d/l -> f", "d/dangling -> nowhere", "d/ld -> .", "d/p|", "d/sub/")
 	for _, attributes := range []bool{false, true} {
@@ -150,7 +150,7 @@ func TestNewFilesHaveTheirPermissionsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantMode(t, dir+"/new", 0o600)
-	// A file that exists keeps its own.
+	// An existing file keeps its permissions.
 	h, err = OpenWrite(dir+"/old", WriteOptions{Atomic: true, Permissions: new(uint32(0o600))})
 	if err != nil {
 		t.Fatal(err)

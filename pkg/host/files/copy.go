@@ -11,15 +11,15 @@ import (
 // directory with all its contents, which are merged into an existing one.
 //
 // Links in the two paths are followed, also a link at the end of destination.
-// Links inside a tree are not: if the destination has a link where a file or
-// directory is to go, or any name where a link is to go, the copy stops with
-// EEXIST. An existing file is overwritten and gets the source's mode; it is not
-// truncated before it is known not to be the source. Set-id bits are kept only
-// if the copy has the same owner, or group, as the original.
+// Links inside a tree are not followed: if the destination has a link in the
+// place of a file or directory, or any name in the place of a link, the copy
+// stops with EEXIST. An existing file is overwritten and gets the source's
+// mode; it is not truncated before it is known not to be the source. Set-id
+// bits are kept only if the copy has the same owner, or group, as the original.
 //
-// An error names the path that it concerns; files that were copied before stay.
-// Special files in a tree do not stop the copy: they are left out, and when all
-// else is copied the error is a *LeftOutError that names them.
+// An error names the path that it concerns; files that were copied before it
+// stay. Special files in a tree do not stop the copy: they are left out, and
+// when all else is copied the error is a *LeftOutError that names them.
 func Copy(ctx context.Context, source, destination string, recursive bool) error {
 	return copyAll(&copier{ctx: ctx}, source, destination, recursive)
 }
@@ -73,9 +73,9 @@ type located struct {
 type copier struct {
 	ctx      context.Context
 	confined bool    // see Options
-	from, to *cursor // at the same place of their trees
+	from, to *cursor // at the same place in their trees
 	top      fileID  // the destination
-	buffer   []byte  // for copies that the kernel does not make by itself
+	buffer   []byte  // for copies that the kernel cannot make by itself
 	leftOut  LeftOutError
 	named    int // bytes of the paths that were left out
 }

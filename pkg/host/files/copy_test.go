@@ -18,9 +18,9 @@ func TestCopy(t *testing.T) {
 	for _, tt := range []struct {
 		name, from, to string
 		recursive      bool
-		more           []string // what the tree has then, or has in its place
+		more           []string // the resulting tree, or its error
 		want           error
-		at             string // what the error names
+		at             string // the path in the error
 	}{
 		{"a file", "f", "new", false, []string{"new=text"}, nil, ""},
 		{"a file onto another", "f", "old", true, []string{"old=text"}, nil, ""},
@@ -132,8 +132,8 @@ func TestCopyModes(t *testing.T) {
 	}
 }
 
-// TestCopyLendsNothing: root's copy of somebody's set-id program must not be a
-// program that runs as root.
+// TestCopyLendsNothing: root's copy of another user's set-id program must not
+// run as root.
 func TestCopyLendsNothing(t *testing.T) {
 	dir := planted(t, "mine=x", "theirs=x", "dir")
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -193,7 +193,7 @@ func TestLongPathsLeftOut(t *testing.T) {
 	}
 }
 
-// TestCopyWritesThroughNoLink merges into a tree that somebody prepared.
+// TestCopyWritesThroughNoLink merges into a tree that an attacker prepared.
 func TestCopyWritesThroughNoLink(t *testing.T) {
 	outside, check := guarded(t)
 	for _, tt := range []struct{ from, trap string }{
@@ -211,7 +211,7 @@ func TestCopyWritesThroughNoLink(t *testing.T) {
 			plant(t, filepath.Join(dir, "from"), "x/f=new")
 		}
 		var reader *os.File
-		if tt.trap == "x|" { // somebody waits at the pipe
+		if tt.trap == "x|" { // a reader waits at the pipe
 			var err error
 			if reader, err = os.OpenFile(filepath.Join(dir, "to/x"), os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
 				t.Fatal(err)
@@ -242,8 +242,8 @@ func TestCopyNamesWhatFailed(t *testing.T) {
 	wantTree(t, filepath.Join(dir, "e"), "a=x")
 }
 
-// TestCopyMeetsItself: a destination that is moved into the source while it is
-// being copied does not make a copy without end.
+// TestCopyMeetsItself: if the destination is moved into the source during the
+// copy, the copy still ends.
 func TestCopyMeetsItself(t *testing.T) {
 	dir := planted(t, "from", "to")
 	c := &copier{ctx: t.Context(), from: at(t, filepath.Join(dir, "from")), to: at(t, filepath.Join(dir, "to"))}
@@ -292,7 +292,7 @@ func TestCopyContents(t *testing.T) {
 	}
 	wantContents(t, in("longer"), "s")
 
-	// By hand, as where the kernel does not help: some bytes, then the rest.
+	// Without the kernel's help: some bytes, then the rest.
 	from, to := open2(t, in("big"), in("by hand"))
 	c := &copier{ctx: t.Context()}
 	for _, n := range []int64{copyBuffer + 5, -1} {
@@ -302,7 +302,7 @@ func TestCopyContents(t *testing.T) {
 	}
 	wantContents(t, in("by hand"), big)
 
-	// A file that the kernel makes up says that it is empty.
+	// A file that the kernel generates reports size 0.
 	if err := Copy(t.Context(), "/proc/self/mounts", in("mounts"), false); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ func (c *copier) data(in, out int, source *unix.Stat_t) (side, error) {
 	return c.span(in, out, -1)
 }
 
-// sparse copies the parts of a file that hold data. done is false, and nothing
+// sparse copies only the data of a file with holes. done is false, and nothing
 // has been copied, if the file system does not report holes.
 func (c *copier) sparse(in, out int, size int64) (done bool, which side, err error) {
 	for at := int64(0); ; {
@@ -63,9 +63,10 @@ func (c *copier) span(in, out int, n int64) (side, error) {
 		case err == unix.ENOSPC || err == unix.EDQUOT || err == unix.EFBIG:
 			return targetSide, err
 		case err != nil, moved == 0 && n < 0:
-			// The kernel or the file systems do not support it; virtual files
-			// look empty to it. The offsets are right, so copyBuffered goes on
-			// here. It returns the error again if it is a real one.
+			// The kernel or the file systems do not support the call, or the
+			// file is virtual and looks empty to it. The offsets are correct,
+			// so copyBuffered continues from here. If the error is a real one,
+			// copyBuffered returns it again.
 			return c.copyBuffered(in, out, n)
 		case moved == 0:
 			return targetSide, nil // the file became shorter

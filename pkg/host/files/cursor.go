@@ -8,9 +8,9 @@ import (
 
 // cursor is a directory in a tree that is being changed or copied. It enters
 // directories by name without following links. It returns to the parent by the
-// parent's descriptor if that is held, else by "..", and then checks that this is
-// the same directory: another process may have moved the tree. It holds at most
-// heldParents+1 descriptors, however deep it is.
+// parent's descriptor if that is held. Otherwise it uses "..", and checks that
+// this is the same directory, because another process may have moved the tree. It
+// holds at most heldParents+1 descriptors at any depth.
 type cursor struct {
 	root  string // the path of the top, for error texts
 	fd    int    // the current directory, readable
@@ -22,12 +22,13 @@ type cursor struct {
 // parentDir is a directory to which a cursor will return.
 type parentDir struct {
 	entered string // the name in it that was entered
-	fd      int    // -1 while it is not held
+	fd      int    // -1 while no descriptor is held
 	id      fileID
 	mode    uint32
 }
 
-// newCursor takes over the descriptor of a directory; if it fails, it closes it.
+// newCursor takes over the descriptor of a directory. If it fails, it closes the
+// descriptor.
 func newCursor(root string, fd int) (*cursor, error) {
 	c := &cursor{root: root, fd: fd}
 	if err := c.stat(); err != nil {
@@ -59,7 +60,7 @@ func (c *cursor) close() {
 // depth is how many directories the cursor has entered.
 func (c *cursor) depth() int { return len(c.above) }
 
-// here is the path of the current directory, and path that of a name in it.
+// here is the path of the current directory, and path the path of a name in it.
 func (c *cursor) here() string { return c.path("") }
 
 func (c *cursor) path(name string) string {

@@ -80,15 +80,15 @@ var (
 	ErrIntoItself = newRule("fs/copy cannot copy a directory to itself or one of its descendants")
 	// ErrSameFile is the error of copying or renaming a file onto itself.
 	ErrSameFile = newRule("fs/copy cannot copy a file onto itself")
-	// ErrPermissions is the error of permissions with other bits than MaxPermissions.
+	// ErrPermissions is the error of permissions that have bits outside of MaxPermissions.
 	ErrPermissions = newRule("permissions have other bits than those of owner, group and others: at most 511, which is octal 777")
 	// ErrSpecial is the error of copying pipes, sockets and devices.
 	ErrSpecial = newRule("fs/copy only supports regular files, directories, and symlinks")
 	// ErrOtherFileSystem is the error of renaming to another file system, or to
 	// another mount: in a sandbox, writable roots are mounts.
 	ErrOtherFileSystem = newRule("source and destination are on different file systems")
-	// ErrNoReplace is the error of renaming without overwrite where the file system
-	// cannot refuse to replace a name in the same step.
+	// ErrNoReplace is the error of renaming without overwrite on a file system that
+	// cannot rename and refuse to replace in one step.
 	ErrNoReplace = newRule("the file system cannot rename without replacing an existing destination: " +
 		"rename with overwrite, if nothing there must be kept")
 	// ErrBusy is the error of renaming to or from a mount point. A sandbox protects

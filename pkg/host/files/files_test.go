@@ -47,7 +47,7 @@ func planted(t testing.TB, lines ...string) string {
 	return dir
 }
 
-// snapshot describes what is in a directory, in the spelling of plant, sorted.
+// snapshot describes the contents of a directory, in the notation of plant, sorted.
 func snapshot(t testing.TB, dir string) []string {
 	t.Helper()
 	var lines []string
@@ -106,8 +106,8 @@ func wantMode(t testing.TB, name string, want uint32) {
 	}
 }
 
-// wantError checks an error and, for those of the system, its text: with the
-// system's words first and the path at its end.
+// wantError checks an error. For errors of the system it also checks the text:
+// the system's words first, and the path at the end.
 func wantError(t testing.TB, what string, err, want error, at string) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -120,7 +120,7 @@ func wantError(t testing.TB, what string, err, want error, at string) {
 	}
 }
 
-// asNobody runs f without root's right to pass by permissions, in a thread of
+// asNobody runs f without root's right to bypass permissions, in a thread of
 // its own; an ordinary user has no such right anyway. The files of f must
 // belong to the user nobody: see give.
 func asNobody(t *testing.T, f func()) {

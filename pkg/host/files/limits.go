@@ -8,8 +8,8 @@ const (
 	MaxReadFile = 512 << 20
 
 	// WriteStall is how long a write to a pipe or terminal waits while its
-	// reader takes nothing. A shell would wait for ever, until a person presses
-	// Ctrl-C; a client has no such key.
+	// reader takes nothing. A shell would wait until a person presses Ctrl-C; a
+	// client has no such key.
 	WriteStall = 10 * time.Second
 
 	// MaxWalkDepth, MaxWalkDirectories and MaxWalkEntries are the largest limits
@@ -19,9 +19,9 @@ const (
 	MaxWalkDirectories = 10_000
 	MaxWalkEntries     = 50_000
 
-	// maxNames is how many names of one directory are held at a time where
-	// all of them are needed, to be sorted: four times what makes ls
-	// unpleasant, and at most 300 MiB with the longest names.
+	// maxNames bounds the names of one directory that are held at a time for
+	// sorting: four times as many as make ls unpleasant, and at most 300 MiB
+	// with the longest names.
 	maxNames = 1 << 20
 
 	// removeBatch is how many names of one directory Remove holds at a time.

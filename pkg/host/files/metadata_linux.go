@@ -53,7 +53,7 @@ func millis(t unix.StatxTimestamp) int64 {
 	return max(0, t.Sec*1000+int64(t.Nsec)/1_000_000)
 }
 
-// Canonicalize returns the path, which must exist, without any link.
+// Canonicalize returns the path, which must exist, with all links resolved.
 func Canonicalize(name string) (string, error) {
 	fd, err := open(name, unix.O_PATH, 0, Options{})
 	if err != nil {

@@ -12,9 +12,9 @@ func CreateDirectory(name string, recursive bool, o Options) error {
 	return CreateDirectoryWith(name, MaxPermissions, recursive, o)
 }
 
-// CreateDirectoryWith is CreateDirectory with other permissions than 0777 for the
-// directory itself. Its parents, and a directory that exists, do not get them.
-// Permissions above MaxPermissions are ErrPermissions.
+// CreateDirectoryWith is CreateDirectory with given permissions for the directory
+// itself. Its parents, and an existing directory, do not get them. Permissions
+// above MaxPermissions are ErrPermissions.
 func CreateDirectoryWith(name string, permissions uint32, recursive bool, o Options) error {
 	if permissions > MaxPermissions {
 		return ErrPermissions
@@ -122,8 +122,8 @@ func mustBeDirectoryAt(dir int, base string, recursive bool) error {
 	}
 }
 
-// createFromRoot makes a directory and its parents. It enters one after the other
-// and follows no link.
+// createFromRoot makes a directory and its parents. It enters each directory in
+// turn and follows no link.
 func createFromRoot(name string, mode uint32) error {
 	at, err := unix.Open("/", anchor|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -48,7 +48,7 @@ func openAt(dir int, name string, flags int, mode uint32, o Options) (fd int, er
 }
 
 // openTarget opens a file for writing, relative to a directory. Its errors do not
-// name the file, except those of rules, which name shown.
+// name the file, except violations of this package's rules, which name shown.
 func openTarget(dir int, name, shown string, flags int, mode uint32, o Options) (int, error) {
 	if o.Confined {
 		return openConfined(dir, name, shown, flags|unix.O_CLOEXEC, mode, o.NoFollow)

@@ -10,8 +10,8 @@ import (
 // its names.
 const anchor = unix.O_PATH | unix.O_DIRECTORY
 
-// accessFlags ask for the rights that an open would have, without following a
-// link.
+// accessFlags request the access rights that an open would need, without
+// following a link.
 const accessFlags = unix.AT_EACCESS | unix.AT_SYMLINK_NOFOLLOW
 
 // noOpenat2 is set once openat2 was found to be missing (before Linux 5.6) or

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withoutOpenat2 runs a test twice: as the system is, and as if it lacked
+// withoutOpenat2 runs a test twice: normally, and as if the system lacked
 // openat2.
 func withoutOpenat2(t *testing.T, test func(t *testing.T)) {
 	t.Run("openat2", test)
@@ -24,7 +24,7 @@ func withoutOpenat2(t *testing.T, test func(t *testing.T)) {
 	})
 }
 
-// TestNoFollow is the table of all five operations on all places of a link.
+// TestNoFollow covers all five operations, with a link at every position of the path.
 func TestNoFollow(t *testing.T) {
 	no := Options{NoFollow: true}
 	operations := map[string]func(name string) error{
@@ -113,7 +113,7 @@ func TestNoFollowWithoutLinks(t *testing.T) {
 		wantError(t, "missing", err, unix.ENOENT, in("none"))
 		_, err = Stat(in("d/f/x"), no)
 		wantError(t, "below a file", err, unix.ENOTDIR, in("d/f/x"))
-		// Links in the tree are removed, and what they lead to is not.
+		// Links in the tree are removed, and their targets are not.
 		plant(t, in("full/x"), "out -> ../../d", "f=")
 		if err := Remove(t.Context(), in("full"), RemoveOptions{Options: no, Recursive: true}); err != nil {
 			t.Error(err)
@@ -122,14 +122,14 @@ func TestNoFollowWithoutLinks(t *testing.T) {
 	})
 }
 
-// TestForbiddenFileIsNotAMissingOpenat2 keeps an EPERM of a file from being
-// taken for a filter of system calls.
+// TestForbiddenFileIsNotAMissingOpenat2: EPERM from a file must not be mistaken
+// for a system call filter.
 func TestForbiddenFileIsNotAMissingOpenat2(t *testing.T) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
 	testutil.Need(t, "openat2", err, unix.ENOSYS, unix.EPERM)
 	_ = unix.Close(fd)
 	asNobody(t, func() {
-		// O_NOATIME is EPERM for those who do not own the file.
+		// O_NOATIME gives EPERM to users who do not own the file.
 		_, err := openNoFollow(unix.AT_FDCWD, "/proc/version", unix.O_RDONLY|unix.O_NOATIME|unix.O_CLOEXEC, 0)
 		if err != unix.EPERM {
 			t.Errorf("%v, want %v", err, unix.EPERM)
@@ -224,7 +224,7 @@ func TestReadHandle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(name); err != nil { // it reads what it opened
+	if err := os.Remove(name); err != nil { // it reads the file that it opened
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

@@ -67,8 +67,8 @@ func OpenRead(name string) (*ReadHandle, error) {
 	return &ReadHandle{f}, nil
 }
 
-// ReadAt fills b from the given offset in bytes. eof says that the file ended
-// before b was full; a block that ends exactly at the end is not yet the end.
+// ReadAt fills b from the given offset in bytes. eof means that the file ended
+// before b was full; it is false for a block that ends exactly at the end.
 func (h *ReadHandle) ReadAt(b []byte, offset uint64) (n int, eof bool, err error) {
 	if offset > math.MaxInt64-uint64(len(b)) {
 		return 0, false, wrap(h.f.Name(), unix.EINVAL)

@@ -12,8 +12,8 @@ type RemoveOptions struct {
 	// Recursive removes a directory with its contents. Without it a directory
 	// that is not empty is ENOTEMPTY.
 	Recursive bool
-	// Link has Remove with NoFollow remove a link at the end of the path itself, in place
-	// of refusing it. Links above it are not followed.
+	// Link makes Remove with NoFollow remove a link at the end of the path itself,
+	// instead of refusing it. Links above it are not followed.
 	Link bool
 	// Force makes Remove return nil for a path that does not exist.
 	Force bool

@@ -83,7 +83,7 @@ func TestRemoveNamesWhatItCannotRemove(t *testing.T) {
 	}
 }
 
-// at is a cursor at a directory, which the test's end closes.
+// at is a cursor at a directory. It is closed when the test ends.
 func at(t *testing.T, dir string) *cursor {
 	t.Helper()
 	fd, err := openDirAt(unix.AT_FDCWD, dir)
@@ -98,8 +98,8 @@ func at(t *testing.T, dir string) *cursor {
 	return c
 }
 
-// TestRemoveTrustsNoType gives names other types than the directory told a
-// moment ago: whatever is there now is removed, and no link is followed.
+// TestRemoveTrustsNoType gives names types that differ from those the directory
+// just reported: the actual files are removed, and no link is followed.
 func TestRemoveTrustsNoType(t *testing.T) {
 	outside, check := guarded(t)
 	dir := planted(t, "file=x", "full", "full/x=", "empty", "link -> "+outside, "left=x")
@@ -118,14 +118,14 @@ func TestRemoveTrustsNoType(t *testing.T) {
 	check()
 }
 
-// TestCursorIsNotLedAway swaps what a cursor is about to enter, or is in.
+// TestCursorIsNotLedAway exchanges the directory that a cursor is about to enter, or is in.
 func TestCursorIsNotLedAway(t *testing.T) {
 	outside, check := guarded(t)
 	dir := planted(t, "top", "top/l -> "+outside)
 	c := at(t, filepath.Join(dir, "top"))
 	wantError(t, "a link", c.enter("l"), unix.ENOTDIR, filepath.Join(dir, "top/l"))
 
-	// Not deep: the parent is held, and moving the child away changes nothing.
+	// Not deep: the parent's descriptor is held, and moving the child away changes nothing.
 	plant(t, dir, "top/a/b")
 	for _, name := range []string{"a", "b"} {
 		if err := c.enter(name); err != nil {
@@ -145,7 +145,7 @@ func TestCursorIsNotLedAway(t *testing.T) {
 		t.Errorf("the cursor is elsewhere, %v", err)
 	}
 
-	// Deep: what ".." leads to is checked.
+	// Deep: the directory that ".." leads to is checked.
 	path := filepath.Join(dir, "top/a")
 	for range heldParents + 3 {
 		path = filepath.Join(path, "x")
@@ -172,7 +172,7 @@ func TestCursorIsNotLedAway(t *testing.T) {
 }
 
 // TestRemoveWhileLinksAppear removes trees in which directories and links to
-// the outside change places all the time.
+// the outside are exchanged all the time.
 func TestRemoveWhileLinksAppear(t *testing.T) {
 	outside, check := guarded(t)
 	for range 30 {
@@ -193,7 +193,7 @@ func TestRemoveWhileLinksAppear(t *testing.T) {
 		err := Remove(t.Context(), filepath.Join(dir, "t"), RemoveOptions{Recursive: true, Force: true})
 		close(done)
 		<-stopped
-		// It may lose the race, but then it says so.
+		// It may lose the race, but then it returns an error.
 		if err != nil && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.ENOTEMPTY) {
 			t.Errorf("got error %v, want %v", err, unix.ENOTEMPTY)
 		}

@@ -5,12 +5,12 @@ import (
 )
 
 // Rename gives a file, a link or a directory a new name, in one step: other
-// processes see it under either the old name or the new one, and
-// never a part of it. Links on the way to the two names are followed; a name that is
-// itself a link is renamed or replaced, and its target stays as it is.
+// processes see it under either the old name or the new one, never under both or
+// neither. Links on the way to the two names are followed; a name that is itself a
+// link is renamed or replaced, and its target stays as it is.
 //
-// Without overwrite, a destination that exists is EEXIST, also if another process
-// makes it meanwhile. With overwrite a file or link replaces a file or link, and a
+// Without overwrite, an existing destination is EEXIST, also if another process
+// creates it meanwhile. With overwrite a file or link replaces a file or link, and a
 // directory replaces an empty directory; anything else is EISDIR, ENOTDIR or
 // ENOTEMPTY.
 //
@@ -31,7 +31,7 @@ func Rename(source, destination string, overwrite bool) error {
 	if err := unix.Fstatat(r.from, r.old, &old, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return wrap(source, err)
 	}
-	// The kernel does nothing for two names of one file and reports success.
+	// For two names of one file the kernel does nothing and reports success.
 	if unix.Fstatat(r.to, r.new, &there, unix.AT_SYMLINK_NOFOLLOW) == nil && idOf(&old) == idOf(&there) {
 		return ruleErr(ErrSameFile, "`"+source+"` and `"+destination+"` are the same file")
 	}

@@ -77,8 +77,8 @@ func TestRenameNeedsBothDirectories(t *testing.T) {
 	})
 }
 
-// withoutCapabilities runs f on a thread of its own that has no capabilities:
-// root may do everything with them. It waits for f.
+// withoutCapabilities runs f, and waits for it, on a thread without
+// capabilities, because with them root may do everything.
 func withoutCapabilities(t *testing.T, f func()) {
 	done := make(chan struct{})
 	go func() {

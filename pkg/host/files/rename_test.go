@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renameTree makes the tree that TestRename is about.
+// renameTree makes the tree for TestRename.
 func renameTree(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -116,7 +116,7 @@ func names(t *testing.T, dir string) string {
 }
 
 // TestRenameWithoutOverwriteIsAtomic renames many files to one name at the same
-// time: one of them gets it, and no other is lost.
+// time: one of them gets it, and no file is lost.
 func TestRenameWithoutOverwriteIsAtomic(t *testing.T) {
 	dir := t.TempDir()
 	const files = 32
@@ -145,8 +145,8 @@ func TestRenameWithoutOverwriteIsAtomic(t *testing.T) {
 	}
 }
 
-// TestRenameErrorsNameThePath checks the errors of system calls that say nothing
-// about which of the two paths they concern.
+// TestRenameErrorsNameThePath checks errors of system calls that do not say
+// which of the two paths they concern.
 func TestRenameErrorsNameThePath(t *testing.T) {
 	dir := renameTree(t)
 	id := fileID{}

@@ -17,11 +17,11 @@ import (
 type WriteOptions struct {
 	Options
 	// Atomic writes to a temporary file in the target's directory, which replaces
-	// the target with Close. Until then, and after Abort, the target is
+	// the target when Close is called. Until then, and after Abort, the target is
 	// unchanged, and other readers see the old contents or the new, never a
 	// mixture. The replacement has the target's permission bits, and its owner
-	// and group as far as the system permits; other hard links to the target
-	// keep the old contents; access lists are not kept.
+	// and group as far as the system permits; other hard links to the target keep
+	// the old contents; access lists are not kept.
 	//
 	// The data is not synced to disk, as with cp or rsync: after a power failure
 	// the file may be damaged. A server that is killed leaves the temporary
@@ -41,15 +41,15 @@ func (o *WriteOptions) newMode() uint32 {
 }
 
 // WriteHandle is a file that is being replaced: truncated at once, or at the
-// end when it is atomic. It ends with Close or Abort, whichever is first; the
-// second one returns os.ErrClosed and does nothing. WriteAt may be called
-// concurrently with everything.
+// end when it is atomic. It ends with Close or Abort, whichever is called
+// first; the second call returns os.ErrClosed and does nothing. WriteAt may be
+// called concurrently with all methods.
 type WriteHandle struct {
 	f     *os.File
 	name  string
 	ended atomic.Bool
-	// For atomic writes: the directory (else -1), the temporary name in it
-	// and the name that it is to get.
+	// For atomic writes: the directory (else -1), the temporary name in it and
+	// the final name.
 	dir        int
 	temp, base string
 }

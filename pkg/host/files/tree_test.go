@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// randomTree makes up a tree of about n names, in the spelling of plant, with
-// every directory before what is in it. Links lead to siblings, upwards, to
-// nothing, and to outside.
+// randomTree generates a tree of about n names, in the notation of plant, with
+// every directory before its contents. Links lead to siblings, upwards, to
+// missing names, and to the outside.
 func randomTree(r *rand.Rand, n int, outside string) []string {
 	dirs := []string{""}
 	taken := map[string]bool{}
@@ -46,7 +46,7 @@ func randomTree(r *rand.Rand, n int, outside string) []string {
 	return lines
 }
 
-// guarded is a directory that nothing may change, for links to lead to.
+// guarded is a directory that must not be changed, as a target for links.
 func guarded(t testing.TB) (dir string, check func()) {
 	t.Helper()
 	dir = planted(t, "d/e", "d/f=safe", "f=safe")
@@ -93,8 +93,9 @@ func TestRandomTreesAreCopied(t *testing.T) {
 	}
 }
 
-// TestRandomTreesAreMerged compares a copy into another tree with what a map
-// of names says, or finds that both see a conflict.
+// TestRandomTreesAreMerged compares a copy into another tree with a model,
+// which is a map of names. Both must agree on the result, or both find a
+// conflict.
 func TestRandomTreesAreMerged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -168,7 +169,7 @@ func TestRandomTreesAreWalked(t *testing.T) {
 	seeds := testutil.Rounds[uint64](20, 30, 70)
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 4))
-		// Below two directories of its own, to which links of the tree lead.
+		// Below two extra directories, to which links of the tree lead.
 		dir := filepath.Join(planted(t, "a/b"), "a/b")
 		plant(t, dir, randomTree(r, 5+r.IntN(60), outside)...)
 		o := WalkOptions{
@@ -245,7 +246,7 @@ func slowWalk(t *testing.T, root string, o WalkOptions) (result WalkResult) {
 	return result
 }
 
-// fewDescriptors lets the process have only so many more descriptors than now.
+// fewDescriptors permits the process only n more descriptors than it has now.
 func fewDescriptors(t *testing.T, more uint64) {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
@@ -321,7 +322,7 @@ func TestDeepTree(t *testing.T) {
 	wantTree(t, dir)
 }
 
-// countLevels goes down to the bottom.
+// countLevels goes down to the deepest directory.
 func countLevels(t *testing.T, dir string) int {
 	t.Helper()
 	at, err := openDirAt(unix.AT_FDCWD, dir)
@@ -440,8 +441,8 @@ func TestWalkTellsWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// TestWalkStaysInside puts a link in the place of a directory that was found
-// and is about to be entered.
+// TestWalkStaysInside replaces a directory by a link after it was found and
+// before it is entered.
 func TestWalkStaysInside(t *testing.T) {
 	outside, check := guarded(t)
 	withoutOpenat2(t, func(t *testing.T) {

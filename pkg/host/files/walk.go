@@ -57,11 +57,11 @@ type walker struct {
 	ctx     context.Context
 	o       WalkOptions
 	root    string
-	fd      int // of the root, from which all other files are opened
+	fd      int // descriptor of the root, from which all other files are opened
 	result  WalkResult
 	queue   []pending // directories still to be entered
 	entered map[fileID]bool
-	looked  uint64 // names, as MaxEntries counts them
+	looked  uint64 // number of names, as MaxEntries counts them
 }
 
 // pending is a directory that is still to be entered, by its path from the

@@ -57,7 +57,7 @@ func TestWriteFileToPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	w, err := os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK, 0) // so that the reader sees no end
+	w, err := os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK, 0) // so that the reader does not see the end of file
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,8 +199,8 @@ func TestAtomicWrite(t *testing.T) {
 	}
 }
 
-// TestAtomicWriteReplacesNames lets the target change while it is written: the
-// name is replaced, and what a link there leads to is not touched.
+// TestAtomicWriteReplacesNames changes the target while it is written: the name
+// is replaced, and the target of a link with that name is not changed.
 func TestAtomicWriteReplacesNames(t *testing.T) {
 	dir := planted(t, "f=old", "victim=safe", "d")
 	name := filepath.Join(dir, "f")
@@ -264,8 +264,8 @@ func TestAtomicWriteNeedsWhatAWriteNeeds(t *testing.T) {
 	wantTree(t, dir, "f=old", "d/", "d/f=old", "w=")
 }
 
-// TestForeignGroupGetsNothing: a replacement that cannot have the group of the
-// old file does not give the group's rights to another one.
+// TestForeignGroupGetsNothing: if a replacement cannot have the group of the
+// old file, the group's rights are not given to another group.
 func TestForeignGroupGetsNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a file of a group that it then is not in")

@@ -4,7 +4,8 @@
 //
 //	i := info.Read() // once per server
 //
-// It reads the environment and /etc/passwd, asks the kernel, and starts nothing.
+// It reads the environment and /etc/passwd and asks the kernel. It starts no
+// process.
 package info
 
 import (
@@ -25,7 +26,7 @@ type Info struct {
 	// Home is the user's home: HOME, or the one of the user database. It is
 	// empty if HOME is not absolute.
 	Home string
-	// TemporaryDirectories are those that TMPDIR names; none if it is unset.
+	// TemporaryDirectories has the directory of TMPDIR; it is empty if TMPDIR is unset.
 	TemporaryDirectories []string
 	// PlatformOS is the operating system in the words of the protocol: "linux".
 	PlatformOS string

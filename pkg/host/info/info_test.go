@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// only returns a runs function that knows some programs.
+// only returns a runs function for which only some programs exist.
 func only(programs ...string) func(string) bool {
 	return func(path string) bool { return slices.Contains(programs, path) }
 }

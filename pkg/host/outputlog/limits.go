@@ -15,17 +15,17 @@ const (
 	MinBytes = 1 << 20
 
 	// segmentShare is the part of Options.Bytes that one segment takes, and maxSegment its
-	// largest size: dropping one frees as much at a time, and a reader that begins in the
-	// middle of one reads up to as much to find its place.
+	// largest size: dropping a segment frees that much at a time, and a reader that begins
+	// in the middle of a segment reads at most that much to find its position.
 	segmentShare = 8
 	maxSegment   = 8 << 20
 
 	// maxSegments bounds the segments of a directory that are read: 64 GiB of the largest.
 	maxSegments = 8192
 
-	// overshoot is how much more than Options.Bytes is kept of a process that was signalled
-	// while it waited for space: as much as its pipe may hold. Otherwise its end could not
-	// be reported before a client consumes output.
+	// overshoot is how much more than Options.Bytes is retained of a process that was
+	// signalled while it waited for space: as much as its pipe may contain. Otherwise its
+	// end could not be reported before a client consumes output.
 	overshoot = 1 << 20
 
 	// retryTime is the time between retries of a write for which the disk had no space.
@@ -39,7 +39,7 @@ const (
 	readBuffer = 128 << 10
 
 	// statusBytes is the size of the file status, which is written in place at the end of
-	// the process: that needs no space on a disk that has become full.
+	// the process: this works even if the disk has become full.
 	statusBytes = 8 << 10
 	// maxRefusal bounds the reason in it.
 	maxRefusal = 4 << 10

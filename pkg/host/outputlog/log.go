@@ -98,8 +98,8 @@ func Create(root *os.Root, o Options) (*Log, error) {
 }
 
 // Append retains one piece of output, which has the number seq. With Wait it blocks while
-// the log is full, until ctx ends or Release is called. Output that does not fit
-// then, or that the disk refuses, is lost; readers get its numbers as missing.
+// the log is full, until ctx ends or Release is called. If output does not fit then, or
+// if writing it fails, it is lost; readers get its numbers as missing.
 func (l *Log) Append(ctx context.Context, seq uint64, stream process.Stream, data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func (l *Log) write(seq uint64) error {
 	n, err := l.opts.write(l.active, l.buffer)
 	if err != nil {
 		if n > 0 {
-			// A part of a record would hide those that follow it.
+			// A part of a record would hide the records after it.
 			if e := l.active.Truncate(s.size); e != nil {
 				l.closeActive()
 			} else if _, e = l.active.Seek(s.size, 0); e != nil {
@@ -299,7 +299,7 @@ func (l *Log) Close(seq uint64, now time.Time, e Ending) error {
 	return err
 }
 
-// Open opens the log of a process that has ended, or whose writer has.
+// Open opens the log of a process that has ended, or whose writer has ended.
 func Open(root *os.Root) (*Log, error) {
 	status, err := ReadStatus(root)
 	if err != nil {
@@ -359,7 +359,7 @@ func (l *Log) Status() Status {
 // State describes the contents of a log at a moment.
 type State struct {
 	Bytes   int64
-	First   uint64 // the oldest retained event; 0: none
+	First   uint64 // the oldest retained event; 0: no event
 	Last    uint64 // the newest event
 	Waiting string // "limit" or "disk" if the process waits for space, else ""
 }

@@ -15,7 +15,7 @@ import (
 	"codex.internal/pkg/host/process"
 )
 
-// newLog makes a log in a directory of the test's own.
+// newLog makes a log in a directory of the test.
 func newLog(t *testing.T, o Options) (*Log, *os.Root) {
 	t.Helper()
 	root, err := os.OpenRoot(t.TempDir())
@@ -30,12 +30,12 @@ func newLog(t *testing.T, o Options) (*Log, *os.Root) {
 	return l, root
 }
 
-// chunk is what a test appends under a number: its size depends on that.
+// chunk is the content that a test appends under a number; its size depends on the number.
 func chunk(seq uint64) []byte {
 	return bytes.Repeat([]byte(fmt.Sprintf("%07d\n", seq)), 1+int(seq*7919%4000))
 }
 
-// collect reads all that follows after, with ranges of what is missing.
+// collect reads all chunks after a number, and the ranges of missing ones.
 func collect(t *testing.T, l *Log, after uint64, most int) (chunks []Chunk, dropped []Range) {
 	t.Helper()
 	for {
@@ -120,7 +120,7 @@ func TestDropsOldestAndTellsRange(t *testing.T) {
 	}
 }
 
-// TestWaits has a process wait for room, which a reader makes by consuming.
+// TestWaits: a process waits for space, which a reader frees by consuming.
 func TestWaits(t *testing.T) {
 	l, _ := newLog(t, Options{Bytes: MinBytes, WhenFull: Wait})
 	const n = 300
@@ -161,7 +161,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestEndOfWaiting: what ends a wait for room when nobody consumes.
+// TestEndOfWaiting tests the events that end a wait for space when no reader consumes.
 func TestEndOfWaiting(t *testing.T) {
 	for name, end := range map[string]func(*Log, context.CancelFunc){
 		"the context":           func(_ *Log, cancel context.CancelFunc) { cancel() },
@@ -198,7 +198,7 @@ func TestEndOfWaiting(t *testing.T) {
 	}
 }
 
-// changedNow returns what is closed at the next change.
+// changedNow returns the channel that is closed at the next change.
 func (l *Log) changedNow() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,8 +210,8 @@ func (l *Log) changedNow() <-chan struct{} {
 	return l.changed
 }
 
-// TestDiskFull has a disk that takes some bytes, and then only as many as were freed. A
-// write on it may have written a part.
+// TestDiskFull has a disk that accepts some bytes, and later only as many as were
+// freed. A failing write may have written a part.
 func TestDiskFull(t *testing.T) {
 	const size = 600_000
 	for _, policy := range []WhenFull{DropOldest, Wait} {
@@ -290,8 +290,8 @@ func used(t *testing.T, dir string) int {
 	return sum
 }
 
-// TestKilledWriter cuts the last segment anywhere, as a writer leaves it that is killed:
-// what was written whole is there.
+// TestKilledWriter cuts the last segment anywhere, as a killed writer leaves it. All
+// complete records can still be read.
 func TestKilledWriter(t *testing.T) {
 	l, root := newLog(t, Options{Bytes: 64 << 20, WhenFull: DropOldest})
 	sizes := []int64{int64(len(mark))}
@@ -325,7 +325,7 @@ func TestKilledWriter(t *testing.T) {
 	}
 }
 
-// TestFollowers has several readers of a growing log, each with other sizes.
+// TestFollowers has several readers of a growing log, each with different sizes.
 func TestFollowers(t *testing.T) {
 	l, _ := newLog(t, Options{Bytes: 64 << 20, WhenFull: DropOldest})
 	const n = 500
@@ -358,7 +358,7 @@ func TestFollowers(t *testing.T) {
 	}
 }
 
-// TestForeignFiles: links and files that are no segments are not read.
+// TestForeignFiles: links, and files that are not segments, are not read.
 func TestForeignFiles(t *testing.T) {
 	l, root := newLog(t, Options{Bytes: MinBytes, WhenFull: DropOldest})
 	l.Append(t.Context(), 1, process.Stdout, []byte("x"))
@@ -384,8 +384,8 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// FuzzSegment reads any bytes as a segment. The chunks read have growing numbers, and are
-// read again after they were written.
+// FuzzSegment reads any bytes as a segment. The chunks must have increasing numbers, and
+// must be unchanged when written and read again.
 func FuzzSegment(f *testing.F) {
 	good := []byte(mark)
 	for seq := uint64(1); seq <= 3; seq++ {

@@ -13,7 +13,7 @@ import (
 
 // ReadResult is retained output.
 type ReadResult struct {
-	// Chunks follow each other without a gap, but for the exit.
+	// Chunks follow each other without a gap, except for the exit.
 	Chunks []Chunk
 	// Dropped has the missing events before the chunks; nil: none are missing.
 	Dropped *Range
@@ -82,7 +82,7 @@ func (l *Log) Wait(ctx context.Context, after uint64, d time.Duration) {
 	}
 }
 
-// read is Read without another try.
+// read is Read without a retry.
 func (l *Log) read(after uint64, most int) (ReadResult, error) {
 	l.mu.Lock()
 	r := ReadResult{Status: l.status, Next: l.last + 1, Waiting: l.waiting}
@@ -174,16 +174,16 @@ func (l *Log) remember(h hint) {
 	l.hints = append(l.hints, h)
 }
 
-// place is the position at which a scan has ended.
+// place is the position at which a scan ended.
 type place struct {
 	seq    uint64 // of the last record that was seen
 	last   uint64 // of the last record that was returned or passed over
 	offset int64  // behind that one
-	full   bool   // there are more records than were asked for
+	full   bool   // there are more records than requested
 }
 
-// scan returns the records of a segment from an offset on, those with a number above
-// after, as many as fit into most bytes, and at least one.
+// scan returns the records of a segment from an offset on whose numbers are above
+// after: as many as fit into most bytes, and at least one.
 func (l *Log) scan(s segment, from int64, after uint64, most int) ([]Chunk, place, error) {
 	end := place{offset: from}
 	f, err := l.root.OpenFile(s.name(), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
@@ -193,7 +193,7 @@ func (l *Log) scan(s segment, from int64, after uint64, most int) ([]Chunk, plac
 	defer f.Close()
 	begin := make([]byte, len(mark))
 	if _, err := f.ReadAt(begin, 0); err != nil || string(begin) != mark {
-		return nil, end, nil // nothing was written into it
+		return nil, end, nil // no record was written into it
 	}
 	r := bufio.NewReaderSize(io.NewSectionReader(f, from, max(s.size-from, 0)), readBuffer)
 	var chunks []Chunk

@@ -22,7 +22,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // one.
 var errRecord = errors.New("not a whole record")
 
-// streamCodes are the streams as records name them.
+// streamCodes are the codes of streams in records.
 var streamCodes = map[process.Stream]byte{process.Stdout: 1, process.Stderr: 2, process.PTY: 3}
 
 var streamNames = map[byte]process.Stream{1: process.Stdout, 2: process.Stderr, 3: process.PTY}
@@ -38,8 +38,8 @@ func appendRecord(b []byte, seq uint64, stream process.Stream, data []byte) []by
 	return append(b, data...)
 }
 
-// recordSize returns the size of the data of the record with that head. It fails for a
-// head that cannot be one, so that nothing large is allocated for it.
+// recordSize returns the size of the data of the record with that head. It fails for
+// an invalid head, so that no large memory is allocated for it.
 func recordSize(head []byte) (int, error) {
 	if len(head) < recordHead {
 		return 0, errRecord
@@ -51,7 +51,7 @@ func recordSize(head []byte) (int, error) {
 	return int(size), nil
 }
 
-// parseRecord parses the record that b begins with. The chunk's data lies in b.
+// parseRecord parses the record at the beginning of b. The chunk's data aliases b.
 func parseRecord(b []byte) (Chunk, error) {
 	size, err := recordSize(b)
 	if err != nil || len(b) < recordHead+size {

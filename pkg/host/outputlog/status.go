@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// Status is the status of a process, as the file status has it.
+// Status is the status of a process, as it is in the file status.
 type Status struct {
 	Exited    bool   `json:"exited"`
 	ExitSeq   uint64 `json:"exitSeq"` // the number of the exit among the events; 0 until then
 	ExitCode  int    `json:"exitCode"`
 	Denied    bool   `json:"denied"`
-	Refusal   string `json:"refusal"` // why the sandbox could not be made, so that nothing ran
+	Refusal   string `json:"refusal"` // the reason why the sandbox could not be set up, so that no command ran
 	Closed    bool   `json:"closed"`
 	CloseSeq  uint64 `json:"closeSeq"`
 	EndedAtMS int64  `json:"endedAtMs"` // when it closed

@@ -15,7 +15,7 @@ import (
 // sighting is the result of one scan of all processes for one socket.
 type sighting struct {
 	held     bool   // by a process that is not confined
-	confined string // why one of its holders counts as confined, or ""
+	confined string // the reason why one of its holders counts as confined, or ""
 	// unreadable are the directories' process ids whose descriptors could not be
 	// read.
 	unreadable []int
@@ -30,8 +30,9 @@ type batch struct {
 	found map[string]*sighting // by the text of the descriptor's link
 }
 
-// scans shares scans: one runs at a time, and callers that ask meanwhile wait for
-// the next one, so that many connections at once cost no more than two scans.
+// scans shares scans: one runs at a time, and callers that arrive meanwhile wait
+// for the next one, so that many simultaneous connections cost no more than two
+// scans.
 type scans struct {
 	running sync.Mutex
 	kernel  map[int]bool // the kernel threads that the last scan found; running is held
@@ -74,7 +75,7 @@ func (l *scans) find(inode uint64) sighting {
 // and only if no other process holds the socket: it is not confined, and with many clients
 // it has more descriptors than all others together.
 //
-// known are the ids of the kernel threads that the scan before has found; the result are the present ones.
+// known are the ids of the kernel threads that the previous scan found; the current ones are returned.
 func (b *batch) run(known map[int]bool) (kernel map[int]bool) {
 	me, err := readSelf()
 	if err != nil {
@@ -89,7 +90,7 @@ func (b *batch) run(known map[int]bool) (kernel map[int]bool) {
 	}
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return kernel[pid] })
 	var unreadable []int
-	// If /proc is that of another PID namespace, the process with this id is another one.
+	// If /proc belongs to another PID namespace, this id belongs to another process.
 	if at := slices.Index(pids, me.pid); at >= 0 && isSelf(me.pid) {
 		unreadable = b.scan(&me, slices.Delete(pids, at, at+1))
 		if b.wanted() {
@@ -283,7 +284,7 @@ func (b *batch) heldByThreads(dir int, buffer []byte) (held []*sighting, err err
 	return held, nil
 }
 
-// holds returns which of the sockets are among the descriptors that a directory lists.
+// holds returns which of the sockets are among the descriptors in a directory.
 func (b *batch) holds(fd int, buffer []byte) ([]*sighting, error) {
 	names, err := readNames(fd, buffer)
 	if err != nil {
@@ -365,7 +366,7 @@ func (me *self) own(p *process) bool {
 		}
 		dir, err := openProcess(parent)
 		if err != nil {
-			return true // its parent has just ended: assume the worst
+			return true // its parent has just ended: assume that it does not
 		}
 		next, err := readProcess(dir)
 		_ = unix.Close(dir)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestKernelThreads: what is left out of a scan executes no file, so that it is no program.
+// TestKernelThreads: every process that a scan leaves out executes no file, so it is not a
+// program.
 func TestKernelThreads(t *testing.T) {
 	threads := kernelThreads(nil)
 	for pid := range threads {
@@ -23,14 +24,14 @@ func TestKernelThreads(t *testing.T) {
 	if len(again) == 0 != (len(threads) == 0) || len(threads) > maxUnknown {
 		t.Errorf("%d kernel threads, and %d before", len(again), len(threads))
 	}
-	// The next scans know them, and find the others.
+	// The next scans reuse the known ids, and find the other ones.
 	children, _ := os.ReadFile("/proc/2/task/2/children")
 	if more := kernelThreads(threads); len(threads) == maxUnknown && len(bytes.Fields(children)) > 2*maxUnknown && len(more) <= maxUnknown {
 		t.Errorf("%d kernel threads at the second time", len(more))
 	}
 }
 
-// TestIsOfKernel finds the flags behind names that look like other fields.
+// TestIsOfKernel: the flags are found after process names that look like other fields.
 func TestIsOfKernel(t *testing.T) {
 	const kernel, program = 2129984, 4194560
 	line := func(name string, flags int) string {

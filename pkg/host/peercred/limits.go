@@ -3,10 +3,10 @@ package peercred
 import "time"
 
 const (
-	// confinedGrace is for how long after the end of the last confined process
-	// a peer that cannot be seen is still refused. A connection that a confined
-	// process has made is at most as old as the time that an HTTP server gives
-	// it to send its request, 10 s; this is that and a margin.
+	// confinedGrace is how long after the end of the last confined process a
+	// peer is still refused if its descriptors cannot be read. A confined
+	// process may have made the connection before it ended; an HTTP server
+	// gives the connection 10 s to send its request. This is 10 s and a margin.
 	confinedGrace = 15 * time.Second
 
 	// maxStatus is how many bytes of /proc/PID/status are read. It has 1.5
@@ -23,8 +23,8 @@ const (
 	// namesSize is the size of the buffer that a scan reads names into, in bytes: 300 descriptors at a time.
 	namesSize = 8 << 10
 
-	// maxUnknown bounds the children of kthreadd that a scan looks at, as each takes 15 microseconds. Of others it
-	// reads the descriptors, like those of all processes.
+	// maxUnknown bounds the children of kthreadd that a scan checks, as each takes 15 microseconds. For others it
+	// reads the descriptors, as for all processes.
 	maxUnknown = 32
 
 	// maxScanners bounds the goroutines of a scan: each is in system calls all the time.

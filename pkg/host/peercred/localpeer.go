@@ -32,13 +32,13 @@ var errUnsupported = errors.New("this system does not report which process owns 
 // connection if that process may act for the user of this process. Any error
 // means that the peer must not be admitted.
 //
-// The peer's user must be this process's own or root, and no process that
-// holds the peer's socket may be confined. The descriptors of some processes
-// cannot be read (sshd's, when this process is not root). If no other process
-// holds the socket, it is assumed to be theirs, but only if no confined process
-// of this program exists, nor has existed while the connection was being made:
-// a confined process could otherwise hide its socket, in the queue of a Unix
-// socket or by making itself unreadable.
+// The peer's user must be this process's own or root, and no process that holds
+// the peer's socket may be confined. The descriptors of some processes cannot
+// be read (sshd's, when this process is not root). If no readable process holds
+// the socket, it is assumed to belong to an unreadable one. That is assumed
+// only if no confined process of this program exists, or existed while the
+// connection was being made: otherwise a confined process could hide its socket
+// in the queue of a Unix socket, or make itself unreadable.
 func Identify(conn net.Conn, o Options) (uid int, err error) {
 	conn = innermost(conn)
 	switch local := conn.LocalAddr().(type) {
@@ -75,7 +75,7 @@ func UserOf(conn net.Conn) (uid int, err error) {
 	}
 }
 
-// innermost returns the connection that others wrap.
+// innermost returns the connection inside of all wrappers.
 func innermost(conn net.Conn) net.Conn {
 	for {
 		outer, ok := conn.(interface{ NetConn() net.Conn })
@@ -86,8 +86,8 @@ func innermost(conn net.Conn) net.Conn {
 	}
 }
 
-// plain returns an address in the form in which it is compared: without a
-// zone, and IPv4 addresses as such also where the socket is one of IPv6.
+// plain returns an address in the form in which it is compared: without a zone,
+// and an IPv4-mapped IPv6 address as an IPv4 address.
 func plain(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }

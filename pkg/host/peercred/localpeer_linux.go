@@ -19,8 +19,8 @@ func IdentifyTCP(local, remote netip.AddrPort, o Options) (uid int, err error) {
 	uid = int(s.uid)
 	switch own := os.Geteuid(); {
 	case uid == 0 && own != 0:
-		// A sandbox of this user has no socket of root's, and the processes
-		// of root cannot be looked into.
+		// A sandbox of this user has no sockets of root, and root's processes
+		// cannot be inspected.
 		return uid, nil
 	case uid != own:
 		return 0, refuse("its socket belongs to user %d, and this server runs as user %d", uid, own)

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roleVariable makes this test binary one of the peers below.
+// roleVariable makes this test binary act as one of the peers below.
 const roleVariable = "LOCALPEER_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -79,7 +79,7 @@ func play(role, network, address string) error {
 }
 
 func init() {
-	// Before TestMain, because the socket is inherited and nothing is dialled.
+	// Before TestMain, because the socket is inherited and no connection is made.
 	if os.Getenv(roleVariable) == "holds" {
 		if err := confineSelf(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -123,8 +123,8 @@ func hide(conn net.Conn) error {
 	return conn.Close()
 }
 
-// moveToThread gives a thread of a confined process descriptors of its own and
-// closes the connection in all others.
+// moveToThread gives a thread of a confined process its own descriptor table
+// and closes the connection in all other threads.
 func moveToThread(conn net.Conn) error {
 	if err := confineSelf(); err != nil {
 		return err
@@ -242,7 +242,7 @@ func TestMappedAddresses(t *testing.T) {
 	if _, err := Identify(conn, Options{}); err != nil {
 		t.Error(err)
 	}
-	// The tables of /proc tell the same as the socket diagnosis.
+	// The tables in /proc give the same result as the socket diagnosis.
 	at := plain(conn.RemoteAddr().(*net.TCPAddr).AddrPort())
 	from := plain(conn.LocalAddr().(*net.TCPAddr).AddrPort())
 	diagnosed, err := diagnoseTCP(at, from)
@@ -301,12 +301,12 @@ func TestConfinedPeersAreRefused(t *testing.T) {
 	}
 }
 
-// A confined process hides its socket where no descriptor of a process shows
-// it, so that nobody seems to hold it.
+// A confined process hides its socket where no process's descriptors show it,
+// so that it seems to have no holder.
 func TestHiddenSocketsAreRefused(t *testing.T) {
 	for name, l := range listeners(t) {
 		if name == "unix" {
-			continue // the process that has connected is known
+			continue // the process that connected is known
 		}
 		for _, role := range []string{"in-flight", "unreadable", "thread"} {
 			t.Run(name+"/"+role, func(t *testing.T) { refused(t, peer(t, l, role, nil), "") })
@@ -347,7 +347,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 					}
 				}
 			}
-			// The test binary may lie where the other user cannot go.
+			// The test binary may be in a directory that the other user cannot enter.
 			self, err := os.Open("/proc/self/exe")
 			if err != nil {
 				t.Fatal(err)
@@ -362,7 +362,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	}
 }
 
-// Many who ask at once share scans, and each gets its own answer.
+// Many simultaneous callers share scans, and each gets its own result.
 func TestLooksAreShared(t *testing.T) {
 	l := listeners(t)["tcp4"]
 	good, bad := peer(t, l, "plain", nil), peer(t, l, "filtered", nil)

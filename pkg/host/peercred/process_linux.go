@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launcherName is the name under which the launcher of sandboxes runs, and
-// launcherComm what the kernel keeps of it.
+// launcherName is the name under which the sandbox launcher runs, and
+// launcherComm the part of it that the kernel keeps.
 const (
 	launcherName = "codex-linux-sandbox"
 	launcherComm = "codex-linux-san"
@@ -27,12 +27,12 @@ const (
 	flagKernelThread = 0x200000
 )
 
-// process holds values of /proc/PID/status, which every user may read.
+// process contains values of /proc/PID/status, which every user may read.
 type process struct {
 	pid, parent int
 	name        string
 	uids        []int // real, effective, saved, of the file system
-	depth       int   // PID namespaces from that of /proc down to its own
+	depth       int   // its PID namespaces, from /proc's down to its own
 	noNewPrivs  bool
 	filtered    bool // by seccomp
 	filters     int  // of seccomp; -1: the kernel does not report the number
@@ -166,7 +166,7 @@ func isKernelThread(pid int) bool {
 // isOfKernel reports whether a line of /proc/PID/stat has the flag of kernel threads. The name in
 // it is in parentheses, and may hold anything.
 func isOfKernel(stat []byte) bool {
-	const flags = 6 // of the fields behind the name: state, parent, group, session, terminal, its group, flags
+	const flags = 6 // of the fields after the name: state, parent, group, session, terminal, its group, flags
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= flags {
 		return false
@@ -175,7 +175,7 @@ func isOfKernel(stat []byte) bool {
 	return err == nil && n&flagKernelThread != 0
 }
 
-// self is this process, with which others are compared.
+// self describes this process, with which others are compared.
 type self struct {
 	process
 	user string // the name of the user namespace
@@ -195,9 +195,9 @@ func readSelf() (self, error) {
 	return self{process: p, user: user}, err
 }
 
-// marked returns how the status of a process shows that it is confined, or "" if
-// it does not. A process cannot leave a PID namespace, nor remove no_new_privs or
-// a filter, so the descendants of a confined process are marked as well.
+// marked returns the sign of confinement in the status of a process, or "" if
+// there is none. A process cannot leave a PID namespace, nor remove no_new_privs
+// or a filter, so the descendants of a confined process are marked as well.
 func (me *self) marked(p *process) string {
 	switch {
 	case p.depth > me.depth:

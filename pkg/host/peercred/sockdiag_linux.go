@@ -36,7 +36,7 @@ type socket struct {
 	inode uint64
 }
 
-// errNoSocket means that the connection does not exist (any more).
+// errNoSocket means that the connection does not exist, or no longer exists.
 var errNoSocket = errors.New("the peer's socket is not on this machine, or is closed")
 
 // findTCP returns the socket with the local address at and the peer address to.
@@ -55,9 +55,10 @@ func findTCP(at, to netip.AddrPort) (socket, error) {
 	return socket{}, errNoSocket
 }
 
-// diagnoseTCP asks the kernel for a connection that a process holds. It may have
-// ended its own direction already: a client that sends its whole request and shuts
-// that direction down has often done so before its connection is accepted.
+// diagnoseTCP asks the kernel for a connection that a process holds. The process
+// may already have ended its own direction: a client that sends its whole request
+// and then shuts that direction down has often done so before its connection is
+// accepted.
 func diagnoseTCP(at, to netip.AddrPort) (socket, error) {
 	q := make([]byte, inetRequestSize)
 	q[0] = unix.AF_INET6
@@ -91,7 +92,7 @@ func diagnoseTCP(at, to netip.AddrPort) (socket, error) {
 	return s, nil
 }
 
-// address is an address as the kernel's messages have it, in plain form.
+// address is an address as it is in the kernel's messages, in plain form.
 func address(family byte, b []byte, port uint16) netip.AddrPort {
 	a := netip.AddrFrom16([16]byte(b))
 	if family == unix.AF_INET {

@@ -19,7 +19,7 @@ type account struct {
 	dir int        // -1: closed
 }
 
-// limited makes the cgroup of a process with such limits, below that of its group.
+// limited makes the cgroup of a process with such limits, below the cgroup of its group.
 func (g *Group) limited(r *limitRoot, l *Limits) (cgroupDir, *account, error) {
 	g.mu.Lock()
 	if g.limitedCG.path == "" {
@@ -53,7 +53,7 @@ func orNotMade(err error) error {
 	return err
 }
 
-// set writes the limits that the controllers of r hold.
+// set writes the limits that the controllers of r enforce.
 func (a *account) set(r *limitRoot, l *Limits) error {
 	if l.Memory > 0 && r.have[memoryController] {
 		if err := a.write("memory.max", strconv.FormatUint(min(l.Memory, math.MaxInt64), 10)); err != nil {

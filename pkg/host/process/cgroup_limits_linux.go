@@ -25,13 +25,12 @@ const (
 var controllers = []string{memoryController, pidsController, cpuController, ioController}
 
 const (
-	// leafName is the cgroup inside a delegated one in which the server itself is: a
-	// cgroup with processes of its own cannot have controllers for those below. DelegateSubgroup= of systemd
-	// must name it.
+	// leafName is the cgroup inside a delegated one that contains the server itself: a cgroup that contains
+	// processes cannot enable controllers for its children. DelegateSubgroup= of systemd must name it.
 	leafName = "server"
 
-	// sharedName is the cgroup beside it for the commands of all servers there, and of the keepers of their
-	// detached processes, which are supervisors too: it bounds the tasks of all of them together.
+	// sharedName is the cgroup beside leafName for the commands of all servers there, and for the keepers
+	// of their detached processes, which are supervisors too. It bounds the total number of their tasks.
 	sharedName = "exec-server-commands"
 
 	// limitPrefix begins the names of the cgroups of supervisors in it.
@@ -41,8 +40,8 @@ const (
 	// leaves, because these may start others.
 	vacateRounds = 16
 
-	// makeTries bounds how often another server may sweep a new directory away. It looks
-	// at the directories once when it starts.
+	// makeTries bounds how often a new directory is made if another server removes it. A
+	// server removes abandoned directories only once, when it starts.
 	makeTries = 16
 
 	// maxCgroupFile is how many bytes of a file of a cgroup are read: io.stat has about 100
@@ -50,7 +49,8 @@ const (
 	maxCgroupFile = 64 << 10
 )
 
-// limitRoot is the cgroup of this supervisor where controllers hold limits. Below the cgroup that was delegated to the server:
+// limitRoot is the cgroup of this supervisor in which controllers enforce limits. Below the cgroup that was delegated
+// to the server:
 //
 //	server                        the server itself, see leafName
 //	exec-server-commands          pids.max: what leaves the server serverTasks
@@ -79,7 +79,7 @@ type limitRoot struct {
 type limitState struct {
 	once sync.Once
 	root *limitRoot
-	err  error // why it could not be made
+	err  error // the reason why it could not be made
 }
 
 // limitRoot returns the cgroup for limited processes, or the error of making it.
@@ -107,9 +107,9 @@ func (s *Supervisor) limitRoot() (*limitRoot, error) {
 	return l.root, l.err
 }
 
-// ServiceCgroup reports whether systemd has started this program in the cgroup of a service
-// itself, and in no leaf of it: while controllers are enabled there, systemd cannot start
-// the service again.
+// ServiceCgroup reports whether systemd started this program directly in the cgroup of a
+// service, and not in a leaf of it. While controllers are enabled there, systemd cannot
+// start the service again.
 func ServiceCgroup() bool {
 	// Most programs are in no service, so that the mounts need not be read.
 	if path, err := cgroupPath(); err != nil || !strings.HasSuffix(path, ".service") {
@@ -119,7 +119,8 @@ func ServiceCgroup() bool {
 	return err == nil && strings.HasSuffix(own, ".service")
 }
 
-// removeCgroups removes the cgroups of the supervisor, if there are any. None is made afterwards.
+// removeCgroups removes the cgroups of the supervisor, if there are any. It makes no others
+// afterwards.
 func (s *Supervisor) removeCgroups() {
 	s.dirs.Do(func() {})
 	s.limits.once.Do(func() { s.limits.err = errClosed })
@@ -141,10 +142,10 @@ func removeLimits(path string) {
 	}
 }
 
-// newLimitRoot makes a limitRoot in the first cgroup that allows it: that of this program,
-// from which its processes move to a leaf; the one around it, if this program is in that
-// leaf already; or one further up that gives controllers to its children, as for root in
-// the session of a login.
+// newLimitRoot makes a limitRoot in the first cgroup that allows it. The candidates are
+// this program's cgroup, whose processes are moved to a leaf; the parent, if this program
+// is in that leaf already; and ancestors that pass controllers to their children, as for
+// root in a login session.
 func newLimitRoot() (*limitRoot, error) {
 	if err := startsInCgroups(); err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func makeLimitRoot(base string, vacate bool) (*limitRoot, error) {
 		return nil, fmt.Errorf("%s cannot be written: %w: under systemd, the service needs Delegate=yes", base, err)
 	}
 	sweepLimitRoots(filepath.Join(base, sharedName))
-	// The root of the hierarchy has no type, and may have processes beside children.
+	// The root of the hierarchy has no type, and may contain both processes and children.
 	if _, err := os.Lstat(filepath.Join(base, "cgroup.type")); err == nil && vacate {
 		if err := vacateCgroup(base); err != nil {
 			return nil, err
@@ -213,7 +214,7 @@ func (r *limitRoot) make() (err error) {
 	return nil
 }
 
-// fill makes what is in the directory of the root, and bounds the tasks of commands.
+// fill creates the children of the root's directory, and bounds the tasks of commands.
 func (r *limitRoot) fill(shared string) error {
 	r.path, r.launchers.path = filepath.Join(r.top, "commands"), filepath.Join(r.top, "launchers")
 	for _, dir := range []string{r.path, r.launchers.path} {
@@ -245,9 +246,9 @@ func (r *limitRoot) fill(shared string) error {
 	return writeCgroup(r.path, "pids.max", strconv.FormatUint(without(most, launcherTasks), 10))
 }
 
-// makeLocked makes the directory of a root in the shared one, which it makes if there is none, and locks it. Scenario: another
-// server starts at the same moment, and sweeps the directory away before it is locked, or one ends and removes the shared one. Then
-// another one is made.
+// makeLocked makes the directory of a root in the shared directory, which it creates if it is missing, and locks it.
+// Scenario: another server starts at the same moment and removes the directory before it is locked, or a server ends
+// and removes the shared directory. Then makeLocked makes a new one.
 func makeLocked(shared string) (path string, lock *os.File, err error) {
 	for range makeTries {
 		if err = unix.Mkdir(shared, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -273,8 +274,9 @@ func makeLocked(shared string) (path string, lock *os.File, err error) {
 	return "", nil, err
 }
 
-// enable gives the children of a cgroup those of our controllers that are offered, and
-// returns the ones that they did not have. It fails if they have none of them.
+// enable enables, for the children of a cgroup, those of our controllers that are
+// available. It returns the controllers that were not enabled before. It fails if none
+// is available.
 func enable(path string, offered []string) (added []string, err error) {
 	enabled := words(path, "cgroup.subtree_control")
 	some := false
@@ -372,8 +374,8 @@ func stranger(pids []int) int {
 	return -1
 }
 
-// sweepLimitRoots removes the cgroups of servers that have ended without doing so. Their
-// locks are free.
+// sweepLimitRoots removes the cgroups of servers that have ended without removing them.
+// Their locks are free.
 func sweepLimitRoots(base string) {
 	entries, _ := os.ReadDir(base)
 	for _, e := range entries {

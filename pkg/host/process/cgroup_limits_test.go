@@ -15,8 +15,8 @@ import (
 // These tests check decisions that need no cgroup. scripts/services checks the kernel's part in a
 // guest.
 
-// TestCPUMax: what cpu.max gets is a quota of at least a millisecond, in a period of at
-// most a second, and their quotient is the limit.
+// TestCPUMax: the value for cpu.max is a quota of at least a millisecond in a period of
+// at most a second, and their quotient is the limit.
 func TestCPUMax(t *testing.T) {
 	for millis, want := range map[uint64]string{
 		1: "1000 1000000", 9: "9000 1000000", 10: "1000 100000", 200: "20000 100000", 1500: "150000 100000", 1 << 40: "107374182400 100000",
@@ -73,8 +73,8 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// TestNoControllers: a cgroup without controllers, as those of a machine with version 1, and
-// one that is of another user, limit nothing, and the error says what to do.
+// TestNoControllers: a cgroup without controllers, as on a machine with cgroups v1, and a
+// cgroup of another user enforce no limits, and the error says what to do.
 func TestNoControllers(t *testing.T) {
 	bare := fakeCgroup(t, map[string]string{"cgroup.controllers": "hugetlb io\n", "cgroup.subtree_control": ""})
 	if _, err := makeLimitRoot(bare, true); err == nil || !strings.Contains(err.Error(), "Delegate=yes") {
@@ -147,8 +147,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// Servers that start at the same time keep their directories, although each removes those
-// that nobody holds.
+// Servers that start at the same time keep their directories, although each removes
+// unlocked ones.
 func TestMakeLockedBesideSweeps(t *testing.T) {
 	base := t.TempDir()
 	var servers sync.WaitGroup

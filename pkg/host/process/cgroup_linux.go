@@ -13,10 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupRoot is the cgroup v2 directory in which this supervisor makes a cgroup
-// for each group, and in that one for each process. Unlike those
-// of limitRoot they limit no resources: their purpose is that a descendant cannot leave them. A nil root
-// makes no cgroups.
+// cgroupRoot is the cgroup v2 directory in which this supervisor makes a cgroup for each group, and in
+// that one for each process. Unlike the cgroups of limitRoot they limit no resources: they exist because
+// a descendant cannot leave them. A nil root makes no cgroups.
 type cgroupRoot struct {
 	path string
 	next atomic.Uint64
@@ -60,7 +59,7 @@ func ownCgroup() (mount, own string, err error) {
 		if !ok || len(fields) < 5 || !strings.HasPrefix(tail, "cgroup2 ") {
 			continue
 		}
-		// The mount may show a part of the hierarchy.
+		// The mount may show only a part of the hierarchy.
 		below, err := filepath.Rel(fields[3], path)
 		if err != nil || below == ".." || strings.HasPrefix(below, "../") {
 			continue
@@ -70,7 +69,7 @@ func ownCgroup() (mount, own string, err error) {
 	return "", "", errors.New("no cgroup v2 is mounted")
 }
 
-// cgroupPath returns this program's cgroup v2 as /proc shows it.
+// cgroupPath returns this program's cgroup v2 path as /proc shows it.
 func cgroupPath() (string, error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {

@@ -30,9 +30,9 @@ type Child struct {
 	reaped bool // its pid may belong to another process
 }
 
-// StartChild starts a program in a session of its own. It uses Argv, Arg0, Dir,
-// Env, ExtraFiles and Standby of the spec, and ignores the other fields. The error is a
-// *ShortageError if the start may succeed later.
+// StartChild starts a program in a session of its own. It uses Argv, Arg0, Dir, Env,
+// ExtraFiles and Standby of the spec, and ignores the other fields. The error is a
+// *ShortageError if a later start may succeed.
 func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
 	c, err := s.startChild(spec)
 	return c, explainShortage(err)
@@ -74,7 +74,8 @@ func asFile(end File) *os.File {
 // registers the pid, so that it is not reaped as an orphan.
 func (c *Child) fork(spec *Spec, e *ends, program string) (err error) {
 	s := c.s
-	// No lock is held: it waits for an answer. The supervisor knows the pid already.
+	// Without the lock, because it waits for an answer. The supervisor already knows the
+	// pid.
 	if spec.giveJob(e, -1, false, false) {
 		c.standby, c.pid, c.pidfd = spec.Standby, spec.Standby.pid, -1
 		return nil
@@ -119,8 +120,8 @@ func (c *Child) Wait() (syscall.WaitStatus, error) {
 
 // Output runs a command of the server's own, such as a probe, and returns its standard
 // output; the caller bounds its time by the command's context. It is cmd.Output for a
-// program with a supervisor: routineOrphans would take a child that it does not know for
-// an orphan and reap it, and cmd.Wait would find no child.
+// program with a supervisor: routineOrphans would reap a child that it does not know as
+// an orphan, and cmd.Wait would find no child.
 func (s *Supervisor) Output(cmd *exec.Cmd) ([]byte, error) {
 	var out bytes.Buffer
 	cmd.Stdout = &out

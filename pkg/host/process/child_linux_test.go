@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestOutputIsNotTakenForAnOrphan runs programs that end at once while orphans are looked
-// for all the time: a server whose probe was reaped so took every sandbox for broken.
+// TestOutputIsNotTakenForAnOrphan runs programs that end at once while the supervisor
+// constantly searches for orphans. Once, a server whose probe was reaped as an orphan
+// assumed that every sandbox was broken.
 func TestOutputIsNotTakenForAnOrphan(t *testing.T) {
 	s, err := NewSupervisor(Options{})
 	if err != nil {

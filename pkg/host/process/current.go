@@ -11,10 +11,10 @@ type CurrentUsage struct {
 	// have waited for; with a cgroup, of all processes that have been in it.
 	User, System time.Duration
 	// Memory is in bytes: the counter of the cgroup, page cache included, if it has the
-	// controller. Otherwise it is the sum of their resident memory, in which memory that
-	// they share counts more than once.
+	// controller. Otherwise it is the sum of their resident memory, in which shared
+	// memory counts more than once.
 	Memory uint64
-	// Processes is their number; with the controller of pids, that of their threads.
+	// Processes is the number of processes or, with the pids controller, of threads.
 	Processes uint64
 }
 
@@ -30,8 +30,8 @@ const (
 	tableShare = 10
 )
 
-// usageTable holds the system's processes by their parents and sessions, as they were a moment
-// ago. The zero value is ready for use.
+// usageTable holds the system's processes by their parents and sessions, as of a recent
+// moment. The zero value is ready for use.
 type usageTable struct {
 	mu       sync.Mutex
 	began    time.Time // before it was read
@@ -41,8 +41,9 @@ type usageTable struct {
 	sessions map[int][]*entry
 }
 
-// refresh reads the table if it is older than tableAge or was read before the time since, but keeps
-// to tableShare. It reports whether the table was read after since. The caller holds the lock.
+// refresh reads the table if it is older than tableAge or was read before the time since, but not
+// more often than tableShare permits. It reports whether the table was read after since. The caller
+// holds the lock.
 func (t *usageTable) refresh(since time.Time) bool {
 	keep := t.read.Sub(t.began) * tableShare
 	young := t.began.After(since)
@@ -83,7 +84,7 @@ func (t *usageTable) family(leader int, reaped bool) []*entry {
 	e := t.byPid[leader]
 	switch {
 	case e != nil && reaped && e.leadsSession():
-		return nil // another process has the pid, and leads a session of its own
+		return nil // the pid was reused by another process, which leads a session of its own
 	case e != nil && !reaped:
 		add([]*entry{e})
 	}
@@ -94,10 +95,10 @@ func (t *usageTable) family(leader int, reaped bool) []*entry {
 	return list
 }
 
-// Current returns what the process and its descendants use; false: it is not known: on a
-// machine with more than maxTable processes, once the process has closed, or for a
-// moment after its start if clients ask all the time.
-// It may block for as long as it takes to read /proc.
+// Current returns the resource usage of the process and its descendants. It returns
+// false if the usage is unknown: on a machine with more than maxTable processes, once
+// the process has closed, or for a moment after its start if clients ask very often. It
+// may block while /proc is read.
 func (p *Process) Current() (CurrentUsage, bool) {
 	if p.program != nil || p.State().Closed {
 		return CurrentUsage{}, false

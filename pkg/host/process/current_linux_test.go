@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestCurrentUsage: the numbers of a process include its descendants, also one whose parent
-// has ended, and there are none once it has closed.
+// TestCurrentUsage: the usage of a process includes its descendants, also one whose parent
+// has ended. Once it has closed, there is no usage.
 func TestCurrentUsage(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		p, _ := start(t, g, shell("(sleep 1000 &) & sleep 1000 & while :; do :; done"))
@@ -96,8 +96,8 @@ func TestUsageTableIsBounded(t *testing.T) {
 	})
 }
 
-// TestUsageOfCgroup: the cgroup's own numbers are taken where it has them, and the sums of
-// its members where not.
+// TestUsageOfCgroup: numbers of the cgroup are used if it has them, and otherwise the sums
+// over its members.
 func TestUsageOfCgroup(t *testing.T) {
 	self := strconv.Itoa(os.Getpid())
 	for name, tt := range map[string]struct {

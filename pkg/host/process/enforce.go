@@ -8,13 +8,13 @@ import (
 
 // limited is the state of the limits that this program enforces itself.
 type limited struct {
-	timer  *time.Timer // of Limits.WallTime; nil without that limit
+	timer  *time.Timer // time limit from Limits.WallTime; nil without that limit
 	output uint64      // bytes that were delivered; Process.emit guards it
 }
 
-// hold returns how the limits of a process are enforced, or an error if one cannot be and
-// is required. Nothing has been started yet. If root is not nil, the process needs a
-// cgroup in it.
+// hold returns how the limits of a process are enforced, or an error if a required limit
+// cannot be enforced. It is called before the start. If root is not nil, the process
+// needs a cgroup in it.
 func (s *Supervisor) hold(l *Limits) (held []Held, root *limitRoot, err error) {
 	add := func(limit string, value uint64, by Holder, reason string) {
 		if value == 0 {
@@ -58,8 +58,9 @@ func (s *Supervisor) hold(l *Limits) (held []Held, root *limitRoot, err error) {
 // missesReason is the reason of a limit that is not enforced on all descendants.
 const missesReason = "a descendant that leaves both its session and its parent is not found without a cgroup or a sandbox"
 
-// addMisses adds a reason to the limits that this program holds if it may not find all descendants:
-// the process has no cgroup and is no launcher. The end of a launcher ends its sandbox, and all in it.
+// addMisses adds a reason to the limits that this program enforces itself if it may not find all
+// descendants: the process has no cgroup and is not a launcher. (The end of a launcher ends its
+// sandbox with all processes in it.)
 func (p *Process) addMisses() {
 	if p.cg.path != "" || p.spec.ExitGracePeriod {
 		return
@@ -71,12 +72,11 @@ func (p *Process) addMisses() {
 	}
 }
 
-// needsCgroup reports whether the process must not start without a cgroup: a limit that this
-// program enforces is required, and would miss descendants. As a subreaper, this program becomes
-// the parent of a daemon, but the kernel does not report which of its processes has started the
-// daemon: the daemon's parent, which may have led its session, has ended by then. A
-// process that is a subreaper itself would get children that it does not know, and lose them at
-// its end.
+// needsCgroup reports whether the process must not start without a cgroup: a required limit is
+// enforced by this program, and would miss descendants. As a subreaper, this program becomes the
+// parent of a daemon, but the kernel does not report which of its processes has started the
+// daemon: the daemon's parent, which may have led its session, has ended by then. A process that
+// is a subreaper itself would get children that it does not know, and lose them at its end.
 func (p *Process) needsCgroup() bool {
 	return p.spec.Limits.Require && !p.spec.ExitGracePeriod && slices.ContainsFunc(p.held, func(h Held) bool { return h.By == HeldByServer })
 }
@@ -208,7 +208,7 @@ func (p *Process) allow(n int) int {
 // of one in a test. It kills one second later.
 const cpuSlack = 2
 
-// exitOf returns how the process has ended.
+// exitOf returns how the process ended.
 func (p *Process) exitOf(end ending) Exit {
 	end.usage.Wall = time.Since(p.startedAt)
 	p.account.usage(&end.usage)

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limiterMark is the argument before those of the limiter that this test program is.
+// limiterMark is the argument that precedes a limiter's arguments, when this test program
+// acts as one.
 const limiterMark = "the-limiter"
 
 // TestLimiterProgram is the limiter of these tests.
@@ -39,7 +40,7 @@ func limitedGroup(t *testing.T, limiter bool) *Group {
 	return s.NewGroup()
 }
 
-// TestCauses: each process tells why it has ended.
+// TestCauses: each process reports why it has ended.
 func TestCauses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -123,8 +124,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestLimitsAreInherited: a limit is that of the program and of what it starts, and its
-// name, directory, environment and arguments are those of the spec.
+// TestLimitsAreInherited: a limit applies to the program and its descendants. Name,
+// directory, environment and arguments are those of the spec.
 func TestLimitsAreInherited(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -145,7 +146,7 @@ func TestLimitsAreInherited(t *testing.T) {
 	}
 }
 
-// TestLimitedStartErrors: the errors of a start with limits are those of one without.
+// TestLimitedStartErrors: a start with limits has the same errors as one without.
 func TestLimitedStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := dir + "/file"
@@ -167,8 +168,9 @@ func TestLimitedStartErrors(t *testing.T) {
 	}
 }
 
-// TestLimitsThatMissDescendants: without a cgroup, the limits that this program holds have a reason
-// that says which descendants they miss. Those of a launcher miss none: its sandbox ends with it.
+// TestLimitsThatMissDescendants: without a cgroup, the limits that this program enforces have a
+// reason that says which descendants they miss. Those of a launcher miss none: its sandbox ends
+// with it.
 func TestLimitsThatMissDescendants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -206,15 +208,15 @@ func TestRequiredLimits(t *testing.T) {
 	}
 }
 
-// TestRequiredLimitsThatMissDescendants: without a cgroup and a sandbox, nothing starts whose
-// limits of time or output are required. A system that refuses the cgroup must not lead to a
-// start without one, which is what happens otherwise.
+// TestRequiredLimitsThatMissDescendants: without a cgroup and a sandbox, no process starts if
+// its limits of time or output are required. If the system refuses the cgroup, the process
+// must not be started without one, as it is otherwise.
 func TestRequiredLimitsThatMissDescendants(t *testing.T) {
 	launcher := shell("exit 3")
 	launcher.ExitGracePeriod = true
 	for _, tt := range []struct {
 		name   string
-		cgroup bool // one in which the system starts nothing
+		cgroup bool // a cgroup in which the system refuses to start processes
 		spec   Spec
 		limits Limits
 		want   string // of the error; empty: it starts
@@ -254,10 +256,11 @@ func TestRequiredLimitsThatMissDescendants(t *testing.T) {
 	}
 }
 
-// TestShortage: a start for which descriptors are missing says so, and the next one succeeds.
+// TestShortage: if descriptors are short, the error of the start says so, and the next
+// start succeeds.
 func TestShortage(t *testing.T) {
 	g := limitedGroup(t, false)
-	p, _ := start(t, g, shell("true")) // what is opened once is open
+	p, _ := start(t, g, shell("true")) // descriptors that are opened only once are now open
 	await(t, "the end", p.Done())
 	var err error
 	withDescriptors(t, 2, func(int) { _, err = g.Start(context.Background(), shell("true"), newRecorder(t)) })
@@ -272,11 +275,11 @@ func TestShortage(t *testing.T) {
 	}
 }
 
-// TestNoDescriptorAbove: a start whose descriptors have the highest number that there may be says that
-// descriptors are missing: to put them in order takes higher ones.
+// TestNoDescriptorAbove: if the descriptors of a start have the highest possible numbers, the error
+// says that descriptors are short, because putting them in order needs higher ones.
 func TestNoDescriptorAbove(t *testing.T) {
 	g := limitedGroup(t, false)
-	p, _ := start(t, g, shell("true")) // what is opened once is open
+	p, _ := start(t, g, shell("true")) // descriptors that are opened only once are now open
 	await(t, "the end", p.Done())
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -300,8 +303,8 @@ func TestNoDescriptorAbove(t *testing.T) {
 	}
 }
 
-// withDescriptors calls f while this program may open no more than so many descriptors, with
-// the number that none may have.
+// withDescriptors calls f while this program may have at most that many open descriptors. f
+// gets the lowest number that none can have.
 func withDescriptors(t *testing.T, left int, f func(limit int)) {
 	t.Helper()
 	var old syscall.Rlimit

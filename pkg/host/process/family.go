@@ -2,10 +2,10 @@ package process
 
 import "slices"
 
-// Families returns, for each of some processes, the pids of the process and of its
-// descendants that can be found, in increasing order: those in its cgroup or, without one,
-// those that Terminate would find. All lists together have at most most pids; truncated
-// says that there are more. A pid may be that of another process by the time it is used.
+// Families returns, for each given process, the pids of the process and of its descendants
+// that can be found, in increasing order: those in its cgroup or, without one, those that
+// Terminate would find. All lists together have at most most pids; truncated means that
+// there are more. By the time a pid is used, it may belong to another process.
 func Families(procs []*Process, most int) (families [][]int, truncated bool) {
 	families = make([][]int, len(procs))
 	var table []entry
@@ -30,14 +30,14 @@ func Families(procs []*Process, most int) (families [][]int, truncated bool) {
 	return families, truncated
 }
 
-// family returns the pids of a process without a cgroup, of its descendants and of what they
-// have left in its session. table was read after the start of the process.
+// family returns the pids of a process without a cgroup, of its descendants, and of the
+// processes left in its session. table was read after the start of the process.
 func (p *Process) family(table []entry) (pids []int) {
 	found := make(map[int]bool)
 	if !p.isReaped() {
-		found[p.pid] = true // it was its own when the table was read
+		found[p.pid] = true // it was the process's own pid when the table was read
 	} else if slices.ContainsFunc(table, func(e entry) bool { return e.pid == p.pid && e.leadsSession() }) {
-		return nil // another process has the pid, and leads a session of its own
+		return nil // the pid was reused by another process, which leads a session of its own
 	}
 	for addFrom(table, found, p.pid, func(int) bool { return false }) {
 	}

@@ -9,8 +9,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestFamilies: a process has the pids of its descendants, also when it has ended itself and
-// one of them goes on, and those that it has left are found by their session.
+// TestFamilies: the result contains a process's descendants, also after the process itself
+// has ended. Those left behind are found by their session.
 func TestFamilies(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		p, _ := start(t, g, shell("(sleep 1000 &) & sleep 1000 & while :; do sleep 1; done"))

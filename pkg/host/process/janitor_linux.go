@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Janitor is a program that cleans up after others, and goes on with that when this
-// program has been killed: it gets no parent-death signal, and calls itself
-// JanitorName. It ends after the other end of its socket is closed, when it has
-// nothing left to do; Supervisor.Close gives it janitorTime for that. A goroutine waits
-// for its end. Its methods may be called from any goroutine.
+// Janitor is a program that cleans up after others, even when this program has been
+// killed: it gets no parent-death signal, and calls itself JanitorName. After the other
+// end of its socket is closed it finishes its work and ends; Supervisor.Close gives it
+// janitorTime for that. A goroutine waits for its end. Its methods may be called from
+// any goroutine.
 type Janitor struct {
 	s     *Supervisor
 	pid   int
@@ -111,8 +111,8 @@ func (j *Janitor) Kill() {
 	}
 }
 
-// closeJanitors has the janitors end, and kills those that have not after
-// janitorTime. No process that they clean up after is left.
+// closeJanitors tells the janitors to end, and kills those that have not ended
+// after janitorTime. The processes that they clean up after have already ended.
 func (s *Supervisor) closeJanitors() {
 	s.mu.Lock()
 	janitors := slices.Collect(maps.Keys(s.janitors))

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// janitorEnv makes TestFreezeSparesJanitors a janitor.
+// janitorEnv makes TestFreezeSparesJanitors act as a janitor.
 const janitorEnv = "PROCESS_TEST_JANITOR"
 
 // TestFreezeSparesJanitors: a janitor is not stopped and killed with the
@@ -59,7 +59,7 @@ func TestFreezeSparesJanitors(t *testing.T) {
 	}
 }
 
-// janitorOf starts a shell script as a janitor, which has its socket as descriptor 3.
+// janitorOf starts a shell script as a janitor, with its socket as descriptor 3.
 func janitorOf(t *testing.T, s *Supervisor, script string) *Janitor {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -87,8 +87,8 @@ func readFromJanitor(socket int) error {
 	return err
 }
 
-// TestSupervisorWaitsForJanitors: a supervisor that is closed lets its janitor do what
-// is left, which begins when the socket ends.
+// TestSupervisorWaitsForJanitors: when a supervisor is closed, it lets its janitor
+// finish the remaining work, which begins when the socket ends.
 func TestSupervisorWaitsForJanitors(t *testing.T) {
 	s, err := NewSupervisor(Options{})
 	if err != nil {

@@ -87,8 +87,8 @@ func (p *Process) killTree() {
 	awaitJanitors(janitors)
 }
 
-// awaitJanitors waits up to janitorTime for janitors and kills those that are
-// left.
+// awaitJanitors waits up to janitorTime for janitors, and then kills those that
+// still run.
 func awaitJanitors(janitors map[int]bool) {
 	if len(janitors) == 0 {
 		return
@@ -183,10 +183,10 @@ func (s *Supervisor) killSessions(leaders []int) {
 	}
 }
 
-// killOrphans kills the children that were adopted from processes that have
-// ended, until none is left. Janitors get janitorTime to finish: if a server
-// ends during a sandboxed request, the placeholders that the janitor removes
-// would stay in the user's workspace otherwise.
+// killOrphans kills the children that were adopted from ended processes, until
+// none is left. Janitors get janitorTime to finish: otherwise, if a server ends
+// during a sandboxed request, the placeholders that the janitor removes would
+// stay in the user's workspace.
 func (s *Supervisor) killOrphans() {
 	deadline := time.Now().Add(janitorTime)
 	for s.killOrphansBut(isJanitor) && time.Now().Before(deadline) {
@@ -231,6 +231,6 @@ type entry struct {
 	resident     uint64
 }
 
-// leadsSession reports whether the process runs and leads a session. With the pid of a process
-// that was reaped, it is another process, which got the pid afterwards.
+// leadsSession reports whether the process runs and leads a session. After the process was
+// reaped, its pid may belong to another process.
 func (e *entry) leadsSession() bool { return !e.zombie && e.session == e.pid }

@@ -17,13 +17,13 @@ import (
 )
 
 // A limiter is a program that lowers its resource limits and then executes another one:
-// after a fork, Go cannot do that between fork and exec. Its arguments are the limits, as
-// NUMBER=VALUE with commas between them, the number of a descriptor, the program, and the
-// arguments of that with its name. It writes the errno to the descriptor if the program
-// cannot be executed; otherwise the descriptor closes.
+// after a fork, Go cannot do that between fork and exec. Its arguments are the limits
+// (NUMBER=VALUE, separated by commas), the number of a descriptor, the program, and the
+// program's arguments including its name. It writes the errno to the descriptor if the
+// program cannot be executed; otherwise the descriptor closes.
 //
-// The alternative was to set the limits of a process that runs already: its children from
-// before that would have no limits.
+// Setting the limits of a running process was rejected: children that it had already
+// started would have no limits.
 
 // rlimit is one resource limit.
 type rlimit struct {
@@ -31,7 +31,7 @@ type rlimit struct {
 	value    uint64
 }
 
-// rlimits returns the limits that each process holds for itself.
+// rlimits returns the limits that the kernel enforces for each process separately.
 func (l *Limits) rlimits() []rlimit {
 	var list []rlimit
 	if l.CPUTime > 0 {
@@ -106,12 +106,12 @@ func (l *limiter) await(spec *Spec) error {
 	_ = l.theirs.Close()
 	var b [4]byte
 	if _, err := io.ReadFull(l.report, b[:]); err != nil {
-		return nil // executed, or killed: the exit status tells which
+		return nil // executed, or killed: the exit status distinguishes them
 	}
 	return spec.explain(l.program, syscall.Errno(binary.LittleEndian.Uint32(b[:])))
 }
 
-// errLimiter is the error of arguments that this package has not made.
+// errLimiter is the error for arguments that this package has not made.
 var errLimiter = errors.New("the arguments are not those of a limiter")
 
 // RunLimiter is the main function of the command in Options.Limiter: args are the
@@ -126,7 +126,7 @@ func RunLimiter(args []string) error {
 		return errLimiter
 	}
 	unix.CloseOnExec(fd)
-	// The parent-death signal is that of the thread that executes the program.
+	// The parent-death signal refers to the thread that executes the program.
 	runtime.LockOSThread()
 	if err = lower(args[0]); err == nil {
 		dieWithParent()

@@ -30,13 +30,13 @@ const (
 	// reason: only maxChunks of them are retained.
 	maxUnacked = maxChunks / 2
 
-	// maxHeldInput is how many bytes of accepted input are held for a process whose
-	// pipe is full, so that a client that waits for the answers to its writes can continue
-	// while the program does not read yet. It is as much as is retained of the output.
+	// maxHeldInput is how many bytes of accepted input are held for a process whose pipe
+	// is full, so that a client that waits for the answers to its writes can continue
+	// while the program does not read yet. It equals the bound on retained output.
 	maxHeldInput = 1 << 20
-	// inputBuffer is the size of the buffers that held input is kept in, which is that of a pipe.
-	// A write of less than pooledInput has memory of its own, so that held input takes at most
-	// four times its size.
+	// inputBuffer is the size of the buffers for held input, which equals the size of a pipe. A
+	// write of less than pooledInput is copied to memory of its own, so that held input takes at
+	// most four times its size.
 	inputBuffer = 64 << 10
 	pooledInput = inputBuffer / 4
 
@@ -87,8 +87,9 @@ const (
 	defaultPath = "/bin:/usr/bin"
 
 	// maxEnding bounds the processes that have reported their exit code, and so no
-	// longer count for a client, while the system still frees their resources. Each
-	// takes a few milliseconds; the exit of further ones is reported when they end.
+	// longer count for a client, while the system still frees their resources. That
+	// takes a few milliseconds for each. The exit of further processes is reported
+	// when they end.
 	maxEnding = 32
 
 	// rememberedLeaders bounds the ended session leaders of a group whose

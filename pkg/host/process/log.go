@@ -50,7 +50,7 @@ type Chunk struct {
 	Seq    uint64
 	Stream Stream
 	Data   []byte
-	from   *block // that holds Data; nil: Data has memory of its own
+	from   *block // the block that holds Data; nil: Data has memory of its own
 }
 
 // ReadResult is retained output and the state of the process. The chunks' data
@@ -92,8 +92,8 @@ type eventLog struct {
 	changed  chan struct{} // closed and replaced on a change, if a reader waits
 }
 
-// output numbers and retains a piece of output. The log takes its own
-// reference to from.
+// output numbers and retains a piece of output. The log takes its own reference
+// to from.
 func (l *eventLog) output(s Stream, data []byte, from *block) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +171,7 @@ func (l *eventLog) release() {
 	l.chunks, l.bytes, l.released = nil, 0, true
 }
 
-// retained returns how many bytes the log keeps.
+// retained returns how many bytes the log holds.
 func (l *eventLog) retained() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// oomScoreAbove is by how much the oom_score_adj of a process is above that of this
-	// program: as if it had half of the machine's memory besides its own.
+	// oomScoreAbove is added to this program's oom_score_adj for its processes: as if
+	// each used half of the machine's memory in addition to its own.
 	oomScoreAbove = 500
 	maxOOMScore   = 1000 // of the kernel
 )
 
-// oomScore has the kernel kill processes before this program when memory is short: they
-// inherit an oom_score_adj that this program has only while it forks. Raising the value
-// and restoring it needs no privilege, and takes 4 microseconds. Forks that overlap share
-// that: with one at a time, 32 starts at once took a quarter longer.
+// oomScore makes the kernel kill processes before this program when memory is short. They
+// inherit an oom_score_adj that this program has only while it forks. Raising and restoring the
+// value needs no privilege, and takes 4 microseconds. Overlapping forks share one raised value:
+// with one fork at a time, 32 concurrent starts took a quarter longer.
 //
-// The alternative was to write that of the process after its start: children that it has started
-// by then would keep the value of this program.
+// Changing the value of a process after its start was rejected: children that it has started by
+// then would keep the value of this program.
 type oomScore struct {
 	once     sync.Once
 	own, set []byte // text of the values; set is never below oomScoreAbove
@@ -79,7 +79,7 @@ func (o *oomScore) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.fd >= 0 {
-		if o.forks > 0 { // their restore comes too late
+		if o.forks > 0 { // their restore would come too late
 			o.write(o.fd, o.own)
 		}
 		_ = unix.Close(o.fd)

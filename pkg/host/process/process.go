@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sink receives the events of one process: one at a time, in the order of
-// their numbers. Output may block; meanwhile the process's output is not read,
-// which is how a slow receiver slows the process. The chunk is valid during
-// the call only. Output must return when its receiver is gone for good.
+// Sink receives the events of one process: one at a time, in the order of their
+// numbers. Output may block; meanwhile the process's output is not read, so a
+// slow receiver slows the process. The chunk is valid only during the call.
+// Output must return when its receiver is gone for good.
 type Sink interface {
 	Output(seq uint64, s Stream, chunk []byte)
-	// Exited reports how it ended. Exit.Denied is the answer of Spec.DetectDenial.
+	// Exited reports how the process ended. Exit.Denied is the result of Spec.DetectDenial.
 	Exited(seq uint64, e Exit)
 	Closed(seq uint64)
 }
@@ -31,9 +31,9 @@ type Sink interface {
 // States: running, exited (the program has ended, but another process may still
 // hold its output), closed (all output ended; the last event was delivered). A
 // standby counts as exited once it has reported its exit code; Done waits until it
-// has ended and is reaped.
-// A process has a goroutine per stream, one that waits for the exit, and while
-// writes are queued one that serves them; all end before it is closed.
+// has ended and is reaped. A process has one goroutine per stream, one that waits
+// for the exit, and, while writes are queued, one that carries them out. All end
+// before the process is closed.
 type Process struct {
 	group *Group
 	spec  Spec
@@ -85,8 +85,8 @@ type State struct {
 // Pid returns the process id, which is also its session and group id.
 func (p *Process) Pid() int { return p.pid }
 
-// WithPid calls f while its pid is certain to be that of this process, or fails if it
-// has ended. f must not block: the end of the process waits for it.
+// WithPid calls f while the pid certainly belongs to this process, or fails if the
+// process has ended. f must not block: the end of the process waits for it.
 func (p *Process) WithPid(f func(pid int) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,8 +106,8 @@ func (p *Process) isReaped() bool {
 // Done is closed when the process has closed and is reaped.
 func (p *Process) Done() <-chan struct{} { return p.finished }
 
-// Ack acknowledges the events up to and including number seq, which makes room
-// in the window. The highest seq counts; one beyond the newest event
+// Ack acknowledges the events up to and including number seq, which frees space
+// in the window. The highest seq counts; a seq beyond the newest event
 // acknowledges future events too. Without a window it does nothing.
 func (p *Process) Ack(seq uint64) {
 	if p.win.ack(seq) {
@@ -223,8 +223,8 @@ func (p *Process) setCause(c Cause) bool {
 	return true
 }
 
-// exitedButOpen reports whether the process has exited and its streams are
-// still open. If so, it has the remaining descendants killed after leftoverTime. It
+// exitedButOpen reports whether the process has exited and its streams are still open.
+// If so, it schedules the remaining descendants to be killed after leftoverTime. It
 // also reports true for a standby that has reported its exit code, closed, and is about
 // to end: it has no descendants.
 func (p *Process) exitedButOpen() bool {
@@ -255,7 +255,7 @@ func (p *Process) kill() {
 	}
 }
 
-// cutOff ends the streams after the output that they hold at this moment.
+// cutOff ends the streams after the output that they contain at this moment.
 func (p *Process) cutOff() {
 	p.cut.Store(true)
 	p.wakeStreams()
@@ -326,7 +326,7 @@ func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 }
 
 // routineEnd reaps a process that has reported its exit code. It does not wait for the
-// client, which may take the output as late as it likes.
+// client, which may read the output much later.
 func (p *Process) routineEnd(pidfd int, ended chan<- struct{}) {
 	defer close(ended)
 	p.group.s.reap(p, pidfd)
@@ -336,7 +336,7 @@ func (p *Process) routineEnd(pidfd int, ended chan<- struct{}) {
 
 // awaitReport waits until a standby has reported its exit code. It reports false if
 // no report comes, or if maxEnding processes that have reported still exist: then
-// the exit is that of the process. After true the caller starts routineEnd.
+// the real end of the process counts. After true the caller starts routineEnd.
 func (p *Process) awaitReport() (end ending, reported bool) {
 	if end, reported = p.spec.Standby.awaitReport(); !reported {
 		return end, false

@@ -16,14 +16,14 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// variants are the ways in which processes are kept together.
+// variants are the ways in which descendants are tracked.
 var variants = map[string]Options{
 	"plain":   {},
 	"cgroups": {Cgroups: true},
 }
 
-// eachVariant runs f with a group of each kind. Where the machine has no
-// cgroups the second is what a server does there.
+// eachVariant runs f with a group of each kind. On a machine without cgroups,
+// the second is what a server uses there.
 func eachVariant(t *testing.T, f func(t *testing.T, g *Group)) {
 	for name, opts := range variants {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +208,8 @@ func TestArg0(t *testing.T) {
 }
 
 // TestOutputIsNumberedBeforeTheExit runs a process that writes and ends at
-// once, many times, with and without somebody who goes on holding the output.
+// once, many times, with and without another process that keeps the output
+// open.
 func TestOutputIsNumberedBeforeTheExit(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		for i := range 60 {
@@ -274,8 +275,8 @@ func TestTerminateReachesDescendants(t *testing.T) {
 	})
 }
 
-// awaitGone waits until a process has ended. The kernel tells nobody but its
-// parent, so this looks again and again.
+// awaitGone waits until a process has ended. The kernel notifies only the
+// parent, so this polls.
 func awaitGone(t testing.TB, name string, pid int) {
 	t.Helper()
 	testutil.Eventually(t.Context(), t, fmt.Sprintf("%s: the end of %d", name, pid), func() (string, bool) {
@@ -409,7 +410,7 @@ func TestFailedStartsLeaveNothing(t *testing.T) {
 				}
 			}
 		}
-		fail(2) // what is opened once
+		fail(2) // descriptors that are opened only once
 		before := countFDs(t)
 		fail(20)
 		if after := countFDs(t); after > before {

@@ -25,7 +25,7 @@ type Program interface {
 	Kill()
 }
 
-// File is an end of a pipe whose descriptor does not block, as an *os.File has it.
+// File is an end of a pipe, an *os.File with a non-blocking descriptor.
 type File interface {
 	io.WriteCloser
 	SetReadDeadline(t time.Time) error
@@ -56,7 +56,7 @@ func (g *Group) launch(ctx context.Context, p *Process) error {
 	return nil
 }
 
-// reapProgram waits for the end of a process that was launched elsewhere.
+// reapProgram waits for the end of a process that was launched by other means.
 func (p *Process) reapProgram() ending {
 	code, signaled := p.program.Wait()
 	p.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// ending is the end of a program: its status, 128+n after signal n, -1 if it is not
-// known, and its usage.
+// ending describes the end of a program: its status, 128+n after signal n, -1 if it
+// is not known, and its usage.
 type ending struct {
 	code     int
 	signaled bool
@@ -22,8 +22,8 @@ func (s *Supervisor) reap(p *Process, pidfd int) ending {
 	var end ending
 	waited := p.spec.Standby.await(p.pid, pidfd)
 	if !waited {
-		// Another process may get the pid before reaped is set. The
-		// alternative is to hold the lock for the process's whole life.
+		// Another process may get the pid before reaped is set. Avoiding that
+		// would mean holding the lock for the process's whole life.
 		end = waitStatus(p.pid)
 	}
 	s.watchdog.ended(p.pid)
@@ -87,8 +87,9 @@ func (s *Supervisor) routineOrphans() {
 }
 
 // reapOrphan reaps one orphan and reports whether there may be more. The kernel
-// reports one ended child at a time. While it reports a child that has a waiter
-// of its own, no orphan is seen; that waiter calls lookForOrphans afterwards.
+// reports one ended child at a time. While it reports a child that has its own
+// waiter, orphans behind it are not visible; that waiter calls lookForOrphans
+// afterwards.
 func (s *Supervisor) reapOrphan() bool {
 	s.forks.Lock()
 	defer s.forks.Unlock()
@@ -98,7 +99,7 @@ func (s *Supervisor) reapOrphan() bool {
 	}
 	s.mu.Lock()
 	ours := s.pids[pid]
-	delete(s.keepers, pid) // one that has ended is reaped as an orphan is
+	delete(s.keepers, pid) // if it has ended, it is reaped like an orphan
 	s.mu.Unlock()
 	if ours || s.watchdog.isWatchdog(pid) {
 		return false

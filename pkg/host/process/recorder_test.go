@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// recorder is a Sink that keeps what it gets and checks its order.
+// recorder is a Sink that stores the events it gets and checks their order.
 type recorder struct {
 	t      testing.TB
 	mu     sync.Mutex

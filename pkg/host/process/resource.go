@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Limits bound the resources of a process and its descendants. 0 is no limit.
+// Limits bound the resources of a process and its descendants. 0 means no limit.
 type Limits struct {
 	Memory    uint64        // bytes of all of them together
-	Swap      uint64        // bytes, of what is above Memory; without Memory it has no effect
+	Swap      uint64        // bytes of swap in addition to Memory; without Memory it has no effect
 	Processes uint64        // and threads, at a time
 	CPUMillis uint64        // processors at a time, in thousandths of one
 	CPUTime   time.Duration // of all of them, in whole seconds
@@ -21,7 +21,7 @@ type Limits struct {
 	Require bool
 }
 
-// The names of limits in Held.
+// These are the names of limits in Held.
 const (
 	LimitMemory    = "memory"
 	LimitSwap      = "swap"
@@ -91,9 +91,9 @@ const (
 	CauseSupervisorClosed
 )
 
-// Usage is the usage of a process, with those of its descendants that have been waited
-// for; with a cgroup, with all of them. A sandboxed process counts without its launcher if
-// that reports the end, and with it otherwise.
+// Usage is the usage of a process, including the descendants that have been waited for;
+// with a cgroup, including all of them. For a sandboxed process the launcher is included,
+// unless the launcher itself reported the process's end.
 type Usage struct {
 	Wall, User, System time.Duration
 	// MaxRSS is the most memory in bytes that one process had. Linux counts that of

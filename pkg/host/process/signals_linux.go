@@ -35,7 +35,7 @@ func UnblockSignals() error {
 	if blocked == none {
 		return nil
 	}
-	runtime.LockOSThread() // the mask is one of a thread, and the exec keeps that of its own
+	runtime.LockOSThread() // the mask belongs to a thread, and the exec keeps the calling thread's
 	defer runtime.UnlockOSThread()
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil); err != nil {
 		return fmt.Errorf("unblock signals: %w", err)

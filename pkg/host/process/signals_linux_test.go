@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestIgnoredSignals compares what the kernel answers with what /proc shows.
+// TestIgnoredSignals compares the kernel's answers with /proc.
 func TestIgnoredSignals(t *testing.T) {
 	ignored := []os.Signal{syscall.SIGHUP, syscall.SIGTSTP, syscall.Signal(maxSignal)}
 	signal.Ignore(ignored...)

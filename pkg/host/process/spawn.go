@@ -25,14 +25,14 @@ type Spec struct {
 	Dir string
 	// Env is the whole environment, as NAME=VALUE.
 	Env []string
-	// TTY gives it a terminal of Rows x Cols (0: 24 x 80) in place of pipes.
+	// TTY gives it a terminal of Rows x Cols (0: 24 x 80) instead of pipes.
 	TTY        bool
 	Rows, Cols uint16
-	// PipeStdin gives it a pipe as stdin in place of /dev/null.
+	// PipeStdin gives it a pipe as stdin instead of /dev/null.
 	PipeStdin bool
-	// Window is how much output may be unacknowledged, in bytes, before no
-	// more is read (see Process.Ack); it is brought between MinWindow and
-	// MaxWindow. 0: any amount.
+	// Window is the number of bytes of output that may be unacknowledged before
+	// reading stops (see Process.Ack). Values outside of MinWindow and
+	// MaxWindow are adjusted. 0: no limit.
 	Window uint64
 	// ExtraFiles become its descriptors 3 and up. The caller closes them.
 	ExtraFiles []*os.File
@@ -54,8 +54,8 @@ type Spec struct {
 	outlives bool // it does not end with this program: see Janitor
 }
 
-// ends are the descriptors of a new process: ours, which are polled, and its
-// own, which block.
+// ends are the descriptors of a new process: this program's ends, which are
+// polled, and the process's, which block.
 type ends struct {
 	stdin   File // nil: the null device
 	streams []stream
@@ -130,8 +130,8 @@ func (e *ends) openPipes(spec *Spec) error {
 	return nil
 }
 
-// pipe makes a pipe of which the child gets the end of that index (0 reads,
-// 1 writes) and this program the other.
+// pipe makes a pipe. The child gets the end with that index (0 reads, 1 writes)
+// and this program the other.
 func (e *ends) pipe(name string, index int) (child int, ours *os.File, err error) {
 	var fds [2]int
 	if err := pipeCloseOnExec(&fds); err != nil {
@@ -212,7 +212,8 @@ func (spec *Spec) check() error {
 // lookups counts the starts that look for something. Threads belong to the program, so this does, too.
 var lookups = semaphore.NewWeighted(maxLookups)
 
-// lookUp calls f, whose system calls may hang, when fewer than maxLookups others do. It returns the error of f, or that of ctx.
+// lookUp calls f, whose system calls may hang, as soon as fewer than maxLookups others run.
+// It returns the error of f or of ctx.
 func lookUp(ctx context.Context, f func() error) error {
 	if err := lookups.Acquire(ctx, 1); err != nil {
 		return err
@@ -293,9 +294,9 @@ func (spec *Spec) fork(e *ends, program string, cgroup int) (pid, pidfd int, err
 	return pid, pidfd, nil
 }
 
-// aboveLimit reports whether a start with these descriptors may need one above the limit of open
-// files. syscall.ForkExec puts them in order by copies that have higher numbers than all of them: one of
-// each, and one of a pipe of its own. Above the limit that fails with EBADF.
+// aboveLimit reports whether a start with these descriptors may need one above the limit of open files.
+// To put them in order, syscall.ForkExec copies each of them, and a pipe of its own, to numbers above
+// all of them. Above the limit that fails with EBADF.
 func aboveLimit(files []uintptr) bool {
 	var limit syscall.Rlimit
 	return syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && uint64(slices.Max(files))+uint64(len(files))+1 >= uint64(limit.Cur)

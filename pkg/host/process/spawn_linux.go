@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diesWithParent says that a process is killed when this program ends, by its
+// diesWithParent means that a process is killed when this program ends, by its
 // parent-death signal.
 const diesWithParent = true
 
@@ -27,9 +27,9 @@ func attributes(spec *Spec, cgroup int, pidfd *int) *syscall.SysProcAttr {
 		Setsid:  true,
 		Setctty: spec.TTY,
 		PidFD:   pidfd,
-		// The signal comes when the thread that forked ends. Threads of the
-		// Go runtime end only with a goroutine that is locked to one, and
-		// none of ours is.
+		// The signal is sent when the forking thread ends. Threads of the Go
+		// runtime end only with a goroutine that is locked to one, and no
+		// goroutine of ours is.
 		Pdeathsig: syscall.SIGKILL,
 	}
 	if spec.outlives {

@@ -16,7 +16,7 @@ func TestDirectoryWithoutPermissionIsNamed(t *testing.T) {
 	}
 	defer func() { _ = os.Chmod(dir, 0o700) }()
 	if os.Geteuid() == 0 {
-		// Root may enter everything; this thread gives that up meanwhile.
+		// Root may enter every directory; this thread gives up that right meanwhile.
 		const nobody = 65534
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()

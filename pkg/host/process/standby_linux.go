@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Standby is a program that was started ahead of need (pkg/host/warmstart). It takes
-// the place of one program that would be started from a Spec: a child of this
-// program with the same session, parent-death signal and exit status. It uses the
-// arguments, descriptors and terminal of the spec, and has the name and environment
-// with which it was started itself. It stays in its working directory and in its
-// cgroup, which is that of launchers if there is one: it starts its children in that of the process.
+// Standby is a program that was started ahead of need (pkg/host/warmstart). It takes the place of
+// one program that would be started from a Spec: a child of this program with the same session,
+// parent-death signal and exit status. It uses the arguments, descriptors and terminal of the spec,
+// and has the name and environment with which it was started itself. It stays in its working
+// directory and in its cgroup, which is the one for launchers if it exists. It starts its children
+// in the process's cgroup.
 //
 // A goroutine waits for its end. It must be used in Spec.Standby, or closed, before
 // the Supervisor is closed.
@@ -123,11 +123,11 @@ func (st *Standby) closeSocket() {
 // Ended is closed when the program has ended.
 func (st *Standby) Ended() <-chan struct{} { return st.ended }
 
-// giveJob passes the spec to the standby, and reports whether it has accepted it. If
-// not, the standby is useless, and the program must be started. The caller then
-// reaps the program after its end. Cgroup is the directory in which the children of
-// the standby start, or -1; limited says that they must. With report the caller calls
-// awaitReport.
+// giveJob passes the spec to the standby, and reports whether the standby has
+// accepted it. If not, the standby is useless, and the caller must start the program.
+// The caller then reaps the program after its end. cgroup is the directory of the
+// cgroup in which the standby starts its children, or -1; limited means that it must
+// not start them elsewhere. With report the caller calls awaitReport.
 func (st *Standby) giveJob(spec *Spec, e *ends, cgroup int, limited, report bool) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -166,8 +166,8 @@ func (st *Standby) stopReport() {
 }
 
 // awaitReport waits for the exit code that a program reports before it ends. It reports
-// false if there is no report; then the program has ended, or its exit status will say
-// how it does. A program that has reported must still be waited for and reaped.
+// false if there is no report; then the exit status of the program counts. A program
+// that has reported must still be waited for and reaped.
 func (st *Standby) awaitReport() (end ending, reported bool) {
 	if st == nil {
 		return end, false
@@ -201,8 +201,8 @@ func (spec *Spec) reachable() bool {
 	}) == nil
 }
 
-// giveJob has the standby of the spec, if there is one, do what the spec says. If it
-// does not, the spec has none any more.
+// giveJob passes the spec to its standby, if it has one. If the standby does not
+// accept it, the spec has none any more.
 func (spec *Spec) giveJob(e *ends, cgroup int, limited, report bool) bool {
 	if spec.Standby != nil && spec.Standby.giveJob(spec, e, cgroup, limited, report) {
 		return true

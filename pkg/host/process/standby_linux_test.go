@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// standbyEnv makes TestStandbyProgram the program of a standby.
+// standbyEnv makes TestStandbyProgram act as a standby.
 const standbyEnv = "PROCESS_TEST_STANDBY"
 
-// TestStandbyProgram is a standby that becomes /bin/sh with the arguments of its
-// job. It is the program of other tests, and does nothing in place of one.
+// TestStandbyProgram acts as a standby that becomes /bin/sh with the arguments
+// of its job. Other tests start it; when run as a test it does nothing.
 func TestStandbyProgram(t *testing.T) {
 	if os.Getenv(standbyEnv) == "" {
 		return
@@ -57,12 +57,12 @@ func TestStandbyProgram(t *testing.T) {
 	os.Exit(1)
 }
 
-// TestStandbyWithFewDescriptors: a start with a standby closes no descriptor of
-// others and does not go without its cgroup, however few descriptors are left for it.
+// TestStandbyWithFewDescriptors: however few descriptors are left, a start with a
+// standby closes no other descriptor, and uses its cgroup.
 func TestStandbyWithFewDescriptors(t *testing.T) {
-	const most = 12 // more than such a start takes
+	const most = 12 // more than such a start needs
 	eachVariant(t, func(t *testing.T, g *Group) {
-		p, _ := start(t, g, shell("true")) // what is opened once is open
+		p, _ := start(t, g, shell("true")) // descriptors that are opened only once are now open
 		await(t, "the end", p.Done())
 		started := 0
 		for left := range most {
@@ -93,10 +93,11 @@ func TestStandbyWithFewDescriptors(t *testing.T) {
 }
 
 // reportFirst is the argument with which TestStandbyProgram reports 7, as the launcher
-// does, and ends with 9 when its descriptor 3 is at its end.
+// does, and ends with 9 when its descriptor 3 reaches the end of file.
 const reportFirst = "report"
 
-// reportFD is at least the descriptor of the socket there: out of the way of a job's.
+// reportFD is the lowest possible descriptor of the socket in the standby, above those of a
+// job.
 const reportFD = 100
 
 func reportAndWait(socket int) {
@@ -121,7 +122,7 @@ func reporting(t *testing.T, g *Group) (p *Process, r *recorder, w *os.File) {
 	defer read.Close()
 	p, r = start(t, g, Spec{
 		Argv: []string{"/bin/sh", reportFirst}, Dir: "/", ExtraFiles: []*os.File{read}, Standby: standbyOf(t, g.s),
-		ExitGracePeriod: true, // as for the launcher: it is in no cgroup of the process
+		ExitGracePeriod: true, // as for the launcher, which is in no cgroup of the process
 	})
 	return p, r, w
 }
@@ -160,8 +161,8 @@ func TestStandbyReport(t *testing.T) {
 	})
 }
 
-// TestReportsOfMany: if too many processes that have reported are still there, the exit
-// of the next is its end.
+// TestReportsOfMany: if too many processes that have reported still exist, the exit of
+// the next one is reported when it ends.
 func TestReportsOfMany(t *testing.T) {
 	s, err := NewSupervisor(Options{})
 	if err != nil {
@@ -212,7 +213,7 @@ func standbyOf(t *testing.T, s *Supervisor) *Standby {
 	return st
 }
 
-// TestStandby: a process that a standby carries out is like any other.
+// TestStandby: a process that a standby carries out behaves like any other.
 func TestStandby(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		r, w, err := os.Pipe()
@@ -245,7 +246,7 @@ func TestStandby(t *testing.T) {
 // notLeft checks that a standby was reaped and is forgotten.
 func notLeft(t *testing.T, s *Supervisor, pid int) {
 	t.Helper()
-	// It is forgotten after all have been told of its end.
+	// It is removed after all have been told of its end.
 	testutil.Eventually(context.Background(), t, "the standby is not known", func() (string, bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -339,8 +340,8 @@ func TestStandbyThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestStandbyKeepsTheErrorOfADirectory: what a start reports of a working directory
-// does not depend on who carries it out, and the standby ends.
+// TestStandbyKeepsTheErrorOfADirectory: the error about a working directory is the
+// same with and without a standby, and the standby ends.
 func TestStandbyKeepsTheErrorOfADirectory(t *testing.T) {
 	s, err := NewSupervisor(Options{})
 	if err != nil {

@@ -26,11 +26,10 @@ type WriteResult struct {
 	Err    error
 }
 
-// stdin is the input of a process: a queue of writes that goes straight into
-// the pipe while it has room. When it has none, a goroutine serves the queue
-// until it is empty again. Writes in the queue are accepted, in their order, as far
-// as the accepted ones have at most maxHeldInput bytes together; the others wait
-// for that.
+// stdin is the input of a process: a queue of writes. While the pipe has space, a
+// write goes straight into it. When the pipe is full, a goroutine serves the queue
+// until it is empty again. Queued writes are accepted in order while the accepted
+// ones have at most maxHeldInput bytes together; the others wait.
 //
 // States: open; ending (a close is queued, nothing more is taken); shut.
 type stdin struct {
@@ -40,12 +39,12 @@ type stdin struct {
 	queue   []*input
 	held    int               // bytes of the queued inputs that are accepted
 	waiting int               // how many queued inputs are not accepted: the last ones
-	queued  map[string]*input // those of them that have an id
+	queued  map[string]*input // accepted writes that have an id
 	serving bool              // the goroutine runs
 	ending  bool
 	shutNow bool
 	ids     map[string]bool // of writes that were accepted
-	idOrder []string        // oldest first, a ring once it is full
+	idOrder []string        // oldest first; a ring once it is full
 	idNext  int
 	wg      *sync.WaitGroup
 }
@@ -58,17 +57,17 @@ type input struct {
 	close func(error)         // set for the end of the input
 
 	accepted bool
-	buffer   *[]byte // where data lies; nil: nobody else uses its memory
+	buffer   *[]byte // the buffer that holds data; nil: data has memory of its own
 }
 
-// Write queues data for the process's stdin, behind the earlier writes, and
-// never blocks. done is called once, from this or another goroutine, when the
-// data is accepted or never will be; data must not change until then. It is
-// accepted when the pipe has taken it, or when it is held for the pipe: at most
-// maxHeldInput bytes are. A write with the id of an earlier one that was accepted
-// is accepted and not repeated; while the earlier one waits it waits too and gets
-// the same result. Input that was accepted and that the process does not read
-// before it ends is lost, as what is in a pipe.
+// Write queues data for the process's stdin, behind the earlier writes, and never
+// blocks. done is called once, from this or another goroutine, when the data is
+// accepted or rejected; data must not change until then. Data is accepted when it
+// is in the pipe or held for the pipe, for which at most maxHeldInput bytes are
+// held. If an earlier write with the same id was accepted, the write is accepted
+// too, but not repeated; if the earlier one still waits, both get the same
+// result. Accepted input that the process does not read before it ends is lost,
+// like input in a pipe.
 func (p *Process) Write(data []byte, id *string, done func(WriteResult)) {
 	in := &input{data: data, id: id, done: []func(WriteResult){done}}
 	if result, finished := p.stdin.push(in); finished {
@@ -126,7 +125,7 @@ func (s *stdin) push(in *input) (WriteResult, bool) {
 	return WriteResult{}, false
 }
 
-// enqueue adds to the queue, and accepts what is added if it can. The caller holds
+// enqueue adds to the queue, and accepts the addition if it can. The caller holds
 // the lock.
 func (s *stdin) enqueue(in *input) {
 	s.queue = append(s.queue, in)
@@ -143,7 +142,7 @@ func (s *stdin) enqueue(in *input) {
 	s.queued[*in.id] = in
 }
 
-// accept accepts a write that is in the queue, if there is room for its data. The
+// accept accepts a write that is in the queue, if there is space for its data. The
 // end of the input is never accepted before it is carried out. The caller holds the
 // lock.
 func (s *stdin) accept(in *input) bool {
@@ -157,7 +156,7 @@ func (s *stdin) accept(in *input) bool {
 	return true
 }
 
-// hold copies the data, whose memory the caller gets back.
+// hold copies the data, so that the caller may reuse its memory.
 func (in *input) hold() {
 	if len(in.data) < pooledInput || len(in.data) > inputBuffer {
 		in.data = bytes.Clone(in.data)
@@ -176,12 +175,12 @@ func (in *input) release() {
 	}
 }
 
-// inputBuffers hold held data between uses: a client that writes faster than the program reads has
-// a write held all the time.
+// inputBuffers keeps buffers for reuse: when a client writes faster than the program reads, a
+// write is held all the time.
 var inputBuffers = sync.Pool{New: func() any { b := make([]byte, 0, inputBuffer); return &b }}
 
-// dequeue removes the oldest input from the queue, whose outcome is err, and
-// returns those that are accepted now. The caller holds the lock.
+// dequeue removes the oldest input, whose outcome is err, from the queue, and
+// returns the inputs that are now accepted. The caller holds the lock.
 func (s *stdin) dequeue(err error) (accepted []*input) {
 	in := s.queue[0]
 	s.queue[0] = nil
@@ -190,7 +189,7 @@ func (s *stdin) dequeue(err error) (accepted []*input) {
 		s.held -= len(in.data)
 		in.release()
 		if err != nil {
-			s.close() // what follows would come after a gap
+			s.close() // later input would follow a gap
 		}
 	} else {
 		s.stopWaiting(in)
@@ -225,8 +224,8 @@ func failed(err error) WriteResult {
 	return WriteResult{Err: err}
 }
 
-// try carries out as much of in as it can without waiting, and returns how many
-// bytes of its data were written. The caller holds the lock.
+// try writes as much of in as it can without waiting, and returns how many
+// bytes were written. The caller holds the lock.
 func (s *stdin) try(in *input) (int, error) {
 	data := in.data
 	if in.close != nil {
@@ -307,7 +306,7 @@ func (s *stdin) routineServe() {
 	}
 }
 
-// write carries out in and waits for room. Closing the file ends the wait.
+// write carries out in, and waits for space in the pipe. Closing the file ends the wait.
 func (s *stdin) write(in *input) error {
 	if in.close == nil {
 		_, err := s.file.Write(in.data)
@@ -342,7 +341,7 @@ func (s *stdin) shut() {
 	s.close()
 }
 
-// close is shut for a caller who holds the lock.
+// close is shut for a caller that holds the lock.
 func (s *stdin) close() {
 	s.shutNow = true
 	if s.file != nil {
@@ -350,8 +349,8 @@ func (s *stdin) close() {
 	}
 }
 
-// remember records the id of an accepted write, in the place of the oldest if
-// there are rememberedWrites. The caller holds the lock.
+// remember stores the id of an accepted write. If rememberedWrites ids are
+// stored, it replaces the oldest. The caller holds the lock.
 func (s *stdin) remember(id *string) {
 	if id == nil {
 		return

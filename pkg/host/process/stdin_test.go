@@ -65,9 +65,9 @@ func TestBlockedWritesEndWithTheProcess(t *testing.T) {
 	})
 }
 
-// TestInputIsHeld writes to a program that does not read yet: what may be held is
-// accepted at once, and once; what is more waits, also if it is small. The program
-// gets all of it in the order sent.
+// TestInputIsHeld writes to a program that does not read yet. Input up to the
+// limit is accepted at once, and only once; further input waits, also if it is
+// small. The program gets all of it in the order sent.
 func TestInputIsHeld(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		gate := filepath.Join(t.TempDir(), "gate")
@@ -85,7 +85,7 @@ func TestInputIsHeld(t *testing.T) {
 			for range 2 { // once only
 				p.Write(data, &id, func(w WriteResult) { answered <- w })
 			}
-			clear(data) // it is the caller's again
+			clear(data) // the buffer belongs to the caller again
 			return answered
 		}
 		const piece = 32 << 10
@@ -142,7 +142,7 @@ func TestInputIsHeld(t *testing.T) {
 func TestARepeatedWriteWaitsForTheFirst(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		for name, tt := range map[string]struct {
-			kill   bool // what ends the wait
+			kill   bool // the event that ends the wait
 			status WriteStatus
 			copies int
 		}{

@@ -135,11 +135,11 @@ func (r *reader) deliver(b *block, n int) {
 }
 
 // drain delivers the output that is in the stream at this moment, and returns
-// io.EOF if the stream has ended. It is called once the program has ended, so that
-// the stream has all its output, except that a terminal may take drainTime
-// to deliver it. If the window is full, drain waits for space if toEnd is set,
-// and otherwise leaves the rest to be read later. While it waits, it calls exited
-// once the program has ended.
+// io.EOF if the stream has ended. It is called after the program has ended. Then a
+// pipe contains all output; a terminal may take drainTime to deliver it. If the
+// window is full, drain waits for space if toEnd is set, and otherwise leaves the
+// rest to be read later. While it waits, it calls exited once the program has
+// ended.
 func (r *reader) drain(toEnd bool, exited func()) error {
 	left, err := r.available()
 	if err != nil {
@@ -172,10 +172,9 @@ func (r *reader) drain(toEnd bool, exited func()) error {
 	}
 }
 
-// awaitRoom waits until the window has space, and calls exited once the program has
-// ended. Scenario: on a busy machine a killed program ends after cutTime. The stream waits
-// here then, for an acknowledgement that the client may send only after the exit
-// event.
+// awaitRoom waits until the window has space, and calls exited once the program has ended.
+// Scenario: on a busy machine a killed program ends after cutTime. Meanwhile the stream
+// waits here for an acknowledgement, which the client may send only after the exit event.
 func (r *reader) awaitRoom(exited func()) error {
 	for {
 		if r.p.exiting.Load() {
@@ -211,7 +210,7 @@ func (r *reader) readNow() (n int, err error) {
 	return n, err
 }
 
-// atEnd returns io.EOF if no process holds the other end, else nil.
+// atEnd returns io.EOF if no process has the other end open, else nil.
 func (r *reader) atEnd() error {
 	hangup := false
 	_ = r.raw.Control(func(fd uintptr) {
@@ -232,7 +231,8 @@ func (r *reader) awaitTerminal() bool {
 	return ready
 }
 
-// pollTerminal is the system call of awaitTerminal. It reports whether there is more.
+// pollTerminal is the system call of awaitTerminal. It reports whether there is more
+// output.
 func pollTerminal(fd int32) bool {
 	fds := []unix.PollFd{{Fd: fd, Events: unix.POLLIN}}
 	for {

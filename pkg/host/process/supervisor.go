@@ -36,9 +36,9 @@ import (
 type Options struct {
 	// Logger receives records about failures and fallbacks. Nil: no log.
 	Logger *slog.Logger
-	// Subreaper makes orphaned descendants children of this program, which
-	// then reaps them. Only for programs that have no other children: every
-	// child that the Supervisor did not start is reaped.
+	// Subreaper makes orphaned descendants children of this program, which then
+	// reaps them. It is only for programs that have no other children, because
+	// every child that the Supervisor did not start is reaped.
 	Subreaper bool
 	// Cgroups gives each process a cgroup if this program may make cgroups.
 	Cgroups bool
@@ -51,11 +51,11 @@ type Options struct {
 	// Limiter is a command whose main function is RunLimiter. It sets the resource
 	// limits of processes that have some. Empty: no limits are set.
 	Limiter []string
-	// KillFirst has the kernel kill processes before this program when memory is short.
-	// Processes that this program starts by other means in the same moment are killed first, too.
+	// KillFirst makes the kernel kill processes before this program when memory is short.
+	// Processes that this program starts by other means at the same moment are killed first, too.
 	KillFirst bool
-	// Launch starts programs in place of the operating system, as a simulation does. They
-	// have neither limits of their own nor terminals. Nil: the operating system starts them.
+	// Launch starts programs in place of the operating system, for a simulation. These
+	// programs have neither limits nor terminals. Nil: the operating system starts them.
 	Launch func(context.Context, *Spec) (Program, error)
 }
 
@@ -69,21 +69,21 @@ type Supervisor struct {
 	limits   limitState
 	watchdog watchdog
 	oom      oomScore
-	// commandTasks is CommandTasks, which it finds once.
+	// commandTasks caches the result of CommandTasks.
 	commandTasks func() uint64
 	table        usageTable
 	wg           sync.WaitGroup // every goroutine of every process
 
-	// forks is held for reading around a fork and the note of its pid, and
+	// forks is held for reading around a fork and the recording of its pid, and
 	// for writing while an orphan is reaped, so that a new child is never
-	// taken for one.
+	// mistaken for an orphan.
 	forks sync.RWMutex
 
 	mu     sync.Mutex
 	pids   map[int]bool // children that a goroutine waits for
 	groups map[*Group]bool
 	closed bool
-	// stopping says that the supervisor is about to be closed.
+	// stopping means that the supervisor is about to be closed.
 	stopping bool
 	// janitors are the running janitors.
 	janitors map[*Janitor]bool
@@ -127,7 +127,8 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 }
 
 // cgroups returns the directory in which cgroups are made, or nil if none can be
-// made. It is made with the first process, so that a server listens at once.
+// made. The directory is made with the first process, so that it does not delay
+// the server's start.
 func (s *Supervisor) cgroups() *cgroupRoot {
 	s.dirs.Do(func() {
 		if !s.opts.Cgroups {
@@ -148,7 +149,8 @@ func (s *Supervisor) cgroups() *cgroupRoot {
 	return s.root
 }
 
-// launchers returns the cgroup for launchers that are started ahead; the zero value: there is none for them.
+// launchers returns the cgroup for launchers that are started ahead; the zero value: there
+// is no such cgroup.
 func (s *Supervisor) launchers() cgroupDir {
 	if root, err := s.limitRoot(); err == nil {
 		return root.launchers
@@ -156,9 +158,9 @@ func (s *Supervisor) launchers() cgroupDir {
 	return cgroupDir{}
 }
 
-// CommandTasks returns the RLIMIT_NPROC of commands; 0: they have that of this program, because a cgroup bounds
-// them or the kernel would not apply it. A Supervisor sets it for what it starts. A launcher of
-// sandboxes must set it for its command, before it makes the user namespace.
+// CommandTasks returns the RLIMIT_NPROC of commands. 0: they have this program's limit, because a cgroup bounds
+// them or because the kernel would not apply it. A Supervisor sets the limit for processes that it starts. A
+// sandbox launcher must set it for its command before it makes the user namespace.
 func (s *Supervisor) CommandTasks() uint64 { return s.commandTasks() }
 
 func (s *Supervisor) findCommandTasks() uint64 {
@@ -215,7 +217,7 @@ func (s *Supervisor) Close() {
 type Group struct {
 	s  *Supervisor
 	cg cgroupDir
-	// limitedCG is the cgroup for processes with limits that controllers hold.
+	// limitedCG is the cgroup for processes with limits that controllers enforce.
 	limitedCG cgroupDir
 
 	mu      sync.Mutex
@@ -239,9 +241,9 @@ func (s *Supervisor) NewGroup() *Group {
 // errClosed is the error of a start whose group or supervisor is closed.
 var errClosed = fmt.Errorf("no process can be started: %w", os.ErrClosed)
 
-// Start starts a process whose events go to sink once its OpenGate was
-// called. The context is for the start alone. The error is a *ShortageError if the start
-// may succeed later.
+// Start starts a process whose events go to sink once its OpenGate was called. The
+// context applies only to the start. The error is a *ShortageError if a later start may
+// succeed.
 func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, error) {
 	defer spec.Standby.Close() // unless it is used
 	p, err := g.start(ctx, spec, sink)
@@ -328,7 +330,7 @@ func (g *Group) undo(p *Process, pidfd int, e *ends) {
 }
 
 // cgroup makes a cgroup for one process, inside the group's own. If limits is not nil, it
-// is one with controllers, and their counters are returned.
+// is a cgroup with controllers, and the account with their counters is returned.
 func (g *Group) cgroup(limits *limitRoot, l *Limits) (cgroupDir, *account, error) {
 	if limits != nil {
 		return g.limited(limits, l)
@@ -367,7 +369,8 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	if cgroup >= 0 {
 		defer unix.Close(cgroup)
 	}
-	// No lock is held: it waits for an answer. The supervisor knows the pid already.
+	// Without the lock, because it waits for an answer. The supervisor already knows the
+	// pid.
 	given := p.spec.giveJob(e, cgroup, p.account != nil, true)
 	s.forks.RLock()
 	defer s.forks.RUnlock()
@@ -415,8 +418,9 @@ func (g *Group) remove(p *Process) {
 	}
 }
 
-// Close ends the group's processes with all their descendants, also those of
-// processes that have closed, and waits until the processes have closed.
+// Close ends the group's processes and all their descendants, including
+// descendants of processes that have closed. It waits until the processes have
+// closed.
 func (g *Group) Close() {
 	cause := CauseGroupClosed
 	g.s.mu.Lock()

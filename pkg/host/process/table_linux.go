@@ -14,8 +14,8 @@ func processTable() []entry {
 	return table
 }
 
-// readTable lists the visible processes. It returns false, and reads none, if /proc has more
-// than most entries.
+// readTable lists the visible processes. If /proc has more than most entries, it reads none
+// and returns false.
 func readTable(most int) ([]entry, bool) {
 	dir, err := os.Open("/proc")
 	if err != nil {

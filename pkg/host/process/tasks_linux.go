@@ -11,37 +11,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Processes and threads ("tasks" in the kernel's words) are limited for a user, for a cgroup and for the machine, and commands
-// share these limits with this program. Scenario: a command is a fork bomb and takes them all. This program reads a file, the disk is
-// slow, the Go runtime needs a thread for the other goroutines and gets none. Then it ends the program ("failed to create new OS
-// thread"), with all sessions: it has no hook for that, and no way to wait. So commands get less than there is:
+// Processes and threads ("tasks" in the kernel's words) are limited for a user, for a cgroup and for the machine, and
+// commands share these limits with this program. Scenario: a command is a fork bomb and uses all of them up. This
+// program reads a file from a slow disk, so the Go runtime needs a thread for the other goroutines, and cannot create
+// one. Then the runtime ends the program with all sessions ("failed to create new OS thread"). It has no hook for that,
+// and cannot wait. So commands are limited to less than the total:
 //
-//   - Where there are cgroups with the controller pids, all commands together, by a cgroup (limitRoot).
+//   - With cgroups that have the pids controller, a cgroup limits all commands together (limitRoot).
 //   - Elsewhere each command has an RLIMIT_NPROC below that of this program, which counts all tasks of the user. The kernel does not
 //     apply it to root, whose commands are not limited then.
 //
 // TestForkBomb of cmd/codex/e2e/shortage and scripts/services show it.
 const (
-	// serverTasks is what the cgroup leaves this program: its own threads, 20 and those in system calls that take long, and
-	// keepers of detached processes, which have 20 with their watchdog.
+	// serverTasks is the number of tasks that the cgroup leaves for this program: its 20 usual threads, those in slow
+	// system calls, and the keepers of detached processes, each of which has 20 with its watchdog.
 	serverTasks = 512
-	// launcherTasks is what it leaves the launchers of sandboxes beside the commands. Each has 6 to 9 threads.
+	// launcherTasks is the number that it leaves for the launchers of sandboxes, in
+	// addition to the commands. Each has 6 to 9 threads.
 	launcherTasks = 256
-	// userTasks is what RLIMIT_NPROC leaves. Launchers that run are among what it counts already.
+	// userTasks is the number that RLIMIT_NPROC leaves. Running launchers are already
+	// included in the kernel's count.
 	userTasks = 256
 )
 
-// without returns how many tasks commands may have if there are bound in all and rest must be left. Where there are less than twice
-// as many, each side gets half.
+// without returns how many tasks commands may have if the total limit is bound and rest must stay free. If bound is
+// less than twice rest, each side gets half.
 func without(bound, rest uint64) uint64 { return bound - min(rest, bound/2) }
 
-// machine is what limits tasks.
+// machine has the files that show the limits on tasks.
 type machine struct {
 	read  func(path string) ([]byte, error)
 	limit uint64 // RLIMIT_NPROC
 }
 
-// thisMachine returns what limits the tasks of this program.
+// thisMachine returns the files that apply to this program.
 func thisMachine() machine {
 	m := machine{os.ReadFile, unix.RLIM_INFINITY}
 	var r syscall.Rlimit
@@ -51,7 +54,7 @@ func thisMachine() machine {
 	return m
 }
 
-// bound returns how many tasks there can be at a time, as far as that can be seen: in a container, there may be
+// bound returns how many tasks can exist at a time, as far as this program can see: a container may have
 // smaller limits outside.
 func (m machine) bound() uint64 {
 	bound := min(m.limit, m.number("/proc/sys/kernel/threads-max"), m.number("/proc/sys/kernel/pid_max"))
@@ -61,7 +64,8 @@ func (m machine) bound() uint64 {
 	return bound
 }
 
-// number returns the number in a file. It is math.MaxInt32 if there is none, as in the file of a limit that says max.
+// number returns the number in a file. It is math.MaxInt32 if the file has no number, such
+// as a limit that is "max".
 func (m machine) number(path string) uint64 {
 	text, err := m.read(path)
 	n, numErr := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 31)
@@ -93,7 +97,7 @@ func (m machine) cgroups() (dirs []string) {
 		case kind[0] == "cgroup" && strings.Contains(kind[len(kind)-1], "pids"):
 			path = cgroupIn(string(own), "pids")
 		}
-		// The mount may show a part of the hierarchy.
+		// The mount may show only a part of the hierarchy.
 		below, err := filepath.Rel(fields[root], path)
 		if path == "" || err != nil || below == ".." || strings.HasPrefix(below, "../") {
 			continue

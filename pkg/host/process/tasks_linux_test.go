@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machineFiles are those of a machine.
+// machineFiles are the files of a machine.
 type machineFiles map[string]string
 
 func (f machineFiles) read(path string) ([]byte, error) {
@@ -19,7 +19,7 @@ func (f machineFiles) read(path string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// with returns the files and more of them.
+// with returns the files and additional ones.
 func (f machineFiles) with(more machineFiles) machineFiles {
 	all := machineFiles{}
 	for _, m := range []machineFiles{f, more} {
@@ -30,7 +30,7 @@ func (f machineFiles) with(more machineFiles) machineFiles {
 	return all
 }
 
-// TestBoundOfTasks: the smallest limit that holds for this program counts.
+// TestBoundOfTasks: the smallest limit that applies to this program counts.
 func TestBoundOfTasks(t *testing.T) {
 	plain := machineFiles{"/proc/sys/kernel/threads-max": "100000\n", "/proc/sys/kernel/pid_max": "4194304\n"}
 	unified := plain.with(machineFiles{
@@ -78,7 +78,8 @@ func TestBoundOfTasks(t *testing.T) {
 	}
 }
 
-// TestWithout: commands leave what the server needs, and half of what there is if that is not enough.
+// TestWithout: commands leave the tasks that the server needs, or half of the total if that
+// is not enough.
 func TestWithout(t *testing.T) {
 	for _, tt := range []struct{ bound, rest, want uint64 }{
 		{4915, 512, 4403}, {1024, 512, 512}, {1023, 512, 512}, {100, 512, 50}, {1, 512, 1}, {0, 512, 0},

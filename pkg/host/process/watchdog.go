@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// watchdog is the supervisor's side of a process that outlives it for a
-// moment: the watchdog process holds the read end of a pipe and kills the
-// remaining descendants if the pipe ends without the line `q`. It runs in a
-// session of its own, so that a signal to this program's group does not kill it. If it has
-// ended, as when somebody has killed it, the next start of a process starts another one.
+// watchdog is the supervisor's side of a process that outlives it for a moment: the
+// watchdog process holds the read end of a pipe and kills the remaining descendants if the
+// pipe ends without the line `q`. It runs in a session of its own, so that a signal to
+// this program's group does not kill it. If it has ended, for example because a user
+// killed it, the next start of a process starts another watchdog.
 //
 // The lines are: `c PATH`, a cgroup to kill; `r CONTROLLERS PATH`, which cgroup gives
 // controllers to its children that it did not before; `+PID`, a session that has no
 // cgroup; `=PID`, a session whose leader does not end with this program;
 // `-PID`, that leader has ended; `q`, nothing is left.
 type watchdog struct {
-	starting sync.Mutex // held while one is started, and to close
+	starting sync.Mutex // held during the start of a watchdog, and by close
 
 	mu      sync.Mutex
 	pipe    *os.File // nil: it does not run
@@ -121,8 +121,8 @@ func (d *watchdog) send(line string) {
 	}
 }
 
-// write writes a line. Errors are ignored: a watchdog that has ended is needed only if this program is
-// killed. d.mu must be held.
+// write writes a line. Errors are ignored: if the watchdog has ended, that matters only if this
+// program is killed. d.mu must be held.
 func (d *watchdog) write(line string) {
 	if d.pipe != nil {
 		_, _ = d.pipe.WriteString(line + "\n")

@@ -17,11 +17,11 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// session starts a shell in a session of its own; its output ends when
-// everybody in the session has.
+// session starts a shell in a session of its own; its output ends when all
+// processes of the session have ended.
 func session(t *testing.T, script string) (cmd *exec.Cmd, output io.Reader) {
 	t.Helper()
-	// RunWatchdog ignores signals, which only a program of its own should.
+	// RunWatchdog ignores signals, so it needs a program of its own.
 	t.Cleanup(func() { signal.Reset(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT) })
 	cmd = exec.Command("/bin/sh", "-c", script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -45,9 +45,9 @@ func TestWatchdogEndsWhatDoesNotEndByItself(t *testing.T) {
 	if _, err := output.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	// The number of the one that has ended was given to another session.
+	// The number of the ended session was given to another one.
 	RunWatchdog(strings.NewReader(fmt.Sprintf("=%d\n=%d\n-%d\n", running.Process.Pid, ended.Process.Pid, ended.Process.Pid)))
-	if _, err := io.ReadAll(output); err != nil { // ends when the session has
+	if _, err := io.ReadAll(output); err != nil { // ends when the session has ended
 		t.Error(err)
 	}
 	_ = running.Wait()
@@ -67,8 +67,8 @@ func TestWatchdogLeavesAllAloneAfterAFarewell(t *testing.T) {
 	}
 }
 
-// TestWatchdogIsReplaced: if the watchdog has ended, or could not be started, the next start of a process starts another one,
-// which is told of the processes that run.
+// TestWatchdogIsReplaced: if the watchdog has ended, or could not be started, the next start of a process starts
+// another one, and tells it of all running processes.
 func TestWatchdogIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	program, lines := filepath.Join(dir, "watchdog"), filepath.Join(dir, "lines")

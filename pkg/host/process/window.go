@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// errWindowFull means that nothing is read until events are acknowledged.
+// errWindowFull means that no output is read until events are acknowledged.
 var errWindowFull = errors.New("the window is full")
 
 // window bounds the output of a process that its receiver has not
 // acknowledged. Streams read through it, so that further output stays in the
 // pipe; at most one chunk exceeds its size.
 //
-// Size 0 is no window: nothing is refused, and nothing is counted.
+// With size 0 there is no window: no read is refused, and no bytes are counted.
 type window struct {
 	size int // bytes; constant
 
@@ -43,7 +43,7 @@ func (w *window) full() bool {
 }
 
 // read reads from fd without waiting, or returns errWindowFull. The lock is held
-// meanwhile so that two streams do not both take what is left of the window.
+// meanwhile, so that two streams do not both use the rest of the window.
 func (w *window) read(fd int, b []byte) (int, error) {
 	if w.size == 0 {
 		return readOnce(fd, b)
@@ -71,7 +71,7 @@ func (w *window) room() bool {
 	return !w.full()
 }
 
-// count adds bytes that were read by other means than read.
+// count adds bytes that were not read by read.
 func (w *window) count(n int) {
 	if w.size == 0 {
 		return

@@ -30,8 +30,8 @@ func TestWindowSizes(t *testing.T) {
 	}
 }
 
-// TestWindowCountsEvents has more events than are retained in fewer bytes
-// than the window.
+// TestWindowCountsEvents: more events than are retained have fewer bytes than
+// the window.
 func TestWindowCountsEvents(t *testing.T) {
 	w := window{size: MinWindow}
 	for seq := uint64(1); seq <= maxUnacked; seq++ {
@@ -68,7 +68,7 @@ func TestWindowAcknowledgements(t *testing.T) {
 		{"all", 4, 0, false},
 		{"one to come", 5, 0, false},
 	} {
-		w.room() // somebody waits if there is none
+		w.room() // waits until there is an event
 		if wake := w.ack(tt.ack); wake != tt.wake || w.unacked != tt.left {
 			t.Errorf("%s: wake %v, %d bytes left; want %v, %d", tt.name, wake, w.unacked, tt.wake, tt.left)
 		}
@@ -82,8 +82,8 @@ func TestWindowAcknowledgements(t *testing.T) {
 	}
 }
 
-// windowed is a Sink that checks that no more is on its way than a window
-// allows, and lets events be awaited.
+// windowed is a Sink that checks that no more output is in flight than a window
+// allows, and that can wait for events.
 type windowed struct {
 	*recorder
 	size   int
@@ -136,8 +136,8 @@ func (w *windowed) noted(seq uint64) {
 	}
 }
 
-// awaitHeld waits until a stream of the process has met a full window and
-// more output waits behind it.
+// awaitHeld waits until a stream of the process has found the window full and
+// more output waits in the pipe.
 func (w *windowed) awaitHeld(p *Process) {
 	w.t.Helper()
 	testutil.Eventually(w.t.Context(), w.t, "a process that is held back", func() (string, bool) {
@@ -148,7 +148,7 @@ func (w *windowed) awaitHeld(p *Process) {
 	})
 }
 
-// readable reports whether a stream holds output.
+// readable reports whether a stream contains output.
 func readable(s stream) bool {
 	raw, err := s.file.SyscallConn()
 	if err != nil {
@@ -163,8 +163,8 @@ func readable(s stream) bool {
 	return ready
 }
 
-// TestWindowIsNeverExceeded has processes write on both streams while
-// acknowledgements come late, in no order and more than once.
+// TestWindowIsNeverExceeded: processes write on both streams while
+// acknowledgements come late, out of order and repeatedly.
 func TestWindowIsNeverExceeded(t *testing.T) {
 	want, err := exec.Command("seq", "60000").Output()
 	if err != nil {
@@ -208,7 +208,7 @@ func (w *windowed) acknowledge(p *Process, rng *rand.Rand) {
 			continue
 		default:
 		}
-		w.ack(p, newest) // nothing more may come before
+		w.ack(p, newest) // no more may come before
 		select {
 		case e := <-w.events:
 			newest = e.seq
@@ -220,8 +220,8 @@ func (w *windowed) acknowledge(p *Process, rng *rand.Rand) {
 	}
 }
 
-// TestExitIsToldWhileHeldBack has a process end with output in its pipe that
-// exceeds the window.
+// TestExitIsToldWhileHeldBack: a process ends while its pipe contains more
+// output than the window allows. Its exit must be reported.
 func TestExitIsToldWhileHeldBack(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		spec := shell(fmt.Sprintf("head -c %d /dev/zero; head -c 1000 /dev/zero; echo err >&2; exit 3", MinWindow))
@@ -288,7 +288,7 @@ func TestTerminateWhileHeldBack(t *testing.T) {
 	})
 }
 
-// TestExitIsToldAfterTheCut has the streams of a process cut off before it ends, as
+// TestExitIsToldAfterTheCut: the streams of a process are cut off before it ends, as
 // when a killed process takes longer than cutTime to end on a busy machine. Its exit
 // must not wait for acknowledgements.
 func TestExitIsToldAfterTheCut(t *testing.T) {
@@ -301,7 +301,7 @@ func TestExitIsToldAfterTheCut(t *testing.T) {
 		p.win.refused = false
 		p.win.mu.Unlock()
 		p.cutOff()
-		w.awaitHeld(p) // the stream has seen the cut, and waits for room again
+		w.awaitHeld(p) // the stream has noticed the cut, and waits for space again
 		p.killTree()
 		await(t, "exit", w.exit)
 		if p.State().Closed {
@@ -311,8 +311,8 @@ func TestExitIsToldAfterTheCut(t *testing.T) {
 	})
 }
 
-// TestGroupCloseEndsWhatIsHeldBack closes a group without a word from the
-// receivers of its processes' output.
+// TestGroupCloseEndsWhatIsHeldBack closes a group while the receivers of its
+// processes' output do not acknowledge.
 func TestGroupCloseEndsWhatIsHeldBack(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		var all []*Process
@@ -336,8 +336,8 @@ func TestGroupCloseEndsWhatIsHeldBack(t *testing.T) {
 	})
 }
 
-// TestWindowLeavesStdinAlone writes to a process that is held back: its input
-// goes on, and so does the end of it.
+// TestWindowLeavesStdinAlone writes to a process that is held back: its input,
+// and the end of its input, are still delivered.
 func TestWindowLeavesStdinAlone(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		spec := shell("head -c 200000 /dev/zero; exec cat")

@@ -5,5 +5,5 @@ package safeopen
 import "syscall"
 
 // nonBlocking keeps the opening of a FIFO from waiting for its other end, and
-// that of a terminal from making it the program's own.
+// keeps a terminal from becoming the controlling terminal.
 const nonBlocking = syscall.O_NONBLOCK | syscall.O_NOCTTY

@@ -13,8 +13,7 @@ import (
 	"testing"
 )
 
-// TestOpen has no FIFO keep the program waiting: with os.Open the test would not
-// end.
+// TestOpen: no FIFO makes the program wait. With os.Open the test would not end.
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -6,5 +6,5 @@ import "io/fs"
 
 const noFollow = 0
 
-// private is for systems whose files have other permissions, and accepts all.
+// private is for systems whose files have other permissions. It accepts all files.
 func private(string, fs.FileInfo) error { return nil }

@@ -7,7 +7,7 @@ const (
 	// maxPieces bounds their number. Environment and arguments together may have
 	// 2 MiB where the stack has the usual 8 MiB. States of 600 KB are known.
 	maxPieces = 10
-	// MaxOutput bounds what Parse should be given, in bytes: a state, and the
-	// environment.
+	// MaxOutput bounds the input that Parse should get, in bytes: a state, and
+	// the environment.
 	MaxOutput = 4 << 20
 )

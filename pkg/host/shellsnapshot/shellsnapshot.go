@@ -20,10 +20,10 @@ import (
 	"strings"
 )
 
-// Shell is the name of the shell that snapshots are made of.
+// Shell is the name of the only shell of which snapshots are made.
 const Shell = "bash"
 
-// ErrNone is the error of an output that holds no complete state.
+// ErrNone is the error for an output without a complete state.
 var ErrNone = errors.New("the shell has not printed its state")
 
 // sections are the parts of the state, in the order in which Script prints them.
@@ -116,9 +116,9 @@ func command(name string, words []string) string {
 	return name + strings.Join(words, " ") + "\n"
 }
 
-// options returns the command that sets the options of set. Of those that are off,
-// it names only those that are on in a new shell: bash 4 resets more when it
-// leaves the POSIX mode.
+// options returns the command that sets the options of set. It turns off only
+// options that are on in a new shell: leaving the POSIX mode resets further
+// options in bash 4.
 func options(lines string) string {
 	set := []string{"+o privileged"}
 	for line := range strings.Lines(lines) {
@@ -134,7 +134,7 @@ func options(lines string) string {
 	return command(`\builtin set `, set)
 }
 
-// environ returns the variables of a list that ends each with NUL.
+// environ returns the variables of a NUL-terminated list.
 func environ(list string) (env []string) {
 	for entry := range strings.SplitSeq(list, "\x00") {
 		switch name, _, found := strings.Cut(entry, "="); {
@@ -160,8 +160,8 @@ func (s *Snapshot) Variables() []string {
 }
 
 // Argv returns argv, `[SHELL, "-lc", COMMAND, …]`, as a command that restores the
-// state in place of reading start-up files. `-p` keeps bash from BASH_ENV and
-// from functions in the environment.
+// state in place of reading start-up files. `-p` makes bash ignore BASH_ENV and
+// functions in the environment.
 func (s *Snapshot) Argv(argv []string) []string {
 	var restore, names strings.Builder
 	for i := range s.pieces {

@@ -23,15 +23,15 @@ import (
 // three or four; longer runs are drawn over the lines above and below.
 const maxMarks = 4
 
-// Text returns s as one line in which everything that a terminal does not print
-// in its place is replaced by a visible escape: control characters, line breaks
-// and tabs among them, direction marks, characters without a width, separators of
-// lines and paragraphs, blanks other than the space, and bytes that are not UTF-8.
-// Text that contains none of them is returned as it is.
+// Text returns s as one line in which everything that a terminal does not print in
+// its place is replaced by a visible escape: control characters including line
+// breaks and tabs, direction marks, characters without a width, line and paragraph
+// separators, blanks other than the space, and bytes that are not UTF-8. Text that
+// contains none of them is returned as it is.
 func Text(s string) string { return string(visible(nil, s, false)) }
 
 // Literal is Text for text that a person must read exactly, such as a command to be
-// approved: letters that are written from right to left are replaced too, since a
+// approved: letters that are written from right to left are replaced too, because a
 // terminal may show them, and the signs between them, in another order.
 func Literal(s string) string {
 	if strings.IndexFunc(s, rightToLeft) < 0 {
@@ -52,7 +52,7 @@ func Literal(s string) string {
 	return string(b)
 }
 
-// visible appends s, made visible.
+// visible appends s with all characters made visible.
 func visible(b []byte, s string, lines bool) []byte {
 	marks := maxMarks // no character to carry a mark yet
 	for at := 0; at < len(s); {
@@ -88,13 +88,13 @@ func visible(b []byte, s string, lines bool) []byte {
 	return b
 }
 
-// brailleBlank and nullNotehead are symbols that show nothing.
+// brailleBlank and nullNotehead are symbols that look empty.
 const (
 	brailleBlank = 0x2800
 	nullNotehead = 0x1d159
 )
 
-// shown reports whether a character is printed, in its place and with a width.
+// shown reports whether a terminal prints a character in its place and with a width.
 func shown(r rune) bool {
 	switch {
 	case !unicode.IsPrint(r), r == brailleBlank, r == nullNotehead:
@@ -123,7 +123,7 @@ func appendByte(b []byte, c byte) []byte {
 	case '\t':
 		return append(b, `\t`...)
 	case 0x7f:
-		return append(b, `\u007f`...) // which JSON knows as well
+		return append(b, `\u007f`...) // an escape that JSON supports as well
 	default:
 		return fmt.Appendf(b, `\x%02x`, c)
 	}

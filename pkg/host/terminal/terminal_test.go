@@ -18,17 +18,17 @@ func TestText(t *testing.T) {
 		"\x1b[31mred\x07":                 `\x1b[31mred\x07`,
 		"a\r\n\tb\x00\x7f":                `a\r\n\tb\x00\u007f`,
 		"\x9b31m \xff\xc3":                `\x9b31m \xff\xc3`, // bytes that are not UTF-8
-		"\u009b31m":                       `\u009b31m`,        // C1, as a character
+		"\u009b31m":                       `\u009b31m`,        // C1 controls, as characters
 		"\u202egpj.exe\u2066\u061c":       `\u202egpj.exe\u2066\u061c`,
 		"\u200e\u200f\u200b\u2060\ufeff":  `\u200e\u200f\u200b\u2060\ufeff`,
 		"\u2028\u2029\u0085":              `\u2028\u2029\u0085`,
 		"\u00a0\u3000\u2003":              `\u00a0\u3000\u2003`,
-		"\u115f\u3164\uffa0\u2800":        `\u115f\u3164\uffa0\u2800`, // letters and symbols that show nothing
+		"\u115f\u3164\uffa0\u2800":        `\u115f\u3164\uffa0\u2800`, // letters and symbols that look empty
 		"a\ufe0f":                         `a\ufe0f`,
-		"\U000e0041\U000e0100":            `\udb40\udc41\udb40\udd00`, // tags, and the variation selectors beside them
+		"\U000e0041\U000e0100":            `\udb40\udc41\udb40\udd00`, // tags, and the variation selectors next to them
 		"\ue000":                          `\ue000`,
 		"e\u0301":                         "e\u0301",
-		"\u0301e":                         `\u0301e`, // it would be drawn over what comes before
+		"\u0301e":                         `\u0301e`, // it would be drawn over the text before it
 		"e" + strings.Repeat("\u0301", 6): "e" + strings.Repeat("\u0301", 4) + `\u0301\u0301`,
 	} {
 		if got := Text(in); got != want {

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Writer passes text on, made visible as by Text; line breaks and tabs stay. It
-// may be used by several goroutines. A line that ends with a carriage return and a
-// line feed, as programs write it, loses the former.
+// Writer writes text with invisible characters made visible, like Text, but keeps
+// line breaks and tabs. It may be used by several goroutines. At the end of a
+// line, a carriage return before the line feed is removed.
 type Writer struct {
 	mu   sync.Mutex
 	to   io.Writer

@@ -1,6 +1,6 @@
-// Package warmstart hands work to a program that was started before the work was known.
-// The start of a Go program and the first use of its memory take 2 ms, of the 5 ms that
-// the start of a sandboxed command takes; docs/performance.md has the numbers.
+// Package warmstart hands work to a program that was started before the work was known. The
+// start of a Go program and the first use of its memory take 2 of the 5 ms that the start of a
+// sandboxed command takes; docs/performance.md has the numbers.
 //
 // # The contract
 //
@@ -9,11 +9,10 @@
 // work, and calls Receive, which waits.
 //
 // When there is work, the starter calls Send with one Job: arguments and descriptors. The
-// standby then does what it would have done if it had been started with these, and ends when
-// that has ended: it takes no second job. So nothing of one job can reach another, and
-// what a starter knows of a child (process id, exit status, signals, session) holds as for a
-// program that is started when it is needed. Name, environment, working directory and cgroup
-// are those with which the standby was started. If the starter closes its end before it sends
+// standby then acts as if it had been started with these, and ends when the job has ended: it
+// takes no second job. So no data of one job can reach another, and process id, exit status,
+// signals and session work as for any child. Name, environment, working directory and cgroup
+// remain those with which the standby was started. If the starter closes its end before it sends
 // a job, Receive returns ErrNoJob, and the standby ends.
 //
 // Send returns nil when the standby has the whole job. After an error nothing has run: the
@@ -58,8 +57,8 @@ import (
 )
 
 const (
-	// MaxText bounds the arguments of a job. The kernel takes no more for a
-	// program that is started: a quarter of the stack, and that is 8 MiB.
+	// MaxText bounds the arguments of a job. The kernel accepts no more for a
+	// program that is started: a quarter of the stack limit, which is 8 MiB.
 	MaxText = 2 << 20
 	// MaxFiles bounds the descriptors of a job: the launcher gets seven.
 	MaxFiles = 16
@@ -71,8 +70,8 @@ const (
 	flagReport    = 4
 	flagLimited   = 8
 	allFlags      = flagTerminal | flagCgroup | flagReport | flagLimited
-	// sendTime is how many seconds a job, and then its answer, may take. A standby
-	// that has been stopped would hold its starter otherwise.
+	// sendTime is how many seconds it may take to send a job, and then to get its
+	// answer. Otherwise a stopped standby would block its starter.
 	sendTime = 5
 	answer   = 1
 	// reported is the first byte of a report.
@@ -82,22 +81,23 @@ const (
 
 var magic = [4]byte{'c', 'x', 'o', '1'}
 
-// ErrNoJob says that the starter has closed its end and wants nothing.
+// ErrNoJob means that the starter has closed its end without sending a job.
 var ErrNoJob = errors.New("no job came")
 
-// Job is what a standby is to do.
+// Job describes the work of a standby.
 type Job struct {
-	// Args are the arguments, without the program's name. They hold no NUL.
+	// Args are the arguments, without the program's name. They contain no NUL.
 	Args []string
-	// Terminal says that descriptor 0 becomes the controlling terminal.
+	// Terminal makes descriptor 0 the controlling terminal.
 	Terminal bool
-	// Cgroup says that the last of Files is the directory of a cgroup, in which the
-	// standby starts its children. It stays in its own: to move a running process
-	// into another cgroup takes up to 20 ms.
+	// Cgroup means that the last of Files is the directory of a cgroup, in which
+	// the standby starts its children. The standby itself stays in its own: moving
+	// a running process into another cgroup takes up to 20 ms.
 	Cgroup bool
-	// Limited says that this cgroup limits the children: they must not start elsewhere.
+	// Limited means that this cgroup limits the children: they must not be started
+	// elsewhere.
 	Limited bool
-	// Report says that the starter reads a report of the exit code: see ReadReport.
+	// Report means that the starter reads a report of the exit code: see ReadReport.
 	Report bool
 	// Files are the descriptors: standard input, output, error, and further ones.
 	Files []int
@@ -188,8 +188,9 @@ func Pair() (starter, standby int, err error) {
 	return fds[0], fds[1], nil
 }
 
-// Send sends the job of a standby, and returns when the standby has it. After an error it
-// must be killed: it has got no job or a part of one, or it is too slow to say so.
+// Send sends the job of a standby, and returns when the standby has it. After an error
+// the caller must kill the standby: it has no job or a part of one, or its answer took
+// too long.
 func Send(socket int, j *Job) error {
 	b, err := j.encode()
 	if err != nil {
@@ -217,7 +218,7 @@ func Send(socket int, j *Job) error {
 }
 
 // Receive waits for the job. It returns ErrNoJob if none comes. The descriptors
-// are closed on exec; after an error none is left open.
+// have close-on-exec set; after an error none is left open.
 func Receive(socket int) (j Job, err error) {
 	defer func() {
 		if err != nil {
@@ -302,9 +303,9 @@ func readFull(socket int, b []byte) error {
 	return nil
 }
 
-// Usage is what the work of a job has used: processor time in microseconds, the most
-// memory that one process had in KiB, and blocks of 512 bytes that were read from storage
-// and written to it, as in struct rusage.
+// Usage is the resource usage of a job: processor time in microseconds, the peak memory
+// of one process in KiB, and blocks of 512 bytes read from and written to storage, as in
+// struct rusage.
 type Usage struct{ User, System, MaxRSS, Read, Written uint64 }
 
 // UsageOf returns the part of a struct rusage that a report has.
@@ -313,9 +314,8 @@ func UsageOf(r *unix.Rusage) Usage {
 	return Usage{micros(r.Utime), micros(r.Stime), uint64(r.Maxrss), uint64(r.Inblock), uint64(r.Oublock)}
 }
 
-// Report tells the starter the exit code of what the job asked for, and what it has
-// used, before the standby ends. An error says that the starter does not wait for it any
-// more.
+// Report tells the starter the exit code of the job, and its resource usage, before the
+// standby ends. An error means that the starter no longer waits for it.
 func Report(socket, code int, u Usage) error {
 	b := append(make([]byte, 0, reportSize), reported, byte(code))
 	for _, v := range []uint64{u.User, u.System, u.MaxRSS, u.Read, u.Written} {
@@ -325,7 +325,7 @@ func Report(socket, code int, u Usage) error {
 }
 
 // ReadReport waits for a report. The error is io.EOF if the standby has ended without
-// one, and otherwise one of r or of a malformed report.
+// one; otherwise it is an error of r, or means that the report is malformed.
 func ReadReport(r io.Reader) (code int, u Usage, err error) {
 	var b [reportSize]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {

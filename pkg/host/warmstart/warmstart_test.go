@@ -74,7 +74,7 @@ func TestRefusedJobs(t *testing.T) {
 	}
 }
 
-// pair returns both ends, which end with the test.
+// pair returns both ends, which are closed when the test ends.
 func pair(t *testing.T) (starter, standby int) {
 	t.Helper()
 	starter, standby, err := Pair()
@@ -85,8 +85,8 @@ func pair(t *testing.T) (starter, standby int) {
 	return starter, standby
 }
 
-// TestJob sends a job that is larger than the socket's buffer, and compares
-// what comes, descriptors included.
+// TestJob sends a job that is larger than the socket's buffer, and compares the
+// received job, including its descriptors.
 func TestJob(t *testing.T) {
 	starter, socket := pair(t)
 	r, w, err := os.Pipe()
@@ -121,7 +121,8 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// TestReport: a report has the exit code, and nothing else is taken for one.
+// TestReport: a report contains the exit code, and other messages are not accepted as
+// reports.
 func TestReport(t *testing.T) {
 	for name, tt := range map[string]struct {
 		send string // in place of a report; "": a report of code
@@ -160,7 +161,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestNoJob ends the wait in each place where the starter can vanish.
+// TestNoJob: the wait ends at each point where the starter can vanish.
 func TestNoJob(t *testing.T) {
 	whole, err := vectors[1].job.encode()
 	if err != nil {
@@ -181,7 +182,7 @@ func TestNoJob(t *testing.T) {
 	}
 }
 
-// TestDescriptorsMissing refuses a job whose descriptors did not come.
+// TestDescriptorsMissing: a job whose descriptors did not arrive is refused.
 func TestDescriptorsMissing(t *testing.T) {
 	whole, err := vectors[0].job.encode()
 	if err != nil {
@@ -196,8 +197,8 @@ func TestDescriptorsMissing(t *testing.T) {
 	}
 }
 
-// TestNoAnswer: what was sent to a standby that ends before it has read it, or that
-// answers with something else, is not carried out.
+// TestNoAnswer: if a standby ends before it has read a job, or answers with
+// anything else, the job is not carried out.
 func TestNoAnswer(t *testing.T) {
 	for name, end := range map[string]func(socket int) error{
 		"end":              unix.Close,
@@ -219,7 +220,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// FuzzReceive checks that what is accepted is what a job encodes to.
+// FuzzReceive checks that an accepted message is the encoding of its job.
 func FuzzReceive(f *testing.F) {
 	for _, v := range vectors {
 		b, err := hex.DecodeString(v.hex)

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// Ending ends a Tree's Next when a context ends: it is a pipe whose second end is
-// closed then.
+// Ending ends a Tree's Next when a context ends. It is a pipe whose second end is
+// then closed.
 type Ending struct {
 	r, w   *os.File
 	unhook func() bool

@@ -3,10 +3,10 @@ package watch
 import "time"
 
 const (
-	// maxMissing is how many missing paths a watch may have, and maxDirectories
-	// how many directories it may need, existing or not: the numbers of Codex CLI.
+	// maxMissing bounds the missing paths of a watch, and maxDirectories the
+	// directories that it needs, existing or not. The numbers are Codex CLI's.
 	// Each existing directory costs one of the user's inotify watches, of which
-	// the kernel gives 8,192 or more.
+	// the kernel permits 8,192 or more.
 	maxMissing     = 64
 	maxDirectories = 64
 
@@ -16,9 +16,9 @@ const (
 )
 
 const (
-	// MaxTreeDirectories is how many directories a Tree watches: five times those of
-	// the sources of Linux. Each takes about 1 KiB of the kernel's memory, which
-	// cannot be swapped out, and 200 bytes here.
+	// MaxTreeDirectories bounds the directories that a Tree watches: five times as
+	// many as the sources of Linux have. Each takes about 1 KiB of kernel memory,
+	// which cannot be swapped out, and 200 bytes here.
 	MaxTreeDirectories = 32768
 
 	// maxBatchEvents and maxBatchBytes bound a batch, except for the events of one read of the
@@ -26,9 +26,9 @@ const (
 	maxBatchEvents = 1024
 	maxBatchBytes  = 128 << 10
 
-	// settleTime is for how long the changes after a first one are gathered into its
-	// batch. A program that writes a file makes an event for each write, and most
-	// editors make five for one save.
+	// settleTime is how long changes after a first one are collected into its batch.
+	// A program that writes a file makes an event for each write, and most editors
+	// make five when they save.
 	settleTime = 25 * time.Millisecond
 
 	// readNames is how many names of a directory are read at a time.

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waits has the calls of await of all watches of this program in one call of poll(2), so that they hold
-// one thread together: a server may have hundreds of watches, and the machine may give it no more
-// threads (package threads). The runtime's poller cannot be used, because /proc/self/mountinfo
-// reports a change to only one poll: an epoll descriptor in another one loses it.
+// waits combines the await calls of all watches of this program into one call of poll(2), so that they
+// share one thread: a server may have hundreds of watches, and must not need as many threads. The
+// runtime's poller cannot be used, because /proc/self/mountinfo reports a change to only one poll:
+// through an epoll descriptor inside another one, the change gets lost.
 var waits poller
 
 // poller has a goroutine while there are calls.
@@ -59,7 +59,7 @@ func (p *poller) add(c *call) error {
 	return nil
 }
 
-// routinePoll polls until there is no call. Each call waits for it.
+// routinePoll polls until there are no calls. Each call waits for it.
 func (p *poller) routinePoll() {
 	for more := true; more; {
 		fds, calls, timeout := p.gather()
@@ -68,8 +68,8 @@ func (p *poller) routinePoll() {
 	}
 }
 
-// gather returns the current calls, with their descriptors behind the one that ends the poll, and the least
-// of their timeouts in milliseconds.
+// gather returns the current calls, with their descriptors after the one that ends the poll, and the
+// shortest of their timeouts in milliseconds.
 func (p *poller) gather() (fds []unix.PollFd, calls []*call, timeout int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +88,8 @@ func (p *poller) gather() (fds []unix.PollFd, calls []*call, timeout int) {
 	return fds, calls, timeout
 }
 
-// finish ends the calls whose descriptors have events, or whose time is over. It reports whether others remain.
+// finish ends the calls whose descriptors have events, or whose time is over. It reports
+// whether others remain.
 func (p *poller) finish(fds []unix.PollFd, calls []*call, err error) (more bool) {
 	if errors.Is(err, unix.EINTR) {
 		return true

@@ -33,7 +33,7 @@ func inCalls() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// TestOneThread: calls that wait hold one thread together. Each ends with its own descriptor.
+// TestOneThread: waiting calls share one thread. Each ends with its own descriptor.
 func TestOneThread(t *testing.T) {
 	check := leakcheck.Goroutines(t)
 	const calls = 40
@@ -72,7 +72,8 @@ func TestOneThread(t *testing.T) {
 	check()
 }
 
-// TestAwaitTimeout: a call ends when its time is over, not before, and others wait on.
+// TestAwaitTimeout: a call ends when its time is over, not before, and others continue to
+// wait.
 func TestAwaitTimeout(t *testing.T) {
 	read, written := pipes(t, 2)
 	var p poller
@@ -96,7 +97,7 @@ func TestAwaitTimeout(t *testing.T) {
 	wg.Wait()
 }
 
-// TestAwaitInTurns: the goroutine that polls ends and begins again while calls come and go.
+// TestAwaitInTurns: the polling goroutine ends and begins again while calls come and go.
 func TestAwaitInTurns(t *testing.T) {
 	const goroutines = 8
 	rounds := testutil.Rounds(200, 1000, 5000)

@@ -16,7 +16,7 @@ const (
 	Modified
 	// Attributes: permissions, owner, times or the number of links have changed.
 	Attributes
-	// Removed: the name is gone: the file was removed, or has another name.
+	// Removed: the name no longer exists: the file was removed or renamed.
 	Removed
 	// Unwatched: changes in this directory are not reported, because it may not be
 	// read, its file system does not report changes, or it is watched under another
@@ -35,15 +35,15 @@ type Event struct {
 // Batch has the changes since the batch before.
 type Batch struct {
 	Events []Event
-	// Overflow means that changes were lost, and that everything may have changed:
-	// a program that keeps a copy must read the whole tree again. Changes after that
-	// are reported.
+	// Overflow means that changes were lost, so everything may have changed: a
+	// program that keeps a copy must read the whole tree again. Later changes are
+	// reported.
 	Overflow bool
 	// Ended, if not "", is the reason why the watch has ended: this is its last batch.
 	Ended string
 }
 
-// empty reports whether the batch has no news.
+// empty reports whether the batch is empty.
 func (b *Batch) empty() bool { return len(b.Events) == 0 && !b.Overflow && b.Ended == "" }
 
 // ErrSilent is the error for a path on a file system that does not report changes,

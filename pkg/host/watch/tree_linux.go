@@ -32,14 +32,14 @@ const treeMask = entryMask | unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_EXCL
 // All watches of the program hold one thread together while they wait.
 type Tree struct {
 	// Do, if set, calls f, whose system calls about files may hang. If it returns false, it has not called f, and
-	// the watch ends. It must not be changed once Next was called.
+	// the watch ends. It must not be changed after Next was called.
 	Do func(f func()) bool
 
-	path      string // as the caller has it
+	path      string // as the caller gave it
 	at        string // the path of the watched directory
 	only      string // the only reported name; "": all
 	recursive bool
-	ending    int // a descriptor that ends Next when it becomes readable; not ours
+	ending    int // a descriptor that ends Next when it becomes readable; owned by the caller
 	inotify   int
 	// root identifies the directory at the path when the watch began. It is not held
 	// open: the kernel reports the removal of a directory only when no process has it open.
@@ -85,7 +85,7 @@ func OpenTree(ctx context.Context, path string, recursive bool, ending int) (*Tr
 	return t, nil
 }
 
-// dirFlags are those with which directories are opened.
+// dirFlags are the flags with which directories are opened.
 const dirFlags = unix.O_DIRECTORY | unix.O_NONBLOCK | unix.O_CLOEXEC
 
 // openRoot opens the directory that is watched: for a file, the one above it.
@@ -157,7 +157,7 @@ func (t *Tree) watch(fd int, f *folder) error {
 		if t.isAt(fd, other) {
 			return errTwice
 		}
-		t.forget(other) // it was moved here, which will be reported
+		t.forget(other) // it was moved here, which will be reported separately
 	}
 	f.wd = int32(wd)
 	t.folders[f.wd] = f
@@ -209,7 +209,7 @@ func (t *Tree) enter(c *collector) error {
 	f := t.todo[len(t.todo)-1]
 	t.todo = t.todo[:len(t.todo)-1]
 	if f.parent != nil && f.parent.folders[f.name] != f {
-		return nil // it is gone again
+		return nil // it no longer exists
 	}
 	fd, err := t.open(f)
 	if err == nil && f.parent != nil {
@@ -234,7 +234,7 @@ func (t *Tree) enter(c *collector) error {
 	}
 }
 
-// read reads some names of a directory that has to be read.
+// read reads some names of a directory that is not completely read yet.
 func (t *Tree) read(c *collector) error {
 	if t.reading == nil {
 		if err := t.enter(c); err != nil || t.reading == nil {
@@ -253,7 +253,7 @@ func (t *Tree) read(c *collector) error {
 		}
 	}
 	if err != nil {
-		t.stopReading() // the end, or it was removed
+		t.stopReading() // no more names, or the directory was removed
 		if !errors.Is(err, io.EOF) && !errors.Is(err, unix.ENOENT) {
 			return limitOf(t.path, err)
 		}
@@ -285,7 +285,7 @@ func (t *Tree) discover(parent *folder, name string) error {
 	return nil
 }
 
-// forget ends the watches of a directory that is not where it was, and of those below
+// forget ends the watches of a directory that was moved, and of the directories below
 // it.
 func (t *Tree) forget(f *folder) {
 	if f.parent != nil && f.parent.folders[f.name] == f {
@@ -304,7 +304,7 @@ func (t *Tree) forget(f *folder) {
 }
 
 // Next waits for changes and returns them. It returns false after Close, or when the
-// descriptor that ends it is readable. A batch with Ended is the last.
+// descriptor that ends it is readable. A batch with Ended set is the last.
 func (t *Tree) Next() (Batch, bool) {
 	t.using.Lock()
 	defer t.using.Unlock()
@@ -381,7 +381,7 @@ func (t *Tree) end(c *collector, err error) {
 	}
 }
 
-// check ends the watch if its path leads to another directory by now: changes in
+// check ends the watch if its path now leads to another directory: changes in
 // the old one must not be reported under this path.
 func (t *Tree) check(c *collector) {
 	var st unix.Stat_t
@@ -438,7 +438,7 @@ func osError(path string, err error) error {
 	return err
 }
 
-// limitOf explains the errors of inotify that mean a limit of the user.
+// limitOf explains the errors of inotify that mean that a limit of the user is reached.
 func limitOf(path string, err error) error {
 	setting := ""
 	switch {

@@ -15,7 +15,8 @@ import (
 )
 
 // openTree watches a path until the end of the test. The kernel queues an event before
-// the call that caused it returns, so what happened before Next is in what it returns.
+// the call that caused it returns, so Next returns all changes that happened before it
+// was called.
 func openTree(t *testing.T, path string, recursive bool) *Tree {
 	t.Helper()
 	ending, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
@@ -33,7 +34,7 @@ func openTree(t *testing.T, path string, recursive bool) *Tree {
 	return w
 }
 
-// told returns what Next tells of the tree at dir, one line for an event.
+// told returns the changes that Next reports for the tree at dir, one line per event.
 func told(t *testing.T, w *Tree, dir string) []string {
 	t.Helper()
 	b, ok := w.Next()
@@ -133,8 +134,8 @@ func TestTreeTells(t *testing.T) {
 	}
 }
 
-// TestTreeGoesOn: what was moved is watched under its new name only, and a directory
-// that is removed and made again is watched.
+// TestTreeGoesOn: a moved directory is watched only under its new name, and a
+// directory that is removed and made again is watched.
 func TestTreeGoesOn(t *testing.T) {
 	d := directory(t)
 	must(t, os.MkdirAll(d+"/x/y", 0o755))
@@ -163,8 +164,8 @@ func TestTreeOfNames(t *testing.T) {
 	expect(t, w, d, "created b", "attributes /")
 }
 
-// TestTreeOfAFile: a file is told of also after it was replaced, as editors do, and by
-// the path by which it was asked for.
+// TestTreeOfAFile: a file is still watched after it was replaced, as editors do, and
+// it is reported under the requested path.
 func TestTreeOfAFile(t *testing.T) {
 	d := directory(t)
 	must(t, write(d+"/f"), os.Symlink("f", d+"/l"))
@@ -224,8 +225,8 @@ func TestTreeUnreadable(t *testing.T) {
 	expect(t, w, d, "attributes closed/", "created closed/below/", "created closed/below/a")
 }
 
-// obeyPermissions has permissions apply to this test, also if root runs it: it takes the
-// thread, which ends with the test, all effective capabilities.
+// obeyPermissions makes permissions apply to this test even if root runs it: it removes
+// all effective capabilities from the thread, which ends with the test.
 func obeyPermissions(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -271,8 +272,8 @@ func TestTreeLimits(t *testing.T) {
 	}
 }
 
-// TestTreeBatches: a new directory with more names than a batch has is told in several,
-// without a gap.
+// TestTreeBatches: a new directory with more names than fit into a batch is reported in
+// several batches, without a gap.
 func TestTreeBatches(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -321,7 +322,8 @@ func TestTreeClose(t *testing.T) {
 }
 
 // TestTreeAlias: a directory that appears in two places by a bind mount is watched
-// once, and the second place is told; a mount of a directory into itself ends.
+// once, and the second place is reported. A mount of a directory into itself does
+// not lead to an endless walk.
 func TestTreeAlias(t *testing.T) {
 	d := directory(t)
 	must(t, os.MkdirAll(d+"/a/inner", 0o755), os.Mkdir(d+"/a/inner/m", 0o755))

@@ -21,7 +21,7 @@ func (t *Tree) events(c *collector) {
 	}
 }
 
-// decode takes events, as the kernel writes them.
+// decode handles events in the kernel's format.
 func (t *Tree) decode(c *collector, b []byte) {
 	for queue := t.anew; len(b) > 0 && t.anew == queue; {
 		if len(b) < unix.SizeofInotifyEvent {
@@ -46,8 +46,8 @@ func (t *Tree) decode(c *collector, b []byte) {
 	}
 }
 
-// event takes one event of a watched directory. Events of directories that are no longer
-// watched are ignored.
+// event handles one event of a watched directory. Events of directories that are no
+// longer watched are ignored.
 func (t *Tree) event(c *collector, f *folder, mask uint32, name string) {
 	if name == "" {
 		t.self(c, f, mask)
@@ -83,8 +83,8 @@ func (t *Tree) event(c *collector, f *folder, mask uint32, name string) {
 	}
 }
 
-// self takes an event about a watched directory itself. Those about directories below
-// the root are events of the directory above, too.
+// self handles an event about a watched directory itself. For directories below the
+// root, such events also come from the parent directory.
 func (t *Tree) self(c *collector, f *folder, mask uint32) {
 	switch {
 	case f == t.top && mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT|unix.IN_IGNORED) != 0:

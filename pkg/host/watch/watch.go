@@ -26,7 +26,7 @@ type node struct {
 }
 
 // newTree makes the tree of the components of all paths. It returns nil if they cannot be
-// watched, independent of the file system.
+// watched on any file system.
 func newTree(missing []string, present string) *node {
 	if len(missing) == 0 || len(missing) > maxMissing {
 		return nil

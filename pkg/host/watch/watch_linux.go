@@ -26,7 +26,7 @@ var errRefused = errors.New("the path cannot be watched")
 // Watch is a watch of some paths. Wait is called once; Close may be called from
 // another goroutine at any time, and more than once.
 //
-// All watches of the program hold one thread together.
+// All watches of the program share one thread.
 type Watch struct {
 	inotify int
 	mounts  int             // /proc/self/mountinfo
@@ -170,10 +170,9 @@ func (w *Watch) add(fd int, n *node, mask uint32) error {
 	return nil
 }
 
-// tells reports whether inotify reports every change in a file system of this
-// type. Others change by themselves, as /proc does, or on another machine. The
-// list names file systems that are known to report all changes: with any other one a client
-// could miss changes.
+// tells reports whether inotify reports every change in a file system of this type. Others
+// change by themselves, as /proc does, or on another machine. The list contains only file
+// systems that are known to report all changes, so that a client cannot miss any.
 func tells(kind int64) bool {
 	const (
 		bcachefs = 0xca451a4e

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// changed reports whether what has happened so far is a change. The kernel queues
-// an event before the call that caused it returns, so no time has to pass.
+// changed reports whether the events so far are a change. The kernel queues an
+// event before the call that caused it returns, so the test need not wait.
 func changed(t *testing.T, w *Watch) bool {
 	t.Helper()
 	for {

@@ -4,10 +4,10 @@ package watch
 
 import "context"
 
-// Watch is never made on this system.
+// Watch is never created on this system.
 type Watch struct{}
 
-// New returns nil: nothing can be watched on this system.
+// New returns nil: this system does not support watches.
 func New([]string, string) *Watch { return nil }
 
 // Wait returns false.
@@ -16,7 +16,7 @@ func (w *Watch) Wait() bool { return false }
 // Close does nothing.
 func (w *Watch) Close() {}
 
-// Tree is never made on this system.
+// Tree is never created on this system.
 type Tree struct{ Do func(f func()) bool }
 
 // OpenTree returns ErrUnsupported.

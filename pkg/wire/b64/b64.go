@@ -35,8 +35,9 @@ func AppendString(b, data []byte) []byte {
 	return append(b, '"')
 }
 
-// DecodeInPlace decodes base64 text, standard alphabet, padding
-// required, nothing else allowed. The result takes the text's place in memory.
+// DecodeInPlace decodes base64 text in the standard alphabet. Padding is
+// required, and no other characters are allowed. The result replaces the text
+// in memory.
 func DecodeInPlace(text []byte) ([]byte, error) {
 	if len(text) == 0 {
 		return text, nil

@@ -1,6 +1,6 @@
-// Package digest stands for secret ids in logs and on status pages. It is a package of its own because
-// codex-fs, which is started once per request, must not link Go's cryptography
-// (cmd/codex-fs: TestLinkedPackages).
+// Package digest computes digests that stand for secret ids in logs and on status pages. It is a
+// package of its own because codex-fs, which is started once per request, must not link Go's
+// cryptography (cmd/codex-fs: TestLinkedPackages).
 package digest
 
 import (

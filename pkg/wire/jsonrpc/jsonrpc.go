@@ -31,7 +31,7 @@ type ID struct{ text string }
 // IntID returns the id that is the integer n.
 func IntID(n int64) ID { return ID{string(jsonwire.AppendInt(nil, n))} }
 
-// IsZero reports whether there is no id.
+// IsZero reports whether this is the zero ID.
 func (id ID) IsZero() bool { return id.text == "" }
 
 // String returns the id's JSON text.
@@ -48,7 +48,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Message }
 
 // Message is one decoded message. Params, Result and Trace are JSON text that
-// aliases what was decoded; nil means absent. Trace may be anything.
+// aliases the decoded message; nil means absent. Trace may be any value.
 type Message struct {
 	Kind   Kind
 	ID     ID
@@ -59,7 +59,7 @@ type Message struct {
 	Err    *Error
 }
 
-// members are the parts of a message as they were found.
+// members are the unparsed parts of a message.
 type members struct {
 	id, method, params, result, err []byte
 	trace                           []byte

@@ -64,8 +64,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that what is accepted is JSON and survives being written
-// and read again.
+// FuzzDecode checks that an accepted message is JSON, and is unchanged when
+// written and read again.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"id":1,"method":"m","params":{"a":[1]}}`, `{"method":"initialized"}`, `{"id":"x","result":{}}`,

@@ -18,7 +18,7 @@ import (
 // Text is a string.
 func (c *Codec) Text(name string, rule Rule, to *string) { Word(c, name, rule, to) }
 
-// Word is a string of a type of its own.
+// Word is a string with a type of its own.
 func Word[S ~string](c *Codec, name string, rule Rule, to *S) {
 	if c.visit(name, rule, String, *to == "") {
 		TextValue(c, to)
@@ -96,7 +96,7 @@ func (c *Codec) Base64(name string, rule Rule, to *[]byte) {
 	}
 }
 
-// Base64Text is a base64 text that is not decoded. It aliases what is read.
+// Base64Text is a base64 text that is not decoded. It aliases the text that is read.
 func (c *Codec) Base64Text(name string, rule Rule, to *[]byte) {
 	if c.visit(name, rule, String, len(*to) == 0) {
 		value(c, to, AppendString, (*Reader).StringBytes)
@@ -104,8 +104,8 @@ func (c *Codec) Base64Text(name string, rule Rule, to *[]byte) {
 }
 
 // Raw is a value of any kind as its JSON text, of which a reader makes a copy. nil
-// is written as null unless rule has Omit. A text that is written is checked, and
-// gets no line ends: over stdio a message is one line.
+// is written as null unless rule has Omit. A written text is checked, and line
+// ends are removed, because over stdio a message is one line.
 func (c *Codec) Raw(name string, rule Rule, to *json.RawMessage) {
 	switch {
 	case !c.visit(name, rule, anyKind, len(*to) == 0):
@@ -196,8 +196,8 @@ func mapOf[T any](c *Codec, name string, rule Rule, to *map[string]T, value func
 	*to = m
 }
 
-// Optional is a value of its own if it is there: nil means that it is not. nil
-// is written as null unless rule has Omit.
+// Optional is a value that may be absent; then it is nil. nil is written as
+// null unless rule has Omit.
 func Optional[T any](c *Codec, name string, rule Rule, to **T, value func(*Codec, *T)) {
 	switch {
 	case !c.visit(name, rule, anyKind, *to == nil):
@@ -276,8 +276,8 @@ func (c *Codec) structValue(to Struct) {
 	}
 }
 
-// BareStructValue is StructValue for an object whose errors do not say where in the
-// message it is: clients compare them with those of Codex CLI.
+// BareStructValue is StructValue for an object whose errors do not give a position
+// in the message: clients compare these errors with Codex CLI's.
 func BareStructValue[T any, P Pointer[T]](c *Codec, to *T) {
 	c.bare = true
 	StructValue[T, P](c, to)
@@ -333,7 +333,7 @@ func ReadWord[S ~string](r *Reader, words ...S) (S, error) {
 	return "", UnknownWord(string(b), words...)
 }
 
-// UnknownWord returns the error for a string that is none of words.
+// UnknownWord returns the error for a string that is not one of words.
 func UnknownWord[S ~string](got string, words ...S) error {
 	const show = 64
 	expected := make([]string, len(words))

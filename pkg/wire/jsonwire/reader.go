@@ -95,8 +95,8 @@ type Reader struct {
 // may alias text.
 func NewReader(text []byte) *Reader { return &Reader{data: text} }
 
-// NewCheckedReader is NewReader for a text that another reader has read or
-// skipped already: the characters of its strings are not checked again.
+// NewCheckedReader is NewReader for a text that another reader has already read
+// or skipped: the characters of its strings are not checked again.
 func NewCheckedReader(text []byte) *Reader { return &Reader{data: text, checked: true} }
 
 func (r *Reader) syntax(reason string) error {
@@ -115,7 +115,7 @@ func (r *Reader) blank() {
 	}
 }
 
-// End reports an error unless only white space is left.
+// End returns an error unless only white space is left.
 func (r *Reader) End() error {
 	r.blank()
 	if r.pos < len(r.data) {
@@ -182,7 +182,7 @@ func (r *Reader) mismatch(got Kind, expected string) error {
 	return e
 }
 
-// Null reads a null if one comes next, and reports whether it did.
+// Null reads a null if it comes next, and reports whether it did.
 func (r *Reader) Null() (bool, error) {
 	if r.Peek() != Null {
 		return false, nil
@@ -363,7 +363,7 @@ func (r *Reader) Array(expected string, element func() error) error {
 	return r.elements(']', element)
 }
 
-// elements reads what is between the brackets of an array or an object.
+// elements reads the elements between the brackets of an array or an object.
 func (r *Reader) elements(end byte, element func() error) error {
 	r.depth++
 	if r.depth > maxDepth {

@@ -82,7 +82,7 @@ func TestStringsAliasTheText(t *testing.T) {
 	}
 }
 
-// FuzzReader compares what is accepted, and the strings that come out, with
+// FuzzReader compares the accepted texts, and the decoded strings, with
 // encoding/json.
 func FuzzReader(f *testing.F) {
 	for _, s := range []string{`{"a":[1,2.5,"\u00e9\ud83d\ude00"],"b":null}`, `"\ud800"`, "\"\xff\"", `[[[]]]`, `-0.1e+5`, ``, `"a\"b"`} {

@@ -119,7 +119,7 @@ func hex4(b []byte) (rune, bool) {
 }
 
 // plainText reports whether b is all ASCII without control characters. It
-// looks at 32 bytes together.
+// checks 32 bytes at a time.
 func plainText(b []byte) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for len(b) >= 32 {

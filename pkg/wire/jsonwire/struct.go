@@ -25,14 +25,14 @@ type Pointer[T any] interface {
 	Struct
 }
 
-// FieldsFunc is a Struct without a type of its own, for objects that are only read.
+// FieldsFunc is a Struct without its own type, for objects that are only read.
 type FieldsFunc func(c *Codec)
 
 // Fields calls f.
 func (f FieldsFunc) Fields(c *Codec) { f(c) }
 
-// AppendStruct appends the JSON text of an object. The error is that of a raw member
-// which is not JSON, such as a sandbox that a user of the client has written.
+// AppendStruct appends the JSON text of an object. The error means that a raw member
+// is not JSON, such as a sandbox that a user of the client has written.
 func AppendStruct(b []byte, s Struct) ([]byte, error) {
 	c := Codec{b: append(b, '{')}
 	s.Fields(&c)
@@ -51,9 +51,9 @@ func (r *Reader) Struct(expected string, s Struct) error {
 
 // Check returns an error unless text, which must be valid JSON, has the members
 // that AppendStruct writes for an object of this type, and no others. It is for
-// results from a helper that is not trusted, and none of whose members may be null.
-// Base64 text is not decoded, so that a file of any size is checked without a copy.
-// Values of s are not used.
+// results of an untrusted helper, whose members must not be null. Base64 text is
+// not decoded, so that a file of any size is checked without a copy. Values of s
+// are not used.
 func Check(text []byte, s Struct) error {
 	c := Codec{mode: checking, r: NewCheckedReader(text)}
 	if err := c.object(s, "a result"); err != nil {
@@ -62,8 +62,9 @@ func Check(text []byte, s Struct) error {
 	return c.r.End()
 }
 
-// Rule says what is special about a member. Without any, a reader accepts that
-// the member is absent but not that it is null, and it is always written.
+// Rule gives the special rules of a member. Without any, a reader accepts that
+// the member is absent but not that it is null, and the member is always
+// written.
 type Rule uint8
 
 const (
@@ -179,10 +180,10 @@ func (c *Codec) Refuse(wrong bool, err error) {
 // NoOthers is a line of Fields: a reader refuses members that no line names.
 func (c *Codec) NoOthers() { c.at.closed = true }
 
-// anyKind is the kind of values that Check does not look into.
+// anyKind is the kind of values that Check does not examine.
 const anyKind = Invalid
 
-// checkKind checks a value without its elements, which it leaves to the caller.
+// checkKind checks a value except its elements, which it leaves to the caller.
 func (c *Codec) checkKind(name string, kind Kind) (elements bool) {
 	switch {
 	case kind != anyKind && c.r.Peek() != kind:

@@ -95,7 +95,7 @@ func appendRaw(b []byte, r *Reader) ([]byte, error) {
 	return append(b, raw...), err
 }
 
-// object keeps the members that have a type. Each may be there once.
+// object keeps the members that have a field. Each may occur once.
 func (f filter) object(b []byte, r *Reader, typeOf func(name string) reflect.Type) ([]byte, error) {
 	b = append(b, '{')
 	seen := make(map[string]bool)
@@ -120,8 +120,8 @@ func (f filter) object(b []byte, r *Reader, typeOf func(name string) reflect.Typ
 	return append(b, '}'), err
 }
 
-// fields collects the names under which a struct's fields stand in JSON. Those
-// of embedded structs count as its own.
+// fields collects the JSON names of a struct's fields. The fields of embedded
+// structs count as its own.
 func fields(t reflect.Type, into map[string]reflect.Type) map[string]reflect.Type {
 	for i := range t.NumField() {
 		f := t.Field(i)

@@ -12,8 +12,8 @@ func (e *SyntaxError) Error() string { return e.text }
 
 // HostError is the error for a well-formed path that cannot exist on this host: it
 // has another host's name, a drive letter, or (a native path) a NUL byte. Servers
-// answer it as an invalid request (-32600), or as invalid params if it is a
-// working directory.
+// answer with an invalid request error (-32600), or with invalid params if the
+// path is a working directory.
 type HostError struct{ text string }
 
 // Error returns the text for the client.

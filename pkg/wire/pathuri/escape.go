@@ -9,7 +9,7 @@ func Format(native string) string {
 	b := make([]byte, 0, len("file://")+len(native)+len(native)/4)
 	b = append(b, "file://"...)
 	if startsWithDrive(native) {
-		// Its colon would make the name a drive letter when it is read back.
+		// Its colon would turn the name into a drive letter when it is read back.
 		i := strings.IndexByte(native, ':')
 		b = append(b, native[:i]...)
 		b = append(b, "%3A"...)

@@ -5,9 +5,9 @@
 //	native, err := pathuri.Parse("file:///srv/a%20b/../c", home) // "/srv/c"
 //	uri := pathuri.Format("/srv/a b")                            // "file:///srv/a%20b"
 //
-// It works on the text alone and accesses no file, so `..` removes the name before
-// it, also if that is a symbolic link. Native paths are bytes: a URI has bytes
-// that are not UTF-8 as percent escapes.
+// It works on the text alone and accesses no file, so `..` removes the name before it,
+// also if that is a symbolic link. Native paths are bytes: in a URI, bytes that are
+// not UTF-8 are percent-escaped.
 //
 // URIs are read as the WHATWG URL standard reads them, because Codex CLI
 // does: blanks and controls around them and tabs and newlines within are
@@ -23,10 +23,10 @@ import (
 )
 
 // Parse returns the native path that s names: absolute, clean (no `.`, `..`,
-// doubled or trailing slashes) and without a NUL byte. s is a `file:` URI
-// whose host is empty or localhost, a native absolute path, or `~` or `~/x`,
-// for which home stands. The error is a *SyntaxError or a *HostError, whose
-// text is for the client.
+// doubled or trailing slashes) and without a NUL byte. s is a `file:` URI whose
+// host is empty or localhost, a native absolute path, or `~` or `~/x`, where
+// `~` stands for home. The error is a *SyntaxError or a *HostError, whose text
+// is for the client.
 func Parse(s, home string) (string, error) {
 	if len(s) > MaxLength {
 		return "", syntaxError("path is too long: " + logtext.Clip(s, maxShown))
@@ -73,7 +73,7 @@ func cleanURI(s string) string {
 	return string(b)
 }
 
-// cutScheme returns the scheme in lower case and what follows its colon.
+// cutScheme returns the scheme in lower case and the text after its colon.
 func cutScheme(uri string) (scheme, rest string, ok bool) {
 	scheme, rest, ok = strings.Cut(uri, ":")
 	if !ok || scheme == "" {
@@ -146,8 +146,8 @@ func cutHost(rest string) (host, p string, err error) {
 }
 
 // resolveDots makes a path absolute and resolves its `.` and `..` segments,
-// escaped ones too, before anything else is decoded: an empty segment counts
-// as one, except at the front.
+// including escaped ones, before anything else is decoded. An empty segment
+// counts as a segment, except at the front.
 func resolveDots(p string) string {
 	segments := make([]string, 0, 16)
 	for s := range strings.SplitSeq(strings.TrimLeft(p, "/"), "/") {

@@ -174,8 +174,8 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that whatever is accepted is a clean absolute path without
-// a NUL, that its URI leads back to it, and that this URI is canonical.
+// FuzzParse checks that an accepted path is clean and absolute without a NUL,
+// that its URI leads back to it, and that this URI is canonical.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"/a/../b", "file:///a%2fb", "file://localhost/c:/", "~/x", "file:%00", "file:///c%3a/", `FILE:\\h\x`,

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 )
 
-// Redacted is what a credential prints as.
+// Redacted is the text that a credential prints as.
 const Redacted = "[redacted]"
 
 // Text is a credential: a key, a token or a password. It prints as Redacted with

@@ -21,16 +21,16 @@ type Screen struct {
 	modes
 	x, y     int
 	cells    [][]cell
-	other    [][]cell // the ordinary screen while the other is shown, else nil
+	other    [][]cell // the ordinary screen while the alternate one is shown, else nil
 	saved    *saved
 	rest     []byte // the beginning of a character
 	parse    func(*Screen, rune)
 	args     string
-	text     string // of a string that has not ended
-	hidden   bool   // what is written goes to a printer or a status line
+	text     string // of an unfinished string
+	hidden   bool   // output goes to a printer or a status line
 	vt52     bool
-	held     [][]cell // what is shown while output is held back, else nil
-	palette  bool     // colours have been given other meanings
+	held     [][]cell // the shown screen during synchronized output, else nil
+	palette  bool     // the meaning of colours was changed
 	pictures bool     // pictures cover the text
 }
 
@@ -84,7 +84,7 @@ func (s *Screen) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Text returns what can be read, without the empty lines around it.
+// Text returns the readable text, without the empty lines around it.
 func (s *Screen) Text() string {
 	cells := s.cells
 	if s.held != nil {
@@ -146,7 +146,7 @@ func (s *Screen) take(r rune) {
 	}
 }
 
-// unhide looks for the sequences that end a mode in which nothing is shown.
+// unhide searches for the sequences that end a mode in which no output is shown.
 func (s *Screen) unhide(r rune) {
 	s.args += string(r)
 	if strings.HasSuffix(s.args, "\x1b[4i") || strings.HasSuffix(s.args, "\x1b[0$}") {
@@ -173,7 +173,7 @@ func (s *Screen) str(r rune) {
 	s.text += string(r)
 }
 
-// command is a string that has ended.
+// command handles a finished string.
 func (s *Screen) command() {
 	text := s.text
 	s.text = ""
