@@ -22,9 +22,9 @@ type ArchiveOptions struct {
 	Times           bool     // with fractions of a second
 }
 
-// OpenArchive reads a directory as a tar archive, with several blocks in flight. ctx applies
-// until the archive is closed; when it ends the archive is closed. The caller must close it.
-// Servers without archives fail with ErrUnsupported.
+// OpenArchive reads a directory as a tar archive, with several blocks in flight. When ctx
+// ends, the archive is closed. The caller must close it. If the server does not support
+// archives, the error is ErrUnsupported.
 func (f *FS) OpenArchive(ctx context.Context, path string, o ArchiveOptions) (io.ReadCloser, error) {
 	if err := f.archives("open", path); err != nil {
 		return nil, err

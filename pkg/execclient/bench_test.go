@@ -79,7 +79,7 @@ func ratio(b *testing.B, ours, raw func() error) {
 	b.ReportMetric(float64(a)/float64(c), "ours/raw")
 }
 
-// BenchmarkCmd compares Cmd.Output with the requests that it is made of.
+// BenchmarkCmd compares Cmd.Output with the requests of which it consists.
 func BenchmarkCmd(b *testing.B) {
 	client := benchClient(b, benchServer(b))
 	n := 0

@@ -63,7 +63,7 @@ func TestBodyStreams(t *testing.T) {
 	}
 }
 
-// TestTheQueueOfABodyIsBounded: one delta too many ends that stream only.
+// TestTheQueueOfABodyIsBounded: if one delta too many arrives, only its stream ends.
 func TestTheQueueOfABodyIsBounded(t *testing.T) {
 	const overflow = "body delta channel filled before delivery"
 	for _, tt := range []struct {
@@ -76,7 +76,7 @@ func TestTheQueueOfABodyIsBounded(t *testing.T) {
 		{maxDeltas + 1, 65 << 10, overflow},
 		{4 * maxDeltas, 16 << 10, ""},
 		{4*maxDeltas + 1, 16 << 10, overflow},
-		{1, 2*maxDeltaBytes + 1, ""}, // one is always taken
+		{1, 2*maxDeltaBytes + 1, ""}, // one is always accepted
 		{2, maxDeltaBytes, ""},
 		{3, maxDeltaBytes, overflow},
 	} {

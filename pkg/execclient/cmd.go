@@ -147,8 +147,7 @@ func (c *Cmd) CombinedOutput() ([]byte, error) {
 }
 
 // Start starts the command and returns when the server has started it. An error of the server,
-// such as that there is no such program, is a *ServerError. After a success Wait must be
-// called.
+// such as a missing program, is a *ServerError. After a success the caller must call Wait.
 func (c *Cmd) Start() error {
 	if c.started {
 		return errors.New("execclient: already started")
@@ -276,7 +275,7 @@ type ExitError struct {
 	// it.
 	Stderr []byte
 
-	cause error // of the context that ended it; nil: none did
+	cause error // error of the context that ended the command; nil: no context did
 }
 
 func (e *ExitError) Error() string {

@@ -206,7 +206,7 @@ func TestCmdOutput(t *testing.T) {
 	if !errors.As(err, &exit) || string(out) != "out\n" || string(exit.Stderr) != "err\n" || exit.Code != 4 || err.Error() != "exit status 4" {
 		t.Errorf(`got out %q, exit %+v, error %v; want errors.As(err, &exit), out %q, exit.Stderr %q, exit.Code 4, error "exit status 4"`, out, exit, err, "out\n", "err\n")
 	}
-	// Of a long standard error the beginning and the end are kept.
+	// Of a long standard error, the beginning and the end are kept.
 	_, err = sh(client, "printf begin >&2; head -c 200000 /dev/zero >&2; printf end >&2; exit 1").Output()
 	if !errors.As(err, &exit) {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestOneWriterForBothIsUsedByOneGoroutine(t *testing.T) {
 	if err := c.Run(); err != nil || w.n != 6_000_000 {
 		t.Errorf("%d bytes, %v", w.n, err)
 	}
-	// Writers that cannot be compared are treated as two.
+	// Writers that cannot be compared count as different.
 	c = sh(client, "echo a; echo b >&2")
 	f := writerFunc(func(p []byte) (int, error) { return len(p), nil })
 	c.Stdout, c.Stderr = f, f
@@ -366,7 +366,7 @@ func TestAWriterThatBlocksHoldsBackItsCommandAlone(t *testing.T) {
 	}
 }
 
-// TestCmdSaysWhyItLostItsServer: the error is that of the connection, and no goroutine is
+// TestCmdSaysWhyItLostItsServer: the error is the connection's error, and no goroutine is
 // left.
 func TestCmdSaysWhyItLostItsServer(t *testing.T) {
 	client, srv := connectWith(t, execclient.Options{RecoveryTimeout: -1})

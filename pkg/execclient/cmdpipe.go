@@ -96,7 +96,7 @@ func (p *pipeState) close() (first bool) {
 	return first
 }
 
-// stdinPipe is what StdinPipe returns.
+// stdinPipe is the type that StdinPipe returns.
 type stdinPipe struct {
 	pipeState
 	w io.WriteCloser // set before opened is closed
@@ -109,7 +109,7 @@ func (p *stdinPipe) Write(b []byte) (int, error) {
 	return p.w.Write(b)
 }
 
-// Close ends the command's input. Closing that of a command that has ended is no error.
+// Close ends the command's input. If the command has ended, that is not an error.
 func (p *stdinPipe) Close() error {
 	if err := p.open(); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (p *stdinPipe) Close() error {
 	return p.w.Close()
 }
 
-// outputPipe is what StdoutPipe and StderrPipe return.
+// outputPipe is the type that StdoutPipe and StderrPipe return.
 type outputPipe struct {
 	pipeState
 	r io.ReadCloser // set before opened is closed

@@ -26,7 +26,7 @@ type cmdRun struct {
 }
 
 // startRun starts the goroutines of a command that has been started. They follow its output
-// from here on, so that none of it counts as unwanted.
+// from here on, so that none of it counts as unread.
 func startRun(c *Cmd) *cmdRun {
 	r := &cmdRun{c: c, ended: make(chan struct{})}
 	r.ctx, r.stop = context.WithCancel(context.Background())
@@ -80,7 +80,7 @@ func (r *cmdRun) copyOutput(w io.Writer, from io.ReadCloser) {
 	})
 }
 
-// keep keeps the first error of copying.
+// keep stores the first error of copying.
 func (r *cmdRun) keep(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,8 +116,8 @@ func (r *cmdRun) copyStdin() {
 	}
 }
 
-// ignoreEnded drops errors that mean only that the command reads no more, as in a pipeline
-// of a shell.
+// ignoreEnded ignores errors that only mean that the command does not read any more, as in
+// a shell pipeline.
 func ignoreEnded(err error) error {
 	if errors.Is(err, ErrStdinClosed) || errors.Is(err, ErrUnknownProcess) {
 		return nil
@@ -155,7 +155,7 @@ func (r *cmdRun) routineKill() {
 	defer cancel()
 	running, err := r.c.Process.Terminate(ctx)
 	if err == nil && !running && r.c.Process.hasClosed() {
-		return // it had ended by itself, and none of its descendants held its output open
+		return // it had ended by itself, and no descendant held its output open
 	}
 	r.killed = true
 	select {
@@ -165,7 +165,7 @@ func (r *cmdRun) routineKill() {
 	}
 }
 
-// hasClosed reports whether the process's last event has come.
+// hasClosed reports whether the process's last event has arrived.
 func (p *Process) hasClosed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,13 +173,13 @@ func (p *Process) hasClosed() bool {
 }
 
 // Wait waits until a started command has ended and its input and output are copied. As with
-// os/exec, descendants that hold the output open are waited for, and so are a Read of Stdin,
-// unless it is an *os.File, and a Write of Stdout and Stderr.
+// os/exec, Wait also waits for descendants that hold the output open, for a Read of Stdin
+// unless it is an *os.File, and for a Write of Stdout and Stderr.
 //
 // The error is nil if the command ended with 0 and all was copied. It is an *ExitError if
-// the command ended with another code, the error of the context if that has ended the
-// command, or else the error of a copy. If the end of the command is not known, it says why:
-// the connection was lost for good.
+// the command ended with another code, the context's error if the context ended the command,
+// or else the error of a copy. If the end of the command is unknown because the connection
+// was lost for good, the error gives that reason.
 func (c *Cmd) Wait() error {
 	switch {
 	case c.Process == nil:

@@ -61,8 +61,8 @@ func TestCmdContext(t *testing.T) {
 	}
 }
 
-// TestWaitWaitsForCopies: descendants that hold the output open are waited for only if the
-// output is copied. Reads of a file as the input are never waited for.
+// TestWaitWaitsForCopies: Wait waits for descendants that hold the output open only if the
+// output is copied. It never waits for reads of an input that is a file.
 func TestWaitWaitsForCopies(t *testing.T) {
 	client, _ := connect(t)
 	t.Run("output of a descendant", func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// ownGroup keeps Ctrl-C, which is for this program, from the command.
+// ownGroup keeps Ctrl-C from the command, because it is meant for this program.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }

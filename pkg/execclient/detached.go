@@ -27,8 +27,8 @@ type Detached struct {
 
 // StartDetached starts a detached process. The ProcessID of the params is its handle, without
 // a prefix; Detach is set here. If the connection is lost before the answer, the start is sent
-// again; the process is still started once. Errors are those of Start;
-// execproto.IsProcessExists reports that the handle is in use.
+// again; the process is still started only once. Errors are those of Start;
+// execproto.IsProcessExists reports whether the handle is in use.
 func (c *Client) StartDetached(ctx context.Context, params execproto.StartParams) (*Detached, error) {
 	if !c.Has(execproto.ExtensionDetach) {
 		return nil, ErrUnsupported
@@ -119,8 +119,8 @@ type FollowOptions struct {
 	Consume bool
 }
 
-// Follow yields the process's output in order, in parts. ReadResult.Dropped names events that
-// are not retained any more. The last part has no chunks; it has the exit code if the process
+// Follow yields the process's output in order, in parts. ReadResult.Dropped lists events that
+// are no longer retained. The last part has no chunks; it has the exit code if the process
 // has ended. Lost connections are recovered by the client, and no output is yielded twice.
 func (d *Detached) Follow(ctx context.Context, o FollowOptions) iter.Seq2[execproto.ReadResult, error] {
 	return func(yield func(execproto.ReadResult, error) bool) {
@@ -177,8 +177,9 @@ func (d *Detached) Wait(ctx context.Context) (execproto.ReadResult, error) {
 	}
 }
 
-// Write writes to the process's stdin once, even if the connection is lost meanwhile, and
-// waits until the server has accepted the data. Errors are those of Process.Stdin's writer.
+// Write writes to the process's stdin, only once even if the connection is lost meanwhile.
+// It returns when the server has accepted the data. Errors are those of Process.Stdin's
+// writer.
 func (d *Detached) Write(ctx context.Context, data []byte) error {
 	d.mu.Lock()
 	d.writeID++

@@ -31,8 +31,8 @@
 // # Servers
 //
 // It also works with Codex CLI's servers, from version 0.142.0. Client.Has and
-// Client.Capabilities report which extensions a server has; a call that needs another
-// one fails with ErrUnsupported. Without flow control, a command whose output is not
+// Client.Capabilities report which extensions a server has; a call that needs a missing
+// extension fails with ErrUnsupported. Without flow control, a command whose output is not
 // consumed for too long ends with an *EventsLostError instead of being held back.
 //
 // # Concurrency

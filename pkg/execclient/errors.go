@@ -21,7 +21,8 @@ var (
 	ErrSandboxDenied = errors.New("the sandbox on the executor probably denied it")
 	// ErrStdinClosed means that a process accepts no more input.
 	ErrStdinClosed = errors.New("the process's stdin is closed")
-	// ErrUnknownProcess means that the server does not know the process, or not any more.
+	// ErrUnknownProcess means that the server does not know the process, or no longer knows
+	// it.
 	ErrUnknownProcess = errors.New("the server does not know the process")
 	// ErrStarting means that a process is still being started.
 	ErrStarting = errors.New("the process is starting")

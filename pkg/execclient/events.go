@@ -208,10 +208,10 @@ type follower struct {
 	p         *Process
 	at        uint64                      // the last event that was returned
 	end       uint64                      // bytes of output through it, if exact
-	exact     bool                        // whether end is known
-	only      func(execproto.Stream) bool // the output that is wanted; nil: all
+	exact     bool                        // whether the end of the events is known
+	only      func(execproto.Stream) bool // the requested streams; nil: all
 	refetched []Event                     // were requested again; returned next
-	stalled   bool                        // has taken nothing for stallTime
+	stalled   bool                        // has consumed nothing for stallTime
 }
 
 // follow begins to follow a process after the event numbered after.
@@ -395,8 +395,8 @@ func (r *outputReader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// end makes further reads fail with an error. The reader does not hold the process back any
-// more.
+// end makes further reads fail with an error. From then on the reader does not hold the
+// process back.
 func (r *outputReader) end(err error) {
 	r.cancel(err)
 	r.f.stop()

@@ -52,8 +52,8 @@ func (p *Process) sendAck(seq uint64) {
 	l.queueAck(execproto.ProcessAck{ProcessID: p.id, Seq: seq})
 }
 
-// consumed returns the number of the last event that is not needed any more, and the bytes of
-// output up to its end, which are known if exact is set. The lock is held.
+// consumed returns the number of the last event that is not needed any more, and the output
+// bytes up to its end. exact reports whether the number of bytes is known. The lock is held.
 func (p *Process) consumed() (seq, end uint64, exact bool) {
 	switch {
 	case p.released:
@@ -165,7 +165,7 @@ func (p *Process) claim() {
 	}
 }
 
-// moved wakes waitForRoom after a consumer has taken something. The lock is held.
+// moved wakes waitForRoom after a consumer has taken an event. The lock is held.
 func (p *Process) moved() {
 	if p.room != nil {
 		close(p.room)

@@ -309,8 +309,8 @@ type RenameOptions struct {
 }
 
 // Rename renames a file, a link (not its target) or a directory within the server, in one
-// step. Between file systems it fails with syscall.EXDEV. Codex CLI's servers cannot rename:
-// ErrUnsupported.
+// step. Between file systems it fails with syscall.EXDEV. For Codex CLI's servers, which
+// cannot rename, the error is ErrUnsupported.
 func (f *FS) Rename(ctx context.Context, source, destination string, o RenameOptions) error {
 	if !f.c.Has(execproto.MethodFSRename) {
 		return pathError("rename", source, fmt.Errorf("this server cannot rename files: %w", ErrUnsupported))
@@ -394,7 +394,7 @@ func (f *FS) Symlink(ctx context.Context, target, path string, o SymlinkOptions)
 		&execproto.SymlinkParams{Path: pathOf(path), Target: target, Overwrite: o.Overwrite, FollowSymlinks: follow(o.NoFollow), Sandbox: f.sandbox}, nil)
 }
 
-// Readlink returns the target of a link. Any other name is fs.ErrInvalid.
+// Readlink returns the target of a link. For any other file the error is fs.ErrInvalid.
 func (f *FS) Readlink(ctx context.Context, path string) (string, error) {
 	a, err := f.Attributes(ctx, path)
 	switch {
@@ -408,8 +408,8 @@ func (f *FS) Readlink(ctx context.Context, path string) (string, error) {
 	return a.Target, nil
 }
 
-// background runs f in a goroutine that Close waits for, and whose context ends with Close.
-// After Close it does nothing and returns false.
+// background runs f in a goroutine. Close waits for it and ends its context. After Close,
+// background does nothing and returns false.
 func (c *Client) background(f func(ctx context.Context)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -63,7 +63,8 @@ func TestFilesInBlocks(t *testing.T) {
 	}
 }
 
-// TestAnAbortedWriteLeavesTheTarget: and leaves no file beside it.
+// TestAnAbortedWriteLeavesTheTarget: an aborted write leaves the target unchanged, and no
+// temporary file beside it.
 func TestAnAbortedWriteLeavesTheTarget(t *testing.T) {
 	client, _ := connect(t)
 	files := client.FS()
@@ -341,8 +342,8 @@ func TestFileErrors(t *testing.T) {
 	}
 }
 
-// TestAFileIsGoneWithItsConnection: a reader gets the error of the connection, and not that
-// there is no such file.
+// TestAFileIsGoneWithItsConnection: a reader gets the error of the lost connection, and not
+// fs.ErrNotExist.
 func TestAFileIsGoneWithItsConnection(t *testing.T) {
 	client, srv := connectWith(t, execclient.Options{RecoveryTimeout: -1})
 	name := filepath.Join(t.TempDir(), "f")

@@ -28,8 +28,8 @@ type File struct {
 	f      *FS
 	path   string
 	handle string
-	l      *connection // to which the handle belongs
-	stream bool        // closed at its end
+	l      *connection // the connection to which the handle belongs
+	stream bool        // closed when the stream ends
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -98,7 +98,7 @@ func (f *FS) openHandle(ctx context.Context, path, handle, method string, params
 	return r, nil
 }
 
-// closeHandle closes a handle in the background. Errors do not matter any more.
+// closeHandle closes a handle in the background. Its errors are ignored.
 func (c *Client) closeHandle(handle string) {
 	c.background(func(ctx context.Context) {
 		_ = c.Call(ctx, execproto.MethodFSClose, &execproto.HandleParams{HandleID: handle}, nil)

@@ -36,7 +36,7 @@ type FileWriter struct {
 	f      *FS
 	path   string
 	handle string
-	l      *connection // to which the handle belongs
+	l      *connection // the connection to which the handle belongs
 
 	ctx    context.Context // ends with the first error as its cause
 	cancel context.CancelCauseFunc
@@ -45,7 +45,7 @@ type FileWriter struct {
 	slots  chan []byte // buffers; nil: not allocated yet
 	ending sync.Once
 
-	// answered, of an archive, gets the answers about the data up to an offset.
+	// answered, used by archives, gets the answers about the data up to an offset.
 	answered func(r *execproto.WriteBlockResult, upTo uint64)
 
 	block  []byte // data that is not sent yet
@@ -148,7 +148,7 @@ func (w *FileWriter) ReadFrom(r io.Reader) (int64, error) {
 	}
 }
 
-// reserve makes sure that there is a block with free space.
+// reserve makes sure that a block with free space exists.
 func (w *FileWriter) reserve() error {
 	if w.ctx.Err() == nil && w.block == nil {
 		select {

@@ -275,7 +275,7 @@ func TestABodyEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// TestABodyWaitsForItsReader: and does not block other requests.
+// TestABodyWaitsForItsReader: an unread body waits, and does not block other requests.
 func TestABodyWaitsForItsReader(t *testing.T) {
 	client, _ := connect(t)
 	web := origin(t)

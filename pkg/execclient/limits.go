@@ -15,10 +15,11 @@ const (
 )
 
 const (
-	// retryPause is the time between attempts to resume a session. The first is made at once.
+	// retryPause is the time between attempts to resume a session. The first attempt is
+	// made at once.
 	retryPause = 100 * time.Millisecond
-	// calmTime is how long a connection must have lasted for the next attempt to be made at
-	// once, so that a server that closes each connection is not flooded.
+	// calmTime is how long a connection must last so that, after its loss, the next attempt
+	// is made at once. Without it, a server that closes each connection would be flooded.
 	calmTime = time.Second
 
 	// startingTime bounds the wait for a process whose start was sent twice and which the
@@ -39,9 +40,9 @@ const (
 	// maxPending bounds the events of a process that arrived before earlier ones. No server
 	// sends events that much out of order: one was lost, and recovery gets it.
 	maxPending = 4096
-	// maxPendingBytes bounds their output. The reader cannot wait here, because the missing
-	// event can only arrive after them on the same connection. It is far more than a server
-	// has in flight, and little memory.
+	// maxPendingBytes bounds the output of events that wait for an earlier one. The reader
+	// cannot wait here, because the missing event can only arrive after them on the same
+	// connection. It is far more than a server has in flight, and little memory.
 	maxPendingBytes = 16 << 20
 
 	// outputWindow is how far a server with flow control may send output ahead of the
@@ -55,16 +56,16 @@ const (
 
 	// stallTime is how long the connection to a server without flow control is blocked for a
 	// consumer that takes nothing. It is longer than a write to a file takes on a busy
-	// machine, and short for other users of the connection. It passes in stallSteps steps, so
-	// that a time during which the whole machine stood still counts as one step.
+	// machine, and short enough for other users of the connection. It is measured in
+	// stallSteps steps: if the whole machine was suspended, that time counts as one step.
 	stallTime  = time.Second
 	stallSteps = 5
 
 	// refetchBytes is how much retained output one request asks for.
 	refetchBytes = 256 << 10
 
-	// maxWatchEvents is how many events of a watch wait for its consumer. One more turns them
-	// into an overflow: a consumer that is so slow must look at everything anyway.
+	// maxWatchEvents is how many events of a watch wait for its consumer. With one more, they
+	// are replaced by an overflow: so slow a consumer must examine the whole tree anyway.
 	maxWatchEvents = 16384
 
 	// followWait is how long one request waits for output of a detached process.
@@ -107,9 +108,10 @@ const (
 
 // Limits of HTTP.
 const (
-	// maxDeltas bounds the deltas of a streamed body that wait for a slow reader, and
-	// maxDeltaBytes their bytes if they are small: as many as maxDeltas of the largest that
-	// servers send. One more of both ends the stream.
+	// maxDeltas bounds the deltas of a streamed body that wait for a slow reader; if they
+	// are small, maxDeltaBytes bounds their bytes instead. The latter is the size of
+	// maxDeltas deltas of the largest size that servers send. Only a delta beyond both
+	// bounds ends the stream.
 	maxDeltas     = 256
 	maxDeltaBytes = maxDeltas * (64 << 10)
 	// mergeDelta is the size below which a waiting delta is merged with the next one, so that

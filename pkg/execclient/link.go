@@ -37,7 +37,7 @@ type connection struct {
 	pending map[jsonrpc.ID]chan jsonrpc.Message // nil: the connection is down
 }
 
-// open starts a connection. Its reader calls lost once, when it is down.
+// open starts a connection. Its reader calls lost once, when the connection is down.
 func (c *Client) open(t Transport, lost func(*connection, error)) *connection {
 	l := &connection{
 		t: t, out: make(chan []byte, sendQueue), down: make(chan struct{}), wake: make(chan struct{}, 1), broken: make(chan error, 1),

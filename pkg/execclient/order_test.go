@@ -54,7 +54,7 @@ func TestEventsComeInOrder(t *testing.T) {
 func TestEventsOutOfOrderAreBounded(t *testing.T) {
 	const size = maxPendingBytes / 4
 	p := newProcess(&Client{done: make(chan struct{}), procs: make(map[string]*Process)}, execproto.StartParams{ProcessID: "p"})
-	p.follow(0, nil).stop() // nobody wants it any more
+	p.follow(0, nil).stop() // no caller uses it any more
 	for seq := uint64(2); seq <= 5; seq++ {
 		must(t, p.receive(Event{Seq: seq, Kind: Output, Data: make([]byte, size)}))
 		must(t, p.receive(Event{Seq: seq, Kind: Output, Data: make([]byte, size)})) // counts once
@@ -82,7 +82,7 @@ func TestADenialIsToldWithTheExit(t *testing.T) {
 // TestTheLogIsBounded: old events are dropped, and the newest are kept.
 func TestTheLogIsBounded(t *testing.T) {
 	p := newProcess(&Client{done: make(chan struct{})}, execproto.StartParams{ProcessID: "p"})
-	p.follow(0, nil).stop() // nobody wants it any more
+	p.follow(0, nil).stop() // no caller uses it any more
 	for seq := range uint64(300) {
 		must(t, p.receive(Event{Seq: seq + 1, Kind: Output, Data: make([]byte, 10)}))
 	}
@@ -206,8 +206,8 @@ func TestStall(t *testing.T) {
 }
 
 // TestASlowConsumerGetsAll: a server without flow control sends events of all sizes faster
-// than they are taken, in order or so that many become next at once. None may leave the log
-// before it is taken.
+// than they are consumed, either in order or so that one event releases many. None may
+// leave the log before it is consumed.
 func TestASlowConsumerGetsAll(t *testing.T) {
 	const events = 3000
 	for name, most := range map[string]int{"small": 1 << 10, "large": 16 << 10, "larger": 1 << 18} {

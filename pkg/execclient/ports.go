@@ -21,7 +21,8 @@ type PortOptions struct {
 	AllSessions bool
 }
 
-// Ports are all TCP ports on which processes listen. If Truncated is set there may be more.
+// Ports are all TCP ports on which processes listen. If Truncated is set, the list may be
+// incomplete.
 type Ports struct {
 	Ports     []execproto.Port
 	Truncated bool
@@ -38,7 +39,7 @@ type PortWatch struct {
 
 	mu      sync.Mutex
 	waiting *Ports // nil: nothing has changed
-	err     error  // the reason of its end
+	err     error  // the reason for the end of the watch
 }
 
 // WatchPorts watches the ports on which processes of this session listen. The first Next
@@ -90,9 +91,9 @@ func (w *PortWatch) begin(ctx context.Context, l *connection) error {
 	return err
 }
 
-// Next waits until the ports differ from those that it returned last, and returns all. After
-// the end of the watch the error is the reason: ErrClosed after Close, the error of the failed
-// client, or an error of the server after a lost connection.
+// Next waits until the ports differ from its last result, and returns all ports. After the end
+// of the watch the error is the reason: ErrClosed after Close, the error of the failed client,
+// or an error of the server after a lost connection.
 func (w *PortWatch) Next(ctx context.Context) (Ports, error) {
 	for {
 		w.mu.Lock()

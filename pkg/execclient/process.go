@@ -28,8 +28,8 @@ type ExitState struct {
 	Resources *execproto.ProcessResources
 }
 
-// Process is a process on the server. Its methods may be called from any goroutine, and it
-// survives lost connections if its client does.
+// Process represents a process on the server. Its methods may be called from any goroutine,
+// and it survives lost connections if its client does.
 //
 // The server numbers events, and Process sorts them. It keeps the newest, at most maxEvents
 // and maxEventBytes of them; older ones are requested again. With flow control only the
@@ -42,7 +42,7 @@ type Process struct {
 	windowed  bool // the server has flow control
 
 	mu           sync.Mutex
-	sandbox      string // as the server names it
+	sandbox      string // the process's id at the server
 	limits       []execproto.HeldLimit
 	started      bool             // the server has confirmed the start
 	pending      map[uint64]Event // arrived before earlier ones
@@ -218,8 +218,8 @@ func (c *Client) abandon(p *Process) {
 	})
 }
 
-// SandboxType returns the confinement that the server reports; "none" if there is none, empty
-// if the server does not report it.
+// SandboxType returns the confinement that the server reports: "none" without a sandbox,
+// empty if the server does not report it.
 func (p *Process) SandboxType() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -365,7 +365,8 @@ func (p *Process) Resize(ctx context.Context, rows, cols uint16) error {
 	return p.extension(ctx, execproto.MethodProcessResize, &execproto.ResizeParams{ProcessID: p.id, Rows: rows, Cols: cols}, nil)
 }
 
-// extension calls a method that some servers do not have; then it returns without.
+// extension calls a method that some servers do not support. It returns false if this
+// server does not.
 func (p *Process) extension(ctx context.Context, method string, params execproto.Object, without error) error {
 	if !p.c.Has(method) {
 		return without

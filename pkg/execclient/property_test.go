@@ -25,7 +25,7 @@ type model struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	events  []Event // all there ever were
+	events  []Event // all events so far
 	first   int     // index of the oldest output that is retained
 	kept    int
 	started bool

@@ -205,7 +205,7 @@ func TestAStartAcrossACutThatTakesTime(t *testing.T) {
 			p.cut()
 			p = <-h.peers
 			p.greet()
-			starting() // there is nothing to recover
+			starting() // nothing needs to be recovered
 			p.refuse(p.expect("process/start", nil), execproto.CodeInvalidRequest, "process ID already exists")
 			for range startingTime/retryPause + 1 {
 				if tt.in == nil {
@@ -243,7 +243,7 @@ func TestAnAbandonedStartIsTerminated(t *testing.T) {
 		if _, err := c.Start(t.Context(), params); err == nil || err.Error() != "exec-server protocol error: session already registered for process 1" {
 			t.Errorf("got error %v; want an error, %v", err, "exec-server protocol error: session already registered for process 1")
 		}
-		p.cut() // it is asked for again on the next connection
+		p.cut() // it is requested again on the next connection
 		p = <-h.peers
 		p.greet()
 		p.answer(p.expect("process/terminate", nil), execproto.TerminateResult{})

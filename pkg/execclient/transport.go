@@ -267,8 +267,8 @@ func (t *stdio) Read() ([]byte, error) {
 }
 
 // isBanner reports whether a line was printed by the program that starts the server, such as a
-// shell with a greeting in its start-up files: it comes before the first message and is no
-// JSON object. It is passed on to stderr.
+// shell with a greeting in its start-up files. Such a line comes before the first message and
+// is not a JSON object. It is passed on to stderr.
 func (t *stdio) isBanner(line []byte) bool {
 	t.banner += len(line)
 	if t.begun || line[0] == '{' || t.banner > maxBanner {

@@ -22,9 +22,9 @@ type TunnelTarget struct {
 	// an absolute path.
 	Path string
 	// ProcessID, if not empty, is a process of this client, or a detached one of its owner,
-	// into whose sandbox the tunnel leads. Host must be empty or a loopback address, and Path
-	// is resolved for the process. The error has TunnelNoNetwork if the process has no network
-	// of its own, and so listens on the server's machine.
+	// into whose sandbox the tunnel leads. Host must then be empty or a loopback address, and
+	// Path is resolved in the process's view. The error has TunnelNoNetwork if the process has
+	// no network of its own: then it listens on the server's machine.
 	ProcessID string
 	// Session, if not empty, is the session of ProcessID, as in execproto.Port.
 	Session string
@@ -157,13 +157,13 @@ func (t *Tunnel) LocalAddr() net.Addr { return t.s.LocalAddr() }
 // RemoteAddr returns the target of the tunnel, or the peer of an accepted connection.
 func (t *Tunnel) RemoteAddr() net.Addr { return t.remote }
 
-// SetDeadline is as with net.Conn.
+// SetDeadline works as for net.Conn.
 func (t *Tunnel) SetDeadline(at time.Time) error { return t.s.SetDeadline(at) }
 
-// SetReadDeadline is as with net.Conn.
+// SetReadDeadline works as for net.Conn.
 func (t *Tunnel) SetReadDeadline(at time.Time) error { return t.s.SetReadDeadline(at) }
 
-// SetWriteDeadline is as with net.Conn.
+// SetWriteDeadline works as for net.Conn.
 func (t *Tunnel) SetWriteDeadline(at time.Time) error { return t.s.SetWriteDeadline(at) }
 
 // TunnelListener is a port on the server's machine. Accept returns a *Tunnel for each

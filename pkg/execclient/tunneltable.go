@@ -302,7 +302,8 @@ func (t *tunnelTable) fail(err error) {
 }
 
 // letGo is called before the connection is closed. It waits until closed tunnels have sent all
-// written data, and ends the others, because the server would keep them for a new connection.
+// written data. It ends the other tunnels, because the server would keep them for a new
+// connection.
 func (t *tunnelTable) letGo(c *Client) {
 	ctx, cancel := context.WithTimeout(c.ctx, lingerTime)
 	defer cancel()

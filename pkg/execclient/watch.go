@@ -56,7 +56,7 @@ type Watch struct {
 	id      uint64
 	last    uint64 // Seq of the newest notification
 	waiting Changes
-	err     error // the reason of its end
+	err     error // the reason for the end of the watch
 }
 
 // Watch watches a file or directory of the server. Next returns the changes that happen after
@@ -190,7 +190,7 @@ func (w *Watch) again(l *connection) {
 	err := w.begin(w.f.c.ctx, l)
 	switch {
 	case err == nil:
-		// Not before the answer: after the overflow, the consumer must miss nothing.
+		// Not before the answer: after the overflow, the consumer must not miss any change.
 		w.mu.Lock()
 		w.waiting.Overflow = true
 		w.mu.Unlock()

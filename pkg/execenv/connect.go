@@ -18,8 +18,8 @@ const DefaultClientName = "codex-environment"
 // Options configure how environments are connected to.
 type Options struct {
 	ClientName string // default DefaultClientName
-	// SelfExe is the absolute path of this program, which the local environment starts as a
-	// server; empty: there is no local environment.
+	// SelfExe is the absolute path of this program, which is started as the server of the
+	// local environment; empty: there is no local environment.
 	SelfExe string
 	// Stderr gets the standard error of started programs, from several goroutines; nil: the
 	// log gets it line by line.

@@ -113,7 +113,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// cut ends every connection.
+// cut breaks every connection.
 func (s *server) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +227,7 @@ func TestALostSessionIsReplaced(t *testing.T) {
 	e := get(t, open(t, execenv.Options{}, s.spec("x")), "x")
 	old := client(t, e)
 	s.cut()
-	fails(t, old) // the server knows its session no more
+	fails(t, old) // the server does not know its session any more
 
 	s.refuses.Store(true)
 	var failed *execenv.ConnectError

@@ -125,7 +125,7 @@ func redact(url string) string {
 
 // Config is a valid set of environments.
 type Config struct {
-	// Default is the id of the default environment; empty: there is none.
+	// Default is the id of the default environment; empty: no default.
 	Default string
 	// The ids of the environments are unique.
 	Environments []Spec

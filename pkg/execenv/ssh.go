@@ -96,8 +96,7 @@ func connectSSH(ctx context.Context, h SSHHost, stderr io.Writer, opts execclien
 	return client, nil
 }
 
-// gate keeps the end of the data that is written to it until it is opened, and then passes
-// data on.
+// gate buffers the end of the data that is written to it. Once opened, it passes data on.
 type gate struct {
 	to io.Writer
 

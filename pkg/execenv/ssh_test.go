@@ -2,8 +2,8 @@ package execenv
 
 import "testing"
 
-// TestReasonsOfSSH: the last line is the reason, unless a line says that there is no program:
-// a greeting on another stream may follow that line.
+// TestReasonsOfSSH: the last line is the reason, unless a line says that the program does not
+// exist: a greeting from another stream may follow that line.
 func TestReasonsOfSSH(t *testing.T) {
 	for said, want := range map[string]string{
 		"":                                  "",

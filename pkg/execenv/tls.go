@@ -14,7 +14,8 @@ import (
 type TLSFiles struct {
 	// CA has the trusted authorities, which replace the system's.
 	CA string
-	// ClientCert and ClientKey are the certificate of this client. Both or none are set.
+	// ClientCert and ClientKey are the certificate of this client and its key. Both or
+	// neither are set.
 	ClientCert, ClientKey string
 }
 
@@ -26,7 +27,7 @@ func (f TLSFiles) check() error {
 	return nil
 }
 
-// below makes relative paths absolute with a directory.
+// below makes relative paths absolute, starting from a directory.
 func (f TLSFiles) below(dir string) TLSFiles {
 	for _, path := range []*string{&f.CA, &f.ClientCert, &f.ClientKey} {
 		if *path != "" && !filepath.IsAbs(*path) {

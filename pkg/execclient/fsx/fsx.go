@@ -170,7 +170,7 @@ func (f *FS) list(at string) (found []execproto.DirectoryEntry, plain map[string
 	return found, plain, err
 }
 
-// plain returns the kinds of the entries of a directory that are no links, by one request: a
+// plain returns the kinds of a directory's entries that are not links, with one request: a
 // walk over its children lists only those.
 func (f *FS) plain(at string) (map[string]string, error) {
 	r, err := f.fs.Walk(f.ctx, at, execproto.WalkOptions{MaxDirectories: 1, MaxEntries: walkLimit})

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestUpstreamIsVerified: a host whose certificate is not by the authorities that
-// the owner named gets nothing.
+// TestUpstreamIsVerified: a host gets no credential if its certificate is not
+// signed by the authorities that the owner named.
 func TestUpstreamIsVerified(t *testing.T) {
 	asked := make(chan string, 1)
 	port, _ := tlsServer(t, func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("Authorization") })
@@ -61,8 +61,8 @@ func TestBundleEnds(t *testing.T) {
 	}
 }
 
-// TestLeavesAreRenewed: a host's certificate is made again before it ends, and
-// otherwise kept.
+// TestLeavesAreRenewed: a host's certificate is replaced before it expires, and
+// otherwise reused.
 func TestLeavesAreRenewed(t *testing.T) {
 	a, err := newAuthority([]string{"a.test", strings.Repeat("x", 63) + ".test"})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 
 // bundleVariables name the file of certificate authorities that programs trust:
 // those that Codex CLI sets, and those of deno, the tools of AWS and of Nix. All
-// but NODE_EXTRA_CA_CERTS and DENO_CERT replace the system's, so a bundle holds the
-// system's too.
+// except NODE_EXTRA_CA_CERTS and DENO_CERT replace the system's authorities, so a
+// bundle contains those too.
 var bundleVariables = []string{
 	"CODEX_CA_CERTIFICATE", "SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
 	"PIP_CERT", "BUNDLE_SSL_CA_CERT", "CARGO_HTTP_CAINFO", "NPM_CONFIG_CAFILE", "npm_config_cafile", "DENO_CERT", "AWS_CA_BUNDLE",
@@ -149,7 +149,7 @@ func removeBundle(root *os.Root, name string) bool {
 	if err != nil || !os.SameFile(info, link) {
 		return false // exchanged for a link meanwhile
 	}
-	// A directory without a file may be new, and not yet locked.
+	// A directory without a file may be new, and not locked yet.
 	if _, err := inner.Lstat(bundleName); err != nil || lock(dir) != nil {
 		return false
 	}

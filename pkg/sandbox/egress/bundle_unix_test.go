@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestBundlesOfKilledServers: what a killed server has left behind is removed, and
-// nothing else.
+// TestBundlesOfKilledServers: bundles of a killed server are removed, and nothing
+// else.
 func TestBundlesOfKilledServers(t *testing.T) {
 	top := t.TempDir()
 	dir, outside := filepath.Join(top, "proxy"), filepath.Join(top, "outside")
@@ -23,7 +23,7 @@ func TestBundlesOfKilledServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(b.close)
-		if killed { // the kernel closes what a killed program has
+		if killed { // the kernel closes the descriptors of a killed program
 			_ = b.locked.Close()
 			_ = b.root.Close()
 		}

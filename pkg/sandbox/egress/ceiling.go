@@ -20,7 +20,7 @@ type CeilingConfig struct {
 	Ports []uint16
 	// PrivateAddresses lets a client's policy permit addresses that are not public.
 	PrivateAddresses bool
-	// Inject are the credentials that proxies put into requests.
+	// Inject are the credentials that proxies add to requests.
 	Inject []Injection
 }
 

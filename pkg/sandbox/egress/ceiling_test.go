@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestCeiling: what the owner refuses, no policy of a client and no answer
-// permits; and the owner permits nothing that the client's policy does not.
+// TestCeiling: if the owner refuses a host, neither a client's policy nor an
+// answer can permit it; and the owner's policy permits no host that the
+// client's policy does not.
 func TestCeiling(t *testing.T) {
 	open := Config{AskTime: time.Minute, LocalBinding: true, Domains: map[string]Permission{"*": Allow, "client-denies.test": Deny}}
 	narrow := Config{Domains: map[string]Permission{"127.0.0.1": Allow, "localhost": Allow, "a.test": Allow}}

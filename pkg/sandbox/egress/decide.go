@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Protocol is the way in which a process asks for a host.
+// Protocol is the way in which a process requests a host.
 type Protocol string
 
 // The protocols.
@@ -40,7 +40,7 @@ const (
 	State     Source = "proxy_state"     // a limit of the proxy
 )
 
-// The reasons that have a meaning of their own; a client may give others.
+// These reasons have a special meaning; a client may give others.
 const (
 	ReasonAllow      = "allow"
 	ReasonNotAllowed = "not_allowed"
@@ -75,7 +75,7 @@ type decision struct {
 	reason   string
 	rule     string // the pattern or rule that matched, for the log
 	override bool   // the client allowed a host that the patterns do not allow
-	asked    bool   // there was a question
+	asked    bool   // the client was asked
 	// addresses are those to connect to if the verdict is Pass; all were judged.
 	// Empty: only an upstream proxy gets the name.
 	addresses []netip.Addr
@@ -144,8 +144,8 @@ func misread(name string) bool {
 	return endsInNumber(name) || strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
-// decideName decides about a name that is asked for by DNS, whatever the port.
-// It resolves nothing and asks nobody: both are done for the connection.
+// decideName decides about a name in a DNS query, whatever the port. It
+// resolves nothing and asks no one: both happen when the process connects.
 func (x *Proxy) decideName(host string) decision {
 	p := x.policy
 	refusal, mustAsk := x.host.opts.Ceiling.judgeName(host)
@@ -228,7 +228,7 @@ func (x *Proxy) ask(ctx context.Context, q Question) decision {
 	defer done()
 	stop := context.AfterFunc(x.asking, done)
 	defer stop()
-	// AfterFunc ends ctx in a goroutine of its own, which may not have run yet.
+	// AfterFunc ends ctx in another goroutine, which may not have run yet.
 	if ctx.Err() != nil || x.asking.Err() != nil {
 		return d
 	}

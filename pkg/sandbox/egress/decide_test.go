@@ -113,8 +113,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestDeniedSpellings: an address that is denied cannot be reached by the IPv6 addresses
-// in which it is packed.
+// TestDeniedSpellings: a denied IPv4 address cannot be reached through IPv6 addresses
+// that contain it.
 func TestDeniedSpellings(t *testing.T) {
 	ceiling, err := NewCeiling(CeilingConfig{Default: Allow, Deny: []string{"9.9.9.9:80"}})
 	if err != nil {
@@ -133,8 +133,8 @@ func TestDeniedSpellings(t *testing.T) {
 	}
 }
 
-// TestNamesBelowLocalhost: they mean this machine, as localhost does, and are not
-// resolved.
+// TestNamesBelowLocalhost: these names mean this machine, as localhost does, and
+// are not resolved.
 func TestNamesBelowLocalhost(t *testing.T) {
 	var looked []string
 	x := testProxy(t, Options{Resolve: names(&looked)}, Config{Domains: map[string]Permission{"*": Allow, "app.localhost": Allow}}, Hooks{})

@@ -69,9 +69,9 @@ func (o *outside) Close() error {
 	return o.Conn.Close()
 }
 
-// dialAddresses connects to the first address that answers. Each gets
-// nextAddressTime before the next one is tried beside it: an address of a family
-// that does not work here would otherwise take all the time.
+// dialAddresses connects to the first address that answers. After
+// nextAddressTime the next one is tried in parallel: an address of a family that
+// does not work here would otherwise take all the time.
 func (x *Proxy) dialAddresses(ctx context.Context, r route) (net.Conn, error) {
 	if len(r.addresses) == 0 {
 		return nil, errors.New("the name does not resolve")
@@ -94,7 +94,7 @@ func (x *Proxy) dialAddresses(ctx context.Context, r route) (net.Conn, error) {
 		})
 	}
 	defer func() {
-		// The attempts that were overtaken are cancelled and end by themselves.
+		// Overtaken attempts are cancelled and end by themselves.
 		for range running {
 			x.wg.Go(func() {
 				if o := <-outcomes; o.conn != nil {

@@ -55,8 +55,8 @@ func TestUpstreamProxy(t *testing.T) {
 	}
 }
 
-// TestOwnPorts: neither a port of the server nor that of another process's proxy
-// is reached through a proxy, whatever the policy says.
+// TestOwnPorts: neither a port of the server nor of another process's proxy can
+// be reached through a proxy, whatever the policy allows.
 func TestOwnPorts(t *testing.T) {
 	l := echo(t)
 	config := Config{LocalBinding: true, Domains: map[string]Permission{"*": Allow}}
@@ -73,8 +73,8 @@ func TestOwnPorts(t *testing.T) {
 	}
 }
 
-// mappedZero answers for mapped.test with the IPv6 spelling of 0.0.0.0, to which
-// the kernel connects as to the loopback address.
+// mappedZero answers for mapped.test with the IPv6 spelling of 0.0.0.0. If asked
+// to connect there, the kernel connects to the loopback address.
 func mappedZero(ctx context.Context, name string) ([]netip.Addr, error) {
 	if name == "mapped.test" {
 		return []netip.Addr{netip.MustParseAddr("::ffff:0.0.0.0")}, nil
@@ -96,7 +96,7 @@ func TestOwnPortUpstream(t *testing.T) {
 	}
 }
 
-// TestPinnedAddress: the name is resolved once, and that address connected to.
+// TestPinnedAddress: the name is resolved once, and the connection goes to that address.
 func TestPinnedAddress(t *testing.T) {
 	l := echo(t)
 	looked := 0
@@ -113,8 +113,7 @@ func TestPinnedAddress(t *testing.T) {
 	}
 }
 
-// TestNextAddress: an address that refuses does not keep the next one from being
-// tried.
+// TestNextAddress: after an address that refuses, the next one is tried.
 func TestNextAddress(t *testing.T) {
 	l := echo(t)
 	x := testProxy(t, Options{}, local(), Hooks{})

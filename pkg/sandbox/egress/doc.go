@@ -10,11 +10,11 @@
 //	env = proxy.Environ(env)
 //	defer proxy.Close()
 //
-// For each request the proxy normalises the host (host.go), decides by the
-// policy's patterns, the address and the answer to a question (decide.go), passes
-// the decision to Hooks.Report, and connects to addresses that were judged, never
-// to a second answer of the resolver. A name is resolved once per request.
+// For each request the proxy normalises the host (host.go), decides by the policy's
+// patterns, the address and the answer to a question (decide.go), passes the decision to
+// Hooks.Report, and connects only to the addresses that it has checked, never to those
+// of a second look-up. A name is resolved once per request.
 //
-// The package knows no JSON-RPC: questions and reports are functions of the
-// caller.
+// The package does not depend on JSON-RPC: the caller passes functions for questions and
+// reports.
 package egress

@@ -11,11 +11,11 @@ import (
 // Endpoints are patterns of hosts, each for every port or, as in
 // "*.example.com:443", for one. They do not change.
 //
-// A Policy has no ports, because the protocol's domains have none. A caller that wants
-// ports gives the Policy the patterns without them (Domains), has it ask
-// about the hosts of patterns with a port (Review), and answers with Match.
+// A Policy has no ports, because the protocol's domains have none. A caller that needs
+// ports gives the Policy the patterns without ports (Domains), makes it ask about the
+// hosts of patterns with a port (Review), and answers with Match.
 type Endpoints struct {
-	texts, hosts []string // as they were given, and without the port
+	texts, hosts []string // as given, and without the port
 	every        patterns
 	byPort       map[uint16]*patterns
 }

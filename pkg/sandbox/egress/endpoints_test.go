@@ -59,8 +59,8 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// FuzzEndpoints: what is accepted is accepted by a policy without its ports, and
-// permits nothing on other ports if every pattern has one.
+// FuzzEndpoints: a policy accepts every accepted pattern without its port. If
+// every pattern has a port, other ports are not permitted.
 func FuzzEndpoints(f *testing.F) {
 	for _, text := range []string{"a.test:443", "*.a.test", "[::1]:80", "::1", "**.a:1", "a:00443", "*:1"} {
 		f.Add(text, "a.test", uint16(443))

@@ -18,7 +18,7 @@ var (
 	otherVariables  = []string{
 		"CODEX_NETWORK_PROXY_ACTIVE=1", "NODE_USE_ENV_PROXY=1", "ELECTRON_GET_USE_PROXY=true",
 	}
-	// removedVariables belong to a proxy further out, if this server itself runs
+	// removedVariables belong to an outer proxy, if this server itself runs
 	// behind one.
 	removedVariables = []string{
 		"CODEX_NETWORK_PROXY_ATTRIBUTION", "CODEX_NETWORK_PROXY_BROKERED_CREDENTIALS",
@@ -29,10 +29,9 @@ var (
 // localNetworks are not proxied for a process with local binding.
 const localNetworks = "localhost,127.0.0.1,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16"
 
-// Environ returns a copy of an environment (NAME=VALUE) that points its process
-// at the proxy. Proxy variables in env are replaced, in any case of their letters:
-// some programs read Http_Proxy as they read http_proxy, and would go past this
-// proxy.
+// Environ returns a copy of an environment (NAME=VALUE) that points its process at
+// the proxy. Proxy variables in env are replaced, in any case of their letters:
+// some programs read Http_Proxy like http_proxy, and would bypass this proxy.
 func (x *Proxy) Environ(env []string) []string {
 	web := "http://" + x.web.Addr().String()
 	all, except, local := web, "", "0"
@@ -69,8 +68,8 @@ func (x *Proxy) Environ(env []string) []string {
 	return append(kept, set...)
 }
 
-// Ports returns the proxy's ports on 127.0.0.1: that of the HTTP proxy and, if
-// there is one, that of the SOCKS5 proxy.
+// Ports returns the proxy's ports on 127.0.0.1: the port of the HTTP proxy and,
+// if there is one, of the SOCKS5 proxy.
 func (x *Proxy) Ports() []uint16 {
 	ports := []uint16{portOf(x.web)}
 	if x.socks != nil {

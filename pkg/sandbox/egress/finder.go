@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// finder reads a stream and finds texts in it, also across reads.
-// It holds back bytes that may be the beginning of a text until the next ones have
-// arrived, and no others: a stream of events is not delayed.
+// finder reads a stream and finds texts in it, also across reads. It holds back
+// only bytes that may be the beginning of a text, until the next ones have
+// arrived, so that a stream of events is not delayed.
 type finder struct {
 	from  io.Reader
 	texts [][]byte
@@ -39,7 +39,7 @@ func (f *finder) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads on. Nothing is ready before it.
+// fill reads more input. It is called when no bytes are ready.
 func (f *finder) fill() {
 	if f.buffer == nil {
 		f.texts = longestFirst(f.texts)
@@ -77,7 +77,7 @@ func (f *finder) fill() {
 	f.ready, f.held, f.err = got[:len(got)-held], held, err
 }
 
-// beginning returns how many bytes at the end of got may begin a text.
+// beginning returns how many bytes at the end of got may be the beginning of a text.
 func beginning(got, text []byte) int {
 	end := got[max(0, len(got)-len(text)+1):]
 	for {
@@ -92,11 +92,11 @@ func beginning(got, text []byte) int {
 	}
 }
 
-// longestFirst sorts texts, of which one may begin another one: the rest of the
-// longer one must not reach the reader.
+// longestFirst sorts texts, because one may be a prefix of another: the rest of
+// the longer one must not reach the reader.
 func longestFirst(texts [][]byte) [][]byte {
 	return slices.SortedStableFunc(slices.Values(texts), func(a, b []byte) int { return len(b) - len(a) })
 }
 
-// errPlaceholder ends the body of a request that holds a placeholder.
+// errPlaceholder ends a request body that contains a placeholder.
 var errPlaceholder = errors.New("the body holds a placeholder of a credential")

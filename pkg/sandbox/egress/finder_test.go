@@ -8,8 +8,8 @@ import (
 	"testing/iotest"
 )
 
-// TestFinder: texts are found however a stream is cut, and nothing but the
-// beginning of one is held back.
+// TestFinder: texts are found however a stream is cut, and only a possible
+// beginning of a text is held back.
 func TestFinder(t *testing.T) {
 	texts := [][]byte{[]byte("secret"), []byte("******"), []byte("se")}
 	for text, want := range map[string]string{
@@ -60,7 +60,7 @@ func FuzzFinder(f *testing.F) {
 	})
 }
 
-// cut gives at most size bytes at a time.
+// cut returns at most size bytes per read.
 type cut struct {
 	r    io.Reader
 	size int

@@ -16,7 +16,7 @@ type head struct {
 	hosts         []string // the values of its Host headers
 }
 
-// Errors of a head. After each the connection ends.
+// Errors of a request head. Each ends the connection.
 var (
 	errBadHead   = errors.New("not an HTTP request")
 	errLargeHead = errors.New("the head of the request is too large")
@@ -24,10 +24,10 @@ var (
 )
 
 // headSize counts the bytes of a head while it is read, and takes a slot of the
-// proxy when the head becomes a large one: otherwise a process could make the server
-// hold maxHead bytes for each connection, with heads that it does not finish.
+// proxy when the head becomes large. Otherwise a process could make the server hold
+// maxHead bytes for each connection, by not finishing its heads.
 type headSize struct {
-	admit func() bool // takes a slot; called once at most
+	admit func() bool // takes a slot; called at most once
 	size  int
 	large bool // it has a slot
 }
@@ -46,11 +46,12 @@ func (s *headSize) add(n int) error {
 	return nil
 }
 
-// readHead reads the head of a request. net/http parses it; the lines are read
-// here, because net/http's server and ReadRequest drop the Host header of a
-// request for an absolute URI, which must be compared with that, refuse a second
-// one without a text, and bound the head by its size alone. Headers that go on
-// in a second line are refused: the next server may read them in another way.
+// readHead reads the head of a request. The lines are read here, and net/http
+// parses them. net/http's server and ReadRequest would drop the Host header of a
+// request for an absolute URI, which must be compared with the URI; they refuse
+// a second Host header without a message; and they bound the head only by its
+// size. Headers that continue on a second line are refused, because the next
+// server may read them differently.
 func readHead(r *bufio.Reader, counted *headSize) (*head, error) {
 	var text bytes.Buffer
 	h := &head{}
@@ -93,8 +94,8 @@ func readHead(r *bufio.Reader, counted *headSize) (*head, error) {
 	}
 }
 
-// readLine reads a line with its end. Each part is counted by count, whose error
-// ends the line.
+// readLine reads a line with its end. count is called with the size of each
+// part; an error of count ends the line.
 func readLine(r *bufio.Reader, count func(int) error) ([]byte, error) {
 	var line []byte
 	for {
@@ -114,7 +115,7 @@ type target struct {
 	host   string // normalised
 	port   uint16
 	header string // the Host header for the far side
-	path   string // as it came, with the query
+	path   string // unchanged, with the query
 	tls    bool   // https: this proxy opens no TLS
 }
 
@@ -234,7 +235,7 @@ func endToEnd(headers http.Header) http.Header {
 }
 
 // outgoing returns the request for the far side, without a body. Its path is
-// the one that came, byte for byte.
+// the received one, byte for byte.
 func (h *head) outgoing(t target, r route) *http.Request {
 	path, query, found := strings.Cut(t.path, "?")
 	to := &url.URL{

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestHeads: what is no request, or too large, is answered and ends the
-// connection.
+// TestHeads: a head that is malformed or too large gets an answer, and the
+// connection ends.
 func TestHeads(t *testing.T) {
 	server := webServer(t)
 	x := testProxy(t, Options{}, local(), Hooks{})
@@ -71,8 +71,8 @@ func TestTargetsThatAreNoPath(t *testing.T) {
 	}
 }
 
-// FuzzHead: a head that is accepted has a target in normal form, and what is sent
-// on is one request that net/http reads in the same way.
+// FuzzHead: an accepted head has a target in normal form, and net/http reads the
+// forwarded bytes as the same single request.
 func FuzzHead(f *testing.F) {
 	for _, text := range []string{
 		"GET http://a.test/x HTTP/1.1\r\nHost: a.test\r\n\r\n", "CONNECT [::1]:1 HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\nHost: b\n\n",
@@ -142,7 +142,7 @@ func TestLargeHeadsAreBounded(t *testing.T) {
 	if resp, _ := exchange(t, conn, r, large+"\r\n\r\n"); resp.StatusCode != http.StatusBadGateway {
 		t.Errorf("after one has ended: %s", resp.Status)
 	}
-	// The answer comes before its slot is free.
+	// The answer is sent before its slot is free.
 	await(t, func() bool { return len(x.heads) < maxLargeHeads })
 	for range maxAllLargeHeads {
 		host.heads <- struct{}{}
@@ -156,7 +156,7 @@ func TestLargeHeadsAreBounded(t *testing.T) {
 	}
 }
 
-// await waits until a condition holds that no event tells of.
+// await waits until a condition holds that has no event.
 func await(t *testing.T, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// errHello ends a handshake in which the client's first message was read.
+// errHello ends a handshake after the client's first message was read.
 var errHello = errors.New("the first message was read")
 
 // serverName returns the name of the server in a TLS client's first message, as a host in
-// normal form, or "" if the first bytes are no such message with a name. It reads
-// the message without consuming it from the reader, whose buffer bounds its size. The
+// normal form, or "" if the first bytes are not such a message with a name. It reads the
+// message without consuming it from the reader, whose buffer bounds its size. The
 // connection of the reader needs a deadline.
 func serverName(r *bufio.Reader) string {
 	name := ""
@@ -48,7 +48,7 @@ func (p *peeked) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write drops the alert with which the handshake ends.
+// Write discards the alert with which the handshake ends.
 func (*peeked) Write(b []byte) (int, error) { return io.Discard.Write(b) }
 
 // Close does nothing: the owner of the reader closes its connection.

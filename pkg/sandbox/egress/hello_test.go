@@ -23,7 +23,7 @@ func helloOf(t testing.TB, config *tls.Config) []byte {
 	return sent.Bytes()
 }
 
-// recorded is a connection that takes everything and answers nothing.
+// recorded is a connection that accepts all writes and answers nothing.
 type recorded struct {
 	net.Conn
 	w io.Writer
@@ -35,7 +35,7 @@ func (c *recorded) Close() error                     { return nil }
 func (c *recorded) SetDeadline(time.Time) error      { return nil }
 func (c *recorded) SetWriteDeadline(time.Time) error { return nil }
 
-// inRecords puts a message into more records than one.
+// inRecords splits a message into several records.
 func inRecords(hello []byte) []byte {
 	var b []byte
 	for message := hello[5:]; len(message) > 0; {
@@ -81,7 +81,7 @@ func TestServerNames(t *testing.T) {
 	}
 }
 
-// FuzzServerName: a name is a host in normal form, and nothing is lost.
+// FuzzServerName: a name is a host in normal form, and no bytes are lost.
 func FuzzServerName(f *testing.F) {
 	f.Add(helloOf(f, &tls.Config{ServerName: "a.test"}))
 	f.Add(inRecords(helloOf(f, &tls.Config{ServerName: "a.test", MaxVersion: tls.VersionTLS12})))

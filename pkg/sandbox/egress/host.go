@@ -11,17 +11,17 @@ import (
 // names below it.
 const localhost = "localhost"
 
-// isLocalhost reports whether a normalised host means this machine by its name
-// (RFC 6761, section 6.3). Resolvers of the system answer so for the other names too:
-// an upstream proxy on this machine would connect to this machine for them.
+// isLocalhost reports whether a normalised host means this machine by its name (RFC
+// 6761, section 6.3). The system's resolvers also map names below localhost to this
+// machine, so an upstream proxy on this machine would connect to this machine.
 func isLocalhost(host string) bool {
 	host = strings.TrimSuffix(host, ".localdomain")
 	return host == localhost || strings.HasSuffix(host, "."+localhost)
 }
 
 // endsInNumber reports whether the last label of a name is a number, decimal or
-// hexadecimal, as in 127.1, 2852039166 and 0xa9.0xfe.0xa9.0xfe. No name of the Internet
-// ends so, and C libraries read such a name as an address (inet_aton).
+// hexadecimal, as in 127.1, 2852039166 and 0xa9.0xfe.0xa9.0xfe. No Internet name ends
+// like that, and C libraries read such a name as an address (inet_aton).
 func endsInNumber(name string) bool {
 	label := name[strings.LastIndexByte(name, '.')+1:]
 	if hex, found := strings.CutPrefix(label, "0x"); found {
@@ -31,10 +31,10 @@ func endsInNumber(name string) bool {
 }
 
 // normalHost returns the form in which a host is compared, reported and asked
-// about: without blanks around it, the dot at its end and brackets, in lower
-// case, and an address in its shortest form; an IPv4 address within IPv6 is that
-// IPv4 address, so that no spelling evades a pattern. ok is false if it is not a
-// host.
+// about. It removes surrounding blanks, a final dot and brackets, converts to
+// lower case, and shortens addresses. An IPv4-mapped IPv6 address becomes the
+// IPv4 address, so that no spelling evades a pattern. ok is false if text is not
+// a host.
 func normalHost(text string) (host string, ok bool) {
 	text = strings.Trim(text, " \t")
 	if inner, found := strings.CutPrefix(text, "["); found {
@@ -101,8 +101,9 @@ var (
 	compatible    = netip.MustParsePrefix("::/96")
 )
 
-// packed returns the IPv4 address that is packed in an IPv6 address: the other one
-// leads there, through a translator of the network. ok is false if it packs no address.
+// packed returns the IPv4 address that an IPv6 address contains. A translator in the
+// network may lead connections to the latter to the former. ok is false if it contains
+// none.
 func packed(address netip.Addr) (inner netip.Addr, ok bool) {
 	if !address.Is6() {
 		return netip.Addr{}, false
@@ -118,7 +119,7 @@ func packed(address netip.Addr) (inner netip.Addr, ok bool) {
 }
 
 // spellings returns the hosts by which a pattern denies a normalised host: itself and,
-// if it is an IPv6 address in which an IPv4 address is packed, that one.
+// if it is an IPv6 address that contains an IPv4 address, the latter.
 func spellings(host string) []string {
 	if address, err := netip.ParseAddr(host); err == nil {
 		if inner, ok := packed(address); ok {
@@ -129,7 +130,7 @@ func spellings(host string) []string {
 }
 
 // public reports whether an address belongs to the public Internet. An IPv6
-// address in which an IPv4 address is packed counts as that one.
+// address that contains an IPv4 address is judged by the latter.
 func public(address netip.Addr) bool {
 	address = address.Unmap()
 	if inner, ok := packed(address); ok {

@@ -23,7 +23,7 @@ type Injection struct {
 	Host string
 	// Header is the header that gets the credential, such as Authorization.
 	Header string
-	// Scheme comes before the value, as in `Bearer VALUE`; empty: the value alone. For
+	// Scheme precedes the value, as in `Bearer VALUE`; empty: the value alone. For
 	// Basic the value is user:password, which is sent in base64.
 	Scheme string
 	// ValueFile is the absolute path of the file with the value, which is read for
@@ -221,8 +221,8 @@ func (e *injection) value() (credential, error) {
 // basicScheme is the scheme whose credentials are in base64 (RFC 7617).
 const basicScheme = "Basic"
 
-// roots returns the certificate authorities by which the host is verified; nil:
-// those of the system.
+// roots returns the certificate authorities that must have signed the host's
+// certificate; nil: those of the system.
 func (e *injection) roots() (*x509.CertPool, error) {
 	if e.UpstreamCA == "" {
 		return nil, nil

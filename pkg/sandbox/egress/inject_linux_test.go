@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestInjectionPastTheProxy: a program that knows no proxy gets the credential too,
-// and a placeholder that it sends to another host is refused.
+// TestInjectionPastTheProxy: a program that does not use the proxy gets the
+// credential too, and a placeholder that it sends to another host is refused.
 func TestInjectionPastTheProxy(t *testing.T) {
 	port, ca := tlsServer(t, show)
 	x := injecting(t, Hooks{}, placed(port, ca, secretFile(t, testSecret)))

@@ -22,7 +22,7 @@ import (
 
 const testSecret = "hush-0123456789-abcdef"
 
-// secretFile makes a file with a credential in a directory of its own.
+// secretFile creates a file with a credential in a directory of its own.
 func secretFile(t *testing.T, value string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secrets", "token")
@@ -80,7 +80,7 @@ func placed(port, ca, file string) Injection {
 	}
 }
 
-// variable returns a variable that the process gets.
+// variable returns a variable of the process's environment.
 func variable(x *Proxy, name string) string {
 	for _, kv := range x.Environ(nil) {
 		if value, found := strings.CutPrefix(kv, name+"="); found {
@@ -122,7 +122,7 @@ func secure(t *testing.T, x *Proxy, target string) (net.Conn, *bufio.Reader) {
 	return inner, bufio.NewReader(inner)
 }
 
-// show answers with what it got.
+// show answers with the request that it received.
 func show(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -132,8 +132,8 @@ func show(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s %s %s %v %d %s", r.Method, r.RequestURI, r.Host, good, len(r.Header["Authorization"]), body)
 }
 
-// TestInjection: requests get the credential in place of what the process sends,
-// with each way to the host.
+// TestInjection: requests carry the credential in place of the process's header,
+// whichever way the process connects to the host.
 func TestInjection(t *testing.T) {
 	port, ca := tlsServer(t, show)
 	x := injecting(t, Hooks{}, placed(port, ca, secretFile(t, "  "+testSecret+"\n")))
@@ -353,7 +353,7 @@ func TestOtherTunnelsStayClosed(t *testing.T) {
 }
 
 // TestInjectionThroughUpstream: behind a corporate proxy the requests go through a
-// tunnel of it, by name.
+// tunnel of that proxy, by name.
 func TestInjectionThroughUpstream(t *testing.T) {
 	port, ca := tlsServer(t, show)
 	asked := make(chan string, 1)

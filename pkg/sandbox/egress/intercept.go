@@ -72,15 +72,15 @@ func (c *web) serveInside(h *head, b *body) bool {
 		c.text(h, http.StatusMethodNotAllowed, "TRACE is not sent to a host that gets credentials")
 		return c.keeps(h, b)
 	case t.host != a.Host || t.port != a.Port:
-		// A server of several hosts would answer for the other host, which would get a
-		// credential of this one.
+		// A server of several hosts would answer for the other host, which would then
+		// get a credential of this one.
 		c.text(h, http.StatusMisdirectedRequest, "the request names another host than the connection")
 		return c.keeps(h, b)
 	}
 	out := h.outgoing(t, route{})
 	out.URL.Scheme = "https"
 	if strings.HasPrefix(out.URL.Opaque, "//") {
-		// net/http puts the scheme before it; see outgoing.
+		// net/http puts the scheme in front; see outgoing.
 		out.URL.Host = t.header
 	}
 	return c.exchange(h, b, &sending{attempt: a, origin: c.inside.origin, out: out, route: c.inside.route})
@@ -112,7 +112,7 @@ type sending struct {
 	secrets [][]byte // the credentials in it
 }
 
-// prepare puts credentials into the request and looks for placeholders of
+// prepare adds credentials to the request, and searches it for placeholders of
 // other hosts. If the request cannot be sent, it answers and returns false.
 func (c *web) prepare(h *head, b *body, s *sending) bool {
 	foreign := c.proxy.secrets.foreign(s.origin)

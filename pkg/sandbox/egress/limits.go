@@ -4,16 +4,16 @@ import "time"
 
 const (
 	// maxConnections bounds the connections that one process's proxy serves at a
-	// time. A browser keeps 256 at most. Further ones are refused. It takes four
-	// hostile processes to use up the connections of a Host.
+	// time. A browser keeps 256 at most. Further ones are refused. Only four
+	// hostile processes together can use up the connections of a Host.
 	maxConnections = 256
 	// DefaultConnections bounds the connections of all proxies of a Host. Each
 	// takes two descriptors of the server, maxAttempts more while it connects, and a
 	// tunnel up to six while data is in flight: 1024 leave most of a usual limit
 	// (20,000) to processes. Their heads take 200 MB at most, and the large ones 50 MB.
 	DefaultConnections = 1024
-	// acceptPause is how long accepting rests after an error, such as a
-	// shortage of descriptors, which may end by itself.
+	// acceptPause is how long accepting pauses after an error, such as a
+	// shortage of descriptors, which may be temporary.
 	acceptPause = 50 * time.Millisecond
 
 	// maxHead bounds the bytes of a request's head: Codex CLI accepts 460,800
@@ -44,8 +44,8 @@ const (
 	// testTime bounds the test connection of Works.
 	testTime = 5 * time.Second
 
-	// headTime bounds how long a head takes, and how long a connection may be
-	// idle between requests; as with Codex CLI.
+	// headTime bounds how long a head may take, and how long a connection may
+	// be idle between requests, as with Codex CLI.
 	headTime = 30 * time.Second
 	// helloTime is how long a connection to port 443 of an address waits for the
 	// name in the first message of TLS: clients send it at once.
@@ -57,18 +57,18 @@ const (
 	// continueTime is how long a body waits for the far side's 100 Continue.
 	continueTime = time.Second
 
-	// resolveTime bounds a name's resolution, as with Codex CLI.
+	// resolveTime bounds the resolution of a name, as with Codex CLI.
 	resolveTime = 2 * time.Second
 	// maxAddresses bounds the addresses of a name that are tried.
 	maxAddresses = 16
 	// connectTime bounds connecting to a host, over all its addresses.
 	connectTime = 30 * time.Second
 	// nextAddressTime is how long one address may take before the next one is
-	// tried beside it (RFC 8305, section 5).
+	// tried in parallel (RFC 8305, section 5).
 	nextAddressTime = 250 * time.Millisecond
-	// maxAttempts bounds the addresses that are connected to at a time, each for
-	// attemptTime: a name with sixteen addresses that swallow packets would take as
-	// many descriptors.
+	// maxAttempts bounds the concurrent connection attempts, each of which takes
+	// attemptTime at most: a name with sixteen addresses that do not answer would
+	// take as many descriptors.
 	maxAttempts = 4
 	attemptTime = 8 * time.Second
 	// idleOutside and idleOutsideTime bound the idle connections to hosts.
@@ -83,15 +83,15 @@ const (
 	// maxReason bounds the reason in an answer: it is repeated in refusals.
 	maxReason = 1024
 
-	// maxNames bounds the names that a process resolves by DNS: a browser needs
-	// some hundred. Each takes 300 bytes. maxRefusedNames bounds the refused names that
-	// are reported once and not each time; more are refused without a report.
+	// maxNames bounds the names that a process resolves by DNS: a browser needs some
+	// hundred. Each takes 300 bytes. maxRefusedNames bounds the refused names that are
+	// reported, each once; further ones are refused without a report.
 	maxNames        = 4096
 	maxRefusedNames = 256
 	// maxQuery bounds a DNS query: it has one name, of 255 bytes at most.
 	maxQuery = 1232
-	// nameTTL is how long an answer may be kept, in seconds. It holds for the life
-	// of the process.
+	// nameTTL is how long an answer may be cached, in seconds. It is valid for the
+	// life of the process.
 	nameTTL = 60
 
 	// maxInjections bounds the credentials of an egress policy: each process's
@@ -107,7 +107,7 @@ const (
 	// system's: Debian's has 220 KB.
 	maxUpstreamCA = 1 << 20
 	maxBundle     = 8 << 20
-	// maxBundles bounds the directories that a server looks at when it starts.
+	// maxBundles bounds the directories that a server examines when it starts.
 	maxBundles = 4096
 	// maxHeaderName bounds the name of a header, a scheme and a variable.
 	maxHeaderName = 128
@@ -122,8 +122,8 @@ const (
 	clockSkew     = time.Hour
 
 	// maxRecords bounds the records of one process in the server's log, of 300 bytes
-	// each: a person who looks for a reason does not read more, and process/exited counts
-	// the refusals of each host.
+	// each. Nobody reads more to find a reason, and process/exited counts the refusals of
+	// each host.
 	maxRecords = 256
 
 	// maxHostBytes is the longest name that DNS has.

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// lock returns an error: a killed program would keep no lock here.
+// lock returns an error: on this system a lock would not end with a killed program.
 func lock(*os.File) error { return errors.ErrUnsupported }
 
 // ownedByUser reports whether a file belongs to the user of this program, which is not known.

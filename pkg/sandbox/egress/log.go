@@ -12,10 +12,10 @@ import (
 // counted. Its methods may be called from any goroutine.
 type recordLimit struct {
 	slog.Handler
-	records *atomic.Int64 // shared by all that were made from one
+	records *atomic.Int64 // shared by all loggers that were derived from one
 }
 
-// limitRecords returns a logger with a limit of its own.
+// limitRecords returns a logger with its own limit.
 func limitRecords(log *slog.Logger) (*slog.Logger, *recordLimit) {
 	l := &recordLimit{Handler: log.Handler(), records: new(atomic.Int64)}
 	return slog.New(l), l

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRecordsAreLimited: a process that is refused again and again fills no log, and
-// its hosts are still reported.
+// TestRecordsAreLimited: repeated refusals of a process do not fill the log, and its
+// hosts are still reported.
 func TestRecordsAreLimited(t *testing.T) {
 	const more = 10
 	for level, wantRefusals := range map[slog.Level]int{slog.LevelInfo: maxRecords, slog.LevelDebug: maxRecords + more} {
@@ -46,7 +46,7 @@ func TestRecordsAreLimited(t *testing.T) {
 	}
 }
 
-// TestRecordsOfDerivedLoggers: a logger with attributes has no limit of its own.
+// TestRecordsOfDerivedLoggers: a logger with attributes shares the limit.
 func TestRecordsOfDerivedLoggers(t *testing.T) {
 	var log bytes.Buffer
 	limited, _ := limitRecords(slog.New(slog.NewTextHandler(&log, nil)))

@@ -10,17 +10,18 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// madeUp are the networks whose addresses stand for names in the answers to DNS queries:
-// no host on the Internet has one. That of IPv4 is for tests of devices (RFC 2544), and
-// that of IPv6 a private one with random bits (RFC 4193). Its addresses end in those of IPv4.
+// madeUp are the networks of the addresses that stand for names in DNS answers. No host on
+// the Internet has such an address. The IPv4 network is reserved for benchmarks (RFC 2544),
+// and the IPv6 network is a private one with random bits (RFC 4193). The last four bytes of
+// an IPv6 address are the IPv4 address for the same name.
 var madeUp = [...]netip.Prefix{netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("fd9c:4e1b:a367::/96")}
 
-// isMadeUp reports whether an address can stand for a name only.
+// isMadeUp reports whether an address can only stand for a name.
 func isMadeUp(address netip.Addr) bool {
 	return madeUp[0].Contains(address) || madeUp[1].Contains(address)
 }
 
-// toIPv6 returns the IPv6 address that stands for the same name as one of IPv4.
+// toIPv6 returns the IPv6 address that stands for the same name as an IPv4 address.
 func toIPv6(address netip.Addr) netip.Addr {
 	six, four := madeUp[1].Addr().As16(), address.As4()
 	copy(six[12:], four[:])
@@ -30,7 +31,7 @@ func toIPv6(address netip.Addr) netip.Addr {
 // nameTable holds the names that a process has resolved by DNS. Its methods may be called
 // from any goroutine. The zero value is ready to use.
 type nameTable struct {
-	used, ipv6 atomic.Bool // DNS queries come; IPv6 addresses are captured too
+	used, ipv6 atomic.Bool // DNS queries arrive here; IPv6 addresses are captured too
 
 	mu        sync.Mutex
 	addresses map[string]netip.Addr
@@ -38,9 +39,9 @@ type nameTable struct {
 	refused   map[string]struct{}
 }
 
-// address returns the address that stands for a name from now on, always the same.
-// ok is false if the table is full. No address is used for a second name: the
-// process would reach another host than the one that it has resolved.
+// address returns the address that stands for a name, always the same one. ok is
+// false if the table is full. No address is reused for a second name: the process
+// would then reach a different host from the one that it resolved.
 func (n *nameTable) address(host string) (address netip.Addr, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -72,9 +73,9 @@ func (n *nameTable) of(address netip.Addr) (host string, ok bool) {
 	return host, ok
 }
 
-// meant returns the name for which a host stands, if the process has got that address by DNS
-// before it connects through a proxy: clients of SOCKS may resolve names themselves. It returns
-// other hosts unchanged.
+// meant translates an address that stands for a name into the name. A process may have got such
+// an address by DNS before it connects through the proxy, because SOCKS clients may resolve
+// names themselves. It returns other hosts unchanged.
 func (n *nameTable) meant(host string) string {
 	if address, err := netip.ParseAddr(host); err == nil {
 		if name, ok := n.of(address); ok {
@@ -108,14 +109,14 @@ const (
 // reply is the answer to a DNS query.
 type reply struct {
 	code    dnsmessage.RCode
-	address netip.Addr // the zero value: none
-	reason  uint16     // of an Extended DNS Error, if there is a text
+	address netip.Addr // the zero value: no addresses
+	reason  uint16     // of an Extended DNS Error, if the text is not empty
 	text    string
 }
 
 // answerNames answers a DNS query to any server, and returns nil for a malformed one.
-// No query leaves this program: an allowed name gets an address that stands for
-// it, and is resolved when the process connects. Thus queries leak nothing.
+// No query leaves this program: an allowed name gets an address that stands for it,
+// and is resolved when the process connects. So queries leak nothing.
 func (x *Proxy) answerNames(query []byte) []byte {
 	var p dnsmessage.Parser
 	head, err := p.Start(query)
@@ -170,7 +171,7 @@ func (x *Proxy) lookUp(q dnsmessage.Question) reply {
 	host, ok := normalHost(q.Name.String())
 	switch {
 	case strings.HasSuffix(host, ".in-addr.arpa") || strings.HasSuffix(host, ".ip6.arpa") || !ok:
-		// The name of an address; programs ask for it without being told to.
+		// The name of an address, which many programs query without being told to.
 		return reply{code: dnsmessage.RCodeNameError}
 	case isLocalhost(host):
 		return loopbackReply(q.Type)
@@ -183,7 +184,7 @@ func (x *Proxy) lookUp(q dnsmessage.Question) reply {
 	}
 	six := q.Type == dnsmessage.TypeAAAA && x.names.ipv6.Load()
 	if q.Type != dnsmessage.TypeA && q.Type != dnsmessage.TypeALL && !six {
-		return reply{} // the name has nothing else
+		return reply{} // the name has no other records
 	}
 	address, ok := x.names.address(host)
 	if !ok {

@@ -41,8 +41,8 @@ func (x *Proxy) routineNames(conn *net.UDPConn) {
 // packet was sent, for IPv4 and IPv6.
 var packetInfoSpace = syscall.CmsgSpace(syscall.SizeofInet6Pktinfo) + syscall.CmsgSpace(syscall.SizeofInet4Pktinfo)
 
-// packetInfo returns the control data that sends an answer from the address to
-// which a query was sent; nil if it is not known.
+// packetInfo returns the control data with which an answer is sent from the
+// address that was queried; nil if that address is unknown.
 func packetInfo(oob []byte) []byte {
 	messages, err := syscall.ParseSocketControlMessage(oob)
 	if err != nil {

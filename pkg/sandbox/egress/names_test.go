@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// dnsQuery makes a query; options adds the record of EDNS.
+// dnsQuery makes a query; options adds an EDNS record.
 func dnsQuery(t testing.TB, name string, kind dnsmessage.Type, options bool) []byte {
 	t.Helper()
 	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: 7, RecursionDesired: true})
@@ -70,8 +70,8 @@ func askNothing(t *testing.T) Hooks {
 	}}
 }
 
-// TestNames: a name that the process may reach gets an address of its own, whatever
-// server is asked, others are refused with the reason, and nothing is resolved.
+// TestNames: an allowed name gets its own address, whichever server is asked. Other
+// names are refused with the reason. No name is resolved.
 func TestNames(t *testing.T) {
 	var looked []string
 	seen := &reports{}
@@ -144,7 +144,7 @@ func TestNamesThatAreAskedAbout(t *testing.T) {
 	}
 }
 
-// TestNamesAreBounded: no address stands for two names, and the table ends.
+// TestNamesAreBounded: no address stands for two names, and the table has a limit.
 func TestNamesAreBounded(t *testing.T) {
 	var n nameTable
 	for i := range maxNames {
@@ -176,7 +176,7 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// TestQueriesThatAreNone: an answer to an answer could go round for ever.
+// TestQueriesThatAreNone: an answer to an answer could go back and forth forever.
 func TestQueriesThatAreNone(t *testing.T) {
 	x := testProxy(t, Options{}, local(), Hooks{})
 	query := dnsQuery(t, "a.test.", dnsmessage.TypeA, false)
@@ -199,8 +199,8 @@ func TestQueriesThatAreNone(t *testing.T) {
 	}
 }
 
-// FuzzNames: whatever is asked, an answer is whole and short, and has no address but
-// those that stand for names.
+// FuzzNames: for any query, the answer is complete and short, and contains only
+// addresses that stand for names.
 func FuzzNames(f *testing.F) {
 	x := testProxy(f, Options{}, Config{Domains: map[string]Permission{"*.test": Allow, "b.test": Deny}}, Hooks{})
 	x.names.ipv6.Store(true)

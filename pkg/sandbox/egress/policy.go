@@ -20,13 +20,13 @@ const (
 	Deny  Permission = "deny"
 )
 
-// Config is a policy as its client writes it.
+// Config is a policy in the form that clients send.
 type Config struct {
-	// SOCKS5 asks for a SOCKS5 proxy beside the HTTP proxy.
+	// SOCKS5 requests a SOCKS5 proxy in addition to the HTTP proxy.
 	SOCKS5 bool
 	// Upstream permits the proxies that the server's own environment names.
 	Upstream bool
-	// Limited permits only GET, HEAD and OPTIONS of plain HTTP.
+	// Limited permits only GET, HEAD and OPTIONS over plain HTTP.
 	Limited bool
 	// LocalBinding disables the rules for addresses: only the patterns decide.
 	LocalBinding bool
@@ -37,8 +37,8 @@ type Config struct {
 	// UnixSockets are paths. They are checked and have no effect: on Linux
 	// Codex CLI's proxy reaches no Unix sockets either.
 	UnixSockets map[string]Permission
-	// AskTime is how long the client takes at most to answer a question;
-	// 0: there are no questions.
+	// AskTime is the longest time that the client takes to answer a question;
+	// 0: it is not asked.
 	AskTime time.Duration
 }
 

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestPortsCloseForAll: the ports of a proxy that has ended take no connection
-// while a program that is being started still holds copies of them.
+// TestPortsCloseForAll: the ports of a proxy that has ended accept no
+// connection while a program that is being started still has copies of their
+// descriptors.
 func TestPortsCloseForAll(t *testing.T) {
 	x := testProxy(t, Options{}, local(), Hooks{})
 	for _, l := range []net.Listener{x.web, x.socks} {

@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closePort closes a listener, also for processes that hold a copy: a forked child of this
-// program has one until it executes its program, and would keep
-// the port open.
+// closePort closes a listener, also for processes that have a copy: a forked child of this
+// program has one until it executes its program, and would keep the port open.
 func closePort(l net.Listener) {
 	if raw, err := l.(*net.TCPListener).SyscallConn(); err == nil {
 		// macOS refuses it, and leaves the copies.

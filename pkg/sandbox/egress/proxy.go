@@ -28,9 +28,9 @@ type Options struct {
 	// BundleDir is the directory for the certificate bundles of processes, if Ceiling
 	// injects credentials. Empty: the directory for temporary files.
 	BundleDir string
-	// OwnPort reports whether this program listens on a port of this machine.
-	// The proxy does not connect to such a port: this program would take the connection
-	// for one of its own user, and serve a process whose policy names the address. Nil: it has none.
+	// OwnPort reports whether this program listens on a port of this machine. The proxy does not
+	// connect to such a port: this program would treat the connection as its own user's, and so
+	// serve a process whose policy names the address. Nil: it listens on no port.
 	OwnPort func(port uint16) bool
 	// Getenv returns the variables of upstream proxies. Nil: os.Getenv.
 	Getenv func(name string) string
@@ -39,8 +39,8 @@ type Options struct {
 	// Resolve resolves a name; it returns soon after its context has ended. Nil:
 	// the system's resolver.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
-	// UserOf returns the user of the process at the other end of a connection
-	// within this machine. Nil: peercred.UserOf.
+	// UserOf returns the user of the process at the other end of a local
+	// connection. Nil: peercred.UserOf.
 	UserOf func(conn net.Conn) (int, error)
 }
 
@@ -49,10 +49,10 @@ type Options struct {
 type Host struct {
 	opts        Options
 	connections atomic.Int64
-	// ports are those of all proxies: no proxy connects to a port of another
-	// one.
+	// ports are the ports of all proxies: no proxy connects to a port of
+	// another one.
 	ports sync.Map
-	// heads holds an element for each large head.
+	// heads contains an element for each large head.
 	heads chan struct{}
 
 	tested sync.Once
@@ -87,7 +87,7 @@ func (h *Host) Works() error {
 	return h.works
 }
 
-// test asks for the user of both ends of a connection to itself.
+// test determines the user of both ends of a connection to itself.
 func (h *Host) test() error {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -128,8 +128,8 @@ func (h *Host) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
 
 // Hooks are the functions that a proxy calls. Several goroutines call them at a time.
 type Hooks struct {
-	// Ask returns the answer to a question, or the zero Answer, at the latest
-	// soon after its context has ended. Nil: nobody can be asked.
+	// Ask returns the answer to a question, or the zero Answer. It returns soon
+	// after its context has ended. Nil: no questions are asked.
 	Ask func(ctx context.Context, q Question) Answer
 	// Report gets each decision when it is made. It must not block.
 	Report func(r Report)
@@ -159,27 +159,27 @@ type Proxy struct {
 	log    *slog.Logger
 	logged *recordLimit
 
-	web, socks net.Listener // socks is nil if the policy has none
+	web, socks net.Listener // socks is nil if the policy has no SOCKS5 proxy
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	asking context.Context // ends with StopAsking
 	mute   context.CancelFunc
-	// questions holds an element for each open question.
+	// questions contains an element for each open question.
 	questions chan struct{}
 	names     nameTable
-	heads     chan struct{} // holds an element for each large head
+	heads     chan struct{} // contains an element for each large head
 	transport *http.Transport
 	secrets   *secrets // nil: no credentials are injected
 	wg        sync.WaitGroup
 
 	mu    sync.Mutex
 	over  bool
-	conns map[net.Conn]struct{} // those from the process, and those to hosts
-	count int                   // those from the process
+	conns map[net.Conn]struct{} // connections from the process, and connections to hosts
+	count int                   // connections from the process
 }
 
-// Start makes the proxy of a process. Close must be called.
+// Start makes the proxy of a process. The caller must call Close.
 func (h *Host) Start(policy *Policy, hooks Hooks) (*Proxy, error) {
 	if policy == nil {
 		return nil, errNoPolicy
@@ -361,8 +361,8 @@ func (x *Proxy) begin() bool {
 	return !x.over
 }
 
-// keep registers a connection to a host, which Close closes. If the proxy is closed already,
-// it closes the connection and returns an error.
+// keep registers a connection to a host, so that Close closes it. If the proxy is closed
+// already, it closes the connection and returns an error.
 func (x *Proxy) keep(conn net.Conn) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -387,7 +387,7 @@ type attempt struct {
 	client string
 }
 
-// report reports a decision. domain says that it is about the host.
+// report reports a decision. domain means that the decision is about the host.
 func (x *Proxy) report(a attempt, d decision, domain bool) {
 	level := slog.LevelInfo
 	if d.verdict == Pass {

@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/sandbox/transparent"
 )
 
-// The ports of captured connections with rules of their own.
+// These ports of captured connections have special rules.
 const (
 	portSSH   = 22
 	portNames = 53
@@ -53,13 +53,14 @@ func (x *Proxy) Redirect(socket *os.File) error {
 	return nil
 }
 
-// discard closes a connection that keep has taken.
+// discard closes a connection that keep has registered.
 func (x *Proxy) discard(conn net.Conn) {
 	x.forget(conn)
 	_ = conn.Close()
 }
 
-// routineRedirect takes descriptors from the launcher, until that ends or Close is called.
+// routineRedirect receives descriptors from the launcher, until the launcher ends or Close
+// is called.
 func (x *Proxy) routineRedirect(from *net.UnixConn) {
 	text, oob := make([]byte, transparent.Size+1), make([]byte, syscall.CmsgSpace(4))
 	for {
@@ -120,7 +121,7 @@ func (x *Proxy) take(m transparent.Message, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	// A connection that the process has reset meanwhile has no peer address.
+	// If the process has already reset a connection, it has no peer address.
 	if _, ok := conn.(*net.TCPConn); !ok || conn.RemoteAddr() == nil || !x.enter(conn) {
 		reset(conn)
 		return nil
@@ -140,10 +141,10 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// serveRedirected serves a connection that the process has made to an address. An
-// address that it has got by DNS stands for its name. Any other address stands for the name that
-// the process sends, if an HTTP or TLS client dials it: the address may come from a file or
-// another program, and the proxy does not connect to it.
+// serveRedirected serves a connection that the process has made to an address. An address from a
+// DNS answer of this proxy stands for its name. For any other address, the name counts that an
+// HTTP or TLS client sends: the address may come from a file or another program, and the proxy
+// does not connect to it.
 func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
 	if to.Port() == portNames {
 		x.serveNames(conn, bufio.NewReaderSize(conn, readBuffer))
@@ -187,7 +188,7 @@ func (x *Proxy) judgesRequests(host string, named bool) bool {
 // join connects the process with a host, or refuses it, and returns when the
 // connection has ended.
 func (x *Proxy) join(conn *net.TCPConn, r *bufio.Reader, a attempt) {
-	// Only the process has the connection: reading reports its end.
+	// Only the process writes to the connection, so reading reports its end.
 	d, to := x.permit(a, func() bool { return hungUp(conn, r) }, true)
 	if d.verdict != Pass {
 		x.refuse(conn, a, d)

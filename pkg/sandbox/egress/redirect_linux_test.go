@@ -23,7 +23,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// launcherEnd is the launcher's end of the socket of a proxy.
+// launcherEnd is the launcher's end of the socket to a proxy.
 type launcherEnd struct {
 	t *testing.T
 	*net.UnixConn
@@ -80,7 +80,7 @@ func (l launcherEnd) connect(to string) net.Conn {
 	return inside
 }
 
-// echoServer answers each connection with what it gets.
+// echoServer echoes the data of each connection.
 func echoServer(t *testing.T) uint16 {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -102,7 +102,7 @@ func echoServer(t *testing.T) uint16 {
 	return portOf(l)
 }
 
-// TestRedirectedConnections: an address that DNS has returned stands for its name, and any
+// TestRedirectedConnections: an address from a DNS answer stands for its name, and any
 // other for itself. A refusal is sent in the protocol of the port.
 func TestRedirectedConnections(t *testing.T) {
 	port := echoServer(t)
@@ -161,8 +161,8 @@ func TestRedirectedConnections(t *testing.T) {
 	}
 }
 
-// upstreamProxy is an upstream proxy of tunnels. It answers in place of the host, with
-// the target and what it gets, and returns its URL.
+// upstreamProxy is an upstream proxy for tunnels. It answers in place of the host,
+// with the target and the received data, and returns its URL.
 func upstreamProxy(t *testing.T) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {
@@ -273,8 +273,8 @@ func TestRedirectedQueries(t *testing.T) {
 	}
 }
 
-// TestRedirectEnds: Close ends what came over the socket, a message that is none ends
-// nothing, and a connection too many is reset.
+// TestRedirectEnds: Close ends all connections and queries that came over the socket.
+// A malformed message ends nothing, and a connection above the limit is reset.
 func TestRedirectEnds(t *testing.T) {
 	x := testProxy(t, Options{Connections: 1}, local(), Hooks{})
 	l := redirectTo(t, x)
@@ -306,8 +306,8 @@ func TestRedirectEnds(t *testing.T) {
 	}
 }
 
-// TestBrokenConnections: a process that breaks a connection before the server takes it
-// ends this connection alone.
+// TestBrokenConnections: if a process breaks a connection before the server accepts
+// it, only this connection ends.
 func TestBrokenConnections(t *testing.T) {
 	for _, limited := range []bool{false, true} {
 		x := testProxy(t, Options{}, Config{Limited: limited}, Hooks{})
@@ -367,9 +367,9 @@ func TestDisconnectSSH(t *testing.T) {
 	}
 }
 
-// TestAddressesThatStandForNames: a client that resolves a name and then asks a proxy for
-// the address gets the host of the name. No other address of these networks is connected
-// to, whatever the policy allows: outside, it belongs to somebody else.
+// TestAddressesThatStandForNames: if a client resolves a name and then asks a proxy for
+// the address, it gets the host of the name. Other addresses of these networks are never
+// connected to, whatever the policy allows: outside, they belong to others.
 func TestAddressesThatStandForNames(t *testing.T) {
 	port := echoServer(t)
 	x := testProxy(t, Options{Resolve: func(_ context.Context, name string) ([]netip.Addr, error) {

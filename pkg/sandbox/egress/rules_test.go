@@ -112,8 +112,8 @@ func TestPublicAddresses(t *testing.T) {
 	}
 }
 
-// FuzzPattern: what is accepted, without wildcards, is a host in normal form that
-// matches itself, and no pattern takes long.
+// FuzzPattern: an accepted pattern without wildcards is a host in normal form
+// that matches itself, and no match takes long.
 func FuzzPattern(f *testing.F) {
 	for _, text := range []string{"a.test", "*.a.test", "**.a", "[::1]:80", "a?b*c", "[*]"} {
 		f.Add(text, "a.test")

@@ -12,16 +12,15 @@ import (
 	"strings"
 )
 
-// secrets hold the injections of the server for the proxy of one process. A
-// nil *secrets injects nothing. It does not change, and its methods may be called from any
-// goroutine.
+// secrets holds the server's injections for the proxy of one process. A nil *secrets
+// injects nothing. It does not change, and its methods may be called from any goroutine.
 type secrets struct {
 	authority *certAuthority
 	bundle    *bundle
 	origins   map[string]*origin // by host:port
 	// placeholders are random for each process, by the variable.
 	placeholders map[string]string
-	texts        [][]byte // those of all placeholders
+	texts        [][]byte // the longest of all placeholders
 }
 
 // origin is a host and port whose requests get credentials.
@@ -144,8 +143,8 @@ func (s *secrets) environ(add func(names []string, value string)) {
 	}
 }
 
-// foreign returns the placeholders that must not be sent to an origin. For nil, they are those that must not be
-// sent to a host without credentials.
+// foreign returns the placeholders that must not be sent to an origin; nil stands for any host without
+// credentials.
 func (s *secrets) foreign(o *origin) [][]byte {
 	switch {
 	case s == nil:
@@ -157,7 +156,7 @@ func (s *secrets) foreign(o *origin) [][]byte {
 	}
 }
 
-// holds reports whether one of the texts occurs in a text.
+// holds reports whether any of the texts occurs in a text.
 func holds(text string, texts [][]byte) bool {
 	return slices.ContainsFunc(texts, func(t []byte) bool { return strings.Contains(text, string(t)) })
 }
@@ -181,7 +180,7 @@ func headHolds(h *head, texts [][]byte) bool {
 	return false
 }
 
-// basic returns user:password of credentials of the scheme Basic; else "".
+// basic returns the user:password of credentials with the scheme Basic; else "".
 func basic(value string) string {
 	scheme, encoded, _ := strings.Cut(value, " ")
 	if !strings.EqualFold(scheme, basicScheme) {
@@ -191,9 +190,8 @@ func basic(value string) string {
 	return string(text)
 }
 
-// credentials puts the credentials of an origin into a request, and replaces these headers of the
-// process. It returns the texts by which they are
-// recognized in the answer.
+// credentials puts the credentials of an origin into a request, in place of the process's own
+// headers of these names. It returns the texts that must be hidden in the answer.
 func (o *origin) credentials(out *http.Request) ([][]byte, error) {
 	var texts [][]byte
 	for _, one := range o.injections {
@@ -207,9 +205,8 @@ func (o *origin) credentials(out *http.Request) ([][]byte, error) {
 	return longestFirst(texts), nil
 }
 
-// conceal replaces the texts in an answer by asterisks. Otherwise a host that repeats the
-// headers of a request, such as a page that shows them, would disclose the
-// credential to the process.
+// conceal replaces the texts in an answer by asterisks. Otherwise a host that echoes the
+// headers of a request would disclose the credential to the process.
 func conceal(resp *http.Response, texts [][]byte) {
 	if len(texts) == 0 {
 		return

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestInjectionsAreChecked: entries that would not do what their owner means are
-// refused.
+// TestInjectionsAreChecked: an entry that would not do what its owner intended
+// is refused.
 func TestInjectionsAreChecked(t *testing.T) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -63,7 +63,7 @@ func TestInjectionsAreChecked(t *testing.T) {
 }
 
 // TestInjectionFiles: a server does not start with files that a request could not
-// use, and its errors do not hold what is in them.
+// use, and its errors do not show their content.
 func TestInjectionFiles(t *testing.T) {
 	for name, tt := range map[string]struct{ value, scheme, ca, want string }{
 		"good":           {testSecret, "", "", ""},
@@ -94,8 +94,9 @@ func TestInjectionFiles(t *testing.T) {
 	}
 }
 
-// TestSecretPaths: where links lead to is named too, and the file itself: a profile's entry
-// for it, such as one below its project root, would count before that of the directory.
+// TestSecretPaths: the result also contains the targets of links, and the file itself: a
+// profile's entry for the file, such as one below its project root, would take precedence
+// over the entry for the directory.
 func TestSecretPaths(t *testing.T) {
 	file := secretFile(t, testSecret)
 	dir, err := filepath.EvalSymlinks(filepath.Dir(file))

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// patience bounds waits that do not end in a defective program.
+// patience bounds waits that end only if the program has no defect.
 const patience = 20 * time.Second
 
 // local is a policy that allows the servers of these tests.
@@ -74,7 +74,7 @@ func exchange(t *testing.T, conn net.Conn, r *bufio.Reader, request string) (*ht
 	return resp, string(text)
 }
 
-// web is a server that shows what it gets.
+// web is a server that shows the requests that it receives.
 func webServer(t *testing.T) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -167,7 +167,7 @@ func TestPipelining(t *testing.T) {
 	}
 }
 
-// TestContinue: a body that the process holds back is asked for.
+// TestContinue: the proxy asks for a body that the process holds back.
 func TestContinue(t *testing.T) {
 	server := webServer(t)
 	x := testProxy(t, Options{}, local(), Hooks{})
@@ -184,8 +184,8 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// TestStreams: a part of an answer comes before the next one is made; an old
-// client gets it without chunks.
+// TestStreams: each part of an answer is delivered before the next one is made.
+// An old client gets it without chunks.
 func TestStreams(t *testing.T) {
 	next := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -243,7 +243,7 @@ func TestLimitedMode(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit: one connection too many is told so.
+// TestConnectionLimit: a connection above the limit gets an answer that says so.
 func TestConnectionLimit(t *testing.T) {
 	x := testProxy(t, Options{Connections: 1}, local(), Hooks{})
 	first, r := wire(t, x.web)
@@ -278,7 +278,7 @@ func TestEnviron(t *testing.T) {
 	}
 }
 
-// TestWorks: a machine that does not say whose a connection is has no proxies.
+// TestWorks: a machine that does not report the owner of a connection has no proxies.
 func TestWorks(t *testing.T) {
 	if err := NewHost(Options{}).Works(); err != nil {
 		t.Error(err)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The parts of SOCKS5 that occur here (RFC 1928).
+// These are the parts of SOCKS5 that are used here (RFC 1928).
 const (
 	socksVersion = 5
 
@@ -96,10 +96,10 @@ func socksRequest(r *bufio.Reader) (command byte, host string, port uint16, err 
 	return head[1], host, binary.BigEndian.Uint16(rest[size:]), nil
 }
 
-// socksReply encodes a reply with an address of type IPv4, which is that of the
-// connection to the host; 0.0.0.0 without a connection, or for IPv6. The port
-// is 0: the process does not need it, and could only help others
-// find the connection with it.
+// socksReply encodes a reply with an IPv4 address: the address of the
+// connection to the host, or 0.0.0.0 without a connection or for IPv6. The port
+// is always 0: the process does not need it, and could only help others find
+// the connection.
 func socksReply(code byte, local net.Addr) []byte {
 	reply := []byte{socksVersion, code, 0, socksIPv4, 0, 0, 0, 0, 0, 0}
 	if tcp, ok := local.(*net.TCPAddr); ok {
@@ -110,7 +110,7 @@ func socksReply(code byte, local net.Addr) []byte {
 	return reply
 }
 
-// socksBegin takes the greeting and the request of a client.
+// socksBegin reads the greeting and the request of a client.
 func socksBegin(conn net.Conn, r *bufio.Reader) (command byte, host string, port uint16, err error) {
 	_ = conn.SetDeadline(time.Now().Add(headTime))
 	plain, err := socksHello(r)
@@ -243,10 +243,9 @@ func guarded(reason string) decision {
 	return decision{verdict: Block, source: ModeGuard, reason: reason, rule: "limited mode"}
 }
 
-// gone reports whether the process has closed the connection while a question was open: then
-// nothing more is done for it, and nothing is reported. A process that has closed only
-// its own direction still waits for the answer; the kernel then still has its
-// socket.
+// gone reports whether the process has closed the connection while a question was open. Then
+// the request is dropped without a report. A process that has closed only its own direction
+// still waits for the answer; the kernel then still has its socket.
 func (x *Proxy) gone(conn net.Conn, r *bufio.Reader) bool {
 	_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := r.Peek(1)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// tunnel moves bytes both ways until both directions have ended, and closes
-// outer. The end of one direction is passed on by itself; an error ends both.
-// early and inEarly, if not nil, hold bytes that were read from either side already.
+// tunnel copies bytes both ways until both directions have ended, and closes outer.
+// The end of one direction is passed on separately; an error ends both. early and
+// inEarly, if not nil, hold bytes that were read from either side already.
 func (x *Proxy) tunnel(in net.Conn, inEarly *bufio.Reader, out *outside, early *bufio.Reader) {
 	defer out.Close()
 	_ = in.SetDeadline(time.Time{})
@@ -23,8 +23,8 @@ func (x *Proxy) tunnel(in net.Conn, inEarly *bufio.Reader, out *outside, early *
 	<-ended
 }
 
-// pipe moves bytes from one connection to the other and then ends its direction.
-// If that fails, it closes both.
+// pipe copies bytes from one connection to the other and then ends its
+// direction. If that fails, it closes both.
 func pipe(to, from *net.TCPConn, early *bufio.Reader) {
 	var err error
 	if early != nil && early.Buffered() > 0 {
@@ -42,8 +42,8 @@ func pipe(to, from *net.TCPConn, early *bufio.Reader) {
 	}
 }
 
-// finish ends a connection whose last answer is sent. It reads what the process
-// still sends for lingerTime: see there.
+// finish ends a connection after its last answer. It reads the data that the
+// process still sends for lingerTime: see there.
 func finish(conn net.Conn) {
 	if c, ok := conn.(interface{ CloseWrite() error }); ok { // TCP, or TLS in a tunnel
 		_ = c.CloseWrite()

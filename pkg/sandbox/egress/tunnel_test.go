@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// echo listens, and answers with what it got when that has ended.
+// echo listens, and answers with the received data when the sender has ended.
 func echo(t *testing.T) net.Listener {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -227,8 +227,8 @@ func FuzzSOCKS(f *testing.F) {
 	})
 }
 
-// TestHalfClosedClients: a client that sends no more still waits for its answer,
-// also if somebody had to be asked.
+// TestHalfClosedClients: a client that has ended its direction still gets its
+// answer, also if a question had to be asked.
 func TestHalfClosedClients(t *testing.T) {
 	server := echo(t)
 	port := uint16(server.Addr().(*net.TCPAddr).Port)

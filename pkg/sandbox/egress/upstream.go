@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Variables that name upstream proxies, the first one that is usable counts.
-// net/http's own rules differ: they read the environment once, know no
-// ALL_PROXY, and do not use HTTP_PROXY for tunnels.
+// These variables name upstream proxies; the first usable one counts.
+// net/http's own rules differ: it reads the environment once, ignores
+// ALL_PROXY, and does not use HTTP_PROXY for tunnels.
 var (
 	plainUpstream  = []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}
 	tunnelUpstream = append([]string{"HTTPS_PROXY", "https_proxy"}, plainUpstream...)
@@ -47,8 +47,8 @@ func (x *Proxy) upstream(q Question) *url.URL {
 	return nil
 }
 
-// direct reports whether a host is never reached through an upstream proxy, to
-// which the address would mean another machine.
+// direct reports whether a host must not be reached through an upstream proxy,
+// because the address means another machine there.
 func (x *Proxy) direct(host string) bool {
 	address, err := netip.ParseAddr(host)
 	switch {
@@ -82,8 +82,9 @@ func parseUpstream(text string) *url.URL {
 	return &url.URL{Scheme: "http", User: u.User, Host: net.JoinHostPort(u.Hostname(), port)}
 }
 
-// exempt reports whether a NO_PROXY list names a host: by name, which covers
-// the names below it, by address or network, with or without a port.
+// exempt reports whether a NO_PROXY list contains a host: by name, which
+// includes the names below it, by address or by network, with or without a
+// port.
 func exempt(list, host string, port uint16) bool {
 	address, err := netip.ParseAddr(host)
 	literal := err == nil

@@ -17,7 +17,7 @@ import (
 )
 
 // web is one connection to the HTTP proxy. Requests are served one after the
-// other, in the order in which they came.
+// other, in order of arrival.
 type web struct {
 	proxy  *Proxy
 	conn   net.Conn
@@ -166,7 +166,7 @@ func (c *web) proceed() {
 // upstreamFailure is the text of the answer to an allowed request that failed.
 const upstreamFailure = "upstream failure"
 
-// answer writes a whole answer. more are header lines, each with its end.
+// answer writes a complete answer. more are header lines, each with its line end.
 func (c *web) answer(h *head, status int, kind, more string, text []byte) {
 	proto := "HTTP/1.1 "
 	if !h.ProtoAtLeast(1, 1) {

@@ -21,11 +21,11 @@ import (
 // errReplay is the reason not to retry a denied command that had much input.
 var errReplay = fmt.Errorf("it read more than %d KiB of input, which is too much to keep for a retry", maxReplay>>10)
 
-// execution is a job on its way through its attempts.
+// execution is a job together with its attempts.
 type execution struct {
 	x      *remoteExec
 	job    job
-	id     string // id of the processes, without the attempt's number
+	id     string // id of the processes, without the number of the attempt
 	params execproto.StartParams
 	report report
 	feed   feed
@@ -141,7 +141,7 @@ func (e *execution) done(d approval.Decision) int {
 	}
 }
 
-// denied describes what the sandbox denied, as far as that is known.
+// denied describes what the sandbox denied, if that is known.
 func (e *execution) denied() string {
 	if len(e.last.refused) == 0 {
 		return "the sandbox on the server probably denied it; " + e.x.policy.Wider()

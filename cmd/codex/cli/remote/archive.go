@@ -28,7 +28,7 @@ func (cp *copying) unpacking(uri string) archive.UnpackOptions {
 func (cp *copying) receiveArchive(u *archive.Unpacker, uri string, o execclient.ArchiveOptions) error {
 	for tries := 0; ; {
 		before := u.Done()
-		if utf8.ValidString(before) { // other paths cannot be sent
+		if utf8.ValidString(before) { // other paths cannot be put into a request
 			o.After = before
 		}
 		err := cp.receiveOnce(u, uri, o)

@@ -55,7 +55,7 @@ Examples:
 	}
 }
 
-// errLeft ends an attachment whose user has typed the keys for leaving.
+// errLeft ends an attachment when the user has typed the keys for leaving.
 var errLeft = errors.New("left")
 
 // attachment connects a terminal, or other streams, to a detached process.

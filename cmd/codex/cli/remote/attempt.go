@@ -40,7 +40,7 @@ type attempt struct {
 	params execproto.StartParams
 	report *report
 	feed   *feed
-	secret string                             // written to the process before anything else
+	secret string                             // written to the process before any other input
 	p      atomic.Pointer[execclient.Process] // nil until it is started
 	late   atomic.Bool                        // --timeout has passed
 	caught atomic.Int32                       // the last signal; 0: none
@@ -234,7 +234,7 @@ func runError(err error, argv []string, approves bool) error {
 			err = fmt.Errorf("%w; run codex doctor on the server to see what is missing", err)
 		}
 		code := cmdutil.ExitNotStarted
-		if !approves && notExecutable(err) { // exec uses 126 for something else
+		if !approves && notExecutable(err) { // exec uses 126 for other errors
 			code = cmdutil.ExitNotExecutable
 		}
 		return &cmdutil.ExitError{Code: code, Err: startError(err, argv)}
@@ -242,7 +242,7 @@ func runError(err error, argv []string, approves bool) error {
 	return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
 }
 
-// routineStdin passes stdin on up to its end.
+// routineStdin forwards stdin until its end.
 func (a *attempt) routineStdin(ctx context.Context) {
 	switch err := a.feed.pump(ctx, a.p.Load(), a.params.TTY); {
 	case errors.Is(err, execclient.ErrNoCloseStdin):
@@ -252,7 +252,7 @@ func (a *attempt) routineStdin(ctx context.Context) {
 	}
 }
 
-// routineSignals passes signals on. While the server cannot be reached, a signal ends the
+// routineSignals forwards signals. While the server cannot be reached, a signal ends the
 // command locally.
 func (a *attempt) routineSignals(ctx context.Context, cancel context.CancelCauseFunc) {
 	var last time.Time

@@ -54,7 +54,7 @@ func CompletePaths(given map[string]string, typed string, onlyDirs bool) (paths 
 		for _, e := range entries {
 			hidden := strings.HasPrefix(e.FileName, ".") && !strings.HasPrefix(name, ".")
 			switch {
-			case e.IsLossy || strings.Contains(e.FileName, "/"): // it cannot be typed
+			case e.IsLossy || strings.Contains(e.FileName, "/"): // the user cannot type such a name
 			case !strings.HasPrefix(e.FileName, name) || hidden || onlyDirs && !e.IsDirectory:
 			case len(paths) == maxCompletions:
 				return

@@ -120,7 +120,7 @@ type copying struct {
 	out      io.Writer
 	errs     io.Writer
 	large    chan struct{} // holds a value for each large file that is being copied
-	plain    sync.Mutex    // held while a plainTree is copied
+	plain    sync.Mutex    // held while a plainTree is being copied
 	warnOnce sync.Once
 
 	// deferred reports whether an error is not reported yet; nil: all are reported. It is

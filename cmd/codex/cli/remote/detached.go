@@ -327,7 +327,7 @@ type logPrinter struct {
 	handle  string
 	s       cmdutil.Streams
 	dropped bool
-	waiting string // the last reason for which the process waits that was printed
+	waiting string // the last printed reason for which the process waits
 	last    execproto.ReadResult
 }
 

@@ -256,7 +256,7 @@ func (x *remoteExec) settle(c *cli.Context, at places) error {
 	return nil
 }
 
-// close undoes what openRemote began.
+// close undoes openRemote.
 func (x *remoteExec) close() {
 	for len(x.closing) > 0 {
 		last := len(x.closing) - 1
@@ -281,8 +281,8 @@ func (x *remoteExec) exit(code int, err error) error {
 
 // job is one command of the user.
 type job struct {
-	argv  []string // as it is started
-	asked []string // as questions show it: without the shell that codex adds
+	argv  []string // the arguments with which it is started
+	asked []string // the arguments as questions show them: without the shell that codex adds
 	cwd   string   // a URI
 	out   *cwdFilter
 	// secret is sent to each process before anything that is typed.

@@ -356,7 +356,7 @@ func TestQuestionsTakeTheInput(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	pieces := make(halting, 1)
-	defer close(pieces) // ends the read that is under way
+	defer close(pieces) // ends the current read
 	for name, tt := range map[string]struct {
 		in    io.Reader
 		write func(string)

@@ -112,8 +112,8 @@ const (
 	maxIDBytes = 32
 
 	// settleTime is how long a question is on the screen before keys count as its answer.
-	// Nobody answers faster, and within it the terminal's replies to queries of the command
-	// have arrived.
+	// No user answers faster. By then the terminal's replies to queries of the command have
+	// arrived, which must not count as an answer.
 	settleTime = 250 * time.Millisecond
 
 	// secondInterrupt is the time within which a second interrupt kills the remote command.

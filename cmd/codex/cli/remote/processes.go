@@ -113,7 +113,7 @@ func listProcesses(ctx context.Context, client *execclient.Client, scope execpro
 		detached, err := client.ListDetachedUsage(ctx)
 		var refused *execclient.ServerError
 		switch {
-		case errors.As(err, &refused): // this client can have none, as through a relay
+		case errors.As(err, &refused): // not supported by this client, for example through a relay
 		case err != nil:
 			return l, err
 		}

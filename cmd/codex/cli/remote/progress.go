@@ -131,7 +131,7 @@ func (p *progress) endLine() {
 	}
 }
 
-// draw draws the line again.
+// draw redraws the line.
 func (p *progress) draw() {
 	width, _, err := term.GetSize(p.fd)
 	if err != nil || width < 20 {

@@ -63,7 +63,7 @@ func (q question) screenfuls(rows, cols int) ([]screenful, error) {
 	if len(below) < cols {
 		line = below + line[len(below):]
 	}
-	// The line above, and an empty one before it that Reset makes.
+	// The line above, and an empty line before it that Reset creates.
 	space := rows - 2 - len(tail)
 	if len(body) <= space {
 		return []screenful{{join(line, body, tail), cue}}, nil

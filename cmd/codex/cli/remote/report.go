@@ -31,10 +31,10 @@ type execEvent struct {
 	// For exited.
 	SandboxDenied *bool         `json:"sandboxDenied,omitempty"`
 	Denials       []denialEvent `json:"denials,omitempty"`
-	// Cause and Resources are those of process/exited.
+	// Cause and Resources are copied from process/exited.
 	Cause     execproto.Cause `json:"cause,omitempty"`
 	Resources *resourceEvent  `json:"resources,omitempty"`
-	// For started: those of process/start.
+	// For started: copied from process/start.
 	Limits []limitEvent `json:"limits,omitempty"`
 	// For network: the host that the user was asked about.
 	Host     string `json:"host,omitempty"`

@@ -211,7 +211,7 @@ func (f *cwdFilter) pass(n int) error {
 // flush writes all held bytes at the end of the output.
 func (f *cwdFilter) flush() error { return f.pass(len(f.held)) }
 
-// partial returns how many bytes at the end of b are a beginning of what.
+// partial returns how many bytes at the end of b can be the beginning of what.
 func partial(b, what []byte) int {
 	for n := min(len(b), len(what)-1); n > 0; n-- {
 		if bytes.Equal(b[len(b)-n:], what[:n]) {

@@ -141,8 +141,8 @@ func (y *syncing) begin(from, to tree) error {
 	return y.bring(from, to)
 }
 
-// folderOfServer returns the URI, without links, of a directory of the server. It makes the
-// directory if it is missing; in a dry run it returns "" instead.
+// folderOfServer returns the URI, with links resolved, of a directory of the server. It
+// creates the directory if it is missing; in a dry run it returns "" instead.
 func (y *syncing) folderOfServer(uri string) (string, error) {
 	if m, err := y.fs.Stat(y.ctx, uri); err == nil && !m.IsDirectory {
 		return "", errors.New("it is not a directory")

@@ -30,7 +30,7 @@ type syncing struct {
 
 // listed is a list of a tree.
 type listed struct {
-	entries []*archive.Entry // in their order, without those left out
+	entries []*archive.Entry // in their order, without omitted entries
 	at      map[string]*archive.Entry
 	// problems are the errors of paths that could not be read.
 	problems map[string]error
@@ -102,7 +102,7 @@ func (y *syncing) rules(t tree, l *listed) (*ignored, error) {
 	return g, nil
 }
 
-// bring makes a tree equal to another one.
+// bring makes a tree equal to another tree.
 func (y *syncing) bring(from, to tree) error {
 	source, err := y.look(from, nil, true)
 	if err != nil {

@@ -195,8 +195,8 @@ func (y *syncing) follow(from, to tree) error {
 	}
 }
 
-// followAgain calls once. If the session is lost after a first round, because the server was
-// restarted or this machine slept, it reconnects until the context ends.
+// followAgain calls once. If the session is lost after the first round, for example because
+// the server restarted or this machine slept, it reconnects until the context ends.
 func followAgain(ctx context.Context, errs io.Writer, began *bool, once func() error) error {
 	for last := ""; ; {
 		err := once()
@@ -206,7 +206,7 @@ func followAgain(ctx context.Context, errs io.Writer, began *bool, once func() e
 		if ctx.Err() != nil || !*began || !errors.As(err, &lost) && !unreachable {
 			return err
 		}
-		if text := err.Error(); text != last { // print it once, and not for each attempt
+		if text := err.Error(); text != last { // print it once, not for each attempt
 			cmdutil.Messagef(errs, "codex: %s; connecting again until Ctrl-C\n", terminal.Text(text))
 			last = text
 		}

@@ -199,8 +199,8 @@ func (c *console) line(ctx context.Context, q question, signals <-chan os.Signal
 // noAnswer stands for a missing answer.
 const noAnswer = "no"
 
-// show shows a part of a question and returns the line that is typed after it; "no" if none
-// is.
+// show shows a part of a question and returns the line that is typed after it, or "no" if
+// no line comes.
 func (c *console) show(ctx context.Context, s screenful) (string, error) {
 	echo, err := hideKeys(c.f)
 	if err != nil {

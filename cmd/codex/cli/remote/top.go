@@ -277,7 +277,7 @@ func (st *stats) wants(r *processRow) bool {
 	return len(st.names) == 0 || slices.Contains(st.names, r.Handle) && r.Handle != "" || slices.Contains(st.names, r.ProcessID)
 }
 
-// statsColumns have fixed widths, because later lines are not known.
+// statsColumns have fixed widths, because later lines are not known yet.
 const statsColumns = "%-24s  %-12s  %9s  %6s  %10s  %10s  %10s  %5s\n"
 
 func (st *stats) print(list *processList) error {

@@ -20,7 +20,7 @@ import (
 
 // tree is a directory that is copied from or to: a localTree, a serverTree or a plainTree.
 type tree interface {
-	// shown returns the path of an entry for people.
+	// shown returns the path of an entry for display.
 	shown(below string) string
 	// list calls each for every entry of the tree, in their order. A tree that does not
 	// exist has none.

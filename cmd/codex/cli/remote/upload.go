@@ -49,8 +49,8 @@ func (cp *copying) upload(sources []string, target string) error {
 }
 
 // uploadNamed copies a source to a URI. A device or a FIFO is read. special means that the
-// target is a device, a FIFO or a terminal, which is written into. below means that the user
-// named the directory of the URI: if a directory is copied, a link at the target is not
+// target is a device, a FIFO or a terminal: data is written into it. below means that the
+// user named the directory of the URI: if a directory is copied, a link at the target is not
 // followed.
 func (cp *copying) uploadNamed(source, uri string, special, below bool) error {
 	if isInput(source) {
@@ -189,7 +189,7 @@ func (cp *copying) uploadSmall(f io.Reader, uri string, size int64, o execclient
 type counted struct {
 	io.Reader
 	bar *progress
-	err error // of reading; nil at the end
+	err error // error of reading; nil at the end
 }
 
 func (c *counted) Read(b []byte) (int, error) {
