@@ -137,7 +137,6 @@ func (p *retainedProc) Output(seq uint64, stream process.Stream, chunk []byte) {
 
 // Exited implements process.Sink.
 func (p *retainedProc) Exited(seq uint64, e process.Exit) {
-	p.recordConfined()
 	reason := ""
 	if refused := p.exited(&e); refused != nil {
 		reason = refused.Reason
@@ -149,7 +148,6 @@ func (p *retainedProc) Exited(seq uint64, e process.Exit) {
 
 // Closed implements process.Sink. It is the end of the keeper.
 func (p *retainedProc) Closed(seq uint64) {
-	p.recordConfined()
 	p.closeNetwork()
 	ending := outputlog.Ending{Cause: string(p.seen.Exit.Cause), BytesIn: p.seen.In.Load(), BytesOut: p.seen.Out.Load()}
 	if err := p.output.Close(seq, time.Now(), ending); err != nil {

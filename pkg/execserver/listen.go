@@ -11,9 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
-	"sync/atomic"
 	"syscall"
-	"time"
 
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/statuspage"
@@ -211,9 +209,8 @@ func (srv *Server) authorize(r *http.Request, role wsauth.Role) *observe.Refused
 
 // identify returns the user of the process that has sent a request.
 func (srv *Server) identify(r *http.Request) (uid int, err error) {
-	opts := peercred.Options{LastConfined: srv.confined.last}
 	if a, ok := arrivalOf(r); ok {
-		return peercred.Identify(a.conn, opts)
+		return peercred.Identify(a.conn)
 	}
 	// The request came through the HTTP server of a program that embeds this one.
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
@@ -221,7 +218,7 @@ func (srv *Server) identify(r *http.Request) (uid int, err error) {
 	if !ok || err != nil {
 		return 0, errors.New("the client is refused: its address is unknown")
 	}
-	return peercred.IdentifyTCP(local.AddrPort(), remote, opts)
+	return peercred.IdentifyTCP(local.AddrPort(), remote)
 }
 
 // ServeHTTP serves a server in the mux of another program: a request for a
@@ -314,23 +311,4 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 		defer srv.leave()
 		srv.serveTransport(t, observe.Websocket, grant)
 	}()
-}
-
-// confinedTimes records when a confined process last started or ended. A client
-// on the port whose process is not visible may be a child that a confined
-// process left behind: it is refused for a while after that time.
-type confinedTimes struct{ at atomic.Int64 }
-
-// epoch is the zero of the monotonic times in confinedTimes.
-var epoch = time.Now()
-
-func (c *confinedTimes) record() { c.at.Store(int64(time.Since(epoch)) + 1) }
-
-// last returns the time, or the zero time if there was no such process.
-func (c *confinedTimes) last() time.Time {
-	at := c.at.Load()
-	if at == 0 {
-		return time.Time{}
-	}
-	return epoch.Add(time.Duration(at))
 }

@@ -187,16 +187,8 @@ func (p *proc) Output(seq uint64, stream process.Stream, chunk []byte) {
 	}
 }
 
-// recordConfined records that a confined process existed until now.
-func (p *proc) recordConfined() {
-	if p.confined {
-		p.s.srv.confined.record()
-	}
-}
-
 // Exited implements process.Sink.
 func (p *proc) Exited(seq uint64, e process.Exit) {
-	p.recordConfined()
 	refused := p.exited(&e)
 	p.notify(&execproto.ExitedNotification{
 		ProcessID: p.id, Seq: seq, ExitCode: e.Code, SandboxDenied: e.Denied, SandboxRefusal: refused,
@@ -253,7 +245,6 @@ func (p *proc) refused() *execproto.SandboxRefusal {
 
 // Closed implements process.Sink.
 func (p *proc) Closed(seq uint64) {
-	p.recordConfined()
 	p.closeNetwork()
 	p.s.srv.events.ProcessClosed.Tell(&p.seen)
 	p.s.freeSlot() // a client that is told may start the next one

@@ -187,7 +187,6 @@ type Server struct {
 	confiner  confiner
 	launchers *launcherPool
 	janitor   *janitorKeeper
-	confined  confinedTimes
 
 	// What all connections and sessions share.
 	ports    sync.Map   // on which clients are accepted

@@ -125,7 +125,7 @@ func (st *start) captureShell(ctx context.Context) (*shellsnapshot.Snapshot, err
 		Argv: []string{spec.Argv[0], "-lc", shellsnapshot.Script(marker)}, Arg0: spec.Arg0, Dir: spec.Dir, Env: spec.Env,
 		Limits: spec.Limits,
 	}
-	c := &shellCapture{s: s, marker: marker, ended: make(chan struct{})}
+	c := &shellCapture{marker: marker, ended: make(chan struct{})}
 	if st.intent != nil {
 		command, err := s.srv.confine(st.intent, &spec)
 		if err != nil {
@@ -136,8 +136,6 @@ func (st *start) captureShell(ctx context.Context) (*shellsnapshot.Snapshot, err
 		if command.Egress != nil {
 			st.p.redirect(command.Egress)
 		}
-		s.srv.confined.record()
-		c.confined = true
 	}
 	running, err := s.group.Start(ctx, spec, c)
 	if err != nil {
@@ -159,9 +157,7 @@ func (st *start) captureShell(ctx context.Context) (*shellsnapshot.Snapshot, err
 
 // shellCapture is the process.Sink of start-up files.
 type shellCapture struct {
-	s        *session
-	marker   string
-	confined bool
+	marker string
 
 	// Only one event is delivered at a time; output may be read when ended is
 	// closed.
@@ -203,8 +199,5 @@ func (c *shellCapture) Exited(uint64, process.Exit) { c.end(nil) }
 
 // Closed implements process.Sink.
 func (c *shellCapture) Closed(uint64) {
-	if c.confined {
-		c.s.srv.confined.record()
-	}
 	c.end(nil)
 }

@@ -155,7 +155,6 @@ func spawnProcess(ctx context.Context, st *start) error {
 		return err
 	}
 	p.confined, p.profile, p.seen.Backend = true, st.intent.Profile, st.c.srv.backend()
-	p.s.srv.confined.record()
 	command, err := p.s.srv.confine(st.intent, &st.spec)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/host/peercred"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/logtext"
@@ -104,7 +105,7 @@ func (t *Tunnels) dial(ctx context.Context, to Target) (net.Conn, error) {
 	case to.inside != nil:
 		return to.inside.Dial(ctx, to)
 	case to.Path != "":
-		var d net.Dialer
+		d := net.Dialer{Control: peercred.Carried}
 		return d.DialContext(ctx, "unix", to.Path)
 	default:
 		return dialTCP(ctx, t.srv.Ceiling, to)
@@ -117,7 +118,7 @@ func dialTCP(ctx context.Context, ceiling *egress.Ceiling, to Target) (net.Conn,
 	if err := ceiling.PermitsTunnel(to.Host, to.Port); err != nil {
 		return nil, &deniedError{err.Error()}
 	}
-	dialer := net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
+	dialer := net.Dialer{Control: func(network, address string, c syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err == nil {
 			err = ceiling.PermitsAddress(at, to.Host)
@@ -125,7 +126,7 @@ func dialTCP(ctx context.Context, ceiling *egress.Ceiling, to Target) (net.Conn,
 		if err != nil {
 			return &deniedError{err.Error()}
 		}
-		return nil
+		return peercred.Carried(network, address, c)
 	}}
 	return dialer.DialContext(ctx, "tcp", to.String())
 }

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"codex.internal/pkg/host/peercred"
 )
 
 const (
@@ -78,6 +80,8 @@ func NewClient() *Client { return &Client{sync.OnceValue(newTransport)} }
 
 func newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
+	// A client must not reach a server of this user that asks for no token: see peercred.Carried.
+	t.DialContext = (&net.Dialer{Timeout: dialTime, Control: peercred.Carried}).DialContext
 	t.DisableCompression = true
 	t.IdleConnTimeout = idleTime
 	t.TLSHandshakeTimeout = dialTime

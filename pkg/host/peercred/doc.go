@@ -6,7 +6,7 @@
 // kernel says that the peer's socket belongs to the server's own user or to
 // root, and if no confined process holds that socket:
 //
-//	peer, err := peercred.Identify(conn, peercred.Options{})
+//	peer, err := peercred.Identify(conn)
 //	if err != nil {
 //		// refuse: err says why
 //	}

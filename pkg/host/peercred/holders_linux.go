@@ -16,10 +16,7 @@ import (
 type sighting struct {
 	held     bool   // by a process that is not confined
 	confined string // the reason why one of its holders counts as confined, or ""
-	// unreadable are the directories' process ids whose descriptors could not be
-	// read.
-	unreadable []int
-	err        error
+	err      error
 }
 
 // batch is one scan of all processes, for all callers that called find before it
@@ -89,47 +86,35 @@ func (b *batch) run(known map[int]bool) (kernel map[int]bool) {
 		return kernel
 	}
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return kernel[pid] })
-	var unreadable []int
 	// If /proc belongs to another PID namespace, this id belongs to another process.
 	if at := slices.Index(pids, me.pid); at >= 0 && isSelf(me.pid) {
-		unreadable = b.scan(&me, slices.Delete(pids, at, at+1))
+		b.scan(&me, slices.Delete(pids, at, at+1))
 		if b.wanted() {
-			unreadable = append(unreadable, b.scan(&me, []int{me.pid})...)
+			b.scan(&me, []int{me.pid})
 		}
 	} else {
-		unreadable = b.scan(&me, pids)
-	}
-	for _, s := range b.found {
-		s.unreadable = unreadable
+		b.scan(&me, pids)
 	}
 	return kernel
 }
 
-// scan inspects processes, and returns those whose descriptors cannot be read.
-func (b *batch) scan(me *self, pids []int) (unreadable []int) {
+// scan inspects processes. Those whose descriptors it may not read hold nothing that it could see.
+func (b *batch) scan(me *self, pids []int) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	inspect := func() {
-		var own []int
 		buffer := make([]byte, namesSize)
 		for i := next.Add(1) - 1; i < int64(len(pids)); i = next.Add(1) - 1 {
-			switch err := b.inspect(me, pids[i], buffer); {
-			case errors.Is(err, fs.ErrPermission):
-				own = append(own, pids[i])
-			case err != nil && !gone(err):
+			if err := b.inspect(me, pids[i], buffer); err != nil && !errors.Is(err, fs.ErrPermission) && !gone(err) {
 				b.fail(err)
 			}
 		}
-		b.mu.Lock()
-		unreadable = append(unreadable, own...)
-		b.mu.Unlock()
 	}
 	for range min(runtime.GOMAXPROCS(0), maxScanners, len(pids)) - 1 {
 		wg.Go(inspect)
 	}
 	inspect()
 	wg.Wait()
-	return unreadable
 }
 
 // fail records an error that prevents an answer.
@@ -305,75 +290,4 @@ func (b *batch) holds(fd int, buffer []byte) ([]*sighting, error) {
 		}
 	}
 	return held, nil
-}
-
-// unseen returns why a socket that no readable process holds cannot be assumed to
-// belong to an unreadable process of the user, or "" if it can.
-func unseen(unreadable []int, uid int) (string, error) {
-	me, err := readSelf()
-	if err != nil {
-		return "", err
-	}
-	// Process 1 exists. If /proc does not show it, /proc hides processes.
-	if dir, err := openProcess(1); err != nil {
-		return "/proc does not show the processes of others", nil
-	} else {
-		_ = unix.Close(dir)
-	}
-	pids, err := processes()
-	if err != nil {
-		return "", err
-	}
-	candidates := make(map[int]bool)
-	for _, pid := range unreadable {
-		candidates[pid] = true
-	}
-	found := false
-	for _, pid := range pids {
-		dir, err := openProcess(pid)
-		if err != nil {
-			continue
-		}
-		p, err := readProcess(dir)
-		// A sandbox of another program counts if its processes hide their descriptors.
-		hides := err == nil && me.marked(&p) != "" && (me.own(&p) || candidates[pid] && me.launched(dir, &p))
-		_ = unix.Close(dir)
-		switch {
-		case gone(err):
-		case err != nil:
-			return "", err
-		case hides:
-			return "a sandboxed command is running, which may have it", nil
-		case candidates[pid] && p.belongsTo(uid) && me.marked(&p) == "":
-			found = true
-		}
-	}
-	if !found {
-		return "no process that has its socket was found", nil
-	}
-	return "", nil
-}
-
-// own reports whether a process descends from this one.
-func (me *self) own(p *process) bool {
-	parent := p.parent
-	for range maxAncestors {
-		if parent == me.pid {
-			return true
-		}
-		if parent <= 1 {
-			return false
-		}
-		dir, err := openProcess(parent)
-		if err != nil {
-			return true // its parent has just ended: assume that it does not
-		}
-		next, err := readProcess(dir)
-		_ = unix.Close(dir)
-		if err != nil {
-			return true
-		}
-		parent = next.parent
-	}
-	return true
 }

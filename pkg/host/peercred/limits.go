@@ -1,14 +1,6 @@
 package peercred
 
-import "time"
-
 const (
-	// confinedGrace is how long after the end of the last confined process a
-	// peer is still refused if its descriptors cannot be read. A confined
-	// process may have made the connection before it ended; an HTTP server
-	// gives the connection 10 s to send its request. This is 10 s and a margin.
-	confinedGrace = 15 * time.Second
-
 	// maxStatus is how many bytes of /proc/PID/status are read. It has 1.5
 	// KB, and a list of groups.
 	maxStatus = 1 << 20

@@ -5,16 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"time"
 )
-
-// Options are facts that the caller of Identify knows.
-type Options struct {
-	// LastConfined returns when a confined process of the caller last started
-	// or ended; nil or the zero time: never. It matters for peers whose
-	// descriptors cannot be read, such as sshd's: see Identify.
-	LastConfined func() time.Time
-}
 
 // RefusedError is the reason why a peer is not admitted.
 type RefusedError struct{ Reason string }
@@ -32,14 +23,14 @@ var errUnsupported = errors.New("this system does not report which process owns 
 // connection if that process may act for the user of this process. Any error
 // means that the peer must not be admitted.
 //
-// The peer's user must be this process's own or root, and no process that holds
-// the peer's socket may be confined. The descriptors of some processes cannot
-// be read (sshd's, when this process is not root). If no readable process holds
-// the socket, it is assumed to belong to an unreadable one. That is assumed
-// only if no confined process of this program exists, or existed while the
-// connection was being made: otherwise a confined process could hide its socket
-// in the queue of a Unix socket, or make itself unreadable.
-func Identify(conn net.Conn, o Options) (uid int, err error) {
+// The peer's user must be this process's own or root, and no process that
+// holds the peer's socket may be confined. A socket that no process is seen to hold is
+// refused, even if it may be that of a process whose descriptors cannot be read, such as
+// sshd's when this process is not root: a confined process can hide its socket in the queue
+// of a Unix socket, also in that of a process outside, and end before anybody looks.
+//
+// A connection that Carried has marked is refused too.
+func Identify(conn net.Conn) (uid int, err error) {
 	conn = innermost(conn)
 	switch local := conn.LocalAddr().(type) {
 	case *net.TCPAddr:
@@ -47,7 +38,7 @@ func Identify(conn net.Conn, o Options) (uid int, err error) {
 		if !ok {
 			return 0, refuse("its address %v is not a TCP address", conn.RemoteAddr())
 		}
-		return IdentifyTCP(local.AddrPort(), remote.AddrPort(), o)
+		return IdentifyTCP(local.AddrPort(), remote.AddrPort())
 	case *net.UnixAddr:
 		unixConn, ok := conn.(*net.UnixConn)
 		if !ok {
@@ -61,7 +52,7 @@ func Identify(conn net.Conn, o Options) (uid int, err error) {
 
 // UserOf returns the user at the other end of a connection, without checking
 // its process. It costs a few system calls, while Identify scans all
-// processes.
+// processes. A connection that Carried has marked is an error: its user is not the one who asks.
 func UserOf(conn net.Conn) (uid int, err error) {
 	conn = innermost(conn)
 	switch c := conn.(type) {

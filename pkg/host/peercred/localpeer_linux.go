@@ -5,16 +5,18 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // IdentifyTCP is Identify for a TCP connection that is known by its addresses.
-func IdentifyTCP(local, remote netip.AddrPort, o Options) (uid int, err error) {
+func IdentifyTCP(local, remote netip.AddrPort) (uid int, err error) {
 	s, err := findTCP(plain(remote), plain(local))
 	if err != nil {
 		return 0, refuse("%v", err)
+	}
+	if s.carried {
+		return 0, refuse("%v", errCarried)
 	}
 	uid = int(s.uid)
 	switch own := os.Geteuid(); {
@@ -31,24 +33,8 @@ func IdentifyTCP(local, remote netip.AddrPort, o Options) (uid int, err error) {
 		return 0, refuse("find the process that holds its socket: %v", seen.err)
 	case seen.confined != "":
 		return 0, refuse("%s", seen.confined)
-	case seen.held:
-		return uid, nil
-	}
-	if o.LastConfined != nil {
-		if last := o.LastConfined(); !last.IsZero() && time.Since(last) < confinedGrace {
-			return 0, refuse("no visible process holds its socket, and a sandboxed command of this server that ran a moment ago may hold it")
-		}
-	}
-	why, err := unseen(seen.unreadable, uid)
-	switch {
-	case err != nil:
-		return 0, refuse("find the process that holds its socket: %v", err)
-	case why != "":
-		return 0, refuse("%s", why)
-	}
-	// The socket must still exist, so that the scan was about this connection.
-	if again, err := findTCP(plain(remote), plain(local)); err != nil || again != s {
-		return 0, refuse("%v", errNoSocket)
+	case !seen.held:
+		return 0, refuse("no process is seen to hold its socket: a server that does not run as root cannot look into sshd, for example")
 	}
 	return uid, nil
 }
@@ -57,6 +43,9 @@ func userOfTCP(local, remote netip.AddrPort) (int, error) {
 	// Do not read the tables of /proc: this runs for every new connection,
 	// before the client is authenticated, and must be cheap.
 	s, err := diagnoseTCP(remote, local)
+	if err == nil && s.carried {
+		err = errCarried
+	}
 	return int(s.uid), err
 }
 
@@ -89,6 +78,9 @@ func credentials(c *net.UnixConn) (cred *unix.Ucred, pidfd int, inode uint64, er
 }
 
 func userOfUnix(c *net.UnixConn) (uid int, err error) {
+	if isCarried(c) {
+		return 0, errCarried
+	}
 	cred, pidfd, _, err := credentials(c)
 	if err != nil {
 		return 0, err
@@ -102,6 +94,9 @@ func userOfUnix(c *net.UnixConn) (uid int, err error) {
 // identifyUnix admits the process that connected, unless it has ended, it is
 // confined, or a confined process holds its socket too.
 func identifyUnix(c *net.UnixConn) (uid int, err error) {
+	if isCarried(c) {
+		return 0, refuse("%v", errCarried)
+	}
 	cred, pidfd, inode, err := credentials(c)
 	if err != nil {
 		return 0, refuse("read the credentials of its socket: %v", err)

@@ -8,7 +8,7 @@ import (
 )
 
 // IdentifyTCP is Identify for a TCP connection that is known by its addresses.
-func IdentifyTCP(_, _ netip.AddrPort, _ Options) (uid int, err error) {
+func IdentifyTCP(_, _ netip.AddrPort) (uid int, err error) {
 	return 0, refuse("%v", errUnsupported)
 }
 

@@ -31,8 +31,7 @@ const (
 type process struct {
 	pid, parent int
 	name        string
-	uids        []int // real, effective, saved, of the file system
-	depth       int   // its PID namespaces, from /proc's down to its own
+	depth       int // its PID namespaces, from /proc's down to its own
 	noNewPrivs  bool
 	filtered    bool // by seccomp
 	filters     int  // of seccomp; -1: the kernel does not report the number
@@ -55,14 +54,6 @@ func readProcess(dir int) (process, error) {
 			p.pid, err = strconv.Atoi(value)
 		case "PPid":
 			p.parent, err = strconv.Atoi(value)
-		case "Uid":
-			for field := range strings.FieldsSeq(value) {
-				uid, failed := strconv.Atoi(field)
-				if failed != nil {
-					err = failed
-				}
-				p.uids = append(p.uids, uid)
-			}
 		case "NSpid":
 			p.depth = len(strings.Fields(value))
 		case "NoNewPrivs":
@@ -76,8 +67,8 @@ func readProcess(dir int) (process, error) {
 			return process{}, fmt.Errorf("parse the status of a process: %w", err)
 		}
 	}
-	if p.pid == 0 || len(p.uids) != 4 || p.depth == 0 {
-		return process{}, errors.New("parse the status of a process: Pid, Uid or NSpid is missing")
+	if p.pid == 0 || p.depth == 0 {
+		return process{}, errors.New("parse the status of a process: Pid or NSpid is missing")
 	}
 	return p, nil
 }
@@ -273,6 +264,3 @@ func readLink(dir int, name string) (string, error) {
 	}
 	return string(b[:n]), nil
 }
-
-// belongsTo reports whether one of the ids of a process is uid.
-func (p *process) belongsTo(uid int) bool { return slices.Contains(p.uids, uid) }

@@ -22,6 +22,7 @@ const (
 	tcpFinWait2      = 5
 	unixShowPeer     = 0x4 // UDIAG_SHOW_PEER
 	unixDiagPeer     = 2   // UNIX_DIAG_PEER
+	inetDiagTOS      = 5   // INET_DIAG_TOS
 	noCookie         = ^uint32(0)
 	inetRequestSize  = 56 // struct inet_diag_req_v2
 	inetMessageSize  = 72 // struct inet_diag_msg
@@ -32,8 +33,9 @@ const (
 
 // socket is one end of a connection.
 type socket struct {
-	uid   uint32
-	inode uint64
+	uid     uint32
+	inode   uint64
+	carried bool // it has the mark of Carried; the tables of /proc do not show that
 }
 
 // errNoSocket means that the connection does not exist, or no longer exists.
@@ -66,6 +68,7 @@ func diagnoseTCP(at, to netip.AddrPort) (socket, error) {
 		q[0] = unix.AF_INET
 	}
 	q[1] = unix.IPPROTO_TCP
+	q[2] = 1 << (inetDiagTOS - 1)
 	binary.NativeEndian.PutUint32(q[4:], 1<<tcpEstablished)
 	binary.BigEndian.PutUint16(q[8:], at.Port())
 	binary.BigEndian.PutUint16(q[10:], to.Port())
@@ -89,6 +92,8 @@ func diagnoseTCP(at, to netip.AddrPort) (socket, error) {
 	if s.inode == 0 {
 		return socket{}, errNoSocket // no process holds it
 	}
+	tos := attribute(m[inetMessageSize:], inetDiagTOS)
+	s.carried = len(tos) > 0 && tos[0] == carriedTOS
 	return s, nil
 }
 
@@ -114,17 +119,26 @@ func peerOfUnix(inode uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for m = m[min(unixMessageSize, len(m)):]; len(m) >= 8; {
-		size := int(binary.NativeEndian.Uint16(m))
-		if size < 8 || size > len(m) {
-			break
-		}
-		if binary.NativeEndian.Uint16(m[2:]) == unixDiagPeer {
-			return uint64(binary.NativeEndian.Uint32(m[4:])), nil
-		}
-		m = m[min((size+3)&^3, len(m)):]
+	if peer := attribute(m[min(unixMessageSize, len(m)):], unixDiagPeer); len(peer) >= 4 {
+		return uint64(binary.NativeEndian.Uint32(peer)), nil
 	}
 	return 0, errNoSocket
+}
+
+// attribute returns the value of an attribute in those behind a message, or nil.
+func attribute(list []byte, kind uint16) []byte {
+	const header = 4
+	for len(list) >= header {
+		size := int(binary.NativeEndian.Uint16(list))
+		if size < header || size > len(list) {
+			break
+		}
+		if binary.NativeEndian.Uint16(list[2:]) == kind {
+			return list[header:size]
+		}
+		list = list[min((size+3)&^3, len(list)):]
+	}
+	return nil
 }
 
 // diagnose sends a request of the socket diagnosis and returns the answer

@@ -12,6 +12,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+
+	"codex.internal/pkg/host/peercred"
 )
 
 // route is the destination of an allowed request.
@@ -136,12 +138,12 @@ func (x *Proxy) dialAddresses(ctx context.Context, r route) (net.Conn, error) {
 // the address of the connection that it got.
 func (x *Proxy) dialOne(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	own := x.host.ownPort(to.Port())
-	if own && ofThisMachine(to.Addr()) {
+	if own && peercred.IsOwnAddress(to.Addr()) {
 		return nil, errOwnPort
 	}
-	dialer := net.Dialer{Timeout: attemptTime}
+	dialer := net.Dialer{Timeout: attemptTime, Control: peercred.Carried}
 	conn, err := dialer.DialContext(ctx, "tcp", to.String())
-	if err == nil && own && ofThisMachine(conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()) {
+	if err == nil && own && peercred.IsOwnAddress(conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()) {
 		_ = conn.Close()
 		return nil, errOwnPort
 	}
@@ -152,25 +154,6 @@ func (x *Proxy) dialOne(ctx context.Context, to netip.AddrPort) (net.Conn, error
 func (h *Host) ownPort(port uint16) bool {
 	_, proxy := h.ports.Load(port)
 	return proxy || h.opts.OwnPort(port)
-}
-
-// ofThisMachine reports whether an address is one of this machine's. If its
-// addresses cannot be listed, it returns true.
-func ofThisMachine(address netip.Addr) bool {
-	address = address.Unmap() // 0.0.0.0 would not be found as ::ffff:0.0.0.0
-	if address.IsLoopback() || address.IsUnspecified() {
-		return true
-	}
-	own, err := net.InterfaceAddrs()
-	if err != nil {
-		return true
-	}
-	for _, a := range own {
-		if network, ok := a.(*net.IPNet); ok && network.IP.Equal(address.AsSlice()) {
-			return true
-		}
-	}
-	return false
 }
 
 // tunnelTo connects to the host of a tunnel, through its upstream proxy if it

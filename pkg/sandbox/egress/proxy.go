@@ -282,11 +282,12 @@ func (x *Proxy) routineAccept(l net.Listener, serve func(net.Conn), refuse func(
 // admit serves a connection in a goroutine of its own. It closes the connection
 // if its other end belongs to another user: any local user can connect to a
 // loopback port, and would get the network access of this server's user. Root may use
-// it, because root can become this user.
+// it, because root can become this user. The proxy of another program may not: its process has
+// another policy.
 func (x *Proxy) admit(conn net.Conn, serve, refuse func(net.Conn)) {
 	user, err := x.host.opts.UserOf(conn)
 	if err != nil || user != os.Geteuid() && user != 0 {
-		x.log.Warn("network proxy: refused a connection of another user", "user", user, "error", err)
+		x.log.Warn("network proxy: refused a connection that is not the user's own", "user", user, "error", err)
 		_ = conn.Close()
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/peercred"
 	"codex.internal/pkg/sandbox/egress"
 )
 
@@ -207,7 +208,7 @@ func (f *forwarder) remote(x forwarding) (net.Addr, error) {
 		return nil, err
 	}
 	f.serve(l, fmt.Sprintf("port %d of the server", l.Addr().(*net.TCPAddr).Port), func(conn net.Conn) error {
-		var d net.Dialer
+		d := net.Dialer{Control: peercred.Carried}
 		network, to := "tcp", x.to.String()
 		if x.to.path != "" {
 			network = "unix"
