@@ -8,5 +8,3 @@ require (
 	codex.internal/pkg v0.0.0
 	golang.org/x/sys v0.49.0
 )
-
-require github.com/segmentio/asm v1.2.1 // indirect

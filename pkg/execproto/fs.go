@@ -37,7 +37,7 @@ type ReadFileResult struct {
 }
 
 func (r *ReadFileResult) Fields(c *jsonwire.Codec) {
-	c.Base64("dataBase64", need, &r.DataBase64)
+	base64Field(c, "dataBase64", need, &r.DataBase64)
 }
 
 // AppendJSON appends r.

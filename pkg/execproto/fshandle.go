@@ -74,7 +74,7 @@ type ReadBlockResult struct {
 }
 
 func (r *ReadBlockResult) Fields(c *jsonwire.Codec) {
-	c.Base64("chunk", need, &r.Chunk)
+	base64Field(c, "chunk", need, &r.Chunk)
 	c.Bool("eof", need, &r.EOF)
 }
 
@@ -91,7 +91,7 @@ type WriteBlockParams struct {
 func (p *WriteBlockParams) Fields(c *jsonwire.Codec) {
 	c.Text("handleId", need, &p.HandleID)
 	c.Uint64("offset", need, &p.Offset)
-	c.Base64("chunk", need, &p.Chunk)
+	base64Field(c, "chunk", need, &p.Chunk)
 }
 
 // HandleParams name one handle: fs/close.

@@ -51,7 +51,7 @@ func (p *HTTPRequestParams) Fields(c *jsonwire.Codec) {
 	c.Text("method", need, &p.Method)
 	c.Text("url", need, &p.URL)
 	jsonwire.Structs(c, "headers", omit, &p.Headers)
-	c.Base64("bodyBase64", orNull, &p.Body)
+	base64Field(c, "bodyBase64", orNull, &p.Body)
 	jsonwire.Optional(c, "timeoutMs", orNull, &p.TimeoutMS, jsonwire.Uint64Value)
 	c.Text("requestId", need, &p.RequestID)
 	c.Bool("streamResponse", 0, &p.StreamResponse)
@@ -69,7 +69,7 @@ type HTTPRequestResult struct {
 func (r *HTTPRequestResult) Fields(c *jsonwire.Codec) {
 	c.Int("status", orNull, &r.Status)
 	jsonwire.Structs(c, "headers", orNull, &r.Headers)
-	c.Base64("bodyBase64", 0, &r.Body)
+	base64Field(c, "bodyBase64", 0, &r.Body)
 }
 
 // AppendJSON appends r. Its text ends with the body's, so that a large body
@@ -103,7 +103,7 @@ type HTTPBodyDelta struct {
 func (n *HTTPBodyDelta) Fields(c *jsonwire.Codec) {
 	c.Text("requestId", need, &n.RequestID)
 	c.Uint64("seq", need, &n.Seq)
-	c.Base64("deltaBase64", need, &n.Delta)
+	base64Field(c, "deltaBase64", need, &n.Delta)
 	c.Bool("done", orNull, &n.Done)
 	jsonwire.Optional(c, "error", orNull, &n.Error, jsonwire.TextValue)
 }

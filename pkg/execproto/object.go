@@ -1,6 +1,9 @@
 package execproto
 
-import "codex.internal/pkg/wire/jsonwire"
+import (
+	"codex.internal/pkg/wire/b64"
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // Object is a pointer to a type of this package. Its method Fields lists the members
 // of the JSON object, for the functions below.
@@ -18,6 +21,12 @@ const (
 	orNull = jsonwire.OrNull
 	omit   = jsonwire.Omit
 )
+
+// base64Field is a line of Fields: a base64 text that a reader decodes in place. The launcher reads JSON by package
+// jsonwire too, and must not link b64, which has assembly.
+func base64Field(c *jsonwire.Codec, name string, rule jsonwire.Rule, to *[]byte) {
+	c.Encoded(name, rule, to, b64.AppendString, b64.DecodeInPlace)
+}
 
 // Decode decodes an object, which must be valid JSON: the params of a request or
 // of a notification. A nil src means that the params are absent, which is the same

@@ -263,7 +263,7 @@ type OutputChunk struct {
 func (p *OutputChunk) Fields(c *jsonwire.Codec) {
 	c.Uint64("seq", orNull, &p.Seq)
 	jsonwire.Word(c, "stream", orNull, &p.Stream)
-	c.Base64("chunk", 0, &p.Chunk)
+	base64Field(c, "chunk", 0, &p.Chunk)
 }
 
 // ReadResult answers process/read. ExitCode is nil until the process ended, and so are
@@ -326,7 +326,7 @@ var errNoWriteID = errors.New("writeId must not be empty")
 
 func (p *WriteParams) Fields(c *jsonwire.Codec) {
 	c.Text("processId", need, &p.ProcessID)
-	c.Base64("chunk", need, &p.Chunk)
+	base64Field(c, "chunk", need, &p.Chunk)
 	jsonwire.Optional(c, "writeId", orNull|omit, &p.WriteID, jsonwire.TextValue)
 	c.Refuse(p.WriteID != nil && *p.WriteID == "", errNoWriteID)
 }

@@ -19,7 +19,7 @@ func (n *OutputNotification) Fields(c *jsonwire.Codec) {
 	c.Text("processId", need, &n.ProcessID)
 	c.Uint64("seq", need, &n.Seq)
 	jsonwire.Choice(c, "stream", need, &n.Stream, streams)
-	c.Base64("chunk", need, &n.Chunk)
+	base64Field(c, "chunk", need, &n.Chunk)
 }
 
 // ExitedNotification is process/exited. ExitCode is the status, 128+n after

@@ -74,7 +74,7 @@ type TunnelData struct {
 func (n *TunnelData) Fields(c *jsonwire.Codec) {
 	c.Uint64("tunnelId", need, &n.TunnelID)
 	c.Uint64("offset", need, &n.Offset)
-	c.Base64("data", need, &n.Data)
+	base64Field(c, "data", need, &n.Data)
 	c.Bool("end", omit, &n.End)
 }
 

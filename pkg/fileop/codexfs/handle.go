@@ -7,6 +7,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/wire/b64"
 	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -188,7 +189,7 @@ func decodeBlock(params []byte, second string) (p blockParams, err error) {
 		if second == "len" {
 			c.Uint64(second, jsonwire.Need, &p.len)
 		} else {
-			c.Base64(second, jsonwire.Need, &p.chunk)
+			c.Encoded(second, jsonwire.Need, &p.chunk, b64.AppendString, b64.DecodeInPlace)
 		}
 	}))
 	return p, err

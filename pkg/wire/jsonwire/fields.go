@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/wire/b64"
 	"codex.internal/pkg/wire/logtext"
 )
 
@@ -78,21 +77,21 @@ func (c *Codec) Int(name string, rule Rule, to *int) {
 	}
 }
 
-// Base64 is a base64 text that a reader decodes in place. Nil is written as the
-// empty text, or as null if rule has OrNull.
-func (c *Codec) Base64(name string, rule Rule, to *[]byte) {
+// Encoded is data as a string in an encoding: appendString appends that string, and decode returns the data of
+// its text, which it may change and alias. Nil is written as the empty text, or as null if rule has OrNull.
+func (c *Codec) Encoded(name string, rule Rule, to *[]byte, appendString func(b, data []byte) []byte, decode func(text []byte) ([]byte, error)) {
 	switch {
 	case !c.visit(name, rule, String, *to == nil):
 	case c.mode == reading:
 		b, err := c.r.StringBytes()
 		if err == nil {
-			b, err = b64.DecodeInPlace(b)
+			b, err = decode(b)
 		}
 		*to, c.err = b, err
 	case *to == nil && rule&OrNull != 0:
 		c.b = append(c.b, "null"...)
 	default:
-		c.b = b64.AppendString(c.b, *to)
+		c.b = appendString(c.b, *to)
 	}
 }
 

@@ -42,7 +42,7 @@ func AppendStruct(b []byte, s Struct) ([]byte, error) {
 // Struct reads an object into s; expected names it in errors. Members that the text
 // does not have keep their values. Unknown members are ignored unless Fields calls
 // NoOthers, because one end of a connection may know members that the other does not.
-// Base64 members alias the reader's text, in which they are decoded in place: it must
+// Encoded members may alias the reader's text, in which they are decoded in place: it must
 // not be changed while s is used, and is no longer JSON.
 func (r *Reader) Struct(expected string, s Struct) error {
 	c := Codec{mode: reading, r: r}
@@ -51,7 +51,7 @@ func (r *Reader) Struct(expected string, s Struct) error {
 
 // Check returns an error unless text, which must be valid JSON, has the members
 // that AppendStruct writes for an object of this type, and no others. It is for
-// results of an untrusted helper, whose members must not be null. Base64 text is
+// results of an untrusted helper, whose members must not be null. Encoded text is
 // not decoded, so that a file of any size is checked without a copy. Values of s
 // are not used.
 func Check(text []byte, s Struct) error {
