@@ -7,6 +7,7 @@ import (
 	"codex.internal/cmd/codex-linux-sandbox/launcher"
 	"codex.internal/cmd/codex/cli/server"
 	"codex.internal/pkg/fileop/codexfs"
+	"codex.internal/pkg/host/limiter"
 	"codex.internal/pkg/host/process"
 )
 
@@ -23,9 +24,8 @@ func serverRole(role string, args []string) (code int, ok bool) {
 		return 0, true
 	case server.KeeperArg:
 		return server.Keeper(), true
-	case server.LimiterArg:
-		// RunLimiter executes a command with lower resource limits; it returns only if it cannot.
-		fmt.Fprintln(os.Stderr, process.RunLimiter(args))
+	case limiter.Arg:
+		fmt.Fprintln(os.Stderr, limiter.Run(args))
 		return 1, true
 	default:
 		return 0, false

@@ -1,6 +1,7 @@
 // Package host groups the packages that act on this machine:
 //
 //	process     starts, signals and ends processes; keeps their output
+//	limiter     starts a program with lower resource limits
 //	warmstart   hands work to a program that was started ahead of need
 //	dirfd       works on the names in an open directory, for copies of trees
 //	files       reads, writes, copies and watches files

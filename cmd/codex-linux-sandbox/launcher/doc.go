@@ -6,8 +6,8 @@
 // It turns options into a policy and a plan (pkg/sandbox/plan), carries the plan out by one of three backends,
 // and undoes afterwards what it has changed outside (pkg/sandbox/placeholders). What runs without a Go runtime is in package initproc,
 // and the calls that are made or answered for the command are in package mediate: this package imports both,
-// and neither imports it. It may import what pkg/sandbox/sandbox.go says, pkg/host/warmstart and
-// pkg/wire/jsonwire.
+// and neither imports it. It may import what pkg/sandbox/sandbox.go says, pkg/host/warmstart, pkg/host/limiter
+// and pkg/wire/jsonwire.
 //
 // Read it in this order:
 //

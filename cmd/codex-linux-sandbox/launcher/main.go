@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"codex.internal/cmd/codex-linux-sandbox/mediate"
+	"codex.internal/pkg/host/limiter"
 	"codex.internal/pkg/host/warmstart"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/sandbox/plan"
@@ -80,6 +81,10 @@ func (u *unavailable) Unwrap() error { return u.err }
 
 // Main runs the launcher with its arguments and returns its exit code.
 func Main(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == limiter.Arg {
+		fmt.Fprintln(stderr, limiter.Run(args[1:]))
+		return exitFailed
+	}
 	// The parent-death signal of a child comes when the thread that has forked it ends, and the
 	// launcher's own was set for the first thread.
 	runtime.LockOSThread()

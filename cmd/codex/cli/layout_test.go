@@ -37,7 +37,7 @@ var launcherMayImport = map[string][]string{
 	"nofile":   {},
 	"mediate":  {"initproc", "pkg/sandbox/plan", "pkg/sandbox/transparent"},
 	"launcher": {
-		"initproc", "mediate", "nofile", "pkg/host/warmstart", "pkg/wire/jsonwire",
+		"initproc", "mediate", "nofile", "pkg/host/limiter", "pkg/host/warmstart", "pkg/wire/jsonwire",
 		"pkg/sandbox", "pkg/sandbox/permissions", "pkg/sandbox/plan", "pkg/sandbox/placeholders", "pkg/sandbox/bwrap", "pkg/sandbox/proxybridge",
 	},
 }

@@ -10,27 +10,24 @@ import (
 	"testing"
 	"time"
 
+	"codex.internal/pkg/host/limiter"
 	"golang.org/x/sys/unix"
 )
 
-// limiterMark is the argument that precedes a limiter's arguments, when this test program
-// acts as one.
-const limiterMark = "the-limiter"
-
 // TestLimiterProgram is the limiter of these tests.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == limiterMark {
-		_ = RunLimiter(os.Args[2:])
+	if len(os.Args) > 1 && os.Args[1] == limiter.Arg {
+		_ = limiter.Run(os.Args[2:])
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
-func limitedGroup(t *testing.T, limiter bool) *Group {
+func limitedGroup(t *testing.T, limited bool) *Group {
 	t.Helper()
 	opts := Options{}
-	if limiter {
-		opts.Limiter = []string{os.Args[0], limiterMark}
+	if limited {
+		opts.Limiter = []string{os.Args[0], limiter.Arg}
 	}
 	s, err := NewSupervisor(opts)
 	if err != nil {
@@ -40,7 +37,7 @@ func limitedGroup(t *testing.T, limiter bool) *Group {
 	return s.NewGroup()
 }
 
-// TestCauses: each process reports why it has ended.
+// TestCauses: each process tells why it has ended.
 func TestCauses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -124,8 +121,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestLimitsAreInherited: a limit applies to the program and its descendants. Name,
-// directory, environment and arguments are those of the spec.
+// TestLimitsAreInherited: a limit is that of the program and of what it starts, and its
+// name, directory, environment and arguments are those of the spec.
 func TestLimitsAreInherited(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -146,7 +143,7 @@ func TestLimitsAreInherited(t *testing.T) {
 	}
 }
 
-// TestLimitedStartErrors: a start with limits has the same errors as one without.
+// TestLimitedStartErrors: the errors of a start with limits are those of one without.
 func TestLimitedStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := dir + "/file"
@@ -168,9 +165,8 @@ func TestLimitedStartErrors(t *testing.T) {
 	}
 }
 
-// TestLimitsThatMissDescendants: without a cgroup, the limits that this program enforces have a
-// reason that says which descendants they miss. Those of a launcher miss none: its sandbox ends
-// with it.
+// TestLimitsThatMissDescendants: without a cgroup, the limits that this program holds have a reason
+// that says which descendants they miss. Those of a launcher miss none: its sandbox ends with it.
 func TestLimitsThatMissDescendants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -208,15 +204,15 @@ func TestRequiredLimits(t *testing.T) {
 	}
 }
 
-// TestRequiredLimitsThatMissDescendants: without a cgroup and a sandbox, no process starts if
-// its limits of time or output are required. If the system refuses the cgroup, the process
-// must not be started without one, as it is otherwise.
+// TestRequiredLimitsThatMissDescendants: without a cgroup and a sandbox, nothing starts whose
+// limits of time or output are required. A system that refuses the cgroup must not lead to a
+// start without one, which is what happens otherwise.
 func TestRequiredLimitsThatMissDescendants(t *testing.T) {
 	launcher := shell("exit 3")
 	launcher.ExitGracePeriod = true
 	for _, tt := range []struct {
 		name   string
-		cgroup bool // a cgroup in which the system refuses to start processes
+		cgroup bool // one in which the system starts nothing
 		spec   Spec
 		limits Limits
 		want   string // of the error; empty: it starts
@@ -256,11 +252,10 @@ func TestRequiredLimitsThatMissDescendants(t *testing.T) {
 	}
 }
 
-// TestShortage: if descriptors are short, the error of the start says so, and the next
-// start succeeds.
+// TestShortage: a start for which descriptors are missing says so, and the next one succeeds.
 func TestShortage(t *testing.T) {
 	g := limitedGroup(t, false)
-	p, _ := start(t, g, shell("true")) // descriptors that are opened only once are now open
+	p, _ := start(t, g, shell("true")) // what is opened once is open
 	await(t, "the end", p.Done())
 	var err error
 	withDescriptors(t, 2, func(int) { _, err = g.Start(context.Background(), shell("true"), newRecorder(t)) })
@@ -275,11 +270,11 @@ func TestShortage(t *testing.T) {
 	}
 }
 
-// TestNoDescriptorAbove: if the descriptors of a start have the highest possible numbers, the error
-// says that descriptors are short, because putting them in order needs higher ones.
+// TestNoDescriptorAbove: a start whose descriptors have the highest number that there may be says that
+// descriptors are missing: to put them in order takes higher ones.
 func TestNoDescriptorAbove(t *testing.T) {
 	g := limitedGroup(t, false)
-	p, _ := start(t, g, shell("true")) // descriptors that are opened only once are now open
+	p, _ := start(t, g, shell("true")) // what is opened once is open
 	await(t, "the end", p.Done())
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -303,8 +298,8 @@ func TestNoDescriptorAbove(t *testing.T) {
 	}
 }
 
-// withDescriptors calls f while this program may have at most that many open descriptors. f
-// gets the lowest number that none can have.
+// withDescriptors calls f while this program may open no more than so many descriptors, with
+// the number that none may have.
 func withDescriptors(t *testing.T, left int, f func(limit int)) {
 	t.Helper()
 	var old syscall.Rlimit

@@ -41,9 +41,6 @@ func attributes(spec *Spec, cgroup int, pidfd *int) *syscall.SysProcAttr {
 	return sys
 }
 
-// dieWithParent sets the parent-death signal for the calling thread.
-func dieWithParent() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0) }
-
 // pipeCloseOnExec makes a pipe whose ends are closed on exec.
 func pipeCloseOnExec(fds *[2]int) error { return unix.Pipe2(fds[:], unix.O_CLOEXEC) }
 

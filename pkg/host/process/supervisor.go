@@ -48,7 +48,7 @@ type Options struct {
 	// started with the first process and ends the remaining processes when this program
 	// is killed. Empty: no watchdog.
 	Watchdog []string
-	// Limiter is a command whose main function is RunLimiter. It sets the resource
+	// Limiter is a command whose main function is limiter.Run (pkg/host/limiter). It sets the resource
 	// limits of processes that have some. Empty: no limits are set.
 	Limiter []string
 	// KillFirst makes the kernel kill processes before this program when memory is short.
@@ -279,7 +279,7 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 	if err != nil {
 		return nil, err
 	}
-	limiter, err := s.limiter(&spec, program)
+	limited, err := s.limitedStart(&spec, program)
 	if err != nil {
 		e.closeChild()
 		e.closeOurs()
@@ -288,7 +288,7 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 	p := g.newProcess(spec, sink, held)
 	p.streams, p.tty = e.streams, e.master
 	p.stdin.file, p.stdin.tty, p.stdin.wg = e.stdin, e.master != nil, &s.wg
-	if limiter != nil {
+	if limited != nil {
 		program = s.opts.Limiter[0]
 	}
 	pidfd := -1
@@ -299,11 +299,11 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 	if err != nil {
 		e.closeOurs()
 		p.removeCgroup()
-		limiter.close()
+		limited.close()
 		return nil, err
 	}
 	s.watchdog.started(p.pid, p.cg.path == "")
-	if err := limiter.await(&spec); err != nil {
+	if err := limited.await(&spec); err != nil {
 		g.undo(p, pidfd, e)
 		return nil, err
 	}

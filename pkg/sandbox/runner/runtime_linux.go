@@ -80,14 +80,28 @@ func NewRuntime(opts Options) (*Runtime, error) {
 
 // openProgram opens a program: at its path, beside this one, or this one.
 func openProgram(path, self, name string, itself bool) (*os.File, error) {
-	if path == "" {
+	switch {
+	case path != "":
+	case itself:
+		path = beside(self, name, "/proc/self/exe")
+	default:
 		path = filepath.Join(filepath.Dir(self), name)
-		if itself && unix.Access(path, unix.X_OK) != nil {
-			path = "/proc/self/exe"
-		}
 	}
 	return os.Open(path)
 }
+
+// beside returns the path of a program in the directory of the program self, or otherwise if it cannot be executed.
+func beside(self, name, otherwise string) string {
+	path := filepath.Join(filepath.Dir(self), name)
+	if unix.Access(path, unix.X_OK) != nil {
+		return otherwise
+	}
+	return path
+}
+
+// LauncherBeside returns the path of the launcher in the directory of the program self, which is the
+// launcher too: self, if there is no other.
+func LauncherBeside(self string) string { return beside(self, launcherName, self) }
 
 // Close lets go of the programs. Nothing may be started afterwards.
 func (r *Runtime) Close() { _ = errors.Join(r.launcher.Close(), r.helper.Close()) }

@@ -15,6 +15,7 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/host/limiter"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox/runner"
 )
@@ -110,7 +111,7 @@ func runKeeper(ctx context.Context) error {
 		Sandbox: runner.Options{Self: true, Backend: s.Backend, Stricter: s.Stricter, NoLocalSockets: s.NoLocalSockets},
 		Process: process.Options{
 			Subreaper: true, Cgroups: s.Cgroups, NoLimits: s.NoLimits, KillFirst: true,
-			Watchdog: []string{self, WatchdogArg}, Limiter: []string{self, LimiterArg},
+			Watchdog: []string{self, WatchdogArg}, Limiter: []string{runner.LauncherBeside(self), limiter.Arg},
 		},
 	})
 }

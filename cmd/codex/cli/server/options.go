@@ -15,6 +15,7 @@ import (
 	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/host/limiter"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox/runner"
 	"github.com/urfave/cli/v2"
@@ -118,7 +119,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	if err != nil {
 		return opts, nil
 	}
-	opts.Process.Watchdog, opts.Process.Limiter = []string{self, WatchdogArg}, []string{self, LimiterArg}
+	opts.Process.Watchdog, opts.Process.Limiter = []string{self, WatchdogArg}, []string{runner.LauncherBeside(self), limiter.Arg}
 	addKeepers(&opts, self)
 	return opts, nil
 }

@@ -7,7 +7,3 @@ const WatchdogArg = "--codex-run-as-watchdog"
 // KeeperArg makes the program the keeper of a detached process; see
 // execserver.RunKeeper. Only a server uses it.
 const KeeperArg = "--codex-run-as-keeper"
-
-// LimiterArg makes the program lower its resource limits and execute another program; see process.Options. Only a
-// server uses it.
-const LimiterArg = "--codex-run-as-limiter"

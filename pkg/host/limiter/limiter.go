@@ -1,0 +1,119 @@
+// Package limiter starts a program with lower resource limits. Go cannot set limits between fork and exec, so
+// another program does it: the limiter. It is started in place of the program, lowers its own limits, and executes
+// the program. codex-linux-sandbox is one, because it starts faster than codex; codex is one where it is the only
+// file that is installed.
+//
+// Setting the limits of a running process was rejected: children that it had already started would have no
+// limits.
+package limiter
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Arg is the first argument of a limiter. The others are those of Args.
+const Arg = "--codex-run-as-limiter"
+
+// Limit is a resource limit: a number such as unix.RLIMIT_NPROC, and the soft limit.
+type Limit struct {
+	Resource int
+	Value    uint64
+}
+
+// Args returns the arguments after Arg of a limiter that executes argv, a program by its path; name is its name for
+// itself. The limiter writes to the descriptor fd if it fails, and otherwise closes it; see ReadErrno.
+//
+// They are the limits, as RESOURCE=VALUE with commas between them, the descriptor, the program, and the
+// arguments of that with its name.
+func Args(limits []Limit, fd int, program, name string, args []string) []string {
+	words := make([]string, len(limits))
+	for i, l := range limits {
+		words[i] = strconv.Itoa(l.Resource) + "=" + strconv.FormatUint(l.Value, 10)
+	}
+	return append([]string{strings.Join(words, ","), strconv.Itoa(fd), program, name}, args...)
+}
+
+// errArgs is the error for arguments that Args has not made.
+var errArgs = errors.New("the arguments are not those of a limiter")
+
+// Run is the main function of a limiter; args are the arguments after Arg. It returns only if it cannot execute the
+// program, and then has written the errno to the descriptor of args.
+func Run(args []string) error {
+	const words, firstExtra = 4, 3
+	if len(args) < words {
+		return errArgs
+	}
+	fd, err := strconv.Atoi(args[1])
+	if err != nil || fd < firstExtra {
+		return errArgs
+	}
+	unix.CloseOnExec(fd)
+	// The parent-death signal refers to the thread that executes the program.
+	runtime.LockOSThread()
+	if err = lower(args[0]); err == nil {
+		_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+		err = syscall.Exec(args[2], args[3:], os.Environ())
+	}
+	errno, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
+		errno = syscall.EINVAL
+	}
+	_, _ = unix.Write(fd, binary.LittleEndian.AppendUint32(nil, uint32(errno)))
+	return fmt.Errorf("execute %s: %w", args[2], err)
+}
+
+// ReadErrno waits until the limiter at the other end of a pipe has executed its program, or has ended, and returns 0;
+// or until it has failed, and returns the errno.
+func ReadErrno(pipe io.Reader) syscall.Errno {
+	var b [4]byte
+	if _, err := io.ReadFull(pipe, b[:]); err != nil {
+		return 0
+	}
+	return syscall.Errno(binary.LittleEndian.Uint32(b[:]))
+}
+
+// lower sets the limits of an argument, as far as this process may: no limit is raised.
+func lower(words string) error {
+	for word := range strings.SplitSeq(words, ",") {
+		number, value, _ := strings.Cut(word, "=")
+		resource, err := strconv.Atoi(number)
+		if err != nil {
+			return errArgs
+		}
+		limit, err := strconv.ParseUint(value, 10, 64)
+		if err != nil {
+			return errArgs
+		}
+		var r syscall.Rlimit
+		if err := syscall.Getrlimit(resource, &r); err != nil {
+			return err
+		}
+		r.Cur = min(limit, uint64(r.Max))
+		// A process gets SIGXCPU first, and is killed a second later.
+		if grace := cpuGrace(resource); r.Max-r.Cur > grace {
+			r.Max = r.Cur + grace
+		}
+		if err := syscall.Setrlimit(resource, &r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cpuGrace is how far the hard limit of a resource is above the soft one.
+func cpuGrace(resource int) uint64 {
+	if resource == unix.RLIMIT_CPU {
+		return 1
+	}
+	return 0
+}
