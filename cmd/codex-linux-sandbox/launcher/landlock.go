@@ -95,7 +95,7 @@ func (b landlock) run(l *launch) (int, error) {
 
 // restrict appends the steps that put the process under Landlock.
 func restrict(p *initproc.Program, abi int, l *launch, grants []plan.Grant) {
-	r := newRuleset(p, abi, plan.LandlockRights(abi), l, l.plan.Network == plan.NetworkOff)
+	r := newRuleset(p, abi, plan.LandlockOf(abi).Files, l, l.plan.Network == plan.NetworkOff)
 	r.grantPaths(grants)
 	if l.execFD >= 0 {
 		// A program in memory is in no file system that could be restricted.
@@ -117,30 +117,18 @@ type ruleset struct {
 // newRuleset appends the creation of a ruleset that handles rights to files. Where the version can, it
 // also scopes signals and, unless the network is on, abstract Unix sockets. noTCP forbids TCP as well.
 func newRuleset(p *initproc.Program, abi int, rights uint64, l *launch, noTCP bool) *ruleset {
-	attr := &unix.LandlockRulesetAttr{Handled_access_fs: rights}
-	size := uintptr(24) // up to the scopes
-	switch {
-	case abi >= 6:
-		attr.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
-		if l.plan.Network != plan.NetworkOn {
-			attr.Scoped |= unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
-		}
-		fallthrough
-	case abi >= 4:
-		if noTCP {
-			attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
-		}
+	known := plan.LandlockOf(abi)
+	attr := &unix.LandlockRulesetAttr{Handled_access_fs: rights, Scoped: known.Scopes}
+	if l.plan.Network == plan.NetworkOn {
+		attr.Scoped &^= unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
 	}
-	switch {
-	case abi < 4:
-		size = 8
-	case abi < 6:
-		size = 16
+	if noTCP {
+		attr.Handled_access_net = known.TCP
 	}
 	if attr.Handled_access_fs|attr.Handled_access_net|attr.Scoped == 0 {
 		return nil
 	}
-	fd := p.Get("make a Landlock ruleset", "", unix.SYS_LANDLOCK_CREATE_RULESET, initproc.Pointer(p, attr), initproc.Val(size), initproc.Val(0))
+	fd := p.Get("make a Landlock ruleset", "", unix.SYS_LANDLOCK_CREATE_RULESET, initproc.Pointer(p, attr), initproc.Val(known.Size), initproc.Val(0))
 	return &ruleset{p, fd, rights, l.reserved}
 }
 

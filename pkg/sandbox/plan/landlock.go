@@ -14,10 +14,42 @@ import (
 // What a plan is for Landlock, which only ever adds grants for a directory and
 // all below it.
 
-// LandlockABI is the version of Landlock that is needed: 6 (Linux 6.12) is the
-// first that keeps signals inside. It has all rights of earlier ones, among
-// them the one to truncate files (3) and ioctls of devices (5).
+// LandlockABI is the version of Landlock that the backend landlock needs: the first that keeps signals inside.
 const LandlockABI = 6
+
+// LandlockFeatures are what a version of Landlock can restrict, as bits of struct landlock_ruleset_attr, and the size of
+// that struct.
+type LandlockFeatures struct {
+	Files, TCP, Scopes uint64
+	Size               uintptr
+}
+
+// landlockVersions has what each version adds. Later versions add nothing that a sandbox uses.
+var landlockVersions = [...]LandlockFeatures{
+	// Linux 5.13. The 13 rights to read, write, execute, make and remove files.
+	1: {Files: 1<<13 - 1, Size: 8},
+	// Linux 5.19. Before it, each rename and link from one directory to another is refused.
+	2: {Files: unix.LANDLOCK_ACCESS_FS_REFER},
+	// Linux 6.2. Before it, a file can be truncated by its path, wherever it is.
+	3: {Files: unix.LANDLOCK_ACCESS_FS_TRUNCATE},
+	// Linux 6.7. Before it, only the filter and the network namespace restrict TCP.
+	4: {TCP: unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP, Size: 16},
+	// Linux 6.10. Before it, a device that can be opened can be configured.
+	5: {Files: unix.LANDLOCK_ACCESS_FS_IOCTL_DEV},
+	// Linux 6.12. Before it, only the PID and network namespaces keep signals and connections to abstract Unix sockets inside.
+	6: {Scopes: unix.LANDLOCK_SCOPE_SIGNAL | unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, Size: 24},
+}
+
+// LandlockOf returns what a version can restrict; 0 stands for a kernel without Landlock.
+func LandlockOf(abi int) (all LandlockFeatures) {
+	for _, v := range landlockVersions[:min(abi+1, len(landlockVersions))] {
+		all.Files |= v.Files
+		all.TCP |= v.TCP
+		all.Scopes |= v.Scopes
+		all.Size = max(all.Size, v.Size)
+	}
+	return all
+}
 
 // Rights of Landlock.
 const (
@@ -27,20 +59,6 @@ const (
 	landlockFiles = landlockExec | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
-
-// LandlockRights are all rights that a version knows: the first 13 bits, and one
-// more for each of the versions 2, 3 and 5.
-func LandlockRights(abi int) uint64 {
-	rights := uint64(1)<<13 - 1
-	for version, right := range map[int]uint64{
-		2: unix.LANDLOCK_ACCESS_FS_REFER, 3: unix.LANDLOCK_ACCESS_FS_TRUNCATE, 5: unix.LANDLOCK_ACCESS_FS_IOCTL_DEV,
-	} {
-		if abi >= version {
-			rights |= right
-		}
-	}
-	return rights
-}
 
 // LandlockRefusal names what Landlock cannot express; nil: nothing. With
 // stricter it may enforce more than the plan says; see carve.
@@ -114,7 +132,7 @@ func (plan *Plan) LandlockGrants(view permissions.View) ([]Grant, error) {
 		case m.Kind == EmptyDir || m.Kind == EmptyFile:
 			c.taken[m.Target] = 0
 		default:
-			c.taken[m.Target] = LandlockRights(LandlockABI)
+			c.taken[m.Target] = LandlockOf(LandlockABI).Files
 		}
 	}
 	if plan.Root == RootReadOnly {
@@ -202,7 +220,7 @@ func (c *carver) carve(name string, rights uint64) error {
 // (docs/spec/sandbox.md §7.6), which protect no metadata.
 func (plan *Plan) LegacyGrants(view permissions.View) ([]Grant, error) {
 	if plan.Policy == nil {
-		return []Grant{{"/", LandlockRights(LandlockABI), false}}, nil
+		return []Grant{{"/", LandlockOf(LandlockABI).Files, false}}, nil
 	}
 	if !plan.Policy.FullRead() {
 		//lint:ignore ST1005 the words of Codex CLI
@@ -211,7 +229,7 @@ func (plan *Plan) LegacyGrants(view permissions.View) ([]Grant, error) {
 	grants := []Grant{{"/", landlockReads, false}, {"/dev/null", landlockFiles, true}}
 	for _, w := range plan.Policy.WritableRoots() {
 		info, err := view.Lstat(w.Effective)
-		rights := LandlockRights(LandlockABI)
+		rights := LandlockOf(LandlockABI).Files
 		if info.Type != permissions.Dir {
 			rights &= landlockFiles
 		}

@@ -15,8 +15,8 @@ import (
 // mounts, and so are masks and read-only paths below a writable root, which
 // Landlock cannot take away.
 
-// WallABI is the first version of Landlock that can be a second wall. Version
-// 1 forbids every rename and link from one directory to another.
+// WallABI is the first version of Landlock that can be a second wall: version
+// 1 would refuse every rename and link from one directory to another.
 const WallABI = 2
 
 // WallFiles are the rights to write that a file of the view's own can need:
@@ -24,7 +24,7 @@ const WallABI = 2
 const WallFiles = landlockFiles &^ landlockReads
 
 // WallDirectory are the rights to write that a directory with all below it can
-// have: all 16 that there are but those to read and execute.
+// have: all 16 of landlockVersions but those to read and execute.
 const WallDirectory = (1<<16 - 1) &^ landlockReads
 
 // WallRights are the rights that the second wall handles for a plan: none if
@@ -35,7 +35,7 @@ func (plan *Plan) WallRights(abi int, nesting bool) uint64 {
 	if abi < WallABI || nesting || plan.Root == RootWritable {
 		return 0
 	}
-	return LandlockRights(abi) & WallDirectory
+	return LandlockOf(abi).Files & WallDirectory
 }
 
 // WallGrants are the paths that a plan lets a command write, in the view.
