@@ -41,27 +41,27 @@ func (c *conn) outsideCeiling(method string) error {
 		method, c.grant.Ceiling.Dir))
 }
 
-// Intent implements files.Conn. It returns how a file request with that sandbox of the params
+// Confinement implements files.Conn. It returns how a file request with that sandbox of the params
 // must be confined; nil: not at all.
-func (c *conn) Intent(ctx context.Context, raw json.RawMessage) (*runner.Intent, error) {
+func (c *conn) Confinement(ctx context.Context, raw json.RawMessage) (*runner.Confinement, error) {
 	if raw == nil && !c.grant.Ceiling.ConfinesFiles() {
 		return nil, nil
 	}
-	return files.Blocking(ctx, func() (*runner.Intent, error) { return c.intentUnderCeiling(raw) })
+	return files.Blocking(ctx, func() (*runner.Confinement, error) { return c.confinementUnderCeiling(raw) })
 }
 
-// intentUnderCeiling is Intent. It looks at the disk.
-func (c *conn) intentUnderCeiling(raw json.RawMessage) (*runner.Intent, error) {
-	intent, err := c.srv.fileIntent(raw)
+// confinementUnderCeiling is Confinement. It looks at the disk.
+func (c *conn) confinementUnderCeiling(raw json.RawMessage) (*runner.Confinement, error) {
+	confinement, err := c.srv.fileConfinement(raw)
 	if err != nil {
 		return nil, err
 	}
 	ceiling := &c.grant.Ceiling
 	if !ceiling.ConfinesFiles() {
-		if intent != nil {
-			c.srv.hideSecrets(&intent.Profile, false)
+		if confinement != nil {
+			c.srv.hideSecrets(&confinement.Profile, false)
 		}
-		return intent, nil
+		return confinement, nil
 	}
 	access, dir := permissions.Write, ceiling.Dir
 	if ceiling.MaxSandbox == wsauth.SandboxReadOnly || !c.grant.Role.Allows(wsauth.RoleRun) {
@@ -70,18 +70,18 @@ func (c *conn) intentUnderCeiling(raw json.RawMessage) (*runner.Intent, error) {
 	if dir == "" {
 		dir = "/"
 	}
-	if intent == nil {
-		intent = &runner.Intent{Profile: permissions.Profile{Kind: permissions.Managed}, PolicyCwd: dir, CommandCwd: "/"}
-		intent.Profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Write}}
+	if confinement == nil {
+		confinement = &runner.Confinement{Profile: permissions.Profile{Kind: permissions.Managed}, PolicyCwd: dir, CommandCwd: "/"}
+		confinement.Profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Write}}
 	}
-	c.srv.hideSecrets(&intent.Profile, false)
-	scope := permissions.Scope{Cwd: intent.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
-	granted := permissions.Resolve(intent.Profile.FileSystem, scope, plan.HostView{}).Access(dir)
-	intent.Profile.FileSystem.Entries = intersect(intent.Profile.FileSystem.Entries, dir, access, granted)
+	c.srv.hideSecrets(&confinement.Profile, false)
+	scope := permissions.Scope{Cwd: confinement.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
+	granted := permissions.Resolve(confinement.Profile.FileSystem, scope, plan.HostView{}).Access(dir)
+	confinement.Profile.FileSystem.Entries = intersect(confinement.Profile.FileSystem.Entries, dir, access, granted)
 	if dir != "/" {
-		intent.Within = dir
+		confinement.Within = dir
 	}
-	return intent, nil
+	return confinement, nil
 }
 
 // intersect returns the entries that permit what others permit and a ceiling too: access to
@@ -177,7 +177,7 @@ func liesIn(name, dir string) error {
 }
 
 // underCeiling returns the profile of a process, or an error if it permits more than the
-// ceiling. Links that change after this are the launcher's business: see Intent.Within. Of
+// ceiling. Links that change after this are the launcher's business: see Confinement.Within. Of
 // the temporary directories only /tmp may be written: the client chooses what $TMPDIR says.
 func (s *sandboxRequest) underCeiling(profile permissions.Profile, cwd string) (permissions.Profile, error) {
 	c := s.ceiling

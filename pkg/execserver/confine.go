@@ -136,9 +136,9 @@ func (w workspace) profile(ctx *permissions.Context, cwd string) permissions.Pro
 	return ctx.ProfileFor(cwd, plan.HostView{}).WithProjectRoots(roots)
 }
 
-// fileIntent returns how a file system request must be confined; nil: not at
+// fileConfinement returns how a file system request must be confined; nil: not at
 // all (docs/spec/sandbox.md §5.1). The profile does not hide yet what the server hides.
-func (srv *Server) fileIntent(raw json.RawMessage) (*runner.Intent, error) {
+func (srv *Server) fileConfinement(raw json.RawMessage) (*runner.Confinement, error) {
 	if raw == nil {
 		return nil, nil
 	}
@@ -168,7 +168,7 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*runner.Intent, error) {
 	if !profile.ConfinesFiles() {
 		return nil, nil
 	}
-	return &runner.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, nil
+	return &runner.Confinement{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, nil
 }
 
 // makeSandbox finds out how the process must be confined.
@@ -177,7 +177,7 @@ func makeSandbox(ctx context.Context, st *start) (err error) {
 		return err
 	}
 	defer startCalls.Release(1)
-	st.intent, err = st.sandbox.intent()
+	st.confinement, err = st.sandbox.confinement()
 	return err
 }
 
@@ -185,9 +185,9 @@ func makeSandbox(ctx context.Context, st *start) (err error) {
 // (files.Blocking). Threads belong to the program, so this counter does, too.
 var startCalls = semaphore.NewWeighted(maxStartCalls)
 
-// intent returns how the process must be confined; nil: not at all. It looks at
+// confinement returns how the process must be confined; nil: not at all. It looks at
 // the disk, and the first call of a server probes the backends.
-func (s *sandboxRequest) intent() (*runner.Intent, error) {
+func (s *sandboxRequest) confinement() (*runner.Confinement, error) {
 	cwd := s.w.cwd
 	if cwd == "" {
 		cwd = s.dir
@@ -205,7 +205,7 @@ func (s *sandboxRequest) intent() (*runner.Intent, error) {
 		return nil, err
 	}
 	s.srv.hideSecrets(&profile, s.ctx.UseLegacyLandlock)
-	return &runner.Intent{
+	return &runner.Confinement{
 		Profile: profile, PolicyCwd: cwd, CommandCwd: s.dir,
 		LegacyLandlock: s.ctx.UseLegacyLandlock, ManagedNetwork: s.managed, Within: writableWithin(s.ceiling),
 	}, nil
@@ -230,7 +230,7 @@ func unenforceable(err error) error {
 
 // confine makes of a spec that of the launcher, which runs it in a sandbox. The
 // caller must close the command after the start, and its Refusal after the end.
-func (srv *Server) confine(intent *runner.Intent, spec *process.Spec) (*runner.Command, error) {
+func (srv *Server) confine(confinement *runner.Confinement, spec *process.Spec) (*runner.Command, error) {
 	runtime, err := srv.enforcer()
 	if err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ func (srv *Server) confine(intent *runner.Intent, spec *process.Spec) (*runner.C
 	if len(spec.Argv) == 0 {
 		return nil, execproto.InvalidParams("argv must not be empty")
 	}
-	command, err := runtime.Process(*intent, spec.Argv, spec.Arg0, spec.Env)
+	command, err := runtime.Process(*confinement, spec.Argv, spec.Arg0, spec.Env)
 	if err != nil {
 		return nil, execproto.InvalidParams("failed to prepare process sandbox: " + err.Error())
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // This file joins the methods about files with pkg/execserver/files, which sees a connection as a files.Conn:
-// Send and Session are in tunnel.go, MayChange and MayOpen in roles.go, Intent in ceiling.go.
+// Send and Session are in tunnel.go, MayChange and MayOpen in roles.go, Confinement in ceiling.go.
 
 // newFiles returns what answers the file requests of all connections.
 func (srv *Server) newFiles() *files.Server {

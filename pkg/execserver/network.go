@@ -19,12 +19,12 @@ import (
 // network gets no proxy: it could not reach it, and variables that name dead
 // ports make programs fail later and with worse errors.
 func openNetwork(_ context.Context, st *start) error {
-	n, intent, srv := st.network, st.intent, st.c.srv
-	if intent != nil && intent.ManagedNetwork {
-		intent.ProxyPorts, intent.UnixSockets = n.ports, n.unixSockets
+	n, confinement, srv := st.network, st.confinement, st.c.srv
+	if confinement != nil && confinement.ManagedNetwork {
+		confinement.ProxyPorts, confinement.UnixSockets = n.ports, n.unixSockets
 	}
-	offline := intent != nil && !intent.ManagedNetwork && intent.Profile.Network != permissions.NetworkEnabled &&
-		intent.Profile.Kind != permissions.Disabled
+	offline := confinement != nil && !confinement.ManagedNetwork && confinement.Profile.Network != permissions.NetworkEnabled &&
+		confinement.Profile.Kind != permissions.Disabled
 	if n.policy == nil || offline {
 		return nil
 	}
@@ -38,11 +38,11 @@ func openNetwork(_ context.Context, st *start) error {
 	st.network.policy = nil // the proxy has it, and ends before the process is forgotten
 	st.p.setNetwork(proxy)
 	st.spec.Env = proxy.Environ(st.spec.Env)
-	if intent != nil && intent.ManagedNetwork {
-		intent.ProxyPorts, intent.Redirect = proxy.Ports(), true
+	if confinement != nil && confinement.ManagedNetwork {
+		confinement.ProxyPorts, confinement.Redirect = proxy.Ports(), true
 	}
-	if bundle := proxy.Bundle(); bundle != "" && intent != nil {
-		grantRead(&intent.Profile, bundle)
+	if bundle := proxy.Bundle(); bundle != "" && confinement != nil {
+		grantRead(&confinement.Profile, bundle)
 	}
 	return nil
 }

@@ -126,8 +126,8 @@ func (st *start) captureShell(ctx context.Context) (*shellsnapshot.Snapshot, err
 		Limits: spec.Limits,
 	}
 	c := &shellCapture{marker: marker, ended: make(chan struct{})}
-	if st.intent != nil {
-		command, err := s.srv.confine(st.intent, &spec)
+	if st.confinement != nil {
+		command, err := s.srv.confine(st.confinement, &spec)
 		if err != nil {
 			return nil, err
 		}

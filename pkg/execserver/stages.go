@@ -138,8 +138,8 @@ func traceProcess(_ context.Context, st *start) error {
 func recordStart(_ context.Context, st *start) error {
 	seen := &st.p.seen
 	seen.Argv, seen.Dir, seen.Sandbox = st.spec.Argv, st.spec.Dir, sandboxNone
-	if st.intent != nil {
-		seen.Sandbox, seen.Policy = sandboxLinux, st.intent.Profile
+	if st.confinement != nil {
+		seen.Sandbox, seen.Policy = sandboxLinux, st.confinement.Profile
 	}
 	return st.c.srv.events.ProcessStarting.Ask(seen)
 }
@@ -150,12 +150,12 @@ func spawnProcess(ctx context.Context, st *start) error {
 	began := time.Now()
 	defer func() { p.seen.Took = time.Since(began) }()
 	var err error
-	if st.intent == nil {
+	if st.confinement == nil {
 		st.running, err = p.s.group.Start(ctx, st.spec, p.sink())
 		return err
 	}
-	p.confined, p.profile, p.seen.Backend = true, st.intent.Profile, st.c.srv.backend()
-	command, err := p.s.srv.confine(st.intent, &st.spec)
+	p.confined, p.profile, p.seen.Backend = true, st.confinement.Profile, st.c.srv.backend()
+	command, err := p.s.srv.confine(st.confinement, &st.spec)
 	if err != nil {
 		return err
 	}

@@ -37,12 +37,12 @@ type start struct {
 	asksHeld bool                     // the client wants to know how the limits are held
 
 	// What the stages have made.
-	done    int             // how many stages
-	p       *proc           // registered in the session
-	ctx     context.Context // ends when the start is cancelled
-	request context.Context // of a worker: it has the span of the request
-	intent  *runner.Intent  // how the process is confined; nil: not at all
-	running *process.Process
+	done        int                 // how many stages
+	p           *proc               // registered in the session
+	ctx         context.Context     // ends when the start is cancelled
+	request     context.Context     // of a worker: it has the span of the request
+	confinement *runner.Confinement // how the process is confined; nil: not at all
+	running     *process.Process
 }
 
 // processStart takes a process/start on. A keeper ends if it refuses its process: the keeper was

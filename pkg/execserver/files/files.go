@@ -47,8 +47,8 @@ type Conn interface {
 	MayChange(method string) error
 	// MayOpen returns an error if the client may not open a file or an archive in a mode.
 	MayOpen(method string, mode execproto.OpenMode) error
-	// Intent returns how a request with that sandbox of the params must be confined; nil: not at all.
-	Intent(ctx context.Context, sandbox json.RawMessage) (*runner.Intent, error)
+	// Confinement returns how a request with that sandbox of the params must be confined; nil: not at all.
+	Confinement(ctx context.Context, sandbox json.RawMessage) (*runner.Confinement, error)
 }
 
 // Server answers the file requests of a server.
@@ -129,7 +129,7 @@ func (f *Files) Run(ctx context.Context, r *Request) (reply.Result, error) {
 // audit trail has it before.
 func observed[T any](f *Files, op *observe.File, worker worker, run func() (T, error)) (v T, err error) {
 	if w, ok := worker.(confinedFiles); ok {
-		op.Policy = w.intent.Profile
+		op.Policy = w.confinement.Profile
 	}
 	op.Err = f.srv.Events.FileStarting.Ask(op)
 	if op.Err == nil {

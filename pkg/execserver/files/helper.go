@@ -31,7 +31,7 @@ type helper struct {
 
 // startHelper starts a helper in a sandbox. It is killed when ctx ends. The caller
 // must call end when the helper is no longer needed.
-func (srv *Server) startHelper(ctx context.Context, intent *runner.Intent) (h *helper, err error) {
+func (srv *Server) startHelper(ctx context.Context, confinement *runner.Confinement) (h *helper, err error) {
 	began, backend := time.Now(), "none"
 	defer func() {
 		srv.Events.HelperStarted.Tell(observe.Helper{Backend: backend, Took: time.Since(began), Err: err})
@@ -41,7 +41,7 @@ func (srv *Server) startHelper(ctx context.Context, intent *runner.Intent) (h *h
 		return nil, err
 	}
 	backend = runtime.Status().Backend
-	command, err := runtime.FileHelper(*intent)
+	command, err := runtime.FileHelper(*confinement)
 	if err != nil {
 		return nil, execproto.InvalidRequest("failed to prepare fs sandbox: " + err.Error())
 	}

@@ -64,7 +64,7 @@ func (f *Files) Watch(ctx context.Context, p *WatchRequest) (reply.Result, error
 	if err != nil {
 		return nil, err
 	}
-	intent, err := f.conn.Intent(ctx, p.Sandbox)
+	confinement, err := f.conn.Confinement(ctx, p.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -72,10 +72,10 @@ func (f *Files) Watch(ctx context.Context, p *WatchRequest) (reply.Result, error
 	if err != nil {
 		return nil, err
 	}
-	if intent == nil {
+	if confinement == nil {
 		w.source, err = openTree(ctx, w.ctx, path, p.Recursive)
 	} else {
-		w.source, err = f.srv.confinedTree(w.ctx, intent, path, p)
+		w.source, err = f.srv.confinedTree(w.ctx, confinement, path, p)
 	}
 	if err != nil {
 		f.trees.take(p.WatchID)
@@ -250,14 +250,14 @@ func (s *serverTree) close() {
 // uncovered since, because another process has removed and made it again. Therefore
 // each name is checked against the profile once more.
 type confinedTree struct {
-	h      *helper
-	ctx    context.Context
-	intent *runner.Intent
+	h           *helper
+	ctx         context.Context
+	confinement *runner.Confinement
 }
 
 // confinedTree watches in a helper until ctx ends. The helper never writes.
-func (srv *Server) confinedTree(ctx context.Context, intent *runner.Intent, path string, p *WatchRequest) (changeSource, error) {
-	t := &confinedTree{ctx: ctx, intent: intent}
+func (srv *Server) confinedTree(ctx context.Context, confinement *runner.Confinement, path string, p *WatchRequest) (changeSource, error) {
+	t := &confinedTree{ctx: ctx, confinement: confinement}
 	denied, err := Blocking(ctx, func() (bool, error) { return t.denies()(path), nil })
 	switch {
 	case err != nil:
@@ -265,7 +265,7 @@ func (srv *Server) confinedTree(ctx context.Context, intent *runner.Intent, path
 	case denied:
 		return nil, execproto.InvalidRequest("Permission denied (os error 13): " + path)
 	}
-	h, err := srv.startHelper(ctx, readOnly(intent))
+	h, err := srv.startHelper(ctx, readOnly(confinement))
 	if err != nil {
 		return nil, err
 	}
@@ -280,11 +280,11 @@ func (srv *Server) confinedTree(ctx context.Context, intent *runner.Intent, path
 // denies returns what says whether the profile denies to read a path, by the links and
 // files that exist now.
 func (t *confinedTree) denies() func(path string) bool {
-	fs := t.intent.Profile.FileSystem
+	fs := t.confinement.Profile.FileSystem
 	if fs.FullRead() {
 		return func(string) bool { return false }
 	}
-	scope := permissions.Scope{Cwd: t.intent.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
+	scope := permissions.Scope{Cwd: t.confinement.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
 	return permissions.Resolve(fs, scope, plan.HostView{}).DeniesRead
 }
 

@@ -39,14 +39,14 @@ type openFile interface {
 
 // worker returns the worker for a request with that sandbox of the params.
 func (f *Files) worker(ctx context.Context, raw json.RawMessage) (worker, error) {
-	intent, err := f.conn.Intent(ctx, raw)
+	confinement, err := f.conn.Confinement(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
-	if intent == nil {
+	if confinement == nil {
 		return serverFiles{f.srv}, nil
 	}
-	return confinedFiles{f.srv, intent}, nil
+	return confinedFiles{f.srv, confinement}, nil
 }
 
 // serverFiles carries out requests in this process.
@@ -124,17 +124,17 @@ var blocks = sync.Pool{New: func() any { b := make([]byte, execproto.MaxBlockByt
 
 // confinedFiles carries out each request in a helper of its own.
 type confinedFiles struct {
-	srv    *Server
-	intent *runner.Intent
+	srv         *Server
+	confinement *runner.Confinement
 }
 
 func (w confinedFiles) run(ctx context.Context, r *Request) (reply.Result, error) {
 	request := fshelper.Request(r.operation.Method, w.srv.Home, r.json, r.call.Sandbox)
-	intent := w.intent
+	confinement := w.confinement
 	if r.operation.ReadOnly {
-		intent = readOnly(intent)
+		confinement = readOnly(confinement)
 	}
-	h, err := w.srv.startHelper(ctx, intent)
+	h, err := w.srv.startHelper(ctx, confinement)
 	if err != nil {
 		return nil, err
 	}
@@ -161,11 +161,11 @@ func (w confinedFiles) open(ctx context.Context, _ string, p *OpenRequest) (open
 }
 
 func (w confinedFiles) openHandle(ctx context.Context, method string, mode execproto.OpenMode, params []byte, sandbox json.RawMessage) (openFile, error) {
-	intent := w.intent
+	confinement := w.confinement
 	if mode != execproto.OpenReplace {
-		intent = readOnly(intent)
+		confinement = readOnly(confinement)
 	}
-	h, err := w.srv.startHelper(context.Background(), intent)
+	h, err := w.srv.startHelper(context.Background(), confinement)
 	if err != nil {
 		return nil, err
 	}
@@ -211,17 +211,17 @@ func (f confinedFile) close(context.Context) (reply.Result, error) {
 
 func (f confinedFile) abandon() { _ = f.h.end() }
 
-// readOnly returns a copy of the intent without write access. The launcher must
+// readOnly returns a copy of the confinement without write access. The launcher must
 // still know the writable paths, because it treats links in them differently:
 // so the copy has Reading set, and only with Landlock's legacy mode, which does
 // not use them, are the entries themselves made read-only.
-func readOnly(intent *runner.Intent) *runner.Intent {
-	reading := *intent
-	if !intent.LegacyLandlock {
+func readOnly(confinement *runner.Confinement) *runner.Confinement {
+	reading := *confinement
+	if !confinement.LegacyLandlock {
 		reading.Reading = true
 		return &reading
 	}
-	reading.Profile.FileSystem.Entries = slices.Clone(intent.Profile.FileSystem.Entries)
+	reading.Profile.FileSystem.Entries = slices.Clone(confinement.Profile.FileSystem.Entries)
 	for i := range reading.Profile.FileSystem.Entries {
 		if e := &reading.Profile.FileSystem.Entries[i]; e.Access == permissions.Write {
 			e.Access = permissions.Read

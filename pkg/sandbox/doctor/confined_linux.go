@@ -197,7 +197,7 @@ func (e *examination) confine(backend, policy string, write bool) (did []string,
 		return nil, err
 	}
 	defer sandboxes.Close()
-	command, err := sandboxes.Process(runner.Intent{Profile: profile, PolicyCwd: at.workspace, CommandCwd: at.workspace},
+	command, err := sandboxes.Process(runner.Confinement{Profile: profile, PolicyCwd: at.workspace, CommandCwd: at.workspace},
 		[]string{e.facts.self, Arg, childConfined, dir}, nil, []string{"PATH=/usr/bin:/bin"})
 	if err != nil {
 		return nil, err

@@ -47,8 +47,8 @@ type Options struct {
 	Output func(*exec.Cmd) ([]byte, error)
 }
 
-// Intent is what a client wants to be confined to.
-type Intent struct {
+// Confinement says how a command or a file request must be confined.
+type Confinement struct {
 	Profile permissions.Profile
 	// PolicyCwd is what relative patterns are relative to; CommandCwd is where
 	// the command starts. Both are absolute.

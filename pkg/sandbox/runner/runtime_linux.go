@@ -232,8 +232,8 @@ type Command struct {
 	Refusal *os.File
 
 	// Egress is a socket over which messages of pkg/sandbox/transparent come, if the
-	// intent asks for them and the backend can send them. The caller closes it; nil
-	// without the intent.
+	// confinement asks for them and the backend can send them. The caller closes it; nil
+	// without the confinement.
 	Egress *os.File
 
 	memory []*os.File
@@ -274,7 +274,7 @@ func (r *Runtime) Janitor() *Command {
 
 // Process prepares a command with an environment. Arg0 is the command's name
 // for itself; nil: argv[0].
-func (r *Runtime) Process(in Intent, argv []string, arg0 *string, env []string) (*Command, error) {
+func (r *Runtime) Process(in Confinement, argv []string, arg0 *string, env []string) (*Command, error) {
 	c, args, err := r.begin(in, true)
 	if err != nil {
 		return nil, err
@@ -333,7 +333,7 @@ const helperOption = "--trusted-helper"
 
 // FileHelper prepares the file system helper, which does not get the network
 // whatever the profile says.
-func (r *Runtime) FileHelper(in Intent) (*Command, error) {
+func (r *Runtime) FileHelper(in Confinement) (*Command, error) {
 	in.Profile.Network, in.ManagedNetwork = 0, false
 	c, args, err := r.begin(in, true)
 	if err != nil {
@@ -347,7 +347,7 @@ func (r *Runtime) FileHelper(in Intent) (*Command, error) {
 
 // begin prepares the launcher's arguments up to the command. With janitor it gets a connection
 // to one, if what it starts may write.
-func (r *Runtime) begin(in Intent, janitor bool) (*Command, []string, error) {
+func (r *Runtime) begin(in Confinement, janitor bool) (*Command, []string, error) {
 	c := &Command{Arg0: launcherName, Env: r.env, Files: []*os.File{r.launcher}}
 	args := []string{firstFile, "--self-fd", "3",
 		"--sandbox-policy-cwd", in.PolicyCwd, "--command-cwd", in.CommandCwd, "--backend", r.opts.Backend, "--supervised"}

@@ -83,14 +83,14 @@ func TestArgumentsOfTheLauncher(t *testing.T) {
 	arg0 := "-sh"
 	for _, tt := range []struct {
 		name string
-		in   Intent
+		in   Confinement
 		arg0 *string
 		want []string
 	}{
-		{"plain", Intent{}, nil, []string{"--permission-profile", rootRead, "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
-		{"arg0", Intent{}, &arg0, []string{"--permission-profile", rootRead, "--env-fd", "4", "--refusal-fd", "5", "--argv0=-sh", "--", "sh", "-c", "true"}},
-		{"legacy", Intent{LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--use-legacy-landlock", "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
-		{"proxy", Intent{ManagedNetwork: true, LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--allow-network-for-proxy", "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
+		{"plain", Confinement{}, nil, []string{"--permission-profile", rootRead, "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
+		{"arg0", Confinement{}, &arg0, []string{"--permission-profile", rootRead, "--env-fd", "4", "--refusal-fd", "5", "--argv0=-sh", "--", "sh", "-c", "true"}},
+		{"legacy", Confinement{LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--use-legacy-landlock", "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
+		{"proxy", Confinement{ManagedNetwork: true, LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--allow-network-for-proxy", "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
 	} {
 		tt.in.Profile, tt.in.PolicyCwd, tt.in.CommandCwd = readOnly, "/p", "/c"
 		c, err := r.Process(tt.in, []string{"sh", "-c", "true"}, tt.arg0, []string{"A=1", "B=", "C=x=y"})
@@ -115,7 +115,7 @@ func TestArgumentsOfTheHelper(t *testing.T) {
 	r := newRuntime(t, "bwrap")
 	profile := readOnly
 	profile.Network = permissions.NetworkEnabled
-	c, err := r.FileHelper(Intent{Profile: profile, PolicyCwd: "/p", CommandCwd: "/", ManagedNetwork: true, LegacyLandlock: true, Reading: true})
+	c, err := r.FileHelper(Confinement{Profile: profile, PolicyCwd: "/p", CommandCwd: "/", ManagedNetwork: true, LegacyLandlock: true, Reading: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestArgumentsOfTheHelper(t *testing.T) {
 func TestALongProfileGoesThroughMemory(t *testing.T) {
 	r := newRuntime(t, "namespaces")
 	for _, size := range []int{maxArgument, maxArgument + 1} {
-		in := Intent{Profile: readOnly, PolicyCwd: "/", CommandCwd: "/"}
+		in := Confinement{Profile: readOnly, PolicyCwd: "/", CommandCwd: "/"}
 		add := func(name string) {
 			in.Profile.FileSystem.Entries = append(in.Profile.FileSystem.Entries, permissions.Entry{Path: permissions.Path{Text: name}, Access: permissions.Read})
 		}
@@ -256,13 +256,13 @@ func TestJanitorOfTheServer(t *testing.T) {
 		{Path: permissions.Path{Kind: permissions.SlashTmp}, Access: permissions.Write}}
 	for _, tt := range []struct {
 		name       string
-		in         Intent
+		in         Confinement
 		none, want bool
 	}{
-		{"read-only", Intent{Profile: readOnly}, false, false},
-		{"writable", Intent{Profile: writable}, false, true},
-		{"a reading helper", Intent{Profile: writable, Reading: true}, false, false},
-		{"without a janitor", Intent{Profile: writable}, true, false},
+		{"read-only", Confinement{Profile: readOnly}, false, false},
+		{"writable", Confinement{Profile: writable}, false, true},
+		{"a reading helper", Confinement{Profile: writable, Reading: true}, false, false},
+		{"without a janitor", Confinement{Profile: writable}, true, false},
 	} {
 		var connection *os.File
 		r.opts.Janitor = func() *os.File {
@@ -297,7 +297,7 @@ func TestReadRefusal(t *testing.T) {
 	for _, tt := range []struct{ written, want string }{
 		{"", ""}, {"no backend", "no backend"}, {"a\xffb", "a\uFFFDb"},
 	} {
-		c, err := r.Process(Intent{Profile: readOnly, PolicyCwd: "/", CommandCwd: "/"}, []string{"/bin/true"}, nil, nil)
+		c, err := r.Process(Confinement{Profile: readOnly, PolicyCwd: "/", CommandCwd: "/"}, []string{"/bin/true"}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -228,13 +228,13 @@ func (r *redirected) run(backend string, words ...string) map[string]string {
 	harness.Must(r.t, err)
 	profile := permissions.Profile{Kind: permissions.Managed}
 	profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}}
-	intent := runner.Intent{Profile: profile, PolicyCwd: "/", CommandCwd: "/"}
+	confinement := runner.Confinement{Profile: profile, PolicyCwd: "/", CommandCwd: "/"}
 	if r.off { // a command that can write nothing gets no sockets of its own
-		intent.Profile.FileSystem.Entries = append(profile.FileSystem.Entries, permissions.Entry{Path: permissions.Path{Text: r.t.TempDir()}, Access: permissions.Write})
+		confinement.Profile.FileSystem.Entries = append(profile.FileSystem.Entries, permissions.Entry{Path: permissions.Path{Text: r.t.TempDir()}, Access: permissions.Write})
 	} else {
-		intent.ManagedNetwork, intent.ProxyPorts, intent.Redirect = true, r.proxy.Ports(), true
+		confinement.ManagedNetwork, confinement.ProxyPorts, confinement.Redirect = true, r.proxy.Ports(), true
 	}
-	command, err := launcher.Process(intent, []string{self}, nil, r.proxy.Environ([]string{"PATH=/usr/bin:/bin", dialEnv + "=" + strings.Join(words, " ")}))
+	command, err := launcher.Process(confinement, []string{self}, nil, r.proxy.Environ([]string{"PATH=/usr/bin:/bin", dialEnv + "=" + strings.Join(words, " ")}))
 	harness.Must(r.t, err)
 	defer command.Refusal.Close()
 	cmd := exec.Command(command.Argv[0])
