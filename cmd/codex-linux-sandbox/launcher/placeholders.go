@@ -13,7 +13,7 @@ import (
 // removed when they appear. The launcher does that when the sandbox has ended,
 // or, when the launcher is killed, the janitor.
 type placed struct {
-	made    []*placeholders.Stub
+	made    []*placeholders.Placeholder
 	undo    *placeholders.Undo
 	janitor *janitor // nil: there is nothing to remove
 }
@@ -30,7 +30,7 @@ func (l *launch) makePlaceholders(mounts bool) (*placed, error) {
 	if wanted {
 		masks = l.plan.Mounts
 	}
-	opened := make([]*placeholders.Stub, len(masks))
+	opened := make([]*placeholders.Placeholder, len(masks))
 	err := l.announceAndMake(p, masks, opened)
 	l.plan.Mounts = slices.DeleteFunc(l.plan.Mounts, func(m plan.Mount) bool { return m.Kind == 0 })
 	if err != nil {
@@ -45,7 +45,7 @@ func (l *launch) makePlaceholders(mounts bool) (*placed, error) {
 
 // announceAndMake tells the janitor of each placeholder before it makes that: a launcher may be
 // killed at any moment.
-func (l *launch) announceAndMake(p *placed, mounts []plan.Mount, opened []*placeholders.Stub) (err error) {
+func (l *launch) announceAndMake(p *placed, mounts []plan.Mount, opened []*placeholders.Placeholder) (err error) {
 	for i := range mounts {
 		if m := &mounts[i]; m.Cover || m.Perhaps {
 			if opened[i], err = placeholders.Open(m); err != nil {
@@ -60,7 +60,7 @@ func (l *launch) announceAndMake(p *placed, mounts []plan.Mount, opened []*place
 		if err := p.connectJanitor(l); err != nil {
 			return err
 		}
-		if err := p.janitor.Stub(i, placeholder); err != nil {
+		if err := p.janitor.Placeholder(i, placeholder); err != nil {
 			return err
 		}
 	}
@@ -101,7 +101,7 @@ func (p *placed) connectJanitor(l *launch) error {
 
 // makeOrJoin makes or joins the placeholders that were opened for mounts, and takes them out
 // of the list.
-func (l *launch) makeOrJoin(p *placed, mounts []plan.Mount, opened []*placeholders.Stub) error {
+func (l *launch) makeOrJoin(p *placed, mounts []plan.Mount, opened []*placeholders.Placeholder) error {
 	for i := range mounts {
 		m := &mounts[i]
 		if !m.Cover && !m.Perhaps {

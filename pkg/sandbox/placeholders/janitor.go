@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A launcher may be killed at any moment, and it then leaves stubs, and names that
+// A launcher may be killed at any moment, and it then leaves placeholders, and names that
 // must not be created. A janitor removes them: a process that outlives the launcher
 // and whoever started that. A server has one for all its sandboxes. A launcher that
 // is not given a connection to it starts one of its own.
@@ -26,8 +26,8 @@ import (
 //
 // A message is at most janitorMessage bytes long and brings at most one descriptor:
 //
-//	's' index temporary name  a stub is going to be made in the directory that comes
-//	'h' index                 the open stub: it keeps the lock when the launcher is killed
+//	's' index temporary name  a placeholder is going to be made in the directory that comes
+//	'h' index                 the open placeholder: it keeps the lock when the launcher is killed
 //	'n' time, sticky, digits, name   a name must not be in the directory that comes
 //	'r'                       this is all before the command runs, and with it ends what ends
 //	                          with the process whose pidfd comes. The janitor answers
@@ -45,8 +45,8 @@ const (
 	janitorTime = 5
 	// removalHead is the size of what comes before the name in 'n'.
 	removalHead = 1 + 8 + 4 + 1 + asideDigits
-	// stubHead is the same of 's': the index and the other name.
-	stubHead = 1 + 4 + 32
+	// placeholderHead is the same of 's': the index and the other name.
+	placeholderHead = 1 + 4 + 32
 )
 
 // answered is the janitor's answer, and what it says first on its own socket.
@@ -114,13 +114,13 @@ func awaitAnswer(socket int) error {
 // JanitorOf is the launcher's end of a connection. One goroutine uses it.
 type JanitorOf struct{ FD int }
 
-// Stub says that a stub is going to be made.
-func (j JanitorOf) Stub(i int, s *Stub) error {
+// Placeholder says that a placeholder is going to be made.
+func (j JanitorOf) Placeholder(i int, s *Placeholder) error {
 	m := binary.LittleEndian.AppendUint32([]byte{'s'}, uint32(i))
 	return tell(j.FD, append(append(m, s.temp[:]...), s.base()...), s.parent)
 }
 
-// Hold gives the janitor a descriptor of a stub: until the janitor has read it, the
+// Hold gives the janitor a descriptor of a placeholder: until the janitor has read it, the
 // socket holds it.
 func (j JanitorOf) Hold(i, fd int) error {
 	return tell(j.FD, binary.LittleEndian.AppendUint32([]byte{'h'}, uint32(i)), fd)
@@ -217,10 +217,10 @@ func closeFD(fd int) {
 
 // leftovers is what a janitor is to remove for one sandbox.
 type leftovers struct {
-	stubs   map[uint32]*Stub
-	names   []*Removal
-	init    int // a pidfd; -1: none
-	running bool
+	placeholders map[uint32]*Placeholder
+	names        []*Removal
+	init         int // a pidfd; -1: none
+	running      bool
 }
 
 // serveLauncher serves a connection until it ends.
@@ -271,7 +271,9 @@ func serveLauncher(connection int) {
 	}
 }
 
-func newLeftovers() *leftovers { return &leftovers{stubs: make(map[uint32]*Stub), init: -1} }
+func newLeftovers() *leftovers {
+	return &leftovers{placeholders: make(map[uint32]*Placeholder), init: -1}
+}
 
 // take takes a message of a launcher, and its descriptor. It reports false if the
 // message is malformed; then the descriptor is the caller's.
@@ -284,20 +286,20 @@ func (l *leftovers) take(m []byte, fd int) bool {
 	case fd < 0:
 		return false
 	case kind == 'h' && len(rest) == 4:
-		s := l.stubs[binary.LittleEndian.Uint32(rest)]
+		s := l.placeholders[binary.LittleEndian.Uint32(rest)]
 		if s == nil {
 			return false
 		}
 		closeFD(s.fd)
 		s.fd = fd
 		return true
-	case kind == 's' && len(m) > stubHead:
-		s := &Stub{parent: fd, fd: -1, uid: uint32(unix.Geteuid())}
+	case kind == 's' && len(m) > placeholderHead:
+		s := &Placeholder{parent: fd, fd: -1, uid: uint32(unix.Geteuid())}
 		i := binary.LittleEndian.Uint32(rest)
-		if l.stubs[i] != nil || copy(s.temp[:], rest[4:]) != len(s.temp) || !fitName(&s.name, m[stubHead:]) {
+		if l.placeholders[i] != nil || copy(s.temp[:], rest[4:]) != len(s.temp) || !fitName(&s.name, m[placeholderHead:]) {
 			return false
 		}
-		l.stubs[i] = s
+		l.placeholders[i] = s
 		return true
 	case kind == 'n' && len(m) > removalHead:
 		r := &Removal{dir: fd, sticky: rest[12] != 0, uid: uint32(unix.Geteuid())}
@@ -329,8 +331,8 @@ func (l *leftovers) remove() {
 		m.Remove(r)
 		m.Tidy(r)
 	}
-	for _, s := range l.stubs {
-		m.RemoveStub(s)
+	for _, s := range l.placeholders {
+		m.RemovePlaceholder(s)
 		m.RemoveHalfMade(s)
 	}
 }
@@ -340,7 +342,7 @@ func (l *leftovers) close() {
 	for _, r := range l.names {
 		closeFD(r.dir)
 	}
-	for _, s := range l.stubs {
+	for _, s := range l.placeholders {
 		s.close()
 	}
 }

@@ -58,15 +58,15 @@ func (j JanitorOf) run(init int) error {
 // killed ends the connection, as the kernel does for a launcher that is killed.
 func (j JanitorOf) killed() { _ = unix.Close(j.FD) }
 
-// hold makes a stub that the janitor knows.
-func (j JanitorOf) hold(t *testing.T, i int, name string) *Stub {
+// hold makes a placeholder that the janitor knows.
+func (j JanitorOf) hold(t *testing.T, i int, name string) *Placeholder {
 	t.Helper()
-	s, err := openStub(name, plan.FileID{})
+	s, err := openPlaceholder(name, plan.FileID{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.dir = true
-	if err := j.Stub(i, s); err != nil {
+	if err := j.Placeholder(i, s); err != nil {
 		t.Fatal(err)
 	}
 	s.share = func(fd int) error { return j.Hold(i, fd) }
@@ -221,7 +221,7 @@ func TestMalformedMessages(t *testing.T) {
 	own, end := startJanitor(t)
 	other := connected(t, own)
 	for name, message := range map[string]string{
-		"no kind": "x", "a stub without its name": "s\x00\x00\x00\x00", "a held stub that nobody knows": "h\x01\x00\x00\x00",
+		"no kind": "x", "a placeholder without its name": "s\x00\x00\x00\x00", "a held placeholder that nobody knows": "h\x01\x00\x00\x00",
 		"a path": "n" + string(make([]byte, removalHead-1)) + "a/b", "too long": string(make([]byte, janitorMessage+1)),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -355,7 +355,7 @@ func FuzzJanitorMessages(f *testing.F) {
 				return
 			}
 		}
-		for _, s := range l.stubs {
+		for _, s := range l.placeholders {
 			if name := unix.ByteSliceToString(s.name[:]); name == "" || filepath.Base(name) != name {
 				t.Errorf("the name %q", name)
 			}

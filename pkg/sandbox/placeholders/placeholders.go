@@ -15,19 +15,19 @@ import (
 
 // A mount needs something to be mounted on. Where a path must not be created
 // that is missing, an empty file or directory is put there for as long as
-// sandboxes cover it: a stub. Stubs are shared: each sandbox holds a lock on
-// the stub itself, and whoever ends last removes it. What marks a stub is a
+// sandboxes mask it: a placeholder. Placeholders are shared: each sandbox holds a lock on
+// the placeholder itself, and whoever ends last removes it. What marks a placeholder is a
 // modification time that no file has by chance, so that one that was left
 // behind by a crash is known by the next sandbox, and the user's own empty
 // file is never taken for one.
 
 // JanitorName is the name, as in /proc/PID/comm, of whoever is to remove
-// stubs: it should get a moment for that before it is killed.
+// placeholders: it should get a moment for that before it is killed.
 const JanitorName = "codex-janitor"
 
 const (
-	// stubTries bounds how often a stub may vanish while it is being taken.
-	stubTries = 100
+	// takeTries bounds how often a placeholder may vanish while it is being taken.
+	takeTries = 100
 	// lockTries and lockWait bound how long a lock is waited for. A sandbox
 	// that ends holds it alone for an instant; a command that has made what
 	// looks like a placeholder can hold it for as long as it likes.
@@ -35,8 +35,8 @@ const (
 	lockWait  = time.Millisecond
 )
 
-// Stub is a stub that this program holds.
-type Stub struct {
+// Placeholder is one that this program holds open, or is about to make.
+type Placeholder struct {
 	Path   string
 	parent int // descriptor of the directory that holds it
 	fd     int
@@ -48,11 +48,11 @@ type Stub struct {
 	share func(fd int) error
 }
 
-// Why what is at a path is not taken for a stub of this user.
+// Why what is at a path is not taken for a placeholder of this user.
 var (
-	errNotStub     = errors.New("it exists")
-	errForeign     = errors.New("it belongs to another user")
-	errForeignStub = errors.New("it is the placeholder of another user")
+	errNotPlaceholder     = errors.New("it exists")
+	errForeign            = errors.New("it belongs to another user")
+	errForeignPlaceholder = errors.New("it is the placeholder of another user")
 )
 
 // openDir opens a directory by its canonical path.
@@ -61,7 +61,7 @@ func openDir(name string) (int, error) {
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 }
 
-// ErrNotNeeded says that a stub cannot be made, and neither can anything else
+// ErrNotNeeded says that a placeholder cannot be made, and neither can anything else
 // by the user in that directory, or in the whole file system.
 var ErrNotNeeded = errors.New("nothing can be created there")
 
@@ -75,18 +75,18 @@ type Unmasked struct {
 
 func (u *Unmasked) Error() string { return "another user or process holds " + u.Path }
 
-// unmasked returns an Unmasked for the stub's name, nil if it is none of the
+// unmasked returns an Unmasked for the placeholder's name, nil if it is none of the
 // protected ones, or what is there is to be protected where it is.
-func (s *Stub) unmasked(why error) error {
+func (s *Placeholder) unmasked(why error) error {
 	var st unix.Stat_t
 	if !slices.Contains(plan.ProtectedNames, s.base()) || unix.Fstat(s.parent, &st) != nil {
 		return nil
 	}
 	u := &Unmasked{UndoName: plan.UndoName{Path: s.Path, Dev: uint64(st.Dev), Ino: st.Ino}}
 	switch {
-	case errors.Is(why, errNotStub):
+	case errors.Is(why, errNotPlaceholder):
 		return nil
-	case errors.Is(why, errForeign), errors.Is(why, errForeignStub):
+	case errors.Is(why, errForeign), errors.Is(why, errForeignPlaceholder):
 		u.Foreign = st.Mode&unix.S_ISVTX != 0
 		if !u.Foreign && errors.Is(why, errForeign) {
 			return nil
@@ -95,10 +95,10 @@ func (s *Stub) unmasked(why error) error {
 	return u
 }
 
-// openStub opens the directory of a stub. The error is ErrAppeared if that is not
+// openPlaceholder opens the directory of a placeholder. The error is ErrAppeared if that is not
 // the one that the plan saw; the zero FileID stands for any.
-func openStub(name string, in plan.FileID) (*Stub, error) {
-	s := &Stub{Path: name, fd: -1, uid: uint32(unix.Geteuid()), share: func(int) error { return nil }}
+func openPlaceholder(name string, in plan.FileID) (*Placeholder, error) {
+	s := &Placeholder{Path: name, fd: -1, uid: uint32(unix.Geteuid()), share: func(int) error { return nil }}
 	if copy(s.name[:], s.base()) == len(s.name) {
 		return nil, fmt.Errorf("cannot make the sandbox: open %s: %w", name, unix.ENAMETOOLONG)
 	}
@@ -119,15 +119,15 @@ func openStub(name string, in plan.FileID) (*Stub, error) {
 	return s, nil
 }
 
-// base is the stub's name in its directory.
-func (s *Stub) base() string { return path.Base(s.Path) }
+// base is the placeholder's name in its directory.
+func (s *Placeholder) base() string { return path.Base(s.Path) }
 
-// take makes a stub, or joins the one that is there. If something else is there, it
-// closes the stub, and returns nil or an *Unmasked.
-func (s *Stub) take() (*Stub, error) {
+// take makes a placeholder, or joins the one that is there. If something else is there, it
+// closes the placeholder, and returns nil or an *Unmasked.
+func (s *Placeholder) take() (*Placeholder, error) {
 	var err error
 	locked := 0
-	for range stubTries {
+	for range takeTries {
 		err = s.join()
 		if errors.Is(err, unix.ENOENT) {
 			err = s.make()
@@ -138,7 +138,7 @@ func (s *Stub) take() (*Stub, error) {
 		case errors.Is(err, unix.EWOULDBLOCK) && locked < lockTries:
 			locked++
 			time.Sleep(lockWait)
-		case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, errNotStub), errors.Is(err, errForeign), errors.Is(err, errForeignStub):
+		case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, errNotPlaceholder), errors.Is(err, errForeign), errors.Is(err, errForeignPlaceholder):
 			err = s.unmasked(err)
 			s.close()
 			return nil, err
@@ -147,17 +147,17 @@ func (s *Stub) take() (*Stub, error) {
 			return nil, ErrNotNeeded
 		case !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOENT):
 			s.close()
-			return nil, fmt.Errorf("cover %s: %w", s.Path, err)
+			return nil, fmt.Errorf("put a placeholder at %s: %w", s.Path, err)
 		}
 	}
 	s.close()
-	return nil, fmt.Errorf("cover %s: it comes and goes", s.Path)
+	return nil, fmt.Errorf("put a placeholder at %s: it comes and goes", s.Path)
 }
 
-// Open opens the directory of the stub that a mount needs at its target, and
+// Open opens the directory of the placeholder that a mount needs at its target, and
 // changes nothing. It returns nil if the user has something else there.
-func Open(m *plan.Mount) (*Stub, error) {
-	s, err := openStub(m.Target, m.Dir)
+func Open(m *plan.Mount) (*Placeholder, error) {
+	s, err := openPlaceholder(m.Target, m.Dir)
 	if err != nil {
 		if !m.Cover && !errors.Is(err, plan.ErrAppeared) {
 			err = nil // it cannot be looked at; the view has the last word
@@ -166,19 +166,19 @@ func Open(m *plan.Mount) (*Stub, error) {
 	}
 	s.dir = m.Cover && !m.File
 	var st unix.Stat_t
-	if unix.Fstatat(s.parent, s.base(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Uid == s.uid && !plan.IsStub(&st) {
+	if unix.Fstatat(s.parent, s.base(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Uid == s.uid && !plan.IsPlaceholder(&st) {
 		s.close()
 		return nil, nil
 	}
 	return s, nil
 }
 
-// Hold makes or joins the opened stub that a mount needs. For a mask of something
-// that exists it only joins one. Share is called with each descriptor of a stub
+// Hold makes or joins the opened placeholder that a mount needs. For a mask of something
+// that exists it only joins one. Share is called with each descriptor of a placeholder
 // before that is locked or moved into place. Scenario: the launcher is killed when
-// it has just put a stub into place. The janitor then removes it, and until then
+// it has just put a placeholder into place. The janitor then removes it, and until then
 // holds its lock.
-func (s *Stub) Hold(m *plan.Mount, share func(fd int) error) (*Stub, error) {
+func (s *Placeholder) Hold(m *plan.Mount, share func(fd int) error) (*Placeholder, error) {
 	s.share = share
 	if m.Cover {
 		return s.take()
@@ -186,12 +186,12 @@ func (s *Stub) Hold(m *plan.Mount, share func(fd int) error) (*Stub, error) {
 	return s.joinOnly()
 }
 
-// joinOnly joins the stub, or closes it and returns nil if there is none. Scenario:
+// joinOnly joins the placeholder, or closes it and returns nil if there is none. Scenario:
 // the pattern /w/* is denied, and matches the .git that another sandbox has put into
 // /w. Without a lock that sandbox would remove it while a mask is being mounted on it,
 // and bwrap would make a directory of its own there, which nothing removes. The error
 // is ErrAppeared if that happens now.
-func (s *Stub) joinOnly() (*Stub, error) {
+func (s *Placeholder) joinOnly() (*Placeholder, error) {
 	err := s.join()
 	if err == nil {
 		return s, nil
@@ -205,26 +205,26 @@ func (s *Stub) joinOnly() (*Stub, error) {
 
 // foreign reports whether the directory belongs to somebody else, so that the
 // user cannot change what may be done in it.
-func (s *Stub) foreign() bool {
+func (s *Placeholder) foreign() bool {
 	var st unix.Stat_t
 	return unix.Fstat(s.parent, &st) == nil && int(st.Uid) != unix.Geteuid()
 }
 
-// join opens and locks the stub that is there. The error is ENOENT if there
+// join opens and locks the placeholder that is there. The error is ENOENT if there
 // is none, also if it was removed meanwhile.
-func (s *Stub) join() error {
+func (s *Placeholder) join() error {
 	var st, now unix.Stat_t
 	if err := unix.Fstatat(s.parent, s.base(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
 	mine := int(st.Uid) == unix.Geteuid()
 	switch {
-	case plan.IsStub(&st) && !mine:
-		return errForeignStub
+	case plan.IsPlaceholder(&st) && !mine:
+		return errForeignPlaceholder
 	case !mine:
 		return errForeign
-	case !plan.IsStub(&st):
-		return errNotStub
+	case !plan.IsPlaceholder(&st):
+		return errNotPlaceholder
 	}
 	fd, err := unix.Openat(s.parent, s.base(), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -239,7 +239,7 @@ func (s *Stub) join() error {
 	if err == nil {
 		err = unix.Fstatat(s.parent, s.base(), &now, unix.AT_SYMLINK_NOFOLLOW)
 	}
-	if err == nil && (now.Ino != st.Ino || now.Dev != st.Dev || !plan.IsStub(&st)) {
+	if err == nil && (now.Ino != st.Ino || now.Dev != st.Dev || !plan.IsPlaceholder(&st)) {
 		err = unix.ENOENT
 	}
 	if err != nil {
@@ -252,30 +252,30 @@ func (s *Stub) join() error {
 	return nil
 }
 
-// make makes a stub under another name, and moves it into place when it is
+// make makes a placeholder under another name, and moves it into place when it is
 // marked and locked, so that nobody sees it half made.
-func (s *Stub) make() error {
+func (s *Placeholder) make() error {
 	temp := unix.ByteSliceToString(s.temp[:])
 	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	if s.dir {
-		if err := unix.Mkdirat(s.parent, temp, plan.StubDirMode); err != nil {
+		if err := unix.Mkdirat(s.parent, temp, plan.PlaceholderDirMode); err != nil {
 			return err
 		}
 	} else {
 		flags |= unix.O_CREAT | unix.O_EXCL
 	}
-	fd, err := unix.Openat(s.parent, temp, flags, plan.StubFileMode)
+	fd, err := unix.Openat(s.parent, temp, flags, plan.PlaceholderFileMode)
 	if err != nil {
 		if s.dir {
 			s.unlink(temp)
 		}
 		return err
 	}
-	mode := uint32(plan.StubFileMode)
+	mode := uint32(plan.PlaceholderFileMode)
 	if s.dir {
-		mode = plan.StubDirMode
+		mode = plan.PlaceholderDirMode
 	}
-	mark := [2]unix.Timespec{{Sec: plan.StubSeconds}, {Sec: plan.StubSeconds, Nsec: plan.StubNanoseconds}}
+	mark := [2]unix.Timespec{{Sec: plan.PlaceholderSeconds}, {Sec: plan.PlaceholderSeconds, Nsec: plan.PlaceholderNanoseconds}}
 	var made unix.Stat_t
 	if err = s.share(fd); err == nil {
 		err = unix.Fstat(fd, &made)
@@ -304,7 +304,7 @@ func (s *Stub) make() error {
 	return nil
 }
 
-func (s *Stub) unlink(name string) {
+func (s *Placeholder) unlink(name string) {
 	flags := 0
 	if s.dir {
 		flags = unix.AT_REMOVEDIR
@@ -312,26 +312,26 @@ func (s *Stub) unlink(name string) {
 	_ = unix.Unlinkat(s.parent, name, flags)
 }
 
-// Release lets go of a stub, and removes it if nobody else holds it.
-func (s *Stub) Release() {
-	new(Remover).RemoveStub(s)
+// Release lets go of a placeholder, and removes it if nobody else holds it.
+func (s *Placeholder) Release() {
+	new(Remover).RemovePlaceholder(s)
 	s.close()
 }
 
-// ID is the stub's identity.
-func (s *Stub) ID() plan.FileID { return plan.IDOf(s.fd) }
+// ID is the placeholder's identity.
+func (s *Placeholder) ID() plan.FileID { return plan.IDOf(s.fd) }
 
-// IsDir reports whether the stub is a directory.
-func (s *Stub) IsDir() bool { return s.dir }
+// IsDir reports whether the placeholder is a directory.
+func (s *Placeholder) IsDir() bool { return s.dir }
 
-// Close lets go of a stub that was opened and not held. It may be called on nil.
-func (s *Stub) Close() {
+// Close lets go of a placeholder that was opened and not held. It may be called on nil.
+func (s *Placeholder) Close() {
 	if s != nil {
 		s.close()
 	}
 }
 
-func (s *Stub) close() {
+func (s *Placeholder) close() {
 	if s.fd >= 0 {
 		_ = unix.Close(s.fd)
 	}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeEnv makes this program take and release the stub of that path.
+// takeEnv makes this program take and release the placeholder of that path.
 const takeEnv = "SANDBOX_TEST_TAKE"
 
 func TestMain(m *testing.M) {
@@ -30,9 +30,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// takeAndCheck takes a stub; for as long as it is held it is there.
+// takeAndCheck takes a placeholder; for as long as it is held it is there.
 func takeAndCheck(name string) error {
-	s, err := takeStub(name, true, plan.FileID{})
+	s, err := takePlaceholder(name, true, plan.FileID{})
 	if err != nil {
 		return err
 	}
@@ -41,25 +41,25 @@ func takeAndCheck(name string) error {
 	}
 	var held, there unix.Stat_t
 	if err := errors.Join(unix.Fstat(s.fd, &held), unix.Lstat(name, &there)); err != nil {
-		return fmt.Errorf("a stub that is held is gone: %w", err)
+		return fmt.Errorf("a placeholder that is held is gone: %w", err)
 	}
 	if held.Ino != there.Ino {
-		return errors.New("two stubs are held for one path")
+		return errors.New("two placeholders are held for one path")
 	}
 	s.Release()
 	return nil
 }
 
-func take(t *testing.T, name string, dir bool) *Stub {
+func take(t *testing.T, name string, dir bool) *Placeholder {
 	t.Helper()
-	s, err := takeStub(name, dir, plan.FileID{})
+	s, err := takePlaceholder(name, dir, plan.FileID{})
 	if err != nil || s == nil {
 		t.Fatalf("got s %v, error %v; want no error, s that is not nil", s, err)
 	}
 	return s
 }
 
-func TestStubsAreSharedAndTheLastRemovesThem(t *testing.T) {
+func TestPlaceholdersAreSharedAndTheLastRemovesThem(t *testing.T) {
 	for _, dir := range []bool{true, false} {
 		name := filepath.Join(t.TempDir(), ".git")
 		a := take(t, name, dir)
@@ -67,10 +67,10 @@ func TestStubsAreSharedAndTheLastRemovesThem(t *testing.T) {
 		// A sandbox that joins takes what is there.
 		c := take(t, name, !dir)
 		if c.IsDir() != dir {
-			t.Errorf("a stub changed its kind")
+			t.Errorf("a placeholder changed its kind")
 		}
 		a.Release()
-		sweepStub(name)
+		sweepPlaceholder(name)
 		c.Release()
 		if info, err := os.Lstat(name); err != nil || info.IsDir() != dir {
 			t.Fatalf("got info %v, error %v; want no error, info.IsDir() %v", info, err, dir)
@@ -82,7 +82,7 @@ func TestStubsAreSharedAndTheLastRemovesThem(t *testing.T) {
 	}
 }
 
-func TestNothingElseIsTakenForAStub(t *testing.T) {
+func TestNothingElseIsTakenForAPlaceholder(t *testing.T) {
 	dir := t.TempDir()
 	for name, make := range map[string]func(string) error{
 		"file":        func(p string) error { return os.WriteFile(p, nil, 0o444) },
@@ -97,10 +97,10 @@ func TestNothingElseIsTakenForAStub(t *testing.T) {
 		if err := make(at); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := takeStub(at, true, plan.FileID{}); s != nil || err != nil {
+		if s, err := takePlaceholder(at, true, plan.FileID{}); s != nil || err != nil {
 			t.Errorf("%s: got s %v, error %v; want s nil, no error", name, s, err)
 		}
-		sweepStub(at)
+		sweepPlaceholder(at)
 		if _, err := os.Lstat(at); err != nil {
 			t.Errorf("%s: got error %v, want no error", name, err)
 		}
@@ -111,11 +111,11 @@ func TestNothingElseIsTakenForAStub(t *testing.T) {
 }
 
 func mark(name string) error {
-	times := []unix.Timespec{{Sec: plan.StubSeconds}, {Sec: plan.StubSeconds, Nsec: plan.StubNanoseconds}}
+	times := []unix.Timespec{{Sec: plan.PlaceholderSeconds}, {Sec: plan.PlaceholderSeconds, Nsec: plan.PlaceholderNanoseconds}}
 	return unix.UtimesNanoAt(unix.AT_FDCWD, name, times, 0)
 }
 
-func TestReleaseNeverRemovesWhatTookTheStubsPlace(t *testing.T) {
+func TestReleaseNeverRemovesWhatTookThePlaceholdersName(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, ".git")
 	// Something else is at the path.
@@ -149,15 +149,15 @@ func TestReleaseNeverRemovesWhatTookTheStubsPlace(t *testing.T) {
 	}
 }
 
-// A sandbox that was killed leaves a stub, which the next one takes over.
-func TestStubsThatAreLeftAreTakenOver(t *testing.T) {
+// A sandbox that was killed leaves a placeholder, which the next one takes over.
+func TestPlaceholdersThatAreLeftAreTakenOver(t *testing.T) {
 	name := filepath.Join(t.TempDir(), ".git")
 	abandon := func() {
 		s := take(t, name, true)
 		s.close() // as the end of a process does
 	}
 	abandon()
-	sweepStub(name)
+	sweepPlaceholder(name)
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("not swept: %v", err)
 	}
@@ -166,41 +166,41 @@ func TestStubsThatAreLeftAreTakenOver(t *testing.T) {
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("not taken over: %v", err)
 	}
-	sweepStub(name)
-	sweepStub(filepath.Join(name, "missing", "x"))
+	sweepPlaceholder(name)
+	sweepPlaceholder(filepath.Join(name, "missing", "x"))
 }
 
-func TestStubsInFoldersOfOthers(t *testing.T) {
-	if _, err := takeStub(filepath.Join(t.TempDir(), "missing", "x"), true, plan.FileID{}); err == nil {
-		t.Error("a stub in a folder that is missing")
+func TestPlaceholdersInFoldersOfOthers(t *testing.T) {
+	if _, err := takePlaceholder(filepath.Join(t.TempDir(), "missing", "x"), true, plan.FileID{}); err == nil {
+		t.Error("a placeholder in a folder that is missing")
 	}
 	link := filepath.Join(t.TempDir(), "l")
 	if err := os.Symlink(t.TempDir(), link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := takeStub(filepath.Join(link, "x"), true, plan.FileID{}); err == nil {
-		t.Error("a stub behind a link")
+	if _, err := takePlaceholder(filepath.Join(link, "x"), true, plan.FileID{}); err == nil {
+		t.Error("a placeholder behind a link")
 	}
 	if os.Geteuid() != 0 {
-		if _, err := takeStub("/codex-stub", true, plan.FileID{}); !errors.Is(err, ErrNotNeeded) {
+		if _, err := takePlaceholder("/codex-placeholder", true, plan.FileID{}); !errors.Is(err, ErrNotNeeded) {
 			t.Errorf("in a folder of root's: %v", err)
 		}
 	}
-	if _, err := takeStub(filepath.Join(t.TempDir(), "x"), true, plan.FileID{Dev: 1, Ino: 1}); !errors.Is(err, plan.ErrAppeared) {
+	if _, err := takePlaceholder(filepath.Join(t.TempDir(), "x"), true, plan.FileID{Dev: 1, Ino: 1}); !errors.Is(err, plan.ErrAppeared) {
 		t.Errorf("in another directory than the plan saw: got error %v, want %v", err, plan.ErrAppeared)
 	}
 	own := t.TempDir()
 	if err := os.Chmod(own, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := takeStub(filepath.Join(own, "x"), true, plan.FileID{}); os.Geteuid() != 0 && (err == nil || errors.Is(err, ErrNotNeeded)) {
+	if s, err := takePlaceholder(filepath.Join(own, "x"), true, plan.FileID{}); os.Geteuid() != 0 && (err == nil || errors.Is(err, ErrNotNeeded)) {
 		t.Errorf("in a folder that its owner can open again: %v %v", s, err)
 	} else if s != nil {
 		s.Release()
 	}
 }
 
-func TestManyTakeOneStub(t *testing.T) {
+func TestManyTakeOnePlaceholder(t *testing.T) {
 	name := filepath.Join(t.TempDir(), ".git")
 	self, err := os.Executable()
 	if err != nil {
@@ -232,9 +232,9 @@ func TestManyTakeOneStub(t *testing.T) {
 	}
 }
 
-// takeStub is Open and Hold for a path that must not be created.
-func takeStub(name string, dir bool, in plan.FileID) (*Stub, error) {
-	s, err := openStub(name, in)
+// takePlaceholder is Open and Hold for a path that must not be created.
+func takePlaceholder(name string, dir bool, in plan.FileID) (*Placeholder, error) {
+	s, err := openPlaceholder(name, in)
 	if err != nil {
 		return nil, err
 	}
@@ -242,8 +242,8 @@ func takeStub(name string, dir bool, in plan.FileID) (*Stub, error) {
 	return s.take()
 }
 
-// joinStub is Open and Hold for what is masked.
-func joinStub(name string, in plan.FileID) (*Stub, error) {
+// joinPlaceholder is Open and Hold for what is masked.
+func joinPlaceholder(name string, in plan.FileID) (*Placeholder, error) {
 	m := &plan.Mount{Target: name, Dir: in}
 	s, err := Open(m)
 	if s == nil {
@@ -252,10 +252,10 @@ func joinStub(name string, in plan.FileID) (*Stub, error) {
 	return s.Hold(m, func(int) error { return nil })
 }
 
-// sweepStub removes the stub at a path that nobody holds: that of a sandbox
+// sweepPlaceholder removes the placeholder at a path that nobody holds: that of a sandbox
 // which was killed with all its processes. Anything else is left alone.
-func sweepStub(name string) {
-	s, err := openStub(name, plan.FileID{})
+func sweepPlaceholder(name string) {
+	s, err := openPlaceholder(name, plan.FileID{})
 	if err != nil {
 		return
 	}

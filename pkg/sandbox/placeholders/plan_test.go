@@ -36,7 +36,7 @@ func workspace(t *testing.T) string {
 // masked, and those that are being made are not masked.
 func TestPatternsThatMatchPlaceholders(t *testing.T) {
 	dir := workspace(t)
-	stub, err := takeStub(dir+"/.git", true, plan.FileID{})
+	placeholder, err := takePlaceholder(dir+"/.git", true, plan.FileID{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,19 +63,19 @@ func TestPatternsThatMatchPlaceholders(t *testing.T) {
 	if m == nil || !m.Perhaps {
 		t.Fatalf("masked are %v", masked)
 	}
-	joined, err := joinStub(m.Target, m.Dir)
+	joined, err := joinPlaceholder(m.Target, m.Dir)
 	if err != nil || joined == nil {
 		t.Fatal(joined, err)
 	}
-	stub.Release()
+	placeholder.Release()
 	if _, err := os.Lstat(m.Target); err != nil {
 		t.Error("the placeholder is removed while it is held:", err)
 	}
 	joined.Release()
-	if _, err := joinStub(m.Target, m.Dir); !errors.Is(err, plan.ErrAppeared) {
+	if _, err := joinPlaceholder(m.Target, m.Dir); !errors.Is(err, plan.ErrAppeared) {
 		t.Error("it is gone:", err)
 	}
-	if s, err := joinStub(dir+"/a", m.Dir); s != nil || err != nil {
+	if s, err := joinPlaceholder(dir+"/a", m.Dir); s != nil || err != nil {
 		t.Error("it is no placeholder:", s, err)
 	}
 }
@@ -83,11 +83,11 @@ func TestPatternsThatMatchPlaceholders(t *testing.T) {
 // A placeholder of another sandbox is no writable root.
 func TestPlaceholdersAreNoRoots(t *testing.T) {
 	dir := workspace(t)
-	stub, err := takeStub(dir+"/gone", false, plan.FileID{})
+	placeholder, err := takePlaceholder(dir+"/gone", false, plan.FileID{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stub.Release()
+	defer placeholder.Release()
 	made, err := plan.Make(policy(dir, permissions.Entry{Path: permissions.Path{Text: dir + "/gone"}, Access: permissions.Write},
 		permissions.Entry{Path: permissions.Path{Text: dir + "/gone/.agents"}, Access: permissions.Deny}), permissions.Scope{}, plan.HostView{}, false)
 	if err != nil {

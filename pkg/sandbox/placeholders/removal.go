@@ -204,7 +204,7 @@ func (m *Remover) lock(dir int, mode uintptr) {
 // must leave it empty, and its lock ends with it. The result is NotRemoved if it
 // is none.
 func (m *Remover) placeholder(r *Removal) int {
-	if !m.isStub() {
+	if !m.isPlaceholder() {
 		return NotRemoved
 	}
 	isDir := m.st.Mode&unix.S_IFMT == unix.S_IFDIR
@@ -226,7 +226,7 @@ func (m *Remover) placeholder(r *Removal) int {
 		if errno == 0 {
 			result = NothingThere
 		}
-	case errno == unix.EWOULDBLOCK && m.stat(int(fd), &m.empty, unix.AT_EMPTY_PATH) == 0 && m.isStub() && (!isDir || !m.next(1)):
+	case errno == unix.EWOULDBLOCK && m.stat(int(fd), &m.empty, unix.AT_EMPTY_PATH) == 0 && m.isPlaceholder() && (!isDir || !m.next(1)):
 		result = HeldPlaceholder
 	}
 	m.close(int(fd))
@@ -288,13 +288,13 @@ func (m *Remover) Tidy(r *Removal) (left bool) {
 	return left
 }
 
-// RemoveStub removes a stub that nobody else holds, and that is one still.
-func (m *Remover) RemoveStub(s *Stub) {
+// RemovePlaceholder removes a placeholder that nobody else holds, and that is one still.
+func (m *Remover) RemovePlaceholder(s *Placeholder) {
 	if s.fd < 0 {
 		return
 	}
 	_, _, errno := syscall.Syscall(unix.SYS_FLOCK, uintptr(s.fd), unix.LOCK_EX|unix.LOCK_NB, 0)
-	if errno != 0 || m.stat(s.fd, &m.empty, unix.AT_EMPTY_PATH) != 0 || !m.isStub() {
+	if errno != 0 || m.stat(s.fd, &m.empty, unix.AT_EMPTY_PATH) != 0 || !m.isPlaceholder() {
 		return
 	}
 	ino, major, minor := m.st.Ino, m.st.Dev_major, m.st.Dev_minor
@@ -316,10 +316,10 @@ func (m *Remover) RemoveStub(s *Stub) {
 	m.lock(s.parent, mode)
 }
 
-// RemoveHalfMade removes what a launcher that was killed has left of a stub under
-// the name that stubs have until they are marked and locked: an empty file or
+// RemoveHalfMade removes what a launcher that was killed has left of a placeholder under
+// the name that placeholders have until they are marked and locked: an empty file or
 // directory. No sandbox knows it by that name.
-func (m *Remover) RemoveHalfMade(s *Stub) {
+func (m *Remover) RemoveHalfMade(s *Placeholder) {
 	if m.stat(s.parent, &s.temp[0], unix.AT_SYMLINK_NOFOLLOW) != 0 || m.st.Uid != s.uid {
 		return
 	}
@@ -333,8 +333,8 @@ func (m *Remover) RemoveHalfMade(s *Stub) {
 	_, _, _ = syscall.Syscall(unix.SYS_UNLINKAT, uintptr(s.parent), uintptr(unsafe.Pointer(&s.temp[0])), flags)
 }
 
-// isStub is isStub for what was looked at.
-func (m *Remover) isStub() bool {
-	return (m.st.Mode == unix.S_IFDIR|plan.StubDirMode || m.st.Mode == unix.S_IFREG|plan.StubFileMode && m.st.Size == 0) &&
-		m.st.Mtime.Sec == plan.StubSeconds && m.st.Mtime.Nsec == plan.StubNanoseconds
+// isPlaceholder reports whether what was looked at last is a placeholder.
+func (m *Remover) isPlaceholder() bool {
+	return (m.st.Mode == unix.S_IFDIR|plan.PlaceholderDirMode || m.st.Mode == unix.S_IFREG|plan.PlaceholderFileMode && m.st.Size == 0) &&
+		m.st.Mtime.Sec == plan.PlaceholderSeconds && m.st.Mtime.Nsec == plan.PlaceholderNanoseconds
 }

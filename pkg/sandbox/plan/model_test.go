@@ -43,7 +43,7 @@ func build(plan *Plan, host memory) (*model, error) {
 	}
 	m.mounts = []attached{root}
 	for _, mt := range plan.Mounts {
-		// What is covered is there as a stub.
+		// What is covered is there as a placeholder.
 		if mt.Cover && host.at(mt.Target) == nil {
 			host.add(mt.Target, &node{dir: !mt.File, mode: 0o555})
 			host.at(mt.Target).host = ""

@@ -270,7 +270,7 @@ func TestManyConfinedAtOnce(t *testing.T) {
 			harness.Must(t, os.Remove(c.ws+"/"+name))
 		}
 		c.quiet()
-		c.until("stubs are left: "+c.names(), func() bool { return c.names() == "f secret sub" })
+		c.until("placeholders are left: "+c.names(), func() bool { return c.names() == "f secret sub" })
 		c.untouched()
 	})
 }

@@ -130,7 +130,7 @@ func TestConfinedProcessesAndSignals(t *testing.T) {
 			})
 		}
 		c.quiet()
-		c.until("stubs are left", func() bool { return c.names() == "f secret sub" })
+		c.until("placeholders are left", func() bool { return c.names() == "f secret sub" })
 	})
 }
 
@@ -274,6 +274,6 @@ func TestConfinedProcessesEndWithTheServer(t *testing.T) {
 		pids := descendants(c.pid)
 		harness.Must(t, syscall.Kill(c.pid, syscall.SIGKILL))
 		harness.AwaitGone(t, pids...)
-		c.until("stubs are left", func() bool { return c.names() == "f secret sub" })
+		c.until("placeholders are left", func() bool { return c.names() == "f secret sub" })
 	})
 }

@@ -160,7 +160,7 @@ func init() {
 		held("case", unix.ENOENT)
 	}
 	attacks["forge"] = func(args []string) {
-		// What looks like a stub: a directory and a file with the mode and the
+		// What looks like a placeholder: a directory and a file with the mode and the
 		// time of one.
 		times := []unix.Timespec{{Sec: 3600, Nsec: 203_569_741}, {Sec: 3600, Nsec: 203_569_741}}
 		for _, name := range args {

@@ -69,7 +69,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// mark gives a file or a directory what stubs are known by.
+// mark gives a file or a directory what placeholders are known by.
 func mark(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
 	must(t, os.Chmod(path, mode))
@@ -77,9 +77,9 @@ func mark(t *testing.T, path string, mode os.FileMode) {
 	must(t, os.Chtimes(path, stamp, stamp))
 }
 
-// TestForgedStubsKeepData: what looks like a stub but holds something is never
+// TestForgedPlaceholdersKeepData: what looks like a placeholder but holds something is never
 // removed.
-func TestForgedStubsKeepData(t *testing.T) {
+func TestForgedPlaceholdersKeepData(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		for _, name := range protectedNames {
 			p.file("ws/"+name+"/data", "keep")
@@ -98,7 +98,7 @@ func TestForgedStubsKeepData(t *testing.T) {
 		r := p.start(backend, p.workspace(), "alive", "wait")
 		r.kill()
 		check()
-		// A file that is denied and looks like the stub of one.
+		// A file that is denied and looks like the placeholder of one.
 		p.file("ws/f", "")
 		mark(t, p.ws+"/f", 0o444)
 		must(t, os.Link(p.ws+"/f", p.ws+"/g"))
@@ -112,16 +112,16 @@ func TestForgedStubsKeepData(t *testing.T) {
 	})
 }
 
-// TestReplacedStubsKeepData: what the user puts in the place of a stub while
+// TestReplacedPlaceholdersKeepData: what the user puts in the place of a placeholder while
 // the sandbox runs, as editors do when they save, is not removed, however the
 // sandbox ends.
-func TestReplacedStubsKeepData(t *testing.T) {
+func TestReplacedPlaceholdersKeepData(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		for _, killed := range []bool{false, true} {
 			secret := fmt.Sprintf("%s/secret-%v", p.ws, killed)
 			r := p.start(backend, entries("root=read", p.ws+"=write", secret+"=deny", secret+".in=deny"), "alive", "wait")
 			if !exists(secret) {
-				t.Fatal("there is no stub: nothing is tested")
+				t.Fatal("there is no placeholder: nothing is tested")
 			}
 			p.file("new", "what the user has written")
 			must(t, os.Rename(p.dir+"/new", secret))
@@ -143,9 +143,9 @@ func TestReplacedStubsKeepData(t *testing.T) {
 	})
 }
 
-// TestSharedStubs: of two sandboxes in one workspace the one that lasts longer
+// TestSharedPlaceholders: of two sandboxes in one workspace the one that lasts longer
 // stays protected, and the last one tidies up.
-func TestSharedStubs(t *testing.T) {
+func TestSharedPlaceholders(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		for _, killed := range []bool{false, true} {
 			first := p.start(backend, p.workspace(), "alive", "wait")
@@ -163,7 +163,7 @@ func TestSharedStubs(t *testing.T) {
 			text, _ := io.ReadAll(third.out)
 			third.end()
 			contained(t, outcome{text: string(text)})
-			await(t, "the end of the stubs", func() bool {
+			await(t, "the end of the placeholders", func() bool {
 				return !exists(p.ws+"/.git") && !exists(p.ws+"/.codex") && !exists(p.ws+"/.agents")
 			})
 			_ = os.RemoveAll(p.ws + "/own")
@@ -171,10 +171,10 @@ func TestSharedStubs(t *testing.T) {
 	})
 }
 
-// TestNobodyIsLeftWhenStubsGo: while anybody in the sandbox still runs, the
+// TestNobodyIsLeftWhenPlaceholdersGo: while anybody in the sandbox still runs, the
 // protected names stay covered, also when the command ends without its
 // children, or the launcher is killed.
-func TestNobodyIsLeftWhenStubsGo(t *testing.T) {
+func TestNobodyIsLeftWhenPlaceholdersGo(t *testing.T) {
 	rounds := testutil.Rounds(3, 4, 12)
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("killed %v", killed), func(t *testing.T) {
@@ -190,8 +190,8 @@ func TestNobodyIsLeftWhenStubsGo(t *testing.T) {
 					} else {
 						r.end()
 					}
-					// The stub is gone, or something else is there.
-					await(t, "the end of the stub", func() bool {
+					// The placeholder is gone, or something else is there.
+					await(t, "the end of the placeholder", func() bool {
 						info, err := os.Lstat(p.ws + "/.codex")
 						return err != nil || info.Mode().Perm() != 0o555
 					})
@@ -205,9 +205,9 @@ func TestNobodyIsLeftWhenStubsGo(t *testing.T) {
 	}
 }
 
-// TestCoversCannotBeBlocked: names that are like those of half-made stubs do
+// TestPlaceholdersCannotBeBlocked: names that are like those of half-made placeholders do
 // not keep sandboxes from starting.
-func TestCoversCannotBeBlocked(t *testing.T) {
+func TestPlaceholdersCannotBeBlocked(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		// The launcher's process is one of the next.
 		cmd := exec.Command("true")
@@ -381,10 +381,10 @@ func TestLinksToMaskedFiles(t *testing.T) {
 	})
 }
 
-// TestStubsOfAKilledStart: the launcher is killed when it has just made a
+// TestPlaceholdersOfAKilledStart: the launcher is killed when it has just made a
 // placeholder, moved one into place, or made the next one: nothing stays. Scenario: a
 // server ends while it starts confined file requests (seed 41092 of the campaign).
-func TestStubsOfAKilledStart(t *testing.T) {
+func TestPlaceholdersOfAKilledStart(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		dir := filepath.Join(p.ws, "killed")
 		must(t, os.Mkdir(dir, 0o755))
