@@ -272,7 +272,7 @@ func (m *mounter) makeMask(mt *plan.Mount) initproc.Register {
 		m.makeFile(m.masks, name, mt.Mode)
 	} else {
 		m.Do("make the directory", name, unix.SYS_MKDIRAT, m.masks.Arg(), m.Text(name), initproc.Val(0o755))
-		for _, h := range mt.Holes {
+		for _, h := range mt.MountPoints {
 			if h.File {
 				m.makeFile(m.masks, name+"/"+h.Path, 0)
 			} else {
@@ -280,7 +280,7 @@ func (m *mounter) makeMask(mt *plan.Mount) initproc.Register {
 			}
 		}
 		// Directories below are not listed either.
-		for _, h := range slices.Backward(mt.Holes) {
+		for _, h := range slices.Backward(mt.MountPoints) {
 			if !h.File {
 				m.Do("set the mode of", h.Path, unix.SYS_FCHMODAT, m.masks.Arg(), m.Text(name+"/"+h.Path), initproc.Val(mt.Mode))
 			}

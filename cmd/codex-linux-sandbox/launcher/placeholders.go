@@ -22,7 +22,7 @@ type placed struct {
 // user has something of their own. Without mounts there are no placeholders.
 func (l *launch) makePlaceholders(mounts bool) (*placed, error) {
 	p := &placed{}
-	wanted := mounts && slices.ContainsFunc(l.plan.Mounts, func(m plan.Mount) bool { return m.Cover || m.Perhaps })
+	wanted := mounts && slices.ContainsFunc(l.plan.Mounts, func(m plan.Mount) bool { return m.Placeholder || m.Perhaps })
 	if !wanted && len(l.plan.Undo) == 0 {
 		return p, nil
 	}
@@ -47,7 +47,7 @@ func (l *launch) makePlaceholders(mounts bool) (*placed, error) {
 // killed at any moment.
 func (l *launch) announceAndMake(p *placed, mounts []plan.Mount, opened []*placeholders.Placeholder) (err error) {
 	for i := range mounts {
-		if m := &mounts[i]; m.Cover || m.Perhaps {
+		if m := &mounts[i]; m.Placeholder || m.Perhaps {
 			if opened[i], err = placeholders.Open(m); err != nil {
 				return err
 			}
@@ -104,7 +104,7 @@ func (p *placed) connectJanitor(l *launch) error {
 func (l *launch) makeOrJoin(p *placed, mounts []plan.Mount, opened []*placeholders.Placeholder) error {
 	for i := range mounts {
 		m := &mounts[i]
-		if !m.Cover && !m.Perhaps {
+		if !m.Placeholder && !m.Perhaps {
 			continue
 		}
 		placeholder, err := opened[i], error(nil)
@@ -139,7 +139,7 @@ func (l *launch) makeOrJoin(p *placed, mounts []plan.Mount, opened []*placeholde
 					m.Kind = plan.EmptyFile
 				}
 			}
-		case m.Cover && m.Kind != plan.BindReadOnly:
+		case m.Placeholder && m.Kind != plan.BindReadOnly:
 			return &changed{fmt.Errorf("cannot make the sandbox: %s was made while the sandbox was being prepared", m.Target)}
 		}
 	}

@@ -47,7 +47,7 @@ func Arguments(p *plan.Plan, sized bool) []string {
 		if m.Kind != plan.EmptyDir {
 			continue
 		}
-		if slices.ContainsFunc(m.Holes, func(h plan.Hole) bool { return h.File }) {
+		if slices.ContainsFunc(m.MountPoints, func(h plan.MountPoint) bool { return h.File }) {
 			filled = append(filled, "--remount-ro", m.Target)
 		} else {
 			args = append(args, "--remount-ro", m.Target)
@@ -98,11 +98,11 @@ func mountArguments(m plan.Mount) []string {
 		// An empty file that nobody may open: /dev/null is none.
 		return []string{"--perms", mode, "--ro-bind-data", EmptyFD, m.Target}
 	default:
-		// A file for a hole is made when something is mounted on it. Scenario: another
+		// A file for a mount point is made when something is mounted on it. Scenario: another
 		// command puts a link to a file of the user into the place of a directory above.
 		// --file would empty that file, wherever it is.
 		args := []string{"--perms", mode, "--tmpfs", m.Target}
-		for _, h := range m.Holes {
+		for _, h := range m.MountPoints {
 			if !h.File {
 				args = append(args, "--dir", path.Join(m.Target, h.Path))
 			}

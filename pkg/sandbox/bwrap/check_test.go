@@ -67,9 +67,9 @@ func TestBwrapMountsOnceForEachPlace(t *testing.T) {
 	p := &plan.Plan{Mounts: []plan.Mount{
 		{Kind: plan.BindWritable, Source: "/ws", Target: "/ws"},
 		{Kind: plan.BindReadOnly, Source: "/ws/p/pub", Target: "/ws/p/pub"},
-		{Kind: plan.EmptyDir, Target: "/ws/p", Holes: []plan.Hole{{Path: "pub"}}},
+		{Kind: plan.EmptyDir, Target: "/ws/p", MountPoints: []plan.MountPoint{{Path: "pub"}}},
 		{Kind: plan.BindReadOnly, Source: "/ws/p/pub", Target: "/ws/p/pub"},
-		{Kind: plan.EmptyDir, Target: "/ws/q", Holes: []plan.Hole{{Path: "f", File: true}}},
+		{Kind: plan.EmptyDir, Target: "/ws/q", MountPoints: []plan.MountPoint{{Path: "f", File: true}}},
 		{Kind: plan.BindReadOnly, Source: "/ws/q/f", Target: "/ws/q/f"},
 		{Kind: plan.Link, Source: "ws", Target: "/l"},
 	}}

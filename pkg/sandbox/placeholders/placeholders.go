@@ -159,12 +159,12 @@ func (s *Placeholder) take() (*Placeholder, error) {
 func Open(m *plan.Mount) (*Placeholder, error) {
 	s, err := openPlaceholder(m.Target, m.Dir)
 	if err != nil {
-		if !m.Cover && !errors.Is(err, plan.ErrAppeared) {
+		if !m.Placeholder && !errors.Is(err, plan.ErrAppeared) {
 			err = nil // it cannot be looked at; the view has the last word
 		}
 		return nil, err
 	}
-	s.dir = m.Cover && !m.File
+	s.dir = m.Placeholder && !m.File
 	var st unix.Stat_t
 	if unix.Fstatat(s.parent, s.base(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Uid == s.uid && !plan.IsPlaceholder(&st) {
 		s.close()
@@ -180,7 +180,7 @@ func Open(m *plan.Mount) (*Placeholder, error) {
 // holds its lock.
 func (s *Placeholder) Hold(m *plan.Mount, share func(fd int) error) (*Placeholder, error) {
 	s.share = share
-	if m.Cover {
+	if m.Placeholder {
 		return s.take()
 	}
 	return s.joinOnly()

@@ -52,7 +52,7 @@ func TestPatternsThatMatchPlaceholders(t *testing.T) {
 	}
 	masked := make(map[string]*plan.Mount)
 	for i := range made.Mounts {
-		if m := &made.Mounts[i]; m.Kind == plan.EmptyDir && !m.Cover {
+		if m := &made.Mounts[i]; m.Kind == plan.EmptyDir && !m.Placeholder {
 			masked[filepath.Base(m.Target)] = m
 		}
 	}
@@ -93,16 +93,16 @@ func TestPlaceholdersAreNoRoots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	covered := false
+	masked := false
 	for _, m := range made.Mounts {
 		if m.Target == dir+"/gone" {
-			covered = covered || m.Cover
+			masked = masked || m.Placeholder
 			if m.Kind == plan.BindWritable {
 				t.Errorf("got %+v, want m.Kind other than %v", m, plan.BindWritable)
 			}
 		}
 	}
-	if !covered {
-		t.Error("it is not covered")
+	if !masked {
+		t.Error("it is not masked")
 	}
 }

@@ -53,7 +53,7 @@ func describe(m Mount) string {
 		return m.Target + "  a link to " + m.Source
 	default:
 		text := m.Target + fmt.Sprintf("  masked, mode %03o", m.Mode)
-		if m.Cover {
+		if m.Placeholder {
 			text += ", must not be created"
 		}
 		return text

@@ -208,7 +208,7 @@ func TestDeniedPathsThatAreExchangedWhileThePlanIsMade(t *testing.T) {
 	}
 }
 
-// Below a denied directory nothing is covered: a placeholder would be made in
+// Below a denied directory nothing is masked: a placeholder would be made in
 // it.
 func TestNothingIsCoveredBelowADeniedDirectory(t *testing.T) {
 	plan, err := Make(managed(t, "root=read /w=write /w/d=deny /w/d/gone/deep=deny /w/d/none=read"), permissions.Scope{},

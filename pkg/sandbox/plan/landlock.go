@@ -79,7 +79,7 @@ func (plan *Plan) LandlockRefusal(stricter bool) error {
 		switch {
 		case m.Kind == EmptyDir || m.Kind == EmptyFile:
 			what := "hide"
-			if m.Cover {
+			if m.Placeholder {
 				what = "keep from being created"
 			}
 			return fmt.Errorf("it cannot %s %s, which lies below what may be used%s", what, m.Target, orStricter)
@@ -127,7 +127,7 @@ func (plan *Plan) LandlockGrants(view permissions.View) ([]Grant, error) {
 		c.named[m.Target] = plan.keepsName(m)
 		switch {
 		case m.Kind == Link:
-		case m.Kind == BindReadOnly, m.Cover: // what is missing cannot be read
+		case m.Kind == BindReadOnly, m.Placeholder: // what is missing cannot be read
 			c.taken[m.Target] = landlockReads
 		case m.Kind == EmptyDir || m.Kind == EmptyFile:
 			c.taken[m.Target] = 0

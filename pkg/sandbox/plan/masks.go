@@ -34,7 +34,7 @@ func (p *planner) masked(name string) (g guard, outside bool, err error) {
 }
 
 func (p *planner) protect(g guard) {
-	m := Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Cover: g.cover}
+	m := Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Placeholder: g.placeholder}
 	if g.kind == BindReadOnly {
 		m.Source = g.path
 	}
@@ -43,10 +43,10 @@ func (p *planner) protect(g guard) {
 
 // mask appends a mask, and what is reopened in it.
 func (p *planner) mask(g guard) {
-	if (g.cover || g.kind == BindReadOnly) && p.owner(g.path) < 0 || p.plan.Root == RootEmpty && !p.visible(g.path) {
+	if (g.placeholder || g.kind == BindReadOnly) && p.owner(g.path) < 0 || p.plan.Root == RootEmpty && !p.visible(g.path) {
 		return
 	}
-	m := Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Cover: g.cover, Perhaps: g.perhaps}
+	m := Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Placeholder: g.placeholder, Perhaps: g.perhaps}
 	var again []Mount
 	if g.kind == EmptyDir {
 		for _, r := range p.reopened {
@@ -58,7 +58,7 @@ func (p *planner) mask(g guard) {
 				continue
 			}
 			m.Mode = modeSearched
-			m.Holes = appendHoles(m.Holes, strings.TrimPrefix(r[len(g.path):], "/"), info.Type != permissions.Dir)
+			m.MountPoints = appendMountPoints(m.MountPoints, strings.TrimPrefix(r[len(g.path):], "/"), info.Type != permissions.Dir)
 			if p.owner(r) < 0 || p.owner(r) == p.owner(g.path) {
 				again = append(again, Mount{Kind: BindReadOnly, Source: r, Target: r, File: info.Type != permissions.Dir})
 			}
@@ -67,17 +67,17 @@ func (p *planner) mask(g guard) {
 	p.plan.Mounts = append(append(p.plan.Mounts, m), again...)
 }
 
-// appendHoles adds a path and its parents to the holes of a mask, unless they
+// appendMountPoints adds a path and its parents to the mount points of a mask, unless they
 // are there.
-func appendHoles(holes []Hole, name string, file bool) []Hole {
+func appendMountPoints(points []MountPoint, name string, file bool) []MountPoint {
 	for i := 0; i <= len(name); i++ {
 		if i < len(name) && name[i] != '/' {
 			continue
 		}
-		h := Hole{Path: name[:i], File: file && i == len(name)}
-		if !slices.ContainsFunc(holes, func(o Hole) bool { return o.Path == h.Path }) {
-			holes = append(holes, h)
+		h := MountPoint{Path: name[:i], File: file && i == len(name)}
+		if !slices.ContainsFunc(points, func(o MountPoint) bool { return o.Path == h.Path }) {
+			points = append(points, h)
 		}
 	}
-	return holes
+	return points
 }

@@ -43,8 +43,8 @@ func build(plan *Plan, host memory) (*model, error) {
 	}
 	m.mounts = []attached{root}
 	for _, mt := range plan.Mounts {
-		// What is covered is there as a placeholder.
-		if mt.Cover && host.at(mt.Target) == nil {
+		// What is missing is there as a placeholder.
+		if mt.Placeholder && host.at(mt.Target) == nil {
 			host.add(mt.Target, &node{dir: !mt.File, mode: 0o555})
 			host.at(mt.Target).host = ""
 		}
@@ -82,7 +82,7 @@ func (m *model) mount(mt Mount) error {
 		a.root = &node{mode: mt.Mode}
 	case EmptyDir:
 		a.root = &node{dir: true, kids: map[string]*node{}, mode: mt.Mode}
-		for _, h := range mt.Holes {
+		for _, h := range mt.MountPoints {
 			at := a.root
 			for part := range strings.SplitSeq(path.Dir(h.Path), "/") {
 				if part != "." {
@@ -248,7 +248,7 @@ func line(m Mount) string {
 		text = "link " + text + " -> " + m.Source
 	case EmptyDir:
 		text = fmt.Sprintf("dir %03o %s", m.Mode, text)
-		for _, h := range m.Holes {
+		for _, h := range m.MountPoints {
 			text += " +" + h.Path
 			if !h.File {
 				text += "/"
@@ -257,8 +257,8 @@ func line(m Mount) string {
 	case EmptyFile:
 		text = fmt.Sprintf("file %03o %s", m.Mode, text)
 	}
-	if m.Cover && m.Kind != BindReadOnly {
-		text += " cover"
+	if m.Placeholder && m.Kind != BindReadOnly {
+		text += " placeholder"
 	}
 	return text
 }

@@ -11,7 +11,7 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// Permission bits of what covers a path, as Codex CLI has them.
+// Permission bits of masks, as Codex CLI has them.
 const (
 	modeMasked    = 0o000 // a denied directory or file
 	modeSearched  = 0o111 // a denied directory in which something is reopened
@@ -26,8 +26,8 @@ type guard struct {
 	kind MountKind
 	mode uint32
 	file bool
-	// cover and perhaps are as in Mount.
-	cover, perhaps bool
+	// placeholder and perhaps are as in Mount.
+	placeholder, perhaps bool
 	// pattern says that a pattern matched it, which matches again under
 	// another name if it is meant to.
 	pattern bool
@@ -114,8 +114,8 @@ func (p *planner) mountRoot(w *writableRoot, guards []guard, pins []string) {
 	})
 	done := make(map[string]guard, len(guards))
 	for _, g := range guards {
-		// What is covered is hidden; what is read-only is not.
-		if o, ok := done[g.path]; ok && (o.mask == g.mask || g.cover) {
+		// What a placeholder masks is hidden; what is read-only is not.
+		if o, ok := done[g.path]; ok && (o.mask == g.mask || g.placeholder) {
 			continue
 		}
 		if done[g.path] = g; g.mask {
@@ -337,7 +337,7 @@ func (p *planner) protected(name string, add func(guard)) error {
 			return &inconsistent{g.path}
 		}
 	case info.Size == 0 || info.Type == permissions.Dir:
-		g.cover = true
+		g.placeholder = true
 	}
 	add(g)
 	return nil
@@ -378,7 +378,7 @@ func (p *planner) vanished(name string, g guard) bool {
 }
 
 // uncreated is the guard that keeps a missing path from being created: it
-// covers its first missing component.
+// has a placeholder at its first missing component.
 func (p *planner) uncreated(name string) guard {
 	first := name
 	for at := range prefixes(name) {
@@ -389,13 +389,13 @@ func (p *planner) uncreated(name string) guard {
 		}
 		if err == nil && info.Type != permissions.Dir && at != name {
 			// A file has nothing in it for as long as it is not replaced.
-			return guard{path: at, kind: BindReadOnly, file: true, cover: info.Size == 0}
+			return guard{path: at, kind: BindReadOnly, file: true, placeholder: info.Size == 0}
 		}
 	}
 	if slices.Contains(ProtectedNames, path.Base(first)) {
-		return guard{path: first, kind: EmptyDir, mode: modeProtected, cover: true}
+		return guard{path: first, kind: EmptyDir, mode: modeProtected, placeholder: true}
 	}
-	return guard{path: first, kind: EmptyFile, mode: modeMissing, file: true, cover: true}
+	return guard{path: first, kind: EmptyFile, mode: modeMissing, file: true, placeholder: true}
 }
 
 // deniedBetween reports whether another denied path lies below outer and

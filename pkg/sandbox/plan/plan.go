@@ -18,7 +18,7 @@ const (
 	// BindWritable shows Source, which may be changed through it.
 	BindWritable
 	// EmptyDir is an empty, unchangeable directory with the permission bits
-	// Mode and with Holes in it.
+	// Mode and with MountPoints in it.
 	EmptyDir
 	// EmptyFile is an empty, unchangeable file with the permission bits Mode.
 	EmptyFile
@@ -28,21 +28,21 @@ const (
 
 // Mount is one step of building a view.
 type Mount struct {
-	Kind   MountKind
-	Source string // canonical path on the host, for the binds; where a Link leads
-	Target string
-	Mode   uint32
-	Holes  []Hole // what an EmptyDir holds, parents first
-	File   bool   // the source of a bind is not a directory
-	// Cover says that the target is missing on the host, or that it may be
+	Kind        MountKind
+	Source      string // canonical path on the host, for the binds; where a Link leads
+	Target      string
+	Mode        uint32
+	MountPoints []MountPoint // what an EmptyDir holds, parents first
+	File        bool         // the source of a bind is not a directory
+	// Placeholder says that the target is missing on the host, or that it may be
 	// what another sandbox has put there because it was missing.
-	Cover bool
+	Placeholder bool
 	// Perhaps says that the target of a mask may be what another sandbox has put
 	// there because it was missing, and removes when it ends.
 	Perhaps bool
 	// ID is what the snapshot of the plan has at the target, which is also the
 	// source of a bind; zero: nothing, or it is not known. Dir is the directory
-	// of the target of a Cover.
+	// of the target of a Placeholder.
 	ID, Dir FileID
 	// Pin says that a BindWritable is there to keep the name of a directory
 	// of a writable root: what is mounted on cannot be renamed.
@@ -56,8 +56,8 @@ type UndoName struct {
 	Dev, Ino uint64
 }
 
-// Hole is a place in an EmptyDir for another mount.
-type Hole struct {
+// MountPoint is a file or directory in an EmptyDir, on which another mount comes.
+type MountPoint struct {
 	Path string // relative
 	File bool
 }
@@ -94,7 +94,7 @@ type Plan struct {
 	Confined bool
 	Root     RootKind
 	Mounts   []Mount
-	// Undo are names that must not be created but cannot be covered: they
+	// Undo are names that must not be created but cannot be masked: they
 	// are removed as soon as they appear.
 	Undo []UndoName
 	// Absent are denied paths that led nowhere when the plan was made, outside

@@ -47,9 +47,9 @@ func TestPlans(t *testing.T) {
 			host:    []string{"/w/.git gitdir: git", "/w/git/", "/w/sec/", "/w/a/b/", "/w/f.env text"},
 			entries: "root=read /w=write /w/a=deny /w/a/b=write /w/f.env=deny /w/ro/x=read /w/sec=read",
 			want: []string{
-				"rw /w", "dir 555 /w/.agents cover", "dir 555 /w/.codex cover", "ro /w/.git", "ro /w/git",
-				"file 600 /w/ro cover", "ro /w/sec", "dir 111 /w/a +b/", "file 000 /w/f.env",
-				"rw /w/a/b", "dir 555 /w/a/b/.agents cover", "dir 555 /w/a/b/.codex cover", "undo /w/a/b/.git",
+				"rw /w", "dir 555 /w/.agents placeholder", "dir 555 /w/.codex placeholder", "ro /w/.git", "ro /w/git",
+				"file 600 /w/ro placeholder", "ro /w/sec", "dir 111 /w/a +b/", "file 000 /w/f.env",
+				"rw /w/a/b", "dir 555 /w/a/b/.agents placeholder", "dir 555 /w/a/b/.codex placeholder", "undo /w/a/b/.git",
 			},
 		},
 		{
@@ -67,7 +67,7 @@ func TestPlans(t *testing.T) {
 			host:    []string{"/w/.git/", "/w/.codex/"},
 			entries: "root=read /w=write /w/.git=write /w/.agents=write",
 			want: []string{
-				"rw /w", "ro /w/.codex", "rw /w/.git", "dir 555 /w/.git/.agents cover", "dir 555 /w/.git/.codex cover", "dir 555 /w/.git/.git cover",
+				"rw /w", "ro /w/.codex", "rw /w/.git", "dir 555 /w/.git/.agents placeholder", "dir 555 /w/.git/.codex placeholder", "dir 555 /w/.git/.git placeholder",
 			},
 		},
 		{
@@ -80,7 +80,7 @@ func TestPlans(t *testing.T) {
 			name:    "a .git without HEAD is no work tree",
 			host:    []string{"/p/.git/", "/p/w/.agents/", "/p/w/.codex/"},
 			entries: "root=read /p/w=write",
-			want:    []string{"rw /p/w", "ro /p/w/.agents", "ro /p/w/.codex", "dir 555 /p/w/.git cover"},
+			want:    []string{"rw /p/w", "ro /p/w/.agents", "ro /p/w/.codex", "dir 555 /p/w/.git placeholder"},
 		},
 		{
 			name:    "an empty file of a protected name is not taken for missing",
@@ -98,14 +98,14 @@ func TestPlans(t *testing.T) {
 			name:    "a gitdir that is missing is not created",
 			host:    []string{"/w/.git gitdir: modules/w.git", "/w/.agents/", "/w/.codex/"},
 			entries: "root=read /w=write",
-			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "file 600 /w/modules cover"},
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "file 600 /w/modules placeholder"},
 		},
 		{
 			name:    "nor in another writable root",
 			host:    []string{"/w/.git gitdir: ../p/git/w", "/w/.agents/", "/w/.codex/", "/p/git/", "/p/.git/", "/p/.agents/", "/p/.codex/"},
 			entries: "root=read /w=write /p=write",
 			want: []string{
-				"rw /p", "rw /p/git", "ro /p/.agents", "ro /p/.codex", "ro /p/.git", "file 600 /p/git/w cover",
+				"rw /p", "rw /p/git", "ro /p/.agents", "ro /p/.codex", "ro /p/.git", "file 600 /p/git/w placeholder",
 				"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git",
 			},
 		},
@@ -138,7 +138,7 @@ func TestPlans(t *testing.T) {
 			entries: "root=read /w=write",
 			want: []string{
 				"rw /w", "rw /w/scripts", "ro /w/.agents", "ro /w/.codex", "ro /w/.git",
-				"file 600 /w/common cover", "file 600 /w/config cover", "ro /w/scripts/hooks",
+				"file 600 /w/common placeholder", "file 600 /w/config placeholder", "ro /w/scripts/hooks",
 			},
 		},
 		{
@@ -146,7 +146,7 @@ func TestPlans(t *testing.T) {
 			host:    []string{"/r/.git gitdir: w/meta", "/r/w/.agents/", "/r/w/.codex/"},
 			entries: "root=read /r/w=write",
 			want: []string{
-				"rw /r/w", "ro /r/w/.agents", "ro /r/w/.codex", "file 600 /r/w/meta cover", "undo /r/w/.git",
+				"rw /r/w", "ro /r/w/.agents", "ro /r/w/.codex", "file 600 /r/w/meta placeholder", "undo /r/w/.git",
 			},
 		},
 		{
@@ -154,14 +154,14 @@ func TestPlans(t *testing.T) {
 			host:    []string{"/r/.git gitdir: " + deep[len("/r/"):] + "/meta", deep + "/.agents/", deep + "/.codex/"},
 			entries: "root=read " + deep + "=write",
 			want: []string{
-				"rw " + deep, "ro " + deep + "/.agents", "ro " + deep + "/.codex", "file 600 " + deep + "/meta cover", "undo " + deep + "/.git",
+				"rw " + deep, "ro " + deep + "/.agents", "ro " + deep + "/.codex", "file 600 " + deep + "/meta placeholder", "undo " + deep + "/.git",
 			},
 		},
 		{
 			name:    "a pointer that goes down and up again",
 			host:    []string{"/w/.git gitdir: missing/../meta", "/w/.agents/", "/w/.codex/"},
 			entries: "root=read /w=write",
-			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "file 600 /w/missing cover"},
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "file 600 /w/missing placeholder"},
 		},
 		{
 			name:    "a .git that may be written protects nothing else",
@@ -215,14 +215,14 @@ func TestPlans(t *testing.T) {
 			},
 		},
 		{
-			name:    "a denied path that is missing outside needs no cover",
+			name:    "a denied path that is missing outside needs no placeholder",
 			entries: "root=read /missing/x=deny",
 		},
 		{
-			name:    "a denied path that is missing inside covers its first missing part",
+			name:    "a denied path that is missing inside has a placeholder at its first missing part",
 			host:    []string{"/w/.git/", "/w/.agents/", "/w/.codex/"},
 			entries: "root=read /w=write /w/x/y/z=deny",
-			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "file 000 /w/x cover"},
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "file 000 /w/x placeholder"},
 		},
 		{
 			name:    "a path that would lie below a file keeps the file",
@@ -245,8 +245,8 @@ func TestPlans(t *testing.T) {
 			entries: "root=read /w=write /w/a=deny /w/a/b=write /w/a/b/c=deny /w/a/b/c/d=write",
 			want: []string{
 				"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "dir 111 /w/a +b/",
-				"rw /w/a/b", "dir 555 /w/a/b/.agents cover", "dir 555 /w/a/b/.codex cover", "dir 555 /w/a/b/.git cover", "dir 111 /w/a/b/c +d/",
-				"rw /w/a/b/c/d", "dir 555 /w/a/b/c/d/.agents cover", "dir 555 /w/a/b/c/d/.codex cover", "dir 555 /w/a/b/c/d/.git cover",
+				"rw /w/a/b", "dir 555 /w/a/b/.agents placeholder", "dir 555 /w/a/b/.codex placeholder", "dir 555 /w/a/b/.git placeholder", "dir 111 /w/a/b/c +d/",
+				"rw /w/a/b/c/d", "dir 555 /w/a/b/c/d/.agents placeholder", "dir 555 /w/a/b/c/d/.codex placeholder", "dir 555 /w/a/b/c/d/.git placeholder",
 			},
 		},
 		{
@@ -266,7 +266,7 @@ func TestPlans(t *testing.T) {
 			host:    []string{"/.git/", "/etc/f text", "/etc/d/"},
 			entries: "root=write /etc=deny /etc/d=read",
 			want: []string{
-				"root writable", "dir 555 /.agents cover", "dir 555 /.codex cover", "ro /.git", "ro /etc/d", "dir 111 /etc +d/", "ro /etc/d",
+				"root writable", "dir 555 /.agents placeholder", "dir 555 /.codex placeholder", "ro /.git", "ro /etc/d", "dir 111 /etc +d/", "ro /etc/d",
 			},
 		},
 		{
@@ -323,8 +323,8 @@ func TestPlans(t *testing.T) {
 			host:    []string{"/w/", "/tmp/", "/t/.git/", "/t/.agents/", "/t/.codex/"},
 			want: []string{
 				"rw /t", "ro /t/.agents", "ro /t/.codex", "ro /t/.git",
-				"rw /tmp", "dir 555 /tmp/.agents cover", "dir 555 /tmp/.codex cover", "dir 555 /tmp/.git cover",
-				"rw /w", "dir 555 /w/.agents cover", "dir 555 /w/.codex cover", "dir 555 /w/.git cover",
+				"rw /tmp", "dir 555 /tmp/.agents placeholder", "dir 555 /tmp/.codex placeholder", "dir 555 /tmp/.git placeholder",
+				"rw /w", "dir 555 /w/.agents placeholder", "dir 555 /w/.codex placeholder", "dir 555 /w/.git placeholder",
 			},
 		},
 	} {
@@ -361,9 +361,9 @@ func TestFileSystemsOfTheKernel(t *testing.T) {
 		"root=write /ro=read":               slash + "ro /ro, ro /sys, ro /ro/sys, ro /w/x/proc",
 		"root=write /ro=deny":               slash + "ro /sys, ro /ro/sys, ro /w/x/proc, dir 000 /ro",
 		"root=write /ro=read /w=write":      slash + "ro /ro, ro /sys, ro /ro/sys, rw /w, " + ws,
-		"root=write /ro=read /etc/f=deny":   "rw /etc, " + slash + "ro /ro, ro /sys, ro /ro/sys, ro /w/x/proc, file 000 /etc/f cover",
+		"root=write /ro=read /etc/f=deny":   "rw /etc, " + slash + "ro /ro, ro /sys, ro /ro/sys, ro /w/x/proc, file 000 /etc/f placeholder",
 		"root=read /w=write /w/x/proc=read": "rw /w, rw /w/x, " + ws,
-		"root=read /w/x/proc=write":         "rw /w/x/proc, dir 555 /w/x/proc/.agents cover, dir 555 /w/x/proc/.codex cover, dir 555 /w/x/proc/.git cover",
+		"root=read /w/x/proc=write":         "rw /w/x/proc, dir 555 /w/x/proc/.agents placeholder, dir 555 /w/x/proc/.codex placeholder, dir 555 /w/x/proc/.git placeholder",
 	} {
 		plan, err := Make(managed(t, entries), permissions.Scope{}, host, false)
 		if err != nil {
@@ -432,9 +432,9 @@ func TestDeniedPathsThatAreAbsent(t *testing.T) {
 		{"root=read /w=write /r/gone/deep=deny", []string{"/r/gone/deep"}},
 		{"root=read /w=write /r/there/gone=deny", []string{"/r/there/gone"}},
 		{"root=read /w=write /r/link=deny", []string{"/r/link"}},
-		{"root=read /w=write /r/into=deny", nil}, // covered where it leads
+		{"root=read /w=write /r/into=deny", nil}, // masked where it leads
 		{"minimal=read /r=read /r/gone=deny", []string{"/r/gone"}},
-		{"root=read /w=write /w/gone=deny /w/gone/deep=deny", nil}, // covered
+		{"root=read /w=write /w/gone=deny /w/gone/deep=deny", nil}, // masked
 		{"root=read /dev/gone=deny /proc/gone=deny", nil},
 	} {
 		plan, err := Make(managed(t, tt.entries), permissions.Scope{Cwd: "/w"}, host, false)
@@ -484,7 +484,7 @@ func TestOwnDevices(t *testing.T) {
 		}
 		var got []string
 		for _, m := range plan.Mounts {
-			if permissions.Within(m.Target, "/dev") && !m.Cover {
+			if permissions.Within(m.Target, "/dev") && !m.Placeholder {
 				got = append(got, m.Target)
 			}
 		}

@@ -118,7 +118,7 @@ func ownDevice(real string) bool {
 	return real == "/dev" || ok && (name == "pts" || name == "ptmx" || slices.Contains(Devices, name))
 }
 
-// placeholder reports whether a path is only there because another sandbox covers
+// placeholder reports whether a path is only there because another sandbox masks
 // it. Scenario: /w/gone may be written and is missing, and /w/gone/.agents is denied.
 // One sandbox puts a placeholder at /w/gone. If the next one took that for the
 // writable root, its command could change the mode of the placeholder, which then
@@ -288,7 +288,7 @@ func (p *planner) noteDenied(name, real string, info permissions.Info) {
 	}
 }
 
-// absences notes the denied paths that lead nowhere and are covered by nothing.
+// absences notes the denied paths that lead nowhere and that no mask hides.
 // A file system that is mounted above one may hide it from the plan, and be
 // unmounted before the view is made: then the view would show what is denied.
 func (p *planner) absences() error {

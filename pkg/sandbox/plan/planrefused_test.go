@@ -180,7 +180,7 @@ func TestMissingEnds(t *testing.T) {
 		{[]string{"/w/", "/l -> w/m", "/k -> /l/y"}, workspace + " /k/z=deny", "/w/m"},
 	} {
 		plan, err := Make(managed(t, tt.entries), permissions.Scope{Cwd: "/w"}, tree(tt.host...), false)
-		if err != nil || !slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Target == tt.want && m.Cover }) {
+		if err != nil || !slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Target == tt.want && m.Placeholder }) {
 			t.Errorf("%q, %s: got error %v, plan %+v; want no error", tt.host, tt.entries, err, plan)
 		}
 	}

@@ -264,7 +264,7 @@ func (s *snapshot) identify(mounts []Mount) {
 			continue
 		}
 		m.ID = s.id(m.Target)
-		if m.Cover || m.Perhaps {
+		if m.Placeholder || m.Perhaps {
 			m.Dir = s.id(path.Dir(m.Target))
 		}
 	}

@@ -154,7 +154,7 @@ func (x *trial) keeps(renamed string) {
 
 // serves checks that what is granted is there, on a host without links: what
 // may be read and exists can be read, and what may be written can be, unless
-// a cover is in the way.
+// a placeholder is in the way.
 func (x *trial) serves(before []string) {
 	for _, w := range x.policy.WritableRoots() {
 		for _, at := range w.Repository {
@@ -204,7 +204,7 @@ func (x *trial) frozen(p string, exists bool) bool {
 		return !x.host.at(p).dir && slices.ContainsFunc(x.narrowed, func(n string) bool { return n != p && permissions.Within(n, p) })
 	}
 	for _, m := range x.plan.Mounts {
-		if m.Cover && permissions.Within(p, m.Target) {
+		if m.Placeholder && permissions.Within(p, m.Target) {
 			return true
 		}
 	}

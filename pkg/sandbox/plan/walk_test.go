@@ -78,13 +78,13 @@ func TestDirectoriesExchangedBetweenLooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pinned, covered := false, false
+	pinned, masked := false, false
 	for _, m := range plan.Mounts {
 		pinned = pinned || m.Target == a && m.Pin && m.ID == FileID{now.Dev, now.Ino}
-		covered = covered || m.Target == a+"/secret" && m.Cover && m.Dir == FileID{now.Dev, now.Ino} && m.ID == FileID{}
+		masked = masked || m.Target == a+"/secret" && m.Placeholder && m.Dir == FileID{now.Dev, now.Ino} && m.ID == FileID{}
 	}
-	if host.swap != nil || !pinned || !covered {
-		t.Errorf("exchanged %v, pinned %v, covered %v", host.swap == nil, pinned, covered)
+	if host.swap != nil || !pinned || !masked {
+		t.Errorf("exchanged %v, pinned %v, masked %v", host.swap == nil, pinned, masked)
 	}
 }
 
