@@ -31,10 +31,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long tests wait for what must come. CODEX_ESCAPE_PATIENCE, in seconds, is for
+// testTimeout is how long tests wait for what must come. CODEX_ESCAPE_TIMEOUT, in seconds, is for
 // emulated processors, on which a race of three threads takes longer.
-var patience = func() time.Duration {
-	seconds, err := strconv.Atoi(os.Getenv("CODEX_ESCAPE_PATIENCE"))
+var testTimeout = func() time.Duration {
+	seconds, err := strconv.Atoi(os.Getenv("CODEX_ESCAPE_TIMEOUT"))
 	if err != nil {
 		seconds = 30
 	}
@@ -305,14 +305,14 @@ func (p *place) command(ctx context.Context, backend, profile string, args ...st
 	// A signal stops an attacker that this process traces, until the time is up. On a
 	// slow machine Go's runtime sends itself one for each goroutine that runs long.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "GODEBUG=asyncpreemptoff=1"}
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = testTimeout
 	return cmd
 }
 
 // run runs an attack to its end.
 func (p *place) run(backend, profile string, args ...string) outcome {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	return p.finish(p.command(ctx, backend, profile, args...))
 }

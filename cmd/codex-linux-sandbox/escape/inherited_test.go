@@ -26,7 +26,7 @@ func TestInheritedDescriptors(t *testing.T) {
 		return f
 	}
 	run := func(p *place, backend string, stdin io.Reader, more ...*os.File) outcome {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		cmd := p.command(ctx, backend, p.readOnly(), "inherited", "made")
 		cmd.Stdin, cmd.ExtraFiles = stdin, more
@@ -103,7 +103,7 @@ func TestInheritedDescriptorsOfWhatIsHidden(t *testing.T) {
 				file := os.NewFile(uintptr(fd), name)
 				defer file.Close()
 				run := func(backend string) outcome {
-					ctx, cancel := context.WithTimeout(context.Background(), patience)
+					ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 					defer cancel()
 					profile := entries("minimal=read", attacker+"=read", p.ws+"=read")
 					cmd := p.command(ctx, backend, profile, "through", "made", "0", "3", strconv.Itoa(high))
@@ -139,7 +139,7 @@ func TestInheritedSockets(t *testing.T) {
 		socket(name)
 		from := socket("")
 		for _, backend := range []string{"", backend} {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			defer cancel()
 			cmd := p.command(ctx, backend, p.readOnly(), "datagrams", name)
 			cmd.Stdin, cmd.ExtraFiles = from, []*os.File{from}
@@ -175,7 +175,7 @@ func TestSocketsWithoutAView(t *testing.T) {
 					need(t, uid, "namespaces")
 				}
 				args = append([]string{"--sandbox-policy-cwd", p.ws, "--command-cwd", p.ws}, args...)
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 				defer cancel()
 				cmd := exec.CommandContext(ctx, launcher, append(args, "--", "sh", "-c", "readlink /proc/$$/fd/0; readlink /proc/$$/fd/3; echo done")...)
 				cmd.Dir, cmd.SysProcAttr, cmd.Stdin, cmd.ExtraFiles = p.ws, as(uid), socket, []*os.File{socket}
@@ -195,7 +195,7 @@ func TestInheritedDescriptorsServe(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		p.file("ws/in", "first\nsecond\n")
 		read := func(file *os.File) string {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			defer cancel()
 			out, err := os.Create(p.dir + "/out")
 			must(t, err)

@@ -213,7 +213,7 @@ func TestTheFirstProcessShowsNoArguments(t *testing.T) {
 func TestTemporaryDirectory(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		run := func(value string) outcome {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			defer cancel()
 			cmd := p.command(ctx, backend, entries("root=read", "tmpdir=write"), "create", p.dir+"/made")
 			cmd.Env = append(cmd.Env, "TMPDIR="+value)
@@ -246,7 +246,7 @@ func TestTerminals(t *testing.T) {
 		run := func(backend string) outcome {
 			master, slave, name := openPTY(t)
 			defer master.Close()
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			defer cancel()
 			_ = unix.Fchown(int(slave.Fd()), p.uid, p.uid)
 			cmd := p.command(ctx, backend, p.opened(), "tty")
@@ -292,7 +292,7 @@ func openPTY(t *testing.T) (master, slave *os.File, name string) {
 func TestEnvironment(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		run := func(backend string, env ...string) outcome {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			defer cancel()
 			cmd := p.command(ctx, backend, p.readOnly(), "alive")
 			if backend == "" {
@@ -328,7 +328,7 @@ func TestEnvironment(t *testing.T) {
 			if o := run(backend, env...); !strings.Contains(o.text, "ready") && (env[0] != "PATH=" || backend != "bwrap") {
 				t.Errorf(`%v: got %v; want env[0] "PATH=", backend "bwrap"`, env, o)
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			cmd := p.command(ctx, backend, p.readOnly(), "write", p.secret)
 			cmd.Env = append(cmd.Env, env...)
 			if env[0] != "PATH=" || backend != "bwrap" {
@@ -346,7 +346,7 @@ func TestOwnBwrap(t *testing.T) {
 		need(t, uid, "bwrap")
 		p := newPlace(t, uid)
 		must(t, testutil.WriteProgram(p.ws+"/bwrap", []byte("#!/bin/sh\necho breach: a bwrap of the workspace ran\n")))
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		for _, dir := range []string{p.ws, p.ws + "/.", ".", "", p.dir + "/link"} {
 			_ = os.Symlink(p.ws, p.dir+"/link")
@@ -376,7 +376,7 @@ func TestBwrapWithoutSize(t *testing.T) {
 		must(t, os.WriteFile(bin+"/bwrap", []byte("#!/bin/sh\n"+
 			"if tr '\\0' '\\n' < /proc/self/fd/$2 | grep -qxe --size; then echo 'bwrap: Unknown option --size' >&2; exit 1; fi\n"+
 			"exec "+real+" \"$@\"\n"), 0o755))
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		cmd := p.command(ctx, "bwrap", p.workspace(), "alive")
 		cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
 		o := p.finish(cmd)
@@ -394,7 +394,7 @@ func TestArguments(t *testing.T) {
 			{"--second-stage", "network=1", "--"}, {"--backend", "landlock"}, {"--", "--permission-profile", `{"type":"disabled"}`},
 			{"--permission-profile", `{"type":"disabled"}`}, {"--allow-nesting"}, {"--use-legacy-landlock"}, {"--exec-fd", "0"}, {"--env-fd", "0"},
 		} {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			cmd := p.command(ctx, backend, p.readOnly(), append([]string{"write", p.secret}, words...)...)
 			contained(t, p.finish(cmd))
 			cancel()
@@ -403,7 +403,7 @@ func TestArguments(t *testing.T) {
 		for _, words := range [][]string{
 			{"--permission-profile="}, {"--backend=none"}, {"--exec-fd=-1"}, {"--env-fd=99"}, {"--permission-profile-fd=98"},
 		} {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			cmd := p.command(ctx, backend, p.readOnly(), "write", p.secret)
 			at := slices.Index(cmd.Args, "--")
 			cmd.Args = slices.Insert(cmd.Args, at, words...)

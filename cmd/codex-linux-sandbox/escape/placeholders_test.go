@@ -27,7 +27,7 @@ type running struct {
 // start starts an attack that says when it is ready.
 func (p *place) start(backend, profile string, args ...string) *running {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	r := &running{t: p.t, cmd: p.command(ctx, backend, profile, args...)}
 	var err error
 	r.in, err = r.cmd.StdinPipe()
@@ -394,7 +394,7 @@ func TestPlaceholdersOfAKilledStart(t *testing.T) {
 			must(t, err)
 			_, err = unix.InotifyAddWatch(watch, dir, unix.IN_CREATE|unix.IN_MOVED_TO)
 			must(t, err)
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			cmd := p.shell(ctx, backend, dir, entries("root=read", dir+"=write", dir+"/gone=deny"), "sleep 60")
 			must(t, cmd.Start())
 			for seen := 0; seen < kill; {

@@ -27,7 +27,7 @@ func TestSecondStageRefuses(t *testing.T) {
 		refusal, err := os.CreateTemp(p.dir, "refusal")
 		must(t, err)
 		defer refusal.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, launcher, "--backend", backend, "--sandbox-policy-cwd", p.ws, "--command-cwd", p.ws,
 			"--permission-profile", p.readOnly(), "--refusal-fd", "3", "--", "sh", "-c", "echo ran")
@@ -147,7 +147,7 @@ func TestSecondPlanIsJudgedAnew(t *testing.T) {
 			p.file("ws/.git/x", "")
 			must(t, os.Remove(p.ws+"/.git/x"))
 			must(t, os.Chmod(p.file("bin/bwrap", "#!/bin/sh\n[ ! -d .git ] || { rmdir .git; "+move+"; }\nexec "+real+" \"$@\"\n"), 0o755))
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			defer cancel()
 			cmd := p.command(ctx, backend, profile, "alive")
 			cmd.Args = append(cmd.Args[:len(cmd.Args)-2], "sh", "-c", script)
@@ -256,7 +256,7 @@ func (p *place) redirect(option, name, from, to string) string {
 // is one.
 func (p *place) runWith(backend, profile string, options ...string) outcome {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	cmd := p.command(ctx, backend, profile, "alive")
 	cmd.Args = slices.Insert(cmd.Args, 1, options...)
@@ -271,7 +271,7 @@ func TestPolicyNamesDev(t *testing.T) {
 	before := unix.Access(left, unix.F_OK) == nil // of an older version
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		run := func(profile string) outcome {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			defer cancel()
 			cmd := p.command(ctx, backend, profile, "alive")
 			cmd.Args = append(cmd.Args[:len(cmd.Args)-2], "sh", "-c", "echo x >/dev/null && head -c 1 /dev/zero >/dev/full; [ $? = 1 ] && cat /dev/null && ls /dev && echo done")

@@ -43,7 +43,7 @@ func TestWhatGitReadsIsProtected(t *testing.T) {
 					must(t, os.Symlink(to, p.dir+"/"+name))
 				}
 				config := p.dir + "/" + tt.config
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 				defer cancel()
 				cmd := p.shell(ctx, backend, p.ws, entries("root=read", p.ws+"=write", p.dir+"/two=write"), `touch ran
 					d=${1%/*}; case $1 in */no/*) ln -s "$2/two/x" no; mkdir -p "$2/two/meta"; d=$2/two/meta ;; esac

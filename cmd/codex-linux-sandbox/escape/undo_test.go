@@ -31,7 +31,7 @@ func (p *place) inWorkTree() (sub, profile string) {
 func (p *place) shell(ctx context.Context, backend, dir, profile, script string, args ...string) *exec.Cmd {
 	args = append([]string{"--backend", backend, "--sandbox-policy-cwd", dir, "--permission-profile", profile, "--", "/bin/sh", "-c", script, "sh"}, args...)
 	cmd := exec.CommandContext(ctx, launcher, args...)
-	cmd.Dir, cmd.SysProcAttr, cmd.WaitDelay = dir, as(p.uid), patience
+	cmd.Dir, cmd.SysProcAttr, cmd.WaitDelay = dir, as(p.uid), testTimeout
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	return cmd
 }
@@ -81,7 +81,7 @@ func TestUndoRemovesOnlyWhatTheCommandMade(t *testing.T) {
 				victim := filepath.Dir(filepath.Dir(p.file("victim/.git/history", "important")))
 				p.file("ws/tree/sub/old/history", "important")
 				aged(t)
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 				defer cancel()
 				cmd := p.shell(ctx, backend, sub, profile, "echo ready; "+tt.script, p.ws, victim)
 				out, err := cmd.CombinedOutput()
@@ -135,7 +135,7 @@ func TestUndoIsNotRedirected(t *testing.T) {
 				if moved == "tree" {
 					victim = filepath.Dir(victim)
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 				defer cancel()
 				cmd := p.shell(ctx, backend, sub, profile, `echo ready; read go; mkdir -p .git/hooks; echo made; read go; mkdir -p .git/hooks`)
 				in, err := cmd.StdinPipe()
@@ -195,7 +195,7 @@ func TestUndoOutlivesTheLauncher(t *testing.T) {
 				p.file("ws/.git/HEAD", "ref: refs/heads/main\n")
 			}
 			for round := range rounds {
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 				cmd := p.shell(ctx, backend, sub, profile, `echo ready; while :; do mkdir -p .git/hooks; echo x >.git/config; done 2>/dev/null`)
 				cmd.SysProcAttr.Setpgid = true
 				out, err := cmd.StdoutPipe()
@@ -277,7 +277,7 @@ func noLockIsWaitedFor(t *testing.T, p *place, backend string, dirs bool) {
 	for i, name := range protectedNames {
 		p.lookAlike(p.ws+"/"+name, p.uid, i > 0 == dirs)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	cmd := p.shell(ctx, backend, p.ws, p.workspace(), `echo ready; read go; for n in .git .agents .codex; do mkdir $n && echo x >$n/config; done; :`)
 	in, err := cmd.StdinPipe()
@@ -326,7 +326,7 @@ func TestOtherUsersCannotStopASandbox(t *testing.T) {
 					must(t, make(p, shared+"/"+name))
 					must(t, os.Lchown(shared+"/"+name, other, other))
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 				defer cancel()
 				cmd := p.shell(ctx, backend, p.ws, entries("root=read", p.ws+"=write", shared+"=write"),
 					`echo ready; touch made no; for n in .git .agents .codex; do mv "$1/$n" "$1/x$n" && mkdir "$1/$n" && echo x >"$1/$n/config"; done; :`, shared)
@@ -354,7 +354,7 @@ func TestUndoInForbiddenDirectories(t *testing.T) {
 		sub, profile := p.inWorkTree()
 		for _, mode := range []string{"0", "300", "444", "555", "600"} {
 			for _, end := range []unix.Signal{unix.SIGCONT, unix.SIGKILL} {
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 				defer cancel()
 				cmd := p.shell(ctx, backend, sub, profile, `mkdir -p t/hooks; echo ready; read go; mv t .git; chmod "$1" .; echo made`, mode)
 				in, err := cmd.StdinPipe()

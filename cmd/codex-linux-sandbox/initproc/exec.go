@@ -83,7 +83,7 @@ func (e *Exec) Run() syscall.Errno {
 			result = errno
 		case unix.ENOEXEC:
 			// As a number: if the collector of garbage was at work at the fork, a pointer
-			// would be noted for it, by code that takes locks when there is no room.
+			// would be noted for it, by code that takes locks when its buffer is full.
 			*(*uintptr)(unsafe.Pointer(&e.script[1])) = uintptr(unsafe.Pointer(file))
 			_, _, errno = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(&e.shell[0])), uintptr(unsafe.Pointer(&e.script[0])), envp)
 			return errno

@@ -323,7 +323,7 @@ func (m *mounter) unmountMasks() {
 }
 
 // mountDev mounts a /dev with a few devices of the host, terminals of its own
-// and room for shared memory.
+// and a directory for shared memory.
 func (m *mounter) mountDev(devs []initproc.Register) {
 	if m.plan.Root == plan.RootEmpty {
 		m.Do("make the directory", "/dev", unix.SYS_MKDIRAT, m.root.Arg(), m.Text("dev"), initproc.Val(0o755))

@@ -32,7 +32,7 @@ import (
 // again, is not used.
 
 // maxConnecting bounds the connections that are made at the same time. Each holds
-// a thread of the launcher until the other end has room; more of them wait.
+// a thread of the launcher while the backlog of the listener is full; more of them wait.
 const maxConnecting = 64
 
 // maxQueued bounds the calls that wait until one of these threads has time. More fail.
@@ -198,7 +198,7 @@ func Descriptors(oob []byte) (fds []int) {
 	return fds
 }
 
-// notification is struct seccomp_notif, with room for what newer kernels add.
+// notification is struct seccomp_notif, with space for what newer kernels add.
 type notification struct {
 	id     uint64
 	pid    uint32

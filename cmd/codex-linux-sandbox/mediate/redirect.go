@@ -253,7 +253,7 @@ func (r *Redirect) make(conn *connection, to transparent.Message) syscall.Errno 
 	return errno
 }
 
-// collect accepts all connections that have come, so that the listener's queue has room.
+// collect accepts all connections that have come, so that its queue is not full.
 // Those that no thread has claimed in time are closed: the command has made them by a way
 // that the filter does not stop, as TCP Fast Open.
 func (r *Redirect) collect() {

@@ -159,7 +159,7 @@ func TestLargeHeadsAreBounded(t *testing.T) {
 // await waits until a condition holds that has no event.
 func await(t *testing.T, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it did not happen")
 		}

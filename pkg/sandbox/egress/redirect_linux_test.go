@@ -238,7 +238,7 @@ func TestRedirectedQueries(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	_ = client.SetDeadline(time.Now().Add(patience))
+	_ = client.SetDeadline(time.Now().Add(testTimeout))
 	query := dnsQuery(t, "a.test.", dnsmessage.TypeA, true)
 	answer := make([]byte, 600)
 	// A message that is too long, or is not a query, gets no answer and ends nothing.

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// patience bounds waits that end only if the program has no defect.
-const patience = 20 * time.Second
+// testTimeout bounds waits that end only if the program has no defect.
+const testTimeout = 20 * time.Second
 
 // local is a policy that allows the servers of these tests.
 func local() Config {
@@ -49,7 +49,7 @@ func wire(t *testing.T, l net.Listener) (net.Conn, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(testTimeout))
 	return conn, bufio.NewReader(conn)
 }
 

@@ -170,7 +170,7 @@ func RunJanitor(own int) error {
 		n, fd, err := receive(own, make([]byte, 1))
 		switch {
 		case errors.Is(err, errTruncated):
-			// Without room for its descriptor. The launcher finds its connection closed.
+			// Too many files are open to take its descriptor. The launcher finds its connection closed.
 		case err != nil || n == 0:
 			return nil
 		case fd >= 0:
@@ -179,7 +179,7 @@ func RunJanitor(own int) error {
 	}
 }
 
-var errTruncated = errors.New("the message is longer than expected, or there is no room for its descriptor")
+var errTruncated = errors.New("the message is longer than expected, or its descriptor was cut off")
 
 // receive reads a message, and the descriptor that came with it; -1: none.
 func receive(socket int, buf []byte) (n, fd int, err error) {
@@ -197,7 +197,7 @@ func receive(socket int, buf []byte) (n, fd int, err error) {
 	for i := range messages {
 		fds, _ := unix.ParseUnixRights(&messages[i])
 		for _, came := range fds {
-			// There is room for two.
+			// The buffer holds two.
 			closeFD(fd)
 			fd = came
 		}

@@ -167,7 +167,7 @@ func (m *Remover) free(r *Removal, mode *uintptr) int {
 			return Removed
 		}
 		if errno != unix.EEXIST {
-			// A full disk may have no room for the longer name.
+			// A full disk may have no space for the longer name.
 			if m.delete(r, &r.name) {
 				return Removed
 			}
