@@ -104,13 +104,14 @@ func openProcess(pid int) (dir int, err error) {
 	return unix.Open("/proc/"+strconv.Itoa(pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// kernelThreads returns the ids of kernel threads: the children of kthreadd, if /proc shows it, but for programs. Scenario:
-// the kernel starts a program of the administrator's, as when a cgroup becomes empty, and that is a child of kthreadd.
-// A kernel thread remains one, so that known ones are not checked again, and only a few others are in each scan.
+// kernelThreads returns the ids of kernel threads: the children of kthreadd, if /proc shows it, except programs.
+// Scenario: the kernel starts a program for the administrator, for example when a cgroup becomes empty; the program is
+// then a child of kthreadd. A kernel thread never becomes a program, so known ones are not checked again, and each scan
+// checks only a few others.
 //
-// If a thread has ended and a process has got its id since the list was read, that process is left out of
-// one scan. A confined client is not admitted by that alone: the scan finds no holder of its socket then, and unseen
-// checks all processes, including this one.
+// If a thread has ended and a process has got its id since the list was read, that process is left out of one scan.
+// That alone does not admit a confined client: the scan then finds no holder of its socket, and unseen checks all
+// processes, including this one.
 func kernelThreads(known map[int]bool) map[int]bool {
 	if !isKernelThread(kthreadd) {
 		return nil // in a container, it is some program

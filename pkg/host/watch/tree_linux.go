@@ -23,13 +23,13 @@ const treeMask = entryMask | unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_EXCL
 // it, or of one file. Next is called by one goroutine at a time; Close may be called
 // from another one, at any time and more than once.
 //
-// A directory is watched before its names are read, and the names in a new
-// directory are reported as created: a change may be reported twice, and none is missed. Symbolic
-// links are followed only on the way to the root. The directories are opened for
-// reading, from the root on and name by name: a directory that may not be read is not watched,
-// although inotify itself would permit it.
+// A directory is watched before its names are read, and the names in a new directory are reported
+// as created: a change may be reported twice, but none is missed. Symbolic links are followed
+// only on the way to the root. The directories are opened for reading, from the root on and name
+// by name: a directory without read permission is not watched, although inotify itself would
+// permit it.
 //
-// All watches of the program hold one thread together while they wait.
+// All watches of the program share one thread while they wait.
 type Tree struct {
 	// Do, if set, calls f, whose system calls about files may hang. If it returns false, it has not called f, and
 	// the watch ends. It must not be changed after Next was called.
@@ -65,7 +65,7 @@ type fileID struct {
 
 // OpenTree begins to watch the directory or file at an absolute path. Links on the way
 // to it are followed. ending is a descriptor that ends Next when it is readable or
-// closed at its other end; it stays the caller's.
+// closed at its other end; the caller still owns it.
 //
 // The error is of the system, or ErrSilent, or a *LimitError.
 func OpenTree(ctx context.Context, path string, recursive bool, ending int) (*Tree, error) {

@@ -90,8 +90,9 @@ const (
 // more at the end, when the lines report what is missing. An object has at most 20
 // members, so that costs less than a table that must be filled for each value.
 //
-// Its methods and the generic functions of this package that take a Codec are the
-// lines of Fields. They have the name of the member, its rule and its value.
+// The lines of Fields are calls of the Codec's methods and of the package's
+// generic functions that take a Codec. Their parameters are the member's name, its
+// rule and its value.
 type Codec struct {
 	mode mode
 	b    []byte  // what was written

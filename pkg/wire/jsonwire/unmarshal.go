@@ -11,13 +11,12 @@ import (
 // Unmarshal is json.Unmarshal with exact names, for JSON on which an admission
 // depends and whose types have tags of encoding/json: claims of a token, requests
 // with credentials, stored keys. Members for which v has no field are ignored, at
-// every level; a member that is given twice is an error. Types that decode
-// themselves are not looked into.
+// every level; a duplicate member is an error. Types that decode themselves are not
+// examined.
 //
-// encoding/json takes a member for a field if their names differ only in the case of
-// their letters, and the last of several members wins. A token with "aud" for one
-// service and "AUD" for another is then good for both, depending on which program
-// reads it.
+// encoding/json differs: it accepts a member for a field if their names differ only
+// in case, and the last of several members wins. A token with "aud" for one service
+// and "AUD" for another is then good for both, depending on which program reads it.
 func Unmarshal(text []byte, v any) error { return unmarshal(filter{}, text, v) }
 
 // UnmarshalKnown is Unmarshal for a document of which every member must be

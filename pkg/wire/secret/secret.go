@@ -34,13 +34,13 @@ func (Text) LogValue() slog.Value { return slog.StringValue(Redacted) }
 // MarshalText returns Redacted.
 func (Text) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
 
-// Unprinted makes the struct that embeds it print as Redacted with every verb, and
-// be logged so. Encoders write the struct as if Unprinted were not there: it is for
-// requests and answers that have a credential in a field.
+// Unprinted makes the struct that embeds it print as Redacted with every verb, also
+// in logs. Encoders ignore Unprinted: it is for requests and answers with a
+// credential in a field.
 //
-// A Text in a field does not make this needless. Package fmt does not call the
-// methods of a field that is not exported: it prints the text. So a type that has
-// such a struct in a field that is not exported must embed Unprinted, too.
+// A struct with a field of type Text needs it, too: package fmt does not call the
+// methods of unexported fields, and prints the text. For the same reason, a type
+// with such a struct in an unexported field must embed Unprinted.
 type Unprinted struct{}
 
 // Format writes Redacted.

@@ -27,15 +27,15 @@ type (
 	}
 )
 
-// TestNothingPrintsTheText prints values that have a credential with all verbs,
-// alone, behind pointers and inside of others, and logs them.
+// TestNothingPrintsTheText prints and logs values that contain a credential,
+// with all verbs, alone, behind pointers and inside of others.
 func TestNothingPrintsTheText(t *testing.T) {
 	const text = "sk-secret"
 	h := hidden{Key: text, token: text}
 	u := unprinted{Key: text, bytes: []byte(text)}
 	for name, tt := range map[string]struct {
 		v       any
-		encodes bool // as JSON, which is what the type is for
+		encodes bool // as JSON, for which the type exists
 	}{
 		"text": {Text(text), false}, "hidden": {h, false}, "pointer to hidden": {&h, false},
 		"unprinted": {u, true}, "pointer to unprinted": {&u, true}, "nested": {nested{inner: u}, true},

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Join moves bytes between a stream and a connection in both directions, ends each
-// direction by itself, and returns when both have ended. It closes both. The error is why
-// the tunnel broke, nil if it ended in good order.
+// Join copies bytes between a stream and a connection in both directions, ends each
+// direction separately, and returns when both have ended. It closes both. The error is
+// the reason why the tunnel broke, nil if it ended normally.
 func Join(s *Stream, conn net.Conn) error {
 	var first error
 	var once sync.Once
@@ -25,10 +25,10 @@ func Join(s *Stream, conn net.Conn) error {
 		_ = s.Abort(Reason(err))
 	}
 	s.whenEnded(func() {
-		_ = conn.SetReadDeadline(time.Now()) // the peer takes nothing any more
+		_ = conn.SetReadDeadline(time.Now()) // the peer reads no more
 		linger := lingerTime
 		if _, closed := s.Closed(); !closed {
-			linger = 0 // the session has ended: the bytes are not waited for
+			linger = 0 // the session has ended: do not wait for the bytes
 		}
 		_ = conn.SetWriteDeadline(time.Now().Add(linger))
 	})
@@ -50,7 +50,7 @@ func receive(s *Stream, conn net.Conn) error {
 	return nil
 }
 
-// send sends what is read from conn to the peer.
+// send sends the data of conn to the peer.
 func send(s *Stream, conn net.Conn) error {
 	b := make([]byte, smallRead)
 	for {
@@ -71,8 +71,8 @@ func send(s *Stream, conn net.Conn) error {
 	}
 }
 
-// orderly drops an error that follows from a close of the peer in good order: its bytes
-// had come before.
+// orderly drops an error that only results from a normal close by the peer, whose bytes
+// have all arrived.
 func orderly(s *Stream, err error) error {
 	if reason, closed := s.Closed(); closed && reason == "" {
 		return nil
@@ -87,7 +87,7 @@ func closeWrite(conn net.Conn) {
 	}
 }
 
-// reset closes conn so that its other end gets an error, where that is possible.
+// reset closes conn so that its other end gets an error, if possible.
 func reset(conn net.Conn) {
 	if tcp, ok := conn.(interface{ SetLinger(int) error }); ok {
 		_ = tcp.SetLinger(0)
@@ -95,7 +95,7 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// Reason returns the text of an error for the person at the other end: without the
+// Reason returns the text of an error for the person at the other end, without
 // addresses of the machine on which it happened.
 func Reason(err error) string {
 	var closed *ClosedError

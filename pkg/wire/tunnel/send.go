@@ -20,7 +20,7 @@ func (s *Stream) Write(b []byte) (total int, err error) {
 	return total, nil
 }
 
-// keep waits for room and takes as many bytes as there is room for.
+// keep waits for space and takes as many bytes as fit.
 func (s *Stream) keep(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ type message struct {
 	reason  string
 }
 
-// flush sends what is to be sent, unless there is no connection.
+// flush sends the pending messages, unless there is no connection.
 func (s *Stream) flush() {
 	s.sending.Lock()
 	defer s.sending.Unlock()
@@ -132,7 +132,7 @@ func (s *Stream) sent(m message, err error) {
 	}
 }
 
-// Ack takes an acknowledgement of the peer. An error is a *Violation.
+// Ack handles an acknowledgement of the peer. The error is a *Violation.
 func (s *Stream) Ack(position uint64) error {
 	s.mu.Lock()
 	if position > s.next && !(s.endSent && position == s.written+1) {
@@ -158,7 +158,7 @@ func (s *Stream) Ack(position uint64) error {
 	return nil
 }
 
-// CloseWrite ends this end's direction. The other one goes on.
+// CloseWrite ends this end's direction. The other direction continues.
 func (s *Stream) CloseWrite() error {
 	s.mu.Lock()
 	if s.closing {
@@ -177,7 +177,7 @@ func (s *Stream) CloseWrite() error {
 func (s *Stream) Close() error { return s.close("", false) }
 
 // Abort ends both directions at once, and tells the peer a reason, which must not be
-// empty. Data that was not sent yet is dropped.
+// empty. Unsent data is dropped.
 func (s *Stream) Abort(reason string) error { return s.close(reason, true) }
 
 func (s *Stream) close(reason string, abort bool) error {
@@ -190,7 +190,7 @@ func (s *Stream) close(reason string, abort bool) error {
 	s.aborted, s.reason = abort, reason
 	s.queue = nil
 	if s.peerClosed {
-		// The peer still waits to hear that its last bytes were read.
+		// The peer still waits for the acknowledgement of its last bytes.
 		s.consumed, s.endConsumed = s.received, s.peerEnded
 	}
 	last := s.finish()
@@ -211,9 +211,8 @@ func (s *Stream) Closing() bool {
 	return s.closing
 }
 
-// Resume lets the stream go on over a new carrier, when the peer has received the bytes
-// up to a position: the later ones are sent again. Flush sends them. An error is a
-// *Violation.
+// Resume continues the stream over a new carrier. The peer has received the bytes up to
+// a position; Flush sends the later ones again. The error is a *Violation.
 func (s *Stream) Resume(c Carrier, position uint64) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
@@ -228,7 +227,7 @@ func (s *Stream) Resume(c Carrier, position uint64) error {
 	return nil
 }
 
-// Flush sends what Resume has found to be missing. It may block, as Write does.
+// Flush sends the bytes that Resume has found to be missing. It may block, like Write.
 func (s *Stream) Flush() {
 	s.flush()
 	s.mu.Lock()

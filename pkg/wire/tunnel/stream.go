@@ -1,8 +1,9 @@
-// Package tunnel carries byte streams in messages: each tunnel is a stream of bytes in
-// each direction, which ends by itself, with a window that bounds what is on the way.
+// Package tunnel carries byte streams in messages: each tunnel has a stream of bytes in
+// each direction, with a window that bounds the bytes in flight. The two directions end
+// separately.
 //
-// Stream is one end of a tunnel. It is a connection for its user, and gets messages of
-// the peer from the reader of the connection that carries it, which it never blocks. It
+// Stream is one end of a tunnel. For its user it is a connection. The reader of the
+// underlying connection passes it the peer's messages, and is never blocked by it. It
 // sends messages by a Carrier. All bytes are numbered, and an end keeps those that the
 // peer has not acknowledged, so a tunnel goes on over another Carrier when the first one
 // is lost.
@@ -20,13 +21,14 @@ import (
 )
 
 // Carrier sends the messages of a tunnel to the peer. Its methods may block until there
-// is room for a message. An error means that the connection is lost or ctx has ended.
+// is space for a message. An error means that the connection is lost or ctx has ended.
 type Carrier interface {
-	// Data sends bytes from an offset on. end says that no more follow.
+	// Data sends bytes from an offset on. end means that they are the last.
 	Data(ctx context.Context, id, offset uint64, data []byte, end bool) error
-	// Ack acknowledges the bytes of the peer up to a position; its end counts as one more.
+	// Ack acknowledges the peer's bytes up to a position; the end of the stream counts as
+	// one more byte.
 	Ack(ctx context.Context, id, position uint64) error
-	// Close ends both directions; an empty reason means in good order.
+	// Close ends both directions; an empty reason means a normal end.
 	Close(ctx context.Context, id uint64, reason string) error
 }
 
@@ -49,10 +51,10 @@ func (e *Violation) Error() string { return e.text }
 // Write, CloseWrite, Close, Abort and the deadlines are for its user, as with net.Conn;
 // Data, Ack, PeerClosed, Resume and Fail for the connection that carries it.
 //
-// States: open; closing (Close or Abort was called, and the peer has not got everything
-// yet); done (done is called once). A stream is done when both directions have ended and
-// were acknowledged, the peer has closed it, what was sent before Close was acknowledged,
-// the message of Abort was sent, or Fail was called.
+// States: open; closing (Close or Abort was called, and the peer has not received
+// everything yet); done (done is called once). A stream is done when both directions have
+// ended and were acknowledged, when the peer has closed it, when the data sent before
+// Close was acknowledged, when the message of Abort was sent, or when Fail was called.
 type Stream struct {
 	id     uint64
 	ctx    context.Context // ends all waiting for a carrier
@@ -67,7 +69,7 @@ type Stream struct {
 	over    bool          // done was called
 	err     error         // set by Fail
 
-	// The bytes that this end sends: acked <= next <= written.
+	// Positions of the bytes that this end sends: acked <= next <= written.
 	peerWindow           uint64
 	kept                 [][]byte // the bytes from keptFrom, which is at most acked
 	keptFrom             uint64
@@ -79,7 +81,8 @@ type Stream struct {
 	reason               string // of Abort
 	closeSent            bool
 
-	// The bytes that this end receives: told (acknowledged) <= consumed <= received.
+	// Positions of the bytes that this end receives: told (acknowledged) <= consumed <=
+	// received.
 	queue                    [][]byte // the bytes from consumed to received
 	received, consumed, told uint64
 	peerEnded, endConsumed   bool
@@ -90,9 +93,9 @@ type Stream struct {
 	onEnd                       func() // of Join: the peer has closed the tunnel, or Fail was called
 }
 
-// New returns an open stream. peerWindow is how many bytes the peer takes ahead of what
-// its user has read. done is called once, without locks, when the stream needs no more
-// messages. ctx ends with the session of the tunnel.
+// New returns an open stream. peerWindow is how many unread bytes the peer accepts.
+// done is called once, without locks, when the stream needs no more messages. ctx ends
+// with the session of the tunnel.
 func New(ctx context.Context, id uint64, c Carrier, peerWindow uint64, done func(*Stream)) *Stream {
 	return &Stream{id: id, ctx: ctx, carrier: c, window: Window, peerWindow: peerWindow, done: done}
 }
@@ -100,20 +103,20 @@ func New(ctx context.Context, id uint64, c Carrier, peerWindow uint64, done func
 // ID returns the number of the tunnel.
 func (s *Stream) ID() uint64 { return s.id }
 
-// SetWindow sets how many bytes the peer may be ahead of what has been read here, in place
-// of Window. It must be called before the peer knows the stream.
+// SetWindow sets how many unread bytes this end accepts, in place of Window. It must be
+// called before the peer knows the stream.
 func (s *Stream) SetWindow(window uint64) { s.window = window }
 
-// Windows returns how many bytes the peer may be ahead, and how many this end may: what the
-// stream keeps at most in the two directions.
+// Windows returns how many unread bytes this end and the peer accept: the most memory that
+// the stream uses in the two directions.
 func (s *Stream) Windows() (in, out uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.window, s.peerWindow
 }
 
-// Open sets how far the peer lets this end be ahead. It is for a stream that was made
-// with 0 before the peer had said so.
+// Open sets how many unread bytes the peer accepts. It is for a stream that was made
+// with 0, before the peer had sent the number.
 func (s *Stream) Open(peerWindow uint64) {
 	s.mu.Lock()
 	s.peerWindow = peerWindow
@@ -121,7 +124,7 @@ func (s *Stream) Open(peerWindow uint64) {
 	s.mu.Unlock()
 }
 
-// changed wakes all that wait. The caller holds mu.
+// changed wakes all waiting goroutines. The caller holds mu.
 func (s *Stream) changed() {
 	if s.wait != nil {
 		close(s.wait)
@@ -129,8 +132,8 @@ func (s *Stream) changed() {
 	}
 }
 
-// pause waits for a change, or until the deadline has passed. It is called with mu held
-// and returns with it held.
+// pause waits for a change or the deadline. It is called with mu held and returns with
+// it held.
 func (s *Stream) pause(d *deadline) {
 	if s.wait == nil {
 		s.wait = make(chan struct{})
@@ -145,7 +148,7 @@ func (s *Stream) pause(d *deadline) {
 }
 
 // finish reports whether the stream has just become done. The caller holds mu, and must
-// call s.done without it then.
+// then call s.done without it.
 func (s *Stream) finish() bool {
 	complete := s.err != nil || s.peerClosed || s.closing && s.endAcked || s.aborted && s.closeSent || s.endAcked && s.endConsumed
 	if s.over || !complete {
@@ -199,7 +202,7 @@ func (s *Stream) WriteTo(w io.Writer) (total int64, err error) {
 	}
 }
 
-// front waits for bytes and returns those that are next. The caller holds mu.
+// front waits for bytes and returns the next ones. The caller holds mu.
 func (s *Stream) front() ([]byte, error) {
 	for {
 		switch {
@@ -238,7 +241,8 @@ func (s *Stream) position() uint64 {
 	return s.consumed
 }
 
-// unlockAndTell releases mu and acknowledges what was read if that is worth a message.
+// unlockAndTell releases mu, and acknowledges the read bytes if there are enough for a
+// message.
 func (s *Stream) unlockAndTell() {
 	position := s.position()
 	c := s.carrier
@@ -260,7 +264,7 @@ func (s *Stream) unlockAndTell() {
 	}
 }
 
-// Data takes bytes of the peer, which it keeps. An error is a *Violation.
+// Data takes ownership of bytes of the peer. The error is a *Violation.
 func (s *Stream) Data(offset uint64, data []byte, end bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,7 +274,7 @@ func (s *Stream) Data(offset uint64, data []byte, end bool) error {
 	case offset > s.received || s.peerEnded && offset+uint64(len(data)) > s.received:
 		return &Violation{"bytes of the tunnel are missing"}
 	case offset+uint64(len(data)) <= s.received:
-		data = nil // it has come before
+		data = nil // it has arrived before
 	default:
 		data = data[s.received-offset:]
 	}
@@ -296,7 +300,7 @@ func (s *Stream) PeerClosed(reason string) {
 	s.endedByOthers()
 }
 
-// endedByOthers tells everyone that waits of the end, and releases mu.
+// endedByOthers ends all waiting calls with the error, and releases mu.
 func (s *Stream) endedByOthers() {
 	last, onEnd := s.finish(), s.onEnd
 	s.changed()
@@ -309,8 +313,8 @@ func (s *Stream) endedByOthers() {
 	}
 }
 
-// whenEnded has f called once the peer has closed the tunnel or Fail was called, and at
-// once if that has happened.
+// whenEnded calls f once the peer has closed the tunnel or Fail was called, or at once
+// if that has already happened.
 func (s *Stream) whenEnded(f func()) {
 	s.mu.Lock()
 	s.onEnd = f
@@ -328,8 +332,8 @@ func (s *Stream) Closed() (reason string, closed bool) {
 	return s.peerReason, s.peerClosed
 }
 
-// Received is how far the bytes of the peer have come, for its Resume; its end counts as
-// one more.
+// Received is the position up to which the peer's bytes have arrived, for its Resume;
+// the end of the stream counts as one more byte.
 func (s *Stream) Received() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -349,7 +353,7 @@ func (s *Stream) Fail(err error) {
 	s.endedByOthers()
 }
 
-// LocalAddr returns an address that says only that this is a tunnel.
+// LocalAddr returns an address that only says that this is a tunnel.
 func (s *Stream) LocalAddr() net.Addr { return Addr("tunnel") }
 
 // RemoteAddr is LocalAddr.

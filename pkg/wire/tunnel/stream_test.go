@@ -103,7 +103,7 @@ func (e *ends) connect() {
 	e.running.Go(e.b.Flush)
 }
 
-// cut loses the connection with all that is on the way.
+// cut breaks the connection and loses all messages in flight.
 func (e *ends) cut() {
 	for _, w := range e.wires {
 		close(w.cut)
@@ -167,7 +167,7 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// TestClose has each way to end a tunnel seen by the other end.
+// TestClose: each way to end a tunnel is noticed by the other end.
 func TestClose(t *testing.T) {
 	t.Run("half", func(t *testing.T) {
 		e := newEnds()
@@ -302,8 +302,8 @@ func TestJoin(t *testing.T) {
 	e.cut()
 }
 
-// TestFailWhileWriting has a session end whose connection takes no bytes: nothing waits
-// for that.
+// TestFailWhileWriting: a session ends while its connection accepts no bytes. Nothing
+// waits for the connection.
 func TestFailWhileWriting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnds()
@@ -325,8 +325,8 @@ func TestFailWhileWriting(t *testing.T) {
 	})
 }
 
-// FuzzMessages gives a stream any messages: it must not panic, nor keep more than its
-// window, nor hand out bytes in another order.
+// FuzzMessages gives a stream any messages: it must not panic, keep more than its
+// window, or deliver bytes out of order.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte{0, 0, 3, 1, 3, 2, 2, 0, 0, 3, 1, 0})
 	f.Add([]byte{0, 0, 200, 0, 100, 200, 4, 0, 0, 5, 0, 0, 0, 1, 1})

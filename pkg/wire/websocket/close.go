@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Interrupt ends the reading at once, and leaves closeTime for what is still
-// written. Close or Abort must follow.
+// Interrupt ends the reading at once, and gives pending writes closeTime. Close
+// or Abort must follow.
 func (c *Conn) Interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -27,8 +27,8 @@ func (c *Conn) end() {
 	_ = c.net.SetWriteDeadline(time.Now().Add(closeTime))
 }
 
-// Close implements Transport. A write that is under way, and the close frame
-// behind it, have closeTime. The server's end then reads on for a while.
+// Close implements Transport. A current write, and the close frame after it,
+// get closeTime. The server's end then continues to read for a while.
 func (c *Conn) Close(code int, reason string) error {
 	c.mu.Lock()
 	if c.closed {
@@ -73,7 +73,7 @@ func (c *Conn) Abort() error {
 	return err
 }
 
-// cutReason returns as much of a reason as fits a close frame.
+// cutReason returns as much of a reason as fits into a close frame.
 func cutReason(reason string) string {
 	if len(reason) > closeReasonLimit {
 		reason = strings.ToValidUTF8(reason[:closeReasonLimit], "")

@@ -19,10 +19,11 @@ type Options struct {
 	// Limit is the most bytes that an incoming message may have; 0:
 	// DefaultMaxMessage.
 	Limit int
-	// ExplainLimit has the caller close the connection with a reason after a
-	// *TooLargeError, which therefore comes when more than Limit bytes of a
-	// message have come. Without it, the length that a frame announces is
-	// enough, and the peer has been sent the code CloseTooLarge.
+	// ExplainLimit lets the caller close the connection with its own reason
+	// after a *TooLargeError. The error then comes when more than Limit bytes
+	// of a message have arrived. Without ExplainLimit it comes as soon as a
+	// frame announces such a length, and the peer has already been sent the
+	// code CloseTooLarge.
 	ExplainLimit bool
 	// ReadSize is how large, in bytes, most large messages are. ReadMessage reads
 	// into a buffer of that size and needs others only for larger messages.
@@ -31,52 +32,52 @@ type Options struct {
 	// life for two and a half times as long is lost: ReadMessage returns
 	// ErrSilent. 0: the peer is not pinged and may be silent.
 	Ping time.Duration
-	// CountWrites has each part of a write that the system takes be a sign of
-	// life. A peer that reads a large message slowly answers no ping before the
-	// end of it.
+	// CountWrites counts each part of a write that the system accepts as a sign
+	// of life. A peer that reads a large message slowly answers no ping before
+	// the end of the message.
 	CountWrites bool
 	// WriteTimeout bounds each write; 0: it is not bounded.
 	WriteTimeout time.Duration
 }
 
 // Conn is one end of a websocket connection. Messages are read by
-// gorilla/websocket; frames are written by this type itself, so that several
-// can go out in one system call and a payload is copied once. Each write holds
-// whole frames. The lock of the network connection therefore keeps them apart
-// from the close frame that the library writes after an error of the protocol.
+// gorilla/websocket. This type writes frames itself, so that several go out in
+// one system call and a payload is copied only once. Each write contains whole
+// frames. The lock of the network connection therefore keeps them separate from
+// the close frame that the library writes after a protocol error.
 //
 // One goroutine may read, and another one write. Pings and pongs are written
 // between their writes by a goroutine that runs only while there are any. Close
 // and Abort wait for it.
 //
-// States: open; ended (deadlines are not put off any more, no ping and no pong
-// is sent); closed.
+// States: open; ended (deadlines are no longer extended, and no ping or pong is
+// sent); closed.
 type Conn struct {
 	ws     *gorilla.Conn
 	net    net.Conn
-	client bool // the end that has dialled: its frames are masked
+	client bool // the dialling end, whose frames are masked
 	o      Options
 	vector bool // net can write several buffers in one system call
 
 	// turn is a lock, held by the goroutine that writes to net. Its capacity is 1.
 	turn chan struct{}
-	// out is what Add has gathered; nil: nothing. It belongs to the writer.
+	// out contains the frames that Add has collected; nil: none. It belongs to the writer.
 	out []byte
 
 	made  time.Time
-	moved atomic.Int64 // when the read deadline was put off, as time since made
+	moved atomic.Int64 // when the read deadline was extended last, as time since made
 
 	control sync.WaitGroup // of routineControl
 
 	mu       sync.Mutex
-	pong     []byte // the data of the newest ping without an answer; nil: none
+	pong     []byte // the data of the newest unanswered ping; nil: none
 	ping     bool   // a ping is due
 	writing  bool   // routineControl runs
 	pinger   *time.Timer
 	ended    bool
 	closed   bool
 	told     bool  // a close frame was sent
-	writeErr error // why nothing can be written any more
+	writeErr error // the reason why no more can be written
 }
 
 // newConn returns an end of a connection that the library has made.
@@ -105,7 +106,7 @@ func newConn(ws *gorilla.Conn, client bool, o Options) *Conn {
 	return c
 }
 
-// Peer returns the remote address. The clients of a Unix socket have none.
+// Peer returns the remote address. Clients of a Unix socket have none.
 func (c *Conn) Peer() string {
 	if c.net.RemoteAddr().Network() == "unix" {
 		return "unix"
@@ -168,7 +169,7 @@ func (c *Conn) isEnded() bool {
 	return c.ended
 }
 
-// readError returns the error that callers get for one of the library.
+// readError translates an error of the library into one for callers.
 func (c *Conn) readError(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,12 +191,12 @@ func (c *Conn) readError(err error) error {
 	return err
 }
 
-// silence is how long the peer may give no sign of life: two pings without an
+// silence is how long the peer may send no sign of life: two pings without an
 // answer, and time for the answer to the second.
 func (c *Conn) silence() time.Duration { return 2*c.o.Ping + c.o.Ping/2 }
 
-// alive notes a sign of life. It puts the read deadline off in steps, because
-// that costs more than the reading of a small message.
+// alive records a sign of life. It extends the read deadline in steps, because
+// that costs more than reading a small message.
 func (c *Conn) alive() {
 	if c.o.Ping == 0 {
 		return

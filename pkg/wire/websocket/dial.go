@@ -19,9 +19,9 @@ import (
 
 // DialError is the error of a connection that could not be made.
 type DialError struct {
-	// URL is the server's, without credentials; see PublicURL.
+	// URL is the server's URL without credentials; see PublicURL.
 	URL string
-	// Timeout is the limit that was exceeded, if that was the reason, else 0.
+	// Timeout is the exceeded limit, if that was the reason, else 0.
 	Timeout time.Duration
 	// Status is the HTTP status of a server that refused the upgrade, else 0.
 	Status int
@@ -40,14 +40,15 @@ func (e *DialError) Unwrap() error { return e.Err }
 // Retryable reports that another attempt may succeed.
 func (e *DialError) Retryable() bool { return true }
 
-// DialOptions say how a websocket is made.
+// DialOptions are options of a new websocket.
 type DialOptions struct {
 	Options
 	Header  http.Header
 	TLS     *tls.Config   // of wss, but for NextProtos; nil: the system's authorities are trusted
 	Timeout time.Duration // until the websocket is open
-	Buffer  int           // of what is read, in bytes
-	// Connect makes the connection below, and ends with its context; nil: a net.Dialer does.
+	Buffer  int           // of received messages, in bytes
+	// Connect makes the underlying connection, and ends with its context; nil: a net.Dialer
+	// is used.
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 	// Refused returns the error for the answer of a server that refuses the
 	// upgrade. It need not close the body.
@@ -149,9 +150,9 @@ func isPublic(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errOpening)
 }
 
-// openingConn is a connection of which at most left bytes are read: the library
-// has no limit for the answer to an upgrade. left must only be changed while no
-// goroutine reads.
+// openingConn is a connection from which at most left bytes are read, because
+// the library has no limit for the answer to an upgrade. left must only be
+// changed while no goroutine reads.
 type openingConn struct {
 	net.Conn
 	left int64

@@ -42,8 +42,8 @@ func answering(t *testing.T, answer func(w io.Writer, head string)) string {
 	return l.Addr().String()
 }
 
-// TestDialSendsNoHeaderOfItsOwn but what makes a websocket, and what it is
-// given.
+// TestDialSendsNoHeaderOfItsOwn: Dial sends only the headers of a websocket
+// upgrade and those of its options.
 func TestDialSendsNoHeaderOfItsOwn(t *testing.T) {
 	heads := make(chan string, 1)
 	addr := answering(t, func(w io.Writer, head string) {
@@ -77,7 +77,7 @@ func TestDialSendsNoHeaderOfItsOwn(t *testing.T) {
 	}
 }
 
-// A server that is none repeats the query of the URL, which is secret.
+// A server that speaks no websockets may repeat the query of the URL, which is secret.
 func TestDialTellsNothingOfTheAnswer(t *testing.T) {
 	endless := func(w io.Writer, _ string) {
 		_, _ = io.WriteString(w, "HTTP/1.1 101 x\r\n")

@@ -12,8 +12,8 @@ import (
 	gorilla "github.com/gorilla/websocket"
 )
 
-// A configuration that was net/http's offers HTTP/2, which a server that speaks
-// it takes, and in which there is no upgrade.
+// A configuration that net/http has used offers HTTP/2. A server that supports
+// it would choose it, and HTTP/2 has no upgrade.
 func TestDialOffersHTTP1Alone(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ws, err := new(gorilla.Upgrader).Upgrade(w, r, nil); err == nil {

@@ -26,7 +26,7 @@ func TestDialAUnixSocket(t *testing.T) {
 		}
 	})}
 	go func() { _ = srv.Serve(l) }()
-	// A proxy is not for what is on this machine.
+	// A proxy is not used for connections within this machine.
 	t.Setenv("HTTP_PROXY", "http://192.0.2.1:1")
 	options := DialOptions{Header: http.Header{"Authorization": {" given"}}, Timeout: time.Minute, Buffer: 4 << 10}
 	c, err := Dial(t.Context(), address, options)

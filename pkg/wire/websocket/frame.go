@@ -22,17 +22,17 @@ const (
 	opPing         Opcode = 0x9
 	opPong         Opcode = 0xA
 
-	finalBit = 1 << 7 // of the first byte: the message ends with this frame
+	finalBit = 1 << 7 // in the first byte: the message ends with this frame
 	maskBit  = 1 << 7 // of the second byte
 
 	// The sizes of a frame's head without the masking key, for payloads of up
-	// to 125 bytes, of up to 65535, and of more.
+	// to 125 bytes, of up to 65535 bytes, and of more.
 	shortHead  = 2
 	mediumHead = 4
 	longHead   = 10
-	// keySize is that of a masking key.
+	// keySize is the size of a masking key.
 	keySize = 4
-	// maxHead is the most that a frame has beside its payload, in bytes.
+	// maxHead is the most that a frame has in addition to its payload, in bytes.
 	maxHead = longHead + keySize
 	// maskBlock is how much is masked at a time.
 	maskBlock = 1 << 10
@@ -71,8 +71,8 @@ func appendHead(b []byte, first, mask byte, payload int) []byte {
 	}
 }
 
-// appendFrame appends a frame whose payload is that of parts, one after the
-// other. A client must mask its frames.
+// appendFrame appends a frame whose payload consists of parts. A client must
+// mask its frames.
 func appendFrame(b []byte, first byte, masked bool, parts ...[]byte) []byte {
 	n := 0
 	for _, part := range parts {
@@ -91,7 +91,7 @@ func appendFrame(b []byte, first byte, masked bool, parts ...[]byte) []byte {
 // appendMasked appends a frame with a payload of n bytes and a new masking key.
 func appendMasked(b []byte, first byte, n int, parts [][]byte) []byte {
 	b = appendHead(slices.Grow(b, maxHead+n), first, maskBit, n)
-	// The key again and again, and once more, so that it can begin anywhere.
+	// The key repeated, and once more, so that it can begin at any of its bytes.
 	var keys [maskBlock + keySize]byte
 	_, _ = rand.Read(keys[:keySize]) // it never fails
 	for filled := keySize; filled < min(len(keys), n+2*keySize); filled *= 2 {
@@ -112,8 +112,8 @@ func appendMasked(b []byte, first byte, n int, parts [][]byte) []byte {
 	return b
 }
 
-// sealText turns the text behind start, and behind the mediumHead bytes that
-// Open has left there, into frames.
+// sealText makes frames of the text that follows start and the mediumHead bytes
+// that Open has left there.
 func sealText(b []byte, start int, masked bool) []byte {
 	body := len(b) - start - mediumHead
 	head := headSize(body)

@@ -12,7 +12,7 @@ import (
 	gorilla "github.com/gorilla/websocket"
 )
 
-// libraryPair is the two ends of a connection of the library's.
+// libraryPair is the two ends of a connection of the library.
 func libraryPair(t testing.TB) (client, server *gorilla.Conn) {
 	t.Helper()
 	accepted := make(chan *gorilla.Conn, 1)
@@ -34,7 +34,7 @@ func libraryPair(t testing.TB) (client, server *gorilla.Conn) {
 	return client, server
 }
 
-// read has the library read a frame, and a message behind it.
+// read makes the library read a frame, and a message after it.
 func read(t *testing.T, from, to *gorilla.Conn, wire, end []byte) (kind int, payload []byte) {
 	t.Helper()
 	handle := func(k int) func(string) error {
@@ -100,14 +100,14 @@ func TestAgainstTheLibrary(t *testing.T) {
 	}
 }
 
-// TestKeysDiffer looks at the keys of equal frames.
+// TestKeysDiffer compares the keys of equal frames.
 func TestKeysDiffer(t *testing.T) {
 	keys := map[string]bool{}
 	for range 100 {
 		wire := appendFrame(nil, firstByte(opPing, true), true, []byte("data"))
 		keys[string(wire[2:6])] = true
 	}
-	// Two of 100 keys of 32 bits are equal once in a million runs.
+	// Two of 100 keys of 32 bits are equal in one of a million runs.
 	if len(keys) < 99 {
 		t.Errorf("%d keys for 100 frames", len(keys))
 	}

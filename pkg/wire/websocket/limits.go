@@ -8,8 +8,8 @@ const (
 	// Larger files are written in blocks.
 	DefaultMaxMessage = 64<<20 + 64<<10
 
-	// DefaultMaxLine is the same bound for a line over stdio. Codex CLI
-	// has none there; a 512 MiB file as base64 fits.
+	// DefaultMaxLine is the same bound for a line over stdio. Codex CLI has no
+	// bound there. A 512 MiB file as base64 fits.
 	DefaultMaxLine = 768 << 20
 
 	// spareBuffers is how many large buffers of a size are kept for the next
@@ -20,9 +20,9 @@ const (
 	// frames above 16 MiB, so a larger message goes out in fragments.
 	maxFrame = 8 << 20
 
-	// writeSlice is the most bytes of one write call, so that the progress of a
-	// slow peer is noticed often enough to tell it from a dead one, and gets a
-	// time of its own where writes have a timeout.
+	// writeSlice is the most bytes of one write call. It is small enough that
+	// progress distinguishes a slow peer from a dead one. If writes have a
+	// timeout, each slice gets its own.
 	writeSlice = 256 << 10
 
 	// maxOpening bounds the bytes that are read until a websocket is open: the
@@ -47,16 +47,16 @@ const (
 	// headerBytes bounds a request's head: a websocket upgrade with a token.
 	headerBytes = 64 << 10
 
-	// closeTime bounds what is still written when a connection is closed.
+	// closeTime bounds pending writes when a connection is closed.
 	closeTime = 2 * time.Second
 
-	// gatherBytes is how much Add gathers before it writes: a full record of a
-	// relayed stream and small ones beside it. gatherSpare is what the frame may
-	// add that makes it enough.
+	// gatherBytes is how many bytes Add collects before it writes: a full record
+	// of a relayed stream and some small ones. gatherSpare is the size of the
+	// last frame that may exceed it.
 	gatherBytes = 64 << 10
 	gatherSpare = 64 << 10
-	// vectorBytes is from which size, in bytes, a message is not copied behind
-	// others, but written from where it is.
+	// vectorBytes is the size, in bytes, from which a message is not copied
+	// after others, but written from its own memory.
 	vectorBytes = 32 << 10
 	// deadlineSteps is in how many steps a read deadline moves within the time
 	// between two pings.

@@ -16,11 +16,12 @@ import (
 // socketMode lets only the user connect.
 const socketMode = 0o600
 
-// ListenUnix listens on a Unix socket that only this user may connect to; it never
-// has a wider mode. A socket at the path without a listener, as a killed server
-// leaves behind, is replaced; any other file there is an error. Close removes the
-// socket, unless another has replaced it. ListenUnix must be called while no other
-// goroutine makes files, because it changes the process's umask for a moment.
+// ListenUnix listens on a Unix socket that only this user may connect to; its mode
+// is never less strict. A socket at the path without a listener, as a killed
+// server leaves behind, is replaced; any other file there is an error. Close
+// removes the socket, unless another has replaced it. ListenUnix must be called
+// while no other goroutine creates files, because it changes the process's umask
+// for a moment.
 func ListenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if most := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > most {
 		return nil, fmt.Errorf("a socket's path has at most %d bytes, and this one has %d", most, len(path))

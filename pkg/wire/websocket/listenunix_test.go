@@ -43,7 +43,7 @@ func TestListenUnixReplacesStaleSocketsOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A server removes no socket but its own.
+	// A server only removes its own socket.
 	if err := os.Rename(stale, stale+"2"); err != nil {
 		t.Fatal(err)
 	}

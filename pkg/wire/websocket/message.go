@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// bufferClasses are the capacities in which message buffers come. A buffer
-// grows from one to the next as the bytes arrive, so that a peer cannot make
-// the server allocate by announcing a length.
+// bufferClasses are the capacities of message buffers. A buffer grows from one
+// to the next as the bytes arrive, so that a peer cannot make the server
+// allocate by announcing a length.
 var bufferClasses = [...]int{2 << 10, 32 << 10, 64 << 10, 256 << 10, 2 << 20, 16 << 20, 64<<20 + 128<<10}
 
-// pools hold free buffers of each class but the last ones, which spare holds: the
-// garbage collector empties a sync.Pool so often under large messages that its
-// buffers would never be used again. Larger buffers are not kept.
+// pools contain free buffers of each class except the largest, which are in
+// spare: with large messages the garbage collector empties a sync.Pool so often
+// that its buffers would never be reused. Even larger buffers are not kept.
 var pools [len(bufferClasses)]sync.Pool
 
-// spare holds a few free buffers of the classes from spareFrom on, until Trim.
+// spare contains a few free buffers of the classes from spareFrom on, until Trim.
 var spare = [2]chan []byte{make(chan []byte, spareBuffers), make(chan []byte, spareBuffers)}
 
 const spareFrom = len(bufferClasses) - len(spare)
@@ -40,7 +40,7 @@ func Trim() {
 type Message struct {
 	buf   []byte
 	class int
-	// Text says that the message came in a text frame, so that it had to be
+	// Text means that the message came in a text frame, so that it had to be
 	// UTF-8.
 	Text bool
 }
@@ -71,8 +71,8 @@ func giveBuffer(b []byte, class int) {
 // NewMessage returns a message of bytes that now belong to it.
 func NewMessage(b []byte) *Message { return &Message{buf: b, class: -1} }
 
-// Fit has a message hold not much more memory than it needs: one of a buffer that
-// is more than twice as large is copied.
+// Fit limits the unused memory of a message: if its buffer is more than twice as
+// large as the message, the message is copied.
 func (m *Message) Fit() {
 	if cap(m.buf) <= 2*len(m.buf) {
 		return
@@ -108,7 +108,7 @@ func takeBuffer(class int) []byte {
 	return make([]byte, 0, bufferClasses[class])
 }
 
-// grow makes room for more bytes, up to limit in all.
+// grow makes space for more bytes, up to limit in all.
 func (m *Message) grow(limit int) {
 	old := m.buf
 	oldClass := m.class

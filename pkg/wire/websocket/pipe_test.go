@@ -28,7 +28,7 @@ func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.conn, bufio.NewReadWriter(h.r, bufio.NewWriter(h.conn)), nil
 }
 
-// accept upgrades a connection on which a request comes from in.
+// accept upgrades a connection whose request comes from in.
 func accept(in *bufio.Reader, conn net.Conn, o Options) (*Conn, error) {
 	r, err := http.ReadRequest(in)
 	if err != nil {
@@ -165,8 +165,8 @@ func TestNewestPingIsAnswered(t *testing.T) {
 	})
 }
 
-// Close ends a write for which the peer does not make room, and nothing follows
-// the frame that was cut.
+// Close ends a write that the peer does not read, and nothing is sent after the
+// incomplete frame.
 func TestCloseEndsAStuckWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := ends(t, Options{Ping: ping}, Options{})
@@ -207,7 +207,7 @@ func TestPingThatNobodyTakes(t *testing.T) {
 	})
 }
 
-// Interrupt ends the reading. What is gathered and the close frame still go out.
+// Interrupt ends the reading. Collected frames and the close frame are still sent.
 func TestInterrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := ends(t, Options{Ping: ping}, Options{})
@@ -250,8 +250,8 @@ type counted struct {
 
 func (c *counted) Write(b []byte) (int, error) { c.writes.Add(1); return c.Conn.Write(b) }
 
-// Messages that are gathered go out in one system call, as soon as they are
-// enough or are flushed. A long text goes out in fragments.
+// Collected messages go out in one system call, when there are enough or when
+// they are flushed. A long text goes out in fragments.
 func TestGathering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := ends(t, Options{}, Options{})

@@ -38,8 +38,8 @@ func dialed(t *testing.T, o Options) (server, client *Conn) {
 }
 
 // Both ends write, read and ping each other as fast as they can, and each message
-// comes whole and in order. In the end one closes the connection: no goroutine is
-// left, and no deadlock keeps Close.
+// arrives whole and in order. At the end one closes the connection: no goroutine
+// is left, and Close does not deadlock.
 func TestBothEndsAtOnce(t *testing.T) {
 	const messages = 3000
 	server, client := dialed(t, Options{Ping: time.Millisecond * 200, WriteTimeout: patience})
@@ -120,7 +120,7 @@ func TestEndsAtAnyTime(t *testing.T) {
 	}
 }
 
-// heldConn is a connection of which only what a peer sends matters.
+// heldConn is a connection for which only the peer's data matters.
 type heldConn struct {
 	net.Conn
 	in *bytes.Reader
@@ -165,7 +165,7 @@ func FuzzReadMessage(f *testing.F) {
 	})
 }
 
-// FuzzSeal has the library read what each of the ways to send a text makes of it.
+// FuzzSeal makes the library read the output of each way to send a text.
 func FuzzSeal(f *testing.F) {
 	f.Add([]byte("x"), []byte("y"), 1)
 	f.Add(make([]byte, 125), make([]byte, 126), 100)

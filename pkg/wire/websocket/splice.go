@@ -6,14 +6,14 @@ import (
 )
 
 // keptSplice is the most memory, in bytes, that a splice keeps for the next message
-// of a direction: more than all but rare messages have.
+// of a direction: nearly all messages need less.
 const keptSplice = 1 << 20
 
-// Splice passes whole messages between two connections, in both directions, until
-// one of them ends; then it closes the other: in order if the first was closed in
-// order, else without a message. It returns the error that ended it, nil for an
-// orderly end. A direction holds one message at a time, so a slow reader holds back
-// the writer at the other end.
+// Splice passes whole messages between two connections, in both directions, until one
+// of them ends. Then it closes the other: normally if the first was closed normally,
+// else without a message. It returns the error that ended it, nil for an orderly end. A
+// direction holds one message at a time, so a slow reader holds back the writer at the
+// other end.
 //
 // Splice reads from and writes to both connections; no other code may. It returns after
 // its two goroutines have ended.
@@ -28,7 +28,7 @@ func Splice(a, b Transport) error {
 	} else {
 		_, _ = a.Abort(), b.Abort()
 	}
-	<-ended // it ends because both connections have
+	<-ended // it ends because both connections have ended
 	return err
 }
 

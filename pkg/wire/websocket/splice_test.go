@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// TestSplice sends messages of all sizes through a splice, both ways at once, and
-// ends it from either side.
+// TestSplice sends messages of all sizes through a splice, in both directions at
+// once, and ends it from either side.
 func TestSplice(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end     func(left, right *Conn) error
@@ -50,8 +50,8 @@ func TestSplice(t *testing.T) {
 	}
 }
 
-// echoAll sends messages of several sizes at one end, and checks that those of the
-// other end come whole and in order.
+// echoAll sends messages of several sizes at one end, and checks that they arrive
+// at the other end whole and in order.
 func echoAll(t *testing.T, c *Conn, own string) (done chan struct{}) {
 	other := map[string]string{"from left ": "from right ", "from right ": "from left "}[own]
 	sizes := []int{0, 1, 125, 126, 1 << 16, keptSplice + 1, 3}

@@ -12,7 +12,7 @@ import (
 // (docs/spec/wire.md §1.3). Blank lines are skipped.
 type Stdio struct {
 	in    *bufio.Reader
-	inEnd io.Closer // nil: cannot be interrupted
+	inEnd io.Closer // nil: reads cannot be interrupted
 	out   io.Writer
 	limit int
 

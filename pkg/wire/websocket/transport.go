@@ -2,18 +2,17 @@
 // pair of streams, and by other implementations of Transport.
 //
 // Conn is a websocket connection at either end, of clients, servers and relays.
-// Dial and Upgrade make one. What these ends have in common is here: the frames,
-// the writing of several in one system call, pings and pongs, deadlines, limits
-// and the way in which a connection is closed. Queues belong to the callers,
-// because each protocol has its own rules for the order of messages and for
-// back-pressure.
+// Dial and Upgrade make one. This package implements what these ends have in
+// common: the frames, writing several in one system call, pings and pongs,
+// deadlines, limits and closing. Queues belong to the callers, because each
+// protocol has its own rules for the order of messages and for back-pressure.
 //
 // A connection has one reader and one writer, which may run at the same time. A
 // writer sends messages in one of three ways. Add gathers frames, and Flush
 // writes them: for messages that other code has built. With Open, Seal and
 // WriteFrames, which all transports have, messages are encoded one after the
-// other into a buffer of the writer's own, and copied nowhere. WriteText writes
-// one message.
+// other into the writer's own buffer, and not copied. WriteText writes one
+// message.
 package websocket
 
 import (
@@ -37,12 +36,12 @@ const (
 	closeNoStatus = 1005
 )
 
-// ErrClosed is what ReadMessage returns after the peer ended the connection
-// in an orderly way: a websocket close frame.
+// ErrClosed is the error of ReadMessage after the peer ended the connection
+// normally: with a websocket close frame.
 var ErrClosed = errors.New("the peer closed the connection")
 
-// ErrSilent is what ReadMessage returns when the peer is lost: it has answered
-// no ping and given no other sign of life.
+// ErrSilent is the error of ReadMessage when the peer is lost: it has answered
+// no ping and sent no other sign of life.
 var ErrSilent = errors.New("the peer gives no sign of life")
 
 // CloseError is the ErrClosed of a websocket.
@@ -56,7 +55,7 @@ func (e *CloseError) Error() string { return ErrClosed.Error() }
 // Is reports whether target is ErrClosed.
 func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 
-// TooLargeError says that an incoming message is over the limit.
+// TooLargeError means that an incoming message is over the limit.
 type TooLargeError struct {
 	// Limit is the most that is accepted, in bytes.
 	Limit int
@@ -66,20 +65,20 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("message exceeds the limit of %d bytes", e.Limit)
 }
 
-// FragmentRoom is the room that Fragment wants before a part.
+// FragmentRoom is the number of free bytes that Fragment needs before a part.
 const FragmentRoom = 16
 
 // Transport is one connection that carries whole messages.
 type Transport interface {
-	// ReadMessage blocks for the next message. It returns io.EOF at the
-	// orderly end of a stream that can still be written to (stdio),
-	// ErrClosed after a close frame, *TooLargeError for a message over the
-	// limit, and other errors when the connection broke. After any error the
-	// connection reads nothing more. Only one goroutine may call it.
+	// ReadMessage blocks for the next message. It returns io.EOF at the normal
+	// end of a stream that can still be written to (stdio), ErrClosed after a
+	// close frame, *TooLargeError for a message over the limit, and other
+	// errors when the connection broke. After any error no more messages can be
+	// read. Only one goroutine may call it.
 	ReadMessage() (*Message, error)
 
-	// Open appends room for the head of a frame to b; the message's text is
-	// appended behind it.
+	// Open appends space for the head of a frame to b. The caller then appends
+	// the message's text.
 	Open(b []byte) []byte
 
 	// Seal turns the message that was appended to b since Open into its wire
@@ -100,8 +99,8 @@ type Transport interface {
 
 	// Close closes the connection. It sends the peer code and reason if the
 	// transport can, and waits a bounded time for the peer to read them. It may
-	// be called at any time, from any goroutine, more than once; a ReadMessage
-	// or write that blocks returns.
+	// be called at any time, from any goroutine, more than once. A blocked
+	// ReadMessage or write returns.
 	Close(code int, reason string) error
 
 	// Abort closes the connection without a message to the peer.
@@ -111,8 +110,8 @@ type Transport interface {
 	Peer() string
 }
 
-// Suspender is a Transport that outlives the network connection to its peer for a
-// while, such as a stream over a relay.
+// Suspender is a Transport that can outlive the network connection to its peer
+// for a while, such as a stream over a relay.
 type Suspender interface {
 	// Suspended reports whether the network connection is lost and nothing was
 	// received since. A session of a suspended connection may be given to

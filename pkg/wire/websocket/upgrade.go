@@ -7,7 +7,7 @@ import (
 	gorilla "github.com/gorilla/websocket"
 )
 
-// IsUpgrade reports whether a request wants to become a websocket.
+// IsUpgrade reports whether a request asks for an upgrade to a websocket.
 func IsUpgrade(r *http.Request) bool { return gorilla.IsWebSocketUpgrade(r) }
 
 // Upgrade turns an HTTP request into a connection. The caller has refused

@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// LimitWaiting returns a listener that bounds unauthenticated connections: at most
-// total connections are open that it has accepted and for which Admit was not
-// called. For a further one, it closes the oldest connection of the source that
-// has the most. So a client that sends its request at once is served, however many
-// silent connections others make, and a source with few connections loses none
-// to one with many.
+// LimitWaiting returns a listener that bounds unauthenticated connections, which
+// are those for which Admit has not been called: at most total of them are open.
+// For a further one, it closes the oldest connection of the source that has the
+// most. So a client that sends its request at once is served, however many silent
+// connections others make, and a source with few connections loses none to a
+// source with many.
 //
 // source returns the source of a connection; nil: Source.
 func LimitWaiting(l net.Listener, total int, source func(net.Conn) string) net.Listener {
@@ -78,9 +78,9 @@ func (l *waitingListener) Accept() (net.Conn, error) {
 	return w, nil
 }
 
-// retryShortage returns an error after which net/http accepts again, with pauses of up to a
-// second, if the machine is only short of something. net/http knows that of descriptors,
-// and would end the server where there is no memory.
+// retryShortage converts an error about a temporary shortage, so that net/http accepts
+// again, with pauses of up to a second. net/http does that by itself for descriptors, but
+// would end the server if memory is short.
 func retryShortage(err error) error {
 	if errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENOBUFS) {
 		return shortage{err}
@@ -121,7 +121,7 @@ func (l *waitingListener) forget(w *waitingConn) {
 	l.drop(w)
 }
 
-// drop takes a connection out of the count, once. The caller holds the lock.
+// drop removes a connection from the count, once. The caller holds the lock.
 func (l *waitingListener) drop(w *waitingConn) {
 	of := l.waiting[w.source]
 	for i, other := range of {
@@ -158,9 +158,9 @@ func (w *waitingConn) Close() error {
 func (w *waitingConn) CloseWrite() error { return closeWrite(w.Conn) }
 
 // NewHTTPServer returns a server for unauthenticated requests, one per connection:
-// it ends a connection after every answer that is no upgrade, and has deadlines
-// for a request's head and body and for taking the answer. Connections that
-// were upgraded have none of them.
+// it ends a connection after every answer except an upgrade, and has deadlines for
+// a request's head and body and for reading the answer. Upgraded connections have
+// none of these deadlines.
 func NewHTTPServer(h http.Handler) *http.Server {
 	s := &http.Server{
 		Handler:           h,

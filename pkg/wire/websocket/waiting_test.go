@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A source with many connections loses its oldest, and no other source does.
+// A source with many connections loses its oldest one, and no other source loses any.
 func TestWaitingConnectionsDisplaceTheirOwn(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -80,7 +80,8 @@ func (l *shortListener) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", err)}
 }
 
-// TestAcceptDuringShortage: a machine that is short of memory or descriptors ends no server.
+// TestAcceptDuringShortage: a machine that is short of memory or descriptors does not end a
+// server.
 func TestAcceptDuringShortage(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

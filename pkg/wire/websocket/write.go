@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// gathered holds what Add gathers, so that idle connections hold nothing.
+// gathered contains the frames that Add collects, so that idle connections need no such
+// memory.
 var gathered = sync.Pool{New: func() any { b := make([]byte, 0, gatherBytes+gatherSpare); return &b }}
 
-// Add gathers a message, in a frame whose payload is that of parts, and writes
-// what was gathered when it is enough for a system call. Flush writes the rest.
-// The parts are not kept.
+// Add collects a message, in a frame whose payload consists of parts, and
+// writes the collected frames when there are enough for a system call. Flush
+// writes the rest. The parts are not kept.
 func (c *Conn) Add(code Opcode, parts ...[]byte) error {
 	return c.add(firstByte(code, true), parts...)
 }
@@ -35,7 +36,7 @@ func (c *Conn) add(first byte, parts ...[]byte) error {
 // Gathered returns how many bytes Flush would write.
 func (c *Conn) Gathered() int { return len(c.out) }
 
-// Flush writes what Add has gathered, in one system call.
+// Flush writes the frames that Add has collected, in one system call.
 func (c *Conn) Flush() error {
 	if c.out == nil {
 		return nil
@@ -43,7 +44,7 @@ func (c *Conn) Flush() error {
 	return c.writeGathered(nil)
 }
 
-// writeGathered writes what was gathered, and more behind it.
+// writeGathered writes the collected frames, and more after them.
 func (c *Conn) writeGathered(more []byte) error {
 	c.turn <- struct{}{}
 	err := c.write(c.out, more)
@@ -106,8 +107,8 @@ func (c *Conn) Fragment(part []byte, first, last bool) error {
 }
 
 // write writes b and, if the connection can do that in one system call, more.
-// The caller holds the turn. After an error, which may have cut a frame, nothing
-// is written any more.
+// The caller holds the turn. After an error no more can be written, because a
+// frame may be incomplete.
 func (c *Conn) write(b, more []byte) error {
 	err := c.beginWrite()
 	if err != nil {
@@ -151,7 +152,7 @@ func (c *Conn) receivePing(data string) error {
 	return nil
 }
 
-// probe has a ping sent, and is called again after a while.
+// probe sends a ping, and is called again after a while.
 func (c *Conn) probe() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,8 +172,8 @@ func (c *Conn) startControl() {
 	}
 }
 
-// routineControl writes pings and pongs until none is due. If it cannot, the
-// connection is broken, and the reader returns the reason.
+// routineControl writes pings and pongs until none is pending. If writing
+// fails, the connection is broken, and the reader returns the reason.
 func (c *Conn) routineControl() {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()

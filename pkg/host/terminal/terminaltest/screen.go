@@ -1,10 +1,10 @@
-// Package terminaltest is a terminal for tests: it shows what a person at a terminal
-// of the xterm kind would read of the bytes that a program writes.
+// Package terminaltest is a terminal for tests: it shows the text that a person at an xterm-like terminal
+// would see after a program wrote given bytes.
 //
-// Libraries were tried in its place. TestReset of package terminal leaves a terminal in states that hide a
-// question: github.com/hinshun/vt10x shows the question in nine of them, github.com/charmbracelet/x/vt
-// in six (what goes to a printer, output that is held back, left and right margins, kitty's pictures,
-// G1 shifted in), and the latter does not end margins by DECLRMM off.
+// Libraries were tried instead. TestReset of package terminal leaves a terminal in states that hide a
+// question. github.com/hinshun/vt10x wrongly shows the question in nine of these states, and
+// github.com/charmbracelet/x/vt in six (output to a printer, synchronized output, left and right margins,
+// kitty's pictures, G1 shifted in). The latter also does not end margins when DECLRMM is turned off.
 package terminaltest
 
 import (
