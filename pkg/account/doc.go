@@ -2,13 +2,13 @@
 // server or connection:
 //
 //	home         the directory of configuration and credentials, config.toml
-//	signin       signing in, and the credentials that it leaves in auth.json
+//	signin signing in, and the resulting credentials in auth.json
 //	registry     the client of the environment registry
 //	httpclient   HTTP with the proxies and certificates of the environment
 //
 // The packages may import relay, for the keys with which an executor registers,
-// and what lies below it. They must not import servers or clients. Secrets have
-// types that do not print themselves.
+// and the packages that relay may import. They must not import servers or
+// clients. Secrets have types that do not print their contents.
 //
 // The types are API for programs that embed a server or a client and want to
 // sign in as codex does.

@@ -59,10 +59,9 @@ type Step uint8
 
 // The steps. Done and Refuse end a run.
 const (
-	// Ask is to put Decision.Question to a person and to call Run.Answer.
+	// Ask: show Decision.Question to a person, and call Run.Answer.
 	Ask Step = iota + 1
-	// Start is to run the command as Decision.Sandboxed says and to call
-	// Run.Result.
+	// Start: run the command as Decision.Sandboxed says, and call Run.Result.
 	Start
 	// Done is to report Decision.Result. If the command was denied, Why says
 	// why it is not retried.
@@ -75,8 +74,8 @@ const (
 type Decision struct {
 	Step     Step
 	Question Question // of Ask
-	// Sandboxed says, with Start, whether the command keeps its sandbox; it is
-	// true for a profile that confines nothing too. Retry says that this is
+	// Sandboxed, with Start, is whether the command keeps its sandbox; it is
+	// also true for a profile that confines nothing. Retry means that this is
 	// the second attempt: see RetryParams.
 	Sandboxed, Retry bool
 	// Remembered says, with Start, that no person was asked because of an
@@ -84,8 +83,8 @@ type Decision struct {
 	Remembered bool
 	Result     Result // of Done
 	Why        error  // of Done, nil unless the result is a denial
-	// Err belongs to Refuse. Interrupt says that the person who was asked wants
-	// the caller to stop altogether, and not only to skip this command.
+	// Err belongs to Refuse. Interrupt means that the person wants the caller
+	// to stop altogether, and not only to skip this command.
 	Err       error
 	Interrupt bool
 }
@@ -94,11 +93,11 @@ type Decision struct {
 type Question struct {
 	// Reason is empty before the first attempt.
 	Reason string
-	// Retry says that a yes lets the command run without its sandbox now.
-	// Covers says that a yes lets it do so later, if the sandbox denies it
-	// something, without another question.
+	// Retry means that a yes lets the command run without its sandbox now.
+	// Covers means that a yes lets it do so later, without another question, if
+	// the sandbox denies it something.
 	Retry, Covers bool
-	// ExitCode is that of the denied attempt, with Retry.
+	// ExitCode, with Retry, is the exit code of the denied attempt.
 	ExitCode int
 }
 
@@ -110,14 +109,14 @@ type Answer uint8
 
 // The answers.
 const (
-	// Deny denies the command; the caller goes on without it.
+	// Deny denies the command; the caller continues without it.
 	Deny Answer = iota
 	// Once approves this attempt.
 	Once
 	// ForSession approves this command, now and for the rest of the session.
 	ForSession
 	// Amend approves this attempt and adds a rule that allows similar commands.
-	// The caller keeps the rules: for the run it is the same as Once.
+	// The caller stores the rules: for the run it is the same as Once.
 	Amend
 	// Abort denies the command, and the caller should stop altogether.
 	Abort
@@ -128,7 +127,7 @@ const (
 // Result is the outcome of an attempt.
 type Result struct {
 	ExitCode int // -1 if it is not known
-	// Denied says that the sandbox probably denied the process something.
+	// Denied means that the sandbox probably denied the process something.
 	Denied bool
 }
 
@@ -169,7 +168,7 @@ func Begin(request Request, policy Policy, session *Session) (*Run, Decision) {
 	return r, Decision{Step: Ask, Question: Question{Covers: !policy.EachAttempt && r.mayRetry() == nil}}
 }
 
-// Answer takes the answer to the question and returns the next decision.
+// Answer handles the answer to the question and returns the next decision.
 func (r *Run) Answer(a Answer) Decision {
 	if r.state != asking && r.state != askingAgain {
 		return r.refuse(fmt.Errorf("%w: Answer called without a preceding Ask decision", ErrOrder))
@@ -196,7 +195,7 @@ func (r *Run) Answer(a Answer) Decision {
 	return r.start(Decision{})
 }
 
-// Result takes the result of the attempt and returns the next decision.
+// Result handles the result of the attempt and returns the next decision.
 func (r *Run) Result(result Result) Decision {
 	switch r.state {
 	case running:
@@ -229,7 +228,7 @@ func (r *Run) denied(result Result) Decision {
 	return Decision{Step: Ask, Question: Question{Reason: reasonRetry, Retry: true, ExitCode: result.ExitCode}}
 }
 
-// mayRetry returns nil if the command may run without its sandbox when a person
+// mayRetry returns nil if the command may run without its sandbox once a person
 // approves it, else the reason why not.
 func (r *Run) mayRetry() error {
 	switch {

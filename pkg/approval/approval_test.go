@@ -70,7 +70,7 @@ func describe(d Decision) string {
 	}
 }
 
-// drive makes a run with the answers and results, one after another.
+// drive makes a run with the given answers and results, in order.
 func drive(req Request, policy Policy, session *Session, answers []Answer, results []Result) []string {
 	run, d := Begin(req, policy, session)
 	for seen := []string(nil); ; {
@@ -254,7 +254,7 @@ func TestInvariants(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	profiles := []permissions.Profile{readOnly, secret, secretGlob, noNetwork}
 	session := &Session{}
-	forSession := make(map[string]bool) // by the whole request, as the test spells it
+	forSession := make(map[string]bool) // keyed by the whole request, as the test writes it
 	retries, refusals := 0, 0
 	for range 20_000 {
 		p := random.IntN(len(profiles))

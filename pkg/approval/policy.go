@@ -15,8 +15,8 @@ const (
 	// Untrusted asks before every command. An approved command may also run
 	// without the sandbox if that denied it something.
 	Untrusted
-	// Granular asks as OnRequest does and, after a denial, as OnFailure does;
-	// Policy.SandboxPrompts says whether it may ask at all.
+	// Granular asks like OnRequest and, after a denial, like OnFailure;
+	// Policy.SandboxPrompts decides whether it may ask at all.
 	Granular
 )
 
@@ -31,14 +31,14 @@ func (k Kind) String() string {
 	return "invalid"
 }
 
-// Policy says when a person is asked. The zero value never asks.
+// Policy decides when a person is asked. The zero value never asks.
 type Policy struct {
 	Kind Kind
 	// SandboxPrompts lets Granular ask about the sandbox; without it a command
 	// that it would have to ask about is refused.
 	SandboxPrompts bool
-	// EachAttempt makes a retry need an approval of its own, which is also
-	// stored separately. Without it one approval covers both attempts.
+	// EachAttempt makes a retry need its own approval, which is also stored
+	// separately. Without it, one approval covers both attempts.
 	EachAttempt bool
 }
 

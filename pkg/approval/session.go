@@ -21,7 +21,7 @@ type Request struct {
 	Profile permissions.Profile
 }
 
-// Key identifies the commands that one approval covers: their keys are equal.
+// Key identifies the commands that one approval covers: all commands with an equal key.
 type Key struct {
 	environment, command, cwd string
 	tty                       bool

@@ -6,7 +6,7 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// ArchiveMode says what fs/openArchive is for.
+// ArchiveMode is the purpose of an fs/openArchive.
 type ArchiveMode string
 
 // The modes of fs/openArchive.
@@ -17,20 +17,20 @@ const (
 
 var archiveModes = []ArchiveMode{ArchiveRead, ArchiveExtract}
 
-// OpenArchiveParams open a handle, as OpenParams do, whose contents are a tar archive of
-// the directory Path: fs/readBlock reads it, or fs/writeBlock writes the files of one
-// there, in blocks one after the other (docs/spec/wire.md §5.14).
+// OpenArchiveParams open a handle, like OpenParams. Its contents are a tar archive of
+// the directory Path: fs/readBlock reads the archive, or fs/writeBlock writes the files
+// of an archive there, in sequential blocks (docs/spec/wire.md §5.14).
 type OpenArchiveParams struct {
 	HandleID string
 	Path     string
 	Mode     ArchiveMode
 
-	// With ArchiveRead. Exclude are patterns of names, or of paths if they have a slash,
-	// at most MaxArchivePatterns. Paths are what the archive has, with slashes and
-	// relative to Path, at most MaxArchivePaths; none: everything. After is the path of an
-	// entry with which an earlier archive ended: this one has what follows it. List
-	// leaves contents out, Checksums adds their SHA-256, and Times has fractions of
-	// seconds.
+	// These are for ArchiveRead. Exclude are patterns of names, or of paths if they have a
+	// slash, at most MaxArchivePatterns. Paths are the entries in the archive, with
+	// slashes and relative to Path, at most MaxArchivePaths; none: everything. After is
+	// the path of the last entry of an earlier archive: this archive contains the entries
+	// after it. List leaves contents out, Checksums adds their SHA-256, and Times has
+	// fractions of seconds.
 	Exclude   []string
 	Paths     []string
 	After     string
@@ -63,8 +63,8 @@ func (p *OpenArchiveParams) Fields(c *jsonwire.Codec) {
 	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
-// ArchiveFailure is an entry that was not put in its place, or not as it is. Path is that
-// of the entry, with U+FFFD in place of bytes that are not UTF-8.
+// ArchiveFailure is an entry that was not created, or not with all its attributes. Path
+// is the entry's path, with U+FFFD in place of bytes that are not UTF-8.
 type ArchiveFailure struct {
 	Path    string
 	Message string
@@ -75,9 +75,9 @@ func (f *ArchiveFailure) Fields(c *jsonwire.Codec) {
 	c.Text("message", need, &f.Message)
 }
 
-// WriteBlockResult answers fs/writeBlock, and fs/close. Failures are those of an archive
-// since the last answer, and Unnamed counts those for which it had no room. The result of
-// a file is {}.
+// WriteBlockResult answers fs/writeBlock and fs/close. Failures are the failed entries of
+// an archive since the last answer, and Unnamed counts those that did not fit. The result
+// for a file is {}.
 type WriteBlockResult struct {
 	Failures []ArchiveFailure
 	Unnamed  uint64

@@ -6,7 +6,7 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// DiscoverParams ask what is below some directories
+// DiscoverParams ask for the plugins and skills below some directories
 // (docs/spec/wire.md §5.10).
 type DiscoverParams struct {
 	Roots []DiscoverRoot
@@ -16,7 +16,7 @@ func (p *DiscoverParams) Fields(c *jsonwire.Codec) {
 	jsonwire.Structs(c, "roots", need, &p.Roots)
 }
 
-// DiscoverRoot is one directory. ID is the client's own, and is repeated.
+// DiscoverRoot is one directory. ID is chosen by the client, and is repeated in the answer.
 type DiscoverRoot struct {
 	ID      string
 	Path    string
@@ -40,7 +40,7 @@ func (f *CapabilityFile) Fields(c *jsonwire.Codec) {
 	c.Text("contents", orNull, &f.Contents)
 }
 
-// CapabilityPlugin is a plugin: its manifest, and what that names.
+// CapabilityPlugin is a plugin: its manifest, and the files that the manifest names.
 type CapabilityPlugin struct {
 	Manifest   CapabilityFile
 	MCPConfig  *CapabilityFile
@@ -65,8 +65,8 @@ func (s *CapabilitySkill) Fields(c *jsonwire.Codec) {
 	jsonwire.Optional(c, "metadata", orNull, &s.Metadata, jsonwire.StructValue)
 }
 
-// CapabilityRoot is what is below one directory. If Error is set, nothing else
-// is.
+// CapabilityRoot is the answer about one directory. If Error is set, all other
+// fields are empty.
 type CapabilityRoot struct {
 	ID                 string
 	Path               string

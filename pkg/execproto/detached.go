@@ -6,19 +6,20 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// DetachedPrefix begins the ids of detached processes. The handle that a person
-// knows follows: 1 to MaxHandleName letters, digits, dots, hyphens and underscores, of
-// which the first is a letter or digit.
+// DetachedPrefix begins the ids of detached processes. After it comes the handle that
+// the user knows: 1 to MaxHandleName letters, digits, dots, hyphens and underscores,
+// beginning with a letter or digit.
 const DetachedPrefix = "detached/"
 
-// WhenFull says what happens to output of a detached process that has no room.
+// WhenFull selects what happens to output of a detached process when the space for it is
+// used up.
 type WhenFull string
 
 // The values of WhenFull.
 const (
 	// WhenFullDropOldest drops the oldest output.
 	WhenFullDropOldest WhenFull = "dropOldest"
-	// WhenFullWait has the process wait until ReadParams.Consume makes room.
+	// WhenFullWait makes the process wait until ReadParams.Consume frees space.
 	WhenFullWait WhenFull = "wait"
 )
 
@@ -82,10 +83,10 @@ type DetachedProcess struct {
 	EndedAtMS   int64  // 0: it has not closed
 	Failure     string // why nothing is known of its end; "": it is running, or ended
 	Retained    uint64 // bytes of output on disk
-	FirstSeq    uint64 // the oldest event that is retained; 0: none is
+	FirstSeq    uint64 // the oldest retained event; 0: none
 	Waiting     string // as in ReadResult
-	Retain      Retain // as it is in effect
-	// Usage is there while the process runs, if ListParams.Usage asks for it and its
+	Retain      Retain // the values in effect
+	// Usage is set while the process runs, if ListParams.Usage asks for it and its
 	// keeper knows.
 	Usage *ProcessUsage
 }

@@ -10,11 +10,10 @@
 //	params, err := execproto.Append(nil, &execproto.ReadParams{ProcessID: "1"})
 //	result, err := execproto.Decode[execproto.ReadResult](text)
 //
-// Params and notifications are read strictly: a member that is missing or has
-// another type is an error, and its text is the protocol's. Most members of
-// results may be missing, because servers of other versions leave them out. Only
-// process/output, which is most of what a server sends, is written by hand: see
-// AppendOutput.
+// Params and notifications are read strictly: a missing member or one with another
+// type is an error, with the protocol's text. Most members of results may be
+// missing, because servers of other versions leave them out. Only process/output,
+// which is most of what a server sends, is written by hand: see AppendOutput.
 //
 // The rules of the protocol are in docs/spec/wire.md. Paths are strings: a
 // `file:` URI or, in requests, a native absolute path; package pathuri turns

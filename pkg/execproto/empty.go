@@ -15,8 +15,7 @@ func (*Empty) Fields(*jsonwire.Codec) {}
 // AppendJSON appends {}.
 func (Empty) AppendJSON(b []byte) []byte { return append(b, "{}"...) }
 
-// DecodeEmpty checks the params of a method that has none: absent, null
-// or {}.
+// DecodeEmpty checks the params of a method without params: absent, null or {}.
 func DecodeEmpty(src []byte) error {
 	if src == nil {
 		return nil

@@ -13,30 +13,31 @@ func (p *Shell) Fields(c *jsonwire.Codec) {
 	c.Text("path", orNull, &p.Path)
 }
 
-// Capabilities say what a client may rely on (docs/spec/wire.md §7.2); absent
-// means false.
+// Capabilities are the features that a client may rely on (docs/spec/wire.md
+// §7.2); absent means false.
 type Capabilities struct {
 	FileWriteStreaming     bool
 	SandboxedFileStreaming bool
-	// RootWriteKeepsDevices and RootWriteKeepsRestrictions are about a profile in
-	// which / may be written: its commands have the usual devices, and what
-	// entries deny or make read-only stays so, after an approved escalation too.
+	// RootWriteKeepsDevices and RootWriteKeepsRestrictions are about profiles
+	// that permit writing to /. Such commands have the usual devices, and paths
+	// that entries deny or make read-only stay so, also after an approved
+	// escalation.
 	RootWriteKeepsDevices      bool
 	RootWriteKeepsRestrictions bool
-	// EnvironmentConfigRead says that the server answers environmentConfig/read.
+	// EnvironmentConfigRead means that the server answers environmentConfig/read.
 	EnvironmentConfigRead bool
-	// FSWatchMissing says that fs/watchMissing can watch paths.
+	// FSWatchMissing means that fs/watchMissing can watch paths.
 	FSWatchMissing    bool
 	HTTPHeaderEnvVars bool
-	// CapabilityDiscoverySandbox says that capabilityRoots/discoverV1 takes a
-	// sandbox for each root.
+	// CapabilityDiscoverySandbox means that capabilityRoots/discoverV1 accepts
+	// a sandbox for each root.
 	CapabilityDiscoverySandbox bool
-	// CapabilityDiscoveryV2 says that the server answers capabilities/discoverV2.
+	// CapabilityDiscoveryV2 means that the server answers capabilities/discoverV2.
 	CapabilityDiscoveryV2 bool
-	// ShellSnapshotV2 says that process/start takes a shellSnapshot.
+	// ShellSnapshotV2 means that process/start accepts a shellSnapshot.
 	ShellSnapshotV2 bool
-	// NetworkProxyLaunch and NetworkProxyReviewDomains say that a process may have
-	// a network proxy of its own (docs/spec/network.md §4).
+	// NetworkProxyLaunch and NetworkProxyReviewDomains mean that a process may
+	// have its own network proxy (docs/spec/network.md §4).
 	NetworkProxyLaunch        bool
 	NetworkProxyReviewDomains bool
 }

@@ -49,7 +49,7 @@ func Internal(text string) error {
 	return &jsonrpc.Error{Code: CodeInternal, Message: text}
 }
 
-// UnknownProcess is the error of a request about a process that there is not.
+// UnknownProcess is the error of a request about a process that does not exist.
 func UnknownProcess(id string) error {
 	const limit = 200 // the id is a text of a client
 	return InvalidRequest("unknown process id " + logtext.Clip(id, limit))

@@ -122,10 +122,10 @@ func (r *PathResult) Fields(c *jsonwire.Codec) {
 // AppendJSON appends r.
 func (r PathResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
-// RemoveParams remove a file, link or directory. Recursive and Force default
-// to true; with Force a missing path is no error. RemoveLink is known to servers that
+// RemoveParams remove a file, link or directory. Recursive and Force default to true;
+// with Force a missing path is no error. RemoveLink is supported by servers that
 // announce ExtensionRemoveLink: with FollowSymlinks false, a link at the end of Path is
-// removed itself in place of being refused.
+// removed itself instead of being refused.
 type RemoveParams struct {
 	Path           string
 	Recursive      *bool
@@ -198,7 +198,7 @@ func (p *RenameParams) Fields(c *jsonwire.Codec) {
 	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
-// SymlinkParams make a symbolic link at Path. Overwrite replaces a link that exists.
+// SymlinkParams make a symbolic link at Path. Overwrite replaces an existing link.
 type SymlinkParams struct {
 	Path           string
 	Target         string

@@ -37,7 +37,8 @@ func (a *Attributes) Fields(c *jsonwire.Codec) {
 // AppendJSON appends a.
 func (a Attributes) AppendJSON(b []byte) []byte { return appendObject(b, &a) }
 
-// NamedAttributes are those of a name in a directory. IsLossy is as in DirectoryEntry.
+// NamedAttributes are the attributes of a name in a directory. IsLossy is as in
+// DirectoryEntry.
 type NamedAttributes struct {
 	FileName string
 	IsLossy  bool
@@ -71,7 +72,8 @@ type SetAttributesParams struct {
 	Path         string
 	Permissions  *uint32
 	ModifiedAtMS *int64
-	// FollowSymlinks: false refuses links on the way too. One at the end always is.
+	// FollowSymlinks: false refuses links on the way, too. A link at the end is always
+	// refused.
 	FollowSymlinks *bool
 	Sandbox        json.RawMessage
 }

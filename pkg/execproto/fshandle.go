@@ -6,7 +6,7 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// OpenMode says what fs/open is for.
+// OpenMode is the purpose of an fs/open.
 type OpenMode string
 
 // The modes of fs/open.
@@ -27,7 +27,7 @@ type OpenParams struct {
 	Atomic   bool
 	// FollowSymlinks, with mode replace: false refuses links anywhere on the path.
 	FollowSymlinks *bool
-	// Permissions are those of a new file, less the umask; nil: 0666.
+	// Permissions are the permissions of a new file, less the umask; nil: 0666.
 	Permissions *uint32
 	Sandbox     json.RawMessage
 }
@@ -67,7 +67,7 @@ func (p *ReadBlockParams) Fields(c *jsonwire.Codec) {
 	c.Uint64("len", need, &p.Len)
 }
 
-// ReadBlockResult answers fs/readBlock; EOF when fewer than Len bytes came.
+// ReadBlockResult answers fs/readBlock. EOF is set when fewer than Len bytes were read.
 type ReadBlockResult struct {
 	Chunk []byte
 	EOF   bool

@@ -6,9 +6,9 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// ReadDirectoryParams list a directory. Attributes is known to servers that announce
-// ExtensionEntryAttributes: each entry has attributes, and links that lead nowhere are
-// listed, too.
+// ReadDirectoryParams list a directory. Attributes is supported by servers that
+// announce ExtensionEntryAttributes: each entry then has attributes, and links to
+// missing files are listed, too.
 type ReadDirectoryParams struct {
 	Path       string
 	Attributes bool
@@ -21,9 +21,9 @@ func (p *ReadDirectoryParams) Fields(c *jsonwire.Codec) {
 	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
-// DirectoryEntry is one name in a directory. IsLossy says that the name is
-// not UTF-8 and that FileName holds U+FFFD in place of the odd bytes. Attributes, of the
-// name itself, come if the request asks for them.
+// DirectoryEntry is one name in a directory. IsLossy means that the name is not UTF-8;
+// FileName then contains U+FFFD in place of the invalid bytes. Attributes describe the
+// name itself, and are set if the request asks for them.
 type DirectoryEntry struct {
 	FileName    string
 	IsDirectory bool
@@ -111,7 +111,7 @@ func (p *WalkError) Fields(c *jsonwire.Codec) {
 	c.Text("message", orNull, &p.Message)
 }
 
-// WalkResult answers fs/walk. Truncated says that a limit ended it.
+// WalkResult answers fs/walk. Truncated means that a limit ended the walk.
 type WalkResult struct {
 	Entries   []WalkEntry
 	Errors    []WalkError

@@ -2,9 +2,9 @@ package execproto
 
 import "codex.internal/pkg/wire/jsonwire"
 
-// HTTPHeader is one header line. ValueEnvVar, in requests, names a variable
-// of the server's environment whose value is appended to Value; nil: none. An
-// empty name is that of a variable that is never set.
+// HTTPHeader is one header line. ValueEnvVar, in requests, names a variable of
+// the server's environment whose value is appended to Value; nil: none. A
+// variable with an empty name is never set.
 type HTTPHeader struct {
 	Name        string
 	Value       string
@@ -17,7 +17,7 @@ func (p *HTTPHeader) Fields(c *jsonwire.Codec) {
 	jsonwire.Optional(c, "valueEnvVar", orNull|omit, &p.ValueEnvVar, jsonwire.TextValue)
 }
 
-// RedirectPolicy says what http/request does with a redirect.
+// RedirectPolicy selects what http/request does with a redirect.
 type RedirectPolicy string
 
 // The redirect policies; follow is the default.
@@ -42,8 +42,8 @@ type HTTPRequestParams struct {
 	// DeltaWindow is how many deltas of a streamed body may be unacknowledged;
 	// 0: any number. While that many have not been acknowledged with
 	// http/request/ack, the server reads no more of the body (extension
-	// http/request/ack). The server's maximum is 4096. TimeoutMS is not extended
-	// by such waits, and the last delta is always sent.
+	// http/request/ack). The server's maximum is 4096. Such waits do not extend
+	// TimeoutMS, and the last delta is always sent.
 	DeltaWindow uint64
 }
 
@@ -72,8 +72,8 @@ func (r *HTTPRequestResult) Fields(c *jsonwire.Codec) {
 	base64Field(c, "bodyBase64", 0, &r.Body)
 }
 
-// AppendJSON appends r. Its text ends with the body's, so that a large body
-// can be sent in parts in place of an empty one.
+// AppendJSON appends r. The body is at the end of the text, so that an empty
+// body can be replaced by a large one that is sent in parts.
 func (r HTTPRequestResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // HTTPAck is http/request/ack: the client has consumed the deltas of a streamed

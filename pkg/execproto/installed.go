@@ -6,8 +6,8 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// InstalledParams ask what is installed for the server's user
-// (docs/spec/wire.md §5.11). Cwd is checked and has no influence.
+// InstalledParams ask for the plugins and skills that are installed for the
+// server's user (docs/spec/wire.md §5.11). Cwd is checked but has no effect.
 type InstalledParams struct {
 	Cwd     string
 	Sandbox json.RawMessage
@@ -39,7 +39,7 @@ func (t *SkillTool) Fields(c *jsonwire.Codec) {
 	jsonwire.Optional(c, "oauthCallbackPort", orNull, &t.OAuthCallbackPort, jsonwire.Uint64Value)
 }
 
-// SkillDependencies are what a skill needs.
+// SkillDependencies are the tools that a skill needs.
 type SkillDependencies struct {
 	Tools []SkillTool
 }
@@ -48,7 +48,7 @@ func (d *SkillDependencies) Fields(c *jsonwire.Codec) {
 	jsonwire.Structs(c, "tools", orNull, &d.Tools)
 }
 
-// SkillPolicy says when a skill may be used; nil: nothing is said.
+// SkillPolicy describes when a skill may be used; nil: not specified.
 type SkillPolicy struct {
 	AllowImplicitInvocation *bool
 	Products                []string

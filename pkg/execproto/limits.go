@@ -2,13 +2,13 @@ package execproto
 
 import "codex.internal/pkg/wire/jsonwire"
 
-// ProcessLimits bound what a process and its descendants may use (extension
-// process/limits, docs/spec/wire.md §4.11). 0 is no limit.
+// ProcessLimits bound the resources of a process and its descendants (extension
+// process/limits, docs/spec/wire.md §4.11). 0 means no limit.
 type ProcessLimits struct {
-	// MemoryBytes bounds the memory of all of them together, SwapBytes how much of it
-	// may be swapped out besides; without MemoryBytes it has no effect.
+	// MemoryBytes bounds the total memory of all of them. SwapBytes bounds the swap
+	// space in addition to it; without MemoryBytes it has no effect.
 	MemoryBytes, SwapBytes uint64
-	// PIDs bounds how many processes and threads there may be at a time.
+	// PIDs bounds the number of processes and threads at a time.
 	PIDs uint64
 	// CPUMillis bounds the processors that they use at a time, in thousandths of one.
 	CPUMillis uint64
@@ -21,7 +21,8 @@ type ProcessLimits struct {
 	// FileBytes bounds the size of each file that one of them writes, OpenFiles the
 	// descriptors that each of them may have.
 	FileBytes, OpenFiles uint64
-	// Require refuses the start if one of these limits cannot be held, or not for all descendants.
+	// Require refuses the start if one of these limits cannot be enforced, or not for all
+	// descendants.
 	Require bool
 }
 
@@ -38,20 +39,20 @@ func (p *ProcessLimits) Fields(c *jsonwire.Codec) {
 	c.Bool("require", orNull|omit, &p.Require)
 }
 
-// The values of HeldLimit.By: what enforces a limit.
+// The values of HeldLimit.By: the mechanism that enforces a limit.
 const (
-	// HeldByCgroup: the kernel holds it for the process and its descendants together.
+	// HeldByCgroup: the kernel enforces it for the process and its descendants together.
 	HeldByCgroup = "cgroup"
-	// HeldByRlimit: the kernel holds it for each of them alone.
+	// HeldByRlimit: the kernel enforces it for each of them separately.
 	HeldByRlimit = "rlimit"
 	// HeldByServer: the server measures, and kills them when it is exceeded.
 	HeldByServer = "server"
-	// HeldByNone: nothing holds it; HeldLimit.Reason says why.
+	// HeldByNone: it is not enforced; HeldLimit.Reason gives the reason.
 	HeldByNone = "none"
 )
 
-// HeldLimit is one limit of a started process. Value is at most what was asked for:
-// the server may have a lower limit of its own.
+// HeldLimit is one limit of a started process. Value is at most the requested one,
+// because the server may have a lower limit.
 type HeldLimit struct {
 	Name   string // of the member of ProcessLimits
 	Value  uint64
@@ -69,13 +70,13 @@ func (p *HeldLimit) Fields(c *jsonwire.Codec) {
 // Cause is why a process has ended (docs/spec/wire.md §4.11).
 type Cause string
 
-// The causes. Servers of codex itself tell none.
+// The causes. Codex CLI's servers report none.
 const (
 	CauseExit          Cause = "exit"
 	CauseSignal        Cause = "signal"
 	CauseTimeout       Cause = "timeout"       // ProcessLimits.WallMS
 	CauseMemory        Cause = "memory"        // killed by the kernel at ProcessLimits.MemoryBytes
-	CausePIDs          Cause = "pids"          // failed after it could start no more processes
+	CausePIDs          Cause = "pids"          // failed after it could not start further processes
 	CauseCPU           Cause = "cpu"           // ProcessLimits.CPUSeconds
 	CauseOutput        Cause = "output"        // ProcessLimits.OutputBytes
 	CauseTerminated    Cause = "terminated"    // process/terminate
@@ -83,17 +84,17 @@ const (
 	CauseServerStopped Cause = "serverStopped" // the server was stopped
 )
 
-// ProcessResources are what a process has used with those of its descendants that it
-// has waited for. With a cgroup they are those of all descendants.
+// ProcessResources is the resource usage of a process and of the descendants that it
+// has waited for. With a cgroup, it includes all descendants.
 type ProcessResources struct {
 	WallMS, UserMS, SystemMS uint64
-	// MaxRSSBytes is the most memory that one process had, as the system counts it. It
-	// includes what the server itself had when it started the process.
+	// MaxRSSBytes is the peak memory of one process, as the system counts it. It
+	// includes the memory that the server itself had when it started the process.
 	MaxRSSBytes uint64
 	// PeakMemoryBytes is the most memory that all of them had at a time, and Processes
 	// the most processes and threads; only with a cgroup that has the controller.
 	PeakMemoryBytes *uint64
-	// IOReadBytes and IOWriteBytes are what was read from storage and written to it.
+	// IOReadBytes and IOWriteBytes are the bytes read from and written to storage.
 	IOReadBytes, IOWriteBytes *uint64
 	Processes                 *uint64
 }

@@ -74,8 +74,8 @@ const (
 // StartParams.Detach works.
 const ExtensionDetach = "process/detach"
 
-// Notifications of tunnels, which only this server knows. Both ends send the first three;
-// the others are the server's.
+// These notifications of tunnels are known only to this server. Both ends send the first
+// three; only the server sends the others.
 const (
 	NotifyTunnelData     = "tunnel/data"
 	NotifyTunnelAck      = "tunnel/ack"
@@ -89,23 +89,24 @@ const (
 // requests and notifications.
 const ExtensionTakeOver = "initialize/takeOver"
 
-// ExtensionLimits is the name there of StartParams.Limits, and of the cause and the
-// resources with which a process ends.
+// ExtensionLimits is the name of the extension with StartParams.Limits, and with
+// the cause and the resources in process/exited.
 const ExtensionLimits = "process/limits"
 
-// ExtensionUsage is the name there of ListParams. Another server refuses them.
+// ExtensionUsage is the name of the extension with ListParams. Other servers refuse them.
 const ExtensionUsage = "process/usage"
 
-// ExtensionTunnelProcess is the name there of TunnelOpenParams.ProcessID. Another server
-// would ignore it, and connect to its own machine.
+// ExtensionTunnelProcess is the name of the extension with TunnelOpenParams.ProcessID.
+// Other servers would ignore it, and connect to their own machine.
 const ExtensionTunnelProcess = "tunnel/process"
 
 // ExtensionRemoveLink is the name there of RemoveParams.RemoveLink. Another server would
 // ignore it, and refuse the link.
 const ExtensionRemoveLink = "fs/remove/link"
 
-// ExtensionEntryAttributes is the name there of ReadDirectoryParams.Attributes and
-// WalkOptions.Attributes. Another server would ignore them.
+// ExtensionEntryAttributes is the name of the extension with
+// ReadDirectoryParams.Attributes and WalkOptions.Attributes. Other servers would
+// ignore them.
 const ExtensionEntryAttributes = "fs/readDirectory/attributes"
 
 // ExtensionTunnelProcessPath is the name there of TunnelOpenParams.Path together with
@@ -121,9 +122,9 @@ const (
 	// NotifyMissingChanged is known to later releases of Codex CLI. It follows only
 	// a request for it.
 	NotifyMissingChanged = "fs/missingChanged"
-	// NotifyFSChanged is known only to this server. It follows only fs/watch.
+	// NotifyFSChanged is known only to this server. It is sent only after fs/watch.
 	NotifyFSChanged = "fs/changed"
-	// NotifyPolicyDecision says what was decided about a host.
+	// NotifyPolicyDecision reports the decision about a host.
 	NotifyPolicyDecision = "network/policyDecision"
 )
 
@@ -152,10 +153,10 @@ const (
 	// may have, and MaxConfigKeys how many keys a path. Codex CLI sends one of one.
 	MaxConfigPaths = 1024
 	MaxConfigKeys  = 64
-	// MaxCapabilityRoots is how many roots capabilityRoots/discoverV1 takes.
+	// MaxCapabilityRoots is the most roots that capabilityRoots/discoverV1 accepts.
 	MaxCapabilityRoots = 128
-	// MaxArchivePaths is how many paths fs/openArchive takes, and MaxArchivePatterns how
-	// many patterns.
+	// MaxArchivePaths is the most paths that fs/openArchive accepts, and
+	// MaxArchivePatterns the most patterns.
 	MaxArchivePaths    = 65_536
 	MaxArchivePatterns = 1024
 	// MaxArchives is how many archives a connection may have open.

@@ -6,8 +6,8 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// ManagedNetwork says what a caller knows of a proxy that runs on the server's
-// machine already and that StartParams.Env names (docs/spec/network.md §3.3).
+// ManagedNetwork describes a proxy that already runs on the server's machine
+// and that StartParams.Env names (docs/spec/network.md §3.3).
 type ManagedNetwork struct {
 	LoopbackPorts                  []uint16
 	AllowLocalBinding              bool
@@ -30,8 +30,8 @@ type NetworkProxyLaunch struct {
 	AuditMetadata AuditMetadata
 	EnvironmentID string
 	ExecutionID   string
-	// PolicyDecisionTimeoutMS is how long the client takes at most to answer a
-	// policy request; nil: it is sent none.
+	// PolicyDecisionTimeoutMS is the longest time that the client takes to
+	// answer a policy request; nil: it gets no policy requests.
 	PolicyDecisionTimeoutMS *uint64
 }
 
@@ -43,7 +43,7 @@ func (p *NetworkProxyLaunch) Fields(c *jsonwire.Codec) {
 	jsonwire.Optional(c, "policyDecisionTimeoutMs", orNull|omit, &p.PolicyDecisionTimeoutMS, jsonwire.Uint64Value)
 }
 
-// AuditMetadata says on whose behalf a process has a network proxy.
+// AuditMetadata identifies the user on whose behalf a process has a network proxy.
 type AuditMetadata struct {
 	ConversationID string
 	AppVersion     string
@@ -82,7 +82,7 @@ var networkModes = []NetworkMode{NetworkLimited, NetworkFull}
 // DomainPermission is what a network proxy does with the hosts of a pattern.
 type DomainPermission string
 
-// The permissions. DomainNone is as if the pattern were absent.
+// The permissions. DomainNone has the same effect as an absent pattern.
 const (
 	DomainNone  DomainPermission = "none"
 	DomainAllow DomainPermission = "allow"
@@ -163,8 +163,8 @@ func (p *PolicyDecision) Fields(c *jsonwire.Codec) {
 	jsonwire.Optional(c, "reason", orNull|omit, &p.Reason, jsonwire.TextValue)
 }
 
-// PolicyDecisionNotification is network/policyDecision: what was decided about
-// one request of a process (docs/spec/network.md §4.6).
+// PolicyDecisionNotification is network/policyDecision: the decision about one
+// request of a process (docs/spec/network.md §4.6).
 type PolicyDecisionNotification struct {
 	ProcessID      string
 	Timestamp      string

@@ -30,9 +30,9 @@ func base64Field(c *jsonwire.Codec, name string, rule jsonwire.Rule, to *[]byte)
 
 // Decode decodes an object, which must be valid JSON: the params of a request or
 // of a notification. A nil src means that the params are absent, which is the same
-// as null. Errors of params are for the client, with code CodeInvalidParams. Byte
-// slices in the result alias src, in which base64 members are decoded in place:
-// src must not be changed while the result is used, and is no longer JSON.
+// as null. Errors in params are sent to the client with code CodeInvalidParams.
+// Byte slices in the result alias src, in which base64 members are decoded in
+// place: src must not be changed while the result is used, and is no longer JSON.
 func Decode[T any, P Pointer[T]](src []byte) (T, error) {
 	var v T
 	err := DecodeTo(src, P(&v))
@@ -52,8 +52,8 @@ func DecodeTo(src []byte, to Object) error {
 	return r.End()
 }
 
-// Append appends the JSON text of an object. The error is that of a raw member
-// which is not JSON, such as a sandbox that a user of the client has written.
+// Append appends the JSON text of an object. The error means that a raw member
+// is not JSON, such as a sandbox that a user of the client has written.
 func Append(b []byte, o Object) ([]byte, error) { return jsonwire.AppendStruct(b, o) }
 
 // appendObject is Append for types without raw members, or whose raw members are

@@ -46,8 +46,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestGoldenIsComplete finds types, fields of types and members that no vector
-// has.
+// TestGoldenIsComplete finds types, fields and members that no vector covers.
 func TestGoldenIsComplete(t *testing.T) {
 	seen := map[string]map[string]bool{}
 	set := map[string]map[string]bool{}
@@ -116,7 +115,7 @@ func fieldsMethods(t *testing.T) map[string]*ast.FuncDecl {
 	return methods
 }
 
-// TestNilIsEmpty writes what other fields of Go than those of the vectors mean.
+// TestNilIsEmpty encodes Go values that differ from those of the vectors but mean the same.
 func TestNilIsEmpty(t *testing.T) {
 	for _, v := range []vector{
 		{&EnvPolicy{}, `{"inherit":"","ignoreDefaultExcludes":false,"exclude":[],"set":{},"includeOnly":[]}`},
@@ -138,9 +137,9 @@ func TestNilIsEmpty(t *testing.T) {
 	}
 }
 
-// FuzzObject reads JSON as each of the types. What is accepted must be read the
-// same after it was written, and its members must be those that encoding/json
-// finds in the text.
+// FuzzObject reads JSON as each of the types. An accepted object must be
+// unchanged after it is written and read again, and its members must be those
+// that encoding/json finds in the text.
 func FuzzObject(f *testing.F) {
 	zero := map[string]func() Object{}
 	for _, v := range vectors {
@@ -190,8 +189,8 @@ func parse(t *testing.T, text []byte) (v any) {
 	return v
 }
 
-// contains reports whether got has only what the text has that was read, or what
-// stands for a member that is absent or null.
+// contains reports whether got has only members of the read text, or the
+// representation of absent and null members.
 func contains(text, got any) bool {
 	switch got := got.(type) {
 	case map[string]any:

@@ -33,9 +33,10 @@ func (n *Ports) Fields(c *jsonwire.Codec) {
 
 // Port is a TCP port on which a process listens. Session is empty in the client's own
 // session. Host is an address, the unspecified one if the process listens on all. Inside
-// says that the port is in the network of the sandbox of the process ProcessID: a tunnel
-// to it needs ProcessID, and Session if it is not empty. Command is what the process Pid
-// runs, a descendant of ProcessID or itself: untrusted text.
+// means that the port is in the network of the sandbox of the process ProcessID: a
+// tunnel to it needs ProcessID, and Session if it is not empty. Pid is ProcessID's
+// process or a descendant of it. Command is the command that Pid runs, an untrusted
+// text.
 type Port struct {
 	Session   string
 	ProcessID string

@@ -66,8 +66,8 @@ func (p *TerminalSize) Fields(c *jsonwire.Codec) {
 	c.Uint16("cols", need, &p.Cols)
 }
 
-// EnvPolicy says what a process inherits of the server's environment before
-// StartParams.Env is laid over it (docs/spec/wire.md §4.2).
+// EnvPolicy selects what a process inherits of the server's environment, before
+// StartParams.Env is added (docs/spec/wire.md §4.2).
 type EnvPolicy struct {
 	// Inherit is "all", "core" or "none".
 	Inherit               string
@@ -87,7 +87,7 @@ func (p *EnvPolicy) Fields(c *jsonwire.Codec) {
 	c.Texts("includeOnly", need, &p.IncludeOnly)
 }
 
-// StartMetadata says on whose behalf a process runs; it goes to the log.
+// StartMetadata identifies on whose behalf a process runs; it is logged.
 type StartMetadata struct {
 	ThreadID   string
 	ToolCallID string
@@ -98,8 +98,8 @@ func (p *StartMetadata) Fields(c *jsonwire.Codec) {
 	c.Text("toolCallId", orNull|omit, &p.ToolCallID)
 }
 
-// ShellSnapshot names the commands that share what start-up files have set
-// (docs/spec/wire.md §4.9).
+// ShellSnapshot identifies the commands that share the state set by start-up
+// files (docs/spec/wire.md §4.9).
 type ShellSnapshot struct {
 	ScopeID string
 	Shell   SnapshotShell
@@ -129,16 +129,16 @@ type StartParams struct {
 	Cwd       string
 	Env       map[string]string
 	TTY       bool
-	// Arg0 is what the process sees as its name; nil: argv[0].
+	// Arg0 is the name that the process sees as its own; nil: argv[0].
 	Arg0      *string
 	PipeStdin bool
 	EnvPolicy *EnvPolicy
 	// Sandbox is the undecoded sandbox context; nil when absent or null.
 	Sandbox               json.RawMessage
 	EnforceManagedNetwork bool
-	// ManagedNetwork is ignored if there is a NetworkProxy.
+	// ManagedNetwork is ignored if NetworkProxy is set.
 	ManagedNetwork *ManagedNetwork
-	// NetworkProxy asks for a network proxy of the process; nil: none.
+	// NetworkProxy requests a network proxy for the process; nil: none.
 	NetworkProxy *NetworkProxyLaunch
 	Metadata     *StartMetadata
 	// ShellSnapshot asks that the start-up files of a login shell run once for
@@ -151,16 +151,16 @@ type StartParams struct {
 	// with process/ack, the server reads no more, and output waits in the
 	// process's pipe (extension process/ack). The server's limits are 64 KiB
 	// and 512 KiB. The exit is sent without waiting for acknowledgements, so
-	// output that was held back comes after it; the close comes when all output
-	// was read.
+	// output that was held back comes after it. The close comes when all output
+	// has been read.
 	OutputWindow uint64
 	// Detach has the process belong to the client's user or token in place of the
 	// session, and outlive both and the server; nil: it belongs to the session.
 	Detach *Detach
 	// Retain is for a process with Detach; nil: the server's defaults.
 	Retain *Retain
-	// Limits bound what the process and its descendants use (extension
-	// process/limits); nil: the server's own limits alone.
+	// Limits bound the resources of the process and its descendants (extension
+	// process/limits); nil: only the server's own limits.
 	Limits *ProcessLimits
 }
 
@@ -194,8 +194,8 @@ func (p *StartParams) Fields(c *jsonwire.Codec) {
 type StartResult struct {
 	ProcessID   string
 	SandboxType string
-	// Limits says how each limit of the process is held; only if StartParams.Limits
-	// was given.
+	// Limits reports how each limit of the process is enforced; it is set only if
+	// StartParams.Limits was given.
 	Limits []HeldLimit
 }
 
@@ -216,7 +216,7 @@ type ReadParams struct {
 	AfterSeq  *uint64
 	MaxBytes  *uint64
 	WaitMS    *uint64
-	// Consume says, about a detached process, that no reader needs the events up to
+	// Consume, for a detached process, means that no reader needs the events up to
 	// AfterSeq any more.
 	Consume bool
 	// Details asks for the Cause and the Resources of the result (extension
@@ -235,7 +235,7 @@ func (p *ReadParams) After() uint64 {
 	return *p.AfterSeq
 }
 
-// Wait returns how long to wait if there is no event.
+// Wait returns how long to wait if there is no event yet.
 func (p *ReadParams) Wait() time.Duration {
 	if p.WaitMS == nil {
 		return 0
@@ -276,10 +276,11 @@ type ReadResult struct {
 	Closed        bool
 	Failure       *string
 	SandboxDenied bool
-	// Dropped is, of a detached process, what would come before the chunks and is not
-	// retained any more; nil: nothing.
+	// Dropped, for a detached process, are the events before the chunks that are no
+	// longer retained; nil: none.
 	Dropped *EventRange
-	// Waiting says why a detached process waits for room for its output; "": it does not.
+	// Waiting is the reason why a detached process waits for space for its output; "": it
+	// does not wait.
 	Waiting   string
 	Cause     Cause
 	Resources *ProcessResources
@@ -346,7 +347,7 @@ func (r WriteResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 // Signal is a signal by name.
 type Signal string
 
-// The signals of process/signal; Codex CLI knows only interrupt.
+// These are the signals of process/signal; Codex CLI knows only interrupt.
 const (
 	SignalInterrupt Signal = "interrupt"
 	SignalTerminate Signal = "terminate"
@@ -380,9 +381,10 @@ func (p *ProcessParams) Fields(c *jsonwire.Codec) {
 }
 
 // ProcessAck is process/ack: the client has consumed a process's events up to and
-// including Seq (see StartParams.OutputWindow). The highest Seq counts. One beyond
-// the newest event acknowledges future events too, so after 2^53-1 nothing more is
-// held back. A process that is unknown or has no window is no error.
+// including Seq (see StartParams.OutputWindow). The highest Seq counts. A Seq
+// beyond the newest event also acknowledges future events, so after 2^53-1 no
+// output is held back. An unknown process, or one without a window, is not an
+// error.
 type ProcessAck struct {
 	ProcessID string
 	Seq       uint64
@@ -428,10 +430,10 @@ type ProcessInfo struct {
 	ExitCode    *int
 	Closed      bool
 	TTY         bool
-	// Cause and Resources are those of ExitedNotification, once it has ended.
+	// Cause and Resources are as in ExitedNotification, once it has ended.
 	Cause     Cause
 	Resources *ProcessResources
-	// Usage is there while the process runs, if ListParams.Usage asks for it and the
+	// Usage is set while the process runs, if ListParams.Usage asks for it and the
 	// server knows.
 	Usage *ProcessUsage
 	// Session names the session, if ListParams.Scope may include several: a digest of its

@@ -29,15 +29,15 @@ type ExitedNotification struct {
 	Seq           uint64
 	ExitCode      int
 	SandboxDenied bool
-	// SandboxRefusal is set only if the sandbox could not be made, so that the
+	// SandboxRefusal is set only if the sandbox could not be set up, so that the
 	// command has not run. It is an extension of this server; clients that do not
 	// know it ignore it.
 	SandboxRefusal *SandboxRefusal
-	// Denials are what the process was refused as far as the server knows it, and
-	// does not guess it. They are an extension of this server.
+	// Denials are the requests that were certainly refused to the process,
+	// without guesses. They are an extension of this server.
 	Denials []Denial
-	// Cause says why the process has ended, and Resources what it has used. They are
-	// an extension of this server.
+	// Cause is why the process ended, and Resources is its usage. They are an
+	// extension of this server.
 	Cause     Cause
 	Resources *ProcessResources
 }
@@ -53,8 +53,9 @@ func (n *ExitedNotification) Fields(c *jsonwire.Codec) {
 	jsonwire.Optional(c, "resources", orNull|omit, &n.Resources, jsonwire.StructValue)
 }
 
-// Denial is something that a process was refused, Count times. Kind is DenialNetwork. A
-// Denial without a Host sums up those beyond the number that is listed one by one.
+// Denial is a request that was refused to a process, Count times. Kind is
+// DenialNetwork. A Denial without a Host is the sum of those beyond the number of
+// separate entries.
 type Denial struct {
 	Kind     string
 	Host     string

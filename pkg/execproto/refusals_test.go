@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestRefusals holds the words in which params are refused.
+// TestRefusals checks the texts with which params are refused.
 func TestRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		decode func([]byte) error

@@ -2,17 +2,17 @@ package execproto
 
 import "codex.internal/pkg/wire/jsonwire"
 
-// TunnelFailure says why a tunnel or a listener could not be opened, for programs.
+// TunnelFailure is the reason why a tunnel or a listener could not be opened, for programs.
 type TunnelFailure string
 
-// The failures. A client takes one that it does not know as TunnelFailed.
+// The failures. A client treats an unknown one as TunnelFailed.
 const (
 	TunnelRefused     TunnelFailure = "refused"     // nothing listens there
 	TunnelUnknownHost TunnelFailure = "unknownHost" // the name does not exist
-	TunnelUnreachable TunnelFailure = "unreachable" // there is no way to the host
+	TunnelUnreachable TunnelFailure = "unreachable" // the host cannot be reached
 	TunnelTimedOut    TunnelFailure = "timedOut"
 	TunnelDenied      TunnelFailure = "denied"    // the server does not permit it
-	TunnelInUse       TunnelFailure = "inUse"     // the address to listen on is taken
+	TunnelInUse       TunnelFailure = "inUse"     // the address to listen on is in use
 	TunnelNoNetwork   TunnelFailure = "noNetwork" // the process has no network of its own
 	TunnelEnded       TunnelFailure = "ended"     // the process has ended
 	TunnelFailed      TunnelFailure = "failed"    // anything else
@@ -45,8 +45,8 @@ func (p *TunnelOpenParams) Fields(c *jsonwire.Codec) {
 	c.Uint64("window", need, &p.Window)
 }
 
-// TunnelOpenResult answers tunnel/open. Window is how many bytes the client may be ahead.
-// With a Failure there is no tunnel, and Reason is for people.
+// TunnelOpenResult answers tunnel/open. Window is how many unread bytes the server
+// accepts. If Failure is set there is no tunnel, and Reason is for users.
 type TunnelOpenResult struct {
 	Window  uint64
 	Failure TunnelFailure
@@ -62,8 +62,8 @@ func (r *TunnelOpenResult) Fields(c *jsonwire.Codec) {
 // AppendJSON appends r.
 func (r TunnelOpenResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
-// TunnelData is tunnel/data, of both ends: bytes of a tunnel from Offset on. End says
-// that no more follow.
+// TunnelData is tunnel/data, sent by both ends: bytes of a tunnel from Offset on. End
+// means that they are the last.
 type TunnelData struct {
 	TunnelID uint64
 	Offset   uint64
@@ -78,8 +78,8 @@ func (n *TunnelData) Fields(c *jsonwire.Codec) {
 	c.Bool("end", omit, &n.End)
 }
 
-// TunnelAck is tunnel/ack, of both ends: all bytes before Position were consumed. The end
-// of a direction counts as one more.
+// TunnelAck is tunnel/ack, sent by both ends: all bytes before Position were consumed.
+// The end of a direction counts as one more byte.
 type TunnelAck struct {
 	TunnelID uint64
 	Position uint64
@@ -90,8 +90,8 @@ func (n *TunnelAck) Fields(c *jsonwire.Codec) {
 	c.Uint64("position", need, &n.Position)
 }
 
-// TunnelClose is tunnel/close, of both ends. Reason is empty if the tunnel ends in good
-// order.
+// TunnelClose is tunnel/close, sent by both ends. Reason is empty if the tunnel ends
+// normally.
 type TunnelClose struct {
 	TunnelID uint64
 	Reason   string
@@ -162,8 +162,8 @@ func (n *TunnelAccepted) Fields(c *jsonwire.Codec) {
 	c.Text("peer", orNull|omit, &n.Peer)
 }
 
-// TunnelPosition says how far the bytes of a tunnel's other end have come; its end counts
-// as one more.
+// TunnelPosition is the position up to which the bytes of a tunnel's other end have
+// arrived; its end counts as one more byte.
 type TunnelPosition struct {
 	TunnelID uint64
 	Received uint64

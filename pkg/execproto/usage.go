@@ -11,18 +11,18 @@ type ListScope string
 
 // The scopes of ListParams.
 const (
-	// ListSession: those of the session of the connection.
+	// ListSession: the processes of the connection's session.
 	ListSession ListScope = "session"
-	// ListPrincipal: those of all sessions of the client's principal.
+	// ListPrincipal: the processes of all sessions of the client's principal.
 	ListPrincipal ListScope = "principal"
-	// ListServer: those of all sessions. It needs the role admin.
+	// ListServer: the processes of all sessions. It needs the role admin.
 	ListServer ListScope = "server"
 )
 
 var errListScope = errors.New("scope must be `session`, `principal` or `server`")
 
-// ListParams are those of process/list and, without Scope, of process/listDetached
-// (docs/spec/wire.md §4.12). The zero value is that of a client that knows none of them.
+// ListParams are the params of process/list and, without Scope, of process/listDetached
+// (docs/spec/wire.md §4.12). A client that does not know them sends the zero value.
 type ListParams struct {
 	// Usage asks for ProcessUsage.
 	Usage bool

@@ -22,9 +22,9 @@ const (
 const leastProxy = `{"enabled":false,"enableSocks5":false,"enableSocks5Udp":false,"allowUpstreamProxy":false,` +
 	`"dangerouslyAllowAllUnixSockets":false,"mode":"full","allowLocalBinding":false}`
 
-// vectors hold the exact spelling of every type. Each text is what Append writes
-// for the object, and Decode reads the object from it. Together the vectors of a
-// type have all its members.
+// vectors contain the exact spelling of every type. Append writes each text for
+// its object, and Decode reads the object from the text. Together the vectors of
+// a type have all its members.
 var vectors = []vector{
 	{&InitializeParams{ClientName: "c"}, `{"clientName":"c","resumeSessionId":null}`},
 	{&InitializeParams{ClientName: "c", ResumeSessionID: new("s"), TakeOver: true},

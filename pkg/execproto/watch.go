@@ -88,9 +88,9 @@ func (e *WatchEvent) Fields(c *jsonwire.Codec) {
 	c.Bool("isDirectory", orNull|omit, &e.IsDirectory)
 }
 
-// Changed is fs/changed. Seq counts those of a watch from 1. Overflow says that
-// changes were lost before the events of this one. Ended, if it is not empty, says why
-// the watch has ended.
+// Changed is fs/changed. Seq counts the notifications of a watch from 1. Overflow
+// means that changes were lost before the events of this one. Ended, if not empty, is
+// the reason for the end of the watch.
 type Changed struct {
 	WatchID  uint64
 	Seq      uint64

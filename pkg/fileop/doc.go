@@ -2,7 +2,7 @@
 //
 //	fsops       carries out an operation with package files, and maps its errors
 //	archive     trees of files as streams
-//	installed   makes the answer about the plugins and skills of the server's user
+//	installed makes the answer about the plugins and skills of the server's user
 //	skills      finds plugins and skills below directories
 //	fshelper    the line protocol between the server and codex-fs, the helper
 //	            that carries out one operation inside a sandbox

@@ -1,5 +1,5 @@
 // Package internal groups what only this module needs: wait, which waits for a time or a
 // context; atomicfile, which replaces and locks small files; tokens, files with bearer
-// tokens; metrics; and webpage, what status pages have in common. The packages import
-// nothing of this module but wire and host.
+// tokens; metrics; and webpage, the common parts of status pages. The packages import
+// nothing of this module except wire and host.
 package internal

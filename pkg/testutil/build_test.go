@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestWriteProgram: what is written can be executed at once, while others start processes.
+// TestWriteProgram: a written program can be executed at once, while others start
+// processes.
 func TestWriteProgram(t *testing.T) {
 	var done atomic.Bool
 	var others sync.WaitGroup

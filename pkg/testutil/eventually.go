@@ -7,21 +7,22 @@ import (
 )
 
 const (
-	// Timeout is how long tests wait for what must come. A busy machine needs seconds
-	// for what takes milliseconds alone.
+	// Timeout is how long tests wait for an event that must come. A busy machine
+	// needs seconds for work that takes milliseconds on an idle one.
 	Timeout = 30 * time.Second
 
-	// firstPause is the time between the first two looks at what has no event to wait
-	// for. Each pause is twice as long as the one before, and at most longestPause:
-	// a look may be a request to a service that limits how many it answers.
+	// firstPause is the pause after the first poll. Each pause is twice as long as
+	// the one before, and at most longestPause: a poll may be a request to a service
+	// that limits how many it answers.
 	firstPause   = time.Millisecond
 	longestPause = 50 * time.Millisecond
 )
 
-// Eventually calls look until ok is true, for what gives no event to wait for: other
-// processes, files, sockets. It fails the test if ctx ends before, or after Timeout,
-// with what was wanted and what was seen last. In a cleanup the test's own context
-// has ended already: give another one. It must be called by the test's goroutine.
+// Eventually calls look until ok is true. It is for conditions without an event,
+// such as those of other processes, files and sockets. If ctx ends first, or after
+// Timeout, it fails the test with the wanted and the last seen state. In a cleanup
+// the test's own context has already ended, so pass another one. It must be called
+// by the test's goroutine.
 func Eventually(ctx context.Context, t testing.TB, want string, look func() (got string, ok bool)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, Timeout)

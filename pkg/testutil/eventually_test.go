@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// failing is a test whose failure is kept.
+// failing is a test that records its failure.
 type failing struct {
 	testing.TB
 	message string

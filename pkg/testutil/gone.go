@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Gone reports whether a process of Linux has ended, and what the kernel says of it. A child that
-// was not waited for counts as gone. Signal 0 cannot show that: it reaches such a child, too.
+// Gone reports whether a Linux process has ended, and its state in /proc. A zombie counts as
+// gone. Signal 0 cannot be used for this, because it also reaches a zombie.
 func Gone(pid int) (stat string, gone bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// Need ends a test that needs something of the machine, if err is not nil. It skips the
-// test if err is one of lacks, the errors by which a machine says that it lacks what is
-// needed, and names that. Any other error fails the test: a test that skips for each
-// error would hide that its own tool is broken.
+// Need skips or fails a test that needs a feature of the machine, if err is not nil. If
+// err is one of lacks, the errors by which a machine reports that it lacks the feature,
+// Need skips the test and names the feature. Any other error fails the test: a test
+// that skips for each error would hide that its own tool is broken.
 func Need(t testing.TB, what string, err error, lacks ...error) {
 	t.Helper()
 	if err == nil {

@@ -26,7 +26,7 @@ func (e *ending) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// TestNeed skips for what a machine lacks, and for nothing else.
+// TestNeed: a test is skipped only if the machine lacks the feature.
 func TestNeed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err             error

@@ -8,17 +8,17 @@ import (
 	"syscall"
 )
 
-// The ports that FreePort chooses from: those that need no privilege and that no system gives
-// to whoever asks for any (Linux has 32768 and above for that, others 49152).
+// The ports from which FreePort chooses: they need no privilege, and no system assigns them
+// automatically (Linux assigns ports from 32768 on, others from 49152 on).
 const (
 	firstFree = 10000
 	afterFree = 32768
 )
 
 // FreePort returns a TCP port of 127.0.0.1 on which nothing listens, for a program that must be
-// told its port. The system does not give it to anybody who listens at port 0 or connects, as it
-// does with a port that was got in that way and closed: on a busy machine another test had that
-// before the program.
+// told its port. The system does not assign it to a socket that listens on port 0 or connects.
+// Listening on port 0 and closing the port was rejected: on a busy machine another test got the
+// port before the program did.
 func FreePort() (int, error) {
 	for range 1000 {
 		port := firstFree + rand.IntN(afterFree-firstFree)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestFreePort listens at what FreePort returns, and has the kernel's own range lie elsewhere.
+// TestFreePort listens on the result of FreePort, while the kernel's own range is
+// elsewhere.
 func TestFreePort(t *testing.T) {
 	for range 100 {
 		port, err := FreePort()

@@ -9,8 +9,8 @@ import (
 // allRounds is the variable that scripts/test --race and the guests of scripts/kernels set.
 const allRounds = "CODEX_TEST_ALL"
 
-// Rounds returns how often a test repeats that tries many cases: few with -short, as
-// scripts/test --quick has it; all when scripts/test --race runs it, as .ci/run does; else some.
+// Rounds returns the number of repetitions of a test that tries many cases: few with -short, as
+// in scripts/test --quick; all under scripts/test --race, as in .ci/run; else some.
 func Rounds[N int | uint64](few, some, all N) N {
 	switch {
 	case testing.Short():
@@ -50,9 +50,9 @@ func Pairs[A comparable, B any](name string, first []A, second []B) map[A][]B {
 	return pairs
 }
 
-// Choice returns which elements of a list a test tries: all when scripts/test --race runs it, as
-// .ci/run does, and else one, which depends on name, so that tests of different names try
-// different ones.
+// Choice selects the elements of a list that a test tries: all under scripts/test --race, as in
+// .ci/run, and otherwise one. The choice depends on name, so that different tests try different
+// elements.
 func Choice[T any](name string, list []T) []T {
 	if os.Getenv(allRounds) != "" || len(list) == 0 {
 		return list

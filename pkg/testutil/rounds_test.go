@@ -34,7 +34,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// numbered returns the pairs of numbers below first and second as texts.
+// numbered returns all pairs of numbers below first and second, as texts.
 func numbered(name string, first, second int) (pairs []string) {
 	for a, list := range Pairs(name, upTo(first), upTo(second)) {
 		for _, b := range list {
@@ -78,7 +78,7 @@ func TestPairsDiffer(t *testing.T) {
 	}
 }
 
-// TestChoice: all in CI, else one, and not the same for all tests.
+// TestChoice: all elements in CI, otherwise one, and not the same one for all tests.
 func TestChoice(t *testing.T) {
 	t.Setenv(allRounds, "")
 	seen := make(map[int]bool)

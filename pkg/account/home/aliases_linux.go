@@ -22,10 +22,10 @@ const (
 	lockName    = ".lock"
 )
 
-// Aliases is a directory of symbolic links by which this program goes by
-// other names, for the PATH of what it starts. A lock says that it is in use
-// for as long as this program lives; what a killed one left behind, the next
-// removes, if it calls CleanUp.
+// Aliases is a directory of symbolic links to this program under other names,
+// for the PATH of the programs that it starts. A lock marks it as used while
+// this program lives. If a killed program has left its directory behind, the
+// next program that calls CleanUp removes it.
 type Aliases struct {
 	root    string
 	dir     string
@@ -37,8 +37,8 @@ type Aliases struct {
 
 // MakeAliases makes the directory below home, which is created if it is not
 // there, with a link to self, the path of this program, for each of names. It
-// refuses if home is below temp, the system's directory for temporary files,
-// where somebody else could have put it.
+// fails if home is below temp, the system's directory for temporary files,
+// because another user could have created it there.
 func MakeAliases(home, temp, self string, names []string) (*Aliases, error) {
 	if isBelow(home, temp) {
 		return nil, fmt.Errorf("Refusing to create helper binaries under temporary dir %q (codex_home: %q)", temp, home) //lint:ignore ST1005 Codex CLI's text
@@ -64,9 +64,9 @@ func MakeAliases(home, temp, self string, names []string) (*Aliases, error) {
 	return a, nil
 }
 
-// CleanUp removes what others left behind, in a goroutine of its own which ends
-// by itself or with Close. It is called once, when nothing is more urgent. If
-// it fails it calls warn, from that goroutine.
+// CleanUp removes directories that others left behind, in a goroutine that ends
+// by itself or with Close. It must be called once, when nothing is more urgent.
+// If it fails it calls warn from that goroutine.
 func (a *Aliases) CleanUp(warn func(error)) {
 	ctx, stop := context.WithCancel(context.Background())
 	a.stop = stop
@@ -83,7 +83,7 @@ func isBelow(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// randomDirectory makes a directory with a name of its own.
+// randomDirectory makes a directory with a random name.
 func randomDirectory(root string) (string, error) {
 	const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	for range aliasTries {
@@ -100,8 +100,9 @@ func randomDirectory(root string) (string, error) {
 	return "", fmt.Errorf("make a directory in %s: every random name that was tried exists", root)
 }
 
-// fill makes the lock and the links. The lock appears under its name when it
-// is held: until then no other janitor touches the directory.
+// fill makes the lock and the links. The lock file appears under its name only
+// when it is locked: until then no other program's cleanup touches the
+// directory.
 func (a *Aliases) fill(self string, names []string) error {
 	unlocked := filepath.Join(a.dir, lockName+".new")
 	lock, err := os.OpenFile(unlocked, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -137,8 +138,8 @@ func packagePath(self string) string {
 	return dir
 }
 
-// Path returns a PATH that finds the aliases first, then what the package of
-// this program brings, then what old finds.
+// Path returns a PATH that finds the aliases first, then the programs of this
+// program's package, then those of old.
 func (a *Aliases) Path(old string) string {
 	path := a.path
 	if old != "" {
@@ -161,7 +162,7 @@ func (a *Aliases) Close() error {
 	return err
 }
 
-// routineJanitor removes the directories in root that are not used any more.
+// routineJanitor removes the directories in root that are no longer used.
 func routineJanitor(ctx context.Context, root string) error {
 	d, err := os.Open(root)
 	if err != nil {

@@ -107,7 +107,7 @@ func TestJanitor(t *testing.T) {
 
 func TestJanitorWarns(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
-	// A lock that is a link can be opened by nobody, root included.
+	// Even root cannot open a lock file that is a link.
 	dir := filepath.Join(home, aliasRoot, "codex-arg0broken")
 	must(t, os.MkdirAll(dir, 0o700))
 	must(t, os.Symlink("/dev/null", filepath.Join(dir, lockName)))

@@ -19,7 +19,7 @@ import (
 type Config struct {
 	// ChatGPTBaseURL is where ChatGPT's backend is; empty: the public one.
 	ChatGPTBaseURL string `toml:"chatgpt_base_url"`
-	// CredentialsStore says where credentials are kept: file, keyring, auto or
+	// CredentialsStore is where credentials are stored: file, keyring, auto or
 	// ephemeral; empty: file.
 	CredentialsStore string `toml:"cli_auth_credentials_store"`
 	// ForcedLoginMethod is the only way to sign in: chatgpt or api; empty: any.
@@ -28,10 +28,10 @@ type Config struct {
 	ForcedWorkspaceIDs []string `toml:"-"`
 }
 
-// LoadConfig reads home's config.toml, which need not be there, and applies
-// overrides, which are written KEY=VALUE: KEY may have dots, VALUE is TOML, or
-// a string if it is no TOML. Strict makes top-level names that codex does not
-// know an error. Errors in the file are *ConfigError.
+// LoadConfig reads home's config.toml, which may be missing, and applies
+// overrides of the form KEY=VALUE. KEY may have dots. VALUE is TOML, or a
+// string if it is not valid TOML. With strict, unknown top-level names are an
+// error. Errors in the file are *ConfigError.
 func LoadConfig(home string, overrides []string, strict bool) (Config, error) {
 	var c Config
 	path := filepath.Join(home, "config.toml")
@@ -51,7 +51,7 @@ func LoadConfig(home string, overrides []string, strict bool) (Config, error) {
 	return c, nil
 }
 
-// configFile is what is decoded of the file.
+// configFile is the decoded part of the file.
 type configFile struct {
 	Config
 	// Workspace is one id or an array of them.
@@ -84,9 +84,9 @@ func decodeConfig(text []byte, c *Config, strict bool) *ConfigError {
 	return unknownNames(text)
 }
 
-// configValues are the values that there are for names that do not take any, and
-// how Codex CLI lists them. To forbid nothing because of a value that is
-// misspelt would not be what was meant.
+// configValues are the permitted values of names that do not accept any value,
+// in the form in which Codex CLI lists them. Other values are refused, because a
+// misspelt restriction must not be ignored.
 var configValues = map[string]struct {
 	values []string
 	listed string
@@ -95,7 +95,7 @@ var configValues = map[string]struct {
 	"forced_login_method":        {[]string{"chatgpt", "api"}, "`chatgpt` or `api`"},
 }
 
-// unknownValues finds the first value that there is not.
+// unknownValues finds the first value that is not permitted.
 func unknownValues(text []byte) *ConfigError {
 	var p unstable.Parser
 	p.Reset(text)
@@ -115,7 +115,7 @@ func unknownValues(text []byte) *ConfigError {
 	return nil
 }
 
-// unknownNames finds the first top-level name that codex does not know.
+// unknownNames finds the first unknown top-level name.
 func unknownNames(text []byte) *ConfigError {
 	var p unstable.Parser
 	p.Reset(text)
@@ -159,7 +159,7 @@ func override(text string, c *Config, strict bool) error {
 }
 
 // Override returns the key of KEY=VALUE, which may have dots, and a TOML document that
-// gives it the value. A VALUE that is no TOML is a string.
+// sets it to the value. A VALUE that is not TOML is a string.
 func Override(text string) (key string, document []byte, err error) {
 	key, value, ok := strings.Cut(text, "=")
 	key, value = strings.TrimSpace(key), strings.TrimSpace(value)

@@ -15,7 +15,7 @@ func TestLoadConfig(t *testing.T) {
 		overrides  []string
 		strict     bool
 		want       Config
-		err        string // PATH stands for the file's
+		err        string // PATH stands for the path of the file
 	}{
 		{name: "no file", strict: true},
 		{name: "what is known", text: "chatgpt_base_url = \"https://x\"\nmodel = \"m\"\n[tui]\nanything = 1\n", strict: true, want: Config{ChatGPTBaseURL: "https://x"}},

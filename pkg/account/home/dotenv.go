@@ -15,10 +15,10 @@ import (
 // control codex itself must come from the environment in which it is started.
 const reservedPrefix = "CODEX_"
 
-// LoadDotenv sets the variables of home's .env, also those that are set
-// already, but none whose name begins with CODEX_. Lines that are malformed
-// are skipped. It is no error if there is no such file. It must be called
-// before other goroutines read the environment.
+// LoadDotenv sets the variables of home's .env, also those that are already
+// set, except names that begin with CODEX_. Malformed lines are skipped. A
+// missing file is not an error. It must be called before other goroutines read
+// the environment.
 func LoadDotenv(home string) error {
 	path := filepath.Join(home, ".env")
 	text, err := safeopen.ReadFile(path, maxFileBytes)
@@ -33,7 +33,7 @@ func LoadDotenv(home string) error {
 			continue
 		}
 		if err := os.Setenv(v.name, v.value); err != nil {
-			continue // a NUL is one more way to be malformed
+			continue // a line with a NUL is malformed, too
 		}
 	}
 	return nil
@@ -41,9 +41,9 @@ func LoadDotenv(home string) error {
 
 type variable struct{ name, value string }
 
-// parseDotenv returns the variables of a file in its order. A value may go on
-// over lines inside of quotes and may refer to variables, those of lookup
-// first, then earlier ones of the file.
+// parseDotenv returns the variables of a file in its order. Inside of quotes a
+// value may contain line breaks. A value may refer to variables: those of
+// lookup first, then earlier ones of the file.
 func parseDotenv(text string, lookup func(string) (string, bool)) []variable {
 	p := &dotenvParser{rest: strings.TrimPrefix(text, "\ufeff"), lookup: lookup, earlier: make(map[string]string)}
 	var all []variable
@@ -57,8 +57,8 @@ func parseDotenv(text string, lookup func(string) (string, bool)) []variable {
 	return all
 }
 
-// dotenvParser reads one line, or what is one because of its quotes, after
-// the other.
+// dotenvParser reads one assignment after the other. With quotes, one may have
+// several lines.
 type dotenvParser struct {
 	rest    string
 	lookup  func(string) (string, bool)
@@ -91,10 +91,11 @@ func (p *dotenvParser) line() (variable, bool) {
 
 func (p *dotenvParser) blanks() { p.rest = strings.TrimLeft(p.rest, " \t") }
 
-// skipLine leaves what is left of a line, and the line.
+// skipLine skips the rest of a line.
 func (p *dotenvParser) skipLine() { _, p.rest, _ = strings.Cut(p.rest, "\n") }
 
-// name reads the name of a variable, which may have dots. It returns "" if there is none.
+// name reads the name of a variable, which may have dots. It returns "" if there is no
+// name.
 func (p *dotenvParser) name() string {
 	n := 0
 	for n < len(p.rest) && (isWord(p.rest[n]) || n > 0 && p.rest[n] == '.') {
@@ -112,7 +113,7 @@ func isWord(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// value takes a value: quoted and bare parts in a row, then nothing but a
+// value reads a value: a sequence of quoted and bare parts, followed only by a
 // comment; false: it is malformed.
 func (p *dotenvParser) value() (string, bool) {
 	var b strings.Builder
@@ -150,7 +151,7 @@ func (p *dotenvParser) value() (string, bool) {
 	return b.String(), true
 }
 
-// literal takes what is inside of single quotes, where nothing is special.
+// literal reads the text inside of single quotes, where no character is special.
 func (p *dotenvParser) literal(b *strings.Builder) bool {
 	inside, rest, ok := strings.Cut(p.rest, "'")
 	if p.rest = rest; ok {
@@ -159,7 +160,7 @@ func (p *dotenvParser) literal(b *strings.Builder) bool {
 	return ok
 }
 
-// quoted takes what is inside of double quotes.
+// quoted reads the text inside of double quotes.
 func (p *dotenvParser) quoted(b *strings.Builder) bool {
 	for p.rest != "" {
 		c := p.rest[0]
@@ -182,7 +183,7 @@ func (p *dotenvParser) quoted(b *strings.Builder) bool {
 	return false
 }
 
-// escape takes what follows a backslash.
+// escape reads the rest of an escape, after a backslash.
 func (p *dotenvParser) escape(b *strings.Builder) bool {
 	if p.rest == "" {
 		return false
@@ -200,8 +201,8 @@ func (p *dotenvParser) escape(b *strings.Builder) bool {
 	return true
 }
 
-// reference takes what follows a dollar: a name, perhaps in braces. A dollar
-// that no name follows is one.
+// reference reads the rest of a reference, after a dollar: a name, perhaps in
+// braces. A dollar that no name follows stands for itself.
 func (p *dotenvParser) reference(b *strings.Builder) bool {
 	name, braced := "", strings.HasPrefix(p.rest, "{")
 	if braced {

@@ -22,7 +22,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// FuzzEntries: a document is entries with their places in it, or an error.
+// FuzzEntries: a document gives either entries with their positions, or an error.
 func FuzzEntries(f *testing.F) {
 	for _, s := range []string{"a = 1", "a = 'x'\n\"b c\" = [1, 'x']\n", "[t]\na = 1", "a.b = 1", "[[t]]", "a = {b = 1}", "\"\\u0000\" = 1", "a = 1979-05-27"} {
 		f.Add([]byte(s))

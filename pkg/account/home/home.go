@@ -1,6 +1,6 @@
-// Package home knows the home directory of codex: where it is, the
-// environment and the settings that are kept in it, and the directory of
-// aliases that it offers to what the server starts.
+// Package home finds the home directory of codex, reads its environment and
+// settings, and makes a directory of aliases for the PATH of processes that the
+// server starts.
 //
 //	dir, err := home.Find()
 //	...
@@ -20,16 +20,16 @@ import (
 	"path/filepath"
 )
 
-// ClientKeys is the directory in the home directory with the keys by which servers behind a
-// rendezvous service know whose detached processes to show.
+// ClientKeys is the directory in the home directory that contains client keys. By these
+// keys, servers behind a rendezvous service know which detached processes belong to the
+// client.
 const ClientKeys = "client-keys"
 
 // Variable names the home directory where it is not ~/.codex.
 const Variable = "CODEX_HOME"
 
-// Find returns the path of the home directory: what CODEX_HOME names, which
-// must be a directory, without symbolic links; or ~/.codex, which need not be
-// there.
+// Find returns the path of the home directory: that of CODEX_HOME with symbolic
+// links resolved, which must be a directory; or ~/.codex, which may be missing.
 func Find() (string, error) {
 	named := os.Getenv(Variable)
 	if named == "" {
@@ -58,7 +58,7 @@ func Find() (string, error) {
 	return real, nil
 }
 
-// cause is an error without the path, which the message has already.
+// cause is an error without the path, which the message already contains.
 func cause(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

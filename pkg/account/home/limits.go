@@ -1,13 +1,12 @@
 package home
 
 const (
-	// maxFileBytes bounds what is read of .env and of config.toml, which
-	// people write by hand, and what the references in .env may become. Who
-	// links them to /dev/zero gets an error.
+	// maxFileBytes bounds .env and config.toml, which people write by hand, and
+	// the expanded references of .env. A link to /dev/zero gives an error.
 	maxFileBytes = 1 << 20
 
-	// janitorBatch is how many entries of the directory of alias directories
-	// are read at a time: servers that were killed leave theirs behind, without a
+	// janitorBatch is how many entries of the directory of alias directories are
+	// read at a time. Killed servers leave theirs behind, so their number has no
 	// limit.
 	janitorBatch = 64
 

@@ -12,7 +12,7 @@ import (
 // ConfigError says where in a file something is wrong. Line and Column count
 // from 1.
 type ConfigError struct {
-	Path         string // empty: it is said elsewhere
+	Path         string // empty: reported elsewhere
 	Line, Column int
 	Message      string
 }
@@ -25,8 +25,8 @@ func (e *ConfigError) Error() string {
 	return at
 }
 
-// DecodeTOML decodes a document into v. Closed makes names that v has no
-// field for an error.
+// DecodeTOML decodes a document into v. With closed, names for which v has no
+// field are an error.
 func DecodeTOML(text []byte, v any, closed bool) *ConfigError {
 	d := toml.NewDecoder(bytes.NewReader(text))
 	if closed {
@@ -52,8 +52,8 @@ func DecodeTOML(text []byte, v any, closed bool) *ConfigError {
 	return e
 }
 
-// plain returns an error of the TOML library in words for people who do not know Go, and
-// without the line, which could have a secret.
+// plain returns an error of the TOML library in words for users who do not know Go, and
+// without the line, which may contain a secret.
 func plain(err error) string {
 	text := strings.TrimPrefix(err.Error(), "toml: ")
 	rest, ok := strings.CutPrefix(text, "cannot decode TOML ")

@@ -17,8 +17,8 @@ func StatusText(status int) string {
 	return fmt.Sprintf("%d %s", status, text)
 }
 
-// PlainText returns what somebody else says without what a terminal would obey;
-// tabs and the ends of lines stay.
+// PlainText returns a text of foreign origin without characters that control a
+// terminal; tabs and line ends stay.
 func PlainText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {

@@ -1,7 +1,6 @@
-// Package httpclient makes the HTTP transport with which this program asks
-// services of its own accord: the identity service and the environment
-// registry. It knows the variables that say how to get there, and how to show
-// what they answer.
+// Package httpclient makes the HTTP transport for this program's own requests
+// to services: the identity service and the environment registry. It reads the
+// variables for proxies and certificates, and makes answers safe to show.
 package httpclient
 
 import (
@@ -18,12 +17,11 @@ import (
 var caVariables = []string{"CODEX_CA_CERTIFICATE", "SSL_CERT_FILE"}
 
 // New returns a transport that trusts the system's certificate authorities and
-// those in the PEM file that, in the environment that getenv reads,
-// CODEX_CA_CERTIFICATE, or else SSL_CERT_FILE, names. It goes through the proxy
-// of HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment of the process, as
-// that was when net/http first needed it. It does not offer to take compressed
-// answers. The caller must call CloseIdleConnections in the end. An error names the
-// variable and the file.
+// those in a PEM file, whose path getenv returns for CODEX_CA_CERTIFICATE or else
+// SSL_CERT_FILE. It uses the proxies of HTTPS_PROXY, HTTP_PROXY and NO_PROXY from
+// the process's environment, which net/http reads only once. It does not request
+// compressed answers. The caller must call CloseIdleConnections at the end. An
+// error names the variable and the file.
 func New(getenv func(string) string) (*http.Transport, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableCompression = true

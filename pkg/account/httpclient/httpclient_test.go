@@ -87,7 +87,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestProxy asks processes, because the environment is read only once in each.
+// TestProxy uses one process per case, because net/http reads the environment only once.
 func TestProxy(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -109,8 +109,8 @@ func TestProxy(t *testing.T) {
 		{nil, "https://far.test", direct},
 	} {
 		cmd := exec.CommandContext(t.Context(), program)
-		// Go on Windows needs the one; the other spares a wait of the race
-		// detector.
+		// The first variable is needed by Go on Windows; the second avoids a
+		// wait of the race detector.
 		cmd.Env = append(tt.env, targetVariable+"="+tt.target, "SYSTEMROOT="+os.Getenv("SYSTEMROOT"), "GORACE=atexit_sleep_ms=0")
 		out, err := cmd.CombinedOutput()
 		if got := strings.TrimSpace(string(out)); err != nil || got != tt.want {

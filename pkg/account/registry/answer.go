@@ -24,12 +24,12 @@ func (b *bundle) Fields(c *jsonwire.Codec) {
 	c.Text("executor_registration_id", jsonwire.Need, &b.registrationID)
 	c.Read("accepts_description", 0, func(r *jsonwire.Reader) error {
 		value, err := r.Raw()
-		b.acceptsDescription = string(value) == "true" // any other value, of any type, is no announcement
+		b.acceptsDescription = string(value) == "true" // any other value, of any type, is not an announcement
 		return err
 	})
 }
 
-// check checks that the answer is about what was asked.
+// check checks that the answer belongs to the request.
 func (b *bundle) check(environmentID string) error {
 	switch {
 	case b.environmentID != environmentID:

@@ -56,10 +56,10 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, 
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "*/*")
-	req.Header["User-Agent"] = nil // Codex CLI has none
+	req.Header["User-Agent"] = nil // Codex CLI has no limit
 	resp, err := c.http.Do(req)
 	if err != nil {
-		var around *url.Error // says again where to
+		var around *url.Error // the message contains the URL again
 		if errors.As(err, &around) {
 			err = around.Err
 		}
@@ -79,7 +79,7 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, 
 	return decode(text, to)
 }
 
-// validationError is err without what the registry said.
+// validationError returns err without texts of the registry.
 func validationError(ctx context.Context, err error) error {
 	var status *StatusError
 	var config *ConfigError

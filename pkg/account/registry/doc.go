@@ -1,6 +1,6 @@
-// Package registry is the client of an environment registry: the HTTP service
-// that tells an executor and a harness where they meet, tells the harness the
-// executor's public key, and the executor whether a harness may connect.
+// Package registry is the client of an environment registry. A registry is an HTTP
+// service that tells an executor and a harness the relay where they meet. It tells the
+// harness the executor's public key, and the executor whether a harness may connect.
 //
 // The executor registers, and asks about each harness:
 //
@@ -13,8 +13,8 @@
 //
 //	connection, err := client.Connect(ctx, environmentID, identity.PublicKey())
 //
-// Redirects are never followed: the credentials are meant for one host. The
-// texts of the errors are those of Codex CLI.
+// Redirects are never followed, because the credentials are meant for one host. The
+// error texts are Codex CLI's.
 //
 // The rules are in docs/spec/relay.md §8.
 package registry

@@ -11,25 +11,25 @@ import (
 )
 
 var (
-	// ErrRejected says that a harness may not connect.
+	// ErrRejected means that a harness may not connect.
 	ErrRejected = errors.New("environment registry rejected Noise relay harness key")
 	// ErrValidationTimeout says that the registry did not answer in time
 	// whether a harness may connect.
 	ErrValidationTimeout = errors.New("timed out validating Noise relay harness key")
-	// ErrValidation says that it could not be found out whether a harness may
-	// connect. It never tells what the registry answered, which could have the
-	// harness's authorization in it.
+	// ErrValidation means that it is unknown whether a harness may connect,
+	// because the request failed. It contains nothing of the registry's answer,
+	// which could contain the harness's authorization.
 	ErrValidation = errors.New("environment registry harness key validation failed")
 )
 
-// ConfigError says that a registry cannot even be asked.
+// ConfigError means that a registry cannot be asked because of its configuration.
 type ConfigError struct{ Message string }
 
 func (e *ConfigError) Error() string {
 	return "environment registry configuration error: " + e.Message
 }
 
-// ProtocolError says that a registry's answer breaks the protocol.
+// ProtocolError means that a registry's answer violates the protocol.
 type ProtocolError struct{ Message string }
 
 func (e *ProtocolError) Error() string { return "exec-server protocol error: " + e.Message }
@@ -51,8 +51,8 @@ func (e *TransportError) Unwrap() error { return e.Err }
 // Retryable reports that another attempt may succeed.
 func (e *TransportError) Retryable() bool { return true }
 
-// DecodeError says that a registry answered with what could not be read. The
-// reason is in Err.
+// DecodeError means that a registry's answer could not be decoded. Err is the
+// reason.
 type DecodeError struct {
 	Err error
 
@@ -70,7 +70,7 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 // in the middle of the answer.
 func (e *DecodeError) Retryable() bool { return e.cut }
 
-// AuthorizationError says that a request was not sent because there are no
+// AuthorizationError means that a request was not sent because there are no
 // credentials for it.
 type AuthorizationError struct{ Err error }
 
@@ -84,7 +84,7 @@ func (e *AuthorizationError) Unwrap() error { return e.Err }
 // StatusError is an answer that is not a success.
 type StatusError struct {
 	Status  int    // of HTTP
-	Code    string // the registry's word for it; empty: it gave none
+	Code    string // the registry's error code; empty: none
 	Message string // for people
 }
 
@@ -106,7 +106,7 @@ func (e *StatusError) Retryable() bool {
 	return e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests || e.Status >= 500
 }
 
-// Unauthorized reports that the registry does not know the credentials.
+// Unauthorized reports whether the registry rejected the credentials.
 func (e *StatusError) Unauthorized() bool { return e.Status == http.StatusUnauthorized }
 
 // refused reports whether the credentials are to blame.
@@ -124,10 +124,11 @@ func (e *ValidationStatusError) Error() string {
 	return fmt.Sprintf("environment registry harness key validation authentication failed (%s)", httpclient.StatusText(e.Status))
 }
 
-// Unauthorized reports that the registry does not know the credentials.
+// Unauthorized reports whether the registry rejected the credentials.
 func (e *ValidationStatusError) Unauthorized() bool { return e.Status == http.StatusUnauthorized }
 
-// newStatusError is the error of an answer. Body is what was read of it.
+// newStatusError returns the error for an answer. body is the part of the answer that was
+// read.
 func newStatusError(status int, body []byte) *StatusError {
 	e := &StatusError{Status: status, Message: "empty or malformed error body"}
 	if isAuth(status) {

@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/wire/secret"
 )
 
-// securityProfile is the only one that there is.
+// securityProfile is the only profile that exists.
 const securityProfile = "noise_hybrid_ik_v1"
 
 // Authorizer adds credentials to requests. It is called before each request, so that a
@@ -44,7 +44,7 @@ func Bearer(token, accountID string) Authorizer {
 	})
 }
 
-// Options are what a Client needs.
+// Options are the options of a Client.
 type Options struct {
 	// BaseURL is where the registry is. Blanks around it and slashes at its
 	// end are ignored.
@@ -106,7 +106,7 @@ type Registration struct {
 	AcceptsDescription bool
 }
 
-// Connection is how a harness reaches an executor, once.
+// Connection is what a harness needs to connect to an executor, once.
 type Connection struct {
 	secret.Hidden
 	// URL is that of the relay, for the harness. It may have a credential in
@@ -116,13 +116,13 @@ type Connection struct {
 	RegistrationID string
 	// ExecutorKey is the key that the executor must have.
 	ExecutorKey noise.PublicKey
-	// Authorization is what the harness shows the executor in its handshake.
+	// Authorization is presented to the executor in the harness's handshake.
 	Authorization string
-	// AcceptsDescription is that of Registration, for the harness.
+	// AcceptsDescription is as in Registration, for the harness.
 	AcceptsDescription bool
 }
 
-// Claim is what a harness showed an executor.
+// Claim is what a harness presented to an executor.
 type Claim struct {
 	secret.Hidden
 	// RegistrationID is the executor's.
@@ -133,10 +133,9 @@ type Claim struct {
 	Authorization string
 }
 
-// Register makes an executor known by its key as the environment of an id. It
+// Register registers an executor, with its key, as the environment of an id. It
 // takes at most 30 seconds. An error is a *ConfigError, *AuthorizationError,
-// *TransportError, *StatusError,
-// *DecodeError or *ProtocolError.
+// *TransportError, *StatusError, *DecodeError or *ProtocolError.
 func (c *Client) Register(ctx context.Context, environmentID string, key noise.PublicKey) (Registration, error) {
 	environmentID = strings.TrimSpace(environmentID)
 	var answer bundle
@@ -150,9 +149,9 @@ func (c *Client) Register(ctx context.Context, environmentID string, key noise.P
 	return Registration{URL: answer.url, ID: answer.registrationID, AcceptsDescription: answer.acceptsDescription}, nil
 }
 
-// Connect asks how a harness with a key reaches the environment of an id. What
-// it returns is good for one attempt. It takes at most 10 seconds. Errors are
-// those of Register.
+// Connect asks how a harness with a key can connect to the environment of an
+// id. The result is valid for one attempt. It takes at most 10 seconds. Errors
+// are those of Register.
 func (c *Client) Connect(ctx context.Context, environmentID string, key noise.PublicKey) (Connection, error) {
 	environmentID = strings.TrimSpace(environmentID)
 	var answer connectAnswer
@@ -170,10 +169,10 @@ func (c *Client) Connect(ctx context.Context, environmentID string, key noise.Pu
 }
 
 // Validate asks whether the harness of a claim may connect to the environment
-// of an id: nil says that it may. It takes at most 10 seconds. Other errors
-// than those of Register are ErrRejected, ErrValidationTimeout, ErrValidation
-// and *ValidationStatusError; none of them is for the harness's ears, or has
-// anything in it that the registry said.
+// of an id; nil means that it may. It takes at most 10 seconds. Errors are
+// those of Register, and ErrRejected, ErrValidationTimeout, ErrValidation and
+// *ValidationStatusError. The errors must not be shown to the harness, and
+// contain no text of the registry.
 func (c *Client) Validate(ctx context.Context, environmentID string, claim Claim) error {
 	var answer validateAnswer
 	err := c.ask(ctx, validateTimeout, strings.TrimSpace(environmentID), "validate",

@@ -197,8 +197,8 @@ func TestRegisterErrors(t *testing.T) {
 	}
 }
 
-// TestCutAnswer: the connection ends in the middle of the answer, which another
-// attempt may get whole.
+// TestCutAnswer: the connection ends in the middle of the answer. A retry may
+// get the complete answer.
 func TestCutAnswer(t *testing.T) {
 	key, _ := publicKey(t)
 	c := client(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -351,8 +351,8 @@ func TestNoCredentials(t *testing.T) {
 	}
 }
 
-// FuzzAnswer has the client read what a registry may answer. What it accepts
-// has all that a harness needs.
+// FuzzAnswer makes the client read arbitrary answers of a registry. An accepted
+// answer has all that a harness needs.
 func FuzzAnswer(f *testing.F) {
 	key, doc := publicKey(f)
 	f.Add(200, []byte(`{"environment_id":"e","url":"u","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r","executor_public_key":`+doc+`,"harness_key_authorization":"a"}`))

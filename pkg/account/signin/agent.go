@@ -23,10 +23,10 @@ const (
 	defaultChatGPT    = "https://chatgpt.com/backend-api"
 )
 
-// errAgentEnvironment refuses a ChatGPT that has no agents.
+// errAgentEnvironment is the error for a ChatGPT environment without agents.
 var errAgentEnvironment = errors.New("Agent Identity only supports production and staging ChatGPT environments") //lint:ignore ST1005 Codex CLI's text
 
-// agentServices are where an agent is known.
+// agentServices are the URLs of the services that know agents.
 type agentServices struct {
 	jwks    string // the URL of the keys that sign agents' JWTs
 	authAPI string // the base URL of where tasks are registered
@@ -63,19 +63,19 @@ type agentRecord struct {
 	PrivateKey Secret `json:"agent_private_key"`
 	AccountID  string `json:"account_id"`
 	UserID     string `json:"chatgpt_user_id"`
-	Email      string `json:"email"` // empty: the token does not say
+	Email      string `json:"email"` // empty: not in the token
 	PlanType   string `json:"plan_type"`
 	FedRAMP    bool   `json:"chatgpt_account_is_fedramp"`
 	TaskID     string `json:"task_id"` // empty: none is registered
 }
 
-// complete reports whether what is required is there.
+// complete reports whether all required fields are present.
 func (r *agentRecord) complete() bool {
 	return r.RuntimeID != "" && r.PrivateKey != "" && r.AccountID != "" && r.UserID != "" && r.PlanType != ""
 }
 
-// agentClaims are those of an agent's JWT, all of which but the email it must
-// have.
+// agentClaims are the claims of an agent's JWT. All except the email are
+// required.
 type agentClaims struct {
 	agentRecord
 	Issuer   *string `json:"iss"`
@@ -170,7 +170,7 @@ func (a *Authority) verifyAgent(ctx context.Context, token Secret, services agen
 	return keys.verify(token, a.now)
 }
 
-// agentFromStore makes an agent of what auth.json says: a JWT or a record.
+// agentFromStore makes an agent from auth.json, which has a JWT or a record.
 func (a *Authority) agentFromStore(ctx context.Context, stored Secret, chatGPTBaseURL string) (*agent, error) {
 	var token string
 	if json.Unmarshal([]byte(stored.Reveal()), &token) == nil && token != "" {
@@ -187,8 +187,7 @@ func (a *Authority) agentFromStore(ctx context.Context, stored Secret, chatGPTBa
 	return a.newAgent(ctx, record, services)
 }
 
-// newAgent makes an agent, with a task that is registered for it if it has
-// none.
+// newAgent makes an agent. If it has no task, one is registered for it.
 func (a *Authority) newAgent(ctx context.Context, record agentRecord, services agentServices) (*agent, error) {
 	key, err := agentKey(record.PrivateKey)
 	if err != nil {
@@ -224,7 +223,7 @@ func (g *agent) assertion() string {
 // timestamp is the time in whole seconds.
 func (g *agent) timestamp() string { return g.now().UTC().Format("2006-01-02T15:04:05Z") }
 
-// sign signs parts with colons between them.
+// sign signs the parts, joined by colons.
 func (g *agent) sign(parts ...string) string {
 	return base64.StdEncoding.EncodeToString(ed25519.Sign(g.key, []byte(strings.Join(parts, ":"))))
 }

@@ -49,8 +49,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// What is signed is checked with the public key, for what the constants above
-// are worth.
+// The signature is checked with the public key, to verify the constants above.
 func TestAssertion(t *testing.T) {
 	key, _ := agentPrivateKey(t)
 	text, err := base64.RawURLEncoding.DecodeString(requestAssertion)
@@ -220,7 +219,7 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// sealedTask is task-1 in a box for the test's agent, sealed with another
+// sealedTask is task-1 in a sealed box for the test's agent, made by another
 // implementation.
 const sealedTask = "j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF/i7mr9D0D+riYfuW0ofU5s8xZpgG8f"
 
@@ -274,7 +273,7 @@ func TestStoredAgents(t *testing.T) {
 	}
 }
 
-// FuzzAgentJWT has the parsers read what a user may paste.
+// FuzzAgentJWT makes the parsers read texts that a user may paste.
 func FuzzAgentJWT(f *testing.F) {
 	f.Add("a.e30.c")
 	f.Add(agentJWT(f, nil, nil))
@@ -288,7 +287,7 @@ func FuzzAgentJWT(f *testing.F) {
 	})
 }
 
-// FuzzKeySet has the parser read what the network may say.
+// FuzzKeySet makes the parser read arbitrary answers from the network.
 func FuzzKeySet(f *testing.F) {
 	f.Add([]byte(jwks(f)))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -301,7 +300,7 @@ func FuzzKeySet(f *testing.F) {
 	})
 }
 
-// FuzzTask has the parser read what the network may say.
+// FuzzTask makes the parser read arbitrary answers from the network.
 func FuzzTask(f *testing.F) {
 	key, _ := agentPrivateKey(f)
 	f.Add([]byte(`{"encrypted_task_id":"` + sealedTask + `"}`))

@@ -42,7 +42,7 @@ const (
 
 var members = []string{memberMode, memberAPIKey, memberTokens, memberLastRefresh, memberAgentIdentity, memberPAT, memberBedrock}
 
-// Tokens are those of a ChatGPT account.
+// Tokens are the tokens of a ChatGPT account.
 type Tokens struct {
 	secret.Unprinted
 	IDToken      Secret
@@ -53,7 +53,7 @@ type Tokens struct {
 	Claims IDClaims // of IDToken
 }
 
-// Auth is what auth.json says. It is not changed once it is made.
+// Auth is the content of auth.json. It does not change after its creation.
 type Auth struct {
 	secret.Unprinted
 	Mode                Mode
@@ -91,8 +91,8 @@ func NewAgentIdentity(token Secret) *Auth {
 	return &Auth{Mode: ModeAgentIdentity, AgentIdentity: Secret(encode(token.Reveal())), doc: doc}
 }
 
-// NewChatGPT returns the Auth of a ChatGPT account whose tokens were got at a
-// time, and perhaps of an API key that came with them.
+// NewChatGPT returns the Auth of a ChatGPT account whose tokens were issued at
+// a time, optionally with an API key.
 func NewChatGPT(tokens Tokens, apiKey Secret, now time.Time) *Auth {
 	doc := &document{}
 	doc.setString(memberMode, string(ModeChatGPT), false)
@@ -101,7 +101,7 @@ func NewChatGPT(tokens Tokens, apiKey Secret, now time.Time) *Auth {
 	return a.withTokens(tokens, now)
 }
 
-// withTokens returns a copy with other tokens, got at a time.
+// withTokens returns a copy with other tokens, issued at a time.
 func (a *Auth) withTokens(tokens Tokens, now time.Time) *Auth {
 	b := *a
 	b.Tokens, b.LastRefresh = &tokens, now.UTC()
@@ -193,8 +193,8 @@ func parseTokens(text []byte) (*Tokens, error) {
 	}, nil
 }
 
-// plainJSON is an error of encoding/json without what it found, which could be
-// a secret.
+// plainJSON is an error of encoding/json without the text that it found, which
+// could be a secret.
 func plainJSON(name string, err error) error {
 	var wrong *json.UnmarshalTypeError
 	var syntax *json.SyntaxError

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The files are those that were observed.
+// These files were observed with Codex CLI.
 func TestAuthFiles(t *testing.T) {
 	at := noon
 	for name, tt := range map[string]struct {
@@ -126,7 +126,7 @@ func TestUnknownMembersStay(t *testing.T) {
 			t.Errorf("%s is not in %s", want, text)
 		}
 	}
-	// Another credential takes the place of this one, and of nothing else.
+	// A new credential replaces this one, and nothing else.
 	if err := s.Save(NewAPIKey("k")); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestUnknownMembersStay(t *testing.T) {
 
 func TestWarningOfReaders(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		return // where the mode does not say
+		return // if the mode does not determine the kind
 	}
 	for mode, want := range map[os.FileMode]int{0o600: 0, 0o400: 0, 0o640: 1, 0o604: 1} {
 		home, warned := t.TempDir(), 0
@@ -223,7 +223,7 @@ func TestFileWithoutEnd(t *testing.T) {
 	}
 }
 
-// FuzzAuth checks that what is read is written so that it is read again.
+// FuzzAuth checks that an accepted file is unchanged when it is written and read again.
 func FuzzAuth(f *testing.F) {
 	f.Add([]byte(`{"OPENAI_API_KEY":"k","more":{"a":[1,2]}}`))
 	f.Add([]byte(`{"auth_mode":"chatgpt","tokens":{"id_token":"` + idToken("{}") + `","access_token":"a","refresh_token":"r"},"last_refresh":"2026-11-20T23:28:40.821875578Z"}`))

@@ -12,9 +12,8 @@ import (
 	"codex.internal/pkg/host/safeopen"
 )
 
-// TestNoFileToKeep has auth.json lead to a FIFO: nothing waits for that, and
-// storing credentials puts a file in its place and leaves alone what a link leads
-// to.
+// TestNoFileToKeep: auth.json leads to a FIFO. No operation waits for it. Storing
+// credentials replaces it by a file and does not change the target of a link.
 func TestNoFileToKeep(t *testing.T) {
 	for name, link := range map[string]bool{"a FIFO": false, "a link to one": true} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ const (
 	variableOriginator = "CODEX_INTERNAL_ORIGINATOR_OVERRIDE"
 )
 
-// AuthorityOptions are what an Authority needs.
+// AuthorityOptions are the options of an Authority.
 type AuthorityOptions struct {
 	// Getenv reads the environment.
 	Getenv func(name string) string
@@ -57,7 +57,7 @@ type Authority struct {
 func NewAuthority(o AuthorityOptions) *Authority {
 	a := &Authority{getenv: o.Getenv, now: o.Now, http: &http.Client{
 		Transport: o.Transport,
-		// Requests have tokens in their bodies, which only this host must get.
+		// Request bodies contain tokens, which only this host must get.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	if a.now == nil {
@@ -67,7 +67,7 @@ func NewAuthority(o AuthorityOptions) *Authority {
 	return a
 }
 
-// env is a variable, or what counts where it is empty.
+// env returns a variable, or a default if it is empty.
 func (a *Authority) env(name, otherwise string) string {
 	if v := strings.TrimSpace(a.getenv(name)); v != "" {
 		return v
@@ -84,8 +84,8 @@ func (a *Authority) authAPI() string {
 	return strings.TrimRight(a.env(variableAuthAPI, productionAuthAPI), "/")
 }
 
-// revokeURL is where tokens are given back: beside where they are refreshed,
-// unless told otherwise.
+// revokeURL is the URL for revoking tokens: next to the one for refreshing
+// them, unless configured otherwise.
 func (a *Authority) revokeURL() string {
 	if v := a.env(variableRevokeURL, ""); v != "" {
 		return v
@@ -109,7 +109,7 @@ type request struct {
 	anonymous   bool   // without the name of this program
 }
 
-// answer is what the identity service said.
+// answer is an answer of the identity service.
 type answer struct {
 	secret.Unprinted
 	status int
@@ -120,7 +120,7 @@ func (a answer) ok() bool { return a.status/100 == 2 }
 
 func (a answer) statusText() string { return httpclient.StatusText(a.status) }
 
-// statusError says of an answer from a URL that it is no success.
+// statusError returns the error for an answer with a status that is not a success.
 func (a answer) statusError(url string) error {
 	kind := ""
 	switch a.status / 100 {
@@ -141,8 +141,7 @@ func (a answer) text() string {
 	return string(text)
 }
 
-// do asks. An error says that there was no answer, or that it could not be
-// read to its end.
+// do sends a request. An error means that there was no complete answer.
 func (a *Authority) do(ctx context.Context, r request) (answer, error) {
 	if r.timeout == 0 {
 		r.timeout = requestTimeout
@@ -180,7 +179,7 @@ func (a *Authority) do(ctx context.Context, r request) (answer, error) {
 	return answer{status: resp.StatusCode, body: body}, nil
 }
 
-// withoutQuery takes from an error what may be secret in its URL.
+// withoutQuery removes the query, which may be secret, from the URL in an error.
 func withoutQuery(err error) error {
 	var e *url.Error
 	switch {
@@ -193,7 +192,7 @@ func withoutQuery(err error) error {
 	}
 }
 
-// cutQuery is a URL without its query.
+// cutQuery returns a URL without its query.
 func cutQuery(text string) string {
 	text, _, _ = strings.Cut(text, "?")
 	text, _, _ = strings.Cut(text, "#")
@@ -241,13 +240,13 @@ func encodeFields(fields []field) string {
 
 func percent(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
-// failure is what an answer that is no success says about itself, as any of
-// the services' ways to say it.
+// failure is the description in an answer that is not a success, in any of the
+// formats that the services use.
 type failure struct {
 	code, message string
 }
 
-// failure reads it; empty members say nothing.
+// failure decodes it; members may be empty.
 func (a answer) failure() failure {
 	var doc struct {
 		Error       json.RawMessage `json:"error"`

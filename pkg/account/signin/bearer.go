@@ -8,17 +8,17 @@ import (
 )
 
 var (
-	// ErrBearerLine says that no line with a bearer came.
+	// ErrBearerLine means that no line with a bearer was read.
 	ErrBearerLine = errors.New("expected a newline-terminated registration bearer of at most 16 KiB")
-	// ErrBearer says that a line is no bearer.
+	// ErrBearer means that a line is not a bearer.
 	ErrBearer = errors.New("invalid registration bearer")
-	// ErrBearerPlaintext says that somebody on the way could read the bearer.
+	// ErrBearerPlaintext means that others on the network could read the bearer.
 	ErrBearerPlaintext = errors.New("environment registry configuration error: remote transport requires https for non-loopback endpoints")
 )
 
 // ReadBearer reads a registration bearer, of at most maxBearer bytes of printable
-// ASCII without blanks, from the line that comes next. It reads nothing behind
-// the line end. Errors: ErrBearerLine, ErrBearer.
+// ASCII without blanks, from the next line. It reads nothing after the line end.
+// Errors: ErrBearerLine, ErrBearer.
 func ReadBearer(from io.Reader) (Secret, error) {
 	line := make([]byte, 0, 256)
 	for {

@@ -15,18 +15,18 @@ import (
 	"codex.internal/pkg/internal/wait"
 )
 
-// loginScope is what the tokens are for.
+// loginScope is the scope of the tokens.
 const loginScope = "openid profile email offline_access api.connectors.read api.connectors.invoke"
 
-// loginPorts are those that the identity service sends browsers back to.
+// loginPorts are the ports to which the identity service sends browsers back.
 var loginPorts = []int{1455, 1457}
 
-// BrowserOptions say how the user gets to the identity service.
+// BrowserOptions are the options of a sign-in with a browser.
 type BrowserOptions struct {
-	// Ports of 127.0.0.1 are tried in turn; none: those that the identity
+	// Ports of 127.0.0.1 are tried in turn; none: the ports that the identity
 	// service knows.
 	Ports []int
-	// Show tells the user where the local server is, and which URL to open.
+	// Show tells the user the address of the local server, and which URL to open.
 	Show func(server, authorize string)
 	// Open opens the URL in a browser. That it fails does not matter: the user
 	// has been told the URL.
@@ -67,7 +67,7 @@ func (l *Login) Browser(ctx context.Context, o BrowserOptions) error {
 		}
 	})
 	defer func() {
-		// The browser is to get its last answer.
+		// Let the browser get its last answer.
 		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswer)
 		defer cancel()
 		if srv.Shutdown(bound) != nil {
@@ -87,8 +87,8 @@ func (l *Login) Browser(ctx context.Context, o BrowserOptions) error {
 	return err
 }
 
-// listenLocal listens on the first port that is free. A port in use may be that of an
-// earlier attempt to sign in: that is asked to end, and given some time for it.
+// listenLocal listens on the first free port. A port in use may belong to an earlier
+// sign-in attempt. That attempt is asked to end, and given some time to do so.
 func listenLocal(ctx context.Context, ports []int, delay time.Duration) (net.Listener, error) {
 	var address string
 	for _, port := range ports {
@@ -110,7 +110,7 @@ func listenLocal(ctx context.Context, ports []int, delay time.Duration) (net.Lis
 	return nil, fmt.Errorf("Port %s is already in use", address)
 }
 
-// wsaAddressInUse is what Windows says in place of EADDRINUSE.
+// wsaAddressInUse is the error of Windows that corresponds to EADDRINUSE.
 const wsaAddressInUse = syscall.Errno(10048)
 
 func inUse(err error) bool {
@@ -127,8 +127,8 @@ func cancelOther(ctx context.Context, address string) {
 		return
 	}
 	req.Close = true
-	req.Header["User-Agent"] = nil // Codex CLI has none
-	// Not by way of a proxy.
+	req.Header["User-Agent"] = nil // Codex CLI has no limit
+	// Without a proxy.
 	t := &http.Transport{DisableCompression: true}
 	defer t.CloseIdleConnections()
 	if resp, err := t.RoundTrip(req); err == nil {

@@ -31,7 +31,7 @@ type callback struct {
 	secret.Unprinted
 	login  *Login
 	server string          // its URL
-	ctx    context.Context // of the attempt: it goes on when a browser does not wait
+	ctx    context.Context // of the attempt: it does not end with a browser's request
 	grant  grant           // all but the code
 	state  Secret
 	// abandon ends ctx. It is called when the attempt ends, so that no browser can sign in
@@ -42,12 +42,12 @@ type callback struct {
 	taken  bool          // no more waiting
 	stored chan struct{} // is closed when it is
 	ended  chan struct{} // is closed when it is
-	err    error         // why it ended; read after that
+	err    error         // the reason for its end; read after that
 }
 
-// callbackError is why what the browser came back with is no sign-in.
+// callbackError is the reason why the browser's request does not sign the user in.
 type callbackError struct {
-	notice string // a line more for the user, as in Codex CLI
+	notice string // an additional line for the user, as in Codex CLI
 	err    error
 }
 
@@ -56,7 +56,7 @@ func (e *callbackError) Error() string { return e.err.Error() }
 // Unwrap returns the reason.
 func (e *callbackError) Unwrap() error { return e.err }
 
-// noticed is a callbackError whose notice ends in another one's text.
+// noticed is a callbackError whose notice ends with the text of another error.
 func noticed(what string, reason, err error) error {
 	return &callbackError{what + ": " + reason.Error(), err}
 }
@@ -75,14 +75,14 @@ func newCallback(ctx context.Context, l *Login, server string) *callback {
 	}
 }
 
-// end ends the attempt, unless it has.
+// end ends the attempt, unless it has ended.
 func (c *callback) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.endLocked(err)
 }
 
-// cancel ends the attempt, unless one is signed in by it.
+// cancel ends the attempt, unless the user is already signed in by it.
 func (c *callback) cancel() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,8 +102,8 @@ func (c *callback) endLocked(err error) {
 	}
 }
 
-// store signs in, unless the attempt has ended. It holds mu, so that an attempt that is
-// reported as cancelled has not signed in.
+// store stores the credentials, unless the attempt has ended. It holds mu, so that an
+// attempt that was reported as cancelled stores nothing.
 func (c *callback) store(tokens Tokens, key Secret) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *callback) store(tokens Tokens, key Secret) error {
 	return nil
 }
 
-// take ends the waiting, and reports whether this call did so first.
+// take ends the waiting, and reports whether this call was the first to do so.
 func (c *callback) take() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,8 +146,8 @@ func (c *callback) wait(ctx context.Context) error {
 	return nil
 }
 
-// ServeHTTP answers the browser, or another attempt to sign in that wants the
-// port. It refuses requests that a web page makes: see foreign.
+// ServeHTTP answers the browser, or another sign-in attempt that wants the
+// port. It refuses requests that were made by a web page: see foreign.
 func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
@@ -173,9 +173,9 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// foreign reports whether a request is one that a web page makes. Any page that
-// the user has open can have the browser send requests to this server, whose port
-// is known, but it cannot choose these headers:
+// foreign reports whether a request was made by a web page. Any page that the
+// user has open can make the browser send requests to this server, whose port is
+// known, but it cannot choose these headers:
 //
 //   - Host is this server's address. It is the name of the page's own site where
 //     that name leads to this machine (DNS rebinding).
@@ -209,7 +209,7 @@ func (c *callback) isStored() bool {
 	}
 }
 
-// back is what the browser comes back with.
+// back handles the request with which the browser comes back.
 func (c *callback) back(w http.ResponseWriter, query url.Values) {
 	state := query.Get("state")
 	if subtle.ConstantTimeCompare([]byte(state), []byte(c.state.Reveal())) != 1 || !c.take() {
@@ -226,7 +226,7 @@ func (c *callback) back(w http.ResponseWriter, query url.Values) {
 	w.WriteHeader(http.StatusFound)
 }
 
-// finish makes credentials of what the browser came back with, and stores them.
+// finish makes credentials from the browser's request, and stores them.
 func (c *callback) finish(query url.Values) error {
 	if err := refusal(query); err != nil {
 		return err
@@ -241,7 +241,7 @@ func (c *callback) finish(query url.Values) error {
 		//lint:ignore ST1005 Codex CLI's text
 		return noticed("Token exchange error", err, fmt.Errorf("Token exchange failed: %w", err))
 	}
-	// Before a key is made for an account that may not sign in.
+	// Checked before a key is made for an account that may not sign in.
 	if err := c.login.checkWorkspace(tokens.Claims.AccountID); err != nil {
 		return noticed("Workspace restriction error", err, err)
 	}
@@ -250,7 +250,7 @@ func (c *callback) finish(query url.Values) error {
 	return c.store(tokens, key)
 }
 
-// refusal is what the identity service says where it gives no code.
+// refusal is the identity service's message when it gives no code.
 func refusal(query url.Values) error {
 	code := query.Get("error")
 	description := query.Get("error_description")
@@ -265,13 +265,13 @@ func refusal(query url.Values) error {
 	return refused("Sign-in failed: " + strings.Map(onTerminal, description))
 }
 
-// refused is the error of what the identity service told the browser.
+// refused is the error for a message that the browser brought from the identity service.
 func refused(text string) error {
 	err := errors.New(text)
 	return noticed("OAuth callback error", err, err)
 }
 
-// onTerminal replaces what a terminal would obey.
+// onTerminal replaces characters that control a terminal.
 func onTerminal(r rune) rune {
 	if !unicode.IsPrint(r) {
 		return unicode.ReplacementChar
@@ -282,7 +282,7 @@ func onTerminal(r rune) rune {
 func answerText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // the browser may have gone
+	_, _ = io.WriteString(w, text) // the browser may have disconnected
 }
 
 // answerPage answers with the last page.

@@ -23,7 +23,7 @@ type IDClaims struct {
 	FedRAMP   bool // the account is on FedRAMP's side
 }
 
-// authClaims are those of the namespace https://api.openai.com/auth.
+// authClaims are the claims of the namespace https://api.openai.com/auth.
 type authClaims struct {
 	PlanType      *string `json:"chatgpt_plan_type"`
 	ChatGPTUserID *string `json:"chatgpt_user_id"`
@@ -32,8 +32,8 @@ type authClaims struct {
 	FedRAMP       bool    `json:"chatgpt_account_is_fedramp"`
 }
 
-// ParseIDClaims reads the claims of an id_token. An error says that it is no
-// JWT: three parts that are not empty, the second of them JSON.
+// ParseIDClaims reads the claims of an id_token. An error means that it is not
+// a JWT: three non-empty parts, the second of which is JSON.
 func ParseIDClaims(token Secret) (IDClaims, error) {
 	var payload struct {
 		Email   *string `json:"email"`

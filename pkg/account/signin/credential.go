@@ -15,16 +15,16 @@ import (
 type Credential interface {
 	// Mode is the kind of the credential.
 	Mode() Mode
-	// Authorize adds the headers that prove it. It may ask the identity
-	// service for fresh tokens, and returns promptly when the context ends:
-	// at once, or within two seconds when fresh tokens are on their way.
+	// Authorize adds the headers that prove it. It may ask the identity service
+	// for fresh tokens. When the context ends it returns at once, or within two
+	// seconds if tokens are being refreshed.
 	Authorize(ctx context.Context, header http.Header) error
-	// Describe says how one is signed in, without secrets.
+	// Describe describes the kind of sign-in, without secrets.
 	Describe() string
 }
 
-// Same reports whether two credentials prove the same. Of those that change in
-// the course of time it is not known.
+// Same reports whether two credentials are equal. It returns false for
+// credentials that change over time, because that cannot be known.
 func Same(a, b Credential) bool {
 	switch a := a.(type) {
 	case rendezvousToken:
@@ -42,7 +42,7 @@ func Same(a, b Credential) bool {
 	}
 }
 
-// setHeaders sets those of all kinds.
+// setHeaders sets the headers of all kinds of credentials.
 func setHeaders(header http.Header, authorization, account string, fedRAMP bool) {
 	header.Set("Authorization", authorization)
 	if account != "" {
@@ -68,7 +68,7 @@ func (c *apiKey) Authorize(_ context.Context, header http.Header) error {
 
 func (c *apiKey) Describe() string { return "Logged in using an API key - " + maskKey(c.key) }
 
-// rendezvousToken is a credential for one's own rendezvous service.
+// rendezvousToken is a credential for the user's own rendezvous service.
 type rendezvousToken struct{ token Secret }
 
 func (rendezvousToken) Mode() Mode { return ModeRendezvous }
@@ -95,7 +95,7 @@ func (c registrationBearer) Authorize(_ context.Context, header http.Header) err
 
 func (registrationBearer) Describe() string { return "Using a registration bearer" }
 
-// maskKey shows the ends of a key that is long enough.
+// maskKey shows only the ends of a key that is long enough.
 func maskKey(key Secret) string {
 	k := key.Reveal()
 	if len(k) <= 13 {
@@ -128,14 +128,14 @@ type chatGPT struct {
 	store     Store
 	log       *slog.Logger
 
-	turn chan struct{} // has the turn to look at what follows
+	turn chan struct{} // held by the goroutine that may use the fields below
 
 	current *Auth
-	// seen are the tokens that were stored when that was last looked at. Where
-	// there are others, somebody has refreshed them or signed in.
+	// seen are the stored tokens as of the last read. If the stored tokens
+	// differ now, another program has refreshed them or signed in.
 	seen Tokens
-	// refused is the refresh token that is good for nothing any more, and
-	// why. It is not tried again.
+	// refused is a refresh token that is no longer valid, and the reason. It is
+	// not tried again.
 	refused    Secret
 	refusedErr error
 }
@@ -149,9 +149,9 @@ func newChatGPT(authority *Authority, store Store, log *slog.Logger, a *Auth) *c
 func (c *chatGPT) Mode() Mode     { return ModeChatGPT }
 func (*chatGPT) Describe() string { return "Logged in using ChatGPT" }
 
-// Authorize adds the headers. A token that should have been refreshed, and
-// could not be, is used all the same: whether it is still good is for who
-// gets it to say.
+// Authorize adds the headers. If a token should have been refreshed but could
+// not be, it is used all the same: the service decides whether it is still
+// valid.
 func (c *chatGPT) Authorize(ctx context.Context, header http.Header) error {
 	select {
 	case <-c.turn:
@@ -178,7 +178,7 @@ func (c *chatGPT) refresh(ctx context.Context) error {
 	if !refreshDue(c.current, c.authority.now()) {
 		return nil
 	}
-	// Another program may have been here in the meantime.
+	// Another program may have changed it in the meantime.
 	stored, changed, err := c.reload()
 	if err != nil || changed {
 		return err
@@ -187,7 +187,7 @@ func (c *chatGPT) refresh(ctx context.Context) error {
 	if c.refused != "" && c.refused == old.RefreshToken {
 		return c.refusedErr
 	}
-	// To leave now could lose what the refresh token was used up for.
+	// Leaving now could lose the new tokens, for which the refresh token has been used up.
 	late, cancel := lingering(ctx, refreshGrace)
 	defer cancel()
 	tokens, err := c.authority.refresh(late, old)
@@ -207,7 +207,7 @@ func (c *chatGPT) refresh(ctx context.Context) error {
 	return nil
 }
 
-// lingering returns a context that goes on for some time when ctx has ended.
+// lingering returns a context that continues for some time after ctx has ended.
 func lingering(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -217,8 +217,8 @@ func lingering(ctx context.Context, d time.Duration) (context.Context, context.C
 	return late, func() { stop(); cancel(nil) }
 }
 
-// reload reads what is stored, and takes it over if it is not what was seen
-// there before. The caller has the turn.
+// reload reads the stored tokens, and uses them if they differ from those seen
+// before. The caller has the turn.
 func (c *chatGPT) reload() (stored *Auth, changed bool, err error) {
 	stored, err = c.store.Load()
 	switch {

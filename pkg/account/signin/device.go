@@ -23,17 +23,17 @@ var errNoDevice = errors.New("device code login is not enabled for this Codex se
 type DeviceOptions struct {
 	Issuer   string // the URL of the identity service; empty: the public one
 	ClientID string // of this program at the identity service; empty: the default
-	// Show tells the user to open a URL in a browser, anywhere, and to type
-	// the code there.
+	// Show tells the user to open a URL in a browser, anywhere, and to type the
+	// code there.
 	Show func(url, code string)
 	// Warn gets failures that do not stop the sign-in, such as that the tokens of the
 	// former account could not be revoked.
 	Warn func(error)
 }
 
-// Device signs in to ChatGPT without a browser on this machine: it has the
-// user type a code somewhere else, and asks the identity service until that is done,
-// for at most 15 minutes. If credentials are stored, it signs out first.
+// Device signs in to ChatGPT without a browser on this machine. The user types a
+// code in a browser elsewhere, and Device polls the identity service until that is
+// done, for at most 15 minutes. If credentials are stored, it signs out first.
 func (l *Login) Device(ctx context.Context, o DeviceOptions) error {
 	if _, err := l.Logout(ctx, o.Warn); err != nil {
 		return err
@@ -58,11 +58,11 @@ func (l *Login) Device(ctx context.Context, o DeviceOptions) error {
 	return l.save(tokens, "")
 }
 
-// deviceCode is what stands for one attempt to sign in.
+// deviceCode identifies one attempt to sign in.
 type deviceCode struct {
 	secret.Unprinted
 	id       string
-	user     string // what the user types
+	user     string // the code that the user types
 	interval time.Duration
 }
 
@@ -96,12 +96,12 @@ func parseDeviceCode(body []byte) (deviceCode, error) {
 	if code.user == "" {
 		code.user = answer.CodeToo
 	}
-	code.user = strings.Map(onTerminal, code.user) // where it is shown
+	code.user = strings.Map(onTerminal, code.user) // the page on which the user types it
 	seconds, err := strconv.ParseUint(strings.TrimSpace(answer.Interval), 10, 16)
 	if err != nil || code.id == "" || code.user == "" {
 		return deviceCode{}, errors.New("device code request failed: the answer lacks an id, a code or an interval in seconds")
 	}
-	// Without a pause the identity service would be asked all the time.
+	// Without a pause the identity service would be polled all the time.
 	code.interval = max(time.Duration(seconds)*time.Second, minInterval)
 	return code, nil
 }

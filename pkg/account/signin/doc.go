@@ -1,6 +1,5 @@
-// Package signin has the credentials with which this program acts for its user: those that the
-// environment and auth.json hold, how they are got (codex login), kept fresh,
-// and given back (codex logout).
+// Package signin manages the credentials with which this program acts for its user. It reads them from the environment
+// and auth.json, gets them (codex login), refreshes them, and revokes them (codex logout).
 //
 //	transport, err := httpclient.New(os.Getenv)
 //	...
@@ -10,17 +9,14 @@
 //	r := signin.Resolver{Getenv: os.Getenv, Store: store, Authority: authority, Log: log}
 //	credential, err := r.Registration(ctx, registryURL)
 //
-// A Credential adds its headers to each request anew, so that what runs for
-// long outlives its tokens: those of a ChatGPT account are refreshed when they
-// are about to end, an agent signs the time of each request. It is an
+// A Credential computes its headers for each request, so that a program can run longer than its tokens are valid: those
+// of a ChatGPT account are refreshed before they expire, and an agent signs the time of each request. It implements
 // Authorizer of package registry.
 //
-// The OAuth requests are made here and not by golang.org/x/oauth2: the services
-// want the fields of their forms in an order of their own, and one of the
-// grants as JSON.
+// The OAuth requests are made here and not by golang.org/x/oauth2, because the services require a particular order of
+// form fields, and one of the grants as JSON.
 //
-// Keys and tokens are of the type Secret, which does not print. The texts of
-// the errors are those of Codex CLI.
+// Keys and tokens have the type Secret, which does not print. The error texts are Codex CLI's.
 //
 // The rules are in docs/spec/client.md §5 and §6.
 package signin

@@ -12,16 +12,15 @@ import (
 	"codex.internal/pkg/wire/secret"
 )
 
-// document is a JSON object that keeps the members that this program does not
-// know, and the order of all.
+// document is a JSON object that preserves unknown members and the order of all
+// members.
 type document struct {
 	secret.Unprinted
 	names  []string
 	values map[string]json.RawMessage
 }
 
-// parseDocument reads one object. Of a member that is there twice, the last
-// counts.
+// parseDocument reads one object. Of duplicate members, the last counts.
 func parseDocument(text []byte) (*document, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	t, err := d.Token()
@@ -52,7 +51,7 @@ func parseDocument(text []byte) (*document, error) {
 	return doc, nil
 }
 
-// get returns a member's value, or nil if there is none or it is null.
+// get returns a member's value, or nil if it is missing or null.
 func (d *document) get(name string) json.RawMessage {
 	v := d.values[name]
 	if string(v) == "null" {
@@ -71,7 +70,7 @@ func (d *document) setRaw(name string, value json.RawMessage) {
 	d.values[name] = value
 }
 
-// setString sets a member to a string; null is that it has none.
+// setString sets a member to a string; "" is written as null.
 func (d *document) setString(name, text string, null bool) {
 	if null {
 		d.setRaw(name, json.RawMessage("null"))
@@ -105,8 +104,8 @@ func (d *document) indented() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// encode is the JSON of a value that has one, in which < and & stay what they
-// are.
+// encode returns the JSON of a value that can be encoded. It does not escape <
+// and &.
 func encode(v any) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

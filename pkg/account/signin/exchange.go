@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/wire/secret"
 )
 
-// grant is what an authorization code is exchanged with.
+// grant is the data with which an authorization code is exchanged.
 type grant struct {
 	secret.Unprinted
 	issuer, clientID string
@@ -19,8 +19,8 @@ type grant struct {
 	verifier         Secret // of the challenge that the code was asked for with
 }
 
-// exchange turns an authorization code into tokens. An error does not say what
-// failed.
+// exchange turns an authorization code into tokens. Its error does not say
+// which step failed.
 func (a *Authority) exchange(ctx context.Context, g grant) (Tokens, error) {
 	got, err := a.postForm(ctx, request{url: g.issuer + "/oauth/token", anonymous: true},
 		param("grant_type", "authorization_code"), param("code", g.code.Reveal()),
@@ -69,7 +69,7 @@ func (a *Authority) exchangeKey(ctx context.Context, issuer, clientID string, id
 	}
 }
 
-// issuerOr is an issuer without slashes at its end, or the public one.
+// issuerOr returns an issuer without trailing slashes, or the public one.
 func issuerOr(issuer string) string {
 	if issuer = strings.TrimRight(strings.TrimSpace(issuer), "/"); issuer != "" {
 		return issuer

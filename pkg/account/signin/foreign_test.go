@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestForeignRequests are those that a web page can have a browser send to the
-// local server. None of them ends the attempt, whatever else is right with it.
+// TestForeignRequests sends requests to the local server that a web page can
+// make a browser send. None of them ends the attempt, even if everything else
+// in it is right.
 func TestForeignRequests(t *testing.T) {
 	const server = "http://localhost:1455"
 	type header map[string]string

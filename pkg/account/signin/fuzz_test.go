@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// fixedAnswer answers every question in the same way.
+// fixedAnswer gives the same answer to every request.
 type fixedAnswer struct {
 	status int
 	body   string
@@ -20,9 +20,9 @@ func (a fixedAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, nil
 }
 
-// FuzzIdentityAnswers has every question to the identity service answered with
-// what the network may say. What is taken for a success has what it is about,
-// and an error nothing that a terminal obeys.
+// FuzzIdentityAnswers answers every request to the identity service with
+// arbitrary data. A success must be complete, and an error must contain no
+// characters that control a terminal.
 func FuzzIdentityAnswers(f *testing.F) {
 	f.Add(200, `{"id_token":"e30.e30.c2ln","access_token":"a","refresh_token":"r"}`)
 	f.Add(200, `{"device_auth_id":"d","user_code":"A","interval":"5"}`)
@@ -96,7 +96,7 @@ func FuzzIDToken(f *testing.F) {
 	})
 }
 
-// FuzzRefusal checks that nothing gets to the terminal that it would obey.
+// FuzzRefusal checks that no characters that control a terminal are printed.
 func FuzzRefusal(f *testing.F) {
 	f.Add("error=access_denied&error_description=%1b[2J")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -26,7 +26,7 @@ import (
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 123456789, time.UTC)
 
 // identityService is the identity service and ChatGPT's backend in one, under
-// all their names. It keeps what it was asked.
+// all their names. It records the requests.
 type identityService struct {
 	t      *testing.T
 	server *httptest.Server
@@ -71,7 +71,7 @@ func (s *identityService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	handler(w, r)
 }
 
-// RoundTrip brings every request to the server, wherever it goes.
+// RoundTrip sends every request to the server, whatever its host.
 func (s *identityService) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (s *identityService) authority(env environment) *Authority {
 	return NewAuthority(AuthorityOptions{Getenv: env.get, Transport: s, Version: "1.2.3", Now: func() time.Time { return noon }})
 }
 
-// resolver looks for credentials in an environment and in a home.
+// resolver finds credentials in an environment and in a home directory.
 func (s *identityService) resolver(env environment, store Store, log io.Writer) *Resolver {
 	return &Resolver{Getenv: env.get, Store: store, Authority: s.authority(env), Log: slog.New(slog.NewTextHandler(log, nil))}
 }
@@ -115,16 +115,16 @@ type environment map[string]string
 
 func (e environment) get(name string) string { return e[name] }
 
-// idToken is a JWT with claims, whose signature nobody looks at.
+// idToken is a JWT with claims, whose signature is not checked.
 func idToken(claims string) string {
 	b64 := base64.RawURLEncoding.EncodeToString
 	return b64([]byte(`{"alg":"none"}`)) + "." + b64([]byte(claims)) + ".sig"
 }
 
-// ending is an access token that ends at a time.
+// ending is an access token that expires at a time.
 func ending(at time.Time) Secret { return Secret(idToken(fmt.Sprintf(`{"exp":%d}`, at.Unix()))) }
 
-// tokens are those of acct-1.
+// tokens are the tokens of acct-1.
 func tokens(t testing.TB, access Secret) Tokens {
 	t.Helper()
 	id := Secret(idToken(`{"email":"a@b.test","https://api.openai.com/auth":{"chatgpt_account_id":"acct-1","chatgpt_account_is_fedramp":true}}`))
@@ -147,7 +147,7 @@ func stored(t testing.TB, a *Auth) *fileStore {
 	return s
 }
 
-// headers are those that a credential adds.
+// headers are the headers that a credential adds.
 func headers(t *testing.T, c Credential) http.Header {
 	t.Helper()
 	h := http.Header{}
@@ -157,7 +157,7 @@ func headers(t *testing.T, c Credential) http.Header {
 	return h
 }
 
-// testAgentSeed makes the key of the test's agent.
+// testAgentSeed is the seed of the test agent's key.
 var testAgentSeed = []byte("an Ed25519 seed has 32 bytes ...")
 
 func agentPrivateKey(t testing.TB) (ed25519.PrivateKey, string) {

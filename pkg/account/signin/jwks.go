@@ -102,7 +102,7 @@ func (keys keySet) verify(token Secret, now func() time.Time) error {
 	return &causedError{"failed to verify agent identity JWT", errors.New(verifyReason(err, unverified.Method))}
 }
 
-// verifyReason is Codex CLI's word for what is wrong.
+// verifyReason is Codex CLI's word for the error.
 func verifyReason(err error, method jwt.SigningMethod) string {
 	switch {
 	case method.Alg() != jwt.SigningMethodRS256.Alg():

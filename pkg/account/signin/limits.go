@@ -11,52 +11,55 @@ const (
 	// bytes. Key sets are the longest, with some kilobytes for each key.
 	maxAnswer = 1 << 20
 
-	// maxModulus bounds that of an RSA key, in bytes, as crypto/tls does: to
-	// check a signature takes time that grows with its square.
+	// maxModulus bounds the modulus of an RSA key, in bytes, as crypto/tls
+	// does: checking a signature takes time that grows with its square.
 	maxModulus = 1024
 
 	// maxPreview bounds how much of an answer an error repeats, in characters, as Codex
 	// CLI's error for a failed task registration does.
 	maxPreview = 512
 
-	// refreshAhead is how long before its end an access token is refreshed.
+	// refreshAhead is how long before its expiry an access token is refreshed.
 	refreshAhead = 5 * time.Minute
 
-	// refreshAge is when an access token is refreshed that does not say when
-	// it ends.
+	// refreshAge is the age at which an access token without an expiry is
+	// refreshed.
 	refreshAge = 8 * 24 * time.Hour
 
-	// refreshGrace is how much longer a refresh may take after its caller has gone: if the
-	// answer with the new refresh token were lost, the user would have to sign in again.
+	// refreshGrace is how much longer a refresh may take after its caller's context has
+	// ended: if the answer with the new refresh token were lost, the user would have to
+	// sign in again.
 	refreshGrace = 2 * time.Second
 
-	// requestTimeout bounds a question to the identity service. Codex CLI
-	// waits for ever there.
+	// requestTimeout bounds a request to the identity service. Codex CLI waits
+	// for ever there.
 	requestTimeout = 30 * time.Second
 
-	// jwksTimeout bounds the question which keys sign agents' JWTs, as in Codex
-	// CLI.
+	// jwksTimeout bounds the request for the keys that sign agents' JWTs, as in
+	// Codex CLI.
 	jwksTimeout = 10 * time.Second
 
 	// taskTimeout bounds one attempt to register a task, as in Codex CLI.
 	taskTimeout = 30 * time.Second
 
-	// taskAttempts is how often that is tried, as in Codex CLI.
+	// taskAttempts bounds these attempts, as in Codex CLI.
 	taskAttempts = 3
 
-	// agentLeeway is by how much an agent's JWT may have ended: clocks differ.
+	// agentLeeway is how long after its expiry an agent's JWT is still accepted, because
+	// clocks differ.
 	agentLeeway = time.Minute
 
-	// deviceTime is how long the user may take to type a code: as long as the
-	// code is good for.
+	// deviceTime is how long the user may take to type a code: the validity of
+	// the code.
 	deviceTime = 15 * time.Minute
 
 	// minInterval is the least pause between two questions whether the user
 	// has typed the code.
 	minInterval = time.Second
 
-	// portTries is how often a port is tried, and portPause how long apart, as
-	// in Codex CLI: the process that had it needs some time to end.
+	// portTries is how often a port is tried, and portPause the pause between
+	// attempts, as in Codex CLI: the process that uses the port needs some time
+	// to end.
 	portTries = 10
 	portPause = 200 * time.Millisecond
 
@@ -72,8 +75,8 @@ const (
 	// hundred.
 	maxCallback = 64 << 10
 
-	// lastPage is how long the browser may take to ask for the last page, and
-	// lastAnswer how long to get it.
+	// lastPage is how long the browser may take to request the last page, and
+	// lastAnswer how long to read it.
 	lastPage   = 5 * time.Second
 	lastAnswer = 2 * time.Second
 

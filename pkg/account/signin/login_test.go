@@ -40,7 +40,7 @@ func (s *identityService) login(env environment, store Store) *Login {
 	return &Login{Authority: s.authority(env), Store: store}
 }
 
-// tokenAnswer is what a code is exchanged for, for an account.
+// tokenAnswer is the answer for a code, for an account.
 func tokenAnswer(t *testing.T, account string) string {
 	t.Helper()
 	id := idToken(`{"https://api.openai.com/auth":{"chatgpt_account_id":"` + account + `"}}`)
@@ -51,7 +51,7 @@ func tokenAnswer(t *testing.T, account string) string {
 	return string(text)
 }
 
-// visitor is a browser that keeps where it has been.
+// visitor is a browser that records the pages that it visited.
 type visitor struct {
 	t    *testing.T
 	seen []string // status and body
@@ -76,7 +76,7 @@ func (v *visitor) get(url string) string {
 	return resp.Header.Get("Content-Type")
 }
 
-// browse signs in with a browser that does what visit says.
+// browse signs in with a browser that visit controls.
 func browse(ctx context.Context, t *testing.T, l *Login, visit func(v *visitor, back string, query url.Values)) (v *visitor, notices string, err error) {
 	t.Helper()
 	v = &visitor{t: t}
@@ -283,7 +283,7 @@ func TestBrowserCancelledAtTheLastMoment(t *testing.T) {
 		})
 		select {
 		case <-asked:
-		case <-time.After(lastAnswer / 4): // it waits for the end of this
+		case <-time.After(lastAnswer / 4): // it waits for the end of this attempt
 		}
 	}}
 	_, _, err := browse(t.Context(), t, s.login(nil, store), func(v *visitor, back string, q url.Values) {
@@ -468,7 +468,7 @@ func TestLogout(t *testing.T) {
 			}
 		})
 	}
-	// A file that cannot be read goes too.
+	// A file that cannot be read is removed too.
 	store := stored(t, nil)
 	if err := os.WriteFile(store.path, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -478,7 +478,7 @@ func TestLogout(t *testing.T) {
 	}
 }
 
-// FuzzDeviceCode has the parser read what the network may say.
+// FuzzDeviceCode makes the parser read arbitrary answers from the network.
 func FuzzDeviceCode(f *testing.F) {
 	f.Add([]byte(`{"device_auth_id":"d","user_code":"A","interval":"5"}`))
 	f.Fuzz(func(t *testing.T, body []byte) {

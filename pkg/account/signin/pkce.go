@@ -21,7 +21,7 @@ func randomText(n int) Secret {
 	return Secret(base64.RawURLEncoding.EncodeToString(b))
 }
 
-// challenge is what a verifier is asked for with, by the method S256.
+// challenge is the challenge for a verifier, by the method S256.
 func challenge(verifier Secret) string {
 	digest := sha256.Sum256([]byte(verifier.Reveal()))
 	return base64.RawURLEncoding.EncodeToString(digest[:])

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// printed is how a value may get into a log: with all verbs, alone and inside
-// of others, and by way of the handlers of slog.
+// printed is a value in all forms in which it may get into a log: with all
+// verbs, alone and inside of others, and through the handlers of slog.
 func printed(v any) string {
 	var out strings.Builder
 	for _, v := range []any{v, &v, struct{ V any }{v}, []any{v}, map[string]any{"v": v}} {
@@ -57,7 +57,7 @@ func TestNothingPrintsSecrets(t *testing.T) {
 			}
 		}
 	}
-	// The document is what is stored: it has a JSON, but not for logs.
+	// The document is stored as JSON, which must not be used for logs.
 	if got := fmt.Sprintf("%v %+v %#v %s", auth.doc, *auth.doc, auth.doc, auth.doc); strings.Contains(got, text) || strings.Contains(got, spellings[4]) {
 		t.Errorf("the document prints as %s", got)
 	}

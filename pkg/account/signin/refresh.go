@@ -10,12 +10,12 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// RefreshError says that an access token could not be refreshed.
+// RefreshError means that an access token could not be refreshed.
 type RefreshError struct {
 	// Message is for people.
 	Message string
-	// Permanent says that no further attempt will succeed: one has to sign in
-	// again.
+	// Permanent means that no further attempt will succeed: the user must sign
+	// in again.
 	Permanent bool
 	// Err is the reason, if there was no answer.
 	Err error
@@ -32,7 +32,7 @@ const (
 	accountChanged = refreshPrefix + " because you have since logged out or signed in to another account. Please sign in again."
 )
 
-// permanentCodes are those of failures that last.
+// permanentCodes are the codes of permanent failures.
 var permanentCodes = map[string]string{
 	"refresh_token_expired":     refreshPrefix + " because your refresh token has expired." + signInAgain,
 	"refresh_token_reused":      refreshPrefix + " because your refresh token was already used." + signInAgain,
@@ -52,7 +52,7 @@ func refreshDue(a *Auth, now time.Time) bool {
 	return !a.LastRefresh.IsZero() && a.LastRefresh.Before(now.Add(-refreshAge))
 }
 
-// refresh gets new tokens for old ones. An error is a *RefreshError.
+// refresh exchanges old tokens for new ones. The error is a *RefreshError.
 func (a *Authority) refresh(ctx context.Context, old Tokens) (Tokens, error) {
 	type body struct {
 		ClientID     string `json:"client_id"`
@@ -90,7 +90,7 @@ func (a *Authority) refresh(ctx context.Context, old Tokens) (Tokens, error) {
 	return tokens, nil
 }
 
-// refreshFailure is the error of an answer that is no success.
+// refreshFailure is the error for an answer that is not a success.
 func refreshFailure(got answer) *RefreshError {
 	f := got.failure()
 	if message, known := permanentCodes[strings.ToLower(f.code)]; known {

@@ -63,7 +63,7 @@ func TestRefresh(t *testing.T) {
 	fresh := ending(noon.Add(time.Hour))
 	s.on(refreshPost, 200, `{"access_token":"`+fresh.Reveal()+`","refresh_token":"rt-2"}`)
 	c := resolved(t, s, nil, store, io.Discard)
-	for range 2 { // the second time there is nothing to refresh
+	for range 2 { // the second time no refresh is needed
 		h := headers(t, c)
 		if h.Get("Authorization") != "Bearer "+fresh.Reveal() || h.Get("Chatgpt-Account-Id") != "acct-1" || h.Get("X-Openai-Fedramp") != "true" || len(h) != 3 {
 			t.Errorf("headers: %v", h)
@@ -156,7 +156,7 @@ func TestSomebodyElseWasHere(t *testing.T) {
 	other := tokens(t, fresh)
 	other.AccountID = "acct-2"
 	for name, tt := range map[string]struct {
-		now    *Auth // what is stored by then; nil: nothing
+		now    *Auth // the stored auth at that time; nil: none
 		want   Secret
 		logged string
 	}{
@@ -196,8 +196,8 @@ func TestRefreshEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A refresh that is under way is stored, even if nobody waits for it any more,
-// unless it takes too long.
+// The result of a refresh is stored even if its caller no longer waits, unless
+// it takes too long.
 func TestRefreshOutlastsItsContext(t *testing.T) {
 	fresh := ending(noon.Add(time.Hour))
 	for name, tt := range map[string]struct {
@@ -235,9 +235,9 @@ func TestRefreshOutlastsItsContext(t *testing.T) {
 	}
 }
 
-// Two programs find at the same time that the tokens are to be refreshed. The
-// identity service takes the refresh token once; in the end both have what it
-// gave for it.
+// Two programs find at the same time that the tokens need a refresh. The
+// identity service accepts the refresh token once; at the end both have the
+// resulting tokens.
 func TestTwoRefreshAtATime(t *testing.T) {
 	s := newIdentityService(t)
 	store := stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon))
@@ -267,7 +267,7 @@ func TestTwoRefreshAtATime(t *testing.T) {
 	}
 }
 
-// The answer to who comes second may be older than what is stored by then.
+// The answer to the second request may be older than the stored tokens.
 func TestRefusedButRefreshed(t *testing.T) {
 	s := newIdentityService(t)
 	store := stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon))
@@ -284,7 +284,7 @@ func TestRefusedButRefreshed(t *testing.T) {
 	}
 }
 
-// readOnly is a store that nothing can be saved in.
+// readOnly is a store that cannot be written.
 type readOnly struct{ Store }
 
 func (readOnly) Save(*Auth) error { return errors.New("read-only") }
@@ -303,7 +303,7 @@ func TestRefreshThatIsNotStored(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"access_token":%q,"refresh_token":"rt-%d"}`, ending(noon.Add(time.Duration(n)*time.Second)).Reveal(), n)
 	}
 	c := resolved(t, s, nil, store, io.Discard)
-	for range 3 { // each time they end soon
+	for range 3 { // they always expire soon
 		if got, want := headers(t, c).Get("Authorization"), "Bearer "+ending(noon.Add(time.Duration(n)*time.Second)).Reveal(); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
@@ -313,7 +313,7 @@ func TestRefreshThatIsNotStored(t *testing.T) {
 	}
 }
 
-// Where the query of a URL is a credential, no error tells it.
+// If the query of a URL is a credential, no error contains it.
 func TestErrorsKeepTheQuerySecret(t *testing.T) {
 	s := newIdentityService(t)
 	s.server.Close()

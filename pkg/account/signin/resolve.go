@@ -13,26 +13,28 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// The variables that hold credentials.
+// The variables that contain credentials.
 const (
 	variableRendezvous  = "CODEX_RENDEZVOUS_TOKEN"
 	variableAPIKey      = "CODEX_API_KEY"
 	variableAccessToken = "CODEX_ACCESS_TOKEN"
 )
 
-// Variables are the names of all variables that hold credentials.
+// Variables are the names of all variables that contain credentials.
 var Variables = []string{variableRendezvous, variableAPIKey, variableAccessToken}
 
-// needAuth begins the errors for a user who is not signed in, or not in the right way.
+// needAuth begins the errors for a user who is not signed in, or signed in with a method
+// that cannot be used.
 const needAuth = "remote exec-server registration requires ChatGPT authentication or API key authentication; "
 
 var (
 	// ErrNotSignedIn means that there are no credentials to register with.
 	ErrNotSignedIn = errors.New(needAuth + "run `codex login` or set CODEX_API_KEY")
-	// ErrAgentNotAsked says that there are credentials, but those of an agent,
-	// whose use has to be asked for.
+	// ErrAgentNotAsked means that the only credentials are an agent's, which
+	// must be requested explicitly.
 	ErrAgentNotAsked = errors.New(needAuth + "Agent Identity auth requires --use-agent-identity-auth")
-	// ErrNoAccessToken means that an agent is to be used and none is named.
+	// ErrNoAccessToken means that an agent was requested but the variable for it is not
+	// set.
 	ErrNoAccessToken = errors.New("CODEX_ACCESS_TOKEN is required when --use-agent-identity-auth is set")
 	// ErrAPIKeyHost means that an API key would be sent to a host that must not have it.
 	ErrAPIKeyHost = errors.New("remote exec-server API-key authentication is restricted to HTTPS openai.com and openai.org hosts and subdomains or loopback hosts")
@@ -53,7 +55,7 @@ var (
 type Resolver struct {
 	// Getenv reads the environment.
 	Getenv func(name string) string
-	// Store has what was stored by signing in.
+	// Store contains the credentials from signing in.
 	Store Store
 	// Authority is asked about tokens.
 	Authority *Authority
@@ -66,10 +68,10 @@ type Resolver struct {
 func (r *Resolver) variable(name string) Secret { return Secret(strings.TrimSpace(r.Getenv(name))) }
 
 // Registration returns the credential with which an executor registers at the
-// registry of a URL: CODEX_RENDEZVOUS_TOKEN, which is for no other purpose, or
-// else CODEX_API_KEY, or else CODEX_ACCESS_TOKEN, or else what is stored.
-// Credentials that cannot be used are skipped, and the reason is
-// logged. An API key goes to few hosts only. Errors: ErrNotSignedIn,
+// registry of a URL. It takes the first of these: CODEX_RENDEZVOUS_TOKEN, which
+// has no other purpose; CODEX_API_KEY; CODEX_ACCESS_TOKEN; the stored
+// credentials. Unusable credentials are skipped, and the reason is logged. An
+// API key is sent only to a few hosts. Errors: ErrNotSignedIn,
 // ErrAgentNotAsked, ErrAPIKeyHost, ErrPlaintext, others about the URL, and the
 // context's.
 func (r *Resolver) Registration(ctx context.Context, registryURL string) (Credential, error) {
@@ -85,7 +87,7 @@ func (r *Resolver) Registration(ctx context.Context, registryURL string) (Creden
 	}
 	credential, err := r.any(ctx)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoAuth) {
-		// Once more, like Codex CLI: somebody may have been writing it.
+		// Try once more, like Codex CLI: another program may have been writing it.
 		r.Log.Debug("the credentials could not be loaded; trying again", "error", err)
 		credential, err = r.any(ctx)
 	}
@@ -111,8 +113,8 @@ func (r *Resolver) Registration(ctx context.Context, registryURL string) (Creden
 	}
 }
 
-// AgentRegistration returns the credential of the agent that CODEX_ACCESS_TOKEN
-// names, with a task of its own; nothing else is looked at.
+// AgentRegistration returns the credential of the agent in CODEX_ACCESS_TOKEN,
+// with a task of its own. It considers no other credentials.
 func (r *Resolver) AgentRegistration(ctx context.Context) (Credential, error) {
 	token := r.variable(variableAccessToken)
 	if token == "" {
@@ -121,7 +123,7 @@ func (r *Resolver) AgentRegistration(ctx context.Context) (Credential, error) {
 	return orNil(r.Authority.agentFromJWT(ctx, token, r.ChatGPTBaseURL))
 }
 
-// any returns the first credential that there is.
+// any returns the first credential that is not nil.
 func (r *Resolver) any(ctx context.Context) (Credential, error) {
 	if key := r.variable(variableAPIKey); key != "" {
 		return &apiKey{key: key}, nil
@@ -129,8 +131,8 @@ func (r *Resolver) any(ctx context.Context) (Credential, error) {
 	return r.SignedIn(ctx)
 }
 
-// SignedIn returns the credential of CODEX_ACCESS_TOKEN, or else what is
-// stored. An error is ErrNoAuth if there is none.
+// SignedIn returns the credential of CODEX_ACCESS_TOKEN, or else the stored
+// one. The error is ErrNoAuth if there is none.
 func (r *Resolver) SignedIn(ctx context.Context) (Credential, error) {
 	if token := r.variable(variableAccessToken); token != "" {
 		if isPAT(token) {
@@ -176,7 +178,7 @@ func (r *Resolver) accessToken(ctx context.Context, token Secret) (Credential, e
 	return &accessToken{token: token, owner: o}, nil
 }
 
-// orNil makes no credential of no agent.
+// orNil returns a nil Credential for a nil agent.
 func orNil(a *agent, err error) (Credential, error) {
 	if err != nil {
 		return nil, err
@@ -211,7 +213,7 @@ func registrationURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// isScheme reports whether a text can be what a URL begins with.
+// isScheme reports whether a text is a valid URL scheme.
 func isScheme(text string) bool {
 	for i, c := range text {
 		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
@@ -222,8 +224,8 @@ func isScheme(text string) bool {
 	return text != ""
 }
 
-// hostFault says what Codex CLI finds wrong with the host of a URL, which
-// is given without its scheme; empty: nothing that is said here.
+// hostFault returns Codex CLI's error about the host of a URL, which is given
+// without its scheme; empty: no such error.
 func hostFault(rest string) string {
 	authority := strings.TrimLeft(rest, `/\`)
 	if end := strings.IndexAny(authority, `/\?#`); end >= 0 {

@@ -14,7 +14,7 @@ const whoamiGet = "GET https://auth.openai.com/api/accounts/v1/user-auth-credent
 
 const whoamiAnswer = `{"email":"a","chatgpt_user_id":"u","chatgpt_account_id":"acct-7","chatgpt_plan_type":"pro","chatgpt_account_is_fedramp":true}`
 
-// What wins, and with which headers.
+// Which credential is used, and with which headers.
 func TestRegistration(t *testing.T) {
 	chat := NewChatGPT(tokens(t, ending(noon.Add(time.Hour))), "sk-in-file", noon)
 	chatHeaders := http.Header{"Authorization": {"Bearer " + chat.Tokens.AccessToken.Reveal()}, "Chatgpt-Account-Id": {"acct-1"}, "X-Openai-Fedramp": {"true"}}
@@ -80,7 +80,7 @@ func TestBadFileIsNoAuth(t *testing.T) {
 	}
 }
 
-// What is not told to the user is logged.
+// Reasons that the user is not told are logged.
 func TestCausesAreLogged(t *testing.T) {
 	s := newIdentityService(t)
 	s.on(whoamiGet, 401, `{"error":{"message":"unknown token"}}`)
@@ -127,7 +127,7 @@ func TestAPIKeyHosts(t *testing.T) {
 		"https://evil.test#@openai.com":  refused,
 		"https://evil-openai.com":        refused,
 		"https://open\u0430i.com":        refused, // a Cyrillic letter
-		"https://\uff4fpenai.com":        refused, // a wide one: IDNA makes it narrow
+		"https://\uff4fpenai.com":        refused, // a wide character: IDNA makes it narrow
 		"https://openai\u3002com":        refused, // a wide full stop
 		"https://xn--penai-rye.com":      refused,
 		"http://localhost.":              refused,
@@ -183,7 +183,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// withCause is an error's text with the cause that is told below it.
+// withCause returns an error's text with the cause that is printed below it.
 func withCause(err error) string {
 	var caused *causedError
 	if errors.As(err, &caused) && caused.cause != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Login signs in and out: it gets credentials and puts them into a store. It
-// is for one goroutine at a time.
+// Login signs in and out: it gets credentials and puts them into a store. It is
+// for one goroutine at a time.
 type Login struct {
 	// Authority is asked for tokens.
 	Authority *Authority
@@ -17,7 +17,7 @@ type Login struct {
 	Store Store
 	// ChatGPTBaseURL is where ChatGPT's backend is; empty: the public one.
 	ChatGPTBaseURL string
-	// Workspaces are the ids of those that one may sign in to; none: any.
+	// Workspaces are the ids of the workspaces in which the user may sign in; none: any.
 	Workspaces []string
 }
 
@@ -66,7 +66,7 @@ func (l *Login) checkWorkspace(accountID string) error {
 	return fmt.Errorf("Login is restricted to workspace id(s) %s.", strings.Join(l.Workspaces, ", "))
 }
 
-// save stores what was got by signing in to ChatGPT.
+// save stores the credentials of a ChatGPT sign-in.
 func (l *Login) save(tokens Tokens, key Secret) error {
 	tokens.AccountID = tokens.Claims.AccountID
 	if err := l.checkWorkspace(tokens.AccountID); err != nil {
@@ -75,10 +75,10 @@ func (l *Login) save(tokens Tokens, key Secret) error {
 	return l.Store.Save(NewChatGPT(tokens, key, l.Authority.now()))
 }
 
-// Logout revokes the tokens of a ChatGPT account, unless another program has lent them,
-// and deletes the stored credentials. It reports whether there were any. If the tokens
-// cannot be revoked or the file cannot be read, it calls warn and deletes the file
-// nevertheless.
+// Logout revokes the tokens of a ChatGPT account, unless they belong to another
+// program, and deletes the stored credentials. It reports whether there were any. If
+// the tokens cannot be revoked or the file cannot be read, it calls warn and deletes
+// the file nevertheless.
 func (l *Login) Logout(ctx context.Context, warn func(error)) (bool, error) {
 	stored, err := l.Store.Load()
 	switch {
@@ -92,9 +92,8 @@ func (l *Login) Logout(ctx context.Context, warn func(error)) (bool, error) {
 	return l.Store.Delete()
 }
 
-// revoke tells the identity service that tokens are not used any more: the one
-// that others are made with, which ends them all, or else the one that there
-// is.
+// revoke tells the identity service that tokens are no longer used. It sends
+// the refresh token, which ends all tokens, or else the only token that exists.
 func (a *Authority) revoke(ctx context.Context, t Tokens) error {
 	type body struct {
 		Token    string `json:"token"`

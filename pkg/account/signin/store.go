@@ -12,28 +12,28 @@ import (
 	"codex.internal/pkg/host/safeopen"
 )
 
-// FileName is that of the stored credentials, in the home directory.
+// FileName is the name of the file with the stored credentials, in the home directory.
 const FileName = "auth.json"
 
-// ErrNoAuth says that there are no stored credentials.
+// ErrNoAuth means that no credentials are stored.
 var ErrNoAuth = errors.New("no credentials are stored")
 
-// Store keeps credentials. It is safe for concurrent use.
+// Store stores credentials. It is safe for concurrent use.
 type Store interface {
-	// Load returns what is stored, or ErrNoAuth.
+	// Load returns the stored credentials, or ErrNoAuth.
 	Load() (*Auth, error)
-	// Save replaces what is stored. Members of the old contents that this
-	// program does not know stay.
+	// Save replaces the stored credentials. Unknown members of the old contents
+	// stay.
 	Save(a *Auth) error
-	// Delete removes what is stored, and reports whether there was anything.
+	// Delete removes the stored credentials, and reports whether there were any.
 	Delete() (bool, error)
 }
 
 // OpenStore returns the store that a kind names (the setting
-// cli_auth_credentials_store): file, which is auth.json in the home directory
-// and the default; auto, which is the same, with a warning; or ephemeral, which
-// ends with the program. A keyring there is not. Warn is also told if other users
-// can read the file.
+// cli_auth_credentials_store): file, which is auth.json in the home directory and
+// the default; auto, which is the same, with a warning; or ephemeral, which ends
+// with the program. Keyrings are not supported. warn is also called if other
+// users can read the file.
 func OpenStore(kind, home string, warn func(text string)) (Store, error) {
 	if kind == "" || kind == "file" || kind == "auto" {
 		warnOfReaders(filepath.Join(home, FileName), warn)
@@ -53,8 +53,8 @@ func OpenStore(kind, home string, warn func(text string)) (Store, error) {
 	}
 }
 
-// warnOfReaders tells warn if a file can be read by users other than its own. On
-// Windows the mode does not say.
+// warnOfReaders calls warn if users other than its owner can read a file. On
+// Windows the mode does not show that.
 func warnOfReaders(path string, warn func(text string)) {
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o044 != 0 && runtime.GOOS != "windows" {
@@ -81,7 +81,8 @@ func (s *fileStore) Load() (*Auth, error) {
 }
 
 // Save writes a file that only the user can read, and renames it to auth.json, so that
-// no reader sees a part of it. A file that cannot be read is replaced as a whole.
+// no reader sees a part of it. If the old file cannot be read, it is replaced
+// completely.
 func (s *fileStore) Save(a *Auth) error {
 	if old, err := s.Load(); err == nil {
 		a = a.keeping(old)
@@ -91,8 +92,8 @@ func (s *fileStore) Save(a *Auth) error {
 		return fmt.Errorf("%s: %w", s.path, err)
 	}
 	path := s.path
-	// A link is followed: it is where the user keeps the file. One to a device
-	// or a FIFO is replaced, and what it leads to is left alone.
+	// A link is followed: its target is where the user keeps the file. A link
+	// to a device or a FIFO is replaced, and its target is not changed.
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real

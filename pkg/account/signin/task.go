@@ -16,9 +16,9 @@ import (
 	"golang.org/x/crypto/nacl/box"
 )
 
-// registerTask registers what an agent is going to do and returns the task's
-// id. A service that is not reached, or overloaded, or broken, is asked again
-// at once, as Codex CLI does it.
+// registerTask registers an agent's task and returns the task's id. If the
+// service cannot be reached, is overloaded or fails, registerTask retries at
+// once, as Codex CLI does.
 func (a *Authority) registerTask(ctx context.Context, services agentServices, g *agent) (string, error) {
 	var err error
 	for range taskAttempts {
@@ -31,7 +31,7 @@ func (a *Authority) registerTask(ctx context.Context, services agentServices, g 
 	return "", &causedError{"retryable agent identity registration failure: " + err.Error(), errors.Unwrap(err)}
 }
 
-// tryRegisterTask tries it once. Again says that another attempt may succeed.
+// tryRegisterTask makes one attempt. again means that another attempt may succeed.
 func (a *Authority) tryRegisterTask(ctx context.Context, services agentServices, g *agent) (id string, again bool, err error) {
 	type body struct {
 		Timestamp string `json:"timestamp"`
@@ -82,8 +82,8 @@ func taskID(body []byte, key ed25519.PrivateKey) (string, error) {
 	return "", errors.New("agent task registration response omitted task id")
 }
 
-// openTaskID opens a NaCl sealed box. The key for it is made of the key that
-// signs, as usual: X25519 with the scalar that Ed25519 uses.
+// openTaskID opens a NaCl sealed box. Its key is derived from the signing key
+// in the usual way: X25519 with the scalar that Ed25519 uses.
 func openTaskID(sealed string, key ed25519.PrivateKey) (string, error) {
 	data, err := base64.StdEncoding.DecodeString(sealed)
 	if err != nil {

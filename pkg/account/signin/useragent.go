@@ -24,7 +24,7 @@ func userAgent(originator, version string, getenv func(string) string) string {
 	return strings.Map(printable, text)
 }
 
-// printable replaces what a header cannot have.
+// printable replaces characters that a header cannot contain.
 func printable(r rune) rune {
 	if r < ' ' || r > '~' {
 		return '_'
@@ -73,7 +73,7 @@ func release(name, version string) string {
 	return name + " " + version
 }
 
-// terminal is the terminal's name, as far as it tells.
+// terminal is the terminal's name, if known.
 func terminal(getenv func(string) string) string {
 	name := getenv("TERM_PROGRAM")
 	switch {

@@ -208,7 +208,7 @@ func TestTreesAreEqualAfterCopies(t *testing.T) {
 	}
 }
 
-// TestTakesArchivesOfOthers unpacks what package archive/tar has made.
+// TestTakesArchivesOfOthers unpacks archives of package archive/tar.
 func TestTakesArchivesOfOthers(t *testing.T) {
 	for _, format := range []tar.Format{tar.FormatUSTAR, tar.FormatPAX} {
 		var b bytes.Buffer
@@ -282,8 +282,8 @@ func TestSparseFiles(t *testing.T) {
 	}
 }
 
-// TestGoesOnAfterACut cuts a copy at every block, and goes on with another archive that
-// begins after what was done.
+// TestGoesOnAfterACut interrupts a copy at every block, and continues with another
+// archive that begins after the completed entries.
 func TestGoesOnAfterACut(t *testing.T) {
 	source := t.TempDir()
 	grow(t, rand.New(rand.NewPCG(7, 7)), source, 3)

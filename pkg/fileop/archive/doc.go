@@ -1,7 +1,6 @@
-// Package archive streams a tree of files as a tar archive, in both directions, without
-// a goroutine and in bounded memory (docs/spec/wire.md §5.14). A Packer is read: it
-// goes through a tree as it is asked for more. An Unpacker is written to, in pieces of any
-// size, and puts files where they belong.
+// Package archive streams a tree of files as a tar archive, in both directions, without a goroutine
+// and in bounded memory (docs/spec/wire.md §5.14). A Packer is read: each read continues the walk
+// through the tree. An Unpacker is written to, in pieces of any size, and creates the files.
 //
 //	p := archive.NewPacker(source, archive.PackOptions{Times: true})
 //	u := archive.NewUnpacker(target, archive.UnpackOptions{Preserve: true, Failed: report})
@@ -12,16 +11,15 @@
 //
 // # Format
 //
-// The archive is one of POSIX pax: ustar headers, and before one whose values do not fit
-// an extended header. Entries are files, directories and links. The first one is the
-// source itself, named "."; a directory comes before its entries, and names are sorted
-// by their bytes in each directory. Records and types of this package's own begin with
-// CODEX; tar can list such an archive, and any archive of package archive/tar with these
-// kinds of entries can be unpacked.
+// The format is POSIX pax: ustar headers, preceded by an extended header if values do not fit.
+// Entries are files, directories and links. The first one is the source itself, named "."; a
+// directory comes before its entries, and names are sorted by their bytes in each directory.
+// Records and types of this package's own begin with CODEX; tar can list such an archive, and any
+// archive of package archive/tar with these kinds of entries can be unpacked.
 //
-// The package does not use archive/tar itself: that needs package os/user, with which a
-// build with cgo would no longer be static, and the file helper must run in sandboxes
-// without a C library; and it reads, where here bytes are pushed. The tests compare
+// The package does not use archive/tar itself, for two reasons. archive/tar needs package os/user,
+// with which a build with cgo is not static, and the file helper must run in sandboxes without a C
+// library. And archive/tar reads its input, whereas an Unpacker is written to. The tests compare
 // both.
 //
 // # Hostile archives and trees

@@ -9,12 +9,12 @@ import (
 // Type is the type of an entry of an archive.
 type Type byte
 
-// The types of entries, as archives spell them. POSIX reserves capital letters for extensions.
+// The types of entries, as in tar archives. POSIX reserves capital letters for extensions.
 const (
 	File      Type = '0'
 	Link      Type = '2'
 	Directory Type = '5'
-	// Listed is a file without its contents, of archives that only list a tree.
+	// Listed is a file without its contents, for archives that only list a tree.
 	Listed Type = 'M'
 	// Problem describes a file that could not be read. Path may be that of the file before it, which
 	// must then be discarded.
@@ -27,7 +27,7 @@ type Entry struct {
 	Type Type
 	Perm uint32 // the nine permission bits
 	Size int64  // of files: in bytes, with holes
-	// Modified is whole seconds in archives without times.
+	// Modified is in whole seconds in archives without times.
 	Modified time.Time
 	UID, GID uint32
 	Target   string // of links
@@ -63,8 +63,8 @@ var (
 	errDeep = errors.New("not copied: it is in too many directories in each other")
 )
 
-// parts returns the names of a path, none for the source itself. Errors are those of
-// names that must not be used.
+// parts returns the names of a path, or no names for the source itself. Its errors
+// are for names that must not be used.
 func parts(path string, valid func(string) bool) ([]string, error) {
 	if len(path) > MaxPath {
 		return nil, errLong

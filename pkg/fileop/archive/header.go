@@ -44,7 +44,7 @@ var (
 
 func (f field) of(header []byte) []byte { return header[f.at : f.at+f.length] }
 
-// magic is that of ustar with its version.
+// magic is the magic of ustar with its version.
 const magic = "ustar\x0000"
 
 // typeExtended is the type of an extended header for the next entry.
@@ -133,7 +133,7 @@ func seal(h *[block]byte) []byte {
 	return h[:]
 }
 
-// checksum adds the bytes of a header, with blanks for those of its checksum.
+// checksum adds the bytes of a header, with blanks in place of the checksum.
 func checksum(h []byte) int64 {
 	sum := int64(0)
 	for _, c := range h {
@@ -151,7 +151,7 @@ func putName(h []byte, name string) bool {
 		copy(fieldName.of(h), name)
 		return true
 	}
-	last := len(name) - 2 // the slash of a directory is no place to divide it
+	last := len(name) - 2 // a path must not be divided at the slash of a directory
 	cut := strings.LastIndexByte(name[:min(fieldPrefix.length+1, last+1)], '/')
 	if cut <= 0 || len(name)-cut-1 > fieldName.length {
 		return false

@@ -43,8 +43,8 @@ func tarOf(t *testing.T, headers ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-// puts puts the entries of tar headers into the target one by one, as a copy without
-// archives does, and returns the errors.
+// puts puts the entries of tar headers into the target one by one, like a copy
+// without archives, and returns the errors.
 func puts(t *testing.T, target string, headers []tar.Header) (failed []string) {
 	t.Helper()
 	into, err := dirfd.Open(target)
@@ -62,7 +62,7 @@ func puts(t *testing.T, target string, headers []tar.Header) (failed []string) {
 	return failed
 }
 
-// isPuttable reports whether Put takes entries of all these types.
+// isPuttable reports whether Put accepts entries of all these types.
 func isPuttable(headers []tar.Header) bool {
 	return !slices.ContainsFunc(headers, func(h tar.Header) bool { return !strings.ContainsRune("025", rune(h.Typeflag)) })
 }
@@ -113,9 +113,9 @@ func TestNothingLeavesTheTarget(t *testing.T) {
 	}
 }
 
-// staysInside runs fill with a target that has links which lead out, and checks that
-// nothing outside has changed, that what fill reports has the wanted text, and that the last
-// entry is there.
+// staysInside runs fill with a target that contains links to the outside. It checks that
+// nothing outside has changed, that the errors of fill have the wanted text, and that the
+// last entry exists.
 func staysInside(t *testing.T, want string, fill func(target string) (failed []string)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -152,7 +152,7 @@ func staysInside(t *testing.T, want string, fill func(target string) (failed []s
 	}
 }
 
-// TestMalformedArchives end with an error and leave nothing behind.
+// TestMalformedArchives: they end with an error and leave no files behind.
 func TestMalformedArchives(t *testing.T) {
 	good := appendHeader(nil, &Entry{Path: "f", Type: File, Size: 600})
 	end := make([]byte, 2*block)
@@ -226,8 +226,8 @@ func (r cutReader) Read(b []byte) (int, error) {
 	return 0, errCut
 }
 
-// TestPut: a file is as long as its reader, an existing one keeps its permissions, and of a
-// reader that fails nothing is left.
+// TestPut: a file is as long as its reader, an existing file keeps its permissions, and if
+// the reader fails no file is left.
 func TestPut(t *testing.T) {
 	target := t.TempDir()
 	for _, name := range []string{"old", "cut"} {
@@ -300,7 +300,7 @@ func TestBrokenFilesAreNotKept(t *testing.T) {
 	}
 }
 
-// TestOddEntriesAreReported: what cannot be read is named, and the rest comes.
+// TestOddEntriesAreReported: unreadable files are named, and the rest is in the archive.
 func TestOddEntriesAreReported(t *testing.T) {
 	source, target := t.TempDir(), t.TempDir()
 	_ = unix.Mkfifo(source+"/fifo", 0o644)
@@ -321,7 +321,7 @@ func TestOddEntriesAreReported(t *testing.T) {
 	}
 }
 
-// TestPermissions: new files have those of the archive less the umask, those that exist
+// TestPermissions: new files have those of the archive less the umask, existing files
 // keep their own, and Preserve sets all.
 func TestPermissions(t *testing.T) {
 	old := unix.Umask(0o027)
@@ -414,8 +414,8 @@ func TestGoldenArchive(t *testing.T) {
 	}
 }
 
-// FuzzUnpack unpacks any bytes: nothing is ever written beside the target, and nothing is
-// left under a temporary name.
+// FuzzUnpack unpacks any bytes: no file outside of the target is written, and no
+// temporary file is left.
 func FuzzUnpack(f *testing.F) {
 	golden, err := os.ReadFile(filepath.Join("testdata", "golden.tar"))
 	if err != nil {

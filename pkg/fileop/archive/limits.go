@@ -8,8 +8,8 @@ const (
 	// bytes: the limit of Linux.
 	MaxPath = 4096
 
-	// MaxDepth is how many directories may be in each other. Each takes a descriptor
-	// meanwhile, and an archive could name more without an end.
+	// MaxDepth bounds how deep directories may be nested. Each takes a descriptor
+	// meanwhile, and an archive could name any number.
 	MaxDepth = 256
 
 	// MaxEntries is how many entries an archive may have: sixteen times the largest trees
@@ -20,19 +20,20 @@ const (
 	// a sparse file.
 	maxExtended = 256 << 10
 
-	// maxExtents bounds the ranges of data of a sparse file that are listed; with 40
-	// bytes each they are less than maxExtended. The rest of the file is copied without holes.
+	// maxExtents bounds the listed data ranges of a sparse file; with 40 bytes each they take
+	// less than maxExtended. The rest of the file is copied without holes.
 	maxExtents = 4096
 
-	// minHole is the smallest hole that is kept, in bytes: the description of a smaller one
-	// takes more bytes than its zeros.
+	// minHole is the smallest hole that is preserved, in bytes: the description of a
+	// smaller one takes more bytes than its zeros.
 	minHole = 64 << 10
 
 	// maxProblem bounds the text of a problem within an archive, in bytes.
 	maxProblem = 1024
 
-	// maxNames is how many names of all directories that a Packer is in are held at a
-	// time: with the longest ones 300 MiB. A directory with more is left out.
+	// maxNames bounds the names that a Packer holds at a time, for all directories
+	// that it is in: with the longest names 300 MiB. A directory with more is left
+	// out.
 	maxNames = 1 << 20
 
 	// smallFile is up to which size a file is read before its header is written, in
@@ -40,6 +41,6 @@ const (
 	smallFile = 64 << 10
 
 	// tempTries bounds the attempts to find a free temporary name. The names are random,
-	// so one is enough unless somebody makes files with the same names.
+	// so one is enough unless another process makes files with the same names.
 	tempTries = 10
 )

@@ -11,12 +11,12 @@ import (
 
 // PackOptions select the parts of a tree that an archive has.
 type PackOptions struct {
-	// Context ends the work of a Read that takes long; nil: nothing does.
+	// Context ends a long Read; nil: Reads are not interrupted.
 	Context context.Context
 	// Exclude reports whether an entry below the source is left out, with everything below
 	// it; nil: nothing is.
 	Exclude func(path string, isDirectory bool) bool
-	// Paths are the entries of the source that the archive has; nil: all.
+	// Paths are the entries of the source that the archive contains; nil: all.
 	// A directory among them comes without its entries.
 	Paths []string
 	// After is the path of the last entry that the reader has: an interrupted copy continues
@@ -29,7 +29,7 @@ type PackOptions struct {
 	Times bool
 	// Began, if not nil, is called with each entry and its offset in the archive.
 	Began func(e *Entry, offset int64)
-	// Got, if not nil, is called with numbers of bytes of contents.
+	// Got, if not nil, is called with the number of content bytes of each read.
 	Got func(n int)
 }
 
@@ -38,7 +38,7 @@ type PackOptions struct {
 type Packer struct {
 	o         PackOptions
 	levels    []level // the directories that the Packer is in
-	names     int     // held in all levels
+	names     int     // number of names held in all levels
 	selection selection
 
 	out     []byte // what comes next
@@ -46,9 +46,9 @@ type Packer struct {
 	read    int64  // how much of the archive has been read
 	file    *dirfd.File
 	current Entry    // of file
-	extents []Extent // of file, those that follow
+	extents []Extent // further ranges of the file
 	left    int64    // of the first of them
-	fill    int64    // zeros in place of what a file has lost
+	fill    int64    // zeros in place of data that a file has lost
 	broken  error    // why; reported after them
 	content []byte   // buffer for small files
 	ended   bool
@@ -59,8 +59,8 @@ type level struct {
 	dir   *dirfd.Dir
 	path  string   // from the source; "" for the source itself
 	names []string // that follow
-	after []string // the names of After from here on, as long as it is below
-	total int      // names that it holds
+	after []string // the rest of After from here on, while the walk is on that path
+	total int      // number of names that it holds
 }
 
 // NewPacker returns a Packer of a directory, which it closes.
@@ -161,7 +161,7 @@ func (p *Packer) got(n int) {
 	}
 }
 
-// Close closes what is open. An archive that was not read to its end has none.
+// Close closes the open files. An archive that was read to its end has none.
 func (p *Packer) Close() error {
 	if p.file != nil {
 		_ = p.file.Close()

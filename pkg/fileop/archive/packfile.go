@@ -46,7 +46,7 @@ func (p *Packer) small(f *dirfd.File, e *Entry, info dirfd.Info) bool {
 	}
 	want := int(e.Size) + 1
 	n, err := readFull(f, p.content[:want])
-	if err == nil { // it is longer now; files of /proc say that they are empty
+	if err == nil { // it is longer now; files of /proc report size 0
 		n2, err2 := readFull(f, p.content[want:])
 		n, err = n+n2, err2
 	}
@@ -71,7 +71,7 @@ func (p *Packer) small(f *dirfd.File, e *Entry, info dirfd.Info) bool {
 	return true
 }
 
-// readFull reads until b is full; else the error is io.EOF or that of reading.
+// readFull reads until b is full. Otherwise the error is io.EOF or the error of reading.
 func readFull(f *dirfd.File, b []byte) (int, error) {
 	n := 0
 	for n < len(b) {
@@ -124,8 +124,8 @@ func (p *Packer) contents(b []byte) int {
 	if err == nil {
 		return n
 	}
-	// The header has the size already: missing bytes are filled with zeros, and the file
-	// is said to be broken.
+	// The header already contains the size: missing bytes are replaced by zeros, and the
+	// file is reported as broken.
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the file became shorter while it was read")
 	}
@@ -133,7 +133,7 @@ func (p *Packer) contents(b []byte) int {
 	return n
 }
 
-// nextExtent begins the next part of the file, or its end.
+// nextExtent begins the next data range of the file, or ends the file.
 func (p *Packer) nextExtent() {
 	p.left = 0
 	if len(p.extents) == 0 {
@@ -151,7 +151,7 @@ func (p *Packer) nextExtent() {
 	}
 }
 
-// endFile ends a part of the file, and with the last one the file.
+// endFile ends a data range of the file, and with the last one the file.
 func (p *Packer) endFile() {
 	if len(p.extents) > 0 {
 		p.nextExtent()
@@ -162,7 +162,7 @@ func (p *Packer) endFile() {
 	p.out = append(p.out, zeros[:padding(p.current.stored())]...)
 }
 
-// breakOff ends a file that cannot be read to its end.
+// breakOff ends a file that cannot be read completely.
 func (p *Packer) breakOff(err error) {
 	_ = p.file.Close()
 	missing := p.left

@@ -20,7 +20,7 @@ type sink interface {
 	end()
 }
 
-// The errors after which an archive cannot be read further.
+// These are errors after which an archive cannot be read further.
 var (
 	errChecksum = errors.New("malformed archive: the checksum of a header is wrong")
 	errMagic    = errors.New("malformed archive: a header is not one of ustar")
@@ -39,16 +39,16 @@ type parser struct {
 	have     int // bytes of the header
 	extended []byte
 	inside   bool // an extended header
-	taken    bool // the entry's data goes to the sink
+	taken    bool // the entry's data is passed to the sink
 	left     int64
 	pad      int
-	zeroed   int // blocks of zeros that have come
+	zeroed   int // number of received zero blocks
 	records  *records
 	entries  int
 	err      error
 }
 
-// records are those of an extended header.
+// records are the records of an extended header.
 type records struct {
 	path, target, holes, sum, text string
 	size                           int64 // -1: not there
@@ -57,7 +57,7 @@ type records struct {
 	timed, discard                 bool
 }
 
-// write takes the next bytes. After an error all further ones are that error.
+// write handles the next bytes. After an error, all further calls return that error.
 func (p *parser) write(b []byte) error {
 	for len(b) > 0 && p.err == nil {
 		switch {
@@ -106,7 +106,7 @@ func (p *parser) contents(b []byte) {
 	}
 }
 
-// entry reads the header that has come.
+// entry reads the complete header.
 func (p *parser) entry() error {
 	h := p.header[:]
 	if bytes.Equal(h, zeros[:]) {
@@ -232,7 +232,7 @@ func entryOf(h []byte, r *records) (*Entry, error) {
 	return e, nil
 }
 
-// endExtended reads the records of an extended header that has come.
+// endExtended reads the records of a complete extended header.
 func (p *parser) endExtended() error {
 	p.inside = false
 	p.records = &records{size: -1, uid: -1, gid: -1}
@@ -251,8 +251,8 @@ func (p *parser) endExtended() error {
 	return nil
 }
 
-// set takes one record. Those that are not known are ignored. It reports whether the
-// value is one that the record can have.
+// set handles one record. Unknown records are ignored. It reports whether the value
+// is valid for the record.
 func (r *records) set(key, value string) bool {
 	var err error
 	number := func(to *int64, bits int) {

@@ -7,10 +7,10 @@ import (
 	"codex.internal/pkg/host/dirfd"
 )
 
-// selection is a set of paths, in the order in which a tree is gone through.
+// selection is a set of paths, in the order of a walk through the tree.
 type selection [][]string // the names of each
 
-// selectionOf returns a set without double ones, and the paths that no file can have or
+// selectionOf returns a set without duplicates, and the paths that no file can have or
 // that lead elsewhere.
 func selectionOf(paths []string) (s selection, wrong []string) {
 	s = make(selection, 0, len(paths))

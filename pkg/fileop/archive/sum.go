@@ -11,7 +11,7 @@ import (
 type sum256 struct {
 	state [8]uint32
 	block [64]byte
-	size  uint64 // of what was written
+	size  uint64 // of the written data
 }
 
 // sumConstants are the first 32 bits of the fractional parts of the cube roots of the first 64
@@ -61,7 +61,7 @@ func (s *sum256) sum() [32]byte {
 	return out
 }
 
-// compress takes the block into the state.
+// compress mixes the block into the state.
 func (s *sum256) compress() {
 	var w [64]uint32
 	for i := range 16 {

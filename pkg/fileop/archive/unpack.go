@@ -12,10 +12,10 @@ import (
 	"codex.internal/pkg/host/dirfd"
 )
 
-// UnpackOptions say how files are put into a tree.
+// UnpackOptions are the options of an Unpacker.
 type UnpackOptions struct {
 	// Preserve gives files and directories the permissions and times of the archive.
-	// Without it new ones have its permissions less the umask, and those that exist keep
+	// Without it new ones have its permissions less the umask, and existing ones keep
 	// their own.
 	Preserve bool
 	// Owner sets owners and groups too, by their numbers.
@@ -23,12 +23,13 @@ type UnpackOptions struct {
 	// Name returns the local name for one of the archive; nil: it is the same.
 	Name func(name string) (string, error)
 	// Wanted reports whether an entry may be put into the tree: the other end may send more
-	// than it was asked for. path is clean, "." for the source itself. nil: each may.
+	// than was requested. path is clean, "." for the source itself. nil: every entry may.
 	Wanted func(path string, isDirectory bool) bool
 	// Failed is called with each entry that was not created, or not with all its attributes; path is that
 	// of the archive. It must be set.
 	Failed func(path string, err error)
-	// Began and Got, if not nil, are called with files and with numbers of bytes, to show progress.
+	// Began and Got, if not nil, are called with files and with numbers of bytes, to show
+	// progress.
 	Began func(e *Entry)
 	Got   func(n int)
 }
@@ -40,7 +41,7 @@ type Unpacker struct {
 	parser parser
 	top    *dirfd.Dir
 	levels []made // the directories on the way to the last entry, below top
-	root   finish // what top gets at the end
+	root   finish // the attributes that top gets at the end
 	file   *pending
 	done   string
 	closed bool
@@ -56,8 +57,8 @@ type made struct {
 	finish
 }
 
-// finish holds the attributes that a directory gets after its last entry: until then it must be
-// writable, and each new entry changes its time.
+// finish contains the attributes that a directory gets after its last entry: until then it must
+// be writable, and each new entry changes its time.
 type finish struct {
 	entry *Entry // nil: nothing
 	isNew bool
@@ -76,8 +77,8 @@ type pending struct {
 	err     error    // the first
 }
 
-// NewUnpacker returns an Unpacker into a directory, which it closes. isNew says that the
-// directory was made for it.
+// NewUnpacker returns an Unpacker into a directory, which it closes. isNew means that
+// the directory was made for it.
 func NewUnpacker(target *dirfd.Dir, isNew bool, o UnpackOptions) *Unpacker {
 	if o.Name == nil {
 		o.Name = func(name string) (string, error) { return name, nil }
@@ -87,7 +88,7 @@ func NewUnpacker(target *dirfd.Dir, isNew bool, o UnpackOptions) *Unpacker {
 	return u
 }
 
-// Write takes the next part of the archive. An error ends it: the archive is malformed.
+// Write handles the next part of the archive. An error ends it: the archive is malformed.
 func (u *Unpacker) Write(b []byte) (int, error) {
 	if err := u.parser.write(b); err != nil {
 		return 0, err
@@ -109,7 +110,7 @@ func (u *Unpacker) Restart() {
 	u.parser = parser{to: u, entries: u.parser.entries}
 }
 
-// Ended returns an error unless the archive has come to its end.
+// Ended returns an error if the archive is not complete.
 func (u *Unpacker) Ended() error { return u.parser.close() }
 
 // Close ends the work. It returns an error if the archive has not ended; an incomplete file
@@ -327,7 +328,7 @@ func (u *Unpacker) finishOpen(d *dirfd.Dir, f finish) error {
 			return err
 		}
 		return d.SetModified(e.Modified)
-	case f.isNew && e.Perm&0o700 != 0o700: // it was made with these
+	case f.isNew && e.Perm&0o700 != 0o700: // it was created with these
 		now, err := d.Stat()
 		if err != nil {
 			return err

@@ -115,10 +115,10 @@ func (u *Unpacker) create(in *dirfd.Dir, name string, e *Entry) error {
 	return nil
 }
 
-// Put creates one entry that comes from no archive, under the same rules: copies
-// that get each file by a request of its own use it. The contents of a file come from r;
-// its Size is ignored. An error says that the entry is not in its place, and may be
-// that of r. Put must not be used between writes of one archive.
+// Put creates one entry without an archive, under the same rules. Copies that request
+// each file separately use it. The contents of a file come from r; its Size is ignored.
+// After an error, which may be an error of r, the entry does not exist. Put must not be
+// used between writes of one archive.
 func (u *Unpacker) Put(e *Entry, r io.Reader) error {
 	if err := u.put(e); err != nil || e.Type != File {
 		return err
@@ -142,9 +142,9 @@ func (f *pending) Write(b []byte) (int, error) {
 	return len(b), f.err
 }
 
-// keep gives a new file the owner, as far as the system permits, and the permissions of
-// the one that it replaces. If the group cannot be set, its permissions are removed, so
-// that another group does not get them.
+// keep gives a new file the owner (as far as the system permits) and the permissions of
+// the file that it replaces. If the group cannot be set, its permissions are removed,
+// so that another group does not get them.
 func keep(f *dirfd.File, old dirfd.Info, ownerComes bool) error {
 	perm := old.Perm
 	now, err := f.Stat()
@@ -176,7 +176,7 @@ func (u *Unpacker) data(b []byte) {
 	u.file.write(b)
 }
 
-// write writes the next bytes where they belong. The first error is kept.
+// write writes the next bytes at their position. The first error is kept.
 func (f *pending) write(b []byte) {
 	for len(b) > 0 && f.err == nil {
 		if f.left == 0 {
@@ -200,8 +200,8 @@ func (f *pending) write(b []byte) {
 	}
 }
 
-// commit ends the file that is being written, if any: it gets its name, or with discard
-// it is removed.
+// commit ends the file that is being written, if any: it gives the file its name, or
+// removes it with discard.
 func (u *Unpacker) commit(discard bool) {
 	f := u.file
 	u.file = nil
@@ -219,7 +219,7 @@ func (u *Unpacker) commit(discard bool) {
 	u.done = f.entry.Path
 }
 
-// finishFile closes a file whose contents have come and gives it its name.
+// finishFile closes a file whose contents are complete and gives it its name.
 func (u *Unpacker) finishFile(f *pending) error {
 	if f.err != nil {
 		return f.err
@@ -248,7 +248,7 @@ func (u *Unpacker) finishFile(f *pending) error {
 	if err := file.Close(); err != nil {
 		return err
 	}
-	// Another file may have taken the path since this one was begun.
+	// Another file may have been created at the path since this one was begun.
 	if there, err := f.in.Lstat(f.name); err == nil && there.Kind != dirfd.Regular {
 		return notOwn(there.Kind)
 	}

@@ -25,8 +25,8 @@ const (
 // request was answered, also by an error, else ExitFailed.
 func Main(stdin io.Reader, stdout, stderr io.Writer) int {
 	if _, isProgram := stdin.(*os.File); isProgram {
-		// Other processes of the user must not reach the helper's memory, nor the
-		// pipes of its requests and answers through /proc: they could write
+		// Other processes of the user must not access the helper's memory, nor,
+		// through /proc, the pipes of its requests and answers: they could write
 		// requests or answers of their own.
 		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 			_, _ = io.WriteString(unbufferedWriter(stderr), "fs sandbox helper failed: protect its memory from other processes: "+err.Error()+"\n")
@@ -41,9 +41,9 @@ func Main(stdin io.Reader, stdout, stderr io.Writer) int {
 	return ExitOK
 }
 
-// unbuffered returns the descriptor of a file. If the reader of a standard stream
-// is gone, a write by os.File kills the program (SIGPIPE), which would leave the
-// temporary file of an atomic write behind.
+// unbuffered returns the descriptor of a file. Writes do not use os.File: if the
+// reader of a standard stream is gone, os.File kills the program (SIGPIPE), which
+// would leave the temporary file of an atomic write behind.
 func unbuffered(r io.Reader) io.Reader {
 	if f, ok := r.(*os.File); ok {
 		return descriptor(f.Fd())

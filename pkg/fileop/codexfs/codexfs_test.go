@@ -33,7 +33,7 @@ func ok(operation, response string) string {
 	return string(fshelper.AppendOK(nil, operation)) + response + fshelper.OKSuffix + "\n"
 }
 
-// tree makes the files that the tests are about.
+// tree makes the files for the tests.
 func tree(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -214,7 +214,7 @@ func TestPermissionDenied(t *testing.T) {
 		t.Fatal(err)
 	}
 	if os.Geteuid() == 0 {
-		// Root may do everything; this thread gives that up meanwhile.
+		// Root may read all files; this thread gives up that right meanwhile.
 		const nobody = 65534
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()

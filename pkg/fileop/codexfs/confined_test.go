@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWritesRegularFilesOnly: confined requests write neither to FIFOs and
-// devices, whose readers outside would take commands from inside, nor to what is
-// reached through /proc, where the helper's own memory and answers are.
+// TestWritesRegularFilesOnly: confined requests do not write to FIFOs and
+// devices, whose readers outside of the sandbox would take commands from inside.
+// They also do not write to files that are reached through /proc, which has the
+// helper's own memory and answers.
 func TestWritesRegularFilesOnly(t *testing.T) {
 	dir := tree(t)
 	fifo, err := unix.Open(dir+"/p", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

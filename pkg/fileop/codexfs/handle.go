@@ -156,8 +156,8 @@ func (s *session) writeBlock(h *handle, params []byte) error {
 	return s.told(h, execproto.MethodFSWriteBlock, nil)
 }
 
-// told answers with the entries of an archive that failed, none for a
-// file, or with the error.
+// told answers with the failed entries of an archive (a file has none), or with
+// the error.
 func (s *session) told(h *handle, operation string, err error) error {
 	if err != nil {
 		return s.fail(err)

@@ -80,7 +80,7 @@ type scanner struct {
 type scanState uint8
 
 const (
-	blank    scanState = iota // nothing but white space so far
+	blank    scanState = iota // only white space so far
 	between                   // outside of strings
 	inString                  // in a string
 	inEscape                  // after a backslash in a string

@@ -21,7 +21,7 @@ func (o *output) begin(operation string, size int) {
 		o.buf = make([]byte, 0, min(size, b64.Len(encodeChunk))+1<<10)
 	}
 	if d, ok := o.w.(descriptor); ok && size > largeAnswer {
-		// Fails where stdout is no pipe, and may fail where it is.
+		// This fails if stdout is not a pipe, and may fail otherwise.
 		_, _ = unix.FcntlInt(uintptr(d), unix.F_SETPIPE_SZ, pipeSize)
 	}
 	o.buf = fshelper.AppendOK(o.buf[:0], operation)

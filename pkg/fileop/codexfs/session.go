@@ -18,7 +18,7 @@ type session struct {
 }
 
 // run answers the request, or all requests about one handle. It returns an error
-// if there is no answer.
+// if it could not answer.
 func (s *session) run() error {
 	rq, err := s.next()
 	if err == io.EOF {

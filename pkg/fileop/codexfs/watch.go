@@ -42,7 +42,7 @@ func (s *session) serveWatch(rq request) error {
 			return nil
 		}
 		s.out.buf = fshelper.AppendOK(s.out.buf[:0], execproto.NotifyFSChanged)
-		s.out.buf, _ = execproto.Append(s.out.buf, fsops.Changed(&batch)) // no member is raw: it does not fail
+		s.out.buf, _ = execproto.Append(s.out.buf, fsops.Changed(&batch)) // cannot fail, because no member is raw
 		if err := s.out.end(); err != nil {
 			return err
 		}

@@ -9,12 +9,13 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// Request returns the request for an operation in pieces, which are to be written
-// one after the other. params is the JSON text of the RPC's params; it is valid JSON
-// and becomes pieces, so a large one is not copied. sandbox is the text of their
-// sandbox, empty if they have none: the helper runs in it, and gets null instead of
-// it, because reading it would take a third of the time of a small request. home is
-// the native path that `~` at the beginning of a path means; "": unknown.
+// Request returns the request for an operation in pieces, which the caller writes
+// one after the other. params is the JSON text of the RPC's params. It must be valid
+// JSON. The pieces alias it, so that a large one is not copied. sandbox is the text
+// of their sandbox, empty if they have none: the helper runs in it, and gets null
+// instead of it, because reading it would take a third of the time of a small
+// request. home is the native path that `~` at the beginning of a path means; "":
+// unknown.
 func Request(operation, home string, params, sandbox []byte) [][]byte {
 	head := append([]byte(nil), `{"operation":`...)
 	head = jsonwire.AppendString(head, operation)

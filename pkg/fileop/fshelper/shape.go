@@ -28,7 +28,8 @@ var results = map[string]execproto.Object{
 
 	execproto.MethodCapabilityRootsDiscover: &execproto.DiscoverResult{},
 
-	// After its answer to fs/watch, a helper sends lines as if they answered this.
+	// After its answer to fs/watch, a helper sends lines in the form of answers to this
+	// operation.
 	execproto.NotifyFSChanged: &execproto.Changed{},
 }
 
@@ -44,8 +45,8 @@ func checkResponse(response []byte, operation string) error {
 	if err := jsonwire.Check(response, result); err != nil {
 		return err
 	}
-	// A line end would be one in the server's answer too. The strings have been
-	// checked and contain none, so a long one is not searched.
+	// A line end in it would also be one in the server's answer. The strings
+	// have been checked and contain none, so a long one is not searched.
 	const begin, end = `{"dataBase64":"`, `"}`
 	if operation == execproto.MethodFSReadFile && bytes.HasPrefix(response, []byte(begin)) && bytes.HasSuffix(response, []byte(end)) {
 		return nil

@@ -14,7 +14,7 @@ import (
 )
 
 // OpenArchive carries out fs/openArchive for a native path. It ignores the path and the
-// sandbox of p. confined is as in files.Options. ctx ends long reads.
+// sandbox of p. confined is as in files.Options. When ctx ends, long reads end.
 func OpenArchive(ctx context.Context, path string, p *execproto.OpenArchiveParams, confined bool) (*File, error) {
 	switch {
 	case len(p.Paths) > execproto.MaxArchivePaths:
@@ -60,7 +60,7 @@ func (f *File) readArchive(b []byte, offset uint64) (n int, eof bool, err error)
 	return n, err == nil && n < len(b), err
 }
 
-// writeArchive takes the next block of an archive.
+// writeArchive handles the next block of an archive.
 func (f *File) writeArchive(chunk []byte, offset uint64) error {
 	if offset != f.at {
 		return errArchiveOffset
@@ -83,7 +83,7 @@ func (f *File) closeArchive() error {
 	return nil
 }
 
-// failed keeps the failure of an entry for the next answer.
+// failed stores the failure of an entry for the next answer.
 func (f *File) failed(path string, err error) {
 	message := err.Error()
 	if len(f.failures) >= maxFailures || f.named+len(path)+len(message) > maxFailureBytes {

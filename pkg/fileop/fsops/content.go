@@ -15,7 +15,7 @@ const readAll = 256 << 10
 // Content is the file of fs/readFile, open for reading. One goroutine uses it at
 // a time, and must close it.
 type Content struct {
-	// Size is that of the file when it was opened, in bytes.
+	// Size is the size of the file when it was opened, in bytes.
 	Size int64
 
 	f    *os.File

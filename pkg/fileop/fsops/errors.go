@@ -49,9 +49,9 @@ func CheckWriteLength(n int) error {
 	return nil
 }
 
-// CheckWriteRange returns files.ErrOffset for a block of an fs/writeBlock that
-// would end beyond the largest offset. It is called before the write, so that
-// such a request does not close the handle.
+// CheckWriteRange returns files.ErrOffset if a block of an fs/writeBlock would
+// end beyond the largest offset. It is called before the write, so that such a
+// request does not close the handle.
 func CheckWriteRange(offset uint64, n int) error {
 	if offset > math.MaxInt64-uint64(n) {
 		return files.ErrOffset

@@ -130,7 +130,7 @@ func TestGrowingFile(t *testing.T) {
 	}
 }
 
-// TestContentIsLimited ends a file that is small at first and then too large.
+// TestContentIsLimited reads a file that is small at first and then grows beyond the limit.
 func TestContentIsLimited(t *testing.T) {
 	name := t.TempDir() + "/f"
 	if err := os.WriteFile(name, []byte("abc"), 0o600); err != nil {

@@ -43,8 +43,8 @@ func OpenFile(path string, p *execproto.OpenParams, confined bool) (*File, error
 	return f, nil
 }
 
-// ReadBlock reads up to len(b) bytes at an offset. eof says that there are no more.
-// The file must be open for reading.
+// ReadBlock reads up to len(b) bytes at an offset. eof means that the file has no
+// more bytes. The file must be open for reading.
 func (f *File) ReadBlock(b []byte, offset uint64) (n int, eof bool, err error) {
 	if f.pack != nil {
 		return f.readArchive(b, offset)
@@ -86,7 +86,7 @@ func (f *File) Abandon() {
 	}
 }
 
-// ModeOf is the mode of a handle of an archive, as CheckMode has it.
+// ModeOf is the mode of an archive's handle, in the form of CheckMode.
 func ModeOf(mode execproto.ArchiveMode) execproto.OpenMode {
 	if mode == execproto.ArchiveExtract {
 		return execproto.OpenReplace

@@ -68,7 +68,7 @@ type Call struct {
 	// Sandbox is the sandbox of the params as JSON; nil: none.
 	Sandbox json.RawMessage
 
-	paths []string // as the params have them; native after Resolve
+	paths []string // as in the params; native after Resolve
 	run   func(ctx context.Context, paths []string, confined bool) (Result, error)
 }
 

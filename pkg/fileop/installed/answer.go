@@ -1,6 +1,6 @@
 // Package installed makes the answer about the plugins and skills that the server's user has
-// (capabilities/discoverV2, docs/spec/wire.md §5.11). It reads no files: it parses what package
-// skills found, whose texts are hostile.
+// (capabilities/discoverV2, docs/spec/wire.md §5.11). It reads no files: it parses the hostile
+// texts that package skills found.
 package installed
 
 import (
@@ -26,14 +26,14 @@ type Answer struct {
 	entries, bytes            int
 }
 
-// Unresolved adds the warning that a place could not be listed.
+// Unresolved adds the warning that a directory could not be listed.
 func (a *Answer) Unresolved() { a.locations = true }
 
 // Truncated adds the warning that not everything was searched.
 func (a *Answer) Truncated() { a.size = true }
 
 // Skills adds the skills below a root, each with the root's ID. A root that
-// cannot be read has none: it is missing, or the sandbox hides it.
+// cannot be read has no skills: it is missing, or the sandbox hides it.
 func (a *Answer) Skills(root *execproto.CapabilityRoot) {
 	if root.Error != nil {
 		return
@@ -133,7 +133,8 @@ func namespaces(root *execproto.CapabilityRoot) spaces {
 	return s
 }
 
-// nearest returns the name that counts in a directory, "" for none.
+// nearest returns the namespace of a directory: that of its nearest parent; "" if there is
+// none.
 func (s spaces) nearest(dir string) string {
 	for dir != "" && s[dir] == "" {
 		dir = parent(dir)
@@ -142,7 +143,7 @@ func (s spaces) nearest(dir string) string {
 }
 
 // parent returns the URI without its last name, "" above the root. Package path
-// would take the slashes after the scheme for one.
+// would join the slashes after the scheme.
 func parent(uri string) string {
 	return uri[:max(strings.LastIndexByte(uri, '/'), 0)]
 }

@@ -161,7 +161,7 @@ func TestSkillsHaveTheNameOfTheNearestManifest(t *testing.T) {
 	}
 }
 
-// TestAnswersAreBounded: what does not fit is left out, and said.
+// TestAnswersAreBounded: entries that do not fit are left out, and the answer says so.
 func TestAnswersAreBounded(t *testing.T) {
 	files := make(map[string]string)
 	for i := range maxEntries + 1 {

@@ -7,10 +7,10 @@ const (
 	// maxYAML bounds the head of a skill and its metadata, in bytes. The longest
 	// heads that are known have 4 KiB.
 	maxYAML = 64 << 10
-	// maxYAMLDepth bounds the values within each other.
+	// maxYAMLDepth bounds the nesting of values.
 	maxYAMLDepth = 32
 
-	// MaxLocations bounds the plugins that are looked at, maxEntries the plugins
+	// MaxLocations bounds the plugins that are examined, maxEntries the plugins
 	// and skills of an answer, and maxAnswer its bytes; as with Codex CLI.
 	MaxLocations = 512
 	maxEntries   = 2048

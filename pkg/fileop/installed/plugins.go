@@ -15,7 +15,7 @@ import (
 type Plugin struct {
 	ID      string // NAME@MARKETPLACE
 	Version string
-	Dir     string // of the version, as a URI
+	Dir     string // URI of the version's directory
 	// Remote is the URI of the file that names the plugin's id elsewhere, or "" if
 	// no such file exists.
 	Remote string
@@ -25,8 +25,9 @@ type Plugin struct {
 const RemoteInstall = ".codex-remote-plugin-install.json"
 
 // Choose returns the plugins of a cache, one version of each, sorted by id.
-// cache is its URI, and entries the URIs below it with whether they are
-// directories. truncated says that there are more than MaxLocations.
+// cache is the URI of the cache. entries are the URIs below it, each with a
+// value that is true for a directory. truncated means that there are more than
+// MaxLocations.
 func Choose(cache string, entries map[string]bool) (plugins []Plugin, truncated bool) {
 	best := make(map[string]Plugin)
 	for uri, isDirectory := range entries {
@@ -68,8 +69,8 @@ func isName(text, more string) bool {
 // written.
 const local = "local"
 
-// compareVersions orders versions: semantic ones by their rules, above all
-// others, which are ordered as texts.
+// compareVersions orders versions. Semantic versions are ordered by their
+// rules, and rank above all others, which are ordered as texts.
 func compareVersions(a, b string) int {
 	x, isA := parseVersion(a)
 	y, isB := parseVersion(b)
@@ -94,7 +95,7 @@ func rank(first bool) int {
 	return 0
 }
 
-// version is a semantic version without its build.
+// version is a semantic version without its build metadata.
 type version struct {
 	numbers [3]uint64
 	before  []string // the parts of a prerelease

@@ -10,9 +10,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parseSkill reads the head of a SKILL.md: YAML between two lines `---`. named
-// is its name if the head has none. ok is false if the head is missing or lacks
-// a required member.
+// parseSkill reads the head of a SKILL.md: YAML between two lines `---`. If the
+// head has no name, the skill's name is named. ok is false if the head is
+// missing or lacks a required member.
 func parseSkill(text, named string) (skill execproto.InstalledSkill, ok bool) {
 	head, ok := headOf(text)
 	if !ok {

@@ -1,10 +1,10 @@
 // Package skills finds the plugins and skills below directories (capabilityRoots/discoverV1,
 // docs/spec/wire.md §5.10).
 //
-// Discover reads files and changes none. The directories and the files in them are
-// hostile: every size is bounded, a FIFO does not hold it up, and a manifest names
-// no file above its root. Under a sandbox codex-fs runs Discover inside, so the package
-// links little: package installed, which needs a YAML library, parses the output in the server.
+// Discover reads files and changes none. The directories and the files in them are hostile:
+// every size is bounded, a FIFO does not block Discover, and files above the root of a manifest
+// are refused. Under a sandbox codex-fs runs Discover inside, so the package links little:
+// package installed, which needs a YAML library, parses the output in the server.
 package skills
 
 import (
@@ -55,15 +55,15 @@ func Discover(ctx context.Context, roots []Root) ([]execproto.CapabilityRoot, er
 type discovery struct {
 	root  string
 	bytes int64  // of its files that were read
-	all   *int64 // what all roots may still have
+	all   *int64 // what all roots may still use
 	found execproto.CapabilityRoot
 }
 
-// manifests are the places of a plugin's manifest, the first one that exists
-// counts.
+// manifests are the possible paths of a plugin's manifest; the first existing
+// one counts.
 var manifests = [...]string{".codex-plugin/plugin.json", ".claude-plugin/plugin.json", ".cursor-plugin/plugin.json"}
 
-// run fills in found. An error is one of the root as a whole.
+// run fills in found. An error concerns the root as a whole.
 func (d *discovery) run(ctx context.Context) error {
 	uri := pathuri.Format(d.root)
 	switch info, err := files.Stat(d.root, files.Options{}); {
@@ -103,8 +103,8 @@ func (d *discovery) warn(format string, args ...any) {
 	}
 }
 
-// read returns a file, or nil. If it is missing or no regular file, there is no
-// warning.
+// read returns a file, or nil. If it is missing or not a regular file, there is
+// no warning.
 func (d *discovery) read(name string) *execproto.CapabilityFile {
 	if *d.all < 0 {
 		return nil
@@ -221,8 +221,8 @@ func (d *discovery) namespaces(entries []files.WalkEntry) {
 	}
 }
 
-// above returns the manifest of the nearest parent directory that has one. There
-// are no warnings: the client has not named these directories.
+// above returns the manifest of the nearest parent directory that has one. It
+// gives no warnings, because the client has not named these directories.
 func (d *discovery) above() *execproto.CapabilityFile {
 	quiet := &discovery{root: d.root, bytes: d.bytes, all: d.all}
 	defer func() { d.bytes = quiet.bytes }()

@@ -119,8 +119,8 @@ func TestNamespacesAreTheNearestAboveAndAllBelow(t *testing.T) {
 	}
 }
 
-// TestHostileFilesAreLeftOut: none of them is read, waited for, or an error of the
-// root.
+// TestHostileFilesAreLeftOut: they are not read or waited for, and cause no error
+// of the root.
 func TestHostileFilesAreLeftOut(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"ok/SKILL.md": "text", "ok/agents/openai.yaml": "y", "large/SKILL.md": strings.Repeat("x", maxFile+1), "bytes/SKILL.md": "\xff",
@@ -150,7 +150,7 @@ func TestHostileFilesAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestAllRootsHaveALimit: a client cannot ask for gigabytes by naming one
+// TestAllRootsHaveALimit: a client cannot request gigabytes by naming one
 // directory often.
 func TestAllRootsHaveALimit(t *testing.T) {
 	contents := make(map[string]string)

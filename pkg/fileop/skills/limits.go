@@ -10,8 +10,8 @@ const (
 	// maxFile bounds one file and maxRoot the files of one root, as with Codex CLI.
 	maxFile = 1 << 20
 	maxRoot = 16 << 20
-	// MaxBytes bounds the files of all roots of a request: 128 roots of maxRoot
-	// would be an answer of 2 GiB, and a client gets it as one message.
+	// MaxBytes bounds the files of all roots of a request. Without it, 128
+	// roots of maxRoot would make one message of 2 GiB.
 	MaxBytes = 64 << 20
 
 	// maxWarnings bounds the warnings of one root: a tree of 2,000 directories

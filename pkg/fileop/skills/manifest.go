@@ -69,5 +69,6 @@ func readString(r *jsonwire.Reader) (*string, error) {
 	return &s, err
 }
 
-// OneBlank returns a text with one blank in place of each run of white space, and none at its ends.
+// OneBlank returns a text in which each run of white space is replaced by one blank,
+// without those at its ends.
 func OneBlank(text string) string { return strings.Join(strings.Fields(text), " ") }

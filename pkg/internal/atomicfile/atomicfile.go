@@ -31,7 +31,7 @@ func ReadBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat() // of this one: the path may lead to another by now
+	info, err := f.Stat() // the identity of this file: the path may lead to another by now
 	if err != nil {
 		return nil, nil, err
 	}

@@ -18,7 +18,7 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// syncDir makes a rename last.
+// syncDir makes a rename durable.
 func syncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
@@ -28,5 +28,5 @@ func syncDir(path string) error {
 	return d.Sync()
 }
 
-// OthersCanWrite says that a file is not this user's alone to change.
+// OthersCanWrite reports whether other users can change a file.
 func OthersCanWrite(info os.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }

@@ -20,5 +20,5 @@ func tryLock(f *os.File) (bool, error) {
 // syncDir does nothing: directories cannot be synced here.
 func syncDir(string) error { return nil }
 
-// OthersCanWrite is not told by the mode here.
+// OthersCanWrite returns false: on this system the mode does not show it.
 func OthersCanWrite(os.FileInfo) bool { return false }

@@ -30,7 +30,7 @@ const (
 	// by mistake must not fill the memory. Further label values are counted under overflow.
 	maxSeries = 1024
 	overflow  = "other"
-	// usualLabels is as much room as the labels of most metrics take, in bytes.
+	// usualLabels is the size of most metrics' labels, in bytes.
 	usualLabels = 64
 )
 
@@ -72,7 +72,7 @@ func (s *Set) Write(w io.Writer) error {
 	return b.Flush()
 }
 
-// head is what the metrics of a family have in common.
+// head is the common part of a family's metrics.
 type head struct {
 	name, help, kind string
 	labels           []string
@@ -88,7 +88,7 @@ func (h *head) write(w *bufio.Writer) {
 
 var escapeValue = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
-// labelText returns the labels of a metric as they are written, without braces.
+// labelText returns the labels of a metric in the text format, without braces.
 func (h *head) labelText(values []string) string {
 	if len(values) != len(h.labels) {
 		panic("metrics: " + h.name + " needs as many label values as it has labels")
@@ -136,7 +136,7 @@ type Family[M metric] struct {
 
 	mu     sync.RWMutex
 	series map[string]M // by labelText
-	one    map[string]M // those of a family with one label, by its value
+	one    map[string]M // the metrics of a family with one label, by its value
 }
 
 // With returns the metric with these label values, in the order of the family's
@@ -252,7 +252,7 @@ func (g *Gauge) write(w *bufio.Writer, name, labels string) {
 
 // Histogram counts durations in buckets. Its methods may be called from any goroutine.
 type Histogram struct {
-	counts [len(DurationBuckets) + 1]atomic.Uint64 // the last is for what exceeds all bounds
+	counts [len(DurationBuckets) + 1]atomic.Uint64 // the last is for values above all bounds
 	sum    atomic.Int64                            // nanoseconds: 292 years
 }
 
@@ -263,8 +263,8 @@ func (h *Histogram) Observe(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// write writes nothing before the first duration: there are methods that are never
-// called, and each histogram has seventeen lines.
+// write writes nothing before the first duration: some methods are never called,
+// and each histogram has seventeen lines.
 func (h *Histogram) write(w *bufio.Writer, name, labels string) {
 	counts := make([]uint64, len(h.counts))
 	total := uint64(0)

@@ -72,7 +72,7 @@ d_state{state="two"} 1000000000000000
 	}
 }
 
-// TestSeriesAreBounded: label values that nobody has bounded fill no memory.
+// TestSeriesAreBounded: label values from outside cannot fill the memory.
 func TestSeriesAreBounded(t *testing.T) {
 	s := NewSet()
 	f := s.Counters("x_total", "X.", "a", "b")

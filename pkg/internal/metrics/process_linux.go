@@ -32,7 +32,7 @@ func (s *Set) addProcess() {
 	})
 	s.Collect(KindGauge, "process_open_fds", "Open file descriptors.", nil, func(emit func(float64, ...string)) {
 		if names, err := os.ReadDir("/proc/self/fd"); err == nil {
-			emit(float64(len(names) - 1)) // one is of this look
+			emit(float64(len(names) - 1)) // includes the descriptor of this look-up
 		}
 	})
 	s.Collect(KindGauge, "process_max_fds", "Descriptors that may be open.", nil, func(emit func(float64, ...string)) {

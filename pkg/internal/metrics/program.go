@@ -10,7 +10,7 @@ import (
 // began is about when the program has started.
 var began = time.Now()
 
-// AddProgram adds what is known about the program: its version, the Go runtime and,
+// AddProgram adds information about the program: its version, the Go runtime and,
 // on Linux, the process. The names are those of Prometheus's client libraries.
 func (s *Set) AddProgram(version string) {
 	s.Collect(KindGauge, "codex_build_info", "The version of this program and of Go; the value is 1.", []string{"version", "goversion"},

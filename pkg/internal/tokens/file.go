@@ -18,8 +18,8 @@ import (
 	"codex.internal/pkg/internal/atomicfile"
 )
 
-// Kept is a pointer to a token of a service, which embeds Token. Check returns what is
-// wrong with what the service has added; its error is an InvalidError.
+// Kept is a pointer to a token of a service, which embeds Token. Check returns the
+// error in the fields that the service has added, an InvalidError.
 type Kept[T any] interface {
 	*T
 	Common() *Token
@@ -34,12 +34,12 @@ type File[T any, P Kept[T]] struct {
 	now    func() time.Time
 
 	mu     sync.Mutex
-	info   os.FileInfo // of what tokens was read from; nil: nothing
+	info   os.FileInfo // of the file that the tokens were read from; nil: no file
 	tokens map[string]P
 }
 
-// Open returns the file at a path. It need not be there yet: then it has no tokens. now is
-// time.Now, but in tests.
+// Open returns the file at a path. If the file does not exist, it has no tokens. now is
+// time.Now, except in tests.
 func Open[T any, P Kept[T]](path string, prefix Prefix, now func() time.Time) *File[T, P] {
 	return &File[T, P]{path: path, prefix: prefix, now: now}
 }
@@ -49,7 +49,7 @@ func (f *File[T, P]) Path() string { return f.path }
 
 // load returns the tokens, and reads the file if it has changed since the last time.
 // The caller must not change the map. While the file cannot be read there are no
-// tokens: to remove the file revokes all of them.
+// tokens, so removing the file revokes all of them.
 func (f *File[T, P]) load() (map[string]P, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,21 +73,22 @@ func (f *File[T, P]) load() (map[string]P, error) {
 	return tokens, nil
 }
 
-// unchanged reports whether a file is what it was. The mode counts, too: a file that others may
-// change by now is refused.
+// unchanged reports whether a file has not changed. The mode counts, too: a file that others
+// may now change is refused.
 func unchanged(before, now os.FileInfo) bool {
 	return os.SameFile(before, now) && before.ModTime().Equal(now.ModTime()) && before.Size() == now.Size() && before.Mode() == now.Mode()
 }
 
-// Read returns why the file cannot be read; nil: it can, or it is not there.
+// Read returns the reason why the file cannot be read; nil: it can be read, or it does not
+// exist.
 func (f *File[T, P]) Read() error {
 	_, err := f.load()
 	return err
 }
 
-// Create makes a token that is good for ttl, 0: that does not expire, and returns its
-// text, which is not kept and cannot be had again. made has what the service adds, and the
-// name. The error is an InvalidError if there can be no such token.
+// Create makes a token that is valid for ttl (0: it does not expire) and returns its text,
+// which is not stored and cannot be recovered. made has the service's fields and the name.
+// The error is an InvalidError if the token is not valid.
 func (f *File[T, P]) Create(ctx context.Context, made T, ttl time.Duration) (string, T, error) {
 	var none T
 	p := P(&made)
@@ -125,7 +126,7 @@ func (f *File[T, P]) Revoke(ctx context.Context, id string) (T, error) {
 		err = fmt.Errorf("token %q: %w", id, ErrNoToken)
 	}
 	if err != nil {
-		return revoked, err // and nothing is made where the file would be
+		return revoked, err // and no file is created
 	}
 	err = f.update(ctx, func(tokens map[string]P) error {
 		t := tokens[id]
@@ -158,10 +159,10 @@ func ordered[T any, P Kept[T]](tokens map[string]P) []P {
 	})
 }
 
-// update changes the file while no other process does.
+// update changes the file under a lock, so that no other process changes it meanwhile.
 func (f *File[T, P]) update(ctx context.Context, change func(map[string]P) error) error {
 	if _, err := f.load(); err != nil {
-		return err // before anything is made
+		return err // before any file is created
 	}
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return fmt.Errorf("tokens: %w", err)
@@ -269,8 +270,8 @@ func check[T any, P Kept[T]](p P) error {
 	return p.Common().check()
 }
 
-// Encode returns the content of the file. It returns an error if that is more than load
-// reads, with which no token could be used any more.
+// Encode returns the content of the file. It returns an error if the content is more
+// than load reads, because then no token could be used any more.
 func Encode[T any, P Kept[T]](tokens map[string]P) ([]byte, error) {
 	data, err := json.MarshalIndent(document[P]{Version: fileVersion, Tokens: ordered(tokens)}, "", "  ")
 	if err != nil {

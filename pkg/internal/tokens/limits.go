@@ -9,10 +9,10 @@ const (
 	MaxFile = 16 << 20
 	// MaxName bounds the name of a token.
 	MaxName = 128
-	// MaxText bounds a token as it is sent.
+	// MaxText bounds a token's text.
 	MaxText = 256
 	// lockTime bounds the wait for another command that changes the file.
 	lockTime = 5 * time.Second
-	// fileVersion is that of the file's form.
+	// fileVersion is the version of the file format.
 	fileVersion = 1
 )

@@ -1,5 +1,5 @@
-// Package tokens keeps bearer tokens in a file, of which it holds digests only. What a
-// token is good for is up to the service: its type of token embeds Token and adds the rest.
+// Package tokens stores bearer tokens in a file, which contains only their digests. The
+// service decides what a token permits: its own token type embeds Token and adds fields.
 package tokens
 
 import (
@@ -17,9 +17,9 @@ import (
 )
 
 var (
-	// ErrNoToken says that there is no token with an id.
+	// ErrNoToken means that there is no token with that id.
 	ErrNoToken = errors.New("there is no such token")
-	// ErrBadToken says that a token is not one of the file's, or not any more.
+	// ErrBadToken means that a token is not in the file, or no longer.
 	ErrBadToken = errors.New("the token is unknown, revoked or expired")
 )
 
@@ -37,7 +37,7 @@ func Invalid(what, format string, args ...any) error {
 	return &InvalidError{what, fmt.Sprintf(format, args...)}
 }
 
-// Token is what is kept of every token. Its secret is not.
+// Token is the stored part of every token, without its secret.
 type Token struct {
 	ID      string    `json:"id"`             // 12 hexadecimal digits
 	Name    string    `json:"name,omitempty"` // for people
@@ -49,16 +49,16 @@ type Token struct {
 // Common returns the token itself. A type that embeds Token is a Kept with it.
 func (t *Token) Common() *Token { return t }
 
-// Expired reports whether the token is no longer good at a time.
+// Expired reports whether the token is no longer valid at a time.
 func (t *Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
-// matches says whether a secret is the token's. Comparing digests takes the
+// matches reports whether a secret is the token's. Comparing digests takes the
 // same time wherever they differ.
 func (t *Token) matches(secret string) bool {
 	return subtle.ConstantTimeCompare([]byte(Digest(secret)), []byte(t.SHA256)) == 1
 }
 
-// check returns what is wrong with the token; the error is an InvalidError.
+// check returns the error in the token, an InvalidError.
 func (t *Token) check() error {
 	if len(t.Name) > MaxName || !Printable(t.Name) {
 		return Invalid("name", "%.*q: at most %d bytes that can be printed", MaxName, t.Name, MaxName)
@@ -82,14 +82,15 @@ func Printable(s string) bool {
 	return utf8.ValidString(s)
 }
 
-// Prefix begins the text of the tokens of one kind of service: it is followed by the id,
-// a line and the secret part. The owner of a token can tell what it is for and which it is.
+// Prefix begins the text of the tokens of one kind of service. After it come the id, an
+// underscore or hyphen, and the secret part. So the owner of a token can see its purpose
+// and its id.
 type Prefix string
 
 // The sizes of the random parts of a token.
 const (
 	idBytes     = 6
-	secretBytes = 32 // more than can be guessed, so a plain digest protects it
+	secretBytes = 32 // it cannot be guessed, so a plain digest protects it
 )
 
 // New makes the text of a new token.

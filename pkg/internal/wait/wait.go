@@ -1,6 +1,5 @@
-// Package wait has the two ways in which goroutines here wait: for a time that a
-// context can cut short, and for a wake-up that is never lost and never blocks the
-// goroutine that sends it.
+// Package wait implements two kinds of waiting: for a time that a context can cut
+// short, and for a wake-up that is never lost and never blocks the sender.
 package wait
 
 import (
@@ -8,7 +7,7 @@ import (
 	"time"
 )
 
-// For waits for d. If ctx ends first it returns the cause of that.
+// For waits for d. If ctx ends first, it returns the context's cause.
 func For(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,6 +1,5 @@
-// Package webpage has what the status pages of the services have in common: their style, how
-// they are protected, and how numbers are shown. (The package html/template would add 0.2 MB to
-// every codex.)
+// Package webpage contains the common parts of the services' status pages: style, protection,
+// and formatting of numbers. (Package html/template would add 0.2 MB to codex.)
 package webpage
 
 import (
@@ -18,9 +17,9 @@ import (
 //go:embed style.css
 var Style string
 
-// Policy returns the Content-Security-Policy of a page: its own style, the script, which may be
-// empty, fetching itself, and nothing else. Were a name to get into the markup, it could not do
-// anything.
+// Policy returns the Content-Security-Policy of a page. It permits the page's own style, the
+// script (which may be empty) and fetching the page itself. If a name got into the markup, it
+// could not run code.
 func Policy(script string) string {
 	policy := "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; img-src data:; style-src " + sourceHash(Style)
 	if script != "" {
@@ -29,7 +28,8 @@ func Policy(script string) string {
 	return policy
 }
 
-// FormPolicy is Policy of a page without a script whose forms may be sent to its own server.
+// FormPolicy is Policy for a page without a script whose forms may be sent to its own
+// server.
 func FormPolicy() string {
 	return strings.Replace(Policy(""), "form-action 'none'", "form-action 'self'", 1)
 }
@@ -40,7 +40,7 @@ func sourceHash(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// SetHeaders sets the headers of a page with that policy. Nothing stores it.
+// SetHeaders sets the headers of a page with that policy. They forbid caching.
 func SetHeaders(h http.Header, policy string) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", policy)
@@ -57,7 +57,7 @@ func Counted[N int | uint64](n N, thing string) string {
 	return fmt.Sprint(n, " ", thing)
 }
 
-// ByteSize returns a size as people read it.
+// ByteSize returns a size in a readable form.
 func ByteSize(n uint64) string {
 	if n < 1<<10 {
 		return strconv.FormatUint(n, 10) + " B"

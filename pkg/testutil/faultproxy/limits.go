@@ -3,8 +3,8 @@ package faultproxy
 import "time"
 
 const (
-	// readSize is the most that is read at a time: as much as a websocket
-	// peer usually writes at once.
+	// readSize is the most that is read at a time: as much as a websocket peer
+	// usually writes at once.
 	readSize = 32 << 10
 
 	// dialTime bounds the connection to the target, which is a server of the

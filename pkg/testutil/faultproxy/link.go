@@ -18,10 +18,10 @@ type link struct {
 	client, server *net.TCPConn
 
 	once sync.Once
-	over chan struct{} // closed when the link has come to its end
+	over chan struct{} // closed when the link has ended
 }
 
-// run passes both directions on until they have ended.
+// run forwards both directions until they have ended.
 func (l *link) run() {
 	var wg sync.WaitGroup
 	wg.Go(func() { l.routinePump(Up, l.client, l.server) })
@@ -32,8 +32,7 @@ func (l *link) run() {
 	_ = l.server.Close()
 }
 
-// end notes that the link comes to its end; it reports whether this call was
-// the one that ended it.
+// end records that the link ends. It reports whether this call ended it.
 func (l *link) end() (first bool) {
 	l.once.Do(func() {
 		close(l.over)
@@ -78,7 +77,7 @@ func (l *link) routinePump(dir Direction, from, to *net.TCPConn) {
 	}
 }
 
-// ended deals with the end of what is read; it reports whether there is none.
+// ended handles the end of the data that is read. It reports whether it is the end.
 func (l *link) ended(to *net.TCPConn, err error) bool {
 	switch {
 	case err == nil:
@@ -101,8 +100,8 @@ func (l *link) broken() {
 	}
 }
 
-// pass writes what was read, late and in pieces as planned. It reports whether
-// the link goes on.
+// pass writes the data that was read, late and in pieces as planned. It reports
+// whether the link continues.
 func (l *link) pass(dir Direction, rng *rand.Rand, to *net.TCPConn, data []byte) bool {
 	if len(data) > 0 && !l.wait(l.plan.Delay) {
 		return false
@@ -129,7 +128,7 @@ func (l *link) pass(dir Direction, rng *rand.Rand, to *net.TCPConn, data []byte)
 	return true
 }
 
-// wait waits; it reports false when the link has ended meanwhile.
+// wait waits. It returns false if the link has ended meanwhile.
 func (l *link) wait(d time.Duration) bool {
 	if d == 0 {
 		return true
@@ -144,8 +143,8 @@ func (l *link) wait(d time.Duration) bool {
 	}
 }
 
-// carryOut makes a fault happen; to is where its direction leads. It reports
-// whether the direction goes on.
+// carryOut makes a fault happen; to is the destination of its direction. It
+// reports whether the direction continues.
 func (l *link) carryOut(f Fault, to *net.TCPConn) bool {
 	if f.Kind == Stall {
 		l.p.count(func(s *Stats) { s.Stalls++ })
@@ -185,7 +184,7 @@ func (l *link) strike(f Fault, to *net.TCPConn) {
 	}
 }
 
-// linger leaves what a fault has not ended open for its time.
+// linger keeps open, for the fault's time, the direction that a fault has not ended.
 func (l *link) linger(f Fault, then func()) {
 	l.tell(f)
 	timer := time.NewTimer(f.For)

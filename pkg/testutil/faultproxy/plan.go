@@ -28,7 +28,7 @@ func (d Direction) String() string {
 // Kind is a kind of Fault.
 type Kind int
 
-// The kinds of faults. All but Stall end the connection.
+// The kinds of faults. All except Stall end the connection.
 const (
 	// Close closes both sides in order.
 	Close Kind = iota
@@ -39,7 +39,7 @@ const (
 	ResetClient
 	// ResetServer is the same with the sides exchanged.
 	ResetServer
-	// HalfClose ends the fault's direction in order and leaves the other one
+	// HalfClose ends the fault's direction normally and leaves the other one
 	// open for the fault's time; then both sides are closed.
 	HalfClose
 	// Stall holds the fault's direction back for the fault's time.
@@ -71,13 +71,13 @@ func (f Fault) String() string {
 	return s
 }
 
-// Conn says what happens to one connection.
+// Conn describes the faults of one connection.
 type Conn struct {
-	// Refuse has the connection reset as soon as it is made; then the rest
-	// does not matter.
+	// Refuse resets the connection as soon as it is made; then the other fields
+	// have no effect.
 	Refuse bool
-	// Pieces is the most bytes that are written at a time: all is split into
-	// pieces of random sizes up to it. 0: it is passed on as it comes.
+	// Pieces is the most bytes that are written at a time: data is split into
+	// pieces of random sizes up to it. 0: data is not split.
 	Pieces int
 	// Delay is how long whatever is read, at most 32 KiB at a time, is held
 	// back before it is passed on.
@@ -108,18 +108,18 @@ func (c Conn) String() string {
 	return strings.Join(parts, " ")
 }
 
-// Plan says what happens to the connections, in the order in which they are
-// made. Those after the last one of the plan pass undisturbed.
+// Plan describes the faults of the connections, in the order in which they are
+// made. Connections after the last one of the plan have no faults.
 type Plan struct {
 	Seed  uint64 // of the sizes of pieces
 	Conns []Conn
-	// OnFault, if there is one, is told each fault right after it happened,
-	// with the number of its connection, from 0. It is called by several
-	// goroutines and must not block.
+	// OnFault, if not nil, is called after each fault with the number of its
+	// connection, counted from 0. It is called by several goroutines and must
+	// not block.
 	OnFault func(conn int, f Fault)
 }
 
-// String returns the plan on one line. A random plan is made again from its
+// String returns the plan on one line. A random plan can be reproduced from its
 // seed and its Shape.
 func (p Plan) String() string {
 	parts := make([]string, len(p.Conns))
@@ -131,17 +131,16 @@ func (p Plan) String() string {
 
 // Shape bounds random plans.
 type Shape struct {
-	// Cuts is the most connections that come to a bad end; it is at least
-	// one.
+	// Cuts is the most connections that end badly; at least one does.
 	Cuts int
 	// Refusals is the most connections that are refused after each.
 	Refusals int
 	// First is how many bytes the first connection carries in each direction
 	// before anything happens to it.
 	First int64
-	// Up and Down are the most bytes that a direction carries until it is
-	// cut. Every order of magnitude below is as likely as another, so that
-	// handshakes are cut as well as the middle of a stream.
+	// Up and Down are the most bytes that a direction carries until it is cut.
+	// All orders of magnitude below are equally likely, so that cuts happen in
+	// handshakes as well as in the middle of a stream.
 	Up, Down int64
 	// Pause bounds every Fault.For.
 	Pause time.Duration
@@ -164,7 +163,7 @@ func Random(seed uint64, s Shape) Plan {
 	return p
 }
 
-// randomConn makes a connection that ends badly: after a stall perhaps, and
+// randomConn makes a connection that ends badly, perhaps after a stall, and
 // perhaps in pieces or with a delay.
 func randomConn(rng *rand.Rand, s Shape, least int64) Conn {
 	var c Conn

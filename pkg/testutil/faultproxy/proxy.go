@@ -1,6 +1,5 @@
-// Package faultproxy is a TCP proxy for tests, which disturbs connections in
-// the ways in which networks do, and by plan: the same plan does the same to
-// the same bytes.
+// Package faultproxy is a TCP proxy for tests that disturbs connections like a bad network, but by
+// plan: the same plan has the same effect on the same bytes.
 //
 //	p, err := faultproxy.New(ctx, server.Addr().String(), faultproxy.Plan{Conns: []faultproxy.Conn{
 //		{Faults: []faultproxy.Fault{{Kind: faultproxy.Reset, Dir: faultproxy.Down, After: 5000}}},
@@ -10,8 +9,8 @@
 //	defer p.Close()
 //	client, err := net.Dial("tcp", p.Addr())
 //
-// Within a connection it neither loses, nor adds, nor reorders bytes, as TCP
-// would not: what is lost is what was under way when a connection ended.
+// Like TCP, it does not lose, add or reorder bytes within a connection: only bytes in flight when
+// a connection ends are lost.
 package faultproxy
 
 import (
@@ -21,11 +20,11 @@ import (
 	"sync"
 )
 
-// Stats count what a proxy has done.
+// Stats counts the connections and faults of a proxy.
 type Stats struct {
-	Conns    int   // made, the refused ones not counted
-	Refused  int   // reset as soon as they were made, by plan or for want of a target
-	Faults   int   // those of the plan that have happened, without stalls
+	Conns    int   // connections made, except refused ones
+	Refused  int   // reset as soon as they were made, by plan or because the target was missing
+	Faults   int   // planned faults that have happened, except stalls
 	Stalls   int   // likewise
 	Up, Down int64 // bytes passed on
 }
@@ -60,10 +59,10 @@ func New(ctx context.Context, target string, plan Plan) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr returns where the proxy listens, as HOST:PORT.
+// Addr returns the address on which the proxy listens, as HOST:PORT.
 func (p *Proxy) Addr() string { return p.l.Addr().String() }
 
-// Stats returns what has happened so far.
+// Stats returns the numbers so far.
 func (p *Proxy) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +76,7 @@ func (p *Proxy) SetTarget(target string) {
 	p.target = target
 }
 
-// Cut resets both sides of every connection that is there.
+// Cut resets both sides of every current connection.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,20 +85,20 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Close stops listening, resets what is connected and waits until all is over.
+// Close stops listening, resets all connections and waits until they have ended.
 func (p *Proxy) Close() {
 	p.cancel()
 	p.wg.Wait()
 }
 
-// routineInterrupt ends everything with the context.
+// routineInterrupt ends everything when the context ends.
 func (p *Proxy) routineInterrupt() {
 	<-p.ctx.Done()
 	_ = p.l.Close()
 	p.Cut()
 }
 
-// routineAccept takes connections until the listener is closed.
+// routineAccept accepts connections until the listener is closed.
 func (p *Proxy) routineAccept() {
 	for n := 0; ; n++ {
 		client, err := p.l.AcceptTCP()
@@ -123,7 +122,7 @@ func (p *Proxy) refuse(client *net.TCPConn) {
 	p.count(func(s *Stats) { s.Refused++ })
 }
 
-// serve passes one connection on until it ends.
+// serve forwards one connection until it ends.
 func (p *Proxy) serve(n int, c Conn, client *net.TCPConn) {
 	p.mu.Lock()
 	target := p.target
@@ -154,7 +153,7 @@ func (p *Proxy) count(f func(*Stats)) {
 	f(&p.stats)
 }
 
-// reset closes a connection so that its peer is told by RST.
+// reset closes a connection so that its peer gets an RST.
 func reset(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()

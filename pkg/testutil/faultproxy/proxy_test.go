@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/testutil/leakcheck"
 )
 
-// patience is how long tests wait for what must come.
+// patience is how long tests wait for an event that must come.
 const patience = 20 * time.Second
 
 // peers are both ends of one connection through a proxy.
@@ -111,7 +111,7 @@ func TestBytesArriveAsTheyWereSent(t *testing.T) {
 // long is a time that a test does not live to see.
 const long = time.Hour
 
-// ending is how a side meets its end.
+// ending is the way in which a side notices its end.
 type ending string
 
 const (
@@ -123,11 +123,11 @@ const (
 	either ending = "closed or reset"
 )
 
-// read reads to the end and returns how many bytes came.
+// read reads to the end and returns the number of bytes.
 func (want ending) read(t *testing.T, name string, c *net.TCPConn) int64 {
 	t.Helper()
 	if want == open {
-		// Nothing comes, however long one waits.
+		// No data comes, however long the reader waits.
 		must(t, c.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
 	}
 	n, err := io.Copy(io.Discard, c)
@@ -174,7 +174,7 @@ func TestFaults(t *testing.T) {
 			if tt.fault.Dir == Down {
 				sender = j.server
 			}
-			// What goes beyond the fault does not arrive.
+			// Data beyond the fault does not arrive.
 			_, _ = sender.Write(noise(2000))
 			if f := <-told; f != tt.fault {
 				t.Errorf("told of %v", f)
@@ -204,7 +204,7 @@ func TestTheOtherDirectionOutlivesAHalfClose(t *testing.T) {
 	}
 }
 
-// dialRefused makes a connection that is reset: while it is made, or then.
+// dialRefused makes a connection that is reset, during the dial or after it.
 func dialRefused(t *testing.T, p *Proxy) {
 	t.Helper()
 	c, err := net.Dial("tcp", p.Addr())
@@ -240,7 +240,7 @@ func TestConnectionsGoByThePlan(t *testing.T) {
 
 func TestCut(t *testing.T) {
 	j := join(t, Plan{})
-	// What has come through shows that the proxy knows the connection.
+	// Once data has come through, the proxy knows the connection.
 	_, err := j.client.Write([]byte("x"))
 	must(t, err)
 	_, err = io.ReadFull(j.server, make([]byte, 1))

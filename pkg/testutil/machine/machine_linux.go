@@ -25,17 +25,17 @@ const (
 // landlockBackend is the version of Landlock that the backend needs (docs/kernels.md).
 const landlockBackend = 6
 
-// errLack is what an error is that says what the machine lacks.
+// errLack is matched by errors that report what the machine lacks.
 var errLack = errors.New("the machine lacks it")
 
-// lack makes an error say what the machine lacks.
+// lack marks an error as a lack of the machine.
 type lack struct{ error }
 
 func (lack) Is(target error) bool { return target == errLack }
 
 func (l lack) Unwrap() error { return l.error }
 
-// only makes err say what the machine lacks if it is one of some system errors.
+// only marks err as a lack of the machine if it is one of some system errors.
 func only(err error, of ...syscall.Errno) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok && slices.Contains(of, errno) {
 		return lack{err}
@@ -56,14 +56,14 @@ func NeedBackendAs(t testing.TB, uid int, names ...string) {
 	var err error
 	for _, name := range names {
 		if err = backendOnce(name, uid); !errors.Is(err, errLack) {
-			break // it is there, or the test fails
+			break // the feature exists, or the test fails
 		}
 	}
 	testutil.Need(t, fmt.Sprintf("%s for user %d", strings.Join(names, " or "), uid), err, errLack)
 }
 
-// Has reports whether the machine has what a backend needs, for a user. If that cannot be found out, the
-// test fails.
+// Has reports whether the machine supports a backend, for a user. If that cannot be determined, the test
+// fails.
 func Has(t testing.TB, uid int, name string) bool {
 	t.Helper()
 	err := backendOnce(name, uid)
@@ -88,7 +88,8 @@ func NeedLandlock(t testing.TB, version int) int {
 	return has
 }
 
-// NeedSettings skips a test on a machine on which nobody can write to /proc/sys, as in most containers.
+// NeedSettings skips a test on a machine on which even root cannot write to /proc/sys, as
+// in most containers.
 func NeedSettings(t testing.TB) {
 	t.Helper()
 	var st unix.Statfs_t
@@ -99,7 +100,7 @@ func NeedSettings(t testing.TB) {
 	testutil.Need(t, "/proc/sys that can be written to", err, unix.EROFS)
 }
 
-// known has what was found out of a backend for a user.
+// known has the results for a backend and a user.
 var known struct {
 	sync.Mutex
 	of map[string]error
@@ -120,8 +121,8 @@ func backendOnce(name string, uid int) error {
 	return err
 }
 
-// backend returns nil if the machine has what a backend needs. If it lacks that, the error is errLack;
-// any other error says that this could not be found out.
+// backend returns nil if the machine supports the backend. If it does not, the error is errLack; any
+// other error means that this could not be determined.
 func backend(name string, uid int) error {
 	switch name {
 	case Namespaces, userNamespaces:
@@ -147,7 +148,8 @@ func landlock(version int) (int, error) {
 	return int(abi), nil
 }
 
-// bwrap runs bwrap as it comes: not by the launcher, and with nothing that only the launcher asks for.
+// bwrap runs bwrap directly: not through the launcher, and without the options that only
+// the launcher uses.
 func bwrap(uid int) error {
 	if err := closeRange(); err != nil {
 		return err
@@ -173,7 +175,7 @@ func bwrap(uid int) error {
 	return err
 }
 
-// closeRange makes the call of Linux 5.9 that the backend bwrap needs.
+// closeRange makes the system call of Linux 5.9 that the backend bwrap needs.
 func closeRange() error {
 	const none = 1<<31 - 1 // no descriptor
 	if err := unix.CloseRange(none, none, 0); err != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Variables that make this test program one that reports what this machine has for a backend: the
-// backend, which calls are refused, and whether there may be no more user namespaces.
+// Variables that make this test program report what this machine supports: the backend, the
+// system calls to refuse, and whether further user namespaces are forbidden.
 const (
 	backendVariable = "MACHINE_TEST_BACKEND"
 	refusedVariable = "MACHINE_TEST_REFUSED"
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// reports returns what is reported of a backend by another process.
+// reports returns another process's report about a backend.
 func reports(t *testing.T, name string, change func(*exec.Cmd)) string {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -104,8 +104,8 @@ func TestNoMoreUserNamespaces(t *testing.T) {
 	}
 }
 
-// TestBwrapsThatFail: a machine lacks a bwrap that says what is refused to it, and one that is not
-// there. One that fails without a word is broken.
+// TestBwrapsThatFail: if bwrap is missing, or says what the kernel refuses, the machine lacks it.
+// If it fails without a message, it is broken.
 func TestBwrapsThatFail(t *testing.T) {
 	for script, want := range map[string]string{
 		"": lacks,
@@ -128,7 +128,7 @@ func TestBwrapsThatFail(t *testing.T) {
 	}
 }
 
-// TestAnotherUser: what another user can do is found out as that user.
+// TestAnotherUser: the abilities of another user are tested as that user.
 func TestAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become another user")
@@ -141,7 +141,7 @@ func TestAnotherUser(t *testing.T) {
 	}
 }
 
-// TestUnknownBackend: a word that is misspelled is no lack.
+// TestUnknownBackend: a misspelled backend is not a lack.
 func TestUnknownBackend(t *testing.T) {
 	if got := report(backend("namespace", os.Geteuid())); !strings.HasPrefix(got, failed) {
 		t.Errorf("got %q, want a text beginning with %q", got, failed)

@@ -11,26 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// userNamespaces is what NeedUserNamespaces needs.
+// userNamespaces is the feature of NeedUserNamespaces.
 const userNamespaces = "user namespaces"
 
-// variable makes a program that imports this package one that tries namespaces.
+// variable makes a program that imports this package try namespaces.
 const variable = "TESTUTIL_MACHINE"
 
-// Values of the variable, before what is tried.
+// Values of the variable, before the name of the feature.
 const (
 	outside = "outside " // it makes the namespaces, as the user
 	inside  = "inside "  // it was started in them
 )
 
-// Beginnings of what a program says that has tried. Before an error it says whether that is a lack.
+// Beginnings of the report of a program that has tried. Before an error, it says whether
+// that is a lack.
 const (
 	works  = "works"
 	lacks  = "lacks: "
 	failed = "failed: "
 )
 
-// init does what the variable says, and ends the program.
+// init does what the variable requests, and ends the program.
 func init() {
 	value := os.Getenv(variable)
 	if value == "" {
@@ -59,7 +60,8 @@ func report(err error) string {
 	}
 }
 
-// namespaces has a user make namespaces and, if they are those of a sandbox, a view in them.
+// namespaces makes namespaces as a user and, if they are those of a sandbox, a view in
+// them.
 func namespaces(what string, uid int) error {
 	cmd := again(outside + what)
 	cmd.SysProcAttr = as(uid)
@@ -69,7 +71,7 @@ func namespaces(what string, uid int) error {
 		return lack{errors.New(text)}
 	}
 	if err != nil || said != works {
-		// %v: an error of the start is no answer of the kernel to what was to be tried.
+		// %v: an error of the start is not an answer of the kernel about the feature.
 		return fmt.Errorf("start this program again: %v: %s", err, said)
 	}
 	return nil
@@ -78,12 +80,13 @@ func namespaces(what string, uid int) error {
 // again starts this program again.
 func again(value string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
-	// A program with the race detector sleeps for a second at its end, unless GORACE says otherwise.
+	// A program with the race detector sleeps for a second at its end, unless GORACE
+	// forbids it.
 	cmd.Env, cmd.Dir = []string{variable + "=" + value, "GORACE=" + os.Getenv("GORACE")}, "/"
 	return cmd
 }
 
-// try makes the namespaces, has the rest tried in them, and returns what is reported.
+// try makes the namespaces, tries the rest in them, and returns the report.
 func try(what string) string {
 	cmd := again(inside + what)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -104,10 +107,10 @@ func try(what string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// view makes a small view by the calls by which a sandbox is made: it mounts a read-only copy of / and a
-// file system of its own, and changes the root.
+// view makes a small view with the system calls that a sandbox needs: it mounts a read-only copy of /
+// and a file system of its own, and changes the root.
 func view() error {
-	const on = "/proc" // is there on every machine
+	const on = "/proc" // exists on every machine
 	var root, context, made int
 	for _, step := range []struct {
 		name string

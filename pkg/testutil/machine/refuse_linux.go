@@ -13,8 +13,9 @@ import (
 // Refused returns an element of the list of RefuseCalls: a system call, and how it fails.
 func Refused(nr uintptr, errno syscall.Errno) string { return fmt.Sprintf("%d=%d", nr, int(errno)) }
 
-// RefuseCalls makes this kernel an old one for this process and its children: the
-// calls of a list, whose elements are separated by spaces, fail. It cannot be undone.
+// RefuseCalls makes this kernel behave like an old one for this process and its
+// children: the system calls of a list, separated by spaces, fail. It cannot be
+// undone.
 func RefuseCalls(list string) {
 	if list == "" {
 		return

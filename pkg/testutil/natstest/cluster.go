@@ -11,7 +11,7 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// Cluster is several servers that know each other.
+// Cluster is several servers that are connected.
 type Cluster []*Server
 
 // StartCluster runs a cluster that ends with the test, and waits until it has
@@ -33,8 +33,8 @@ func StartCluster(t testing.TB, size int) Cluster {
 	return nil
 }
 
-// startCluster starts the servers on ports that are free a moment before:
-// members of a cluster must know each other's from the start.
+// startCluster starts the servers on ports that were free a moment before:
+// members of a cluster must know each other's ports from the start.
 func startCluster(t testing.TB, size int) (Cluster, error) {
 	ports, err := freePorts(size)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c Cluster) URLs() string {
 	return strings.Join(urls, ",")
 }
 
-// freePorts returns ports that nobody listens on.
+// freePorts returns ports on which no program listens.
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for len(ports) < n {

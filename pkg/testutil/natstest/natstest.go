@@ -1,14 +1,14 @@
 // Package natstest runs real NATS servers with JetStream for tests, which may
-// kill them and start them again. Servers keep their ports and what they have
-// stored for as long as the test lasts.
+// kill and restart them. Servers keep their ports and stored data until the
+// test ends.
 //
 //	s := natstest.Start(t)
 //	... s.URL() ...
 //	s.Kill()
 //	s.Restart()
 //
-// The server is a tool of scripts/tools, so that nothing but tests links any of
-// it. A method that fails ends the test.
+// The server is a tool of scripts/tools, so that only tests link it. A method
+// that fails ends the test.
 package natstest
 
 import (
@@ -30,7 +30,7 @@ const (
 	// startTime bounds how long a server may take until it serves: three of
 	// them elect a leader within some seconds.
 	startTime = 60 * time.Second
-	// pollInterval is between two looks at what has no event.
+	// pollInterval is the pause between polls of state that sends no event.
 	pollInterval = 20 * time.Millisecond
 	// startAttempts bounds how often a cluster is started because another
 	// process has taken one of its ports meanwhile.
@@ -43,7 +43,7 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("natstest: find the repository: %w", describe(err))
 	}
-	// With -trimpath it shares the packages of Go's library with all that scripts/test compiles;
+	// With -trimpath it shares the compiled standard library with the other builds of scripts/test;
 	// go tool has no such option. Without optimization the server compiles in half the time, and is
 	// fast enough. The first path that go prints is one that it removes afterwards.
 	for range 2 {
@@ -62,7 +62,7 @@ var program = sync.OnceValues(func() (string, error) {
 	return "", errors.New("natstest: go does not keep the nats-server that it has built")
 })
 
-// describe adds to an error what the program has said.
+// describe adds the program's output to an error.
 func describe(err error) error {
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return fmt.Errorf("%w: %s", err, exit.Stderr)
@@ -77,20 +77,20 @@ type Server struct {
 	cluster *clusterConfig // nil: it is alone
 	client  int            // its ports; -1 until the first start
 	monitor int
-	user    *url.Userinfo // who is let in; nil: everybody
+	user    *url.Userinfo // the users that are admitted; nil: everybody
 
 	cmd    *exec.Cmd     // nil: it does not run
 	exited chan struct{} // closed when cmd has ended
 }
 
-// clusterConfig is what a server knows of its cluster.
+// clusterConfig is a server's configuration of its cluster.
 type clusterConfig struct {
 	name   string // of the server
 	ports  []int  // of all
 	number int    // its own
 }
 
-// Start runs a server that ends with the test, and waits until it serves.
+// Start runs a server that ends with the test, and waits until it is ready.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := newServer(t, nil)
@@ -117,13 +117,13 @@ func (s *Server) URL() string {
 // Authorize has the server let in one user alone from the next Restart on.
 func (s *Server) Authorize(user, password string) { s.user = url.UserPassword(user, password) }
 
-// Kill ends the server at once, as a crash does. One that does not run is left
-// alone.
+// Kill ends the server at once, like a crash. If the server does not run, Kill
+// does nothing.
 func (s *Server) Kill() {
 	if s.cmd == nil {
 		return
 	}
-	_ = s.cmd.Process.Kill() // it may have ended itself
+	_ = s.cmd.Process.Kill() // it may have ended by itself
 	<-s.exited
 	s.cmd = nil
 }
@@ -169,7 +169,7 @@ func (s *Server) launch() error {
 	s.cmd, s.exited = cmd, exited
 	go func() { // Kill waits for it
 		defer close(exited)
-		_ = cmd.Wait() // the log says why
+		_ = cmd.Wait() // the log contains the reason
 	}()
 	return nil
 }
@@ -221,7 +221,7 @@ func (s *Server) awaitReady() error {
 	}
 }
 
-// ready says whether the server is ready, and why not.
+// ready reports whether the server is ready, or why it is not.
 func (s *Server) ready() (bool, error) {
 	if err := s.readPorts(); err != nil {
 		return false, err
@@ -234,7 +234,7 @@ func (s *Server) ready() (bool, error) {
 	return res.StatusCode == http.StatusOK, fmt.Errorf("its health is %s", res.Status)
 }
 
-// readPorts learns the ports from the file that the server writes.
+// readPorts reads the ports from the file that the server writes.
 func (s *Server) readPorts() error {
 	name := filepath.Join(s.dir, "ports", fmt.Sprintf("%s_%d.ports", filepath.Base(s.cmd.Path), s.cmd.Process.Pid))
 	data, err := os.ReadFile(name)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// reachable says whether somebody listens where a URL points to.
+// reachable reports whether a program listens at a URL.
 func reachable(t *testing.T, url string) bool {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(url, "nats://"))
