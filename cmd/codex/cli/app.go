@@ -1,10 +1,10 @@
 // Package cli is the command line of codex.
 //
-// Exit codes: 0 success; 1 the command failed; 2 it was called in a wrong
-// way. `codex remote run` and `shell` exit with the remote command's code, or
-// with 255 when the server could not be reached or the connection broke.
-// `codex remote exec` exits with the remote command's code, or 124 for a
-// timeout, 125 when something else failed, 126 when the command was denied.
+// Exit codes: 0 success; 1 the command failed; 2 the command line was invalid.
+// `codex remote run` and `shell` exit with the remote command's code, or with
+// 255 when the server could not be reached or the connection broke. `codex
+// remote exec` exits with the remote command's code, or 124 for a timeout, 125
+// for other failures, 126 when the command was denied.
 package cli
 
 import (
@@ -102,7 +102,7 @@ Example: start a server, and use it from a second terminal:
 		UseShortOptionHandling:    true, // -la is -l -a
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              cmdutil.OnUsageError,
-		// The library takes an operand beside --help for the name of a command.
+		// The library would read an operand next to --help as the name of a command.
 		CommandNotFound:       func(c *cli.Context, _ string) { _ = cli.ShowSubcommandHelp(c) },
 		CustomAppHelpTemplate: appTemplate,
 		Flags:                 append(cmdutil.RootFlags(), cli.HelpFlag),
@@ -124,7 +124,7 @@ Example: start a server, and use it from a second terminal:
 	return app
 }
 
-// addCommon gives a command and those below it what all have.
+// addCommon adds to a command, and to those below it, what all commands have.
 func addCommon(c *cli.Command) {
 	c.OnUsageError, c.CustomHelpTemplate, c.Flags = cmdutil.OnUsageError, commandTemplate, append(c.Flags, cli.HelpFlag)
 	c.UsageText = strings.TrimSpace(c.HelpName + " [command options] " + c.ArgsUsage)

@@ -10,8 +10,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// TestOptionsBehindOperands arranges command lines for the library, which takes the first operand for the end
-// of the options.
+// TestOptionsBehindOperands arranges command lines for the library, which ends the options at the first
+// operand.
 func TestOptionsBehindOperands(t *testing.T) {
 	for typed, want := range map[string]string{
 		"remote ls /tmp -l":                "remote ls -l /tmp",
@@ -48,7 +48,7 @@ func TestOptionsBehindOperands(t *testing.T) {
 }
 
 // TestOperandsAreDeclared fails for a command that shows operands in its help and declares none, or the other
-// way round: options behind them would be taken for operands, and shell completion would offer nothing.
+// way round: options after them would be parsed as operands, and shell completion would offer nothing.
 func TestOperandsAreDeclared(t *testing.T) {
 	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 	walkCommands(app.Commands, nil, func(path []string) {
@@ -64,8 +64,8 @@ func TestOperandsAreDeclared(t *testing.T) {
 	})
 }
 
-// TestUndeclaredOperandsAreRefused gives an operand to each command whose help shows none. A command that used
-// it would take operands without a declaration.
+// TestUndeclaredOperandsAreRefused gives an operand to each command whose help shows none. If a command
+// accepts it, the command uses operands without declaring them.
 func TestUndeclaredOperandsAreRefused(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})

@@ -18,8 +18,8 @@ var (
 	citation = regexp.MustCompile("([A-Za-z0-9_./-]+\\.md)[)`]? (" + oneSection + "(?:(?:,| and|, and| to) " + oneSection + ")*)")
 	// numbered is a heading with a number.
 	numbered = regexp.MustCompile(`(?m)^(##|###) ([0-9]+(?:\.[0-9]+)?) \S`)
-	// unnamed is a section that is cited in words or after the bare name of a
-	// document, in which a reader finds nothing.
+	// unnamed is a section that is cited in words, or after a bare document
+	// name, where a reader cannot find it.
 	unnamed = regexp.MustCompile(`(?i)\bsections? [0-9]+(\.[0-9]+)?|\.md [0-9]+(\.[0-9]+)?\b`)
 	// standard is a citation of a standard from elsewhere.
 	standard = regexp.MustCompile(`\b(?:RFC|FIPS) [0-9]+,? (?:sections? )?[0-9][0-9.]*`)
@@ -44,8 +44,8 @@ func TestCitations(t *testing.T) {
 	}
 }
 
-// TestWrongCitationsAreFound checks the checker: a test that accepts everything
-// would look the same.
+// TestWrongCitationsAreFound checks the checker: otherwise a checker that
+// accepts everything would pass.
 func TestWrongCitationsAreFound(t *testing.T) {
 	sections := make(sectionsOf)
 	for text, want := range map[string]int{
@@ -62,8 +62,8 @@ func TestWrongCitationsAreFound(t *testing.T) {
 	}
 }
 
-// TestSpecification checks that the documents of docs/spec number their sections
-// in order and once, and that their links lead somewhere.
+// TestSpecification checks that the sections of docs/spec are numbered in order
+// without duplicates, and that links have existing targets.
 func TestSpecification(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(repository, "docs/spec/*.md"))
 	if err != nil || len(names) == 0 {
@@ -91,8 +91,8 @@ func TestSpecification(t *testing.T) {
 	}
 }
 
-// sectionsOf has the numbers of each document's sections; nil: there is no such
-// document.
+// sectionsOf has the section numbers of each document; nil: the document does
+// not exist.
 type sectionsOf map[string][]string
 
 // check reports the wrong citations of a text, and returns how many there are of
@@ -105,7 +105,7 @@ func (s sectionsOf) check(t *testing.T, name, text string) int {
 	return len(aSection.FindAllString(text, -1))
 }
 
-// wrong returns what is wrong with the citations of a text in a file.
+// wrong returns the errors in the citations of a text in a file.
 func (s sectionsOf) wrong(t *testing.T, name, text string) (problems []string) {
 	t.Helper()
 	if !mayCite(text) {
@@ -137,14 +137,14 @@ func (s sectionsOf) wrong(t *testing.T, name, text string) (problems []string) {
 	return problems
 }
 
-// mayCite reports whether there can be a citation in a text. Most comments have none, and
-// the patterns would take seconds for all of them.
+// mayCite reports whether a text may contain a citation. Most comments have none, and the
+// patterns would take seconds for all of them.
 func mayCite(text string) bool {
 	lower := strings.ToLower(text)
 	return strings.Contains(lower, "§") || strings.Contains(lower, "section") || strings.Contains(lower, ".md ")
 }
 
-// missing says what of a document and its section does not exist.
+// missing returns an error if a document or its section does not exist.
 func (s sectionsOf) missing(t *testing.T, document, cited string) []string {
 	t.Helper()
 	if _, known := s[document]; !known {
@@ -166,7 +166,7 @@ func (s sectionsOf) missing(t *testing.T, document, cited string) []string {
 	}
 }
 
-// normalize joins the lines of a text, as a citation may go over two.
+// normalize joins the lines of a text, because a citation may span two.
 func normalize(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // citingTexts returns the texts of the repository in which sections are cited, by

@@ -31,7 +31,7 @@ const (
 	orFiles   = "files"
 )
 
-// completer finds what may come next in a command line.
+// completer finds the words that may come next in a command line.
 type completer struct {
 	command  *cli.Command
 	path     []string
@@ -40,7 +40,7 @@ type completer struct {
 	pending  string            // the option whose value comes next; empty: none
 }
 
-// choice is what may come next: a list, or files and handles.
+// choice is the set of possible next words: a list, or files and handles.
 type choice struct {
 	list     []string
 	from     cmdutil.OperandKind // OfferNothing: the list alone
@@ -62,7 +62,8 @@ func words[W ~string](values []W) []string {
 	return list
 }
 
-// printCompletions prints what may follow words, which stand behind the name of the program.
+// printCompletions prints the possible next words after words, which follow the name of the
+// program.
 func printCompletions(to io.Writer, app *cli.App, words []string) {
 	typed, ok := os.LookupEnv(completingVariable)
 	if !ok {
@@ -127,7 +128,7 @@ func complete(app *cli.App, words []string) []string {
 	return c.follow(words).list
 }
 
-// follow parses words, and returns what may follow them.
+// follow parses words, and returns the possible next words.
 func (c *completer) follow(words []string) choice {
 	for i := 0; i < len(words); i++ {
 		word := words[i]
@@ -156,7 +157,7 @@ func (c *completer) follow(words []string) choice {
 	return c.next()
 }
 
-// operand goes to the subcommand with a name, or counts an operand.
+// operand enters the subcommand with a name, or counts an operand.
 func (c *completer) operand(word string) {
 	sub := c.command.Command(word)
 	if sub == nil {

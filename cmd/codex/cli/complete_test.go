@@ -11,8 +11,8 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 )
 
-// TestComplete asks what may follow: values of options and operands, and nothing wrong,
-// such as a name of the help command in place of a file.
+// TestComplete checks the offered words: values of options and operands, and nothing
+// wrong, such as names for the help command in place of files.
 func TestComplete(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("CODEX_HOME", home)
@@ -63,7 +63,7 @@ func TestComplete(t *testing.T) {
 			t.Errorf("%q: %q, want %q", typed, got, want)
 		}
 	}
-	// The program answers the scripts, without a word on stderr.
+	// The program answers the scripts, without output on stderr.
 	var out, errs strings.Builder
 	if code := Main([]string{"codex", "remote", "exec", "--ask", completionWord}, strings.NewReader(""), &out, &errs); code != 0 ||
 		out.String() != "never\non-failure\nalways\n" || errs.String() != "" {
@@ -80,16 +80,16 @@ func namesOf(name string) string {
 	return strings.Join(names, " ")
 }
 
-// TestCompletions asks as the scripts do: with the word before the cursor, and to be told
-// whether files of this machine may follow.
+// TestCompletions asks like the scripts: with the word before the cursor, and it expects
+// to be told whether local files may follow.
 func TestCompletions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
 	home := t.TempDir()
 	t.Setenv("CODEX_HOME", home)
-	// No server is there: a press of a key gives no error, and no files of this machine in
-	// place of the server's.
+	// There is no server: pressing the key gives no error, and no local files in place of
+	// the server's.
 	file := "default = \"build\"\n[[environments]]\nid = \"build\"\nurl = \"ws://127.0.0.1:1\"\n[[environments]]\nid = \"by-program\"\nprogram = \"touch\"\nargs = [\"" + home + "/started\"]\n"
 	if err := os.WriteFile(filepath.Join(home, "environments.toml"), []byte(file), 0o600); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 //
 // Answers contain names from a server, so no shell may expand them. Bash reads them line by line, because compgen
 // -W would run $(...) in the name of a file, and quotes them. Bash splits words at colons and equals signs; the
-// script joins them, and removes from the replies what stands before the last of these. @NAME@ is the name of the
+// script joins them, and removes from the replies the text before the last of these. @NAME@ is the name of the
 // program: see completedName.
 const bashCompletion = `_codex_complete() {
   local line="${COMP_LINE:0:COMP_POINT}" words=() i word raw="" breaks="" prefix="" kind="" reply
@@ -127,7 +127,7 @@ complete -c @NAME@ -f -a '(__codex_complete)'
 // plainName is a name that needs no quotes in any shell.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 
-// completedName returns the name that scripts complete: the one by which the
+// completedName returns the name that scripts complete: the name under which the
 // program was called. scripts/install --name can install it beside OpenAI's codex,
 // whose completions must stay as they are.
 func completedName(arg0 string) string {

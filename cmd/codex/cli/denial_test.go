@@ -16,7 +16,8 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// oldServer answers as a server that knows no sandboxes, or says so later.
+// oldServer answers like a server that does not support sandboxes, or reports that only
+// later.
 func oldServer(t *testing.T, started, exited, read string) (url string, methods func() []string) {
 	t.Helper()
 	var seen []string

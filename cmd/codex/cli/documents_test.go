@@ -28,8 +28,8 @@ var (
 	wordOfCLI = regexp.MustCompile(`^(?:bin/)?codex$`)
 )
 
-// optionsAt says in which section of which document the options of a command are,
-// where that is not the section of docs/cli.md with the command's name.
+// optionsAt names the document and section with the options of a command, if that
+// is not the section of docs/cli.md with the command's name.
 var optionsAt = map[string][2]string{
 	"codex remote":                  {"docs/cli.md", "Which server"},
 	"codex rendezvous":              {"docs/rendezvous.md", "Options"},
@@ -81,8 +81,8 @@ func TestDocumentedOptions(t *testing.T) {
 	})
 }
 
-// TestDocumentedSections fails for a command without a section in the documents. Its name is the title, or it is in the
-// section that optionsAt names. A command with nothing but the options that many have is in no table of options.
+// TestDocumentedSections fails for a command without a section in the documents. The section has the command's name as
+// its title, or optionsAt names it. A command that has only common options is in no table of options.
 func TestDocumentedSections(t *testing.T) {
 	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 	walkCommands(app.Commands, nil, func(path []string) {
@@ -125,7 +125,7 @@ func options(text string) map[string]string {
 	return rows
 }
 
-// defaultOf is what a flag is if it is not given; empty: nothing.
+// defaultOf is the value of a flag that is not given; empty: none.
 func defaultOf(flag cli.Flag) string {
 	f, ok := flag.(cli.DocGenerationFlag)
 	if _, isSwitch := flag.(*cli.BoolFlag); isSwitch || !ok {
@@ -148,7 +148,7 @@ func flagNamed(flags []cli.Flag, name string) cli.Flag {
 }
 
 // sectionOf returns the part of a document from a heading to the next one; empty:
-// there is none.
+// the heading does not exist.
 func sectionOf(t *testing.T, document, title string) string {
 	t.Helper()
 	text := read(t, document)
@@ -213,8 +213,8 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// shownCommands returns what a document shows of codex's command lines, from the
-// name of the program to the end of the command.
+// shownCommands returns the command lines of codex that a document shows, from
+// the name of the program to the end of the command.
 func shownCommands(text string) (lines []string) {
 	text = strings.ReplaceAll(text, "\\\n", " ")
 	var shown []string
@@ -458,7 +458,7 @@ func TestSpecifiedNames(t *testing.T) {
 		t.Errorf("found %d methods and %d members", len(methods), len(members))
 	}
 	maps.Copy(methods, members)
-	words := matches(`([a-zA-Z0-9/]+)`, text) // of all documents once: a pattern for each name takes seconds
+	words := matches(`([a-zA-Z0-9/]+)`, text) // all documents at once: a pattern for each name takes seconds
 	for name := range methods {
 		if !words[name] {
 			t.Errorf("docs/spec does not have %s", name)
@@ -475,8 +475,7 @@ func matches(pattern, text string) map[string]bool {
 	return found
 }
 
-// sourceText returns the Go files of a directory and all below it, without tests;
-// or one file.
+// sourceText returns the Go files below a directory, without tests; or one file.
 func sourceText(t *testing.T, name string) string { return goText(t, name, false) }
 
 // testText returns the tests of a directory and all below it.
@@ -512,14 +511,14 @@ func TestDocumentedPaths(t *testing.T) {
 		for _, m := range codeSpan.FindAllStringSubmatch(read(t, name), -1) {
 			words := strings.Fields(m[1])
 			if name == "CHANGELOG.md" || len(words) == 0 || !path.MatchString(strings.TrimSuffix(words[0], ":")) {
-				continue // what is gone may be in the changelog
+				continue // the changelog may mention removed files
 			}
 			exists(t, strings.TrimSuffix(words[0], ":"))
 		}
 	}
 }
 
-// TestReadmeIsShort keeps the README to what a newcomer reads; the rest is in docs.
+// TestReadmeIsShort limits the README to what a newcomer reads; the rest is in docs.
 func TestReadmeIsShort(t *testing.T) {
 	const most = 200
 	if n := strings.Count(read(t, "README.md"), "\n"); n > most {

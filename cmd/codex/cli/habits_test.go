@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// habits are what people from ssh, scp, docker and kubectl expect of the command line, and
-// the test that holds each. All were otherwise once.
+// habits lists what users of ssh, scp, docker and kubectl expect of the command line, each
+// with the test that checks it. Earlier versions violated all of them.
 var habits = []struct{ behaviour, folder, test string }{
 	{"cp writes into a device, a FIFO, a terminal and /dev/stdout, and replaces none of them", "cmd/codex/e2e/cli", "TestCopiesWriteIntoSpecialFiles"},
 	{"cp keeps permissions, in both directions", "cmd/codex/e2e/cli", "TestCopiesOfTrees"},
@@ -35,7 +35,7 @@ var habits = []struct{ behaviour, folder, test string }{
 	{"what is typed wrong is told with object, reason and a way out", "cmd/codex/e2e/cli", "TestMistakes"},
 }
 
-// TestHabitsAreHeld checks that each test of the list is there.
+// TestHabitsAreHeld checks that each test of the list exists.
 func TestHabitsAreHeld(t *testing.T) {
 	for _, h := range habits {
 		files, err := filepath.Glob(filepath.Join(repository, h.folder, "*_test.go"))

@@ -11,8 +11,8 @@ import (
 // helpColumns is the width of a help page. TestHelpOfAllCommands checks it.
 const helpColumns = 100
 
-// The pages of help. They differ from the library's in the options, whose texts stand in a column of their
-// own and are wrapped: the library's are as long as they come. The named templates are the library's.
+// These are the help pages. They differ from the library's in the texts of options, which have their own
+// column and are wrapped; the library does not wrap them. The named templates are the library's.
 const (
 	optionsTemplate = `{{range .VisibleFlags}}{{$names := names .}}
    {{$names}}{{if gt (len $names) 30}}{{nindent 35 ""}}{{else}}{{indent (subtract 32 (len $names)) ""}}{{end}}{{wrap (text .) 35}}{{end}}
@@ -57,14 +57,14 @@ func init() {
 	cli.VersionPrinter = func(c *cli.Context) { _ = printVersion(c) }
 }
 
-// flagHelp returns the names of an option, with what stands for its value, and its text.
+// flagHelp returns the names of an option, with the placeholder of its value, and its text.
 func flagHelp(f cli.Flag) (names, text string) {
 	names, text, _ = strings.Cut(f.String(), "\t")
 	return names, text
 }
 
 // helpCommand returns the command that shows the help of a command below the one that it belongs to. The
-// library's looks at one word only: codex help remote run would show the help of codex remote.
+// library's reads only one word: codex help remote run would show the help of codex remote.
 func helpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "help", Aliases: []string{"h"}, Usage: "show the help of a command", ArgsUsage: "[COMMAND...]",

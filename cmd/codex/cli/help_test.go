@@ -11,8 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// helpOf runs the app with --help behind the path of a command, and returns
-// what it prints.
+// helpOf runs the app with --help after the path of a command, and returns its
+// output.
 func helpOf(t *testing.T, app *cli.App, path ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -83,7 +83,7 @@ OPTIONS:
 	}
 }
 
-// TestHelpWithOperands asks for help beside operands, and for help as an operand.
+// TestHelpWithOperands requests help with operands, and help as an operand.
 func TestHelpWithOperands(t *testing.T) {
 	page := func(args ...string) string {
 		t.Helper()
@@ -122,7 +122,8 @@ func TestHelpWithOperands(t *testing.T) {
 	}
 }
 
-// TestHelpOfEveryCommand looks for each command and option, with --help and by the command help.
+// TestHelpOfEveryCommand checks that each command and option is in the help, with --help
+// and with the help command.
 func TestHelpOfEveryCommand(t *testing.T) {
 	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 	got := helpOf(t, app)

@@ -8,9 +8,10 @@ import (
 )
 
 // mayImport are the groups of packages below pkg, and the groups that each may
-// import besides itself. docs/architecture.md explains the rule: what knows more
-// imports what knows less. Packages that touch the machine (host) know no
-// protocol, and packages that speak one (wire) know nothing else.
+// import besides itself. docs/architecture.md explains the rule: specific
+// packages import general ones. Packages that act on the machine (host) do not
+// depend on a protocol, and packages that implement a protocol (wire) do not
+// depend on anything else.
 var mayImport = map[string][]string{
 	"wire":       {},
 	"execproto":  {"wire"},
@@ -28,9 +29,10 @@ var mayImport = map[string][]string{
 	"testutil":   {"wire"},
 }
 
-// launcherMayImport are the packages of cmd/codex-linux-sandbox, and the packages of this repository that
-// each may import. It is the program that must be trusted: what runs without a Go
-// runtime (initproc) knows nothing of sandboxes, and what answers the command (mediate) nothing of options and plans.
+// launcherMayImport are the packages of cmd/codex-linux-sandbox, and the packages of this repository that each may
+// import. The launcher must be trusted, so its parts are separate: code that runs without a Go runtime (initproc)
+// does not depend on sandboxes, and code that serves the command's requests (mediate) does not depend on options and
+// plans.
 var launcherMayImport = map[string][]string{
 	"":         {"launcher"},
 	"initproc": {},
@@ -90,7 +92,8 @@ var roomsMayImport = map[string]map[string][]string{
 		"tracing":    {},
 		"wsauth":     {},
 	},
-	// A plan is made of a policy and knows nothing of those that carry it out, or clean up behind them.
+	// A plan is made from a policy. It does not import the packages that carry it out or
+	// clean up after it.
 	"sandbox": {
 		"":             {},
 		"permissions":  {},
@@ -107,7 +110,8 @@ var roomsMayImport = map[string]map[string][]string{
 	},
 }
 
-// TestRoomsImportWhatTheyMay checks which rooms of a group import each other, without the imports of tests.
+// TestRoomsImportWhatTheyMay checks which packages of a group import each other, without
+// the imports of tests.
 func TestRoomsImportWhatTheyMay(t *testing.T) {
 	for group, rooms := range roomsMayImport {
 		top := "codex.internal/pkg/" + group
@@ -137,7 +141,8 @@ func TestRoomsImportWhatTheyMay(t *testing.T) {
 	}
 }
 
-// testPackages are those outside of tests that are for tests alone: what end-to-end tests import.
+// testPackages are packages outside of tests that only tests use, such as those that
+// end-to-end tests import.
 var testPackages = []string{"codex.internal/cmd/codex/e2e/harness"}
 
 // TestGroupsImportWhatTheyMay checks the imports of every package, without those

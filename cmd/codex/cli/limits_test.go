@@ -18,9 +18,9 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 )
 
-// documentedLimits are the tables of limits: for each row, by its cells before the last one,
-// the constants whose values the last cell has, in this order. Words for a share, such as
-// "a quarter", are not checked.
+// documentedLimits describes the tables of limits. The key of a row is the text of its cells
+// except the last one. The value lists the constants whose values are in the last cell, in
+// this order. Words for a fraction, such as "a quarter", are not checked.
 var documentedLimits = []struct {
 	document, title string
 	rows            map[string][]string
@@ -117,7 +117,8 @@ var documentedLimits = []struct {
 }
 
 // TestDocumentedLimits compares the tables of limits with the constants of the program. A
-// row that is not listed here, and a number that no constant has, are errors.
+// row that is not listed here, or a number that is not the value of a constant, is an
+// error.
 func TestDocumentedLimits(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^\| ?(.*?) \| ([^|]*) \|$`)
 	number := regexp.MustCompile(`[0-9]`)
@@ -204,7 +205,7 @@ func TestDocumentedDefaults(t *testing.T) {
 	}
 }
 
-// constants are those of packages, by the package and the name.
+// constants are the constants of packages, by package and name.
 type constants struct {
 	t      *testing.T
 	values map[string]map[string]constant.Value
@@ -251,7 +252,7 @@ func (c constants) read(dir string) map[string]constant.Value {
 			}
 		}
 	}
-	// A constant may be of those of another file.
+	// A constant may refer to constants of another file.
 	for range specs {
 		for _, spec := range specs {
 			for i, value := range spec.Values {
@@ -264,8 +265,8 @@ func (c constants) read(dir string) map[string]constant.Value {
 	return values
 }
 
-// evaluate returns the value of an expression of numbers, of units of time and of
-// constants that are known; nil: it is none.
+// evaluate returns the value of an expression of numbers, time units and known
+// constants; nil: it is not such an expression.
 func evaluate(e ast.Expr, known map[string]constant.Value) constant.Value {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -10,8 +10,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// manCommand prints manual pages. They are made from what the help shows, so that both
-// say the same.
+// manCommand prints manual pages. They are made from the help texts, so that both
+// agree.
 func manCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "man",
@@ -61,8 +61,8 @@ func printMan(c *cli.Context) error {
 	return writeMan(c.App.Writer, "codex-"+command.Name, source, command, command.Subcommands)
 }
 
-// manSource is what the foot of a page says: a date, or "" if it is not known, and the
-// program with its version.
+// manSource is the text at the foot of a page: a date, or "" if it is not known, and
+// the program with its version.
 type manSource struct{ date, program string }
 
 // listMan prints the names of the commands, one in a line.
@@ -81,8 +81,8 @@ func listMan(c *cli.Context) error {
 	return nil
 }
 
-// writeMan writes a page of commands in the man macros: a command, and the commands
-// below it as sections of their own.
+// writeMan writes a page in the man macros: a command, and its subcommands as
+// sections.
 func writeMan(w io.Writer, title string, source manSource, page *cli.Command, below []*cli.Command) error {
 	m := &manText{}
 	m.macro("TH", strings.ToUpper(title), "1", source.date, source.program, "User Commands")
@@ -104,8 +104,8 @@ func writeMan(w io.Writer, title string, source manSource, page *cli.Command, be
 // manText is roff source.
 type manText struct{ strings.Builder }
 
-// macro writes a request with its arguments. Hyphens of a date stay as they are, as mandoc
-// reads no other date.
+// macro writes a request with its arguments. Hyphens of a date are not escaped, because
+// mandoc would not recognize the date.
 func (m *manText) macro(name string, args ...string) {
 	m.WriteString("." + name)
 	for _, a := range args {
@@ -117,7 +117,7 @@ func (m *manText) macro(name string, args ...string) {
 	m.WriteByte('\n')
 }
 
-// text writes lines as they are, without a meaning for roff.
+// text writes lines without roff markup.
 func (m *manText) text(s string) {
 	for line := range strings.SplitSeq(s, "\n") {
 		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
@@ -127,12 +127,12 @@ func (m *manText) text(s string) {
 	}
 }
 
-// roffText is a text without escapes, in which a hyphen can be copied.
+// roffText escapes a text for roff, so that hyphens can be copied.
 func roffText(s string) string {
 	return strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 }
 
-// body writes what the help of a command shows below its name.
+// body writes the parts of a command's help that follow its name.
 func (m *manText) body(heading string, c *cli.Command) {
 	m.macro(heading, "SYNOPSIS")
 	m.verbatim(c.UsageText)

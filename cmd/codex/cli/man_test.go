@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// TestManText writes text that roff would take for requests or escapes.
+// TestManText writes text that roff would read as requests or escapes.
 func TestManText(t *testing.T) {
 	m := &manText{}
 	m.text(".profile\n'quoted\na\\b --flag")
@@ -39,7 +39,7 @@ codex y
 	}
 }
 
-// TestManPages looks for every command and option in the manual pages.
+// TestManPages checks that every command and option is in the manual pages.
 func TestManPages(t *testing.T) {
 	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 	for _, c := range app.Commands {

@@ -13,8 +13,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// TestNumericOptions gives each option of each command that takes a number values that are out of its range: a
-// negative one, and its bounds and what lies beyond them. No option takes a number in another way.
+// TestNumericOptions gives each numeric option of each command values that are out of its range: a negative
+// one, and values beyond its bounds; and its bounds. No option may parse a number in another way.
 func TestNumericOptions(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	tried := 0
@@ -50,7 +50,7 @@ func TestNumericOptions(t *testing.T) {
 	}
 }
 
-// boundsOf returns values that an option refuses, and values that it takes.
+// boundsOf returns values that an option refuses, and values that it accepts.
 func boundsOf(value cli.Generic) (wrong, right []string) {
 	switch n := value.(type) {
 	case *cmdutil.Number[int64]:

@@ -16,15 +16,15 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// commandsWithFile are the commands whose options can stand in a file, with the variables
+// commandsWithFile are the commands whose options can be in a file, with the variables
 // that the flag library does not know.
 var commandsWithFile = map[string]map[string]string{
 	"exec-server": {},
 	"rendezvous":  {"nats": "CODEX_RENDEZVOUS_NATS_URL"},
 }
 
-// sample is values of an option of some type: two good ones in TOML and on the command line,
-// and wrong ones in TOML with what the error says is allowed.
+// sample has values for options of one type: two valid ones in TOML and on the command line,
+// and invalid ones in TOML with the error's text about permitted values.
 type sample struct {
 	file, printed  string // in the file, and as --print-config prints it
 	argument, said string // on the command line, and as printed
@@ -66,7 +66,7 @@ func sampleOf(t *testing.T, flag cli.Flag) sample {
 	return sample{}
 }
 
-// countOf returns two numbers that an option takes.
+// countOf returns two numbers that an option accepts.
 func countOf(flag cli.Flag) (value, other string) {
 	n := flag.(*cli.GenericFlag).Value.(*cmdutil.Number[int64])
 	return strconv.FormatInt(n.Least+1, 10), strconv.FormatInt(n.Least, 10)
@@ -84,7 +84,7 @@ func optionsIn(t *testing.T, command, line string, args ...string) (path, out, e
 	return path, stdout.String(), stderr.String()
 }
 
-// eachOption runs a test for each option that can stand in a file, as the program knows them.
+// eachOption runs a test for each option of the program that can be in a file.
 func eachOption(t *testing.T, test func(t *testing.T, command string, flag cli.Flag)) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	tried := 0
@@ -118,8 +118,8 @@ func printedOption(text, name string) string {
 	return ""
 }
 
-// TestEveryOptionInAFile: each option can be given in the file. Its variable counts more than the
-// file, and the command line more than both.
+// TestEveryOptionInAFile: each option can be given in the file. Its variable takes precedence
+// over the file, and the command line over both.
 func TestEveryOptionInAFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

@@ -8,8 +8,9 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 )
 
-// TestWrongUse is the table of option errors: what people type that no command takes, for which nothing is
-// connected or started. TestNumericOptions tries each number, TestWrongUsageExitsWith2 each command.
+// TestWrongUse is the table of invalid command lines that people may type. For none of them is a
+// connection made or a program started. TestNumericOptions tries each number, TestWrongUsageExitsWith2
+// each command.
 func TestWrongUse(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	for _, tt := range []struct{ args, want string }{

@@ -29,9 +29,9 @@ import (
 // tokens have a few kilobytes.
 const maxSecret = 1 << 20
 
-// Identity has what signing in needs from outside. Tests replace it.
+// Identity has the external dependencies of signing in. Tests replace them.
 type Identity struct {
-	transport http.RoundTripper      // nil: that of the environment
+	transport http.RoundTripper      // nil: from the environment
 	ports     []int                  // on which the browser returns; nil: the usual ones
 	Open      func(url string) error // opens a browser
 }
@@ -143,9 +143,9 @@ func codeOf(err error) int {
 	return cmdutil.ExitCode(err)
 }
 
-// openLoginLog opens the log of codex login and logout. It contains no secrets, but when and how the user signed
-// in, so only the user can read it. If it cannot be opened, a warning is printed and the command goes on. If there
-// is no home directory, there is no log, unless makeHome says that signing in will create the directory.
+// openLoginLog opens the log of codex login and logout. It contains no secrets, but it shows when and how the user
+// signed in, so only the user can read it. If it cannot be opened, a warning is printed and the command goes on.
+// If there is no home directory, there is no log, unless makeHome says that signing in will create the directory.
 func openLoginLog(dir string, makeHome bool, stderr io.Writer) (io.Closer, *slog.Logger) {
 	path := filepath.Join(dir, "log", "codex-login.log")
 	_, err := os.Stat(dir)

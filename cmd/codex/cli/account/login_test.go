@@ -43,8 +43,8 @@ func (s *identityService) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// homeWith returns a home directory with files in it; nothing in the environment says
-// who one is.
+// homeWith returns a home directory with files in it; no credentials are in the
+// environment.
 func homeWith(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -77,7 +77,7 @@ func runLogin(t *testing.T, id Identity, stdin io.Reader, args ...string) (stdou
 	return out.String(), errs.String(), codeOf(err)
 }
 
-// idToken is a JWT with claims, whose signature nobody looks at.
+// idToken is a JWT with claims, whose signature is not checked.
 func idToken(claims string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".sig"
 }
@@ -99,7 +99,7 @@ func TestLoginTranscripts(t *testing.T) {
 		answers map[string]identityAnswer
 		stderr  string
 		code    int
-		auth    string // of auth.json afterwards; empty: there is none
+		auth    string // auth.json afterwards; empty: it does not exist
 	}{
 		"an API key": {"login --with-api-key", " sk-1\n", nil, nil, nil,
 			"Reading API key from stdin...\nSuccessfully logged in\n", 0, "{\n  \"auth_mode\": \"apikey\",\n  \"OPENAI_API_KEY\": \"sk-1\"\n}"},

@@ -1,4 +1,4 @@
-// Package audit has the commands of codex audit, which check and show audit trails.
+// Package audit implements the commands of codex audit, which check and show audit trails.
 package audit
 
 import (
@@ -127,7 +127,7 @@ func show(c *cli.Context, s cmdutil.Streams, files []string, match func(string) 
 			return nil
 		}
 		if c.Bool("json") {
-			text = string(l.Text) // JSON has no control characters
+			text = string(l.Text) // JSON contains no raw control characters
 		}
 		_, err := fmt.Fprintln(b, text)
 		return err

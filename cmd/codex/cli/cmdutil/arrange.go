@@ -11,13 +11,13 @@ import (
 // Arrange returns a command line in the order in which the library parses it. args begins with the name of
 // the program.
 //
-// The library takes the first operand for the end of the options. So the options of a command, with their
-// values, are put before its operands, as GNU programs do: codex remote ls /tmp -l becomes codex remote ls -l
-// /tmp. What stands behind -- stays, and so do the arguments of a command whose operands are a program's
-// command line: see Operands.
+// The library ends the options at the first operand. So Arrange moves the options of a command, with their
+// values, before its operands, as GNU programs do: codex remote ls /tmp -l becomes codex remote ls -l /tmp.
+// Words after -- are not moved, nor are the arguments of a command whose operands are a program's command
+// line: see Operands.
 //
-// It returns a usage error for an option that the command does not have: the library's error has the name of
-// the option in its text only, and the hint needs it.
+// For an unknown option it returns a usage error: the hint needs the name of the option, which the library's
+// error has only in its text.
 func Arrange(app *cli.App, args []string) ([]string, error) {
 	root := &cli.Command{Flags: app.Flags, Subcommands: app.Commands}
 	arranged, err := arrange(root, app.Name, args[min(1, len(args)):])
@@ -75,8 +75,8 @@ func separate(c *cli.Command, args []string) (options, operands []string, err er
 
 func isOption(arg string) bool { return len(arg) > 1 && arg[0] == '-' }
 
-// flagOf returns the flag that an option names; nil: there is none. Of joined short ones, as in -rp, it is
-// the last: only that one may have a value.
+// flagOf returns the flag that an option names; nil: there is no such flag. For joined short options, as
+// in -rp, it is the last one: only that one may have a value.
 func flagOf(flags []cli.Flag, option string) cli.Flag {
 	name, _, hasValue := strings.Cut(strings.TrimLeft(option, "-"), "=")
 	flag := find(flags, name)
@@ -105,7 +105,7 @@ func find(flags []cli.Flag, name string) cli.Flag {
 	return nil
 }
 
-// unknownFlag returns the error of an option that is none of the flags.
+// unknownFlag returns the error for an option that the command does not have.
 func unknownFlag(option string, flags []cli.Flag) error {
 	option, _, _ = strings.Cut(option, "=")
 	var names []string

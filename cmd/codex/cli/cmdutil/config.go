@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Options of Codex CLI's interactive program, which it takes before any
+// Options of Codex CLI's interactive program, which it accepts before any
 // command.
 const (
 	rootRemote      = "remote"
@@ -82,7 +82,8 @@ func IsStrict(c *cli.Context) bool {
 	return slices.ContainsFunc(levels(c), func(c *cli.Context) bool { return c.Bool("strict-config") })
 }
 
-// LoadConfig reads config.toml with the values of -c, which may stand before and behind each command.
+// LoadConfig reads config.toml with the values of -c, which may be before and after each
+// command.
 func LoadConfig(c *cli.Context) (home.Config, error) {
 	dir, err := home.Find()
 	if err != nil {

@@ -47,21 +47,21 @@ func OptionsFileFlags(name string, aliases ...string) []cli.Flag {
 	}
 }
 
-// OptionsFile says how a command takes options from a file.
+// OptionsFile describes how a command reads options from a file.
 type OptionsFile struct {
-	// Name is that of the file in /etc/codex.
+	// Name is the name of the file in /etc/codex.
 	Name string
 	// Unless makes the command not read the file in /etc/codex.
 	Unless bool
 	// Variables names, by option, variables that set an option and that the flag library does not read.
 	Variables map[string]string
-	// Excluded maps an option to those whose values in the file are ignored if that option is on the command line.
+	// Excluded maps an option on the command line to the options whose values in the file are then ignored.
 	// Scenario: the file is for a server that listens, and the command line has --remote. It is called only if
-	// there is a file; nil excludes nothing.
+	// there is a file. Nil: no options are ignored.
 	Excluded func() map[string][]string
 }
 
-// Options are the options of a command with where they come from.
+// Options are the options of a command with their origins.
 type Options struct {
 	c         *cli.Context
 	path      string            // of the file; empty: there is none
@@ -109,9 +109,9 @@ func ReadOptions(c *cli.Context, f OptionsFile) (*Options, error) {
 	return o, o.apply(entries, excluded)
 }
 
-// takeFile returns the path of the file that the command line names, and the option that names it; both are empty
-// if none does. As in Codex CLI, --config takes KEY=VALUE; a value without = is the file, and is removed from the
-// values of --config.
+// takeFile returns the path of the file on the command line, and the name of its option; both are empty without
+// such an option. As in Codex CLI, --config accepts KEY=VALUE. A value without = is the path of the file, and is
+// removed from the values of --config.
 func takeFile(c *cli.Context) (option, path string, err error) {
 	for _, value := range root(c).StringSlice(optionOverride) {
 		if !strings.Contains(value, "=") {
@@ -159,7 +159,8 @@ func (p *onePath) Set(path string) error {
 	return nil
 }
 
-// onlyOurs returns an error if other users can change the file: its options decide who may run commands.
+// onlyOurs returns an error if other users can change the file: its options decide who may
+// run commands.
 func onlyOurs(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && runtime.GOOS != "windows" && info.Mode()&othersWrite != 0 {
@@ -227,7 +228,7 @@ func (o *Options) isGiven(name string) bool {
 	return o.c.IsSet(name) || o.variables[name] != "" && os.Getenv(o.variables[name]) != ""
 }
 
-// names returns the options that can stand in a file.
+// names returns the options that may be in the file.
 func (o *Options) names() (names []string) {
 	for _, flag := range o.c.Command.Flags {
 		name := flag.Names()[0]
@@ -269,7 +270,7 @@ func kindOf(flag cli.Flag) any {
 	return flag
 }
 
-// allowed says what values an option takes.
+// allowed describes the values that an option accepts.
 func allowed(flag cli.Flag) string {
 	switch kindOf(flag).(type) {
 	case *cli.BoolFlag:
@@ -355,7 +356,7 @@ func (o *Options) Print(w io.Writer) (done bool, err error) {
 }
 
 // Checked is called once the options were checked. done is true if --check-config was
-// given: the command must end.
+// given; then the command must end.
 func (o *Options) Checked(w io.Writer) (done bool, err error) {
 	switch {
 	case !o.c.Bool(optionCheck):

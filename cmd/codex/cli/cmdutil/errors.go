@@ -15,9 +15,9 @@ const (
 	ExitUsage         = 2
 	ExitDropped       = 3   // of remote logs: not all of the output is retained
 	ExitTimeout       = 124 // as of timeout(1)
-	ExitOurs          = 125 // of remote exec: an error before or beside the command
+	ExitOurs          = 125 // of remote exec: an error before or outside of the command
 	ExitDenied        = 126 // of remote exec: the sandbox or a person denied the command
-	ExitNotExecutable = 126 // the remote command exists and cannot be executed, as in a shell
+	ExitNotExecutable = 126 // the remote command exists but cannot be executed, as in a shell
 	ExitNotStarted    = 127 // a remote command could not be started, as in a shell
 	ExitInterrupted   = 130 // as in a shell
 	ExitBrokenPipe    = 141 // the reader of the output has closed it: SIGPIPE, as in a shell
@@ -101,8 +101,7 @@ func causes(err error) []string {
 	return list
 }
 
-// CausedBy lists the causes of an error under its own text, as Codex CLI
-// does.
+// CausedBy lists the causes of an error below its text, as Codex CLI does.
 func CausedBy(err error) string {
 	var b strings.Builder
 	for _, cause := range causes(err) {

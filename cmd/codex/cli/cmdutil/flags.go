@@ -7,20 +7,19 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// FlagValue returns the value of an option that may stand before or behind the command; empty if it is not given.
-// A value of --env with an equals sign sets a variable where the option may be repeated, and is an error
-// elsewhere.
+// FlagValue returns the value of an option that may be before or after the command; empty if it is not given. A
+// value of --env with an equals sign sets a variable where the option may be repeated, and is an error elsewhere.
 func FlagValue(c *cli.Context, name string) (string, error) {
 	value, _, err := FlagLevel(c, name)
 	return value, err
 }
 
-// FlagLevel is FlagValue, and returns also where the option stands: 0 is behind the last command, 1 is before it,
-// and so on.
+// FlagLevel is like FlagValue, and also returns the position of the option: 0 is after the last command, 1 is
+// before it, and so on.
 func FlagLevel(c *cli.Context, name string) (value string, level int, err error) {
 	for level, at := range c.Lineage() {
 		if !slices.Contains(at.LocalFlagNames(), name) {
-			continue // Value would also look before the command
+			continue // Value would also search before the command
 		}
 		var values []string
 		switch v := at.Value(name).(type) {

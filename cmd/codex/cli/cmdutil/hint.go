@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/account/registry"
 )
 
-// Hints at what to do about a certificate, a name and a URL.
+// Advice about a certificate, a name and a URL.
 const (
 	untrusted  = "its certificate is not trusted on this machine; for a registry, set CODEX_CA_CERTIFICATE to a file with its certificate authority"
 	otherName  = "its certificate is for other names; use one of them in the URL, or get a certificate for this name"
@@ -28,7 +28,7 @@ func FromRegistry(err error) bool {
 }
 
 // RegistryHint returns advice on an error of a call to a registry; empty if there is none. role is the role of the
-// caller, and variable the one that has its token.
+// caller, and variable the name of the variable with its token.
 func RegistryHint(err error, role, variable string) string {
 	var answered *registry.StatusError
 	if errors.As(err, &answered) {

@@ -22,7 +22,7 @@ func TestRegistryHint(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		err  error
-		want string // in the hint; empty: there is none
+		want string // expected in the hint; empty: no hint
 	}{
 		{"unknown token", answered(http.StatusUnauthorized, "invalid_token", "no"), "set TOKEN to a token of that service"},
 		{"token for others", answered(http.StatusForbidden, "environment_not_allowed", "no"), "token create --role harness --environment ID"},

@@ -105,7 +105,7 @@ type Limit struct {
 	text   string
 }
 
-// limitForms say what values look like.
+// limitForms describes the form of the values.
 var limitForms = map[string]string{
 	"SIZE":     "a number of bytes, or a number with K, M, G or T, such as 512M",
 	"NUMBER":   "a number above 0",
@@ -115,7 +115,7 @@ var limitForms = map[string]string{
 func (l *Limit) String() string { return l.text }
 func (l *Limit) Get() any       { return l.text }
 
-// Set returns an error if the text is no such limit.
+// Set returns an error if the text is not such a limit.
 func (l *Limit) Set(text string) error {
 	if !l.option.set(new(execproto.ProcessLimits), text) {
 		return fmt.Errorf("expected %s", limitForms[l.option.value])
@@ -141,7 +141,7 @@ func numberOf(member func(*execproto.ProcessLimits) *uint64) func(*execproto.Pro
 }
 
 func parseCPUs(l *execproto.ProcessLimits, text string) bool {
-	const most = 1 << 20 // processors: far more than a machine has
+	const most = 1 << 20 // processors: far more than any machine has
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(n >= 0.001 && n <= most) {
 		return false

@@ -7,8 +7,8 @@ import (
 )
 
 // ServiceManager informs a service manager such as systemd when a service is ready and when it stops. The protocol
-// is that of Type=notify: a line in a datagram to the Unix socket that the variable NOTIFY_SOCKET names. The zero
-// value, and nil, does nothing.
+// is that of Type=notify: a line in a datagram to the Unix socket in the variable NOTIFY_SOCKET. The zero value
+// and nil do nothing.
 type ServiceManager struct {
 	socket string
 	log    *slog.Logger
@@ -31,7 +31,8 @@ func (m *ServiceManager) Ready() { m.tell("READY=1") }
 // Stopping reports that the program shuts down.
 func (m *ServiceManager) Stopping() { m.tell("STOPPING=1") }
 
-// tell sends a line. If that fails, the error is logged: the program works without its manager.
+// tell sends a line. If that fails, the error is logged, because the program works without
+// its manager.
 func (m *ServiceManager) tell(line string) {
 	if m == nil || m.socket == "" {
 		return

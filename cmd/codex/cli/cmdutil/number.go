@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// NoMost is the most value of an option that has no upper bound.
+// NoMost is the upper bound of an option that has no upper bound.
 const NoMost = math.MaxInt64
 
 // Number is the value of an option that takes a number or a duration. Set is the one place that refuses a
@@ -19,7 +19,7 @@ type Number[T int64 | time.Duration] struct {
 	Least, Most T
 	value       T
 	parse       func(text string) (T, error)
-	form        string // what to give instead of what cannot be parsed
+	form        string // a valid value, for the error about an invalid one
 }
 
 // Count returns an option for a whole number from least to most. value is its default.
@@ -38,7 +38,7 @@ func Duration(flag cli.GenericFlag, value, least time.Duration) cli.Flag {
 func (n *Number[T]) String() string { return fmt.Sprint(n.value) }
 func (n *Number[T]) Get() any       { return n.value }
 
-// Set returns an error if the text is no number, or out of range.
+// Set returns an error if the text is not a number, or out of range.
 func (n *Number[T]) Set(text string) error {
 	value, err := n.parse(text)
 	switch {

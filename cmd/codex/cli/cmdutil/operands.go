@@ -6,9 +6,9 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Operands declares what the operands of a command are. It stands among the flags of the command, because
-// the library's Command has no member for it. Shell completion offers the kind of words that it names, and
-// Arrange reads whether options may stand behind the operands.
+// Operands declares the operands of a command. It is one of the command's flags, because the library's
+// Command has no field for it. Shell completion offers words of the declared kind, and Arrange reads
+// whether options may follow the operands.
 //
 // TestOperandsAreDeclared fails if a command shows operands in its help and declares none.
 type Operands struct {
@@ -17,12 +17,12 @@ type Operands struct {
 	Last int
 	// Words are offered for OfferWords.
 	Words func() []string
-	// CommandLine says that the operands are a program with its arguments, as those of codex remote run. An
-	// option behind the first one belongs to that program.
+	// CommandLine means that the operands are a program with its arguments, as those of codex remote run.
+	// An option after the first one belongs to that program.
 	CommandLine bool
 }
 
-// OperandKind says what shell completion offers for operands.
+// OperandKind is what shell completion offers for operands.
 type OperandKind int
 
 // The kinds of operands.
@@ -30,7 +30,7 @@ const (
 	OfferNothing     OperandKind = iota
 	OfferLocalFiles              // the shell offers files of this machine
 	OfferRemoteFiles             // paths of the server
-	OfferBothFiles               // paths of the server behind a colon, else files of this machine
+	OfferBothFiles               // paths of the server after a colon, else local files
 	OfferHandles                 // of detached processes
 	OfferWords                   // Operands.Words
 )
@@ -41,11 +41,11 @@ var (
 	RemoteFiles = &Operands{Kind: OfferRemoteFiles}
 	BothFiles   = &Operands{Kind: OfferBothFiles}
 	Handles     = &Operands{Kind: OfferHandles}
-	OtherWords  = &Operands{Kind: OfferNothing} // such as the id of something that is made
+	OtherWords  = &Operands{Kind: OfferNothing} // such as the id of something new
 	CommandLine = &Operands{CommandLine: true}
 )
 
-// OperandsOf returns what a command declares about its operands; nil: nothing, as it takes none.
+// OperandsOf returns a command's declaration of operands; nil: it has no operands.
 func OperandsOf(c *cli.Command) *Operands {
 	for _, f := range c.Flags {
 		if o, ok := f.(*Operands); ok {
@@ -55,7 +55,7 @@ func OperandsOf(c *cli.Command) *Operands {
 	return nil
 }
 
-// For the library, Operands are an invisible flag whose name nobody can type.
+// For the library, Operands are a hidden flag whose name cannot be typed.
 var _ cli.VisibleFlag = (*Operands)(nil)
 
 func (o *Operands) String() string            { return "" }

@@ -18,14 +18,14 @@ var (
 	osNumber = regexp.MustCompile(` \(os error [0-9]+\)`)
 )
 
-// Plain returns the text of an error for the terminal. An error of a server is shown as
-// the tools of a system show it, with the object first and without the numbers of the
-// protocol and of the operating system:
+// Plain returns the text of an error for the terminal. An error of a server is shown as system
+// tools show it, with the object first and without the numbers of the protocol and of the
+// operating system:
 //
 //	/etc/x: exec-server rejected request (-32004): No such file or directory (os error 2): /etc/x
 //	/etc/x: no such file or directory
 //
-// Codex CLI's text, by which programs match, stays that of the error itself.
+// The error's own text, which programs match, stays Codex CLI's.
 func Plain(err error) string {
 	text := err.Error()
 	var answer *execclient.ServerError
@@ -39,8 +39,8 @@ func Plain(err error) string {
 	return before + plainAnswer(before, answer.Message) + after
 }
 
-// plainAnswer returns the message of a server as it is shown behind the text before it, which may name the object
-// already.
+// plainAnswer returns the message of a server in the form for showing it after a text that may already name the
+// object.
 func plainAnswer(before, message string) string {
 	m := osError.FindStringSubmatch(message)
 	if m == nil {
@@ -53,7 +53,8 @@ func plainAnswer(before, message string) string {
 	return object + ": " + reason
 }
 
-// lower returns a text with a small first letter, unless its first word is an abbreviation such as RPC.
+// lower returns a text with a lower-case first letter, unless its first word is an
+// abbreviation such as RPC.
 func lower(text string) string {
 	first, size := utf8.DecodeRuneInString(text)
 	if second, _ := utf8.DecodeRuneInString(text[size:]); unicode.IsUpper(second) {

@@ -1,5 +1,5 @@
-// Package cmdutil has what the commands share: streams that keep text from
-// elsewhere from controlling the terminal, errors with exit codes and hints,
+// Package cmdutil contains code that the commands share: streams that prevent
+// foreign text from controlling the terminal, errors with exit codes and hints,
 // options and the version.
 package cmdutil
 
@@ -14,11 +14,11 @@ import (
 	"golang.org/x/term"
 )
 
-// Streams are the input and the outputs of a command. Messages, tables and errors
-// go to out and err, which replace control sequences: text of a server, a registry, a
-// file name or a configuration file must not control the terminal. Output that the
-// user wants unchanged goes to rawOut and rawErr: that of remote commands, the
-// contents of files, as with ssh and cat, and progress bars and prompts of codex.
+// Streams are the input and the outputs of a command. Messages, tables and errors go
+// to out and err, which replace control sequences: text of a server, a registry, a
+// file name or a configuration file must not control the terminal. Output that must
+// be unchanged goes to rawOut and rawErr: output of remote commands and contents of
+// files, as with ssh and cat, and codex's own progress bars and prompts.
 type Streams struct {
 	In             io.Reader
 	Out, Err       io.Writer
@@ -58,7 +58,7 @@ func (d *display) Write(text []byte) (int, error) {
 }
 
 // drawn returns a writer for prompts and progress bars of codex, which contain control sequences. While messages
-// are held back, it discards what is written.
+// are held back, it discards output.
 func (d *display) drawn() io.Writer { return drawing{d} }
 
 type drawing struct{ d *display }
@@ -72,7 +72,7 @@ func (w drawing) Write(text []byte) (int, error) {
 	return w.d.to.Write(text)
 }
 
-// hold holds messages back until show is called. It keeps the last ones only.
+// hold holds messages back until show is called. It keeps only the last ones.
 func (d *display) hold() (show func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,7 +128,7 @@ func ChildStderr(stream io.Writer) io.Writer {
 }
 
 // Messagef prints a message. Errors in it are printed in plain words and on one line each: text of a server in
-// them must not look like a line of codex.
+// them must not look like a message of codex.
 func Messagef(to io.Writer, format string, args ...any) {
 	for i, arg := range args {
 		if err, ok := arg.(error); ok {

@@ -10,7 +10,8 @@ import (
 // maxSaid bounds the stderr of a program that is kept to explain why it failed: some lines.
 const maxSaid = 2 << 10
 
-// Tail keeps the end of the output of a program. One goroutine writes to it, and another one reads.
+// Tail keeps the end of a program's output. One goroutine writes to it, and another one
+// reads.
 type Tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -101,7 +101,7 @@ type tlsReader struct {
 	log   *slog.Logger
 
 	mu     sync.Mutex
-	seen   [3]os.FileInfo // nil: there was none
+	seen   [3]os.FileInfo // nil: there was no certificate
 	config *tls.Config
 }
 

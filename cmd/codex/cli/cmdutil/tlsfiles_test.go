@@ -46,8 +46,8 @@ func selfSigned(t *testing.T) TLSFiles {
 	return f
 }
 
-// TestSessionsAreNotResumed: a client that kept a session of an earlier connection has to show
-// its certificate again, which is verified by the authorities that count now.
+// TestSessionsAreNotResumed: a client that kept a session of an earlier connection must show
+// its certificate again, which is verified by the current authorities.
 func TestSessionsAreNotResumed(t *testing.T) {
 	files := selfSigned(t)
 	server, err := files.Server(slog.New(slog.DiscardHandler))
@@ -83,7 +83,7 @@ func TestSessionsAreNotResumed(t *testing.T) {
 			done := make(chan error, 1)
 			go func() {
 				conn := tls.Server(theirs, server)
-				_, err := conn.Write([]byte("x")) // a ticket comes before it
+				_, err := conn.Write([]byte("x")) // a ticket arrives first
 				done <- err
 			}()
 			conn := tls.Client(ours, client)

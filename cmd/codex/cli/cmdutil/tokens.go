@@ -22,7 +22,7 @@ func PrintTokens(to io.Writer, path string, header []string, rows [][]string) er
 	return w.Flush()
 }
 
-// ExpiryCell says when a token expires; nil: never.
+// ExpiryCell describes when a token expires; nil: never.
 func ExpiryCell(expires *time.Time, now time.Time) string {
 	switch {
 	case expires == nil:

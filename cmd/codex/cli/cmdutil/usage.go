@@ -14,7 +14,7 @@ func OnUsageError(c *cli.Context, err error, _ bool) error {
 // UnknownCommand returns the usage error of a first operand that is no command below c.
 func UnknownCommand(c *cli.Context) error { return NoCommand(c.Command, c.Args().First()) }
 
-// NoCommand returns the usage error of a word that is no command below another one.
+// NoCommand returns the usage error for a word that is not a subcommand.
 func NoCommand(above *cli.Command, word string) error {
 	var names []string
 	for _, sub := range above.Subcommands {

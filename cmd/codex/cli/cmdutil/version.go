@@ -8,11 +8,11 @@ import (
 // release is the version of a release; scripts/release has the linker set it.
 var release string
 
-// UserAgent names a command of this program to others, with the version.
+// UserAgent is the User-Agent of a command of this program, with the version.
 func UserAgent(command string) string { return command + "/" + Version() }
 
-// Version is the version that the build knows: that of a release, the module's, or the
-// commit that it was built from.
+// Version is the version from the build: that of a release, of the module, or the
+// commit.
 func Version() string {
 	if release != "" {
 		return release

@@ -1,5 +1,5 @@
-// Package doctor has the command codex doctor, which prints what this machine can
-// enforce.
+// Package doctor implements the command codex doctor, which prints what this
+// machine can enforce.
 package doctor
 
 import (
@@ -86,7 +86,8 @@ var titles = map[string]string{
 // marks are how a status is shown.
 var marks = map[doctor.Status]string{doctor.OK: "ok", doctor.Warning: "warning", doctor.Failed: "FAILED", doctor.Absent: "-"}
 
-// showReport prints a report as text: the checks, what the backends enforce, and what to do.
+// showReport prints a report as text: the checks, the abilities of the backends, and
+// advice.
 func showReport(to io.Writer, r *doctor.Report) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "codex %s on %s/%s", r.Version, r.System, r.Arch)

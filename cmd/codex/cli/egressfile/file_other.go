@@ -8,7 +8,8 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 )
 
-// File cannot be opened on this system, which does not report who owns the links on the way to a file.
+// File cannot be opened on this system, because it does not report who owns the links in a
+// path.
 type File struct{}
 
 // Open returns an error.

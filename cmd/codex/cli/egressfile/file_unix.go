@@ -23,17 +23,17 @@ import (
 )
 
 const (
-	// saveTime bounds the wait for another codex that adds to the same file, which takes milliseconds; savePause
-	// is the time between two attempts.
+	// saveTime bounds the wait for another codex that changes the same file, which takes milliseconds; savePause
+	// is the pause between two attempts.
 	saveTime  = 5 * time.Second
 	savePause = 20 * time.Millisecond
-	// readTries bounds how often a file that is replaced while it is read is read again.
-	// One more codex replaces it once for each approval.
+	// readTries bounds how often a file is read again if it was replaced while it was
+	// read. Another codex replaces it once for each approval.
 	readTries = 100
-	// maxLinks bounds the links on the way to a file, as Linux does.
+	// maxLinks bounds the links in a path, as Linux does.
 	maxLinks = 40
-	// maxPlaces bounds the places in a file that are tried for an addition, each with the
-	// parser: one or two are usual, and a file that a command has made may have many.
+	// maxPlaces bounds the positions in a file at which an addition is tried, each with
+	// the parser. One or two are usual; a file that a command has made may have many.
 	maxPlaces = 16
 )
 
@@ -103,8 +103,8 @@ func ownLinks(path string) error {
 	}
 }
 
-// firstLink returns the first link of an absolute path and what is behind it; "": there
-// is none.
+// firstLink returns the first link of an absolute path and the rest after it; "": there
+// is no link.
 func firstLink(path string) (link, rest string, err error) {
 	at := ""
 	names := strings.Split(strings.Trim(path, "/"), "/")
@@ -130,7 +130,7 @@ func isOurs(info fs.FileInfo) bool {
 	return ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
-// errReplaced: the file under a name is another one than a moment before.
+// errReplaced means that the file under a name was exchanged for another one.
 var errReplaced = errors.New("was replaced meanwhile")
 
 // read returns the text of the file, which is a valid egress policy. If the file does not exist, the text is
@@ -183,8 +183,8 @@ func (f *File) readOnce() (string, fs.FileInfo, error) {
 	return string(text), info, nil
 }
 
-// Allow adds patterns to the list allow of the file, unless they are there already. The file, which has mode 0600,
-// is replaced in one step: a reader sees the old or the new one.
+// Allow adds patterns to the list allow of the file, unless they are there already. The file has mode 0600 and is
+// replaced in one step, so a reader sees the old or the new one.
 func (f *File) Allow(ctx context.Context, patterns ...string) (err error) {
 	lock, err := f.lock(ctx)
 	if err != nil {
@@ -222,8 +222,8 @@ func (f *File) Allow(ctx context.Context, patterns ...string) (err error) {
 	return f.dir.Rename(f.lockName(), f.name)
 }
 
-// lockName is the name of the new file while it is written. It is the lock too, as with
-// git: only one process can make it.
+// lockName is the name of the new file while it is written. It is also the lock, as
+// with git: only one process can create it.
 func (f *File) lockName() string { return "." + f.name + ".lock" }
 
 func (f *File) lock(ctx context.Context) (*os.File, error) {
@@ -246,12 +246,12 @@ func (f *File) lock(ctx context.Context) (*os.File, error) {
 // allowList matches the beginning of a list allow.
 var allowList = regexp.MustCompile(`(?m)^[ \t]*"?allow"?[ \t]*=[ \t]*\[`)
 
-// tableHeader matches the beginning of a table, behind which there are no keys of the
+// tableHeader matches the beginning of a table. After it there are no keys of the
 // policy itself.
 var tableHeader = regexp.MustCompile(`(?m)^[ \t]*\[`)
 
 // allowIn returns the text of an egress policy with patterns added to its list allow. The rest of the text, with
-// its comments, does not change. A place that looks like the list may be within a string of several lines, so the
+// its comments, does not change. Text that looks like the list may be inside of a multi-line string, so the
 // parser checks each result.
 func allowIn(text string, patterns []string) (string, error) {
 	var before policy
@@ -282,9 +282,9 @@ func allowIn(text string, patterns []string) (string, error) {
 	return "", fmt.Errorf("found no place for %s in the file; add it to allow by hand", strings.Join(patterns, ", "))
 }
 
-// allowPlaces yields the texts that have the quoted patterns at one of the first places
-// where they may belong: in a list allow, or, without one, in a list of their own before
-// a table or at the end.
+// allowPlaces yields candidate texts with the quoted patterns inserted at each of the
+// first possible positions: in a list allow or, without one, in a new list before a
+// table or at the end.
 func allowPlaces(text, quoted string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, at := range allowList.FindAllStringIndex(text, maxPlaces) {

@@ -26,8 +26,8 @@ func allowed(t *testing.T, text string) []string {
 	return f.Allow
 }
 
-// TestAllowIn: patterns come into the list allow, wherever that is, and everything else
-// stays as it is.
+// TestAllowIn: patterns are added to the list allow, wherever it is, and the rest does
+// not change.
 func TestAllowIn(t *testing.T) {
 	const add = "b.test:443"
 	for name, tt := range map[string]struct{ text, want string }{
@@ -118,7 +118,7 @@ func TestEgressFile(t *testing.T) {
 	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	// Several at a time lose nothing.
+	// Concurrent additions lose nothing.
 	var adding sync.WaitGroup
 	const several = 8
 	for i := range several {
@@ -144,7 +144,7 @@ func TestEgressFile(t *testing.T) {
 	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
 		t.Errorf("left behind: %v, %v", names, err)
 	}
-	// What it was exchanged for meanwhile is not followed, and stays.
+	// The path was exchanged for a link meanwhile: the link is not followed, and stays.
 	victim := filepath.Join(dir, "victim")
 	if err := errorsOf(os.WriteFile(victim, []byte("default = 'deny'\n"), 0o600), os.Remove(path), os.Symlink(victim, path)); err != nil {
 		t.Fatal(err)
@@ -207,8 +207,8 @@ func TestEgressFileRefuses(t *testing.T) {
 	}
 }
 
-// TestEgressFileIsReadWhileItIsReplaced: what another codex adds in the moment in which
-// the file is opened is no error.
+// TestEgressFileIsReadWhileItIsReplaced: if another codex replaces the file while it is
+// being opened, that is not an error.
 func TestEgressFileIsReadWhileItIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	path, next := filepath.Join(dir, "policy.toml"), filepath.Join(dir, "next")

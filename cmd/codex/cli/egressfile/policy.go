@@ -10,8 +10,8 @@ import (
 	"codex.internal/pkg/sandbox/egress"
 )
 
-// maxSize bounds the file of --egress-policy, in bytes: as many patterns
-// as it may have, of 64 bytes.
+// maxSize bounds the file of --egress-policy, in bytes: the maximum number of
+// patterns, at 64 bytes each.
 const maxSize = 1 << 20
 
 // policy is the file of --egress-policy.
@@ -35,7 +35,7 @@ type inject struct {
 	UpstreamCA     string `toml:"upstream_ca"`
 }
 
-// Read reads the file of --egress-policy; "": there is none.
+// Read reads the file of --egress-policy; "": no file.
 func Read(path string) (*egress.Ceiling, error) {
 	if path == "" {
 		return nil, nil

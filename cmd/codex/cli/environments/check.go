@@ -35,8 +35,8 @@ type checkedEnvironment struct {
 	Shell       *checkedShell `json:"shell,omitempty"`
 	OS          string        `json:"os,omitempty"`
 	Version     string        `json:"version,omitempty"`
-	// Sandbox says whether a command was confined: yes, no, or unknown, where
-	// a server does not tell.
+	// Sandbox reports whether a command was confined: yes, no, or unknown if
+	// the server does not tell.
 	Sandbox string `json:"sandbox,omitempty"`
 }
 
@@ -196,7 +196,7 @@ func trySandbox(ctx context.Context, client *execclient.Client, info execproto.E
 // milliseconds returns a duration in milliseconds, with three decimals.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// showChecked prints what was found for people.
+// showChecked prints the results as text.
 func showChecked(to io.Writer, results []checkedEnvironment) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "id\tresult\tconnected in\tround trip\tos\tversion\tshell\tsandbox")

@@ -55,7 +55,7 @@ Examples:
 	}
 }
 
-// environmentEntry is an environment as --json shows it.
+// environmentEntry is an environment in the output of --json.
 type environmentEntry struct {
 	ID      string       `json:"id"`
 	Kind    execenv.Kind `json:"kind"`
@@ -131,7 +131,7 @@ func listEnvironments(to io.Writer, config execenv.Config, entries []environment
 	return err
 }
 
-// noEnvironments returns why there are no environments.
+// noEnvironments returns the reason why there are no environments.
 func noEnvironments(config execenv.Config) string {
 	if config.Source == execenv.URLVariable {
 		return execenv.URLVariable + " is none"

@@ -20,8 +20,8 @@ import (
 // systems are what uname -sm prints, for the systems that the server is built for.
 var systems = map[string]string{"Linux x86_64": "linux/amd64", "Linux aarch64": "linux/arm64"}
 
-// install copies this program to a machine, in one step, so that a server that runs there keeps the file that it
-// was started from.
+// install copies this program to a machine. It replaces the file in one step, so that a running server there
+// keeps the old file.
 func install(ctx context.Context, errs io.Writer, h execenv.SSHHost) error {
 	there, err := sshOutput(ctx, errs, h, nil, "uname -sm")
 	if err != nil {
@@ -51,8 +51,8 @@ func install(ctx context.Context, errs io.Writer, h execenv.SSHHost) error {
 	return nil
 }
 
-// sshOutput runs a command line on the machine and returns what it prints, without the
-// spaces around it: a banner before the last line is left out.
+// sshOutput runs a command line on the machine and returns its output without
+// surrounding spaces. A banner before the last line is left out.
 func sshOutput(ctx context.Context, errs io.Writer, h execenv.SSHHost, stdin io.Reader, line string) (string, error) {
 	program, args := h.Command(line)
 	cmd := exec.CommandContext(ctx, program, args...)
@@ -69,7 +69,7 @@ func sshOutput(ctx context.Context, errs io.Writer, h execenv.SSHHost, stdin io.
 // maxPrinted bounds the output of ssh that is kept.
 const maxPrinted = 64 << 10
 
-// limitedBuffer keeps the beginning of what is written to it.
+// limitedBuffer keeps the beginning of the data written to it.
 type limitedBuffer struct{ to *bytes.Buffer }
 
 func (b *limitedBuffer) Write(text []byte) (int, error) {

@@ -49,7 +49,7 @@ func NoDefault(config execenv.Config) string {
 	return config.Source + " has no default"
 }
 
-// decidedBy returns what defines the environments: a variable or a file.
+// decidedBy returns the name of the variable or file that defines the environments.
 func decidedBy(config execenv.Config) string {
 	if config.Source == "" {
 		return "the built-in ones, as there is neither " + execenv.FileName + " nor " + execenv.URLVariable

@@ -10,8 +10,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// TestOptionsFromAFile: the service takes its options from a file, and a variable counts
-// more than the file.
+// TestOptionsFromAFile: the service takes its options from a file, and a variable takes
+// precedence over the file.
 func TestOptionsFromAFile(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	path := filepath.Join(t.TempDir(), "options.toml")

@@ -193,7 +193,7 @@ func flagged(err error) error {
 	return cmdutil.Usagef("--%s %s", strings.ReplaceAll(strings.ToLower(unfit.What), " ", "-"), unfit.Reason)
 }
 
-// rendezvousTLS reads the certificate that the flags name; nil: there is none.
+// rendezvousTLS reads the certificate of the flags; nil: no TLS.
 func rendezvousTLS(c *cli.Context, log *slog.Logger) (*tls.Config, error) {
 	files, err := cmdutil.CheckTLSFiles(c.String("tls-cert"), c.String("tls-key"), "")
 	if err != nil || files.Cert == "" {
@@ -202,7 +202,7 @@ func rendezvousTLS(c *cli.Context, log *slog.Logger) (*tls.Config, error) {
 	return files.Server(log)
 }
 
-// listenRendezvous listens where the flags say.
+// listenRendezvous listens on the address of the flags.
 func listenRendezvous(c *cli.Context, encrypted bool) (net.Listener, error) {
 	where := c.String("listen")
 	addr, err := net.ResolveTCPAddr("tcp", where)
@@ -221,7 +221,7 @@ func listenRendezvous(c *cli.Context, encrypted bool) (net.Listener, error) {
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) {
-			err = op.Err // without the address, which the message has
+			err = op.Err // without the address, which the message already has
 		}
 		return nil, fmt.Errorf("--listen %s: %w%s", where, err, cmdutil.ListenHint(err))
 	}

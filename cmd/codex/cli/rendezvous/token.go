@@ -74,7 +74,7 @@ Example:
 	}
 }
 
-// tokenEntry is a token as --json shows it.
+// tokenEntry is a token in the output of --json.
 type tokenEntry struct {
 	ID           string          `json:"id"`
 	Name         string          `json:"name"`

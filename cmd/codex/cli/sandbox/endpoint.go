@@ -16,8 +16,8 @@ type Endpoint struct {
 	Port uint16
 }
 
-// String returns the endpoint for people. Characters that are not ASCII are escaped, because letters of other
-// scripts make one name look like another.
+// String returns the endpoint for display. Characters that are not ASCII are escaped, because letters of
+// other scripts make one name look like another.
 func (e Endpoint) String() string {
 	if e.Port == 0 {
 		return visibleHost(e.Host)
@@ -25,7 +25,7 @@ func (e Endpoint) String() string {
 	return visibleHost(e.Host) + " port " + strconv.Itoa(int(e.Port))
 }
 
-// Option is the endpoint as --allow-domain and an egress policy take it.
+// Option is the endpoint in the form of --allow-domain and egress policies.
 func (e Endpoint) Option() string {
 	if e.Port == 0 {
 		return e.Host

@@ -2,8 +2,9 @@ package sandbox
 
 import "testing"
 
-// TestRefusedHosts: a name that was asked for by DNS has no port, and the option for it
-// permits every port. Only what is harmless in a shell is offered.
+// TestRefusedHosts: a name from a DNS query has no port, so the suggested option
+// permits every port. Options are suggested only for names that are harmless in a
+// shell.
 func TestRefusedHosts(t *testing.T) {
 	for _, tt := range []struct {
 		refused []Endpoint
@@ -13,7 +14,7 @@ func TestRefusedHosts(t *testing.T) {
 		{[]Endpoint{{"::1", 80}}, "::1 port 80; to let the command reach them use --allow-domain [::1]:80"},
 		{[]Endpoint{{"a.test", 0}, {"b.test", 22}}, "a.test, b.test port 22; to let the command reach them use --allow-domain a.test --allow-domain b.test:22"},
 		{[]Endpoint{{"b\u00fccher.test", 0}}, `b\u00fccher.test; to let the command reach them use --allow-domain ` + "b\u00fccher.test"},
-		// No shell runs what a command has put into a name.
+		// The user's shell must not execute a name that a command chose.
 		{[]Endpoint{{"a&b$(c)'~.test", 443}}, "a&b$(c)'~.test port 443; to let the command reach them use --allow-domain"},
 		{[]Endpoint{{"a$b.test", 0}, {"a-b_c.test", 22}}, "a$b.test, a-b_c.test port 22; to let the command reach them use --allow-domain a-b_c.test:22"},
 	} {

@@ -14,7 +14,7 @@ import (
 const (
 	launcherName = "codex-linux-sandbox"
 	// maxArgument is the longest profile that is passed as an argument: the
-	// kernel takes 128 KiB. A longer one is passed in memory.
+	// kernel accepts 128 KiB. A longer one is passed in memory.
 	maxArgument = 100 << 10
 )
 
@@ -57,8 +57,8 @@ func (l *localLaunch) launcherArgs(pass func(profile []byte) (fd int, err error)
 	return args, nil
 }
 
-// findLauncher finds the launcher as launch.Runtime does: beside this
-// program, or it is this program, by its name for itself.
+// findLauncher finds the launcher like launch.Runtime: beside this program, or
+// this program itself under the launcher's name.
 func findLauncher() (string, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Flags are the options about a sandbox that codex sandbox, codex remote run and codex
-// remote exec have in common. policy is the default of --sandbox; empty: there is none.
+// Flags are the sandbox options that codex sandbox, codex remote run and codex remote
+// exec share. policy is the default of --sandbox; empty: no default.
 func Flags(policy string) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "sandbox", Aliases: []string{"s"}, Value: policy, Usage: "confine the command by `POLICY`: read-only, workspace-write, danger-full-access or JSON"},

@@ -83,8 +83,8 @@ func builtin(name string) (p permissions.Profile, ok bool) {
 	}
 }
 
-// inheritance returns the table of a profile and of those that it extends, one after the
-// other. The built-in profile at the end of the line is an element with keyExtends alone.
+// inheritance returns the tables of a profile and of the profiles that it extends. The
+// built-in profile at the end of the chain is an element that has only keyExtends.
 func inheritance(tables map[string]any, name string) ([]map[string]any, error) {
 	var chain []map[string]any
 	seen := make(map[string]bool)
@@ -123,7 +123,7 @@ func known(tables map[string]any) string {
 	return "there are " + strings.Join(names, ", ")
 }
 
-// profileReader makes a profile of tables. A later table has precedence.
+// profileReader makes a profile from tables. A later table has precedence.
 type profileReader struct {
 	name, home string
 	access     map[permissions.Path]permissions.Access
@@ -291,7 +291,7 @@ func (b *profileReader) readNetwork(value any) error {
 	})
 }
 
-// profile returns what was read, for a workspace.
+// profile returns the result for a workspace.
 func (b *profileReader) profile(cwd string) permissions.Profile {
 	p := permissions.Profile{Kind: permissions.Managed, Network: b.network}
 	p.FileSystem.GlobScanMaxDepth = b.depth

@@ -9,7 +9,8 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// readNamed returns the profile t of a document whose tables are those of [permissions].
+// readNamed returns the profile t of a document whose tables are the tables of
+// [permissions].
 func readNamed(document string) (permissions.Profile, error) {
 	var tables map[string]any
 	if err := home.DecodeTOML([]byte(document), &tables, false); err != nil {
@@ -34,8 +35,8 @@ func entriesOf(p permissions.Profile) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestNamedProfile reads tables of config.toml. What each grants was compared with what
-// Codex CLI 0.169.0 enforces for it.
+// TestNamedProfile reads tables of config.toml. The expected permissions were compared
+// with those that Codex CLI 0.169.0 enforces.
 func TestNamedProfile(t *testing.T) {
 	for name, tt := range map[string]struct{ document, want string }{
 		"paths": {`
@@ -101,8 +102,8 @@ func TestNamedProfile(t *testing.T) {
 	}
 }
 
-// FuzzNamedProfile: a trusted project writes config.toml too. Whatever stands there is an
-// error or a profile that the launcher reads as the same one.
+// FuzzNamedProfile: a trusted project can write config.toml, too. Any content is either
+// an error, or a profile that the launcher reads in the same way.
 func FuzzNamedProfile(f *testing.F) {
 	f.Add("[t]\nextends = \":workspace\"\n[t.filesystem]\n\"/srv/*.key\" = \"deny\"\n[t.filesystem.\":workspace_roots\"]\ndocs = \"read\"")
 	f.Add("[t.filesystem]\n\":root\" = \"read\"\n\"~/x\" = \"write\"\nglob_scan_max_depth = 3\n[t.network]\nenabled = true")
@@ -115,7 +116,7 @@ func FuzzNamedProfile(f *testing.F) {
 		text := p.AppendJSON(nil)
 		again, err := permissions.DecodeProfile(text, permissions.NativePath("/home/me"))
 		if err != nil && isLarge(&p) {
-			return // the launcher says so
+			return // the launcher reports it
 		}
 		if err != nil {
 			t.Fatalf("the launcher does not take %s: %v", text, err)
@@ -126,7 +127,8 @@ func FuzzNamedProfile(f *testing.F) {
 	})
 }
 
-// isLarge reports whether a profile may have more entries, or longer paths, than the launcher takes (docs/spec/sandbox.md §2).
+// isLarge reports whether a profile may have more entries, or longer paths, than the
+// launcher accepts (docs/spec/sandbox.md §2).
 func isLarge(p *permissions.Profile) bool {
 	const entries, path = 1024, 4095
 	return len(p.FileSystem.Entries) > entries || slices.ContainsFunc(p.FileSystem.Entries, func(e permissions.Entry) bool {

@@ -21,7 +21,7 @@ const (
 	FullAccess     = "danger-full-access" // no sandbox
 )
 
-// Policy is the value of --sandbox with the options that go with it.
+// Policy is the value of --sandbox with its related options.
 type Policy struct {
 	word string          // policyReadOnly or policyWorkspaceWrite; empty: json
 	json json.RawMessage // a profile, or a whole sandbox object
@@ -32,8 +32,8 @@ type Policy struct {
 	// roots are directories of the server that may be written too, as they were typed;
 	// with workspace-write only.
 	roots []string
-	// Confines is set by Object: the command must run in a sandbox. A profile may say that there is none. The
-	// server reads a whole object itself.
+	// Confines is set by Object: the command must run in a sandbox. It is false for a profile without a
+	// sandbox. A whole object is read only by the server.
 	Confines bool
 	// Profile is set by Object: the profile of the policy. Known is false if only the server can read it.
 	Profile permissions.Profile
@@ -82,7 +82,7 @@ func (p *Policy) WritesWorkspace() bool {
 	return p != nil && !p.whole && writesWorkspace(p.Profile)
 }
 
-// writesWorkspace reports whether a profile makes something in the workspace writable.
+// writesWorkspace reports whether a profile makes a path in the workspace writable.
 func writesWorkspace(p permissions.Profile) bool {
 	return slices.ContainsFunc(p.FileSystem.Entries, func(e permissions.Entry) bool {
 		return e.Path.Kind == permissions.ProjectRoots && e.Access == permissions.Write
@@ -99,16 +99,16 @@ func IsRootURI(uri string) bool {
 // driveRoot matches the root of a drive.
 var driveRoot = regexp.MustCompile(`^/?[A-Za-z]:/?\.?$`)
 
-// RootOf returns such a directory as text for people.
+// RootOf returns the text of such a directory for display.
 func RootOf(uri string) string {
 	dir, err := pathuri.Parse(uri, "")
 	if err != nil {
-		return strings.TrimPrefix(uri, "file://") // not a path as they are here
+		return strings.TrimPrefix(uri, "file://") // not a path of this machine
 	}
 	return dir
 }
 
-// Name returns the name of the policy; that of nil says that there is no sandbox.
+// Name returns the name of the policy; for nil it is the text for no sandbox.
 func (p *Policy) Name() string {
 	switch {
 	case p == nil:
@@ -139,7 +139,7 @@ func (p *Policy) Wider() string {
 	}
 }
 
-// widerNetwork returns how to let the command use the network, if it cannot.
+// widerNetwork returns advice on how to let the command use the network, if it cannot.
 func (p *Policy) widerNetwork() string {
 	if p.network {
 		return ""
@@ -147,8 +147,8 @@ func (p *Policy) widerNetwork() string {
 	return "; to let it reach hosts use --allow-domain, --ask-network or --network"
 }
 
-// sandboxObject is the sandbox of a request, as today's servers and Codex
-// CLI take it.
+// sandboxObject is the sandbox of a request in the form that today's servers
+// and Codex CLI accept.
 type sandboxObject struct {
 	Permissions                  json.RawMessage `json:"permissions"`
 	Cwd                          string          `json:"cwd"`
@@ -159,7 +159,7 @@ type sandboxObject struct {
 }
 
 // Object returns the sandbox of a request for a command in a directory of the server, which is the workspace. home
-// is that of the server, as a URI. For a nil policy it returns nothing.
+// is the server's home directory, as a URI. For a nil policy it returns nothing.
 func (p *Policy) Object(cwd, home string) (json.RawMessage, error) {
 	if p == nil {
 		return nil, nil
@@ -232,7 +232,7 @@ func shortProfile(write bool) permissions.Profile {
 	return permissions.ReadOnly()
 }
 
-// withURIs returns a profile with its paths as URIs, as requests have them.
+// withURIs returns a profile with its paths as URIs, as in requests.
 func withURIs(p permissions.Profile) permissions.Profile {
 	entries := make([]permissions.Entry, len(p.FileSystem.Entries))
 	for i, e := range p.FileSystem.Entries {

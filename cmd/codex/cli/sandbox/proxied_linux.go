@@ -65,7 +65,8 @@ func (l *localLaunch) proxy(refused *refusals) (*egress.Proxy, error) {
 }
 
 // runProxied runs the launcher as a child, beside the command's network proxy, and
-// returns when it has ended. The terminal, the input and the output are the child's.
+// returns when it has ended. The child uses this program's terminal, input and
+// output.
 func (l *localLaunch) runProxied() error {
 	var refused refusals
 	proxy, err := l.proxy(&refused)
@@ -124,8 +125,8 @@ func (l *localLaunch) child(proxy *egress.Proxy) (*exec.Cmd, error) {
 	return cmd, err
 }
 
-// redirect returns one end of a socket for the launcher. The proxy serves what the launcher sends over it:
-// connections and DNS queries of programs that do not use a proxy themselves.
+// redirect returns one end of a socket for the launcher. Over it, the launcher passes connections and DNS
+// queries of programs that do not use a proxy themselves, and the proxy serves them.
 func redirect(proxy *egress.Proxy) (theirs *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -139,14 +140,14 @@ func redirect(proxy *egress.Proxy) (theirs *os.File, err error) {
 	return theirs, nil
 }
 
-// supervise runs a child to its end, passes signals on, and returns the exit code: 128
-// and the number of the signal that ended the child, if one did.
+// supervise runs a child to its end, forwards signals, and returns the exit code. If a
+// signal ended the child, the exit code is 128 plus its number.
 func supervise(cmd *exec.Cmd) (code int, err error) {
-	// The child is killed when the thread that has started it ends.
+	// The child is killed when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	signals := make(chan os.Signal, maxSignals)
-	// One that is ignored stays ignored, here and in the child.
+	// A signal that is ignored stays ignored, here and in the child.
 	cmdutil.Catch(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
@@ -171,9 +172,9 @@ func supervise(cmd *exec.Cmd) (code int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// routineSignals passes signals on until the child has ended. Ctrl-C sends SIGINT to all processes in the
-// foreground of the terminal, including the child. There an interrupt is not passed on, because the child would
-// receive it twice.
+// routineSignals forwards signals until the child has ended. Ctrl-C sends SIGINT to all processes in the
+// foreground of the terminal, including the child. In that case SIGINT is not forwarded, because the child
+// would receive it twice.
 func routineSignals(child *os.Process, signals <-chan os.Signal, ended <-chan struct{}) {
 	for {
 		select {

@@ -55,7 +55,8 @@ Examples:
 			&cli.StringFlag{Name: "permission-profile", Aliases: []string{"P"}, Usage: "use the permission profile `NAME` of config.toml, or :read-only, :workspace or :danger-full-access"},
 			cmdutil.OverrideFlag(),
 			&cli.StringFlag{Name: "profile", Aliases: []string{"p"}, Usage: "read also NAME.config.toml beside config.toml, the config profile `NAME`, which has precedence over it"},
-			// Users who know --ask-network from codex remote run get an error that explains.
+			// Users who know --ask-network from codex remote run get an error with an
+			// explanation.
 			&cli.BoolFlag{Name: "ask-network", Hidden: true, Usage: "is refused: the command could answer the questions itself"},
 			&cli.StringFlag{Name: "backend", Value: runner.Backends[0], Usage: "the sandbox backend: " + strings.Join(runner.Backends, ", ") + " (`NAME`)"},
 			&cli.BoolFlag{Name: "stricter", Usage: "where Landlock cannot enforce a policy exactly, enforce a stricter one instead of refusing"},
@@ -158,8 +159,8 @@ func launchOf(c *cli.Context, s cmdutil.Streams) (*localLaunch, error) {
 	return l, nil
 }
 
-// checkWorkspace returns an error if the workspace would be the root directory only because the command runs
-// there, as in a service.
+// checkWorkspace returns an error if the workspace would be the root directory only because that is the
+// current directory, as in a service.
 func checkWorkspace(c *cli.Context, writes bool) error {
 	if !writes || c.String("cwd") != "" {
 		return nil
@@ -218,8 +219,8 @@ func readProfile(name string, stdin io.Reader) ([]byte, error) {
 	return text, nil
 }
 
-// nativeProfile checks a profile, in which paths may be native or URIs as they
-// are in requests, and returns it as the launcher wants it.
+// nativeProfile checks a profile, whose paths may be native or URIs as in
+// requests, and returns it in the launcher's form.
 func nativeProfile(name string, text []byte) (permissions.Profile, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {

@@ -42,7 +42,7 @@ func TestNobodyIsAskedHere(t *testing.T) {
 	}
 }
 
-// TestWindowsSaysWhatIsMissing goes the way of codex sandbox on a Windows host.
+// TestWindowsSaysWhatIsMissing follows the launch of codex sandbox on a Windows host.
 func TestWindowsSaysWhatIsMissing(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	command := Command(cmdutil.Streams{})

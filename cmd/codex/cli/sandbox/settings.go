@@ -34,7 +34,7 @@ const configSuffix = ".config.toml"
 // maxLayerFile bounds the file of --profile, as that of every other config.toml.
 const maxLayerFile = 1 << 20
 
-// settings has what the configuration says about the permissions of commands.
+// settings is the part of the configuration about the permissions of commands.
 type settings struct {
 	tree     map[string]any // all layers, merged
 	override map[string]any // -c alone, which is in tree too
@@ -95,7 +95,7 @@ func loadSettings(c *cli.Context, cwd string) (settings, error) {
 var configProfileName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
 // profileLayer reads the file of a config profile. Codex CLI ignores a missing file; here it is an error, because
-// the command would run with other permissions than the user asked for.
+// otherwise the command would run with other permissions than the user requested.
 func profileLayer(dir, name string) (codexconfig.Layer, error) {
 	var none codexconfig.Layer
 	if !configProfileName.MatchString(name) {
@@ -146,7 +146,7 @@ func ConfigProfiles() (names []string) {
 	return names
 }
 
-// merge sets the values of one tree in another one, table by table.
+// merge copies the values of one tree into another one, table by table.
 func merge(to, over map[string]any) {
 	for key, value := range over {
 		table, isTable := value.(map[string]any)

@@ -22,8 +22,8 @@ const (
 	targetWindows = "windows"
 )
 
-// explainWindows prints what confines the command of the options on a Windows host: the user, the firewall rules,
-// the steps of the set-up, and the arguments of the wrapper (docs/spec/sandbox.md §9). It runs nothing.
+// explainWindows prints how the command would be confined on a Windows host: the user, the firewall rules, the
+// steps of the set-up, and the arguments of the wrapper (docs/spec/sandbox.md §9). It runs nothing.
 func explainWindows(c *cli.Context, s cmdutil.Streams) error {
 	launch, args, err := windowsLaunch(c, s.In)
 	if err != nil {
@@ -48,9 +48,9 @@ func runWindows(c *cli.Context, s cmdutil.Streams) error {
 	return &cmdutil.ExitError{Code: notStarted, Err: cmdutil.WithAdvice(err, onAServer)}
 }
 
-// windowsLaunch returns what decides about the set-up, and the arguments of the wrapper, for the options. The
-// environment is that of this process. Only the names of its variables are arguments, because values may be
-// secret.
+// windowsLaunch returns the values that determine the set-up, and the arguments of the wrapper, for the
+// options. The environment is this process's. Only the names of its variables are arguments, because values
+// may be secret.
 func windowsLaunch(c *cli.Context, stdin io.Reader) (winsandbox.Launch, []string, error) {
 	var none winsandbox.Launch
 	profile, err := windowsProfile(c, stdin)

@@ -10,11 +10,11 @@ import (
 	"codex.internal/pkg/account/home"
 )
 
-// aliases are the names of this program besides its own: see main.
+// aliases are the other names of this program: see main.
 var aliases = []string{"codex-fs", "codex-linux-sandbox"}
 
 // makeAliases makes the aliases available on the PATH of processes that the server starts. If that fails it prints
-// a warning and returns nil: a server works without them.
+// a warning and returns nil, because a server works without them.
 func makeAliases(stderr io.Writer) *home.Aliases {
 	a, err := aliasDirectory()
 	if err != nil {

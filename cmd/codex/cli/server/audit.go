@@ -19,7 +19,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// What a server does when its audit trail cannot be written.
+// The actions of a server when its audit trail cannot be written.
 const (
 	auditRefuse   = "refuse"
 	auditContinue = "continue"
@@ -66,7 +66,7 @@ func auditFiles(c *cli.Context) []string {
 	return []string{path, key}
 }
 
-// openAudit opens the audit trail that the options name; nil: there is none.
+// openAudit opens the audit trail of the options; nil: no audit trail.
 func openAudit(c *cli.Context, log *slog.Logger) (*observe.Audit, error) {
 	path := c.String("audit-log")
 	if path == "" {

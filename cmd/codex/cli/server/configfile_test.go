@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// server runs codex exec-server with a file of options and returns what it prints.
+// server runs codex exec-server with a file of options and returns its output.
 func server(t *testing.T, file string, args ...string) (string, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "options.toml")
@@ -25,7 +25,7 @@ func serverAt(path string, args ...string) (string, error) {
 	return serverWith(nil, append([]string{"--config-file", path}, args...)...)
 }
 
-// serverWith runs codex exec-server with arguments before the command and behind it.
+// serverWith runs codex exec-server with arguments before and after the command.
 func serverWith(before []string, args ...string) (string, error) {
 	var out strings.Builder
 	s := cmdutil.NewStreams(strings.NewReader(""), &out, &out)
@@ -62,7 +62,7 @@ config = ["a=1", "b=\"x,y\""]
 			t.Errorf("%s is missing in\n%s", want, text)
 		}
 	}
-	// What is printed has the same effect.
+	// The printed file has the same effect.
 	again, err := server(t, text, "--print-config")
 	if err != nil || options(again) != options(text) {
 		t.Errorf("%v\n%s\nwant\n%s", err, again, text)
@@ -72,7 +72,7 @@ config = ["a=1", "b=\"x,y\""]
 	}
 }
 
-// options returns what --print-config prints without comments.
+// options returns the output of --print-config without comments.
 func options(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -147,7 +147,7 @@ func TestLimitsInAFile(t *testing.T) {
 	}
 }
 
-// TestOptionsFileIsRefused: a file that is missing, or that others can change.
+// TestOptionsFileIsRefused: a file is refused if it is missing or if others can change it.
 func TestOptionsFileIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "options.toml")
 	if _, err := serverAt(path, "--check-config"); err == nil || !strings.Contains(err.Error(), path) {
@@ -167,8 +167,8 @@ func TestOptionsFileIsRefused(t *testing.T) {
 	}
 }
 
-// TestConfigNamesTheFile: --config FILE is as --config-file FILE, and --config KEY=VALUE stays
-// what it is in Codex CLI, which has no use for a value without =.
+// TestConfigNamesTheFile: --config FILE means --config-file FILE, and --config KEY=VALUE means
+// the same as in Codex CLI, which does not accept a value without =.
 func TestConfigNamesTheFile(t *testing.T) {
 	dir := t.TempDir()
 	file, other, odd := filepath.Join(dir, "options.toml"), filepath.Join(dir, "other.toml"), filepath.Join(dir, "a=b")
@@ -199,8 +199,8 @@ func TestConfigNamesTheFile(t *testing.T) {
 	}
 }
 
-// TestConfigNamesNoFile: what names two files, or none, is an error; and so is a file before
-// the command, where nothing would read it.
+// TestConfigNamesNoFile: naming two files, or none, is an error. So is a file before the
+// command, where it would be ignored.
 func TestConfigNamesNoFile(t *testing.T) {
 	file, other := filepath.Join(t.TempDir(), "options.toml"), filepath.Join(t.TempDir(), "other.toml")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -229,8 +229,8 @@ func TestConfigNamesNoFile(t *testing.T) {
 	}
 }
 
-// TestOptionsOfAnotherUseAreLeftOut: --listen on the command line does not meet the file's
-// --remote, and the other way round.
+// TestOptionsOfAnotherUseAreLeftOut: --listen on the command line does not conflict with
+// the file's --remote, and vice versa.
 func TestOptionsOfAnotherUseAreLeftOut(t *testing.T) {
 	registering := "remote = 'https://x.test'\nenvironment-id = 'box'\nmax-handles = 3"
 	if text, err := server(t, registering, "--listen", "ws://127.0.0.1:0", "--print-config"); err != nil ||

@@ -46,7 +46,7 @@ Example:
 	}
 }
 
-// runForward registers, and passes streams on until a signal ends it.
+// runForward registers, and forwards streams until a signal ends it.
 func runForward(c *cli.Context, s cmdutil.Streams) error {
 	if err := process.UnblockSignals(); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// maxKeeperSettings bounds what a keeper reads from its standard input.
+// maxKeeperSettings bounds the settings that a keeper reads from its standard input.
 const maxKeeperSettings = 64 << 10
 
 // keeperProcessors bounds the processors that a keeper uses at a time. It copies the output of one process, and there may be hundreds of
@@ -55,7 +55,8 @@ func addKeepers(opts *execserver.Options, self string) {
 	}}
 }
 
-// privateOf returns what the sandboxes of keepers hide: a keeper has no --retain-dir itself.
+// privateOf returns the paths that keepers' sandboxes hide: a keeper has no --retain-dir of
+// its own.
 func privateOf(opts *execserver.Options) []string {
 	private := slices.Clone(opts.PrivatePaths)
 	if opts.RetainDir != "" {
@@ -75,7 +76,7 @@ func noKeeperLimits() string {
 }
 
 // Keeper is the main function of the keeper of a detached process, and returns its exit
-// code. SIGTERM ends it with its process. It ignores what a terminal sends.
+// code. SIGTERM ends it with its process. It ignores signals from a terminal.
 func Keeper() int {
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

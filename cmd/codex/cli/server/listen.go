@@ -74,7 +74,7 @@ func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 // portRules has the requirements for clients of a port.
 type portRules struct {
 	tls          *tls.Config // nil: it is not encrypted
-	certificates bool        // clients must show one
+	certificates bool        // clients must present a certificate
 	tokens       bool        // clients need one
 	anyPeer      bool        // --allow-unauthenticated-bind
 }
@@ -120,7 +120,7 @@ func listenPort(ctx context.Context, where listenOn, rules portRules) (execserve
 	}
 	var config net.ListenConfig
 	if loopback {
-		config.SetMultipathTCP(false) // there is one path; to look whether the kernel has it takes 70 microseconds
+		config.SetMultipathTCP(false) // there is only one path; checking whether the kernel supports it takes 70 microseconds
 	}
 	l, err := config.Listen(ctx, family, where.addr.String())
 	if err != nil {
@@ -178,8 +178,8 @@ func listenError(addr netip.AddrPort, err error) error {
 	return fmt.Errorf("listen on %s: %w%s", addr, err, cmdutil.ListenHint(err))
 }
 
-// withoutAddress returns an error without the address, which its message will
-// have.
+// withoutAddress returns an error without the address, which the message around
+// it will have.
 func withoutAddress(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -192,7 +192,7 @@ func withoutAddress(err error) error {
 type listenOn struct {
 	text   string
 	stdio  bool
-	socket string // the path of a Unix socket; empty: none
+	socket string // the path of a Unix socket; empty: not a Unix socket
 	addr   netip.AddrPort
 	tls    bool // of the port
 }

@@ -18,7 +18,7 @@ import (
 // metrics has one, and there are few such services.
 const maxScrapers = 16
 
-// listenMetrics listens where --metrics-listen says; nil: nowhere.
+// listenMetrics listens on the address of --metrics-listen; nil: no such option.
 func listenMetrics(c *cli.Context) (net.Listener, error) {
 	where := c.String("metrics-listen")
 	if !c.IsSet("metrics-listen") {

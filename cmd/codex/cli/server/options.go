@@ -21,8 +21,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// pidNamespaceIsolate gives each sandbox a PID namespace of its own. Codex CLI has
-// inherit too, which leaves commands in that of the server, for debuggers.
+// pidNamespaceIsolate gives each sandbox its own PID namespace. Codex CLI also has
+// inherit, which leaves commands in the server's, for debuggers.
 const pidNamespaceIsolate = "isolate"
 
 // optionsName is the file with options of servers in /etc/codex.
@@ -145,7 +145,7 @@ func authenticator(c *cli.Context, log *slog.Logger) (*wsauth.Authenticator, err
 	return auth, nil
 }
 
-// checkValues returns an error for a value that an option cannot have.
+// checkValues returns an error for an invalid option value.
 func checkValues(c *cli.Context) error {
 	if b := c.String("sandbox-backend"); !slices.Contains(runner.Backends, b) {
 		return cmdutil.Usagef("--sandbox-backend %q: there are %s", b, strings.Join(runner.Backends, ", "))
@@ -162,8 +162,8 @@ func checkValues(c *cli.Context) error {
 	return nil
 }
 
-// sessionTTL returns --session-ttl as execserver.Options have it: there 0 is the default, and a negative
-// time ends a session with its connection.
+// sessionTTL converts --session-ttl for execserver.Options: there 0 is the default, and with a negative
+// time a session ends with its connection.
 func sessionTTL(c *cli.Context) time.Duration {
 	if ttl := c.Duration("session-ttl"); ttl > 0 {
 		return ttl

@@ -40,7 +40,7 @@ func checkRemote(c *cli.Context) error {
 	return checkRegistration(c, remoteUsage(c), needed...)
 }
 
-// neededFlag is an option that must be given, and what its value is called.
+// neededFlag is a required option, and the name of its value.
 type neededFlag struct{ name, value string }
 
 // checkRegistration checks the options for registering, in the words of Codex CLI.
@@ -61,9 +61,9 @@ func checkRegistration(c *cli.Context, usage string, needed ...neededFlag) error
 	return nil
 }
 
-// remoteUsage names what is needed and what else was given, in the order in
-// which that is usual: Codex CLI's order is that of the command line, behind
-// what is missing.
+// remoteUsage names the missing options and the given ones, in the usual order:
+// the missing ones first, then the others in the order of the command line.
+// This is Codex CLI's order.
 func remoteUsage(c *cli.Context) string {
 	flags := []string{"--environment-id <ID>", "--remote <URL>"}
 	if c.IsSet("remote") && c.IsSet("environment-id") {
@@ -140,7 +140,7 @@ func describe(c *cli.Context) http.Header {
 	}
 	name := strings.TrimSpace(c.String("name"))
 	if name == "" {
-		name, _ = os.Hostname() // without one, the page has none
+		name, _ = os.Hostname() // without a name, the page shows none
 	}
 	return relay.Description{Name: name, Agent: cmdutil.UserAgent("codex-exec-server")}.Header()
 }
@@ -167,7 +167,7 @@ func takeSecrets() func(name string) string {
 	taken := make(map[string]string)
 	for _, name := range signin.Variables {
 		taken[name] = os.Getenv(name)
-		_ = os.Unsetenv(name) // the name is a good one
+		_ = os.Unsetenv(name) // the name is valid
 	}
 	return func(name string) string {
 		if value, ok := taken[name]; ok {
@@ -186,7 +186,7 @@ type registrar struct {
 	log              *slog.Logger
 	transport        *http.Transport
 	tls              *tls.Config     // of the relay; may be nil
-	counts           *observe.Remote // set before serve; nil: nothing is counted
+	counts           *observe.Remote // set before serve; nil: metrics are off
 
 	credentials signin.Resolver
 	client      *registry.Client
@@ -194,10 +194,10 @@ type registrar struct {
 
 	mu         sync.Mutex
 	credential signin.Credential
-	registered bool // at least once, with credentials that were good then
+	registered bool // at least once, with credentials that were valid then
 }
 
-// prepare finds the credentials and checks the rest of what registering needs.
+// prepare finds the credentials and checks the other requirements of registering.
 func (r *registrar) prepare(ctx context.Context, config home.Config, getenv func(string) string) error {
 	dir, err := home.Find()
 	if err != nil {
@@ -242,7 +242,7 @@ func (r *registrar) Authorize(ctx context.Context, header http.Header) error {
 	return credential.Authorize(ctx, header)
 }
 
-// serve connects to the relay until ctx ends, and has each stream served.
+// serve connects to the relay until ctx ends, and serves each stream.
 func (r *registrar) serve(ctx context.Context, ready func(), stream func(websocket.Transport)) error {
 	defer r.transport.CloseIdleConnections()
 	options := relay.ExecutorOptions{
@@ -262,7 +262,7 @@ func (r *registrar) serve(ctx context.Context, ready func(), stream func(websock
 	return adviseRegistration(err)
 }
 
-// register makes the server's key known.
+// register registers the server's key.
 func (r *registrar) register(ctx context.Context) (relay.Registration, error) {
 	var made registry.Registration
 	err := r.ask(ctx, func() (err error) {
@@ -286,7 +286,7 @@ func (r *registrar) register(ctx context.Context) (relay.Registration, error) {
 	return registration, nil
 }
 
-// validate asks whether a harness may come in.
+// validate asks whether a harness is admitted.
 func (r *registrar) validate(ctx context.Context, registration string, harness noise.PublicKey, authorization string) error {
 	claim := registry.Claim{RegistrationID: registration, HarnessKey: harness, Authorization: authorization}
 	return r.ask(ctx, func() error { return r.client.Validate(ctx, r.environment, claim) })
@@ -296,7 +296,7 @@ func (r *registrar) validate(ctx context.Context, registration string, harness n
 // again, and asks once more if they have changed.
 func (r *registrar) ask(ctx context.Context, question func() error) error {
 	r.mu.Lock()
-	former := r.credential // what is asked with, or what is older
+	former := r.credential // the credentials of the question, or older ones
 	r.mu.Unlock()
 	err := question()
 	var refused interface{ Unauthorized() bool }

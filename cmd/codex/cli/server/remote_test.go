@@ -10,7 +10,8 @@ import (
 	"codex.internal/pkg/account/signin"
 )
 
-// TestRefusedCredentials are looked for again, and used if there are others.
+// TestRefusedCredentials: refused credentials are read again, and used if they have
+// changed.
 func TestRefusedCredentials(t *testing.T) {
 	refused := &registry.StatusError{Status: http.StatusUnauthorized, Message: "no"}
 	for _, tt := range []struct {

@@ -15,13 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// retainNone as the value of --retain-dir means that there are no detached processes.
+// retainNone is the value of --retain-dir that turns detached processes off.
 const retainNone = "none"
 
-// retainDir returns the directory that --retain-dir means; "": no detached processes. By
-// default a server has a directory of its own, which the next server at the same place finds:
-// two servers of one user must not list, kill or forget each other's processes, nor take
-// each other's names.
+// retainDir returns the directory of --retain-dir; "": no detached processes. By default each
+// server has its own directory, which the next server at the same place finds. Two servers of
+// one user must not list, kill or forget each other's processes, nor conflict in their names.
 func retainDir(c *cli.Context) (string, error) {
 	flag := c.String("retain-dir")
 	switch {
@@ -66,9 +65,10 @@ func placeOf(c *cli.Context) string {
 const maxAnyPort = 64
 
 // claimRetainDir returns the directory of a server that listens on any free port: the first one that no running
-// server uses. So a server finds the detached processes of the server before it, and two servers at the same time
-// have different directories. Servers on a fixed address need no claim: one server at a time has the address, and
-// the next one may start while the old one still ends its processes. The caller must call release at the end.
+// server uses. So a server finds the detached processes of the previous server, and two servers at the same time
+// have different directories. Servers on a fixed address need no claim: only one server at a time can have the
+// address, and the next one may start while the old one still ends its processes. The caller must call release at
+// the end.
 func claimRetainDir(c *cli.Context, dir string, log *slog.Logger) (claimed string, release func()) {
 	release = func() {}
 	if dir == "" || c.IsSet("retain-dir") || c.IsSet("remote") {
@@ -101,7 +101,7 @@ func claimRetainDir(c *cli.Context, dir string, log *slog.Logger) (claimed strin
 }
 
 // stateDir returns the directory below which this user's servers keep detached processes
-// without --retain-dir; "": there is no home directory.
+// without --retain-dir; "": the user has no home directory.
 func stateDir() string {
 	state := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(state) {

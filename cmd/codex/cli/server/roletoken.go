@@ -132,8 +132,8 @@ func tokenNotes(named string, t *wsauth.Token) (notes []string) {
 	return notes
 }
 
-// directory returns the absolute path of an existing directory without links, so that a link that changes later
-// does not change what the token permits.
+// directory returns the absolute path of an existing directory with links resolved, so that later changes of a
+// link do not change what the token permits.
 func directory(name string) (string, error) {
 	if name == "" {
 		return "", cmdutil.Usagef("--cwd is empty; name a directory")
@@ -155,7 +155,7 @@ func directory(name string) (string, error) {
 	return abs, nil
 }
 
-// roleTokenEntry is a token as --json shows it.
+// roleTokenEntry is a token in the output of --json.
 type roleTokenEntry struct {
 	ID         string         `json:"id"`
 	Name       string         `json:"name"`

@@ -11,8 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// TestTokenNotes: who makes a token is told what it permits besides, and the token is for
-// where links lead now.
+// TestTokenNotes: the creator of a token is told what else it permits. Links are resolved
+// when the token is created.
 func TestTokenNotes(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -68,7 +68,7 @@ func untilAsked(c *cli.Context, s cmdutil.Streams, watchStdin bool, log *slog.Lo
 	wg.Go(func() { routineSignals(signals, ended, stop, log) })
 
 	if watchStdin {
-		// Reading stdin cannot be interrupted, so this one is not waited for.
+		// Reading stdin cannot be interrupted, so this goroutine is not waited for.
 		go func() {
 			_, _ = io.Copy(io.Discard, s.In)
 			stop(errors.New("stdin closed"))

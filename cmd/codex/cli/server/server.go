@@ -73,7 +73,7 @@ variables over the file.`,
 // runExecServer runs the server until its input, a signal or its listener
 // ends it.
 func runExecServer(c *cli.Context, s cmdutil.Streams) error {
-	// Before the secrets are taken out of the environment.
+	// This must be done before the secrets are removed from the environment.
 	if err := process.UnblockSignals(); err != nil {
 		return err
 	}
@@ -155,12 +155,12 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 
 // front accepts the clients of a server.
 type front struct {
-	// serve serves until ctx ends, and calls ready when clients can come,
-	// perhaps more than once.
+	// serve serves until ctx ends. It calls ready when clients can connect,
+	// possibly more than once.
 	serve   func(ctx context.Context, srv *execserver.Server, ready func()) error
 	stdin   bool         // clients come through stdin
 	close   func() error // closes the listeners if serve is not called; may be nil
-	metrics net.Listener // of --metrics-listen; nil: none
+	metrics net.Listener // of --metrics-listen; nil: no such option
 }
 
 // closeUnused closes the listeners of a front that does not serve.

@@ -84,7 +84,7 @@ func makeToken(path string) error {
 	return nil
 }
 
-// quoted returns a path as a word of a shell, and safe to print.
+// quoted returns a path as a word of a shell, in a form that is safe to print.
 func quoted(path string) string {
 	for _, c := range path {
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '/' && c != '.' && c != '-' && c != '_' {

@@ -17,14 +17,14 @@ import (
 const traceFlushTime = 3 * time.Second
 
 // startTracer returns the tracer that exports to the collector in OpenTelemetry's variables. It returns nil if
-// there is none or if the variables are invalid: they may be meant for other programs, and a server must not fail
-// because of traces. The caller must call the returned function after the end of the server. Variables with
-// headers for the collector are removed from the environment in any case, because commands must not get their
-// secret.
+// there is no collector or if the variables are invalid: they may be meant for other programs, and a server must
+// not fail because of traces. The caller must call the returned function after the end of the server. Variables
+// with headers for the collector are always removed from the environment, because commands must not get the
+// secrets in them.
 func startTracer(log *slog.Logger) (*tracing.Tracer, func()) {
 	t, err := newTracer(os.Getenv, cmdutil.Version(), log)
 	for _, name := range tracing.HeaderVariables {
-		_ = os.Unsetenv(name) // the name is a good one
+		_ = os.Unsetenv(name) // the name is valid
 	}
 	switch {
 	case err != nil:
@@ -37,8 +37,8 @@ func startTracer(log *slog.Logger) (*tracing.Tracer, func()) {
 	return t, func() { flushTraces(t) }
 }
 
-// newTracer returns what exports traces to the collector that OpenTelemetry's variables name; nil
-// if they name none.
+// newTracer returns the exporter of traces to the collector in OpenTelemetry's variables; nil if
+// they name none.
 func newTracer(getenv func(string) string, version string, log *slog.Logger) (*tracing.Tracer, error) {
 	return tracing.New(tracing.Options{
 		Getenv: getenv, Version: version, Logger: log,
@@ -53,7 +53,7 @@ func flushTraces(t *tracing.Tracer) {
 }
 
 // keeperTracer is startTracer for a keeper. It has the variables of its server except those with the secret, which
-// are in its settings. The server has warned of invalid variables already. RunKeeper shuts the tracer down.
+// are in its settings. The server has already warned of invalid variables. RunKeeper shuts the tracer down.
 func keeperTracer(secrets map[string]string, version string, log *slog.Logger) *tracing.Tracer {
 	t, err := newTracer(func(name string) string { return cmp.Or(secrets[name], os.Getenv(name)) }, version, log)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"codex.internal/pkg/execserver/tracing"
 )
 
-// TestHeadersOfCollectorsAreKeptFromCommands: also if the server exports no traces, because the
-// variables say so or cannot be used.
+// TestHeadersOfCollectorsAreKeptFromCommands: commands do not get the headers, even if the
+// server exports no traces because of the variables.
 func TestHeadersOfCollectorsAreKeptFromCommands(t *testing.T) {
 	for name, variables := range map[string]map[string]string{
 		"no collector":      {},

@@ -1,14 +1,13 @@
 // Package campaign attacks the sandbox at random and compares what happened with an
 // oracle.
 //
-// A seed makes a scenario: a tree of directories, files, links, FIFOs, sockets
-// and repositories, a policy about it, and circumstances. A probe that is
-// confined under the policy tries everything that system calls can do to every
-// path, by many spellings, and a server is asked to work on them with the same
-// policy; meanwhile other sandboxes and an unconfined process rename, exchange,
-// link and mount. In the end nothing must have been read, written, made, removed
-// or changed but what the oracle allows, and nothing may be left behind: no
-// placeholder and no process.
+// A seed makes a scenario: a tree of directories, files, links, FIFOs, sockets and
+// repositories, a policy about it, and circumstances. A probe that is confined under
+// the policy tries everything that system calls can do to every path, by many
+// spellings, and a server works on the same paths with the same policy. Meanwhile
+// other sandboxes and an unconfined process rename, exchange, link and mount. At the
+// end only paths that the oracle allows may have been read, written, created,
+// removed or changed, and no placeholder and no process may be left.
 //
 // The oracle (oracle_test.go) is written from the documentation alone, and shares no
 // code with what it judges.
@@ -39,24 +38,24 @@ import (
 	"codex.internal/pkg/testutil/machine"
 )
 
-// allBackends are what --backend all means.
+// allBackends are the backends of --backend all.
 var allBackends = []string{"namespaces", "bwrap", "landlock"}
 
-// mostRefused is the share of runs of a backend that may be refused. More of
-// them, and the campaign says little. Most refusals are because of links that
-// other sandboxes have put where an entry leads; bwrap also fails when something
-// is moved while it mounts, and Landlock cannot express much.
+// mostRefused is the share of a backend's runs that may be refused. With more,
+// the campaign shows little. Most refusals happen because other sandboxes have
+// put links in the path of an entry; bwrap also fails when a file is moved while
+// it mounts, and Landlock cannot express many policies.
 var mostRefused = map[string]float64{"namespaces": 0.5, "bwrap": 0.65, "landlock": 0.65}
 
 const (
 	// enough runs to judge such a share.
 	enough = 60
 	// shrinkTries is how often a scenario is played without a circumstance before
-	// that is taken for needed.
+	// that circumstance counts as needed.
 	shrinkTries = 2
 	// usualSeed is of a scenario in which a command of each backend may read, write, rename and connect.
 	usualSeed = 6
-	// worstTime is more than any scenario takes.
+	// worstTime is longer than any scenario takes.
 	worstTime = 5 * time.Minute
 )
 
@@ -95,7 +94,7 @@ type total struct {
 	refusals  map[string]int
 }
 
-// settings are what the command line asks for.
+// settings are the options of the command line.
 type settings struct {
 	duration time.Duration
 	seed     uint64
@@ -127,7 +126,7 @@ func init() {
 	flag.BoolVar(&asked.show, "show", false, "print the scenario of --seed and --backend, and run nothing")
 }
 
-// decided returns what the command line asks for, with what this machine decides.
+// decided returns the options, completed for this machine.
 func (s settings) decided(t *testing.T) *settings {
 	s.backends = allBackends
 	if *backend != "all" {
@@ -157,7 +156,8 @@ func (s settings) decided(t *testing.T) *settings {
 	return &s
 }
 
-// TestCampaign is what scripts/campaign runs. go test plays one scenario of each backend and user.
+// TestCampaign is the test that scripts/campaign runs. go test plays one scenario for each
+// backend and user.
 func TestCampaign(t *testing.T) {
 	s := asked.decided(t)
 	if s.show {
@@ -212,8 +212,8 @@ func (s *settings) feed(ctx context.Context, tasks chan<- task) {
 	}
 }
 
-// control plays scenarios without a sandbox: what then is no breach can never
-// be one.
+// control plays scenarios without a sandbox. A breach that does not appear even
+// then can never be found.
 func (c *campaign) control(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		fmt.Println("campaign: without root there is no control: nothing runs without a sandbox where it could do harm")
@@ -325,8 +325,9 @@ func (c *campaign) one(ctx context.Context, seed uint64, backend string, uid int
 	c.bed.T.Errorf("BREACH seed %d, %s\n%s  scenario: %s\n  again: %s", seed, key, &found, text, replay)
 }
 
-// shrink leaves out what a breach does not need. What happens only now and then
-// may be taken for needed, never the other way round.
+// shrink removes circumstances that a breach does not need. If a breach appears
+// only sometimes, it may keep too many circumstances, but it never removes a
+// needed one.
 func (c *campaign) shrink(ctx context.Context, seed uint64, backend string, uid int) []string {
 	without := c.without
 	for _, what := range circumstances {
@@ -341,7 +342,7 @@ func (c *campaign) shrink(ctx context.Context, seed uint64, backend string, uid 
 	return without
 }
 
-// summary prints what was done, and fails if that says too little.
+// summary prints the numbers, and fails if they prove too little.
 func (c *campaign) summary() {
 	ran := 0
 	for _, key := range sortedKeys(c.totals) {

@@ -12,13 +12,13 @@ import (
 // breach is something that happened and must not have.
 type breach struct{ Kind, Text string }
 
-// judge compares what is there now, and what was said by those inside, with
-// what the oracles of all policies that were in force allow.
+// judge compares the current state, and the reports from inside, with what the
+// oracles of all policies that were in force allow.
 func (w *world) judge(oracles []*oracle, said []string, o *outside) []breach {
 	j := &judgement{
 		world: w, oracles: oracles, outside: o, after: w.snapshot(), names: make(map[uint64][]string),
-		// What patterns match is looked for when a sandbox starts; what commands
-		// rename between two starts is no promise.
+		// Patterns are expanded when a sandbox starts. For files that commands
+		// rename between two starts there is no promise.
 		globs: w.Runs == 1 && w.Inside == "" && w.Wide == nil && w.Requests == 0,
 	}
 	for rel, s := range w.before {
@@ -32,13 +32,13 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) []breach {
 	return append(j.found, o.judge(j.canWrite, oracles)...)
 }
 
-// judgement is what judge knows, and the breaches that it has found.
+// judgement is the data of judge, and the breaches that it has found.
 type judgement struct {
 	*world
 	oracles []*oracle
 	outside *outside
 	after   map[string]state
-	names   map[uint64][]string // before, by inode: hard links that were made before stay usable
+	names   map[uint64][]string // as before, by inode: hard links that were made before stay usable
 	globs   bool                // patterns count
 	found   []breach
 }
@@ -70,17 +70,17 @@ func (j *judgement) anyName(rel string, f func(string) bool) bool {
 
 // gone reports whether the mask of a path may have been lost with what it was mounted on.
 //
-// Scenario: t may be written, and t/sw/y is read-only or denied. While the unconfined
-// process has the link in the place of t/sw, a command moves or removes the link. For
-// the next sandbox there is nothing at t/sw/y: it gets a placeholder at t/sw, which the
-// unconfined process exchanges with the directory (seeds 900288 and 1300079). A mask
-// or read-only mount stays with that on which it was mounted (docs/sandbox.md).
+// Scenario: t may be written, and t/sw/y is read-only or denied. The unconfined process
+// has exchanged t/sw and the link, and a command moves or removes the link. For the next
+// sandbox t/sw/y does not exist: it gets a placeholder at t/sw, which the unconfined
+// process exchanges with the directory (seeds 900288 and 1300079). A mask or read-only
+// mount stays with the file on which it was mounted (docs/sandbox.md).
 func (j *judgement) gone(rel string) bool {
 	others := j.Runs > 1 || j.Inside != "" || j.Wide != nil || j.Requests > 0
 	return j.swaps() && within(rel, j.Swap+"/sw") && others && j.outside.disturbed.Load()
 }
 
-// seen looks for what was read and listed.
+// seen checks what was read and listed.
 func (j *judgement) seen(said []string) {
 	for i, n := range j.Nodes {
 		if j.gone(n.Path) {
@@ -105,7 +105,7 @@ func (j *judgement) seen(said []string) {
 	}
 }
 
-// changed looks for what was there before: is it gone, or another?
+// changed checks the files that existed before: is one gone or changed?
 func (j *judgement) changed() {
 	moved := make(map[uint64]state, len(j.after))
 	for _, s := range j.after {
@@ -116,8 +116,9 @@ func (j *judgement) changed() {
 		if rel == j.Swap+"/sl" || rel == j.Swap+"/sw" {
 			continue // the unconfined process exchanges them
 		}
-		// A writable root that is behind the link when a sandbox starts is missing
-		// there, and so has no names to keep; its contents count.
+		// If a writable root is behind the link when a sandbox starts, it is
+		// missing at its own path, and so has no names to protect; its contents
+		// count.
 		swapped := j.swaps() && within(rel, j.Swap+"/sw")
 		now, ok := j.after[rel]
 		if !swapped && !j.canMove(rel) && (!ok || now.ino != old.ino) {
@@ -131,11 +132,11 @@ func (j *judgement) changed() {
 	}
 }
 
-// changes returns what is different of a path, without what sandboxes change.
+// changes returns the differences of a path, except those that sandboxes cause.
 func (j *judgement) changes(rel string, old, now state) []string {
 	c := old.changes(now)
-	// Placeholders for missing paths, and what is exchanged, change the
-	// times of directories.
+	// Placeholders for missing paths, and exchanged names, change the times of
+	// directories.
 	holds := func(o *oracle) bool {
 		return slices.ContainsFunc(o.guards, func(g string) bool { return g != j.full(rel) && within(g, j.full(rel)) })
 	}
@@ -149,7 +150,7 @@ func (j *judgement) changes(rel string, old, now state) []string {
 	return c
 }
 
-// created looks for what is new.
+// created checks new files.
 func (j *judgement) created() {
 	known := make(map[string]bool)
 	for rel := range j.before {
@@ -177,7 +178,7 @@ func (j *judgement) created() {
 	}
 }
 
-// guarded looks for what must stay missing, where the snapshot does not lead.
+// guarded checks paths that must stay missing and that the snapshot does not reach.
 func (j *judgement) guarded() {
 	for _, o := range j.oracles {
 		for _, g := range o.guards {
@@ -189,8 +190,8 @@ func (j *judgement) guarded() {
 				continue
 			}
 			// Scenario: t and t/sw/y may be written, and the link leads to t. A command
-			// makes t/y/.git, which it may, and where the link is t/sw/y/.git leads there
-			// (seed 700117).
+			// makes t/y/.git, as permitted. While the link is at t/sw, the path
+			// t/sw/y/.git leads there (seed 700117).
 			if j.swaps() && within(rel, j.Swap+"/sw") {
 				continue
 			}
@@ -201,7 +202,7 @@ func (j *judgement) guarded() {
 	}
 }
 
-// reached looks for what was sent to FIFOs, sockets and the network.
+// reached checks what was sent to FIFOs, sockets and the network.
 func (j *judgement) reached() {
 	for rel, f := range j.fifos {
 		buf := make([]byte, 64)
@@ -210,7 +211,7 @@ func (j *judgement) reached() {
 		}
 	}
 	for rel, l := range j.listeners {
-		// Landlock knows no right to connect.
+		// Landlock has no right for connecting.
 		if l.accepted.Load() > 0 && (!j.Network || j.Backend != "landlock" && !j.canRead(rel)) {
 			j.bad("socket", "%s was connected to", rel)
 		}
