@@ -3,6 +3,7 @@ package egress
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 )
 
@@ -101,16 +102,33 @@ func (c *Ceiling) refuse(reason, rule string) *decision {
 	return &d
 }
 
+// denied returns the refusal of a normalised host that a pattern denies, or nil.
+func (c *Ceiling) denied(host string, port uint16) *decision {
+	for _, spelling := range spellings(host) {
+		if rule := c.deny.Match(spelling, port); rule != "" {
+			return c.refuse(ReasonDenied, rule)
+		}
+	}
+	return nil
+}
+
+// judgeAddress is judge for an address to which a permitted name has resolved: only rules for addresses apply.
+func (c *Ceiling) judgeAddress(address netip.Addr, port uint16) (refusal *decision, ask bool) {
+	if c == nil {
+		return nil, false
+	}
+	host := address.String()
+	return c.denied(host, port), c.ask.Match(host, port) != ""
+}
+
 // judge returns the refusal of a host that is not permitted, and otherwise
 // whether the client must be asked about it.
 func (c *Ceiling) judge(q Question) (refusal *decision, ask bool) {
 	if c == nil {
 		return nil, false
 	}
-	for _, host := range spellings(q.Host) {
-		if rule := c.deny.Match(host, q.Port); rule != "" {
-			return c.refuse(ReasonDenied, rule), false
-		}
+	if refusal := c.denied(q.Host, q.Port); refusal != nil {
+		return refusal, false
 	}
 	if len(c.config.Ports) > 0 && !slices.Contains(c.config.Ports, q.Port) {
 		return c.refuse(ReasonNotAllowed, "ports"), false

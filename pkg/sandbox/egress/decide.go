@@ -128,12 +128,39 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 		d.addresses = []netip.Addr{address.Unmap()}
 	case isLocalhost(q.Host):
 		d.addresses = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
-	case x.localBinding() && byName:
+		x.judgeAddresses(ctx, q, d.addresses, &d)
 	default:
-		x.resolve(ctx, q.Host, byName, &d)
+		x.resolve(ctx, q, byName, &d)
 	}
-	d.asked = asked
+	d.asked = d.asked || asked
 	return d
+}
+
+// judgeAddresses applies the rules about addresses to those that a name has. The process could otherwise have a denied
+// address by a name of its own.
+func (x *Proxy) judgeAddresses(ctx context.Context, q Question, addresses []netip.Addr, d *decision) {
+	mustAsk := false
+	for _, address := range addresses {
+		refusal, ask := x.host.opts.Ceiling.judgeAddress(address, q.Port)
+		if refusal != nil {
+			*d = *refusal
+			return
+		}
+		for _, host := range spellings(address.String()) {
+			if rule := x.policy.deny.find(host); rule != "" {
+				*d = blocked(ReasonDenied, rule)
+				return
+			}
+			ask = ask || x.policy.review.find(host) != ""
+		}
+		mustAsk = mustAsk || ask
+	}
+	if mustAsk && !d.asked {
+		allowed := d.addresses
+		if *d = x.ask(ctx, q); d.verdict == Pass {
+			d.addresses = allowed
+		}
+	}
 }
 
 // misread reports whether an upstream proxy may take a name for another host: some
@@ -184,28 +211,27 @@ func (x *Proxy) localBinding() bool {
 // resolve fills in the addresses of a name, or blocks it. Every address counts,
 // because the process could choose the name so that it has a public and a
 // private one.
-func (x *Proxy) resolve(ctx context.Context, name string, byName bool, d *decision) {
-	ctx, done := context.WithTimeout(ctx, resolveTime)
-	defer done()
-	addresses, err := x.host.resolve(ctx, name)
-	if x.localBinding() {
-		// Only the patterns decide: without an address, connecting fails.
-		d.addresses = addresses
-		return
+func (x *Proxy) resolve(ctx context.Context, q Question, byName bool, d *decision) {
+	bound, done := context.WithTimeout(ctx, resolveTime)
+	addresses, err := x.host.resolve(bound, q.Host)
+	done()
+	for i := range addresses {
+		addresses[i] = addresses[i].Unmap().WithZone("")
 	}
-	if err != nil || len(addresses) == 0 {
-		if !byName {
+	if !x.localBinding() {
+		if (err != nil || len(addresses) == 0) && !byName {
 			*d = blocked(ReasonLocal, "it does not resolve")
-		}
-		return
-	}
-	for _, address := range addresses {
-		if !public(address) {
-			*d = blocked(ReasonLocal, "it resolves to "+address.String())
 			return
 		}
+		for _, address := range addresses {
+			if !public(address) {
+				*d = blocked(ReasonLocal, "it resolves to "+address.String())
+				return
+			}
+		}
 	}
-	if !byName {
+	// With localBinding and without an address, connecting fails.
+	if x.judgeAddresses(ctx, q, addresses, d); d.verdict == Pass && !byName {
 		d.addresses = addresses[:min(len(addresses), maxAddresses)]
 	}
 }

@@ -133,6 +133,51 @@ func TestDeniedSpellings(t *testing.T) {
 	}
 }
 
+// TestDeniedAddressesByName: a rule about an address holds for each name that resolves to it. A command that reaches every
+// host but one could otherwise reach that one by a name of its own.
+func TestDeniedAddressesByName(t *testing.T) {
+	all := map[string]Permission{"*": Allow, "localhost": Allow}
+	denied := map[string]Permission{"*": Allow, "localhost": Allow, "8.8.8.*": Deny, "::1": Deny, "169.254.169.254": Deny}
+	for name, tt := range map[string]struct {
+		ceiling CeilingConfig
+		config  Config
+		host    string
+		port    uint16
+		byName  bool // an upstream proxy resolves it
+		want    string
+		asked   bool
+	}{
+		"by the client":            {CeilingConfig{}, Config{Domains: denied}, "public.test", 80, false, ReasonDenied, false},
+		"upstream":                 {CeilingConfig{}, Config{Domains: denied}, "public.test", 80, true, ReasonDenied, false},
+		"with local binding":       {CeilingConfig{}, Config{Domains: denied, LocalBinding: true}, "public.test", 80, false, ReasonDenied, false},
+		"upstream, local binding":  {CeilingConfig{}, Config{Domains: denied, LocalBinding: true}, "public.test", 80, true, ReasonDenied, false},
+		"packed in IPv6":           {CeilingConfig{}, Config{Domains: denied, LocalBinding: true}, "nat64.test", 80, false, ReasonDenied, false},
+		"localhost":                {CeilingConfig{}, Config{Domains: denied}, "localhost", 80, false, ReasonDenied, false},
+		"after a question":         {CeilingConfig{}, Config{Domains: map[string]Permission{"8.8.8.8": Deny}, AskTime: time.Second}, "public.test", 80, false, ReasonDenied, true},
+		"by the owner":             {CeilingConfig{Deny: []string{"2606:4700::1"}}, Config{Domains: all}, "public.test", 80, false, ReasonDenied, false},
+		"by the owner, one port":   {CeilingConfig{Deny: []string{"8.8.8.8:80"}}, Config{Domains: all}, "public.test", 80, false, ReasonDenied, false},
+		"by the owner, not here":   {CeilingConfig{Deny: []string{"8.8.8.8:443"}}, Config{Domains: all}, "public.test", 80, false, ReasonAllow, false},
+		"asked about by the owner": {CeilingConfig{Ask: []string{"8.8.8.8"}}, Config{Domains: all, AskTime: time.Second}, "public.test", 80, false, ReasonNotAllowed, true},
+		"nobody to ask":            {CeilingConfig{Ask: []string{"8.8.8.8"}}, Config{Domains: all}, "public.test", 80, false, ReasonNotAllowed, false},
+		"under review":             {CeilingConfig{}, Config{Domains: all, Review: []string{"8.8.8.8"}, AskTime: time.Second}, "public.test", 80, false, ReasonNotAllowed, true},
+		"no rule":                  {CeilingConfig{}, Config{Domains: all}, "public.test", 80, false, ReasonAllow, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.ceiling.Default, tt.ceiling.PrivateAddresses = Allow, true
+			ceiling, err := NewCeiling(tt.ceiling)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := testProxy(t, Options{Ceiling: ceiling, Resolve: names(new([]string))}, tt.config,
+				Hooks{Ask: func(context.Context, Question) Answer { return Answer{Verdict: Pass} }})
+			d := x.decide(t.Context(), Question{SOCKS, tt.host, tt.port}, tt.byName)
+			if d.reason != tt.want || d.asked != tt.asked || (len(d.addresses) > 0) != (d.verdict == Pass) {
+				t.Errorf("got %+v; want the reason %s, asked %v", d, tt.want, tt.asked)
+			}
+		})
+	}
+}
+
 // TestNamesBelowLocalhost: these names mean this machine, as localhost does, and
 // are not resolved.
 func TestNamesBelowLocalhost(t *testing.T) {

@@ -60,10 +60,8 @@ func (c *Ceiling) PermitsAddress(to netip.AddrPort, host string) error {
 
 // denies returns an error if a pattern denies a normalised host.
 func (c *Ceiling) denies(host string, port uint16) error {
-	for _, spelling := range spellings(host) {
-		if rule := c.deny.Match(spelling, port); rule != "" {
-			return errors.New("denied by the server's egress policy: " + rule)
-		}
+	if refusal := c.denied(host, port); refusal != nil {
+		return errors.New("denied by " + refusal.rule)
 	}
 	return nil
 }
