@@ -33,6 +33,9 @@ func ParseEndpoints(texts []string) (*Endpoints, error) {
 			return nil, err
 		}
 		parsed, err := parsePattern(host)
+		if err == nil {
+			err = parsed.checkReach()
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -75,6 +75,9 @@ func (e Injection) check() (injection, error) {
 	if one.host, one.port, err = authority(e.Host, 443); err != nil || one.port == 0 || strings.ContainsAny(e.Host, "@/ ") {
 		return one, fmt.Errorf("host is %q: it must be one name or address, such as \"api.example.com\" or \"api.example.com:8443\"", e.Host)
 	}
+	if err := (pattern{text: one.host}).checkReach(); err != nil {
+		return one, fmt.Errorf("host: %w", err)
+	}
 	one.Header = http.CanonicalHeaderKey(e.Header)
 	switch {
 	case !isToken(e.Header) || len(e.Header) > maxHeaderName:

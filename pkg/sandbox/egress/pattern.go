@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"unicode"
 )
 
 // pattern is one pattern of a policy's domains (docs/spec/network.md §4.1).
@@ -84,6 +85,21 @@ func bracketed(body, text string, syntax error) (pattern, error) {
 		return pattern{}, brackets
 	}
 	return pattern{text: address.Unmap().String()}, nil
+}
+
+// checkReach returns an error for a pattern that matches no host as programs name it: an owner who has written it to deny a
+// host would deny nothing.
+func (p pattern) checkReach() error {
+	label := p.text[strings.LastIndexByte(p.text, '.')+1:]
+	_, err := netip.ParseAddr(p.text)
+	switch {
+	case strings.ContainsFunc(p.text, func(r rune) bool { return r > unicode.MaxASCII }):
+		return fmt.Errorf("the pattern %q matches nothing: programs send a name with such letters in its ASCII form; write that, as in xn--bcher-kva.example",
+			p.text)
+	case endsInNumber(p.text) && (!p.glob && err != nil || !digits(label) || len(label) > 1 && label[0] == '0'):
+		return fmt.Errorf("the pattern %q matches nothing: addresses are compared in their shortest form; write it as in 192.0.2.7", p.text)
+	}
+	return nil
 }
 
 func digits(text string) bool {

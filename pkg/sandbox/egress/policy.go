@@ -61,6 +61,9 @@ func NewPolicy(config Config) (*Policy, error) {
 	}
 	for _, text := range config.Review {
 		parsed, err := parsePattern(text)
+		if err == nil {
+			err = parsed.checkReach()
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -79,6 +82,7 @@ func (p *Policy) domain(text string, permission Permission) error {
 			"*.example.com or **.example.com)", text)
 	case permission == Deny:
 		p.deny.add(parsed)
+		return parsed.checkReach()
 	case permission == Allow:
 		p.allow.add(parsed)
 	}

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -109,6 +110,26 @@ func TestPublicAddresses(t *testing.T) {
 	}
 	if public(netip.Addr{}) {
 		t.Error("no address is public")
+	}
+}
+
+// TestPatternsThatMatchNothing: a rule in a spelling that no host has is refused, and does not look as if it denied one.
+func TestPatternsThatMatchNothing(t *testing.T) {
+	for text, matches := range map[string]bool{
+		"bücher.test": false, "*.bücher.test": false, "b*ücher.test": false, "xn--bcher-kva.test": true,
+		"93.184.216.034": false, "0x5d.0xb8.0xd8.0x22": false, "93.184.55330": false, "1572395042": false, "*.0x22": false, "93.184.216.0?": true,
+		"93.184.*.07": false, "93.184.216.34": true, "93.184.216.*": true, "*.34": true, "*.0": true, "::ffff:93.184.216.34": true, "a.test": true, "*": true,
+	} {
+		_, deny := NewCeiling(CeilingConfig{Default: Allow, Deny: []string{text}})
+		_, client := NewPolicy(Config{Domains: map[string]Permission{text: Deny}})
+		_, review := NewPolicy(Config{Review: []string{text}})
+		if got := []bool{deny == nil, client == nil || text == "*", review == nil}; slices.Contains(got, !matches) {
+			t.Errorf("%s: accepted %v, want %v: %v", text, got, matches, deny)
+		}
+		// Codex CLI's executor takes it, and it permits nothing.
+		if _, err := NewPolicy(Config{Domains: map[string]Permission{text: Allow}}); err != nil {
+			t.Errorf("%s allowed: %v", text, err)
+		}
 	}
 }
 
