@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -154,7 +153,7 @@ func decompress(resp *http.Response) error {
 		return nil
 	case "gzip", "x-gzip":
 	default:
-		return fmt.Errorf("the host compresses its answer (%.40q) although the request forbids it; a credential in it could not be found", coding)
+		return errors.New("the host compresses its answer although the request forbids it; a credential in it could not be found")
 	}
 	delete(resp.Header, "Content-Encoding")
 	resp.ContentLength = -1
@@ -186,7 +185,7 @@ func misuse() decision {
 }
 
 // failed answers a request that was not carried out. reason is the text of the error,
-// without credentials.
+// without any part of an answer.
 func (c *web) failed(h *head, s *sending, err error, reason string) {
 	switch {
 	case errors.Is(err, errPlaceholder): // reported when it was found

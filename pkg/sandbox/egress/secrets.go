@@ -205,28 +205,28 @@ func (o *origin) credentials(out *http.Request) ([][]byte, error) {
 	return longestFirst(texts), nil
 }
 
-// conceal replaces the texts in an answer by asterisks. Otherwise a host that echoes the
-// headers of a request would disclose the credential to the process.
+// conceal replaces the texts in the body of an answer by asterisks. Otherwise a host that echoes the
+// headers of a request, such as a page that shows them, would disclose the
+// credential to the process. copyAnswer does the same with the head.
 func conceal(resp *http.Response, texts [][]byte) {
-	if len(texts) == 0 {
-		return
+	if len(texts) > 0 {
+		resp.Body = &concealed{Closer: resp.Body, finder: finder{from: resp.Body, texts: texts, found: func([]byte) error { return nil }}}
 	}
-	resp.Status = hide(resp.Status, texts)
-	for name, values := range resp.Header {
-		for i := range values {
-			values[i] = hide(values[i], texts)
-		}
-		if hidden := hide(name, texts); hidden != name {
-			delete(resp.Header, name)
-		}
-	}
-	resp.Body = &concealed{Closer: resp.Body, finder: finder{from: resp.Body, texts: texts, found: func([]byte) error { return nil }}}
 }
 
-// hide replaces the texts, the longest first, in a text by asterisks.
+// hide replaces the texts, the longest first, in a text by asterisks. The case of letters does not count: names of headers
+// get capitals.
 func hide(text string, texts [][]byte) string {
 	for _, t := range texts {
-		text = strings.ReplaceAll(text, string(t), strings.Repeat("*", len(t)))
+		secret := lower(string(t))
+		for at := 0; ; at += len(secret) {
+			next := strings.Index(lower(text[at:]), secret)
+			if next < 0 {
+				break
+			}
+			at += next
+			text = text[:at] + strings.Repeat("*", len(secret)) + text[at+len(secret):]
+		}
 	}
 	return text
 }

@@ -288,11 +288,12 @@ func (c *web) exchange(h *head, b *body, s *sending) bool {
 	if !c.prepare(h, b, s) {
 		return c.keeps(h, b)
 	}
+	connected := false
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }}
 	if b != nil {
-		trace := &httptrace.ClientTrace{Got100Continue: func() { b.once.Do(func() { callIf(b.proceed) }) }}
-		ctx = httptrace.WithClientTrace(ctx, trace)
+		trace.Got100Continue = func() { b.once.Do(func() { callIf(b.proceed) }) }
 	}
-	resp, err := transport.RoundTrip(out.WithContext(ctx))
+	resp, err := transport.RoundTrip(out.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if b != nil {
 		// The transport may still read the body: it must not write 100 Continue
 		// into the answer.
@@ -302,9 +303,9 @@ func (c *web) exchange(h *head, b *body, s *sending) bool {
 		if err == nil {
 			_ = resp.Body.Close()
 		}
-		reason := ""
-		if err != nil {
-			reason = hide(err.Error(), s.secrets) // which has a piece of an answer that is not HTTP
+		reason := reasonOf(err)
+		if !connected && err != nil {
+			reason = err.Error()
 		}
 		c.proxy.log.Debug("network proxy: forward", "host", s.attempt.Host, "port", s.attempt.Port, "error", reason)
 		c.failed(h, s, err, reason)
@@ -318,9 +319,19 @@ func (c *web) exchange(h *head, b *body, s *sending) bool {
 		}
 	}
 	conceal(resp, s.secrets)
-	more := c.copyAnswer(h, resp)
+	more := c.copyAnswer(h, resp, s.secrets)
 	// The transport may read the body still, until the connection is closed.
 	return more && (b == nil || b.ended.Load())
+}
+
+// reasonOf returns the text of an error after a connection was made; nil is an answer that cannot be passed on. Errors of
+// parsing an answer hold a piece of it, and that may be the credential, quoted or cut.
+func reasonOf(err error) string {
+	var network net.Error
+	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errPlaceholder) {
+		return err.Error()
+	}
+	return "its answer is not one of HTTP"
 }
 
 // bodiless reports whether an answer has no body.
@@ -336,7 +347,7 @@ func callIf(f func()) {
 
 // copyAnswer writes the far side's answer. It reports whether the connection can
 // be used for another request.
-func (c *web) copyAnswer(h *head, resp *http.Response) bool {
+func (c *web) copyAnswer(h *head, resp *http.Response, secrets [][]byte) bool {
 	bodiless := bodiless(h, resp)
 	chunked := !bodiless && resp.ContentLength < 0 && h.ProtoAtLeast(1, 1)
 	closes := h.Close || !bodiless && resp.ContentLength < 0 && !chunked
@@ -359,9 +370,10 @@ func (c *web) copyAnswer(h *head, resp *http.Response) bool {
 	} else if !h.ProtoAtLeast(1, 1) {
 		framing += "connection: keep-alive\r\n"
 	}
-	_, _ = c.w.WriteString(proto + resp.Status + "\r\n")
-	_ = headers.Write(c.w)
-	_, _ = c.w.WriteString(framing + "\r\n")
+	var text strings.Builder
+	text.WriteString(resp.Status + "\r\n")
+	_ = headers.Write(&text)
+	_, _ = c.w.WriteString(proto + hide(text.String(), secrets) + framing + "\r\n")
 	if bodiless {
 		return c.w.Flush() == nil && !closes
 	}
