@@ -109,6 +109,9 @@ func (c *conn) serve() {
 	var wg sync.WaitGroup
 	wg.Go(c.out.routineWriter)
 	wg.Go(c.routineInterrupt)
+	if c.grant.Ends() {
+		wg.Go(c.routineGrant)
+	}
 	c.log.Debug("connection opened")
 
 	end := c.read()
@@ -144,6 +147,22 @@ func (c *conn) routineInterrupt() {
 	c.close(c.interruption())
 }
 
+// routineGrant ends the connection when the token of its client is no longer good, also one that has sent nothing
+// yet (TestTokensEndConnections). Its session ends before, so that the client is told how its processes
+// ended; one that another token may resume is detached.
+func (c *conn) routineGrant() {
+	err := watchGrant(c.ctx, &c.grant)
+	if err == nil {
+		return
+	}
+	c.log.Warn("connection ends", "token", c.grant.Token, "reason", err)
+	if c.isGreeted() && !c.grant.Renewable {
+		c.session.end(err.Error(), false)
+		<-c.session.ctx.Done()
+	}
+	c.cancel(err)
+}
+
 // errTakenOver closes a connection whose session was resumed on another one.
 var errTakenOver = errors.New("session was resumed on another connection")
 
@@ -153,7 +172,7 @@ func (c *conn) interruption() ending {
 	switch {
 	case c.srv.ctx.Err() != nil:
 		return ending{code: websocket.CloseGoingAway, reason: "the server is shutting down"}
-	case errors.Is(cause, errTakenOver), errors.Is(cause, wsauth.ErrRevoked):
+	case errors.Is(cause, errTakenOver), errors.Is(cause, wsauth.ErrRevoked), errors.Is(cause, wsauth.ErrEnded):
 		return ending{code: websocket.ClosePolicyViolation, reason: cause.Error()}
 	default:
 		return ending{lost: true, reason: cause.Error()}

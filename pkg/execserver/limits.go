@@ -43,9 +43,9 @@ const (
 	maxWaiting   = 256
 	waitingShare = 4
 
-	// grantInterval is how often the tokens of sessions are looked at: so long at most a
-	// token is good that was revoked.
-	grantInterval = 10 * time.Second
+	// grantInterval is how often the tokens of connections and sessions are looked at: so long at most a
+	// token is good that was revoked or has expired. docs/operations.md promises 5 s.
+	grantInterval = 2 * time.Second
 
 	// queueBytes bounds the output that is queued for one connection beyond
 	// what the kernel holds. A process whose connection is full is not read

@@ -156,38 +156,31 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
 	s.tunnels = srv.tunnels.New(s.ctx, s.log)
 	srv.sessions[s.id] = s
-	if s.grant.Token != "" {
+	if s.grant.Ends() && !s.grant.Renewable {
 		srv.wg.Go(s.routineGrant)
 	}
 	return s, nil
 }
 
-// routineGrant ends the session and its connection when the token of its client is no
-// longer good.
+// routineGrant ends the session when the token of its client is no longer good.
 func (s *session) routineGrant() {
+	if err := watchGrant(s.ctx, &s.grant); err != nil {
+		s.end(err.Error(), false)
+	}
+}
+
+// watchGrant waits until a grant is no longer good, and returns why; nil: ctx has ended before.
+func watchGrant(ctx context.Context, grant *wsauth.Grant) error {
 	ticker := time.NewTicker(grantInterval)
 	defer ticker.Stop()
-	var expired <-chan time.Time
-	if !s.grant.Expires.IsZero() {
-		timer := time.NewTimer(min(time.Until(s.grant.Expires), maxLimitTime))
-		defer timer.Stop()
-		expired = timer.C
-	}
 	for {
 		select {
-		case <-s.ctx.Done():
-			return
+		case <-ctx.Done():
+			return nil
 		case <-ticker.C:
-		case <-expired:
 		}
-		if err := s.grant.Check(); err != nil {
-			s.log.Warn("session ends", "token", s.grant.Token, "reason", err)
-			attached := s.attached()
-			s.end(err.Error(), false)
-			if attached != nil {
-				attached.cancel(err)
-			}
-			return
+		if err := grant.Check(); err != nil {
+			return err
 		}
 	}
 }

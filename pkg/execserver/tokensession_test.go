@@ -1,13 +1,19 @@
 package execserver
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/testutil"
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/gorilla/websocket"
 )
 
@@ -55,6 +61,92 @@ func TestSessionsBelongToAToken(t *testing.T) {
 	}
 	owner.ws.Close()
 	connect(run).initialize(session) // the control
+}
+
+// TestTokensEndConnections: within 5 s after its token has ended, a connection is closed with the reason, also if it has
+// sent nothing yet. Scenario: an operator revokes a token, and its holder has made all connections that the server
+// has for later.
+func TestTokensEndConnections(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	roles := wsauth.OpenTokens(filepath.Join(dir, "tokens.json"))
+	role := func(ttl time.Duration) string {
+		secret, _, err := roles.Create(t.Context(), wsauth.TokenSpec{Name: "t", Role: wsauth.RoleRun, TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	const lasts = 2 * time.Second // of tokens that expire
+	secret, capability, skew := strings.Repeat("s", 32), strings.Repeat("a", 32), time.Duration(0)
+	signed := func() string {
+		token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"exp": time.Now().Add(lasts).Unix()})
+		text, err := token.SignedString([]byte(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	file := write("capability", capability)
+	byRole := wsauth.Config{Mode: wsauth.CapabilityToken, TokensFile: roles.Path()}
+	for _, tt := range []struct {
+		name, reason string
+		config       wsauth.Config
+		token        func() string
+		end          func(token string) error // nil: it expires
+		sessions     int                      // that are left
+	}{
+		{"revoked", "the token was revoked or changed", byRole, func() string { return role(0) }, func(token string) error {
+			_, err := roles.Revoke(t.Context(), wsauth.TokenID(token))
+			return err
+		}, 0},
+		{"expired", "the token has expired", byRole, func() string { return role(lasts) }, nil, 0},
+		{"capability", "the token was revoked or changed", wsauth.Config{Mode: wsauth.CapabilityToken, TokenFile: file},
+			func() string { return capability }, func(string) error { return os.WriteFile(file, []byte(strings.Repeat("b", 32)), 0o600) }, 0},
+		{"JWT", "the token has expired", wsauth.Config{Mode: wsauth.SignedBearerToken, SharedSecretFile: write("secret", secret), ClockSkew: &skew}, signed, nil, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			auth, err := wsauth.New(tt.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			srv, url := newTestServer(t, Options{Auth: auth})
+			token := tt.token()
+			connect := func() *websocket.Conn {
+				ws, _, err := websocket.DefaultDialer.Dial(url, http.Header{"Authorization": {"Bearer " + token}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { ws.Close() })
+				return ws
+			}
+			silent, active := connect(), connect()
+			(&peer{t: t, ws: active}).initialize("")
+			if tt.end != nil {
+				if err := tt.end(token); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for name, ws := range map[string]*websocket.Conn{"silent": silent, "active": active} {
+				_ = ws.SetReadDeadline(time.Now().Add(lasts + 5*time.Second))
+				var closed *websocket.CloseError
+				if _, _, err := ws.ReadMessage(); !errors.As(err, &closed) || closed.Code != websocket.ClosePolicyViolation || closed.Text != tt.reason {
+					t.Errorf("%s: got %v, want it closed with %d %s", name, err, websocket.ClosePolicyViolation, tt.reason)
+				}
+			}
+			testutil.Eventually(t.Context(), t, "the sessions that are left", func() (string, bool) {
+				totals := srv.totals()
+				return fmt.Sprintf("%+v", totals), totals.Attached == 0 && totals.Detached == tt.sessions
+			})
+		})
+	}
 }
 
 // TestWebPagesGetNoWebsocket: neither at a server's port nor in the mux of another program.

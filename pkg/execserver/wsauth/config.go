@@ -2,11 +2,13 @@ package wsauth
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,7 +30,7 @@ type Config struct {
 	Mode string
 
 	// TokenFile is --ws-token-file: the absolute path of a file with the
-	// capability token, blanks and newlines around it ignored.
+	// capability token, blanks and newlines around it ignored. It is read again when it changes.
 	TokenFile string
 	// TokenSHA256 is --ws-token-sha256: the SHA-256 of the capability token in
 	// hexadecimal digits, in place of TokenFile.
@@ -49,11 +51,13 @@ type Config struct {
 	// ClockSkew is --ws-max-clock-skew-seconds: by how much exp may have
 	// passed and nbf be ahead; nil: DefaultClockSkew.
 	ClockSkew *time.Duration
+
+	// Log is told when TokenFile was read again, or cannot be; nil: no log.
+	Log *slog.Logger
 }
 
 // New returns the authenticator for a configuration, or nil if that has no Mode.
-// It reads the token's or secret's file once: a new token needs a new
-// authenticator. An error names the flag and what to do about it.
+// It reads the secret's file once: a new secret needs a new authenticator. An error names the flag and what to do about it.
 func New(c Config) (*Authenticator, error) { return newAt(c, time.Now) }
 
 func newAt(c Config, now func() time.Time) (*Authenticator, error) {
@@ -127,29 +131,17 @@ func newCapability(c Config) (*Authenticator, error) {
 	case c.TokenFile != "" && c.TokenSHA256 != "":
 		return nil, errors.New("--ws-token-file and --ws-token-sha256 exclude each other; give one of them")
 	case c.TokenFile != "":
-		data, err := readSecret("--ws-token-file", c.TokenFile)
-		if err != nil {
+		a.capability = &capability{path: c.TokenFile, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
+		if err := a.capability.read(); err != nil {
 			return nil, err
 		}
-		token := string(bytes.TrimSpace(data))
-		switch {
-		case token == "":
-			return nil, fmt.Errorf("--ws-token-file %s: the file is empty; put the token into it", c.TokenFile)
-		case !presentable(token) || len(token) > maxTokenBytes:
-			const format = "--ws-token-file %s: no client could send this token; it must be one line of at most %d printable ASCII characters"
-			return nil, fmt.Errorf(format, c.TokenFile, maxTokenBytes)
-		case strength(token) < minTokenBits:
-			return nil, fmt.Errorf("--ws-token-file %s: the token is too short to be safe from guessing: it holds at most %d bits, "+
-				"and needs %d; `openssl rand -hex 32` makes one", c.TokenFile, strength(token), minTokenBits)
-		}
-		a.digest = sha256.Sum256([]byte(token))
 	case c.TokenSHA256 != "":
 		digest, err := hex.DecodeString(strings.TrimSpace(c.TokenSHA256))
 		if err != nil || len(digest) != sha256.Size {
 			const format = "--ws-token-sha256 must be the SHA-256 of the token as %d hexadecimal digits; `printf %%s TOKEN | sha256sum` prints it"
 			return nil, fmt.Errorf(format, 2*sha256.Size)
 		}
-		a.digest = [sha256.Size]byte(digest)
+		a.capability = &capability{digest: [sha256.Size]byte(digest)}
 	default:
 		return nil, fmt.Errorf("--ws-auth %s needs a token; add --ws-token-file FILE, --ws-token-sha256 HEX or --ws-tokens FILE", CapabilityToken)
 	}
@@ -160,7 +152,7 @@ func newSigned(c Config, now func() time.Time) (*Authenticator, error) {
 	if c.SharedSecretFile == "" {
 		return nil, fmt.Errorf("--ws-auth %s needs the secret that signs the tokens; add --ws-shared-secret-file FILE", SignedBearerToken)
 	}
-	secret, err := readSecret("--ws-shared-secret-file", c.SharedSecretFile)
+	secret, _, err := readSecret("--ws-shared-secret-file", c.SharedSecretFile)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +171,7 @@ func newSigned(c Config, now func() time.Time) (*Authenticator, error) {
 	if skew < 0 {
 		return nil, errors.New("--ws-max-clock-skew-seconds must not be negative; 0 allows no difference")
 	}
-	a := &Authenticator{mode: SignedBearerToken, secret: secret, parser: newParser(skew, now)}
+	a := &Authenticator{mode: SignedBearerToken, secret: secret, parser: newParser(skew, now), now: now, skew: skew}
 	if a.issuer, err = expected("--ws-issuer", c.Issuer); err != nil {
 		return nil, err
 	}
@@ -207,30 +199,10 @@ func withoutNewline(data []byte) []byte {
 	return data
 }
 
-// strength returns how many bits a token can hold at most, by its length and the
-// kinds of its characters.
-func strength(token string) int {
-	tenths := 33 // of a bit per character: log2(10)
-	for i := range len(token) {
-		switch c := token[i]; {
-		case c >= '0' && c <= '9':
-		case c >= 'a' && c <= 'f', c >= 'A' && c <= 'F':
-			tenths = max(tenths, 40)
-		default:
-			tenths = 60 // as base64
-		}
-	}
-	return len(token) * tenths / 10
-}
-
 // checkPrivate returns an error for a file that other users may read or change.
 // The group may read a file that belongs to another user, such as root: a
 // service gets its secrets that way.
-func checkPrivate(name, path string, f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
+func checkPrivate(name, path string, info os.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return nil
 	}
@@ -247,24 +219,28 @@ func checkPrivate(name, path string, f *os.File) error {
 
 // readSecret reads the file that a flag names, of at most maxSecretBytes. It may
 // be a pipe, as the shell's <(…) makes it.
-func readSecret(name, path string) ([]byte, error) {
+func readSecret(name, path string) ([]byte, os.FileInfo, error) {
 	if !filepath.IsAbs(path) {
-		return nil, fmt.Errorf("%s must be an absolute path, not %q; write it out from /", name, path)
+		return nil, nil, fmt.Errorf("%s must be an absolute path, not %q; write it out from /", name, path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer f.Close()
-	if err := checkPrivate(name, path, f); err != nil {
-		return nil, err
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := checkPrivate(name, path, info); err != nil {
+		return nil, nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	case len(data) > maxSecretBytes:
-		return nil, fmt.Errorf("%s %s: the file exceeds %d bytes; is it the right one?", name, path, maxSecretBytes)
+		return nil, nil, fmt.Errorf("%s %s: the file exceeds %d bytes; is it the right one?", name, path, maxSecretBytes)
 	}
-	return data, nil
+	return data, info, nil
 }

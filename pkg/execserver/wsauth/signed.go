@@ -29,29 +29,39 @@ func newParser(skew time.Duration, now func() time.Time) *jwt.Parser {
 	)
 }
 
-// checkSigned verifies a signed token and returns its principal: issuer and
-// subject. For a token with a wrong signature, the error says nothing about the
-// claims.
-func (a *Authenticator) checkSigned(token string) (string, error) {
+// checkSigned verifies a signed token and returns its grant, whose principal is issuer and
+// subject. For a token with a wrong signature, the error says nothing about the claims.
+func (a *Authenticator) checkSigned(token string) (Grant, error) {
 	if len(token) > maxTokenBytes {
-		return "", ErrJWT
+		return Grant{}, ErrJWT
 	}
 	var c claims
 	_, err := a.parser.ParseWithClaims(token, &c, a.key)
 	switch {
 	case errors.Is(err, jwt.ErrTokenExpired):
-		return "", ErrExpired
+		return Grant{}, ErrExpired
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
-		return "", ErrNotYet
+		return Grant{}, ErrNotYet
 	case err != nil:
-		return "", ErrJWT
+		return Grant{}, ErrJWT
 	case a.issuer != "" && c.Issuer != a.issuer:
-		return "", ErrWrongIssuer
+		return Grant{}, ErrWrongIssuer
 	case a.audience != "" && !slices.Contains(c.Audience, a.audience):
-		return "", ErrWrongAudience
-	default:
-		return c.principal(), nil
+		return Grant{}, ErrWrongAudience
 	}
+	grant := Unlimited(c.principal())
+	grant.Renewable = true
+	grant.Expires = time.Unix(*c.ExpiresAt, 0)
+	if !a.now().Before(grant.Expires) {
+		grant.Expires = grant.Expires.Add(a.skew) // or the connection would end when it begins
+	}
+	grant.check = func() error {
+		if !a.now().Before(grant.Expires) {
+			return ErrEnded
+		}
+		return nil
+	}
+	return grant, nil
 }
 
 // principal returns a digest of issuer and subject, which may be long.

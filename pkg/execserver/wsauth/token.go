@@ -122,15 +122,6 @@ func (t *Token) Check() error {
 	return nil
 }
 
-// grant returns what the holder of the token may do.
-func (t *Token) grant(f *TokenFile) Grant {
-	principal := "token " + t.ID
-	if t.Principal != "" {
-		principal = "principal " + t.Principal
-	}
-	return Grant{Principal: principal, Token: t.ID, Role: t.Role, Ceiling: t.Ceiling, Expires: t.Expires, tokens: f, digest: t.SHA256}
-}
-
 // tokenPrefix begins the text of a token.
 const tokenPrefix tokens.Prefix = "cxe_"
 
@@ -144,6 +135,7 @@ type InvalidError = tokens.InvalidError
 // process changes in it. Its methods may be called from any goroutine.
 type TokenFile struct {
 	*tokens.File[Token, *Token]
+	now func() time.Time
 }
 
 // OpenTokens returns the token file at a path. It need not be there yet: then
@@ -151,7 +143,7 @@ type TokenFile struct {
 func OpenTokens(path string) *TokenFile { return openTokens(path, time.Now) }
 
 func openTokens(path string, now func() time.Time) *TokenFile {
-	return &TokenFile{tokens.Open[Token](path, tokenPrefix, now)}
+	return &TokenFile{tokens.Open[Token](path, tokenPrefix, now), now}
 }
 
 // TokenSpec is what a new token is for; see Token.
@@ -183,29 +175,27 @@ type Grant struct {
 	Role    Role
 	Ceiling Ceiling
 	Expires time.Time // zero: never
+	// Renewable says that the client can come back with another token of the same principal, as with
+	// a JWT that is signed anew: its session waits for that.
+	Renewable bool
 
-	tokens *TokenFile
-	digest string // of the token
+	check func() error // nil: the grant does not end
 }
 
-// Unlimited returns the grant of a client that may do everything.
+// Unlimited returns the grant of a client that may do everything, and that does not end.
 func Unlimited(principal string) Grant { return Grant{Principal: principal, Role: RoleAdmin} }
 
-// Check returns nil as long as the grant is good: ErrRevoked if its token was revoked, has
-// expired or permits something else by now, or cannot be looked up. Scenario: an operator
+// Ends reports whether the grant can end, so that Check has to be called again.
+func (g *Grant) Ends() bool { return g.check != nil }
+
+// Check returns nil as long as the grant is good: ErrEnded if its time is over, ErrRevoked if its token was
+// revoked or permits something else by now, or cannot be looked up. Scenario: an operator
 // lowers the ceiling of a token in the file while its client is connected.
 func (g *Grant) Check() error {
-	if g.tokens == nil {
+	if g.check == nil {
 		return nil
 	}
-	t, err := g.tokens.Find(g.Token)
-	if err != nil {
-		return ErrRevoked
-	}
-	if now := t.grant(g.tokens); now.digest != g.digest || now.Principal != g.Principal || now.Role != g.Role || now.Ceiling != g.Ceiling {
-		return ErrRevoked
-	}
-	return nil
+	return g.check()
 }
 
 // authenticate returns the grant of a token in the file.
@@ -217,5 +207,31 @@ func (f *TokenFile) authenticate(secret string) (Grant, error) {
 	case err != nil:
 		return Grant{}, ErrTokenFile
 	}
-	return t.grant(f), nil
+	grant := t.grant()
+	grant.check = func() error { return f.check(&grant, t.SHA256) }
+	return grant, nil
+}
+
+// grant returns what the holder of the token may do.
+func (t *Token) grant() Grant {
+	principal := "token " + t.ID
+	if t.Principal != "" {
+		principal = "principal " + t.Principal
+	}
+	return Grant{Principal: principal, Token: t.ID, Role: t.Role, Ceiling: t.Ceiling, Expires: t.Expires}
+}
+
+// check is Grant.Check for a grant whose token has a digest.
+func (f *TokenFile) check(g *Grant, digest string) error {
+	t, err := f.Find(g.Token)
+	if err != nil {
+		if !g.Expires.IsZero() && !f.now().Before(g.Expires) {
+			return ErrEnded
+		}
+		return ErrRevoked
+	}
+	if now := t.grant(); t.SHA256 != digest || now.Principal != g.Principal || now.Role != g.Role || now.Ceiling != g.Ceiling {
+		return ErrRevoked
+	}
+	return nil
 }

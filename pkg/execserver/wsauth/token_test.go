@@ -40,8 +40,8 @@ func TestRoleTokens(t *testing.T) {
 		t.Errorf("got %+v, error %v; want no error, g.Role %v, g.Principal %v", g, err, RoleRead, "token "+readToken.ID)
 	}
 	now = now.Add(2 * time.Hour)
-	if err := grant.Check(); !errors.Is(err, ErrRevoked) {
-		t.Errorf("expired: %v", err)
+	if err := grant.Check(); err != ErrEnded {
+		t.Errorf("expired: got %v, want %v", err, ErrEnded)
 	}
 	if _, err := a.Authenticate(request("Bearer " + limited)); !errors.Is(err, ErrToken) {
 		t.Errorf("expired: %v", err)
@@ -197,4 +197,76 @@ func FuzzRoleTokens(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestCapabilityTokenIsReadAgain: a token that replaces the one in the file is the only one that is good, and ends the
+// grants of the other. While there is none that can be used, the last one stays.
+func TestCapabilityTokenIsReadAgain(t *testing.T) {
+	path := file(t, testToken)
+	a, err := New(Config{Mode: CapabilityToken, TokenFile: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	authenticate := func(token string) (Grant, error) { return a.Authenticate(request("Bearer " + token)) }
+	grant, err := authenticate(testToken)
+	if err != nil || grant.Check() != nil || !grant.Ends() {
+		t.Fatalf("got error %v, check %v, ends %v; want neither, true", err, grant.Check(), grant.Ends())
+	}
+	for name, change := range map[string]func() error{
+		"removed":            func() error { return os.Remove(path) },
+		"empty":              func() error { return os.WriteFile(path, nil, 0o600) },
+		"too short":          func() error { return os.WriteFile(path, []byte("abc"), 0o600) },
+		"readable by others": func() error { return os.Chmod(path, 0o644) },
+		"a directory":        func() error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
+		"the same again":     func() error { return os.WriteFile(path, []byte(testToken+"\n"), 0o600) },
+	} {
+		if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, []byte(testToken), 0o600), change()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := authenticate(testToken); err != nil || grant.Check() != nil {
+			t.Errorf("%s: got errors %v, %v; want none", name, err, grant.Check())
+		}
+	}
+	const next = "open barley, which has 128 bits"
+	if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, []byte(next), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := grant.Check(); err != ErrRevoked {
+		t.Errorf("got %v, want %v", err, ErrRevoked)
+	}
+	if _, err := authenticate(testToken); err != ErrToken {
+		t.Errorf("the old token: got %v, want %v", err, ErrToken)
+	}
+	if g, err := authenticate(next); err != nil || g.Principal == grant.Principal || g.Check() != nil {
+		t.Errorf("the new token: got principal %q, error %v, check %v; want another than %q, no error", g.Principal, err, g.Check(), grant.Principal)
+	}
+}
+
+// TestSignedGrantsEnd: the grant of a JWT ends with exp; one that was made within the clock skew after it, with the skew.
+func TestSignedGrantsEnd(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	s := signer{t, now}
+	a, err := newAt(Config{Mode: SignedBearerToken, SharedSecretFile: file(t, testSecret)}, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := s.good("exp", now.Add(time.Minute).Unix())
+	for _, tt := range []struct{ begins, ends time.Duration }{
+		{0, time.Minute},
+		{time.Minute + time.Second, time.Minute + DefaultClockSkew},
+	} {
+		now = s.now.Add(tt.begins)
+		grant, err := a.Authenticate(request("Bearer " + token))
+		if err != nil || !grant.Ends() || !grant.Renewable {
+			t.Fatalf("got %+v, error %v; want one that ends and is renewable", grant, err)
+		}
+		now = s.now.Add(tt.ends - time.Second)
+		if err := grant.Check(); err != nil {
+			t.Errorf("begun at %v, a second before its end: got %v", tt.begins, err)
+		}
+		now = s.now.Add(tt.ends)
+		if err := grant.Check(); err != ErrEnded {
+			t.Errorf("begun at %v, at its end: got %v, want %v", tt.begins, err, ErrEnded)
+		}
+	}
 }

@@ -54,7 +54,7 @@ func (f *File[T, P]) load() (map[string]P, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	info, err := os.Stat(f.path)
-	if err == nil && f.info != nil && unchanged(f.info, info) {
+	if err == nil && f.info != nil && Unchanged(f.info, info) {
 		return f.tokens, nil
 	}
 	data, info, err := atomicfile.ReadBounded(f.path, MaxFile)
@@ -73,9 +73,9 @@ func (f *File[T, P]) load() (map[string]P, error) {
 	return tokens, nil
 }
 
-// unchanged reports whether a file has not changed. The mode counts, too: a file that others
+// Unchanged reports whether a file has not changed. The mode counts, too: a file that others
 // may now change is refused.
-func unchanged(before, now os.FileInfo) bool {
+func Unchanged(before, now os.FileInfo) bool {
 	return os.SameFile(before, now) && before.ModTime().Equal(now.ModTime()) && before.Size() == now.Size() && before.Mode() == now.Mode()
 }
 

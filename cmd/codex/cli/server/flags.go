@@ -49,7 +49,7 @@ const maxClockSkewSeconds = 1 << 30
 func authFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "ws-auth", Usage: "require a bearer token: capability-token or signed-bearer-token (`MODE`)"},
-		&cli.StringFlag{Name: "ws-token-file", Usage: "capability-token: absolute path of the `FILE` with the token"},
+		&cli.StringFlag{Name: "ws-token-file", Usage: "capability-token: absolute path of the `FILE` with the token; it is read again when it changes"},
 		&cli.StringFlag{Name: "ws-token-sha256", Usage: "capability-token: SHA-256 of the token in `HEX`"},
 		&cli.StringFlag{Name: "ws-tokens", Usage: "capability-token: absolute path of the `FILE` with tokens that have roles"},
 		&cli.StringFlag{Name: "ws-shared-secret-file", Usage: "signed-bearer-token: absolute path of the `FILE` with the HS256 secret"},

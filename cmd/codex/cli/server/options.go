@@ -129,6 +129,7 @@ func authenticator(c *cli.Context, log *slog.Logger) (*wsauth.Authenticator, err
 	config := wsauth.Config{
 		Mode: c.String("ws-auth"), TokenFile: c.String("ws-token-file"), TokenSHA256: c.String("ws-token-sha256"), TokensFile: c.String("ws-tokens"),
 		SharedSecretFile: c.String("ws-shared-secret-file"), Issuer: c.String("ws-issuer"), Audience: c.String("ws-audience"),
+		Log: log,
 	}
 	if c.IsSet("ws-max-clock-skew-seconds") {
 		skew := time.Duration(c.Int64("ws-max-clock-skew-seconds")) * time.Second

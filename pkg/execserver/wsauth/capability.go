@@ -1,0 +1,113 @@
+package wsauth
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+
+	"codex.internal/pkg/internal/tokens"
+)
+
+// capability is the one token that opens the port. If it comes from a file, that is read again
+// when it has changed. Its methods may be called from any goroutine.
+type capability struct {
+	path string // "": it is known by its digest alone, and never changes
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	info   os.FileInfo // of what was read last; nil: the file was a pipe, which cannot be read again
+	digest [sha256.Size]byte
+}
+
+// read reads the file. If that has no token that can be used, the last one stays.
+func (c *capability) read() error {
+	data, info, err := readSecret("--ws-token-file", c.path)
+	if err != nil {
+		return err
+	}
+	token := string(bytes.TrimSpace(data))
+	switch {
+	case token == "":
+		return fmt.Errorf("--ws-token-file %s: the file is empty; put the token into it", c.path)
+	case !presentable(token) || len(token) > maxTokenBytes:
+		const format = "--ws-token-file %s: no client could send this token; it must be one line of at most %d printable ASCII characters"
+		return fmt.Errorf(format, c.path, maxTokenBytes)
+	case strength(token) < minTokenBits:
+		return fmt.Errorf("--ws-token-file %s: the token is too short to be safe from guessing: it holds at most %d bits, "+
+			"and needs %d; `openssl rand -hex 32` makes one", c.path, strength(token), minTokenBits)
+	}
+	c.digest = sha256.Sum256([]byte(token))
+	if info.Mode().IsRegular() {
+		c.info = info
+	}
+	return nil
+}
+
+// current returns the digest of the token that is good now. While the file is missing, or has no token that can be
+// used, that is the last one: a program that writes the file in place empties it first, and that must not end the
+// work of all clients (TestCapabilityTokenIsReadAgain).
+func (c *capability) current() [sha256.Size]byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.info == nil {
+		return c.digest
+	}
+	info, err := os.Stat(c.path)
+	if err != nil || !info.Mode().IsRegular() || tokens.Unchanged(c.info, info) {
+		return c.digest
+	}
+	if err := c.read(); err != nil {
+		c.info = info // it is not read again before it changes
+		c.log.Error("the token was not read again, and the last one stays valid", "error", err)
+	} else {
+		c.log.Info("the token was read again", "path", c.path)
+	}
+	return c.digest
+}
+
+// authenticate returns the grant of a client with the token.
+func (c *capability) authenticate(token string) (Grant, error) {
+	if len(token) > maxTokenBytes {
+		return Grant{}, ErrToken
+	}
+	// Comparing digests takes the same time wherever the tokens differ, and
+	// whatever their lengths.
+	digest, current := sha256.Sum256([]byte(token)), c.current()
+	if subtle.ConstantTimeCompare(digest[:], current[:]) != 1 {
+		return Grant{}, ErrToken
+	}
+	// A digest of the digest: who can read it somewhere learns nothing of the token, and
+	// what belongs to one token does not belong to the next.
+	name := sha256.Sum256(digest[:])
+	grant := Unlimited(CapabilityToken + " " + hex.EncodeToString(name[:16]))
+	if c.path != "" {
+		grant.check = func() error {
+			if c.current() != digest {
+				return ErrRevoked
+			}
+			return nil
+		}
+	}
+	return grant, nil
+}
+
+// strength returns how many bits a token can hold at most, by its length and the
+// kinds of its characters.
+func strength(token string) int {
+	tenths := 33 // of a bit per character: log2(10)
+	for i := range len(token) {
+		switch c := token[i]; {
+		case c >= '0' && c <= '9':
+		case c >= 'a' && c <= 'f', c >= 'A' && c <= 'F':
+			tenths = max(tenths, 40)
+		default:
+			tenths = 60 // as base64
+		}
+	}
+	return len(token) * tenths / 10
+}
