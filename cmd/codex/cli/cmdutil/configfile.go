@@ -118,7 +118,7 @@ func takeFile(c *cli.Context) (option, path string, err error) {
 			return "", "", Usagef("--%[1]s before %[2]s must be KEY=VALUE; write %[2]s --%[1]s FILE for a file with options", optionOverride, c.Command.Name)
 		}
 	}
-	if c.IsSet(optionFile) {
+	if IsSet(c, optionFile) {
 		option, path = optionFile, c.String(optionFile)
 	}
 	if flag := find(c.Command.Flags, optionOverride); flag != nil && flag.Names()[0] == optionOverride {
@@ -173,7 +173,7 @@ func onlyOurs(path string) error {
 func (o *Options) apply(entries []home.Entry, excluded map[string][]string) error {
 	var left []string
 	for option, others := range excluded {
-		if o.c.IsSet(option) {
+		if IsSet(o.c, option) {
 			left = append(left, others...)
 		}
 	}
@@ -225,7 +225,7 @@ func (o *Options) isGiven(name string) bool {
 	if name == optionOverride {
 		return len(o.c.StringSlice(name)) > 0
 	}
-	return o.c.IsSet(name) || o.variables[name] != "" && os.Getenv(o.variables[name]) != ""
+	return IsSet(o.c, name) || o.variables[name] != "" && os.Getenv(o.variables[name]) != ""
 }
 
 // names returns the options that may be in the file.
@@ -382,7 +382,7 @@ func (o *Options) text() string {
 		switch {
 		case o.isGiven(name) && credentials.MatchString(value):
 			fmt.Fprintf(&b, "# %s is set by %s; it has a password, which is not printed\n", name, o.source(flag, name))
-		case o.isGiven(name) && !o.c.IsSet(name):
+		case o.isGiven(name) && !IsSet(o.c, name):
 			fmt.Fprintf(&b, "# %s is set by %s\n", name, o.variables[name]) // its value may be a secret
 		case o.isGiven(name):
 			fmt.Fprintf(&b, "%s = %s # %s\n", name, value, o.source(flag, name))
@@ -405,7 +405,7 @@ func (o *Options) source(flag cli.Flag, name string) string {
 		variables = append(variables, f.GetEnvVars()...)
 	}
 	for _, variable := range variables {
-		if value := os.Getenv(variable); variable != "" && value != "" && (!o.c.IsSet(name) || value == fmt.Sprint(o.c.Value(name))) {
+		if value := os.Getenv(variable); variable != "" && value != "" && (!IsSet(o.c, name) || value == fmt.Sprint(o.c.Value(name))) {
 			return variable
 		}
 	}

@@ -88,10 +88,12 @@ func limits(c *cli.Context, name func(*limitOption) string) (execproto.ProcessLi
 	for i := range limitOptions {
 		o := &limitOptions[i]
 		n := name(o)
-		if n == "" || !c.IsSet(n) {
+		if n == "" {
 			continue
 		}
-		o.set(&l, c.String(n)) // Limit.Set has checked it
+		if text := c.String(n); text != "" {
+			o.set(&l, text) // Limit.Set has checked it
+		}
 	}
 	if l.SwapBytes > 0 && l.MemoryBytes == 0 {
 		return l, Usagef("a limit of swap needs a limit of memory, too")

@@ -71,7 +71,7 @@ func openAudit(c *cli.Context, log *slog.Logger) (*observe.Audit, error) {
 	path := c.String("audit-log")
 	if path == "" {
 		for _, name := range []string{"audit-log", "audit-key", "audit-commands", "audit-paths", "audit-max-bytes", "audit-on-error"} {
-			if c.IsSet(name) {
+			if cmdutil.IsSet(c, name) {
 				return nil, cmdutil.Usagef("--%s needs --audit-log FILE", name)
 			}
 		}

@@ -32,7 +32,7 @@ func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 			return front{}, err
 		}
 	}
-	if c.IsSet("environment-id") {
+	if cmdutil.IsSet(c, "environment-id") {
 		log.Warn("--environment-id is for --remote, which is missing: this server registers nowhere")
 	}
 	addresses, err := parseListeners(c.StringSlice("listen"))
@@ -157,7 +157,7 @@ func tlsFiles(c *cli.Context) (cmdutil.TLSFiles, error) {
 	files, err := cmdutil.CheckTLSFiles(c.String("tls-cert"), c.String("tls-key"), c.String("tls-client-ca"))
 	urls := c.StringSlice("listen")
 	first := slices.IndexFunc(urls, isEncrypted)
-	encrypted := !c.IsSet("remote") && first >= 0
+	encrypted := !cmdutil.IsSet(c, "remote") && first >= 0
 	switch {
 	case err != nil:
 		return files, err

@@ -21,7 +21,7 @@ const maxScrapers = 16
 // listenMetrics listens on the address of --metrics-listen; nil: no such option.
 func listenMetrics(c *cli.Context) (net.Listener, error) {
 	where := c.String("metrics-listen")
-	if !c.IsSet("metrics-listen") {
+	if !cmdutil.IsSet(c, "metrics-listen") {
 		return nil, nil
 	}
 	addr, err := netip.ParseAddrPort(where)

@@ -33,7 +33,7 @@ const optionsName = "exec-server.toml"
 func optionsFile(c *cli.Context) cmdutil.OptionsFile {
 	return cmdutil.OptionsFile{
 		Name: optionsName, Excluded: func() map[string][]string { return excludedOptions(c) },
-		Unless: c.IsSet("listen") && slices.ContainsFunc(c.StringSlice("listen"), func(url string) bool { return strings.HasPrefix(url, "stdio") }),
+		Unless: cmdutil.IsSet(c, "listen") && slices.ContainsFunc(c.StringSlice("listen"), func(url string) bool { return strings.HasPrefix(url, "stdio") }),
 	}
 }
 
@@ -131,7 +131,7 @@ func authenticator(c *cli.Context, log *slog.Logger) (*wsauth.Authenticator, err
 		SharedSecretFile: c.String("ws-shared-secret-file"), Issuer: c.String("ws-issuer"), Audience: c.String("ws-audience"),
 		Log: log,
 	}
-	if c.IsSet("ws-max-clock-skew-seconds") {
+	if cmdutil.IsSet(c, "ws-max-clock-skew-seconds") {
 		skew := time.Duration(c.Int64("ws-max-clock-skew-seconds")) * time.Second
 		config.ClockSkew = &skew
 	}
@@ -156,7 +156,7 @@ func checkValues(c *cli.Context) error {
 			"--linux-sandbox-pid-namespace %q: isolate is supported; inherit is not, because a sandboxed command would see processes outside", word)
 	}
 	for _, name := range []string{"ws-auth", "ws-token-file", "ws-token-sha256", "ws-tokens", "ws-shared-secret-file", "ws-issuer", "ws-audience"} {
-		if c.IsSet(name) && c.String(name) == "" {
+		if cmdutil.IsSet(c, name) && c.String(name) == "" {
 			return cmdutil.Usagef("--%s must not be empty; give a value or leave the flag out", name)
 		}
 	}

@@ -27,14 +27,14 @@ import (
 // checkRemote checks the options of a server that registers in place of
 // listening, in the words of Codex CLI.
 func checkRemote(c *cli.Context) error {
-	if c.IsSet("remote") && c.IsSet("listen") {
+	if cmdutil.IsSet(c, "remote") && cmdutil.IsSet(c, "listen") {
 		return cmdutil.Usagef("the argument '--remote <URL>' cannot be used with '--listen <URL>'%s", remoteUsage(c))
 	}
 	var needed []neededFlag
 	switch {
 	case c.Bool("use-agent-identity-auth") || c.Bool("registration-bearer-stdin"):
 		needed = []neededFlag{{"environment-id", "ID"}, {"remote", "URL"}}
-	case c.IsSet("remote"):
+	case cmdutil.IsSet(c, "remote"):
 		needed = []neededFlag{{"environment-id", "ID"}}
 	}
 	return checkRegistration(c, remoteUsage(c), needed...)
@@ -51,7 +51,7 @@ func checkRegistration(c *cli.Context, usage string, needed ...neededFlag) error
 	}
 	var missing []string
 	for _, flag := range needed {
-		if !c.IsSet(flag.name) {
+		if !cmdutil.IsSet(c, flag.name) {
 			missing = append(missing, "  --"+flag.name+" <"+flag.value+">")
 		}
 	}
@@ -66,10 +66,10 @@ func checkRegistration(c *cli.Context, usage string, needed ...neededFlag) error
 // This is Codex CLI's order.
 func remoteUsage(c *cli.Context) string {
 	flags := []string{"--environment-id <ID>", "--remote <URL>"}
-	if c.IsSet("remote") && c.IsSet("environment-id") {
+	if cmdutil.IsSet(c, "remote") && cmdutil.IsSet(c, "environment-id") {
 		slices.Reverse(flags)
 	}
-	if c.IsSet("name") {
+	if cmdutil.IsSet(c, "name") {
 		flags = append(flags, "--name <NAME>")
 	}
 	if c.Bool("use-agent-identity-auth") {

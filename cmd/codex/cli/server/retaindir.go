@@ -26,9 +26,9 @@ func retainDir(c *cli.Context) (string, error) {
 	switch {
 	case flag == retainNone:
 		return "", nil
-	case c.IsSet("retain-dir") && !filepath.IsAbs(flag):
+	case cmdutil.IsSet(c, "retain-dir") && !filepath.IsAbs(flag):
 		return "", cmdutil.Usagef("--retain-dir %s: give an absolute path, or %s", flag, retainNone)
-	case c.IsSet("retain-dir"):
+	case cmdutil.IsSet(c, "retain-dir"):
 		return flag, nil
 	}
 	state := stateDir()
@@ -43,7 +43,7 @@ func retainDir(c *cli.Context) (string, error) {
 // ssh, must find the detached processes of the one before.
 func placeOf(c *cli.Context) string {
 	kind, place := "remote-", c.String("remote")+" "+c.String("environment-id")
-	if !c.IsSet("remote") {
+	if !cmdutil.IsSet(c, "remote") {
 		where, err := parseListen(c.StringSlice("listen")[0])
 		switch {
 		case err != nil:
@@ -71,7 +71,7 @@ const maxAnyPort = 64
 // the end.
 func claimRetainDir(c *cli.Context, dir string, log *slog.Logger) (claimed string, release func()) {
 	release = func() {}
-	if dir == "" || c.IsSet("retain-dir") || c.IsSet("remote") {
+	if dir == "" || cmdutil.IsSet(c, "retain-dir") || cmdutil.IsSet(c, "remote") {
 		return dir, release
 	}
 	where, err := parseListen(c.StringSlice("listen")[0])

@@ -28,7 +28,7 @@ func openRoleTokens(c *cli.Context) (*wsauth.TokenFile, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case path == "" && c.IsSet("tokens"):
+	case path == "" && cmdutil.IsSet(c, "tokens"):
 		return nil, cmdutil.Usagef("--tokens is empty; leave it out or give it a value")
 	case path == "":
 		dir, err := home.Find()
@@ -89,7 +89,7 @@ func createRoleToken(c *cli.Context, s cmdutil.Streams) error {
 		Name: c.String("name"), Principal: c.String("principal"), Role: wsauth.Role(c.String("role")), TTL: c.Duration("expires"),
 		Ceiling: wsauth.Ceiling{MaxSandbox: wsauth.Sandbox(c.String("max-sandbox")), Limits: wsauth.Limits(limits)},
 	}
-	if c.IsSet("cwd") {
+	if cmdutil.IsSet(c, "cwd") {
 		if spec.Ceiling.Dir, err = directory(c.String("cwd")); err != nil {
 			return err
 		}

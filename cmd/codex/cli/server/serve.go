@@ -57,7 +57,7 @@ func untilAsked(c *cli.Context, s cmdutil.Streams, watchStdin bool, log *slog.Lo
 	signals := make(chan os.Signal, 2)
 	asked := []os.Signal{syscall.SIGTERM}
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
-		if !process.InheritedIgnore(sig) && !(sig == syscall.SIGHUP && c.IsSet("audit-log")) {
+		if !process.InheritedIgnore(sig) && !(sig == syscall.SIGHUP && cmdutil.IsSet(c, "audit-log")) {
 			asked = append(asked, sig)
 		}
 	}

@@ -120,7 +120,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	opts.RetainDir, release = claimRetainDir(c, opts.RetainDir, log)
 	defer release()
 	var f front
-	if c.IsSet("remote") {
+	if cmdutil.IsSet(c, "remote") {
 		f, err = remoteFront(c, s, opts, log)
 	} else {
 		f, err = listenFront(c, s, opts, log)
