@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -62,13 +61,14 @@ func envFlag() cli.Flag {
 }
 
 // serverFlags returns the flags that choose the server, for commands whose --env has no other
-// meaning. A --quiet in more replaces the common one.
+// meaning, and --quiet.
 func serverFlags(more ...cli.Flag) []cli.Flag {
-	flags := []cli.Flag{urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envFlag(), verboseFlag()}
-	if !slices.ContainsFunc(more, func(f cli.Flag) bool { return f.Names()[0] == "quiet" }) {
-		flags = append(flags, quietFlag())
-	}
-	return append(flags, more...)
+	return append(serverFlagsButQuiet(quietFlag()), more...)
+}
+
+// serverFlagsButQuiet is serverFlags for a command whose --quiet has another meaning.
+func serverFlagsButQuiet(more ...cli.Flag) []cli.Flag {
+	return append([]cli.Flag{urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envFlag(), verboseFlag()}, more...)
 }
 
 // serverFlag returns the values of --url and --env. A flag after the command takes precedence

@@ -30,7 +30,7 @@ Examples:
    codex remote ps
    codex remote ps --all
    codex remote ps --json`,
-		Flags: serverFlags(
+		Flags: serverFlagsButQuiet(
 			&cli.BoolFlag{Name: "json", Usage: "print an object for each process, one a line"},
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also list the processes of all your sessions"}, scopeFlag(),
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print the handles only"},
