@@ -15,8 +15,8 @@ const mark = "codxout\x01"
 // of the data in 4 bytes, the stream in 1, 3 zeros, the number in 8, the checksum in 4.
 const recordHead = 20
 
-// castagnoli is the table of the checksum.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli returns the table of the checksum, which hash/crc32 makes at the first call: most servers retain no output.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // errRecord means that the bytes are not a record, or are an incomplete
 // one.
@@ -33,7 +33,7 @@ func appendRecord(b []byte, seq uint64, stream process.Stream, data []byte) []by
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(data)))
 	b = append(b, streamCodes[stream], 0, 0, 0)
 	b = binary.LittleEndian.AppendUint64(b, seq)
-	sum := crc32.Update(crc32.Checksum(b[at:], castagnoli), castagnoli, data)
+	sum := crc32.Update(crc32.Checksum(b[at:], castagnoli()), castagnoli(), data)
 	b = binary.LittleEndian.AppendUint32(b, sum)
 	return append(b, data...)
 }
@@ -58,7 +58,7 @@ func parseRecord(b []byte) (Chunk, error) {
 		return Chunk{}, errRecord
 	}
 	data := b[recordHead : recordHead+size]
-	sum := crc32.Update(crc32.Checksum(b[:recordHead-4], castagnoli), castagnoli, data)
+	sum := crc32.Update(crc32.Checksum(b[:recordHead-4], castagnoli()), castagnoli(), data)
 	if binary.LittleEndian.Uint32(b[recordHead-4:]) != sum {
 		return Chunk{}, errRecord
 	}
