@@ -51,8 +51,8 @@ func (s *Supervisor) limitedStart(spec *Spec, program string) (*limitedStart, er
 	if spec.Arg0 != nil {
 		name = *spec.Arg0
 	}
-	own := limiter.Args(limits, firstExtra+len(spec.ExtraFiles), program, name, spec.Argv[1:])
-	spec.Argv, spec.Arg0 = slices.Concat(s.opts.Limiter, own), nil
+	words, env := limiter.Command(limits, firstExtra+len(spec.ExtraFiles), program, name, spec.Argv[1:], spec.Env)
+	spec.Argv, spec.Arg0, spec.Env = slices.Concat(s.opts.Limiter, words), nil, env
 	spec.ExtraFiles = append(spec.ExtraFiles[:len(spec.ExtraFiles):len(spec.ExtraFiles)], theirs)
 	// It was started without these limits.
 	spec.Standby.Close()
