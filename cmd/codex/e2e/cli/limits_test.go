@@ -53,7 +53,11 @@ func TestLimitsOfServer(t *testing.T) {
 	harness.Must(t, os.WriteFile(file, []byte("limit-open-files = \"100\"\n"), 0o600))
 	_, url := harness.Server(t, "--limit-open-files", "100", "--limit-output", "8")
 	_, ofFile := harness.Server(t, "--config-file", file)
-	for _, server := range []string{url, ofFile} {
+	// The launcher sets the limits if it is a program of its own, and codex otherwise.
+	dir := t.TempDir()
+	harness.Must(t, harness.Install(dir, "codex", "codex-linux-sandbox"))
+	_, ofLauncher := harness.ServerOf(t, filepath.Join(dir, "codex"), "--limit-open-files", "100")
+	for _, server := range []string{url, ofFile, ofLauncher} {
 		for _, tt := range []struct {
 			args []string
 			want string
