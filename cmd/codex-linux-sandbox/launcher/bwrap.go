@@ -144,7 +144,7 @@ func (w *wrapped) descriptors() ([]uintptr, error) {
 	binds = bwrap.AppendWall(binds, w.l.plan, w.l.helper)
 	w.binds = binds
 	outer := w.l.rules()
-	if outer.Sockets >= plan.SocketsLoopback || w.l.redirects() {
+	if outer.Sockets >= plan.SocketsLoopback || outer.Asks() {
 		// The second stage runs under this filter as well. It makes sockets, and then
 		// installs the filter that asks the launcher about connections.
 		outer.Network = plan.NetworkOn
@@ -414,7 +414,7 @@ func (w *wrapped) spec() string {
 		"tasks=" + strconv.Itoa(w.l.tasks)}
 	for word, said := range map[string]bool{
 		"nesting": w.l.nesting, "terminal": w.terminal, "noproc": w.l.plan.NoProc, "root": w.l.plan.Root == plan.RootWritable,
-		"files": w.l.rules().Files, "unix": w.l.unixSockets, "redirect": w.l.redirects(), "exec": w.l.execFD >= 0,
+		"files": w.l.rules().Files, "unix": w.l.unixSockets, "connect": w.l.connects(), "handed": w.l.handed, "exec": w.l.execFD >= 0,
 	} {
 		if said {
 			spec = append(spec, word+"=1")

@@ -39,8 +39,10 @@ func (l *launch) stageWords() (*stageWords, error) {
 			w.rules.Files = true
 		case "unix":
 			w.rules.UnixSockets = true
-		case "redirect":
-			w.rules.Redirect = true
+		case "connect":
+			w.rules.Connect = true
+		case "handed":
+			w.rules.Handed = true
 		case "tasks":
 			l.tasks = n
 		case "sockets":

@@ -65,6 +65,7 @@ func (l *launch) takeInherited() error {
 		if pass {
 			l.preventBind(fd)
 			l.passed = append(l.passed, fd)
+			l.handed = l.handed || isUnixSocket(fd)
 			continue
 		}
 		unix.CloseOnExec(fd)
@@ -127,6 +128,7 @@ func (l *launch) dropSockets(p *initproc.Program) error {
 			continue
 		}
 		if _, pass := inspect(fd, l.plan.Network, l.sockets()); pass {
+			l.handed = l.handed || isUnixSocket(fd)
 			continue
 		}
 		if fd >= standardFiles {
@@ -175,6 +177,12 @@ func inspect(fd int, network plan.Network, own plan.Sockets) (f inheritedFile, p
 		f.at, _ = unix.Seek(fd, 0, io.SeekCurrent)
 	}
 	return f, pass
+}
+
+// isUnixSocket reports whether a descriptor is of a Unix socket. Other sockets carry no descriptors.
+func isUnixSocket(fd int) bool {
+	family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	return err == nil && family == unix.AF_UNIX
 }
 
 // hasOnePeer reports whether a socket reaches only the peer that it is

@@ -45,6 +45,7 @@ type launch struct {
 	// The descriptors that the launcher has inherited; see takeInherited.
 	passed    []int           // the command gets them as they are
 	reopened  []inheritedFile // the command gets them otherwise, or not at all
+	handed    bool            // one of passed is a Unix socket, over which others can come
 	inspected plan.Sockets    // which sockets of its own the command could have when they were looked at
 
 	// What serves the command from outside.
@@ -245,7 +246,7 @@ func (l *launch) openProxies() (err error) {
 func (l *launch) rules() plan.Rules {
 	return plan.Rules{
 		Network: l.plan.Network, Sockets: l.sockets(), Nesting: l.nesting, UnixSockets: l.unixSockets,
-		Files: l.plan.Confined && l.plan.Root != plan.RootWritable,
+		Files: l.plan.Confined && l.plan.Root != plan.RootWritable, Connect: l.connects(), Handed: l.handed,
 	}
 }
 
@@ -265,12 +266,15 @@ func (l *launch) sockets() plan.Sockets {
 	return plan.SocketsOwn
 }
 
-// redirects reports whether the connections of the command are redirected, if the
-// backend can. Where the command may use Unix sockets outside, the launcher does not
-// make connections: it would only make those to sockets of the sandbox.
-func (l *launch) redirects() bool {
-	return l.egressFD >= 0 && l.plan.Network == plan.NetworkProxy && !l.unixSockets && mediate.CanConnect()
+// connects reports whether the launcher makes the connections of a command whose network is that of proxies, if
+// the backend can. Where the command may use Unix sockets outside, it does not: it would only make those to
+// sockets of the sandbox.
+func (l *launch) connects() bool {
+	return l.plan.OwnNetwork() && l.plan.Network == plan.NetworkProxy && !l.filterOnly && !l.unixSockets && mediate.CanConnect()
 }
+
+// redirects reports whether the connections of the command are redirected to the server, if the backend can.
+func (l *launch) redirects() bool { return l.egressFD >= 0 && l.connects() }
 
 // prepareAgain is for another try: a plan of what is there now, and new
 // proxies, as those of the last try may be in use.

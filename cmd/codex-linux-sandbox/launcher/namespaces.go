@@ -53,7 +53,7 @@ const allNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID 
 
 // connect prepares the connector, if the launcher makes connections for the command.
 func (s *supervisor) connect() (err error) {
-	if !s.l.rules().Asks() && !s.l.redirects() {
+	if !s.l.rules().Asks() {
 		return nil
 	}
 	server := -1

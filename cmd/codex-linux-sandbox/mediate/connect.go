@@ -71,7 +71,7 @@ func InstallFilter(p *initproc.Program, rules plan.Rules, over, fixed int) {
 		}
 		p.Do("close", "a descriptor", unix.SYS_CLOSE, initproc.Val(fixed))
 	}, func() {
-		rules.Sockets, rules.Redirect = min(rules.Sockets, plan.SocketsLoopback), false
+		rules.Sockets, rules.Connect = min(rules.Sockets, plan.SocketsLoopback), false
 		p.InstallFilter(rules.Filter())
 	})
 }
@@ -122,7 +122,6 @@ func (c *Connector) Capture(p *initproc.Program) {
 
 // InstallFilter appends what installs the filter of the command; see the function InstallFilter.
 func (c *Connector) InstallFilter(p *initproc.Program, rules plan.Rules, fixed int) {
-	rules.Redirect = c.redirect != nil
 	InstallFilter(p, rules, c.theirs, fixed)
 }
 

@@ -64,6 +64,9 @@ var offline = []uint32{
 // reaching are those of them that give a socket an address or a peer.
 var reaching = []uint32{unix.SYS_CONNECT, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_BIND, unix.SYS_LISTEN}
 
+// receiving are the calls that receive descriptors over a Unix socket. Reading from it otherwise drops them.
+var receiving = []uint32{unix.SYS_RECVMSG, unix.SYS_RECVMMSG}
+
 // sharing are the calls that reach System V and POSIX message objects, and
 // processes, of the host, where there are no IPC and PID namespaces.
 var sharing = []uint32{
@@ -161,13 +164,16 @@ type Rules struct {
 	Attributes bool    // nothing of the file system may be changed but by opening it for writing
 	Files      bool    // not every file may be changed
 	// UnixSockets allows sockets of the Unix family where the network is that of
-	// proxies. Redirect has the launcher make the connections there.
-	UnixSockets, Redirect bool
+	// proxies. Connect has the launcher make the connections there.
+	UnixSockets, Connect bool
+	// Handed says that the command inherits a Unix socket, over which a process outside can pass it other sockets. Where
+	// the launcher does not make the connections, it must receive none: a socket of another network connects there.
+	Handed bool
 }
 
 // Asks reports whether the filter stops calls for the launcher to make.
 func (r Rules) Asks() bool {
-	return r.Network == NetworkOff && r.Sockets == SocketsOwn || r.Network == NetworkProxy && r.Redirect
+	return r.Network == NetworkOff && r.Sockets == SocketsOwn || r.Network == NetworkProxy && r.Connect
 }
 
 // assembler writes BPF: what is asked about each system call, and a search that leads to it. A list would be
@@ -398,13 +404,16 @@ func (r Rules) Filter() []unix.SockFilter {
 			a.among(ioctlGroups...)
 		})
 	}
+	switch {
+	case r.Asks():
+		a.always(unix.SYS_CONNECT, actionAsk)
+	case r.Handed && r.Network != NetworkOn && !r.UnixSockets:
+		a.deny(receiving)
+	}
 	switch r.Network {
 	case NetworkOff:
 		r.offline(a)
 	case NetworkProxy:
-		if r.Redirect {
-			a.always(unix.SYS_CONNECT, actionAsk)
-		}
 		families := []uint32{unix.AF_INET, unix.AF_INET6}
 		if r.UnixSockets {
 			families = append(families, unix.AF_UNIX)
@@ -430,7 +439,7 @@ func (r Rules) offline(a *assembler) {
 	case SocketsLoopback:
 		families = []uint32{unix.AF_INET, unix.AF_INET6}
 	default:
-		a.askForOwn()
+		a.hidePeers()
 		families = append(families, unix.AF_INET, unix.AF_INET6)
 	}
 	a.only(unix.SYS_SOCKET, families...)
@@ -448,11 +457,10 @@ func (r Rules) offline(a *assembler) {
 	a.streamsOnly(unix.SYS_SOCKET)
 }
 
-// askForOwn has the launcher make connections. It denies descriptors of the process
-// at the other end, as SO_PEERPIDFD and SO_PASSPIDFD give them: they would be of the
-// launcher, or of a process outside if that has handed a socket to the command.
-func (a *assembler) askForOwn() {
-	a.always(unix.SYS_CONNECT, actionAsk)
+// hidePeers denies descriptors of the process at the other end, as SO_PEERPIDFD and SO_PASSPIDFD give
+// them: they would be of the launcher, which makes the connections, or of a process outside if that has
+// handed a socket to the command.
+func (a *assembler) hidePeers() {
 	for _, option := range []struct{ nr, name uint32 }{
 		{unix.SYS_SETSOCKOPT, unix.SO_PASSPIDFD}, {unix.SYS_GETSOCKOPT, unix.SO_PEERPIDFD},
 	} {

@@ -85,12 +85,12 @@ func thisArch() uint32 {
 // everyRules yields all Rules that there can be.
 func everyRules(f func(name string, r Rules)) {
 	for network, name := range []string{"off", "on", "proxy"} {
-		for bits := range 32 {
+		for bits := range 64 {
 			for sockets := SocketsFew; sockets <= SocketsOwn && (name == "off" || sockets == SocketsFew); sockets++ {
-				for _, redirect := range []bool{false, true} {
-					r := Rules{Network(network), sockets, bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&16 != 0, bits&8 != 0, redirect}
-					f(fmt.Sprintf("%s sockets=%d nesting=%v sharing=%v attributes=%v files=%v unix=%v redirect=%v",
-						name, sockets, r.Nesting, r.Sharing, r.Attributes, r.Files, r.UnixSockets, redirect), r)
+				for _, connect := range []bool{false, true} {
+					r := Rules{Network(network), sockets, bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&16 != 0, bits&8 != 0, connect, bits&32 != 0}
+					f(fmt.Sprintf("%s sockets=%d nesting=%v sharing=%v attributes=%v files=%v unix=%v connect=%v handed=%v",
+						name, sockets, r.Nesting, r.Sharing, r.Attributes, r.Files, r.UnixSockets, connect, r.Handed), r)
 				}
 			}
 		}
@@ -124,6 +124,9 @@ func TestTheFilterDeniesWhatIsListed(t *testing.T) {
 			denied = append(denied, offline...)
 		case r.Sockets == SocketsPairs:
 			denied = append(denied, reaching...)
+		}
+		if r.Handed && !r.UnixSockets && r.Network != NetworkOn && !r.Asks() {
+			denied = append(denied, receiving...)
 		}
 		for nr := range uint32(highest) {
 			if slices.Contains(conditional, nr) {
@@ -164,6 +167,9 @@ func TestTheListsAreThoseOfTheSpec(t *testing.T) {
 	}
 	for name, nr := range map[string]uint32{"recvfrom": unix.SYS_RECVFROM, "sendmsg": unix.SYS_SENDMSG, "recvmsg": unix.SYS_RECVMSG, "execve": unix.SYS_EXECVE, "kill": unix.SYS_KILL} {
 		everyRules(func(mode string, r Rules) {
+			if r.Handed && name == "recvmsg" {
+				return
+			}
 			if got := interpret(t, r.Filter(), call{nr: nr, arch: thisArch()}); got != actionAllow {
 				t.Errorf("%s: %s: got %#x, want %#x", mode, name, got, actionAllow)
 			}
