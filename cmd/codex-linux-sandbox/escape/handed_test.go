@@ -80,3 +80,26 @@ func TestHandedSockets(t *testing.T) {
 		}
 	})
 }
+
+// TestConfinedFurther: the launcher makes no connection that a process in the sandbox has forbidden itself by Landlock, and still
+// those of a process that has confined itself as to files.
+func TestConfinedFurther(t *testing.T) {
+	machine.NeedLandlock(t, 6)
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		contained(t, p.run("", "", "confined further", "connections"))
+		contained(t, p.run(backend, p.opened(), "confined further", "connections"))
+		if o := p.run(backend, p.opened(), "confined further", "files"); len(o.breaches()) != 3 {
+			t.Errorf("with files confined only: got %v, want 3 connections", o)
+		}
+	})
+}
+
+// TestBlockedConnections: processes that wait for a listener without room keep no others from connecting, while they live and when
+// they were killed.
+func TestBlockedConnections(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		if o := p.run(backend, p.opened(), "blocked connections"); o.text != "done\n" || o.code != 0 {
+			t.Errorf("got %v; want o.text %q, o.code 0", o, "done\n")
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
@@ -206,14 +207,16 @@ type notification struct {
 	_      [12]byte // the architecture and the address
 	args   [6]uint64
 	_      [176]byte
+
+	since time.Time // when it was received
 }
 
 // answer is struct seccomp_notif_resp.
 type answer struct {
-	id    uint64
-	_     int64 // the result of a call that has not failed
-	errno int32
-	_     uint32
+	id     uint64
+	result int64 // of a call that has not failed
+	errno  int32
+	_      uint32
 }
 
 func ioctl[T any](fd int, request uint, to *T) syscall.Errno {
@@ -244,15 +247,22 @@ func (c *Connector) take(n *notification) (errno syscall.Errno, mine bool) {
 	if c.ready == 1 && c.threads < maxConnecting {
 		c.add()
 	}
-	if c.ready > 1 || n.number == unix.SYS_SOCKETPAIR {
+	if c.ready > 1 || n.number != unix.SYS_CONNECT {
 		c.ready--
 		return 0, true
 	}
-	if len(c.queue) == maxQueued {
+	if len(c.queue) >= maxQueued {
 		return unix.ENOBUFS, false
 	}
 	c.queue = append(c.queue, n)
 	return 0, false
+}
+
+// putBack queues a call whose connection has not been made yet behind the others that wait.
+func (c *Connector) putBack(n *notification) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = append(c.queue, n)
 }
 
 // next returns the call that has waited longest; nil: this thread waits for another
@@ -285,7 +295,7 @@ func (c *Connector) routine() {
 		if calls[0].Revents&unix.POLLIN == 0 {
 			return
 		}
-		n := &notification{}
+		n := &notification{since: time.Now()}
 		if ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_RECV, n) != 0 {
 			continue
 		}
@@ -294,7 +304,9 @@ func (c *Connector) routine() {
 			c.reply(&answer{id: n.id, errno: -int32(errno)})
 		}
 		for mine && n != nil {
-			c.answer(n)
+			if !c.answer(n) {
+				c.putBack(n)
+			}
 			n = c.next()
 		}
 	}
@@ -303,21 +315,26 @@ func (c *Connector) routine() {
 // reply ends a call.
 func (c *Connector) reply(a *answer) { _ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, a) }
 
-// answer does what a call asks for, and ends it.
-func (c *Connector) answer(n *notification) {
-	errno := unix.EPERM // the filter asks about no other call
+// answer does what a call asks for, and ends it. It returns false if the connection is to be tried again.
+func (c *Connector) answer(n *notification) bool {
+	result, errno := 0, unix.EPERM // the filter asks about no other call
 	switch n.number {
 	case unix.SYS_CONNECT:
-		errno = c.connect(n)
-		if errno == unix.ENETUNREACH {
+		switch errno = c.connect(n); errno {
+		case errWaits:
+			return false
+		case unix.ENETUNREACH:
 			// The empty network has no route. EPERM tells programs and people that the
 			// sandbox denies the connection.
 			errno = unix.EPERM
 		}
 	case unix.SYS_SOCKETPAIR:
 		errno = c.pair(n)
+	case unix.SYS_LANDLOCK_CREATE_RULESET:
+		result, errno = c.ruleset(n)
 	}
-	c.reply(&answer{id: n.id, errno: -int32(errno)})
+	c.reply(&answer{id: n.id, result: int64(result), errno: -int32(errno)})
+	return true
 }
 
 // valid returns an error unless the thread of a call still waits for it. If it does, its number
@@ -344,6 +361,9 @@ func (c *Connector) connect(n *notification) syscall.Errno {
 	return conn.make()
 }
 
+// errWaits says that the other end of a connection has no room yet.
+const errWaits = unix.ERESTART
+
 // errnoOf returns the error of the kernel in another one.
 func errnoOf(err error) syscall.Errno {
 	errno := unix.EPERM
@@ -356,12 +376,13 @@ type connection struct {
 	socket  int // a duplicate of the command's
 	file    int // the Unix socket in the file system; -1: none
 	address []byte
+	since   time.Time // when the call came
 }
 
 // find copies what a connection needs from the thread that waits for it. The caller closes the
 // connection in any case.
 func (c *Connector) find(n *notification) (conn *connection, err error) {
-	conn = &connection{file: -1, socket: -1}
+	conn = &connection{file: -1, socket: -1, since: n.since}
 	size := int32(n.args[2])
 	if size < 0 || size > maxAddress {
 		return conn, unix.EINVAL
@@ -371,6 +392,9 @@ func (c *Connector) find(n *notification) (conn *connection, err error) {
 		return conn, err
 	}
 	if conn.socket, err = descriptorOf(int(n.pid), int(int32(n.args[0]))); err != nil {
+		return conn, err
+	}
+	if err := unmarked(int(n.pid)); err != nil {
 		return conn, err
 	}
 	name := socketPath(conn.address)
@@ -401,8 +425,38 @@ func addressOf(file int) []byte {
 	return append(binary.NativeEndian.AppendUint16(nil, unix.AF_UNIX), "/proc/self/fd/"+strconv.Itoa(file)+"\x00"...)
 }
 
-// make makes the connection.
+// maxWait bounds how long a thread waits for the other end of a connection at a time. Scenario: a hundred processes connect to
+// a listener that has no room and accepts nothing, and are killed. Nothing tells a thread in connect that the process for
+// which it waits is gone, so all threads would wait for good. And also while those processes live, other connections must be
+// made.
+const maxWait = 250 * time.Millisecond
+
+// make makes the connection, or returns errWaits. Only a socket that blocks waits: until its own limit is over, the thread that
+// has called waits, and this process tries again.
 func (conn *connection) make() syscall.Errno {
+	flags, err := unix.FcntlInt(uintptr(conn.socket), unix.F_GETFL, 0)
+	limit, err2 := unix.GetsockoptTimeval(conn.socket, unix.SOL_SOCKET, unix.SO_SNDTIMEO)
+	if err != nil || err2 != nil || flags&unix.O_NONBLOCK != 0 {
+		return conn.makeOnce()
+	}
+	wait := maxWait
+	if own := time.Duration(limit.Nano()); own > 0 {
+		wait = min(wait, max(time.Microsecond, own-time.Since(conn.since)))
+	}
+	short := unix.NsecToTimeval(wait.Nanoseconds())
+	if err := unix.SetsockoptTimeval(conn.socket, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &short); err != nil {
+		return conn.makeOnce()
+	}
+	defer func() { _ = unix.SetsockoptTimeval(conn.socket, unix.SOL_SOCKET, unix.SO_SNDTIMEO, limit) }()
+	errno := conn.makeOnce()
+	if (errno == unix.EAGAIN || errno == unix.EINPROGRESS || errno == unix.EALREADY) && (limit.Nano() == 0 || time.Since(conn.since) < time.Duration(limit.Nano())) {
+		return errWaits
+	}
+	return errno
+}
+
+// makeOnce calls connect.
+func (conn *connection) makeOnce() syscall.Errno {
 	for {
 		_, _, errno := syscall.Syscall(unix.SYS_CONNECT, uintptr(conn.socket),
 			uintptr(unsafe.Pointer(unsafe.SliceData(conn.address))), uintptr(len(conn.address)))

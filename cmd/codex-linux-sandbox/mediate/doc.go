@@ -11,6 +11,7 @@
 //
 //	connect.go      Connector: the notifications of the filter, and connect
 //	sockettable.go  whether a Unix socket is one of the sandbox, by the kernel's table
+//	confined.go     what a program restricts itself by Landlock, and that no connection undoes it
 //	pairs.go        socketpair for datagrams
 //	redirect.go     connections that lead out of the sandbox, to the server
 //	reach.go        sockets inside, for the server: codex remote forward reaches ports of a sandbox

@@ -407,6 +407,7 @@ func (r Rules) Filter() []unix.SockFilter {
 	switch {
 	case r.Asks():
 		a.always(unix.SYS_CONNECT, actionAsk)
+		a.always(unix.SYS_LANDLOCK_CREATE_RULESET, actionAsk)
 	case r.Handed && r.Network != NetworkOn && !r.UnixSockets:
 		a.deny(receiving)
 	}

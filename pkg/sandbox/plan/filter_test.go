@@ -136,7 +136,7 @@ func TestTheFilterDeniesWhatIsListed(t *testing.T) {
 			if slices.Contains(denied, nr) {
 				want = actionDeny
 			}
-			if nr == unix.SYS_CONNECT && r.Asks() {
+			if (nr == unix.SYS_CONNECT || nr == unix.SYS_LANDLOCK_CREATE_RULESET) && r.Asks() {
 				want = actionAsk
 			}
 			if got := interpret(t, filter, call{nr: nr, arch: thisArch()}); got != want {

@@ -3,16 +3,26 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
+	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// Sockets that a process outside hands to the command.
+// Sockets that a process outside hands to the command, and connections that a process has forbidden itself.
 
 func init() {
 	attacks["handed sockets"] = func(args []string) { handedSockets(args) }
 	attacks["supervised"] = supervised
+	attacks["confined further"] = func(args []string) { confinedFurther(args[0] == "files") }
+	attacks["blocked connections"] = func([]string) { blockedConnections() }
+	attacks["connect"] = func(args []string) {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		broken("socket", err)
+		try("connect", unix.Connect(fd, &unix.SockaddrUnix{Name: args[0]}))
+	}
 }
 
 // handedSockets connects sockets that come over standard input: a stream, packets and TCP, and sends from one for datagrams if
@@ -60,4 +70,106 @@ func supervised(args []string) {
 	_, err := unix.FcntlInt(fd, unix.F_SETFD, 0) // the listener stays, as the other program has it
 	broken("keep the listener", err)
 	broken("exec", unix.Exec(args[0], args, os.Environ()))
+}
+
+// confinedFurther forbids itself, by Landlock, to connect, or only to write files, and connects.
+func confinedFurther(filesOnly bool) {
+	_, tcp, err := listener(unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	broken("listen", err)
+	name := &unix.SockaddrUnix{Name: "@further-" + strconv.Itoa(unix.Getpid())}
+	_, _, err = listener(unix.AF_UNIX, unix.SOCK_STREAM, name)
+	broken("listen", err)
+	attr := unix.LandlockRulesetAttr{Handled_access_net: unix.LANDLOCK_ACCESS_NET_CONNECT_TCP, Scoped: unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET}
+	if filesOnly {
+		attr = unix.LandlockRulesetAttr{Handled_access_fs: unix.LANDLOCK_ACCESS_FS_WRITE_FILE, Scoped: unix.LANDLOCK_SCOPE_SIGNAL}
+	}
+	version, errno := raw(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 || version < 6 {
+		broken("ask for version 6 of Landlock", fmt.Errorf("%d, %w", version, errno))
+	}
+	rules, errno := raw(unix.SYS_LANDLOCK_CREATE_RULESET, pointer(&attr), unsafe.Sizeof(attr), 0)
+	if errno != 0 {
+		broken("make a ruleset", errno)
+	}
+	broken("no_new_privs", unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+	if _, errno := raw(unix.SYS_LANDLOCK_RESTRICT_SELF, rules, 0); errno != 0 {
+		broken("restrict itself", errno)
+	}
+	connect := func(family int, to unix.Sockaddr) error {
+		fd, err := unix.Socket(family, unix.SOCK_STREAM, 0)
+		broken("socket", err)
+		defer unix.Close(fd)
+		return unix.Connect(fd, to)
+	}
+	try("connect by TCP", connect(unix.AF_INET, tcp))
+	try("connect to an abstract socket", connect(unix.AF_UNIX, name))
+	// The children are confined as well.
+	out, err := exec.Command(os.Args[0], "connect", name.Name).Output()
+	broken("start a child", err)
+	_, _ = os.Stdout.Write(out[:len(out)-len("done\n")])
+}
+
+// blockedConnections has more processes than the launcher has threads connect to a listener that has no room, and connects
+// elsewhere: while they wait, and when they have been killed.
+func blockedConnections() {
+	const many = 100
+	full, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	broken("socket", err)
+	broken("bind", unix.Bind(full, &unix.SockaddrUnix{Name: "@full"}))
+	broken("listen", unix.Listen(full, 0))
+	for {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+		broken("socket", err)
+		if err := unix.Connect(fd, &unix.SockaddrUnix{Name: "@full"}); err == unix.EAGAIN {
+			break
+		} else if err != nil {
+			broken("connect", err)
+		}
+	}
+	_, _, err = listener(unix.AF_UNIX, unix.SOCK_STREAM, &unix.SockaddrUnix{Name: "@free"})
+	broken("listen", err)
+	check := func(when string) {
+		came := make(chan error, 1)
+		go func() {
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+			broken("socket", err)
+			_, err = greeted(fd, &unix.SockaddrUnix{Name: "@free"})
+			came <- err
+		}()
+		select {
+		case err := <-came:
+			broken("connect", err)
+		case <-time.After(10 * time.Second):
+			fmt.Println("fails: a connection", when)
+		}
+	}
+	var children []*exec.Cmd
+	for range many {
+		cmd := exec.Command(os.Args[0], "connect", "@full")
+		broken("start a child", cmd.Start())
+		children = append(children, cmd)
+	}
+	waits := func(pid int) bool {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
+		var nr int
+		n, _ := fmt.Sscan(string(text), &nr)
+		return n == 1 && nr == unix.SYS_CONNECT
+	}
+	for end := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		blocked := 0
+		for _, cmd := range children {
+			if waits(cmd.Process.Pid) {
+				blocked++
+			}
+		}
+		if blocked == many || time.Now().After(end) {
+			break
+		}
+	}
+	check("while others wait")
+	for _, cmd := range children {
+		broken("kill a child", cmd.Process.Kill())
+		_ = cmd.Wait()
+	}
+	check("after others were killed")
 }
