@@ -13,6 +13,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/share"
 	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/wire/jsonrpc"
@@ -38,8 +39,9 @@ type conn struct {
 	// The owner of the connection. These fields never change.
 	srv       *Server
 	t         websocket.Transport
-	principal string       // names the client's user or token; sessions belong to a principal
-	grant     wsauth.Grant // what the client may do
+	principal string         // names the client's user or token; sessions belong to a principal
+	grant     wsauth.Grant   // what the client may do
+	account   *share.Account // its share of what the server has
 
 	// What carries requests out and sends answers.
 	out   *outbox
@@ -85,8 +87,8 @@ type ending struct {
 	closed bool
 }
 
-// newConn prepares a connection of a client that ends with ctx.
-func newConn(ctx context.Context, srv *Server, t websocket.Transport, grant wsauth.Grant) *conn {
+// newConn prepares a connection of a client that ends with ctx. The caller closes the account after serve.
+func newConn(ctx context.Context, srv *Server, t websocket.Transport, grant wsauth.Grant, account *share.Account) *conn {
 	c := &conn{
 		srv:       srv,
 		t:         t,
@@ -95,9 +97,10 @@ func newConn(ctx context.Context, srv *Server, t websocket.Transport, grant wsau
 		log:       srv.log.With("peer", t.Peer()),
 		principal: grant.Principal,
 		grant:     grant,
+		account:   account,
 		answered:  make(chan struct{}),
 	}
-	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	c.ctx, c.cancel = context.WithCancelCause(share.With(ctx, account))
 	c.waits, c.hangup = context.WithCancel(c.ctx)
 	c.files = srv.files.New(c.ctx, c)
 	return c

@@ -68,7 +68,11 @@ const (
 	waitingBytes    = 64 << 20
 	stuckTime       = 2 * time.Second
 
-	// maxStartCalls bounds the starts that plan their sandboxes at a time, whose system calls about files may hang: see maxFileCalls of
+	// answerMemory bounds what answers that are not sent yet and messages that have not come whole hold of the server's memory:
+	// a file of the largest size that is read whole, and four times that for others.
+	answerMemory = 256 << 20
+
+	// maxStartCalls bounds the starts that plan their sandboxes at a time, whose system calls about files may hang: see MaxFileCalls of
 	// pkg/execserver/files.
 	maxStartCalls = 32
 

@@ -145,7 +145,10 @@ func sourceOf(conn net.Conn) string {
 // anybody is the principal of all clients that nobody has identified.
 const anybody = "anybody"
 
-func userPrincipal(uid int) string { return "user " + strconv.Itoa(uid) }
+// userPrefix begins the principals of processes on this machine, which need no token.
+const userPrefix = "user "
+
+func userPrincipal(uid int) string { return userPrefix + strconv.Itoa(uid) }
 
 // isCertified reports whether a client of ServeTLS has shown a certificate that was
 // verified. What the HTTP server of another program verifies may be meant for other
@@ -293,7 +296,8 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 		srv.refuse(w, r, refused)
 		return
 	}
-	if err := srv.admit(); err != nil {
+	account, err := srv.admit(grant)
+	if err != nil {
 		srv.refuse(w, r, &observe.Refused{Status: http.StatusServiceUnavailable, Err: err})
 		return
 	}
@@ -301,14 +305,14 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 		Limit: srv.opts.MaxMessage, ExplainLimit: true, Ping: pingInterval, CountWrites: true,
 	}, nil)
 	if err != nil {
-		srv.leave()
+		srv.leave(account)
 		srv.log.Debug("upgrade failed", "peer", r.RemoteAddr, "error", err)
 		return
 	}
 	// The HTTP server's goroutine ends here, so that its request and buffers
 	// do not live as long as the connection.
 	go func() {
-		defer srv.leave()
-		srv.serveTransport(t, observe.Websocket, grant)
+		defer srv.leave(account)
+		srv.serveTransport(t, observe.Websocket, grant, account)
 	}()
 }

@@ -16,6 +16,7 @@ import (
 	"codex.internal/pkg/execserver/detach"
 	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/share"
 	"codex.internal/pkg/execserver/statuspage"
 	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/execserver/tunnels"
@@ -189,6 +190,7 @@ type Server struct {
 	janitor   *janitorKeeper
 
 	// What all connections and sessions share.
+	shares   *share.Shares
 	ports    sync.Map   // on which clients are accepted
 	mu       sync.Mutex // guards the rest of the group
 	stopping bool
@@ -229,6 +231,7 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 		stopped:    make(chan struct{}),
 		ended:      make(chan struct{}),
 	}
+	srv.shares = share.New(opts.shared())
 	srv.hostName, _ = os.Hostname()
 	srv.addObservers(within)
 	srv.launchers = &launcherPool{srv: srv}
@@ -288,24 +291,26 @@ func describe(host info.Info, opts Options) execproto.EnvironmentInfo {
 // ServeConn serves one connection until it ends or the server is shut down.
 // It closes t.
 func (srv *Server) ServeConn(t websocket.Transport) error {
-	if err := srv.admit(); err != nil {
+	grant := wsauth.Unlimited(principalOf(t))
+	account, err := srv.admit(grant)
+	if err != nil {
 		_ = t.Close(websocket.CloseGoingAway, err.Error())
 		return err
 	}
-	defer srv.leave()
+	defer srv.leave(account)
 	transport := observe.Relay
 	if t.Peer() == string(observe.Stdio) {
 		transport = observe.Stdio
 	}
-	srv.serveTransport(t, transport, wsauth.Unlimited(principalOf(t)))
+	srv.serveTransport(t, transport, grant, account)
 	return nil
 }
 
 // serveTransport serves a connection of a client that was admitted.
-func (srv *Server) serveTransport(t websocket.Transport, kind observe.Transport, grant wsauth.Grant) {
+func (srv *Server) serveTransport(t websocket.Transport, kind observe.Transport, grant wsauth.Grant, account *share.Account) {
 	srv.events.ConnectionOpened.Tell(kind)
 	defer srv.events.ConnectionClosed.Tell(kind)
-	newConn(srv.ctx, srv, t, grant).serve()
+	newConn(srv.ctx, srv, t, grant, account).serve()
 }
 
 // principalOf returns the principal of a transport's peer. All peers that are not
@@ -317,24 +322,28 @@ func principalOf(t websocket.Transport) string {
 	return ""
 }
 
-// admit counts a new connection. It fails if there are MaxConnections already or
-// the server is shut down.
-func (srv *Server) admit() error {
+// admit takes a new connection on, and returns its account. It fails if the client's share of MaxConnections is
+// used up or the server is shut down.
+func (srv *Server) admit(grant wsauth.Grant) (*share.Account, error) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	if srv.stopping {
-		return ErrServerClosed
+		return nil, ErrServerClosed
 	}
-	if srv.conns >= srv.opts.MaxConnections {
+	account := srv.shares.Open(grant.Principal, srv.hasWhole(grant))
+	if err := account.Take(observe.LimitConnections, 1); err != nil {
+		account.Close()
 		srv.events.LimitReached.Tell(observe.LimitConnections)
-		return fmt.Errorf("at most %d connections may be open; close some or raise --max-connections", srv.opts.MaxConnections)
+		return nil, fmt.Errorf("%w; --max-connections of the server raises the limit", err)
 	}
 	srv.conns++
 	srv.wg.Add(1)
-	return nil
+	return account, nil
 }
 
-func (srv *Server) leave() {
+// leave ends a connection that was taken on.
+func (srv *Server) leave(account *share.Account) {
+	account.Close()
 	srv.mu.Lock()
 	srv.conns--
 	last := srv.conns == 0

@@ -7,11 +7,11 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/reply"
+	"codex.internal/pkg/execserver/share"
 	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/host/process"
@@ -54,8 +54,7 @@ type Conn interface {
 // Server answers the file requests of a server.
 type Server struct {
 	Options
-	watches atomic.Int64   // of trees
-	wg      sync.WaitGroup // counts helpers that end after the answer
+	wg sync.WaitGroup // counts helpers that end after the answer
 }
 
 // NewServer returns what answers file requests.
@@ -70,15 +69,17 @@ type Files struct {
 	srv  *Server
 	conn Conn
 	ctx  context.Context // ends with the connection
+	// account is of the connection, which closes it after this.
+	account *share.Account
 
 	handles handleTable
 	missing missingWatch
 	trees   watchTable
 }
 
-// New returns the files of a connection, whose context is ctx. The connection closes them at its end.
+// New returns the files of a connection, whose context is ctx and has its account. The connection closes them at its end.
 func (srv *Server) New(ctx context.Context, conn Conn) *Files {
-	return &Files{srv: srv, conn: conn, ctx: ctx, handles: handleTable{limit: srv.MaxHandles}}
+	return &Files{srv: srv, conn: conn, ctx: ctx, account: share.From(ctx), handles: handleTable{limit: srv.MaxHandles}}
 }
 
 // Close ends what is open, and waits for it. No request may be running. Unfinished atomic writes leave their targets as they were.

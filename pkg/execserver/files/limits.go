@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// maxFileCalls bounds the requests of all connections whose system calls about files are made at a time: each may
+	// MaxFileCalls bounds the requests of all connections whose system calls about files are made at a time: each may
 	// hold a thread for as long as a file system hangs. Together with the starts that plan their sandboxes
 	// (pkg/execserver: maxStartCalls) and process.maxLookups they leave a quarter of the 256 threads that commands leave
 	// the server (pkg/host/process, tasks_linux.go).
-	maxFileCalls = 128
+	MaxFileCalls = 128
 
-	// maxWatches bounds the watches of a connection, and maxServerWatches those of all:
-	// each holds an inotify instance, of which a user has 128 unless the machine is set up
-	// otherwise, and a confined one a helper.
+	// maxWatches bounds the watches of a connection, and MaxServerWatches those of all: each holds an
+	// inotify instance, of which the server takes at most half of the user's (128 unless the machine is set
+	// up otherwise), and a confined one a helper.
 	maxWatches       = 8
-	maxServerWatches = 512
+	MaxServerWatches = 512
 
 	// wholeFile is the largest file that is read into memory before its
 	// answer begins, in whole chunks. The answer to a larger one is sent as

@@ -104,8 +104,9 @@ func (t *watchTable) reserve(f *Files, id uint64) (*treeWatch, error) {
 		return nil, execproto.InvalidRequest(fmt.Sprintf("watch %d already exists", id))
 	case len(t.open) >= maxWatches:
 		return nil, observe.AtLimit(observe.LimitWatches, execproto.InvalidRequest(fmt.Sprintf("at most %d watches may be open per connection", maxWatches)))
-	case !f.srv.takeWatch():
-		return nil, observe.AtLimit(observe.LimitWatches, execproto.InvalidRequest(fmt.Sprintf("the server has %d watches of all its clients, and takes no more", maxServerWatches)))
+	}
+	if err := f.account.Take(observe.LimitWatches, 1); err != nil {
+		return nil, observe.AtLimit(observe.LimitWatches, execproto.InvalidRequest(err.Error()))
 	}
 	w := &treeWatch{f: f, id: id}
 	w.ctx, w.cancel = context.WithCancel(f.ctx)
@@ -114,15 +115,6 @@ func (t *watchTable) reserve(f *Files, id uint64) (*treeWatch, error) {
 	}
 	t.open[id] = w
 	return w, nil
-}
-
-// takeWatch reports whether the server may have one more watch.
-func (srv *Server) takeWatch() bool {
-	if srv.watches.Add(1) <= maxServerWatches {
-		return true
-	}
-	srv.watches.Add(-1)
-	return false
 }
 
 // take removes a watch and returns it, or nil if there is none.
@@ -172,7 +164,7 @@ func (w *treeWatch) release() {
 	if w.source != nil {
 		w.source.close()
 	}
-	w.f.srv.watches.Add(-1)
+	w.f.account.Give(observe.LimitWatches, 1)
 }
 
 // routineChanges tells the client what changes. While the connection's queue is full it

@@ -155,13 +155,15 @@ const (
 	LimitWatches      Limit = "watches"
 	LimitTunnels      Limit = "tunnels"
 	LimitListeners    Limit = "listeners"
-	LimitMachine      Limit = "machine" // memory, descriptors or processes of the machine
+	LimitFileCalls    Limit = "file_calls" // that run at a time; others wait
+	LimitMemory       Limit = "memory"     // bytes of answers and messages; others wait
+	LimitMachine      Limit = "machine"    // memory, descriptors or processes of the machine
 )
 
 // Limits are all of these.
 var Limits = []Limit{
 	LimitConnections, LimitProcesses, LimitHandles, LimitWaiting, LimitMessageBytes, LimitQuestions, LimitArchives,
-	LimitDetached, LimitHTTPBodies, LimitWatches, LimitTunnels, LimitListeners, LimitMachine,
+	LimitDetached, LimitHTTPBodies, LimitWatches, LimitTunnels, LimitListeners, LimitFileCalls, LimitMemory, LimitMachine,
 }
 
 // LimitError is the error of a request that a limit refuses. LimitReached is told when it is the answer.

@@ -1,0 +1,257 @@
+package share
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"codex.internal/pkg/execserver/observe"
+)
+
+// Shares divides what a server has. All methods of this package may be called at the same time.
+type Shares struct {
+	mu         sync.Mutex
+	pools      map[observe.Limit]*pool
+	principals map[string]*principal
+}
+
+// pool is what there is of one thing.
+type pool struct {
+	limit, used int64
+	// turns are the accounts with waiters, each once, in the order in which they are served: what has been
+	// served goes to the end, so that many waiters of one connection do not delay another connection.
+	turns []*Account
+}
+
+// principal is who a client is. It exists while it has accounts.
+type principal struct {
+	name     string
+	whole    bool // it has no share: it may take everything that is free
+	accounts int
+	used     map[observe.Limit]int64
+}
+
+// Account is what one connection, or one session, holds of its principal's share.
+type Account struct {
+	s       *Shares
+	p       *principal
+	used    map[observe.Limit]int64
+	waiters map[observe.Limit][]*waiter
+}
+
+// waiter is a Wait that has not got its n yet.
+type waiter struct {
+	n       int64
+	granted chan struct{} // closed under the lock when it has got them
+}
+
+// New returns the shares of a server that has so much of each thing.
+func New(limits map[observe.Limit]int64) *Shares {
+	s := &Shares{pools: make(map[observe.Limit]*pool), principals: make(map[string]*principal)}
+	for name, limit := range limits {
+		s.pools[name] = &pool{limit: limit}
+	}
+	return s
+}
+
+// Open returns a new account of the principal of that name, which must be closed. whole is for the user of
+// the server's own machine, who needs no token and has no share. It is the same for all accounts of a name.
+func (s *Shares) Open(name string, whole bool) *Account {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.principals[name]
+	if p == nil {
+		p = &principal{name: name, whole: whole, used: make(map[observe.Limit]int64)}
+		s.principals[name] = p
+	}
+	p.accounts++
+	return &Account{s: s, p: p, used: make(map[observe.Limit]int64), waiters: make(map[observe.Limit][]*waiter)}
+}
+
+// Close gives back what the account holds. No Wait may be in progress. Give may still be called afterwards,
+// and does nothing then.
+func (a *Account) Close() {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	for name, n := range a.used {
+		a.give(name, n)
+	}
+	if a.p.accounts--; a.p.accounts == 0 {
+		delete(a.s.principals, a.p.name)
+	}
+}
+
+// Take takes n of a thing at once. Its error says how much there is and that others have a share, too: it is
+// the answer to the request.
+func (a *Account) Take(name observe.Limit, n int64) error {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	pool := a.s.pools[name]
+	if free := pool.limit - pool.used; n > free || !a.p.whole && a.p.used[name]+n > (free+a.p.used[name])/2 {
+		return &FullError{Limit: name, All: pool.limit, Used: pool.used, Own: a.p.used[name]}
+	}
+	a.take(pool, name, n)
+	return nil
+}
+
+// FullError is the error of Take: the principal has all that it may have at present.
+type FullError struct {
+	Limit          observe.Limit
+	All, Used, Own int64
+}
+
+func (e *FullError) Error() string {
+	return fmt.Sprintf("the limit %s is reached: the server has %d for all clients, of which %d are in use, %d of them by this client's user or token; "+
+		"close some, or try again later", e.Limit, e.All, e.Used, e.Own)
+}
+
+// Wait takes n of a thing, at most all that there is, and waits until so much may be taken. Accounts that wait are served in turn, so that an
+// account with many waiters delays another one by one of them. It returns the number that it has taken, which
+// must be given back, or the error of ctx.
+func (a *Account) Wait(ctx context.Context, name observe.Limit, n int64) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	a.s.mu.Lock()
+	pool := a.s.pools[name]
+	n = min(n, pool.limit)
+	w := &waiter{n: n, granted: make(chan struct{})}
+	if len(a.waiters[name]) == 0 {
+		pool.turns = append(pool.turns, a)
+	}
+	a.waiters[name] = append(a.waiters[name], w)
+	a.s.serve(pool, name)
+	a.s.mu.Unlock()
+	select {
+	case <-w.granted:
+		return n, nil
+	case <-ctx.Done():
+	}
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	select {
+	case <-w.granted:
+		return n, nil // it came first; the caller gives it back
+	default:
+	}
+	a.forget(pool, name, w)
+	return 0, ctx.Err()
+}
+
+// Give gives back n that were taken.
+func (a *Account) Give(name observe.Limit, n int64) {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	a.give(name, min(n, a.used[name]))
+}
+
+// accountKey is the key of an account in a context.
+type accountKey struct{}
+
+// With returns a context for the work of an account.
+func With(ctx context.Context, a *Account) context.Context {
+	return context.WithValue(ctx, accountKey{}, a)
+}
+
+// From returns the account for whose work a context is. It is nil for the server's own work, which needs no share.
+func From(ctx context.Context) *Account {
+	a, _ := ctx.Value(accountKey{}).(*Account)
+	return a
+}
+
+// take counts n. The caller holds the lock.
+func (a *Account) take(pool *pool, name observe.Limit, n int64) {
+	pool.used += n
+	a.p.used[name] += n
+	a.used[name] += n
+}
+
+// give is Give with the lock held.
+func (a *Account) give(name observe.Limit, n int64) {
+	pool := a.s.pools[name]
+	pool.used -= n
+	a.p.used[name] -= n
+	a.used[name] -= n
+	a.s.serve(pool, name)
+}
+
+// serve grants what waiters may have, the accounts in turn, until nobody who waits may have more.
+func (s *Shares) serve(pool *pool, name observe.Limit) {
+	for refused := 0; refused < len(pool.turns); {
+		a := pool.turns[0]
+		pool.turns = pool.turns[1:]
+		w := a.waiters[name][0]
+		if !a.mayHave(pool, name, w.n) {
+			pool.turns = append(pool.turns, a)
+			refused++
+			continue
+		}
+		refused = 0
+		a.take(pool, name, w.n)
+		close(w.granted)
+		if a.waiters[name] = a.waiters[name][1:]; len(a.waiters[name]) > 0 {
+			pool.turns = append(pool.turns, a)
+		}
+	}
+}
+
+// mayHave reports whether a waiter of the account may have n now. The principal may have half of what others
+// leave, and the account half of what others of its principal leave of that. Who has nothing yet may have more
+// than that half: otherwise a request that is larger would wait for ever.
+func (a *Account) mayHave(pool *pool, name observe.Limit, n int64) bool {
+	all, others, own := pool.limit, pool.used-a.p.used[name], a.p.used[name]
+	if n > all-pool.used {
+		return false
+	}
+	share := all - others
+	if !a.p.whole && own > 0 {
+		share /= 2
+	}
+	if a.used[name] > 0 {
+		share = own - a.used[name] + (share-own+a.used[name])/2
+	}
+	return own+n <= share
+}
+
+// forget removes a waiter that does not wait any more.
+func (a *Account) forget(pool *pool, name observe.Limit, w *waiter) {
+	list := a.waiters[name]
+	for i := range list {
+		if list[i] == w {
+			a.waiters[name] = append(list[:i:i], list[i+1:]...)
+			break
+		}
+	}
+	if len(a.waiters[name]) > 0 {
+		return
+	}
+	for i := range pool.turns {
+		if pool.turns[i] == a {
+			pool.turns = append(pool.turns[:i:i], pool.turns[i+1:]...)
+			break
+		}
+	}
+}
+
+// Usage is how much of a thing is used.
+type Usage struct {
+	Limit      observe.Limit
+	All, Used  int64
+	Waiting    int   // accounts that wait for it
+	MostByUser int64 // the most that one principal holds
+}
+
+// Usage returns how much of each thing is used, in no order.
+func (s *Shares) Usage() []Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []Usage
+	for name, pool := range s.pools {
+		u := Usage{Limit: name, All: pool.limit, Used: pool.used, Waiting: len(pool.turns)}
+		for _, p := range s.principals {
+			u.MostByUser = max(u.MostByUser, p.used[name])
+		}
+		list = append(list, u)
+	}
+	return list
+}
