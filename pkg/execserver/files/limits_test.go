@@ -7,6 +7,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/share"
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
@@ -20,12 +21,9 @@ func TestLimitsHaveNames(t *testing.T) {
 	_, ofHandles := one.reserve("b", &fileHandle{})
 	_, ofArchives := packed.reserve("b", &fileHandle{packed: true})
 	srv := NewServer(Options{})
-	srv.watches.Store(maxServerWatches)
+	shares := share.New(map[observe.Limit]int64{observe.LimitWatches: 0})
 	var trees watchTable
-	_, ofWatches := trees.reserve(srv.New(t.Context(), nil), 1)
-	if got := srv.watches.Load(); got != maxServerWatches {
-		t.Errorf("after the refusal got %d watches, want %d", got, maxServerWatches)
-	}
+	_, ofWatches := trees.reserve(srv.New(share.With(t.Context(), shares.Open("", true)), nil), 1)
 	for limit, err := range map[observe.Limit]error{
 		observe.LimitHandles: ofHandles, observe.LimitArchives: ofArchives, observe.LimitWatches: ofWatches,
 	} {
