@@ -18,7 +18,7 @@ const (
 	DefaultMaxHandles = 128
 	// DefaultConcurrentRequests is how many requests of a connection are in
 	// work at a time, not counting those that only wait.
-	DefaultConcurrentRequests = 128
+	DefaultConcurrentRequests = 64
 
 	// DefaultRetainBytes bounds the disk that the output of all detached processes takes,
 	// and DefaultRetain what one takes whose start does not say.

@@ -1,0 +1,201 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+
+	"codex.internal/pkg/execserver/observe"
+)
+
+const thing = observe.LimitWatches
+
+// fill takes one after the other until that is refused, and returns how many it got.
+func fill(a *Account) (n int64) {
+	for a.Take(thing, 1) == nil {
+		n++
+	}
+	return n
+}
+
+func TestEachPrincipalGetsHalfOfWhatIsLeft(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		principals []string // an account of each, one after the other
+		want       []int64
+	}{
+		{"alone", []string{"a"}, []int64{50}},
+		{"one after the other", []string{"a", "b", "c"}, []int64{50, 25, 12}},
+		{"two accounts are one principal", []string{"a", "a", "b"}, []int64{50, 0, 25}},
+		{"the machine's user has what is free", []string{"a", "me", "b"}, []int64{50, 50, 0}},
+		{"nobody gets the last one but the machine's user", []string{"a", "b", "c", "d", "e", "f", "g", "h", "me"}, []int64{50, 25, 12, 6, 3, 2, 1, 0, 1}},
+	} {
+		s := New(map[observe.Limit]int64{thing: 100})
+		for i, name := range tt.principals {
+			if got := fill(s.Open(name, name == "me")); got != tt.want[i] {
+				t.Errorf("%s: got %d for %s, the account %d; want %d", tt.name, got, name, i, tt.want[i])
+			}
+		}
+	}
+}
+
+func TestTheErrorNamesTheLimit(t *testing.T) {
+	s := New(map[observe.Limit]int64{thing: 4})
+	a := s.Open("a", false)
+	fill(a)
+	err := a.Take(thing, 1)
+	full, ok := errors.AsType[*FullError](err)
+	if want := (FullError{Limit: thing, All: 4, Used: 2, Own: 2}); !ok || *full != want {
+		t.Errorf("got error %v; want %+v", err, want)
+	}
+}
+
+func TestCloseGivesBackWhatIsHeld(t *testing.T) {
+	s := New(map[observe.Limit]int64{thing: 100})
+	a := s.Open("a", false)
+	fill(a)
+	a.Close()
+	a.Give(thing, 1) // something of it ends later
+	if got := fill(s.Open("b", true)); got != 100 {
+		t.Errorf("after the close got %d, want all 100", got)
+	}
+	if got := len(s.principals); got != 1 {
+		t.Errorf("got %d principals, want the one that has an account", got)
+	}
+}
+
+// TestAccountsAreServedInTurn plays a connection that has sent many requests, and another that sends one.
+func TestAccountsAreServedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(map[observe.Limit]int64{thing: 2})
+		flood, quiet := s.Open("me", true), s.Open("me", true)
+		var order []string
+		wait := func(a *Account, name string) {
+			go func() {
+				if _, err := a.Wait(t.Context(), thing, 1); err == nil {
+					order = append(order, name)
+				}
+			}()
+			synctest.Wait()
+		}
+		for range 10 {
+			wait(flood, "flood")
+		}
+		if len(order) != 1 {
+			t.Fatalf("got %d turns of one account, want 1: the other one is for others", len(order))
+		}
+		wait(quiet, "quiet")
+		wait(quiet, "quiet")
+		flood.Give(thing, 1)
+		synctest.Wait()
+		quiet.Give(thing, 1)
+		synctest.Wait()
+		if got, want := fmt.Sprint(order), "[flood quiet flood quiet]"; got != want {
+			t.Errorf("got the turns %s, want %s", got, want)
+		}
+	})
+}
+
+func TestWhatIsLargerThanEverythingWaitsForAll(t *testing.T) {
+	s := New(map[observe.Limit]int64{thing: 10})
+	a := s.Open("a", false)
+	if n, err := a.Wait(t.Context(), thing, 100); n != 10 || err != nil {
+		t.Errorf("got %d, error %v; want all 10", n, err)
+	}
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(map[observe.Limit]int64{thing: 1})
+		a, b := s.Open("a", true), s.Open("b", true)
+		if err := a.Take(thing, 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.Wait(ctx, thing, 1)
+			ended <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("got error %v, want that of the context", err)
+		}
+		a.Give(thing, 1)
+		if u := s.Usage(); u[0].Used != 0 || u[0].Waiting != 0 {
+			t.Errorf("after the end got %+v, want nothing used and nobody waiting", u)
+		}
+	})
+}
+
+// TestNothingIsLost plays random users against the rules: what is used is what the accounts hold and never more
+// than there is, and nobody waits for what he may have.
+func TestNothingIsLost(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			s := New(map[observe.Limit]int64{thing: 20})
+			type user struct {
+				a      *Account
+				held   []int64
+				cancel context.CancelFunc
+				ctx    context.Context
+			}
+			var users []*user
+			for i := range 5 {
+				u := &user{a: s.Open(fmt.Sprint("p", i/2), i == 4)}
+				u.ctx, u.cancel = context.WithCancel(t.Context())
+				users = append(users, u)
+			}
+			for range 100 {
+				u := users[rnd.IntN(len(users))]
+				switch n := 1 + rnd.Int64N(25); rnd.IntN(5) {
+				case 0:
+					if u.a.Take(thing, n) == nil {
+						u.held = append(u.held, n)
+					}
+				case 1:
+					go func() {
+						if got, err := u.a.Wait(u.ctx, thing, n); err == nil {
+							u.held = append(u.held, got)
+						}
+					}()
+				case 2, 3:
+					if len(u.held) > 0 {
+						u.a.Give(thing, u.held[0])
+						u.held = u.held[1:]
+					}
+				case 4:
+					u.cancel()
+					synctest.Wait()
+					u.ctx, u.cancel = context.WithCancel(t.Context())
+				}
+				synctest.Wait()
+				var sum int64
+				for _, u := range users {
+					for _, n := range u.held {
+						sum += n
+					}
+					if list := u.a.waiters[thing]; len(list) > 0 && u.a.mayHave(s.pools[thing], thing, list[0].n) {
+						t.Fatalf("seed %d: %d of an account wait, of which the first may have its %d", seed, len(list), list[0].n)
+					}
+				}
+				if used := s.pools[thing].used; used != sum || used > 20 {
+					t.Fatalf("seed %d: got %d used, want the %d that are held, and at most 20", seed, used, sum)
+				}
+			}
+			for _, u := range users {
+				u.cancel()
+				synctest.Wait()
+				u.a.Close()
+			}
+			if used, turns := s.pools[thing].used, len(s.pools[thing].turns); used != 0 || turns != 0 || len(s.principals) != 0 {
+				t.Errorf("seed %d: in the end got %d used, %d waiting, %d principals; want none", seed, used, turns, len(s.principals))
+			}
+		})
+	}
+}
