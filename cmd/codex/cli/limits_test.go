@@ -35,7 +35,7 @@ var documentedLimits = []struct {
 		"`processId`":                                 {"pkg/execserver.maxProcessID"},
 		"file handles of a connection":                {"pkg/execserver.DefaultMaxHandles"},
 		"`handleId`":                                  {"pkg/execproto.MaxHandleIDBytes"},
-		"watches of a connection; of all connections": {"pkg/execserver/files.maxWatches", "pkg/execserver/files.maxServerWatches"},
+		"watches of a connection; of all connections": {"pkg/execserver/files.maxWatches", "pkg/execserver/files.MaxServerWatches"},
 		"directories of a watch":                      {"pkg/host/watch.MaxTreeDirectories"},
 		"file of `fs/readFile`":                       {"pkg/host/files.MaxReadFile"},
 		"block of `fs/readBlock`, `fs/writeBlock`":    {"pkg/execproto.MaxBlockBytes"},
@@ -45,7 +45,7 @@ var documentedLimits = []struct {
 		"entries of an archive":                       {"pkg/fileop/archive.MaxEntries"},
 		"names of a directory that are listed":        {"pkg/host/files.maxNames"},
 
-		"requests whose system calls about files are made at a time": {"pkg/execserver/files.maxFileCalls"},
+		"requests whose system calls about files are made at a time": {"pkg/execserver/files.MaxFileCalls"},
 
 		"output chunk":                     {"pkg/host/process.MaxChunk"},
 		"retained output":                  {"pkg/host/process.MaxRetained"},
@@ -103,6 +103,11 @@ var documentedLimits = []struct {
 		},
 		"one token in an environment":      {},
 		"an executor that does not answer": {"pkg/rendezvous.resumeClaimTime", "pkg/rendezvous.handshakeClaimTime"},
+	}},
+	{"docs/protocol.md", "Limits", map[string][]string{
+		"`connections` | is refused with status 503":                                    {"pkg/execserver.DefaultMaxConnections"},
+		"`watches` | is refused":                                                        {"pkg/execserver/files.MaxServerWatches", "pkg/execserver/files.maxWatches"},
+		"`file_calls`: system calls about files at a time | waits, connections in turn": {"pkg/execserver/files.MaxFileCalls"},
 	}},
 	{"docs/operations.md", "Limits", map[string][]string{
 		"connections, processes, file handles, requests, message size": {},
