@@ -8,9 +8,8 @@
 // How it works, from the outside in: a connection (conn.go) has one reader. For
 // each request it finds the row of the method in a table (methods.go). The row
 // decodes the params and says in which lane (lanes.go) the request runs and which
-// requests it follows; its handler, in a file for each family, returns a result
-// or an error, which the dispatcher (request.go) sends. Kinds of results are in
-// the package reply. Handlers run in goroutines of the lane; those of laneReader, and the
+// requests it follows; its handler, in a file or a package for each family, returns
+// a result or an error, which the dispatcher (request.go) sends. Handlers run in goroutines of the lane; those of laneReader, and the
 // part of a row that takes a request on, run on the reader and must not block.
 // Answers and notifications are encoded into the connection's queue
 // (outbox.go), whose one writer sends them; when the queue is full, adding to it
@@ -21,10 +20,11 @@
 // stages of stages.go. Limits are in limits.go, error codes in errors.go.
 //
 // What stands apart has a package below this one, each with a doc.go that says
-// where to begin reading: detach (detached processes and their keepers), files,
-// tunnels, statuspage, observe (what metrics, the audit trail, traces and the log are told),
-// reply (kinds of results), wsauth (who may connect). They do not import this package; detached.go, keeper.go,
-// files.go, tunnel.go and status.go join them with the methods of the protocol. This package
-// may import host, fileop, sandbox, execclient, the protocol's types and wire
-// (cmd/codex/cli: TestGroupsImportWhatTheyMay).
+// where to begin reading: confine (how requests are confined), detach (detached
+// processes and their keepers), files (requests about files), tunnels, statuspage,
+// observe (what metrics, the audit trail, traces and the log are told), reply (kinds
+// of results), wsauth (who may connect). They do not import this package; confine.go,
+// detached.go, keeper.go, files.go, tunnel.go and status.go join them with the methods
+// of the protocol. This package may import host, fileop, sandbox, execclient, the
+// protocol's types and wire (cmd/codex/cli: TestGroupsImportWhatTheyMay).
 package execserver

@@ -19,7 +19,7 @@ import (
 // the first client and not earlier, so that a server listens at once.
 func (srv *Server) environment() execproto.EnvironmentInfo {
 	info := srv.info
-	if r, err := srv.sandboxes(); err == nil && r.Status().Complete {
+	if r, err := srv.confiner.Sandboxes(); err == nil && r.Status().Complete {
 		info.Capabilities.SandboxedFileStreaming = true
 		info.Capabilities.RootWriteKeepsDevices = true
 		info.Capabilities.RootWriteKeepsRestrictions = true

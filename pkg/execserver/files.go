@@ -2,20 +2,22 @@ package execserver
 
 import (
 	"context"
+	"encoding/json"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/reply"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // This file joins the methods about files with pkg/execserver/files, which sees a connection as a files.Conn:
-// Send and Session are in tunnel.go, MayChange and MayOpen in roles.go, Confinement in ceiling.go.
+// Send and Session are in tunnel.go, MayChange and MayOpen in roles.go.
 
 // newFiles returns what answers the file requests of all connections.
 func (srv *Server) newFiles() *files.Server {
 	return files.NewServer(files.Options{
 		Events: srv.events, Home: srv.home, CodexHome: srv.opts.CodexHome, MaxHandles: srv.opts.MaxHandles,
-		Sandboxes: srv.enforcer, Launcher: srv.launchers.take, Supervisor: srv.supervisor,
+		Sandboxes: srv.confiner.Enforcing, Launcher: srv.confiner.Launcher, Supervisor: srv.supervisor,
 		ReadsLarge: func(size int64) {
 			if size >= releaseAbove {
 				srv.memory.used()
@@ -34,6 +36,15 @@ type fileSequences struct {
 // The sequences of a connection, for bySequence.
 func ofHandles(c *conn) *sequence { return &c.fileTurns.handles }
 func ofWatches(c *conn) *sequence { return &c.fileTurns.trees }
+
+// Confinement implements files.Conn. It returns how a file request with that sandbox of the params
+// must be confined; nil: not at all.
+func (c *conn) Confinement(ctx context.Context, raw json.RawMessage) (*runner.Confinement, error) {
+	if raw == nil && !c.grant.Ceiling.ConfinesFiles() {
+		return nil, nil
+	}
+	return files.Blocking(ctx, func() (*runner.Confinement, error) { return c.srv.confiner.FileConfinement(&c.grant, raw) })
+}
 
 // ofFiles makes a handler of a method of files.Files.
 func ofFiles[P any](answer func(f *files.Files, ctx context.Context, p *P) (reply.Result, error)) func(context.Context, *conn, *P) (reply.Result, error) {

@@ -72,10 +72,6 @@ const (
 	// a file of the largest size that is read whole, and four times that for others.
 	answerMemory = 256 << 20
 
-	// maxStartCalls bounds the starts that plan their sandboxes at a time, whose system calls about files may hang: see MaxFileCalls of
-	// pkg/execserver/files.
-	maxStartCalls = 32
-
 	// controlRequests bounds the control lane's requests in flight.
 	controlRequests = 1024
 
@@ -135,15 +131,6 @@ const (
 	// maxDenials bounds the denials of a process that are told apart: a program that
 	// tries names at random would fill the notification of its exit.
 	maxDenials = 64
-
-	// maxIdleLaunchers bounds the launchers that wait for a request: one for the
-	// next request, and one for what often comes with it. Each holds 3 MB.
-	maxIdleLaunchers = 2
-	// refillDelay is how long after a request the next launcher is started. Its start
-	// takes a core for 2 ms. On two cores, one that was started at once held up the answer
-	// to the request: after 3.3 ms in place of 1.2. A sandboxed process takes 6 to 10 ms
-	// from its request to its end.
-	refillDelay = 20 * time.Millisecond
 
 	// maxListed bounds the processes of a process/list about several sessions: with
 	// statuspage.MaxCommand, an answer of about 500 KiB.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/confine"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/permissions"
@@ -42,7 +43,7 @@ func openNetwork(_ context.Context, st *start) error {
 		confinement.ProxyPorts, confinement.Redirect = proxy.Ports(), true
 	}
 	if bundle := proxy.Bundle(); bundle != "" && confinement != nil {
-		grantRead(&confinement.Profile, bundle)
+		confine.GrantRead(&confinement.Profile, bundle)
 	}
 	return nil
 }

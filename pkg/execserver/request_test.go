@@ -29,8 +29,8 @@ func blockProbe(t *testing.T, srv *Server) (release func()) {
 		t.Fatal(err)
 	}
 	srv.opts.Sandbox = runner.Options{Launcher: launcher, Helper: launcher}
-	srv.confiner.close()
-	srv.confiner = confiner{}
+	srv.confiner.Close()
+	srv.confiner = srv.newConfiner()
 	return func() {
 		// Without a reader the probe has not begun, or was given up.
 		if f, err := os.OpenFile(gate, os.O_RDWR, 0); err == nil {

@@ -111,6 +111,16 @@ func (c *conn) needs(role wsauth.Role, what string) error {
 		what, role, c.grant.Role))
 }
 
+// outsideCeiling returns an error for a method that looks at files outside of any sandbox,
+// if the client is confined to a directory.
+func (c *conn) outsideCeiling(method string) error {
+	if c.grant.Ceiling.Dir == "" {
+		return nil
+	}
+	return execproto.InvalidRequest(fmt.Sprintf("%s looks at files outside of %s, to which this token is confined (--cwd); it needs a token without that ceiling",
+		method, c.grant.Ceiling.Dir))
+}
+
 // MayChange implements files.Conn. It returns an error if the client may not change files by a method.
 func (c *conn) MayChange(method string) error {
 	if c.grant.Ceiling.MaxSandbox != wsauth.SandboxReadOnly {

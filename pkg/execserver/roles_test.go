@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/confine"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/fileop/fsops"
-	"codex.internal/pkg/sandbox/permissions"
 )
 
 // readMethods are all methods that a client with the role read may use. A method belongs
@@ -74,51 +74,13 @@ func TestPermit(t *testing.T) {
 		{"a ceiling tunnels", capped.permit(execproto.MethodTunnelListen), "--max-sandbox read-only"},
 		{"a ceiling fetches", capped.permit(execproto.MethodHTTPRequest), "--max-sandbox read-only"},
 		{"a ceiling opens to write", capped.MayOpen("fs/open", execproto.OpenReplace), "--max-sandbox read-only"},
-		{"a ceiling starts without a sandbox", checkStart(&capped.grant.Ceiling, &execproto.StartParams{}, "/"), "no sandbox"},
-		{"a ceiling and a proxy", checkStart(&capped.grant.Ceiling, &execproto.StartParams{Sandbox: []byte("{}"), EnforceManagedNetwork: true}, "/"), "has the network"},
+		{"a ceiling starts without a sandbox", confine.CheckStart(&capped.grant.Ceiling, &execproto.StartParams{}, "/"), "no sandbox"},
+		{"a ceiling and a proxy", confine.CheckStart(&capped.grant.Ceiling, &execproto.StartParams{Sandbox: []byte("{}"), EnforceManagedNetwork: true}, "/"), "has the network"},
 		{"nobody", (&conn{}).permit(execproto.MethodInitialize), "the role read"},
 	} {
 		switch {
 		case tt.want == "" && tt.err != nil, tt.want != "" && (tt.err == nil || !strings.Contains(tt.err.Error(), tt.want)):
 			t.Errorf("%s: got error %v, want one with %q, or none if that is empty", tt.name, tt.err, tt.want)
-		}
-	}
-}
-
-// TestIntersect: a file request gets what its own sandbox and the ceiling permit.
-func TestIntersect(t *testing.T) {
-	literal := func(text string, a permissions.Access) permissions.Entry {
-		return permissions.Entry{Path: permissions.Path{Text: text}, Access: a}
-	}
-	root := func(a permissions.Access) permissions.Entry {
-		return permissions.Entry{Path: permissions.Path{Kind: permissions.Root}, Access: a}
-	}
-	tmp := permissions.Entry{Path: permissions.Path{Kind: permissions.SlashTmp}, Access: permissions.Write}
-	project := permissions.Entry{Path: permissions.Path{Kind: permissions.ProjectRoots}, Access: permissions.Read}
-	for _, tt := range []struct {
-		name    string
-		entries []permissions.Entry
-		dir     string
-		access  permissions.Access
-		granted permissions.Access
-		want    []permissions.Entry
-	}{
-		{"everything", []permissions.Entry{root(permissions.Write)}, "/w", permissions.Write, permissions.Write,
-			[]permissions.Entry{literal("/w", permissions.Write)}},
-		{"a read token", []permissions.Entry{root(permissions.Write)}, "/w", permissions.Read, permissions.Write,
-			[]permissions.Entry{literal("/w", permissions.Read)}},
-		{"its own is stricter", []permissions.Entry{root(permissions.Read), literal("/w/a", permissions.Write), tmp}, "/w", permissions.Write, permissions.Read,
-			[]permissions.Entry{literal("/w", permissions.Read), literal("/w/a", permissions.Write)}},
-		{"outside", []permissions.Entry{literal("/other", permissions.Write), literal("/ww", permissions.Write)}, "/w", permissions.Write, permissions.Deny, nil},
-		{"what is denied stays so", []permissions.Entry{root(permissions.Write), literal("/w/s", permissions.Deny)}, "/w", permissions.Write, permissions.Write,
-			[]permissions.Entry{literal("/w", permissions.Write), literal("/w/s", permissions.Deny)}},
-		{"a project that is read-only", []permissions.Entry{root(permissions.Write), project}, "/w", permissions.Write, permissions.Write,
-			[]permissions.Entry{literal("/w", permissions.Read)}},
-		{"read-only without a directory", []permissions.Entry{root(permissions.Read), literal("/w", permissions.Write)}, "/", permissions.Read, permissions.Read,
-			[]permissions.Entry{root(permissions.Read), literal("/w", permissions.Read)}},
-	} {
-		if got := intersect(tt.entries, tt.dir, tt.access, tt.granted); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/confine"
 	"codex.internal/pkg/execserver/detach"
 	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/observe"
@@ -160,15 +161,14 @@ func (o Options) withDefaults() Options {
 // When you add a field, put it into its group.
 type Server struct {
 	// What it was made with, and what is known of this machine. These never change.
-	opts        Options
-	log         *slog.Logger
-	info        execproto.EnvironmentInfo
-	home        string
-	cwd         string
-	hostName    string
-	began       time.Time
-	secretPaths []string // that no sandboxed request sees
-	keeper      *keeper  // nil: this is no keeper of a detached process
+	opts     Options
+	log      *slog.Logger
+	info     execproto.EnvironmentInfo
+	home     string
+	cwd      string
+	hostName string
+	began    time.Time
+	keeper   *keeper // nil: this is no keeper of a detached process
 
 	// What observes it, and shows it.
 	events     *observe.Events
@@ -185,9 +185,7 @@ type Server struct {
 	memory     *memoryReleaser
 
 	// What confines.
-	confiner  confiner
-	launchers *launcherPool
-	janitor   *janitorKeeper
+	confiner *confine.Confiner
 
 	// What all connections and sessions share.
 	shares   *share.Shares
@@ -234,14 +232,12 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	srv.shares = share.New(opts.shared())
 	srv.hostName, _ = os.Hostname()
 	srv.addObservers(within)
-	srv.launchers = &launcherPool{srv: srv}
+	srv.confiner = srv.newConfiner()
 	srv.statusPage = statuspage.New(statuspage.Options{
 		Source: statusSource{srv}, Events: srv.events, Log: srv.log, AnyHost: opts.Auth != nil, Authenticate: srv.authenticate, Refuse: srv.refuse,
 	})
-	srv.tunnels = tunnels.NewServer(tunnels.Options{Events: srv.events, Home: srv.home, Ceiling: opts.EgressPolicy, Sandboxes: srv.sandboxes})
-	srv.janitor = &janitorKeeper{srv: srv}
+	srv.tunnels = tunnels.NewServer(tunnels.Options{Events: srv.events, Home: srv.home, Ceiling: opts.EgressPolicy, Sandboxes: srv.confiner.Sandboxes})
 	srv.egress = srv.newEgress()
-	srv.secretPaths = slices.Concat(opts.EgressPolicy.SecretPaths(), opts.HiddenPaths)
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
 	srv.files = srv.newFiles()
 	srv.openDetached()
@@ -392,12 +388,11 @@ func (srv *Server) routineEnd(sessions []*session) {
 	ending.Wait()
 	srv.cancel()
 	srv.detached.Close()
-	srv.launchers.close()
 	srv.wg.Wait()
 	srv.files.Wait()
+	srv.confiner.Close()
 	srv.supervisor.Close()
 	srv.fetcher.Close()
-	srv.confiner.close()
 	srv.memory.stop()
 }
 

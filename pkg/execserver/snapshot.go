@@ -127,7 +127,7 @@ func (st *start) captureShell(ctx context.Context) (*shellsnapshot.Snapshot, err
 	}
 	c := &shellCapture{marker: marker, ended: make(chan struct{})}
 	if st.confinement != nil {
-		command, err := s.srv.confine(st.confinement, &spec)
+		command, err := s.srv.confiner.Confine(st.confinement, &spec)
 		if err != nil {
 			return nil, err
 		}

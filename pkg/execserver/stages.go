@@ -10,6 +10,12 @@ import (
 	"codex.internal/pkg/execserver/tracing"
 )
 
+// The values of sandboxType in the result of process/start.
+const (
+	sandboxNone  = "none"
+	sandboxLinux = "linuxSeccomp"
+)
+
 // startStages are what a start goes through, from top to bottom. Each reads what the ones before it
 // have left in the start. If one fails, those before it are undone from bottom to top.
 //
@@ -154,8 +160,8 @@ func spawnProcess(ctx context.Context, st *start) error {
 		st.running, err = p.s.group.Start(ctx, st.spec, p.sink())
 		return err
 	}
-	p.confined, p.profile, p.seen.Backend = true, st.confinement.Profile, st.c.srv.backend()
-	command, err := p.s.srv.confine(st.confinement, &st.spec)
+	p.confined, p.profile, p.seen.Backend = true, st.confinement.Profile, st.c.srv.confiner.Backend()
+	command, err := p.s.srv.confiner.Confine(st.confinement, &st.spec)
 	if err != nil {
 		return err
 	}

@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/confine"
 	"codex.internal/pkg/execserver/detach"
 	"codex.internal/pkg/execserver/reply"
-	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/envpolicy"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/shellsnapshot"
 	"codex.internal/pkg/sandbox/egress"
-	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -30,7 +29,7 @@ type start struct {
 	id       string
 	metadata *execproto.StartMetadata // nil: none
 	spec     process.Spec             // command, environment, terminal and limits; stages change it
-	sandbox  *sandboxRequest          // nil: none
+	sandbox  *confine.Process         // nil: none
 	network  networkRequest           // the proxy, and what a sandbox lets pass
 	shell    *snapshotRequest         // nil: start-up files run as usual
 	detach   *detach.Record           // nil: the process ends with its session
@@ -128,7 +127,7 @@ func (st *start) buildCommand(p *execproto.StartParams) error {
 		return err
 	}
 	ceiling := &st.c.grant.Ceiling
-	if err := checkStart(ceiling, p, cwd); err != nil {
+	if err := confine.CheckStart(ceiling, p, cwd); err != nil {
 		return err
 	}
 	st.spec = process.Spec{
@@ -151,56 +150,13 @@ func policyOf(e *execproto.EnvPolicy) *envpolicy.Policy {
 	}
 }
 
-// checkStart returns an error if the params exceed the ceiling of the client, but for the profile,
-// which checkCeiling looks at. cwd is the native working directory.
-func checkStart(ceiling *wsauth.Ceiling, p *execproto.StartParams, cwd string) error {
-	if ceiling.Dir != "" {
-		if err := liesIn(cwd, ceiling.Dir); err != nil {
-			return execproto.InvalidParams(fmt.Sprintf("the working directory %s must lie in %s, to which this token is confined (--cwd): %v", shorten(cwd), ceiling.Dir, err))
-		}
-	}
-	switch {
-	case !ceiling.ConfinesProcesses():
-		return nil
-	case p.Sandbox == nil:
-		return tooWeak(ceiling, "the process has no sandbox")
-	case p.NetworkProxy != nil || p.ManagedNetwork != nil || p.EnforceManagedNetwork:
-		return tooWeak(ceiling, "the sandbox has the network, by a proxy")
-	}
-	return nil
-}
-
-// sandboxRequest is the decoded sandbox of a process/start.
-type sandboxRequest struct {
-	srv     *Server
-	ctx     *permissions.Context
-	w       workspace
-	dir     string // of the command
-	managed bool   // enforceManagedNetwork
-	ceiling *wsauth.Ceiling
-}
-
 // buildSandbox decodes the sandbox, if there is one.
-func (st *start) buildSandbox(p *execproto.StartParams) error {
-	if p.Sandbox == nil {
-		return nil
+func (st *start) buildSandbox(p *execproto.StartParams) (err error) {
+	if p.Sandbox != nil {
+		c := st.c
+		st.sandbox, err = c.srv.confiner.Decode(p.Sandbox, st.spec.Dir, p.EnforceManagedNetwork, &c.grant.Ceiling)
 	}
-	srv := st.c.srv
-	ctx, err := srv.decodeSandbox(p.Sandbox, execproto.InvalidParams)
-	if err != nil {
-		return err
-	}
-	notHere := func(what string) func(string, error) error {
-		return func(uri string, err error) error {
-			return execproto.InvalidParams(fmt.Sprintf("%s URI `%s` is not valid on this exec-server host: %v", what, shorten(uri), err))
-		}
-	}
-	w, err := srv.workspaceOf(ctx, notHere("sandbox cwd"), notHere("sandbox workspace root"))
-	if err != nil {
-		return err
-	}
-	st.sandbox = &sandboxRequest{srv: srv, ctx: ctx, w: w, dir: st.spec.Dir, managed: p.EnforceManagedNetwork, ceiling: &st.c.grant.Ceiling}
-	return nil
+	return err
 }
 
 // networkRequest is what a process/start says about the process's network.

@@ -23,9 +23,7 @@ type statusSource struct{ *Server }
 func (srv statusSource) Report(ctx context.Context, grant *wsauth.Grant) statuspage.Report {
 	all, ends := grant.Role.Allows(wsauth.RoleAdmin), statuspage.MayEnd(grant)
 	report := statuspage.Report{Version: srv.opts.Version, Host: srv.hostName, Since: srv.began, Sessions: []statuspage.Session{}}
-	if backend := srv.confiner.known.Load(); backend != nil {
-		report.Sandbox = *backend
-	}
+	report.Sandbox = srv.confiner.KnownBackend()
 	for _, s := range srv.sessionsOf(grant.Principal, all) {
 		st := s.status(ends)
 		if all {

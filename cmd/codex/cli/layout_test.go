@@ -79,9 +79,10 @@ func TestLauncherImportsWhatItMay(t *testing.T) {
 
 // roomsMayImport are the rooms below groups of packages that have some, and the rooms of the group that each may import.
 var roomsMayImport = map[string]map[string][]string{
-	// The server joins detach, files, tunnels and statuspage, which know neither it nor each other, and all tell observe what happens.
+	// The server joins confine, detach, files, tunnels and statuspage, which know neither it nor each other, and all tell observe what happens.
 	"execserver": {
-		"":           {"detach", "files", "tunnels", "statuspage", "observe", "tracing", "reply", "wsauth"},
+		"":           {"confine", "detach", "files", "tunnels", "statuspage", "observe", "tracing", "reply", "wsauth"},
+		"confine":    {"observe", "wsauth"},
 		"detach":     {"observe", "tracing", "wsauth"},
 		"files":      {"observe", "tracing", "reply"},
 		"tunnels":    {"observe"},

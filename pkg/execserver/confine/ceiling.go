@@ -1,9 +1,7 @@
-package execserver
+package confine
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -12,7 +10,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/execserver/files"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/sandbox/plan"
@@ -31,40 +29,22 @@ func writableWithin(c *wsauth.Ceiling) string {
 	return ""
 }
 
-// outsideCeiling returns an error for a method that looks at files outside of any sandbox,
-// if the client is confined to a directory.
-func (c *conn) outsideCeiling(method string) error {
-	if c.grant.Ceiling.Dir == "" {
-		return nil
-	}
-	return execproto.InvalidRequest(fmt.Sprintf("%s looks at files outside of %s, to which this token is confined (--cwd); it needs a token without that ceiling",
-		method, c.grant.Ceiling.Dir))
-}
-
-// Confinement implements files.Conn. It returns how a file request with that sandbox of the params
-// must be confined; nil: not at all.
-func (c *conn) Confinement(ctx context.Context, raw json.RawMessage) (*runner.Confinement, error) {
-	if raw == nil && !c.grant.Ceiling.ConfinesFiles() {
-		return nil, nil
-	}
-	return files.Blocking(ctx, func() (*runner.Confinement, error) { return c.confinementUnderCeiling(raw) })
-}
-
-// confinementUnderCeiling is Confinement. It looks at the disk.
-func (c *conn) confinementUnderCeiling(raw json.RawMessage) (*runner.Confinement, error) {
-	confinement, err := c.srv.fileConfinement(raw)
+// FileConfinement returns how a file request with that sandbox of the params must be confined, whose client has that
+// grant; nil: not at all. It looks at the disk.
+func (c *Confiner) FileConfinement(grant *wsauth.Grant, raw json.RawMessage) (*runner.Confinement, error) {
+	confinement, err := c.fileConfinement(raw)
 	if err != nil {
 		return nil, err
 	}
-	ceiling := &c.grant.Ceiling
+	ceiling := &grant.Ceiling
 	if !ceiling.ConfinesFiles() {
 		if confinement != nil {
-			c.srv.hideSecrets(&confinement.Profile, false)
+			c.hideSecrets(&confinement.Profile, false)
 		}
 		return confinement, nil
 	}
 	access, dir := permissions.Write, ceiling.Dir
-	if ceiling.MaxSandbox == wsauth.SandboxReadOnly || !c.grant.Role.Allows(wsauth.RoleRun) {
+	if ceiling.MaxSandbox == wsauth.SandboxReadOnly || !grant.Role.Allows(wsauth.RoleRun) {
 		access = permissions.Read
 	}
 	if dir == "" {
@@ -74,7 +54,7 @@ func (c *conn) confinementUnderCeiling(raw json.RawMessage) (*runner.Confinement
 		confinement = &runner.Confinement{Profile: permissions.Profile{Kind: permissions.Managed}, PolicyCwd: dir, CommandCwd: "/"}
 		confinement.Profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Write}}
 	}
-	c.srv.hideSecrets(&confinement.Profile, false)
+	c.hideSecrets(&confinement.Profile, false)
 	scope := permissions.Scope{Cwd: confinement.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
 	granted := permissions.Resolve(confinement.Profile.FileSystem, scope, plan.HostView{}).Access(dir)
 	confinement.Profile.FileSystem.Entries = intersect(confinement.Profile.FileSystem.Entries, dir, access, granted)
@@ -176,36 +156,21 @@ func liesIn(name, dir string) error {
 	return err
 }
 
-// underCeiling returns the profile of a process, or an error if it permits more than the
-// ceiling. Links that change after this are the launcher's business: see Confinement.Within. Of
-// the temporary directories only /tmp may be written: the client chooses what $TMPDIR says.
-func (s *sandboxRequest) underCeiling(profile permissions.Profile, cwd string) (permissions.Profile, error) {
-	c := s.ceiling
-	if !c.ConfinesProcesses() {
-		return profile, nil
+// CheckStart returns an error if the params exceed the ceiling of the client, but for the profile,
+// which Process.Confinement looks at. cwd is the native working directory.
+func CheckStart(ceiling *wsauth.Ceiling, p *execproto.StartParams, cwd string) error {
+	if ceiling.Dir != "" {
+		if err := liesIn(cwd, ceiling.Dir); err != nil {
+			return execproto.InvalidParams(fmt.Sprintf("the working directory %s must lie in %s, to which this token is confined (--cwd): %v", observe.Short(cwd), ceiling.Dir, err))
+		}
 	}
-	profile.FileSystem.Entries = slices.DeleteFunc(slices.Clone(profile.FileSystem.Entries), func(e permissions.Entry) bool {
-		return e.Path.Kind == permissions.Tmpdir && e.Access == permissions.Write
-	})
-	return profile, s.checkCeiling(profile, cwd)
-}
-
-func (s *sandboxRequest) checkCeiling(profile permissions.Profile, cwd string) error {
-	c := s.ceiling
 	switch {
-	case profile.Kind != permissions.Managed || profile.FullWrite():
-		return tooWeak(c, "the sandbox permits everything")
-	case profile.Network == permissions.NetworkEnabled:
-		return tooWeak(c, "the sandbox has the network")
-	case s.ctx.UseLegacyLandlock:
-		return tooWeak(c, "useLegacyLandlock does not protect what a sandbox protects")
-	case c.MaxSandbox == wsauth.SandboxReadOnly && profile.FileSystem.Writes():
-		return tooWeak(c, "the sandbox permits writing")
+	case !ceiling.ConfinesProcesses():
+		return nil
+	case p.Sandbox == nil:
+		return tooWeak(ceiling, "the process has no sandbox")
+	case p.NetworkProxy != nil || p.ManagedNetwork != nil || p.EnforceManagedNetwork:
+		return tooWeak(ceiling, "the sandbox has the network, by a proxy")
 	}
-	scope := permissions.Scope{Cwd: cwd, Within: writableWithin(c)}
-	_, err := plan.Make(profile, scope, plan.HostView{}, false)
-	if outside, ok := errors.AsType[*plan.OutsideError](err); ok {
-		return tooWeak(c, outside.Error())
-	}
-	return nil // other errors are the launcher's
+	return nil
 }

@@ -1,4 +1,4 @@
-package execserver
+package confine
 
 import (
 	"os"
@@ -13,7 +13,7 @@ import (
 // killed: one for all sandboxes of the server, started when it is needed. If it has
 // ended, the sandboxes that are being started with it fail, and the next gets a new one.
 type janitorKeeper struct {
-	srv *Server
+	c *Confiner
 
 	mu      sync.Mutex
 	janitor *process.Janitor // nil: none was started
@@ -37,7 +37,7 @@ func (k *janitorKeeper) connect(runtime *runner.Runtime) *os.File {
 			return f
 		}
 	}
-	k.srv.log.Warn("the server has no janitor; each sandbox starts one of its own", "error", err)
+	k.c.opts.Log.Warn("the server has no janitor; each sandbox starts one of its own", "error", err)
 	return nil
 }
 
@@ -48,9 +48,9 @@ func (k *janitorKeeper) start(runtime *runner.Runtime) (*process.Janitor, error)
 		return nil, err
 	}
 	socket := os.NewFile(uintptr(theirs), "janitor")
-	c := runtime.Janitor()
-	j, err := k.srv.supervisor.StartJanitor(process.Spec{
-		Argv: c.Argv, Arg0: &c.Arg0, Dir: "/", Env: c.Env, ExtraFiles: append(c.Files, socket),
+	command := runtime.Janitor()
+	j, err := k.c.opts.Supervisor.StartJanitor(process.Spec{
+		Argv: command.Argv, Arg0: &command.Arg0, Dir: "/", Env: command.Env, ExtraFiles: append(command.Files, socket),
 	}, ours)
 	// The janitor has it now. Held open here, it would hide that a janitor has ended at
 	// once: the first sandbox would start seconds later, when the wait for it times out.

@@ -1,4 +1,4 @@
-package execserver
+package confine
 
 import (
 	"sync"
@@ -16,7 +16,7 @@ import (
 // refillDelay, or at once if it was the last. If there is none, because requests come
 // faster than launchers start, the request starts its own.
 type launcherPool struct {
-	srv *Server
+	c *Confiner
 
 	mu       sync.Mutex
 	idle     []*process.Standby
@@ -69,7 +69,7 @@ func (p *launcherPool) fill() {
 func (p *launcherPool) startMissing() {
 	for !p.stopped && len(p.idle)+p.starting < maxIdleLaunchers {
 		p.starting++
-		p.srv.wg.Go(p.routineStart)
+		p.c.wg.Go(p.routineStart)
 	}
 }
 
@@ -90,18 +90,18 @@ func (p *launcherPool) routineStart() {
 }
 
 func (p *launcherPool) startLauncher() (*process.Standby, error) {
-	runtime, err := p.srv.sandboxes()
+	runtime, err := p.c.Sandboxes()
 	if err != nil {
 		return nil, err
 	}
 	c := runtime.Standby()
-	return p.srv.supervisor.StartStandby(process.Spec{
+	return p.c.opts.Supervisor.StartStandby(process.Spec{
 		Argv: c.Argv, Arg0: &c.Arg0, Dir: "/", Env: c.Env, ExtraFiles: c.Files,
 	})
 }
 
 // close ends the idle launchers, and no more are started. It is called before the end
-// of srv.wg is waited for, which counts those that are starting.
+// of Confiner.wg is waited for, which counts those that are starting.
 func (p *launcherPool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

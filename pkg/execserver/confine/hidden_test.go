@@ -1,4 +1,4 @@
-package execserver
+package confine
 
 import (
 	"os"
@@ -20,14 +20,14 @@ func TestSecretsAreHidden(t *testing.T) {
 	if err := os.Symlink(hidden, link); err != nil {
 		t.Fatal(err)
 	}
-	srv := &Server{secretPaths: []string{"/run/secrets", hidden}}
+	c := New(Options{HiddenPaths: []string{"/run/secrets", hidden}, RetainDir: func() string { return "" }})
 	sent := []permissions.Entry{
 		root, entry("/run/secrets", permissions.Write), entry("/run/secrets/token", permissions.Read), entry("/run/secrets2", permissions.Read),
 		entry(link, permissions.Read),
 	}
 	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: slices.Clone(sent)}}
 	was := p
-	srv.hideSecrets(&p, false)
+	c.hideSecrets(&p, false)
 	want := []permissions.Entry{root, entry("/run/secrets2", permissions.Read), entry("/run/secrets", permissions.Deny), entry(hidden, permissions.Deny)}
 	if !slices.Equal(p.FileSystem.Entries, want) {
 		t.Errorf("got %v, want %v", p.FileSystem.Entries, want)
@@ -35,18 +35,18 @@ func TestSecretsAreHidden(t *testing.T) {
 	if !slices.Equal(was.FileSystem.Entries, sent) {
 		t.Errorf("the entries of the client were changed: %v", was.FileSystem.Entries)
 	}
-	grantRead(&p, "/home/bundle")
+	GrantRead(&p, "/home/bundle")
 	if got := p.FileSystem.Entries; len(got) != 5 || got[4] != entry("/home/bundle", permissions.Read) {
 		t.Errorf("the bundle is not readable: %v", got)
 	}
 	open := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Unrestricted: true}}
-	srv.hideSecrets(&open, false)
-	grantRead(&open, "/home/bundle")
+	c.hideSecrets(&open, false)
+	GrantRead(&open, "/home/bundle")
 	if len(open.FileSystem.Entries) > 0 {
 		t.Errorf("entries in a profile without files: %v", open.FileSystem.Entries)
 	}
 	none := permissions.Profile{Kind: permissions.Managed}
-	(&Server{}).hideSecrets(&none, false)
+	New(Options{RetainDir: func() string { return "" }}).hideSecrets(&none, false)
 	if none.FileSystem.Entries != nil {
 		t.Errorf("entries without credentials: %v", none.FileSystem.Entries)
 	}
