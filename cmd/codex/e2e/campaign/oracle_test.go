@@ -23,13 +23,14 @@ import (
 //     nothing in it that must keep its name.
 type oracle struct {
 	rules []rule
-	// granted are the paths that entries let be written, by name. Scenario: t/.git is a link
-	// to t, and an entry grants t/.git. What it leads to may be written, and the name is open
-	// (docs/spec/sandbox.md §2.4; seed 11685190251768).
+	// granted are the paths that entries make writable, by name. Scenario: t/.git is a link
+	// to t, and an entry grants t/.git. The link's target may be written, and the name is not
+	// protected (docs/spec/sandbox.md §2.4; seed 11685190251768).
 	granted []string
-	guards  []string // what must keep its name, and its contents unless granted
+	guards  []string // paths that must keep their names, and their contents unless granted
 	whole   bool     // nothing is narrowed
-	// matched is what patterns match. What a command renames may match no more.
+	// matched are the paths that patterns match. A path that a command renames may no
+	// longer match.
 	matched []string
 }
 
@@ -50,12 +51,12 @@ func accessOf(name string) access {
 	return map[string]access{"deny": none, "read": read, "write": write}[name]
 }
 
-// within reports whether p is top or lies below it.
+// within reports whether p is top or below it.
 func within(p, top string) bool {
 	return p == top || strings.HasPrefix(p, strings.TrimSuffix(top, "/")+"/")
 }
 
-// effective is a path with all links of what exists of it resolved.
+// effective is a path with all links in its existing part resolved.
 func effective(p string) string {
 	if real, err := filepath.EvalSymlinks(p); err == nil {
 		return real
@@ -126,7 +127,7 @@ func (o *oracle) guard() {
 			o.keep(filepath.Join(r.path, name))
 		}
 		if o.grants(filepath.Join(r.path, ".git")) {
-			continue // a command may have it lead elsewhere (seed 1200288)
+			continue // a command may make it lead elsewhere (seed 1200288)
 		}
 		for _, target := range pointers(r.path) {
 			o.keep(effective(target))
@@ -134,7 +135,7 @@ func (o *oracle) guard() {
 	}
 }
 
-// keep guards a path unless an entry grants that very path.
+// keep guards a path unless an entry grants exactly that path.
 func (o *oracle) keep(p string) {
 	if !o.grants(p) {
 		o.guards = append(o.guards, p)
@@ -146,8 +147,8 @@ func (o *oracle) grants(p string) bool {
 	return slices.Contains(o.granted, p) && o.access(effective(p)) == write || slices.Contains(o.rules, rule{p, write}) && o.access(p) == write
 }
 
-// pointers is where a .git file leads: the directory that it names, and the
-// one that this one shares with others.
+// pointers are the directories that a .git file leads to: the one that it
+// names, and the one that this shares with others.
 func pointers(dir string) []string {
 	text, err := os.ReadFile(filepath.Join(dir, ".git"))
 	target, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "gitdir:")
@@ -169,20 +170,20 @@ func pointers(dir string) []string {
 	return found
 }
 
-// canRead reports whether the contents at a path may be seen. Globs says that
-// what patterns match counts.
+// canRead reports whether the contents at a path may be read. With globs,
+// patterns are taken into account.
 func (o *oracle) canRead(p string, globs bool) bool {
 	return o.whole || o.access(p) >= read && !(globs && o.hidden(p))
 }
 
 func (o *oracle) hidden(p string) bool {
 	return slices.ContainsFunc(o.matched, func(m string) bool {
-		// An entry below what is matched opens it again.
+		// An entry below a matched path permits it again.
 		return within(p, m) && !slices.ContainsFunc(o.rules, func(r rule) bool { return within(p, r.path) && within(r.path, m) && r.path != m })
 	})
 }
 
-// canWrite reports whether what is at a path may be changed, or made there.
+// canWrite reports whether the file at a path may be changed, or created there.
 func (o *oracle) canWrite(p string, globs bool) bool {
 	if o.whole {
 		return true
@@ -199,8 +200,8 @@ func (o *oracle) canWrite(p string, globs bool) bool {
 	return true
 }
 
-// canMove reports whether a name may be taken away. What patterns match keeps
-// its name no longer than its directories do.
+// canMove reports whether a name may be removed or renamed. A path that a
+// pattern matches keeps its name only as long as its directories do.
 func (o *oracle) canMove(p string) bool {
 	if o.whole {
 		return true
@@ -209,8 +210,8 @@ func (o *oracle) canMove(p string) bool {
 	return !holds && o.canWrite(filepath.Dir(p), false) && o.canWrite(p, false)
 }
 
-// matches goes over all files below the part of a pattern that is fixed, and
-// tries each; links are not followed. What a matching link leads to counts.
+// matches tries each file below the fixed part of a pattern; links are not
+// followed. The target of a matching link counts.
 func matches(pattern string) (found []string) {
 	fixed := pattern
 	for strings.ContainsAny(fixed, "*?[") {
@@ -237,7 +238,7 @@ func matchParts(pattern, name []string) bool {
 	return ok && matchParts(pattern[1:], name[1:])
 }
 
-// TestOracle: what the oracle allows, on a small tree.
+// TestOracle checks the oracle on a small tree.
 func TestOracle(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -267,11 +268,11 @@ func TestOracle(t *testing.T) {
 		{"t/w/new", true, true, true},
 		{"t/w/.git", true, false, false},
 		{"t/w/.git/hooks", true, false, false},
-		{"t/w/.codex", true, false, false},     // must not come to be
-		{"t/w/sub", true, true, false},         // holds what must keep its name
-		{"t/w/sub/nested/x", true, true, true}, // below a root of its own
+		{"t/w/.codex", true, false, false},     // must not be created
+		{"t/w/sub", true, true, false},         // contains a path that must keep its name
+		{"t/w/sub/nested/x", true, true, true}, // below another root
 		{"t/w/sub/nested/.git", true, false, false},
-		{"t/w/sub/f1", false, false, true}, // masked, but patterns pin nothing
+		{"t/w/sub/f1", false, false, true}, // masked, but patterns do not protect names
 		{"t/w/d", false, false, false},
 		{"t/w/d/x", false, false, false},
 		{"t/w/d/open", true, false, false},
@@ -292,7 +293,7 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// TestScenariosAreMadeAgain: a seed means the same scenario every time.
+// TestScenariosAreMadeAgain: a seed always makes the same scenario.
 func TestScenariosAreMadeAgain(t *testing.T) {
 	for seed := range uint64(50) {
 		a, b := generate(seed, "namespaces", 1), generate(seed, "namespaces", 1)
@@ -307,8 +308,8 @@ func TestScenariosAreMadeAgain(t *testing.T) {
 	}
 }
 
-// TestHiddenEntries: which file systems hide what the sandbox does not promise to
-// find.
+// TestHiddenEntries: which file systems hide paths that the sandbox does not
+// promise to find.
 func TestHiddenEntries(t *testing.T) {
 	for _, test := range []struct {
 		backend string

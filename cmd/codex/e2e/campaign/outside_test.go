@@ -13,20 +13,20 @@ import (
 )
 
 // outside is the unconfined process that works on the tree meanwhile. It never
-// moves something that is protected to where it is not: that would be its own
-// doing. It exchanges a directory with a link that leads elsewhere, and mounts
-// file systems on directories and takes them away again.
+// moves a protected file to an unprotected place, because that would not be a
+// fault of the sandbox. It exchanges a directory with a link that leads
+// elsewhere, and mounts and unmounts file systems on directories.
 type outside struct {
 	w    *world
 	stop chan struct{}
 	wg   sync.WaitGroup
 	// failed counts mounts that could not be made.
 	failed atomic.Int64
-	// disturbed says that a command has moved or removed what is exchanged: one of the
-	// two names was missing, or something else was there.
+	// disturbed means that a command has moved or removed an exchanged name: one of
+	// the two names was missing, or led to another file.
 	disturbed atomic.Bool
 	mu        sync.Mutex
-	written   map[string]string // what was changed in a mounted file system, by directory
+	written   map[string]string // changes in a mounted file system, by directory
 }
 
 func (w *world) startOutside() *outside {
@@ -50,7 +50,7 @@ func (w *world) startOutside() *outside {
 func (o *outside) end() {
 	close(o.stop)
 	o.wg.Wait()
-	// Names are left as they were, unless somebody inside has moved them.
+	// Names are left as they were, unless a process inside has moved them.
 	if sw, sl := o.w.at(o.w.Swap+"/sw"), o.w.at(o.w.Swap+"/sl"); o.w.Swap != "" && o.w.before[o.w.Swap+"/sl"].ino == inode(sw) {
 		_ = unix.Renameat2(unix.AT_FDCWD, sw, unix.AT_FDCWD, sl, unix.RENAME_EXCHANGE)
 	}
@@ -83,8 +83,8 @@ func inode(p string) uint64 {
 	return st.Ino
 }
 
-// mount puts a file system of its own on a directory again and again. It
-// inherits what the policy says of the path.
+// mount mounts a file system on a directory again and again. The policy for the
+// path applies to it.
 func (o *outside) mount(dir string) {
 	on, err := unix.Open(o.w.at(dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -152,12 +152,12 @@ func (o *outside) mountOnce(dir string, on int) error {
 // in it.
 const mountedName, mountedText = "mounted", "mounted"
 
-// judge says what was done to what was mounted where nothing may be written.
+// judge reports changes in mounted file systems at paths that must not be written.
 func (o *outside) judge(canWrite func(rel string) bool, oracles []*oracle) (found []breach) {
-	// What is mounted later gets into the view of bwrap where mounts are shared, and
-	// below a writable root Landlock does not stand behind the mounts, also in what is
-	// read-only there (docs/security.md). Scenario: t may be written, and root mounts
-	// a file system on t/.codex when the command is at work (seed 700060).
+	// If mounts are shared, later mounts get into the view of bwrap, and below a
+	// writable root Landlock does not back the mounts up, even for read-only paths
+	// (docs/security.md). Scenario: t may be written, and root mounts a file system on
+	// t/.codex while the command runs (seed 700060).
 	arrives := func(dir string) bool {
 		return o.w.Shared && (o.w.Backend == "bwrap" || o.w.Inside == "bwrap") && slices.ContainsFunc(oracles, func(or *oracle) bool {
 			return slices.ContainsFunc(or.rules, func(r rule) bool { return r.access == write && within(filepath.Join(o.w.top, dir), r.path) })

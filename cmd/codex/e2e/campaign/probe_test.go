@@ -17,23 +17,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errand is what a confined probe is told to do.
+// errand is the task of a confined probe.
 type errand struct {
 	Seed  uint64
 	Top   string   // the directory of the scenario
 	Cwd   string   // where the probe starts
 	Paths []string // all paths of the tree, absolute
-	// Links are links of the tree and what they lead to: other ways to a path.
+	// Links are links of the tree and their targets: other ways to a path.
 	Links map[string]string
 	// Churn has it rename, exchange and link until it is killed.
 	Churn bool
-	// Hold has it wait for the end of its input when it is done.
+	// Hold makes it wait for the end of its input when it is done.
 	Hold bool
 	TCP  int    // a port outside
 	Unix string // an abstract socket outside
 }
 
-// canary is what only initial files hold: scenario and number of the node.
+// canary is a text that only initial files contain: scenario and number of the node.
 var canary = regexp.MustCompile(`CANARY-[0-9a-f]+-\d+;`)
 
 const (
@@ -46,13 +46,14 @@ type probe struct {
 	*rand.Rand
 	errand
 	said  map[string]bool
-	works map[string]int // what succeeded, by kind
+	works map[string]int // successful operations, by kind
 	n     int
 	topFD int
 }
 
-// runProbe is the confined end. What it could read it says on stdout, a line
-// "read CANARY HOW" or "listed NAME HOW" each; the rest is seen from outside.
+// runProbe is the confined end. It reports what it could read on stdout, with a
+// line "read CANARY HOW" or "listed NAME HOW" for each; other effects are
+// visible from outside.
 func runProbe(file string) int {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -112,7 +113,7 @@ func (p *probe) fresh() string {
 	return ownPrefix + strconv.FormatUint(p.Uint64()%1e9, 36) + strconv.Itoa(p.n)
 }
 
-// spellings are ways to say a path: itself, and others by chance.
+// spellings are spellings of a path: the path itself, and others by chance.
 func (p *probe) spellings(at string) []string {
 	dir, base := filepath.Dir(at), filepath.Base(at)
 	rel := strings.TrimPrefix(at, p.Top+"/")
@@ -121,7 +122,7 @@ func (p *probe) spellings(at string) []string {
 		dir + "/../" + filepath.Base(dir) + "/./" + base,
 		fmt.Sprintf("/proc/self/fd/%d/%s", p.topFD, rel),
 	}
-	// When the directory that the probe is in has been moved, such a path leads
+	// After the probe's directory has been moved, such a path may lead
 	// anywhere.
 	here, err := os.Getwd()
 	if r, err2 := filepath.Rel(p.Cwd, at); err == nil && err2 == nil && here == p.Cwd {
@@ -142,7 +143,7 @@ func (p *probe) shuffled() []string {
 	return list
 }
 
-// take reads what an open descriptor shows, and closes it.
+// take reads from an open descriptor, and closes it.
 func (p *probe) take(fd int, how string) {
 	defer unix.Close(fd)
 	buf := make([]byte, mostRead)
@@ -167,7 +168,7 @@ func (p *probe) take(fd int, how string) {
 	}
 }
 
-// look reads every path.
+// look tries to read every path.
 func (p *probe) look() {
 	for _, at := range p.shuffled() {
 		for _, s := range p.spellings(at) {
@@ -192,7 +193,7 @@ func (p *probe) sweep(top string) {
 	})
 }
 
-// descriptors uses what was inherited.
+// descriptors uses inherited descriptors.
 func (p *probe) descriptors() {
 	buf := make([]byte, mostRead)
 	for fd := 0; fd < 1200; fd++ {
@@ -313,7 +314,7 @@ func (p *probe) changeAt(s string) {
 	p.metadataIn(s)
 }
 
-// metadataIn tries to bring about what tools trust.
+// metadataIn tries to create or change files that tools trust.
 func (p *probe) metadataIn(dir string) {
 	at := dir + "/" + pick(p.Rand, metadata)
 	switch p.IntN(6) {
@@ -368,8 +369,8 @@ func (p *probe) restructure() {
 	}
 }
 
-// move gives a path another name, works on what was below it, puts something
-// else in its place, and mostly takes it back.
+// move renames a path, works on the files below it, creates another file in its
+// place, and usually renames it back.
 func (p *probe) move(at, _ string) {
 	to := filepath.Dir(at) + "/" + p.fresh()
 	if !p.ok("rename", unix.Rename(pick(p.Rand, p.spellings(at)), to)) {
@@ -397,7 +398,7 @@ func (p *probe) move(at, _ string) {
 	}
 }
 
-// churn changes one name after the other for as long as it may.
+// churn changes one name after the other until its time is over.
 func (p *probe) churn() {
 	at, other := pick(p.Rand, p.Paths), pick(p.Rand, p.Paths)
 	switch p.IntN(10) {
@@ -420,7 +421,7 @@ func (p *probe) churn() {
 	}
 }
 
-// network tries to reach what listens outside.
+// network tries to reach listeners outside.
 func (p *probe) network() {
 	addresses := [][2]string{{"tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.TCP))}, {"unix", "@" + p.Unix}}
 	for _, at := range p.Paths {

@@ -39,7 +39,7 @@ type object = map[string]any
 
 func uri(path string) string { return "file://" + path }
 
-// requestLines returns what a client sends to a server, chosen by the seed.
+// requestLines returns a client's messages to a server, chosen by the seed.
 func (w *worker) requestLines() []byte {
 	r := &requester{probe: &probe{Rand: rand.New(rand.NewPCG(w.Seed, 13))}}
 	r.Top, r.Cwd = w.w.top, "/"
@@ -113,7 +113,7 @@ func (w *worker) serve(requests []byte) ([]byte, error) {
 	return cmd.Output()
 }
 
-// answered counts an answer of a server, and takes down what it tells of files.
+// answered counts an answer of a server, and records what it reveals of files.
 func (w *worker) answered(line []byte) {
 	var answer struct {
 		ID     int

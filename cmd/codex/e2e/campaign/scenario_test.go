@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// node is something in the tree of a scenario. Its path is relative to the
-// scenario's directory: "t/..." is what policies are about, "v/..." are
-// repositories beside it.
+// node is a file, directory or link in the tree of a scenario. Its path is
+// relative to the scenario's directory: policies are about "t/...", and "v/..."
+// are repositories beside it.
 type node struct {
 	Path string
 	Kind string // dir, file, link, hard, fifo or socket
-	// Text is where a link leads (absolute paths begin with @, which stands
-	// for the scenario's directory), what a hard link is another name of, and
-	// what is in a file in place of a canary.
+	// Text is the target of a link (absolute paths begin with @, which stands
+	// for the scenario's directory), the other name of a hard link, or the
+	// content of a file in place of a canary.
 	Text string `json:",omitempty"`
 	Mode uint32
 }
@@ -27,8 +27,9 @@ type node struct {
 // workspace/SUBPATH.
 type entry struct{ Target, Access string }
 
-// scenario is everything that is decided before anything runs. A seed and a
-// backend make the same scenario again; only the schedule of processes differs.
+// scenario has all decisions that are made before any process runs. A seed and
+// a backend make the same scenario again; only the schedule of processes
+// differs.
 type scenario struct {
 	Seed      uint64
 	Backend   string // namespaces, bwrap, landlock; none runs the probe unconfined
@@ -43,8 +44,8 @@ type scenario struct {
 	// Inside is the backend of a second sandbox under the same policy that
 	// churns names while the probe runs; "" for none.
 	Inside string
-	// Wide are the entries of a sandbox that may write all of t. It works
-	// while the probe is held inside its own sandbox and waits.
+	// Wide are the entries of a sandbox that may write all of t. It runs while
+	// the probe is kept waiting inside its own sandbox.
 	Wide []entry
 	// Swap is a directory in which a directory and a link are exchanged by an
 	// unconfined process all the time; Mounts are directories on which it
@@ -52,21 +53,21 @@ type scenario struct {
 	Swap   string
 	Still  bool // nothing is exchanged
 	Mounts []string
-	Shared bool // mounts propagate, as systemd sets hosts up
+	Shared bool // mounts propagate, as on hosts with systemd
 	// Kill kills the launcher in the middle of a run.
 	Kill bool
 	// Descriptors are opened for reading, or only as a path, and inherited;
 	// Stdin is the probe's input.
 	Descriptors []descriptor
 	Stdin       string
-	Requests    int // file requests to a server, beside the commands
+	Requests    int // file requests to a server, in addition to the commands
 }
 
 // circumstances are what can be left out of a scenario, to see which of them a
 // breach needs.
 var circumstances = []string{"inside", "wide", "swap", "mounts", "kill", "descriptors", "stdin", "requests", "again"}
 
-// without leaves circumstances out.
+// without lists circumstances to leave out.
 func (s *scenario) without(list []string) *scenario {
 	for _, what := range list {
 		switch what {
@@ -165,7 +166,7 @@ func (g *generator) repository(dir string) {
 }
 
 func (g *generator) tree() {
-	// What no policy grants, unless a link leads there.
+	// Paths that no policy grants, unless a link leads there.
 	for _, d := range []string{"v", "v/r", "v/empty"} {
 		g.add(node{Path: d, Kind: "dir"})
 	}
@@ -215,7 +216,7 @@ func (g *generator) tree() {
 	}
 }
 
-// metadata gives a directory some of what tools trust, in one of many shapes.
+// metadata adds to a directory some of the files that tools trust, in one of many forms.
 func (g *generator) metadata(dir string) {
 	switch g.IntN(7) {
 	case 0, 1:
@@ -241,7 +242,7 @@ func (g *generator) metadata(dir string) {
 	}
 }
 
-// target chooses what an entry is about, below a directory.
+// target chooses the path of an entry, below a directory.
 func (g *generator) target(below string) string {
 	in := func(list []string) (found []string) {
 		for _, p := range list {
@@ -324,7 +325,7 @@ func (g *generator) policy() {
 	}
 }
 
-// grants makes a policy that only adds, as Landlock needs it.
+// grants makes a policy that only grants, as Landlock needs it.
 func (g *generator) grants() {
 	for range 1 + g.IntN(3) {
 		at := pick(g.Rand, g.dirs)
@@ -406,7 +407,7 @@ func (g *generator) circumstances() {
 // in a way that docs/security.md leaves to the process that mounts it:
 //   - A writable root is missing as long as it is hidden, and so is left out with
 //     all that is protected in it and above it (seed 41035).
-//   - What a pattern would match is not found, and where a link leads is not seen.
+//   - Files that a pattern would match are not found, and the targets of links are not visible.
 //   - Landlock has no view of its own, and bwrap's gets what is unmounted later
 //     where the mounts are shared: what was hidden comes to light there.
 //
@@ -421,7 +422,7 @@ func (g *generator) hides(dir string, e entry) bool {
 	if sub, ok := strings.CutPrefix(at, "workspace"); ok {
 		at = s.Workspace + sub
 	}
-	// Where a link leads may be hidden while the link is not (seed 1200181).
+	// The target of a link may be hidden while the link is not (seed 1200181).
 	leads := func(n node) bool {
 		return n.Kind == "link" && within(at, n.Path) && within(strings.TrimLeft(n.Text, "@./"), dir)
 	}

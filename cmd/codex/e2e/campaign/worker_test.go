@@ -24,28 +24,28 @@ import (
 )
 
 const (
-	// exitRefused is how the launcher ends when it could not make the sandbox.
+	// exitRefused is the launcher's exit code when it could not make the sandbox.
 	exitRefused = 125
-	// runTime is more than a probe takes on a busy machine.
+	// runTime is longer than a probe takes on a busy machine.
 	runTime = 60 * time.Second
-	// settleTime is how long what is left of a sandbox may take to end.
+	// settleTime is how long the rest of a sandbox may take to end.
 	settleTime = 20 * time.Second
 )
 
-// result is what a worker tells of a scenario.
+// result is a worker's report about a scenario.
 type result struct {
 	Breaches []breach
 	Ran      int
 	Refused  []string // why, one for each run that was refused
 	Killed   int
-	Works    map[string]int // what probes were allowed to do and did
+	Works    map[string]int // what probes were permitted to do and did
 	Requests int            // file requests that were answered
-	Denied   int            // those with an error
+	Denied   int            // operations with an error
 	Broken   string         // the scenario could not be played
 }
 
-// worker plays one scenario in a process of its own: it is the subreaper of all
-// that is started, and as root has mounts of its own.
+// worker plays one scenario in a process of its own. It is the subreaper of all
+// started processes, and as root has its own mounts.
 type worker struct {
 	*scenario
 	bin, self string // where the programs are; the directory of this worker
@@ -55,7 +55,7 @@ type worker struct {
 	said      []string
 }
 
-// play plays the scenario, and judges what it has done.
+// play plays the scenario, and judges its effects.
 func (w *worker) play() error {
 	if err := w.prepare(); err != nil {
 		return err
@@ -71,9 +71,9 @@ func (w *worker) play() error {
 	for i := range w.Runs {
 		w.run(i)
 	}
-	// Before the wider sandbox: its command may put a link to v/r at t/a, and then the
-	// next sandbox of the policy "t/a: write" makes its placeholders there, as
-	// docs/security.md says of wider policies (seed 900394).
+	// This must be before the wider sandbox: its command may put a link to v/r at t/a,
+	// and then the next sandbox of the policy "t/a: write" makes its placeholders
+	// there, as docs/security.md says about wider policies (seed 900394).
 	if w.Requests > 0 {
 		w.requests()
 	}
@@ -98,7 +98,7 @@ func (w *worker) play() error {
 	return nil
 }
 
-// prepare lays the scenario out, where it harms nothing else.
+// prepare creates the scenario's files in a place where they harm nothing else.
 func (w *worker) prepare() (err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
@@ -131,10 +131,11 @@ func (w *worker) prepare() (err error) {
 }
 
 // wideOracle returns the oracle of the wider sandbox, without the guards of paths that
-// the first sandbox can move. What the first one has moved is not in its place when the
-// second one starts, which then has nothing to guard there. Scenario: it makes t/b/d/a a
-// link to t/b, and takes it away again while the second one starts. Where t/b/d/a/c leads
-// is known to nobody, whatever was seen here (seed 1456591222885).
+// the first sandbox can move. If the first sandbox has moved a path, it is missing when
+// the second one starts, which then cannot guard it. Scenario: the first one makes
+// t/b/d/a a link to t/b, and removes it while the second one starts. Then it is unknown
+// where t/b/d/a/c led for the second sandbox, whatever is visible here (seed
+// 1456591222885).
 func (w *worker) wideOracle() *oracle {
 	top := w.w.top
 	wide := newOracle(top, w.Workspace, w.Wide)
@@ -155,10 +156,10 @@ func (w *worker) wideOracle() *oracle {
 	return wide
 }
 
-// ownRoot gives the worker a root in which nothing that is done reaches the
-// machine's: an overlay that is forgotten with the worker. Only the worker's
-// directory and the programs are the real ones. A probe that gets out, or none
-// confines, must harm nobody.
+// ownRoot gives the worker a root whose changes do not reach the machine's: an
+// overlay that vanishes with the worker. Only the worker's directory and the
+// programs are the real ones. A probe that escapes, or is not confined, must do
+// no harm.
 func (w *worker) ownRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -298,7 +299,7 @@ func (w *worker) as() *syscall.SysProcAttr {
 	return attr
 }
 
-// inherit opens what the scenario has the probe inherit.
+// inherit opens the descriptors that the scenario's probe inherits.
 func (w *worker) inherit(c *confined) {
 	open := func(rel string, flags int) *os.File {
 		fd, err := unix.Open(w.w.at(rel), flags|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -351,9 +352,9 @@ func (w *worker) run(i int) {
 	w.finish(c, w.Kill)
 }
 
-// wide runs the probe and, when it has done its work, a second sandbox that may
-// write more; then the first one ends. It reports whether the second one was
-// started.
+// wide runs the probe. When the probe has finished, wide runs a second sandbox
+// that may write more; then the first one ends. It reports whether the second
+// one was started.
 func (w *worker) wide() bool {
 	c := w.start(w.Backend, w.Entries, &errand{Seed: w.Seed + 200, Hold: true}, true)
 	held := c.await("held")
@@ -440,7 +441,7 @@ func (w *worker) profile(entries []entry, scheme string) any {
 	return object{"type": "managed", "network": network, "file_system": object{"type": "restricted", "entries": list}}
 }
 
-// settle waits until nothing is left of what was started.
+// settle waits until no started process is left.
 func (w *worker) settle() {
 	for deadline := time.Now().Add(settleTime); ; time.Sleep(time.Millisecond) {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// state is what must stay as it was.
+// state is the part of a file that must not change.
 type state struct {
 	dev, ino uint64
 	mode     uint32
@@ -31,9 +31,9 @@ type state struct {
 type world struct {
 	*scenario
 	top    string
-	fd     int // top's; it holds even when what is above is renamed
+	fd     int // the descriptor of top; it stays valid even when a directory above is renamed
 	before map[string]state
-	// listeners count who got through to a socket, by the path of its node.
+	// listeners count the connections to a socket, by the path of its node.
 	listeners map[string]*listener
 	fifos     map[string]*os.File
 	tcp       *listener
@@ -78,7 +78,7 @@ func (l *listener) stop() {
 
 func (s *scenario) canary(i int) string { return fmt.Sprintf("CANARY-%x-%d;", s.Seed, i) }
 
-// lay makes the tree of a scenario below top.
+// lay creates the tree of a scenario below top.
 func lay(s *scenario, top string) (*world, error) {
 	w := &world{scenario: s, top: top, listeners: make(map[string]*listener), fifos: make(map[string]*os.File)}
 	var err error
@@ -130,7 +130,7 @@ func (w *world) make(i int, n node) error {
 		if err := unix.Mkfifo(at, 0o666); err != nil {
 			return err
 		}
-		// There is always somebody at the other end.
+		// There is always a process at the other end.
 		f, err := os.OpenFile(at, os.O_RDWR|unix.O_NONBLOCK, 0)
 		w.fifos[n.Path] = f
 		return err
@@ -157,10 +157,10 @@ func (w *world) close() {
 	_ = unix.Close(w.fd)
 }
 
-// at is a path of a node that holds even when top is renamed.
+// at is a path of a node that stays valid when top is renamed.
 func (w *world) at(rel string) string { return "/proc/self/fd/" + strconv.Itoa(w.fd) + "/" + rel }
 
-// look is the state of a path; ok is false if there is nothing.
+// look returns the state of a path; ok is false if it does not exist.
 func (w *world) look(rel string) (s state, ok bool) {
 	var st unix.Stat_t
 	if unix.Lstat(w.at(rel), &st) != nil {
@@ -207,7 +207,7 @@ func (w *world) snapshot() map[string]state {
 	return all
 }
 
-// changes tells what differs of what must not.
+// changes describes forbidden differences.
 func (a state) changes(b state) (list []string) {
 	differ := func(what string, is bool) {
 		if is {
@@ -224,11 +224,11 @@ func (a state) changes(b state) (list []string) {
 	return list
 }
 
-// exposed reports whether a FIFO can be written to as docs/security.md says: it lies in
-// a read-only path of a writable root, and is not masked. Scenario: t may be written,
-// t/c is read-only, and t/c/a/p22 is a FIFO. A read-only mount does not stop writes to
-// it, and Landlock grants all of t (seed 1200359). The landlock backend has no mounts,
-// and refuses such policies.
+// exposed reports whether docs/security.md permits writes to a FIFO: it is in a
+// read-only path of a writable root, and is not masked. Scenario: t may be written, t/c
+// is read-only, and t/c/a/p22 is a FIFO. A read-only mount does not stop writes to it,
+// and Landlock grants all of t (seed 1200359). The landlock backend has no mounts, and
+// refuses such policies.
 func (w *world) exposed(fifo string, oracles []*oracle) bool {
 	mounts := w.Backend != "landlock" || w.Inside != "" && w.Inside != "landlock"
 	return mounts && slices.ContainsFunc(oracles, func(o *oracle) bool {
@@ -261,8 +261,8 @@ func placeholder(mode uint32) bool {
 }
 
 // madeByBwrap reports whether bwrap has made a mount point itself: an empty
-// directory or file. Nobody knows of it then, and it stays. That is a known weakness
-// of bwrap, which works with paths (docs/security.md), and no other backend has it.
+// directory or file, which no process removes. That is a known weakness of bwrap,
+// which works with paths (docs/security.md); no other backend has it.
 //   - An unconfined process moves the directory of a placeholder away, or hides it
 //     with a mount, when bwrap is about to mount on it: bwrap makes another one.
 //   - An unconfined process exchanges a directory with a link when bwrap is about to
@@ -281,7 +281,7 @@ func (w *world) madeByBwrap(after map[string]state, rel string, oracles []*oracl
 	if filepath.IsAbs(w.before[w.Swap+"/sl"].content) {
 		link = w.before[w.Swap+"/sl"].content
 	}
-	// A placeholder of the program has a time of its own (docs/sandbox.md).
+	// A placeholder of the program has a special modification time (docs/sandbox.md).
 	s := after[rel]
 	made := s.mode == unix.S_IFDIR|0o755 || s.mode == unix.S_IFREG|0o444 && s.size == 0 && s.mtime.Sec != 3600
 	return made && slices.ContainsFunc(oracles, func(o *oracle) bool {

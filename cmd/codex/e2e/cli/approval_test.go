@@ -15,7 +15,7 @@ import (
 	"codex.internal/pkg/host/terminal/terminaltest"
 )
 
-// removed removes a file, and reports whether there was one.
+// removed removes a file, and reports whether it existed.
 func removed(t *testing.T, name string) bool {
 	t.Helper()
 	err := os.Remove(name)
@@ -171,8 +171,8 @@ func TestRemoteExecInJSON(t *testing.T) {
 	}
 }
 
-// TestApproval has a read-only sandbox deny a write, and gives each answer to the question
-// whether the command may run again.
+// TestApproval: a read-only sandbox denies a write. Each possible answer is given to the
+// question whether the command may run again.
 func TestApproval(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -197,7 +197,7 @@ func TestApproval(t *testing.T) {
 		{"nothing", "\n", 126, false, "rejected"},
 		{"too long a word", strings.Repeat("y", 300) + "\n", 126, false, "rejected"},
 		{"the end of the input", "\x04", 126, false, "rejected"},
-		// With an interrupt the terminal throws away what was just written.
+		// After an interrupt the terminal discards pending output.
 		{"an interrupt", "\x03", 126, false, ""},
 		{"an interrupt behind a yes", "y\x03", 126, false, ""},
 	} {
@@ -231,8 +231,8 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// A command writes what it likes before the client asks about it. Whatever that was,
-// the question is what can be read at the end of the screen.
+// A command can write any text before the client asks about it. Whatever it wrote,
+// the question must be readable at the end of the screen.
 func TestCommandsCannotHideTheQuestion(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -301,7 +301,7 @@ func TestApprovalBeforeTheCommandRuns(t *testing.T) {
 	if rest, code := u.End(); code != 126 || strings.Contains(rest, "ran\r\n") {
 		t.Errorf("no: exit code %d, %q", code, rest)
 	}
-	// The first yes is for the sandbox; without it there is another question.
+	// The first yes is for the sandbox; without a sandbox there is another question.
 	u = start()
 	u.Types("y\n")
 	u.Expect("ran\r\n")
@@ -336,7 +336,7 @@ func TestQuestionsLeaveStdinAlone(t *testing.T) {
 	workspace, _ := harness.Places(t)
 	_, url := harness.Server(t)
 	made := filepath.Join(workspace, "made")
-	// Stdin is a file that would say no.
+	// Stdin is a file that would answer no.
 	input := filepath.Join(workspace, "plain")
 	harness.Must(t, os.WriteFile(input, []byte("n\nn\n"), 0o644))
 	u := harness.AtTerminalOf(t, "sh", "-c", `exec "$0" "$@" < `+input, harness.Codex, "remote", "exec", "--url", url, "--cwd", workspace, "--", "sh", "-c", "cat > made")
@@ -387,7 +387,7 @@ func TestSession(t *testing.T) {
 	dir := filepath.Join(workspace, "a dir")
 	u.Expect("\nshownremote:" + dir + " (read-only)> ")
 
-	// What was approved for the session is not asked about again.
+	// A command that was approved for the session is not asked about again.
 	u.Types(write + "\r")
 	u.Expect("command: /")
 	u.Expect("-c '" + write + "'")
@@ -458,7 +458,7 @@ func TestSessionsEnd(t *testing.T) {
 		t.Errorf("a signal: exit code %d, %q", code, rest)
 	}
 	u = start()
-	cut.SetTarget(harness.Address(another)) // which does not know the session
+	cut.SetTarget(harness.Address(another)) // a server that does not know the session
 	cut.Cut()
 	if rest, code := u.End(); code != 125 || !strings.Contains(rest, "with it the session") {
 		t.Errorf("the session is lost: exit code %d, %q", code, rest)

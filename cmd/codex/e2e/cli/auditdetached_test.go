@@ -10,8 +10,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestAuditedDetached: the trail has how detached processes end, each once: while a server runs
-// and while there is none, with their keeper, and when they are forgotten at once.
+// TestAuditedDetached: the trail records the end of each detached process once: while a server
+// runs, without a server, together with the keeper, and when the process is forgotten at once.
 func TestAuditedDetached(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

@@ -168,7 +168,7 @@ func (k *auditKinds) reach(url string) {
 	u.End()
 }
 
-// want looks for an event of each thing.
+// want searches for an event of each kind.
 func (k *auditKinds) want(list []event) {
 	const digest, session = `"[0-9a-f]{64}"`, `"[0-9a-f]{16}"`
 	command, cwd, path, link, missing := "null", "null", "null", "null", `"no such file or directory"`
@@ -251,8 +251,8 @@ func TestAuditRotatesBySize(t *testing.T) {
 	}
 }
 
-// serverOnDisk starts a server in a mount namespace of its own, in which dir is a small file
-// system. It returns how the test sees the directory.
+// serverOnDisk starts a server in its own mount namespace, in which dir is a small file
+// system. It returns the path of dir as the test sees it.
 func serverOnDisk(t *testing.T, dir string, args ...string) (server *exec.Cmd, url, seen string) {
 	t.Helper()
 	err := exec.Command("unshare", "--mount", "true").Run()
@@ -268,9 +268,9 @@ func serverOnDisk(t *testing.T, dir string, args ...string) (server *exec.Cmd, u
 	return server, url, fmt.Sprintf("/proc/%d/root%s", server.Process.Pid, dir)
 }
 
-// TestAuditOnFullDisk: when the disk is full, new work is refused, or goes on, as the server was
-// told; the log says so, the metrics count what is missing, and the trail says it when there is
-// room again. Nothing else is missing.
+// TestAuditOnFullDisk: when the disk is full, new work is refused or continues, depending on the
+// option. The log reports it, the metrics count missing records, and the trail reports them when
+// there is space again. No other records are missing.
 func TestAuditOnFullDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -302,7 +302,7 @@ func auditOnFullDisk(t *testing.T, goesOn bool) {
 	if goesOn && (ran != startsOnFullDisk || strings.HasSuffix(lost(), " 0")) || !goesOn && !strings.Contains(refused, "the audit log cannot be written") {
 		t.Errorf("%d commands ran, and one was refused: %q; %s", ran, refused, lost())
 	}
-	// Reading goes on in both cases: it is not in the trail.
+	// Reads work in both cases, because the trail does not record them.
 	if r := c.call("fs/readDirectory", `{"path":"file:///"}`, ""); r == nil {
 		t.Errorf("reading is refused: %s", c.failure)
 	}
@@ -335,7 +335,7 @@ func auditOnFullDisk(t *testing.T, goesOn bool) {
 	}
 }
 
-// fill makes a file of all that its file system has room for.
+// fill makes a file that uses up its file system.
 func fill(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.Create(name)
@@ -353,7 +353,7 @@ func fill(t *testing.T, name string) {
 const startsOnFullDisk = 60
 
 // startOnFullDisk starts commands one after the other until one is refused. It returns how many ran,
-// and with which error that one was refused.
+// and the error of the refused one.
 func startOnFullDisk(t *testing.T, c *rawClient) (ran int, refused string) {
 	t.Helper()
 	for ran < startsOnFullDisk {

@@ -11,8 +11,8 @@ import (
 	"codex.internal/pkg/testutil/machine"
 )
 
-// TestCauses: each cause that needs no cgroup is told to the client and the log, without a
-// sandbox and with each backend. scripts/services shows memory and pids.
+// TestCauses: each cause that does not need a cgroup is reported to the client and the
+// log, without a sandbox and with each backend. scripts/services tests memory and pids.
 func TestCauses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -69,7 +69,7 @@ func (w *causes) start(c *execclient.Client, id, script string, limits *execprot
 	return p
 }
 
-// logged waits for the record of the end of a process.
+// logged waits for the log record of a process's end.
 func (w *causes) logged(id string, want execproto.Cause) {
 	w.t.Helper()
 	harness.Eventually(w.t, id+": another cause than "+string(want)+" in the log", func() []string {
@@ -80,11 +80,11 @@ func (w *causes) logged(id string, want execproto.Cause) {
 	})
 }
 
-// ends has processes end for causes of their own.
+// ends makes processes end for different causes.
 func (w *causes) ends(c *execclient.Client) {
 	w.t.Helper()
 	ofSignal := execproto.CauseExit
-	if w.sandbox != nil { // the launcher reports a status, and 137 is that of a signal too
+	if w.sandbox != nil { // the launcher reports a status, and 137 can also be a signal's
 		ofSignal = execproto.CauseSignal
 	}
 	for _, tt := range []struct {

@@ -13,8 +13,8 @@ import (
 // arguments and messages is the path.
 type changesCase struct {
 	args, code string
-	errs       string // the beginning of each line of stderr, with | between them
-	want       string // what is there afterwards, see contents
+	errs       string // the beginnings of the lines of stderr, separated by |
+	want       string // the files afterwards, see contents
 }
 
 // changes runs commands one after another.
@@ -42,7 +42,7 @@ func changes(t *testing.T, dir string, cases []changesCase) {
 	}
 }
 
-// TestRemoteRemove removes what is named, and not what links lead to.
+// TestRemoteRemove removes the named paths, but not the targets of links.
 func TestRemoteRemove(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -67,7 +67,7 @@ func TestRemoteRemove(t *testing.T) {
 	})
 }
 
-// TestRemoteMakeDirectoriesAndLinks makes what is named.
+// TestRemoteMakeDirectoriesAndLinks creates the named paths.
 func TestRemoteMakeDirectoriesAndLinks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -85,8 +85,8 @@ func TestRemoteMakeDirectoriesAndLinks(t *testing.T) {
 	})
 }
 
-// TestReportsAreInPlainWords says what is wrong with one file of many in the words of the
-// error of a single one.
+// TestReportsAreInPlainWords: the message about one file of many has the same words as
+// the error about a single file.
 func TestReportsAreInPlainWords(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)
@@ -102,7 +102,7 @@ func TestReportsAreInPlainWords(t *testing.T) {
 	}
 }
 
-// TestRemoteEdit writes what the editor has changed, and loses nothing.
+// TestRemoteEdit writes what the editor has changed, and loses no changes.
 func TestRemoteEdit(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

@@ -16,7 +16,8 @@ import (
 )
 
 // TestReaderOfOutputEnds runs a command that writes for ever, and reads one line of
-// it: the command ends at once, and the client by the same signal as other programs.
+// it: the command ends at once, and the client ends by the same signal as other
+// programs.
 func TestReaderOfOutputEnds(t *testing.T) {
 	t.Parallel()
 	server, url := harness.Server(t)
@@ -67,8 +68,8 @@ func TestInterruptedClientEndsByTheSignal(t *testing.T) {
 	}
 }
 
-// TestIgnoredSignalsStayIgnored: a client that nohup, or a script in the background, has
-// started goes on where others end.
+// TestIgnoredSignalsStayIgnored: if nohup, or a background job of a script, has started
+// a client, signals that it inherited as ignored do not end it.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)
@@ -85,7 +86,8 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		harness.Must(t, client.Process.Signal(sig))
 	}
-	// Handled signals may come too late to show: so what the kernel knows, too.
+	// The effect of a handled signal may come late, so the kernel's signal masks are
+	// checked, too.
 	const both = 1<<(syscall.SIGHUP-1) | 1<<(syscall.SIGINT-1)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", client.Process.Pid))
 	harness.Must(t, err)
@@ -103,8 +105,8 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	}
 }
 
-// TestSignalThatTheCommandHandles: a command that goes on after an interrupt decides
-// how its client ends.
+// TestSignalThatTheCommandHandles: if a command continues after an interrupt, its
+// own end determines how its client ends.
 func TestSignalThatTheCommandHandles(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

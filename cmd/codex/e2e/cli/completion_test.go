@@ -11,8 +11,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// shells are how each shell is started without the user's files, and loads the script
-// that stands at SCRIPT.
+// shells describes how each shell is started without the user's files, and how it
+// loads the script at SCRIPT.
 var shells = map[string][]string{
 	"bash":                     {"bash", "--norc", "--noprofile", "-i"},
 	"bash with its completion": {"bash", "--norc", "--noprofile", "-i"},
@@ -29,8 +29,8 @@ var loads = map[string]string{
 	"fish":                     "source SCRIPT",
 }
 
-// hostileNames are what a server's files may be called. A shell must quote the first ones
-// and expand nothing of them; the last one must not reach the terminal.
+// hostileNames are possible names of a server's files. A shell must quote the first ones
+// without expanding them; the last one must not reach the terminal.
 var hostileNames = []string{
 	"plain", "sp ace", "do$(touch HERE)", "back`touch HERE`", "semi;touch HERE", "quo'te\"d", "col:on", "eq=ual", "gl*b", "til~de", "bang!x",
 	"über", "es\x1b]0;title\acape", "tab\tbed", "new\nline",
@@ -68,8 +68,8 @@ var completions = []struct{ typed, want string }{
 	{"remote run -- rm -rf \t", "<remote><run><--><rm><-rf><local-file>"},
 }
 
-// TestCompletionInShells has people press Tab in real shells: what they get is what the
-// program finds among its arguments.
+// TestCompletionInShells presses Tab in real shells, and checks the arguments that the
+// program gets.
 func TestCompletionInShells(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -124,7 +124,7 @@ printf 'ARGS'; printf '<%s>' "$@"; echo
 		u.Expect("READY> ")
 	}
 	// All of them in a list. Names that would steer the terminal are not in it.
-	if name == "fish" { // a second Tab chooses there
+	if name == "fish" { // a second Tab selects there
 		u.Types("codex remote --env build cat " + remote + "/\t")
 	} else {
 		u.Types("codex remote --env build cat " + remote + "/\t\t")

@@ -10,7 +10,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestCopiesFollowNoLinks: a copy stays below its target, whatever is there already.
+// TestCopiesFollowNoLinks: a copy stays below its target, whatever exists there already.
 func TestCopiesFollowNoLinks(t *testing.T) {
 	t.Parallel()
 	bothServers(t, copiesFollowNoLinks)
@@ -59,7 +59,7 @@ func copiesFollowNoLinks(t *testing.T, url string) {
 		if (code == 0) != (tt.errs == "") || !strings.Contains(errs, tt.errs) {
 			t.Errorf("%s: exit code %d, %q", name, code, errs)
 		}
-		if tt.errs == "" { // else it may be a FIFO
+		if tt.errs == "" { // otherwise it may be a FIFO
 			if text, err := os.ReadFile(filepath.Join(target, "x", "sub", "file")); string(text) != "new" {
 				t.Errorf("%s: the copy has %q, %v", name, text, err)
 			}
@@ -70,7 +70,7 @@ func copiesFollowNoLinks(t *testing.T, url string) {
 			}
 		}
 	}
-	// A server has no name for its home here.
+	// A server cannot choose the name for its home directory here.
 	target := t.TempDir()
 	for _, from := range []string{":~", ":.", ":", ":~/.", ":" + source + "/.."} {
 		if _, errs, code := harness.Alone(t, nil, "remote", "cp", "-r", "--url", url, from, target); code == 0 || !strings.Contains(errs, "name the target too") {

@@ -18,7 +18,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// detaching are servers, one after the other, over one directory of detached processes.
+// detaching has servers, one after the other, that share one directory of detached
+// processes.
 type detaching struct {
 	t   *testing.T
 	dir string
@@ -37,19 +38,19 @@ func newDetachingIn(t *testing.T, dir string, args ...string) *detaching {
 	d := &detaching{t: t, dir: dir}
 	d.start(args...)
 	t.Cleanup(func() {
-		// What still runs would hold the directory.
+		// Running processes would keep the directory in use.
 		d.end(syscall.SIGKILL)
 		d.endKeepers()
 	})
 	return d
 }
 
-// endKeepers ends the keepers, at the end of a test.
+// endKeepers ends the keepers at the end of a test.
 func (d *detaching) endKeepers() {
 	for _, pid := range d.keepers() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	d.awaitNoKeepers(context.Background()) // that of the test has ended here
+	d.awaitNoKeepers(context.Background()) // the test's own context has already ended
 }
 
 // awaitNoKeepers waits until all keepers of the directory have ended.
@@ -97,7 +98,7 @@ func (d *detaching) run(command string, args ...string) (stdout, stderr string, 
 	return harness.Run(d.t, "", append([]string{"remote", command, "--url", d.url}, args...)...)
 }
 
-// must is run for what must succeed.
+// must is run for commands that must succeed.
 func (d *detaching) must(command string, args ...string) string {
 	d.t.Helper()
 	out, errs, code := d.run(command, args...)
@@ -107,7 +108,7 @@ func (d *detaching) must(command string, args ...string) string {
 	return out
 }
 
-// status returns what ps says of a process; "": it is not listed.
+// status returns the state of a process from ps; "": it is not listed.
 func (d *detaching) status(handle string) string {
 	d.t.Helper()
 	for line := range strings.Lines(d.must("ps", "--json")) {
@@ -121,7 +122,7 @@ func (d *detaching) status(handle string) string {
 }
 
 // TestDetachedOutlivesServers starts a process whose client and server end, the server in
-// every way, and finds its output and its exit code at the last one.
+// every possible way. The last server returns its output and its exit code.
 func TestDetachedOutlivesServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -173,8 +174,8 @@ func TestDetachedOutlivesServers(t *testing.T) {
 	d.awaitNoKeepers(t.Context())
 }
 
-// TestDetachedEnds ends processes in the ways that there are: killed by a client, signalled,
-// and with their keepers, also while the server does not run.
+// TestDetachedEnds ends processes in all possible ways: killed by a client, signalled, and
+// with their keepers, also while the server does not run.
 func TestDetachedEnds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -230,8 +231,8 @@ func TestDetachedEnds(t *testing.T) {
 	}
 }
 
-// TestDetachedRetention has more output than is retained: the oldest is dropped and told, or
-// the process waits until a client consumes.
+// TestDetachedRetention: a process writes more output than is retained. Either the oldest is
+// dropped and reported, or the process waits until a client consumes.
 func TestDetachedRetention(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -266,8 +267,8 @@ func TestDetachedRetention(t *testing.T) {
 	}
 }
 
-// TestDetachedOverStdio has servers over standard input and output, each of which ends with
-// its client: the next one finds the process of its user.
+// TestDetachedOverStdio starts servers on standard input and output, each of which ends
+// with its client. The next one finds the process of its user.
 func TestDetachedOverStdio(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -287,7 +288,8 @@ func TestDetachedOverStdio(t *testing.T) {
 	}
 }
 
-// TestDetachedInSandbox: the sandbox is that of other processes, and outlives the server.
+// TestDetachedInSandbox: the sandbox is the same as for other processes, and outlives the
+// server.
 func TestDetachedInSandbox(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -313,8 +315,8 @@ func TestDetachedInSandbox(t *testing.T) {
 	}
 }
 
-// TestRefusedDetachedStarts: what the keeper of a detached process refuses about its start is
-// told at once, and the keeper ends.
+// TestRefusedDetachedStarts: if the keeper of a detached process refuses its start, the
+// client gets the reason at once, and the keeper ends.
 func TestRefusedDetachedStarts(t *testing.T) {
 	t.Parallel()
 	d := newDetaching(t)

@@ -29,7 +29,7 @@ var (
 )
 
 // TestDetachedCuts follows the numbered output of a detached process while the connection is
-// cut and servers are killed, and gets every byte once.
+// cut and servers are killed. It must get every byte once.
 func TestDetachedCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -192,7 +192,7 @@ func TestAttach(t *testing.T) {
 	d.end(syscall.SIGKILL)
 	d.start()
 	user = harness.AtTerminal(t, "remote", "attach", "--url", d.url, "--all", "sh")
-	user.Expect("first") // what is typed before the terminal is raw is lost
+	user.Expect("first") // keys that are typed before the terminal is in raw mode are lost
 	user.Types("echo $x''again\r")
 	user.Expect("keptagain")
 	user.Types("exit 6\r")

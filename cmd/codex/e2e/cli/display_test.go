@@ -13,8 +13,8 @@ import (
 
 const steering = "\x1b[31m\x1b]0;title\a\u202e\u009b31m"
 
-// TestNothingFromElsewhereSteersTheTerminal: names and errors from elsewhere are escaped on a
-// terminal. A program gets names as they are.
+// TestNothingFromElsewhereSteersTheTerminal: on a terminal, foreign names and errors are
+// escaped. A program gets names unchanged.
 func TestNothingFromElsewhereSteersTheTerminal(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diagnosis is what codex doctor --json prints, spelled out again: whoever
-// reads it relies on these names.
+// diagnosis is the output of codex doctor --json, declared again here because
+// other programs rely on these names.
 type diagnosis struct {
 	Schema         int
 	Version        string
@@ -212,7 +212,7 @@ func TestDoctorOfABrokenHost(t *testing.T) {
 		if d.WorkspaceWrite != tt.enf || tt.enf != (code == 0) {
 			t.Errorf("%s: exit code %d, %+v", name, code, d)
 		}
-		// Landlock alone is no reason to say that all is well.
+		// If only Landlock works, doctor must not report that all is well.
 		if !d.WorkspaceWrite && d.ReadOnly && !strings.Contains(strings.Join(d.Notes, " "), "Landlock alone cannot protect .git") {
 			t.Errorf("%s: notes %q", name, d.Notes)
 		}

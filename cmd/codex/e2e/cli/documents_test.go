@@ -19,12 +19,12 @@ import (
 // checkout is the repository, whose documents are tested.
 const checkout = harness.Repository
 
-// documents are those whose commands are run, one after the other, each document
-// with a server and a home directory of its own. Of the others, only the names of
+// documents are the documents whose commands are run, in order. Each document has
+// its own server and home directory. In other documents, only the names of
 // commands and options are checked: see TestDocumentedCommands in the package cli.
 var documents = []string{"README.md", "docs/getting-started.md", "docs/sign-in.md"}
 
-// notRun are the commands that cannot be run by a test, and why.
+// notRun are commands that a test cannot run, with the reasons.
 var notRun = map[string]string{
 	"scripts/run":     "it builds into the repository and uses a fixed port; the commands are run on a server of the test, built in the same way",
 	"scripts/install": "it builds everything again: scripts/check installs",
@@ -38,8 +38,8 @@ var notRun = map[string]string{
 	"bin/codex remote --env box shell":                                              "it needs another machine: see TestRendezvousWithTLS",
 }
 
-// notRunIn are the other documents that show command lines, and why these cannot be
-// run. Their commands and options are checked all the same: see documents.
+// notRunIn are the other documents that show command lines, with the reasons why
+// these cannot be run. Their commands and options are still checked: see documents.
 var notRunIn = map[string]string{
 	"docs/configuration.md": "it needs a machine named build: see TestEnvironments",
 	"docs/embedding.md":     "it downloads modules: the examples of the packages execclient and execserver are run",
@@ -47,8 +47,8 @@ var notRunIn = map[string]string{
 	"docs/rendezvous.md":    "it needs three machines, a name and NATS: see TestRendezvousWithTLS and TestRendezvousNodes",
 }
 
-// notMarked are the command lines that are shown without a dollar sign and an answer,
-// and why they are not run.
+// notMarked are command lines without a dollar sign and an answer, with the reasons
+// why they are not run.
 var notMarked = map[string]string{
 	"scripts/run":                     notRun["scripts/run"],
 	"scripts/test":                    "it is what runs this test: scripts/check tests it",
@@ -84,8 +84,8 @@ var runElsewhere = map[string]string{"### From the package to a first command": 
 var unmarked = regexp.MustCompile(`(?m)^    ((?:[A-Z_]+=\S+ |sudo )*` +
 	`(?:source |go [a-z]+ |codex |bin/|scripts/|\.ci/|\./|curl |dpkg |export |kubectl |mkdir |printf |skopeo |systemctl |\(umask |[a-z]+\(\) ).*)$`)
 
-// TestDocumentsAreListed: each document that shows command lines is run, or it is
-// said why it cannot be, and tests that are named instead exist.
+// TestDocumentsAreListed: each document with command lines is run, or is listed
+// with a reason; and tests that are named instead exist.
 func TestDocumentsAreListed(t *testing.T) {
 	var names []string
 	for _, pattern := range []string{"docs/*.md", "docs/operations/*/*.md", "*.md"} {
@@ -137,9 +137,9 @@ func TestDocumentsAreListed(t *testing.T) {
 	}
 }
 
-// TestDocuments runs the commands of documents and compares what they print with
-// what the document shows, so that a newcomer sees what was promised. A line of
-// dots in a document stands for any lines.
+// TestDocuments runs the commands of documents and compares the output with the
+// document, so that a newcomer sees what was promised. A line of dots in a
+// document stands for any lines.
 func TestDocuments(t *testing.T) {
 	harness.NeedSandbox(t)
 	unused := maps.Clone(notRun)
@@ -188,7 +188,7 @@ func notRunElsewhere(t *testing.T, text string) string {
 	return text
 }
 
-// commandsWithoutPrompt returns the command lines of indented blocks that are not behind
+// commandsWithoutPrompt returns the command lines of indented blocks that do not follow
 // a dollar sign, without comments.
 func commandsWithoutPrompt(text string) (lines []string) {
 	for _, m := range unmarked.FindAllStringSubmatch(text, -1) {
@@ -225,13 +225,13 @@ func documented(text string) (list []example) {
 	return list
 }
 
-// reader is somebody who types the commands of a document.
+// reader is a person who types the commands of a document.
 type reader struct {
 	t      *testing.T
 	dir    string            // the checkout
 	env    []string          // of its shell
-	before []string          // lines that change the shell: they hold for all that follow
-	places map[string]string // what is called otherwise where the document was written
+	before []string          // lines that change the shell: they apply to all later ones
+	places map[string]string // names that were different where the document was written
 }
 
 func newReader(t *testing.T) *reader {
@@ -255,7 +255,7 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// here writes a text of the document with the names that hold here.
+// here replaces names in a text of the document by the names of this test.
 func (r *reader) here(text string) string {
 	for _, there := range slices.Sorted(maps.Keys(r.places)) {
 		text = strings.ReplaceAll(text, there, r.places[there])
@@ -269,10 +269,10 @@ var changesShell = regexp.MustCompile(`^(export|unset|source|cd) `)
 // shownFile is a command that shows a file which the reader is to write.
 var shownFile = regexp.MustCompile(`^cat ~/(\S+)$`)
 
-// asks is a line in which the program asks and the reader types.
+// asks is a line in which the program asks a question and the reader types the answer.
 var asks = regexp.MustCompile(`^(.*(?:\[n\] no   > |\((?:read-only|workspace-write)\)> ))(.+)$`)
 
-// try runs a command on a terminal, types what the document says, and compares.
+// try runs a command on a terminal, types the document's input, and compares.
 func (r *reader) try(c example) {
 	r.t.Helper()
 	line := r.here(c.line)
@@ -309,12 +309,12 @@ func (r *reader) try(c example) {
 // The terminal is so wide that no line is broken.
 const screenRows, screenColumns = 60, 250
 
-// controls are what steers a terminal and shows nothing.
+// controls matches sequences that control a terminal and show nothing.
 var controls = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(\x07|\x1b\\)|[ -/]*[0-~])|[\x00-\x08\x0b-\x0c\x0e-\x1f]`)
 
-// readable is the text that somebody has seen who watched the terminal all the
-// time, also what has left the screen by now. Of a line that was written over,
-// such as a bar of progress, it is the last state.
+// readable is the text that a person saw who watched the terminal all the time,
+// including text that has left the screen. For a line that was overwritten,
+// such as a progress bar, it is the last state.
 func readable(seen string) string {
 	var b strings.Builder
 	for line := range strings.Lines(controls.ReplaceAllString(seen, "")) {
@@ -340,7 +340,7 @@ var different = []struct {
 	{regexp.MustCompile(`\s+`), " "},
 }
 
-// differs says in which line a screen is not what a document shows; empty: in
+// differs returns the line in which a screen differs from a document; empty: in
 // none.
 func differs(want, got string) string {
 	plain := func(text string) (lines []string) {
@@ -377,8 +377,8 @@ func differs(want, got string) string {
 	return ""
 }
 
-// TestDocumentsDiffer checks the comparison: one that finds everything equal
-// would look the same.
+// TestDocumentsDiffer checks the comparison: a comparison that always succeeds
+// would otherwise go unnoticed.
 func TestDocumentsDiffer(t *testing.T) {
 	for _, tt := range []struct {
 		want, got string

@@ -176,8 +176,8 @@ func TestServersWorkWithoutAliases(t *testing.T) {
 	}
 }
 
-// someEnvironments makes a home directory with environments: a server at a URL, a program and one
-// that fails. The function runs codex there.
+// someEnvironments makes a home directory with environments: a server at a URL, a program, and
+// one that fails. The function runs codex with it.
 func someEnvironments(t *testing.T) (url string, codex func(args ...string) (string, string, int)) {
 	t.Helper()
 	_, url = harness.Server(t)
@@ -310,8 +310,8 @@ func TestWithoutAFileOfEnvironments(t *testing.T) {
 	}
 }
 
-// TestEnvironmentVariablesAndIDs: --env names an environment, or sets a variable where
-// it says so. It never does nothing.
+// TestEnvironmentVariablesAndIDs: --env names an environment, or sets a variable in
+// the commands that document it. It is never ignored.
 func TestEnvironmentVariablesAndIDs(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

@@ -16,8 +16,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// everywhere makes environments of one home directory, one for each way to a server: a port, a
-// Unix socket, TLS, ssh and a rendezvous service.
+// everywhere makes environments of one home directory, one for each way to reach a server: a
+// port, a Unix socket, TLS, ssh and a rendezvous service.
 func everywhere(t *testing.T) (home string, env, ways []string) {
 	t.Helper()
 	there, home, env := fakeSSH(t, "")
@@ -57,7 +57,8 @@ func everywhere(t *testing.T) (home string, env, ways []string) {
 	return home, env, []string{"direct", "socket", "secure", "ssh", "meeting"}
 }
 
-// TestEverywhere does what a day's work consists of over ways to a server: see testutil.Choice.
+// TestEverywhere performs the operations of a typical day over these ways: see
+// testutil.Choice.
 func TestEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -83,7 +84,7 @@ func TestEverywhere(t *testing.T) {
 	})
 }
 
-// day is what a person does over one way.
+// day performs these operations over one way.
 type day struct {
 	t           *testing.T
 	home        string
@@ -92,7 +93,7 @@ type day struct {
 	here, there string // directories of the client and of the server
 }
 
-// try runs codex remote with something to read. It must end as wanted.
+// try runs codex remote with input. It must end as wanted.
 func (d *day) try(want string, code int, command string, args ...string) {
 	d.t.Helper()
 	if out, errs, got := d.run(command, args...); got != code || out != want {
@@ -113,7 +114,7 @@ func (d *day) commands() {
 	d.try("out\n", 0, "exec", "--no-input", "--cwd", d.there, "--", "echo", "out")
 }
 
-// looks asks for the processes of the server, of which this client has none.
+// looks lists the processes of the server. This client has none.
 func (d *day) looks() {
 	if out, errs, code := d.run("top", "--server"); code != 0 || !strings.Contains(out, "PROCESS") {
 		d.t.Errorf("top: exit code %d, %q\n%s", code, out, errs)
@@ -184,9 +185,9 @@ func (d *day) watches() {
 	}
 }
 
-// leaves starts a process, goes away and comes back.
+// leaves starts a process, disconnects and comes back.
 func (d *day) leaves() {
-	const name = "left" // on each server its own
+	const name = "left" // each server has its own
 	handle, errs, code := d.run("run", "--detach", "--name", name, "--", "sh", "-c", "echo first; exec sleep 1000")
 	if code != 0 {
 		d.t.Fatal(errs)
@@ -207,7 +208,7 @@ func (d *day) leaves() {
 	d.try("", 0, "forget", name)
 }
 
-// strangers looks for the process as another client with the same token: it has another key.
+// strangers looks up the process as another client with the same token: it has another key.
 func (d *day) strangers(name string) {
 	home := d.t.TempDir()
 	text, err := os.ReadFile(filepath.Join(d.home, "environments.toml"))

@@ -10,9 +10,9 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestHomeOfFIFOs has each file of CODEX_HOME be a FIFO that nobody opens. No
-// command waits for it: what is read there is refused, what is written there is
-// replaced or left out.
+// TestHomeOfFIFOs: each file of CODEX_HOME is a FIFO whose other end is not
+// open. No command waits for it: reading it is refused; writing replaces it or
+// is skipped.
 func TestHomeOfFIFOs(t *testing.T) {
 	for _, tt := range []struct {
 		file  string

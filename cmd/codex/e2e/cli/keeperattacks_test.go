@@ -76,7 +76,7 @@ func TestKeepersOfOthers(t *testing.T) {
 	if got := try(0); got != "101" {
 		t.Errorf("the control, the keeper's user, gets %s", got)
 	}
-	// The next server takes nothing from a directory that others can change.
+	// The next server uses nothing from a directory that others can change.
 	d.end(syscall.SIGKILL)
 	d.start()
 	if out := d.must("ps", "--quiet"); out != "" {
@@ -92,8 +92,9 @@ func TestKeepersOfOthers(t *testing.T) {
 	}
 }
 
-// TestPlantedKeepers: what stands where a server is about to make the directory of a process
-// makes the start fail. Nothing is written through it, and the server goes on.
+// TestPlantedKeepers: if something already exists where a server is about to make the
+// directory of a process, the start fails. Nothing is written through it, and the server
+// continues.
 func TestPlantedKeepers(t *testing.T) {
 	t.Parallel()
 	d := newDetaching(t)
@@ -127,7 +128,7 @@ func TestPlantedKeepers(t *testing.T) {
 	if out := d.must("ps", "--quiet"); out != "first\n" {
 		t.Errorf("the server lists %q", out)
 	}
-	// The place of all directories is a link.
+	// The parent of all directories is a link.
 	link := filepath.Join(t.TempDir(), "link")
 	harness.Must(t, os.Symlink(victim, link))
 	_, url := harness.Server(t, "--retain-dir", link)
@@ -136,8 +137,9 @@ func TestPlantedKeepers(t *testing.T) {
 	}
 }
 
-// TestForgedKeepers: a record that no server has written, with a lock that a foreign process
-// holds or nobody does, makes a server neither signal a foreign process nor wait for ever.
+// TestForgedKeepers: the record was not written by a server, and its lock is held by a
+// foreign process or by none. The server must neither signal a foreign process nor wait for
+// ever.
 func TestForgedKeepers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -145,7 +147,7 @@ func TestForgedKeepers(t *testing.T) {
 	t.Parallel()
 	d := newDetaching(t)
 	d.must("run", "--detach", "--name", "real", "--", "sleep", "1000")
-	victim := exec.Command("sleep", "300") // no Pdeathsig: that comes when the thread ends that has started it
+	victim := exec.Command("sleep", "300") // no Pdeathsig: that signal comes when the thread that started the process ends
 	record := d.record("real")
 	forge := func(name string) string {
 		record["processId"], record["pid"], record["keeper"] = "detached/"+name, 1, 1
@@ -166,8 +168,8 @@ func TestForgedKeepers(t *testing.T) {
 		_ = victim.Wait()
 	})
 	harness.Must(t, os.Symlink(d.keeperDir("real")+"/socket", dir+"/socket"))
-	// The real keeper answers there. It knows nothing of the forged process, and the server
-	// must not take it for the keeper of that.
+	// The real keeper answers there. It does not know the forged process, and the server
+	// must not mistake it for that process's keeper.
 	for _, name := range []string{"forged", "stale"} {
 		for _, command := range []string{"kill", "wait", "logs"} {
 			_, errs, code := d.run(command, name)
@@ -188,7 +190,7 @@ func TestForgedKeepers(t *testing.T) {
 	if s := d.status("real"); s != "running" {
 		t.Errorf("the real process is %q", s)
 	}
-	// When its lock is free, what is left can be removed.
+	// When its lock is free, the rest can be removed.
 	_ = victim.Process.Kill()
 	_ = victim.Wait()
 	d.must("forget", "forged")

@@ -12,8 +12,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestLimits: limits of a client hold with and without a sandbox, and the error names the
-// one that has ended a command.
+// TestLimits: a client's limits are enforced with and without a sandbox, and the error
+// names the limit that ended a command.
 func TestLimits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -73,8 +73,8 @@ func TestLimitsOfServer(t *testing.T) {
 	}
 }
 
-// TestResources: what a command has used is that of the command and its descendants, with
-// and without a sandbox, whose launcher is not counted when it reports the end.
+// TestResources: a command's usage includes its descendants, with and without a sandbox.
+// The sandbox's launcher is not counted when it reports the end.
 func TestResources(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)
@@ -117,7 +117,7 @@ func TestOOMScore(t *testing.T) {
 			t.Errorf("%s: %q, %q, %d; the server has %d", sandbox, out, errs, code, own)
 		}
 	}
-	// It has another one while it forks, as it does for the next launcher.
+	// The server has another value while it forks, as it does for the next launcher.
 	harness.Eventually(t, "another value of the server", func() []string {
 		after, err := os.ReadFile("/proc/" + strconv.Itoa(server.Process.Pid) + "/oom_score_adj")
 		if err != nil || string(after) != string(text) {

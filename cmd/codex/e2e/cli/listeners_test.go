@@ -81,14 +81,14 @@ func TestSeveralListeners(t *testing.T) {
 			t.Errorf("%s/readyz: %s", url, res.Status)
 		}
 	}
-	if os.Geteuid() == 0 { // another user passes where everybody does, and nowhere else
+	if os.Geteuid() == 0 { // another user can connect where everybody may, and nowhere else
 		for url, want := range map[string]string{open: "101", urls[3]: "403"} {
 			if got := upgradeAs(65534, "http"+strings.TrimPrefix(url, "ws")); got != want {
 				t.Errorf("another user at %s: %s, want %s", url, got, want)
 			}
 		}
 	}
-	// An address in use is named, and those before it are left as they were.
+	// An address in use is named in the error, and the listeners before it are closed.
 	_, errs, code := harness.Run(t, "", "exec-server", "--listen", "unix://"+file("other"), "--listen", urls[3])
 	if code != 1 || !strings.Contains(errs, "listen on "+strings.TrimPrefix(urls[3], "ws://")+": ") {
 		t.Errorf("an address in use: %d %s", code, errs)
@@ -105,7 +105,7 @@ func TestSeveralListeners(t *testing.T) {
 	}
 }
 
-// TestListenersAreChosenWell: options that do not go together are refused before anything listens.
+// TestListenersAreChosenWell: conflicting options are refused before the server listens.
 func TestListenersAreChosenWell(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -127,19 +127,19 @@ func TestListenersAreChosenWell(t *testing.T) {
 	}
 }
 
-// upgradeAs returns the status with which a request for a websocket is answered that curl sends as
-// another user. The arguments are those of curl.
+// upgradeAs returns the status of the answer to a websocket request that curl sends as another
+// user. The arguments are passed to curl.
 func upgradeAs(user uint32, args ...string) string {
 	cmd := exec.Command("curl", append([]string{
 		"-s", "-o", "/dev/null", "-w", "%{http_code}", "-m", "2", "-H", "Connection: Upgrade", "-H", "Upgrade: websocket",
 		"-H", "Sec-WebSocket-Version: 13", "-H", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
 	}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
-	out, _ := cmd.Output() // a websocket goes on until curl's time is over
+	out, _ := cmd.Output() // a websocket stays open until curl's time is over
 	return string(out)
 }
 
-// TestListensOnOneFamily: a wildcard address of IPv4 is none of IPv6.
+// TestListensOnOneFamily: a wildcard address of IPv4 does not include IPv6.
 func TestListensOnOneFamily(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(harness.Codex, "exec-server", "--listen", "ws://0.0.0.0:0", "--allow-unauthenticated-bind")
@@ -152,7 +152,7 @@ func TestListensOnOneFamily(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(line[:n]), "ws://0.0.0.0:") {
 		t.Errorf(`got line[:n] %q, error %v; want no error, line[:n] beginning with "ws://0.0.0.0:"`, line[:n], err)
 	}
-	// The end of the terminal is an orderly end.
+	// The end of the terminal is a normal end.
 	harness.Must(t, cmd.Process.Signal(syscall.SIGHUP))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGHUP: %v", err)

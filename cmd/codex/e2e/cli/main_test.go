@@ -1,5 +1,5 @@
 // Package cli tests the commands of codex from outside: arguments, terminals, signals and
-// what they leave behind.
+// leftover files and processes.
 package cli
 
 import (

@@ -9,7 +9,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestCommandsThatCannotStart: the exit codes and the errors are those of a shell.
+// TestCommandsThatCannotStart: exit codes and errors are those of a shell.
 func TestCommandsThatCannotStart(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)
@@ -29,7 +29,7 @@ func TestCommandsThatCannotStart(t *testing.T) {
 	} {
 		for _, command := range []string{"run", "exec"} {
 			_, errs, code := harness.Run(t, "", append([]string{"remote", command, "--url", url}, tt.args...)...)
-			// With exec the launcher of the sandbox says it, in words of its own.
+			// With exec, the launcher of the sandbox reports it in its own words.
 			if code != tt.code || errs != tt.want && command == "run" {
 				t.Errorf("%s %q: %d %q, want %q", command, tt.args, code, errs, tt.want)
 			}
@@ -63,7 +63,7 @@ args = ["-c", "echo from-ssh >&2; exec '` + harness.Codex + `' exec-server --lis
 	}
 }
 
-// TestQuietAndVerbose: -q leaves out notes and keeps errors, -v tells of the connection.
+// TestQuietAndVerbose: -q suppresses notes but not errors; -v reports about the connection.
 func TestQuietAndVerbose(t *testing.T) {
 	t.Parallel()
 	home, env := harness.HomeDirectory(t, nil)

@@ -9,8 +9,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestMistakes: what only a server can refuse names the object, the reason and a way out. The table of
-// option errors is in cmd/codex/cli: TestWrongUse.
+// TestMistakes: an error that only a server can detect names the object, the reason and a remedy. The
+// table of option errors is in cmd/codex/cli: TestWrongUse.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	home, env := harness.HomeDirectory(t, nil)
@@ -25,7 +25,7 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%s: got %d %q %q, want 1 and %q", args, code, out, errs, want)
 		}
 	}
-	// The file may come later, so the server starts; it says why it admits nobody.
+	// The file may come later, so the server starts, and says why it admits nobody.
 	if _, errs, code := harness.RunWith(t, env, home, "", "exec-server", "--listen", "ws://127.0.0.1:0", "--exit-on-stdin-close",
 		"--ws-auth", "capability-token", "--ws-tokens", filepath.Join(home, "missing")); code != 0 || !strings.Contains(errs, "the file of --ws-tokens does not exist") {
 		t.Errorf("a file of tokens that is missing: %d %q", code, errs)

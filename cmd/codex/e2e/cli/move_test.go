@@ -25,7 +25,7 @@ func TestRemoteMove(t *testing.T) {
 	harness.Must(t, os.Symlink("c", file("l")))
 	for _, tt := range []struct {
 		args []string
-		want string // what is there afterwards, with its contents
+		want string // the files afterwards, with their contents
 	}{
 		{[]string{file("a"), file("new")}, "b=b c=c d/ d/a=d/a l=c new=a"},
 		{[]string{":" + file("new"), ":" + file("b")}, "b=a c=c d/ d/a=d/a l=c"},
@@ -58,7 +58,8 @@ func TestRemoteMove(t *testing.T) {
 	}
 }
 
-// TestRemoteMoveToAnotherFileSystem prints a command that does what a rename cannot.
+// TestRemoteMoveToAnotherFileSystem: where a rename is impossible, the error suggests a
+// command that works.
 func TestRemoteMoveToAnotherFileSystem(t *testing.T) {
 	t.Parallel()
 	shm, err := os.MkdirTemp("/dev/shm", "codex")
@@ -95,7 +96,7 @@ func contents(t *testing.T, dir string) string {
 			return nil
 		}
 		data, err := os.ReadFile(name)
-		if d.Type()&os.ModeSymlink != 0 { // what it leads to, or where
+		if d.Type()&os.ModeSymlink != 0 { // the link's target, or its location
 			data, err = nil, nil
 			if target, _ := os.Readlink(name); target != "" {
 				data = []byte(target)

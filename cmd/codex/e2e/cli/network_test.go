@@ -32,7 +32,7 @@ const fetch = `fetch() {
 `
 
 // outside starts a server of codex that reaches every name without a resolver: through a proxy
-// that its environment names. port is that of the proxy, on 127.0.0.1.
+// from its environment. port is that proxy's port on 127.0.0.1.
 func outside(t *testing.T) (url string, port string) {
 	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
@@ -108,7 +108,7 @@ func TestAskNetwork(t *testing.T) {
 	script := fetch + "fetch http://a.test/; fetch http://a.test/; fetch http://b.test:81/; true"
 	for _, tt := range []struct {
 		name string
-		keys []string // for each question that comes
+		keys []string // one answer for each question
 		want string
 	}{
 		{"once, and never, and no", []string{"y\n", "n\n", "\n"}, "status 200 status 403 status 403 "},
@@ -140,7 +140,7 @@ func TestAskNetwork(t *testing.T) {
 	}
 }
 
-// statuses returns what fetch has printed.
+// statuses returns the output of fetch.
 func statuses(screen string) (got string) {
 	for _, line := range strings.Split(screen, "\n") {
 		if status, found := strings.CutPrefix(strings.TrimSpace(line), "status "); found {
@@ -194,7 +194,7 @@ func TestNetworkQuestionsAreSafe(t *testing.T) {
 		}
 	})
 	t.Run("letters of another script", func(t *testing.T) {
-		// A server that has no proxy of its own resolves names, after the question.
+		// A server without an upstream proxy resolves names, but only after the question.
 		_, url := harness.Server(t)
 		u := asking(t, url, "fetch 'http://p\u0430ypal.test\u202e/'")
 		u.Expect(`the command wants to reach p\u0430ypal.test\u202e port 80 (http)`)
@@ -225,8 +225,9 @@ func TestNetworkQuestionsAreSafe(t *testing.T) {
 	})
 }
 
-// TestNetworkQuestionsEnd: a question goes away with the command, and with an
-// interrupt, which the command gets too; a command can ask only so often.
+// TestNetworkQuestionsEnd: a question disappears when the command ends, and
+// after an interrupt, which the command gets too. A command can cause only a
+// limited number of questions.
 func TestNetworkQuestionsEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -273,8 +274,8 @@ func TestNetworkQuestionsEnd(t *testing.T) {
 	})
 }
 
-// TestNetworkAnswersOfASession: s and n hold for the later commands of --shell, and
-// what a person refused is no reason to ask about the sandbox.
+// TestNetworkAnswersOfASession: s and n also apply to later commands of --shell. A
+// host that the user refused is not a reason to ask about the sandbox.
 func TestNetworkAnswersOfASession(t *testing.T) {
 	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
@@ -349,7 +350,7 @@ func TestDeniedHosts(t *testing.T) {
 	}
 }
 
-// TestNetworkAnswersInJSON: --json tells what a person was asked and answered.
+// TestNetworkAnswersInJSON: --json reports questions and answers.
 func TestNetworkAnswersInJSON(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)
@@ -363,8 +364,8 @@ func TestNetworkAnswersInJSON(t *testing.T) {
 	}
 }
 
-// TestSavedHosts: --save makes an egress policy of what a person let a command reach,
-// by which a server permits this and no more.
+// TestSavedHosts: --save makes an egress policy of the hosts that a user permitted. A
+// server with this policy permits exactly these.
 func TestSavedHosts(t *testing.T) {
 	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
@@ -396,7 +397,7 @@ func TestSavedHosts(t *testing.T) {
 	if want := "status 200\nstatus 200\nstatus 403\nstatus 403\n"; out != want || code != 0 {
 		t.Errorf("exit code %d, %q, %q, want %q", code, out, errs, want)
 	}
-	// A file that is none is found out before the command runs.
+	// A file that is not a policy is detected before the command runs.
 	harness.Must(t, os.WriteFile(policy, []byte("default = 1"), 0o600))
 	u = asking(t, url, "echo ran", "--save", policy)
 	if rest, code := u.End(); code != 125 || strings.Contains(rest, "ran\r\n") || !strings.Contains(rest, policy+" is not a valid egress policy") {

@@ -115,7 +115,7 @@ func checkMetrics(t *testing.T, text string) {
 	}
 }
 
-// metricsOf returns what there is at an address.
+// metricsOf returns the metrics at an address.
 func metricsOf(t *testing.T, url string) string {
 	t.Helper()
 	web := http.Client{Timeout: harness.Patience}

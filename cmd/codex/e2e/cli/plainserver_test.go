@@ -15,7 +15,7 @@ import (
 // plain are the extensions for copies, which Codex CLI's servers do not have.
 var plain = []string{"fs/openArchive", "fs/setAttributes", "fs/readDirectory/attributes", "fs/remove/link", "process/list"}
 
-// disguised returns the URL of a proxy before a server, which makes it one without some
+// disguised returns the URL of a proxy in front of a server that hides some of its
 // extensions.
 func disguised(t *testing.T, url string, without ...string) string {
 	// The frames of a server are not masked; the lengths stay.
@@ -27,16 +27,16 @@ func disguised(t *testing.T, url string, without ...string) string {
 	return between(t, url, nil, func(b []byte) []byte { return []byte(names.Replace(string(b))) })
 }
 
-// bothServers runs a test of copies with a server of this project and with one that knows as
-// little as Codex CLI's.
+// bothServers runs a test of copies with a server of this project, and with one that has
+// only Codex CLI's features.
 func bothServers(t *testing.T, test func(t *testing.T, url string)) {
 	_, url := harness.Server(t)
 	t.Run("archives", func(t *testing.T) { test(t, url) })
 	t.Run("requests", func(t *testing.T) { test(t, disguised(t, url, plain...)) })
 }
 
-// between returns the URL of a proxy before a server. It passes on what up makes of what clients
-// send, and down of what the server sends, as it comes; nil changes nothing.
+// between returns the URL of a proxy in front of a server. up changes messages of clients, and
+// down messages of the server; nil changes nothing.
 func between(t *testing.T, url string, up, down func([]byte) []byte) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func between(t *testing.T, url string, up, down func([]byte) []byte) string {
 	return "ws://" + l.Addr().String()
 }
 
-// pass copies what comes from one end to the other one, changed.
+// pass copies from one end to the other, with changes.
 func pass(to, from net.Conn, change func([]byte) []byte) {
 	defer to.Close()
 	defer from.Close()
@@ -86,8 +86,8 @@ func pass(to, from net.Conn, change func([]byte) []byte) {
 	}
 }
 
-// TestServersWithoutAttributes: copies to and from servers such as Codex CLI's have what
-// the protocol has, and a line says what is lost.
+// TestServersWithoutAttributes: copies to and from servers such as Codex CLI's preserve
+// what the protocol can express, and a message says what is lost.
 func TestServersWithoutAttributes(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)
@@ -119,7 +119,7 @@ func TestServersWithoutAttributes(t *testing.T) {
 	}
 }
 
-// TestListings: links that lead nowhere are listed, and -l tells permissions and targets.
+// TestListings: links to missing files are listed, and -l shows permissions and targets.
 func TestListings(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

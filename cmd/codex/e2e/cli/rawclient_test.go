@@ -30,7 +30,7 @@ func (d direct) Read() ([]byte, error) {
 
 func (d direct) Write(message []byte) error { return d.ws.WriteMessage(websocket.TextMessage, message) }
 
-// rawClient talks to a server as the protocol says.
+// rawClient sends and receives messages of the protocol.
 type rawClient struct {
 	t    *testing.T
 	conn messages
@@ -48,7 +48,7 @@ func connectRaw(t *testing.T, url string) *rawClient {
 	return greet(t, direct{ws})
 }
 
-// greet says hello to a server.
+// greet performs the handshake with a server.
 func greet(t *testing.T, conn messages) *rawClient {
 	t.Helper()
 	c := &rawClient{t: t, conn: conn}
@@ -99,7 +99,7 @@ func (c *rawClient) start(id, script, more, trace string) {
 	c.call("process/start", fmt.Sprintf(`{"processId":%q,"argv":["sh","-c",%q],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin","TRACEPARENT":"old"},"tty":false%s}`, id, script, more), trace)
 }
 
-// follow returns the output of a process when it has ended.
+// follow returns the output of a process after it has ended.
 func (c *rawClient) follow(id string) string {
 	c.t.Helper()
 	var out []byte

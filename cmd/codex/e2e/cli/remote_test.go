@@ -133,8 +133,8 @@ func TestRemoteFiles(t *testing.T) {
 	}
 }
 
-// TestTerminalWithoutALocalOne gives commands a terminal whose input is none: they see
-// the end of that, also in the middle of a line.
+// TestTerminalWithoutALocalOne gives commands a terminal while stdin is not a
+// terminal: they see the end of the input, also in the middle of a line.
 func TestTerminalWithoutALocalOne(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

@@ -10,8 +10,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestServersKeepApart: servers of one user neither list nor clash with each other's detached
-// processes, and each server finds those of the one before it at the same place.
+// TestServersKeepApart: servers of one user neither list nor conflict with each other's
+// detached processes, and each server finds those of the previous one at the same place.
 func TestServersKeepApart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -59,7 +59,7 @@ func TestServersKeepApart(t *testing.T) {
 			start(i)
 			check("after kill -9", i)
 		}
-		// Forgetting at one place leaves the other one alone.
+		// Forgetting a process at one place does not affect the other.
 		servers[0].must("kill", "job")
 		servers[0].must("forget", "job")
 		check("after the other one has forgotten its process", 1)

@@ -86,7 +86,7 @@ func newToken(t *testing.T, file string, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// TestTokenExpiresDuringACommand: the command ends with its token.
+// TestTokenExpiresDuringACommand: the command ends when its token expires.
 func TestTokenExpiresDuringACommand(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens.json")
@@ -94,7 +94,7 @@ func TestTokenExpiresDuringACommand(t *testing.T) {
 	home, _ := harness.HomeDirectory(t, nil)
 	env := []string{"CODEX_EXEC_SERVER_CONNECTION_TOKEN=" + newToken(t, file, "--role", "run", "--expires", "3s")}
 	out, errs, code := harness.RunWith(t, env, home, "", "remote", "--url", url, "run", "--", "sh", "-c", "echo begun; exec sleep 600")
-	// The end of the command or that of the session may come first.
+	// Either the command or the session may end first.
 	if code == 0 || !strings.Contains(out, "begun") || code != 137 && !strings.Contains(errs, "the session") {
 		t.Errorf("a token that ends while its command runs: %d\n%s%s", code, out, errs)
 	}

@@ -18,7 +18,7 @@ type turnCounter struct {
 	server bool // spoke last
 }
 
-// spoke returns what is called when the server, or a client, sends something.
+// spoke returns a function that is called when the server, or a client, sends a message.
 func (c *turnCounter) spoke(server bool) func([]byte) []byte {
 	return func(b []byte) []byte {
 		c.mu.Lock()

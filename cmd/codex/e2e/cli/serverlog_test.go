@@ -57,7 +57,7 @@ func (l *serverLog) await(t *testing.T, message string) (found map[string]any) {
 	return found
 }
 
-// cause returns what the record of the end of a process says; "": there is none yet.
+// cause returns the cause in the record of a process's end; "": there is no record yet.
 func (l *serverLog) cause(t *testing.T, process string) string {
 	t.Helper()
 	for _, record := range l.records(t) {

@@ -10,9 +10,9 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// fakeSSH puts a program ssh on the PATH that runs what it is told on this machine, in a
-// home directory of its own, which it returns with the environment. The script may do
-// something before.
+// fakeSSH puts a program ssh on the PATH that runs commands on this machine, in a home
+// directory of its own. It returns the directory and the environment. The script runs
+// first.
 func fakeSSH(t *testing.T, before string) (there, home string, env []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,7 +70,8 @@ func TestSSHFailures(t *testing.T) {
 	}
 }
 
-// TestSSHInstall: this program is copied to a machine of its own kind, and to no other.
+// TestSSHInstall: this program is copied to machines of the same platform, and to no
+// others.
 func TestSSHInstall(t *testing.T) {
 	t.Parallel()
 	there, home, env := fakeSSH(t, "echo Welcome")

@@ -13,10 +13,10 @@ import (
 	"codex.internal/pkg/testutil/machine"
 )
 
-// stateSecret is what a sandboxed command must not get to see.
+// stateSecret is a text that a sandboxed command must not read.
 const stateSecret = "the-output-of-another-session"
 
-// state is a directory with what a server keeps: detached processes, one of which has printed
+// state is a directory with a server's files: detached processes, one of which has printed
 // the secret, and a token.
 type state struct {
 	*detaching
@@ -24,7 +24,7 @@ type state struct {
 	token  string // the file
 }
 
-// newState starts a server whose state lies in a workspace, below a link.
+// newState starts a server whose state is in a workspace, below a link.
 func newState(t *testing.T, args ...string) *state {
 	t.Helper()
 	workspace, beside := harness.Places(t)
@@ -45,9 +45,9 @@ func newState(t *testing.T, args ...string) *state {
 	return s
 }
 
-// TestStateIsHidden: sandboxed commands and file requests, those of detached processes too,
-// read nothing of other detached processes, of records with the secrets of keepers, or of the
-// server's tokens, also where they may write to the directories that lead there.
+// TestStateIsHidden: sandboxed commands and file requests, including those of detached
+// processes, cannot read other detached processes, records with the secrets of keepers, or
+// the server's tokens. This also holds if they may write to the directories that lead there.
 func TestStateIsHidden(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -57,7 +57,7 @@ func TestStateIsHidden(t *testing.T) {
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap, machine.Landlock}, func(t *testing.T, backend string) {
 		args := []string{"--sandbox-backend", backend}
 		if backend == machine.Landlock {
-			args = append(args, "--sandbox-stricter") // it hides nothing without
+			args = append(args, "--sandbox-stricter") // without a state it hides nothing
 		}
 		s := newState(t, args...)
 		// The attack must work without a sandbox.
@@ -77,7 +77,7 @@ func TestStateIsHidden(t *testing.T) {
 			}
 			s.check(policy+", detached", harness.Run, "remote", "logs", "--url", s.url, policy)
 		}
-		// A command moves what leads to the state, for the next one.
+		// A command moves a directory that leads to the state, for the next command.
 		_, _, _ = s.run("run", "--cwd", workspace, "--sandbox", "workspace-write", "--", "sh", "-c",
 			fmt.Sprintf("mv %s %[1]s.moved; mv %[1]s/retain %[1]s/other; ln -sn other %[1]s/retain; true", s.parent))
 		s.check("after renames", harness.Run, "remote", "run", "--url", s.url, "--cwd", workspace, "--sandbox", "read-only", "--", "sh", "-c",
@@ -91,7 +91,7 @@ func withToken(t *testing.T, stdin string, args ...string) (stdout, stderr strin
 	return harness.RunWith(t, append(os.Environ(), "CODEX_EXEC_SERVER_CONNECTION_TOKEN="+stateSecret), "-", stdin, args...)
 }
 
-// check runs codex and looks for the secret in what it prints.
+// check runs codex and searches its output for the secret.
 func (s *state) check(what string, run func(*testing.T, string, ...string) (string, string, int), args ...string) {
 	s.t.Helper()
 	out, errs, code := run(s.t, "", args...)
@@ -133,8 +133,8 @@ func (s *state) checkFiles(backend string, args []string) {
 	}
 }
 
-// TestReplacedTokenIsHidden: a file of the server that is replaced by another one is hidden
-// from requests too for which a helper was started before, in whose sandbox it is not.
+// TestReplacedTokenIsHidden: if a file of the server is replaced, the new file is also
+// hidden from requests for which a helper was started before.
 func TestReplacedTokenIsHidden(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

@@ -13,8 +13,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// syncs runs a test of sync in both directions. The source is there and empty, the target is not
-// there; run synchronizes them.
+// syncs runs a test of sync in both directions. The source exists and is empty, the target does
+// not exist; run synchronizes them.
 func syncs(t *testing.T, test func(t *testing.T, source, target string, run func(options ...string) (out, errs string, code int))) {
 	_, url := harness.Server(t)
 	for _, direction := range []string{"up", "down"} {
@@ -39,7 +39,7 @@ func writeText(t *testing.T, name, text string) {
 	harness.Must(t, os.WriteFile(name, []byte(text), 0o644))
 }
 
-// TestSyncs: the target becomes like the source, and a second time nothing is left to do.
+// TestSyncs: the target becomes equal to the source, and a second sync changes nothing.
 func TestSyncs(t *testing.T) {
 	t.Parallel()
 	syncs(t, func(t *testing.T, source, target string, run func(...string) (string, string, int)) {
@@ -98,8 +98,8 @@ func TestSyncChecksums(t *testing.T) {
 	})
 }
 
-// TestSyncDeletes: --delete removes what the source does not have, but nothing that is
-// left out, and nothing if the source was not read whole.
+// TestSyncDeletes: --delete removes files that the source does not have, except
+// omitted ones, and removes nothing if the source was not read completely.
 func TestSyncDeletes(t *testing.T) {
 	t.Parallel()
 	syncs(t, func(t *testing.T, source, target string, run func(...string) (string, string, int)) {
@@ -159,7 +159,7 @@ func TestSyncDeletesNothingElsewhere(t *testing.T) {
 	}
 }
 
-// TestSyncGit: what git ignores is neither copied nor removed.
+// TestSyncGit: files that git ignores are neither copied nor removed.
 func TestSyncGit(t *testing.T) {
 	t.Parallel()
 	syncs(t, func(t *testing.T, source, target string, run func(...string) (string, string, int)) {
@@ -180,7 +180,7 @@ func TestSyncGit(t *testing.T) {
 	})
 }
 
-// TestSyncMistakes says what is wrong.
+// TestSyncMistakes checks error messages.
 func TestSyncMistakes(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

@@ -42,8 +42,8 @@ func follows(t *testing.T,
 	}
 }
 
-// becomes waits until a tree has certain contents, which are those of the source but for
-// what is left out.
+// becomes waits until a tree has the same contents as the source, except for omitted
+// files.
 func becomes(t *testing.T, target, want string) {
 	t.Helper()
 	harness.Eventually(t, "the target is not like the source", func() []string {
@@ -54,9 +54,9 @@ func becomes(t *testing.T, target, want string) {
 	})
 }
 
-// TestSyncFollows: new, changed, renamed and removed files and directories come to the
-// target. Only they do: what is in the target alone stays until both trees are looked at
-// whole, which is when a directory was removed, and after changes were lost.
+// TestSyncFollows: new, changed, renamed and removed files and directories are
+// transferred. Files that exist only in the target stay, until both trees are compared
+// completely: after a directory was removed, and after changes were lost.
 func TestSyncFollows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -75,14 +75,14 @@ func TestSyncFollows(t *testing.T) {
 		harness.Must(t, os.Symlink("a", source+"/l"))
 		becomes(t, target, "a=2 d/ d/f=f l=a mine=m new/ new/deep/ new/deep/g=g")
 
-		// In place of a file there is a directory, and in place of the link a file.
+		// A directory replaces a file, and a file replaces a link.
 		harness.Must(t, os.Remove(source+"/l"))
 		writeText(t, source+"/l", "file")
 		harness.Must(t, os.Remove(source+"/a"))
 		writeText(t, source+"/a/h", "h")
 		becomes(t, target, "a/ a/h=h d/ d/f=f l=file mine=m new/ new/deep/ new/deep/g=g")
 
-		// Files alone: a directory that goes makes the next look one at everything.
+		// Only files: a removed directory leads to a complete comparison.
 		harness.Must(t, os.Remove(source+"/l"))
 		becomes(t, target, "a/ a/h=h d/ d/f=f mine=m new/ new/deep/ new/deep/g=g")
 		harness.Must(t, os.Rename(source+"/new", filepath.Dir(source)+"/outside"))
@@ -94,7 +94,7 @@ func TestSyncFollows(t *testing.T) {
 			writeText(t, target+"/mine", "m")
 		})
 		mine := ""
-		if strings.HasSuffix(t.Name(), "/up") { // nothing was lost of changes that are noticed here
+		if strings.HasSuffix(t.Name(), "/up") { // no changes were lost
 			mine = " mine=m"
 		}
 		becomes(t, target, "a/ a/h=h d/ d/cut=c"+mine)
@@ -114,8 +114,8 @@ func TestSyncFollows(t *testing.T) {
 	})
 }
 
-// TestSyncFollowsAnotherServer: when the session is lost with its server, the sync goes on
-// with the next one, and finds what has changed meanwhile.
+// TestSyncFollowsAnotherServer: when the session is lost with its server, the sync
+// continues with the next server, and finds the changes made meanwhile.
 func TestSyncFollowsAnotherServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -148,7 +148,7 @@ func TestSyncFollowsAnotherServer(t *testing.T) {
 	}
 }
 
-// TestSyncFollowsGit: a changed .gitignore counts for what did not change itself.
+// TestSyncFollowsGit: a changed .gitignore also affects files that did not change.
 func TestSyncFollowsGit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -165,13 +165,13 @@ func TestSyncFollowsGit(t *testing.T) {
 		writeText(t, source+"/c", "c")
 		becomes(t, target, ".gitignore=*.log\n b=b c=c")
 		writeText(t, source+"/.gitignore", "/b\n")
-		// What is ignored from now on stays, like anything that is left out.
+		// Newly ignored files stay, like all omitted files.
 		becomes(t, target, ".gitignore=/b\n a.log=l b=b c=c c.log=")
 	})
 }
 
-// TestSyncFollowsFloods: more changes than a watch holds are told as lost, and then
-// everything is looked at.
+// TestSyncFollowsFloods: if there are more changes than a watch can hold, they are
+// reported as lost, and the trees are compared completely.
 func TestSyncFollowsFloods(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -196,7 +196,8 @@ func TestSyncFollowsFloods(t *testing.T) {
 	})
 }
 
-// TestSyncWatchMistakes says what is wrong, and ends when the source is gone.
+// TestSyncWatchMistakes checks error messages, and that the sync ends when the source is
+// removed.
 func TestSyncWatchMistakes(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

@@ -78,8 +78,8 @@ func (a *authority) client(name string) {
 	})
 }
 
-// TestTLS: a server of wss:// admits clients with a certificate of its authority and no
-// others, and shows a new certificate of its own as soon as there is one.
+// TestTLS: a server of wss:// admits only clients with a certificate of its authority,
+// and presents its own new certificate as soon as there is one.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -116,7 +116,7 @@ func TestTLS(t *testing.T) {
 	check("the old authority", 255, "certificate", append(me, "--ca", file("ours.pem"))...)
 	harness.Must(t, os.WriteFile(file("server.pem"), []byte("nothing"), 0o600))
 	check("a file that is wrong", 0, "hello\n", append(me, "--ca", file("others.pem"))...)
-	// Those who may connect change too.
+	// The admitted clients change, too.
 	harness.Must(t, os.Rename(file("others.pem"), file("clients.pem")))
 	others.server("server")
 	others.write("others.pem", "CERTIFICATE", others.cert.Raw)
@@ -124,7 +124,8 @@ func TestTLS(t *testing.T) {
 	check("a client that was refused before", 0, "hello\n", "--ca", file("others.pem"), "--client-cert", file("else.pem"), "--client-key", file("else.key"))
 }
 
-// TestTLSOfAnEnvironment reaches a server whose files stand in environments.toml.
+// TestTLSOfAnEnvironment connects to a server whose certificate files are named in
+// environments.toml.
 func TestTLSOfAnEnvironment(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -147,7 +148,8 @@ func TestTLSOfAnEnvironment(t *testing.T) {
 	}
 }
 
-// TestTLSIsChosenWell: files that are no certificates are refused before anything listens.
+// TestTLSIsChosenWell: files that are not certificates are refused before the server
+// listens.
 func TestTLSIsChosenWell(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,8 +12,8 @@ import (
 // hostileArgument would set the title of a terminal's window and clear its screen.
 const hostileArgument = "\x1b]0;owned\a\x1b[2J\u202e\nlast"
 
-// TestTop looks at a detached process and at one of a session in every way. An argument of theirs
-// that would control a terminal is escaped.
+// TestTop lists a detached process and one of a session with all commands. If an argument of
+// theirs could control a terminal, it is escaped.
 func TestTop(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -24,7 +24,7 @@ func TestTop(t *testing.T) {
 	shell := harness.AtTerminal(t, "remote", "run", "--url", d.url, "-t", "--", "sh", "-c", "echo begun; exec sleep 600", hostileArgument)
 	shell.Expect("begun")
 
-	// Numbers: those of the command and of its child.
+	// The numbers include the command and its child.
 	type line struct {
 		Handle, Session, Client, ProcessID, Status string
 		Usage                                      *struct{ UserMS, SystemMS, MemoryBytes, Processes uint64 }

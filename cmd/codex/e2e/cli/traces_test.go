@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// collected are the spans that a collector has got, and their texts.
+// collected are the spans that a collector has received, and their texts.
 type collected struct {
 	mu    sync.Mutex
 	spans []*tracepb.Span
@@ -70,8 +70,9 @@ func (c *collected) of(trace string) map[string]*tracepb.Span {
 	return byName
 }
 
-// TestTracesOfDetachedProcesses: the life of a detached process is a span of its trace, which its
-// keeper exports after the server that has started it is gone; its command gets the name.
+// TestTracesOfDetachedProcesses: the life of a detached process is a span of its trace. Its
+// keeper exports the span after the server that started it has ended. The command gets the trace
+// context.
 func TestTracesOfDetachedProcesses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -211,8 +212,8 @@ func TestTracesThroughRendezvous(t *testing.T) {
 }
 
 // TestTraces: a server continues the traces of its clients and exports spans to a collector;
-// commands get the name of their span if the server says so. Nothing in the spans is a command,
-// a path or a secret, and a trace member of any kind gives no error.
+// commands get their span's context if the server is configured so. Spans contain no commands,
+// paths or secrets, and no value of a trace member causes an error.
 func TestTraces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

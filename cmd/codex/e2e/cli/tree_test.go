@@ -27,7 +27,7 @@ func described(t *testing.T, dir string, times bool) string {
 	return string(out)
 }
 
-// sampleTree has everything that copies of trees must keep.
+// sampleTree contains everything that copies of trees must preserve.
 func sampleTree(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "w")
@@ -119,7 +119,7 @@ func copiesGoOn(t *testing.T, url string) {
 	lossy := filepath.Join(source, "odd\xff")
 	harness.Must(t, os.WriteFile(lossy, nil, 0o644))
 	_, errs, code := harness.Run(t, "", "remote", "cp", "-r", "--url", url, ":"+source, dir+"/lossy")
-	// In an archive any name fits, in the requests to other servers only UTF-8.
+	// An archive can contain any name, requests to other servers only UTF-8.
 	want, failures := "a=a d/ d/b=d/b odd\xff= z=z", "Error: 1 file was not copied, or not as it is\n"
 	if strings.HasSuffix(t.Name(), "requests") {
 		want, failures = "a=a d/ d/b=d/b z=z", "Error: 2 files were not copied, or not as they are\n"
@@ -135,7 +135,7 @@ func copiesGoOn(t *testing.T, url string) {
 	}
 }
 
-// TestCopiesUpFollowNoLinks: a link below the server's target leads nowhere else.
+// TestCopiesUpFollowNoLinks: a link below the server's target is not followed.
 func TestCopiesUpFollowNoLinks(t *testing.T) {
 	t.Parallel()
 	bothServers(t, copiesUpFollowNoLinks)

@@ -37,7 +37,7 @@ func generous() int {
 	}
 }
 
-// everything returns a request for an archive as one for the whole tree, and others as they are.
+// everything replaces a request for an archive by one for the whole tree.
 func everything(line []byte) []byte {
 	var request map[string]any
 	if json.Unmarshal(line, &request) != nil || request["method"] != "fs/openArchive" {
@@ -50,8 +50,8 @@ func everything(line []byte) []byte {
 	return append(line, '\n')
 }
 
-// TestCopiesTakeOnlyWhatTheyAskFor has a server send more than it is asked for: what git and
-// --exclude leave out stays as it is here.
+// TestCopiesTakeOnlyWhatTheyAskFor: a server sends more than was requested. Local files that
+// git and --exclude leave out are not changed.
 func TestCopiesTakeOnlyWhatTheyAskFor(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Echo returns the port of a server that sends back what it gets, until the end of the test.
+// Echo returns the port of a server that echoes its input, until the end of the test.
 func Echo(t testing.TB) uint16 {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -23,8 +23,8 @@ func Echo(t testing.TB) uint16 {
 	return uint16(l.Addr().(*net.TCPAddr).Port)
 }
 
-// ServeEcho sends back what comes through the connections of a listener. It returns when the
-// listener is closed and they have ended.
+// ServeEcho echoes the data of a listener's connections. It returns when the listener is
+// closed and they have ended.
 func ServeEcho(l net.Listener) {
 	var serving sync.WaitGroup
 	defer serving.Wait()

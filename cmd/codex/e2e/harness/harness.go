@@ -1,7 +1,7 @@
-// Package harness has what the end-to-end tests share: the program under test, its
-// servers and services, people at terminals, and connections that are cut. The tests
-// lie beside it by story: cli, sandbox, recovery, rendezvous, interop and others. The campaigns, which
-// scripts play for hours, are tests too: campaign, soak, shortage and simulation.
+// Package harness contains the shared parts of the end-to-end tests: the program under test, its
+// servers and services, users at terminals, and connections that are cut. The tests are in the
+// packages beside it, by topic: cli, sandbox, recovery, rendezvous, interop and others. The campaigns
+// that scripts run for hours are tests too: campaign, soak, shortage and simulation.
 package harness
 
 import (
@@ -21,23 +21,24 @@ import (
 	"testing"
 	"time"
 
-	// What the binary is made of, so that a cached result is not taken for
-	// another binary's.
+	// The content of the binary is part of the test's input, so that a cached
+	// result is not reused for another binary.
 	_ "codex.internal/cmd/codex/cli"
 	"codex.internal/pkg/testutil"
 )
 
-// Patience is how long tests wait for what must come.
+// Patience is how long tests wait for an event that must come.
 const Patience = testutil.Timeout
 
-// testVariables are those of the environment that are for tests.
+// testVariables are the variables of the environment that are for tests.
 var testVariables = []string{"CODEX_E2E_CONTAINER", "CODEX_UPSTREAM", "CODEX_REAL_CLIENT", "CODEX_TEST_CACHE", "CODEX_TEST_ALL"}
 
 // Repository is the path of this repository from the directories of the tests.
 const Repository = "../../../.."
 
-// builtVariable names a directory with the three programs as they ship. scripts/test
-// builds them once for all packages of tests; without it each package builds its own.
+// builtVariable names a directory with the three programs in the form in which they
+// are released. scripts/test builds them once for all test packages; without it each
+// package builds its own.
 const builtVariable = "CODEX_TEST_PROGRAMS"
 
 // built is the value of builtVariable.
@@ -53,14 +54,14 @@ func Main(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	// What this machine's user has configured is not to be seen, nor written to.
+	// The configuration of this machine's user must be neither read nor written.
 	for _, kv := range os.Environ() {
 		name, value, _ := strings.Cut(kv, "=")
 		if name == builtVariable {
-			built = value // not by os.Getenv, after which another directory would mean another result
+			built = value // not with os.Getenv, because then go test would not reuse results for another directory
 		}
 		if strings.HasPrefix(name, "CODEX_") && !slices.Contains(testVariables, name) {
-			_ = os.Unsetenv(name) // the name is a good one
+			_ = os.Unsetenv(name) // the name is valid
 		}
 	}
 	// A shell starts background jobs of a script with some signals ignored, and programs
@@ -84,7 +85,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// SlowMain is Main for a package whose tests take minutes together: with -short none of them runs.
+// SlowMain is Main for a package whose tests take minutes together: with -short none of
+// them runs.
 func SlowMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {
@@ -94,8 +96,8 @@ func SlowMain(m *testing.M) {
 	Main(m)
 }
 
-// Install puts programs into a directory, as they ship: what scripts/test has built, or
-// else built now, as scripts/install does it.
+// Install puts programs in their released form into a directory: those that
+// scripts/test has built, or else it builds them now, like scripts/install.
 func Install(dir string, programs ...string) error {
 	if built == "" {
 		args := append([]string{"-euc", `. "$1/scripts/lib.sh"; shift; build "$@"`, "build", Repository, dir}, programs...)
@@ -134,8 +136,8 @@ func Server(t *testing.T, args ...string) (*exec.Cmd, string) {
 	return ServerWith(t, nil, args...)
 }
 
-// ServerWith starts a server with more variables in its environment, each as NAME=VALUE.
-// Unlike those of t.Setenv they are for parallel tests too.
+// ServerWith starts a server with additional variables in its environment, each as
+// NAME=VALUE. Unlike t.Setenv this also works in parallel tests.
 func ServerWith(t *testing.T, env []string, args ...string) (*exec.Cmd, string) {
 	t.Helper()
 	return startServer(t, Codex, env, ShownOnFailure(t), args)
@@ -164,7 +166,7 @@ func startServer(t *testing.T, program string, env []string, log io.Writer, args
 	return cmd, StartServer(t, cmd, func() {})
 }
 
-// StartServer starts a server and returns its URL. It calls started when there is a process, and
+// StartServer starts a server and returns its URL. It calls started when the process exists, and
 // then waits until the server listens. The server is killed when the test ends.
 func StartServer(t *testing.T, cmd *exec.Cmd, started func()) string {
 	t.Helper()
@@ -226,7 +228,7 @@ func AwaitGone(t *testing.T, pids ...int) {
 	}
 }
 
-// Eventually polls until nothing is left of what look finds.
+// Eventually polls until look finds nothing.
 func Eventually(t *testing.T, what string, look func() []string) {
 	t.Helper()
 	testutil.Eventually(t.Context(), t, "no "+what, func() (string, bool) {

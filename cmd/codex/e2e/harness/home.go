@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// HomeDirectory makes a home for codex that is below no directory for
-// temporary files, as the aliases want it, and returns it with an environment
+// HomeDirectory makes a home for codex that is not below a directory for
+// temporary files, as the aliases require, and returns it with an environment
 // that names it.
 func HomeDirectory(t *testing.T, files map[string]string) (home string, env []string) {
 	t.Helper()
@@ -27,8 +27,8 @@ func HomeDirectory(t *testing.T, files map[string]string) (home string, env []st
 	return home, append(env, "CODEX_HOME="+home, "TMPDIR="+temp)
 }
 
-// RunWith runs codex with an environment to its end. HOME in what it says
-// stands for the path of home.
+// RunWith runs codex with an environment to its end. In its output, HOME stands
+// for the path of home.
 func RunWith(t *testing.T, env []string, home, stdin string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.Command(Codex, args...)

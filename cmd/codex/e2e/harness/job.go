@@ -15,7 +15,7 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// job is one process, what is done with it and what must come of it.
+// job is one process, the actions on it and the expected outcome.
 type job struct {
 	id       string
 	argv     []string
@@ -25,7 +25,7 @@ type job struct {
 	codes    []int // it may exit with
 	started  atomic.Bool
 	follow   follower
-	// input feeds the process while it is followed; nil: nothing.
+	// input writes the process's input while it is followed; nil: no input.
 	input func(ctx context.Context, c *execclient.Client, p *execclient.Process) error
 }
 
@@ -46,7 +46,7 @@ func (j *job) run(ctx context.Context, c *execclient.Client) error {
 	if j.input != nil {
 		feeding.Go(func() {
 			if inputErr = j.input(ctx, c, p); inputErr != nil {
-				cancel() // what is followed would not end
+				cancel() // following it would not end
 			}
 		})
 	}
@@ -70,11 +70,11 @@ func (j *job) run(ctx context.Context, c *execclient.Client) error {
 	return nil
 }
 
-// shortError says that the end of the output is missing, with nothing said
-// about it.
+// shortError means that the end of the output is missing, and that this was not
+// reported.
 type shortError struct{ error }
 
-// String tells how far the job is.
+// String describes the progress of the job.
 func (j *job) String() string {
 	return fmt.Sprintf("%s (started: %v, terminal: %v, %v, %v)", j.id, j.started.Load(), j.tty, j.out, j.err)
 }
@@ -87,7 +87,7 @@ type jobs struct {
 	count int
 }
 
-// newJob makes a job that runs emit with output of its own.
+// newJob makes a job that runs emit with its own output.
 func (m *jobs) newJob(kind string, stdout, stderr int64) *job {
 	m.count++
 	j := &job{id: fmt.Sprintf("%s-%d", kind, m.count), tty: m.rng.IntN(2) == 0, codes: []int{m.rng.IntN(99)}}
@@ -117,8 +117,8 @@ func (m *jobs) gated(addr string) *job {
 	return j
 }
 
-// echo writes what it is sent. It ends after that, or, if it is to, with the
-// end of its input.
+// echo writes back its input. It ends after that, or, if so configured, with
+// the end of its input.
 func (m *jobs) echo(size int64, untilEOF bool) *job {
 	j := m.newJob("echo", size, 0)
 	j.stdin = true
@@ -183,7 +183,7 @@ func (g *greeted) Write(b []byte) (int, error) {
 func decimal[N int | int64 | uint64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
 // follower follows a process to its end, in one of the ways that the client
-// offers, and writes what it says.
+// offers, and writes the output.
 type follower func(ctx context.Context, p *execclient.Process, out, errs io.Writer) (execclient.ExitState, error)
 
 // follower chooses one. Output that the server still has all of in the end can
@@ -250,7 +250,7 @@ func followReaders(ctx context.Context, p *execclient.Process, out, errs io.Writ
 	return state, errors.Join(err, outErr, errErr)
 }
 
-// followLate follows it twice: as it goes, and again when it is over.
+// followLate follows it twice: while it runs, and again after its end.
 func followLate(ctx context.Context, p *execclient.Process, out, errs io.Writer) (execclient.ExitState, error) {
 	var first, second int64
 	state, err := followEvents(ctx, p, io.MultiWriter(out, (*counter)(&first)), errs)
@@ -301,7 +301,7 @@ func (m *jobs) idle(enough <-chan struct{}, codes []int) *job {
 	return j
 }
 
-// Signalling is a writer that says when something has been written.
+// Signalling is a writer that signals each write.
 type Signalling struct {
 	Written chan struct{} // capacity 1
 	To      io.Writer
@@ -315,7 +315,7 @@ func (s *Signalling) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// notify wakes who waits for a channel of capacity 1.
+// notify wakes the goroutine that waits for a channel of capacity 1.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -22,10 +22,10 @@ import (
 // Process is a process of the machine.
 type Process struct {
 	PID, Parent, UID int
-	Command          string // its arguments, with blanks between
+	Command          string // its arguments, separated by blanks
 }
 
-// Processes returns those that there are.
+// Processes returns all processes.
 func Processes() (all []Process) {
 	names, _ := os.ReadDir("/proc")
 	for _, name := range names {
@@ -51,11 +51,11 @@ func Processes() (all []Process) {
 	return all
 }
 
-// ErrNoController says that no hierarchy of cgroups has what NewCgroup wants.
+// ErrNoController means that no cgroup hierarchy has the file that NewCgroup needs.
 var ErrNoController = errors.New("no hierarchy of cgroups has the file")
 
 // NewCgroup makes a cgroup, of version 1 or 2, that has a file such as pids.max. When the test
-// ends, what is left in it is killed and it is removed.
+// ends, the processes in it are killed and it is removed.
 func NewCgroup(t *testing.T, file string) (dir string, err error) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -79,7 +79,7 @@ func NewCgroup(t *testing.T, file string) (dir string, err error) {
 	return "", err
 }
 
-// removeCgroup kills what is left in a cgroup and those below, and removes them.
+// removeCgroup kills the processes in a cgroup and its children, and removes them.
 func removeCgroup(t *testing.T, dir string) {
 	t.Helper()
 	var all []string
@@ -87,7 +87,7 @@ func removeCgroup(t *testing.T, dir string) {
 		if err == nil && d.IsDir() {
 			all = append([]string{path}, all...)
 		}
-		return nil // others are removed meanwhile
+		return nil // others are removed at the same time
 	})
 	for _, dir := range all {
 		testutil.Eventually(context.Background(), t, "no process in the cgroup", func() (string, bool) {

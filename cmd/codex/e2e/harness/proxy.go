@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Authority makes a certificate for hosts, and the PEM of who vouches for it.
+// Authority makes a certificate for hosts, and returns the PEM of its authority.
 func Authority(t *testing.T, hosts ...string) (tls.Certificate, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -20,14 +20,14 @@ import (
 // NewExecutor starts an executor and returns when it is connected; stop ends it.
 type NewExecutor func(context.Context, ExecutorOptions) (stop func() error, err error)
 
-// ExecutorOptions say where an executor is to be found.
+// ExecutorOptions describe where an executor registers.
 type ExecutorOptions struct {
 	URL, Token, Environment string
 	Log                     io.Writer
 }
 
-// ExecutorInProcess returns what starts executors that are a part of the test,
-// so that the race detector sees both ends.
+// ExecutorInProcess returns a function that starts executors as a part of the
+// test, so that the race detector sees both ends.
 func ExecutorInProcess(srv *execserver.Server) NewExecutor {
 	return func(ctx context.Context, o ExecutorOptions) (func() error, error) {
 		identity, err := noise.GenerateIdentity()
@@ -81,7 +81,7 @@ func awaitConnected(connected, done <-chan struct{}, stop func() error) error {
 	}
 }
 
-// NewRelayDialer returns what makes streams to an environment, by a harness of its own.
+// NewRelayDialer returns a dialer of streams to an environment, with its own harness.
 func NewRelayDialer(url, token, environment string, log *slog.Logger) (execclient.Dialer, error) {
 	identity, err := noise.GenerateIdentity()
 	if err != nil {

@@ -21,8 +21,8 @@ type Service struct {
 	cmd  *exec.Cmd // nil: it does not run
 }
 
-// Start starts it and returns when it listens. An address that somebody else has
-// taken meanwhile is waited for.
+// Start starts it and returns when it listens. If another program uses the
+// address meanwhile, Start waits for it.
 func (s *Service) Start(ctx context.Context) error {
 	for end := time.Now().Add(Patience); ; {
 		err := s.startOnce()
@@ -66,7 +66,7 @@ func (s *Service) startOnce() error {
 	return nil
 }
 
-// Kill ends it as a crash would.
+// Kill ends it like a crash.
 func (s *Service) Kill() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill()
@@ -75,13 +75,13 @@ func (s *Service) Kill() {
 	}
 }
 
-// Tail keeps the end of what is written.
+// Tail keeps the end of the data written to it.
 type Tail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-// tailBytes is how much it keeps: the end of a log says what went wrong.
+// tailBytes is how much it keeps: the end of a log contains the reason for a failure.
 const tailBytes = 64 << 10
 
 func (t *Tail) Write(b []byte) (int, error) {

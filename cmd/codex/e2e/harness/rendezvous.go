@@ -28,7 +28,7 @@ type Meeting struct {
 	URL    string
 	Tokens string // file
 	Tls    *tls.Config
-	Said   bytes.Buffer // on stderr; to be read when it has ended
+	Said   bytes.Buffer // from stderr; to be read after its end
 }
 
 // Rendezvous starts a service on a free port.
@@ -123,8 +123,8 @@ func (m *Meeting) Register(token, id string) map[string]any {
 	return registered
 }
 
-// Stream opens a stream to an executor's socket, which gets so many records of
-// 60 KiB and answers with as many of 30 KiB.
+// Stream opens a stream to an executor's socket. It sends the given number of
+// records of 60 KiB, and the executor answers with as many of 30 KiB.
 func (m *Meeting) Stream(token, id string, executor *websocket.Conn, records uint32) {
 	m.t.Helper()
 	status, connected := m.Call(token, url.PathEscape(id)+"/connect", map[string]any{"harness_public_key": PublicKey(m.t)})
@@ -139,7 +139,7 @@ func (m *Meeting) Stream(token, id string, executor *websocket.Conn, records uin
 	}
 }
 
-// MeetingStatus is what /status tells of one environment.
+// MeetingStatus is the part of /status about one environment.
 type MeetingStatus struct {
 	ID           string
 	Registration string `json:"executor_registration_id"`
@@ -148,7 +148,7 @@ type MeetingStatus struct {
 	Up, Down     struct{ Frames int }
 }
 
-// status returns what the service tells of the only environment.
+// status returns the service's status of the only environment.
 func (m *Meeting) status(token string) MeetingStatus {
 	m.t.Helper()
 	req, err := http.NewRequest(http.MethodGet, m.URL+"/status", nil)

@@ -19,29 +19,29 @@ import (
 // runTime bounds one run: far more than the client's own 25 s of recovery.
 const runTime = 90 * time.Second
 
-// mostFaults is more than there are in any run.
+// mostFaults is more than any run has.
 const mostFaults = 32
 
-// RecoverySetup is what the runs of a suite have in common.
+// RecoverySetup is the common setup of a suite's runs.
 type RecoverySetup struct {
 	Target string           // HOST:PORT of the server
-	Shape  faultproxy.Shape // of what happens to the connections of a run
+	Shape  faultproxy.Shape // of the faults of a run's connections
 	Emit   string           // the program
-	// Parallel is how many runs go on at a time, per processor.
+	// Parallel is the number of concurrent runs, per processor.
 	Parallel int
 	// Size is the most that most processes print, in bytes, and large the
 	// most that one in sixteen does.
 	Size, Large int64
-	// Lossy says that the server does not hold a process back for a client
-	// that is away: then output may be lost, but not without a word.
+	// Lossy means that the server does not hold a process back while its client
+	// is away: then output may be lost, but the loss must be reported.
 	Lossy bool
-	// Killed are the exit codes that what is terminated may have.
+	// Killed are the possible exit codes of a terminated process.
 	Killed []int
 }
 
-// recoveryRun is a client that has processes run on a server while its
-// connections are disturbed. Everything follows from the seed, but for what the
-// scheduler makes of it.
+// recoveryRun is a client that runs processes on a server while its connections
+// are disturbed. Everything depends on the seed, except the work of the
+// scheduler.
 type recoveryRun struct {
 	RecoverySetup
 	seed uint64
@@ -50,23 +50,23 @@ type recoveryRun struct {
 	proxy  *faultproxy.Proxy
 	client *execclient.Client
 
-	faults  chan struct{} // gets a value for each fault while there is room
+	faults  chan struct{} // gets a value for each fault while there is space
 	gate    net.Listener
 	opening sync.Once // closes the gate
 	enough  chan struct{}
 
 	recoveries atomic.Int64
-	slowest    atomic.Int64 // ns that a recovery took
+	slowest    atomic.Int64 // duration of a recovery in ns
 	losses     atomic.Int64 // that were told
 	ends       atomic.Int64 // of a terminal's output that are missing
 
 	mu     sync.Mutex
 	jobs   []*job
-	states []string // what the client told of itself
-	wrong  error    // what was wrong about it
+	states []string // the states that the client reported
+	wrong  error    // errors in these states
 }
 
-// do makes the run. The error says all there is to know about a failure.
+// do makes the run. Its error contains all information about a failure.
 func (r *recoveryRun) do(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
@@ -126,8 +126,8 @@ func (r *recoveryRun) fault() {
 // openGate lets the gated process end.
 func (r *recoveryRun) openGate() { r.opening.Do(func() { _ = r.gate.Close() }) }
 
-// stateChanged checks that the client goes from one state to another and
-// recovers.
+// stateChanged checks that the client changes its state in the expected order
+// and recovers.
 func (r *recoveryRun) stateChanged(s execclient.StateChange, since *time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,11 +203,11 @@ func (r *recoveryRun) printed(rng *rand.Rand) int64 {
 // everyServerRetains is how much of a process's newest output can always be read.
 const everyServerRetains = 1<<20 - 64<<10
 
-// lost reports whether a job's error says that output was lost, or the session
-// was, where that can be, or that a start was: Codex CLI's server leaves a
-// process starting for ever when the connection is cut at the wrong moment. Of a
-// terminal it loses the end now and then, with events in perfect order: that no
-// client can notice.
+// lost reports whether a job's error means a permitted loss: of output, of the
+// session where that can happen, or of a start, because Codex CLI's server
+// leaves a process in the state starting for ever if the connection is cut at
+// the wrong moment. That server also sometimes loses the end of a terminal's
+// output, with all events in order; no client can notice that.
 func (r *recoveryRun) lost(j *job, err error) bool {
 	if !r.Lossy {
 		return false
@@ -228,7 +228,7 @@ func (r *recoveryRun) lost(j *job, err error) bool {
 	}
 }
 
-// dump tells how far everything is.
+// dump describes the progress of everything.
 func (r *recoveryRun) dump() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  plan: %v\n", r.plan)

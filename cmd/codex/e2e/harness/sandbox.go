@@ -11,7 +11,7 @@ import (
 	"codex.internal/pkg/testutil/machine"
 )
 
-// NeedSandbox skips a test on a host where nothing can be confined.
+// NeedSandbox skips a test on a host without a working sandbox.
 func NeedSandbox(t *testing.T) {
 	t.Helper()
 	out, errs, code := Run(t, "", "doctor", "--json")
@@ -27,11 +27,11 @@ func NeedSandbox(t *testing.T) {
 	}
 }
 
-// Unconfined stands in a list of backends for none: commands without a sandbox.
+// Unconfined, in a list of backends, means commands without a sandbox.
 const Unconfined = "none"
 
-// EachBackend runs a test, as a subtest, with backends of the sandbox: see testutil.Choice. On a
-// machine that lacks what a backend needs, as bubblewrap, the subtest is skipped.
+// EachBackend runs a subtest for each chosen backend of the sandbox: see testutil.Choice. If the
+// machine lacks what a backend needs, such as bubblewrap, the subtest is skipped.
 func EachBackend(t *testing.T, backends []string, test func(t *testing.T, backend string)) {
 	t.Helper()
 	for _, backend := range testutil.Choice(t.Name(), backends) {
@@ -45,7 +45,7 @@ func EachBackend(t *testing.T, backends []string, test func(t *testing.T, backen
 }
 
 // Places makes a workspace with a repository in it and a directory beside it,
-// outside of /tmp, which workspace-write lets be written.
+// outside of /tmp, because workspace-write permits writing to /tmp.
 func Places(t *testing.T) (workspace, beside string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "codex-e2e-")

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// RandomBytes is what emit prints for a seed on stdout (1) or stderr (2).
+// RandomBytes is the output of emit for a seed on stdout (1) or stderr (2).
 func RandomBytes(seed uint64, stream byte) *rand.ChaCha8 {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
@@ -16,13 +16,13 @@ func RandomBytes(seed uint64, stream byte) *rand.ChaCha8 {
 	return rand.NewChaCha8(key)
 }
 
-// Checked is a writer that takes the expected bytes and no others. It is the
-// proof that each came once and in order.
+// Checked is a writer that accepts only the expected bytes. So it proves that
+// each came once and in order.
 type Checked struct {
 	name   string
 	length int64 // how many are expected
 
-	mu   sync.Mutex // progress may be looked at meanwhile
+	mu   sync.Mutex // progress may be read at the same time
 	want *rand.ChaCha8
 	got  int64
 	buf  []byte
@@ -69,7 +69,7 @@ func (c *Checked) Complete() error {
 	return nil
 }
 
-// String tells how far it is.
+// String describes the progress.
 func (c *Checked) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ var (
 	recoveryRuns = flag.Uint64("recovery.runs", 0, "make the runs of the seeds 1 to this; 0: as many as fit")
 )
 
-// mostFailures is how many runs fail before no more are made.
+// mostFailures is the number of failed runs after which no more are made.
 const mostFailures = 3
 
 // BuildEmit builds the program that runs print with.
@@ -32,13 +32,13 @@ func BuildEmit(t testing.TB) string {
 	return path
 }
 
-// RecoveryShape is what happens to connections in most runs.
+// RecoveryShape describes the connections of most runs.
 var RecoveryShape = faultproxy.Shape{
 	Cuts: 6, Refusals: 2, First: 4096, Up: 64 << 10, Down: 2 << 20, Pause: 40 * time.Millisecond,
 }
 
-// RecoverySuite makes the runs of the seeds from 1 on, or those that the flags
-// ask for, several at a time.
+// RecoverySuite makes the runs for the seeds from 1 on, or for those that the
+// flags select, several at a time.
 func RecoverySuite(t *testing.T, name string, runs uint64, setup RecoverySetup) {
 	first := uint64(1)
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// Alone runs codex to its end where there is no terminal to ask on.
+// Alone runs codex to its end without a terminal for questions.
 func Alone(t *testing.T, stdin io.Reader, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.Command(Codex, args...)
@@ -32,12 +32,12 @@ func Alone(t *testing.T, stdin io.Reader, args ...string) (stdout, stderr string
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// User is somebody at a terminal, in which codex runs.
+// User is a person at a terminal in which codex runs.
 type User struct {
 	T    *testing.T
 	Cmd  *exec.Cmd
 	TTY  *os.File
-	seen string          // what is on the screen behind what was expected last
+	seen string          // the screen's text after the last expected text
 	all  strings.Builder // everything that has been on it
 	Stop *time.Timer
 }
@@ -47,7 +47,7 @@ func AtTerminal(t *testing.T, args ...string) *User {
 	return AtTerminalOf(t, Codex, args...)
 }
 
-// AtTerminalOf is AtTerminal with what starts codex.
+// AtTerminalOf is AtTerminal with a given command.
 func AtTerminalOf(t *testing.T, name string, args ...string) *User {
 	t.Helper()
 	u := &User{T: t, Cmd: exec.Command(name, args...)}
@@ -82,7 +82,7 @@ func (u *User) Expect(want string) {
 	}
 }
 
-// Screen is everything that was read of the screen so far, as bytes.
+// Screen is all output of the screen so far, as bytes.
 func (u *User) Screen() string { return u.all.String() }
 
 func (u *User) Types(keys string) {
@@ -111,7 +111,8 @@ func ThroughProxy(t *testing.T, url string) (proxy *faultproxy.Proxy, through st
 // Address returns the HOST:PORT of the URL of a server.
 func Address(url string) string { return strings.TrimPrefix(url, "ws://") }
 
-// UpTo waits until the screen shows a text, and returns what came up to its end.
+// UpTo waits until the screen shows a text, and returns the output up to the end of that
+// text.
 func (u *User) UpTo(want string) string {
 	u.T.Helper()
 	before := u.seen

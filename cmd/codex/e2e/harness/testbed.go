@@ -18,7 +18,8 @@ type Testbed struct {
 	User *syscall.Credential // nil: the test's own user
 }
 
-// NewTestbed makes a testbed for a user; uid < 0: the test's own. It is removed when the test ends.
+// NewTestbed makes a testbed for a user; uid < 0: the test's own. It is removed when the
+// test ends.
 func NewTestbed(t *testing.T, uid int) *Testbed {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "codex-testbed-")
@@ -46,7 +47,8 @@ func NewTestbed(t *testing.T, uid int) *Testbed {
 
 var programs = []string{"codex", "codex-fs", "codex-linux-sandbox"}
 
-// allPrograms is the directory of all programs, which is made once: building them takes seconds.
+// allPrograms is the directory of all programs. It is made once, because building them
+// takes seconds.
 func allPrograms() string { return filepath.Join(filepath.Dir(Codex), "all") }
 
 var installAll = sync.OnceValue(func() error { return Install(allPrograms(), programs...) })
@@ -65,7 +67,7 @@ func (b *Testbed) Directory(name string) string {
 	return path
 }
 
-// MakeDirectory makes a directory of the user. Other goroutines than the test's may call it.
+// MakeDirectory makes a directory of the user. It may be called by any goroutine.
 func (b *Testbed) MakeDirectory(path string) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return err
@@ -81,8 +83,8 @@ func (b *Testbed) Own(path string) error {
 	return os.Chown(path, int(b.User.Uid), int(b.User.Gid))
 }
 
-// Command returns a program that is run by the user. All that it writes without being told where
-// goes to a directory.
+// Command returns a program that runs as the user. Files that it writes to a default place go to
+// a directory of the testbed.
 func (b *Testbed) Command(home, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = home

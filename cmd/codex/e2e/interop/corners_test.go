@@ -23,9 +23,9 @@ type corner struct {
 	t            *testing.T
 	meeting      *harness.Meeting
 	state, token string
-	// What is between each of them and the service, and is cut. It can only
-	// reset connections to a service that is gone, which real networks refuse:
-	// then there is nothing between them.
+	// The faulty network between each of them and the service. It can only
+	// reset connections to a service that is gone, whereas real networks refuse
+	// them: in that case no proxy is used.
 	executor, client *faultproxy.Proxy
 }
 
@@ -66,7 +66,7 @@ func (c *corner) reach(proxy *faultproxy.Proxy) string {
 	return "http://" + proxy.Addr()
 }
 
-// What happens to them.
+// The faults.
 const (
 	clientCut   = "client cut off"
 	executorCut = "executor cut off"
@@ -91,14 +91,14 @@ func (c *corner) strike(what string) {
 	c.meeting = harness.Rendezvous(c.t, c.meeting.Tokens, "--state", c.state, "--listen", strings.TrimPrefix(c.meeting.URL, "http://"))
 }
 
-// run has a client run a command and returns what it says of it.
+// run makes a client run a command and returns its output.
 func (c *corner) run(client, command string) (string, error) {
 	env := []string{
 		"CODEX_EXEC_SERVER_NOISE_REGISTRY_URL=" + c.reach(c.client), "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID=env-1",
 		"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=" + c.token,
 	}
 	if client != harness.Codex {
-		// No server listens there: the other variables go before it.
+		// No server listens there: the other variables take precedence.
 		return printing(c.t, "ws://127.0.0.1:1", command, env...)
 	}
 	cmd := exec.CommandContext(c.t.Context(), client, "remote", "run", "--", "sh", "-c", command)
@@ -111,8 +111,8 @@ func (c *corner) run(client, command string) (string, error) {
 	return string(out), err
 }
 
-// through has a command print while it strikes in the middle of it, and
-// returns what the client says and how long the second half took.
+// through makes a command print, strikes in the middle of it, and returns the
+// client's output and how long the second half took.
 func (c *corner) through(client, what string) (out string, took time.Duration, err error) {
 	name := filepath.Join(c.t.TempDir(), "middle")
 	harness.Must(c.t, syscall.Mkfifo(name, 0o600))
@@ -122,7 +122,7 @@ func (c *corner) through(client, what string) (out string, took time.Duration, e
 	var running sync.WaitGroup
 	running.Go(func() {
 		out, err = c.run(client, numberedLines("echo > "+name))
-		_, _ = middle.Write([]byte{'\n'}) // should the command not have come to it
+		_, _ = middle.Write([]byte{'\n'}) // in case the command has not been reached
 	})
 	if _, err := middle.Read(make([]byte, 1)); err != nil {
 		c.t.Errorf("the middle of the command: %v", err)
@@ -133,13 +133,14 @@ func (c *corner) through(client, what string) (out string, took time.Duration, e
 	return out, time.Since(began), err
 }
 
-// unreached is what Codex CLI's client says when it asks a service to which
-// there was a connection for a moment: if it is refused one, it tries again.
-// A service that is killed may end that way; one that is told to end does not.
+// unreached is the message of Codex CLI's client about a service to which it
+// had a connection for a moment. If a connection is refused, it tries again. A
+// service that is killed may cause this message; one that is told to end does
+// not.
 const unreached = "environment registry request failed: error sending request for url"
 
-// TestCorners breaks the way between executors and clients while a command
-// prints. Whoever has made the two ends, none of its output is lost.
+// TestCorners breaks the path between executors and clients while a command
+// prints. Whichever programs are the two ends, no output is lost.
 func TestCorners(t *testing.T) {
 	upstream := variable(t, upstreamVariable)
 	names := map[string]string{harness.Codex: "ours", upstream: "theirs"}

@@ -19,7 +19,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// signedIn is a home directory, and the services that who signs in there asks.
+// signedIn is a home directory, and the services that a sign-in there uses.
 type signedIn struct {
 	t    *testing.T
 	home string
@@ -27,7 +27,7 @@ type signedIn struct {
 
 	mu    sync.Mutex
 	asked []string // path, authorization and, if it is about tokens, body
-	fresh string   // the access token that a refresh gives
+	fresh string   // the access token that a refresh returns
 }
 
 func newSignedIn(t *testing.T) *signedIn {
@@ -49,20 +49,20 @@ func (h *signedIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/refresh":
 		question += string(body)
 		_, _ = fmt.Fprintf(w, `{"access_token":%q,"refresh_token":"rt-2"}`, h.fresh)
-	default: // a registry that registers nobody
+	default: // a registry that refuses all registrations
 		w.WriteHeader(http.StatusNotFound)
 	}
 	h.asked = append(h.asked, question)
 }
 
-// run runs a command of either codex to its end and returns what it says.
+// run runs a command of either codex to its end and returns its output.
 func (h *signedIn) run(program, stdin string, args ...string) string {
 	h.t.Helper()
 	cmd := exec.CommandContext(h.t.Context(), program, args...)
 	cmd.Env = []string{"HOME=" + h.home, "CODEX_HOME=" + h.home, "PATH=" + os.Getenv("PATH"),
 		"CODEX_AUTHAPI_BASE_URL=" + h.url, "CODEX_REFRESH_TOKEN_URL_OVERRIDE=" + h.url + "/refresh"}
 	cmd.Stdin = strings.NewReader(stdin)
-	out, _ := cmd.CombinedOutput() // what it says tells how it ends
+	out, _ := cmd.CombinedOutput() // its output says how it ends
 	return string(out)
 }
 
@@ -71,8 +71,8 @@ func (h *signedIn) file() string {
 	return string(text)
 }
 
-// TestEitherSignsInForTheOther has each codex use, and delete, what the other
-// has stored. What they store is the same.
+// TestEitherSignsInForTheOther: each codex uses, and deletes, the credentials
+// that the other has stored. Both store the same.
 func TestEitherSignsInForTheOther(t *testing.T) {
 	upstream := variable(t, upstreamVariable)
 	for flag, tt := range map[string]struct{ secret, status string }{
@@ -99,8 +99,8 @@ func TestEitherSignsInForTheOther(t *testing.T) {
 	}
 }
 
-// TestEitherRefreshesForTheOther has one codex refresh the tokens, and the other
-// register with what it has stored.
+// TestEitherRefreshesForTheOther: one codex refreshes the tokens, and the other
+// registers with the stored result.
 func TestEitherRefreshesForTheOther(t *testing.T) {
 	upstream := variable(t, upstreamVariable)
 	jwt := func(claims string) string {
@@ -123,7 +123,7 @@ func TestEitherRefreshesForTheOther(t *testing.T) {
 		}
 		register := "/cloud/environment/env-1/register Bearer " + h.fresh
 		h.mu.Lock()
-		// Later versions say more in a refresh.
+		// Later versions send more in a refresh.
 		if len(h.asked) != 3 || !strings.HasPrefix(h.asked[0], "/refresh ") || !strings.Contains(h.asked[0], `"refresh_token":"rt-1"`) || h.asked[1] != register || h.asked[2] != register {
 			t.Errorf("%s, then %s: asked %q", p.first, p.second, h.asked)
 		}

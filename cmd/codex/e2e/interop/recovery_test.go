@@ -21,16 +21,15 @@ import (
 
 // The tests of this file are run by scripts/interop, which sets these.
 const (
-	// upstreamVariable holds the path of Codex CLI's binary.
+	// upstreamVariable is the path of Codex CLI's binary.
 	upstreamVariable = "CODEX_UPSTREAM"
-	// realClientVariable holds that of the program that drives it as a
-	// client.
+	// realClientVariable is the path of the program that drives it as a client.
 	realClientVariable = "CODEX_REAL_CLIENT"
 )
 
 const (
-	// upstreamRuns are fewer than with our server: what is to be shown is
-	// that the client copes with the other's habits.
+	// upstreamRuns are fewer than with our server: they only show that the
+	// client copes with the other's behaviour.
 	upstreamRuns = 150
 
 	// turns is how many turns of Codex CLI's client are disturbed, each
@@ -67,9 +66,9 @@ func listen(t *testing.T, binary string) string {
 	return addr
 }
 
-// TestRecoveryWithUpstream: Codex CLI's server does not hold processes
-// back and does not let a session be taken over, so output may be lost; but
-// then the client says so.
+// TestRecoveryWithUpstream: Codex CLI's server does not hold processes back,
+// and its sessions cannot be taken over. So output may be lost, but then the
+// client reports it.
 func TestRecoveryWithUpstream(t *testing.T) {
 	harness.RecoverySuite(t, t.Name(), upstreamRuns, harness.RecoverySetup{
 		Target: listen(t, variable(t, upstreamVariable)), Shape: harness.RecoveryShape, Emit: harness.BuildEmit(t), Parallel: 8,
@@ -80,9 +79,8 @@ func TestRecoveryWithUpstream(t *testing.T) {
 	})
 }
 
-// givenUp is what Codex CLI's client tells the model when a connection is
-// cut before a start was answered: it does not send that again, whatever the
-// server.
+// givenUp is what Codex CLI's client tells the model when a connection is cut
+// before a start was answered. It does not repeat a start, whatever the server.
 const givenUp = "Failed to create unified exec process: exec-server transport disconnected"
 
 // TestUpstreamClientRecovers has Codex CLI's client run commands on our
@@ -128,8 +126,8 @@ func numberedLines(middle string) string {
 	return fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "<line $i>"; sleep 0.01; [ $i != %d ] || %s; done; exit 3`, turnLines, turnLines/2, middle)
 }
 
-// printing has the client run a command and returns what it told the model
-// of it.
+// printing makes the client run a command and returns what it told the model
+// about it.
 func printing(t *testing.T, url, command string, env ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "python3", "testdata/printing.py", variable(t, realClientVariable), variable(t, upstreamVariable), url, command)
@@ -153,7 +151,7 @@ func printing(t *testing.T, url, command string, env ...string) (string, error) 
 	return told.Outputs[0], nil
 }
 
-// allLines checks that each line is there once, in order, and how the command
+// allLines checks that each line exists once, in order, and how the command
 // ended.
 func allLines(out string) error {
 	var want strings.Builder

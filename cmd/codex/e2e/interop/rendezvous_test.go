@@ -29,8 +29,8 @@ func startUpstream(t *testing.T, args []string, stdin string, env ...string) {
 	harness.Must(t, err)
 }
 
-// TestUpstreamMeetsItself has Codex CLI's executor and harness find
-// each other through our service, and the executor come back to it.
+// TestUpstreamMeetsItself: Codex CLI's executor and harness find each other
+// through our service, and the executor comes back to it.
 func TestUpstreamMeetsItself(t *testing.T) {
 	dir := t.TempDir()
 	state := filepath.Join(dir, "state.json")

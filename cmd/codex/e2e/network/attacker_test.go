@@ -22,14 +22,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attackVariable makes this program the attacker. It is a JSON list of what to do, each
-// a list of the name and the arguments of one of attacks.
+// attackVariable makes this program act as the attacker. It is a JSON list of actions,
+// each a list of the name and the arguments of one of attacks.
 const attackVariable = "E2E_NETWORK_ATTACKS"
 
-// through begins the line of what got an answer.
+// through begins the line about an attack that got an answer.
 const through = "through: "
 
-// Times of the attacker. What is refused is refused at once; what vanishes costs dialTime.
+// Times of the attacker. A refusal comes at once; if packets vanish, an attempt takes
+// dialTime.
 const (
 	dialTime   = 2 * time.Second
 	answerTime = 300 * time.Millisecond
@@ -71,7 +72,7 @@ func init() {
 // tcp connects to an address and greets.
 func tcp(arguments []string) (string, error) { return plain([]string{arguments[0], "hello"}) }
 
-// plain sends a text to an address, and returns what comes.
+// plain sends a text to an address, and returns the answer.
 func plain(arguments []string) (string, error) {
 	conn, err := net.DialTimeout("tcp", arguments[0], dialTime)
 	if err != nil {
@@ -81,7 +82,7 @@ func plain(arguments []string) (string, error) {
 	return converse(conn, arguments[1])
 }
 
-// converse sends a text and returns what comes first.
+// converse sends a text and returns the first answer.
 func converse(conn net.Conn, text string) (string, error) {
 	if _, err := io.WriteString(conn, text); err != nil {
 		return "", err
@@ -153,7 +154,7 @@ func manyNames(arguments []string) (string, error) {
 	return "asked", nil
 }
 
-// socket makes a socket of numbers.
+// socket makes a socket from numbers.
 func socket(arguments []string) (string, error) {
 	var numbers [3]int
 	for i, text := range arguments {
@@ -207,7 +208,7 @@ func fastOpen(arguments []string) (string, error) {
 	return "sent", unix.Sendto(fd, []byte("hello"), unix.MSG_FASTOPEN, &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())})
 }
 
-// severalPaths connects by TCP over several paths, which no filter knows as TCP.
+// severalPaths connects with multipath TCP, which no filter recognizes as TCP.
 func severalPaths(arguments []string) (string, error) {
 	dialer := net.Dialer{Timeout: dialTime}
 	dialer.SetMultipathTCP(true)
@@ -229,7 +230,7 @@ func udpLite(arguments []string) (string, error) {
 	return "sent", unix.Sendto(fd, []byte("hello"), 0, &unix.SockaddrInet4{Addr: netip.MustParseAddr(arguments[0]).As4(), Port: 99})
 }
 
-// bindDevice sends a packet by the interface that leads out.
+// bindDevice sends a packet through the interface that leads out.
 func bindDevice(arguments []string) (string, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
@@ -242,7 +243,7 @@ func bindDevice(arguments []string) (string, error) {
 	return "sent", unix.Sendto(fd, []byte("hello"), 0, &unix.SockaddrInet4{Addr: netip.MustParseAddr(arguments[0]).As4(), Port: 99})
 }
 
-// routes asks the kernel for its routes and then to remove that of the loopback, as a
+// routes asks the kernel for its routes and then to remove the loopback's, as a
 // command would that wants its packets to go elsewhere.
 func routes([]string) (string, error) {
 	if _, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE); err != nil {
@@ -286,7 +287,7 @@ func unixSocket(arguments []string) (string, error) {
 	return "", failed
 }
 
-// descriptors looks for sockets that were left open, also those of the first process.
+// descriptors searches for sockets that were left open, also those of the first process.
 func descriptors([]string) (string, error) {
 	var found []string
 	for _, process := range []string{"self", "1", strconv.Itoa(os.Getppid())} {
@@ -336,7 +337,7 @@ func viaProxy(variable string) (net.Conn, error) {
 	return net.DialTimeout("tcp", address, dialTime)
 }
 
-// viaHTTP sends requests to the HTTP proxy, as they are: COUNT TEXT.
+// viaHTTP sends unmodified requests to the HTTP proxy: COUNT TEXT.
 func viaHTTP(arguments []string) (string, error) {
 	count, err := strconv.Atoi(arguments[0])
 	if err != nil {
@@ -350,8 +351,8 @@ func viaHTTP(arguments []string) (string, error) {
 	return statuses(conn, count, arguments[1])
 }
 
-// statuses sends requests and returns the statuses of the answers. An error says that
-// none is 200.
+// statuses sends requests and returns the statuses of the answers. An error means
+// that none is 200.
 func statuses(conn net.Conn, count int, text string) (string, error) {
 	_ = conn.SetDeadline(time.Now().Add(dialTime))
 	if _, err := io.WriteString(conn, text); err != nil {

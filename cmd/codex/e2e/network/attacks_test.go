@@ -25,17 +25,18 @@ func get(url string) string {
 	return "GET " + url + " HTTP/1.1\r\nHost: " + host[strings.LastIndexByte(host, '@')+1:] + "\r\n\r\n"
 }
 
-// attack is what a sandboxed command tries.
+// attack is an attack by a sandboxed command.
 type attack struct {
 	name  string
 	allow []string // the patterns of hosts; none: allowed.test
 	words [][]string
-	// reaches are the packets that may leave, all for what is allowed.
+	// reaches are the packets that may leave, all to allowed hosts.
 	reaches []string
-	// never are parts of what no service may get.
+	// never are texts that no service may receive.
 	never []string
-	// control gets through with the same policy, or, if there is none, words do without
-	// a sandbox. The packet that must leave then is leaves; "": the result says it.
+	// control is a variant that gets through with the same policy; without one, words
+	// get through without a sandbox. leaves is the packet that must then leave; "": the
+	// result shows it.
 	control []string
 	leaves  string
 }
@@ -49,10 +50,10 @@ const (
 
 var everyHost = []string{"*"}
 
-// viaHTTPControl is a request that is allowed by every policy here.
+// viaHTTPControl is a request that every policy here allows.
 var viaHTTPControl = one("http", "1", "GET http://allowed.test/control HTTP/1.1\r\n\r\n")
 
-// sockets are attacks that go past the proxy.
+// sockets are attacks that bypass the proxy.
 var sockets = []attack{
 	{name: "TCP to another host", words: [][]string{one("tcp", other+":22"), one("tcp", other+":5432")},
 		leaves: "tcp " + other + ":22"},
@@ -104,8 +105,8 @@ var sockets = []attack{
 	{name: "other families", words: otherFamilies()},
 }
 
-// otherFamilies makes a socket of each family and kind that is neither IPv4 nor IPv6,
-// and those of raw IP.
+// otherFamilies makes sockets of each family and type except IPv4 and IPv6, and raw
+// IP sockets.
 func otherFamilies() (words [][]string) {
 	for family := range 46 {
 		kinds := []int{syscall.SOCK_STREAM, syscall.SOCK_DGRAM, syscall.SOCK_RAW, syscall.SOCK_SEQPACKET}
@@ -147,7 +148,7 @@ func queries(name, server string) (words [][]string) {
 	return words
 }
 
-// localSpellings are addresses that are not public, as hosts of URLs and as names.
+// localSpellings are non-public addresses, as hosts of URLs and as names.
 var localSpellings = []string{
 	"127.0.0.1", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "0177.1", "017700000001", "127.0.0.1.",
 	"0", "0.0.0.0",
@@ -202,7 +203,7 @@ func spellings() []attack {
 	return list
 }
 
-// connections are attacks that name an allowed host and mean another one.
+// connections are attacks that name an allowed host but mean another one.
 var connections = []attack{
 	{name: "another name in TLS and in HTTP", words: [][]string{
 		one("connect", "allowed.test:443", "denied.test", "denied.test"), one("tls", other+":443", "allowed.test", "denied.test"),
@@ -273,7 +274,7 @@ func smuggled() (words [][]string) {
 	return words
 }
 
-// run has a sandboxed command do what words say, and returns what it prints.
+// run makes a sandboxed command do what words say, and returns its output.
 func (w *world) run(t *testing.T, url string, allow []string, words ...[]string) string {
 	t.Helper()
 	if len(allow) == 0 {
@@ -283,7 +284,7 @@ func (w *world) run(t *testing.T, url string, allow []string, words ...[]string)
 	harness.Must(t, err)
 	arguments := []string{"remote", "run", "--url", url, "--cwd", w.workspace, "--sandbox", "workspace-write", "-e",
 		attackVariable + "=" + encode(t, words)}
-	// The race detector would have the attacker wait for a second when it ends.
+	// With the race detector, the attacker would wait for a second when it ends.
 	arguments = append(arguments, "-e", "GORACE=atexit_sleep_ms=0")
 	for _, pattern := range allow {
 		arguments = append(arguments, "--allow-domain", pattern)
@@ -323,7 +324,7 @@ func encode(t *testing.T, words [][]string) string {
 	return string(text)
 }
 
-// holds checks that an attack reaches nothing that is not allowed.
+// holds checks that an attack reaches only allowed hosts.
 func (w *world) holds(t *testing.T, url string, a attack) {
 	t.Helper()
 	w.left()
@@ -349,7 +350,7 @@ func (w *world) holds(t *testing.T, url string, a attack) {
 	}
 }
 
-// works checks that an attack could have failed to hold: its control gets through.
+// works checks that an attack could have succeeded: its control gets through.
 func (w *world) works(t *testing.T, url string, a attack) {
 	t.Helper()
 	w.left()
@@ -369,8 +370,8 @@ func (w *world) works(t *testing.T, url string, a attack) {
 	}
 }
 
-// TestUpstreamProxies: an upstream proxy, which alone knows the names of the Internet, is
-// asked for no name that it may take for an address or for its own machine.
+// TestUpstreamProxies: only the upstream proxy can resolve Internet names. It is not
+// asked for a name that it may take for an address or for its own machine.
 func TestUpstreamProxies(t *testing.T) {
 	w := newWorld(t)
 	var env []string
@@ -393,8 +394,8 @@ func TestUpstreamProxies(t *testing.T) {
 	}
 }
 
-// TestAttacks plays attacks on the network of a sandbox. Each is tried again where it
-// must get through. What asks the proxies is not for the backend to stop.
+// TestAttacks plays attacks on the network of a sandbox. Each is also tried where it
+// must get through. The backend need not stop requests to the proxies.
 func TestAttacks(t *testing.T) {
 	w := newWorld(t)
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {

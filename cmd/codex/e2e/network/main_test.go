@@ -1,6 +1,6 @@
-// Package network attacks the network of a sandbox with the programs as they ship. The
+// Package network attacks the network of a sandbox with the released programs. The
 // tests make a network of their own, whose only way out leads to a machine that has
-// every address and records what comes.
+// every address and records all packets.
 package network
 
 import (

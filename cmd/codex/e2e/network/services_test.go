@@ -22,7 +22,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// names are what the resolver outside answers.
+// names are the names that the resolver outside knows.
 var names = map[string][]string{
 	"allowed.test.":     {resolver},
 	"www.allowed.test.": {resolver},
@@ -38,7 +38,7 @@ var names = map[string][]string{
 	"127.1.":      {"127.0.0.1"},
 }
 
-// rebinding is a name whose second answer is another one.
+// rebinding is a name for which the second answer differs from the first.
 const rebinding = "rebinding.test."
 
 // resolverSockets are where services of the machine resolve names for its programs.
@@ -47,7 +47,7 @@ var resolverSockets = []string{
 }
 
 // serve starts the services: those outside, which have every address, and those of the
-// machine inside, which nothing may reach.
+// machine inside, which must not be reached.
 func (w *world) serve() {
 	w.t.Helper()
 	certificate := makeCertificate(w)
@@ -118,7 +118,7 @@ func accept(l net.Listener, serve func(net.Conn)) {
 
 func echo(conn net.Conn) { _, _ = io.Copy(conn, conn) }
 
-// web answers each request with a greeting, and notes what it asks for.
+// web answers each request with a greeting, and records the request.
 func (w *world) web(place string) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		to, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
@@ -164,7 +164,7 @@ func (w *world) resolve() {
 	})
 }
 
-// answer answers a query. asked counts those for the address of rebinding.
+// answer answers a query. asked counts the queries for the address of rebinding.
 func (w *world) answer(query []byte, asked *int) []byte {
 	var p dnsmessage.Parser
 	head, err := p.Start(query)

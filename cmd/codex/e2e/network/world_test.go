@@ -22,9 +22,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses of the outer network. The machine outside has every other one too.
+// Addresses of the outer network. The machine outside has all other addresses, too.
 const (
-	resolver  = "93.184.215.14" // also that of allowed.test
+	resolver  = "93.184.215.14" // also the address of allowed.test
 	other     = "93.184.216.34" // of denied.test
 	insideV4  = "93.184.215.1/24"
 	insideV6  = "2606:4700:1::1/64"
@@ -34,8 +34,8 @@ const (
 	worldLink = "02:00:00:00:00:02"
 )
 
-// space is a network, and a view of the file system, in which a thread of this program
-// lives. Programs that the thread starts and sockets that it makes belong to it.
+// space is a network namespace and a view of the file system. A thread of this program
+// is in it; programs that the thread starts and sockets that it makes belong to it.
 type space struct {
 	calls chan func()
 	tid   int
@@ -92,7 +92,7 @@ type world struct {
 	t               *testing.T
 	inside, outside *space
 	dir, workspace  string
-	packets         *os.File // gets what leaves the inside
+	packets         *os.File // receives the packets that leave the inside
 
 	mu     sync.Mutex
 	events []string
@@ -115,7 +115,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// connect connects both networks. Everything that is not of the inside leads out.
+// connect connects both networks. All addresses outside of the inner network lead out.
 func (w *world) connect() {
 	w.t.Helper()
 	ip := func(s *space, commands string) {
@@ -170,7 +170,7 @@ func (w *world) mount() error {
 	return nil
 }
 
-// watch has a socket get every packet that comes from the inside.
+// watch makes a socket receive every packet that comes from the inside.
 func (w *world) watch() {
 	w.t.Helper()
 	harness.Must(w.t, w.outside.do(func() error {
@@ -190,7 +190,7 @@ func (w *world) watch() {
 	w.t.Cleanup(func() { _ = w.packets.Close() })
 }
 
-// marker is the port of a packet with which left finds the end of what was sent.
+// marker is the port of a packet by which left finds the end of the sent packets.
 const marker = "9"
 
 // left returns what has left the inside since the last call: new TCP connections, and
@@ -231,8 +231,8 @@ func (w *world) left() (list []string) {
 	}
 }
 
-// describe returns the protocol and the destination of a packet, or "" if it is none
-// that counts: the kernel's own, and those of connections that stand.
+// describe returns the protocol and the destination of a packet, or "" for packets
+// that do not count: the kernel's own, and those of established connections.
 func describe(frame []byte) string {
 	const header, v4, v6, arp = 14, 0x0800, 0x86dd, 0x0806
 	if len(frame) < header {
@@ -273,14 +273,14 @@ func describeTransport(protocol byte, to netip.Addr, body []byte) string {
 	}
 }
 
-// note records what a service got.
+// note records what a service received.
 func (w *world) note(format string, arguments ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.events = append(w.events, fmt.Sprintf(format, arguments...))
 }
 
-// noted returns what the services got since the last call.
+// noted returns what the services have received since the last call.
 func (w *world) noted() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,12 +11,12 @@ import (
 	"codex.internal/pkg/testutil/faultproxy"
 )
 
-// calm is a little more than what a connection must have lasted for the client
-// to try at once to come back.
+// calm is slightly longer than a connection must have lasted for the client to
+// reconnect at once.
 const calm = 1100 * time.Millisecond
 
 // BenchmarkRecovery measures the time from the cut of a connection to the next
-// event of a process, which answers what it is sent after the cut. Each takes
+// event of a process, which echoes input that is sent after the cut. Each takes
 // more than a second, so -benchtime=20x is enough.
 func BenchmarkRecovery(b *testing.B) {
 	ctx := b.Context()
@@ -53,11 +53,11 @@ func measureCuts(b *testing.B, client *execclient.Client, cut func() error) {
 		_, err, _ = next()
 		benchOK(b, err)
 	}
-	ask() // so that both ends know each other
+	ask() // so that both ends know that the other acknowledges
 	var took []time.Duration
 	for range b.N {
 		b.StopTimer()
-		time.Sleep(calm) // else the client's pause is measured with it
+		time.Sleep(calm) // otherwise the client's pause would be part of the measurement
 		b.StartTimer()
 		began := time.Now()
 		benchOK(b, cut())

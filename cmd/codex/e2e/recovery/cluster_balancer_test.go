@@ -44,14 +44,14 @@ func (b *balancer) close() {
 	b.wg.Wait()
 }
 
-// connections returns how many each node has got so far.
+// connections returns how many connections each node has got so far.
 func (b *balancer) connections() []int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]int(nil), b.taken...)
 }
 
-// routineAccept takes connections until the listener is closed.
+// routineAccept accepts connections until the listener is closed.
 func (b *balancer) routineAccept() {
 	for {
 		client, err := b.l.AcceptTCP()
@@ -62,7 +62,7 @@ func (b *balancer) routineAccept() {
 	}
 }
 
-// serve passes one connection on until one side of it ends.
+// serve forwards one connection until one side of it ends.
 func (b *balancer) serve(client net.Conn) {
 	defer client.Close()
 	node := b.dial()
@@ -88,7 +88,7 @@ func pour(to, from net.Conn) {
 	_ = from.Close()
 }
 
-// dial connects to any node that listens; nil: there is none.
+// dial connects to any node that listens; nil: no node does.
 func (b *balancer) dial() net.Conn {
 	b.mu.Lock()
 	order := b.rng.Perm(len(b.nodes))

@@ -36,7 +36,7 @@ type clusterStream struct {
 	longest time.Duration // without a block, since the last mark
 }
 
-// connect makes the client. What may pass is tried again.
+// connect makes the client. It retries after errors that may be temporary.
 func (s *clusterStream) connect(ctx context.Context, d execclient.Dialer) error {
 	o := execclient.Options{ClientName: s.name, OnStateChange: func(c execclient.StateChange) {
 		if c.State == execclient.Recovering {
@@ -55,8 +55,7 @@ func (s *clusterStream) connect(ctx context.Context, d execclient.Dialer) error 
 	}
 }
 
-// run sends blocks until stop is closed, and checks every byte of what comes
-// back.
+// run sends blocks until stop is closed, and checks every byte that comes back.
 func (s *clusterStream) run(ctx context.Context, stop <-chan struct{}) error {
 	p, err := s.client.Start(ctx, execproto.StartParams{
 		ProcessID: s.name, Argv: []string{"cat"}, Cwd: "file:///", PipeStdin: true,

@@ -34,15 +34,14 @@ const (
 	// settled is how many blocks of each stream come back after a node was
 	// killed until the next is.
 	settled = 40
-	// clusterGap is what the service promises, and clusterPatience what a
-	// machine with other work is given.
+	// clusterGap is the longest gap that the service promises, and
+	// clusterPatience the longest for a machine with other work.
 	clusterGap, clusterPatience = 5 * time.Second, 15 * time.Second
 	// clusterTime bounds all.
 	clusterTime = 5 * time.Minute
 )
 
-// cluster is a service of several nodes behind a balancer, with those who use
-// it.
+// cluster is a service of several nodes behind a balancer, with its users.
 type cluster struct {
 	t         *testing.T
 	nats      natstest.Cluster
@@ -53,10 +52,9 @@ type cluster struct {
 	streams   []*clusterStream
 }
 
-// TestCluster has clients and executors meet at a service of three nodes and
-// send data to and fro, while one of its nodes is killed, and one of the servers
-// of NATS below it. Every byte arrives once and in order, and nobody waits for
-// long.
+// TestCluster: clients and executors meet at a service of three nodes and
+// exchange data, while one of its nodes and one of its NATS servers are killed.
+// Every byte arrives once and in order, and the gaps are short.
 func TestCluster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), clusterTime)
 	defer cancel()
@@ -113,8 +111,8 @@ func (c *cluster) start(ctx context.Context) (tokens string) {
 	return tokens
 }
 
-// populate makes environments with an executor and streams each. They have a
-// token of their own, as those who share a service have.
+// populate makes environments, each with an executor and streams. Each has a
+// token of its own, as the users of a shared service have.
 func (c *cluster) populate(ctx context.Context, tokens string, environments int) {
 	execute := harness.ExecutorInProcess(executionServer(c.t))
 	url := "http://" + c.balancer.addr()
@@ -134,8 +132,9 @@ func (c *cluster) populate(ctx context.Context, tokens string, environments int)
 	}
 }
 
-// execute starts an executor, as its supervisor does: again, while the service
-// says that its state is out of reach, because JetStream elects a leader.
+// execute starts an executor like a supervisor: it restarts it while the
+// service reports that its state cannot be reached, because JetStream elects a
+// leader.
 func (c *cluster) execute(ctx context.Context, execute harness.NewExecutor, o harness.ExecutorOptions) (stop func() error, err error) {
 	for began := time.Now(); ; {
 		stop, err = execute(ctx, o)
@@ -173,8 +172,8 @@ func (c *cluster) must(ctx context.Context, err error) {
 	}
 }
 
-// measure does something to the cluster and reports the longest time in which
-// each stream got nothing from then on.
+// measure does something to the cluster, and reports the longest time without
+// data for each stream from then on.
 func (c *cluster) measure(ctx context.Context, what string, do func()) {
 	c.t.Helper()
 	recovered := c.recovered()
@@ -204,8 +203,8 @@ func (c *cluster) recovered() (n int64) {
 	return n
 }
 
-// await waits until every stream has got some blocks and returns the longest
-// times without one.
+// await waits until every stream has received some blocks, and returns the
+// longest times without one.
 func (c *cluster) await(ctx context.Context, what string) []time.Duration {
 	c.t.Helper()
 	deadline := time.Now().Add(clusterPatience + 2*settled*blockPause)
@@ -242,8 +241,8 @@ func newToken(t testing.TB, tokens, environment string) string {
 	return strings.TrimSpace(string(token))
 }
 
-// executionServer returns a server that ends with the test. Who uses it brings
-// the connections.
+// executionServer returns a server that ends with the test. The caller makes
+// its connections.
 func executionServer(t testing.TB) *execserver.Server {
 	t.Helper()
 	srv, err := execserver.New(execserver.Options{Process: process.Options{Cgroups: true}})

@@ -47,10 +47,9 @@ func inProcess(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// TestRecovery has many clients run processes through connections that are cut,
-// stalled and refused, and checks that nobody notices: every byte comes once
-// and in order, every exit code is right. Through a rendezvous service the simulation does
-// the same: see package simulation.
+// TestRecovery: many clients run processes through connections that are cut, stalled and
+// refused. The faults must have no visible effect: every byte comes once and in order,
+// every exit code is right. Package simulation does the same through a rendezvous service.
 func TestRecovery(t *testing.T) {
 	noneLeft := leakcheck.Goroutines(t)
 	t.Run("runs", func(t *testing.T) {

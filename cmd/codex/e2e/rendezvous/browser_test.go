@@ -20,9 +20,9 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// browserFlags have Chromium without a screen, a past, or anything to say to
-// others. Its sandbox needs what root and many containers do not have, and the
-// only page is ours.
+// browserFlags make Chromium run without a screen, a profile or background
+// traffic. Its sandbox needs features that root and many containers lack, and
+// the only page is ours.
 var browserFlags = []string{
 	"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run",
 	"--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -39,7 +39,7 @@ type browser struct {
 	last     int    // id of a call
 	waiting  map[int]chan<- browserMessage
 	requests map[string]int // by URL
-	errors   []string       // of the console, and what should not happen
+	errors   []string       // from the console, and unexpected events
 	ended    error
 }
 
@@ -56,8 +56,8 @@ type browserMessage struct {
 // browserSession names the page that is talked about; empty: the browser.
 type browserSession string
 
-// startBrowser runs Chromium until the test ends. Where there is none the test
-// is skipped, except in CI.
+// startBrowser runs Chromium until the test ends. If it is not installed the
+// test is skipped, except in CI.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	binary, err := exec.LookPath("chromium")
@@ -92,7 +92,7 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
-// routineRead hands out what the browser says, until it ends.
+// routineRead distributes the browser's messages, until it ends.
 func (b *browser) routineRead(in io.Reader) {
 	messages := bufio.NewReader(in)
 	for {
@@ -115,7 +115,7 @@ func (b *browser) routineRead(in io.Reader) {
 	}
 }
 
-// take hands an answer to whoever waits for it, or handles an event.
+// take passes an answer to the waiting caller, or handles an event.
 func (b *browser) take(m browserMessage) {
 	if m.ID == 0 {
 		b.event(m)
@@ -130,7 +130,7 @@ func (b *browser) take(m browserMessage) {
 	}
 }
 
-// event notes what a page does, and answers what holds it up.
+// event records what a page does, and answers questions that would block it.
 func (b *browser) event(m browserMessage) {
 	var p struct {
 		RequestID string
@@ -158,8 +158,8 @@ func (b *browser) event(m browserMessage) {
 	}
 }
 
-// credentials returns the password once, for a page that asks again was told
-// the wrong one.
+// credentials returns the password only once: if a page asks again, the
+// password was wrong.
 func (b *browser) credentials() map[string]any {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,7 +184,7 @@ func (b *browser) complain(format string, args ...any) {
 	b.errors = append(b.errors, fmt.Sprintf(format, args...))
 }
 
-// complaints returns what went wrong since it was last called.
+// complaints returns the errors since the last call.
 func (b *browser) complaints() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,8 +200,7 @@ func (b *browser) asked() []string {
 	return slices.Sorted(maps.Keys(b.requests))
 }
 
-// send makes a call whose answer, if anybody wants it, goes to a channel with
-// room for it.
+// send makes a call whose answer, if needed, is sent to a buffered channel.
 func (b *browser) send(session browserSession, method string, params any, answer chan<- browserMessage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -270,7 +269,7 @@ func (b *browser) open() *page {
 	return p
 }
 
-// visit goes to a URL and waits until it is there.
+// visit opens a URL and waits until it is loaded.
 func (p *page) visit(url string) {
 	p.t.Helper()
 	var went struct{ ErrorText string }

@@ -54,7 +54,7 @@ func TestRendezvousNodes(t *testing.T) {
 	harness.Pass(t, h, x, hello)
 	harness.Pass(t, x, h, hello)
 
-	// The executor comes back by the URL that it has, at another node.
+	// The executor comes back with its old URL, at another node.
 	killed := time.Now()
 	harness.Must(t, a.Cmd.Process.Kill())
 	_ = a.Cmd.Wait()
@@ -68,7 +68,8 @@ func TestRendezvousNodes(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 
-	// Without NATS it says so, in bounded time, and serves again when that is back.
+	// Without NATS the service reports that within bounded time, and serves again when NATS
+	// is back.
 	nats.Kill()
 	began := time.Now()
 	status, answer := connect()
@@ -88,8 +89,8 @@ func TestRendezvousNodes(t *testing.T) {
 	b.End()
 }
 
-// rejecting forwards one connection to a server of NATS, and says to the client
-// that it has made a mistake, when told to.
+// rejecting forwards one connection to a NATS server and, when told to, reports
+// an error to the client.
 func rejecting(t *testing.T, server string) (url string, reject func()) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	harness.Must(t, err)
@@ -125,8 +126,8 @@ func rejecting(t *testing.T, server string) (url string, reject func()) {
 	return "nats://" + l.Addr().String(), func() { rejected.Store(true) }
 }
 
-// A node whose client of NATS has given up ends, for who started it to do
-// something.
+// If the NATS client of a node has given up, the node ends, so that its
+// supervisor can act.
 func TestRendezvousNodeLosesNATS(t *testing.T) {
 	url, reject := rejecting(t, natstest.Start(t).URL())
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"), "--nats", url)

@@ -27,13 +27,13 @@ import (
 	"codex.internal/pkg/relay"
 )
 
-// identityService is the identity service and the registry of a test: it keeps
-// what it is asked for, and its relay refuses everybody, so that executors
-// register again and again.
+// identityService is the identity service and the registry of a test: it
+// records the requests, and its relay refuses all connections, so that
+// executors register again and again.
 type identityService struct {
 	*httptest.Server
 	answers  map[string]string
-	requests chan *http.Request // with what was in the body in their Form, as "body"
+	requests chan *http.Request // with the body's content in their Form, as
 }
 
 func newIdentityService(t *testing.T, answers map[string]string) *identityService {
@@ -56,9 +56,9 @@ func newIdentityService(t *testing.T, answers map[string]string) *identityServic
 	return s
 }
 
-// TestDescription has an executor and a client meet registries that take a description, that do not,
-// and that say something else: they describe themselves to the first alone, and to that as they are told to.
-// A client has no name.
+// TestDescription: an executor and a client use registries that accept descriptions, that do not, and that
+// answer something else. They describe themselves only to the first kind, and as configured. A client has no
+// name.
 func TestDescription(t *testing.T) {
 	t.Parallel()
 	host, err := os.Hostname()
@@ -147,7 +147,7 @@ func startUntilEnd(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-// version returns that of the programs under test.
+// version returns the version of the programs under test.
 func version(t *testing.T) string {
 	t.Helper()
 	out, errs, code := harness.Run(t, "", "--version")
@@ -157,7 +157,7 @@ func version(t *testing.T) string {
 	return strings.TrimPrefix(strings.TrimSpace(out), "codex ")
 }
 
-// next is the next request of a path; others are passed over.
+// next is the next request for a path; others are skipped.
 func (s *identityService) next(t *testing.T, path string) *http.Request {
 	t.Helper()
 	timeout := time.After(harness.Patience)
@@ -191,15 +191,15 @@ func segment(v any) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// chatGPTToken is one that ends at a time; nobody here looks at its signature.
+// chatGPTToken is a token that expires at a time; its signature is not checked here.
 func chatGPTToken(name string, ends time.Time) string {
 	return segment(map[string]string{"alg": "none"}) + "." + segment(map[string]any{
 		"name": name, "exp": ends.Unix(), "https://api.openai.com/auth": map[string]any{"chatgpt_account_id": "acct-1"},
 	}) + ".x"
 }
 
-// TestRegistrationsAreOfOneIdentity, the same each time that the relay makes a
-// server register again; the name is sent nowhere.
+// TestRegistrationsAreOfOneIdentity: the identity stays the same when the relay
+// makes a server register again; the name is not sent.
 func TestRegistrationsAreOfOneIdentity(t *testing.T) {
 	s := newIdentityService(t, nil)
 	_, env := harness.HomeDirectory(t, nil)
@@ -214,8 +214,8 @@ func TestRegistrationsAreOfOneIdentity(t *testing.T) {
 	}
 }
 
-// TestTokensAreRefreshedWhileAServerRuns has the token end, for those who look
-// five minutes ahead, after the first registration.
+// TestTokensAreRefreshedWhileAServerRuns: after the first registration the
+// token is within five minutes of its expiry, so it is refreshed.
 func TestTokensAreRefreshedWhileAServerRuns(t *testing.T) {
 	t.Parallel()
 	first, second := chatGPTToken("first", time.Now().Add(5*time.Minute+6*time.Second)), chatGPTToken("second", time.Now().Add(time.Hour))
@@ -239,7 +239,7 @@ func TestTokensAreRefreshedWhileAServerRuns(t *testing.T) {
 	}
 }
 
-// TestAgentsRegister proves who it is with a key, for each request anew.
+// TestAgentsRegister: an agent proves its identity with a key, separately for each request.
 func TestAgentsRegister(t *testing.T) {
 	trusted, err := rsa.GenerateKey(rand.Reader, 2048)
 	harness.Must(t, err)
@@ -257,7 +257,7 @@ func TestAgentsRegister(t *testing.T) {
 	harness.Must(t, err)
 	encode := base64.RawURLEncoding.EncodeToString
 	keys := fmt.Sprintf(`{"keys":[{"kty":"RSA","alg":"RS256","use":"sig","kid":"k1","n":%q,"e":%q}]}`, encode(trusted.N.Bytes()), encode(big.NewInt(int64(trusted.E)).Bytes()))
-	// Agents are known in a fixed place, to which the user's proxy leads.
+	// Agents are known at a fixed host, to which the user's proxy leads.
 	s := newIdentityService(t, map[string]string{
 		"/backend-api/wham/agent-identities/jwks":         keys,
 		"/api/accounts/v1/agent/agent-rt-1/task/register": `{"task_id":"task-1"}`,

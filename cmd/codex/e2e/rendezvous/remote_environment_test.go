@@ -58,8 +58,8 @@ func registryEnv(env []string, m *harness.Meeting, token string) []string {
 	return append(env[:len(env):len(env)], "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL="+m.URL, "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN="+token)
 }
 
-// TestRemoteEnvironment has a client and an executor meet at a service with a
-// certificate of its own, by tokens that are good for one role each.
+// TestRemoteEnvironment: a client and an executor meet at a service with its
+// own certificate, with tokens for one role each.
 func TestRemoteEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	cert, key, _ := certificate(t, dir)
@@ -86,7 +86,7 @@ func TestRemoteEnvironment(t *testing.T) {
 	if _, errs, code := harness.RunWith(t, client, home, "", "remote", "--env", "ci-2", "info"); code != 255 || !strings.Contains(errs, "authentication failed (403 Forbidden)") {
 		t.Errorf("an environment that the token is not for: %d %q", code, errs)
 	}
-	// The executor's token is none for clients.
+	// The executor's token is not valid for clients.
 	if _, errs, code := harness.RunWith(t, registryEnv(env, m, theirs), home, "", "remote", "--env", "ci-1", "info"); code != 255 || !strings.Contains(errs, "authentication failed (403 Forbidden)") {
 		t.Errorf("the executor's token: %d %q", code, errs)
 	}
@@ -126,8 +126,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// A program that inherits blocked signals executes itself once more, and its
-// secrets must be there then.
+// A program that inherits blocked signals executes itself once more, and must
+// still have its secrets then.
 func TestExecutorInheritsBlockedSignals(t *testing.T) {
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
 	home, env := harness.HomeDirectory(t, nil)

@@ -28,7 +28,7 @@ import (
 func TestRendezvous(t *testing.T) {
 	dir := t.TempDir()
 	m := harness.Rendezvous(t, filepath.Join(dir, "tokens.json"), "--state", filepath.Join(dir, "state.json"))
-	// The service that runs notices tokens that are made now.
+	// The running service notices new tokens.
 	executor := m.Token("--role", "executor", "--environment", "ci-*", "--name", "build")
 	client := m.Token("--role", "harness", "--environment", "ci-1", "--expires", "1h")
 	executorKey, harnessKey := harness.PublicKey(t), harness.PublicKey(t)
@@ -70,7 +70,7 @@ func TestRendezvous(t *testing.T) {
 		t.Errorf("got %s, want a text with %q", text, "rendezvous_streams 1\n")
 	}
 
-	// It ends in order, and the executor comes back by its old URL.
+	// It ends normally, and the executor comes back with its old URL.
 	var closed error
 	done := make(chan struct{})
 	go func() {
@@ -141,7 +141,7 @@ func certificate(t *testing.T, dir string) (cert, key string, pool *x509.CertPoo
 }
 
 func TestRendezvousCommandLine(t *testing.T) {
-	t.Parallel() // it waits for locks that others have
+	t.Parallel() // it waits for locks of other processes
 	dir := t.TempDir()
 	tokens, state := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "state.json")
 	taken := harness.Rendezvous(t, filepath.Join(dir, "others.json"), "--state", state)

@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestServerStatusPage looks at the status page of a server with a browser that runs no
+// TestServerStatusPage opens the status page of a server with a browser without
 // scripts, and ends a process there.
 func TestServerStatusPage(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestServerStatusPage(t *testing.T) {
 			p.lookAt("server", width, scheme)
 		}
 	}
-	// The question, which can be left, and then the end of each process.
+	// The confirmation, which can be cancelled, and then the end of each process.
 	for _, name := range []string{"detached/kept", "sh-"} {
 		link := fmt.Sprintf(`[...document.querySelectorAll('th')].find(e => e.innerText.startsWith(%q)).querySelector('a').click()`, name)
 		p.eval(link, nil)
@@ -85,7 +85,7 @@ func TestServerStatusPage(t *testing.T) {
 		t.Errorf("the page does not work well: %q", errs)
 	}
 
-	// A token that may only read sees the same, without a way to end anything.
+	// A read-only token shows the same page without controls to end a process.
 	reader := b.open()
 	b.trust(read)
 	reader.visit(page)
@@ -121,14 +121,14 @@ func (p *page) ask(script string) string {
 	return out.Result.Value
 }
 
-// load goes to a URL without the help of scripts, which visit needs.
+// load opens a URL without scripts, which visit needs.
 func (p *page) load(url, heading string) {
 	p.t.Helper()
 	p.call(p.session, "Page.navigate", map[string]any{"url": url}, nil)
 	p.awaitPage(heading)
 }
 
-// lookAt checks that a page fits a screen, and keeps a picture of it.
+// lookAt checks that a page fits a screen, and saves a picture of it.
 func (p *page) lookAt(name string, width int, scheme string) {
 	p.t.Helper()
 	p.show(width, scheme)

@@ -19,7 +19,7 @@ import (
 	"codex.internal/pkg/testutil/natstest"
 )
 
-// hostileID is what the rules for ids allow.
+// hostileID contains everything that the rules for ids permit.
 const hostileID = `<img src=x onerror=alert(1)>&lt;"'<b>`
 
 // read returns what a person reads on the page, one blank for any amount of
@@ -52,7 +52,7 @@ func (p *page) expect(wants ...string) {
 	}
 }
 
-// TestStatusPage looks at the page with a browser, as its reader does.
+// TestStatusPage opens the page with a browser, as a user does.
 func TestStatusPage(t *testing.T) {
 	t.Parallel()
 	b := startBrowser(t)
@@ -76,7 +76,7 @@ func TestStatusPage(t *testing.T) {
 		"build-0 connected "+hostileName+" codex-exec-server/"+version(t)+" 1 "+theirs+" 1 ")
 	p.eval(`window.loaded = 'once'`, nil)
 
-	// Without a reload it follows what happens.
+	// Without a reload, it shows changes.
 	m.Dial(offline)
 	p.await("build-2 connected")
 	m.Register(token, "build-3")
@@ -100,8 +100,8 @@ func TestStatusPage(t *testing.T) {
 		t.Errorf("the page does not work well: %q", errs)
 	}
 
-	// A service that is gone is no news; without a state file the next knows
-	// of nothing.
+	// If the service is gone, the page shows no news; without a state file the
+	// next service knows nothing.
 	m.End()
 	p.await("trying again")
 	p.expect("5 environments")
@@ -123,7 +123,7 @@ func TestStatusPage(t *testing.T) {
 	}
 }
 
-// hostileName is what an executor may call itself.
+// hostileName is a name that an executor may choose.
 const hostileName = `<script>alert(1)</script>&amp;"' box`
 
 // describesItself starts an executor of the environment build-0 at a service, and a client that
@@ -146,8 +146,8 @@ func describesItself(t *testing.T, m, far *harness.Meeting, token string) {
 	}
 }
 
-// TestStatusPageOfNodes looks at the pages of both nodes of a service, which say the same, and
-// then at that of the one that is left.
+// TestStatusPageOfNodes compares the pages of both nodes of a service, and then checks the
+// page of the remaining one.
 func TestStatusPageOfNodes(t *testing.T) {
 	t.Parallel()
 	nats := natstest.Start(t)
@@ -199,7 +199,7 @@ func (p *page) look(width int, scheme string) {
 	}
 }
 
-// TestStatusPageNeedsAToken: who has none sees nothing but that.
+// TestStatusPageNeedsAToken: without a token, the page shows only that one is needed.
 func TestStatusPageNeedsAToken(t *testing.T) {
 	t.Parallel()
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))

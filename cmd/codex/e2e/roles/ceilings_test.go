@@ -16,7 +16,7 @@ type startAttack struct {
 	want   string // of the error; "": it may run
 }
 
-// startAttacks are those of a client whose token has --cwd and workspace-write.
+// startAttacks are attacks by a client whose token has --cwd and workspace-write.
 func (w *world) startAttacks() []startAttack {
 	script := "echo x > " + w.beside + "/new; echo x > " + w.ws + "/link/new; echo x > " + w.ws + "/../beside/new; " +
 		"echo x >> " + w.beside + "/secret; chmod 777 " + w.beside + "/secret; rm -f " + w.beside + "/secret; " +
@@ -84,7 +84,7 @@ func (w *world) startAttacks() []startAttack {
 }
 
 // TestStartsUnderACeiling: neither a process nor a detached one gets more than its token
-// permits, whatever its client asks for.
+// permits, whatever its client requests.
 func TestStartsUnderACeiling(t *testing.T) {
 	someWorld(t, func(w *world) {
 		token := w.token("--role", "run", "--cwd", w.ws)
@@ -111,7 +111,7 @@ func TestStartsUnderACeiling(t *testing.T) {
 	})
 }
 
-// letters keeps what may stand in a handle.
+// letters keeps the characters that a handle may contain.
 func letters(r rune) rune {
 	if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
 		return r

@@ -21,8 +21,8 @@ import (
 // (docs/spec/wire.md §1.7), and what a busy machine adds.
 const grantTime = 5*time.Second + harness.Patience/2
 
-// TestTokensEnd: however a token ends while its client is connected, its session ends with its
-// processes, tunnels and watches, and detached processes go on.
+// TestTokensEnd: however a token ends while its client is connected, the session ends with its
+// processes, tunnels and watches, and detached processes continue.
 func TestTokensEnd(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)
@@ -62,7 +62,7 @@ func TestTokensEnd(t *testing.T) {
 	}
 }
 
-// busySession is a session with what must end with it.
+// busySession is a session with resources that must end with it.
 type busySession struct {
 	name              string
 	w                 *world
@@ -72,7 +72,7 @@ type busySession struct {
 	process, detached int // pids
 }
 
-// pid returns what a process has written into a file.
+// pid returns the content of a file into which a process has written its pid.
 func (w *world) pid(name string) int {
 	w.t.Helper()
 	var pid int
@@ -102,7 +102,7 @@ func (w *world) busy(token string) *busySession {
 	return s
 }
 
-// awaitEnd waits for the end of the session, and checks what is left of it.
+// awaitEnd waits for the end of the session, and checks that nothing of it is left.
 func (s *busySession) awaitEnd() {
 	t := s.w.t
 	t.Helper()
@@ -135,7 +135,7 @@ func (s *busySession) awaitEnd() {
 	}
 }
 
-// change changes a member of a token in the file, as an editor does.
+// change changes a member of a token in the file, like an editor.
 func (w *world) change(token, member string, value any) {
 	w.t.Helper()
 	text, err := os.ReadFile(w.tokens)
@@ -158,8 +158,8 @@ func (w *world) change(token, member string, value any) {
 // id returns the id of a token.
 func id(token string) string { return strings.Split(token, "_")[1] }
 
-// TestReplacedTokenFile: a file that was replaced admits the tokens that it has, and no
-// others. While it cannot be read nobody is admitted, and the server goes on.
+// TestReplacedTokenFile: a replaced file admits exactly the tokens that it contains.
+// While it cannot be read, no client is admitted, and the server continues.
 func TestReplacedTokenFile(t *testing.T) {
 	harness.NeedSandbox(t)
 	w := newWorld(t, "auto", nil)

@@ -26,7 +26,7 @@ type fileAttack struct {
 	try  func(ctx context.Context, f *execclient.FS, path string) (string, error)
 }
 
-// readAttacks read a path in each way that there is.
+// readAttacks read a path in all possible ways.
 var readAttacks = []fileAttack{
 	{"readFile", func(ctx context.Context, f *execclient.FS, path string) (string, error) {
 		text, err := f.ReadFile(ctx, path)
@@ -81,7 +81,7 @@ var readAttacks = []fileAttack{
 	}},
 }
 
-// changeAttacks change a path in each way that there is.
+// changeAttacks change a path in all possible ways.
 func (w *world) changeAttacks() []fileAttack {
 	change := func(name string, try func(ctx context.Context, f *execclient.FS, path string) error) fileAttack {
 		return fileAttack{name, func(ctx context.Context, f *execclient.FS, path string) (string, error) { return "", try(ctx, f, path) }}
@@ -126,12 +126,13 @@ func (w *world) changeAttacks() []fileAttack {
 	}
 }
 
-// beyondLandlock are requests that Landlock does not restrict: they tell that a path exists,
-// its attributes and where links lead, and no content (docs/operations.md).
+// beyondLandlock are requests that Landlock does not restrict: they reveal that a path
+// exists, its attributes and the targets of links, but no content (docs/operations.md).
 var beyondLandlock = []string{"getMetadata", "canonicalize", "getAttributes"}
 
-// withoutLandlock are changes in a directory of the token that Landlock does not permit: it protects
-// the names of .git and others by permitting nothing new beside them, and attributes are filtered.
+// withoutLandlock are changes in a directory of the token that Landlock does not permit: to protect
+// the names of .git and others, it permits no new names beside them; and system calls for attributes
+// are filtered.
 var withoutLandlock = []string{"copy from there", "rename there", "rename from there", "replace", "chmod", "times"}
 
 // extract has the server extract an archive of files with the content x.

@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// errStatic says that the programs of a machine need no libraries.
+// errStatic means that the programs of a machine need no libraries.
 var errStatic = errors.New("/bin/cat is linked statically")
 
 // TestDynamicHelper: where the helper of file requests is linked dynamically, a request of a

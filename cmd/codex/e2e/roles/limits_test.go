@@ -19,7 +19,7 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// sleepers numbers the processes that tests look for, by how long they sleep.
+// sleepers distinguishes the processes that tests search for by how long they sleep.
 var sleepers atomic.Int64
 
 // sleeper is a command that no other test has, and sleepersOf are the processes of it.
@@ -38,9 +38,9 @@ func sleepersOf(command string) (pids []string) {
 	return pids
 }
 
-// daemon makes of a shell script one that leaves its session and its parent. Without a sandbox
-// and cgroups the server does not find such a process before its own end (docs/operations.md):
-// there the script leaves the session alone.
+// daemon changes a shell script so that it leaves its session and its parent. Without a
+// sandbox and cgroups the server does not find such a process before its own end
+// (docs/operations.md); in that case the script only leaves the session.
 func (w *world) daemon(sandbox object, script string) string {
 	if sandbox == nil && !w.hasCgroups() {
 		return "setsid sh -c '" + script + "' &"
@@ -68,8 +68,8 @@ func (w *world) hasCgroups() bool {
 	return false
 }
 
-// limitCase is a process of which a limit of the token, lower than what its client asks for,
-// is reached by a descendant.
+// limitCase is a process whose descendant reaches a limit of the token that is lower than
+// the requested one.
 type limitCase struct {
 	name   string
 	script string
@@ -91,8 +91,8 @@ func (w *world) limitCases(sandbox object, command string) []limitCase {
 	}
 }
 
-// TestLimitsOfTokens: the limits of a token hold for a process with all its descendants, whatever
-// its client asks for, in a sandbox and without, detached or not.
+// TestLimitsOfTokens: a token's limits apply to a process with all its descendants, whatever its
+// client requests, with and without a sandbox, detached or not.
 func TestLimitsOfTokens(t *testing.T) {
 	someWorld(t, func(w *world) {
 		limits := []string{"--role", "run", "--limit-output", "64K", "--limit-open-files", "64", "--limit-file-size", "64K"}

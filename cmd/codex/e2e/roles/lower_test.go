@@ -11,7 +11,7 @@ import (
 )
 
 // TestLowerCeilings: a token with read, and one with run whose sandbox is read-only, change
-// nothing by any request and any process; the first starts none.
+// nothing with any request or process; the first cannot start processes.
 func TestLowerCeilings(t *testing.T) {
 	eachWorld(t, func(w *world) {
 		reader, looker := w.token("--role", "read", "--cwd", w.ws), w.token("--role", "run", "--max-sandbox", "read-only")

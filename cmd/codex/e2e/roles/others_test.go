@@ -56,7 +56,7 @@ type detachedAttack struct {
 	try  func(ctx context.Context, d *execclient.Detached) error
 }
 
-// detachedAttacks begin with what reads. The last two end the process and remove it.
+// detachedAttacks begin with the reading ones. The last two end the process and remove it.
 var detachedAttacks = []detachedAttack{
 	{"state", func(ctx context.Context, d *execclient.Detached) error { _, err := d.State(ctx); return err }},
 	{"write", func(ctx context.Context, d *execclient.Detached) error { return d.Write(ctx, []byte("x\n")) }},
@@ -70,8 +70,8 @@ var detachedAttacks = []detachedAttack{
 	}},
 }
 
-// TestDetachedOfOthers: a detached process is its principal's. Tokens of that do with it what
-// their role and their ceiling permit, and others do not learn that it exists.
+// TestDetachedOfOthers: a detached process belongs to its principal. The principal's tokens
+// can use it as their role and ceiling permit; other tokens do not learn that it exists.
 func TestDetachedOfOthers(t *testing.T) {
 	harness.NeedSandbox(t)
 	w := newWorld(t, "auto", nil)
@@ -95,7 +95,7 @@ func TestDetachedOfOthers(t *testing.T) {
 	for _, tt := range tokens {
 		params := w.params("job", nil, "trap : USR1; while :; do read x; done")
 		params.PipeStdin = true
-		// That of the token before may be there still.
+		// The process of the previous token may still exist.
 		if _, err := owner.StartDetached(t.Context(), params); err != nil && !execproto.IsProcessExists(err) {
 			t.Fatal(err)
 		}

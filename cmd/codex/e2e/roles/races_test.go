@@ -20,8 +20,8 @@ import (
 func rounds() int { return testutil.Rounds(2, 4, 10) }
 
 // TestExchangedLinks: while a process exchanges a directory with a link to the outside, starts
-// and file requests of a client with a ceiling read and change nothing there. The directory is
-// one below that of the token, or that of the token itself.
+// and file requests of a client with a ceiling read and change nothing outside. The directory
+// is below the token's directory, or is that directory.
 func TestExchangedLinks(t *testing.T) {
 	someWorld(t, func(w *world) {
 		top := w.dir + "/top"
@@ -50,7 +50,7 @@ func TestExchangedLinks(t *testing.T) {
 	})
 }
 
-// control shows that the exchange leads out where no sandbox keeps it.
+// control shows that the exchange leads outside without a sandbox.
 func (w *world) control(dir string) {
 	w.t.Helper()
 	testutil.Eventually(w.t.Context(), w.t, "a write by the exchanged link", func() (string, bool) {
@@ -75,9 +75,8 @@ func (w *world) removeMountPoints() {
 	}
 }
 
-// startWhileExchanging starts processes that write by their working directory and by its name,
-// until the launchers of some have seen the directory. A refusal is as good as a process that
-// harms nothing.
+// startWhileExchanging starts processes that write through their working directory and by its
+// name, until the launchers of some have seen the directory. A refusal counts as success, too.
 func (w *world) startWhileExchanging(c *execclient.Client, dir string) {
 	script := "echo x > cwd; echo x > " + dir + "/name; chmod 777 secret; rm -f " + dir + "/secret; echo ran"
 	ran, refused, launched := 0, 0, 0

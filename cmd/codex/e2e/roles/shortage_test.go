@@ -17,9 +17,9 @@ import (
 // start some tens of processes.
 const fewDescriptors = 100
 
-// TestDescriptorsRunOut: a server that has no more descriptors refuses starts and says what it
-// lacks, answers file requests, goes on, and takes new work when processes have ended. The starts
-// come several at a time.
+// TestDescriptorsRunOut: a server without free descriptors refuses starts with an error that says
+// so, answers file requests, continues, and accepts new work when processes have ended. Several
+// starts come at a time.
 func TestDescriptorsRunOut(t *testing.T) {
 	eachWorld(t, func(w *world) {
 		token := w.token("--role", "run")
@@ -33,7 +33,8 @@ func TestDescriptorsRunOut(t *testing.T) {
 	})
 }
 
-// exhaust takes all descriptors of the server with processes, ends these, and starts another one.
+// exhaust uses all descriptors of the server for processes, ends these, and starts another
+// one.
 func (w *world) exhaust(token string, sandbox object) {
 	w.t.Helper()
 	ctx, c := w.t.Context(), w.client(token)
@@ -96,7 +97,7 @@ func (w *world) startUntilRefused(c *execclient.Client, sandbox object) (kept []
 	return nil, nil
 }
 
-// requestAllKinds makes file requests, which may fail, and must be answered.
+// requestAllKinds makes file requests, which may fail but must be answered.
 func (w *world) requestAllKinds(c *execclient.Client, sandbox object) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), harness.Patience)

@@ -28,13 +28,13 @@ import (
 type world struct {
 	t           *testing.T
 	backend     string
-	credential  *syscall.Credential // of the server; nil: that of the test
+	credential  *syscall.Credential // environment of the server; nil: the test's
 	bin         string              // the program, which that user may execute
 	dir         string              // has the rest
 	ws, beside  string              // a directory of a token, and one outside of it
 	tokens      string              // the file with tokens
 	url         string
-	descriptors int // the most that the server may have open; 0: as many as the test
+	descriptors int // the most descriptors that the server may open; 0: as many as the test
 }
 
 // nobody is an ordinary user.
@@ -46,8 +46,8 @@ type pair struct {
 	uid  int
 }
 
-// backends are what tests try: the user is that of the test and, if that is root, an ordinary
-// one: see testutil.Pairs.
+// backends are the pairs of backend and user that tests try. The user is the test's own and,
+// if that is root, an ordinary one: see testutil.Pairs.
 func backends(t *testing.T) (list []pair) {
 	users := []int{os.Geteuid()}
 	if os.Geteuid() == 0 {
@@ -68,7 +68,7 @@ func eachWorld(t *testing.T, test func(w *world)) {
 	inWorlds(t, backends(t), test)
 }
 
-// someWorld is eachWorld for a test that takes much processor time: see testutil.Choice.
+// someWorld is eachWorld for a test that needs much processor time: see testutil.Choice.
 func someWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	inWorlds(t, testutil.Choice(t.Name(), backends(t)), test)
@@ -125,7 +125,7 @@ func (w *world) write(path, text string) {
 	w.own(path)
 }
 
-// command is codex as the server's user.
+// command is codex, run as the server's user.
 func (w *world) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(w.bin, args...)
 	cmd.Dir = w.dir
@@ -183,7 +183,7 @@ func (w *world) client(token string) *execclient.Client {
 	return c
 }
 
-// Short names of what the harness has for JSON objects of requests.
+// Short names for the harness's helpers for JSON objects of requests.
 type object = harness.Object
 
 var (
@@ -193,7 +193,7 @@ var (
 	with    = harness.With
 )
 
-// managed is a sandbox that lets everything be read, and more.
+// managed is a sandbox that permits reading everything, and more.
 func managed(entries ...object) object {
 	return harness.ManagedSandbox(append([]object{special("root", "read")}, entries...)...)
 }
@@ -215,7 +215,7 @@ func (w *world) params(id string, sandbox object, script string) execproto.Start
 	}
 }
 
-// run runs a process to its end, and returns its output of both streams.
+// run runs a process to its end, and returns the output of both streams.
 func run(ctx context.Context, c *execclient.Client, params execproto.StartParams) (out string, code int, err error) {
 	p, err := c.Start(ctx, params)
 	if err != nil {
@@ -239,11 +239,11 @@ func (w *world) untouched(what string) {
 	}
 }
 
-// pause is the longest between two exchanges: a start takes some tens of milliseconds.
+// pause is the longest time between two exchanges: a start takes some tens of milliseconds.
 const pause = 30 * time.Millisecond
 
-// exchanging exchanges two names again and again until stop is called, which puts them back.
-// The pauses let a start that is refused for what it saw succeed the next time.
+// exchanging exchanges two names again and again until stop is called, which restores them.
+// Because of the pauses, a start that was refused can succeed at the next attempt.
 func exchanging(t *testing.T, a, b string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,8 +16,8 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// TestConfinedArchives reads and extracts archives in a sandbox: it hides and protects what
-// it does for other file requests, and nothing leaves the directory.
+// TestConfinedArchives reads and extracts archives in a sandbox: hidden and protected paths
+// are the same as for other file requests, and nothing is written outside of the directory.
 func TestConfinedArchives(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		client, err := execclient.DialWebSocket(t.Context(), c.url, execclient.Options{})
@@ -49,7 +49,7 @@ func TestConfinedArchives(t *testing.T) {
 			}
 		}
 
-		// Where the sandbox does not let it write, nothing is written.
+		// Where the sandbox does not permit writing, nothing is written.
 		if failed, err := c.extract(files, c.dir, text); err == nil && !slices.Contains(failed, "f") {
 			t.Errorf("outside of the workspace: %q", failed)
 		}
@@ -63,7 +63,7 @@ func TestConfinedArchives(t *testing.T) {
 		if failed, err := c.extract(readOnly, c.ws, text); err == nil && !slices.Contains(failed, "new/file") {
 			t.Errorf("read-only: %q", failed)
 		}
-		// An archive that is given up leaves nothing under a temporary name.
+		// An aborted archive leaves no temporary file.
 		w, err := files.CreateArchive(t.Context(), c.ws, execclient.ExtractOptions{Failed: func(string, string) {}})
 		harness.Must(t, err)
 		half := make([]byte, 2<<20)
@@ -95,7 +95,7 @@ func (c *confined) archived(files *execclient.FS) []string {
 			return names
 		}
 		harness.Must(c.t, err)
-		if h.Typeflag == tar.TypeReg { // and no problem that is told
+		if h.Typeflag == tar.TypeReg { // and no reported failure
 			names = append(names, h.Name)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // confined is a server with a workspace, spoken to in raw JSON-RPC.
 type confined struct {
 	t      *testing.T
-	dir    string // the workspace's parent: what lies in it and not in ws is outside
+	dir    string // the workspace's parent: its other entries are outside
 	ws     string
 	pid    int
 	url    string
@@ -27,7 +27,7 @@ type confined struct {
 	*wire
 }
 
-// separate lays out codex with helpers of their own, once.
+// separate installs codex with its own helpers, once.
 var separate = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(filepath.Dir(harness.Codex), "separate")
 	return filepath.Join(dir, "codex"), harness.Install(dir, "codex", "codex-fs", "codex-linux-sandbox")
@@ -77,7 +77,7 @@ func confinedBy(t *testing.T, binary string, args ...string) *confined {
 	return c
 }
 
-// Short names of what the harness has for JSON objects of requests.
+// Short names for the harness's helpers for JSON objects of requests.
 type object = harness.Object
 
 var (
@@ -147,8 +147,8 @@ func hasOption(pid int, option string) bool {
 	return err == nil && strings.Contains(string(line), "\x00"+option+"\x00")
 }
 
-// quiet waits until the server has no more processes than at first, but for the
-// launchers that it keeps, and the janitor.
+// quiet waits until the server has no more processes than at first, except for
+// the idle launchers and the janitor.
 func (c *confined) quiet() {
 	c.t.Helper()
 	c.until("processes are left", func() bool {
@@ -168,7 +168,7 @@ func (c *confined) until(what string, done func() bool) {
 	testutil.Eventually(c.t.Context(), c.t, "an end of this: "+what, func() (string, bool) { return "it goes on", done() })
 }
 
-// names are what is in the workspace.
+// names are the names in the workspace.
 func (c *confined) names() string {
 	entries, err := os.ReadDir(c.ws)
 	harness.Must(c.t, err)
@@ -218,7 +218,7 @@ func TestConfinedAnswers(t *testing.T) {
 		c.refuse("fs/writeFile", object{"path": uri(f), "dataBase64": "", "sandbox": managed(special("root", "read"))}, -32603, "Read-only file system (os error 30)")
 		c.refuse("fs/readFile", read(with(roots, "cwd", uri(c.ws)), c.dir+"/outside"), -32004, "No such file or directory (os error 2)")
 		c.refuse("process/start", with(c.script("p", c.usual(), ""), "argv", []string{}), -32602, "argv must not be empty")
-		// Ours: the level may be absent and the roots count.
+		// Our rule: without a level, the roots count.
 		for _, s := range []object{
 			with(roots, "cwd", uri(c.ws+"/sub"), "workspaceRoots", []string{uri(c.ws)}),
 			with(roots, "cwd", uri(c.ws), "windowsSandboxLevel", "disabled"),
@@ -230,7 +230,7 @@ func TestConfinedAnswers(t *testing.T) {
 			}
 		}
 		c.refuse("fs/readFile", read(with(roots, "cwd", uri(c.ws), "workspaceRoots", []string{uri(c.ws + "/sub")}), f), -32004, "os error 2")
-		// What cannot be enforced is told where the launcher is seen.
+		// A policy that cannot be enforced is reported where the launcher is available.
 		harness.Must(c.t, os.Symlink(c.dir, c.ws+"/l"))
 		crossing := managed(special("root", "read"), at(c.ws, "write"), at(c.ws+"/l/x", "deny"))
 		const why = "cannot enforce sandbox deny-read path"

@@ -50,7 +50,7 @@ func TestConfinedFiles(t *testing.T) {
 		if got := fmt.Sprint(ask("fs/walk", c.ws+"/a", walk...)); !strings.Contains(got, c.ws+"/a/b/copy") {
 			t.Errorf("got %v, want a text with %q", got, c.ws+"/a/b/copy")
 		}
-		// With attributes, what is masked has those of the mask, in a list as in a walk.
+		// With attributes, a masked path has those of the mask, in a list as in a walk.
 		listed := fmt.Sprint(ask("fs/readDirectory", c.ws, "attributes", true))
 		walk[1].(object)["attributes"] = true
 		walked := fmt.Sprint(ask("fs/walk", c.ws, walk...))
@@ -78,7 +78,7 @@ func TestConfinedFiles(t *testing.T) {
 		no("fs/writeFile", c.ws+"/.codex/config", -32603, erofs, "dataBase64", "")
 		c.refuse("fs/copy", object{"sourcePath": uri(c.ws + "/secret"), "destinationPath": uri(c.ws + "/copied"), "recursive": false, "sandbox": s}, -32600, eacces)
 		c.refuse("fs/copy", object{"sourcePath": uri(c.ws + "/f"), "destinationPath": uri(c.dir + "/copied"), "recursive": false, "sandbox": s}, -32603, erofs)
-		// What is masked or not there is not seen either.
+		// A masked or missing path is not visible either.
 		if got := ask("fs/getMetadata", c.ws+"/secret"); got["size"] != 0.0 {
 			t.Errorf(`got %v, want got["size"] 0.0`, got)
 		}
@@ -86,7 +86,7 @@ func TestConfinedFiles(t *testing.T) {
 		s = hidden
 		no("fs/readDirectory", c.dir+"/none", -32004, "os error 2")
 		no("fs/getMetadata", c.ws+"/f", -32004, "os error 2")
-		// A command could have put a link where it may write: nothing follows it.
+		// A command may have put a link where it can write: no operation follows it.
 		if err := os.Symlink(c.dir, c.ws+"/linked"); err != nil {
 			t.Fatal(err)
 		}
@@ -110,8 +110,8 @@ func TestConfinedFiles(t *testing.T) {
 	})
 }
 
-// TestHelperOfReading: what reads a file in a sandbox may open as many files as the server, though it
-// is started with room for none.
+// TestHelperOfReading: a helper that reads a file in a sandbox may open as many files as the server,
+// although it is started with a limit of none.
 func TestHelperOfReading(t *testing.T) {
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap, machine.Landlock}, func(t *testing.T, backend string) {
 		c := confinedBy(t, harness.Codex, "--sandbox-backend", backend)
@@ -130,8 +130,8 @@ func TestHelperOfReading(t *testing.T) {
 	})
 }
 
-// TestReplacedDenial: a denied directory is exchanged for another one, and so is the one above it, between reads. What is
-// at the path now is denied, and the rest can be read.
+// TestReplacedDenial: between reads, a denied directory is exchanged with another one, and so is its parent. The
+// directory that is now at the path is denied, and the rest can be read.
 func TestReplacedDenial(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		ws := c.dir + "/denial"
@@ -162,7 +162,7 @@ func TestReplacedDenial(t *testing.T) {
 	})
 }
 
-// TestConfinedRename renames within what may be written, and nowhere else.
+// TestConfinedRename: renaming works within writable paths, and nowhere else.
 func TestConfinedRename(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		s := c.usual()
@@ -197,7 +197,7 @@ func TestConfinedRename(t *testing.T) {
 		harness.Must(t, os.Mkdir(c.dir+"/second", 0o755))
 		s = with(managed(special("root", "read"), special("project_roots", "write"), at(c.dir+"/second", "write")), "cwd", uri(c.ws))
 		no(c.ws+"/f", c.dir+"/second/f", -32600, "copy with fs/copy, then remove the source with fs/remove")
-		// A link that leads out is renamed itself.
+		// A link that leads out is itself renamed.
 		harness.Must(t, os.Symlink(c.dir+"/outside", c.ws+"/link"))
 		s = c.usual()
 		c.call("fs/rename", params(c.ws+"/link", c.ws+"/sub/link"))
@@ -209,8 +209,8 @@ func TestConfinedRename(t *testing.T) {
 	})
 }
 
-// TestConfinedAttributes changes attributes and makes links within what may be
-// written, and nowhere else.
+// TestConfinedAttributes: changing attributes and making links works within
+// writable paths, and nowhere else.
 func TestConfinedAttributes(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		s := c.usual()
@@ -289,7 +289,7 @@ func TestConfinedHandles(t *testing.T) {
 		c.refuse("fs/open", open("x", c.ws+"/missing", "read"), -32004, "os error 2")
 		c.quiet()
 
-		// What is abandoned is as if it had not been.
+		// An abandoned write has no effect.
 		other := connect(t, c.url)
 		for i := range 4 {
 			id := strconv.Itoa(i)

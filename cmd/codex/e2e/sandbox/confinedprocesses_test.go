@@ -70,7 +70,7 @@ func TestConfinedProcesses(t *testing.T) {
 		if e := run("echo x > ../outside"); e.code == 0 || !e.denied || !strings.Contains(e.out, "Read-only file system") {
 			t.Errorf(`got %+v; want e.code other than 0, e.denied true, e.out with "Read-only file system"`, e)
 		}
-		// The answer to process/read says so as well.
+		// The answer to process/read contains it as well.
 		c.start("read", s, "echo x > ../outside")
 		r := c.call("process/read", object{"processId": "read", "waitMs": 20000})
 		for r["closed"] != true {
@@ -86,7 +86,7 @@ func TestConfinedProcesses(t *testing.T) {
 		if e := run(`echo "$0"`, "argv", []string{"/bin/sh", "-c", `tr "\0" " " < /proc/$$/cmdline`}, "arg0", "renamed"); e.out != `renamed -c tr "\0" " " < /proc/$$/cmdline ` {
 			t.Errorf("got %+v, want e.out %q", e, `renamed -c tr "\0" " " < /proc/$$/cmdline `)
 		}
-		// The environment is the same as without a sandbox, in its order too.
+		// The environment is the same as without a sandbox, including its order.
 		env := []any{"argv", []string{"/usr/bin/env", "-0"}, "env", object{"A": "b c", "EMPTY": "", "LINES_OF": "x\ny", "PATH": "/usr/bin", "CODEX_SANDBOX_ARG0": "mine", "LD_X": "="}}
 		c.start("plain", nil, "", env...)
 		want := c.end("plain")
@@ -265,8 +265,8 @@ func TestConfinedAtTheEdges(t *testing.T) {
 	})
 }
 
-// A server that is killed takes what it has confined with it, and a later
-// sandbox clears away what it has left.
+// When a server is killed, its sandboxed processes end, and a later sandbox
+// removes leftover placeholders.
 func TestConfinedProcessesEndWithTheServer(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		c.start("p", c.usual(), "echo ready; sleep 1000")

@@ -24,17 +24,17 @@ import (
 )
 
 // A hardened container: no namespaces and no mounts can be made in it. The
-// tests make one of a process of their own, which installs the restrictions
+// tests make one from a process of their own, which installs the restrictions
 // and then executes a program.
 
-// containerVariable makes this test program a container; its value is the
-// kind, and the arguments are what to execute.
+// containerVariable makes this test program act as a container; its value is
+// the kind, and the arguments are the command.
 const containerVariable = "CODEX_E2E_CONTAINER"
 
 // The kinds of containers.
 const (
 	filtered = "seccomp"    // a filter refuses the system calls
-	limited  = "namespaces" // a nested user namespace in which there may be no more
+	limited  = "namespaces" // a nested user namespace in which no more can be made
 )
 
 func init() {
@@ -42,7 +42,7 @@ func init() {
 	if kind == "" {
 		return
 	}
-	// What is installed holds for this thread, and for what it executes.
+	// The restrictions apply to this thread, and to the program that it executes.
 	runtime.LockOSThread()
 	var err error
 	switch kind {
@@ -59,8 +59,8 @@ func init() {
 	os.Exit(99)
 }
 
-// installContainerFilter refuses what the default filters of container engines
-// refuse.
+// installContainerFilter refuses the system calls that the default filters of
+// container engines refuse.
 func installContainerFilter() error {
 	const (
 		deny  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
@@ -134,7 +134,7 @@ func serve(t *testing.T, token string, cmd *exec.Cmd) *execclient.Client {
 	return client
 }
 
-// outcome is how a process ended.
+// outcome is the result of a process.
 type outcome struct {
 	execproto.ReadResult
 	kind string // the sandboxType
@@ -190,8 +190,8 @@ func sandboxOf(cwd string, list ...string) json.RawMessage {
 	return b
 }
 
-// workspace makes a directory with a file, beside a secret. It does not lie
-// below /tmp, which some policies make writable.
+// workspace makes a directory with a file, beside a secret. It is not below
+// /tmp, because some policies make that writable.
 func workspace(t *testing.T) (ws, secret string) {
 	t.Helper()
 	top := "/var/tmp"
@@ -208,7 +208,7 @@ func workspace(t *testing.T) (ws, secret string) {
 	return ws, secret
 }
 
-// probed is what the launcher says of a container.
+// probed is the launcher's report about a container.
 func probed(t *testing.T, kind string) map[string]string {
 	t.Helper()
 	if kind == limited {
@@ -237,8 +237,8 @@ func probed(t *testing.T, kind string) map[string]string {
 // confinedStatus is true of a process that has been confined.
 const confinedStatus = `grep -q 'NoNewPrivs:.1' /proc/self/status && grep -q 'Seccomp:.2' /proc/self/status`
 
-// TestHardenedContainer: where nothing but Landlock works, what it can enforce
-// works, and all else is refused before it runs.
+// TestHardenedContainer: if only Landlock works, policies that it can enforce
+// work, and all others are refused before the command runs.
 func TestHardenedContainer(t *testing.T) {
 	for _, kind := range []string{filtered, limited} {
 		t.Run(kind, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestHardenedContainer(t *testing.T) {
 			if reason := reasons["landlock"]; reason != "" {
 				t.Fatalf(`got %v, want ""`, reason)
 			}
-			// The client is not in the container, so the server cannot look at it.
+			// The client is not in the container, so the server cannot inspect it.
 			token := strings.Repeat("0123456789abcdef", 4)
 			client := serve(t, token, contained(kind, harness.Codex, harness.Codex, "exec-server", "--listen", "ws://127.0.0.1:0",
 				"--ws-auth", "capability-token", "--ws-token-sha256", fmt.Sprintf("%x", sha256.Sum256([]byte(token)))))
@@ -283,7 +283,7 @@ func containerProcesses(t *testing.T, client *execclient.Client) {
 	if err != nil || e.code == 0 || !strings.Contains(e.text, "data") || strings.Contains(e.text, "key") || !e.SandboxDenied {
 		t.Errorf("restricted reads: %+v, %v", e, err)
 	}
-	// A writable root in which nothing has to be protected.
+	// A writable root in which no path must be protected.
 	open := sandboxOf(ws, "root=read", ws+"=write", ws+"/.git=write", ws+"/.agents=write", ws+"/.codex=write")
 	e, err = runSandboxed(t, client, "opens", ws, "echo y > f && mkdir -p a/b && mv f a/b/g && echo x > "+secret, open)
 	if b, _ := os.ReadFile(ws + "/a/b/g"); err != nil || e.code == 0 || string(b) != "y\n" || !e.SandboxDenied {
@@ -330,8 +330,8 @@ func containerFiles(t *testing.T, client *execclient.Client) {
 	}
 }
 
-// containerRefusals: what Landlock cannot express does not run at all, and the
-// error names the path.
+// containerRefusals: commands whose policy Landlock cannot express do not run,
+// and the error names the path.
 func containerRefusals(t *testing.T, client *execclient.Client) {
 	for name, make := range map[string]func(ws, secret string) (path string, sandbox json.RawMessage){
 		"a name that must not be created": func(ws, _ string) (string, json.RawMessage) {

@@ -17,8 +17,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// askEnv makes this program one that asks its proxy for as many hosts at a time as its
-// value says. It prints a line for each answer.
+// askEnv makes this program ask its proxy for as many hosts at a time as its value
+// says. It prints a line for each answer.
 const askEnv = "E2E_ASK"
 
 func init() {
@@ -66,7 +66,7 @@ func (c *confined) floods(t *testing.T, w *wire, id string, count int) {
 	})
 }
 
-// question takes the next question, and returns its id and its process.
+// question receives the next question, and returns its id and its process.
 func (w *wire) question() (id json.RawMessage, process string) {
 	w.t.Helper()
 	m := w.wait(func(m message) bool { return m.Method == "network/policyRequest" })
@@ -99,9 +99,9 @@ func (w *wire) refusals(ids []string, lines int) {
 	}
 }
 
-// TestFloodsOfQuestions: processes that ask for hosts in a loop fill neither the connection
-// nor the client's hands. What is too much is refused unasked and at once, the connection
-// serves other requests, and another client is asked as before.
+// TestFloodsOfQuestions: processes that ask for hosts in a loop overload neither the
+// connection nor the client. Excess requests are refused at once without a question, the
+// connection serves other requests, and another client still gets questions.
 func TestFloodsOfQuestions(t *testing.T) {
 	harness.NeedSandbox(t)
 	c := confinedBy(t, harness.Codex)

@@ -35,7 +35,7 @@ import (
 )
 
 // registry serves a git repository, an npm package and a Python package to requests
-// that have the credential, and keeps nothing else.
+// with the credential.
 func registry(t *testing.T, host, credential string) (origin, ca string) {
 	t.Helper()
 	repository := filepath.Join(t.TempDir(), "r")
@@ -84,7 +84,7 @@ func registry(t *testing.T, host, credential string) (origin, ca string) {
 	return net.JoinHostPort(host, port), ca
 }
 
-// certificate makes a certificate that verifies itself.
+// certificate makes a self-signed certificate.
 func certificate(t *testing.T, host string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -137,7 +137,7 @@ func pythonPackage(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// keeper is a server that injects the credential at one place.
+// keeper is a server that injects the credential at one host.
 type keeper struct {
 	url, origin, workspace, home, file string
 	log                                string // the path of its log
@@ -185,8 +185,8 @@ func keep(t *testing.T, backend, host string) *keeper {
 	return k
 }
 
-// arguments are those of a command that runs a script in a sandbox of the server.
-// ORIGIN in the script stands for the place of the credential.
+// arguments are the arguments of a command that runs a script in a sandbox of the
+// server. ORIGIN in the script stands for the host of the credential.
 func (k *keeper) arguments(policy, script string) []string {
 	return []string{
 		"remote", "run", "--url", k.url, "--cwd", k.workspace, "--sandbox", policy, "--allow-domain", "localhost", "--allow-domain", "127.0.0.1",

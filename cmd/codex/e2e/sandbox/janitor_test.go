@@ -46,9 +46,9 @@ func (c *confined) launcherOf(word string) int {
 	return 0
 }
 
-// TestOneJanitor: the sandboxes of a server share a janitor. It removes what a launcher
-// leaves that is killed, keeps nothing of those that have ended, and when it is killed
-// itself, the next sandbox gets another.
+// TestOneJanitor: the sandboxes of a server share a janitor. It removes the leftovers
+// of a killed launcher, keeps nothing for ended sandboxes, and if it is killed itself,
+// the next sandbox gets another one.
 func TestOneJanitor(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		s := c.usual()

@@ -12,7 +12,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// idle waits until the server has the launchers that it keeps, and returns them.
+// idle waits until the server has its idle launchers, and returns them.
 func (c *confined) idle() []int {
 	c.t.Helper()
 	var found []int
@@ -34,7 +34,7 @@ func (c *confined) cgroupOfPlain() string {
 	return ""
 }
 
-// cgroupOf is the cgroup of a process, as /proc says it.
+// cgroupOf is the cgroup of a process according to /proc.
 func cgroupOf(pid int) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	for line := range strings.Lines(string(text)) {
@@ -51,10 +51,10 @@ func foreign(to string) bool {
 	return to != os.DevNull && !strings.HasPrefix(to, "socket:") && !strings.HasPrefix(to, "anon_inode:") && !strings.HasPrefix(to, "/sys/fs/cgroup/")
 }
 
-// TestLaunchersAhead: a launcher that waits carries out the next request, holds
-// nothing but its socket before, and is replaced. What it starts is in the cgroup of
-// the process. A launcher that was killed is replaced too, and the request that would
-// have had it gets one of its own.
+// TestLaunchersAhead: a waiting launcher carries out the next request, has only its
+// socket open before, and is replaced. Its children are in the cgroup of the process.
+// A killed launcher is replaced too, and the request that would have used it gets a
+// new one.
 func TestLaunchersAhead(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		s := c.usual()
@@ -64,7 +64,7 @@ func TestLaunchersAhead(t *testing.T) {
 		c.saying("plain", "ready")
 		waiting := c.idle()
 		plain := c.cgroupOfPlain()
-		// A launcher that has just been started still holds its program.
+		// A launcher that has just been started still has its program open.
 		c.until("descriptors of a launcher", func() bool {
 			return !slices.ContainsFunc(waiting, func(pid int) bool { return slices.ContainsFunc(descriptors(pid), foreign) })
 		})
@@ -75,7 +75,7 @@ func TestLaunchersAhead(t *testing.T) {
 			t.Fatal("no launcher that was waiting has made the sandbox")
 		}
 		for _, pid := range descendants(waiting[used]) {
-			// Without cgroups all are in that of the server.
+			// Without cgroups all processes are in the server's.
 			if got := cgroupOf(pid); path.Dir(got) != path.Dir(plain) {
 				t.Errorf("the process %d is in the cgroup %s, one without a sandbox in %s", pid, got, plain)
 			}

@@ -1,4 +1,4 @@
-// Package sandbox tests from outside what confines commands and file requests.
+// Package sandbox tests the confinement of commands and file requests from outside.
 package sandbox
 
 import (

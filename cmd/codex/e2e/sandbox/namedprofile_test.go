@@ -9,7 +9,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestSandboxByConfiguration takes the options of Codex CLI's codex sandbox: named
+// TestSandboxByConfiguration uses the options of Codex CLI's codex sandbox: named
 // permission profiles, config profiles, single values, and the order of the layers.
 // Codex CLI 0.169.0 does the same with the same files, unless a case says otherwise.
 func TestSandboxByConfiguration(t *testing.T) {
@@ -33,7 +33,7 @@ func TestSandboxByConfiguration(t *testing.T) {
 		config, project string
 		args            []string
 		code            int
-		out, errs       string // what could be done; a part of stderr
+		out, errs       string // the operations that worked; a part of stderr
 	}{
 		{"nothing is configured", "", "", nil, 0, "read ", ""},
 		{"a named profile", dev, "", []string{"-P", "dev"}, 0, "here ", ""},
@@ -109,7 +109,7 @@ func TestWritableRootsOfTheServer(t *testing.T) {
 				`(: >"$1/.made") 2>/dev/null && printf 'here '; (: >"$2/.made") 2>/dev/null && printf 'beside '; exit 0`, "sh", workspace, beside)...)
 			want := tt.code
 			if command == "exec" && want == 1 {
-				want = 125 // its own failures, so that they are not the command's
+				want = 125 // its own failures, so that they do not count as the command's
 			}
 			if code != want || out != tt.out || !strings.Contains(errs, tt.errs) {
 				t.Errorf("%s, %s: exit code %d, %q, %q", command, tt.name, code, out, errs)

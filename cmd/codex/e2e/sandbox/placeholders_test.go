@@ -10,9 +10,9 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestEndOfServerLeavesNoPlaceholders: a server that ends while confined file
-// requests are being answered, also those that fail, leaves nothing in the
-// workspace of what the launcher had put there to mount on.
+// TestEndOfServerLeavesNoPlaceholders: if a server ends while confined file
+// requests are being answered, including failing ones, none of the launcher's
+// placeholders is left in the workspace.
 func TestEndOfServerLeavesNoPlaceholders(t *testing.T) {
 	for _, test := range []struct {
 		name, method, path string

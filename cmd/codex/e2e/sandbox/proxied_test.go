@@ -33,8 +33,8 @@ const fetchURL = `fetch() {
 }
 `
 
-// TestSandboxWithDomains: a local command reaches the hosts and ports that are
-// allowed, through a proxy of codex itself, and nothing else.
+// TestSandboxWithDomains: a local command reaches only the allowed hosts and
+// ports, through codex's own proxy.
 func TestSandboxWithDomains(t *testing.T) {
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
@@ -88,8 +88,8 @@ func TestSandboxWithDomains(t *testing.T) {
 	}
 }
 
-// TestSandboxWithDomainsAndSignals: codex passes signals on, an interrupt of the
-// terminal comes once, and nothing is left behind when codex is killed.
+// TestSandboxWithDomainsAndSignals: codex forwards signals, an interrupt from
+// the terminal arrives once, and if codex is killed no process is left.
 func TestSandboxWithDomainsAndSignals(t *testing.T) {
 	harness.NeedSandbox(t)
 	start := func(script string) (*exec.Cmd, *bufio.Reader) {

@@ -26,8 +26,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialEnv makes this program one that knows no proxy. It is a list of what to do;
-// each line of output is the word and how it ended.
+// dialEnv makes this program one that does not use a proxy. Its value is a list
+// of actions; each line of output is the action and its result.
 const dialEnv = "E2E_DIAL"
 
 func init() {
@@ -41,8 +41,8 @@ func init() {
 	os.Exit(0)
 }
 
-// dialWord does what a word says: it greets a server over a network, or has one of its
-// own, or floods the launcher's listener.
+// dialWord carries out an action: it greets a server over a network, or starts its own
+// server, or floods the launcher's listener.
 func dialWord(word string) string {
 	network, address, _ := strings.Cut(word, "/")
 	switch network {
@@ -66,7 +66,7 @@ func dialWord(word string) string {
 	return greet(conn)
 }
 
-// greet sends a word and returns what comes back.
+// greet sends a word and returns the answer.
 func greet(conn net.Conn) string {
 	if _, err := io.WriteString(conn, "hello"); err != nil {
 		return reasonOf(err)
@@ -90,7 +90,7 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// ownServer connects to a server of this program's own.
+// ownServer connects to a server within this program.
 func ownServer(address string) string {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -127,7 +127,7 @@ func flood() string {
 	return "done"
 }
 
-// given connects a socket that comes over the standard input.
+// given connects a socket that is received over the standard input.
 func given(address string) string {
 	oob := make([]byte, unix.CmsgSpace(4))
 	if _, _, _, _, err := unix.Recvmsg(0, make([]byte, 1), oob, 0); err != nil {
@@ -148,8 +148,8 @@ func given(address string) string {
 	return "connected"
 }
 
-// stall makes connections that never stand, because the socket takes no packet that has
-// been sent on by less than one router, and returns when they wait.
+// stall makes connections that are never established, because the socket only accepts
+// packets that have passed no router. It returns when they wait.
 func stall(address string) string {
 	const connections = 3
 	to := netip.MustParseAddrPort(address)
@@ -193,7 +193,7 @@ type redirected struct {
 	t       *testing.T
 	proxy   *egress.Proxy
 	off     bool   // the command has no network, and no proxy
-	port    string // of a server that sends back what it gets
+	port    string // port of an echo server
 	stdin   *os.File
 	mu      sync.Mutex
 	reports []string
@@ -218,7 +218,7 @@ func newRedirected(t *testing.T) *redirected {
 	return r
 }
 
-// run has a sandboxed program do what the words say, and returns how each ended.
+// run makes a sandboxed program carry out actions, and returns their results.
 func (r *redirected) run(backend string, words ...string) map[string]string {
 	r.t.Helper()
 	launcher, err := runner.NewRuntime(runner.Options{Launcher: harness.Codex, Helper: harness.Codex, Backend: backend})
@@ -229,7 +229,7 @@ func (r *redirected) run(backend string, words ...string) map[string]string {
 	profile := permissions.Profile{Kind: permissions.Managed}
 	profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}}
 	confinement := runner.Confinement{Profile: profile, PolicyCwd: "/", CommandCwd: "/"}
-	if r.off { // a command that can write nothing gets no sockets of its own
+	if r.off { // a command that cannot write gets no sockets of its own
 		confinement.Profile.FileSystem.Entries = append(profile.FileSystem.Entries, permissions.Entry{Path: permissions.Path{Text: r.t.TempDir()}, Access: permissions.Write})
 	} else {
 		confinement.ManagedNetwork, confinement.ProxyPorts, confinement.Redirect = true, r.proxy.Ports(), true
@@ -260,7 +260,7 @@ func (r *redirected) run(backend string, words ...string) map[string]string {
 	return ended
 }
 
-// TestProgramsThatKnowNoProxy: programs that connect by themselves reach the hosts of
+// TestProgramsThatKnowNoProxy: programs that connect directly can reach the hosts of
 // the process's policy by their names, and nothing else.
 func TestProgramsThatKnowNoProxy(t *testing.T) {
 	for _, backend := range redirecting(t) {
@@ -268,7 +268,7 @@ func TestProgramsThatKnowNoProxy(t *testing.T) {
 	}
 }
 
-// redirecting returns backends here that redirect connections: see testutil.Choice.
+// redirecting returns backends that redirect connections: see testutil.Choice.
 func redirecting(t *testing.T) []string {
 	harness.NeedSandbox(t)
 	if _, err := exec.LookPath("bwrap"); err != nil {
@@ -323,7 +323,8 @@ func programsThatKnowNoProxy(t *testing.T, backend string) {
 	}
 }
 
-// TestStalledConnections: connections that a command stalls hold up none of its others.
+// TestStalledConnections: connections that a command stalls do not block its other
+// connections.
 func TestStalledConnections(t *testing.T) {
 	for _, backend := range redirecting(t) {
 		r := newRedirected(t)
@@ -385,8 +386,8 @@ func socketsOfAnotherNetwork(t *testing.T, backend string, off bool) {
 	}
 }
 
-// TestServersRedirect: the server of a process gets what goes past its network proxy,
-// and tells the client what it refused.
+// TestServersRedirect: the server of a process receives the connections that bypass
+// its network proxy, and reports refusals to the client.
 func TestServersRedirect(t *testing.T) {
 	harness.NeedSandbox(t)
 	c := confinedBy(t, harness.Codex)

@@ -19,8 +19,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// reflectEnv makes this program one that tries to get the credential of a place, which
-// is its value, out of what its server repeats.
+// reflectEnv makes this program try to get a host's credential out of the data that
+// the host's server echoes. Its value is the host.
 const reflectEnv = "E2E_REFLECT"
 
 func init() {
@@ -44,8 +44,8 @@ func init() {
 	os.Exit(0)
 }
 
-// reflects adds pages that repeat the credential of a request: as it is, in the parts that
-// the request wants, and compressed, although the request does not want that.
+// reflects adds pages that echo the credential of a request: unchanged, in the parts that
+// the request asks for, and compressed, although the request does not ask for that.
 func reflects(mux *http.ServeMux) {
 	mux.HandleFunc("/parts", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "x.txt", time.Time{}, strings.NewReader(r.Header.Get("Authorization")))
@@ -175,8 +175,8 @@ func http2(origin string) (string, error) {
 	return "", err
 }
 
-// preface speaks HTTP/2 without having agreed on it: an empty SETTINGS frame, and HEADERS
-// for GET / (RFC 9113, RFC 7541).
+// preface speaks HTTP/2 without negotiating it: an empty SETTINGS frame, and HEADERS for
+// GET / (RFC 9113, RFC 7541).
 func preface(origin string) (string, error) {
 	block := append([]byte{0x82, 0x87, 0x84, 0x41, byte(len(origin))}, origin...)
 	frames := append([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, byte(len(block)), 1, 5, 0, 0, 0, 1}, block...)
@@ -192,8 +192,8 @@ func connectInside(origin string) (string, error) {
 	return say(origin, "CONNECT "+origin+" HTTP/1.1\r\nHost: "+origin+"\r\nConnection: close\r\n\r\n")
 }
 
-// TestReflectedCredentials: a host that repeats its credential tells it neither in parts nor
-// compressed, and HTTP/2 goes past the search for it in no way.
+// TestReflectedCredentials: a host that echoes its credential reveals it neither in parts
+// nor compressed, and HTTP/2 cannot bypass the search.
 func TestReflectedCredentials(t *testing.T) {
 	harness.NeedSandbox(t)
 	k := keep(t, "auto", "127.0.0.1")
@@ -225,7 +225,8 @@ func TestReflectedCredentials(t *testing.T) {
 	controlReflection(t, k)
 }
 
-// controlReflection: without the proxy, the host tells the credential in each of these ways.
+// controlReflection: without the proxy, the host reveals the credential in each of these
+// ways.
 func controlReflection(t *testing.T, k *keeper) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{

@@ -13,13 +13,13 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestRefusedPolicy: when a sandbox cannot be made nothing runs, and
-// process/exited says which policy was refused, and why. A command that ends
-// in the same way on its own is not taken for that.
+// TestRefusedPolicy: if a sandbox cannot be set up, nothing runs, and
+// process/exited says which policy was refused, and why. A command that ends in
+// the same way by itself is not reported like that.
 func TestRefusedPolicy(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	harness.Must(t, err)
-	// A link in a writable directory is no denied path that could be enforced.
+	// A link in a writable directory is not a denied path that could be enforced.
 	harness.Must(t, os.Mkdir(filepath.Join(dir, "real"), 0o755))
 	harness.Must(t, os.Symlink("real", filepath.Join(dir, "link")))
 	for _, tt := range []struct {

@@ -173,7 +173,7 @@ func TestRemoteRunInASandbox(t *testing.T) {
 		name, policy, script string
 		code                 int
 		out, errs            string
-		denied               string // what it says to do; empty: nothing
+		denied               string // expected advice; empty: none
 	}{
 		{"nothing may be written", "read-only", "cat plain; echo y >made || exit 5", 5, "x", "Read-only", "--sandbox workspace-write"},
 		{"the workspace may", "workspace-write", "echo y >made; cat made", 0, "y\n", "", ""},
@@ -200,7 +200,7 @@ func TestRemoteRunInASandbox(t *testing.T) {
 			t.Errorf("%s: says of a denial: %q", tt.name, errs)
 		}
 	}
-	// On a terminal the hint comes behind the output.
+	// On a terminal the hint comes after the output.
 	out, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--cwd", workspace, "--tty", "--sandbox", "read-only", "--", "sh", "-c", "echo y >made || exit 5")
 	if code != 5 || !strings.Contains(out, "Read-only") || !strings.HasPrefix(errs, denied) {
 		t.Errorf("on a terminal: %d, %q, %q", code, out, errs)

@@ -66,7 +66,8 @@ func most(t *testing.T, pid int) int {
 }
 
 // TestAttackArchiveExchange: while an archive is written and read, a process exchanges a
-// directory of the target with a link to the outside. Nothing is written or read there.
+// directory of the target with a link to the outside. Nothing is written or read
+// outside.
 func TestAttackArchiveExchange(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(c *confined) {
@@ -107,7 +108,7 @@ func TestAttackArchiveExchange(t *testing.T) {
 	})
 }
 
-// huge returns an archive whose one header says that size bytes follow.
+// huge returns an archive whose only header announces size bytes.
 func huge(kind byte, size string) []byte {
 	b := make([]byte, 512)
 	copy(b, "huge")
@@ -147,7 +148,7 @@ func pax(key, value string) []byte {
 }
 
 // TestAttackArchiveBombs sends archives that claim to be large, or are: the server's
-// memory does not grow with them, no file is left, and the server goes on.
+// memory does not grow with them, no file is left, and the server continues.
 func TestAttackArchiveBombs(t *testing.T) {
 	t.Parallel()
 	c := confinedBy(t, harness.Codex)
@@ -184,7 +185,7 @@ func TestAttackArchiveBombs(t *testing.T) {
 	if err := unix.Lstat(target+"/huge", &disk); err == nil && disk.Blocks > 64 {
 		t.Errorf("%d blocks on disk", disk.Blocks)
 	}
-	// A million entries that are refused, and told in bounded memory.
+	// A million entries are refused, and reported in bounded memory.
 	var refused, unnamed atomic.Uint64
 	w, err := files.CreateArchive(t.Context(), target, execclient.ExtractOptions{
 		Failed: func(string, string) { refused.Add(1) }, Unnamed: func(n uint64) { unnamed.Add(n) },
@@ -211,7 +212,7 @@ func TestAttackArchiveBombs(t *testing.T) {
 }
 
 // TestAttackWatchExchange: a watched directory and one below it are exchanged with links
-// to the outside, where files are made. Nothing of them is told.
+// to the outside, where files are created. These files are not reported.
 func TestAttackWatchExchange(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(c *confined) {
@@ -232,7 +233,7 @@ func TestAttackWatchExchange(t *testing.T) {
 				harness.Must(t, os.WriteFile(fmt.Sprintf("%s/treasure%d", outside, n), nil, 0o644))
 			}
 			stop()
-			harness.Must(t, os.WriteFile(control, nil, 0o644)) // which is told: the watch works
+			harness.Must(t, os.WriteFile(control, nil, 0o644)) // which is reported: the watch works
 			for told := false; !told; {
 				n, err := w.Next(t.Context())
 				harness.Must(t, err)
@@ -242,11 +243,11 @@ func TestAttackWatchExchange(t *testing.T) {
 						t.Fatalf("told %+v", e)
 					}
 				}
-				if n.Overflow { // it may be among what was lost
+				if n.Overflow { // it may be among the lost changes
 					harness.Must(t, os.WriteFile(control, []byte("again"), 0o644))
 				}
 			}
-			// The directory itself: from the exchange on, nothing is told.
+			// The directory itself: after the exchange, nothing is reported.
 			harness.Must(t, unix.Renameat2(unix.AT_FDCWD, c.ws+"/top", unix.AT_FDCWD, c.ws+"/link", unix.RENAME_EXCHANGE))
 			harness.Must(t, os.WriteFile(outside+"/treasure", []byte("x"), 0o644))
 			for err == nil {
@@ -266,9 +267,9 @@ func TestAttackWatchExchange(t *testing.T) {
 	})
 }
 
-// TestAttackWatchQueue: a client does not read what a flood of changes makes its watch
-// tell. The server's memory stays bounded, other clients are served, and the client learns
-// that changes were lost.
+// TestAttackWatchQueue: a client does not read the notifications of its watch during a
+// flood of changes. The server's memory stays bounded, other clients are served, and the
+// client learns that changes were lost.
 func TestAttackWatchQueue(t *testing.T) {
 	t.Parallel()
 	c := confinedBy(t, harness.Codex)
@@ -297,7 +298,7 @@ func TestAttackWatchQueue(t *testing.T) {
 	}
 }
 
-// TestAttackWatchExhaustion: a request under a sandbox takes as many watches as it gets. It
+// TestAttackWatchExhaustion: a request under a sandbox uses as many watches as it can. It
 // is refused with an error that names the limit, and others of the same user still get
 // some.
 func TestAttackWatchExhaustion(t *testing.T) {
@@ -315,7 +316,7 @@ func TestAttackWatchExhaustion(t *testing.T) {
 	if m.Error == nil || !strings.Contains(m.Error.Message, "fs.inotify.max_user_watches") && !strings.Contains(m.Error.Message, "a watch takes at most") {
 		t.Errorf("%d directories are watched: %+v", folders, m.Error)
 	}
-	// What a watch that was refused had taken is free again.
+	// The watches of a refused request are free again.
 	c.refuse("fs/watch", object{"watchId": 1, "path": uri(c.ws), "recursive": true, "sandbox": c.usual()}, -32600, "watch")
 	c.call("fs/watch", object{"watchId": 1, "path": uri(c.ws + "/1"), "recursive": true, "sandbox": c.usual()})
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)

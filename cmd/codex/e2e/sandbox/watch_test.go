@@ -12,7 +12,7 @@ import (
 )
 
 // changes returns events of a watch of the tree at dir up to the one that ends with
-// last, without kinds that say little.
+// last, without unimportant kinds.
 func (c *confined) changes(last string) []string {
 	c.t.Helper()
 	var told []string
@@ -35,9 +35,9 @@ func (c *confined) changes(last string) []string {
 	}
 }
 
-// TestWatchTellsWhatMayBeRead: a watch under a profile tells nothing of what the
-// profile denies, neither of what is hidden by a mask, nor after the mask is gone
-// because another process has made the file anew, nor of new files that a pattern denies.
+// TestWatchTellsWhatMayBeRead: a watch under a profile reports nothing of denied paths:
+// neither of a masked file, nor after another process has created the file anew so that
+// its mask is gone, nor of new files that a pattern denies.
 func TestWatchTellsWhatMayBeRead(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		harness.Must(t, os.MkdirAll(c.ws+"/closed/below", 0o755))
@@ -58,7 +58,7 @@ func TestWatchTellsWhatMayBeRead(t *testing.T) {
 		harness.Must(t, os.RemoveAll(c.ws+"/closed"))
 		harness.Must(t, os.MkdirAll(c.ws+"/closed/below", 0o755))
 		write("secret", "closed/a", "closed/below/b", "two")
-		// What was written to the file before may be told after that the file is there.
+		// Earlier writes to the file may be reported after its creation.
 		got := slices.DeleteFunc(c.changes("two"), func(name string) bool { return name == "ws/sub/one" })
 		if strings.Join(got, " ") != "ws/two" {
 			t.Errorf("told %q", got)
@@ -68,7 +68,8 @@ func TestWatchTellsWhatMayBeRead(t *testing.T) {
 	})
 }
 
-// TestWatchOfFewRoots: under a profile that lets little be read, nothing else is told.
+// TestWatchOfFewRoots: under a profile that permits reading little, nothing else is
+// reported.
 func TestWatchOfFewRoots(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		profile := with(managed(special("minimal", "read"), at(c.ws, "read")), "cwd", uri(c.ws))
@@ -83,8 +84,8 @@ func TestWatchOfFewRoots(t *testing.T) {
 		if m.Error == nil {
 			t.Errorf("a directory outside of the roots is watched")
 		}
-		// The directory above the root may be there to reach it: what it has outside of
-		// the sandbox is not told.
+		// The directory above the root may be visible in order to reach the root: its
+		// entries outside of the sandbox are not reported.
 		m = c.answer(c.send("fs/watch", object{"watchId": 3, "path": uri(c.dir), "recursive": true, "sandbox": profile}))
 		harness.Must(t, os.WriteFile(filepath.Join(c.dir, "hidden"), nil, 0o644))
 		harness.Must(t, os.WriteFile(c.ws+"/two", nil, 0o644))

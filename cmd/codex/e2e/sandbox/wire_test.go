@@ -138,7 +138,7 @@ func (w *wire) event(id string) (string, event) {
 	return m.Method, e
 }
 
-// saying reads output until there is a text in it.
+// saying reads output until it contains a text.
 func (w *wire) saying(id, text string) {
 	w.t.Helper()
 	for out := ""; !strings.Contains(out, text); {

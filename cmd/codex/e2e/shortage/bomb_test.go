@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bombPause is how long a process of the bomb waits when it could start no other one: a hundred of them take what
-// becomes free at once all the same, and other tests have the processors.
+// bombPause is how long a process of the bomb waits if it could not start another one. A hundred of them still
+// take each free slot at once, and other tests have processor time.
 const bombPause = 100 * time.Millisecond
 
 // bomb is the main function of a fork bomb. Its first process waits for the end of its standard input.
-// The others start processes for as long as there are any to be had, and never stop trying, until the
-// pipe of their standard input has no other end: then the server has ended.
+// The others start as many processes as they can, and do not stop until the other end of their
+// standard input is closed, which means that the server has ended.
 func bomb() {
 	runtime.LockOSThread()
 	var limit syscall.Rlimit

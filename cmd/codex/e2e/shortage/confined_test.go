@@ -13,11 +13,11 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// tooMany is in each error of what needs a process, and there is none.
+// tooMany is in each error of an operation that needs a process when none can be started.
 const tooMany = "too many processes"
 
-// confined starts sandboxed commands and makes sandboxed file requests. Each does what it is to do, is refused
-// with an error that says that there are too many processes, or ends with a refusal of the sandbox.
+// confined starts sandboxed commands and makes sandboxed file requests. Each succeeds, is refused with an
+// error about too many processes, or ends with a refusal of the sandbox.
 type confined struct {
 	w               *world
 	c               *execclient.Client
@@ -72,10 +72,10 @@ func (x *confined) readFile(ctx context.Context) error {
 	return nil
 }
 
-// isTooMany reports whether an error says that there are too many processes.
+// isTooMany reports whether an error is about too many processes.
 func isTooMany(err error) bool { return err != nil && strings.Contains(err.Error(), tooMany) }
 
-// refusal returns nil for an error that says what is lacking.
+// refusal returns nil for an error that names the shortage.
 func (x *confined) refusal(err error) error {
 	if isTooMany(err) {
 		x.refused.Add(1)
@@ -84,7 +84,8 @@ func (x *confined) refusal(err error) error {
 	return err
 }
 
-// told checks that the server has told of each sandboxed command that has not run, and has counted all refusals.
+// told checks that the server has reported each sandboxed command that has not run, and has
+// counted all refusals.
 func (x *confined) told() {
 	x.w.t.Helper()
 	metrics, err := harness.Metrics(x.w.url)

@@ -31,8 +31,8 @@ func (w *world) detachedWorks(c *execclient.Client) []*work {
 	}
 }
 
-// detach starts a detached process and ends it. It returns nil if the start is refused with an error that says what
-// is lacking.
+// detach starts a detached process and ends it. It returns nil if the start is refused with an error that names the
+// shortage.
 func (w *world) detach(ctx context.Context, c *execclient.Client) error {
 	d, err := c.StartDetached(ctx, w.params("/bin/cat"))
 	if isTooMany(err) {

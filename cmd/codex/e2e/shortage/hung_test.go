@@ -17,15 +17,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hungRequests are more requests about files that hang than the machine of a shortage has threads for, and fewHungRequests
-// fewer than the server makes at a time.
+// hungRequests is more than the threads of the short machine, and fewHungRequests fewer than the concurrent file
+// requests of the server. Both are numbers of requests about files that hang.
 const (
 	hungRequests    = 2 * mostProcesses
 	fewHungRequests = 100
 )
 
-// TestHungFiles: the server of a file system does not answer, and clients ask for more of its files than the machine
-// has threads for. The server makes some of the requests, and others about files wait. The server goes on, starts processes, and answers what is not about files.
+// TestHungFiles: the server of a file system does not answer, and clients request more of its files than the machine
+// has threads. The server carries out some of the requests; others about files wait. The server continues, starts
+// processes, and answers requests that are not about files.
 func TestHungFiles(t *testing.T) {
 	for _, s := range shortages {
 		t.Run(s.name, func(t *testing.T) {
@@ -50,7 +51,8 @@ func TestHungFiles(t *testing.T) {
 	}
 }
 
-// TestFewHungFiles: if fewer requests hang, those about other files are answered meanwhile.
+// TestFewHungFiles: if fewer requests hang, requests about other files are answered
+// meanwhile.
 func TestFewHungFiles(t *testing.T) {
 	w := newWorld(t)
 	hung := w.hang()
@@ -75,11 +77,11 @@ type hungFiles struct {
 	ending sync.Once
 }
 
-// hang mounts a file system that hangs, in a mount namespace of the test's thread, which the server gets when it is
-// started: other tests and programs do not see the mount.
+// hang mounts a file system that hangs, in a mount namespace of the test's thread. The server inherits it when it
+// is started; other tests and programs do not see the mount.
 func (w *world) hang() *hungFiles {
 	w.t.Helper()
-	runtime.LockOSThread() // until the goroutine of the test ends, and the thread with it
+	runtime.LockOSThread() // until the goroutine of the test ends, together with the thread
 	err := unix.Unshare(unix.CLONE_NEWNS)
 	testutil.Need(w.t, "right to make a mount namespace", err, fs.ErrPermission)
 	harness.Must(w.t, unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
@@ -94,8 +96,8 @@ func (w *world) hang() *hungFiles {
 	return h
 }
 
-// end ends the file system: calls that hang fail. The goroutine of the test calls it, whose thread has the mount: without
-// that, its directory could not be removed.
+// end ends the file system, so that hanging calls fail. The test's goroutine must call it, because its thread has the
+// mount; otherwise the directory could not be removed.
 func (h *hungFiles) end() {
 	h.ending.Do(func() {
 		_ = unix.Close(h.server)

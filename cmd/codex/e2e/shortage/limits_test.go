@@ -16,7 +16,7 @@ import (
 // mostProcesses is how many processes and threads the server and its commands may have together.
 const mostProcesses = 600
 
-// shortages are the ways in which a machine bounds processes.
+// shortages are the ways in which a machine limits processes.
 var shortages = []struct {
 	name  string
 	limit func(w *world, pid int) string
@@ -41,7 +41,7 @@ func limitUser(w *world, _ int) string {
 	return strconv.Itoa(mostProcesses + threads)
 }
 
-// limitCgroup puts the server into a cgroup that bounds processes.
+// limitCgroup puts the server into a cgroup that limits processes.
 func limitCgroup(w *world, pid int) string {
 	w.t.Helper()
 	dir, err := harness.NewCgroup(w.t, "pids.max")
@@ -49,7 +49,7 @@ func limitCgroup(w *world, pid int) string {
 	write := func(name string, value int) {
 		harness.Must(w.t, os.WriteFile(filepath.Join(dir, name), []byte(strconv.Itoa(value)), 0o644))
 	}
-	harness.Must(w.t, os.Chmod(dir, 0o755)) // as every cgroup: the server reads the limit
+	harness.Must(w.t, os.Chmod(dir, 0o755)) // like every cgroup: the server reads the limit
 	write("pids.max", mostProcesses)
 	write("cgroup.procs", pid)
 	return ""

@@ -18,14 +18,15 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// work is a request, or a few that belong together, which a client makes again and again. None needs a process.
+// work is a request, or a group of requests, that a client makes again and again. It does
+// not need a process.
 type work struct {
 	name string
 	do   func(ctx context.Context) error
 	done atomic.Int64 // how often
 }
 
-// load is what clients do at the same time.
+// load is the concurrent work of clients.
 type load struct {
 	w      *world
 	works  []*work
@@ -63,7 +64,8 @@ func (w *world) start(c *execclient.Client, argv ...string) *execclient.Process 
 // The clients of a load, and the file requests that each has in work.
 const clients, filesAtOnce = 4, 8
 
-// busy has clients make requests of all kinds until stop is called, with or without those about files.
+// busy makes clients send requests of all kinds until stop is called, with or without
+// requests about files.
 func (w *world) busy(files bool, more ...*work) *load {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -88,7 +90,7 @@ func (w *world) busy(files bool, more ...*work) *load {
 	return l
 }
 
-// add adds work that is done n times at once.
+// add adds work that is done n times concurrently.
 func (l *load) add(n int, name string, do func(ctx context.Context) error) {
 	for range n {
 		l.works = append(l.works, &work{name: name, do: do})
@@ -121,7 +123,7 @@ func (l *load) counts() map[string]int64 {
 	return least
 }
 
-// awaitProgress waits until each work was done a few times more.
+// awaitProgress waits until each work was done some more times.
 func (l *load) awaitProgress() {
 	l.w.t.Helper()
 	const times = 3

@@ -1,5 +1,5 @@
-// Package shortage takes everything of the machine that a server and its commands share, and shows that
-// the server goes on.
+// Package shortage uses up the resources that a server and its commands share, and shows that the
+// server continues.
 package shortage
 
 import (
@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The variables that have the test's program be something else: a fork bomb; a program that forks once; and a program that reads a
-// line, the limit of processes or nothing, and executes its arguments.
+// These variables make the test's program act as something else: a fork bomb; a program that forks once; and a program
+// that reads a line, which contains the limit of processes or nothing, and executes its arguments.
 const (
 	bombVariable  = "SHORTAGE_BOMB"
 	forkVariable  = "SHORTAGE_FORK"

@@ -15,9 +15,9 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestForkBomb: a command without a sandbox takes all processes that commands may have, and has raised its limit before as far as
-// it can. The server goes on: it starts commands, which can fork no further ones, answers all that needs no process, keeps
-// sessions and detached processes, and ends the command when its client asks for that.
+// TestForkBomb: a command without a sandbox raises its limit as far as it can, and then uses all processes that
+// commands may have. The server continues: it starts commands, which cannot fork, answers all requests that need no
+// process, keeps sessions and detached processes, and ends the command when its client asks for that.
 func TestForkBomb(t *testing.T) {
 	for _, s := range shortages {
 		t.Run(s.name, func(t *testing.T) {
@@ -29,8 +29,8 @@ func TestForkBomb(t *testing.T) {
 	}
 }
 
-// TestForkBombInASandbox: the same holds for a command in a sandbox. Meanwhile sandboxed commands run, or are refused with an error
-// that says what is lacking, and sandboxed requests are answered.
+// TestForkBombInASandbox: the same for a command in a sandbox. Meanwhile sandboxed commands run, or are refused with an
+// error that names the shortage, and sandboxed requests are answered.
 func TestForkBombInASandbox(t *testing.T) {
 	harness.NeedSandbox(t)
 	for _, s := range shortages {
@@ -46,7 +46,7 @@ func TestForkBombInASandbox(t *testing.T) {
 	}
 }
 
-// survive has clients at work, those of more among them, while a fork bomb takes all processes.
+// survive runs clients, including those of more, while a fork bomb uses up all processes.
 func (w *world) survive(bomb execproto.StartParams, more []*work) {
 	w.t.Helper()
 	l := w.busy(true, more...)
@@ -87,8 +87,8 @@ func (w *world) bombed(bomb execproto.StartParams, l *load, c *execclient.Client
 // enoughFailures is how many commands in a row must not be able to fork until the bomb has taken everything.
 const enoughFailures = 10
 
-// awaitFull starts commands that fork until enoughFailures in a row cannot. Each must run, or be refused with an error that says
-// what is lacking.
+// awaitFull starts commands that fork until enoughFailures in a row cannot. Each must run, or be refused with an error
+// that names the shortage.
 func (w *world) awaitFull(c *execclient.Client) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 2*harness.Patience)

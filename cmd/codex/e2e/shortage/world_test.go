@@ -20,7 +20,8 @@ type world struct {
 	url       string
 }
 
-// newWorld makes the directories of a user that has no processes yet, or of the test's own user if that is not root.
+// newWorld makes the directories of a user that has no processes yet, or of the test's own
+// user if that is not root.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	uid := -1
@@ -33,7 +34,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // serve starts the server. limit is called with the process that becomes the server, and returns its limit of
-// processes; "": it has none of its own.
+// processes; "": no limit.
 func (w *world) serve(limit func(w *world, pid int) string) {
 	w.t.Helper()
 	cmd := w.Command(w.workspace, w.Self(), w.Program("codex"), "exec-server", "--listen", "ws://127.0.0.1:0",

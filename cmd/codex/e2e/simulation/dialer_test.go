@@ -22,8 +22,8 @@ type dialer struct {
 	last *transport
 }
 
-// acknowledge says that output has come, as a client must of a process with a window. What
-// is lost with the connection is made up for by the next one.
+// acknowledge acknowledges received output, as a client must for a process with a window.
+// If an acknowledgement is lost with the connection, the next one makes up for it.
 func (d *dialer) acknowledge(seq uint64) {
 	d.mu.Lock()
 	last := d.last
@@ -43,7 +43,7 @@ func (d *dialer) Dial(ctx context.Context) (execclient.Transport, error) {
 	return d.last, nil
 }
 
-// direct makes websockets to the server by a function that makes connections.
+// direct makes websockets to the server with a function that makes connections.
 type direct func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Dial implements execclient.Dialer.
@@ -60,7 +60,7 @@ func (d direct) Dial(ctx context.Context) (execclient.Transport, error) {
 
 func refused(res *http.Response) error { return fmt.Errorf("the server answered %s", res.Status) }
 
-// socket is a websocket as a client wants it.
+// socket is a websocket in the form that a client needs.
 type socket struct{ *websocket.Conn }
 
 func (s socket) Read() ([]byte, error) {
@@ -73,7 +73,7 @@ func (s socket) Write(message []byte) error { return s.WriteText(message) }
 
 func (s socket) Close() error { return s.Conn.Close(websocket.CloseNormal, "") }
 
-// transport asks for a take-over in its first message if it is told to.
+// transport requests a take-over in its first message if it is told to.
 type transport struct {
 	execclient.Transport
 

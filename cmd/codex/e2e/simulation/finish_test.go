@@ -24,7 +24,7 @@ func (w *world) finish(ctx context.Context, owner *execclient.Client, plot strin
 		if err != nil && !ended(err) && !late {
 			w.failf("waiting for the process: %v", err)
 		}
-		// A server that ends kills its processes, and tells so if it still can.
+		// A server that ends kills its processes, and reports that if it still can.
 		killed := err == nil && state.Code != exitCode
 		if killed && plot != "restart" {
 			w.failf("exit code %d", state.Code)

@@ -13,7 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What a client does, as the model knows it.
+// An operation of a client, as the model knows it.
 const (
 	opStart   = "start"   // a process
 	opWrite   = "write"   // to its stdin
@@ -21,18 +21,18 @@ const (
 	opTake    = "take"    // the session over
 	opEnd     = "end"     // of the session, whenever it is
 	opObserve = "observe" // what the process has read so far
-	opFinal   = "final"   // all that the process has read, once it has ended in order
+	opFinal   = "final"   // all that the process has read, once it has ended normally
 )
 
 // How it went.
 const (
 	resultOK      = "ok"
-	resultRefused = "refused" // it has no effect, and never will
+	resultRefused = "refused" // it has no effect, and never will have
 	resultUnknown = "unknown" // it has happened or will, or never does
 	resultNone    = "no session"
 )
 
-// input and output are those of an operation of the model.
+// input and output of an operation of the model.
 type input struct {
 	op    string
 	id    string   // of the write
@@ -44,12 +44,12 @@ type output string
 // sessionState is a session with one process, in the model. The zero value has neither.
 type sessionState struct {
 	started, ended bool
-	written        string // ids of the writes, each with a blank behind
+	written        string // ids of the writes, each followed by a blank
 }
 
-// sessionModel says what a history may be: a process is started once; a write that was
-// accepted is in the input once, and in no other order than that of the clients; what the
-// process has read is the beginning of that; and a session that has ended is not resumed.
+// sessionModel defines the valid histories: a process is started once; an accepted write
+// is in the input once, in the clients' order; the process has read a prefix of that; and
+// an ended session is not resumed.
 func sessionModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return sessionState{} },
@@ -96,7 +96,7 @@ func joined(lines []string) string {
 	return b.String()
 }
 
-// history is what the clients of one run have done and when.
+// history records what the clients of one run have done and when.
 type history struct {
 	mu    sync.Mutex
 	began time.Time
@@ -106,7 +106,7 @@ type history struct {
 
 func newHistory() *history { return &history{began: time.Now()} }
 
-// packet adds what a party has sent, with -packets.
+// packet records a party's packet, with -packets.
 func (h *history) packet(direction string, data []byte) {
 	if *packets {
 		h.note("%s %d bytes, %x", direction, len(data), sha256.Sum256(data))
@@ -159,8 +159,8 @@ func (h *history) check() porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(sessionModel(), ops, checkTime)
 }
 
-// TestTheModelRefusesWrongHistories has histories that a server which loses, repeats or
-// exchanges something would make.
+// TestTheModelRefusesWrongHistories has histories of a server that loses, repeats or
+// exchanges operations.
 func TestTheModelRefusesWrongHistories(t *testing.T) {
 	type op struct {
 		call, end int64

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// socketBytes is how much one direction of a connection holds before a write waits, as
-// the buffers of sockets do.
+// socketBytes is the capacity of one direction of a connection before a write waits,
+// like the buffers of sockets.
 const socketBytes = 64 << 10
 
-// dice returns a source of its own for each purpose, so that what one goroutine draws
-// does not depend on when another does.
+// dice returns a separate source for each purpose, so that the random numbers of one
+// goroutine do not depend on another.
 func dice(seed uint64, purpose string, n int) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %d", purpose, n)
@@ -46,7 +46,7 @@ func between(rng *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(rng.Int64N(int64(most-least)))
 }
 
-// network connects dialers with listeners, and disturbs what it connects until it is calm.
+// network connects dialers with listeners, and disturbs the connections until it is calm.
 type network struct {
 	seed uint64
 	note func(format string, args ...any)
@@ -78,7 +78,7 @@ func (n *network) listen(address string) *listener {
 	return l
 }
 
-// settle ends all disturbances: connections that are made from now on live.
+// settle ends all disturbances: later connections do not break.
 func (n *network) settle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -92,10 +92,10 @@ func (n *network) disturb() {
 	n.calm = false
 }
 
-// stop ends what the network has under way.
+// stop ends everything that the network has in flight.
 func (n *network) stop() {
 	close(n.stopped)
-	time.Sleep(time.Second) // dials for which nobody waits any more end meanwhile
+	time.Sleep(time.Second) // dials that are no longer waited for end meanwhile
 	n.mu.Lock()
 	timers := n.timers
 	n.timers = nil
@@ -133,7 +133,8 @@ func (n *network) dial(ctx context.Context, party, address string) (net.Conn, er
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	if !calm && rng.IntN(12) == 0 {
-		// The other end never answers. net/http goes on dialing when its request has ended.
+		// The other end never answers. net/http continues to dial after its request has
+		// ended.
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -148,7 +149,7 @@ func (n *network) dial(ctx context.Context, party, address string) (net.Conn, er
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	if !calm && rng.IntN(8) == 0 {
-		n.stray(rng, l) // a connection that was made twice: nothing comes on this one
+		n.stray(rng, l) // a duplicate connection: no data comes on this one
 	}
 	name := fmt.Sprintf("%s#%d", party, number)
 	c := n.connect(name, rng, l)
@@ -164,7 +165,7 @@ func (n *network) dial(ctx context.Context, party, address string) (net.Conn, er
 	return c, nil
 }
 
-// connect makes a connection, or returns nil if nobody listens any more.
+// connect makes a connection, or returns nil if there is no listener any more.
 func (n *network) connect(name string, rng *rand.Rand, l *listener) *end {
 	slow := between(rng, 20*time.Microsecond, 5*time.Millisecond)
 	if rng.IntN(5) == 0 {
@@ -185,12 +186,13 @@ func (n *network) connect(name string, rng *rand.Rand, l *listener) *end {
 	return client
 }
 
-// watch returns what is called with the bytes that one direction of a connection takes.
+// watch returns a function that is called with the bytes that one direction of a connection
+// accepts.
 func (n *network) watch(direction string) func(data []byte) {
 	return func(data []byte) { n.sent(direction, data) }
 }
 
-// stray makes a connection on which a part of a request comes, and nothing more.
+// stray makes a connection on which only a part of a request comes.
 func (n *network) stray(rng *rand.Rand, l *listener) {
 	const request = "GET / HTTP/1.1\r\nHost: server\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
 	c := n.connect("stray", rng, l)
@@ -201,14 +203,14 @@ func (n *network) stray(rng *rand.Rand, l *listener) {
 	n.after(between(rng, time.Millisecond, 20*time.Second), func() { _ = c.Close() })
 }
 
-// doom decides how a connection ends, if it does.
+// doom decides whether and how a connection ends.
 func (n *network) doom(c *end, rng *rand.Rand) {
 	life := between(rng, time.Millisecond, 4*time.Second)
 	if rng.IntN(3) == 0 {
 		life = between(rng, time.Millisecond, 80*time.Millisecond)
 	}
 	switch rng.IntN(8) {
-	case 0, 1: // it lives, or ends with the quiet
+	case 0, 1: // it lives, or ends with the quiet phase
 		return
 	case 2, 3, 4:
 		n.after(life, func() { n.cut(c, "reset", func() { c.abort(syscall.ECONNRESET); c.other.abort(syscall.ECONNRESET) }) })
@@ -224,12 +226,13 @@ func (n *network) doom(c *end, rng *rand.Rand) {
 	}
 }
 
-// keepAlive is after how long the kernel gives up a connection on which nothing comes, as
-// net.Dialer and net.ListenConfig ask it to: 15 s, and nine probes with as much between.
+// keepAlive is the time after which the kernel gives up a silent connection, as
+// configured by net.Dialer and net.ListenConfig: 15 s, and nine probes with as much
+// between.
 const keepAlive = 150 * time.Second
 
-// giveUp has the kernel of each end notice in the end that nothing comes any more. A harness
-// that does what Codex CLI does has no other way: it probes nothing.
+// giveUp makes the kernel of each end notice a silent connection. A harness that behaves
+// like Codex CLI has no other way, because it sends no probes.
 func (n *network) giveUp(c *end) {
 	n.after(keepAlive, func() { c.abort(syscall.ETIMEDOUT); c.other.abort(syscall.ETIMEDOUT) })
 }
@@ -271,8 +274,8 @@ type listener struct {
 	closed  chan struct{}
 }
 
-// offer queues a connection, and reports false if nobody listens any more or the queue is
-// full. If both a closed listener and room in the queue are there, a select chooses at random.
+// offer queues a connection. It returns false if there is no listener any more or the queue is
+// full. If a listener is closed and its queue has space, a select chooses at random.
 func (l *listener) offer(c *end) bool {
 	select {
 	case <-l.closed:
@@ -348,7 +351,7 @@ func (e *end) Close() error {
 	return nil
 }
 
-// abort has this end fail with err; the other is not told.
+// abort makes this end fail with err; the other is not told.
 func (e *end) abort(err error) {
 	e.in.fail(err, true)
 	e.out.fail(err, false)
@@ -361,7 +364,7 @@ func (e *end) SetDeadline(t time.Time) error {
 func (e *end) SetReadDeadline(t time.Time) error  { e.in.deadline(t, true); return nil }
 func (e *end) SetWriteDeadline(t time.Time) error { e.out.deadline(t, false); return nil }
 
-// replace makes l, or nobody, the listener of an address and returns the one before.
+// replace makes l, or none, the listener of an address and returns the previous one.
 func (n *network) replace(address string, l *listener) *listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()

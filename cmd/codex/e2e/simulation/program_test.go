@@ -33,7 +33,7 @@ func newPipe(size int) (*pipe, error) {
 	return p, err
 }
 
-// change wakes whoever waits. The caller holds the lock.
+// change wakes all waiting goroutines. The caller holds the lock.
 func (p *pipe) change() {
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -89,7 +89,7 @@ func (e *pipeEnd) until(f func(uintptr) bool) error {
 	}
 }
 
-// read returns what is there, and waits if there is nothing; 0 is the end.
+// read returns available data, or waits for some; 0 is the end.
 func (e *pipeEnd) read(b []byte) (n int, err error) {
 	e2 := e.until(func(fd uintptr) bool {
 		n, err = unix.Read(int(fd), b)
@@ -98,7 +98,7 @@ func (e *pipeEnd) read(b []byte) (n int, err error) {
 	return max(n, 0), errors.Join(err, e2)
 }
 
-// Write writes everything, and waits for room.
+// Write writes everything, and waits for space.
 func (e *pipeEnd) Write(b []byte) (int, error) {
 	written := 0
 	for written < len(b) {
@@ -140,7 +140,7 @@ type machine struct {
 // firstPid is above every pid that the kernel gives: no signal can reach a real process.
 const firstPid = 1 << 30
 
-// launch is process.Options.Launch. It may take a while, and fail.
+// launch is process.Options.Launch. It may be slow, and may fail.
 func (m *machine) launch(ctx context.Context, spec *process.Spec) (process.Program, error) {
 	m.mu.Lock()
 	number := len(m.programs)
@@ -172,7 +172,7 @@ func (m *machine) named(name string) []*program {
 	return slices.DeleteFunc(slices.Clone(m.programs), func(p *program) bool { return p.name != name })
 }
 
-// program prints numbered lines on both streams and applies the lines that it reads. The
+// program prints numbered lines on both streams and handles the lines that it reads. The
 // line "quit", or the end of the input, ends it with exit code 7.
 type program struct {
 	pid   int
@@ -180,7 +180,7 @@ type program struct {
 	name  string
 	pipes [3]*pipe // stdin, stdout, stderr
 	wg    sync.WaitGroup
-	quit  chan struct{} // closed when it prints nothing more
+	quit  chan struct{} // closed when it prints no more
 	over  chan struct{} // closed when it was killed
 
 	mu      sync.Mutex
@@ -260,7 +260,7 @@ func (p *program) routineInput() {
 	in := &pipeEnd{pipe: p.pipes[0]}
 	var line []byte
 	buf := make([]byte, 1+p.rng.IntN(9000))
-	pauses := 0 // one that reads few bytes at a time must not take hours
+	pauses := 0 // a process that reads few bytes at a time must not take hours
 	for {
 		if pauses < 30 && p.rng.IntN(20) == 0 {
 			if pauses++; !p.pause(between(p.rng, time.Millisecond, 2*time.Second)) {
@@ -294,7 +294,7 @@ func (p *program) routineOutput(stream int, rng *rand.Rand) {
 	defer out.Close()
 	for n := 0; ; n++ {
 		text := fmt.Appendf(nil, "%d.%d %s\n", stream, n, bytes.Repeat([]byte{'x'}, rng.IntN(1+rng.IntN(3000))))
-		if n >= 400 { // what is retained must hold it all: a client may read it from the beginning
+		if n >= 400 { // the retained output must contain it all, because a client may read it from the beginning
 			<-p.quit
 			return
 		}
@@ -325,7 +325,7 @@ func (p *program) forgotten() bool {
 	return !p.endedAt.IsZero() && time.Since(p.endedAt) >= closedReadable
 }
 
-// closedReadable is how long a server keeps the output of a process that has ended.
+// closedReadable is how long a server keeps the output of an ended process.
 const closedReadable = 30 * time.Second
 
 // inputs returns the lines that the program has applied, in their order.
@@ -335,7 +335,7 @@ func (p *program) inputs() []string {
 	return slices.Clone(p.applied)
 }
 
-// output returns what it has printed on a stream.
+// output returns the program's output on a stream.
 func (p *program) output(stream int) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()

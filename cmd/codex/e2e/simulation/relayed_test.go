@@ -24,7 +24,7 @@ const (
 	// relayedRecovery how long a client tries to resume it. An executor whose relay does
 	// not answer notices after 75 s and may wait another 30 s for its next connection; with
 	// the defaults of a minute and 25 s nearly every disturbance would end the session, and
-	// nothing would be learned about what comes after.
+	// the behaviour afterwards would not be tested.
 	relayedTTL      = 6 * time.Minute
 	relayedRecovery = 4 * time.Minute
 	// dialTimeout bounds the making of a connection for a request to the registry, as in
@@ -32,22 +32,22 @@ const (
 	dialTimeout = 30 * time.Second
 )
 
-// relayedPlots are what may happen beside these when a rendezvous service is between.
+// relayedPlots are additional events that may happen in a run with a rendezvous service.
 var relayedPlots = append([]string{"rendezvous restart", "rendezvous restart", "rendezvous outage", "executor outage"}, plots...)
 
-// kept are the plots that no relayed session may end with: relayedRecovery is longer than
-// all disturbances, and nobody else asks for the session. A client that gave up would
-// otherwise count as one whose server was away for too long.
+// kept are the plots after which a relayed session must still exist: relayedRecovery is
+// longer than all disturbances, and no other client takes the session over. Otherwise a
+// client that gave up would count as one whose server was away for too long.
 var kept = []string{"calm", "rendezvous restart", "rendezvous outage", "executor outage"}
 
 // relayed is the rendezvous service of a run, and both ends that meet there: an executor
-// that has streams served by the server, and a harness for each client.
+// whose streams the server serves, and a harness for each client.
 type relayed struct {
 	w     *world
 	token string
 	opts  rendezvous.Options
 	keys  *noise.Identity // of all clients: a session belongs to its key
-	plain [2]bool         // the executor, and the harnesses, do what Codex CLI does
+	plain [2]bool         // the executor and the harnesses behave like Codex CLI
 
 	service *rendezvous.Server
 	serving sync.WaitGroup
@@ -89,7 +89,7 @@ func (r *relayed) serve() {
 	r.serving.Go(func() { _ = service.Serve(context.Background(), l, nil) })
 }
 
-// stopService ends the service, which tells its peers if the network lets it.
+// stopService ends the service, which tells its peers if the network permits.
 func (r *relayed) stopService() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -99,8 +99,8 @@ func (r *relayed) stopService() {
 	r.serving.Wait()
 }
 
-// restart has the service end, in order or with its machine, and begin anew later. Without
-// a state file it knows no registration then.
+// restart ends the service, normally or with its machine, and starts it again later.
+// Without a state file it then knows no registration.
 func (r *relayed) restart(ctx context.Context) {
 	crash := r.w.rng.IntN(2) == 0
 	r.w.note("the rendezvous service ends (crash: %t)", crash)
@@ -126,7 +126,7 @@ func (r *relayed) registry(party string) *registry.Client {
 	return c
 }
 
-// execute has a server serve the streams that come through the relay, until stopExecutor.
+// execute makes a server serve the streams that come through the relay, until stopExecutor.
 func (r *relayed) execute(srv *execserver.Server) {
 	identity, err := noise.GenerateIdentity()
 	if err != nil {
@@ -162,7 +162,7 @@ func (r *relayed) stopExecutor() {
 	r.executing.Wait()
 }
 
-// client returns what makes the streams of a client.
+// client returns a function that makes the streams of a client.
 func (r *relayed) client(party string) execclient.Dialer {
 	reg := r.registry(party + "'s registry")
 	jitter := &jitter{rng: dice(r.w.seed, "jitter "+party, 0)}
@@ -190,7 +190,7 @@ func (j *jitter) within(most time.Duration) time.Duration {
 	return time.Duration(j.rng.Int64N(int64(most)))
 }
 
-// happen plays what only happens to a rendezvous service.
+// happen plays the events that only a rendezvous service has.
 func (r *relayed) happen(ctx context.Context, plot string) {
 	switch plot {
 	case "rendezvous restart":

@@ -12,7 +12,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// fewSeeds and someSeeds are how many seeds are played without -count. CI plays more in a stage of its own.
+// fewSeeds and someSeeds are how many seeds are played without -count. CI plays more in a
+// separate stage.
 const (
 	fewSeeds  = 10
 	someSeeds = 50
@@ -26,14 +27,16 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// What a package starts once for the whole program must not belong to a bubble.
+	// Goroutines that a package starts once for the whole program must not belong to a
+	// bubble.
 	s, err := process.NewSupervisor(process.Options{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	s.Close()
-	// With one processor, and without a collector that runs between, four of five replays are exact.
+	// With one processor, and without garbage collections in between, four of five replays
+	// are exact.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(-1)
 	os.Exit(m.Run())

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// packet is what one write has sent, and when it arrives.
+// packet is the data of one write, and when it arrives.
 type packet struct {
 	at   time.Time
 	data []byte
@@ -24,7 +24,7 @@ type packet struct {
 type wire struct {
 	seed uint64
 	slow time.Duration
-	tell func(data []byte) // is called with what is sent
+	tell func(data []byte) // is called with the sent data
 	sent uint64            // bytes
 
 	mu                  sync.Mutex
@@ -33,7 +33,7 @@ type wire struct {
 	bytes               int
 	last                time.Time
 	finished            bool // the writer has closed
-	silent              bool // nothing arrives any more
+	silent              bool // no more data arrives
 	readErr, writeErr   error
 	readLimit, writeEnd time.Time
 }
@@ -42,13 +42,13 @@ func newWire(seed uint64, slow time.Duration, tell func([]byte)) *wire {
 	return &wire{seed: seed, slow: slow, tell: tell, changed: make(chan struct{})}
 }
 
-// change wakes whoever waits. The caller holds the lock.
+// change wakes all waiting goroutines. The caller holds the lock.
 func (w *wire) change() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// wait gives up the lock until something changes or one of the moments has come.
+// wait releases the lock until something changes or one of the times is reached.
 func (w *wire) wait(moments ...time.Time) {
 	changed := w.changed
 	w.mu.Unlock()
@@ -168,7 +168,7 @@ func (w *wire) finish() {
 	w.change()
 }
 
-// abandon says that nobody reads any more: the writer is told by a reset.
+// abandon means that the data is not read any more: the writer gets a reset.
 func (w *wire) abandon() {
 	w.fail(net.ErrClosed, true)
 	w.mu.Lock()

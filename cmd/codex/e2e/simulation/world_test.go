@@ -25,11 +25,11 @@ const (
 	serverAddress = "server:80"
 	serverURL     = "ws://" + serverAddress
 	processName   = "p"
-	// patience is after how long every call must have ended once the network is quiet, on
-	// the clock of the bubble.
+	// patience is the time after which every call must have ended once the network is
+	// quiet, on the clock of the bubble.
 	patience = 10 * time.Minute
 	keep     = 5 * time.Second // between probes of a connection
-	// longOutage leaves time for what must end after it.
+	// longOutage leaves time for events that must come after it.
 	longOutage = 5 * time.Minute
 )
 
@@ -60,15 +60,15 @@ type world struct {
 	other   *dialer            // of the client that has joined
 	wg      sync.WaitGroup
 
-	complete bool // a client has seen the process end in order, with all its output
+	complete bool // a client has seen the process end normally, with all its output
 
 	mu       sync.Mutex
 	failures []string
-	outputs  map[execproto.Stream][]byte // what client A has seen
-	seenErr  error                       // why it saw no more
+	outputs  map[execproto.Stream][]byte // output that client A has seen
+	seenErr  error                       // the reason why it saw no more
 }
 
-// outcome is what is left of a run.
+// outcome is the result of a run.
 type outcome struct {
 	lines    []string
 	failures []string
@@ -76,7 +76,7 @@ type outcome struct {
 	complete bool // see world
 }
 
-// history returns all that the run of a seed has shown, for people.
+// history returns the recorded events of a seed's run, as text.
 func (o outcome) history(seed uint64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d (%s):\n", seed, o.plot)
@@ -103,7 +103,7 @@ func play(t *testing.T, seed uint64) (o outcome) {
 		o, ran = outcome{w.lines, w.failures, plot, w.complete}, h
 	})
 	if ran == nil {
-		return o // the test says why
+		return o // the test reports the reason
 	}
 	if got := ran.check(); got != porcupine.Ok {
 		o.failures = append(o.failures, fmt.Sprintf("the history is not one of the model: %v", got))
@@ -144,7 +144,7 @@ func (w *world) stopServer() {
 	w.serving.Wait()
 }
 
-// plots are what may happen in a run, beside what the network does.
+// plots are events that may happen in a run, in addition to the network's faults.
 var plots = []string{"calm", "calm", "take-over", "take-over after an end", "intruder", "outage", "restart"}
 
 // run plays a run to its end and returns its plot.

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// leastRate is the part of the asked rate that must have been reached: with less the
-	// soak says nothing about that rate.
+	// leastRate is the part of the requested rate that must be reached: with less, the
+	// soak shows nothing about that rate.
 	leastRate = 0.8
 	// leastSamples is how many samples of load are compared.
 	leastSamples = 40
 )
 
-// judge prints what came of it, and complains of what is wrong.
+// judge prints the results, and reports errors.
 func (s *soak) judge(complain func(format string, args ...any)) {
 	if failed := s.tally.print(); failed > 0 {
 		complain("%d turns failed", failed)
@@ -70,7 +70,7 @@ func (s *soak) judgeLoad(complain func(string, ...any)) {
 		return
 	}
 	tenth := len(loaded) / 10
-	// The first tenth begins when the sessions have lived for as long as they do.
+	// The first tenth begins when the first sessions have reached their maximum age.
 	first, last := loaded[tenth:2*tenth], loaded[len(loaded)-tenth:]
 	for q, k := range kinds {
 		before, after := median(first, quantity(q)), median(last, quantity(q))
@@ -92,7 +92,7 @@ func median(of []sample, q quantity) float64 {
 	return values[len(values)/2]
 }
 
-// reached returns how many turns a second there were under load.
+// reached returns the number of turns per second under load.
 func (s *soak) reached() float64 {
 	loaded := s.meter.kept(phaseLoad)
 	sum := 0.0
@@ -111,7 +111,7 @@ func (s *soak) table() {
 	}
 }
 
-// printLeft prints what is there that should not be.
+// printLeft prints files and processes that should not exist.
 func (s *soak) printLeft() {
 	for _, p := range s.last.processes {
 		fmt.Printf("  process %d: %.200s\n", p.PID, p.Command)

@@ -26,13 +26,13 @@ func proportionalMemory(pid int) int64 {
 	return 0
 }
 
-// entries counts what is in a directory.
+// entries counts the entries of a directory.
 func entries(dir string) int {
 	names, _ := os.ReadDir(dir)
 	return len(names)
 }
 
-// targets returns where the links in a directory lead.
+// targets returns the targets of the links in a directory.
 func targets(dir string) (found []string) {
 	names, _ := os.ReadDir(dir)
 	for _, name := range names {
@@ -65,8 +65,9 @@ func countDirectories(dir string) int {
 	return max(count, 0)
 }
 
-// processes returns the server, its descendants, all others of its user if that is one of
-// its own, and all whose command line names the directory of the soak; not this program.
+// processes returns the server, its descendants, all other processes of its user if no
+// other program uses that user, and all whose command line contains the soak's directory;
+// not this program.
 func (s *soak) processes() (ours []harness.Process) {
 	all := harness.Processes()
 	parents := make(map[int]int)
@@ -82,7 +83,8 @@ func (s *soak) processes() (ours []harness.Process) {
 	return ours
 }
 
-// owns reports whether a file is of the server's user, if that is no user of others.
+// owns reports whether a file belongs to the server's user, if no other program uses that
+// user.
 func (s *soak) owns(info os.FileInfo) bool {
 	return s.User != nil && info.Sys().(*syscall.Stat_t).Uid == s.User.Uid
 }
@@ -100,7 +102,7 @@ func descends(parents map[int]int, pid, from int) bool {
 	return false
 }
 
-// mountNamespaces counts the mount namespaces of processes, without that of the server.
+// mountNamespaces counts the mount namespaces of processes, except the server's.
 func mountNamespaces(server int, of []harness.Process) int {
 	own, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", server))
 	seen := make(map[string]bool)
@@ -112,12 +114,13 @@ func mountNamespaces(server int, of []harness.Process) int {
 	return len(seen)
 }
 
-// publicDirectories are where programs make temporary files that do not look at TMPDIR.
+// publicDirectories are the directories in which programs that ignore TMPDIR make temporary
+// files.
 var publicDirectories = []string{"/tmp", "/var/tmp", "/dev/shm"}
 
-// leftFiles returns what is in the server's temporary directory and among its detached
-// processes, what is in the workspaces besides the turns' own directories, what is in the
-// directory beside them, which nothing may write, and what the server's user has in the
+// leftFiles returns the files in the server's temporary directory and among its detached
+// processes; files in the workspaces outside of the turns' own directories; files in the
+// directory beside them, which must not be written; and files of the server's user in the
 // public directories.
 func (s *soak) leftFiles() []string {
 	found := below(filepath.Join(s.Dir, "tmp"))
@@ -140,7 +143,7 @@ func (s *soak) leftFiles() []string {
 	return found
 }
 
-// below returns what is below a directory.
+// below returns the files below a directory.
 func below(dir string) (found []string) {
 	_ = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		if err == nil && path != dir {

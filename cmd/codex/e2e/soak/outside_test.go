@@ -20,8 +20,9 @@ import (
 const (
 	smallBody = "hello from the web server"
 	largeBody = 1 << 20
-	// idleTime ends connections that the server under test keeps for later requests: it
-	// would keep them for a minute and a half, and its rest would be as long.
+	// idleTime is how long a connection may be idle. The server under test would keep
+	// connections for later requests for a minute and a half, which would make its rest
+	// as long.
 	idleTime = 2 * time.Second
 )
 
@@ -41,7 +42,7 @@ func startOutside(t *testing.T) *outside {
 	})
 	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {
 		piece := bytes.Repeat([]byte("y"), 32<<10)
-		ticker := time.NewTicker(5 * time.Millisecond) // one without would take all of the machine
+		ticker := time.NewTicker(5 * time.Millisecond) // without a limit it would use all memory of the machine
 		defer ticker.Stop()
 		for r.Context().Err() == nil {
 			if _, err := w.Write(piece); err != nil {

@@ -24,13 +24,13 @@ const (
 
 const (
 	// restTime is how long a server may take to come to rest after the lifetime of its
-	// sessions: idle helpers end after 3 s, closed processes are forgotten after 30 s.
+	// sessions: idle helpers end after 3 s, closed processes are removed after 30 s.
 	restTime = time.Minute
 	// releaseFile is the size of a file after which the server returns memory to the
-	// system, as it says in limits.go of pkg/execserver, and releaseTime how long after.
+	// system (limits.go of pkg/execserver), and releaseTime how long after that.
 	releaseFile = 9 << 20
 	releaseTime = 3 * time.Second
-	// pollTime is how often is looked whether it is at rest.
+	// pollTime is the interval of the checks whether it is at rest.
 	pollTime = 500 * time.Millisecond
 )
 
@@ -46,10 +46,11 @@ type soak struct {
 	loaded  time.Duration // how long there was load
 
 	first, last sample // at rest
-	err         error  // why it did not come to rest
+	err         error  // the reason why it did not come to rest
 }
 
-// newSoak starts the server and what its clients reach through it. All ends with the test.
+// newSoak starts the server and the services that its clients reach through it. All end
+// with the test.
 func newSoak(t *testing.T, o options) *soak {
 	t.Helper()
 	s := &soak{Testbed: harness.NewTestbed(t, o.user), options: o, began: time.Now()}
@@ -89,7 +90,7 @@ func (s *soak) play(ctx context.Context) error {
 	return nil
 }
 
-// load has all workers take turns for a while.
+// load makes all workers take turns for a while.
 func (s *soak) load(ctx context.Context, phase string, d time.Duration) {
 	s.meter.enter(phase)
 	defer s.meter.enter(phaseDrain)
@@ -104,8 +105,8 @@ func (s *soak) load(ctx context.Context, phase string, d time.Duration) {
 	wg.Wait()
 }
 
-// pace hands out turns at the rate until ctx ends. A turn that no worker takes in its time
-// is counted as missed.
+// pace distributes turns at the rate until ctx ends. If no worker takes a turn in time, it
+// counts as missed.
 func (s *soak) pace(ctx context.Context, turns chan<- int) {
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / s.rate))
 	defer ticker.Stop()
@@ -125,8 +126,8 @@ func (s *soak) pace(ctx context.Context, turns chan<- int) {
 	}
 }
 
-// rest waits until the server has nothing left of its clients, and no more of anything
-// than it had before. It returns what it has then, or in the end.
+// rest waits until the server has no resources of its clients left, and no more of
+// anything than before. It returns the measurement then, or at the end.
 func (s *soak) rest(ctx context.Context, before *sample) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.ttl+2*restTime)
 	defer cancel()
@@ -149,7 +150,7 @@ func (s *soak) rest(ctx context.Context, before *sample) (sample, error) {
 	return s.meter.keep(phaseRest, now), err
 }
 
-// until measures until look finds nothing, and returns the last measurement.
+// until measures until look finds no difference, and returns the last measurement.
 func (s *soak) until(ctx context.Context, look func(sample) error) (sample, error) {
 	ticker := time.NewTicker(pollTime)
 	defer ticker.Stop()
@@ -167,7 +168,7 @@ func (s *soak) until(ctx context.Context, look func(sample) error) (sample, erro
 	}
 }
 
-// tidy ends and forgets the detached processes that cut turns have left.
+// tidy ends and forgets the detached processes that interrupted turns have left.
 func (s *soak) tidy(ctx context.Context) error {
 	client, err := execclient.DialWebSocket(ctx, s.server.url, execclient.Options{})
 	if err != nil {

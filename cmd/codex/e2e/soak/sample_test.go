@@ -26,19 +26,19 @@ const (
 	sessions
 	tunnels
 	turnRate
-	quantities // how many there are
+	quantities // how many exist
 )
 
 // kind describes a quantity.
 type kind struct {
 	name  string // in the CSV file
 	title string // in the table
-	// atRest says how much more than after the first minute there may be at rest in the
-	// end, in parts and in absolute numbers, and why. Nothing is judged without a reason.
+	// atRest is how much more than after the first minute may exist at rest at the end,
+	// relative and absolute, each with a reason. Numbers without a reason are not judged.
 	part, more float64
 	reason     string
-	// underLoad is how much more there may be in the last tenth of the load than in the
-	// first tenth, as a factor of the median; 0: it is not judged.
+	// underLoad is how much more may exist in the last tenth of the load than in the
+	// first tenth, as a factor of the median; 0: not judged.
 	underLoad, moreLoad float64
 }
 
@@ -68,9 +68,9 @@ type sample struct {
 	seconds float64
 	phase   string
 	values  [quantities]float64
-	err     error // nothing could be measured
+	err     error // no measurement was possible
 
-	// What is counted, for people to see what is left.
+	// Items that are counted, so that people see what is left.
 	processes   []harness.Process
 	files       []string
 	descriptors []string
@@ -106,7 +106,7 @@ func (s sample) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// idle returns an error unless the server has no clients any more, nor anything of them.
+// idle returns an error if the server still has clients or resources of clients.
 func (s sample) idle() error {
 	if s.err != nil {
 		return s.err
@@ -123,11 +123,11 @@ func (s sample) idle() error {
 	return errors.Join(errs...)
 }
 
-// mostIdleProcesses is what a server at rest has: itself, its watchdog, and two launchers
-// that wait, each of which may have a helper of its backend.
+// mostIdleProcesses is the number of a resting server's processes: itself, its watchdog,
+// and two idle launchers, each of which may have a helper of its backend.
 const mostIdleProcesses = 6
 
-// more returns an error if there is more of something than before, beyond its tolerance.
+// more returns an error if more of something exists than before, beyond its tolerance.
 func (s sample) more(before sample) error {
 	var errs []error
 	for q, k := range kinds {

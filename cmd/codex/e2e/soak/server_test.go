@@ -45,7 +45,7 @@ func startServer(s *soak) *server {
 	srv.cmd.Dir, srv.cmd.Stderr = s.Dir, srv.log
 	srv.cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
 	if os.Geteuid() == 0 {
-		// What others on this machine mount meanwhile is not counted.
+		// Mounts that others on this machine make meanwhile are not counted.
 		srv.cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
 	}
 	srv.delegate(s)
@@ -55,8 +55,8 @@ func startServer(s *soak) *server {
 	return srv
 }
 
-// delegate gives the server a cgroup of its own, as systemd does with Delegate=yes, in which
-// it starts. An ordinary user cannot make one.
+// delegate makes a cgroup for the server, as systemd does with Delegate=yes, in which it
+// starts. An ordinary user cannot make one.
 func (srv *server) delegate(s *soak) {
 	s.T.Helper()
 	if os.Geteuid() != 0 {

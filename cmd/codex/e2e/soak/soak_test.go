@@ -22,7 +22,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// options are those of the command line.
+// options are the options of the command line.
 type options struct {
 	duration, warmUp time.Duration
 	connections      int
@@ -64,7 +64,7 @@ func TestMain(m *testing.M) {
 	harness.SlowMain(m)
 }
 
-// TestSoak is what scripts/soak runs.
+// TestSoak is the test that scripts/soak runs.
 func TestSoak(t *testing.T) {
 	if asked.duration == 0 {
 		t.Skip("scripts/soak says how long it takes")
@@ -90,7 +90,7 @@ func TestSoak(t *testing.T) {
 const mostTries = 20
 
 // TestTurnsCallEveryMethod takes each turn once and asks the server which methods of its
-// table it has answered: a method that is added needs a turn.
+// table it has answered: a new method needs a turn.
 func TestTurnsCallEveryMethod(t *testing.T) {
 	harness.NeedSandbox(t)
 	o := options{connections: 1, ttl: time.Second, interval: time.Hour, user: -1, backend: "auto", out: t.TempDir(), seed: 1}
@@ -160,8 +160,8 @@ func TestWhatIsMoreIsTold(t *testing.T) {
 	}
 }
 
-// TestGrowthUnderLoadIsTold: what grows while the load is the same is a leak, even if
-// nothing of it is left at rest.
+// TestGrowthUnderLoadIsTold: growth under constant load is a leak, even if nothing of
+// it is left at rest.
 func TestGrowthUnderLoadIsTold(t *testing.T) {
 	for name, tt := range map[string]struct {
 		growth float64 // of descriptors, a sample

@@ -85,7 +85,7 @@ func (t *tally) proxy(s faultproxy.Stats) {
 	t.proxies.Down += s.Down
 }
 
-// taken returns how many turns have ended.
+// taken returns the number of finished turns.
 func (t *tally) taken() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -25,7 +25,7 @@ func steps(all ...func() error) error {
 	return nil
 }
 
-// files makes, reads, changes and removes what a file system can have.
+// files creates, reads, changes and removes files of all kinds.
 func files(ctx context.Context, v *visit, f *execclient.FS) error {
 	dir, text := v.dir+"/d", []byte("text of "+v.dir)
 	return steps(
@@ -175,7 +175,7 @@ func unpack(ctx context.Context, f *execclient.FS, dir string, archive []byte) e
 	return errors.Join(w.Close(), failed)
 }
 
-// watch is told of a file that comes.
+// watch waits until a new file is reported.
 func watch(ctx context.Context, v *visit, f *execclient.FS) error {
 	w, err := f.Watch(ctx, v.dir, execclient.WatchOptions{Recursive: true})
 	if err != nil {
@@ -201,8 +201,8 @@ func watch(ctx context.Context, v *visit, f *execclient.FS) error {
 	}
 }
 
-// watchMissing watches for a file as Codex CLI does. The client does not hand on that it
-// has come.
+// watchMissing watches for a file as Codex CLI does. The client does not pass the
+// notification on.
 func watchMissing(ctx context.Context, v *visit) error {
 	v.count++
 	var r execproto.WatchMissingResult
@@ -216,7 +216,7 @@ func watchMissing(ctx context.Context, v *visit) error {
 		return errors.New("it is not watched")
 	}
 	if v.rng.IntN(2) == 0 {
-		return nil // the connection ends it, or the next one takes its place
+		return nil // the connection ends it, or the next one replaces it
 	}
 	return v.client.FS().WriteFile(ctx, v.dir+"/later", []byte("x"))
 }

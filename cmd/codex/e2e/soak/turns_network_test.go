@@ -15,7 +15,7 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// environment asks what the server's machine is.
+// environment requests information about the server's machine.
 func environment(ctx context.Context, v *visit) error {
 	return steps(
 		func() error { _, err := v.client.EnvironmentInfo(ctx); return err },
@@ -37,7 +37,7 @@ func environment(ctx context.Context, v *visit) error {
 	)
 }
 
-// capabilities looks for plugins and skills, some of them in a sandbox.
+// capabilities requests plugins and skills, some of them in a sandbox.
 func capabilities(ctx context.Context, v *visit) error {
 	var roots execproto.DiscoverResult
 	err := v.client.Call(ctx, execproto.MethodCapabilityRootsDiscover, &execproto.DiscoverParams{Roots: []execproto.DiscoverRoot{
@@ -53,8 +53,8 @@ func capabilities(ctx context.Context, v *visit) error {
 	return v.client.Call(ctx, execproto.MethodCapabilitiesDiscover, &execproto.InstalledParams{Cwd: "file://" + v.dir, Sandbox: v.sandbox()}, &installed)
 }
 
-// webRequests has the server make one request whose answer comes whole, and one whose
-// answer is streamed.
+// webRequests makes the server send one request whose answer comes as a whole, and
+// one whose answer is streamed.
 func webRequests(ctx context.Context, v *visit) error {
 	r, err := v.client.DoHTTP(ctx, execproto.HTTPRequestParams{Method: "GET", URL: v.outside.url + "/small", RequestID: v.id("http")})
 	if err != nil {
@@ -84,7 +84,7 @@ func (v *visit) get(ctx context.Context, path string) (*http.Response, error) {
 	return v.client.HTTP().RoundTrip(request)
 }
 
-// abandonedRequest reads a part of a body without end.
+// abandonedRequest reads a part of an endless body.
 func abandonedRequest(ctx context.Context, v *visit) error {
 	response, err := v.get(ctx, "/endless")
 	if err != nil {
@@ -92,7 +92,7 @@ func abandonedRequest(ctx context.Context, v *visit) error {
 	}
 	_, err = io.CopyN(io.Discard, response.Body, 300_000)
 	err = errors.Join(err, response.Body.Close())
-	// The server cannot be told to end the request; the end of the connection does.
+	// The server cannot be told to end the request; the end of the connection ends it.
 	v.leave()
 	return err
 }
@@ -138,7 +138,7 @@ func (v *visit) send(t *execclient.Tunnel, data []byte, disturb func()) error {
 	return t.CloseWrite()
 }
 
-// listening has the server listen, and takes a connection.
+// listening makes the server listen, and accepts a connection.
 func listening(ctx context.Context, v *visit) error {
 	l, err := v.client.Listen(ctx, "", 0)
 	if err != nil {
@@ -159,7 +159,8 @@ func listening(ctx context.Context, v *visit) error {
 		}
 		accepted <- err
 	}()
-	// If the connection is lost, what has come to the listener meanwhile is closed.
+	// If the connection is lost, connections that have arrived at the listener meanwhile
+	// are closed.
 	got, err := io.ReadAll(conn)
 	if err := errors.Join(err, l.Close(), <-accepted); err != nil {
 		return err
@@ -191,7 +192,7 @@ func tunnelInside(ctx context.Context, v *visit) error {
 // insidePort is the port on which a program in a sandbox listens.
 const insidePort = 3000
 
-// startGreeter starts a program that listens: in a sandbox on insidePort, else on any.
+// startGreeter starts a program that listens: in a sandbox on insidePort, else on any port.
 func (v *visit) startGreeter(ctx context.Context, sandbox []byte) (p *execclient.Process, port uint16, err error) {
 	address := "127.0.0.1:0"
 	if sandbox != nil {
@@ -213,7 +214,7 @@ func (v *visit) startGreeter(ctx context.Context, sandbox []byte) (p *execclient
 	return p, port, err
 }
 
-// endGreeter terminates it. What fails is left to the end of the session.
+// endGreeter terminates it. If that fails, the end of the session terminates it.
 func (v *visit) endGreeter(p *execclient.Process) {
 	if _, err := p.Terminate(context.Background()); err != nil {
 		v.left = 0
@@ -221,7 +222,7 @@ func (v *visit) endGreeter(p *execclient.Process) {
 	p.Release()
 }
 
-// ports is told of a port on which a program listens.
+// ports waits until a port on which a program listens is reported.
 func ports(ctx context.Context, v *visit) error {
 	w, err := v.client.WatchPorts(ctx, execclient.PortOptions{})
 	if err != nil {

@@ -27,7 +27,7 @@ func plainCommand(ctx context.Context, v *visit) error {
 	return expect("output", string(out), v.dir+"\n")
 }
 
-// sandboxedCommand writes where it may, and cannot where it must not.
+// sandboxedCommand writes where it may, and cannot write elsewhere.
 func sandboxedCommand(ctx context.Context, v *visit) error {
 	const script = `echo x > "$0/in" || exit 4
 if echo x 2>/dev/null > "$1/out"; then exit 5; fi
@@ -49,7 +49,7 @@ func readOnlyCommand(ctx context.Context, v *visit) error {
 	return cmd.Run()
 }
 
-// inputAndOutput has cat send back what it gets.
+// inputAndOutput makes cat echo its input.
 func inputAndOutput(ctx context.Context, v *visit) error {
 	data := make([]byte, 1+v.rng.IntN(200_000))
 	for i := range data {
@@ -118,7 +118,7 @@ func typeAt(ctx context.Context, p *execclient.Process) error {
 	return expect("exit code", state.Code, 130)
 }
 
-// descendants starts processes that go on, and terminates them all.
+// descendants starts processes that continue, and terminates them all.
 func descendants(ctx context.Context, v *visit) error {
 	p, err := startBackground(ctx, v)
 	if err != nil {
@@ -185,7 +185,7 @@ func longPoll(ctx context.Context, v *visit) error {
 	}
 }
 
-// limits starts what exceeds a limit of time.
+// limits starts a process that exceeds its time limit.
 func limits(ctx context.Context, v *visit) error {
 	p, err := v.client.Start(ctx, execproto.StartParams{
 		ProcessID: v.id("limited"), Argv: []string{"sh", "-c", "sleep 1000 & wait"}, Cwd: "file://" + v.dir, Env: commandEnv,
@@ -220,8 +220,8 @@ func loginShell(ctx context.Context, v *visit) error {
 	return expect("output", string(out), "ready\n")
 }
 
-// detached starts a process that outlives sessions, writes to it, reads what it says, and
-// forgets it. If a part of that is lost, tidy of soak ends it.
+// detached starts a process that outlives sessions, writes to it, reads its output, and
+// forgets it. If a connection is lost in between, tidy of soak ends it.
 func detached(ctx context.Context, v *visit) error {
 	d, err := v.client.StartDetached(ctx, execproto.StartParams{
 		ProcessID: v.id("detached"), Argv: []string{"cat"}, Cwd: "file://" + v.Dir, Env: commandEnv, PipeStdin: true, Sandbox: v.sandbox(),
@@ -266,7 +266,7 @@ func (v *visit) converse(ctx context.Context, d *execclient.Detached) error {
 	return expect("output", text, "hello\n")
 }
 
-// refusals are requests that fail, in ways that must leave nothing either.
+// refusals are requests that fail, which must leave nothing, either.
 func refusals(ctx context.Context, v *visit) error {
 	if err := v.client.Call(ctx, "no/such/method", nil, nil); !execclient.IsCode(err, execproto.CodeMethodNotFound) {
 		return fmt.Errorf("an unknown method: %w", err)

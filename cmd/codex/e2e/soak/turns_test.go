@@ -8,18 +8,18 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// turn is a part of what a client does: a few requests, whose answers it checks, and which
+// turn is a part of a client's work: a few requests, whose answers it checks, and which
 // leave nothing.
 type turn struct {
 	name   string
-	weight int // how often it is taken in a deck: see dealt
+	weight int // how often it occurs in a deck: see dealt
 	do     func(context.Context, *visit) error
 }
 
 // visit is one turn of a worker.
 type visit struct {
 	*worker
-	dir string // an empty directory of its own
+	dir string // its own empty directory
 }
 
 // turns are all. Together they call every method: see judge.
@@ -58,8 +58,9 @@ var turns = []turn{
 	{"network proxy", 3, proxied},
 }
 
-// dealt returns the turn with a number. The turns come in decks that the seed shuffles, in
-// each of which a turn is as often as its weight says: a short soak calls every method, too.
+// dealt returns the turn with a number. The turns come in decks that the seed shuffles. Each
+// deck contains a turn as often as its weight says, so that even a short soak calls every
+// method.
 func dealt(seed uint64, number int) turn {
 	var deck []turn
 	for _, t := range turns {
@@ -78,13 +79,13 @@ func (v *visit) sandbox() []byte { return execclient.WorkspaceSandbox(v.ws) }
 // sandboxed is the server's file system under that sandbox.
 func (v *visit) sandboxed() *execclient.FS { return v.client.FS().WithSandbox(v.sandbox()) }
 
-// id returns a name that nothing else in this soak has.
+// id returns a name that is unique in this soak.
 func (v *visit) id(prefix string) string {
 	v.count++
 	return fmt.Sprintf("%s-%d-%d", prefix, v.n, v.count)
 }
 
-// expect returns an error unless what came is what was expected.
+// expect returns an error if a value is not the expected one.
 func expect[T comparable](what string, got, want T) error {
 	if got == want {
 		return nil

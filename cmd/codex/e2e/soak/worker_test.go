@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// turnTime is more than any turn takes, with a recovery in it: one that takes longer
-	// hangs.
+	// turnTime is longer than any turn with a recovery in it takes. A turn that takes
+	// longer hangs.
 	turnTime = 90 * time.Second
 	// leastTurns and mostTurns bound the turns of one session.
 	leastTurns, mostTurns = 15, 60
-	// cutShare is the part of turns in which the connection is cut by the clock, besides
-	// what the proxy does by its plan.
+	// cutShare is the part of turns during which the connection is cut at a random time,
+	// in addition to the proxy's planned faults.
 	cutShare = 0.1
 	// cutDelay bounds how long after the start of the turn that is.
 	cutDelay = 200 * time.Millisecond
@@ -45,7 +45,7 @@ type worker struct {
 	proxy  *faultproxy.Proxy
 	client *execclient.Client
 	left   int          // turns of this session
-	count  uint64       // numbers what must be unique
+	count  uint64       // numbers for unique names
 	losses atomic.Int64 // of connections
 }
 
@@ -60,7 +60,7 @@ func (k *worker) routine(ctx context.Context, turns <-chan int) {
 		return
 	}
 	defer k.leave()
-	// Connections are there from the start on.
+	// Connections exist from the start.
 	if err := k.join(ctx); err != nil {
 		k.tally.fail("connect", err)
 	}
@@ -74,7 +74,7 @@ func (k *worker) routine(ctx context.Context, turns <-chan int) {
 	}
 }
 
-// join makes the worker's session if there is none.
+// join makes the worker's session if it has none.
 func (k *worker) join(ctx context.Context) error {
 	if k.client != nil && k.client.Err() == nil && k.left > 0 {
 		return nil
@@ -105,7 +105,7 @@ func (k *worker) join(ctx context.Context) error {
 	return err
 }
 
-// leave ends the session: the server ends what it has left.
+// leave ends the session: the server ends the processes left in it.
 func (k *worker) leave() {
 	if k.client != nil {
 		_ = k.client.Close()
@@ -153,7 +153,7 @@ func (k *worker) turn(ctx context.Context, t turn) {
 	}
 }
 
-// take has a turn work in a directory of its own.
+// take runs a turn in a directory of its own.
 func (k *worker) take(ctx context.Context, t turn) error {
 	ctx, cancel := context.WithTimeout(ctx, turnTime)
 	defer cancel()
@@ -163,7 +163,7 @@ func (k *worker) take(ctx context.Context, t turn) error {
 		return err
 	}
 	err := t.do(ctx, &visit{worker: k, dir: dir})
-	// What a turn has left is no leak of the server's.
+	// Files that a turn has left are not a leak of the server.
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
@@ -173,8 +173,8 @@ func (k *worker) cut(proxy *faultproxy.Proxy) {
 	proxy.Cut()
 }
 
-// isLoss reports whether an error is one that a lost connection explains: what cannot be
-// repeated safely fails with it. The judgement is that there are no more of them than cuts.
+// isLoss reports whether a lost connection explains an error: operations that cannot be
+// repeated safely fail with it. judge checks that there are no more of them than cuts.
 func isLoss(err error) bool {
 	return errors.Is(err, execclient.ErrClosed) || errors.Is(err, net.ErrClosed)
 }

@@ -19,8 +19,8 @@ import (
 	"codex.internal/pkg/testutil/machine"
 )
 
-// attack tries to connect to addresses, and says which it reached; with "sockets" it says
-// which sockets it has been given, with "listen" it opens that many ports.
+// attack tries to connect to addresses, and reports which it reached; with "sockets" it
+// lists the sockets that it was given, with "listen" it opens that many ports.
 func attack(args []string) int {
 	switch args[0] {
 	case "sockets":
@@ -52,7 +52,7 @@ func attack(args []string) int {
 	return 0
 }
 
-// attacker runs attack, in a sandbox unless workspace is empty, and returns what it says.
+// attacker runs attack, in a sandbox unless workspace is empty, and returns its output.
 func attacker(t *testing.T, c *execclient.Client, workspace string, args ...string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -73,10 +73,9 @@ func attacker(t *testing.T, c *execclient.Client, workspace string, args ...stri
 	return strings.TrimSuffix(string(out), "done\n")
 }
 
-// TestConfinedAttacks has a sandboxed process, while tunnels lead into its own sandbox and that of
-// another one, try what could be reached by them: the server's own port, a port of the server
-// that leads to the client, the other sandbox, and sockets left over. Each attack works without
-// a sandbox.
+// TestConfinedAttacks: while tunnels lead into its own sandbox and another one, a sandboxed
+// process tries to reach through them: the server's own port, a port of the server that leads to
+// the client, the other sandbox, and leftover sockets. Each attack works without a sandbox.
 func TestConfinedAttacks(t *testing.T) {
 	harness.NeedSandbox(t)
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
@@ -103,7 +102,7 @@ func TestConfinedAttacks(t *testing.T) {
 		if said, want := attacker(t, c, "", targets...), fmt.Sprintf("reached %s\nreached %s\n", targets[0], targets[1]); said != want {
 			t.Errorf("without a sandbox it says %q, want %q", said, want)
 		}
-		// A tunnel into one sandbox reaches no other, nor the server.
+		// A tunnel into one sandbox reaches neither another sandbox nor the server.
 		for _, port := range []uint16{3001, uint16(reverse.Addr().(*net.TCPAddr).Port)} {
 			if got := failure(t, c, execclient.TunnelTarget{Port: port, ProcessID: victim.ID()}); got != execproto.TunnelRefused {
 				t.Errorf("port %d from the sandbox of the victim: %s", port, got)
@@ -157,7 +156,7 @@ func TestTokenAttacks(t *testing.T) {
 		if l, err := c.Listen(t.Context(), "", 0); err == nil || !strings.Contains(err.Error(), "token") {
 			t.Errorf("%s: listen: %v, %v", name, l, err)
 		}
-		// It is told of its own ports alone, although the principal is the same.
+		// It only learns of its own ports, although the principal is the same.
 		w, err := c.WatchPorts(t.Context(), execclient.PortOptions{AllSessions: true})
 		harness.Must(t, err)
 		if name == "capped" {
@@ -168,8 +167,8 @@ func TestTokenAttacks(t *testing.T) {
 	}
 }
 
-// TestPortExhaustion has a sandboxed process open more ports than are told, and clients begin
-// watches without end: the server goes on, and tells what it can.
+// TestPortExhaustion: a sandboxed process opens more ports than are reported, and clients
+// begin an endless number of watches. The server continues, and reports what it can.
 func TestPortExhaustion(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
@@ -207,8 +206,8 @@ func TestPortExhaustion(t *testing.T) {
 	said.await("more than 64 ports are open")
 }
 
-// TestHostileCommandLine has a command whose name would steer the terminal of the person who is
-// told of its port.
+// TestHostileCommandLine: the name of a command could control the terminal of the user who is
+// told about its port.
 func TestHostileCommandLine(t *testing.T) {
 	_, url := harness.Server(t)
 	self, err := os.Executable()

@@ -15,7 +15,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// lines reads what a command prints, a line at a time.
+// lines reads the output of a command, one line at a time.
 type lines struct {
 	t testing.TB
 	r *bufio.Reader
@@ -40,7 +40,7 @@ func startLines(t *testing.T, cmd *exec.Cmd) *lines {
 func (l *lines) await(text string) string {
 	l.t.Helper()
 	line, err := l.r.ReadString('\n')
-	for err == nil && !strings.HasPrefix(line, "codex: ") { // of a server on the other end of a pipe
+	for err == nil && !strings.HasPrefix(line, "codex: ") { // of a server at the other end of a pipe
 		line, err = l.r.ReadString('\n')
 	}
 	if err != nil || !strings.Contains(line, text) {
@@ -49,14 +49,14 @@ func (l *lines) await(text string) string {
 	return line
 }
 
-// awaitForward returns the address here of a port that is forwarded by itself.
+// awaitForward returns the local address of an automatically forwarded port.
 func (l *lines) awaitForward(port uint16) string {
 	l.t.Helper()
 	line := l.await(fmt.Sprintf(" leads to port %d of ", port))
 	return strings.Fields(line)[1]
 }
 
-// greeting is what comes from an address here.
+// greeting is the text that comes from a local address.
 func greeting(t *testing.T, address string) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
@@ -103,7 +103,7 @@ func TestForwardAuto(t *testing.T) {
 	}
 }
 
-// TestForwardAutoTaken has a port whose number is taken here.
+// TestForwardAutoTaken: the number of a port is in use here.
 func TestForwardAutoTaken(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
@@ -131,7 +131,7 @@ func TestForwardAutoTaken(t *testing.T) {
 	awaitRefusal(t, here)
 }
 
-// TestAutoOverEveryWay has a command's port forwarded over each way to a server.
+// TestAutoOverEveryWay forwards a command's port over each kind of connection to a server.
 func TestAutoOverEveryWay(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

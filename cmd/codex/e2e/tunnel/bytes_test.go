@@ -11,7 +11,7 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// stalledBytes is more than the windows of a tunnel and the buffers of its socket take.
+// stalledBytes is more than the windows of a tunnel and the buffers of its socket hold.
 const stalledBytes = 12 << 20
 
 // TestManyStalledTunnels has so many tunnels that do not move, full in both directions, that the
@@ -29,14 +29,14 @@ func TestManyStalledTunnels(t *testing.T) {
 			if err != nil {
 				return
 			}
-			wg.Go(func() { // writes, and reads nothing before that is taken
+			wg.Go(func() { // writes, and does not read until all is written
 				defer conn.Close()
 				_, _ = conn.Write(make([]byte, stalledBytes))
 				_, _ = io.Copy(io.Discard, conn)
 			})
 		}
 	})
-	const count = 200 // 128 take all full windows
+	const count = 200 // 128 full windows together take this much
 	tunnels := make([]*execclient.Tunnel, count)
 	for i := range tunnels {
 		tunnels[i], err = c.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: uint16(l.Addr().(*net.TCPAddr).Port)})
@@ -49,7 +49,7 @@ func TestManyStalledTunnels(t *testing.T) {
 	harness.Must(t, err)
 	harness.Must(t, conn.SetDeadline(time.Now().Add(time.Minute))) // so that a stalled one fails
 	harness.Must(t, exchange(conn, 4<<20, 1))
-	// What waited in a stalled one comes whole, once it is read.
+	// The data that waited in a stalled one arrives completely once it is read.
 	if n, err := io.ReadFull(tunnels[count-1], make([]byte, stalledBytes)); err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}

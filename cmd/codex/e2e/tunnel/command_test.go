@@ -20,7 +20,7 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// forward starts codex remote forward and returns the lines that say what is ready.
+// forward starts codex remote forward and returns the lines that report readiness.
 func forward(t *testing.T, env []string, lines int, args ...string) (*exec.Cmd, []string) {
 	t.Helper()
 	cmd := exec.Command(harness.Codex, append([]string{"remote"}, args...)...)
@@ -65,8 +65,8 @@ func get(t *testing.T, client *http.Client, url string) string {
 	return string(text)
 }
 
-// awaitRefusal waits until nothing listens at an address. A child of the server may hold
-// the socket for a moment, between its fork and its exec.
+// awaitRefusal waits until no program listens at an address. A child of the server may
+// hold the socket for a moment, between its fork and its exec.
 func awaitRefusal(t *testing.T, address string) {
 	t.Helper()
 	harness.Eventually(t, "listener at "+address, func() []string {
@@ -79,8 +79,8 @@ func awaitRefusal(t *testing.T, address string) {
 	})
 }
 
-// ways are the ways from a client to a server: the options, and variables of the
-// environment.
+// ways are the ways to connect a client to a server: the options, and variables
+// of the environment.
 func ways(t *testing.T) map[string][2][]string {
 	t.Helper()
 	_, direct := harness.Server(t)
@@ -133,7 +133,7 @@ func TestForward(t *testing.T) {
 			harness.Must(t, err)
 			transport := &http.Transport{Proxy: http.ProxyURL(proxy)}
 			defer transport.CloseIdleConnections()
-			// Go does not ask a proxy for this machine, so that has another name here.
+			// Go uses no proxy for this machine, so this test gives it another name.
 			if got := get(t, &http.Client{Transport: transport}, fmt.Sprintf("http://0.0.0.0:%d/socks", port)); got != "hello /socks" {
 				t.Errorf("through SOCKS: %q", got)
 			}
@@ -190,7 +190,7 @@ func TestForwardErrors(t *testing.T) {
 	}
 }
 
-// TestForwardWhileRunning has a command run with a port that leads to its server.
+// TestForwardWhileRunning runs a command with a port that leads to its server.
 func TestForwardWhileRunning(t *testing.T) {
 	_, url := harness.Server(t)
 	port := webServer(t)

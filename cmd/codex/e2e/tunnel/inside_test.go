@@ -56,8 +56,8 @@ func failure(t *testing.T, c *execclient.Client, to execclient.TunnelTarget) exe
 	return failed.Failure
 }
 
-// TestInside reaches ports in sandboxes without a network: each leads into its own, and
-// none to the server's machine.
+// TestInside connects to ports in sandboxes without a network: each tunnel leads into
+// its own sandbox, and none to the server's machine.
 func TestInside(t *testing.T) {
 	harness.NeedSandbox(t)
 	host := harness.Echo(t) // a port of the server's machine that is in no sandbox
@@ -91,7 +91,7 @@ func TestInside(t *testing.T) {
 	})
 }
 
-// TestInsideRefused has no sandbox to lead into, or one that has ended.
+// TestInsideRefused: the process has no sandbox, or has ended.
 func TestInsideRefused(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
@@ -118,7 +118,7 @@ func TestInsideRefused(t *testing.T) {
 	}
 }
 
-// TestInsideLandlock has a sandbox without a network of its own.
+// TestInsideLandlock: the sandbox has no network of its own.
 func TestInsideLandlock(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t, "--sandbox-backend", "landlock")
@@ -138,7 +138,7 @@ func TestInsideLandlock(t *testing.T) {
 	})
 }
 
-// TestForwardInside has -L of a command lead into its sandbox.
+// TestForwardInside: -L of a command leads into its sandbox.
 func TestForwardInside(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)

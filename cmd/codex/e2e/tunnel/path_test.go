@@ -29,8 +29,8 @@ func sandboxed(workspace string) []byte {
 		`{"path":{"type":"path","path":"file://` + workspace + `"},"access":"write"}]},"network":"restricted"}}`)
 }
 
-// TestInsidePath reaches Unix sockets in sandboxes: those of the command, and none to which it
-// has a link lead.
+// TestInsidePath connects to Unix sockets in sandboxes: to the command's own ones, but not to
+// those to which it makes a link lead.
 func TestInsidePath(t *testing.T) {
 	harness.NeedSandbox(t)
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
@@ -97,7 +97,7 @@ func greeterIn(t *testing.T, c *execclient.Client, id, address, workspace string
 	return p
 }
 
-// TestForwardPath has -L lead to a socket in the sandbox of a command.
+// TestForwardPath: -L leads to a socket in the sandbox of a command.
 func TestForwardPath(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
@@ -186,8 +186,8 @@ func TestInsideDetached(t *testing.T) {
 	}
 }
 
-// leave listens on a Unix socket, passes it on over standard output, which is a socket too,
-// and ends: the way of a daemon that goes to the background.
+// leave listens on a Unix socket, passes it on over standard output, which is also a
+// socket, and ends, like a daemon that goes to the background.
 func leave(path string) int {
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -228,9 +228,9 @@ func startDaemon(t *testing.T, path string) int {
 	return daemon.Process.Pid
 }
 
-// TestInsidePathOfADaemon has a sandboxed command start processes until one has the pid of a
-// daemon's first process, which began to listen and has ended: a tunnel to the daemon's socket
-// must not count as one to a socket of the command.
+// TestInsidePathOfADaemon: a daemon's first process began to listen and has ended. A sandboxed
+// command starts processes until one has the same pid. A tunnel to the daemon's socket must
+// not count as one to a socket of the command.
 func TestInsidePathOfADaemon(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
@@ -246,8 +246,8 @@ func TestInsidePathOfADaemon(t *testing.T) {
 	for try := range 25 {
 		path := filepath.Join(outside, strconv.Itoa(try))
 		pid := startDaemon(t, path)
-		// The kernel goes on behind the last pid. Without this the command would have to start some
-		// ten thousand processes.
+		// The kernel continues after the last pid. Without this the command would have to start
+		// some ten thousand processes.
 		err = os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(pid-3)), 0)
 		testutil.Need(t, "permission to choose the next pid", err, fs.ErrPermission, fs.ErrNotExist, syscall.EROFS)
 		_, err = p.Write(t.Context(), []byte("\n"))

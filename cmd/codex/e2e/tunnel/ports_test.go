@@ -18,7 +18,7 @@ import (
 	"codex.internal/pkg/testutil/machine"
 )
 
-// freePort is a port on which nothing listens, at the moment.
+// freePort is a port on which no program listens at the moment.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
 	port, err := testutil.FreePort()
@@ -46,7 +46,7 @@ func plainGreeter(t *testing.T, c *execclient.Client, id, address string) *execc
 	return p
 }
 
-// portNames lists what is told of ports, without pids.
+// portNames lists the reported ports, without pids.
 func portNames(t *testing.T, ports execclient.Ports) (names []string) {
 	t.Helper()
 	for _, p := range ports.Ports {
@@ -59,7 +59,7 @@ func portNames(t *testing.T, ports execclient.Ports) (names []string) {
 	return names
 }
 
-// awaitPorts takes what a watch tells until that is what is wanted.
+// awaitPorts reads a watch until its result is as wanted.
 func awaitPorts(t *testing.T, w *execclient.PortWatch, want ...string) execclient.Ports {
 	t.Helper()
 	slices.Sort(want)
@@ -77,7 +77,7 @@ func awaitPorts(t *testing.T, w *execclient.PortWatch, want ...string) execclien
 	}
 }
 
-// TestPorts has a client be told of the ports of its own processes, and of those of all
+// TestPorts: a client learns of the ports of its own processes, and of those of all
 // sessions of its user.
 func TestPorts(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,7 @@ func greetedBy(t *testing.T, c *execclient.Client, to execclient.TunnelTarget) {
 	}
 }
 
-// TestPortsOfOthers has clients ask for what is not theirs.
+// TestPortsOfOthers: clients ask for ports of others.
 func TestPortsOfOthers(t *testing.T) {
 	_, url := harness.Server(t)
 	c := dial(t, url)
