@@ -174,8 +174,8 @@ func (p *TunnelPosition) Fields(c *jsonwire.Codec) {
 	c.Uint64("received", need, &p.Received)
 }
 
-// TunnelResume is the params of tunnel/resume: the tunnels and listeners that go on. All
-// others of the session end. Its result is the same for those that the server has.
+// TunnelResume has the params of tunnel/resume: the tunnels and listeners that continue.
+// All others of the session end. Its result is the same for those that the server has.
 type TunnelResume struct {
 	Tunnels   []TunnelPosition
 	Listeners []TunnelListener

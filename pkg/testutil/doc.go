@@ -7,10 +7,10 @@
 //	relaypb      the relay's messages as the protobuf compiler generates them, to
 //	             compare with
 //
-// The package itself has Eventually, the one loop that polls, and Need, which skips a
-// test for what a machine lacks and fails it for any other error; Rounds, how often a
-// test that tries many cases repeats; FreePort, a port for a program that must be told it; and
-// Gone, whether a process has ended.
+// The package itself has Eventually, the only polling loop; Need, which skips a test if the
+// machine lacks a feature and fails it for any other error; Rounds, the number of repetitions
+// of a test that tries many cases; FreePort, which returns a port for a program that must be
+// told its port; and Gone, which reports whether a process has ended.
 //
-// No program imports these packages.
+// Only tests import these packages.
 package testutil

@@ -22,12 +22,11 @@ func Rounds[N int | uint64](few, some, all N) N {
 	}
 }
 
-// Pairs returns which elements of second a test tries with which of first, for example which
-// backends as which users: all pairs when scripts/test --race runs it, one pair with -short, and
-// else as few as have each element of both. Which ones depends on name, so that tests of
-// different names try different pairs.
+// Pairs selects the pairs of elements that a test tries, for example of backends and users: all
+// pairs under scripts/test --race, one pair with -short, and otherwise as few as contain each
+// element. The selection depends on name, so that different tests try different pairs.
 //
-// In the guests of scripts/kernels -short makes for few rounds, and all pairs are tried.
+// In the guests of scripts/kernels all pairs are tried, even with -short.
 func Pairs[A comparable, B any](name string, first []A, second []B) map[A][]B {
 	pairs := make(map[A][]B)
 	if len(first) == 0 || len(second) == 0 {

@@ -83,8 +83,8 @@ func Printable(s string) bool {
 }
 
 // Prefix begins the text of the tokens of one kind of service. After it come the id, an
-// underscore or hyphen, and the secret part. So the owner of a token can see its purpose
-// and its id.
+// underscore and the secret part. So the owner of a token can see its purpose and its
+// id.
 type Prefix string
 
 // The sizes of the random parts of a token.

@@ -1,11 +1,11 @@
-// Package machine skips tests on machines that lack what a backend of the sandbox is made of:
-// namespaces and the calls that make mounts, bubblewrap, or Landlock.
+// Package machine skips tests on machines that lack the features of a sandbox backend: namespaces
+// and mount calls, bubblewrap, or Landlock.
 //
-// It asks the kernel itself, and not the launcher or codex doctor. A test that asks these is skipped
-// when they are broken, which is when it must fail.
+// It asks the kernel itself, and not the launcher or codex doctor. a test that relied on these would
+// be skipped if they are broken, instead of failing.
 //
-// RefuseCalls makes the machine one that lacks system calls, for the process that calls it.
+// RefuseCalls makes system calls fail for the calling process, as if the machine lacked them.
 //
-// Programs that import this package are started again by it, with the variable TESTUTIL_MACHINE, and
-// end before their own initialization.
+// To test a feature, the package starts the importing program again, with the variable
+// TESTUTIL_MACHINE; that process ends before the program's own initialization.
 package machine

@@ -12,13 +12,13 @@ import (
 )
 
 // client is a lean exec-server client: it writes its messages by hand and
-// looks at no more of an answer than it must, so that it is not what is
-// measured.
+// parses only the necessary parts of an answer, so that the client's own time
+// does not count.
 type client struct {
 	ws   *websocket.Conn
 	next int
 	buf  bytes.Buffer
-	said []byte // the latest short output of a process, for what goes wrong
+	said []byte // the latest short output of a process, for error messages
 }
 
 // patience bounds the wait for any one message.
@@ -128,8 +128,8 @@ func startParamsIn(dir, path, id, argv, options string) string {
 }
 
 // events reads a process's events until it has closed and returns how many
-// bytes it wrote. There must be as many events as the last one's number says,
-// and its exit code must be 0.
+// bytes it wrote. The number of events must equal the last one's number, and
+// the exit code must be 0.
 func (c *client) events(id string) (int, error) {
 	total, count, last, code := 0, 0, -1, 0
 	c.said = c.said[:0]
@@ -161,7 +161,7 @@ func (c *client) events(id string) (int, error) {
 			count++
 			last = number(m, `"seq":`)
 		}
-		// Codex CLI sometimes tells the last two the wrong way round.
+		// Codex CLI sometimes sends the last two in the wrong order.
 		if count == last {
 			if code != 0 {
 				return total, fmt.Errorf("it ended with %d: %s", code, bytes.TrimSpace(c.said))
@@ -180,7 +180,7 @@ func chunkLen(m []byte) (int, error) {
 	return decodedLen(text), nil
 }
 
-// chunk is the base64 of a process/output; nil: there is none.
+// chunk is the base64 of a process/output; nil: none.
 func chunk(m []byte) []byte {
 	_, text, _ := bytes.Cut(m, []byte(`"chunk":"`))
 	if end := bytes.IndexByte(text, '"'); end >= 0 {

@@ -18,8 +18,8 @@ const calm = 50 * time.Millisecond
 // deniedName is a directory of the workspace.
 const deniedName = "denied"
 
-// The policies of the rows: what a client asks for most, and one under which no release of Codex
-// CLI reads a file without a sandbox.
+// The policies of the rows: the one that clients request most, and one under which every release
+// of Codex CLI reads files in a sandbox.
 var (
 	readOnly       = special("root", "", "read")
 	workspaceWrite = strings.Join([]string{

@@ -5,7 +5,7 @@
 //	bench -ours ./bin/codex -upstream 0.142.0=PATH -upstream before=PATH
 //
 // codex-fs and codex-linux-sandbox are expected beside ours. The machine is
-// noisy: only ratios of one run mean something, and nothing is asserted.
+// noisy: only ratios within one run are meaningful, and nothing is asserted.
 package main
 
 import (
@@ -91,7 +91,7 @@ func fatal(err error) {
 // The columns of the table that are not a release of Codex CLI.
 const (
 	oursColumn   = "ours"
-	beforeColumn = "before" // another build of ours, which is no release to be ahead of
+	beforeColumn = "before" // another build of ours, which does not count as a release
 	rawColumn    = "raw"    // the same work without a server, or by bwrap, or without the relay
 )
 
@@ -104,7 +104,7 @@ type bench struct {
 	markdown bool
 	rows     []row
 	results  map[string]map[string][]float64 // row, then column
-	failures map[string]map[string]string    // likewise: why there is no result
+	failures map[string]map[string]string    // likewise: the reason for a missing result
 	bases    []string                        // directories to remove
 }
 
@@ -127,7 +127,7 @@ func (b *bench) add(r row, column string, value float64) {
 	b.results[r.name][column] = append(b.results[r.name][column], value)
 }
 
-// fail notes that a column of a line cannot be measured.
+// fail records that a column of a line cannot be measured.
 func (b *bench) fail(r row, column string, err error) {
 	b.declare(r)
 	b.failures[r.name][column] = err.Error()
@@ -213,7 +213,8 @@ func (b *bench) prepare(s *server) error {
 		}
 	}
 	if s.name != oursColumn {
-		// With a bubblewrap as old as 0.8 Codex CLI looks for its launcher by this name on the PATH.
+		// With a bubblewrap as old as 0.8, Codex CLI searches the PATH for its launcher by
+		// this name.
 		s.bin = filepath.Join(base, "bin")
 		if err := os.Mkdir(s.bin, 0o755); err != nil {
 			return err
@@ -256,7 +257,7 @@ func (b *bench) starts(ctx context.Context) error {
 }
 
 // connects measures a connection and its handshake, with a token and without one. Codex CLI 0.142.0
-// takes no token.
+// does not support tokens.
 func (b *bench) connects(ctx context.Context) error {
 	const token = "bench-0123456789abcdef0123456789abcdef"
 	with := row{"connect + initialize, with a token", "ms", aim{ratio: 1}}

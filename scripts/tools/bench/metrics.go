@@ -21,7 +21,7 @@ type metric struct {
 	row
 	times int // how often it is measured in a round
 	run   func(s *server, c *client) (float64, error)
-	raw   func(context.Context) (float64, error) // the same work without a server; nil: there is no such thing
+	raw   func(context.Context) (float64, error) // the same work without a server; nil: not applicable
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -161,7 +161,7 @@ func burst(c *client, n int) error {
 // window is how many writes echo sends ahead: answers come in between.
 const window = 16
 
-// echo writes n bytes to cat while it reads what comes back.
+// echo writes n bytes to cat while it reads the echoed data.
 func echo(c *client, n int) error {
 	id := newID()
 	if err := c.start(id, `["cat"]`, `"tty":false,"pipeStdin":true`); err != nil {
@@ -172,7 +172,7 @@ func echo(c *client, n int) error {
 	go func() { sent <- writeChunks(c, id, writes, slots, stop) }()
 	err := readEcho(c, n, writes, slots)
 	if err != nil {
-		c.close() // a write may be under way
+		c.close() // a write may be in progress
 	}
 	close(stop)
 	if err = errors.Join(err, <-sent); err != nil {

@@ -19,14 +19,14 @@ import (
 	"codex.internal/pkg/relay/noise"
 )
 
-// relayed measures our server through a rendezvous service of ours, beside the same program that is
-// reached directly (raw), each with our client.
+// relayed measures our server through our rendezvous service, and compares it with a direct
+// connection to the same program (raw), both with our client.
 type relayed struct {
 	b         *bench
 	processes []*exec.Cmd
-	logs      sync.WaitGroup // reads what the processes write, until they end
+	logs      sync.WaitGroup // reads the output of the processes, until they end
 	direct    *server
-	ways      []way // nil: no row of the relay is wanted
+	ways      []way // nil: no row of the relay is requested
 }
 
 // way is a connection to a server, and its column of the table.
@@ -35,7 +35,7 @@ type way struct {
 	client *execclient.Client
 }
 
-// relayMetric is work that is done on both ways.
+// relayMetric is work that is done over both ways.
 type relayMetric struct {
 	row   row
 	times int
@@ -75,7 +75,7 @@ func produce(ctx context.Context, c *execclient.Client, n int) error {
 	return nil
 }
 
-// counter counts what is written to it.
+// counter counts the bytes written to it.
 type counter int
 
 func (c *counter) Write(p []byte) (int, error) {
@@ -83,7 +83,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// relay starts the service and an executor of ours, and connects on both ways.
+// relay starts the service and an executor of ours, and connects both ways.
 func (b *bench) relay(ctx context.Context) (*relayed, error) {
 	q := &relayed{b: b}
 	if !slices.ContainsFunc(relayMetrics(b.z, ""), func(m relayMetric) bool { return b.wants(m.row.name) }) {
@@ -187,7 +187,7 @@ func (q *relayed) close() {
 	q.logs.Wait()
 }
 
-// round measures everything once, the ways by turns.
+// round measures everything once, alternating between the ways.
 func (q *relayed) round(ctx context.Context, round int) error {
 	for _, m := range relayMetrics(q.b.z, q.b.servers[0].dir) {
 		if len(q.ways) == 0 || !q.b.wants(m.row.name) {

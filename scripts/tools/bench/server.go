@@ -17,14 +17,14 @@ import (
 // server is one exec-server under measurement.
 type server struct {
 	name, path string
-	args       []string // beyond those that say where it listens
+	args       []string // in addition to those with its address
 	home       string   // empty: a login profile would be read with every start
 	dir        string   // for files
 	bin        string   // first on its PATH; "": nothing
 	cmd        *exec.Cmd
 	url        string
 	listening  time.Duration
-	guarded    *server // another like it that wants a token; nil: none runs
+	guarded    *server // a second server like it that requires a token; nil: not running
 }
 
 // running are the processes that have been started and not stopped.
@@ -73,7 +73,7 @@ func finish(cmd *exec.Cmd) {
 	running.Unlock()
 }
 
-// start starts the server on a free port and notes how long it took to say
+// start starts the server on a free port and records how long it took to report
 // that it listens.
 func (s *server) start() error {
 	cmd := exec.Command(s.path, append([]string{"exec-server", "--listen", "ws://127.0.0.1:0"}, s.args...)...)
@@ -98,8 +98,8 @@ func (s *server) start() error {
 	return nil
 }
 
-// lineOf returns the first line of a process's output that has a text in it. If none comes within
-// patience, the process is killed, and the error has the output.
+// lineOf returns the first line of a process's output that contains a text. If none comes within
+// patience, it kills the process and returns an error with the output.
 func lineOf(cmd *exec.Cmd, out *bufio.Reader, text string) (string, error) {
 	defer time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }).Stop()
 	var said strings.Builder
@@ -115,7 +115,7 @@ func lineOf(cmd *exec.Cmd, out *bufio.Reader, text string) (string, error) {
 	}
 }
 
-// startGuarded starts another server like s that wants a token.
+// startGuarded starts another server like s that requires a token.
 func (s *server) startGuarded(token string) error {
 	file := filepath.Join(s.home, "token")
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
@@ -129,7 +129,7 @@ func (s *server) startGuarded(token string) error {
 	return nil
 }
 
-// stop ends the server, if it runs. A nil server does not.
+// stop ends the server, if it runs. For a nil server it does nothing.
 func (s *server) stop() {
 	if s == nil || s.cmd == nil {
 		return

@@ -59,8 +59,8 @@ type aim struct {
 	belowRaw bool    // at most the median of the column "raw"
 }
 
-// judge says what was aimed at and whether ours reached it: "-" where there is
-// nothing to compare with.
+// judge returns the aim and whether ours reached it: "-" if there is nothing to
+// compare with.
 func (a aim) judge(unit string, ours, better, raw float64) (aims, reached []string) {
 	check := func(text string, known, ok bool) {
 		aims = append(aims, text)
@@ -151,7 +151,7 @@ func (b *bench) print() {
 	}
 }
 
-// explain says why something could not be measured, each reason once.
+// explain returns the reasons for missing results, each once.
 func (b *bench) explain(names []string) {
 	said := map[string]bool{}
 	for _, r := range b.rows {

@@ -19,14 +19,14 @@ import (
 )
 
 // receive starts a collector's receiver until the test ends, and returns its endpoint. next gets
-// what the receiver has accepted.
+// the data that the receiver has accepted.
 func receive(t *testing.T, next consumer.ConsumeTracesFunc) string {
 	t.Helper()
 	traces, err := consumer.NewTraces(next)
 	must(t, err)
 	factory := otlpreceiver.NewFactory()
-	// The receiver does not tell which port it has, so that it gets one that was free a
-	// moment before, and another one if somebody has taken that meanwhile.
+	// The receiver does not report its port, so it gets one that was free a moment
+	// before, and another one if it has been taken meanwhile.
 	for tries := 1; ; tries++ {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
@@ -47,7 +47,7 @@ func receive(t *testing.T, next consumer.ConsumeTracesFunc) string {
 	}
 }
 
-// received is a span, with what describes where it is from.
+// received is a span, with a description of its origin.
 type received struct {
 	ptrace.Span
 	resource, scope string

@@ -22,7 +22,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// patience bounds what must happen.
+// patience bounds waits for events that must come.
 const patience = 30 * time.Second
 
 // codex returns the path of the program.
@@ -43,7 +43,7 @@ type server struct {
 	said said
 }
 
-// said is what a server says, which may be read while it runs.
+// said is the output of a server, which may be read while it runs.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -84,7 +84,7 @@ func start(t *testing.T, endpoint string, env ...string) *server {
 	return s
 }
 
-// end ends the server in order, and returns how long that took.
+// end ends the server normally, and returns how long that took.
 func (s *server) end() time.Duration {
 	s.t.Helper()
 	began := time.Now()
@@ -134,7 +134,7 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// client talks to a server as the protocol says.
+// client sends and receives messages of the protocol.
 type client struct {
 	t  *testing.T
 	ws *websocket.Conn
@@ -186,7 +186,7 @@ func (c *client) call(method, params, trace string) answer {
 	}
 }
 
-// run runs a command to its end, and returns the first of its output.
+// run runs a command to its end, and returns its first output.
 func (c *client) run(id, script, more, trace string) string {
 	c.t.Helper()
 	if a := c.call("process/start", fmt.Sprintf(

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// sink keeps what a receiver has accepted.
+// sink keeps the data that a receiver has accepted.
 type sink struct {
 	mu    sync.Mutex
 	spans []received
@@ -62,7 +62,7 @@ func traceOf(n int) (id, traceparent string) {
 	return id, "00-" + id + "-" + parent + "-01"
 }
 
-// want is what a span must be.
+// want is an expected span.
 type want struct {
 	name   string
 	under  string // the name of its parent; empty: the client's span
@@ -75,7 +75,8 @@ type want struct {
 const readOnly = `,"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[` +
 	`{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}]},"network":"restricted"},"cwd":"file:///"}`
 
-// TestSpans has a client use a server in several traces, and the collector tell what it got.
+// TestSpans: a client uses a server in several traces, and the collector's data is
+// compared.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	var k sink
@@ -140,7 +141,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// wantedSpans are those of each trace of TestSpans.
+// wantedSpans are the expected spans of each trace of TestSpans.
 func wantedSpans() [][]want {
 	process := func(failed bool, code, sandbox string) want {
 		return want{"codex.exec_server.process", "process/start", ptrace.SpanKindInternal, failed, []string{
@@ -169,7 +170,7 @@ func wantedSpans() [][]want {
 	}
 }
 
-// check compares a span with what it must be.
+// check compares a span with the expected one.
 func check(t *testing.T, got map[string]received, w want, version string) {
 	t.Helper()
 	s, ok := got[w.name]
@@ -219,8 +220,8 @@ func retryable(code codes.Code, wait time.Duration) error {
 	return s.Err()
 }
 
-// TestBusyCollector: a collector that cannot take spans at the moment (503, 429 with Retry-After,
-// 503) gets them again, once each, not before the time that it has asked for.
+// TestBusyCollector: a collector that is temporarily busy (503, 429 with Retry-After, 503) gets
+// the spans again, once each, not before the time that it has requested.
 func TestBusyCollector(t *testing.T) {
 	t.Parallel()
 	var k sink
@@ -256,7 +257,7 @@ func TestBusyCollector(t *testing.T) {
 }
 
 // TestRefusingCollector: spans that the collector refuses for good (500) are not sent again, and
-// the server says how many were lost and why.
+// the server reports how many were lost and why.
 func TestRefusingCollector(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -280,9 +281,9 @@ func TestRefusingCollector(t *testing.T) {
 	}
 }
 
-// TestNoCollector: nothing waits for a collector that is not there, or that does not answer. What
-// does not fit into the queue, and what cannot be sent, is counted and told, and the end waits
-// for 3 seconds at most.
+// TestNoCollector: nothing waits for a collector that is missing or does not answer. Spans that
+// do not fit into the queue, or cannot be sent, are counted and reported, and the server's end
+// waits for at most 3 seconds.
 func TestNoCollector(t *testing.T) {
 	t.Parallel()
 	hanging := make(chan struct{})

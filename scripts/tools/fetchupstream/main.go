@@ -1,6 +1,6 @@
-// Command fetchupstream downloads the binary of Codex CLI of one
-// version into a directory and prints its path. What it downloads is pinned
-// by its checksum; what is there already is not downloaded again.
+// Command fetchupstream downloads the binary of Codex CLI of one version into a
+// directory and prints its path. The download is pinned by a checksum; an
+// existing file is not downloaded again.
 //
 //	fetchupstream -version 0.142.0 -dir CACHE
 package main
@@ -34,7 +34,7 @@ var integrity = map[string]string{
 }
 
 const (
-	// maxPackage bounds what is unpacked.
+	// maxPackage bounds the unpacked files.
 	maxPackage = 2 << 30
 	// fetchTime bounds one download, and fetchTries how many are tried.
 	fetchTime  = 10 * time.Minute
@@ -87,7 +87,8 @@ func store(url, sum, target string) error {
 	}
 }
 
-// tryToStore makes one attempt, in a directory of its own: one that broke off has left files.
+// tryToStore makes one attempt, in a directory of its own: an interrupted one has left
+// files.
 func tryToStore(url, sum, target string) error {
 	temp, err := os.MkdirTemp(filepath.Dir(target), ".fetch-*")
 	if err != nil {
@@ -99,12 +100,12 @@ func tryToStore(url, sum, target string) error {
 	}
 	err = os.Rename(temp, target)
 	if _, e := find(target); e == nil {
-		return nil // another one may have been faster
+		return nil // another process may have been faster
 	}
 	return err
 }
 
-// find looks for the binary in an unpacked package.
+// find searches an unpacked package for the binary.
 func find(dir string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(dir, "package", "vendor", "*", "bin", "codex"))
 	if err == nil && len(found) == 0 {

@@ -41,7 +41,8 @@ func pack(t *testing.T) (content []byte, sum string) {
 	return b.Bytes(), base64.StdEncoding.EncodeToString(digest[:])
 }
 
-// TestStore: a download that breaks off is tried again, and one with another checksum is not kept.
+// TestStore: an interrupted download is tried again, and one with another checksum is not
+// kept.
 func TestStore(t *testing.T) {
 	content, sum := pack(t)
 	for name, tt := range map[string]struct {

@@ -126,7 +126,7 @@ func (c *coderClient) call(ctx context.Context, method string, params any) (json
 	return m.Result, nil
 }
 
-// read reads up to a message that is wanted.
+// read reads messages until the wanted one.
 func (c *coderClient) read(ctx context.Context, wanted func(*coderMessage) bool) (*coderMessage, error) {
 	for {
 		kind, text, err := c.ws.Read(ctx)
@@ -146,7 +146,7 @@ func (c *coderClient) read(ctx context.Context, wanted func(*coderMessage) bool)
 	}
 }
 
-// relay sends what is no frame. Pings of this library need a reader.
+// relay sends messages that are not frames. Pings of this library need a reader.
 func (c *coderClient) relay(ctx context.Context) error {
 	ctx = c.ws.CloseRead(ctx)
 	if err := c.ws.Ping(ctx); err != nil {

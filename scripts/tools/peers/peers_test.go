@@ -1,5 +1,5 @@
-// Package peers has clients on others' websocket libraries talk with the server and
-// with the rendezvous service: npm's ws, Python's websockets, coder/websocket and curl.
+// Package peers tests the server and the rendezvous service with clients that use other
+// websocket libraries: npm's ws, Python's websockets, coder/websocket and curl.
 //
 // Each one, with the server: is refused without a token, says hello, reads 3 MB of a
 // command's output, writes a file with a message of 4 MB in fragments, with a ping in
@@ -52,7 +52,7 @@ func program(name string, arguments ...string) peer {
 	}
 }
 
-// failure is how a program ended, and what it said.
+// failure describes how a program ended, with its output.
 type failure struct {
 	error
 	said string
@@ -128,7 +128,7 @@ func relayURL(ctx context.Context, t *testing.T, url, token string) string {
 	}
 }
 
-// newToken makes a token of a role of the service.
+// newToken makes a token for a role at the service.
 func newToken(t *testing.T, tokens, role string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), codex(t), "rendezvous", "token", "create", "--tokens", tokens, "--role", role, "--environment", "peers")
@@ -139,8 +139,8 @@ func newToken(t *testing.T, tokens, role string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// curl opens a websocket by hand, as one does to see whether a proxy lets it through,
-// and reads what the server answers to no handshake at all.
+// curl opens a websocket by hand, as people do to see whether a proxy lets it
+// through, and reads the server's answer to a missing handshake.
 func curl(t *testing.T, url, token string) {
 	address := "http" + strings.TrimPrefix(url, "ws")
 	for _, test := range []struct {
@@ -159,7 +159,7 @@ func curl(t *testing.T, url, token string) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			// The server keeps a connection that was upgraded: the headers are enough.
+			// The server keeps an upgraded connection open: the headers are enough.
 			arguments := []string{"-sS", "--http1.1", "-N", "-m", "2", "-o", filepath.Join(t.TempDir(), "body"), "-w", "%{http_code}"}
 			for _, h := range test.headers {
 				arguments = append(arguments, "-H", h)
@@ -181,7 +181,7 @@ func codex(t *testing.T) string {
 	return filepath.Join(dir, "codex")
 }
 
-// start starts codex, and stops it in the end. It returns its standard output.
+// start starts codex, and stops it at the end. It returns its standard output.
 func start(t *testing.T, arguments ...string) io.ReadCloser {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), codex(t), arguments...)
@@ -205,7 +205,7 @@ func start(t *testing.T, arguments ...string) io.ReadCloser {
 	return out
 }
 
-// serve is start for what says where it listens.
+// serve is start for a program that prints its address.
 func serve(t *testing.T, arguments ...string) string {
 	t.Helper()
 	out := start(t, arguments...)
