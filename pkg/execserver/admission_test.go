@@ -23,8 +23,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// strangerVariable makes this test binary a client in another user namespace,
-// as a confined command is.
+// strangerVariable makes this test binary act as a client in another user
+// namespace, like a confined command.
 const strangerVariable = "EXECSERVER_TEST_STRANGER"
 
 func init() {
@@ -70,7 +70,7 @@ func TestConfinedClientsAreRefused(t *testing.T) {
 	hello(t, url)
 }
 
-// The same in a mux of somebody else's, which does not tell the connection.
+// The same in another program's mux, which does not pass the connection.
 func TestConfinedClientsAreRefusedInAMux(t *testing.T) {
 	srv, _ := newTestServer(t, Options{})
 	web := httptest.NewServer(srv)
@@ -139,7 +139,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// Strangers who say nothing, or never end what they say, hold no connection
+// Strangers that send nothing, or never end their request, hold no connection
 // for long, and not more than their share at a time.
 func TestSilentConnectionsMakeRoom(t *testing.T) {
 	if testing.Short() {
@@ -181,7 +181,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// A session is its owner's: nobody else learns that it exists.
+// A session belongs to its owner: nobody else learns that it exists.
 func TestSessionsBelongToAPrincipal(t *testing.T) {
 	var mu sync.Mutex
 	var log bytes.Buffer
@@ -232,7 +232,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// principalConn is a connection of somebody who has proved who it is.
+// principalConn is a connection of an authenticated client.
 type principalConn struct {
 	*wire.Conn
 	principal string

@@ -15,7 +15,7 @@ import (
 )
 
 // TestUnwritableTrailStopsWork: if the audit trail cannot be written, no session, process or
-// change of a file begins, and what runs goes on.
+// change of a file begins, and running work continues.
 func TestUnwritableTrailStopsWork(t *testing.T) {
 	dir := t.TempDir()
 	key, err := audit.ReadKey(filepath.Join(dir, "key.pem"))
@@ -88,8 +88,8 @@ func TestAuditedHTTP(t *testing.T) {
 	}
 }
 
-// TestAuditedTunnels checks that tunnels are in the trail, those to Unix sockets as such, and
-// their paths only if that was asked for.
+// TestAuditedTunnels checks that tunnels are in the trail, that those to Unix sockets are
+// marked, and that their paths are there only if configured.
 func TestAuditedTunnels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

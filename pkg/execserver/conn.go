@@ -43,7 +43,7 @@ type conn struct {
 	grant     wsauth.Grant   // what the client may do
 	account   *share.Account // its share of what the server has
 
-	// What carries requests out and sends answers.
+	// These carry out requests and send answers.
 	out   *outbox
 	lanes *lanes
 	// fileTurns say which file requests follow which.
@@ -56,12 +56,12 @@ type conn struct {
 	session   *session
 	tunnels   *tunnels.Tunnels // the session's; in a keeper, the connection's own
 	log       *slog.Logger     // names the session after initialize
-	// answered is closed when initialize was answered: nothing about processes is
-	// sent before.
+	// answered is closed when initialize was answered: no notification about
+	// processes is sent before.
 	answered chan struct{}
 
 	// The end. ctx ends everything that the connection does. waits ends earlier, when
-	// the client sends nothing more: it is for requests that only wait.
+	// the client sends no more: it is for requests that only wait.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	waits  context.Context
@@ -70,7 +70,7 @@ type conn struct {
 	// ended, the reader handles no message.
 	receiving sync.Mutex
 
-	// What requests have opened. serve closes it.
+	// Resources that requests have opened. serve closes them.
 	files     *files.Files
 	ports     portWatch
 	streams   streamTable
@@ -81,9 +81,9 @@ type conn struct {
 type ending struct {
 	code   int
 	reason string
-	// lost says that the connection is broken and nothing can be sent.
+	// lost means that the connection is broken and nothing can be sent.
 	lost bool
-	// closed says that the client closed the connection and reads no more.
+	// closed means that the client closed the connection and reads no more.
 	closed bool
 }
 
@@ -200,9 +200,9 @@ func (c *conn) evict() {
 	defer c.receiving.Unlock()
 }
 
-// greeted waits until the answer to initialize is in the queue, because a client
-// does not know its session before. It returns false if ctx or the connection
-// ends first.
+// greeted waits until the answer to initialize is in the queue, because the
+// client does not know its session before that. It returns false if ctx or the
+// connection ends first.
 func (c *conn) greeted(ctx context.Context) bool {
 	select {
 	case <-c.answered:

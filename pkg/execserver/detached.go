@@ -71,8 +71,8 @@ func (c *conn) ownerOf() (string, error) {
 	return owner, err
 }
 
-// lastingOwner returns the principal of a connection that a later one of the same client
-// has, too, or an error that says why there is none.
+// lastingOwner returns the principal of a connection if later connections of the same
+// client have it, too, or an error that says why there is none.
 func (c *conn) lastingOwner() (string, error) {
 	switch {
 	case c.t.Peer() == "stdio":
@@ -90,7 +90,7 @@ func (c *conn) isDetached(id string) bool {
 	return strings.HasPrefix(id, execproto.DetachedPrefix) && c.session.find(id) == nil
 }
 
-// startDetached has a keeper start the process: there the params go through the stages.
+// startDetached makes a keeper start the process: there the params go through the stages.
 func startDetached(st *start, params *execproto.StartParams) call {
 	c, record := st.c, *st.detach
 	return call{run: func(request context.Context) (reply.Result, error) {
@@ -102,8 +102,8 @@ func startDetached(st *start, params *execproto.StartParams) call {
 		if err := c.srv.events.DetachedStarting.Ask(seen); err != nil {
 			return nil, err
 		}
-		// The start outlives the connection: the client that has lost it starts again, and
-		// is told of this one.
+		// The start outlives the connection: if the client loses it and starts again, it
+		// gets this process.
 		started, err := c.srv.detached.Start(c.srv.ctx, record, params)
 		if err != nil {
 			return nil, err
@@ -133,14 +133,14 @@ func (c *conn) detachedCall(id, key string, handle func(ctx context.Context, p *
 	}}, nil
 }
 
-// The keys of the sequences of requests about a detached process: input must come as it was
-// sent, and a signal must not wait for input that a full pipe holds up.
+// The keys of the sequences of requests about a detached process: input must arrive in
+// order, and a signal must not wait for input that a full pipe delays.
 const (
 	inputKey   = "input"
 	controlKey = "control"
 )
 
-// forward returns a call that passes a request on to the keeper of a detached process.
+// forward returns a call that forwards a request to the keeper of a detached process.
 // ended is the answer if the process has ended.
 func forward[R any, O execproto.Pointer[R]](c *conn, id, key, method string, params execproto.Object, ended func() (reply.Result, error)) (call, error) {
 	return c.detachedCall(id, key, func(ctx context.Context, p *detach.Process) (reply.Result, error) {
@@ -195,7 +195,7 @@ func terminateDetached(c *conn, params *execproto.ProcessParams) (call, error) {
 	})
 }
 
-// isDone is the answer about a process that has ended.
+// isDone is the answer for a process that has ended.
 func isDone() (reply.Result, error) { return reply.Done{}, nil }
 
 // forwardRead answers process/read about a detached process: by its keeper, and from disk
@@ -224,7 +224,7 @@ func listDetached(ctx context.Context, c *conn, params *execproto.ListParams) (r
 	return list, nil
 }
 
-// forget answers process/forget: it removes what an ended process has left.
+// forget answers process/forget: it removes the files of an ended process.
 func forget(c *conn, params *execproto.ProcessParams) (call, error) {
 	return c.detachedCall(params.ProcessID, controlKey, func(ctx context.Context, p *detach.Process) (reply.Result, error) {
 		return reply.Done{}, p.Forget(ctx)

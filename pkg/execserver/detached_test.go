@@ -21,7 +21,8 @@ type ownedTransport struct {
 
 func (o ownedTransport) Peer() string { return o.peer }
 
-// TestOwnersOfDetached: a client that nobody can tell from others owns no processes.
+// TestOwnersOfDetached: a client that cannot be distinguished from others owns no
+// processes.
 func TestOwnersOfDetached(t *testing.T) {
 	srv := &Server{detached: detach.NewStore(detach.Options{})}
 	for _, tt := range []struct {
@@ -43,7 +44,7 @@ func TestOwnersOfDetached(t *testing.T) {
 	}
 }
 
-// TestKeeperRefuses: a keeper asks for the secret of its process, and starts nothing else.
+// TestKeeperRefuses: a keeper requires the secret of its process, and starts nothing else.
 func TestKeeperRefuses(t *testing.T) {
 	srv, err := New(Options{})
 	if err != nil {

@@ -44,16 +44,16 @@ func environmentStatus(context.Context, *conn, *struct{}) (reply.Result, error) 
 
 const (
 	// codexVersion is the version of Codex CLI that a server stands in for. Clients of
-	// Codex CLI compare executorVersion with the versions that features came with: 0.169.0
-	// does not ask a server for capabilities/discoverV2 that says less than 0.168, or
-	// nothing that it can compare.
+	// Codex CLI compare executorVersion with the versions that introduced features:
+	// 0.169.0 does not send capabilities/discoverV2 to a server whose version is below
+	// 0.168 or cannot be compared.
 	codexVersion = "0.169.0"
 	// maxOwnVersion is more than the longest version that a release or a commit has, in bytes.
 	maxOwnVersion = 64
 )
 
-// executorVersion returns what clients are told (docs/spec/wire.md §7.1): a semantic version,
-// with the server's own as build metadata, which is compared with nothing.
+// executorVersion returns the version for clients (docs/spec/wire.md §7.1): a semantic
+// version, with the server's own version as build metadata, which is ignored in comparisons.
 func executorVersion(own string) string {
 	own = strings.Trim(strings.Map(func(r rune) rune {
 		switch {
@@ -109,7 +109,7 @@ func configError(err error) error {
 	return execproto.Internal("failed to load executor-local config: " + err.Error())
 }
 
-// configStack converts layers. Codex CLI puts the layers of its cloud behind those
+// configStack converts layers. Codex CLI puts the layers of its cloud after those
 // of the machine's administrator.
 func configStack(found codexconfig.Stack) execproto.ConfigStack {
 	stack := execproto.ConfigStack{CloudInsertionIndex: found.System}

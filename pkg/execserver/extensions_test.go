@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestDocumentedExtensions compares what initialize announces with the documents: a
-// client must not use an extension that is not named there.
+// TestDocumentedExtensions compares the extensions that initialize announces with
+// the documents: a client must not use an undocumented extension.
 func TestDocumentedExtensions(t *testing.T) {
 	want := slices.Sorted(slices.Values(slices.Concat(extensions, detachExtensions)))
 	got := slices.Sorted(maps.Keys(namesInTable(t, "../../docs/spec/wire.md", "### 8.2 Extensions of this server", "")))
@@ -32,8 +32,8 @@ func TestDocumentedExtensions(t *testing.T) {
 	}
 }
 
-// namesInTable returns the names in the first cells of the rows of a section, of those whose second cell begins with a word.
-// Other cells name methods that an extension changes.
+// namesInTable returns the names in the first cells of the rows of a section, for rows whose second cell begins with a
+// word. Other rows name methods that an extension changes.
 func namesInTable(t *testing.T, document, section, word string) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(document)

@@ -51,7 +51,7 @@ func ofFiles[P any](answer func(f *files.Files, ctx context.Context, p *P) (repl
 	return func(ctx context.Context, c *conn, p *P) (reply.Result, error) { return answer(c.files, ctx, p) }
 }
 
-// fsWatchMissing takes fs/watchMissing on: requests take effect in the order sent
+// fsWatchMissing accepts fs/watchMissing: requests take effect in the order sent
 // (docs/spec/wire.md §5.8).
 func fsWatchMissing(c *conn, p *execproto.WatchMissingParams) (call, error) {
 	if err := c.outsideCeiling(execproto.MethodFSWatchMissing); err != nil {

@@ -12,9 +12,9 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// readFile reads a file. The answer is taken apart by its spelling: encoding/json goes
-// over it five times, which takes half a minute with the race detector on a busy machine.
-// Meanwhile nothing answers the server's pings, and the server ends the connection.
+// readFile reads a file. It parses the answer by hand: encoding/json reads it five times,
+// which takes half a minute with the race detector on a busy machine. Meanwhile the
+// server's pings are not answered, and the server ends the connection.
 func (p *peer) readFile(path string) []byte {
 	p.t.Helper()
 	id := p.send("fs/readFile", object{"path": path})

@@ -17,15 +17,15 @@ import (
 	"codex.internal/pkg/host/fetch"
 )
 
-// streamTable holds a connection's streamed HTTP responses by their ids, and
-// counts what it buffers of the others (docs/spec/wire.md §6).
+// streamTable has a connection's streamed HTTP responses by their ids, and
+// counts the buffered bytes of the others (docs/spec/wire.md §6).
 type streamTable struct {
 	mu       sync.Mutex
 	active   map[string]*deltas
 	buffered int
 }
 
-// claim takes an id for a streamed response of which at most window deltas
+// claim reserves an id for a streamed response of which at most window deltas
 // may be unacknowledged; 0: any number.
 func (t *streamTable) claim(id string, window uint64) (*deltas, error) {
 	t.mu.Lock()
@@ -88,8 +88,8 @@ func (d *deltas) await(ctx context.Context) error {
 	return nil
 }
 
-// httpAck makes room in a stream's window. An unknown stream is no error: it may
-// have ended meanwhile.
+// httpAck frees space in a stream's window. An unknown stream is not an error,
+// because it may have ended meanwhile.
 func httpAck(c *conn, params *execproto.HTTPAck) {
 	if d := c.streams.find(params.RequestID); d != nil {
 		d.ack(params.Seq)
@@ -114,8 +114,8 @@ func (t *streamTable) free(n int) {
 	t.mu.Unlock()
 }
 
-// httpRequest makes an HTTP request. The id of a streamed response is taken on
-// the reader, so that acknowledgements find it.
+// httpRequest makes an HTTP request. The id of a streamed response is reserved
+// on the reader, so that acknowledgements find it.
 func httpRequest(c *conn, p *execproto.HTTPRequestParams) (call, error) {
 	request := fetch.Request{
 		Method: p.Method, URL: p.URL, Body: p.Body,
@@ -219,7 +219,8 @@ func (c *conn) sendDeltas(ctx context.Context, d *deltas, body io.ReadCloser) {
 	}
 }
 
-// fetch makes an HTTP request of a client, of which observers are told: until the head of the response.
+// fetch makes an HTTP request for a client, and tells observers: until the head of the
+// response.
 func (c *conn) fetch(ctx context.Context, request fetch.Request) (response *fetch.Response, err error) {
 	seen := observe.HTTP{Session: c.session.seen(), Method: request.Method, URL: request.URL, Within: tracing.From(ctx)}
 	seen.Err = c.srv.events.HTTPStarting.Ask(&seen)

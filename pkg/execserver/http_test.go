@@ -101,8 +101,8 @@ func TestDeltaAcknowledgementsAreChecked(t *testing.T) {
 	refuse(-32602, "notification `http/request/ack`: missing field `seq`")
 }
 
-// TestHeldBackResponsesEnd leaves responses that nobody acknowledges to the
-// end of their connection and to that of the server.
+// TestHeldBackResponsesEnd: unacknowledged responses end with their connection,
+// and with the server.
 func TestHeldBackResponsesEnd(t *testing.T) {
 	srv, url := newTestServer(t, Options{})
 	backend := newBackend(t, 100<<20)

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// keeperEndTime bounds the orderly end of a keeper.
+	// keeperEndTime bounds the normal end of a keeper.
 	keeperEndTime = 15 * time.Second
-	// lingerTime is how long a keeper whose process has ended waits for its servers to take
+	// lingerTime is how long a keeper whose process has ended waits for its servers to read
 	// the last answers.
 	lingerTime = 3 * time.Second
 )
@@ -32,9 +32,9 @@ type keeper struct {
 }
 
 // RunKeeper is the main function of the command in KeeperOptions.Command. It returns when the
-// process that it keeps has ended, or ctx has: then it ends the process. The options are
-// those of the server, but for what concerns clients; it shuts the tracer down. The
-// descriptors 3 and 4 are the process's directory and the lock in it.
+// process that it keeps has ended, or ctx has: then it ends the process. The options are the
+// server's, except those about clients. RunKeeper shuts the tracer down. Descriptors 3 and 4
+// are the process's directory and the lock in it.
 func RunKeeper(ctx context.Context, opts Options) error {
 	own, err := detach.OpenKeeper(opts.Tracer)
 	if err != nil {
@@ -117,7 +117,7 @@ func retainOutput(_ context.Context, st *start) (err error) {
 	return err
 }
 
-// sink returns what receives the events of the process.
+// sink returns the receiver of the process's events.
 func (p *proc) sink() process.Sink {
 	if p.output == nil {
 		return p
@@ -129,7 +129,7 @@ func (p *proc) sink() process.Sink {
 // process.Sink.
 type retainedProc struct{ *proc }
 
-// Output implements process.Sink. It blocks while there is no room, as the policy says.
+// Output implements process.Sink. It blocks while there is no space, if the policy says so.
 func (p *retainedProc) Output(seq uint64, stream process.Stream, chunk []byte) {
 	p.countOutput(stream, len(chunk))
 	p.output.Append(p.s.ctx, seq, stream, chunk)
@@ -146,7 +146,7 @@ func (p *retainedProc) Exited(seq uint64, e process.Exit) {
 	}
 }
 
-// Closed implements process.Sink. It is the end of the keeper.
+// Closed implements process.Sink. It ends the keeper.
 func (p *retainedProc) Closed(seq uint64) {
 	p.closeNetwork()
 	ending := outputlog.Ending{Cause: string(p.seen.Exit.Cause), BytesIn: p.seen.In.Load(), BytesOut: p.seen.Out.Load()}

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// laneID says where a request runs, and in which queue it waits for a slot
+// laneID is where a request runs, and the queue in which it waits for a slot
 // (docs/spec/wire.md §9.2).
 type laneID int
 
 const (
 	// laneReader runs on the connection's reader, without the cost of another
-	// goroutine. Its requests never block. One whose turn has not come waits for
-	// it in a goroutine.
+	// goroutine. Its requests never block. If a request must wait for its turn,
+	// it waits in a goroutine.
 	laneReader laneID = iota
 	// laneWaiting is for requests that only wait, for an event or another
-	// server: each runs in a goroutine of its own and takes no slot. Its context
-	// ends when the client sends nothing more.
+	// server: each runs in its own goroutine without a slot. Its context ends
+	// when the client sends no more.
 	laneWaiting
 	// laneOrdinary runs at most Options.ConcurrentRequests at a time.
 	laneOrdinary
@@ -95,8 +95,8 @@ func (l *lanes) routineRequests(id laneID, j job) {
 	}
 }
 
-// next returns the next queued job of a lane. If there is none, it frees the
-// slot and returns false.
+// next returns the next queued job of a lane. If the queue is empty, it frees
+// the slot and returns false.
 func (l *lanes) next(id laneID) (job, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +117,7 @@ func (l *lanes) next(id laneID) (job, bool) {
 
 // park admits a request that only waits, with n bytes of message. It blocks
 // while too many wait. It returns false if none of them ends for stuckTime or
-// ctx ends: the request must be refused.
+// if ctx ends; the request must then be refused.
 func (l *lanes) park(ctx context.Context, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,7 +179,7 @@ type sequence struct {
 	last map[string]*turn
 }
 
-// turn is the place of one request in a sequence. A nil turn waits for nothing.
+// turn is the position of one request in a sequence. A nil turn waits for nothing.
 type turn struct {
 	o      *sequence
 	key    string

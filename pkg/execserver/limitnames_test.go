@@ -10,7 +10,8 @@ import (
 	"codex.internal/pkg/host/process"
 )
 
-// TestLimitsHaveNames: an error of a limit says which metric it belongs to, and keeps its code.
+// TestLimitsHaveNames: the error of a limit contains the limit's name in metrics, and keeps
+// its code.
 func TestLimitsHaveNames(t *testing.T) {
 	for limit, err := range map[observe.Limit]error{
 		observe.LimitHTTPBodies: (&streamTable{}).reserve(bufferedHTTP + 1),

@@ -20,12 +20,13 @@ const (
 	// work at a time, not counting those that only wait.
 	DefaultConcurrentRequests = 64
 
-	// DefaultRetainBytes bounds the disk that the output of all detached processes takes,
-	// and DefaultRetain what one takes whose start does not say.
+	// DefaultRetainBytes bounds the disk space for the output of all detached processes.
+	// DefaultRetain is the bound for one whose start does not specify it.
 	DefaultRetainBytes = 8 << 30
 	DefaultRetain      = 64 << 20
 	// DefaultRetainFor is how long the output of a detached process is retained after its
-	// end: somebody who leaves in the evening comes back on another day.
+	// end: long enough for a user who leaves in the evening and comes back on another
+	// day.
 	DefaultRetainFor = 72 * time.Hour
 	// DefaultMaxDetached bounds the detached processes of one owner; the keeper of a running
 	// one takes 20 MB, with its watchdog.
@@ -33,12 +34,12 @@ const (
 )
 
 const (
-	// maxLimitTime is the longest limit of time that a process can have; more is as
-	// much. It is far below what overflows.
+	// maxLimitTime is the longest time limit of a process; larger values are
+	// reduced to it. It is far below the overflow.
 	maxLimitTime = 365 * 24 * time.Hour
 
 	// maxWaiting bounds the connections that are not authenticated yet, each of
-	// which ends within seconds. They may take at most 1/waitingShare of the
+	// which ends within seconds. They may use at most 1/waitingShare of the
 	// process's descriptors, which leaves enough for clients and commands.
 	maxWaiting   = 256
 	waitingShare = 4
@@ -48,22 +49,23 @@ const (
 	grantInterval = 2 * time.Second
 
 	// queueBytes bounds the output that is queued for one connection beyond
-	// what the kernel holds. A process whose connection is full is not read
-	// any more.
+	// what the kernel holds. While a connection is full, its processes are not
+	// read.
 	queueBytes = 1 << 20
 	// keepBuffer is the largest output buffer that an idle connection keeps.
 	keepBuffer = 4 << 10
 
 	// backlogRequests and backlogBytes bound the requests that were read and
 	// wait for a free slot; beyond them the connection is not read. Without a
-	// backlog, a request of the control lane behind them would not be seen.
+	// backlog, the server would not see a request of the control lane behind
+	// them.
 	backlogRequests = 128
 	backlogBytes    = 64 << 20
 
-	// waitingRequests and waitingBytes bound the requests that only wait:
-	// long polls, writes to a full pipe, HTTP requests. They take no slot. If a
-	// client has more of them in flight, it is not read until one ends; if none
-	// ends for stuckTime, the next is refused.
+	// waitingRequests and waitingBytes bound the requests that only wait: long
+	// polls, writes to a full pipe, HTTP requests. They take no slot. If a
+	// client has more of them in flight, its connection is not read until one
+	// ends; if none ends for stuckTime, the next is refused.
 	waitingRequests = 4096
 	waitingBytes    = 64 << 20
 	stuckTime       = 2 * time.Second
@@ -82,7 +84,7 @@ const (
 	// flushTime bounds how long an ending connection waits for answers that
 	// are in work or queued.
 	flushTime = 5 * time.Second
-	// waitTime is the part of it that requests get which only wait.
+	// waitTime is the part of it for requests that only wait.
 	waitTime = time.Second
 
 	// finalReadTime is how long the end of a session waits for its client to
@@ -122,8 +124,9 @@ const (
 	// snapshots of a session, as with Codex CLI: 16 states of 960 KiB.
 	maxSnapshotScope = 256
 	maxSnapshots     = 16
-	// snapshotTime is how long start-up files may take. After snapshotTries that
-	// failed, snapshotPause apart, a shell's state is not asked for again.
+	// snapshotTime is how long start-up files may take. After snapshotTries
+	// failed attempts, with pauses of snapshotPause, the state of a shell is not
+	// requested again.
 	snapshotTime  = 10 * time.Second
 	snapshotTries = 3
 	snapshotPause = time.Second

@@ -51,7 +51,7 @@ func (c *conn) list(params *execproto.ListParams) execproto.ListResult {
 	for i, p := range procs {
 		info := &list.Processes[i]
 		info.Session, info.Client = names[p].session, names[p].client
-		// One client must not make the answer to another one large.
+		// One client must not make another one's answer large.
 		info.Argv = []string{statuspage.CommandLine(p.argv)}
 	}
 	return list
@@ -104,7 +104,7 @@ func infos(procs []*proc, usage bool) []execproto.ProcessInfo {
 	return list
 }
 
-// usageOf returns what a process uses at the moment; nil: it is not known, or has closed.
+// usageOf returns the current usage of a process; nil: unknown, or the process has closed.
 func usageOf(running *process.Process) *execproto.ProcessUsage {
 	u, ok := running.Current()
 	if !ok {

@@ -20,7 +20,7 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// Listener is where clients come from, with rules of its own about who they may be.
+// Listener is a listener for clients, with its own rules for who may connect.
 type Listener struct {
 	net.Listener
 	// TLS encrypts; nil: nothing does. A client with a certificate that was verified, as
@@ -93,7 +93,7 @@ func (srv *Server) serve(ctx context.Context, from Listener, waiting int) error 
 		case <-srv.stopped:
 		case <-stop:
 		}
-		_ = h.Close() // connections that were upgraded are no longer its own
+		_ = h.Close() // upgraded connections are no longer its own
 	}()
 	err := h.Serve(l)
 	close(stop)
@@ -107,14 +107,14 @@ func (srv *Server) serve(ctx context.Context, from Listener, waiting int) error 
 // connKey is the key of a request's arrival in its context.
 type connKey struct{}
 
-// arrival is the connection on which a request came, and what its listener permits.
+// arrival is the connection on which a request came, and the rules of its listener.
 type arrival struct {
 	conn    net.Conn
 	anyPeer bool
 }
 
-// arrivalOf returns how a request came; ok is false for one that came through the HTTP
-// server of another program.
+// arrivalOf returns how a request arrived; ok is false for one that came through the
+// HTTP server of another program.
 func arrivalOf(r *http.Request) (a arrival, ok bool) {
 	a, ok = r.Context().Value(connKey{}).(arrival)
 	return a, ok
@@ -142,7 +142,7 @@ func sourceOf(conn net.Conn) string {
 	return userPrincipal(uid)
 }
 
-// anybody is the principal of all clients that nobody has identified.
+// anybody is the principal of all unidentified clients.
 const anybody = "anybody"
 
 // userPrefix begins the principals of processes on this machine, which need no token.
@@ -150,9 +150,9 @@ const userPrefix = "user "
 
 func userPrincipal(uid int) string { return userPrefix + strconv.Itoa(uid) }
 
-// isCertified reports whether a client of ServeTLS has shown a certificate that was
-// verified. What the HTTP server of another program verifies may be meant for other
-// things.
+// isCertified reports whether a client of ServeTLS has presented a verified
+// certificate. A certificate that another program's HTTP server verified may be
+// meant for other purposes.
 func isCertified(r *http.Request) bool {
 	_, own := arrivalOf(r)
 	return own && r.TLS != nil && len(r.TLS.VerifiedChains) > 0
@@ -195,13 +195,13 @@ func (srv *Server) authenticate(r *http.Request) (wsauth.Grant, *observe.Refused
 	return wsauth.Unlimited(userPrincipal(uid)), nil
 }
 
-// admitsAnybody reports whether a request came where every client is accepted.
+// admitsAnybody reports whether a request came to a listener that accepts every client.
 func (srv *Server) admitsAnybody(r *http.Request) bool {
 	a, _ := arrivalOf(r)
 	return srv.opts.AnyPeer || a.anyPeer
 }
 
-// authorize is authenticate for what only a role may do.
+// authorize is authenticate for requests that only a role permits.
 func (srv *Server) authorize(r *http.Request, role wsauth.Role) *observe.Refused {
 	grant, refused := srv.authenticate(r)
 	if refused == nil && !grant.Role.Allows(role) {

@@ -10,8 +10,8 @@ import (
 )
 
 // memoryReleaser returns large buffers to the operating system once the server
-// has not used any for releaseDelay. Without it the memory of a single large
-// file would stay resident until the next ordinary collections, minutes later.
+// has not used any for releaseDelay. Otherwise the memory of a single large
+// file would stay resident until the next garbage collections, minutes later.
 type memoryReleaser struct {
 	mu    sync.Mutex
 	timer *time.Timer

@@ -66,8 +66,8 @@ var extensions = []string{
 // moves the handshake on.
 var notifications map[string]notification
 
-// The tables are filled here and not in their declarations because handlers
-// reach them again through the connection.
+// The tables are filled here and not in their declarations, because handlers
+// refer to them through the connection, which would be an initialization cycle.
 func init() {
 	notifications = map[string]notification{
 		execproto.NotifyProcessAck: notify(familyExec, execproto.Decode, processAck),

@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// scrape returns the metrics of a server as its port answers them.
+// scrape returns the metrics that a server's port answers.
 func scrape(t *testing.T, url string, header http.Header) (status int, text string) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, "http"+strings.TrimPrefix(url, "ws")+observe.MetricsPath, nil)

@@ -16,9 +16,9 @@ import (
 )
 
 // openNetwork makes the network proxy of a process that is about to start, if
-// there is to be one, and points its environment at it. A sandbox that has no
-// network gets no proxy: it could not reach it, and variables that name dead
-// ports make programs fail later and with worse errors.
+// there is to be one, and points its environment at it. A sandbox without a
+// network gets no proxy: it could not reach the proxy, and variables with
+// unreachable ports make programs fail later and with worse errors.
 func openNetwork(_ context.Context, st *start) error {
 	n, confinement, srv := st.network, st.confinement, st.c.srv
 	if confinement != nil && confinement.ManagedNetwork {
@@ -63,8 +63,9 @@ func (p *proc) setNetwork(proxy *egress.Proxy) *egress.Proxy {
 	return old
 }
 
-// redirect has the process's network proxy serve what the launcher sends over a
-// socket, which it closes: the connections and DNS queries that go past the proxy.
+// redirect makes the process's network proxy serve the descriptors that the
+// launcher sends over a socket, which it closes: connections and DNS queries that
+// bypass the proxy.
 func (p *proc) redirect(socket *os.File) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,16 +89,16 @@ func (p *proc) stopAsking() {
 }
 
 // closeNetwork ends the process's network proxy, if it has one. The ports are
-// closed when it returns. The proxy is forgotten: its policy may be large, and
-// closed processes are kept for some time.
+// closed when it returns. The reference to the proxy is dropped, because its
+// policy may be large and closed processes are kept for some time.
 func (p *proc) closeNetwork() {
 	if proxy := p.setNetwork(nil); proxy != nil {
 		proxy.Close()
 	}
 }
 
-// askClient asks the client that is attached about a host. Without one the zero
-// Answer denies: nothing is queued for the next connection.
+// askClient asks the attached client about a host. Without one the zero Answer
+// denies: the question is not queued for a later connection.
 func (p *proc) askClient(ctx context.Context, q egress.Question) egress.Answer {
 	c := p.s.attached()
 	if c == nil || !c.greeted(ctx) {
@@ -119,8 +120,8 @@ func (p *proc) askClient(ctx context.Context, q egress.Question) egress.Answer {
 	}
 }
 
-// reportDecision tells the client that is attached what was decided. A client
-// that does not read misses reports, because proxies must not wait for it.
+// reportDecision reports a decision to the attached client. A client that does
+// not read misses reports, because proxies must not wait for it.
 func (p *proc) reportDecision(r egress.Report) {
 	p.denials.add(r)
 	p.s.srv.events.NetworkDecided.Tell(observe.Decision{
@@ -142,7 +143,7 @@ func (p *proc) reportDecision(r egress.Report) {
 	}))
 }
 
-// newEgress makes what the network proxies of all processes share.
+// newEgress makes the data that the network proxies of all processes share.
 func (srv *Server) newEgress() *egress.Host {
 	opts := egress.Options{
 		Logger: srv.log, PrivateViaUpstream: srv.opts.ProxyPrivateIPsViaUpstream, OwnPort: srv.listensOn,
@@ -165,8 +166,8 @@ func (srv *Server) listensOn(port uint16) bool {
 }
 
 // listening records an address on which this server accepts clients: that of a
-// listener, or of a request, because a program that embeds the server has
-// listeners of its own.
+// listener, or of a request, because an embedding program has its own
+// listeners.
 func (srv *Server) listening(on any) {
 	if a, ok := on.(*net.TCPAddr); ok {
 		srv.ports.LoadOrStore(a.AddrPort().Port(), nil)

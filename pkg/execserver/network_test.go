@@ -76,8 +76,8 @@ func askingProc(t *testing.T) (*proc, *conn) {
 	return &proc{id: "p", s: &session{srv: srv, conn: c}}, c
 }
 
-// TestQuestions: an answer ends the question with its id, a second one is
-// ignored, and one that nothing was asked for is told apart.
+// TestQuestions: an answer ends the question with its id, a second answer is
+// ignored, and an answer without a question is detected.
 func TestQuestions(t *testing.T) {
 	var x questions
 	id, answer := x.begin()
@@ -138,7 +138,8 @@ func TestQuestionsEnd(t *testing.T) {
 }
 
 // TestNothingComesBeforeTheAnswer: a client that resumes its session learns of it
-// by the answer to initialize, and must not get questions or output before.
+// from the answer to initialize, and must not get questions or output before
+// that.
 func TestNothingComesBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, c := askingProc(t)
@@ -202,8 +203,8 @@ func TestClosedProcessesForgetTheirPolicy(t *testing.T) {
 	}
 }
 
-// TestEmbeddedServersKnowTheirPort: a program that serves the handler on a listener
-// of its own accepts clients there too.
+// TestEmbeddedServersKnowTheirPort: a program that serves the handler on its own
+// listener accepts clients there, too.
 func TestEmbeddedServersKnowTheirPort(t *testing.T) {
 	srv, err := New(Options{})
 	if err != nil {

@@ -53,13 +53,13 @@ func newOutbox(t websocket.Transport, events *observe.Events) *outbox {
 	}
 }
 
-// frameBuffers hold queue buffers between uses, so that idle connections hold
+// frameBuffers keep queue buffers for reuse, so that idle connections have
 // none.
 var frameBuffers = sync.Pool{New: func() any { b := make([]byte, 0, keepBuffer); return &b }}
 
-// send appends one message, which encode appends to its argument, and waits for
-// space before. It returns errEnded if the outbox has ended, or the context's
-// error. It allocates nothing: encode does not escape.
+// send waits for space and appends one message. encode appends the message to
+// its argument. send returns errEnded if the outbox has ended, or the context's
+// error. It does not allocate, because encode does not escape.
 func (o *outbox) send(ctx context.Context, encode func(b []byte) []byte) error {
 	if err := o.lockWithSpace(ctx); err != nil {
 		return err
@@ -245,8 +245,8 @@ func (o *outbox) sendLarge(ctx context.Context, head []byte, next reply.Source, 
 	}
 }
 
-// largeBuffers hold what sendLarge works with: data, and its text with room
-// for a head that names a file or an HTTP response.
+// largeBuffers are the buffers of sendLarge: for data, and for its text with
+// space for a head that names a file or an HTTP response.
 var largeBuffers = sync.Pool{New: func() any {
 	const headRoom = 4 << 10
 	return &[2][]byte{

@@ -17,11 +17,11 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// testTimeout is how long tests wait for what must come.
+// testTimeout is how long tests wait for an event that must come.
 const testTimeout = 30 * time.Second
 
-// newTestServer returns the URL of a server that ends with the test. It
-// checks that nothing of the server is left then.
+// newTestServer returns the URL of a server that ends with the test. It checks
+// that no goroutine of the server is left then.
 func newTestServer(t testing.TB, opts Options) (*Server, string) {
 	t.Helper()
 	noneLeft := leakcheck.Goroutines(t)
@@ -56,7 +56,7 @@ type peer struct {
 	t    testing.TB
 	ws   *websocket.Conn
 	next int
-	held []message // read while waiting for something else
+	held []message // messages read while waiting for others
 }
 
 type message struct {
@@ -80,7 +80,7 @@ func dial(t testing.TB, url string) *peer {
 	return &peer{t: t, ws: ws}
 }
 
-// hello dials and makes the handshake; the session id comes back.
+// hello dials and makes the handshake; it returns the session id.
 func hello(t testing.TB, url string) (*peer, string) {
 	t.Helper()
 	p := dial(t, url)

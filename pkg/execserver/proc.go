@@ -20,8 +20,8 @@ import (
 // of more than 2 MiB. A longer one is null.
 const maxPolicyShown = 64 << 10
 
-// proc is one process of a session, from the request that starts it until it
-// is forgotten. It is the process.Sink of its process.
+// proc is one process of a session, from the request that starts it until it is
+// removed. It is the process.Sink of its process.
 //
 // States: starting, running, failed (removed from the session), closed. started
 // is closed at the end of the first one; requests that name the process wait for
@@ -29,32 +29,32 @@ const maxPolicyShown = 64 << 10
 //
 // When you add a field, put it into its group.
 type proc struct {
-	// What it is. These never change.
+	// These describe it and never change.
 	s         *session
 	id        string
 	argv      []string
 	tty       bool
 	startedAt time.Time
 
-	// What the stages of its start set before it starts.
+	// The stages of its start set these before it starts.
 	confined bool
 	refusal  *os.File            // of a confined one: see runner.Command; closed at exit
 	profile  permissions.Profile // of a confined one
-	output   *outputlog.Log      // where its output is written to disk; nil: this is no keeper
+	output   *outputlog.Log      // its output on disk; nil: this is not a keeper
 
 	// The start itself.
 	stop    context.CancelFunc // cancels it
 	started chan struct{}      // closed when it has succeeded or failed
 	running *process.Process   // set before started is closed; nil: it failed
 
-	// What is told of it.
+	// State for observers.
 	seen    observe.Process
 	denials denials
 
 	mu        sync.Mutex    // guards the rest of the group
 	cancelled bool          // terminated while starting
-	acked     uint64        // what was acknowledged while it was starting
-	network   *egress.Proxy // nil: there is none, or it is closed
+	acked     uint64        // acknowledgements that came while it was starting
+	network   *egress.Proxy // nil: none, or it is closed
 
 	// The session's lock guards these.
 	closedAt time.Time
@@ -173,8 +173,8 @@ func (s *session) attached() *conn {
 	return s.conn
 }
 
-// Output implements process.Sink. It blocks while the connection has no room,
-// and sends on another connection if that one resumes the session meanwhile.
+// Output implements process.Sink. It blocks while the connection has no space.
+// If another connection resumes the session meanwhile, it sends on that one.
 func (p *proc) Output(seq uint64, stream process.Stream, chunk []byte) {
 	p.countOutput(stream, len(chunk))
 	for c := p.s.attached(); c != nil && p.s.ctx.Err() == nil; c = p.s.attached() {
@@ -196,7 +196,7 @@ func (p *proc) Exited(seq uint64, e process.Exit) {
 	})
 }
 
-// exited tells observers how the process has exited, and returns what refused returns.
+// exited tells observers how the process has exited, and returns the result of refused.
 func (p *proc) exited(e *process.Exit) *execproto.SandboxRefusal {
 	p.seen.Exit = observe.Exit{
 		Code: e.Code, Cause: causes[e.Cause], Duration: time.Since(p.startedAt), Processor: e.Usage.User + e.Usage.System,
@@ -225,8 +225,9 @@ func (p *proc) countInput(n int) {
 	p.s.srv.events.BytesMoved.Tell(observe.Bytes{Flow: observe.Stdin, N: n})
 }
 
-// refused returns, once the process has ended, the policy that could not be
-// enforced: the command has not run. It returns nil if the policy was enforced.
+// refused returns, after the end of the process, the policy that could not be
+// enforced, so that the command has not run. It returns nil if the policy was
+// enforced.
 func (p *proc) refused() *execproto.SandboxRefusal {
 	if p.refusal == nil {
 		return nil
@@ -247,12 +248,12 @@ func (p *proc) refused() *execproto.SandboxRefusal {
 func (p *proc) Closed(seq uint64) {
 	p.closeNetwork()
 	p.s.srv.events.ProcessClosed.Tell(&p.seen)
-	p.s.freeSlot() // a client that is told may start the next one
+	p.s.freeSlot() // after this message, the client may start the next one
 	p.notify(&execproto.ClosedNotification{ProcessID: p.id, Seq: seq})
 	p.s.retainClosed(p)
 }
 
-// freeSlot lets another process be started in the place of one that has closed.
+// freeSlot permits another process to be started in place of a closed one.
 func (s *session) freeSlot() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

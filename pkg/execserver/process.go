@@ -115,8 +115,8 @@ func processCloseStdin(p *proc, params *execproto.ProcessParams) (reply.Result, 
 	}), nil
 }
 
-// processAck makes room in a process's window. An unknown process is no error:
-// it may have been forgotten meanwhile.
+// processAck frees space in a process's window. An unknown process is not an
+// error: it may have been removed meanwhile.
 func processAck(c *conn, params *execproto.ProcessAck) {
 	if p := c.session.find(params.ProcessID); p != nil {
 		p.ack(params.Seq)
@@ -147,7 +147,7 @@ var signals = map[execproto.Signal]syscall.Signal{
 	execproto.SignalUSR2:      syscall.SIGUSR2,
 }
 
-// processSignal signals a process. An unknown or ended process is no error.
+// processSignal signals a process. An unknown or ended process is not an error.
 func processSignal(p *proc, params *execproto.SignalParams) (reply.Result, error) {
 	sig, ok := signals[params.Signal]
 	switch {
@@ -176,7 +176,7 @@ func processTerminate(c *conn, params *execproto.ProcessParams) (call, error) {
 		if p == nil {
 			return execproto.TerminateResult{Running: false}, nil
 		}
-		// Descendants that outlive an exited process are no longer asked about.
+		// The client is no longer asked about descendants of an exited process.
 		p.stopAsking()
 		if p.output != nil {
 			p.output.Release()

@@ -15,13 +15,13 @@ import (
 type questions struct {
 	mu   sync.Mutex
 	last int64 // the id of the newest one; the first has 1
-	// open are those without an answer. Each channel has room for it.
+	// open are the unanswered requests. Each channel has space for the answer.
 	open map[int64]chan *execproto.PolicyDecision
 }
 
-// ask sends a request and waits for its answer. ok is false if there is none,
-// or it cannot be decoded: ctx or the connection has ended, or maxQuestions are
-// open already, of which the client is asked no more.
+// ask sends a request and waits for its answer. ok is false if the answer
+// cannot be decoded, if ctx or the connection ends first, or if maxQuestions
+// are already open; then the client is not asked.
 func (x *questions) ask(ctx context.Context, c *conn, params execproto.PolicyRequestParams) (d execproto.PolicyDecision, ok bool) {
 	id, answer := x.begin()
 	if answer == nil {
@@ -67,8 +67,8 @@ func (x *questions) end(id int64) {
 	delete(x.open, id)
 }
 
-// answer takes a response of the client. It returns false if there was no
-// request of that id. A second response and one that comes late are ignored.
+// answer handles a response of the client. It returns false if there was no
+// request with that id. A second or late response is ignored.
 func (x *questions) answer(m jsonrpc.Message) bool {
 	id, err := strconv.ParseInt(m.ID.String(), 10, 64)
 	x.mu.Lock()

@@ -27,21 +27,21 @@ type row struct {
 	decode func(params []byte) (admission, error)
 }
 
-// admission takes a decoded request on: it gives the request its turn, and
-// registers what later requests may name. It runs on the connection's reader
-// and must not block. An error is the answer.
+// admission accepts a decoded request: it gives the request its turn, and
+// registers names that later requests may use. It runs on the connection's
+// reader and must not block. An error is the answer.
 type admission func(c *conn) (call, error)
 
-// call is a request that was taken on.
+// call is an accepted request.
 type call struct {
-	// turn is the request's place among those about the same object; nil: there
-	// is no sequence.
+	// turn is the request's position among those about the same object; nil:
+	// there is no sequence.
 	turn *turn
 	// run carries the request out, in its lane and when its turn has come.
 	run func(ctx context.Context) (reply.Result, error)
-	// waits has the request run in laneWaiting, whatever its row says.
+	// waits makes the request run in laneWaiting, whatever its row says.
 	waits bool
-	// drop, if set, is called in place of run if the request never runs.
+	// drop, if set, is called instead of run if the request never runs.
 	drop func()
 }
 
@@ -56,9 +56,9 @@ func admitted[P any](family string, lane laneID, decode func([]byte) (P, error),
 	}}
 }
 
-// plain returns the row of a method without order. The params that handle gets
-// may lie in the request's message: they are valid until handle returns, and
-// with a pending result until that is there. The result must not refer to them.
+// plain returns the row of a method without order. The params of handle may
+// alias the request's message: they are valid until handle returns or, with a
+// pending result, until that is complete. The result must not refer to them.
 func plain[P any](
 	family string, lane laneID, decode func([]byte) (P, error), handle func(ctx context.Context, c *conn, p *P) (reply.Result, error),
 ) row {
@@ -82,9 +82,9 @@ func bySequence[P any](
 }
 
 // byProcess is plain for a method about a process, which takes effect after the
-// earlier ones about the same process, its start included. handle gets the
-// running process, or nil if there is none of that id or it did not start. It
-// must not block: as a rule it runs on the reader. detached is for detached processes.
+// earlier ones about the same process, its start included. handle gets the running
+// process, or nil if no process has that id or it did not start. It must not block,
+// because it usually runs on the reader. detached is for detached processes.
 func byProcess[P any](
 	decode func([]byte) (P, error), id func(*P) string,
 	handle func(p *proc, params *P) (reply.Result, error), detached func(c *conn, params *P) (call, error),
@@ -98,7 +98,8 @@ func byProcess[P any](
 }
 
 // orderedCall returns a call that runs handle after the earlier requests about
-// the process of that id. handle gets nil if there is none or it did not start.
+// the process with that id. handle gets nil if the process does not exist or
+// did not start.
 func orderedCall(c *conn, id string, handle func(p *proc) (reply.Result, error)) call {
 	p := c.session.find(id)
 	if p == nil {
@@ -116,7 +117,7 @@ func orderedCall(c *conn, id string, handle func(p *proc) (reply.Result, error))
 	}
 }
 
-// empty makes a decoder of the params of a method that has none.
+// empty makes a decoder for a method without params.
 func empty(params []byte) (struct{}, error) { return struct{}{}, execproto.DecodeEmpty(params) }
 
 // request is one request from its arrival to its answer.
@@ -153,8 +154,8 @@ func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
 	}
 }
 
-// wait carries out a request that takes no slot, because all that it may do is
-// wait. It refuses the request if too many wait already.
+// wait carries out a request that takes no slot, because it can only wait. It
+// refuses the request if too many wait already.
 func (c *conn) wait(rq *request, lane laneID, cl call) {
 	if !rq.park() {
 		c.drop(cl)

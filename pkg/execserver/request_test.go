@@ -15,8 +15,8 @@ import (
 )
 
 // blockProbe makes the server forget its sandbox, and gives it a launcher whose
-// probe of the backends waits until release is called. In place of a sandbox the
-// launcher executes cat. No request may be in work.
+// probe of the backends waits until release is called. Instead of making a
+// sandbox, the launcher executes cat. No request may be in progress.
 func blockProbe(t *testing.T, srv *Server) (release func()) {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,8 +47,8 @@ func confinedStart(id string) object {
 	}}})
 }
 
-// Requests of a connection are answered while a process/start of it waits for the
-// probe of the backends, and those about that process keep their order.
+// While a process/start waits for the probe of the backends, the connection's
+// other requests are answered, and those about that process keep their order.
 func TestTheProbeOfTheBackendsDelaysNothingElse(t *testing.T) {
 	srv, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)
@@ -130,7 +130,7 @@ func awaitProcess(t *testing.T, srv *Server, session, id string, there bool) {
 	})
 }
 
-// A request that is dropped lets none overtake the ones before it.
+// A dropped request does not let later ones overtake earlier ones.
 func TestADroppedRequestKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o sequence

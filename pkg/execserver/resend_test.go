@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The tests below are about a client that lost its connection and does not know
-// which of its requests were handled: it sends them again.
+// In the tests below, a client has lost its connection, does not know which of
+// its requests were handled, and sends them again.
 
 func TestAStartThatIsRepeatedIsRefused(t *testing.T) {
 	_, url := newTestServer(t, Options{})

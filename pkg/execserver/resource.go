@@ -17,13 +17,13 @@ var limitNames = map[string]string{
 	process.LimitOutput: "outputBytes", process.LimitFileSize: "fileBytes", process.LimitOpenFiles: "openFiles",
 }
 
-// holders are the names of what holds a limit.
+// holders are the names of the mechanisms that enforce a limit.
 var holders = [...]string{
 	process.HeldByNone: execproto.HeldByNone, process.HeldByCgroup: execproto.HeldByCgroup,
 	process.HeldByRlimit: execproto.HeldByRlimit, process.HeldByServer: execproto.HeldByServer,
 }
 
-// causes are the names of why a process has ended.
+// causes are the names of the causes for which a process has ended.
 var causes = [...]execproto.Cause{
 	process.CauseExit: execproto.CauseExit, process.CauseSignal: execproto.CauseSignal,
 	process.CauseTimeout: execproto.CauseTimeout, process.CauseMemory: execproto.CauseMemory,
@@ -32,8 +32,8 @@ var causes = [...]execproto.Cause{
 	process.CauseGroupClosed: execproto.CauseSessionEnded, process.CauseSupervisorClosed: execproto.CauseServerStopped,
 }
 
-// limits returns the limits of a process: those that the client wants, none above those
-// of the server and of the client's ceiling (docs/spec/wire.md §4.11).
+// limits returns the limits of a process: the requested ones, but none above those of
+// the server and of the client's ceiling (docs/spec/wire.md §4.11).
 func (srv *Server) limits(wanted *execproto.ProcessLimits, ceiling *wsauth.Limits) process.Limits {
 	own := lowest(srv.opts.Limits, execproto.ProcessLimits(*ceiling))
 	if wanted == nil {
@@ -71,7 +71,7 @@ func lowest(a, b execproto.ProcessLimits) execproto.ProcessLimits {
 	}
 }
 
-// lower returns the lower one of two limits, of which 0 is none.
+// lower returns the lower one of two limits; 0 means no limit.
 func lower(wanted, own uint64) uint64 {
 	if wanted == 0 || own != 0 && own < wanted {
 		return own
@@ -84,7 +84,7 @@ func duration(n uint64, unit time.Duration) time.Duration {
 	return time.Duration(min(n, uint64(maxLimitTime/unit))) * unit
 }
 
-// held returns how the limits of a process are held, for a client that has given some.
+// held returns how the limits of a process are enforced, for a client that has given some.
 func (st *start) held() []execproto.HeldLimit {
 	held := st.running.Held()
 	for _, h := range held {
@@ -120,7 +120,7 @@ func startError(err error) error {
 	return err
 }
 
-// resources returns what a process has used.
+// resources returns the usage of a process.
 func resources(u *process.Usage) *execproto.ProcessResources {
 	return &execproto.ProcessResources{
 		WallMS: uint64(u.Wall.Milliseconds()), UserMS: uint64(u.User.Milliseconds()), SystemMS: uint64(u.System.Milliseconds()),

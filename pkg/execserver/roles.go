@@ -10,7 +10,7 @@ import (
 
 // methodRoles says which role each method needs (docs/spec/wire.md §1.7). A method that is
 // not here is refused to every client: TestEveryMethodHasARole. File operations of the table
-// of fsops are added by whether they change anything.
+// of fsops are added automatically, depending on whether they change files.
 var methodRoles = map[string]wsauth.Role{
 	execproto.MethodInitialize: wsauth.RoleRead,
 
@@ -49,7 +49,7 @@ var methodRoles = map[string]wsauth.Role{
 	execproto.MethodTunnelListen:   wsauth.RoleRun,
 	execproto.MethodTunnelUnlisten: wsauth.RoleRun,
 	execproto.MethodTunnelResume:   wsauth.RoleRun,
-	// What listens is as much as process/list tells; nothing is reached by it.
+	// Listing ports reveals as much as process/list, and makes no connection.
 	execproto.MethodTunnelWatchPorts: wsauth.RoleRead,
 	execproto.MethodTunnelUnwatch:    wsauth.RoleRead,
 	execproto.NotifyTunnelData:       wsauth.RoleRun,
@@ -102,7 +102,7 @@ func (c *conn) permit(method string) error {
 	return nil
 }
 
-// needs returns an error unless the client's role allows what another role may do.
+// needs returns an error if the client's role does not include another role.
 func (c *conn) needs(role wsauth.Role, what string) error {
 	if c.grant.Role.Allows(role) {
 		return nil

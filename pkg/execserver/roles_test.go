@@ -22,7 +22,7 @@ var readMethods = []string{
 	"capabilityRoots/discoverV1", "capabilities/discoverV2",
 }
 
-// TestEveryMethodHasARole: a method without a role is refused to everybody.
+// TestEveryMethodHasARole: a method without a role is refused to every client.
 func TestEveryMethodHasARole(t *testing.T) {
 	all := slices.Concat(slices.Collect(maps.Keys(methods)), slices.Collect(maps.Keys(notifications)))
 	for _, method := range all {

@@ -57,8 +57,8 @@ type Options struct {
 	// on this machine that belong to this user or to root, and that no sandbox
 	// confines, may connect.
 	Auth *wsauth.Authenticator
-	// AnyPeer, without Auth, accepts every client that reaches the port: those
-	// of other users and machines, and sandboxed commands, too.
+	// AnyPeer, without Auth, accepts every client that reaches the port,
+	// including other users and machines, and sandboxed commands.
 	AnyPeer bool
 
 	// Limits; 0 means the Default constant of the same name.
@@ -80,26 +80,26 @@ type Options struct {
 	EgressPolicy *egress.Ceiling
 
 	// RetainDir is the directory of detached processes and their output, absolute; it is
-	// made if it does not exist. Empty: there are no detached processes, nor on systems
-	// other than Linux. They need Keeper and Process.Subreaper.
+	// made if it does not exist. Empty: no detached processes. They exist only on Linux,
+	// and need Keeper and Process.Subreaper.
 	RetainDir string
 	// RetainBytes is how much output of all detached processes is retained together, and
 	// RetainFor how long after their ends, at most. 0: the Default constants.
 	RetainBytes int64
 	RetainFor   time.Duration
-	// MaxDetached is how many detached processes an owner may have, with those that have
-	// ended and are retained; 0: DefaultMaxDetached.
+	// MaxDetached is how many detached processes an owner may have, including ended ones
+	// that are retained; 0: DefaultMaxDetached.
 	MaxDetached int
 	Keeper      KeeperOptions
 
-	// HiddenPaths are directories and files that no sandboxed request sees, beside those of
-	// EgressPolicy.
+	// HiddenPaths are directories and files that no sandboxed request sees, in addition to
+	// those of EgressPolicy.
 	HiddenPaths []string
-	// Limits are those of every process, and the highest that clients may ask for.
+	// Limits are the limits of every process, and the highest that clients may request.
 	Limits execproto.ProcessLimits
 
-	// Tracer exports spans of requests, processes and what belongs to them. Nil: there are none.
-	// The caller shuts it down after Shutdown.
+	// Tracer exports spans of requests and processes and their parts. Nil: no spans. The caller
+	// shuts it down after Shutdown.
 	Tracer *tracing.Tracer
 	// TraceCommands gives each command TRACEPARENT and TRACESTATE with the span of its process, or
 	// without Tracer with the span of the client.
@@ -108,13 +108,13 @@ type Options struct {
 	// Audit is the audit trail. Nil: there is none.
 	Audit *observe.Audit
 	// PrivatePaths are files and directories of the server itself, absolute: its tokens and
-	// keys, its audit trail, what it keeps of detached processes. Sandboxed requests do not see
-	// those that exist, nor RetainDir. Where Landlock alone confines, which cannot hide
-	// anything, they are hidden only with Sandbox.Stricter.
+	// keys, its audit trail, its data about detached processes. Sandboxed requests see neither
+	// those that exist nor RetainDir. Landlock alone cannot hide paths: there they are hidden
+	// only with Sandbox.Stricter.
 	PrivatePaths []string
 
-	// Process says how descendants of processes are found and killed. The zero
-	// value fits a program that has other children.
+	// Process configures how descendants of processes are found and killed. The
+	// zero value fits a program that has other children.
 	Process process.Options
 }
 
@@ -122,7 +122,7 @@ type Options struct {
 type KeeperOptions struct {
 	// Command is a command whose main function calls RunKeeper.
 	Command []string
-	// Settings are what the command reads from its standard input, as JSON of at most 32 KiB. They are
+	// Settings are the JSON of at most 32 KiB that the command reads from its standard input. They are
 	// encoded when the first keeper is started.
 	Settings any
 }
@@ -170,12 +170,12 @@ type Server struct {
 	began    time.Time
 	keeper   *keeper // nil: this is no keeper of a detached process
 
-	// What observes it, and shows it.
+	// Observers and the status page.
 	events     *observe.Events
 	metrics    *observe.Metrics
 	statusPage *statuspage.Page
 
-	// What does the work of requests.
+	// These carry out requests.
 	supervisor *process.Supervisor
 	fetcher    *fetch.Client
 	egress     *egress.Host
@@ -244,7 +244,8 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	return srv, nil
 }
 
-// addObservers makes the server's events, with what observes them. within is that of newServer.
+// addObservers makes the server's events and their observers. within is the parameter of
+// newServer.
 func (srv *Server) addObservers(within *tracing.Context) {
 	o := &srv.opts
 	srv.events, srv.metrics = observe.New(observe.Options{
@@ -359,7 +360,7 @@ func (srv *Server) forget(s *session) {
 
 // Shutdown ends the server: it accepts no more connections, kills every process,
 // closes every connection, and returns when that is done. If ctx ends first, it
-// returns ctx's error while the shutdown goes on; another call waits for it. It
+// returns ctx's error and the shutdown continues; another call waits for it. It
 // may be called more than once.
 func (srv *Server) Shutdown(ctx context.Context) error {
 	srv.mu.Lock()
@@ -397,11 +398,12 @@ func (srv *Server) routineEnd(sessions []*session) {
 }
 
 // Metrics returns a handler that answers GET and HEAD of /metrics with the server's metrics, for
-// Prometheus (docs/spec/wire.md §1.2). It authenticates nobody: the metrics name no session,
-// process, path or command. Requests with an Origin come from web pages and are refused.
+// Prometheus (docs/spec/wire.md §1.2). It does not authenticate, because the metrics name no
+// session, process, path or command. Requests with an Origin come from web pages and are
+// refused.
 func (srv *Server) Metrics() http.Handler { return srv.metrics }
 
-// Remote returns what counts registrations and connections to a relay.
+// Remote returns the counter of registrations and of connections to a relay.
 func (srv *Server) Remote() *observe.Remote { return srv.metrics.Remote() }
 
 // totals counts sessions, and processes that have not closed.

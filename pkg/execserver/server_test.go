@@ -273,7 +273,7 @@ func TestRequestsOfOneProcessTakeEffectInOrder(t *testing.T) {
 	p, _ := hello(t, url)
 	for i := range 20 {
 		id := fmt.Sprint(i)
-		// Nothing waits for an answer: the start is still going on.
+		// No answer is waited for: the start is still in progress.
 		p.send("process/start", startObject(id, "cat", object{"pipeStdin": true}))
 		want := ""
 		for j := range 20 {

@@ -37,7 +37,7 @@ type session struct {
 	lasting string       // the owner if a later connection of the same client has the same; "": none has
 	grant   wsauth.Grant // of the client which started it; only a client with the same token may resume it
 
-	// What lives as long as it.
+	// These live as long as it.
 	ctx      context.Context // ends with the session
 	cancel   context.CancelFunc
 	group    *process.Group
@@ -61,10 +61,10 @@ type session struct {
 	sweep          *time.Timer
 }
 
-// initialize starts or resumes a session. It runs on the connection's reader
-// alone, which makes it a barrier (docs/spec/wire.md §9.1): no later request is
+// initialize starts or resumes a session. It runs on the connection's reader,
+// which makes it a barrier (docs/spec/wire.md §9.1): no later request is
 // answered before it. The first client therefore waits here for the probe of the
-// backends, whose outcome is in the answer.
+// backends, because the answer contains its result.
 func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (reply.Result, error) {
 	if c.handshake != handshakeNew {
 		return nil, execproto.InvalidRequest("initialize may only be sent once per connection")
@@ -89,15 +89,15 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (repl
 	return reply.Followed{Result: r, Then: func() { close(c.answered) }}, nil
 }
 
-// seen returns what observers know of a session.
+// seen describes a session for observers.
 func (s *session) seen() observe.Session {
 	return observe.Session{ID: digest.Of(s.id), Principal: s.owner}
 }
 
-// seen returns what observers know of a session that c begins or resumes.
+// seen describes a session that c begins or resumes for observers.
 func (c *conn) seen(id, owner string) observe.Session {
 	seen := observe.Session{ID: digest.Of(id), Principal: owner, Client: c.client}
-	if c.t != nil { // that of a keeper has no connection
+	if c.t != nil { // a keeper's session has no connection
 		seen.Peer = c.t.Peer()
 	}
 	return seen
@@ -148,9 +148,9 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	}
 	s := &session{srv: srv, id: id.String(), owner: c.principal, grant: c.grant, conn: c, group: srv.supervisor.NewGroup(), procs: make(map[string]*proc)}
 	s.began, s.client = time.Now(), c.client
-	if c.t != nil { // that of a keeper has no connection
+	if c.t != nil { // a keeper's session has no connection
 		s.peer = c.t.Peer()
-		s.lasting, _ = c.lastingOwner() // an error says that there is none
+		s.lasting, _ = c.lastingOwner() // an error means that there is none
 	}
 	s.log = srv.log.With("session", digest.Of(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
@@ -186,8 +186,9 @@ func watchGrant(ctx context.Context, grant *wsauth.Grant) error {
 }
 
 // resume makes c the session's connection. If another connection has the
-// session, it is closed if takeOver is set or it is suspended; otherwise resume
-// fails. If several clients take over at a time, the last of them gets it.
+// session, that connection is closed if takeOver is set or the connection is
+// suspended; otherwise resume fails. If several clients take over at a time,
+// the last of them gets the session.
 func (s *session) resume(c *conn, takeOver bool) error {
 	var evicted *conn
 	for {
@@ -237,7 +238,8 @@ func (s *session) stopExpiry() {
 }
 
 // detach ends c's part in the session. From now on output is retained and
-// notifications are dropped; goroutines that wait for room in c's queue return.
+// notifications are dropped; goroutines that wait for space in c's queue
+// return.
 func (s *session) detach(c *conn) {
 	c.out.end()
 	s.mu.Lock()
@@ -281,8 +283,8 @@ func (s *session) end(why string, ifDetached bool) {
 	for _, p := range procs {
 		p.cancelStart()
 	}
-	// A client that still reads is told how its processes ended. If it does not
-	// read, the events that wait for room in its queue are dropped.
+	// A client that still reads learns how its processes ended. If it does not
+	// read, the events that wait for space in its queue are dropped.
 	limit := time.AfterFunc(finalReadTime, s.cancel)
 	s.group.Close()
 	limit.Stop()

@@ -93,14 +93,14 @@ func pidIn(t *testing.T, m message) int {
 	return pid
 }
 
-// awaitGone waits for the end of a process that is nobody's child here.
+// awaitGone waits for the end of a process that is not a child of this one.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
 	testutil.Eventually(t.Context(), t, fmt.Sprintf("the end of process %d", pid), func() (string, bool) { return testutil.Gone(pid) })
 }
 
-// resume resumes a session, as soon as the server has seen that the connection which
-// it was attached to has ended.
+// resume resumes a session, as soon as the server has noticed the end of the
+// session's previous connection.
 func (p *peer) resume(session string) {
 	p.t.Helper()
 	testutil.Eventually(p.t.Context(), p.t, "the session to be free", func() (string, bool) {

@@ -11,8 +11,9 @@ import (
 	"codex.internal/pkg/host/shellsnapshot"
 )
 
-// restoreShell makes the command restore what the start-up files have set, if
-// that is known or can be found out. Otherwise the command runs them itself.
+// restoreShell makes the command restore the state that the start-up files have
+// set, if that is known or can be found out. Otherwise the command runs them
+// itself.
 func restoreShell(ctx context.Context, st *start) error {
 	rq, s := st.shell, st.p.s
 	found := s.shells.get(ctx, rq.key, func(ctx context.Context) (*shellsnapshot.Snapshot, error) {
@@ -27,7 +28,7 @@ func restoreShell(ctx context.Context, st *start) error {
 	}
 	env := envpolicy.Environ(found.Environ, &rq.policy, rq.env)
 	if st.p.network != nil {
-		// The snapshot may be that of a process with a proxy of its own.
+		// The snapshot may come from a process with its own proxy.
 		env = st.p.network.Environ(env)
 	}
 	st.spec.Argv, st.spec.Env = found.Argv(st.spec.Argv), append(env, found.Variables()...)
@@ -44,7 +45,7 @@ type snapshots struct {
 // snapshotEntry is a state, or the attempts to get it.
 type snapshotEntry struct {
 	used     uint64        // when, by the count of uses
-	busy     chan struct{} // closed at the end of the attempt that goes on; nil: none
+	busy     chan struct{} // closed at the end of the current attempt; nil: none
 	found    *shellsnapshot.Snapshot
 	failures int
 	failed   time.Time // when the last attempt failed
@@ -82,16 +83,16 @@ func (x *snapshots) get(
 	switch {
 	case err == nil:
 		e.found = found
-	case ctx.Err() == nil: // a start that was cancelled says nothing about the shell
+	case ctx.Err() == nil: // a cancelled start says nothing about the shell
 		e.failures++
 		e.failed = time.Now()
 	}
 	return e.found
 }
 
-// enter returns the entry of a key. The caller holds the lock. The entry that was
-// not used for the longest time makes room for a new one; callers that still wait
-// for it keep it.
+// enter returns the entry of a key. The caller holds the lock. A new entry
+// replaces the one that was not used for the longest time; callers that still
+// wait for that one keep it.
 func (x *snapshots) enter(key string) *snapshotEntry {
 	e := x.entries[key]
 	if e == nil {
@@ -115,10 +116,10 @@ func (x *snapshots) enter(key string) *snapshotEntry {
 	return e
 }
 
-// captureShell runs the start-up files and returns what they have set. They run
+// captureShell runs the start-up files and returns the resulting state. They run
 // in the directory, the environment and the sandbox of a command, as a process of
-// the session: jobs that they leave in the background live on, as those of a
-// command do, until the session ends.
+// the session. Jobs that they leave in the background continue until the session
+// ends, like those of a command.
 func (st *start) captureShell(ctx context.Context) (*shellsnapshot.Snapshot, error) {
 	marker, s, spec := shellsnapshot.NewMarker(), st.p.s, st.spec
 	spec = process.Spec{
@@ -167,7 +168,7 @@ type shellCapture struct {
 	ended     chan struct{}
 }
 
-// Output implements process.Sink. What start-up files write to stderr is dropped.
+// Output implements process.Sink. The start-up files' stderr is dropped.
 func (c *shellCapture) Output(_ uint64, stream process.Stream, chunk []byte) {
 	if c.over || stream != process.Stdout {
 		return
@@ -176,8 +177,8 @@ func (c *shellCapture) Output(_ uint64, stream process.Stream, chunk []byte) {
 		c.end(nil)
 		return
 	}
-	// Only what may hold the rest of the mark is searched: start-up files may write
-	// byte by byte.
+	// Only the part that may contain the rest of the mark is searched: start-up
+	// files may write byte by byte.
 	from := max(len(c.collected)-2*len(c.marker), 0)
 	c.collected = append(c.collected, chunk...)
 	if shellsnapshot.Complete(c.collected[from:], c.marker) {
@@ -194,7 +195,7 @@ func (c *shellCapture) end(output []byte) {
 	close(c.ended)
 }
 
-// Exited implements process.Sink. All output of the shell itself came before.
+// Exited implements process.Sink. All output of the shell itself has arrived before.
 func (c *shellCapture) Exited(uint64, process.Exit) { c.end(nil) }
 
 // Closed implements process.Sink.

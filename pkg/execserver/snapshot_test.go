@@ -11,8 +11,8 @@ import (
 	"codex.internal/pkg/host/shellsnapshot"
 )
 
-// TestSnapshotsAreShared: starts that come at once wait for one run of the
-// start-up files.
+// TestSnapshotsAreShared: simultaneous starts wait for one run of the start-up
+// files.
 func TestSnapshotsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var x snapshots
@@ -98,8 +98,8 @@ func TestSnapshotsAreBounded(t *testing.T) {
 	}
 }
 
-// TestBackgroundJobsOfAProfileLiveOn: a snapshot does not wait for them, and they
-// end with the session.
+// TestBackgroundJobsOfAProfileLiveOn: a snapshot does not wait for such jobs, and
+// they end with the session.
 func TestBackgroundJobsOfAProfileLiveOn(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	home := t.TempDir()

@@ -38,14 +38,14 @@ var startStages = []stage{
 // stage is a part of a start.
 type stage struct {
 	when phase
-	only func(st *start) bool // for which starts; nil: for all
+	only func(st *start) bool // which starts need it; nil: all
 	do   func(ctx context.Context, st *start) error
-	// undo takes back what do has done, because the start has failed with err.
+	// undo reverts do, because the start has failed with err.
 	undo func(st *start, err error) error
 	span string // the name of the stage's span; "": it has none
 }
 
-// phase says when a stage runs.
+// phase is when a stage runs.
 type phase int
 
 const (
@@ -129,7 +129,8 @@ func forgetProcess(st *start, err error) error {
 	return err
 }
 
-// traceProcess begins the span of the process, and gives the command its name if commands get it.
+// traceProcess begins the span of the process, and gives the command the span's context if
+// commands get it.
 func traceProcess(_ context.Context, st *start) error {
 	seen := &st.p.seen
 	seen.Within, seen.Trace = tracing.From(st.request), observe.TraceOf(st.request)
@@ -140,7 +141,8 @@ func traceProcess(_ context.Context, st *start) error {
 	return nil
 }
 
-// recordStart has the audit trail say that the process is about to be started, and with which policy.
+// recordStart records in the audit trail that the process is about to be started, and with
+// which policy.
 func recordStart(_ context.Context, st *start) error {
 	seen := &st.p.seen
 	seen.Argv, seen.Dir, seen.Sandbox = st.spec.Argv, st.spec.Dir, sandboxNone
@@ -177,7 +179,7 @@ func spawnProcess(ctx context.Context, st *start) error {
 	return err
 }
 
-// publishProcess lets the waiting requests about the process go on, and its output out.
+// publishProcess lets waiting requests about the process continue, and its output be sent.
 func publishProcess(_ context.Context, st *start) error {
 	p := st.p
 	if p.setStarted(st.running) {

@@ -20,12 +20,12 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// start is a process/start: what its params ask for, complete and checked (this file), and what its
-// stages have made of it (stages.go). When you add a member, put it into its group.
+// start is a process/start: its checked params (this file), and the results of its stages
+// (stages.go). When you add a member, put it into its group.
 type start struct {
 	c *conn
 
-	// What the params ask for.
+	// The params.
 	id       string
 	metadata *execproto.StartMetadata // nil: none
 	spec     process.Spec             // command, environment, terminal and limits; stages change it
@@ -33,9 +33,9 @@ type start struct {
 	network  networkRequest           // the proxy, and what a sandbox lets pass
 	shell    *snapshotRequest         // nil: start-up files run as usual
 	detach   *detach.Record           // nil: the process ends with its session
-	asksHeld bool                     // the client wants to know how the limits are held
+	asksHeld bool                     // the client wants to know how the limits are enforced
 
-	// What the stages have made.
+	// The results of the stages.
 	done        int                 // how many stages
 	p           *proc               // registered in the session
 	ctx         context.Context     // ends when the start is cancelled
@@ -44,8 +44,8 @@ type start struct {
 	running     *process.Process
 }
 
-// processStart takes a process/start on. A keeper ends if it refuses its process: the keeper was
-// started for this process alone, and its server waits for the end of the keeper.
+// processStart accepts a process/start. If a keeper refuses its process, the keeper ends: it was
+// started only for this process, and its server waits for its end.
 func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	k := c.srv.keeper
 	if k != nil {
@@ -94,8 +94,8 @@ func (c *conn) newStart(params *execproto.StartParams) (*start, error) {
 	return st, nil
 }
 
-// buildDetach says whether the process is to be detached, and as what it is retained. The start in a
-// keeper has the member, too: there the process belongs to the keeper's session.
+// buildDetach determines whether the process is detached, and how it is retained. The start in a
+// keeper has this member, too: there the process belongs to the keeper's session.
 func (st *start) buildDetach(p *execproto.StartParams) error {
 	c := st.c
 	switch {
@@ -113,7 +113,7 @@ func (st *start) buildDetach(p *execproto.StartParams) error {
 	return err
 }
 
-// buildCommand turns the params into what to run.
+// buildCommand converts the params into the command to run.
 func (st *start) buildCommand(p *execproto.StartParams) error {
 	if len(p.ProcessID) > maxProcessID {
 		return execproto.InvalidParams(fmt.Sprintf("processId must not exceed %d bytes", maxProcessID))
@@ -159,7 +159,7 @@ func (st *start) buildSandbox(p *execproto.StartParams) (err error) {
 	return err
 }
 
-// networkRequest is what a process/start says about the process's network.
+// networkRequest is the part of a process/start about the process's network.
 type networkRequest struct {
 	policy *egress.Policy // nil: no network proxy
 	// ports and unixSockets are for a sandbox that is confined to a proxy: the
@@ -217,7 +217,7 @@ func permissionsOf(domains map[string]execproto.DomainPermission) map[string]egr
 	return m
 }
 
-// snapshotRequest is what a process/start says about its shell's start-up files.
+// snapshotRequest is the part of a process/start about its shell's start-up files.
 type snapshotRequest struct {
 	// key names the snapshot: all that start-up files may depend on but the
 	// variables of the request, so that these need not be the same.

@@ -15,11 +15,11 @@ import (
 // statusTime bounds the questions to the keepers of detached processes for a status page.
 const statusTime = 5 * time.Second
 
-// statusSource is a server as its status page sees it.
+// statusSource presents a server to its status page.
 type statusSource struct{ *Server }
 
-// Report implements statuspage.Source: a client sees what its principal has and, with the role admin,
-// what all have.
+// Report implements statuspage.Source: a client sees its principal's sessions and processes and, with
+// the role admin, all.
 func (srv statusSource) Report(ctx context.Context, grant *wsauth.Grant) statuspage.Report {
 	all, ends := grant.Role.Allows(wsauth.RoleAdmin), statuspage.MayEnd(grant)
 	report := statuspage.Report{Version: srv.opts.Version, Host: srv.hostName, Since: srv.began, Sessions: []statuspage.Session{}}

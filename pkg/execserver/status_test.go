@@ -38,8 +38,8 @@ func getStatus(t *testing.T, url string, header ...string) (int, http.Header, st
 	return res.StatusCode, res.Header, string(body)
 }
 
-// TestStatusPage: a client sees its sessions and processes, and nobody else does. What others
-// have named cannot become markup, and no session id is shown.
+// TestStatusPage: a client sees its own sessions and processes, and no others. Names that
+// others chose cannot become markup, and no session id is shown.
 func TestStatusPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -86,7 +86,7 @@ func TestStatusPage(t *testing.T) {
 	}
 }
 
-// TestStatusNeedsToken: with tokens, nobody sees anything without one.
+// TestStatusNeedsToken: with tokens, clients without one see nothing.
 func TestStatusNeedsToken(t *testing.T) {
 	const token = "0123456789abcdef0123456789abcdef"
 	sum := sha256.Sum256([]byte(token))

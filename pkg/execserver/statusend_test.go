@@ -154,7 +154,7 @@ func TestStatusEnds(t *testing.T) {
 			t.Errorf(`%s: got status %d, text %s; want status at least 400, text without "victim"`, name, status, text)
 		}
 	}
-	p.start("still", "exit 0", nil) // the server goes on, and so does the process
+	p.start("still", "exit 0", nil) // the server continues, and so does the process
 	p.closed("still")
 	if status, text := page(run).do(http.MethodPost, "/status", good, "Origin", base, "Sec-Fetch-Site", "same-origin"); status != http.StatusSeeOther {
 		t.Fatalf("got status %d, text %s; want status %d", status, text, http.StatusSeeOther)
@@ -162,7 +162,7 @@ func TestStatusEnds(t *testing.T) {
 	if _, code := p.closed("<b>victim"); code != 137 {
 		t.Errorf("exit code %d", code)
 	}
-	// The same name once more: another process, which the old form does not end.
+	// The same name again: another process, which the old form does not end.
 	p.start("second", "exec sleep 600", nil)
 	if status, _ := page(run).do(http.MethodPost, "/status", good, "Origin", base); status != http.StatusSeeOther && status != http.StatusNotFound {
 		t.Errorf("the form again: %d", status)

@@ -17,7 +17,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// takeOver resumes a session whoever it is attached to.
+// takeOver resumes a session, whichever connection it is attached to.
 func takeOver(t testing.TB, url, session string) *peer {
 	t.Helper()
 	p := dial(t, url)
@@ -81,8 +81,8 @@ func TestTakeOverWithoutASession(t *testing.T) {
 	}
 }
 
-// TestTakeOverFromAHalfDeadConnection has a connection that takes nothing,
-// with everything full between it and the processes. The one that takes its
+// TestTakeOverFromAHalfDeadConnection: a connection does not read, and all
+// buffers between it and the processes are full. The connection that takes its
 // session over must not wait for it, and must miss nothing.
 func TestTakeOverFromAHalfDeadConnection(t *testing.T) {
 	if testing.Short() {
@@ -141,9 +141,9 @@ func awaitFull(t *testing.T, srv *Server, session string) {
 	})
 }
 
-// collector is a client's view of one process: what process/read tells of the
-// time before its connection, and notifications, all of which it
-// acknowledges.
+// collector is a client's view of one process: the output from process/read for
+// the time before its connection, and the notifications. It acknowledges all of
+// them.
 type collector struct {
 	out   []byte
 	seq   uint64 // of the newest event in out
@@ -171,7 +171,7 @@ func (c *collector) consume(p *peer, id string) {
 	}
 }
 
-// take adds an event, unless process/read has told of it.
+// take adds an event, unless process/read has returned it.
 func (c *collector) take(p *peer, e event) {
 	p.t.Helper()
 	if e.Seq > c.seq+1 {
@@ -183,7 +183,7 @@ func (c *collector) take(p *peer, e event) {
 	}
 }
 
-// catchUp asks for what was told before.
+// catchUp reads the events from before the connection.
 func (c *collector) catchUp(p *peer, id string) {
 	p.t.Helper()
 	var r struct{ Chunks []event }
@@ -199,8 +199,8 @@ func (c *collector) ack(p *peer, id string) {
 	p.text(fmt.Sprintf(`{"method":"process/ack","params":{"processId":%q,"seq":%d}}`, id, c.seq))
 }
 
-// TestNothingIsHandledAfterATakeOver has a client write as fast as it can
-// while another one takes its session over and writes something else.
+// TestNothingIsHandledAfterATakeOver: a client writes as fast as it can while
+// another one takes its session over and writes different data.
 func TestNothingIsHandledAfterATakeOver(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	for range 10 {
@@ -232,8 +232,8 @@ func TestNothingIsHandledAfterATakeOver(t *testing.T) {
 	}
 }
 
-// TestOfManyTakeOversOneHolds has connections take a session from each other
-// at the same time.
+// TestOfManyTakeOversOneHolds: connections take a session from each other at
+// the same time.
 func TestOfManyTakeOversOneHolds(t *testing.T) {
 	srv, url := newTestServer(t, withCgroups())
 	p, session := hello(t, url)

@@ -17,8 +17,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// TestSessionsBelongToAToken: of two tokens of one principal neither can resume a session of the
-// other, which may permit more.
+// TestSessionsBelongToAToken: a token cannot resume a session of another token of the same
+// principal, which may permit more.
 func TestSessionsBelongToAToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	file := wsauth.OpenTokens(path)

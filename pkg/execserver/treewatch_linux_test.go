@@ -57,12 +57,13 @@ func TestWatchTree(t *testing.T) {
 	if want := "the directory " + dir + "/x was moved or removed"; n.Ended != want {
 		t.Errorf("ended %q, want %q", n.Ended, want)
 	}
-	// The watch has ended by itself: its id is free, and nothing of it is left.
+	// The watch has ended by itself: its id is free, and its resources are released.
 	p.call(execproto.MethodFSWatch, object{"watchId": 3, "path": uri(dir, "")}, nil)
 	p.call(execproto.MethodFSUnwatch, object{"watchId": 3}, nil)
 }
 
-// TestEndedWatchIsFree: a client that has been told of the end of a watch may use its id again.
+// TestEndedWatchIsFree: after a client was told of the end of a watch, it may use the id
+// again.
 func TestEndedWatchIsFree(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)

@@ -68,8 +68,8 @@ type detachedTarget struct {
 	ceiling   wsauth.Ceiling // of the client
 }
 
-// Dial implements tunnels.Process: the keeper of the process connects, as it alone knows that a pid is
-// still that of the process.
+// Dial implements tunnels.Process: the keeper of the process connects, because only it knows that a
+// pid still belongs to the process.
 func (d detachedTarget) Dial(ctx context.Context, to tunnels.Target) (net.Conn, error) {
 	p, err := d.srv.detached.Find(d.owner, d.id)
 	if err != nil {
@@ -85,8 +85,8 @@ func (d detachedTarget) Dial(ctx context.Context, to tunnels.Target) (net.Conn, 
 	return conn, err
 }
 
-// otherSession returns the session that tunnel/ports names so, or nil if there is none that
-// belongs to the owner of this one.
+// otherSession returns the session with that name from tunnel/ports, or nil if the owner of
+// this one has no such session.
 func (c *conn) otherSession(name string) *session {
 	owner, err := c.lastingOwner()
 	if err != nil {
@@ -134,8 +134,8 @@ func (c *conn) runningOf(owner string) (running []tunnels.Running) {
 	return running
 }
 
-// tunnelOpen takes a slot on the reader; the connection is made in a goroutine that only
-// waits.
+// tunnelOpen reserves a slot on the reader; the connection is made in a goroutine that
+// only waits.
 func tunnelOpen(c *conn, p *execproto.TunnelOpenParams) (call, error) {
 	opening, err := c.tunnels.Admit(c, p)
 	if err != nil {
@@ -167,8 +167,8 @@ func tunnelAck(c *conn, p *execproto.TunnelAck)     { c.tunnels.Ack(c, p) }
 func tunnelClose(c *conn, p *execproto.TunnelClose) { c.tunnels.Closed(p) }
 
 // closeOwnTunnels ends the tunnels of a connection to a keeper. The session there belongs to
-// no connection: servers would use the same ids, and nothing would end the tunnels of one
-// that was killed.
+// no connection: otherwise servers would use the same ids, and the tunnels of a killed
+// server would not end.
 func (c *conn) closeOwnTunnels() {
 	if c.tunnels != nil && c.srv.keeper != nil {
 		c.tunnels.Close()
@@ -181,7 +181,7 @@ type portWatch struct {
 	watch    tunnels.PortWatch
 }
 
-// watchPorts takes tunnel/watchPorts on. A watch that is in force ends.
+// watchPorts accepts tunnel/watchPorts. It ends the current watch.
 func watchPorts(c *conn, p *execproto.WatchPortsParams) (call, error) {
 	owner := ""
 	if p.AllSessions {
@@ -197,8 +197,8 @@ func watchPorts(c *conn, p *execproto.WatchPortsParams) (call, error) {
 	}}, nil
 }
 
-// unwatchPorts takes tunnel/unwatchPorts on. After the answer nothing is told of the watch. A
-// watch that another one has replaced is no error.
+// unwatchPorts accepts tunnel/unwatchPorts. After the answer no change is reported. If
+// another watch has replaced it, that is not an error.
 func unwatchPorts(c *conn, p *execproto.UnwatchParams) (call, error) {
 	id := p.WatchID
 	return call{turn: c.ports.sequence.enter(""), run: func(context.Context) (reply.Result, error) {

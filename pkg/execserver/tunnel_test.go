@@ -13,7 +13,7 @@ import (
 )
 
 // tunnelTo opens a tunnel of a test client to a listener of the test, and returns the
-// connection that comes there.
+// connection that arrives there.
 func (p *peer) tunnelTo(l net.Listener, id uint64) net.Conn {
 	p.t.Helper()
 	var r struct{ Window uint64 }
@@ -83,7 +83,7 @@ func TestTunnelParams(t *testing.T) {
 	dial(t, url).refuse("tunnel/open", object{"tunnelId": 1, "port": port, "window": 1}, -32600, "client must call initialize before using tunnel methods")
 }
 
-// TestTunnelViolations has clients break the rules: their tunnels end, and nothing else.
+// TestTunnelViolations: clients break the rules, and their tunnels end, but nothing else.
 func TestTunnelViolations(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)
@@ -114,7 +114,7 @@ func TestTunnelViolations(t *testing.T) {
 	p.call("process/list", nil, nil)
 }
 
-// TestTunnelResume has a session go on without a tunnel that the client does not name.
+// TestTunnelResume: a session resumes without a tunnel that the client does not name.
 func TestTunnelResume(t *testing.T) {
 	srv, url := newTestServer(t, Options{})
 	p, session := hello(t, url)

@@ -27,8 +27,8 @@ func (p *peer) portsOf(watch uint64) (seq uint64, count int) {
 	return n.Seq, len(n.Ports)
 }
 
-// TestPortWatches begins, replaces and ends watches: nothing is told of one that has ended,
-// and nothing runs without one.
+// TestPortWatches begins, replaces and ends watches: no change is reported for an ended
+// one, and without a watch no goroutine runs.
 func TestPortWatches(t *testing.T) {
 	srv, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)

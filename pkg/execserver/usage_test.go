@@ -10,8 +10,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestProcessUsage: numbers come when they are asked for, as long as the process runs, and
-// the processes of other sessions come without their arguments as such.
+// TestProcessUsage: usage is reported on request, while the process runs. The processes of
+// other sessions are listed without separate arguments.
 func TestProcessUsage(t *testing.T) {
 	srv, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)
@@ -53,7 +53,7 @@ func TestProcessUsage(t *testing.T) {
 			t.Errorf("scope %s: %+v", scope, got)
 		}
 	}
-	// Another principal has none of them, and needs the role admin for all.
+	// Another principal sees none of them, and needs the role admin for all.
 	c := &conn{srv: srv, principal: "somebody else", grant: wsauth.Grant{Role: wsauth.RoleRun}}
 	if got := c.list(&execproto.ListParams{Scope: execproto.ListPrincipal}); len(got.Processes) != 0 {
 		t.Errorf("another principal sees %+v", got)

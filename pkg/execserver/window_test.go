@@ -34,7 +34,7 @@ func TestAcknowledgementsNeedAHandshake(t *testing.T) {
 	refuse(`{"method":"process/ack","params":{"processId":"p"}}`, -32602, "missing field `seq`")
 	refuse(`{"method":"process/ack","params":{"processId":"p","seq":-1}}`, -32602, "expected u64")
 	p.refuse("process/ack", object{"processId": "p", "seq": 1}, -32601, "does not implement `process/ack`")
-	// A process that is unknown, and one without a window, are no errors.
+	// An unknown process, or one without a window, is not an error.
 	p.text(ack)
 	p.start("p", "head -c 300000 /dev/zero")
 	p.text(ack)
@@ -64,8 +64,8 @@ func TestAcknowledgementBeforeTheStart(t *testing.T) {
 	}
 }
 
-// TestHeldBackProcessesEnd leaves processes that nobody acknowledges to the
-// end of their session and to that of the server.
+// TestHeldBackProcessesEnd: unacknowledged processes end with their session,
+// and with the server.
 func TestHeldBackProcessesEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -155,7 +155,7 @@ func (w *windowClient) connection() {
 	w.catchUp(p)
 	for n := w.rng.IntN(60); n > 0 && !w.closed; n-- {
 		if w.unacked() >= w.window {
-			w.ack(p, w.seq) // nothing more would come
+			w.ack(p, w.seq) // no more would come
 		} else if w.rng.IntN(4) == 0 {
 			w.ack(p, w.rng.Uint64N(w.seq+1))
 		}
@@ -181,14 +181,14 @@ func (w *windowClient) attach() *peer {
 	return p
 }
 
-// drop ends a connection, or leaves it to be noticed.
+// drop ends a connection, or leaves its end to be noticed.
 func (w *windowClient) drop(p *peer) {
 	if w.open = w.rng.IntN(4) == 0; !w.open {
 		p.ws.Close()
 	}
 }
 
-// catchUp reads what is not acknowledged. All of it must be there.
+// catchUp reads the unacknowledged output. All of it must exist.
 func (w *windowClient) catchUp(p *peer) {
 	w.t.Helper()
 	var r struct {
@@ -210,8 +210,8 @@ func (w *windowClient) catchUp(p *peer) {
 	w.closed = r.Closed
 }
 
-// take adds an event. Its number may leave out that of the exit, which is no
-// output that could be read.
+// take adds an event. Its number may skip that of the exit, which is not
+// readable output.
 func (w *windowClient) take(method string, e event) {
 	w.t.Helper()
 	if e.Seq <= w.seq {
@@ -259,8 +259,8 @@ func (w *windowClient) ack(p *peer, seq uint64) {
 	p.text(fmt.Sprintf(`{"method":"process/ack","params":{"processId":"p","seq":%d}}`, seq))
 }
 
-// BenchmarkOutput measures what a process's output costs from its pipe to a
-// client, who acknowledges each quarter of the window.
+// BenchmarkOutput measures the cost of a process's output from its pipe to a
+// client, which acknowledges each quarter of the window.
 func BenchmarkOutput(b *testing.B) {
 	const size = 64 << 20
 	_, url := newTestServer(b, withCgroups())
@@ -277,8 +277,8 @@ func BenchmarkOutput(b *testing.B) {
 
 var benchmarked int
 
-// drain runs a script and takes its output, counting frames and not reading
-// them, so that the server is what is measured.
+// drain runs a script and receives its output. It counts frames without parsing
+// them, so that only the server's cost is measured.
 func drain(b *testing.B, p *peer, script string, window int) {
 	b.Helper()
 	benchmarked++

@@ -60,7 +60,7 @@ func makeKey(path string) (ed25519.PrivateKey, error) {
 	return key, errors.Join(err, f.Close())
 }
 
-// ParsePublicKey decodes a public key in base64, as signatures have it.
+// ParsePublicKey decodes a public key in base64, as in signatures.
 func ParsePublicKey(text string) (ed25519.PublicKey, error) {
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(key) != ed25519.PublicKeySize {

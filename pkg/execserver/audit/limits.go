@@ -4,10 +4,10 @@ import "time"
 
 const (
 	// MaxRecord bounds a line, in bytes: a longer one is written without its arguments and
-	// paths, and says so.
+	// paths, and marked.
 	MaxRecord = 64 << 10
 
-	// DefaultMaxBytes is the size of a file after which another one is begun.
+	// DefaultMaxBytes is the size of a file after which a new one is begun.
 	DefaultMaxBytes = 64 << 20
 	// LeastMaxBytes is the smallest size that may be chosen: a few lines of MaxRecord bytes.
 	LeastMaxBytes = 1 << 20

@@ -26,13 +26,13 @@ type Options struct {
 	Path string
 	// Key signs.
 	Key ed25519.PrivateKey
-	// MaxBytes is the size after which another file is begun; 0: DefaultMaxBytes. The file
-	// gets the time and the number of its last line as a suffix.
+	// MaxBytes is the size after which a new file is begun; 0: DefaultMaxBytes. The old
+	// file gets the time and the number of its last line as a suffix.
 	MaxBytes int64
-	// Continue lets work go on when the trail cannot be written, as on a full disk. The
-	// number of events that are missing is written when that is possible again.
+	// Continue lets work continue when the trail cannot be written, for example on a
+	// full disk. The number of missing events is written when that is possible again.
 	Continue bool
-	// Logger is told when the trail cannot be written; nil: no log.
+	// Logger gets a record when the trail cannot be written; nil: no log.
 	Logger *slog.Logger
 }
 
@@ -52,7 +52,7 @@ type Log struct {
 	lost     uint64 // events since the last one that was written
 	allLost  uint64
 	broken   bool // the last write failed
-	torn     bool // a part of a line may be behind size, which could not be removed
+	torn     bool // a partial line that could not be removed may follow size
 	closed   bool
 
 	stop chan struct{}
@@ -62,8 +62,8 @@ type Log struct {
 // ErrClosed is the error of an event after Close.
 var ErrClosed = errors.New("the audit trail is closed")
 
-// Open opens a trail, or makes it. A trail that exists is appended to; its last line must be
-// whole, or what is behind it is removed and that is written. Only one Log can have a file.
+// Open opens a trail, or creates it. An existing trail is appended to; an incomplete last
+// line is removed, and the removal is recorded. Only one Log can use a file at a time.
 func Open(opts Options) (*Log, error) {
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, DefaultMaxBytes)
 	if opts.Logger == nil {
@@ -136,8 +136,8 @@ func (l *Log) open() error {
 // lineStart is how every line begins.
 const lineStart = `{"seq":`
 
-// resume finds the last line of the file, and removes what is behind it. A file that is no
-// trail stays as it is.
+// resume finds the last line of the file, and removes the bytes after it. A file that is
+// not a trail stays as it is.
 func (l *Log) resume() (dropped int64, err error) {
 	info, err := l.file.Stat()
 	if err != nil || info.Size() == 0 {
@@ -149,7 +149,7 @@ func (l *Log) resume() (dropped int64, err error) {
 		return 0, err
 	}
 	end := bytes.LastIndexByte(tail, '\n')
-	// After a power failure zeros may be in the place of what was written.
+	// After a power failure the file may contain zeros in place of written data.
 	cut := bytes.HasPrefix(tail, []byte(lineStart)) || len(bytes.TrimLeft(tail, "\x00")) == 0
 	if end < 0 && (from > 0 || !cut) {
 		return 0, errors.New("it has no line of an audit trail")
@@ -177,7 +177,7 @@ func (l *Log) resume() (dropped int64, err error) {
 }
 
 // Append writes an event. With Options.Continue it returns nil if that fails, and the event
-// is counted as lost; otherwise the caller must not do what the event is about.
+// is counted as lost. If it returns an error, the caller must not carry out the operation.
 func (l *Log) Append(e Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,7 +194,7 @@ func (l *Log) Append(e Event) error {
 	return fmt.Errorf("the audit log cannot be written: %w", err)
 }
 
-// setBroken notes that the trail cannot be written, and logs it unless that is known.
+// setBroken records that the trail cannot be written, and logs it if that is new.
 func (l *Log) setBroken(err error) {
 	if !l.broken {
 		l.opts.Logger.Error("the audit log cannot be written", "path", l.opts.Path, "work_continues", l.opts.Continue, "error", err)
@@ -202,7 +202,7 @@ func (l *Log) setBroken(err error) {
 	l.broken = true
 }
 
-// Note writes an event that cannot be refused any more, because it has happened. If that
+// Note writes an event that can no longer be refused, because it has happened. If that
 // fails, it is counted as lost.
 func (l *Log) Note(e Event) {
 	if l.Append(e) != nil {
@@ -267,8 +267,8 @@ func (l *Log) write(r *record) error {
 	return l.put(r)
 }
 
-// put writes a line to the file. If it cannot be written whole, nothing of it stays, or
-// nothing is written before it is removed.
+// put writes a line to the file. A partial line is removed; until that succeeds, no
+// other line is written.
 func (l *Log) put(r *record) error {
 	if l.torn {
 		if err := l.file.Truncate(l.size); err != nil {
@@ -294,7 +294,7 @@ func (l *Log) put(r *record) error {
 	return nil
 }
 
-// sign writes a signature, unless there is nothing new, and flushes the file to the disk.
+// sign writes a signature, unless there are no new lines, and flushes the file to the disk.
 func (l *Log) sign() error {
 	if l.unsigned > 0 {
 		public, _ := l.opts.Key.Public().(ed25519.PublicKey)
@@ -337,8 +337,8 @@ func (l *Log) reopen() error {
 	return l.open()
 }
 
-// Rotate begins another file. If the file at the path is another one already, as after a
-// program such as logrotate has renamed it, or is missing, the old one is closed only.
+// Rotate begins a new file. If the file at the path has already been replaced, for
+// example by a program such as logrotate, or is missing, the old one is only closed.
 func (l *Log) Rotate() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -385,7 +385,7 @@ func (l *Log) routineSign() {
 	}
 }
 
-// Close signs what is not signed and closes the file.
+// Close signs the unsigned lines and closes the file.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	if l.closed {

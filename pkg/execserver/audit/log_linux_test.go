@@ -171,7 +171,8 @@ func lastOf(t *testing.T, path string) int {
 	return n
 }
 
-// TestLineThatWasCutOff: after a crash in the middle of a line, the trail goes on and says so.
+// TestLineThatWasCutOff: after a crash in the middle of a line, the trail continues and
+// records the crash.
 func TestLineThatWasCutOff(t *testing.T) {
 	path := logPath(t)
 	l, key := newLog(t, path, nil)
@@ -204,8 +205,8 @@ func TestLongEvent(t *testing.T) {
 	}
 }
 
-// TestUnwritable: without room, work is refused or goes on, as was chosen, and the trail says
-// how much is missing.
+// TestUnwritable: without disk space, work is refused or continues, as configured, and the
+// trail records how much is missing.
 func TestUnwritable(t *testing.T) {
 	for _, goesOn := range []bool{false, true} {
 		path := logPath(t)
@@ -363,7 +364,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// TestStartThatWasCutOff: of a trail whose first line was not written to its end nothing is left.
+// TestStartThatWasCutOff: if the first line of a trail is incomplete, nothing of it is
+// kept.
 func TestStartThatWasCutOff(t *testing.T) {
 	for _, text := range []string{`{"seq":1,"ti`, `{"seq":1`, "\x00\x00\x00"} {
 		path := logPath(t)

@@ -11,10 +11,10 @@ import (
 
 // Kinds of events.
 const (
-	EventOpened    = "log.opened"    // a file was begun, or is appended to again
+	EventOpened    = "log.opened"    // a file was begun, or is continued
 	EventRecovered = "log.recovered" // Dropped bytes of a line that was not written to its end were removed
 	EventLost      = "log.lost"      // Lost events could not be written
-	EventSignature = "log.signature" // the signature of what is before
+	EventSignature = "log.signature" // the signature of all lines before
 
 	EventSessionStarted = "session.started"
 	EventSessionResumed = "session.resumed"
@@ -35,13 +35,13 @@ const (
 	EventNetworkApproval = "network.approval" // the client was asked
 )
 
-// Event is what happened. Members that are empty are left out.
+// Event describes what happened. Empty members are left out.
 type Event struct {
 	Kind string `json:"event"`
 
 	Session   string `json:"session,omitempty"`   // a digest of its id, as in the server's log
 	Principal string `json:"principal,omitempty"` // user, certificate or token of the client
-	Owner     string `json:"owner,omitempty"`     // whose process it is, where another may end it
+	Owner     string `json:"owner,omitempty"`     // the owner of the process, if another client may end it
 	Client    string `json:"client,omitempty"`    // the name that it gives itself
 	Peer      string `json:"peer,omitempty"`      // its address
 	Thread    string `json:"threadId,omitempty"`
@@ -55,7 +55,7 @@ type Event struct {
 	Argv  []string `json:"argv,omitempty"`
 	Cwd   string   `json:"cwd,omitempty"`
 	Paths []string `json:"paths,omitempty"`
-	// Clipped says that the line was too long and has no arguments and paths.
+	// Clipped means that the line was too long and is without arguments and paths.
 	Clipped bool `json:"clipped,omitempty"`
 
 	Protocol string `json:"protocol,omitempty"`
@@ -84,7 +84,7 @@ type record struct {
 	Event
 	Key       string `json:"key,omitempty"`       // the public key of a signature, in base64
 	Signature string `json:"signature,omitempty"` // in base64
-	Prev      string `json:"prev"`                // the SHA-256 of the line before, without its newline; zeros: there is none
+	Prev      string `json:"prev"`                // the SHA-256 of the previous line, without its newline; zeros: the first line
 }
 
 // digest is the SHA-256 of a line without its newline.
@@ -108,15 +108,15 @@ func (r *record) encode(now time.Time) ([]byte, error) {
 	return line, err
 }
 
-// signedText is what a signature is made of: its line without the signature, which has the
-// digest of the line before, on which all earlier ones depend.
+// signedText is the text that is signed: its line without the signature. It contains the
+// digest of the previous line, on which all earlier ones depend.
 func (r record) signedText() ([]byte, error) {
 	r.Signature = ""
 	line, err := json.Marshal(&r)
 	return append([]byte("codex audit trail v1\x00"), line...), err
 }
 
-// sign adds the signature of what is before the line, whose other members are set.
+// sign adds the signature of all lines before the line, whose other members are set.
 func (r *record) sign(key ed25519.PrivateKey) error {
 	text, err := r.signedText()
 	if err == nil {

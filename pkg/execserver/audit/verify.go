@@ -41,7 +41,7 @@ type Verifier struct {
 // ErrTrail is the error of a trail that was changed.
 var ErrTrail = errors.New("the audit trail is broken")
 
-// broken says what is wrong with a line of a file.
+// broken describes an error in a line of a file.
 func broken(line int, format string, args ...any) error {
 	return fmt.Errorf("line %d: %w: %s", line, ErrTrail, fmt.Sprintf(format, args...))
 }
@@ -89,7 +89,7 @@ func (v *Verifier) line(n int, text []byte) (*Line, error) {
 		return nil, broken(n, "the record before it is another one than when it was written")
 	}
 	if r.Kind == EventSignature || r.Key != "" || r.Signature != "" {
-		// The signature is that of this spelling.
+		// The signature applies to this spelling.
 		if same, err := json.Marshal(r); err != nil || !bytes.Equal(same, text) {
 			return nil, broken(n, "it is spelled otherwise than it was written")
 		}

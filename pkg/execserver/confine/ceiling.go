@@ -17,11 +17,12 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// The ceilings of a token (docs/spec/wire.md §1.7) hold whatever a client asks for. A file
-// request gets what its own sandbox and the ceiling both permit. A process/start is refused if its
-// sandbox permits more than the ceiling.
+// The ceilings of a token (docs/spec/wire.md §1.7) apply to all requests. A file request gets what
+// its own sandbox and the ceiling both permit. A process/start is refused if its sandbox permits
+// more than the ceiling.
 
-// writableWithin returns the directory in which everything must lie that a sandbox lets be written.
+// writableWithin returns the directory that must contain all paths that a sandbox makes
+// writable.
 func writableWithin(c *wsauth.Ceiling) string {
 	if c.ConfinesProcesses() {
 		return c.Dir
@@ -64,8 +65,8 @@ func (c *Confiner) FileConfinement(grant *wsauth.Grant, raw json.RawMessage) (*r
 	return confinement, nil
 }
 
-// intersect returns the entries that permit what others permit and a ceiling too: access to
-// a directory and what is below. granted is what the others permit for the directory.
+// intersect returns the entries that both others and a ceiling permit: access to a
+// directory and everything below. granted is what the others permit for the directory.
 func intersect(entries []permissions.Entry, dir string, access, granted permissions.Access) []permissions.Entry {
 	lower := func(a permissions.Access) permissions.Access {
 		if a == permissions.Write {
@@ -107,8 +108,9 @@ func protectsByName(e permissions.Entry) bool {
 	return e.Access == permissions.Read && e.Path.Kind != permissions.Literal && e.Path.Kind != permissions.Root
 }
 
-// spelledIn returns a path that leads into a directory as it is spelled below the directory:
-// what an entry takes away there counts, whatever links it names. Other paths stay.
+// spelledIn converts a path that leads into a directory to its spelling below the directory,
+// so that an entry's denial counts there, whatever links it names. Other paths are returned
+// unchanged.
 func spelledIn(name, dir, realDir string) string {
 	if strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/") {
 		return name
@@ -128,7 +130,7 @@ func tooWeak(c *wsauth.Ceiling, why string) error {
 	return execproto.InvalidParams(fmt.Sprintf("%s, and the ceiling of this token is --max-sandbox %s; ask for a stricter sandbox, or use a token with a higher ceiling", why, c.MaxSandbox))
 }
 
-// liesIn returns an error unless a directory lies in another one, with links followed, as the
+// liesIn returns an error unless a directory is in another one, with links followed, as the
 // kernel finds it from the descriptor of the other one.
 func liesIn(name, dir string) error {
 	root, err := os.OpenRoot(dir)
@@ -143,7 +145,7 @@ func liesIn(name, dir string) error {
 	if _, err = root.Stat(relative); err == nil {
 		return nil
 	}
-	// It may be spelled in another way, by a link outside.
+	// It may have another spelling, through a link outside.
 	realDir, e1 := filepath.EvalSymlinks(dir)
 	realName, e2 := filepath.EvalSymlinks(name)
 	if e1 != nil || e2 != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestSecretsAreHidden: no profile of a client grants the directory of a
-// credential, and a profile without entries stays as it is.
+// credential, and a profile without entries does not change.
 func TestSecretsAreHidden(t *testing.T) {
 	entry := func(path string, access permissions.Access) permissions.Entry {
 		return permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: path}, Access: access}

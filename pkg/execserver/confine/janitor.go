@@ -9,9 +9,9 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// janitorKeeper keeps the process that removes what launchers leave when they are
-// killed: one for all sandboxes of the server, started when it is needed. If it has
-// ended, the sandboxes that are being started with it fail, and the next gets a new one.
+// janitorKeeper keeps the janitor, which removes the placeholders of killed launchers:
+// one for all sandboxes of the server, started when it is needed. If it has ended, the
+// sandboxes that are being started with it fail, and the next gets a new one.
 type janitorKeeper struct {
 	c *Confiner
 
@@ -20,7 +20,7 @@ type janitorKeeper struct {
 }
 
 // connect returns a connection for one sandbox, or nil if there is no janitor: then the
-// launcher starts one of its own.
+// launcher starts its own.
 func (k *janitorKeeper) connect(runtime *runner.Runtime) *os.File {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -52,8 +52,9 @@ func (k *janitorKeeper) start(runtime *runner.Runtime) (*process.Janitor, error)
 	j, err := k.c.opts.Supervisor.StartJanitor(process.Spec{
 		Argv: command.Argv, Arg0: &command.Arg0, Dir: "/", Env: command.Env, ExtraFiles: append(command.Files, socket),
 	}, ours)
-	// The janitor has it now. Held open here, it would hide that a janitor has ended at
-	// once: the first sandbox would start seconds later, when the wait for it times out.
+	// The janitor has this end now. If it stayed open here, the server would not notice
+	// a janitor that ends at once, and the first sandbox would start seconds later,
+	// after a timeout.
 	_ = socket.Close()
 	if err != nil {
 		return nil, err

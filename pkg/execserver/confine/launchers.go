@@ -21,7 +21,7 @@ type launcherPool struct {
 	mu       sync.Mutex
 	idle     []*process.Standby
 	starting int
-	refill   *time.Timer // calls fill; nil: none was taken yet
+	refill   *time.Timer // calls fill; nil: no launcher was used yet
 	stopped  bool
 }
 

@@ -16,9 +16,9 @@ import (
 // ErrEnded means that the keeper of a process has ended.
 var ErrEnded = errors.New("the keeper of the process has ended")
 
-// Call makes a request to the keeper. It returns ErrEnded if the keeper has ended,
-// and the keeper's own errors as such. A process that holds the lock and does not answer, as one
-// that is no keeper, is waited for as long as for a connection.
+// Call makes a request to the keeper. It returns ErrEnded if the keeper has ended, and the
+// keeper's own errors as such. If a process holds the lock but does not answer, because it is
+// not a keeper, Call waits as long as for a connection.
 func (k *Process) Call(ctx context.Context, method string, params, result execproto.Object) error {
 	var silent time.Time // since when
 	for {
@@ -53,7 +53,7 @@ func (k *Process) Call(ctx context.Context, method string, params, result execpr
 	}
 }
 
-// isClosed reports whether it is known on disk how the process has ended. Its keeper may be
+// isClosed reports whether the end of the process is recorded on disk. Its keeper may be
 // about to end.
 func (k *Process) isClosed() bool {
 	s, err := outputlog.ReadStatus(k.root)
@@ -123,7 +123,7 @@ func (k *Process) ended() (*outputlog.Log, error) {
 	return k.log, nil
 }
 
-// Terminate has the keeper end the process. One that has ended is no error.
+// Terminate makes the keeper end the process. An ended process is not an error.
 func (k *Process) Terminate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()

@@ -12,12 +12,12 @@ import (
 // auditedName is the file of a detached process whose end is in the audit trail.
 const auditedName = "audited"
 
-// endInterval is how often a server looks for detached processes that have ended. It learns of
-// the end of those that other servers have started in no other way.
+// endInterval is how often a server checks for detached processes that have ended. This is the
+// only way to learn of the end of processes that other servers have started.
 const endInterval = 2 * time.Second
 
-// routineEnds logs the ends of detached processes, and writes them into the audit trail, also of
-// those that have ended while there was no server.
+// routineEnds logs the ends of detached processes, and records them in the audit trail,
+// including those that ended while no server ran.
 func (d *Store) routineEnds(stopped <-chan struct{}) {
 	ticker := time.NewTicker(endInterval)
 	defer ticker.Stop()
@@ -51,8 +51,8 @@ func (k *Process) lastedMS(status *outputlog.Status) int64 {
 }
 
 // logEnd logs how a detached process has ended, once, and only if this server has seen it running.
-// An end while there was no server is in the audit trail alone: a record of the log has the time at
-// which it is written, which would not be that of the end.
+// An end while no server ran is only in the audit trail, because a log record has the time at which
+// it is written and not the time of the end.
 func (d *Store) logEnd(k *Process) {
 	status, runs, ended := k.outcome()
 	k.mu.Lock()
@@ -71,16 +71,16 @@ func (d *Store) logEnd(k *Process) {
 		"duration", time.Duration(k.lastedMS(&status))*time.Millisecond, "bytes_in", status.BytesIn, "bytes_out", status.BytesOut)
 }
 
-// setRan notes that the process runs, so that this server logs its end.
+// setRan records that the process runs, so that this server logs its end.
 func (k *Process) setRan() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.ran = true
 }
 
-// noteEnd writes how a detached process has ended, if it has and that is not in the trail
-// yet. The mark follows the record: a server that is killed in between leaves an end that is
-// there twice, and not one that is missing.
+// noteEnd records in the trail how a detached process has ended, if it has and that is not
+// recorded yet. The mark is set after the record: if a server is killed in between, the end
+// is recorded twice, but never missing.
 func (d *Store) noteEnd(k *Process) {
 	if !d.Audited {
 		return
@@ -105,7 +105,7 @@ func (d *Store) noteEnd(k *Process) {
 	d.markAudited(k)
 }
 
-// markAudited has the end of a process left out of the trail from now on. The caller holds
+// markAudited keeps the end of a process out of the trail from now on. The caller holds
 // the lock of auditing.
 func (d *Store) markAudited(k *Process) {
 	f, err := k.root.OpenFile(auditedName, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
@@ -116,9 +116,9 @@ func (d *Store) markAudited(k *Process) {
 	_ = f.Close()
 }
 
-// setNotStarted keeps the end of a keeper whose process did not start out of log and trail: the caller
-// writes there that it did not start. A keeper lingers until its servers have closed their
-// connections, so that this comes before its end.
+// setNotStarted keeps the end of a keeper out of log and trail if its process did not start: the
+// caller records the failed start instead. A keeper lingers until its servers have closed their
+// connections, so this is called before its end.
 func (d *Store) setNotStarted(k *Process) {
 	k.mu.Lock()
 	k.logged = true
@@ -130,7 +130,7 @@ func (d *Store) setNotStarted(k *Process) {
 	}
 }
 
-// seen returns what observers know of a detached process when its session may be over.
+// seen describes a detached process for observers, when its session may be over.
 func (r *Record) seen() observe.Detached {
 	return observe.Detached{Session: observe.Session{Principal: r.Owner}, ID: r.ProcessID}
 }

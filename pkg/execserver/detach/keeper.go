@@ -70,7 +70,7 @@ func OpenKeeper(tracer *tracing.Tracer) (_ *Keeper, err error) {
 	return k, nil
 }
 
-// Close gives the directory and its lock up, and exports the spans that wait.
+// Close releases the directory and its lock, and exports the pending spans.
 func (k *Keeper) Close() {
 	if k.root != nil {
 		_ = k.root.Close()
@@ -87,7 +87,7 @@ func (k *Keeper) Close() {
 // Socket is the path of the socket on which servers are accepted.
 func (k *Keeper) Socket() string { return socketPath(k.dir) }
 
-// Trace is the trace that the process belongs to; invalid: none.
+// Trace is the trace of the process; invalid: none.
 func (k *Keeper) Trace() tracing.Context {
 	return tracing.Parse(k.Record.Traceparent, k.Record.Tracestate)
 }

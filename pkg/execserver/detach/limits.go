@@ -20,8 +20,8 @@ const (
 	keeperStartTime = 60 * time.Second
 	// keeperDialTime bounds a connection to a keeper, which is on the same machine.
 	keeperDialTime = 10 * time.Second
-	// keeperPause is how often a keeper is tried again that does not listen yet or is
-	// about to end.
+	// keeperPause is the pause between attempts to reach a keeper that does not
+	// listen yet or is about to end.
 	keeperPause = 20 * time.Millisecond
 	// keeperFlushTime bounds how long a keeper waits for the collector of traces after that.
 	keeperFlushTime = 3 * time.Second
@@ -32,6 +32,6 @@ const (
 	keeperWait = 20 * time.Second
 	// describeTime bounds the question to one keeper for a list.
 	describeTime = 2 * time.Second
-	// expireInterval is how often the output of ended processes is looked at.
+	// expireInterval is how often the output of ended processes is checked.
 	expireInterval = 10 * time.Minute
 )

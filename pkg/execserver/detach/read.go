@@ -16,8 +16,8 @@ type Writer interface {
 	Connected() bool
 }
 
-// MayWrite reports whether a session may write to the process: one does at a time, the first
-// that claims it, for as long as it has a connection.
+// MayWrite reports whether a session may write to the process. Only one may at a time: the
+// first that claims it, for as long as it has a connection.
 func (k *Process) MayWrite(s Writer, claim bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -55,7 +55,7 @@ func (k *Process) Read(ctx context.Context, params *execproto.ReadParams) (execp
 	}
 }
 
-// readEnded reads what a process has left behind.
+// readEnded reads the output of an ended process.
 func (k *Process) readEnded(ctx context.Context, params *execproto.ReadParams) (execproto.ReadResult, error) {
 	var r execproto.ReadResult
 	err := k.store.Blocking(ctx, func() error {
@@ -68,7 +68,7 @@ func (k *Process) readEnded(ctx context.Context, params *execproto.ReadParams) (
 	return r, err
 }
 
-// ReadLog answers a process/read from a log. final says that nothing writes to it any more.
+// ReadLog answers a process/read from a log. final means that the log is complete.
 func ReadLog(log *outputlog.Log, params *execproto.ReadParams, final bool) (execproto.ReadResult, error) {
 	after, most := params.After(), uint64(maxDetachedRead)
 	if params.MaxBytes != nil {
@@ -106,7 +106,7 @@ func ReadLog(log *outputlog.Log, params *execproto.ReadParams, final bool) (exec
 // lostEnd is the failure of a process whose keeper was killed.
 const lostEnd = "the keeper of the process was ended, and the process with it"
 
-// Describe tells of a process what is known at the moment.
+// Describe returns the current data about a process.
 func (k *Process) Describe(ctx context.Context) execproto.DetachedProcess {
 	p := execproto.DetachedProcess{
 		ProcessID: k.Record.ProcessID, Argv: k.Record.Argv, Cwd: k.Record.Cwd, TTY: k.Record.TTY,
@@ -114,7 +114,7 @@ func (k *Process) Describe(ctx context.Context) execproto.DetachedProcess {
 	}
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
-	// A read behind every event returns no output and does not wait.
+	// A read after the last event returns no output and does not wait.
 	after := uint64(1) << 62
 	r, err := k.Read(ctx, &execproto.ReadParams{ProcessID: p.ProcessID, AfterSeq: &after})
 	if err != nil {
@@ -132,7 +132,7 @@ func (k *Process) Describe(ctx context.Context) execproto.DetachedProcess {
 	return p
 }
 
-// Forget removes what an ended process has left.
+// Forget removes the files of an ended process.
 func (k *Process) Forget(ctx context.Context) error {
 	if k.Alive() {
 		r, err := k.Read(ctx, &execproto.ReadParams{ProcessID: k.Record.ProcessID})
@@ -148,8 +148,8 @@ func (k *Process) Forget(ctx context.Context) error {
 	return k.store.remove(k)
 }
 
-// Usage returns what the process uses at the moment, as its keeper says; nil: it is not known, as of a
-// keeper of an earlier release.
+// Usage returns the current usage of the process, from its keeper; nil: unknown, for example because
+// the keeper is from an earlier release.
 func (k *Process) Usage(ctx context.Context) *execproto.ProcessUsage {
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()

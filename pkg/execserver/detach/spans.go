@@ -10,8 +10,8 @@ import (
 	"codex.internal/pkg/execserver/tracing"
 )
 
-// spansName is the file in which a keeper leaves how many spans it has dropped. It is empty as
-// long as that is not known, and the first server that counts the spans removes it.
+// spansName is the file in which a keeper leaves the number of its dropped spans. It is empty
+// until the number is known, and the first server that counts it removes it.
 const spansName = "spans"
 
 // droppedSpans is the content of that file. The numbers are small: a keeper has a few spans, and
@@ -25,7 +25,7 @@ type droppedSpans struct {
 // not wait for that: the collector may not answer, and the keeper has given up its lock. So the
 // file is made before, and a server may remove it with the directory at any time.
 type keeperSpans struct {
-	tracer *tracing.Tracer // nil: there are no spans
+	tracer *tracing.Tracer // nil: no spans are exported
 	file   *os.File        // nil: it could not be made
 }
 
@@ -53,7 +53,7 @@ func (s *keeperSpans) finish() {
 	defer s.file.Close()
 	counts := s.tracer.Counts()
 	text, _ := json.Marshal(droppedSpans{uint32(counts.Full), uint32(counts.Failed)}) // numbers are never an error
-	_, _ = s.file.Write(text)                                                         // without it, the spans are in the keeper's log alone
+	_, _ = s.file.Write(text)                                                         // without it, the spans are only in the keeper's log
 }
 
 // countSpans counts the spans that the keeper of a process has dropped, once it has left their

@@ -20,8 +20,8 @@ func countDropped(d *Store) *tracing.Counts {
 	return &counts
 }
 
-// TestSpansOfKeepersAreCounted: what a keeper has dropped is in the metrics of one server, once,
-// and a file that is none, or not written yet, counts nothing.
+// TestSpansOfKeepersAreCounted: a keeper's number of dropped spans is added to the metrics of
+// one server, once. A malformed or incomplete file counts nothing.
 func TestSpansOfKeepersAreCounted(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
@@ -69,7 +69,7 @@ func TestSpansOfKeepersAreCounted(t *testing.T) {
 }
 
 // TestSpansOfKeepersStay: a server without a collector has no such metrics, and leaves the
-// numbers to one that has.
+// numbers for one that has.
 func TestSpansOfKeepersStay(t *testing.T) {
 	d := newStore(t)
 	path := filepath.Join(reserve(t, d, testRecord("one", "a")), spansName)

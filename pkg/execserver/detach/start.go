@@ -52,8 +52,8 @@ func (d *Store) NewRecord(owner string, ceiling wsauth.Ceiling, p *execproto.Sta
 	case p.Detach.StartID == "" || len(p.Detach.StartID) > execproto.MaxStartID:
 		return nil, execproto.InvalidParams(fmt.Sprintf("startId of a detached process must have 1 to %d bytes", execproto.MaxStartID))
 	case p.NetworkProxy != nil:
-		// Its proxy would be the keeper's, which does not know the ports of the servers that
-		// come later: through it a sandboxed command could reach them as their user.
+		// The proxy would be the keeper's, which does not know the ports of later servers:
+		// through it a sandboxed command could reach them as their user.
 		return nil, execproto.InvalidParams("a detached process cannot have a network proxy")
 	}
 	retain, err := d.retainOf(p.Retain)
@@ -64,7 +64,7 @@ func (d *Store) NewRecord(owner string, ceiling wsauth.Ceiling, p *execproto.Sta
 	}, err
 }
 
-// retainOf returns what is in effect of the retain of a process/start.
+// retainOf returns the effective retain settings of a process/start.
 func (d *Store) retainOf(p *execproto.Retain) (Retain, error) {
 	r := Retain{
 		Bytes: min(d.DefaultBytes, d.Bytes), Seconds: int64(d.For / time.Second),
@@ -155,7 +155,7 @@ func (k *Process) callStarting(ctx context.Context, params *execproto.StartParam
 	return err
 }
 
-// failed returns the error of a keeper that has ended, with the beginning of what it has printed.
+// failed returns the error of a keeper that has ended, with the beginning of its output.
 func (k *Process) failed(what string) error {
 	f, err := k.root.OpenFile(stderrName, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -191,7 +191,7 @@ func (d *Store) repeated(ctx context.Context, record Record) (none execproto.Sta
 }
 
 // reserve makes the directory of a process, and takes the lock that its keeper will hold.
-// The error is fs.ErrExist if there is a process of that owner and id.
+// The error is fs.ErrExist if the owner already has a process with that id.
 func (d *Store) reserve(record Record) (*Process, *os.File, error) {
 	if err := d.checkLimits(record); err != nil {
 		return nil, nil, err
@@ -305,7 +305,7 @@ func (d *Store) spawn(k *Process, lock *os.File) (pid int, err error) {
 	return pid, nil
 }
 
-// routineExpire removes what ended processes have left when its time is over.
+// routineExpire removes the files of ended processes when their retention time is over.
 func (d *Store) routineExpire(stopped <-chan struct{}) {
 	ticker := time.NewTicker(expireInterval)
 	defer ticker.Stop()

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestEncodeSettings: what does not fit into an empty pipe is refused, as a write would wait for a reader that is not there.
+// TestEncodeSettings: settings that do not fit into an empty pipe are refused, because a
+// write would wait for a reader that does not exist.
 func TestEncodeSettings(t *testing.T) {
 	const quotes = 2
 	for size, fits := range map[int]bool{0: true, maxSettings - quotes: true, maxSettings - quotes + 1: false} {

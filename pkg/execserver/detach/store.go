@@ -52,12 +52,12 @@ type Record struct {
 	TTY         bool     `json:"tty"`
 	StartedAtMS int64    `json:"startedAtMs"`
 	Retain      Retain   `json:"retain"`
-	// Ceiling is that of the client. The keeper holds it, too.
+	// Ceiling is the client's ceiling. The keeper enforces it, too.
 	Ceiling wsauth.Ceiling `json:"ceiling,omitzero"`
 	// Traceparent and Tracestate name the span that the process belongs to, if it is traced.
 	Traceparent string `json:"traceparent,omitempty"`
 	Tracestate  string `json:"tracestate,omitempty"`
-	// Secret is what a server shows the keeper.
+	// Secret authenticates a server to the keeper.
 	Secret string `json:"secret"`
 }
 
@@ -99,15 +99,15 @@ func parseRecord(text []byte) (Record, error) {
 // Options say where detached processes are retained, for how long, and how keepers are started.
 type Options struct {
 	Dir string // absolute and clean; made if it does not exist
-	// Bytes is how much output of all processes is retained together, DefaultBytes that of one whose
-	// start does not say, and For how long after its end.
+	// Bytes bounds the retained output of all processes together. DefaultBytes bounds that of a
+	// process whose start does not specify it. For is how long after the end it is retained.
 	Bytes, DefaultBytes int64
 	For                 time.Duration
-	// Max is how many processes an owner may have, with those that have ended and are retained.
+	// Max is how many processes an owner may have, including ended ones that are retained.
 	Max int
 
-	// Command is that of a keeper, WorkDir its working directory, and Settings what it reads from its
-	// standard input as JSON.
+	// Command is the command of a keeper, WorkDir its working directory, and Settings the JSON that
+	// it reads from its standard input.
 	Command    []string
 	WorkDir    string
 	Settings   any
@@ -116,16 +116,16 @@ type Options struct {
 
 	Events *observe.Events
 	Log    *slog.Logger
-	// Audited says that there is an audit trail, and Traced that spans are exported.
+	// Audited means that there is an audit trail, and Traced that spans are exported.
 	Audited, Traced bool
-	// Blocking calls f, whose calls about files may hang, when there is room for it.
+	// Blocking calls f, whose calls about files may hang, when there is space for it.
 	Blocking func(ctx context.Context, f func() error) error
 }
 
-// Store is the directory with the server's detached processes. Each has a
-// directory of its own below, whose name is a digest of owner and id: making it reserves the
-// id, also among several servers. What is on disk is the truth; the map only holds what
-// is open. All methods may be called from any goroutine, and of a nil Store Close and Directory.
+// Store is the directory with the server's detached processes. Each has its own directory below,
+// whose name is a digest of owner and id: creating it reserves the id, also among several
+// servers. The disk has the authoritative state; the map only contains open processes. All
+// methods may be called from any goroutine, and Close and Directory also on a nil Store.
 type Store struct {
 	Options
 
@@ -139,7 +139,8 @@ type Store struct {
 // NewStore returns a store, whose routine Run is to be run.
 func NewStore(o Options) *Store { return &Store{Options: o, open: make(map[string]*Process)} }
 
-// Run removes what is no longer retained, and tells the ends of processes, until stopped is closed.
+// Run removes processes whose retention has ended, and reports the ends of processes, until
+// stopped is closed.
 func (d *Store) Run(stopped <-chan struct{}) {
 	var wg sync.WaitGroup
 	wg.Go(func() { d.routineExpire(stopped) })
@@ -182,8 +183,8 @@ func checkOwn(what string, info fs.FileInfo, most fs.FileMode) error {
 	return nil
 }
 
-// openDirectory opens a directory of this user that no other one can enter and to which no
-// link leads, relative to root or, if that is nil, absolute.
+// openDirectory opens a directory of this user that no other user can enter and that is
+// not reached through a link. The path is relative to root or, if root is nil, absolute.
 func openDirectory(root *os.Root, name string) (*os.Root, error) {
 	lstat, open := os.Lstat, os.OpenRoot
 	if root != nil {
@@ -217,8 +218,8 @@ func openDirectory(root *os.Root, name string) (*os.Root, error) {
 	return opened, nil
 }
 
-// base opens the directory, and makes it with make. Without, a directory that does not
-// exist is fs.ErrNotExist. The caller holds the lock.
+// base opens the directory, and creates it with make. Without make, a missing
+// directory is fs.ErrNotExist. The caller holds the lock.
 func (d *Store) base(create bool) (*os.Root, error) {
 	if d.root != nil {
 		return d.root, nil
@@ -238,14 +239,14 @@ func (d *Store) base(create bool) (*os.Root, error) {
 	return root, err
 }
 
-// Directory returns the path of the directory, which it makes if need be; "": there is none.
+// Directory returns the path of the directory, and creates it if needed; "": there is none.
 func (d *Store) Directory() string {
 	if d == nil {
 		return ""
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, _ = d.base(true) // what could not be made cannot be hidden, and has nothing in it
+	_, _ = d.base(true) // if it could not be created, there is nothing to hide
 	return d.Dir
 }
 
@@ -368,7 +369,7 @@ func (d *Store) names() []string {
 	return names
 }
 
-// Alive reports whether the keeper of the process runs: it holds a lock as long.
+// Alive reports whether the keeper of the process runs: it holds a lock while it runs.
 func (k *Process) Alive() bool {
 	f, err := k.root.OpenFile(lockName, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -378,8 +379,8 @@ func (k *Process) Alive() bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// expired reports whether the process has ended and the time is over for which its output
-// is retained.
+// expired reports whether the process has ended and its output need not be retained any
+// more.
 func (k *Process) expired(now time.Time) bool {
 	if k.Alive() {
 		return false
@@ -420,7 +421,7 @@ func (s *Store) removeLocked(k *Process) error {
 	return nil
 }
 
-// Close ends the use of the process, and not the process.
+// Close ends the use of the process, but not the process.
 func (k *Process) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -475,5 +476,5 @@ func checkHandle(id string) error {
 	return nil
 }
 
-// Count returns how many processes are retained, with those that run.
+// Count returns how many processes are retained, including running ones.
 func (d *Store) Count() int { return len(d.names()) }

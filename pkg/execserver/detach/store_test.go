@@ -26,7 +26,7 @@ func testRecord(owner, name string) Record {
 	}
 }
 
-// options are those of a store in a directory that does not exist yet.
+// options are options of a store in a directory that does not exist yet.
 func options(t *testing.T) Options {
 	return Options{
 		Dir: filepath.Join(t.TempDir(), "retain"), Max: 3, Bytes: 4 * outputlog.MinBytes, Events: new(observe.Events), Log: slog.New(slog.DiscardHandler),
@@ -52,8 +52,8 @@ func reserve(t *testing.T, d *Store, record Record) string {
 	return filepath.Join(d.Dir, directoryName(record.Owner, record.ProcessID))
 }
 
-// TestRemoveAfterClose: a server ends while a process is being started, which is then removed: what was made for
-// it is gone, and the server does not fail.
+// TestRemoveAfterClose: a server ends while a process is being started, which is then removed. Its files are
+// removed, and the server does not fail.
 func TestRemoveAfterClose(t *testing.T) {
 	d := newStore(t)
 	k, lock, err := d.reserve(testRecord("token A", "build"))
@@ -70,7 +70,7 @@ func TestRemoveAfterClose(t *testing.T) {
 	}
 }
 
-// TestDetachedOwners: a process is visible to its owner alone, and a client without a name
+// TestDetachedOwners: a process is visible only to its owner, and a client without a name
 // owns none.
 func TestDetachedOwners(t *testing.T) {
 	if testing.Short() {
@@ -94,7 +94,7 @@ func TestDetachedOwners(t *testing.T) {
 	}
 }
 
-// TestDetachedLimits reserves as much as there may be, and one more.
+// TestDetachedLimits reserves as many as permitted, and one more.
 func TestDetachedLimits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -112,8 +112,8 @@ func TestDetachedLimits(t *testing.T) {
 	}
 }
 
-// TestDetachedDirectories changes what a server finds in its directory: it follows no link,
-// and uses nothing that another user could have put there.
+// TestDetachedDirectories changes the files in a server's directory: the server follows no
+// link, and uses no file that another user could have put there.
 func TestDetachedDirectories(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -218,8 +218,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// TestTunnelsToDetachedAndCeilings: a client with ceilings reaches no detached process of its
-// principal that was started under others, as that may do more.
+// TestTunnelsToDetachedAndCeilings: a client with ceilings cannot reach a detached process of
+// its principal that was started under other ceilings, because that process may do more.
 func TestTunnelsToDetachedAndCeilings(t *testing.T) {
 	d := newStore(t)
 	confined, other := wsauth.Ceiling{Dir: "/a", MaxSandbox: wsauth.SandboxNone}, wsauth.Ceiling{Dir: "/b", MaxSandbox: wsauth.SandboxNone}
@@ -248,7 +248,7 @@ func TestTunnelsToDetachedAndCeilings(t *testing.T) {
 	}
 }
 
-// TestLimitsHaveNames: the error of a limit says which metric it belongs to.
+// TestLimitsHaveNames: the error of a limit contains the limit's name in metrics.
 func TestLimitsHaveNames(t *testing.T) {
 	d := newStore(t)
 	for i := range d.Max {

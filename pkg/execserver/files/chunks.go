@@ -58,7 +58,7 @@ func readChunks(r io.Reader, size int64) (*chunks, error) {
 	return c, nil
 }
 
-// next returns the next piece; false when there is none.
+// next returns the next piece; false at the end.
 func (c *chunks) next() ([]byte, bool) {
 	if !c.left() {
 		return nil, false

@@ -9,7 +9,8 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// TestDeadHelper asks a helper that has ended, as one does whose sandbox was refused, more than its pipe takes.
+// TestDeadHelper sends a helper that has ended, like one whose sandbox was refused, more
+// than its pipe can take.
 func TestDeadHelper(t *testing.T) {
 	supervisor, err := process.NewSupervisor(process.Options{})
 	if err != nil {

@@ -39,7 +39,7 @@ func (f *Files) DiscoverRoots(ctx context.Context, p *execproto.DiscoverParams) 
 				text := fmt.Sprintf("the roots of one request hold more than %d bytes", skills.MaxBytes)
 				r = execproto.CapabilityRoot{Error: &text}
 			}
-			// A confined helper is not trusted with what the client compares.
+			// A confined helper is not trusted with texts that the client compares.
 			of := &p.Roots[g.at[i]]
 			r.ID, r.Path = of.ID, of.Path
 			found[g.at[i]] = r
@@ -79,8 +79,8 @@ type discoverGroup struct {
 	request *Request
 }
 
-// discoverGroups divides roots by sandboxes. Nothing is looked at if one of the
-// sandboxes cannot be decoded.
+// discoverGroups groups roots by their sandboxes. If one of the sandboxes
+// cannot be decoded, no root is examined.
 func (f *Files) discoverGroups(ctx context.Context, roots []execproto.DiscoverRoot) ([]*discoverGroup, error) {
 	var groups []*discoverGroup
 next:
@@ -106,7 +106,7 @@ next:
 	return groups, nil
 }
 
-// prepare makes the request for the group. An error is one of a path.
+// prepare makes the request for the group. An error concerns a path.
 func (g *discoverGroup) prepare(home string) error {
 	params, err := execproto.Append(nil, &execproto.DiscoverParams{Roots: g.roots})
 	if err != nil {
@@ -119,7 +119,7 @@ func (g *discoverGroup) prepare(home string) error {
 	return g.request.call.Resolve(home)
 }
 
-// run looks at the roots of the group.
+// run examines the roots of the group.
 func (g *discoverGroup) run(ctx context.Context) (execproto.DiscoverResult, error) {
 	r, err := g.worker.run(ctx, g.request)
 	if err != nil {
@@ -146,7 +146,7 @@ func (f *Files) DiscoverInstalled(ctx context.Context, p *execproto.InstalledPar
 	return x.discover(ctx, srv.CodexHome)
 }
 
-// installedFiles looks at what is installed, all in one sandbox.
+// installedFiles finds the installed plugins and skills, all in one sandbox.
 type installedFiles struct {
 	worker worker
 	home   string
@@ -197,7 +197,7 @@ func (x *installedFiles) plugins(ctx context.Context, codexHome string) []instal
 	cache := pathuri.Format(codexHome + "/plugins/cache")
 	walk, err := x.walk(ctx, cache)
 	if err != nil {
-		return nil // there is no cache, or the sandbox hides it
+		return nil // the cache does not exist, or the sandbox hides it
 	}
 	if len(walk.Errors) > 0 {
 		x.answer.Unresolved()

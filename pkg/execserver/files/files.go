@@ -93,7 +93,7 @@ func (f *Files) Close() {
 type Request struct {
 	operation *fsops.Operation
 	call      fsops.Call
-	json      []byte // the text of the params; lies in the request's message
+	json      []byte // the text of the params; part of the request's message
 }
 
 // DecoderOf returns the decoder of the params of a file operation.
@@ -126,8 +126,8 @@ func (f *Files) Run(ctx context.Context, r *Request) (reply.Result, error) {
 	return observed(f, &op, worker, func() (reply.Result, error) { return worker.run(ctx, r) })
 }
 
-// observed runs a file operation of a worker, of which observers are told. If it changes files, the
-// audit trail has it before.
+// observed runs a file operation of a worker, and tells observers. If it changes files, the audit
+// trail has it before.
 func observed[T any](f *Files, op *observe.File, worker worker, run func() (T, error)) (v T, err error) {
 	if w, ok := worker.(confinedFiles); ok {
 		op.Policy = w.confinement.Profile
@@ -162,7 +162,7 @@ func (srv *Server) contentResult(c *fsops.Content) (reply.Result, error) {
 	}
 }
 
-// readSmall reads a file to its end. It may be larger than its size says.
+// readSmall reads a file to its end. The file may be larger than its reported size.
 func readSmall(c *fsops.Content) ([]byte, error) {
 	data := make([]byte, 0, c.Size+1)
 	for {
@@ -202,7 +202,7 @@ func (srv *Server) largeContent(c *fsops.Content) (reply.Result, error) {
 			}
 			return piece, io.EOF
 		}
-		// No slot is waited for, as nothing else is sent meanwhile.
+		// It need not wait for a slot, because nothing else is sent meanwhile.
 		n, err := io.ReadFull(c, buf)
 		return buf[:n], endOfFile(err)
 	}

@@ -34,8 +34,8 @@ func unknownHandle(id string) error {
 	return execproto.NotFound(fmt.Sprintf("unknown file read handle `%s`", observe.Short(id)))
 }
 
-// reserve adds a handle, whose file the caller opens. It fails if there is one of
-// that id already or the table is full.
+// reserve adds a handle, whose file the caller opens. It fails if the id is in
+// use or the table is full.
 func (t *handleTable) reserve(id string, h *fileHandle) (*fileHandle, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +72,7 @@ func (t *handleTable) get(id string) *fileHandle {
 	return t.open[id]
 }
 
-// take removes a handle and returns it, or nil if there is none.
+// take removes a handle and returns it, or nil if it does not exist.
 func (t *handleTable) take(id string) *fileHandle {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,7 +101,7 @@ func (h *fileHandle) abandon() {
 // OpenRequest is the decoded params of fs/open.
 type OpenRequest struct {
 	execproto.OpenParams
-	json []byte // the text of the params; lies in the request's message
+	json []byte // the text of the params; part of the request's message
 }
 
 // DecodeOpen decodes the params of fs/open.
@@ -149,7 +149,7 @@ func recorded(f *Files, method string, mode execproto.OpenMode, worker worker, p
 // ArchiveRequest is the decoded params of fs/openArchive.
 type ArchiveRequest struct {
 	execproto.OpenArchiveParams
-	json []byte // the text of the params; lies in the request's message
+	json []byte // the text of the params; part of the request's message
 }
 
 // DecodeArchive decodes the params of fs/openArchive.
@@ -237,8 +237,9 @@ func (f *Files) WriteBlock(ctx context.Context, p *execproto.WriteBlockParams) (
 		return nil, err
 	}
 	if err := fsops.CheckWriteRange(p.Offset, len(p.Chunk)); err != nil {
-		// Codex CLI's server keeps the handle. It has no atomic writes:
-		// clients abandon one with such a request.
+		// Codex CLI's server keeps the handle. Ours closes it: clients abandon
+		// an atomic write, which that server does not have, with such a
+		// request.
 		if h.atomic {
 			return nil, f.handles.drop(p.HandleID, err)
 		}

@@ -26,7 +26,7 @@ type helper struct {
 	told       int // bytes at the beginning of answer that nextLine has returned
 	stderr     bytes.Buffer
 	stderrRead sync.WaitGroup // done when stderr has been read to its end
-	writing    sync.WaitGroup // done when the last request was written, or its reader is gone
+	writing    sync.WaitGroup // done when the last request was written, or cannot be any more
 }
 
 // startHelper starts a helper in a sandbox. It is killed when ctx ends. The caller
@@ -61,7 +61,7 @@ func (srv *Server) startHelper(ctx context.Context, confinement *runner.Confinem
 	return h, nil
 }
 
-// pipeRoom is how many bytes a pipe takes without being read.
+// pipeRoom is how many bytes fit into a pipe that is not read.
 const pipeRoom = 64 << 10
 
 // ask sends a request, whose pieces are written one after the other, and returns
@@ -82,7 +82,7 @@ func (h *helper) send(request ...[]byte) error {
 		size += len(piece)
 	}
 	if size > pipeRoom {
-		child := h.child // wait takes it away
+		child := h.child // wait removes it
 		h.writing.Go(func() { _ = write(child, request) })
 	} else if err := write(h.child, [][]byte{bytes.Join(request, nil)}); err != nil && !errors.Is(err, syscall.EPIPE) {
 		return execproto.Internal("failed to encode or decode fs sandbox helper message: " + err.Error())
@@ -120,7 +120,7 @@ func write(child *process.Child, request [][]byte) error {
 }
 
 // nextLine reads the next line and returns it with its newline. It is valid until the next
-// call. Several lines may come together: those of a watch.
+// call. Several lines may arrive together, from a watch.
 func (h *helper) nextLine() ([]byte, error) {
 	h.answer = slices.Delete(h.answer, 0, h.told)
 	h.told = 0
@@ -140,7 +140,7 @@ func (h *helper) nextLine() ([]byte, error) {
 
 var errTooLong = errors.New("the answer is too long")
 
-// read reads some bytes of an answer behind what has come.
+// read appends some bytes of an answer to the received ones.
 func (h *helper) read() error {
 	if len(h.answer) == cap(h.answer) {
 		h.answer = slices.Grow(h.answer, max(4<<10, len(h.answer)))

@@ -11,8 +11,8 @@ import (
 )
 
 // TestLinesOfAHelper: the lines of a helper are read one by one, in whatever pieces they
-// come. Scenario: a watch tells of changes faster than the client takes them, so that
-// two lines lie in the pipe.
+// arrive. Scenario: a watch reports changes faster than the client reads them, so that
+// two lines are in the pipe.
 func TestLinesOfAHelper(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for name, pieces := range map[string][]string{

@@ -19,13 +19,13 @@ const (
 	maxWatches       = 8
 	MaxServerWatches = 512
 
-	// wholeFile is the largest file that is read into memory before its
-	// answer begins, in whole chunks. The answer to a larger one is sent as
-	// it is read, and a read error in the middle of it ends the connection.
+	// wholeFile is the largest file that is read into memory before its answer
+	// begins, in whole chunks. The answer for a larger file is sent while the
+	// file is read, and a read error in the middle of it ends the connection.
 	wholeFile = 85 * reply.Chunk
 
-	// cacheDirectories and cacheEntries bound the walk of the cache of plugins,
-	// of which 512 are told: twenty versions of each.
+	// cacheDirectories and cacheEntries bound the walk of the plugin cache:
+	// twenty versions of each of the 512 plugins that an answer may contain.
 	cacheDirectories = 10_000
 	cacheEntries     = 20_000
 

@@ -11,7 +11,8 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// TestLimitsHaveNames: an error of a limit says which metric it belongs to, and keeps its code.
+// TestLimitsHaveNames: the error of a limit contains the limit's name in metrics, and keeps
+// its code.
 func TestLimitsHaveNames(t *testing.T) {
 	one := handleTable{limit: 1, open: map[string]*fileHandle{"a": {}}}
 	packed := handleTable{limit: 100, open: make(map[string]*fileHandle)}

@@ -15,7 +15,7 @@ import (
 // connection closes it at its end.
 type missingWatch struct {
 	mu      sync.Mutex
-	asked   bool   // there was a request
+	asked   bool   // whether there was a request
 	last    uint64 // the highest id of the requests
 	current *watch.Watch
 

@@ -19,8 +19,8 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// watchTable holds the watches of a connection (docs/spec/wire.md §5.13), which end
-// with it.
+// watchTable contains the watches of a connection (docs/spec/wire.md §5.13), which
+// end with it.
 type watchTable struct {
 	mu   sync.Mutex
 	open map[uint64]*treeWatch
@@ -49,7 +49,7 @@ type changeSource interface {
 // WatchRequest is the decoded params of fs/watch.
 type WatchRequest struct {
 	execproto.WatchParams
-	json []byte // the text of the params; lies in the request's message
+	json []byte // the text of the params; part of the request's message
 }
 
 // DecodeWatch decodes the params of fs/watch.
@@ -94,8 +94,8 @@ func (f *Files) Unwatch(_ context.Context, p *execproto.UnwatchParams) (reply.Re
 	return reply.Done{}, nil
 }
 
-// reserve adds a watch, which the caller opens. It fails if there is one of that id
-// already, or there are too many.
+// reserve adds a watch, which the caller opens. It fails if the id is in use, or if
+// there are too many watches.
 func (t *watchTable) reserve(f *Files, id uint64) (*treeWatch, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +126,7 @@ func (t *watchTable) take(id uint64) *treeWatch {
 	return w
 }
 
-// takeThis removes a watch, and reports whether it was there still.
+// takeThis removes a watch, and reports whether it still existed.
 func (t *watchTable) takeThis(w *treeWatch) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,8 +149,8 @@ func (t *watchTable) closeAll() {
 	t.wg.Wait()
 }
 
-// end ends the watch and waits until nothing of it is left. The caller has taken it out
-// of the table.
+// end ends the watch and waits for its goroutine. The caller has removed it from the
+// table.
 func (w *treeWatch) end() {
 	w.cancel()
 	if w.ended != nil {
@@ -181,8 +181,8 @@ func (w *treeWatch) routineChanges() {
 }
 
 // tell sends changes until the watch is ended, or has ended by itself. It reports whether it has
-// taken the watch out of the table. That comes before the last notification: a client that
-// has it may use the id again.
+// removed the watch from the table. It does so before the last notification: after that, a
+// client may use the id again.
 func (w *treeWatch) tell() (taken bool) {
 	for seq := uint64(1); ; {
 		n, ok := w.source.next()
@@ -207,7 +207,7 @@ type serverTree struct {
 	ending *watch.Ending
 }
 
-// openTree watches in this process until ctx ends; opening bounds the beginning.
+// openTree watches in this process until ctx ends. opening bounds the start.
 func openTree(opening, ctx context.Context, path string, recursive bool) (changeSource, error) {
 	ending, err := watch.NewEnding(ctx)
 	if err != nil {
@@ -237,10 +237,10 @@ func (s *serverTree) close() {
 	s.ending.Close()
 }
 
-// confinedTree is a watch in a helper of its own: the kernel keeps from it what its
-// sandbox may not read. What the masks of the sandbox hid when it was made may be
-// uncovered since, because another process has removed and made it again. Therefore
-// each name is checked against the profile once more.
+// confinedTree is a watch in a helper of its own, which cannot read what its
+// sandbox forbids. A masked path may become visible later, because another process
+// has removed and created it again. Therefore each name is also checked against the
+// profile.
 type confinedTree struct {
 	h           *helper
 	ctx         context.Context
@@ -269,8 +269,8 @@ func (srv *Server) confinedTree(ctx context.Context, confinement *runner.Confine
 	return t, nil
 }
 
-// denies returns what says whether the profile denies to read a path, by the links and
-// files that exist now.
+// denies returns a function that reports whether the profile denies reading a path, by
+// the links and files that exist now.
 func (t *confinedTree) denies() func(path string) bool {
 	fs := t.confinement.Profile.FileSystem
 	if fs.FullRead() {

@@ -21,8 +21,7 @@ type worker interface {
 	run(ctx context.Context, r *Request) (reply.Result, error)
 	// open carries out fs/open for a native path.
 	open(ctx context.Context, path string, p *OpenRequest) (openFile, error)
-	// openArchive carries out fs/openArchive for a native path. ctx ends what reading
-	// takes long to do.
+	// openArchive carries out fs/openArchive for a native path. ctx ends long reads.
 	openArchive(ctx context.Context, path string, p *ArchiveRequest) (openFile, error)
 }
 
@@ -144,9 +143,9 @@ func (w confinedFiles) run(ctx context.Context, r *Request) (reply.Result, error
 		w.srv.wg.Go(func() { _ = h.end() })
 		return reply.Encoded(response), err
 	}
-	// Wait for the launcher, which removes its placeholders at the end, also
-	// after a request that failed: when this function returns, its context
-	// ends, and that kills a launcher that is still cleaning up.
+	// Wait for the launcher, also after a failed request: it removes its
+	// placeholders at the end. When this function returns, its context ends,
+	// which kills a launcher that is still cleaning up.
 	if ended := h.end(); err == nil {
 		err = ended
 	}
@@ -176,8 +175,8 @@ func (w confinedFiles) openHandle(ctx context.Context, method string, mode execp
 	return confinedFile{h}, nil
 }
 
-// openArchive opens an archive in a helper of its own, which ends as that of a file does;
-// one that reads is killed when ctx ends.
+// openArchive opens an archive in a helper of its own, which ends like that of a file; a
+// reading one is killed when ctx ends.
 func (w confinedFiles) openArchive(ctx context.Context, _ string, p *ArchiveRequest) (openFile, error) {
 	mode := fsops.ModeOf(p.Mode)
 	f, err := w.openHandle(ctx, execproto.MethodFSOpenArchive, mode, p.json, p.Sandbox)

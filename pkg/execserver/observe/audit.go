@@ -17,7 +17,7 @@ import (
 // process that tries in a loop must not fill the disk. Those that exceed it are counted.
 const maxAuditedDecisions = 1024
 
-// Audit says what a server writes into an audit trail: sessions, processes, changes of
+// Audit writes a server's events into an audit trail: sessions, processes, changes of
 // files, and decisions about the network of processes.
 type Audit struct {
 	// Log is the trail. The caller closes it after Shutdown.
@@ -69,7 +69,7 @@ func (a *Audit) observe(ev *Events) {
 	ev.TunnelListening.Add(func(t Tunnel) error { return a.tunnel(audit.EventTunnelListen, t) })
 }
 
-// record writes an event before what it is about.
+// record writes an event before its operation is carried out.
 func (a *Audit) record(e audit.Event) error {
 	if err := a.Log.Append(e); err != nil {
 		return execproto.Internal(err.Error() + "; no new work is accepted until it can be")
@@ -126,8 +126,9 @@ func (a *Audit) processStartFailed(f StartFailure) {
 	}
 }
 
-// reasonOf returns why a process did not start. With Commands that is the whole error. Without, it is
-// only the error of the system, if there is one: the whole error may name the program or directory.
+// reasonOf returns why a process did not start. With Commands it is the complete error. Without, it
+// is only the system's error, if there is one, because the complete error may name the program or
+// directory.
 func (a *Audit) reasonOf(err error) string {
 	if a.Commands {
 		return Short(err.Error())

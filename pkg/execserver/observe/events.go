@@ -13,9 +13,9 @@ import (
 )
 
 // Events is the interface between the code that does the work of a server and what observes it:
-// metrics, the audit trail, traces and the log. Each member is one event; the code tells it once,
-// and every observer that has added a function to it gets it. The functions must not block, but
-// for those of a Gate, which write to disk. They may be called from any goroutine at any time.
+// metrics, the audit trail, traces and the log. Each member is one event. The code reports it
+// once, and every observer that has added a function gets it. The functions must not block,
+// except those of a Gate, which write to disk. They may be called from any goroutine at any time.
 type Events struct {
 	// Connections.
 	ConnectionOpened  Hook[Transport]
@@ -46,7 +46,7 @@ type Events struct {
 	StepBegan          Hook[*Step]
 	StepDone           Hook[*Step]
 
-	// Detached processes, as the server sees them. Their keepers tell the events above.
+	// Detached processes, as the server sees them. Their keepers report the events above.
 	DetachedStarting    Gate[Detached]
 	DetachedStartFailed Hook[Detached]
 	DetachedEnded       Hook[Detached]
@@ -71,21 +71,21 @@ type Events struct {
 // Hook is an event that has happened.
 type Hook[E any] struct{ observers []func(E) }
 
-// Add has f called with each event. It must not be called once events are told.
+// Add makes f be called with each event. It must not be called after the first event.
 func (h *Hook[E]) Add(f func(E)) { h.observers = append(h.observers, f) }
 
-// Tell tells the event to every observer.
+// Tell reports the event to every observer.
 func (h *Hook[E]) Tell(e E) {
 	for _, f := range h.observers {
 		f(e)
 	}
 }
 
-// Gate is something that is about to happen. It must not happen if an observer refuses it, as the
-// audit trail does if it cannot be written.
+// Gate is an operation that is about to be carried out. It must not be if an observer refuses it,
+// as the audit trail does if it cannot be written.
 type Gate[E any] struct{ observers []func(E) error }
 
-// Add has f called with each event. It must not be called once events are told.
+// Add makes f be called with each event. It must not be called after the first event.
 func (g *Gate[E]) Add(f func(E) error) { g.observers = append(g.observers, f) }
 
 // Ask tells the event to the observers until one refuses it, and returns the error of that one:
@@ -116,7 +116,7 @@ type Refused struct {
 	Err    error
 }
 
-// Flow says which bytes were moved.
+// Flow is the purpose of transferred bytes.
 type Flow int
 
 // The flows of bytes.
@@ -175,7 +175,7 @@ type LimitError struct {
 // Unwrap returns the error of the request.
 func (e *LimitError) Unwrap() error { return e.error }
 
-// AtLimit returns err, which has code and text, as the error of a limit.
+// AtLimit returns err, which has a code and a text, as the error of a limit.
 func AtLimit(limit Limit, err error) error { return &LimitError{limit, err} }
 
 // AtShortage returns answer, the error of a request that failed because of err: as one of LimitMachine if
@@ -187,7 +187,7 @@ func AtShortage(err, answer error) error {
 	return answer
 }
 
-// Session says whose work an event is.
+// Session identifies the session of an event.
 type Session struct {
 	ID           string // a digest of its id, as in the log
 	Principal    string
@@ -217,11 +217,11 @@ const UnknownMethod = "unknown"
 type RequestEnd struct {
 	*Request
 	Err error // nil: the answer is a result
-	// Unanswered says that the connection ended before the request could run.
+	// Unanswered means that the connection ended before the request could run.
 	Unanswered bool
 }
 
-// Policy is what a sandbox permits, as JSON.
+// Policy is the sandbox's permissions, as JSON.
 type Policy interface{ AppendJSON(b []byte) []byte }
 
 // Process is a process of a session. The server sets the members of a group before it tells the
@@ -234,7 +234,7 @@ type Process struct {
 	TTY              bool
 	Log              *slog.Logger
 	Within           *tracing.Span   // of the request; nil: it is not traced
-	Trace            tracing.Context // of the request; invalid: it belongs to none
+	Trace            tracing.Context // of the request; invalid: the process belongs to no trace
 
 	// Set at ProcessStarting.
 	Argv    []string
@@ -264,12 +264,12 @@ type Exit struct {
 	Cause     execproto.Cause
 	Duration  time.Duration // from the request that started it
 	Processor time.Duration // the processor time that it has used
-	// Refusal says why its sandbox could not be made, so that the command has not run; nil: it
-	// was made, or there is none.
+	// Refusal is the reason why its sandbox could not be set up, so that the command has not
+	// run; nil: it was set up, or there is none.
 	Refusal *execproto.SandboxRefusal
 }
 
-// StartFailure says why a process did not start.
+// StartFailure is the reason why a process did not start.
 type StartFailure struct {
 	*Process
 	Err error
@@ -299,7 +299,7 @@ const (
 	StepSpawn          = "codex.process.spawn"
 )
 
-// EndRequest is that somebody ends a process by the status page.
+// EndRequest means that a user ends a process with the status page.
 type EndRequest struct {
 	Session          string // "": the process is detached
 	Owner            string // of the session; "": the process is detached
@@ -322,7 +322,7 @@ type Detached struct {
 	// Set at DetachedStartFailed.
 	Err error
 
-	// Set at DetachedEnded. Lost says that nobody knows how it has ended.
+	// Set at DetachedEnded. Lost means that it is unknown how it has ended.
 	ExitCode int
 	LastedMS int64
 	In, Out  int64

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 )
 
-// addLog has the events logged that an operator looks for.
+// addLog logs the events that an operator needs.
 func addLog(ev *Events, log *slog.Logger) {
 	ev.ConnectionRefused.Add(func(r Refused) { log.Warn("connection refused", "peer", r.Peer, "reason", r.Err) })
 	ev.ProcessStarted.Add(func(p *Process) {

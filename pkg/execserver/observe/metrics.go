@@ -47,17 +47,17 @@ type Metrics struct {
 	refusals    *metrics.Counter
 }
 
-// methodMetrics are those of one method.
+// methodMetrics are the metrics of one method.
 type methodMetrics struct{ ok, failed resultMetrics }
 
-// resultMetrics are those of the requests of a method with the same result.
+// resultMetrics are the metrics of a method's requests with the same result.
 type resultMetrics struct {
 	count *metrics.Counter
 	time  atomic.Pointer[metrics.Histogram] // nil before the first one
 }
 
-// newMetrics makes the metrics and adds them to the events. A counter that is there before its
-// first event shows that event as a rise.
+// newMetrics makes the metrics and adds them to the events. A counter that exists before its
+// first event shows that event as an increase.
 func newMetrics(o *Options, ev *Events) *Metrics {
 	s := metrics.NewSet()
 	s.AddProgram(o.Version)
@@ -216,7 +216,7 @@ func (m *Metrics) sandboxStarted(backend string, took time.Duration, err error) 
 // Totals are numbers of sessions and of processes that have not closed.
 type Totals struct{ Attached, Detached, Starting, Running, Exited int }
 
-// addCurrent adds the metrics of what there is at a time.
+// addCurrent adds the metrics of current numbers.
 func (m *Metrics) addCurrent(o *Options) {
 	m.set.Collect(metrics.KindGauge, "exec_server_sessions_active", "Sessions, by whether a connection has them.", []string{"state"},
 		func(emit func(float64, ...string)) {
@@ -234,8 +234,8 @@ func (m *Metrics) addCurrent(o *Options) {
 		})
 }
 
-// AddDetached adds the metrics of a server with detached processes, of which retained counts those
-// that run and those whose output is retained. It must not be called once events are told.
+// AddDetached adds the metrics of a server with detached processes. retained returns the number of
+// running ones and of those whose output is retained. It must not be called after the first event.
 func (m *Metrics) AddDetached(ev *Events, retained func() int) {
 	starts := m.set.Counter("exec_server_detached_starts_total", "Detached processes that were asked for.")
 	ev.DetachedStarting.Add(func(Detached) error { starts.Inc(); return nil })
@@ -247,8 +247,8 @@ func (m *Metrics) AddDetached(ev *Events, retained func() int) {
 const MetricsPath = "/metrics"
 
 // ServeHTTP implements http.Handler: it answers GET and HEAD with the metrics for Prometheus
-// (docs/spec/wire.md §1.2). It authenticates nobody. Requests with an Origin come from web pages and
-// are refused.
+// (docs/spec/wire.md §1.2). It does not authenticate. Requests with an Origin come from web pages
+// and are refused.
 func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case len(r.Header.Values("Origin")) > 0:
@@ -264,8 +264,8 @@ func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Remote counts what a server that registers does. A program that connects the server to a
-// relay tells it. Its methods may be called from any goroutine.
+// Remote counts the actions of a server that registers. The program that connects the
+// server to a relay reports them. Its methods may be called from any goroutine.
 type Remote struct {
 	registrations *metrics.Family[*metrics.Counter]
 	connected     *metrics.Gauge
@@ -287,13 +287,13 @@ func newRemote(s *metrics.Set) *Remote {
 	return r
 }
 
-// Remote returns what counts registrations and connections to a relay.
+// Remote returns the counter of registrations and of connections to a relay.
 func (m *Metrics) Remote() *Remote { return m.remote }
 
 // Registered counts a registration, which has failed unless err is nil.
 func (r *Remote) Registered(err error) { r.registrations.With(resultOf(err)).Inc() }
 
-// Connected is told that the server is connected to the relay.
+// Connected records that the server is connected to the relay.
 func (r *Remote) Connected() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -306,7 +306,7 @@ func (r *Remote) Connected() {
 	r.once, r.open = true, true
 }
 
-// Disconnected is told that the connection to the relay has ended.
+// Disconnected records that the connection to the relay has ended.
 func (r *Remote) Disconnected() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/execserver/tracing"
 )
 
-// TestRemoteCounts checks what is counted about a server that registers.
+// TestRemoteCounts checks the counts of a server that registers.
 func TestRemoteCounts(t *testing.T) {
 	_, m := New(Options{Totals: func() Totals { return Totals{} }, Causes: []execproto.Cause{execproto.CauseSessionEnded}})
 	r := m.Remote()

@@ -7,28 +7,28 @@ import (
 	"codex.internal/pkg/execserver/tracing"
 )
 
-// Options say what observes a server.
+// Options configure the observers of a server.
 type Options struct {
 	Version string   // of the program
 	Methods []string // that the server answers
 	Causes  []execproto.Cause
 	Log     *slog.Logger
-	// Totals returns what there is at the moment.
+	// Totals returns the current numbers.
 	Totals func() Totals
 
 	Audit *Audit // nil: there is no audit trail
-	// Tracer exports spans; nil: none are exported. ClientTraces has the traces of clients known
-	// without it, too, because commands get them.
+	// Tracer exports spans; nil: none are exported. ClientTraces makes clients' traces known
+	// even without it, because commands get them.
 	Tracer       *tracing.Tracer
 	ClientTraces bool
-	// Within is, in the keeper of a detached process, the span at its server to which the process
-	// belongs; nil: this is no keeper.
+	// Within, in the keeper of a detached process, is the span at its server to which the process
+	// belongs; nil: this is not a keeper.
 	Within *tracing.Context
 }
 
-// New returns events that metrics, the log and, as the options say, the audit trail and traces
-// observe, in an order that matters only where one refuses: a span is begun before and is ended
-// also then.
+// New returns events that are observed by metrics, the log and, if configured, the audit trail
+// and traces. Their order matters only if one refuses: a span is begun before, and is ended
+// also after a refusal.
 func New(o Options) (*Events, *Metrics) {
 	ev := new(Events)
 	m := newMetrics(&o, ev)

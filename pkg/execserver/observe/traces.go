@@ -16,8 +16,9 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// The names of spans beside those of steps. Those of requests are the methods, and those of file
-// operations the methods too, as fs.get_metadata. Codex CLI's server has the same names.
+// The names of spans in addition to those of steps. Spans of requests are named by the method,
+// and so are those of file operations, as fs.get_metadata. Codex CLI's server has the same
+// names.
 const (
 	spanProcess     = "codex.exec_server.process"
 	spanHTTPRequest = "codex.exec_server.http_request"
@@ -76,7 +77,7 @@ func (t *traces) observe(ev *Events) {
 	})
 }
 
-// count adds what became of spans to the metrics. Those that were dropped may be of keepers.
+// count adds the results of exports to the metrics. Dropped spans may belong to keepers.
 func (t *traces) count(m *Metrics) {
 	m.set.Collect(metrics.KindCounter, "exec_server_spans_exported_total", "Spans that the collector has taken.", nil,
 		func(emit func(float64, ...string)) { emit(float64(t.tracer.Counts().Exported)) })
@@ -120,7 +121,7 @@ func requestSpanDone(end RequestEnd) {
 // clientTrace is the key of the trace of the client in the context of a request.
 type clientTrace struct{}
 
-// Context returns a context of the request in which its parts find its span.
+// Context returns a context in which the parts of the request find its span.
 func (r *Request) Context(ctx context.Context) context.Context {
 	if r.span == nil && r.trace.IsValid() {
 		return context.WithValue(ctx, clientTrace{}, r.trace)
@@ -128,8 +129,8 @@ func (r *Request) Context(ctx context.Context) context.Context {
 	return r.span.With(ctx)
 }
 
-// TraceOf returns the trace of a request with ctx: that of its span or, without a tracer, that of
-// the client. It returns the zero Context if there is neither.
+// TraceOf returns the trace of a request with ctx: its span's or, without a tracer, the client's.
+// If there is neither, it returns the zero Context.
 func TraceOf(ctx context.Context) tracing.Context {
 	if span := tracing.From(ctx); span != nil {
 		return span.Context()

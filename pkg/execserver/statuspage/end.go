@@ -18,12 +18,12 @@ import (
 
 // The status page ends processes (docs/spec/wire.md §1.2). Browsers add the password of Basic
 // authentication to every request, also to one that a page of another site makes. Therefore a
-// POST must name this page's own origin, which a page of another site cannot, and have the
-// proof from the confirmation, which another site cannot read.
+// POST must have this page's origin, which a page of another site cannot set, and the proof
+// from the confirmation, which another site cannot read.
 
 const (
-	// proofTime is how long a confirmation is good, at least: it is good in the span of
-	// that length in which it was made, and in the next.
+	// proofTime is how long a confirmation is valid, at least: it is valid in the
+	// interval of that length in which it was made, and in the next.
 	proofTime = 10 * time.Minute
 	// maxForm bounds the body of a POST, which has two digests.
 	maxForm = 4 << 10
@@ -32,11 +32,12 @@ const (
 	endField, proofField = "end", "proof"
 )
 
-// errUnknownTarget means that there is no such process, or that the client may not end it.
+// errUnknownTarget means that the process does not exist, or that the client may not end
+// it.
 var errUnknownTarget = errors.New("there is no such process any more, or it is not yours to end; go back to /status")
 
-// secret makes the references and proofs of the page. It is that of one server for its
-// life: after a restart an old confirmation is not good.
+// secret makes the references and proofs of the page. A server has one for its life:
+// after a restart an old confirmation is not valid.
 type secret [sha256.Size]byte
 
 func newSecret() (k secret) {
@@ -44,7 +45,7 @@ func newSecret() (k secret) {
 	return k
 }
 
-// digest returns a digest of texts that nobody can make without the key.
+// digest returns a digest of texts that cannot be computed without the key.
 func (k *secret) digest(texts ...string) string {
 	h := hmac.New(sha256.New, k[:])
 	for _, text := range texts {
@@ -60,7 +61,7 @@ func (k *secret) proof(grant *wsauth.Grant, ref string, at time.Time) string {
 	return k.digest("proof", grant.Principal, grant.Token, ref, strconv.FormatInt(at.Unix()/int64(proofTime/time.Second), 10))
 }
 
-// proves reports whether a proof is good.
+// proves reports whether a proof is valid.
 func (k *secret) proves(proof string, grant *wsauth.Grant, ref string, now time.Time) bool {
 	for _, at := range []time.Time{now, now.Add(-proofTime)} {
 		if hmac.Equal([]byte(proof), []byte(k.proof(grant, ref, at))) {
@@ -70,8 +71,8 @@ func (k *secret) proves(proof string, grant *wsauth.Grant, ref string, now time.
 	return false
 }
 
-// ref names a process on the page; "": the client may not end it. An id that is used again gets another
-// one.
+// ref identifies a process on the page; "": the client may not end it. A reused id gets another
+// reference.
 func (k *secret) ref(key Key) string {
 	if key == nil {
 		return ""
@@ -79,7 +80,7 @@ func (k *secret) ref(key Key) string {
 	return k.digest(key...)
 }
 
-// MayEnd reports whether the page ends processes for a client.
+// MayEnd reports whether a client may end processes with the page.
 func MayEnd(grant *wsauth.Grant) bool { return grant.Role.Allows(wsauth.RoleRun) }
 
 // findTarget returns the process of a reference among those that a client may end.
@@ -123,7 +124,7 @@ func (p *Page) serveConfirmation(w http.ResponseWriter, grant *wsauth.Grant, ref
 		return
 	}
 	webpage.SetHeaders(w.Header(), confirmPolicy)
-	// Without a referrer browsers would not tell the origin of the POST either.
+	// Without a referrer browsers would not send the origin with the POST either.
 	w.Header().Set("Referrer-Policy", "same-origin")
 	_, _ = w.Write(confirmPage(&found, ref, p.secret.proof(grant, ref, time.Now())))
 }

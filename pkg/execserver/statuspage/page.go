@@ -49,7 +49,7 @@ func (r *Report) json() []byte {
 	return text
 }
 
-// page returns the page. Names, addresses and commands are texts of others.
+// page returns the page. Names, addresses and commands are foreign texts.
 func (p *Page) page(r *Report, now time.Time) []byte {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, statusHead, webpage.Style)
@@ -88,7 +88,7 @@ func confirmPage(t *Target, ref, proof string) []byte {
 // cell is a cell of a table: its label on a phone, and its text.
 type cell struct{ label, text string }
 
-// usageCells returns the cells about what a process uses.
+// usageCells returns the cells with the usage of a process.
 func usageCells(u *Usage) []cell {
 	processor, memory, processes := "", "", ""
 	if u != nil {
@@ -174,7 +174,7 @@ func (p *Page) writeProcess(page *bytes.Buffer, pr *Process, now time.Time) {
 		cell{"input", webpage.ByteSize(uint64(pr.BytesIn))}, cell{"output", webpage.ByteSize(uint64(pr.BytesOut))}))
 }
 
-// age returns how long ago a time was, as people read it.
+// age returns how long ago a time was, in a readable form.
 func age(now, then time.Time) string {
 	d := max(now.Sub(then), 0)
 	if d >= time.Minute {

@@ -17,12 +17,12 @@ const (
 	MaxCommand   = 300
 )
 
-// Report is what the status page shows: what belongs to one principal.
+// Report is the content of the status page for one principal.
 type Report struct {
 	Version string    `json:"version"`
 	Host    string    `json:"host"`
 	Since   time.Time `json:"since"`
-	// Sandbox is the backend, once a client has come; empty before.
+	// Sandbox is the backend, once a client has connected; empty before.
 	Sandbox  string     `json:"sandbox,omitempty"`
 	Sessions []Session  `json:"sessions"`
 	Detached []Detached `json:"detached,omitempty"`
@@ -38,7 +38,7 @@ type Session struct {
 	Since     time.Time `json:"since"`
 	Tunnels   int       `json:"tunnels"`
 	Processes []Process `json:"processes"`
-	// Omitted is how many more processes there are.
+	// Omitted is the number of processes that are left out.
 	Omitted int `json:"omitted,omitempty"`
 }
 
@@ -54,7 +54,7 @@ type Process struct {
 	ExitCode  *int            `json:"exitCode,omitempty"`
 	Cause     execproto.Cause `json:"cause,omitempty"`
 	Usage     *Usage          `json:"usage,omitempty"`
-	// Key is that of the Target by which the client may end it; nil: it may not.
+	// Key is the key of the Target with which the client may end it; nil: it may not.
 	Key Key `json:"-"`
 }
 
@@ -83,5 +83,5 @@ type Detached struct {
 // Key is the identity of a process, also among those that have had its id before.
 type Key []string
 
-// CommandLine returns a command line as the page shows it.
+// CommandLine returns a command line in the page's form.
 func CommandLine(argv []string) string { return logtext.Clip(strings.Join(argv, " "), MaxCommand) }

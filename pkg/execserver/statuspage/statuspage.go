@@ -29,12 +29,13 @@ type Target struct {
 	End           func(ctx context.Context) error
 }
 
-// Options are what a page needs of its server.
+// Options are the options of a page.
 type Options struct {
 	Source Source
 	Events *observe.Events
 	Log    *slog.Logger
-	// AnyHost lets clients name the server as they like: they show a token or a certificate.
+	// AnyHost permits any host name in requests, because clients present a token or a
+	// certificate.
 	AnyHost bool
 	// Authenticate returns what a client may do, or why it is refused, and Refuse answers it.
 	Authenticate func(r *http.Request) (wsauth.Grant, *observe.Refused)

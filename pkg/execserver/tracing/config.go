@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// config is what the variables of OpenTelemetry say.
+// config is the content of OpenTelemetry's variables.
 type config struct {
 	endpoint string
 	headers  http.Header
@@ -23,14 +23,14 @@ type config struct {
 // defaultService is service.name, as in Codex CLI.
 const defaultService = "codex-exec-server"
 
-// HeaderVariables have the headers for collectors, and in them, as a rule, a secret: commands must
-// not get them.
+// HeaderVariables contain the headers for collectors, which usually contain a secret: commands
+// must not get them.
 var HeaderVariables = []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"}
 
 // readConfig reads the variables. It returns nil if there is no endpoint, or traces are switched
 // off. Errors name the variable, never the value of a header.
 func readConfig(getenv func(string) string) (*config, error) {
-	// The variable for traces counts more than the one for everything.
+	// The variable for traces takes precedence over the general one.
 	of := func(name string) (value, variable string) {
 		for _, variable := range []string{"OTEL_EXPORTER_OTLP_TRACES_" + name, "OTEL_EXPORTER_OTLP_" + name} {
 			if value := getenv(variable); value != "" {
@@ -109,7 +109,7 @@ func headers(text string) (http.Header, error) {
 	return h, nil
 }
 
-// pairs parses NAME=VALUE,NAME=VALUE, in which bytes may be written as in URLs.
+// pairs parses NAME=VALUE,NAME=VALUE, in which bytes may be percent-encoded.
 func pairs(text string) ([]attribute, error) {
 	var list []attribute
 	for part := range strings.SplitSeq(strings.ToValidUTF8(text, "\uFFFD"), ",") {
@@ -129,7 +129,7 @@ func pairs(text string) ([]attribute, error) {
 	return list, nil
 }
 
-// resource returns what describes the server to the collector.
+// resource returns the description of the server for the collector.
 func resource(getenv func(string) string) ([]attribute, error) {
 	list, err := pairs(getenv("OTEL_RESOURCE_ATTRIBUTES"))
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// Context names a span, here or elsewhere: what W3C Trace Context passes on. The zero value
-// names none.
+// Context identifies a span, here or elsewhere, as W3C Trace Context does. The zero value
+// identifies none.
 type Context struct {
 	Trace   [16]byte
 	Span    [8]byte
@@ -37,7 +37,7 @@ func (c Context) Traceparent() string {
 }
 
 // Parse reads the headers of W3C Trace Context. An unusable traceparent gives the zero Context,
-// an unusable tracestate is left out. Versions after 00 may have more at their ends.
+// an unusable tracestate is left out. Versions after 00 may have additional data at their ends.
 func Parse(traceparent, tracestate string) Context {
 	p := traceparent
 	switch {
@@ -91,7 +91,7 @@ func isState(text string) bool {
 	return true
 }
 
-// isStateKey allows the characters of keys; at most one @ stands inside.
+// isStateKey allows the characters of keys, with at most one @ inside.
 func isStateKey(key string) bool {
 	for i := range len(key) {
 		switch c := key[i]; {
@@ -114,8 +114,8 @@ func isStateValue(value string) bool {
 	return value != "" && len(value) <= 256
 }
 
-// ParseMember reads the trace member of a request, which is a JSON text or nil. What cannot be
-// used gives the zero Context.
+// ParseMember reads the trace member of a request, which is a JSON text or nil. An unusable
+// member gives the zero Context.
 func ParseMember(text []byte) Context {
 	if text == nil || len(text) > maxMember {
 		return Context{}

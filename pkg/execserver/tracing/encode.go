@@ -87,7 +87,7 @@ func encodeRequest(resource []attribute, version string, spans []*Span) []byte {
 	})
 }
 
-// append appends the members of a span that has ended.
+// append appends the fields of a span that has ended.
 func (s *Span) append(b []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +111,8 @@ func (s *Span) append(b []byte) []byte {
 	return protowire.AppendFixed32(protowire.AppendTag(b, spanFlags, protowire.Fixed32Type), flagSampled)
 }
 
-// rejected returns how many spans a collector did not take, as its ExportTraceServiceResponse
-// says; 0 if it says nothing that can be read.
+// rejected returns how many spans a collector did not accept, from its
+// ExportTraceServiceResponse; 0 if that cannot be read.
 func rejected(answer []byte) int64 {
 	partial := find(answer, answerPartial, protowire.BytesType)
 	text, n := protowire.ConsumeBytes(partial)
@@ -126,8 +126,8 @@ func rejected(answer []byte) int64 {
 	return int64(count)
 }
 
-// find returns b from the value of the first field of that number and type on; nil if there is
-// none.
+// find returns b from the value of the first field with that number and type on; nil: no such
+// field.
 func find(b []byte, field protowire.Number, kind protowire.Type) []byte {
 	for len(b) > 0 {
 		number, got, n := protowire.ConsumeTag(b)

@@ -47,7 +47,7 @@ func (t *Tracer) routineExport() {
 	}
 }
 
-// drain exports what waits when the tracer is shut down.
+// drain exports the pending spans when the tracer is shut down.
 func (t *Tracer) drain(batch []*Span) {
 	for len(t.queue) > 0 || len(batch) > 0 {
 		for len(t.queue) > 0 && len(batch) < maxBatch {
@@ -59,7 +59,7 @@ func (t *Tracer) drain(batch []*Span) {
 	t.report(true)
 }
 
-// export sends a batch, again if the collector cannot take it at the moment.
+// export sends a batch, and retries if the collector is temporarily busy.
 func (t *Tracer) export(batch []*Span) {
 	body := encodeRequest(t.resource, t.opts.Version, batch)
 	wait := firstWait
@@ -84,8 +84,8 @@ func (t *Tracer) export(batch []*Span) {
 	}
 }
 
-// sleep waits. It returns false if the tracer is shut down meanwhile: there is no time for
-// another attempt then.
+// sleep waits. It returns false if the tracer is shut down meanwhile: then there is no
+// time for another attempt.
 func (t *Tracer) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -97,7 +97,7 @@ func (t *Tracer) sleep(d time.Duration) bool {
 	}
 }
 
-// retryError says that the same request may succeed later.
+// retryError means that the same request may succeed later.
 type retryError struct {
 	error
 	after time.Duration // at least
@@ -126,7 +126,7 @@ func (t *Tracer) send(body []byte) (refused int64, err error) {
 	switch answer.StatusCode {
 	case http.StatusOK:
 		if err != nil {
-			return 0, nil // the status says that it was taken
+			return 0, nil // the status says that it was accepted
 		}
 		return rejected(text), nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -138,8 +138,8 @@ func (t *Tracer) send(body []byte) (refused int64, err error) {
 	}
 }
 
-// report logs spans that were dropped since the last report, at most once in logInterval but at
-// the end.
+// report logs spans that were dropped since the last report, at most once in logInterval,
+// except at the end.
 func (t *Tracer) report(last bool) {
 	lost := t.unreported()
 	if lost == 0 || !last && !t.logged.IsZero() && time.Since(t.logged) < logInterval {

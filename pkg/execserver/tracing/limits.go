@@ -2,10 +2,11 @@ package tracing
 
 import "time"
 
-// Those of the queue and the batches are the defaults of OpenTelemetry's batching processor.
+// The numbers of the queue and the batches are the defaults of OpenTelemetry's batching
+// processor.
 const (
 	// maxQueue bounds the spans that wait to be exported. With maxAttributes and maxValue they
-	// take at most 10 MB, as a rule less than 1 MB.
+	// take at most 10 MB, usually less than 1 MB.
 	maxQueue = 2048
 	// maxBatch is the number of spans that are exported at once.
 	maxBatch = 512

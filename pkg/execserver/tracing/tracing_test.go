@@ -109,7 +109,7 @@ func FuzzParseMember(f *testing.F) {
 	})
 }
 
-// collector is one that keeps what it gets.
+// collector is a collector that keeps the data that it gets.
 type collector struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -235,8 +235,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestRefused checks that what a collector does not take is counted and logged, without the
-// headers, and that redirects are not followed.
+// TestRefused checks that spans that a collector does not accept are counted and logged,
+// without the headers, and that redirects are not followed.
 func TestRefused(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusTemporaryRedirect, http.StatusUnauthorized} {
 		c := newCollector(t)
@@ -393,7 +393,7 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// TestNil checks that code need not ask whether there is a tracer.
+// TestNil checks that code need not check whether there is a tracer.
 func TestNil(t *testing.T) {
 	var tr *Tracer
 	s := tr.Start(Parse(parent, ""), "a", Server, time.Now())

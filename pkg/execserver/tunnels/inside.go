@@ -17,9 +17,8 @@ import (
 // ErrProcessEnded is the error of a tunnel into the sandbox of a process that has ended.
 var ErrProcessEnded = fmt.Errorf("the process has ended: %w", os.ErrProcessDone)
 
-// lead completes the target of a tunnel into the sandbox of a process
-// (docs/spec/wire.md §11.7). The address must be one of the sandbox's loopback: its network has no
-// other.
+// lead completes the target of a tunnel into the sandbox of a process (docs/spec/wire.md §11.7).
+// The address must be a loopback address: the sandbox's network has no other.
 func (to *Target) lead(c Conn, p *execproto.TunnelOpenParams) (err error) {
 	if p.Path != "" {
 		if to.Path, err = pathuri.Parse(p.Path, ""); err != nil {
@@ -42,7 +41,7 @@ type Running struct {
 }
 
 // loopbacks returns the addresses of this machine that a host means; none: it is another
-// host. The program that listens may have either family of localhost.
+// host. A program on localhost may listen on either address family.
 func loopbacks(host string) []netip.Addr {
 	if host == "localhost" {
 		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
@@ -85,8 +84,9 @@ func (srv *Server) DialInside(ctx context.Context, p Running, to Target) (net.Co
 	return runtime.DialInside(ctx, network, addresses)
 }
 
-// dialPath connects to a Unix socket as the process sees it in its sandbox. The error is
-// runner.ErrNoNetwork if it is in none: its sockets are the server's.
+// dialPath connects to a Unix socket, whose path is resolved in the process's sandbox.
+// The error is runner.ErrNoNetwork if it has no sandbox: then its sockets are the
+// server's.
 func (p Running) dialPath(ctx context.Context, path string) (net.Conn, error) {
 	if !p.Confined {
 		return nil, runner.ErrNoNetwork

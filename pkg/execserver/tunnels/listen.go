@@ -75,8 +75,8 @@ func (t *Tunnels) listen(l *listener) error {
 	return nil
 }
 
-// Unlisten closes a listener, and returns when its port is free or ctx ends. Its tunnels go on. An
-// unknown one is no error.
+// Unlisten closes a listener, and returns when its port is free or ctx ends. Its tunnels continue.
+// An unknown listener is not an error.
 func (t *Tunnels) Unlisten(ctx context.Context, p *execproto.TunnelListener) {
 	t.mu.Lock()
 	l := t.listeners[p.ListenerID]
@@ -127,8 +127,8 @@ func refuse(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// announce tells the client of a new tunnel. While there is no connection to the client
-// it waits for the next one. It returns nil if the session ends first.
+// announce tells the client of a new tunnel. Without a connection to the client it
+// waits for the next one. It returns nil if the session ends first.
 func (t *Tunnels) announce(l *listener, from string) *tunnel.Stream {
 	for {
 		t.mu.Lock()

@@ -14,16 +14,16 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// PortWatch tells the client of a connection on which ports processes listen
-// (docs/spec/wire.md §11.8): at most one watch at a time. It ends with the connection.
+// PortWatch reports to a client on which ports processes listen (docs/spec/wire.md
+// §11.8): at most one watch at a time. It ends with the connection.
 type PortWatch struct {
 	mu     sync.Mutex
-	cancel context.CancelFunc // of the watch in force; nil: there is none
+	cancel context.CancelFunc // of the current watch; nil: none
 	id     uint64             // of the watch in force
 	wg     sync.WaitGroup     // counts routines
 }
 
-// Close ends the watch in force and waits for its goroutine: nothing is told after it.
+// Close ends the current watch and waits for its goroutine: no report is sent after it.
 func (w *PortWatch) Close() {
 	w.mu.Lock()
 	if w.cancel != nil {
@@ -34,7 +34,8 @@ func (w *PortWatch) Close() {
 	w.wg.Wait()
 }
 
-// Unwatch ends the watch of that id. One that another has replaced is no error.
+// Unwatch ends the watch with that id. If another watch has replaced it, that is not an
+// error.
 func (w *PortWatch) Unwatch(id uint64) {
 	w.mu.Lock()
 	inForce := w.cancel != nil && w.id == id
@@ -61,9 +62,9 @@ func (w *PortWatch) Watch(ctx context.Context, srv *Server, c Conn, id uint64, p
 	}
 }
 
-// routinePorts tells the ports at the beginning and whenever they have changed, until ctx
-// ends. While the connection's queue is full it does not look: a notification has all
-// ports, so one that comes later is as good.
+// routinePorts reports the ports at the beginning and whenever they have changed, until
+// ctx ends. While the connection's queue is full it does not poll: a notification has all
+// ports, so a later one is just as good.
 func (srv *Server) routinePorts(ctx context.Context, c Conn, id uint64, processes func() []Running) {
 	told := execproto.Ports{WatchID: id}
 	for {
@@ -127,7 +128,7 @@ func listening(ctx context.Context, procs []Running) execproto.Ports {
 	return all
 }
 
-// port tells of a listener of the process.
+// port describes a listener of the process.
 func (p Running) port(l runner.Listener, inside bool) execproto.Port {
 	return execproto.Port{
 		ProcessID: p.ID, Session: p.Session, PID: uint64(l.Pid), Command: l.Command,

@@ -21,20 +21,21 @@ import (
 	"codex.internal/pkg/wire/tunnel"
 )
 
-// Target is where a tunnel leads.
+// Target is the target of a tunnel.
 type Target struct {
 	Host string // "" with a path
 	Port uint16
 	Path string // of a Unix socket; "": host and port
 
-	inside    Process // into whose sandbox it leads; nil: none
+	inside    Process // the process into whose sandbox it leads; nil: none
 	processID string
 }
 
 // Process is a process into whose sandbox tunnels lead.
 type Process interface {
-	// Dial connects to a target as the process sees it. The error wraps runner.ErrNoNetwork if the
-	// process is in no network of its own, and os.ErrProcessDone if it has ended.
+	// Dial connects to a target, resolved in the process's sandbox. The error wraps
+	// runner.ErrNoNetwork if the process has no network of its own, and os.ErrProcessDone if it
+	// has ended.
 	Dial(ctx context.Context, to Target) (net.Conn, error)
 }
 
@@ -45,7 +46,7 @@ func (t Target) String() string {
 	return net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port)))
 }
 
-// seen returns what observers know of a tunnel to the target.
+// seen describes a tunnel to the target for observers.
 func (t Target) seen(c Conn) observe.Tunnel {
 	return observe.Tunnel{Session: c.Session(), Host: t.Host, Port: t.Port, Path: t.Path, Process: t.processID}
 }
@@ -151,7 +152,7 @@ var failures = []struct {
 	{context.DeadlineExceeded, execproto.TunnelTimedOut},
 }
 
-// failureOf says for programs and for people why a connection could not be made.
+// failureOf returns the reason for a failed connection, for programs and for people.
 func failureOf(err error) (kind execproto.TunnelFailure, reason string) {
 	var denied *deniedError
 	var dns *net.DNSError

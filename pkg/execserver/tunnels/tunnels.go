@@ -21,30 +21,31 @@ import (
 type Conn interface {
 	// Send appends a message to the queue of the connection, and waits while that is full.
 	Send(ctx context.Context, encode func(b []byte) []byte) error
-	// Go runs f in a goroutine for which the connection waits at its end.
+	// Go runs f in a goroutine. The connection waits for it at its end.
 	Go(f func())
-	// Session says to observers whose tunnels these are.
+	// Session identifies the owner of these tunnels for observers.
 	Session() observe.Session
-	// Process returns the process of that id into whose sandbox a tunnel leads: one of the client's
-	// session of that name ("": the connection's own), or a detached one. An error is the answer.
+	// Process returns the process with that id, into whose sandbox a tunnel leads: a process of the
+	// client's session with that name ("": the connection's own), or a detached one. An error is
+	// sent as the answer.
 	Process(session, id string) (Process, error)
 }
 
-// Options are what the tunnels of all sessions of a server share.
+// Options are shared by the tunnels of all sessions of a server.
 type Options struct {
 	Events *observe.Events
 	Home   string // of paths of sockets that begin with ~
-	// Ceiling is what tunnels may reach at most; nil: everything.
+	// Ceiling limits the targets of tunnels; nil: no limit.
 	Ceiling *egress.Ceiling
-	// Sandboxes returns what makes sockets in sandboxes.
+	// Sandboxes returns the runtime that makes sockets in sandboxes.
 	Sandboxes func() (*runner.Runtime, error)
 }
 
 // Server makes the tunnels of a server.
 type Server struct {
 	Options
-	reaching chan struct{} // holds an element for each launcher that makes sockets in a sandbox
-	scanning chan struct{} // holds an element while the ports of a watch are looked for
+	reaching chan struct{} // contains an element for each launcher that makes sockets in a sandbox
+	scanning chan struct{} // contains an element while the ports of a watch are polled
 }
 
 // NewServer returns what makes tunnels.
@@ -60,7 +61,7 @@ type Tunnels struct {
 	srv     *Server
 	log     *slog.Logger
 	ctx     context.Context // the session's
-	dialing chan struct{}   // holds an element for each connection that is being made
+	dialing chan struct{}   // contains an element for each connection attempt
 	wg      sync.WaitGroup  // counts slots and listeners
 
 	mu        sync.Mutex
@@ -69,8 +70,8 @@ type Tunnels struct {
 	in, out   uint64 // the windows of all streams together
 	streams   map[uint64]*tunnel.Stream
 	listeners map[uint64]*listener
-	last      uint64        // the newest id of a tunnel that came of a listener; they are even
-	conn      Conn          // that takes tunnels of listeners; nil: none yet
+	last      uint64        // the newest id of a tunnel from a listener; these ids are even
+	conn      Conn          // the connection that gets tunnels of listeners; nil: none yet
 	resumed   chan struct{} // closed and replaced when conn changes
 }
 
@@ -88,7 +89,7 @@ func (srv *Server) New(ctx context.Context, log *slog.Logger) *Tunnels {
 	}
 }
 
-// Count returns how many tunnels there are.
+// Count returns the number of tunnels.
 func (t *Tunnels) Count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,7 +115,7 @@ func (t carrier) Close(ctx context.Context, id uint64, reason string) error {
 	return t.c.Send(ctx, execproto.Notify(&execproto.TunnelClose{TunnelID: id, Reason: reason}))
 }
 
-// reserve takes a slot.
+// reserve reserves a slot.
 func (t *Tunnels) reserve() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +130,7 @@ func (t *Tunnels) reserve() error {
 	return nil
 }
 
-// release gives a slot back.
+// release frees a slot.
 func (t *Tunnels) release() {
 	t.mu.Lock()
 	t.slots--
@@ -160,7 +161,8 @@ func (t *Tunnels) add(c Conn, id, window uint64) (*tunnel.Stream, error) {
 	return s, nil
 }
 
-// grant returns the window of a new stream while those of the others use that many bytes.
+// grant returns the window of a new stream while the windows of the others use that many
+// bytes.
 func grant(used, least uint64) uint64 {
 	left := max(maxBytes, used) - used
 	return min(max(left/share, least), tunnel.Window)
@@ -215,7 +217,7 @@ func (t *Tunnels) Close() {
 	t.wg.Wait()
 }
 
-// Opening is a tunnel/open that was taken on. Either Run or Drop must be called, once.
+// Opening is an accepted tunnel/open. The caller must call either Run or Drop, once.
 type Opening struct {
 	t          *Tunnels
 	c          Conn
@@ -235,11 +237,11 @@ func (t *Tunnels) Admit(c Conn, p *execproto.TunnelOpenParams) (*Opening, error)
 	return &Opening{t, c, p.TunnelID, p.Window, to}, t.reserve()
 }
 
-// Drop gives the slot of a tunnel back that is not opened.
+// Drop frees the slot of a tunnel that is not opened.
 func (o *Opening) Drop() { o.t.release() }
 
-// Run makes the connection, and a tunnel of it. The caller must call then when the answer is in the
-// connection's queue: the client must know its window before bytes come.
+// Run makes the connection and its tunnel. The caller must call then when the answer is in the
+// connection's queue: the client must know its window before bytes arrive.
 func (o *Opening) Run(ctx context.Context) (answer execproto.TunnelOpenResult, then func(), err error) {
 	t, events := o.t, o.t.srv.Events
 	then = func() {}
@@ -267,8 +269,8 @@ func (o *Opening) Run(ctx context.Context) (answer execproto.TunnelOpenResult, t
 	return execproto.TunnelOpenResult{Window: windowIn(s)}, func() { go t.routineTunnel(s, conn) }, nil
 }
 
-// routineTunnel moves the bytes of a tunnel until it has ended, and gives its slot back.
-// The owner waits for it by the slot.
+// routineTunnel copies the bytes of a tunnel until it has ended, and frees its slot. The
+// owner waits for it by the slot.
 func (t *Tunnels) routineTunnel(s *tunnel.Stream, conn net.Conn) {
 	defer t.release()
 	t.srv.Events.TunnelOpened.Tell(observe.Tunnel{})
@@ -276,8 +278,7 @@ func (t *Tunnels) routineTunnel(s *tunnel.Stream, conn net.Conn) {
 	_ = tunnel.Join(s, conn) // the client is told why
 }
 
-// Data takes bytes of the client. A tunnel that is not known may have ended
-// meanwhile.
+// Data handles bytes of the client. An unknown tunnel may have ended meanwhile.
 func (t *Tunnels) Data(c Conn, p *execproto.TunnelData) {
 	if s := t.find(p.TunnelID); s != nil {
 		t.srv.Events.BytesMoved.Tell(observe.Bytes{Flow: observe.FromClient, N: len(p.Data)})
@@ -285,7 +286,7 @@ func (t *Tunnels) Data(c Conn, p *execproto.TunnelData) {
 	}
 }
 
-// Ack makes room in the client's window.
+// Ack frees space in the client's window.
 func (t *Tunnels) Ack(c Conn, p *execproto.TunnelAck) {
 	if s := t.find(p.TunnelID); s != nil {
 		obey(c, s, s.Ack(p.Position))
@@ -299,7 +300,7 @@ func obey(c Conn, s *tunnel.Stream, violation error) {
 	}
 }
 
-// Closed takes the end of a tunnel by the client.
+// Closed handles the end of a tunnel by the client.
 func (t *Tunnels) Closed(p *execproto.TunnelClose) {
 	if s := t.find(p.TunnelID); s != nil {
 		s.PeerClosed(observe.Short(p.Reason))
@@ -335,8 +336,8 @@ func (t *Tunnels) Resume(c Conn, p *execproto.TunnelResume) (answer execproto.Tu
 	}
 }
 
-// sort says which tunnels go on, with the client's positions, which do not, and which
-// listeners go on. It closes the other listeners.
+// sort determines, from the client's positions, which tunnels and listeners continue.
+// It closes the other listeners.
 func (t *Tunnels) sort(p *execproto.TunnelResume) (wanted map[*tunnel.Stream]uint64, dropped []*tunnel.Stream, listeners []uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

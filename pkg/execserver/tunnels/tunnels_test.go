@@ -38,8 +38,8 @@ func TestTunnelLimit(t *testing.T) {
 	}
 }
 
-// TestTunnelBytes opens as many tunnels as a session may have: what they may keep is bounded,
-// each has a useful window, and what has ended makes room.
+// TestTunnelBytes opens as many tunnels as a session may have: their memory is bounded, each
+// has a useful window, and ended ones free space.
 func TestTunnelBytes(t *testing.T) {
 	s := newTunnels(t)
 	var all []*tunnel.Stream
@@ -72,7 +72,7 @@ func TestTunnelBytes(t *testing.T) {
 	s.Close()
 }
 
-// TestLimitsHaveNames: the error of a limit says which metric it belongs to.
+// TestLimitsHaveNames: the error of a limit contains the limit's name in metrics.
 func TestLimitsHaveNames(t *testing.T) {
 	full, listening := newTunnels(t), newTunnels(t)
 	full.slots = maxTunnels

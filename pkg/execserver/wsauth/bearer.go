@@ -2,7 +2,7 @@ package wsauth
 
 import "strings"
 
-// blank is what may surround a token.
+// blank are the characters that may surround a token.
 const blank = " \t"
 
 // bearerToken returns the token in the Authorization headers of a request, which

@@ -44,9 +44,9 @@ type Config struct {
 	// with the secret, which is all its bytes but a newline at the end, at
 	// least 32 of them.
 	SharedSecretFile string
-	// Issuer is --ws-issuer: what iss must be.
+	// Issuer is --ws-issuer: the required iss.
 	Issuer string
-	// Audience is --ws-audience: what aud must contain.
+	// Audience is --ws-audience: aud must contain it.
 	Audience string
 	// ClockSkew is --ws-max-clock-skew-seconds: by how much exp may have
 	// passed and nbf be ahead; nil: DefaultClockSkew.
@@ -191,7 +191,7 @@ func expected(name, value string) (string, error) {
 	return trimmed, nil
 }
 
-// withoutNewline returns data without one newline at its end, which editors add.
+// withoutNewline returns data without a final newline, which editors add.
 func withoutNewline(data []byte) []byte {
 	if line, ok := bytes.CutSuffix(data, []byte("\n")); ok {
 		return bytes.TrimSuffix(line, []byte("\r"))
@@ -200,8 +200,8 @@ func withoutNewline(data []byte) []byte {
 }
 
 // checkPrivate returns an error for a file that other users may read or change.
-// The group may read a file that belongs to another user, such as root: a
-// service gets its secrets that way.
+// The group may read a file that belongs to another user, such as root, because
+// services get their secrets that way.
 func checkPrivate(name, path string, info os.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return nil

@@ -43,7 +43,7 @@ func sha(text string) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// TestRefusedConfigs: each error names the flag and says what to do.
+// TestRefusedConfigs: each error names the flag and a remedy.
 func TestRefusedConfigs(t *testing.T) {
 	secret := file(t, testSecret)
 	minute, negative := time.Minute, -time.Second

@@ -4,6 +4,6 @@ package wsauth
 
 import "os"
 
-// ownedBySelf reports whether a file belongs to this process's user. Modes say
-// nothing about other users here, so it does not matter.
+// ownedBySelf returns true: on this system modes do not describe other users'
+// access, so the owner does not matter.
 func ownedBySelf(os.FileInfo) bool { return false }

@@ -16,9 +16,9 @@ import (
 // 4.1.11), of which this package supports none.
 var errCritical = errors.New("the token has critical extensions")
 
-// newParser returns a parser that accepts HS256 alone (not "none", and no
-// other key type that the secret could be mistaken for), wants exp, and
-// honours nbf; iat is only information.
+// newParser returns a parser that accepts only HS256 (not "none", and no other
+// key type that the secret could be mistaken for), requires exp, and honours
+// nbf; iat is ignored.
 func newParser(skew time.Duration, now func() time.Time) *jwt.Parser {
 	return jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
@@ -115,9 +115,9 @@ func numericDate(seconds *int64) (*jwt.NumericDate, error) {
 	}
 }
 
-// The methods of jwt.Claims. Issuer and audience are compared by checkSigned:
-// the library reports a missing issuer like a missing exp, the protocol like a
-// wrong one.
+// The methods of jwt.Claims. checkSigned compares issuer and audience itself:
+// the library reports a missing issuer like a missing exp, whereas the protocol
+// treats it like a wrong issuer.
 
 func (c *claims) GetExpirationTime() (*jwt.NumericDate, error) { return numericDate(c.ExpiresAt) }
 func (c *claims) GetNotBefore() (*jwt.NumericDate, error)      { return numericDate(c.NotBefore) }

@@ -12,16 +12,16 @@ import (
 	"codex.internal/pkg/internal/tokens"
 )
 
-// Role is what a client may do. The zero value may do nothing.
+// Role is the set of a client's permissions. The zero value permits nothing.
 type Role string
 
-// The roles. Each may do what those before it may.
+// The roles. Each includes the ones before it.
 const (
 	// RoleRead reads files and follows the output of processes of its principal.
 	RoleRead Role = "read"
 	// RoleRun starts processes and changes files.
 	RoleRun Role = "run"
-	// RoleAdmin sees numbers of the whole server, and ends processes of all clients.
+	// RoleAdmin sees the numbers of the whole server, and ends processes of all clients.
 	RoleAdmin Role = "admin"
 )
 
