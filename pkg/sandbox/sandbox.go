@@ -11,8 +11,8 @@
 //	winsandbox    the rules for Windows hosts
 //
 // The program that carries plans out is cmd/codex-linux-sandbox. It imports permissions, plan, placeholders,
-// bwrap, proxybridge and transparent, and must import none of the others: it is the program that must be
-// trusted, and it is started for every command.
+// bwrap, proxybridge and transparent. It must import none of the others, because it must be trusted and is
+// started for every command.
 package sandbox
 
 // LauncherName is the name of the launcher's program.

@@ -15,9 +15,9 @@ const devSize = "536870912"
 // EmptyFD stands for a descriptor of an empty file, one for each use.
 const EmptyFD = "EMPTY"
 
-// Arguments are the arguments of bwrap for the plan. EmptyFD in them is
-// to be replaced by the number of a descriptor. Sized says that bwrap has
-// --size, as from 0.7.0 on; without it /dev/shm has no limit of its own.
+// Arguments are the arguments of bwrap for the plan. EmptyFD in them must be
+// replaced by the number of a descriptor. sized means that bwrap has --size
+// (from 0.7.0 on); without it /dev/shm has no limit.
 func Arguments(p *plan.Plan, sized bool) []string {
 	args := []string{"--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"}
 	if p.OwnNetwork() {
@@ -38,7 +38,7 @@ func Arguments(p *plan.Plan, sized bool) []string {
 	}
 	args = append(args, "--tmpfs", "/dev/shm")
 	last := lastAt(p)
-	var filled []string // masks in which bwrap makes files to mount on
+	var filled []string // masks for which bwrap makes files to mount on
 	for i, m := range p.Mounts {
 		if m.Kind != plan.Link && last[m.Target] != i {
 			continue
@@ -72,9 +72,9 @@ func Arguments(p *plan.Plan, sized bool) []string {
 	return args
 }
 
-// lastAt returns the last mount at each target, which covers the others there. They are left
-// out: bwrap makes one mount for each place, so that the second stage misses what was
-// mounted elsewhere.
+// lastAt returns the last mount at each target, which hides the earlier ones there. The
+// earlier ones are left out: bwrap then makes one mount for each path, so that the second
+// stage notices if a mount went elsewhere.
 func lastAt(p *plan.Plan) map[string]int {
 	last := make(map[string]int, len(p.Mounts))
 	for i, m := range p.Mounts {
@@ -95,7 +95,7 @@ func mountArguments(m plan.Mount) []string {
 	case plan.Link:
 		return []string{"--symlink", m.Source, m.Target}
 	case plan.EmptyFile:
-		// An empty file that nobody may open: /dev/null is none.
+		// An empty file that cannot be opened: /dev/null can.
 		return []string{"--perms", mode, "--ro-bind-data", EmptyFD, m.Target}
 	default:
 		// A file for a mount point is made when something is mounted on it. Scenario: another

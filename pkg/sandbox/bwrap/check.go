@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Find returns the bwrap of the system. What lies below the current
-// directory, or in one of the others, is not taken: a workspace could bring
-// its own.
+// Find returns the bwrap of the system. A bwrap below the current directory, or
+// in one of the other directories, is ignored, because a workspace could
+// contain its own.
 func Find(others ...string) (string, error) {
 	cwd, err := os.Getwd()
 	if err != nil {
@@ -45,9 +45,10 @@ func Find(others ...string) (string, error) {
 	return "", errors.New("bubblewrap is unavailable: there is no bwrap on PATH; install your system's bubblewrap")
 }
 
-// Binds are the places that the plan shows or masks, with what the plan saw
-// there: bwrap follows links, so the second stage looks whether it has mounted
-// what was meant, and where. The error says that something has moved already.
+// Binds returns the paths that the plan shows or masks, with the identities
+// that the plan saw there. bwrap follows links, so the second stage checks
+// whether it has mounted the right files at the right paths. The error means
+// that a path has already been moved.
 func Binds(p *plan.Plan) ([]byte, error) {
 	var text []byte
 	if p.Root == plan.RootWritable {
@@ -99,13 +100,13 @@ func Binds(p *plan.Plan) ([]byte, error) {
 	return text, nil
 }
 
-// openCanonical opens what is at a path without links.
+// openCanonical opens the file at a path without links.
 func openCanonical(name string) (int, error) {
 	return plan.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
 }
 
-// statCanonical looks at what is at a path without links.
+// statCanonical returns the status of the file at a path without links.
 func statCanonical(name string) (*unix.Statx_t, error) {
 	fd, err := openCanonical(name)
 	if err != nil {
@@ -119,16 +120,15 @@ func statCanonical(name string) (*unix.Statx_t, error) {
 	return st, nil
 }
 
-// appendPlace appends the line of a place to the text of Binds.
+// appendPlace appends the line of a path to the text of Binds.
 func appendPlace(text []byte, kind string, st *unix.Statx_t, name string) []byte {
 	id := fileID(st)
 	return fmt.Appendf(text, "%s%d %d %s\x00", kind, id.Dev, id.Ino, name)
 }
 
-// What the lines of Binds begin with: for what is shown read-only and what may be
-// written, for which of these lie on a mount of the host, for what must not be there, and
-// for masks. Lines without one are of directories that must only be those that the plan
-// saw.
+// The prefixes of the lines of Binds: for read-only and for writable paths, for those of
+// them that are on a mount of the host, for paths that must be missing, and for masks.
+// Lines without a prefix are directories that must only be the ones that the plan saw.
 const (
 	readPrefix   = "ro "
 	writePrefix  = "rw "
@@ -137,9 +137,9 @@ const (
 	maskPrefix   = "mask"
 )
 
-// CheckBinds looks, inside, whether the places are those of Binds; if there are any
-// mounts, also whether the masks are, and whether what is shown read-only is. text is
-// what Binds returned, with lines of other kinds beside, which are passed over.
+// CheckBinds checks, inside the sandbox, whether the paths are as in Binds. If there
+// are any mounts, it also checks the masks and whether read-only paths are read-only.
+// text is the result of Binds; other lines in it are ignored.
 func CheckBinds(text []byte, mounting bool) error {
 	if mounting {
 		if err := checkMasks(text); err != nil {
@@ -191,13 +191,14 @@ func openShown(name string) (int, error) {
 	return fd, err
 }
 
-// TryAgain ends an error of what others have moved or mounted while bwrap was at work.
+// TryAgain ends errors that are caused by others moving or mounting files while bwrap was
+// at work.
 const TryAgain = " while the sandbox was made; try again"
 
-// errMoved says that bwrap has mounted something elsewhere than it was told to.
+// errMoved means that bwrap has mounted a file at another path than it was told.
 var errMoved = errors.New("nothing is mounted there: directories were moved" + TryAgain)
 
-// errWritable says why a mount may be writable.
+// errWritable is the reason why a mount may be writable.
 var errWritable = errors.New("bwrap could not make it read-only, or it changed after the sandbox plan was made")
 
 // checkBind looks, inside, whether what a place shows is id, whether it is mounted
@@ -236,7 +237,7 @@ func checkBind(fd int, id plan.FileID, mounted, readOnly bool) error {
 	return nil
 }
 
-// statOf is what statx says of an open file.
+// statOf returns the statx of an open file.
 func statOf(fd int) (*unix.Statx_t, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS, &st); err != nil {
@@ -249,13 +250,13 @@ func fileID(st *unix.Statx_t) plan.FileID {
 	return plan.FileID{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino}
 }
 
-// isMountRoot reports whether a mount begins at a file, as far as the kernel says that:
-// it does from Linux 5.8 on.
+// isMountRoot reports whether a file is the root of a mount, if the kernel reports
+// that: it does from Linux 5.8 on.
 func isMountRoot(st *unix.Statx_t) bool {
 	return st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
-// checkMasks looks, inside, whether the masks of Binds are in their places.
+// checkMasks checks, inside the sandbox, whether the masks of Binds are at their paths.
 func checkMasks(text []byte) error {
 	for line := range strings.SplitSeq(string(text), "\x00") {
 		var id plan.FileID
@@ -271,9 +272,10 @@ func checkMasks(text []byte) error {
 	return nil
 }
 
-// checkMask looks, inside, whether a path shows a mask, and not what the plan
-// saw there. If another process exchanges a directory above with a link while
-// bwrap works, bwrap mounts the mask where the link leads.
+// checkMask checks, inside the sandbox, whether a path shows a mask, and not
+// the file that the plan saw there. If another process exchanges a parent
+// directory with a link while bwrap works, bwrap mounts the mask at the link's
+// target.
 func checkMask(name string, hidden plan.FileID, mode uint32) error {
 	fd, err := openShown(name)
 	if err != nil || fd < 0 {
@@ -290,10 +292,10 @@ func checkMask(name string, hidden plan.FileID, mode uint32) error {
 	return nil
 }
 
-// CheckWritable looks whether anything can be written elsewhere than at the writable
-// places of Binds and below them: bwrap may have followed a link to where it mounted
-// something. The process is self, inside, or the number of one inside, if that has no
-// /proc to look at.
+// CheckWritable checks that nothing can be written except the writable paths of Binds
+// and below them: bwrap may have followed a link to another path and mounted there.
+// The process is self, inside the sandbox, or the number of a process inside, if that
+// has no /proc.
 func CheckWritable(text []byte, process string) error {
 	mounts, err := mountinfo.Read(process)
 	if err != nil {
@@ -311,7 +313,7 @@ func CheckWritable(text []byte, process string) error {
 // Scenario: as that of checkBind, and a file system of the host is mounted at /ws/d/f. It
 // is shown with /ws, so that a mount begins at /ws/d/f also if that of the plan does not.
 func checkWritable(text []byte, mounts string) error {
-	places := map[string]bool{"/dev": true, "/proc": true} // may what is there be written?
+	places := map[string]bool{"/dev": true, "/proc": true} // may this path be written?
 	var onMounts []string
 	for line := range strings.SplitSeq(string(text), "\x00") {
 		head, name, _ := strings.Cut(line, "/")
@@ -343,7 +345,7 @@ func checkWritable(text []byte, mounts string) error {
 	return nil
 }
 
-// nearestPlace returns what places has for a path, or for the nearest directory above it.
+// nearestPlace returns the entry of places for a path, or for its nearest parent.
 func nearestPlace(places map[string]bool, at string) bool {
 	for {
 		if writable, known := places[at]; known || at == "/" {

@@ -81,9 +81,9 @@ func TestBwrapMountsOnceForEachPlace(t *testing.T) {
 	}
 }
 
-// What is shown must be mounted there, and what is shown read-only must be so. Scenario: a
-// file system of the host arrives on it while bwrap works, is made read-only in its place,
-// and leaves (campaign, seed 6535001687484).
+// A shown file must be mounted at its path, and a read-only one must be read-only.
+// Scenario: a file system of the host is mounted on it while bwrap works, is made
+// read-only in its place, and is unmounted (campaign, seed 6535001687484).
 func TestBindsTellWhatMustBeMounted(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.Mkdir(dir+"/d", 0o755), os.Symlink("d", dir+"/l")); err != nil {
@@ -111,7 +111,7 @@ func TestBindsTellWhatMustBeMounted(t *testing.T) {
 			t.Errorf("%s, bind of kind %d, and nothing is mounted: %v", tt.at, tt.kind, err)
 		}
 	}
-	// The same directory, by a link that is in the place of another one above.
+	// The same directory, through a link in place of a parent directory.
 	text, err := Binds(&plan.Plan{NoProc: true, Mounts: []plan.Mount{{Kind: plan.BindReadOnly, Source: dir + "/d", Target: dir + "/d"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestBindsTellWhatMustBeMounted(t *testing.T) {
 	}
 }
 
-// A command of the same user can take the right to search away, and give it back. Other
+// A command of the same user can remove the search permission, and restore it. Other
 // users' directories stay closed.
 func TestBindsThatCannotBeSeen(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -153,7 +153,7 @@ func TestBindsThatCannotBeSeen(t *testing.T) {
 	}
 }
 
-// asUser makes the thread of a test an ordinary user's.
+// asUser makes the thread of a test run as an ordinary user.
 func asUser(t *testing.T, uid int) (back func()) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -189,8 +189,8 @@ func TestWritableMounts(t *testing.T) {
 	}
 }
 
-// What another mount covers cannot be written. The mounts are those of / (2), of /ws
-// (3), which may be written, and of /ws/ro (4), and each line adds one.
+// A mount that another mount hides cannot be written. The mounts are those of / (2),
+// of /ws (3), which may be written, and of /ws/ro (4), and each line adds one.
 func TestCoveredMounts(t *testing.T) {
 	const binds = "rw 1 2 /ws\x00ro 1 3 /ws/ro\x00"
 	const line = "%s 8:1 / %s,relatime - ext4 /dev/sda1 rw\n"

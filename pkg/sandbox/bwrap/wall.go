@@ -21,10 +21,10 @@ const (
 	wallOwn  = "own"   // a part of the view's own
 )
 
-// AppendWall adds what the second wall grants to the text of Binds, for
-// the second stage of bwrap, which does not know the plan. The helper that
+// AppendWall appends the grants of the second wall to the text of Binds, for
+// the second stage of bwrap, which does not have the plan. The helper that
 // serves file requests gets none of the view's own parts: it needs no devices,
-// and it must not write to /proc.
+// and must not write to /proc.
 func AppendWall(text []byte, p *plan.Plan, helper bool) []byte {
 	for _, g := range p.WallGrants() {
 		text = fmt.Appendf(text, "%s %d %s\x00", wallRoot, g.Rights, g.Path)
@@ -35,7 +35,7 @@ func AppendWall(text []byte, p *plan.Plan, helper bool) []byte {
 	own := func(name string, rights uint64) {
 		for _, m := range p.Mounts {
 			if permissions.Within(name, m.Target) {
-				return // the plan shows something else there
+				return // the plan shows another file there
 			}
 		}
 		text = fmt.Appendf(text, "%s %d %s\x00", wallOwn, rights, name)
@@ -53,8 +53,9 @@ func AppendWall(text []byte, p *plan.Plan, helper bool) []byte {
 	return text
 }
 
-// ParseWall reads what AppendWall added, inside. The parts of the view's own
-// are granted only if they are: what is mounted at /dev and /proc is looked at.
+// ParseWall reads the lines of AppendWall, inside the sandbox. The view's own
+// /dev and /proc are granted only if they really are the view's own, which
+// ParseWall checks.
 func ParseWall(text []byte) []plan.Grant {
 	var grants []plan.Grant
 	ownDev, ownProc := isOwnDev(), isOwnProc()
@@ -76,7 +77,7 @@ func ParseWall(text []byte) []plan.Grant {
 	return grants
 }
 
-// isOwnDev reports whether /dev is the private one of bwrap: no host has the
+// isOwnDev reports whether /dev is bwrap's private one: no host has the
 // launcher there.
 func isOwnDev() bool {
 	var fs unix.Statfs_t

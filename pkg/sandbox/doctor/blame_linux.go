@@ -138,7 +138,7 @@ func sysctl(name, value string) string {
 	return fmt.Sprintf("echo %s=%s | sudo tee -a /etc/sysctl.d/60-codex.conf && sudo sysctl --system", name, value)
 }
 
-// install is the command that installs a package here.
+// install is the command that installs a package on this machine.
 func (f *facts) install(name string) string {
 	for _, id := range f.os {
 		switch id {

@@ -124,7 +124,7 @@ func attempt(d attempts) (did []string) {
 	return did
 }
 
-// attempts are the places where a confined child tries to write.
+// attempts are the paths at which a confined child tries to write.
 type attempts struct{ workspace, git, codex, outside, readable string }
 
 func attemptsIn(dir string) attempts {
@@ -135,7 +135,7 @@ func attemptsIn(dir string) attempts {
 	}
 }
 
-// make makes what the attempts need. The directory .codex is missing.
+// make makes the files for the attempts. The directory .codex is missing.
 func (a attempts) make() error {
 	for _, dir := range []string{a.workspace, a.git, a.outside} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -171,8 +171,8 @@ func (e *examination) enforce(b *Backend) {
 	}
 }
 
-// confine runs a child in a sandbox, and returns what it could do. The error says that it could do
-// more than the policy permits, or less.
+// confine runs a child in a sandbox, and returns what it could do. The error means that it could
+// do more or less than the policy permits.
 func (e *examination) confine(backend, policy string, write bool) (did []string, err error) {
 	defer func() {
 		if err != nil {
@@ -241,7 +241,7 @@ func attempted(cmd *exec.Cmd) (did []string, err error) {
 	return did, nil
 }
 
-// clip shortens what a program prints to one line.
+// clip shortens the output of a program to one line.
 func clip(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > maxSaid {

@@ -5,18 +5,18 @@
 //	report := doctor.Examine(ctx)
 //	if !report.WorkspaceWrite { ... }
 //
-// The launcher tries the backends with the code that commands are confined with, and reports which
-// step of making a sandbox failed (codex-linux-sandbox --probe). Then each backend that works
-// enforces two policies upon a child, whose attempts are looked at. Settings of the host are read
-// only to say what forbids a step. The children are this program itself, which must therefore
-// hand Main the arguments that follow Arg.
+// The launcher tries the backends with the same code that confines commands, and reports which
+// step of making a sandbox failed (codex-linux-sandbox --probe). Then each working backend
+// enforces two policies on a child, which tries to break them. Settings of the host are read only
+// to explain what forbids a step. The children are this program itself, which must therefore pass
+// the arguments after Arg to Main.
 package doctor
 
 // Arg is the first argument of the children. It is not a command for people.
 const Arg = "--codex-run-as-probe"
 
-// Schema is the version of Report's JSON: a field is never taken away or given
-// another meaning without a new one, but fields and checks may be added.
+// Schema is the version of Report's JSON. It changes when a field is removed or
+// changes its meaning, but not when fields and checks are added.
 const Schema = 1
 
 // Status is the outcome of a check.
@@ -31,7 +31,7 @@ const (
 	Warning Status = "warning"
 	// Failed: a backend does not work because of it.
 	Failed Status = "failed"
-	// Absent: it is not there or does not work, and nothing here needs it.
+	// Absent: it is missing or does not work, but is not needed here.
 	Absent Status = "absent"
 )
 
@@ -62,7 +62,7 @@ type Check struct {
 	Detail string `json:"detail"`
 	// Matters names the consequence if it does not work; empty if it works.
 	Matters string `json:"matters,omitempty"`
-	// Causes name what forbids it, the most likely first.
+	// Causes are the possible causes, the most likely first.
 	Causes []string `json:"causes"`
 	// Fixes are the remedies, each for the cause of the same index: a
 	// command, a setting, a package.
@@ -75,12 +75,12 @@ type Backend struct {
 	Name string `json:"name"`
 	// Works is the launcher's answer; Reason is the reason if it does not.
 	Works bool `json:"works"`
-	// ReadOnly and WorkspaceWrite say which of these policies it enforces.
+	// ReadOnly and WorkspaceWrite are whether it enforces these policies.
 	ReadOnly       bool   `json:"readOnly"`
 	WorkspaceWrite bool   `json:"workspaceWrite"`
 	Reason         string `json:"reason,omitempty"`
-	// OwnSockets says that a command without a network can connect to Unix
-	// sockets of its own by their paths. It needs WorkspaceWrite.
+	// OwnSockets means that a command without a network can connect to its own
+	// Unix sockets by path. It needs WorkspaceWrite.
 	OwnSockets bool `json:"ownSockets"`
 }
 
@@ -102,7 +102,7 @@ type Report struct {
 	// Container is docker, podman, kubernetes, another word by which a
 	// container names itself, or empty.
 	Container string `json:"container"`
-	// ReadOnly and WorkspaceWrite say whether any backend enforces these.
+	// ReadOnly and WorkspaceWrite are whether any backend enforces these.
 	ReadOnly       bool      `json:"readOnly"`
 	WorkspaceWrite bool      `json:"workspaceWrite"`
 	Auto           Choice    `json:"auto"`
@@ -112,7 +112,7 @@ type Report struct {
 	Notes []string `json:"notes"`
 }
 
-// Check returns the check of a name; nil if it was not made.
+// Check returns the check with a name; nil if it was not made.
 func (r *Report) Check(name string) *Check {
 	for i := range r.Checks {
 		if r.Checks[i].Name == name {

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names of backends with rules of their own.
+// Names of backends with special rules.
 const (
 	namespacesName = "namespaces"
 	bwrapName      = "bwrap"
@@ -41,7 +41,7 @@ func Examine(ctx context.Context) *Report {
 	dir, err := os.MkdirTemp("", "codex-doctor-")
 	if err == nil {
 		defer func() { _ = os.RemoveAll(dir) }()
-		// The temporary directory may lead elsewhere by a link.
+		// The temporary directory may be reached through a link.
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
@@ -70,8 +70,8 @@ type examination struct {
 	report Report
 
 	probed   map[string]runner.ProbeResult // the launcher's answer, by backend
-	abi      int                           // the version of Landlock by the same answer; 0: none
-	did      []string                      // what a command could do under the first backend that may write
+	abi      int                           // the version of Landlock from the same answer; 0: none
+	did      []string                      // what a command could do with the first backend that permits writing
 	launches bool                          // the launcher answers
 }
 
@@ -89,7 +89,8 @@ func (e *examination) backend(name string) *Backend {
 	return &Backend{Name: name}
 }
 
-// backends asks the launcher which backends work, and has each enforce what it can.
+// backends asks the launcher which backends work, and makes each enforce the policies that
+// it can.
 func (e *examination) backends() {
 	sandboxes, err := runner.NewRuntime(runner.Options{Self: true})
 	if err != nil {
@@ -120,8 +121,8 @@ func (e *examination) backends() {
 
 func workspaceWrites(b Backend) bool { return b.WorkspaceWrite }
 
-// redirects reports whether connections that go past a network proxy are redirected
-// to it: the launcher makes them, as those to a command's own Unix sockets.
+// redirects reports whether connections that bypass a network proxy are redirected
+// to it: the launcher makes them, like those to a command's own Unix sockets.
 func redirects(b Backend) bool { return b.Name != landlockName && b.WorkspaceWrite && b.OwnSockets }
 
 // ok adds a check that went well.
@@ -129,7 +130,8 @@ func (e *examination) ok(name, detail string) {
 	e.report.Checks = append(e.report.Checks, Check{Name: name, Status: OK, Detail: detail, Causes: []string{}, Fixes: []string{}})
 }
 
-// bad adds a check that failed. Detail is what failed, and matters what does not work without it.
+// bad adds a check that failed. detail is the failure, and matters is what does not work
+// because of it.
 func (e *examination) bad(name string, status Status, detail, matters string, all []blame) {
 	c := Check{Name: name, Status: status, Detail: detail, Matters: matters, Causes: []string{}, Fixes: []string{}}
 	for _, b := range all {
@@ -363,14 +365,15 @@ func (e *examination) bubblewrap() {
 		return
 	}
 	var all []blame
-	// The cause that keeps namespaces from being made is reported with them.
+	// The cause that prevents namespaces is reported with them.
 	if step := e.probed[namespacesName].Step; step == runner.StepClone || step == runner.StepMap || step == runner.StepMount {
 		all = []blame{{"it needs the same namespaces", "as above"}}
 	}
 	e.bad(Bubblewrap, e.unlessNeeded(), program+", "+version+": "+b.Reason, matters, all)
 }
 
-// tasks notes that nothing bounds the processes and threads of commands: see pkg/host/process, tasks_linux.go.
+// tasks reports that the processes and threads of commands are not limited: see
+// pkg/host/process, tasks_linux.go.
 func (e *examination) tasks() {
 	if os.Geteuid() == 0 && !e.boundsTasks() {
 		e.note("A command of a server of root can take all processes and threads here, and the server may end then: the cgroup has no controller pids " +
@@ -384,8 +387,8 @@ func (e *examination) boundsTasks() bool {
 	return e.facts.cgroup != "" && err == nil && slices.Contains(strings.Fields(string(text)), "pids") && unix.Access(e.facts.cgroup, unix.W_OK) == nil
 }
 
-// cgroup makes a cgroup below its own, starts a child in it and kills the
-// whole by cgroup.kill.
+// cgroup makes a cgroup below its own, starts a child in it and kills all its
+// processes with cgroup.kill.
 func (e *examination) cgroup() {
 	if all, err := e.tryCgroup(); err != nil {
 		e.bad(Cgroup, Warning, err.Error(), "a process that leaves its session and its parent can outlive what started it", all)
@@ -428,7 +431,8 @@ func (e *examination) tryCgroup() ([]blame, error) {
 	}
 	defer in.Close()
 	if err := cmd.Start(); err != nil {
-		// RestrictNamespaces= of systemd refuses clone3, as a filter cannot look at its arguments.
+		// RestrictNamespaces= of systemd refuses clone3, because a filter cannot inspect
+		// its arguments.
 		all := []blame{{"this user may not move processes there", delegate}}
 		if errors.Is(err, unix.ENOSYS) && e.facts.seccompMode == 2 {
 			all = []blame{e.facts.seccomp()}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain makes the test the children's program too. It is no launcher.
+// TestMain makes the test act as the children's program, too. It is not a launcher.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Args[0] == "codex-linux-sandbox":
@@ -54,8 +54,8 @@ func TestExamineWithoutALauncher(t *testing.T) {
 	}
 }
 
-// TestChecksFollowTheLauncher: the checks say what the launcher's answer says, and are silent about
-// the steps after the one that failed.
+// TestChecksFollowTheLauncher: the checks agree with the launcher's answer, and there are none
+// about the steps after the failed one.
 func TestChecksFollowTheLauncher(t *testing.T) {
 	const works = "userNamespace ok, userMapping ok, mountNamespace ok, mountAPI ok, pidNamespace ok, "
 	did := []string{didRead, didWrite, didProc, didLoopback}

@@ -41,7 +41,7 @@ type facts struct {
 	nested bool     // in a user namespace that is not the host's
 	chroot bool     // the root directory is not the root of the mounts
 	masked []string // paths below /proc on which something is mounted
-	cgroup string   // the directory of the own cgroup v2; empty: none mounted
+	cgroup string   // the directory of this program's cgroup v2; empty: not mounted
 }
 
 // kinds are the kinds of namespaces that the launcher makes in one call, by their names in /proc,
@@ -116,7 +116,8 @@ func readFacts(root fs.FS) *facts {
 }
 
 // tree reads small files. A file that cannot be read counts as missing. Each is read with
-// one call: of a setting that is read in pieces, the kernel returns the first piece only.
+// one call, because the kernel returns only the first piece of a setting that is read in
+// pieces.
 type tree struct{ fs.FS }
 
 func (t tree) text(name string) string {
@@ -155,14 +156,15 @@ func (t tree) rootedApart() bool {
 	return mounts != "" && t.link("proc/1/ns/mnt") == mounts && t.text("proc/1/mountinfo") != t.text("proc/self/mountinfo")
 }
 
-// firstNamespaces are those that a kernel starts with (linux/proc_ns.h).
+// firstNamespaces are the inode numbers of the namespaces with which a kernel starts
+// (linux/proc_ns.h).
 var firstNamespaces = map[string]string{
 	"pid": "pid:[4026531836]", "uts": "uts:[4026531838]", "ipc": "ipc:[4026531839]",
 }
 
 // container returns the kind of container that this program runs in, by the files that containers
-// have. A machine whose disk was made from a container image has such a file too, so
-// a process in the kernel's first namespaces is in no container.
+// have. A machine whose disk was made from a container image has such a file too, so a process in
+// the kernel's first namespaces does not count as being in a container.
 func (t tree) container() string {
 	first := true
 	for name, link := range firstNamespaces {
@@ -218,7 +220,7 @@ func (f *facts) label(t tree) {
 	}
 }
 
-// nested reports whether a user map is not that of the whole range.
+// nested reports whether a user map does not map the whole range.
 func nested(text string) bool {
 	fields := strings.Fields(text)
 	return len(fields) > 0 && (len(fields) != 3 || fields[0] != "0" || fields[1] != "0" || fields[2] != "4294967295")
@@ -244,7 +246,7 @@ func (f *facts) mounts(mounts, cgroups string) {
 		if strings.HasPrefix(at, "/proc/") && !strings.HasPrefix(tail, "binfmt_misc ") && !strings.HasPrefix(tail, "autofs ") {
 			f.masked = append(f.masked, at)
 		}
-		// The mount may show a part of the hierarchy.
+		// The mount may show only a part of the hierarchy.
 		if below, ok := relative(shows, own); ok && strings.HasPrefix(tail, "cgroup2 ") && own != "" {
 			f.cgroup = path.Join(at, below)
 		}

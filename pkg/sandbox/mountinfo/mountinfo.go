@@ -1,5 +1,5 @@
-// Package mountinfo reads the mounts of a process (proc_pid_mountinfo(5)), and tells which of them others cover. It knows no plan,
-// and may import permissions for the comparison of paths.
+// Package mountinfo reads the mounts of a process (proc_pid_mountinfo(5)), and determines which of them are hidden by
+// others. It does not depend on plans. It may import permissions to compare paths.
 package mountinfo
 
 import (
@@ -44,10 +44,10 @@ func Parse(text string) ([]Entry, error) {
 	return entries, nil
 }
 
-// Tree tells how mounts lie above each other.
+// Tree shows which mounts are on top of which others.
 type Tree struct {
 	byID map[string]*Entry
-	on   map[string][]*Entry // what is mounted on a mount, by its id
+	on   map[string][]*Entry // the mounts on a mount, by its id
 }
 
 func NewTree(entries []Entry) *Tree {
@@ -61,10 +61,10 @@ func NewTree(entries []Entry) *Tree {
 }
 
 // Covered reports whether another mount hides a mount, so that no path leads to it:
-// something is mounted on its root, or on the way to it in a mount that holds it.
+// another one is mounted on its root, or on the path to it within its parent mount.
 func (t *Tree) Covered(m *Entry) bool {
 	var child *Entry
-	for range len(t.byID) { // the list is read in parts, and ids are used again: there may be a circle
+	for range len(t.byID) { // the list is read in parts, and ids are reused: there may be a circle
 		for _, o := range t.on[m.ID] {
 			if o != m && (child == nil && o.At == m.At || child != nil && o.At != child.At && permissions.Within(child.At, o.At)) {
 				return true
@@ -77,7 +77,8 @@ func (t *Tree) Covered(m *Entry) bool {
 	return false
 }
 
-// OnMount reports whether what is seen at a path is mounted on another mount there.
+// OnMount reports whether the file at a path is on a mount that is mounted on another one
+// there.
 func (t *Tree) OnMount(at string) bool {
 	for _, m := range t.byID {
 		if holder := t.byID[m.Parent]; m.At == at && holder != nil && holder.At == at && !t.Covered(m) {
@@ -87,16 +88,16 @@ func (t *Tree) OnMount(at string) bool {
 	return false
 }
 
-// Read reads the mounts of a process: its number, or self. Os.ReadFile takes three times as long:
-// the file can be waited for, which the Go runtime starts threads for, and has no size,
-// so that it is read in small pieces.
+// Read reads the mounts of a process: its number, or self. os.ReadFile takes three times as long:
+// the file is pollable, for which the Go runtime starts threads, and it has no size, so it is
+// read in small pieces.
 func Read(process string) ([]byte, error) {
 	fd, err := unix.Open("/proc/"+process+"/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	const piece = 4 << 10 // the kernel gives no more at once
+	const piece = 4 << 10 // the kernel returns no more at once
 	text := make([]byte, 0, 4*piece)
 	for n := 0; ; text = text[:len(text)+n] {
 		text = slices.Grow(text, piece)

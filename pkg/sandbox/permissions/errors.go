@@ -21,7 +21,7 @@ func (e *PathError) Unwrap() error { return e.Err }
 // ShapeError means that a JSON text is not a permission profile. Its text is Codex
 // CLI's, without the reason; Cause has the reason.
 type ShapeError struct {
-	Cause error // the error of decoding it as a tagged profile, or as the older shape if it has no tag
+	Cause error // the error of decoding it as a tagged profile, or in the older form if it has no tag
 }
 
 // Error returns the text for the client.
@@ -32,7 +32,7 @@ func (e *ShapeError) Error() string {
 // Unwrap returns the cause.
 func (e *ShapeError) Unwrap() error { return e.Cause }
 
-// ErrOutsideWorkspace says that no legacy policy can express a profile.
+// ErrOutsideWorkspace means that no legacy policy can express a profile.
 var ErrOutsideWorkspace = errors.New("permissions profile requests filesystem writes outside the workspace root, " +
 	"which is not supported until the runtime enforces FileSystemSandboxPolicy directly")
 

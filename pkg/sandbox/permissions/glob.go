@@ -20,7 +20,7 @@ var (
 type pattern struct {
 	text     string
 	programs []program // one for each alternative of its braces
-	err      error     // why it cannot be matched
+	err      error     // the reason why it cannot be matched
 }
 
 // addGlob adds a denied pattern, for each project root if it is relative to
@@ -48,7 +48,7 @@ func (p *Policy) addGlob(text string, scope Scope) {
 
 // resolveGlob compiles a pattern without braces that is relative to a folder.
 // Text that other programs expand, such as $HOME, is an error: here it would be a
-// name, and the pattern would silently deny nothing.
+// literal name, and the pattern would silently deny nothing.
 func resolveGlob(text, cwd string) pattern {
 	first, _, deeper := strings.Cut(text, "/")
 	variable := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(first, "$"), "{"), "}")
@@ -72,8 +72,8 @@ func isName(s string) bool {
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == ""
 }
 
-// joinGlob is the clean pattern that matches below a folder, whose own name is
-// taken literally.
+// joinGlob returns the clean pattern that matches below a folder, whose own
+// name is literal.
 func joinGlob(root, relative string) string {
 	return path.Join(escapeGlob(root), relative)
 }
@@ -126,7 +126,7 @@ const (
 	opClass             // one character of a class, never /
 	opStar              // any number of characters but /
 	opCross             // any number of characters
-	opEnter             // nothing: here begins a component; the next, an opLoop, may be left out
+	opEnter             // nothing: a component begins here; the next, an opLoop, may be left out
 	opLoop              // any number of whole components, their / included
 )
 

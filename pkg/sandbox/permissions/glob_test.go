@@ -188,7 +188,7 @@ func FuzzGlob(f *testing.F) {
 			t.Fatalf("%q escaped does not match itself", at)
 		}
 		got := slices.ContainsFunc(p.programs, func(prog program) bool { return prog.accepts(prog.feed(prog.start(), at)) })
-		// Where both know the syntax, it is the slow matcher's.
+		// If both know the syntax, the slow matcher's result is right.
 		plain := !strings.ContainsAny(text, `[]{}\`) && !strings.Contains(strings.ReplaceAll("/"+text+"/", "/**/", "/"), "**")
 		if plain && len(text)+len(at) < 40 && got != slowMatch(text, at) && strings.ToValidUTF8(at+text, "") == at+text {
 			t.Fatalf("%q and %q: %v", text, at, got)
@@ -196,8 +196,8 @@ func FuzzGlob(f *testing.F) {
 	})
 }
 
-// A pattern that would deny nothing because it means something else to other
-// programs is an error.
+// If a pattern would deny nothing because it means something else to other
+// programs, that is an error.
 func TestPatternsThatWouldDenyNothing(t *testing.T) {
 	for _, text := range []string{"~", "~/x", "~u/*", "{~/a,b}/*", "{b,~u/a}", "$HOME/*", "${HOME}/.ssh/*", "file:///w/*", "file:/w/*"} {
 		p := Resolve(FileSystem{Entries: []Entry{{Path{Kind: Glob, Text: text}, Deny}}}, Scope{Cwd: "/w"}, tree("/w/a x"))

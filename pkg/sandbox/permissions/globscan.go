@@ -20,7 +20,7 @@ func (prog program) start() states {
 	return s
 }
 
-// add adds a step, and those that may come instead.
+// add adds a step, and those that may come instead of it.
 func (prog program) add(s states, i int) {
 	for ; ; i++ {
 		s[i/64] |= 1 << (i % 64)
@@ -132,12 +132,11 @@ func (prog program) searchRoot() string {
 }
 
 // ExpandGlobs returns the paths that the denied patterns match now, sorted and without
-// duplicates: files and directories of every type, dotfiles included, by
-// effective path. For a symbolic link the result has the link and its target.
-// Directories are not entered through links, and no deeper than the policy
-// says. A directory that cannot be listed is in the result itself if a match could lie
-// in it. /proc and /dev are left out, as a sandbox has its own, but a pattern may
-// name one of them.
+// duplicates: files and directories of every type, dotfiles included, by effective path.
+// For a symbolic link the result has the link and its target. Directories are not entered
+// through links, and no deeper than the policy says. A directory that cannot be listed is
+// in the result itself if a match could lie in it. /proc and /dev are left out, as a
+// sandbox has its own, but a pattern may name one of them.
 //
 // More than 8192 matches are an error, and so are more than maxVisited directory entries.
 // Files that appear later are not in the result.
@@ -199,8 +198,8 @@ func (g *globScan) run(prog program) error {
 	return g.walk(prog, s, at, 1)
 }
 
-// walk looks for matches in a directory, where s are the steps that may come
-// next; depth is that of its entries.
+// walk finds matches in a directory. s are the steps that may come next; depth
+// is the depth of its entries.
 func (g *globScan) walk(prog program, s states, dir string, depth int) error {
 	type subdir struct {
 		path   string
@@ -273,10 +272,10 @@ func (g *globScan) add(at string, t FileType) error {
 	return nil
 }
 
-// DeniesRead reports whether a tool must not read a path: its spelling or its
-// effective path lies at or below a denied root, by either spelling of that,
-// or it, or a folder that it lies in, matches a denied pattern. A pattern that
-// is invalid denies everything.
+// DeniesRead reports whether a tool must not read a path. It is denied if its
+// spelling or its effective path is at or below a denied root (in either
+// spelling), or if it or a parent folder matches a denied pattern. An invalid
+// pattern denies everything.
 func (p *Policy) DeniesRead(at string) bool {
 	if p.fs.Unrestricted {
 		return false

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// decodeLegacy decodes a policy that stands alone.
+// decodeLegacy decodes a policy without any text after it.
 func decodeLegacy(text []byte, decode PathDecoder) (p LegacyPolicy, err error) {
 	d := decoder{decode: decode}
 	return p, d.alone(text, d.legacy(&p))

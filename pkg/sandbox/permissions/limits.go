@@ -1,7 +1,7 @@
 package permissions
 
-// Limits of this implementation. Each is far above what a person or a client
-// writes, and keeps a hostile text from costing more than its own size.
+// Limits of this implementation. Each is far above what people or clients
+// write, and prevents a hostile text from costing more than its own size.
 const (
 	// maxEntries bounds the entries of one profile, read lists and overlays
 	// included. Roots are compared with entries pair by pair, and the profile
@@ -35,8 +35,8 @@ const (
 	// gitdir, a path and blanks.
 	maxPointer = 2 * (maxPath + 1)
 
-	// maxRepositories bounds how many directories of repositories are looked
-	// at for one root. A work tree has two, and may lie in others.
+	// maxRepositories bounds the directories of repositories that are examined
+	// for one root. A work tree has two, and may be inside of others.
 	maxRepositories = 32
 
 	// maxMatches bounds the paths that all the globs of a policy match
@@ -47,10 +47,10 @@ const (
 	// about a second of work.
 	maxVisited = 1 << 20
 
-	// maxVisitedFromRoot bounds the directory entries that one expansion looks
-	// at for each pattern that begins with a wildcard right below `/`, about a
-	// tenth of a second of work. Few of those are meant to search a whole
-	// machine before each command; patterns that need more are refused.
+	// maxVisitedFromRoot bounds the directory entries that one expansion reads
+	// for each pattern that begins with a wildcard directly below `/`: about a
+	// tenth of a second of work. Such patterns are hardly ever meant to search
+	// a whole machine before each command; patterns that need more are refused.
 	maxVisitedFromRoot = 1 << 15
 
 	// maxAlternatives bounds the patterns to which the braces of one pattern expand.

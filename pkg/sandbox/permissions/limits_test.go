@@ -8,8 +8,8 @@ import (
 )
 
 // TestTheLargestPolicyIsResolvedInTime resolves as many entries as are
-// accepted, in the arrangement that costs most: each root lies in the one
-// before, and carve-outs lie in all of them.
+// accepted, in the arrangement that costs most: each root is inside of the
+// previous one, and all of them have carve-outs.
 func TestTheLargestPolicyIsResolvedInTime(t *testing.T) {
 	var list strings.Builder
 	at := ""

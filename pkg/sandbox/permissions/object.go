@@ -14,7 +14,7 @@ const (
 	orNull = jsonwire.OrNull
 )
 
-// tagged reads an object whose member tag says which other members it has: fields returns
+// tagged reads an object whose member tag determines its other members: fields returns
 // their list for the value of the tag.
 func tagged(r *jsonwire.Reader, tag string, fields func(value string) (jsonwire.FieldsFunc, error)) error {
 	raw, err := r.Raw()
@@ -42,7 +42,7 @@ func tagged(r *jsonwire.Reader, tag string, fields func(value string) (jsonwire.
 	}))
 }
 
-// noFields are the members beside the tag of an object that needs no others.
+// noFields are the members of an object that has only the tag.
 func noFields(*jsonwire.Codec) {}
 
 // find returns the value of the first member of an object with this name, or nil.
@@ -60,7 +60,7 @@ func find(object []byte, name string) (value []byte, err error) {
 }
 
 // bare returns the error about a path or a shape in err without the names of the members
-// around it: the protocol has texts of their own for these.
+// around it, because the protocol has its own texts for these.
 func bare(err error) error {
 	if p, ok := errors.AsType[*PathError](err); ok {
 		return p

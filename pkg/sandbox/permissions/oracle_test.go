@@ -11,9 +11,9 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// oracle says slowly and plainly what a policy of literal entries, root entries
-// and deny globs means: each rule of docs/spec/sandbox.md §2 as a loop over all
-// entries.
+// oracle computes, slowly and simply, what a policy of literal entries, root
+// entries and deny globs means: each rule of docs/spec/sandbox.md §2 is a loop
+// over all entries.
 type oracle struct {
 	entries []Entry
 	view    memory

@@ -180,8 +180,8 @@ func (a AdditionalProfile) Normalize(view View) (AdditionalProfile, error) {
 	return a, nil
 }
 
-// canonical returns a path that exists with the links above its last component
-// resolved, and any other path as it is.
+// canonical returns an existing path with the links above its last component
+// resolved, and any other path unchanged.
 func canonical(view View, p string) string {
 	if p == "/" {
 		return p
@@ -245,8 +245,8 @@ func (fs FileSystem) hasDenyGlob() bool {
 	return slices.ContainsFunc(fs.Entries, func(e Entry) bool { return e.Path.Kind == Glob && e.Access == Deny })
 }
 
-// depthOf is the depth for the patterns of sides that fs is made of: the larger,
-// or none if a side that has patterns has none.
+// depthOf returns the depth for the patterns of the sides from which fs is made:
+// the larger one, or none if a side with patterns has none.
 func (fs FileSystem) depthOf(sides ...FileSystem) int {
 	depth := 0
 	for _, side := range sides {

@@ -19,7 +19,7 @@ func over(list string, depth int, net *Network) AdditionalProfile {
 	return a
 }
 
-// decodeAdditional decodes an overlay that stands alone.
+// decodeAdditional decodes an overlay without any text after it.
 func decodeAdditional(text []byte, decode PathDecoder) (a AdditionalProfile, err error) {
 	d := decoder{decode: decode}
 	return a, d.alone(text, d.additional(&a))

@@ -37,9 +37,9 @@ func NativePath(home string) PathDecoder {
 	}
 }
 
-// decode turns a text into a path with a decoder, and refuses a path that could not
-// be passed to the kernel or written as JSON again: altering a denied path
-// would grant it.
+// decode turns a text into a path with a decoder. It refuses a path that could not
+// be passed to the kernel, or not be written as JSON again: a changed denied path
+// would be granted.
 func (decode PathDecoder) decode(text string) (string, error) {
 	native, err := decode(text)
 	if err == nil {
@@ -54,7 +54,7 @@ func (decode PathDecoder) decode(text string) (string, error) {
 	return native, nil
 }
 
-// checkText refuses a path or pattern that no system call takes.
+// checkText refuses a path or pattern that no system call accepts.
 func checkText(s string) error {
 	switch {
 	case len(s) > maxPath:

@@ -9,10 +9,9 @@
 //	policy.CanWrite("/srv/project/main.go")
 //	policy.WritableRoots() // what a sandbox has to mount
 //
-// Every shape is decoded strictly: an unknown member is an error, because
-// ignoring it could weaken the policy. This package confines nothing, and
-// accesses files only through the View. Values are safe for concurrent
-// use except a Policy.
+// Every shape is decoded strictly: an unknown member is an error, because ignoring it
+// could weaken the policy. The package does not confine, and accesses files only
+// through the View. Values are safe for concurrent use except a Policy.
 package permissions
 
 import (
@@ -60,7 +59,7 @@ func (c *Context) ProfileFor(cwd string, view View) Profile {
 	return p
 }
 
-// noView is a file system with nothing in it.
+// noView is an empty file system.
 type noView struct{}
 
 func (noView) Lstat(string) (Info, error)                         { return Info{}, nil }
@@ -141,7 +140,7 @@ func (c *Context) check(bad error) error {
 
 var windowsLevels = []string{"disabled", "restricted-token", "elevated"}
 
-// directories lists the members that say which directories the context is about.
+// directories lists the members with the directories that the context is about.
 func (c *Context) directories(j *jsonwire.Codec) {
 	j.Read("cwd", orNull, text(&c.Cwd))
 	j.Read("workspaceRoots", orNull, roots(&c.WorkspaceRoots))

@@ -46,7 +46,7 @@ func (a Access) String() string {
 // CanRead reports whether a includes reading.
 func (a Access) CanRead() bool { return a == Read || a == Write }
 
-// Network says whether the network may be used.
+// Network is whether the network may be used.
 type Network uint8
 
 // The network modes. The zero value is the strict one.
@@ -98,10 +98,10 @@ type Entry struct {
 // FileSystem is the file system part of a profile. The zero value grants
 // nothing.
 type FileSystem struct {
-	// Unrestricted lets everything be read and written; there are no entries.
+	// Unrestricted permits reading and writing everything; there are no entries.
 	Unrestricted bool
 	Entries      []Entry
-	// GlobScanMaxDepth bounds how deep patterns are looked for; 0 is unset.
+	// GlobScanMaxDepth bounds the depth of the search for patterns; 0 is unset.
 	GlobScanMaxDepth int
 }
 
@@ -114,14 +114,14 @@ type Profile struct {
 	Network    Network
 }
 
-// FullWrite reports whether the profile lets everything be written. Disabled
-// and External do, as this program confines nothing then.
+// FullWrite reports whether the profile permits writing everything. Disabled
+// and External do, because this program then confines nothing.
 func (p Profile) FullWrite() bool { return p.Kind != Managed || p.FileSystem.FullWrite() }
 
 // ConfinesFiles reports whether file system requests must be confined.
 func (p Profile) ConfinesFiles() bool { return !p.FullWrite() }
 
-// ConfinesProcesses reports whether a process has to be confined.
+// ConfinesProcesses reports whether a process must be confined.
 func (p Profile) ConfinesProcesses() bool {
 	return p.ConfinesFiles() || p.Kind == Managed && p.Network != NetworkEnabled
 }
@@ -185,7 +185,7 @@ func (fs FileSystem) narrows(e Entry) bool {
 	}
 }
 
-// target is p with one spelling for paths that mean the same.
+// target returns p with one spelling for paths that mean the same.
 func (p Path) target() Path {
 	switch p.Kind {
 	case Root:
@@ -210,8 +210,8 @@ const projectRootsGlob = "codex-project-roots://"
 
 // WithProjectRoots returns the profile with each project_roots entry replaced
 // by one entry per root, and each pattern that begins with
-// codex-project-roots:// by one per root. Roots are clean absolute paths.
-// Other relative patterns stay, and so does everything if there are no roots.
+// codex-project-roots:// by one per root. Roots are clean absolute paths. Other
+// relative patterns are not changed. Without roots, nothing is changed.
 func (p Profile) WithProjectRoots(roots []string) Profile {
 	if len(roots) == 0 {
 		return p

@@ -15,9 +15,9 @@ type Scope struct {
 	WorkspaceRoots []string
 	// Tmpdir is $TMPDIR; it is ignored unless it is absolute.
 	Tmpdir string
-	// Within, if not "", is a directory, absolute and clean. Every path that an entry lets be
-	// written must lie in it or in /tmp, with all links followed. With WithinReads, so must every
-	// path that an entry lets be read, and /tmp is no exception.
+	// Within, if not "", is a directory, absolute and clean. Every path that an entry makes
+	// writable must be in it or in /tmp, with all links followed. With WithinReads, every path
+	// that an entry makes readable must be in it, and /tmp is no exception.
 	Within      string
 	WithinReads bool
 }
@@ -87,7 +87,7 @@ func Resolve(fs FileSystem, scope Scope, view View) *Policy {
 	return p
 }
 
-// resolve returns the paths that an entry's path stands for.
+// resolve returns the paths for which an entry's path stands.
 func (p Path) resolve(scope Scope, view View) []string {
 	switch p.Kind {
 	case Literal:
@@ -116,7 +116,7 @@ func (p *Policy) add(at string, access Access, index int) {
 	if !path.IsAbs(at) {
 		return
 	}
-	// If links cannot be followed to the end, the path as far as it is known counts.
+	// If links cannot be followed to the end, the resolved part counts.
 	effective, _ := EffectivePath(p.view, at)
 	p.entries = append(p.entries, resolved{path: at, effective: effective, access: access, index: index})
 	if access > p.at[at] || p.at[at] == 0 {
@@ -156,7 +156,7 @@ func (p *Policy) Access(at string) Access {
 }
 
 // CanWrite reports whether a path may be written, by its spelling: its access
-// is write, and it is not protected metadata without a grant of its own.
+// is write, and it is not protected metadata without its own grant.
 func (p *Policy) CanWrite(at string) bool {
 	if p.Access(at) != Write {
 		return false
@@ -164,7 +164,7 @@ func (p *Policy) CanWrite(at string) bool {
 	return p.fullWrite || !p.protected(path.Clean(at))
 }
 
-// protected reports whether a path is, or lies below, a protected name right
+// protected reports whether a path is at or below a protected name directly
 // under a write entry, and no write entry at or below that name covers it.
 func (p *Policy) protected(at string) bool {
 	granted := false // by a write entry between here and the path

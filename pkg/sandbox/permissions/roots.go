@@ -9,27 +9,26 @@ import (
 type WritableRoot struct {
 	Path      string // as the entry spells it
 	Effective string // with the links of existing ancestors resolved
-	// ReadOnly are the paths that must not be written, first the defaults,
-	// then those of entries in their order, without duplicates. Those below
-	// the root are spelled below Path; a default may lie elsewhere (the target of a
-	// .git file).
+	// ReadOnly are the paths that must not be written: first the defaults, then
+	// those of entries in their order, without duplicates. Those below the root are
+	// spelled below Path; a default may be elsewhere (the target of a .git file).
 	ReadOnly []ReadOnlyPath
 	// Names are the protected names that must not be created right below it.
 	Names []string
-	// Repository are the paths to which the .git of the root, or of a
-	// directory above it, leads. Those that lie in a writable root must
-	// neither be written nor created.
+	// Repository are the paths to which the .git of the root, or of a directory
+	// above it, leads. Those in a writable root must neither be written nor
+	// created.
 	Repository []string
 }
 
 // ReadOnlyPath is a path that must not be written.
 type ReadOnlyPath struct {
 	Path string
-	// Default says that no entry names it: it is existing metadata.
+	// Default means that no entry names it: it is existing metadata.
 	Default bool
-	// ProjectRootsMetadata says that it is a missing .git, .agents or .codex
-	// right below the root, which a read entry names as the usual
-	// workspace profile does. The root's Names take care of it.
+	// ProjectRootsMetadata means that it is a missing .git, .agents or .codex
+	// directly below the root, named by a read entry as in the usual workspace
+	// profile. The root's Names handle it.
 	ProjectRootsMetadata bool
 	// Entry is the index of the entry, -1 for a default.
 	Entry int
@@ -180,9 +179,9 @@ func (p *Policy) writableRoot(effective string, spellings []string, bare map[str
 	return root
 }
 
-// respell returns the path of an entry as a path below a root: its own
-// spelling if that lies below the root, even if a link in it leads elsewhere, else its
-// effective path.
+// respell returns the path of an entry as a path below a root: its own spelling if
+// that is below the root, even if a link in it leads elsewhere, else its effective
+// path.
 func respell(e resolved, root WritableRoot, spellings []string) (string, bool) {
 	if root.Path != "/" {
 		for _, s := range spellings {

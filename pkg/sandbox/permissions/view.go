@@ -58,17 +58,18 @@ func EffectivePath(view View, p string) (string, error) {
 	return real, err
 }
 
-// FollowLinks is EffectivePath that also returns how many links it has followed, and calls each, in order, with every path that decides
-// where p leads: the links in p and in the targets of other links, and the directories that the target of a link enters and leaves by "..".
-// The paths have no links above their last component.
+// FollowLinks is EffectivePath, but also returns how many links it has followed. It calls each, in order, with every
+// path that determines where p leads: the links in p and in the targets of other links, and the directories that the
+// target of a link enters and leaves by "..". The paths have no links above their last component.
 func FollowLinks(view View, p string, each func(at string)) (real string, links int, err error) {
 	r := resolver{view: view, each: each}
 	at, rest, err := r.walk("/", path.Clean(p))
 	return path.Join(at, rest), r.links, err
 }
 
-// MissingEnd returns the path to which p would lead if it existed, through dangling links, and the first component of it that is
-// missing, or "". If the rest leaves that component by "..", the component is the end: a process that creates a link there decides where the rest leads.
+// MissingEnd returns the path to which p would lead if it existed, through dangling links, and the first component of
+// it that is missing, or "". If the rest leaves that component by "..", the component is the end, because a process
+// that creates a link there decides where the rest leads.
 func MissingEnd(view View, p string) (end, first string, err error) {
 	r := resolver{view: view, each: func(string) {}}
 	at, _, err := r.walk("/", path.Clean(p))
@@ -167,7 +168,7 @@ func (r *resolver) step(at, name string) (next string, missing bool, err error) 
 	return next, rest != "" || target == "", err
 }
 
-// below reports whether p lies below root, and is not root.
+// below reports whether p is below root, and is not root.
 func below(p, root string) bool {
 	if root == "/" {
 		return len(p) > 1
@@ -175,10 +176,10 @@ func below(p, root string) bool {
 	return len(p) > len(root) && p[len(root)] == '/' && p[:len(root)] == root
 }
 
-// Within reports whether p is root or lies below it.
+// Within reports whether p is root or below it.
 func Within(p, root string) bool { return p == root || below(p, root) }
 
-// under returns p, which is within from, as it is spelled under to.
+// under returns p, which is within from, in its spelling under to.
 func under(p, from, to string) string {
 	switch {
 	case p == from:

@@ -16,7 +16,7 @@ func futimens(fd int, times *[2]unix.Timespec) error {
 	return nil
 }
 
-// retry calls f until no signal has interrupted it.
+// retry calls f until it is not interrupted by a signal.
 func retry(f func() error) error {
 	for {
 		if err := f(); !errors.Is(err, unix.EINTR) {

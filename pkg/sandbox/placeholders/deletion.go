@@ -13,7 +13,7 @@ const direntName = 19
 
 func direntSize(list *[512]byte, at int) int { return int(list[at+16]) | int(list[at+17])<<8 }
 
-// delete deletes what is at a name of the removal's directory, and reports
+// delete deletes the file at a name of the removal's directory, and reports
 // whether nothing is left.
 func (m *Remover) delete(r *Removal, name *[256]byte) bool {
 	m.dirs[0] = r.dir
@@ -45,14 +45,14 @@ func (m *Remover) delete(r *Removal, name *[256]byte) bool {
 	return false
 }
 
-// entry removes the name that is looked at in a directory, or opens it as the
-// next directory if it is one that is not empty.
+// entry removes the current name in a directory, or opens it as the next
+// directory if it is a non-empty directory.
 func (m *Remover) entry(r *Removal, depth int) (gone, entered bool) {
 	m.steps--
 	errno := m.stat(m.dirs[depth], &m.names[depth][0], unix.AT_SYMLINK_NOFOLLOW)
 	isDir := m.st.Mode&unix.S_IFMT == unix.S_IFDIR
 	isNew := m.isNew(r)
-	// An empty directory holds nothing that could be lost.
+	// An empty directory contains nothing that could be lost.
 	unknown := isDir && m.st.Mask&unix.STATX_BTIME == 0
 	if errno != 0 || !isNew && !unknown || m.steps < 0 {
 		return errno == unix.ENOENT, false
@@ -72,7 +72,7 @@ func (m *Remover) entry(r *Removal, depth int) (gone, entered bool) {
 	if errno != 0 {
 		return errno == unix.ENOENT, false
 	}
-	// It may be another one than a moment ago.
+	// It may be a different one than a moment ago.
 	if m.stat(int(at), &m.empty, unix.AT_EMPTY_PATH) == 0 && m.isNew(r) {
 		if m.st.Mode&0o700 != 0o700 {
 			m.chmod(int(at), 0o700)
@@ -85,13 +85,13 @@ func (m *Remover) entry(r *Removal, depth int) (gone, entered bool) {
 	return false, entered
 }
 
-// isNew reports whether the command can have made what was looked at.
+// isNew reports whether the command can have made the examined file.
 func (m *Remover) isNew(r *Removal) bool {
 	return m.st.Uid == r.uid && m.st.Mask&unix.STATX_BTIME != 0 &&
 		(m.st.Btime.Sec > r.since.Sec || m.st.Btime.Sec == r.since.Sec && m.st.Btime.Nsec >= r.since.Nsec)
 }
 
-// next finds the first name of a directory; false: there is none.
+// next finds the first name of a directory; false: the directory is empty.
 func (m *Remover) next(depth int) bool {
 	_, _, _ = syscall.Syscall(unix.SYS_LSEEK, uintptr(m.dirs[depth]), 0, unix.SEEK_SET)
 	for {
@@ -125,8 +125,8 @@ func (m *Remover) unlink(depth int, flags uintptr) syscall.Errno {
 	return errno
 }
 
-// chmod changes the mode of an open directory. Before Linux 6.6 only /proc
-// can do that for a descriptor that was opened as a place.
+// Before Linux 6.6 only /proc can do that for a descriptor that was opened with
+// O_PATH.
 func (m *Remover) chmod(fd int, mode uintptr) {
 	_, _, errno := syscall.Syscall6(unix.SYS_FCHMODAT2, uintptr(fd), uintptr(unsafe.Pointer(&m.empty)), mode, unix.AT_EMPTY_PATH, 0, 0)
 	if errno == 0 {

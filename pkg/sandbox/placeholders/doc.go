@@ -1,10 +1,10 @@
-// Package placeholders is what a sandbox changes in the host's directories, and undoes at its end
+// Package placeholders makes a sandbox's changes in the host's directories, and undoes them at its end
 // (docs/spec/sandbox.md §7.5; docs/sandbox-design.md).
 //
-// A mask needs something to be mounted on. Where a path must not be created that is missing, the launcher makes
-// a placeholder: an empty file or directory with a modification time that no file has by chance. Sandboxes share placeholders, by locks,
-// and the last one removes them. Names that cannot be masked are watched, and removed when the command has made them.
-// A launcher that is killed leaves both to the janitor, a process that outlives it and the server.
+// A mask needs a file to be mounted on. If a missing path must not be created, the launcher makes a placeholder there:
+// an empty file or directory with a modification time that no file has by chance. Sandboxes share placeholders, by
+// locks, and the last one removes them. Names that cannot be masked are watched, and removed when the command has made
+// them. A launcher that is killed leaves both to the janitor, a process that outlives it and the server.
 //
 // It knows the plan's mounts (plan), and neither the launcher nor a server. Nothing is looked up by a path twice: directories are held
 // open, and one name at a time is looked up in them, so that a process which renames and links meanwhile redirects

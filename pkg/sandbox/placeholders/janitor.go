@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A launcher may be killed at any moment, and it then leaves placeholders, and names that
-// must not be created. A janitor removes them: a process that outlives the launcher
-// and whoever started that. A server has one for all its sandboxes. A launcher that
-// is not given a connection to it starts one of its own.
+// A launcher may be killed at any moment. It then leaves placeholders, and names that must not
+// be created. A janitor removes them: a process that outlives the launcher and the launcher's
+// starter. A server has one for all its sandboxes. A launcher without a connection to it starts
+// its own.
 //
 // Each sandbox has a connection, a pair of sequenced packet sockets. The launcher, and
 // what it starts of its own inside the sandbox, hold one end; the janitor has the other.
@@ -43,13 +43,13 @@ const (
 	// janitorTime is how many seconds a launcher waits for its janitor. A janitor
 	// that has been stopped would hold it otherwise.
 	janitorTime = 5
-	// removalHead is the size of what comes before the name in 'n'.
+	// removalHead is the size of the part before the name in 'n'.
 	removalHead = 1 + 8 + 4 + 1 + asideDigits
-	// placeholderHead is the same of 's': the index and the other name.
+	// placeholderHead is the same for 's': the index and the other name.
 	placeholderHead = 1 + 4 + 32
 )
 
-// answered is the janitor's answer, and what it says first on its own socket.
+// answered is the janitor's answer, and its first message on its own socket.
 var answered = []byte{1}
 
 // JanitorPair makes a pair of sockets for a janitor, closed on exec. Whatever is
@@ -71,7 +71,7 @@ func JanitorPair() (ours, theirs int, err error) {
 // AwaitJanitor waits until the janitor at the other end of its own socket is ready.
 func AwaitJanitor(own int) error { return awaitAnswer(own) }
 
-// ConnectJanitor makes a connection for one sandbox by a janitor's own socket.
+// ConnectJanitor makes a connection for one sandbox through a janitor's own socket.
 func ConnectJanitor(own int) (connection int, err error) {
 	ours, theirs, err := JanitorPair()
 	if err != nil {
@@ -114,7 +114,7 @@ func awaitAnswer(socket int) error {
 // JanitorOf is the launcher's end of a connection. One goroutine uses it.
 type JanitorOf struct{ FD int }
 
-// Placeholder says that a placeholder is going to be made.
+// Placeholder announces that a placeholder is going to be made.
 func (j JanitorOf) Placeholder(i int, s *Placeholder) error {
 	m := binary.LittleEndian.AppendUint32([]byte{'s'}, uint32(i))
 	return tell(j.FD, append(append(m, s.temp[:]...), s.base()...), s.parent)
@@ -126,7 +126,7 @@ func (j JanitorOf) Hold(i, fd int) error {
 	return tell(j.FD, binary.LittleEndian.AppendUint32([]byte{'h'}, uint32(i)), fd)
 }
 
-// Name says which name must not be there.
+// Name announces a name that must not exist.
 func (j JanitorOf) Name(r *Removal) error {
 	m := binary.LittleEndian.AppendUint64([]byte{'n'}, uint64(r.since.Sec))
 	m = binary.LittleEndian.AppendUint32(m, r.since.Nsec)
@@ -138,12 +138,12 @@ func (j JanitorOf) Name(r *Removal) error {
 	return tell(j.FD, append(m, unix.ByteSliceToString(r.name[:])...), r.dir)
 }
 
-// Run says that there is nothing more to tell before the command runs. The end of the
-// process init is the end of all in the sandbox.
+// Run announces that there are no more messages before the command runs. When the
+// process init ends, all processes in the sandbox have ended.
 func (j JanitorOf) Run(init int) error {
 	fd, err := unix.PidfdOpen(init, 0)
 	if err != nil {
-		fd = -1 // before Linux 5.3: the end of the connection must do
+		fd = -1 // before Linux 5.3: the end of the connection must suffice
 	}
 	err = tell(j.FD, []byte{'r'}, fd)
 	if fd >= 0 {
@@ -155,11 +155,12 @@ func (j JanitorOf) Run(init int) error {
 // Await waits, after Run, until the janitor has everything. The command must not run before.
 func (j JanitorOf) Await() error { return awaitAnswer(j.FD) }
 
-// Forget says that there is nothing to do any more.
+// Forget announces that nothing is left to be removed.
 func (j JanitorOf) Forget() { _ = tell(j.FD, []byte{'f'}, -1) }
 
-// RunJanitor is what a janitor does: it takes connections from its own socket until
-// the other end of that is closed, and returns when the last of them has ended.
+// RunJanitor is the main function of a janitor: it accepts connections from its own
+// socket until the other end of that is closed, and returns when the last of them
+// has ended.
 func RunJanitor(own int) error {
 	if err := tell(own, answered, -1); err != nil {
 		return err
@@ -197,7 +198,7 @@ func receive(socket int, buf []byte) (n, fd int, err error) {
 	for i := range messages {
 		fds, _ := unix.ParseUnixRights(&messages[i])
 		for _, came := range fds {
-			// The buffer holds two.
+			// The buffer has space for two.
 			closeFD(fd)
 			fd = came
 		}
@@ -215,7 +216,7 @@ func closeFD(fd int) {
 	}
 }
 
-// leftovers is what a janitor is to remove for one sandbox.
+// leftovers is what a janitor must remove for one sandbox.
 type leftovers struct {
 	placeholders map[uint32]*Placeholder
 	names        []*Removal
@@ -245,8 +246,8 @@ func serveLauncher(connection int) {
 		}
 		switch {
 		case errors.Is(err, unix.ECONNRESET):
-			// The launcher has closed its end and not read the answer. What it said before that, such
-			// as that there is nothing to do, is still to be read.
+			// The launcher has closed its end without reading the answer. Its earlier messages, such
+			// as that nothing is left to be removed, must still be read.
 		case errors.Is(err, errTruncated):
 			return // the launcher finds the connection closed, and runs nothing
 		case err != nil || n == 0:
@@ -264,8 +265,8 @@ func serveLauncher(connection int) {
 			closeFD(fd)
 			return
 		case l.running:
-			// If the launcher does not take it, the end of the connection is read, or that there is
-			// nothing to do.
+			// If the launcher does not read it, the next message is the end of the connection, or
+			// that nothing is left to be removed.
 			_ = tell(connection, answered, -1)
 		}
 	}
@@ -275,8 +276,9 @@ func newLeftovers() *leftovers {
 	return &leftovers{placeholders: make(map[uint32]*Placeholder), init: -1}
 }
 
-// take takes a message of a launcher, and its descriptor. It reports false if the
-// message is malformed; then the descriptor is the caller's.
+// take handles a message of a launcher, and takes ownership of its descriptor. It
+// returns false if the message is malformed; then the caller still owns the
+// descriptor.
 func (l *leftovers) take(m []byte, fd int) bool {
 	kind, rest := m[0], m[1:]
 	switch {
@@ -314,13 +316,13 @@ func (l *leftovers) take(m []byte, fd int) bool {
 	return false
 }
 
-// fitName takes a name in a directory. It reports whether it is one.
+// fitName prepares a name in a directory. It reports whether it is a valid name.
 func fitName(to *[256]byte, name []byte) bool {
 	text := string(name)
 	return text != "." && text != ".." && len(text) < len(to) && !strings.ContainsAny(text, "/\x00") && copy(to[:], text) > 0
 }
 
-// remove waits for the end of the sandbox, and removes what is left.
+// remove waits for the end of the sandbox, and removes its leftovers.
 func (l *leftovers) remove() {
 	if l.init >= 0 {
 		fds := []unix.PollFd{{Fd: int32(l.init), Events: unix.POLLIN}}

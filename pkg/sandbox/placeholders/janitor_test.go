@@ -47,7 +47,7 @@ func connected(t *testing.T, own int) JanitorOf {
 	return JanitorOf{fd}
 }
 
-// run says that the command is about to run, and waits for the answer.
+// run announces that the command is about to run, and waits for the answer.
 func (j JanitorOf) run(init int) error {
 	if err := j.Run(init); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (j JanitorOf) run(init int) error {
 	return j.Await()
 }
 
-// killed ends the connection, as the kernel does for a launcher that is killed.
+// killed ends the connection, as the kernel does for a killed launcher.
 func (j JanitorOf) killed() { _ = unix.Close(j.FD) }
 
 // hold makes a placeholder that the janitor knows.
@@ -104,12 +104,12 @@ func there(name string) bool {
 }
 
 // TestJanitorAfterKill: the launcher is killed before or after the command runs, or
-// says that there is nothing to do.
+// announces that nothing is left to be removed.
 func TestJanitorAfterKill(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		run, forget  bool
-		stays, waits bool // what is there afterwards; the sandbox goes on meanwhile
+		stays, waits bool // the files afterwards; the sandbox continues meanwhile
 	}{
 		{name: "while it starts"},
 		{name: "while the command runs", run: true, waits: true},
@@ -178,7 +178,7 @@ func TestJanitorWithTwoSandboxes(t *testing.T) {
 	a, b := first.hold(t, 0, name), second.hold(t, 0, name)
 	first.killed()
 	a.close()
-	// The second learns of it by its own start: it stays protected.
+	// The second one learns of it from its own start: it stays protected.
 	if err := second.run(os.Getpid()); err != nil {
 		t.Fatal(err)
 	}
@@ -194,8 +194,8 @@ func TestJanitorWithTwoSandboxes(t *testing.T) {
 	}
 }
 
-// TestJanitorTakesNothingLate: once the command runs, whoever has got hold of the
-// connection cannot have anything else removed.
+// TestJanitorTakesNothingLate: once the command runs, a process that has got hold
+// of the connection cannot have anything else removed.
 func TestJanitorTakesNothingLate(t *testing.T) {
 	dir := t.TempDir()
 	own, end := startJanitor(t)
@@ -215,8 +215,8 @@ func TestJanitorTakesNothingLate(t *testing.T) {
 	}
 }
 
-// TestMalformedMessages: a janitor that does not understand its launcher says so by the
-// end of the connection, and nothing runs. Others go on.
+// TestMalformedMessages: a janitor that does not understand its launcher closes the
+// connection, and nothing runs. Other connections continue.
 func TestMalformedMessages(t *testing.T) {
 	own, end := startJanitor(t)
 	other := connected(t, own)
@@ -247,8 +247,8 @@ func TestMalformedMessages(t *testing.T) {
 	end()
 }
 
-// TestJanitorForgets: a janitor that is late reads that there is nothing to do, although the launcher
-// has closed its end by then, with or without having taken the answer.
+// TestJanitorForgets: a slow janitor reads that nothing is left to be removed, although the launcher
+// has closed its end by then, with or without having read the answer.
 func TestJanitorForgets(t *testing.T) {
 	for name, isLate := range map[string]bool{"before it has read anything": true, "before its answer is read": false} {
 		t.Run(name, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestJanitorForgets(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !isLate {
-				// The answer is there, and stays unread.
+				// The answer has arrived, and stays unread.
 				if n, err := unix.Poll([]unix.PollFd{{Fd: int32(ours), Events: unix.POLLIN}}, -1); n != 1 || err != nil {
 					t.Fatal(n, err)
 				}

@@ -13,42 +13,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A mount needs something to be mounted on. Where a path must not be created
-// that is missing, an empty file or directory is put there for as long as
-// sandboxes mask it: a placeholder. Placeholders are shared: each sandbox holds a lock on
-// the placeholder itself, and whoever ends last removes it. What marks a placeholder is a
-// modification time that no file has by chance, so that one that was left
-// behind by a crash is known by the next sandbox, and the user's own empty
-// file is never taken for one.
+// A mount needs a file to be mounted on. If a missing path must not be created, an empty
+// file or directory is put there for as long as sandboxes mask it: a placeholder.
+// Placeholders are shared: each sandbox holds a lock on the placeholder itself, and the
+// last sandbox removes it. A placeholder is marked by a modification time that no file
+// has by chance. So the next sandbox recognizes one that was left behind by a crash, and
+// never mistakes the user's own empty file for one.
 
-// JanitorName is the name, as in /proc/PID/comm, of whoever is to remove
-// placeholders: it should get a moment for that before it is killed.
+// JanitorName is the name, as in /proc/PID/comm, of processes that remove
+// placeholders: before they are killed, they should get some time for that.
 const JanitorName = "codex-janitor"
 
 const (
 	// takeTries bounds how often a placeholder may vanish while it is being taken.
 	takeTries = 100
-	// lockTries and lockWait bound how long a lock is waited for. A sandbox
-	// that ends holds it alone for an instant; a command that has made what
-	// looks like a placeholder can hold it for as long as it likes.
+	// lockTries and lockWait bound the wait for a lock. A sandbox that ends
+	// holds it exclusively for an instant; a command that has made a lookalike
+	// of a placeholder can hold it forever.
 	lockTries = 20
 	lockWait  = time.Millisecond
 )
 
-// Placeholder is one that this program holds open, or is about to make.
+// Placeholder is a placeholder that this program has open, or is about to make.
 type Placeholder struct {
 	Path   string
-	parent int // descriptor of the directory that holds it
+	parent int // descriptor of its directory
 	fd     int
 	uid    uint32
 	name   [256]byte // with a NUL, for system calls
-	temp   [32]byte  // under which it is made, with a NUL as well
+	temp   [32]byte  // the name under which it is made, with a NUL as well
 	dir    bool
-	// share tells the janitor of a descriptor before it is locked; see Hold.
+	// share passes a descriptor to the janitor before it is locked; see Hold.
 	share func(fd int) error
 }
 
-// Why what is at a path is not taken for a placeholder of this user.
+// The reasons why a file at a path is not accepted as a placeholder of this user.
 var (
 	errNotPlaceholder     = errors.New("it exists")
 	errForeign            = errors.New("it belongs to another user")
@@ -61,11 +60,11 @@ func openDir(name string) (int, error) {
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 }
 
-// ErrNotNeeded says that a placeholder cannot be made, and neither can anything else
-// by the user in that directory, or in the whole file system.
+// ErrNotNeeded means that a placeholder cannot be made, because the user cannot
+// create any file in that directory, or in the whole file system.
 var ErrNotNeeded = errors.New("nothing can be created there")
 
-// Unmasked says that a protected name cannot be masked, because what is there
+// Unmasked means that a protected name cannot be masked, because the file there
 // belongs to another user or is locked by another process, and may be removed
 // at any time. The name must be watched.
 type Unmasked struct {
@@ -75,8 +74,8 @@ type Unmasked struct {
 
 func (u *Unmasked) Error() string { return "another user or process holds " + u.Path }
 
-// unmasked returns an Unmasked for the placeholder's name, nil if it is none of the
-// protected ones, or what is there is to be protected where it is.
+// unmasked returns an Unmasked for the placeholder's name. It returns nil if the
+// name is not protected, or if the existing file must be protected where it is.
 func (s *Placeholder) unmasked(why error) error {
 	var st unix.Stat_t
 	if !slices.Contains(plan.ProtectedNames, s.base()) || unix.Fstat(s.parent, &st) != nil {
@@ -122,8 +121,8 @@ func openPlaceholder(name string, in plan.FileID) (*Placeholder, error) {
 // base is the placeholder's name in its directory.
 func (s *Placeholder) base() string { return path.Base(s.Path) }
 
-// take makes a placeholder, or joins the one that is there. If something else is there, it
-// closes the placeholder, and returns nil or an *Unmasked.
+// take makes a placeholder, or joins the existing one. If another file is there, it closes
+// the placeholder, and returns nil or an *Unmasked.
 func (s *Placeholder) take() (*Placeholder, error) {
 	var err error
 	locked := 0
@@ -155,12 +154,12 @@ func (s *Placeholder) take() (*Placeholder, error) {
 }
 
 // Open opens the directory of the placeholder that a mount needs at its target, and
-// changes nothing. It returns nil if the user has something else there.
+// changes nothing. It returns nil if a file of the user is there.
 func Open(m *plan.Mount) (*Placeholder, error) {
 	s, err := openPlaceholder(m.Target, m.Dir)
 	if err != nil {
 		if !m.Placeholder && !errors.Is(err, plan.ErrAppeared) {
-			err = nil // it cannot be looked at; the view has the last word
+			err = nil // it cannot be examined; the check in the view decides
 		}
 		return nil, err
 	}
@@ -173,11 +172,11 @@ func Open(m *plan.Mount) (*Placeholder, error) {
 	return s, nil
 }
 
-// Hold makes or joins the opened placeholder that a mount needs. For a mask of something
-// that exists it only joins one. Share is called with each descriptor of a placeholder
-// before that is locked or moved into place. Scenario: the launcher is killed when
-// it has just put a placeholder into place. The janitor then removes it, and until then
-// holds its lock.
+// Hold makes or joins the opened placeholder that a mount needs. For a mask of an
+// existing file it only joins one. It calls share with each descriptor of a placeholder
+// before that is locked or moved into place. Scenario: the launcher is killed just after
+// it has put a placeholder into place. The janitor then removes the placeholder, and
+// holds its lock until then.
 func (s *Placeholder) Hold(m *plan.Mount, share func(fd int) error) (*Placeholder, error) {
 	s.share = share
 	if m.Placeholder {
@@ -186,11 +185,11 @@ func (s *Placeholder) Hold(m *plan.Mount, share func(fd int) error) (*Placeholde
 	return s.joinOnly()
 }
 
-// joinOnly joins the placeholder, or closes it and returns nil if there is none. Scenario:
-// the pattern /w/* is denied, and matches the .git that another sandbox has put into
-// /w. Without a lock that sandbox would remove it while a mask is being mounted on it,
-// and bwrap would make a directory of its own there, which nothing removes. The error
-// is ErrAppeared if that happens now.
+// joinOnly joins the placeholder, or closes it and returns nil if it does not exist.
+// Scenario: the pattern /w/* is denied, and matches the .git that another sandbox has put
+// into /w. Without a lock, that sandbox would remove it while a mask is being mounted on
+// it, and bwrap would make its own directory there, which no process removes. The error is
+// ErrAppeared if that happens now.
 func (s *Placeholder) joinOnly() (*Placeholder, error) {
 	err := s.join()
 	if err == nil {
@@ -203,15 +202,15 @@ func (s *Placeholder) joinOnly() (*Placeholder, error) {
 	return nil, nil
 }
 
-// foreign reports whether the directory belongs to somebody else, so that the
-// user cannot change what may be done in it.
+// foreign reports whether the directory belongs to another user, so that this
+// user cannot change its permissions.
 func (s *Placeholder) foreign() bool {
 	var st unix.Stat_t
 	return unix.Fstat(s.parent, &st) == nil && int(st.Uid) != unix.Geteuid()
 }
 
-// join opens and locks the placeholder that is there. The error is ENOENT if there
-// is none, also if it was removed meanwhile.
+// join opens and locks the existing placeholder. The error is ENOENT if it does
+// not exist, or was removed meanwhile.
 func (s *Placeholder) join() error {
 	var st, now unix.Stat_t
 	if err := unix.Fstatat(s.parent, s.base(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -234,7 +233,7 @@ func (s *Placeholder) join() error {
 		err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) })
 	}
 	if err == nil {
-		err = unix.Fstat(fd, &st) // another one may have been opened than was looked at
+		err = unix.Fstat(fd, &st) // a different file may have been opened than was examined
 	}
 	if err == nil {
 		err = unix.Fstatat(s.parent, s.base(), &now, unix.AT_SYMLINK_NOFOLLOW)
@@ -252,8 +251,8 @@ func (s *Placeholder) join() error {
 	return nil
 }
 
-// make makes a placeholder under another name, and moves it into place when it is
-// marked and locked, so that nobody sees it half made.
+// make makes a placeholder under another name, and moves it into place after it
+// is marked and locked, so that no other process sees it half made.
 func (s *Placeholder) make() error {
 	temp := unix.ByteSliceToString(s.temp[:])
 	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW
@@ -280,8 +279,8 @@ func (s *Placeholder) make() error {
 	if err = s.share(fd); err == nil {
 		err = unix.Fstat(fd, &made)
 	}
-	// The umask seldom takes anything from the mode, and each change is one more for the
-	// journal of the file system.
+	// The umask rarely removes anything from the mode, and each change is one more entry
+	// in the journal of the file system.
 	if err == nil && made.Mode&0o7777 != mode {
 		err = unix.Fchmod(fd, mode)
 	}
@@ -312,7 +311,7 @@ func (s *Placeholder) unlink(name string) {
 	_ = unix.Unlinkat(s.parent, name, flags)
 }
 
-// Release lets go of a placeholder, and removes it if nobody else holds it.
+// Release releases a placeholder, and removes it if no other process holds it.
 func (s *Placeholder) Release() {
 	new(Remover).RemovePlaceholder(s)
 	s.close()
@@ -324,7 +323,7 @@ func (s *Placeholder) ID() plan.FileID { return plan.IDOf(s.fd) }
 // IsDir reports whether the placeholder is a directory.
 func (s *Placeholder) IsDir() bool { return s.dir }
 
-// Close lets go of a placeholder that was opened and not held. It may be called on nil.
+// Close releases a placeholder that was opened and not held. It may be called on nil.
 func (s *Placeholder) Close() {
 	if s != nil {
 		s.close()

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeEnv makes this program take and release the placeholder of that path.
+// takeEnv makes this program take and release the placeholder at that path.
 const takeEnv = "SANDBOX_TEST_TAKE"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// takeAndCheck takes a placeholder; for as long as it is held it is there.
+// takeAndCheck takes a placeholder, and checks that it exists while it is held.
 func takeAndCheck(name string) error {
 	s, err := takePlaceholder(name, true, plan.FileID{})
 	if err != nil {
@@ -64,7 +64,7 @@ func TestPlaceholdersAreSharedAndTheLastRemovesThem(t *testing.T) {
 		name := filepath.Join(t.TempDir(), ".git")
 		a := take(t, name, dir)
 		b := take(t, name, dir)
-		// A sandbox that joins takes what is there.
+		// A sandbox that joins uses the existing one.
 		c := take(t, name, !dir)
 		if c.IsDir() != dir {
 			t.Errorf("a placeholder changed its kind")
@@ -118,7 +118,7 @@ func mark(name string) error {
 func TestReleaseNeverRemovesWhatTookThePlaceholdersName(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, ".git")
-	// Something else is at the path.
+	// Another file is at the path.
 	s := take(t, name, true)
 	if err := errors.Join(os.Remove(name), os.Mkdir(name, 0o555)); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestReleaseNeverRemovesWhatTookThePlaceholdersName(t *testing.T) {
 	}
 }
 
-// A sandbox that was killed leaves a placeholder, which the next one takes over.
+// A killed sandbox leaves a placeholder, which the next one takes over.
 func TestPlaceholdersThatAreLeftAreTakenOver(t *testing.T) {
 	name := filepath.Join(t.TempDir(), ".git")
 	abandon := func() {
@@ -242,7 +242,7 @@ func takePlaceholder(name string, dir bool, in plan.FileID) (*Placeholder, error
 	return s.take()
 }
 
-// joinPlaceholder is Open and Hold for what is masked.
+// joinPlaceholder is Open and Hold for a masked path.
 func joinPlaceholder(name string, in plan.FileID) (*Placeholder, error) {
 	m := &plan.Mount{Target: name, Dir: in}
 	s, err := Open(m)
@@ -252,8 +252,8 @@ func joinPlaceholder(name string, in plan.FileID) (*Placeholder, error) {
 	return s.Hold(m, func(int) error { return nil })
 }
 
-// sweepPlaceholder removes the placeholder at a path that nobody holds: that of a sandbox
-// which was killed with all its processes. Anything else is left alone.
+// sweepPlaceholder removes the placeholder at a path that no process holds: that of a
+// sandbox that was killed with all its processes. Any other file is left alone.
 func sweepPlaceholder(name string) {
 	s, err := openPlaceholder(name, plan.FileID{})
 	if err != nil {

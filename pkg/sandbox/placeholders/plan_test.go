@@ -19,7 +19,7 @@ func policy(dir string, more ...permissions.Entry) permissions.Profile {
 	return permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: append(entries, more...)}}
 }
 
-// workspace makes a directory in which there is a file.
+// workspace makes a directory with a file in it.
 func workspace(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -32,8 +32,8 @@ func workspace(t *testing.T) string {
 	return dir
 }
 
-// Placeholders of another sandbox that a pattern matches are held while they are
-// masked, and those that are being made are not masked.
+// If a pattern matches placeholders of another sandbox, they are held while they
+// are masked. Those that are being made are not masked.
 func TestPatternsThatMatchPlaceholders(t *testing.T) {
 	dir := workspace(t)
 	placeholder, err := takePlaceholder(dir+"/.git", true, plan.FileID{})
@@ -80,7 +80,7 @@ func TestPatternsThatMatchPlaceholders(t *testing.T) {
 	}
 }
 
-// A placeholder of another sandbox is no writable root.
+// A placeholder of another sandbox is not a writable root.
 func TestPlaceholdersAreNoRoots(t *testing.T) {
 	dir := workspace(t)
 	placeholder, err := takePlaceholder(dir+"/gone", false, plan.FileID{})

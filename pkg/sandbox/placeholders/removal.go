@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A command may put anything at a name that must not be created: a tree that
-// it made, a directory of the user that it moved there, a tree that cannot be
-// listed or is deeper than any path, links to other directories. So the name
-// is freed first, by one rename within its directory, which works for all of
-// them. Then what was moved aside is deleted, but only what the command can
-// have made: what belongs to the user, was born after the sandbox was planned
-// and lies in the same mount. The birth time cannot be set. Everything else
-// stays where it was moved to.
+// A command may put anything at a name that must not be created: a tree that it
+// made, a directory of the user that it moved there, a tree that cannot be
+// listed or is deeper than any path, links to other directories. So the name is
+// freed first, by one rename within its directory, which works for all of them.
+// Then the moved files are deleted, but only those that the command can have
+// made: files that belong to the user, were created after the sandbox was
+// planned and are in the same mount. The birth time cannot be set. All other
+// files stay where they were moved to.
 //
 // Nothing here is looked up by more than one name in an open directory, and no
 // link is followed, so processes that rename and link meanwhile lead nowhere.
@@ -29,16 +29,16 @@ import (
 // system calls on descriptors and allocates nothing.
 
 const (
-	// removalDepth bounds how deep a tree is deleted: each level holds a
+	// removalDepth bounds how deep a tree is deleted: each level needs a
 	// descriptor. Git's own trees have less than ten levels.
 	removalDepth = 32
-	// removalSteps bounds how many names one deletion looks at: a new name may
-	// appear meanwhile. It takes less than a second.
+	// removalSteps bounds the names that one deletion handles, because new
+	// names may appear meanwhile. It takes less than a second.
 	removalSteps = 1 << 14
 	// removalTries bounds how often the rename is tried.
 	removalTries = 8
-	// asidePrefix begins the names of what was moved aside. Then follow
-	// random digits of the sandbox, and as many of the name.
+	// asidePrefix begins the names of files that were moved aside. After it
+	// come random digits of the sandbox, and as many of the name.
 	asidePrefix = ".codex-removed-"
 	asideDigits = 8
 )
@@ -46,12 +46,12 @@ const (
 // The results of Remove.
 const (
 	NothingThere = iota
-	// Removed says that the name is free; something may be left under another.
+	// Removed means that the name is free; files may be left under another name.
 	Removed
-	// NotRemoved says that the name could not be freed.
+	// NotRemoved means that the name could not be freed.
 	NotRemoved
-	// HeldPlaceholder says that there is the placeholder of another sandbox,
-	// empty and locked. It must be looked at again.
+	// HeldPlaceholder means that the file is a placeholder of another sandbox,
+	// empty and locked. It must be checked again.
 	HeldPlaceholder
 )
 
@@ -67,7 +67,7 @@ type Removal struct {
 	aside    [256]byte
 }
 
-// Aside is what the paths of what was moved aside begin with.
+// Aside is the prefix of the paths of files that were moved aside.
 func (r *Removal) Aside() string {
 	return path.Join(path.Dir(r.Path), string(r.aside[:len(asidePrefix)+asideDigits]))
 }
@@ -83,7 +83,7 @@ func openRemoval(n plan.UndoName) (*Removal, error) {
 	copy(r.aside[:], asidePrefix)
 	var m Remover
 	m.random(r.aside[len(asidePrefix):])
-	// Birth times are taken from the coarse clock, too.
+	// Birth times also come from the coarse clock.
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
@@ -117,7 +117,7 @@ func openRemoval(n plan.UndoName) (*Removal, error) {
 type Remover struct {
 	st    unix.Statx_t
 	dirs  [removalDepth + 1]int       // open directories, from the first
-	names [removalDepth + 1][256]byte // and the name that is looked at in each
+	names [removalDepth + 1][256]byte // and the current name in each
 	list  [512]byte                   // of a directory; the longest entry fits
 	scan  [512]byte                   // the same, of the removal's directory
 	path  [32]byte                    // of a descriptor in /proc
@@ -127,9 +127,10 @@ type Remover struct {
 	steps int
 }
 
-// Remove frees the name, and deletes what was there as far as it may. What
-// another user owns in a directory with the sticky bit is not the command's,
-// and is left alone. A command may have forbidden to search the directory.
+// Remove frees the name, and deletes the files there as far as it may. A file
+// that another user owns in a directory with the sticky bit is not the
+// command's, and is left alone. A command may have removed the search
+// permission of the directory.
 func (m *Remover) Remove(r *Removal) int {
 	mode := unchanged
 	errno := m.stat(r.dir, &r.name[0], unix.AT_SYMLINK_NOFOLLOW)
@@ -148,15 +149,15 @@ func (m *Remover) Remove(r *Removal) int {
 	return result
 }
 
-// free is Remove for what is there and is no placeholder. Mode is what the
-// directory had before it was unlocked.
+// free is Remove for an existing file that is not a placeholder. mode is the
+// directory's mode before it was unlocked.
 func (m *Remover) free(r *Removal, mode *uintptr) int {
 	m.steps = removalSteps
 	for range removalTries {
 		m.random(r.aside[len(asidePrefix)+asideDigits:])
 		errno := m.rename(r, unix.RENAME_NOREPLACE)
 		if errno == unix.EINVAL {
-			errno = m.rename(r, 0) // a file system without flags; nothing has this name
+			errno = m.rename(r, 0) // a file system without flags; the name does not exist
 		}
 		if errno == unix.EACCES && *mode == unchanged {
 			*mode = m.unlock(r.dir, r.uid)
@@ -177,7 +178,7 @@ func (m *Remover) free(r *Removal, mode *uintptr) int {
 	return NotRemoved
 }
 
-// unchanged is no mode.
+// unchanged is not a valid mode.
 const unchanged = ^uintptr(0)
 
 // unlock lets the entries of a directory be changed, which a command may have
@@ -198,11 +199,11 @@ func (m *Remover) lock(dir int, mode uintptr) {
 	}
 }
 
-// placeholder treats what was looked at if it is an empty placeholder: one that
-// a sandbox has still, whose policy masks the name, is left alone, and one that
-// was left behind is removed. A command that makes one of its own, and locks it,
-// must leave it empty, and its lock ends with it. The result is NotRemoved if it
-// is none.
+// placeholder handles the file if it is an empty placeholder. One that a sandbox
+// still uses, whose policy masks the name, is left alone; one that was left
+// behind is removed. If a command makes and locks its own lookalike, that must
+// stay empty, and its lock ends with the command. The result is NotRemoved if
+// the file is not a placeholder.
 func (m *Remover) placeholder(r *Removal) int {
 	if !m.isPlaceholder() {
 		return NotRemoved
@@ -239,7 +240,7 @@ func (m *Remover) rename(r *Removal, flags uintptr) syscall.Errno {
 	return errno
 }
 
-// random writes digits that the command cannot foresee.
+// random writes digits that the command cannot predict.
 func (m *Remover) random(to []byte) {
 	_, _, _ = syscall.Syscall(unix.SYS_GETRANDOM, uintptr(unsafe.Pointer(&m.bits)), 8, unix.GRND_NONBLOCK)
 	for i := range asideDigits {
@@ -247,9 +248,9 @@ func (m *Remover) random(to []byte) {
 	}
 }
 
-// Tidy deletes what is left of what this sandbox moved aside, as far as it may:
-// a deletion was interrupted, or a process had made more names meanwhile. It
-// reports whether anything stays.
+// Tidy deletes the rest of the files that this sandbox moved aside, as far as
+// it may: a deletion was interrupted, or a process had made more names
+// meanwhile. It reports whether any are left.
 func (m *Remover) Tidy(r *Removal) (left bool) {
 	mode := m.unlock(r.dir, r.uid)
 	m.path[0], m.path[1] = '.', 0
@@ -288,7 +289,7 @@ func (m *Remover) Tidy(r *Removal) (left bool) {
 	return left
 }
 
-// RemovePlaceholder removes a placeholder that nobody else holds, and that is one still.
+// RemovePlaceholder removes a placeholder that no other process holds, if it still is one.
 func (m *Remover) RemovePlaceholder(s *Placeholder) {
 	if s.fd < 0 {
 		return
@@ -316,9 +317,9 @@ func (m *Remover) RemovePlaceholder(s *Placeholder) {
 	m.lock(s.parent, mode)
 }
 
-// RemoveHalfMade removes what a launcher that was killed has left of a placeholder under
-// the name that placeholders have until they are marked and locked: an empty file or
-// directory. No sandbox knows it by that name.
+// RemoveHalfMade removes what a killed launcher has left under the temporary name of a
+// placeholder that is not yet marked and locked: an empty file or directory. No sandbox
+// uses that name.
 func (m *Remover) RemoveHalfMade(s *Placeholder) {
 	if m.stat(s.parent, &s.temp[0], unix.AT_SYMLINK_NOFOLLOW) != 0 || m.st.Uid != s.uid {
 		return
@@ -326,14 +327,14 @@ func (m *Remover) RemoveHalfMade(s *Placeholder) {
 	flags := uintptr(0)
 	switch kind := m.st.Mode & unix.S_IFMT; {
 	case kind == unix.S_IFDIR:
-		flags = unix.AT_REMOVEDIR // which fails if there is something in it
+		flags = unix.AT_REMOVEDIR // which fails if it is not empty
 	case kind != unix.S_IFREG || m.st.Size != 0:
 		return
 	}
 	_, _, _ = syscall.Syscall(unix.SYS_UNLINKAT, uintptr(s.parent), uintptr(unsafe.Pointer(&s.temp[0])), flags)
 }
 
-// isPlaceholder reports whether what was looked at last is a placeholder.
+// isPlaceholder reports whether the last examined file is a placeholder.
 func (m *Remover) isPlaceholder() bool {
 	return (m.st.Mode == unix.S_IFDIR|plan.PlaceholderDirMode || m.st.Mode == unix.S_IFREG|plan.PlaceholderFileMode && m.st.Size == 0) &&
 		m.st.Mtime.Sec == plan.PlaceholderSeconds && m.st.Mtime.Nsec == plan.PlaceholderNanoseconds

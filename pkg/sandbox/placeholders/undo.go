@@ -13,10 +13,10 @@ import (
 )
 
 // Undo removes names that must not be created as soon as they appear, and for
-// the last time when the command and all its descendants have ended. It holds
-// a descriptor of each directory from before the command starts, so that a
-// command which moves a directory and puts a link in its place redirects
-// nothing. See removal.go for what is removed.
+// the last time when the command and all its descendants have ended. It opens
+// each directory before the command starts, so that a command that moves a
+// directory and puts a link in its place cannot redirect a removal. See
+// removal.go for which files are removed.
 type Undo struct {
 	names   []*Removal
 	remover Remover
@@ -24,7 +24,7 @@ type Undo struct {
 	quit    int // an eventfd that ends the watch
 	done    chan struct{}
 	once    sync.Once
-	again   bool // there is something that must be looked at again
+	again   bool // some names must be checked again
 	made    bool // belongs to the watch until done is closed
 }
 
@@ -33,9 +33,9 @@ type Undo struct {
 // all of them, or when no event would come.
 const undoPoll = 10
 
-// OpenUndo opens the directories of names that must not be created. It
-// returns nil if there are none. The error is ErrAppeared when the plan has to
-// be made again.
+// OpenUndo opens the directories of names that must not be created. It returns
+// nil if there are none. The error is ErrAppeared if the plan must be made
+// again.
 func OpenUndo(names []plan.UndoName) (*Undo, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -111,7 +111,7 @@ func (u *Undo) routineWatch() {
 	}
 }
 
-// look removes what is there.
+// look removes existing names.
 func (u *Undo) look() {
 	u.again = false
 	for _, r := range u.names {
@@ -120,7 +120,7 @@ func (u *Undo) look() {
 		case NothingThere:
 			continue
 		case HeldPlaceholder:
-			u.again = true // what is made in it makes no event here
+			u.again = true // files that are made in it cause no event here
 			continue
 		}
 		u.made = true
@@ -132,7 +132,7 @@ func (u *Undo) look() {
 	}
 }
 
-// tidy deletes what is left of what was there, and says what is kept.
+// tidy deletes the rest of the removed files, and reports which are kept.
 func (u *Undo) tidy() {
 	for _, r := range u.names {
 		if u.made && u.remover.Tidy(r) {
@@ -141,7 +141,7 @@ func (u *Undo) tidy() {
 	}
 }
 
-// Stop ends the watch after a last look, and reports whether anything was
+// Stop ends the watch after a last check, and reports whether anything was
 // created. It may be called on nil, and more than once.
 func (u *Undo) Stop() bool {
 	if u == nil {

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestUndoOpensWhatThePlanSaw: if another process exchanges the directory of a
-// name after the plan was made, by another directory or by a link, or makes the
-// name, the plan is refused. It would otherwise watch, and remove from, a
-// directory that the command cannot even reach.
+// TestUndoOpensWhatThePlanSaw: if another process, after the plan was made,
+// replaces the directory of a name by another directory or by a link, or
+// creates the name, the plan is refused. Otherwise the launcher would watch,
+// and remove files from, a directory that the command cannot even reach.
 func TestUndoOpensWhatThePlanSaw(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Describe tells people what the plan is.
+// Describe describes the plan for people.
 func (plan *Plan) Describe() string {
 	var b strings.Builder
 	if plan.Confined {

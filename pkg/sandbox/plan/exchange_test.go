@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exchanging is the host, on which a function is called before each look at a
-// file or directory while a plan is made.
+// exchanging is the host, but a function is called before each access to a file
+// or directory while a plan is made.
 type exchanging struct {
 	HostView
 	before func()
@@ -40,7 +40,8 @@ func (x exchangingWalk) ReadDir(name string, each func(string, permissions.FileT
 
 // TestMatchesInExchangedDirectories: a pattern denies a file, and another process,
 // perhaps confined by the same policy, exchanges two directories above it while
-// the plan is made, once or twice. The match has a mask where it is at the end.
+// the plan is made, once or twice. The mask must be at the final path of the
+// match.
 func TestMatchesInExchangedDirectories(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.Mkdir(dir+"/a", 0o700), os.Mkdir(dir+"/b", 0o700), os.WriteFile(dir+"/b/x.key", nil, 0o600)); err != nil {

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// call is what a filter sees of a system call.
+// call is a filter's view of a system call.
 type call struct {
 	nr, arch uint32
 	args     [6]uint64
 }
 
-// interpret runs a filter as the kernel does, and fails on what the kernel
-// would not take.
+// interpret runs a filter as the kernel does, and fails if the kernel would not
+// accept it.
 func interpret(t *testing.T, filter []unix.SockFilter, c call) uint32 {
 	t.Helper()
 	var acc uint32
@@ -58,7 +58,7 @@ func interpret(t *testing.T, filter []unix.SockFilter, c call) uint32 {
 	return 0
 }
 
-// word returns what the kernel has at an offset; false: nothing that a filter may load.
+// word returns the kernel's data at an offset; false: a filter must not load it.
 func (c call) word(offset uint32) (uint32, bool) {
 	switch at := offset - offsetArg0; {
 	case offset == offsetNumber:
@@ -82,7 +82,7 @@ func thisArch() uint32 {
 	return unix.AUDIT_ARCH_X86_64
 }
 
-// everyRules yields all Rules that there can be.
+// everyRules yields all possible Rules.
 func everyRules(f func(name string, r Rules)) {
 	for network, name := range []string{"off", "on", "proxy"} {
 		for bits := range 64 {
@@ -389,8 +389,8 @@ func TestOtherInterfacesOfTheKernel(t *testing.T) {
 	})
 }
 
-// checkOwnSockets checks what a command without a network may do with sockets
-// of the internet, and with messages that have an address.
+// checkOwnSockets checks what a command without a network can do with Internet
+// sockets, and with messages that have an address.
 func checkOwnSockets(t *testing.T, name string, r Rules) {
 	t.Helper()
 	filter := r.Filter()
@@ -421,9 +421,9 @@ func checkOwnSockets(t *testing.T, name string, r Rules) {
 	}
 }
 
-// TestTheFilterOfOwnSockets: with sockets of its own, a command makes no Unix socket that carries
-// datagrams, as sendmsg would send from it to any path. The launcher makes pairs of them, and
-// connections.
+// TestTheFilterOfOwnSockets: with sockets of its own, a command cannot make a Unix socket for
+// datagrams, because sendmsg could send from it to any path. The launcher makes pairs of them,
+// and connections.
 func TestTheFilterOfOwnSockets(t *testing.T) {
 	filter := Rules{Network: NetworkOff, Sockets: SocketsOwn}.Filter()
 	const high, flags = 1 << 32, unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK

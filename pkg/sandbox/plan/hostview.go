@@ -17,7 +17,7 @@ import (
 // HostView is the file system that this program sees, for resolving policies.
 type HostView struct{}
 
-// euid is asked once: a plan looks at a hundred files.
+// euid is determined once: a plan checks a hundred files.
 var euid = sync.OnceValue(unix.Geteuid)
 
 // Lstat implements permissions.View.
@@ -47,17 +47,17 @@ func (HostView) CanReplace(name string) bool {
 	dir := path.Dir(name)
 	if me := unix.Geteuid(); me != 0 && unix.Stat(dir, &st) == nil && st.Mode&unix.S_ISVTX != 0 && int(st.Uid) != me &&
 		unix.Lstat(name, &own) == nil && int(own.Uid) != me {
-		return false // as in /tmp, where only the owner of a name removes it
+		return false // as in /tmp, where only the owner of a name can remove it
 	}
 	return unix.Access(dir, unix.W_OK) == nil || unix.Stat(dir, &st) != nil || int(st.Uid) == unix.Geteuid()
 }
 
 // IsTemporary reports whether a value of $TMPDIR is a directory for the user's
 // temporary files: the user owns it, or it is sticky, as /tmp is. The root
-// directory is none. For root, who owns most directories, one right below it is
-// none either unless it is sticky. What is missing grants nothing, and may
-// pass. A link of another user is not followed: it would choose which of the
-// user's directories a command may write to.
+// directory never is. For root, who owns most directories, a directory directly
+// below / counts only if it is sticky. A missing directory grants nothing, so
+// it is accepted. A link of another user is not followed: it would choose which
+// of the user's directories a command may write to.
 func IsTemporary(name string) bool {
 	var st unix.Stat_t
 	real, err := permissions.EffectivePath(ownLinks{}, path.Clean(name))
@@ -178,8 +178,8 @@ func retry(f func() error) error {
 	}
 }
 
-// openTries bounds how often Openat2 asks the kernel again, so that a command that renames
-// files all the time cannot keep the caller for ever.
+// openTries bounds how often Openat2 retries, so that a command that renames files all the
+// time cannot block the caller for ever.
 const openTries = 1000
 
 // Openat2 is openat2(2), again if a signal came or the kernel asks for that.

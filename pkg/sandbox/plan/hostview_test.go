@@ -17,7 +17,7 @@ import (
 func TestReadDir(t *testing.T) {
 	dir := t.TempDir()
 	want := map[string]permissions.FileType{"d": permissions.Dir, "l": permissions.Symlink, "p": permissions.Other, "...": permissions.Regular}
-	// More than one call of the kernel returns, and the longest name.
+	// More than one system call returns, and the longest name.
 	for i := range 500 {
 		want[fmt.Sprintf("%0250d", i)] = permissions.Regular
 	}

@@ -9,7 +9,7 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// moving is a host on which a directory is moved away after some looks at
+// moving is a host on which a directory is moved away after some accesses to
 // files, and is back after some more.
 type moving struct {
 	memory
@@ -26,9 +26,9 @@ func (m moving) Lstat(name string) (permissions.Info, error) {
 	return m.memory.Lstat(name)
 }
 
-// A directory that another program moves away and back while the plan is made
-// does not leave a writable root behind that has lost its guards, whenever it
-// happens: then the plan is made again.
+// If another program moves a directory away and back while the plan is made, no
+// writable root loses its guards, whenever that happens: the plan is made
+// again.
 func TestDirectoriesThatMoveWhileThePlanIsMade(t *testing.T) {
 	host := tree("/t/c/w/.git/", "/t/c/w/.agents/", "/t/c/w/.codex/", "/t/c/w/secret", "/t/c/w/kept")
 	profile := managed(t, "root=read /t/c/w=write /t/c/w/secret=deny /t/c/w/kept=read")
@@ -57,7 +57,7 @@ func TestDirectoriesThatMoveWhileThePlanIsMade(t *testing.T) {
 	}
 }
 
-// If a directory never stands still, the plan is refused.
+// If a directory is moved all the time, the plan is refused.
 func TestDirectoriesThatMoveAllTheTime(t *testing.T) {
 	host := tree("/t/c/w/.git/", "/t/c/w/.agents/", "/t/c/w/.codex/")
 	looks := 0
@@ -68,7 +68,7 @@ func TestDirectoriesThatMoveAllTheTime(t *testing.T) {
 	}
 }
 
-// restless is a host on which a directory is there at every second look at it.
+// restless is a host on which a directory exists at every second access.
 type restless struct{ moving }
 
 func (r restless) Lstat(name string) (permissions.Info, error) {
@@ -81,7 +81,7 @@ func (r restless) Lstat(name string) (permissions.Info, error) {
 	return r.memory.Lstat(name)
 }
 
-// checkGuards checks that whatever is writable is guarded as it should be.
+// checkGuards checks that every writable path has the right guards.
 func checkGuards(t *testing.T, from int, got, want *Plan) {
 	t.Helper()
 	targets := func(plan *Plan) (list []string) {
@@ -128,8 +128,8 @@ func (x exchanged) ReadDir(name string, each func(string, permissions.FileType) 
 	return x.now().ReadDir(name, each)
 }
 
-// A directory in a writable root that another command exchanges with a link
-// while the plan is made has nothing shown that no entry grants.
+// If another command exchanges a directory in a writable root with a link while
+// the plan is made, nothing is shown that no entry grants.
 func TestDirectoriesThatAreExchangedWhileThePlanIsMade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -160,8 +160,8 @@ func TestDirectoriesThatAreExchangedWhileThePlanIsMade(t *testing.T) {
 	}
 }
 
-// holding is such a host, of which a plan holds the directory at a path open,
-// if it was one when it was looked at.
+// holding is such a host. The plan keeps the directory at a path open, if it
+// was a directory when it was examined.
 type holding struct {
 	exchanged
 	dir string
@@ -177,8 +177,9 @@ func (h holding) Lstat(name string) (permissions.Info, error) {
 	return info, err
 }
 
-// A denied path in a directory of a writable root that another process exchanges
-// with a link while the plan is made is masked, or nothing runs.
+// If a denied path is in a directory of a writable root that another process
+// exchanges with a link while the plan is made, either the path is masked, or
+// nothing runs.
 func TestDeniedPathsThatAreExchangedWhileThePlanIsMade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -208,8 +209,8 @@ func TestDeniedPathsThatAreExchangedWhileThePlanIsMade(t *testing.T) {
 	}
 }
 
-// Below a denied directory nothing is masked: a placeholder would be made in
-// it.
+// Below a denied directory nothing is masked, because a placeholder would be
+// made in it.
 func TestNothingIsCoveredBelowADeniedDirectory(t *testing.T) {
 	plan, err := Make(managed(t, "root=read /w=write /w/d=deny /w/d/gone/deep=deny /w/d/none=read"), permissions.Scope{},
 		tree("/w/d/x", "/w/.git/", "/w/.agents/", "/w/.codex/"), false)

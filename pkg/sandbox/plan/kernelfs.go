@@ -23,8 +23,8 @@ var kernelFileSystems = map[string]bool{
 	"openpromfs": true, "s390_hypfs": true, "spufs": true, "ipathfs": true, "ibmasmfs": true, "usbfs": true, "usbdevfs": true,
 }
 
-// KernelMounts returns where file systems of the kernel are mounted, without
-// those that another mount hides or that the user cannot look at.
+// KernelMounts returns the mount points of the kernel's file systems, without
+// those that another mount hides or that the user cannot access.
 func (h HostView) KernelMounts() ([]string, error) {
 	text, err := mountinfo.Read("self")
 	if err != nil {
@@ -33,7 +33,7 @@ func (h HostView) KernelMounts() ([]string, error) {
 	return kernelMounts(string(text), h)
 }
 
-// kernelMounts finds those of a mountinfo.
+// kernelMounts finds those in a mountinfo.
 func kernelMounts(text string, view permissions.View) ([]string, error) {
 	mounts, err := mountinfo.Parse(text)
 	if err != nil {

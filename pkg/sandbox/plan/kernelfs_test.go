@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices is a host that knows devices of some paths.
+// devices is a host that reports devices of some paths.
 type devices struct {
 	memory
 	of map[string]uint64
@@ -60,8 +60,8 @@ func TestIsTemporary(t *testing.T) {
 	}
 }
 
-// TestTemporaryLinks: in a directory that users share, another one puts a link
-// to a directory of the user where $TMPDIR says.
+// TestTemporaryLinks: in a shared directory, another user puts a link to a
+// directory of the user at the path of $TMPDIR.
 func TestTemporaryLinks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make links of other users")

@@ -17,14 +17,15 @@ import (
 // LandlockABI is the version of Landlock that the backend landlock needs: the first that keeps signals inside.
 const LandlockABI = 6
 
-// LandlockFeatures are what a version of Landlock can restrict, as bits of struct landlock_ruleset_attr, and the size of
-// that struct.
+// LandlockFeatures are the restrictions of a version of Landlock, as bits of struct landlock_ruleset_attr, and the size
+// of that struct.
 type LandlockFeatures struct {
 	Files, TCP, Scopes uint64
 	Size               uintptr
 }
 
-// landlockVersions has what each version adds. Later versions add nothing that a sandbox uses.
+// landlockVersions has the additions of each version. Later versions add nothing that a
+// sandbox uses.
 var landlockVersions = [...]LandlockFeatures{
 	// Linux 5.13. The 13 rights to read, write, execute, make and remove files.
 	1: {Files: 1<<13 - 1, Size: 8},
@@ -40,7 +41,7 @@ var landlockVersions = [...]LandlockFeatures{
 	6: {Scopes: unix.LANDLOCK_SCOPE_SIGNAL | unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, Size: 24},
 }
 
-// LandlockOf returns what a version can restrict; 0 stands for a kernel without Landlock.
+// LandlockOf returns the restrictions of a version; 0 stands for a kernel without Landlock.
 func LandlockOf(abi int) (all LandlockFeatures) {
 	for _, v := range landlockVersions[:min(abi+1, len(landlockVersions))] {
 		all.Files |= v.Files
@@ -60,8 +61,8 @@ const (
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// LandlockRefusal names what Landlock cannot express; nil: nothing. With
-// stricter it may enforce more than the plan says; see carve.
+// LandlockRefusal returns the part of a plan that Landlock cannot express; nil:
+// none. With stricter it may enforce more than the plan says; see carve.
 func (plan *Plan) LandlockRefusal(stricter bool) error {
 	switch {
 	case plan.Network == NetworkProxy:
@@ -92,11 +93,11 @@ func (plan *Plan) LandlockRefusal(stricter bool) error {
 	return nil
 }
 
-// orStricter is what can be done about it.
+// orStricter is the advice about it.
 const orStricter = " (with --stricter, or --sandbox-stricter of the server, more may be enforced than was asked for)"
 
-// keepsName reports whether a mount keeps the name of a directory that lies in
-// a writable one: a pin, or a writable root.
+// keepsName reports whether a mount protects the name of a directory within a
+// writable one: a pin, or a writable root.
 func (plan *Plan) keepsName(m Mount) bool {
 	return m.Kind == BindWritable && !m.File && m.Target != "/" && plan.inWritable(path.Dir(m.Target))
 }
@@ -110,7 +111,7 @@ func (plan *Plan) inWritable(target string) bool {
 	return false
 }
 
-// Grant is a path with what may be done at it and below it.
+// Grant is a path with the rights at it and below it.
 type Grant struct {
 	Path   string
 	Rights uint64 // as the kernel has them
@@ -127,7 +128,7 @@ func (plan *Plan) LandlockGrants(view permissions.View) ([]Grant, error) {
 		c.named[m.Target] = plan.keepsName(m)
 		switch {
 		case m.Kind == Link:
-		case m.Kind == BindReadOnly, m.Placeholder: // what is missing cannot be read
+		case m.Kind == BindReadOnly, m.Placeholder: // a missing path cannot be read
 			c.taken[m.Target] = landlockReads
 		case m.Kind == EmptyDir || m.Kind == EmptyFile:
 			c.taken[m.Target] = 0
@@ -140,7 +141,8 @@ func (plan *Plan) LandlockGrants(view permissions.View) ([]Grant, error) {
 	}
 	if plan.Root == RootReadOnly || plan.ListDev {
 		// Of the devices, which are not private here, only those that every
-		// view has: others are terminals, disks and what else the host has.
+		// view has: others are terminals, disks and further devices of the
+		// host.
 		c.taken["/dev"] = unix.LANDLOCK_ACCESS_FS_READ_DIR
 	}
 	for name, rights := range c.taken {
@@ -160,25 +162,25 @@ func (plan *Plan) LandlockGrants(view permissions.View) ([]Grant, error) {
 // directory may have any number of entries.
 const maxGrants = 16 << 10
 
-// carver turns a plan into grants. A directory in which something else holds
-// cannot be granted itself, because a grant is for all below: what it has at
-// this moment is granted instead, entry by entry, and nothing new can be made
-// directly in it.
+// carver turns a plan into grants. If different rights apply to a path within a
+// directory, the directory itself cannot be granted, because a grant applies to
+// everything below. Instead its current entries are granted one by one, and no
+// new entries can be made directly in it.
 type carver struct {
 	view   permissions.View
-	taken  map[string]uint64 // what each mount of the plan grants at its target
+	taken  map[string]uint64 // the rights that each mount of the plan grants at its target
 	named  map[string]bool   // directories that must not be renamed
 	grants []Grant
 }
 
-// carve grants rights at a path and below, but where the plan says otherwise.
+// carve grants rights at a path and below, except where the plan says otherwise.
 func (c *carver) carve(name string, rights uint64) error {
 	whole, common := true, rights
 	for other, r := range c.taken {
 		if other == name || !permissions.Within(other, name) {
 			continue
 		}
-		// More than this is granted there besides.
+		// More than this is granted there additionally.
 		if r&rights != rights {
 			whole = false
 			common &= r
@@ -240,7 +242,7 @@ func (plan *Plan) LegacyGrants(view permissions.View) ([]Grant, error) {
 	return grants, nil
 }
 
-// DescribeGrants tells people what is granted.
+// DescribeGrants describes the grants for people.
 func DescribeGrants(grants []Grant) string {
 	lines := make([]string, 0, len(grants))
 	for _, g := range grants {

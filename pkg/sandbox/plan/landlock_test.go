@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLandlockOfAnOlderKernel: each version restricts what all before it do, and one thing more, which is lost on a kernel that has
-// only the version before.
+// TestLandlockOfAnOlderKernel: each version restricts everything that the previous one does, and one thing more, which
+// is lost on a kernel that has only the previous version.
 func TestLandlockOfAnOlderKernel(t *testing.T) {
 	const (
 		making = unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_WRITE_FILE

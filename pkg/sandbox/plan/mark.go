@@ -2,8 +2,8 @@ package plan
 
 import "golang.org/x/sys/unix"
 
-// How an empty file or directory is marked that a launcher has made to mount a mask on (package placeholders): another
-// sandbox must not take it for something of the user.
+// These mark an empty file or directory that a launcher has made to mount a mask on (package placeholders), so that
+// another sandbox does not mistake it for a file of the user.
 
 // The modification time of placeholders: an hour in 1970, and a count of
 // nanoseconds.
@@ -18,7 +18,7 @@ const (
 	PlaceholderFileMode = 0o444
 )
 
-// IsPlaceholder tells a placeholder by what lstat says of it.
+// IsPlaceholder recognizes a placeholder from the result of lstat.
 func IsPlaceholder(st *unix.Stat_t) bool {
 	if st.Mtim.Sec != PlaceholderSeconds || st.Mtim.Nsec != PlaceholderNanoseconds {
 		return false
@@ -33,7 +33,7 @@ func IsPlaceholder(st *unix.Stat_t) bool {
 	}
 }
 
-// IsPlaceholder reports whether what is at a path looks like a placeholder of this user.
+// IsPlaceholder reports whether the file at a path looks like a placeholder of this user.
 func (HostView) IsPlaceholder(name string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(name, &st) == nil && int(st.Uid) == unix.Geteuid() && IsPlaceholder(&st)

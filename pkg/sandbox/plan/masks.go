@@ -18,7 +18,7 @@ func (p *planner) masked(name string) (g guard, outside bool, err error) {
 	outside = p.owner(name) < 0
 	switch info.Type {
 	case permissions.Missing:
-		p.absent = append(p.absent, name) // it may have been there a moment ago
+		p.absent = append(p.absent, name) // it may have existed a moment ago
 		if g = p.uncreated(name); p.vanished(name, g) {
 			return g, outside, &inconsistent{g.path}
 		}
@@ -41,7 +41,7 @@ func (p *planner) protect(g guard) {
 	p.plan.Mounts = append(p.plan.Mounts, m)
 }
 
-// mask appends a mask, and what is reopened in it.
+// mask appends a mask, and the paths that are reopened in it.
 func (p *planner) mask(g guard) {
 	if (g.placeholder || g.kind == BindReadOnly) && p.owner(g.path) < 0 || p.plan.Root == RootEmpty && !p.visible(g.path) {
 		return

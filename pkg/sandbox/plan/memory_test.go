@@ -19,11 +19,11 @@ type node struct {
 	kids map[string]*node
 
 	host string // its path on the host; "" if it is made by a sandbox
-	mode uint32 // of what is made by a sandbox
+	mode uint32 // for files that a sandbox makes
 }
 
-// memory is the host as a permissions.View. Lines such as `/w/`, `/w/f text`
-// and `/w/l -> /target` make it; folders above are made as needed.
+// memory is the host as a permissions.View. It is made from lines such as
+// `/w/`, `/w/f text` and `/w/l -> /target`; parent folders are made as needed.
 type memory struct{ root *node }
 
 func tree(lines ...string) memory {

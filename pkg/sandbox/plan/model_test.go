@@ -10,9 +10,9 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// model is what a command sees when the mounts of a plan have been made, one
-// after the other as the launcher makes them, on a host in memory. It has
-// mounts as the kernel has them: attached to a place of another mount.
+// model is a command's view after the mounts of a plan have been made, in the
+// launcher's order, on a host in memory. Mounts are modelled as in the kernel:
+// each is attached to a place of another mount.
 type model struct {
 	host   memory
 	mounts []attached
@@ -26,7 +26,7 @@ type attached struct {
 	readOnly bool
 }
 
-// place is a node as seen through a mount.
+// place is a node seen through a mount.
 type place struct {
 	mount int
 	node  *node
@@ -34,7 +34,7 @@ type place struct {
 
 var errMissing = errors.New("it is missing")
 
-// build makes the mounts. An error is one that the launcher would meet.
+// build makes the mounts. Its errors are those that the launcher would get.
 func build(plan *Plan, host memory) (*model, error) {
 	m := &model{host: host, over: map[place]int{}, empty: plan.Root == RootEmpty}
 	root := attached{root: host.root, readOnly: plan.Root == RootReadOnly}
@@ -43,7 +43,7 @@ func build(plan *Plan, host memory) (*model, error) {
 	}
 	m.mounts = []attached{root}
 	for _, mt := range plan.Mounts {
-		// What is missing is there as a placeholder.
+		// A missing path exists as a placeholder.
 		if mt.Placeholder && host.at(mt.Target) == nil {
 			host.add(mt.Target, &node{dir: !mt.File, mode: 0o555})
 			host.at(mt.Target).host = ""
@@ -107,7 +107,7 @@ func (m *model) mount(mt Mount) error {
 	return nil
 }
 
-// parents makes what a target needs in an empty root.
+// parents makes the parents of a target in an empty root.
 func (m *model) parents(mt Mount) {
 	if !m.empty || slices.ContainsFunc(m.made, func(made string) bool { return permissions.Within(mt.Target, made) }) {
 		return
@@ -121,7 +121,7 @@ func (m *model) parents(mt Mount) {
 	}
 }
 
-// top is what is seen at a place.
+// top is the node that is visible at a place.
 func (m *model) top(at place) place {
 	for {
 		over, ok := m.over[at]
@@ -132,8 +132,8 @@ func (m *model) top(at place) place {
 	}
 }
 
-// find goes to a path as a program without capabilities does; while the view
-// is built (follow false), links are not followed and modes do not count.
+// find goes to a path like a program without capabilities. While the view is
+// built (follow is false), links are not followed and modes do not count.
 func (m *model) find(name string, follow bool) (place, error) {
 	for range 40 {
 		at := m.top(place{0, m.mounts[0].root})
@@ -168,14 +168,14 @@ func (m *model) find(name string, follow bool) (place, error) {
 
 func (n *node) searchable() bool { return n.host != "" || n.mode&0o100 != 0 }
 
-// shows reports whether a path leads to something of the host.
+// shows reports whether a path leads to a file of the host.
 func (m *model) shows(name string) bool {
 	at, err := m.find(name, true)
 	return err == nil && at.node.host != ""
 }
 
-// changes reports whether what a path names can be changed or, if there is
-// nothing, made.
+// changes reports whether the file at a path can be changed or, if it does not
+// exist, created.
 func (m *model) changes(name string) bool {
 	at, err := m.find(name, true)
 	if err == nil {
@@ -208,7 +208,7 @@ func (m *model) reachable(f func(place)) {
 	visit(m.top(place{0, m.mounts[0].root}))
 }
 
-// dump shows a host as the lines that make it.
+// dump returns the lines that make a host.
 func dump(m memory) string {
 	var lines []string
 	m.root.each(func(n *node) {
@@ -233,7 +233,7 @@ func dumpPlan(plan *Plan) string {
 	return strings.Join(lines, "\n")
 }
 
-// line shows a mount, as the tests write it.
+// line returns a mount in the notation of the tests.
 func line(m Mount) string {
 	text := m.Target
 	switch m.Kind {

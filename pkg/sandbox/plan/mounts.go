@@ -21,17 +21,17 @@ const (
 
 // guard is a path that is protected or masked inside a writable root.
 type guard struct {
-	path string // where it is, without links
+	path string // its path without links
 	mask bool
 	kind MountKind
 	mode uint32
 	file bool
 	// placeholder and perhaps are as in Mount.
 	placeholder, perhaps bool
-	// pattern says that a pattern matched it, which matches again under
-	// another name if it is meant to.
+	// pattern means that a pattern matched it; if it is moved, the pattern
+	// matches its new name, if that is intended.
 	pattern bool
-	// kernel says that it is a file system of the kernel, whatever its name.
+	// kernel means that it is a file system of the kernel, whatever its name.
 	kernel bool
 }
 
@@ -93,7 +93,7 @@ func (p *planner) guards() ([][]guard, error) {
 }
 
 // mountRoot appends a writable root, the directories in it that must keep their
-// names, and then what is protected and masked in it.
+// names, and the protected and masked paths in it.
 func (p *planner) mountRoot(w *writableRoot, guards []guard, pins []string) {
 	if w.Effective != "/" {
 		p.plan.Mounts = append(p.plan.Mounts, Mount{
@@ -114,7 +114,7 @@ func (p *planner) mountRoot(w *writableRoot, guards []guard, pins []string) {
 	})
 	done := make(map[string]guard, len(guards))
 	for _, g := range guards {
-		// What a placeholder masks is hidden; what is read-only is not.
+		// A path that a placeholder masks is hidden; a read-only path is not.
 		if o, ok := done[g.path]; ok && (o.mask == g.mask || g.placeholder) {
 			continue
 		}
@@ -128,11 +128,10 @@ func (p *planner) mountRoot(w *writableRoot, guards []guard, pins []string) {
 
 // pins returns, for each writable root, the directories in it that must keep
 // their names: those above a guarded path, and those above another writable
-// root, up to the outermost writable root. They are mounted upon themselves,
-// as what is mounted on cannot be renamed. Otherwise a command could rename a
-// directory above a workspace and put another workspace, with a .git of its
-// own, in its place; or give a denied file a name that the next command may
-// read.
+// root, up to the outermost writable root. They are mounted on themselves,
+// because a mount point cannot be renamed. Otherwise a command could rename a
+// directory above a workspace and put another workspace, with its own .git, in
+// its place; or give a denied file a name that the next command may read.
 func (p *planner) pins(guards [][]guard) [][]string {
 	pins := make([][]string, len(p.writable))
 	seen := make(map[string]bool)
@@ -158,7 +157,7 @@ func (p *planner) pins(guards [][]guard) [][]string {
 			}
 		}
 	}
-	// What lies in a mask has no guard of its own.
+	// A path in a mask needs no guard.
 	for _, name := range slices.Concat(p.named, p.explicit) {
 		above(name)
 	}
@@ -168,16 +167,16 @@ func (p *planner) pins(guards [][]guard) [][]string {
 	return pins
 }
 
-// replaced reports whether a directory of a writable root is not that of the
-// host: a view has its own /dev and /proc.
+// replaced reports whether a directory of a writable root is not the host's: a
+// view has its own /dev and /proc.
 func replaced(dir, root string) bool {
 	return permissions.Within(dir, "/dev") && !permissions.Within(root, "/dev") || permissions.Within(dir, "/proc") && !permissions.Within(root, "/proc")
 }
 
-// kernelMounts returns the file systems of the kernel that lie in writable
-// roots: a setting of the kernel is not among the files that somebody means
-// who grants a directory, or everything. What an entry names itself stays as it
-// is. Those in others are left out, as a read-only mount is so with all below.
+// kernelMounts returns the file systems of the kernel in writable roots: a user
+// who grants a directory, or everything, does not mean settings of the kernel.
+// Those that an entry names are not included. Nested ones are left out, because
+// a read-only mount includes everything below.
 func (p *planner) kernelMounts() ([]guard, error) {
 	host, ok := p.host.(interface{ KernelMounts() ([]string, error) })
 	if !ok || len(p.writable) == 0 {
@@ -203,7 +202,7 @@ func (p *planner) kernelMounts() ([]guard, error) {
 	return guards, nil
 }
 
-// protectRoot yields what is read-only in a writable root.
+// protectRoot yields the read-only paths in a writable root.
 func (p *planner) protectRoot(w *writableRoot, add func(guard)) error {
 	if w.info.Type != permissions.Dir {
 		return nil
@@ -230,14 +229,14 @@ func (p *planner) protectRoot(w *writableRoot, add func(guard)) error {
 	return nil
 }
 
-// protectRepositories yields what the .git of a writable root leads to, unless
-// something above it is read-only already.
+// protectRepositories yields the paths to which the .git of a writable root
+// leads, unless a parent is already read-only.
 func (p *planner) protectRepositories(guards [][]guard, add func(guard)) error {
 	for _, at := range p.repository {
 		real, err := permissions.EffectivePath(p.view, at)
 		if errors.Is(err, fs.ErrPermission) && p.owner(real) < 0 {
 			if link, _ := p.writableLink(at, whichever); link == "" {
-				continue // the command cannot look into it either
+				continue // the command cannot enter it either
 			}
 		}
 		err = p.protected(at, func(g guard) {
@@ -256,15 +255,17 @@ func (p *planner) protectRepositories(guards [][]guard, add func(guard)) error {
 }
 
 // foreignName reports whether a path is a protected name of a writable root
-// that all users share, and another user has put something there. That user
-// may exchange or remove it at any time, so it can neither be mounted on nor
-// must it keep the sandbox from starting. The command cannot change it, unless
-// the directory is its user's. What it makes there itself is removed.
+// that all users share, and the file there belongs to another user. That user
+// may exchange or remove it at any time, so it cannot be used as a mount point,
+// and must not prevent the sandbox from starting. The command cannot change it,
+// unless the directory belongs to its user. Files that the command creates
+// there are removed.
 func (p *planner) foreignName(w *writableRoot, at string) bool {
 	return path.Dir(at) == w.Effective && slices.Contains(ProtectedNames, path.Base(at)) && permissions.Foreign(p.view, at)
 }
 
-// moved is a path below a writable root as it lies below the root's target.
+// moved is a path below a writable root, converted to the same path below the root's
+// target.
 func (p *planner) moved(w *writableRoot, name string) string {
 	if w.Path != w.Effective && permissions.Within(name, w.Path) {
 		return path.Join(w.Effective, strings.TrimPrefix(name, w.Path))
@@ -284,7 +285,7 @@ func (p *planner) inWorkTree(dir string) bool {
 		git := path.Join(dir, ".git")
 		info, err := p.view.Lstat(git)
 		if err != nil || permissions.Foreign(p.view, git) {
-			continue // git does not trust what another user has put there
+			continue // git does not trust files that another user has put there
 		}
 		switch info.Type {
 		case permissions.Dir:
@@ -301,7 +302,7 @@ func (p *planner) inWorkTree(dir string) bool {
 	return false
 }
 
-// protected yields the guard of a path that must stay as it is.
+// protected yields the guard of a path that must not change.
 func (p *planner) protected(name string, add func(guard)) error {
 	link, err := p.writableLink(name, whichever)
 	if err != nil {
@@ -343,8 +344,9 @@ func (p *planner) protected(name string, add func(guard)) error {
 	return nil
 }
 
-// comesInto returns the first missing name of where a path would lead, if that name lies in a writable root and the path does not:
-// there a command may make what the path then leads to. "": it does not. The rest of the path may be as long as 40 links make it.
+// comesInto returns the first missing component of the path's target, if that component is in a writable root but the
+// path itself is not: there a command could create the target. "": it is not. The rest of the path may be as long as 40
+// links make it.
 func (p *planner) comesInto(name string, info permissions.Info) string {
 	_, first, err := permissions.MissingEnd(p.view, name)
 	if exists(info) || err != nil || first == "" || p.owner(name) >= 0 || p.owner(first) < 0 {
@@ -353,8 +355,8 @@ func (p *planner) comesInto(name string, info permissions.Info) string {
 	return first
 }
 
-// hidden reports whether a path is denied, or lies in the mask of a denied
-// directory: there is nothing to protect there, and a placeholder would be
+// hidden reports whether a path is denied, or is in the mask of a denied
+// directory: then nothing must be protected there, and a placeholder would be
 // made in a directory that must not be touched.
 func (p *planner) hidden(name string) bool {
 	for at := name; at != "/"; at = path.Dir(at) {
@@ -368,10 +370,10 @@ func (p *planner) hidden(name string) bool {
 	return false
 }
 
-// vanished reports whether the directories above a writable root were there
-// when the root was looked at, and are missing now that the guard of a path in
-// the root is chosen. Another program that moves them away and back at that
-// moment would otherwise leave the root writable and the path without a guard.
+// vanished reports whether the directories above a writable root existed when
+// the root was examined, but are missing now that the guard of a path in the
+// root is chosen. Otherwise, a program that moves them away and back at that
+// moment would leave the root writable and the path without a guard.
 func (p *planner) vanished(name string, g guard) bool {
 	i := p.owner(name)
 	return i >= 0 && permissions.Within(p.writable[i].Effective, g.path) && (g.kind != BindReadOnly || g.path != p.writable[i].Effective)
@@ -388,7 +390,7 @@ func (p *planner) uncreated(name string) guard {
 			break
 		}
 		if err == nil && info.Type != permissions.Dir && at != name {
-			// A file has nothing in it for as long as it is not replaced.
+			// A file has nothing in it as long as it is not replaced.
 			return guard{path: at, kind: BindReadOnly, file: true, placeholder: info.Size == 0}
 		}
 	}
@@ -398,8 +400,8 @@ func (p *planner) uncreated(name string) guard {
 	return guard{path: first, kind: EmptyFile, mode: modeMissing, file: true, placeholder: true}
 }
 
-// deniedBetween reports whether another denied path lies below outer and
-// holds inner: then inner is reopened in that one's mask.
+// deniedBetween reports whether another denied path is below outer and contains
+// inner: then inner is reopened in that path's mask.
 func (p *planner) deniedBetween(outer, inner string) bool {
 	return slices.ContainsFunc(p.denied, func(d string) bool {
 		return d != outer && permissions.Within(d, outer) && permissions.Within(inner, d)
@@ -411,17 +413,17 @@ func (p *planner) visible(name string) bool {
 	return slices.ContainsFunc(p.reopened, func(r string) bool { return permissions.Within(name, r) })
 }
 
-// Shown is what the snapshot of the plan has at the target of a mount, if a view
-// with the mounts before it shows that there, and not a mask, a directory of its
-// own or an empty root; otherwise it is zero.
+// Shown is the identity of the host's file at the target of a mount, if a view
+// with the earlier mounts shows that file, and not a mask, the view's own
+// directory or an empty root; otherwise it is zero.
 func (plan *Plan) Shown(i int) FileID {
 	m := &plan.Mounts[i]
 	if replaced(m.Target, "/") {
 		return FileID{}
 	}
-	// The last one, which hides those that were mounted below it before. Scenario: /ws may
-	// be written, /ws/p is denied, and /ws/p/pub is read-only, and is mounted below the mask
-	// and again above it.
+	// Take the last one, which hides earlier mounts below it. Scenario: /ws may be written,
+	// /ws/p is denied, and /ws/p/pub is read-only, and is mounted below the mask and again
+	// above it.
 	var above *Mount
 	for j := range plan.Mounts[:i] {
 		if o := &plan.Mounts[j]; o.Kind != Link && permissions.Within(m.Target, o.Target) {

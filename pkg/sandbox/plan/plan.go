@@ -29,23 +29,23 @@ const (
 // Mount is one step of building a view.
 type Mount struct {
 	Kind        MountKind
-	Source      string // canonical path on the host, for the binds; where a Link leads
+	Source      string // canonical path on the host, for binds; target of a Link
 	Target      string
 	Mode        uint32
-	MountPoints []MountPoint // what an EmptyDir holds, parents first
+	MountPoints []MountPoint // the content of an EmptyDir, parents first
 	File        bool         // the source of a bind is not a directory
-	// Placeholder says that the target is missing on the host, or that it may be
-	// what another sandbox has put there because it was missing.
+	// Placeholder means that the target is missing on the host, or that it may
+	// be another sandbox's placeholder.
 	Placeholder bool
-	// Perhaps says that the target of a mask may be what another sandbox has put
-	// there because it was missing, and removes when it ends.
+	// Perhaps means that the target of a mask may be another sandbox's
+	// placeholder, which that sandbox removes when it ends.
 	Perhaps bool
-	// ID is what the snapshot of the plan has at the target, which is also the
-	// source of a bind; zero: nothing, or it is not known. Dir is the directory
-	// of the target of a Placeholder.
+	// ID is the identity of the target in the snapshot of the plan, which is
+	// also the source of a bind; zero: none, or unknown. Dir is the identity of
+	// a Placeholder's directory.
 	ID, Dir FileID
-	// Pin says that a BindWritable is there to keep the name of a directory
-	// of a writable root: what is mounted on cannot be renamed.
+	// Pin means that a BindWritable protects the name of a directory of a
+	// writable root: a mount point cannot be renamed.
 	Pin bool
 }
 
@@ -56,40 +56,40 @@ type UndoName struct {
 	Dev, Ino uint64
 }
 
-// MountPoint is a file or directory in an EmptyDir, on which another mount comes.
+// MountPoint is a file or directory in an EmptyDir, on which another mount is made.
 type MountPoint struct {
 	Path string // relative
 	File bool
 }
 
-// RootKind is what the view begins with.
+// RootKind is the base of the view.
 type RootKind uint8
 
 // The kinds of roots.
 const (
 	// RootReadOnly is the host's root, unchangeable.
 	RootReadOnly RootKind = iota
-	// RootWritable is the host's root as it is.
+	// RootWritable is the host's root, unchanged.
 	RootWritable
-	// RootEmpty is a root in which there is only what is mounted.
+	// RootEmpty is a root that contains only mounts.
 	RootEmpty
 )
 
-// Network says what a command may do with the network.
+// Network is a command's access to the network.
 type Network uint8
 
 // The modes of the network.
 const (
 	NetworkOff Network = iota
 	NetworkOn
-	// NetworkProxy reaches the managed proxies and nothing else.
+	// NetworkProxy reaches only the managed proxies.
 	NetworkProxy
 )
 
 // Plan is everything that a sandbox has to enforce. The same plan is given to
 // every backend, which enforces all of it or refuses.
 type Plan struct {
-	// Confined says that there is a view at all: the file system is
+	// Confined means that there is a view at all: the file system is
 	// restricted, or the network is proxied.
 	Confined bool
 	Root     RootKind
@@ -98,10 +98,11 @@ type Plan struct {
 	// are removed as soon as they appear.
 	Undo []UndoName
 	// Absent are denied paths that led nowhere when the plan was made, outside
-	// of every writable root: nothing masks them. The view must not have them.
+	// of every writable root. No mask hides them, so the view must not contain
+	// them.
 	Absent []string
-	// ListDev says that an entry is for /dev. Its own devices can be used in every view; where there is none, as with
-	// Landlock, its names may be read, too.
+	// ListDev means that an entry is for /dev. The view's own devices can always be used; without a view, as with
+	// Landlock, the names in /dev may be read, too.
 	ListDev bool
 	Network Network
 	// NoProc leaves /proc empty.
@@ -112,7 +113,7 @@ type Plan struct {
 	// Unfiltered leaves system calls alone: the profile asks for no sandbox.
 	Unfiltered bool
 
-	// Policy is what the plan was made of, for backends without mounts.
+	// Policy is the policy of the plan, for backends without mounts.
 	Policy *permissions.Policy
 }
 
@@ -120,7 +121,7 @@ type Plan struct {
 var Devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // HostOwned are the parts of /proc in which the kernel keeps settings that
-// belong to the host's root, whoever that is inside. A view has them
+// belong to the host's root, whichever user is root inside. In a view they are
 // read-only.
 var HostOwned = []string{
 	"acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "latency_stats", "lock_stat", "mtrr", "scsi", "slabinfo", "sys", "sysrq-trigger", "timer_stats", "tty", "xen",
@@ -135,25 +136,25 @@ func (plan *Plan) Writable() bool {
 	return plan.Root == RootWritable || slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Kind == BindWritable && !m.Pin })
 }
 
-// OwnNetwork reports whether the command gets a network of its own.
+// OwnNetwork reports whether the command gets its own network.
 func (plan *Plan) OwnNetwork() bool { return plan.Network != NetworkOn && !plan.SharedNetwork }
 
 // planner makes the mounts of a plan (docs/spec/sandbox.md §7.2).
 type planner struct {
 	view     permissions.View // a snapshot
-	host     permissions.View // what it is of
+	host     permissions.View // the policy
 	plan     *Plan
-	reading  bool           // nothing is to be written
+	reading  bool           // nothing may be written
 	writable []writableRoot // shallow first
 	denied   []string       // effective paths, sorted
 	absent   []string       // denied paths that lead nowhere
-	explicit []string       // those of them that entries name, not patterns
+	explicit []string       // those that entries name, not patterns
 	named    []string       // effective paths that entries name, and that a pattern may have denied
 	reopened []string       // readable or writable effective paths
-	// repository are the paths to which the .git of writable roots lead. Those
-	// of roots that are missing, or that a pattern denies, are among them: the
-	// root may be there for the next command, and for its user's git. So are
-	// read-only paths that lead to a missing name in a writable root.
+	// repository are the paths to which the .git of writable roots lead. Roots
+	// that are missing, or that a pattern denies, are included, because they
+	// may exist for the next command and for the user's git. Read-only paths
+	// that lead to a missing name in a writable root are included, too.
 	repository []string
 }
 
@@ -162,18 +163,18 @@ type writableRoot struct {
 	info permissions.Info
 }
 
-// Make makes the plan for a profile. The scope says what the profile's
-// symbolic paths mean; the view is the host's file system. An error means
-// that the profile cannot be enforced.
+// Make makes the plan for a profile. The scope defines the profile's symbolic
+// paths; the view is the host's file system. An error means that the profile
+// cannot be enforced.
 func Make(profile permissions.Profile, scope permissions.Scope, view permissions.View, proxied bool) (*Plan, error) {
 	return makePlan(profile, scope, view, proxied, false)
 }
 
-// MakeReading makes the plan for a command that only reads: what the profile
-// lets be written is read-only. Links that commands of the same profile can
-// have made lead nowhere here either. Without them, an entry "/w/d: write"
-// would let such a command put a link to / at /w/d, and have the next request
-// read what that shows.
+// MakeReading makes the plan for a command that only reads: the profile's
+// writable paths are read-only. Links that commands of the same profile can
+// have made are refused here as well. Otherwise, with an entry "/w/d: write",
+// such a command could put a link to / at /w/d, and the next request would read
+// the link's target.
 func MakeReading(profile permissions.Profile, scope permissions.Scope, view permissions.View) (*Plan, error) {
 	return makePlan(profile, scope, view, false, true)
 }

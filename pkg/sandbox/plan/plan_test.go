@@ -32,7 +32,7 @@ func mounts(t *testing.T, host memory, list string, scope permissions.Scope) ([]
 	return lines, nil
 }
 
-// deep has more directories above it than a chain of repositories may be long.
+// deep has more parent directories than a chain of repositories may have.
 var deep = "/r" + strings.Repeat("/d", 40)
 
 func TestPlans(t *testing.T) {
@@ -378,7 +378,7 @@ func TestFileSystemsOfTheKernel(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", entries, got, want)
 		}
 	}
-	// A view in which all may be written has none of it either.
+	// A view in which everything may be written has none of it either.
 	plan, err := Make(permissions.Profile{Kind: permissions.Disabled}, permissions.Scope{}, host, true)
 	if err != nil || len(plan.Mounts) != 3 || line(plan.Mounts[0]) != "ro /sys" {
 		t.Errorf(`got plan.Mounts %v, error %v; want no error, len(plan.Mounts) 3, line(plan.Mounts[0]) "ro /sys"`, plan.Mounts, err)
@@ -392,7 +392,7 @@ func TestPlansThatOnlyRead(t *testing.T) {
 		name    string
 		host    []string
 		entries string
-		want    string // what is shown or masked, or the error
+		want    string // the shown or masked path, or the error
 	}{
 		{"what may be written", []string{"/w/d/", "/w/f text", "/r/"}, "minimal=read /w=write /w/d=write /r=read", "ro /r, ro /w, ro /w/d"},
 		{"a mask", []string{"/w/d/x/"}, "root=read /w=write /w/d=deny /w/d/x=write", "dir 111 /w/d +x/, ro /w/d/x"},
@@ -446,8 +446,8 @@ func TestDeniedPathsThatAreAbsent(t *testing.T) {
 	}
 }
 
-// TestOwnDevices: nothing of the host's is mounted on what every view has of its own, and it cannot be denied but for what
-// no sandbox needs.
+// TestOwnDevices: nothing of the host is mounted on the devices that every view has, and they cannot be denied, except
+// those that no sandbox needs.
 func TestOwnDevices(t *testing.T) {
 	host := tree("/w/", "/dev/null", "/dev/zero", "/dev/kvm", "/dev/pts/", "/dev/shm/", "/w/link -> /dev/null", "/w/dev -> /dev")
 	for _, tt := range []struct {
@@ -494,7 +494,7 @@ func TestOwnDevices(t *testing.T) {
 	}
 }
 
-// What is not about paths.
+// Parts that are not about paths.
 func TestPlansBeyondMounts(t *testing.T) {
 	restricted := managed(t, "root=read")
 	on := restricted
@@ -528,7 +528,8 @@ func TestPlansBeyondMounts(t *testing.T) {
 	}
 }
 
-// What a view shows where a mount is to be made: what the plan saw, or a mask.
+// The identity of the file that a view shows at a mount's target: the one that the plan
+// saw, or a mask.
 func TestShown(t *testing.T) {
 	id := FileID{1, 2}
 	bind := func(kind MountKind, target string) Mount {

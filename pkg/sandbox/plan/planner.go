@@ -10,8 +10,8 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// effective is permissions.EffectivePath with what exists at the end of it: a
-// symbolic link is one that leads nowhere.
+// effective is permissions.EffectivePath with the type of the file at its end:
+// a symbolic link there leads nowhere.
 func (p *planner) effective(name string) (string, permissions.Info, error) {
 	real, err := permissions.EffectivePath(p.view, name)
 	if err != nil {
@@ -29,7 +29,7 @@ func exists(info permissions.Info) bool {
 	return info.Type != permissions.Missing && info.Type != permissions.Symlink
 }
 
-// prepare collects the writable roots and what is denied.
+// prepare collects the writable roots and the denied paths.
 func (p *planner) prepare(policy *permissions.Policy) error {
 	var roots []permissions.WritableRoot
 	if !p.reading || !policy.FullRead() {
@@ -39,7 +39,7 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 		p.repository = append(p.repository, w.Repository...)
 		for _, r := range w.ReadOnly {
 			if r.Default && !permissions.Within(r.Path, w.Path) {
-				p.repository = append(p.repository, r.Path) // what its .git file points to
+				p.repository = append(p.repository, r.Path) // the target of its .git file
 			}
 		}
 		real, info, err := p.effective(w.Path)
@@ -67,7 +67,8 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 	}
 	p.writable = slices.DeleteFunc(p.writable, func(w writableRoot) bool { return ownDevice(w.Effective) })
 	for _, root := range policy.PatternRoots() {
-		// What this user cannot look at has no matches, for the command neither.
+		// A path that this user cannot access has no matches, and the command cannot access
+		// it either.
 		if link, _ := p.writableLink(root, p.replaceable); link != "" {
 			return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", root, link)
 		}
@@ -78,12 +79,12 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 	}
 	for _, m := range matches {
 		if info, err := p.view.Lstat(m); err == nil && info.Type == permissions.Missing {
-			return &inconsistent{m} // it was there when the pattern was expanded
+			return &inconsistent{m} // it existed when the pattern was expanded
 		}
 		if p.halfMade(m) {
 			continue
 		}
-		// A link in a circle leads nowhere, and anybody may have made it.
+		// A link in a circle leads nowhere, and any user may have made it.
 		if err := p.denyTarget(m); err != nil && !errors.Is(err, permissions.ErrTooManyLinks) {
 			return err
 		}
@@ -106,13 +107,13 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 
 const nullDevice = "/dev/null"
 
-// errNeeded is the error of an entry that denies what every sandbox needs.
+// errNeeded is the error of an entry that denies a path that every sandbox needs.
 func errNeeded(name string) error {
 	return fmt.Errorf("cannot enforce sandbox deny-read path %[1]s: every sandbox needs %[1]s; deny other paths below /dev, or none", name)
 }
 
-// ownDevice reports whether a path is /dev or one of its files that every view has of its own. They can be read and written in
-// it whatever an entry says, so that none is mounted: a mount of the host's file gives no access to the device.
+// ownDevice reports whether a path is /dev or one of its files that every view has. They can be read and written in it
+// whatever an entry says, so no mount is made: a mount of the host's file would give no access to the device.
 func ownDevice(real string) bool {
 	name, ok := strings.CutPrefix(real, "/dev/")
 	return real == "/dev" || ok && (name == "pts" || name == "ptmx" || slices.Contains(Devices, name))
@@ -132,10 +133,10 @@ func (p *planner) placeholder(name string) bool {
 // moved into place.
 const TempPrefix = ".codex-cover-"
 
-// halfMade reports whether what a pattern matches is a placeholder that another
-// sandbox is making: empty, of this user, and under another name in a moment. To
-// mask it would hide nothing, and bwrap would make a directory of its own where
-// it was (seed 41004 of the campaign, with the pattern t/a/*).
+// halfMade reports whether a matched path is a placeholder that another sandbox
+// is just making: it is empty, belongs to this user, and will be renamed in a
+// moment. Masking it would hide nothing, and bwrap would make its own directory
+// at the old name (seed 41004 of the campaign, with the pattern t/a/*).
 func (p *planner) halfMade(at string) bool {
 	if !strings.HasPrefix(path.Base(at), TempPrefix) {
 		return false
@@ -151,11 +152,11 @@ func (p *planner) halfMade(at string) bool {
 	return info.Type == permissions.Missing || info.Type == permissions.Regular && info.Size == 0
 }
 
-// refuseRedirected refuses a writable root behind a link that lies in another
-// one. A command could have put the link there, so that the next one may write
-// where it leads; or it could replace the link, so that the workspace is
-// another one, with a .git of the command's, for whoever goes there by that
-// path. The link may be there only now and then.
+// refuseRedirected refuses a writable root behind a link that is in another
+// writable root. A command could have put the link there, so that the next one
+// may write to its target; or it could replace the link, so that users of that
+// path get another workspace with the command's own .git. The link may exist
+// only for moments.
 func (p *planner) refuseRedirected() error {
 	for i, w := range p.writable {
 		others := func(f func(o *writableRoot) bool) bool {
@@ -189,7 +190,7 @@ func (p *planner) refuseRedirected() error {
 
 // refuseLinks refuses a read-only path in a writable root that leads through a link
 // which the user can replace. Scenario: / may be written, and /w/l, a link to /w/f,
-// is read-only. The plan protects /w/f; but a command puts another link at /w/l, and
+// is read-only. The plan protects /w/f. But if a command puts another link at /w/l,
 // the next command may change /w/f (seed 900003 of the campaign).
 func (p *planner) refuseLinks(policy *permissions.Policy) error {
 	if p.reading {
@@ -199,7 +200,7 @@ func (p *planner) refuseLinks(policy *permissions.Policy) error {
 		if policy.Access(name) != permissions.Read {
 			continue
 		}
-		// Of what this user cannot look at, as much is resolved as can be.
+		// For paths that this user cannot access, the resolvable part counts.
 		real, _ := permissions.EffectivePath(p.view, name)
 		if p.owner(real) < 0 {
 			// Scenario: /w may be written, and /l, a link to /w/m, is read-only. /w/m is missing, and a command makes it.
@@ -219,8 +220,8 @@ func (p *planner) refuseLinks(policy *permissions.Policy) error {
 	return nil
 }
 
-// replaceable reports whether the user can put something else in the place of
-// a link, or of a directory above it in a writable root. With a writable / the links of the system are in it, too.
+// replaceable reports whether the user can replace a link, or a directory above it in a writable root. With a
+// writable / the links of the system are in it, too.
 func (p *planner) replaceable(link string) bool {
 	host, ok := p.host.(interface{ CanReplace(name string) bool })
 	for at := link; ok && p.owner(at) >= 0 && !p.isWritable(at); at = path.Dir(at) {
@@ -231,8 +232,8 @@ func (p *planner) replaceable(link string) bool {
 	return !ok
 }
 
-// redirected reports whether a path that lies in a writable root leads
-// elsewhere: then a link is on the way, or was a moment ago.
+// redirected reports whether a path in a writable root leads elsewhere: then it
+// contains a link, or did a moment ago.
 func (p *planner) redirected(name, real string) bool {
 	return name != real && slices.ContainsFunc(p.writable, func(w writableRoot) bool {
 		return permissions.Within(name, w.Effective)
@@ -257,12 +258,12 @@ func (p *planner) deny(name string) error {
 	if p.redirected(name, real) {
 		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, name)
 	}
-	// What has been checked is what counts: the next look may see a link.
+	// The checked result is used, because a second look-up may see a link.
 	p.noteDenied(name, real, info)
 	return nil
 }
 
-// denyTarget notes where a denied path leads, unless that is nowhere.
+// denyTarget records where a denied path leads, unless it leads nowhere.
 func (p *planner) denyTarget(name string) error {
 	real, info, err := p.effective(name)
 	if err == nil {
@@ -288,9 +289,9 @@ func (p *planner) noteDenied(name, real string, info permissions.Info) {
 	}
 }
 
-// absences notes the denied paths that lead nowhere and that no mask hides.
-// A file system that is mounted above one may hide it from the plan, and be
-// unmounted before the view is made: then the view would show what is denied.
+// absences records the denied paths that lead nowhere and that no mask hides. A
+// file system that is mounted above one may hide it from the plan, and be
+// unmounted before the view is made: then the view would show the denied path.
 func (p *planner) absences() error {
 	slices.Sort(p.absent)
 	for _, name := range slices.Compact(p.absent) {
@@ -306,10 +307,11 @@ func (p *planner) absences() error {
 	return nil
 }
 
-// writableLink returns the first symbolic link that a path leads through and that lies in a writable root, whether the path
-// names it or another link does; "" if there is none. A directory that a link's target leaves by ".." counts as one, and only is asked
-// which count. What the path names is returned as it is spelled there. Scenario: /w may be written, /w/m leads to /p, and /l
-// leads to /w/m. A command that puts another link at /w/m decides where a path below /l leads for the next command.
+// writableLink returns the first symbolic link that a path leads through and that lies in a writable root, whether the
+// path names it or another link does; "" if there is none. A directory that a link's target leaves by ".." counts as a
+// link. only decides which links count. A link that the path itself contains is returned in the path's spelling.
+// Scenario: /w may be written, /w/m leads to /p, and /l leads to /w/m. A command that puts another link at /w/m decides
+// where a path below /l leads for the next command.
 func (p *planner) writableLink(name string, only func(link string) bool) (link string, err error) {
 	_, _, err = permissions.FollowLinks(p.view, name, func(at string) {
 		if link == "" && p.owner(at) >= 0 && !p.isWritable(at) && only(at) {
@@ -328,7 +330,8 @@ func (p *planner) writableLink(name string, only func(link string) bool) (link s
 // whichever is for writableLink: every link counts.
 func whichever(string) bool { return true }
 
-// spelled returns a link by the path by which a name goes through it, or else by its own.
+// spelled returns a link in the spelling of the path that goes through it, or else in its
+// own.
 func (p *planner) spelled(name, link string) string {
 	for at := range prefixes(name) {
 		if info, err := p.view.Lstat(at); err != nil || info.Type != permissions.Symlink {
@@ -357,7 +360,7 @@ func (p *planner) isWritable(real string) bool {
 	return slices.ContainsFunc(p.writable, func(w writableRoot) bool { return w.Effective == real })
 }
 
-// owner returns the deepest writable root that holds a path, or -1.
+// owner returns the deepest writable root that contains a path, or -1.
 func (p *planner) owner(name string) int {
 	found := -1
 	for i, w := range p.writable {

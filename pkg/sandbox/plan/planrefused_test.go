@@ -133,8 +133,8 @@ type partly struct {
 
 func (h partly) CanReplace(name string) bool { return slices.Contains(h.replaceable, name) }
 
-// TestReplaceableLinks: a link that the user cannot replace does not hide another one behind it that the user can, or could if a
-// directory above it were replaced.
+// TestReplaceableLinks: behind a link that the user cannot replace, another one that the user can replace is still
+// found, also if only a directory above it can be replaced.
 func TestReplaceableLinks(t *testing.T) {
 	for _, tt := range []struct {
 		host        []string
@@ -155,10 +155,11 @@ func TestReplaceableLinks(t *testing.T) {
 	}
 }
 
-// TestMissingEnds: what a repository lacks where links lead cannot be created there, however the links lead to it.
+// TestMissingEnds: the missing parts of a repository behind links cannot be created,
+// however the links lead there.
 func TestMissingEnds(t *testing.T) {
 	const workspace = "root=read /w=write"
-	// Such a plan took minutes, as each name that is missing was looked for from the root.
+	// Such a plan took minutes, because each missing name was looked up from the root.
 	long := strings.Repeat("m/", 1900) + "m"
 	for _, tt := range []struct {
 		host    []string
@@ -186,7 +187,8 @@ func TestMissingEnds(t *testing.T) {
 	}
 }
 
-// TestPlatformRootsBehindLinks: what every command may read does not lead where a command has put a link.
+// TestPlatformRootsBehindLinks: the paths that every command may read do not lead through a
+// link that a command has made.
 func TestPlatformRootsBehindLinks(t *testing.T) {
 	host := []string{"/p/secret text", "/run/current-system/sw -> /p", "/usr/bin/"}
 	for entries, shown := range map[string]bool{"minimal=read": true, "minimal=read /run=write": false} {

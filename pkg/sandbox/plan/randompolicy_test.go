@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// names are those in random trees; those of metadata are common.
+// names are the names in random trees; those of metadata are common.
 var names = []string{"a", "b", "c", "d.env", ".git", ".agents", ".codex"}
 
 // random makes hosts and policies.
@@ -28,7 +28,7 @@ func (r random) host(links bool) memory {
 		if r.IntN(2) == 0 {
 			at = "/w" + at
 		}
-		// Nothing lies behind a link or a file.
+		// There is nothing behind a link or a file.
 		if r.blocked(m, at) {
 			continue
 		}

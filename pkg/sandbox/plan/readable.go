@@ -9,7 +9,7 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// root chooses what the view begins with, and shows what can be read.
+// root chooses the base of the view, and shows the readable paths.
 func (p *planner) root(policy *permissions.Policy) error {
 	readable, err := p.readable(policy)
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *planner) root(policy *permissions.Policy) error {
 	slices.SortFunc(links, byTarget)
 	shown := p.plan.Mounts
 	for _, l := range slices.CompactFunc(links, same) {
-		// What is mounted shows its own links, and so do /dev and /proc.
+		// A mount shows its own links, and so do /dev and /proc.
 		if p.owner(l.Target) < 0 && !permissions.Within(l.Target, "/dev") && !permissions.Within(l.Target, "/proc") &&
 			!slices.ContainsFunc(shown, func(m Mount) bool { return permissions.Within(l.Target, m.Target) }) {
 			p.plan.Mounts = append(p.plan.Mounts, l)
@@ -61,16 +61,16 @@ func (p *planner) root(policy *permissions.Policy) error {
 	return nil
 }
 
-// readablePath is a path of an entry, and what it was when it was looked at.
+// readablePath is a path of an entry, and its identity when it was examined.
 type readablePath struct {
 	name, real string
 	info       permissions.Info
 }
 
-// readable returns what may be read and exists. Each path is looked at once,
-// and writable roots are those that have been checked: a command of another
-// sandbox that exchanges a directory with a link could otherwise pass the
-// checks with the directory, and have what the link leads to shown.
+// readable returns the existing readable paths. Each path is examined once, and
+// writable roots are the checked ones. Otherwise a command of another sandbox
+// that exchanges a directory with a link could pass the checks with the
+// directory, and have the link's target shown.
 func (p *planner) readable(policy *permissions.Policy) (list []readablePath, err error) {
 	roots := policy.ReadableRoots()
 	for _, r := range roots {
@@ -95,7 +95,8 @@ func (p *planner) readable(policy *permissions.Policy) (list []readablePath, err
 		list = append(list, readablePath{r, real, info})
 	}
 	for _, r := range policy.PlatformRoots() {
-		// Scenario: /run may be written, and has no current-system yet: a command may put a link there.
+		// Scenario: /run may be written, and current-system does not exist in it: a command
+		// may put a link there.
 		if link, err := p.writableLink(r, whichever); err == nil && link != "" && !p.isWritable("/") {
 			continue
 		}
@@ -106,9 +107,9 @@ func (p *planner) readable(policy *permissions.Policy) (list []readablePath, err
 	return list, nil
 }
 
-// links appends the symbolic links that lead from a path to what it names. An
-// empty root has to have them too: if what they lead to were mounted in their
-// place, it would be there twice, and masked only once.
+// links appends the symbolic links that lead from a path to its target. An
+// empty root must have them too: if the target were mounted in place of the
+// link, it would exist twice, but be masked only once.
 func (p *planner) links(links []Mount, name string) []Mount {
 	for at := range prefixes(name) {
 		info, err := p.view.Lstat(at)
@@ -140,8 +141,8 @@ func (p *planner) addReopened(readable []readablePath) {
 	p.dropHidden()
 }
 
-// dropHidden forgets denied paths that lie in the mask of another: between the
-// two nothing is reopened.
+// dropHidden removes denied paths that are in the mask of another: nothing is
+// reopened between the two.
 func (p *planner) dropHidden() {
 	const denied, reopened = 1, 2
 	is := make(map[string]int, len(p.denied)+len(p.reopened))

@@ -15,13 +15,14 @@ import (
 // denied, and another process exchanges /w/d with a link all the time. If the
 // check of links sees the directory and the choice of masks sees the link, the
 // plan has no mask for the secret, and the command reads it as soon as the
-// directory is back. To check each answer against earlier ones where they are
-// used was tried, and each run of the campaign found another place.
+// directory is back. Checking each answer against earlier ones where it is used
+// was tried, but each run of the campaign found another missing check.
 //
-// So a plan is made from a snapshot, which has one answer for each path. In the
-// end all of them are compared with the file system again. If anything differs,
-// the plan is thrown away and made again. The identities of what the snapshot
-// has seen go into the plan, and the launcher compares them with what it mounts.
+// So a plan is made from a snapshot, which has one answer for each path. At the
+// end all answers are compared with the file system again. If any differs, the
+// plan is discarded and made again. The plan contains the identities of the
+// files in the snapshot, and the launcher compares them with the files that it
+// mounts.
 
 const (
 	// snapshotTries bounds how often a plan is made anew because the file system
@@ -32,7 +33,7 @@ const (
 	snapshotWait = time.Millisecond
 )
 
-// inconsistent says that the file system changed while a plan was made.
+// inconsistent means that the file system changed while a plan was made.
 type inconsistent struct{ path string }
 
 func (i *inconsistent) Error() string {
@@ -60,7 +61,7 @@ type look struct {
 	err  error
 }
 
-// directory is where the path of a directory leads without links, and how many links it goes through.
+// directory is the path of a directory with links resolved, and the number of links in it.
 type directory struct {
 	real    string
 	links   int
@@ -100,7 +101,7 @@ func (s *snapshot) Lstat(name string) (permissions.Info, error) {
 	return info, err
 }
 
-// canonical reports whether a path is one of a directory that was looked at, and leads there without links: an answer is kept only
+// canonical reports whether a path is that of an examined directory, and contains no links: an answer is kept only
 // under such a path.
 func (s *snapshot) canonical(dir string) bool {
 	l, ok := s.looks[dir]
@@ -136,7 +137,8 @@ func (s *snapshot) directory(dir string) directory {
 	return d
 }
 
-// direct returns a path whose directories are no links, for one whose directories may be. The view below follows none.
+// direct converts a path whose directories may be links to one whose directories are not.
+// The view below follows no links.
 func (s *snapshot) direct(name string) (string, error) {
 	if name == "/" {
 		return name, nil
@@ -180,12 +182,12 @@ func (s *snapshot) ReadFile(name string, limit int) ([]byte, error) {
 	return data, err
 }
 
-// ReadDir implements permissions.View. Its entries are not kept, as patterns
-// may go over a hundred thousand of them; they must agree with what is known. The
-// directory itself is kept. Scenario: /w/*/secret is denied, and another process
-// exchanges /w/a and /w/b after the search for matches has read one of them.
-// Without its identity the search would read the same directory twice, and the
-// other one never.
+// ReadDir implements permissions.View. Its entries are not kept, because patterns
+// may go over a hundred thousand of them; they must agree with earlier answers.
+// The directory's identity is kept. Scenario: /w/*/secret is denied, and another
+// process exchanges /w/a and /w/b after the search for matches has read one of
+// them. Without its identity the search would read the same directory twice, and
+// the other one never.
 func (s *snapshot) ReadDir(name string, each func(string, permissions.FileType) error) error {
 	info, err := s.Lstat(name)
 	switch {
@@ -247,7 +249,7 @@ func (s *snapshot) check(now permissions.View) error {
 	return nil
 }
 
-// id is the identity of what the snapshot has at a path.
+// id is the identity of the file that the snapshot has at a path.
 func (s *snapshot) id(name string) FileID {
 	info, err := s.Lstat(name)
 	if err != nil {
@@ -256,7 +258,7 @@ func (s *snapshot) id(name string) FileID {
 	return FileID{info.Dev, info.Ino}
 }
 
-// identify notes in the mounts of a plan what they are about.
+// identify records the identities of files in the mounts of a plan.
 func (s *snapshot) identify(mounts []Mount) {
 	for i := range mounts {
 		m := &mounts[i]
@@ -298,6 +300,6 @@ func onSnapshot(view permissions.View, plan func(s *snapshot) (*Plan, error)) (m
 	return nil, err
 }
 
-// ErrAppeared says that a name exists which was missing when the plan was
-// made, or that its directory was exchanged.
+// ErrAppeared means that a name exists that was missing when the plan was made,
+// or that its directory was exchanged.
 var ErrAppeared = errors.New("it changed after the sandbox plan was made")

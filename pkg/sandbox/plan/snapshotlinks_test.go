@@ -43,8 +43,8 @@ func randomTree(t *testing.T, r *rand.Rand, top string) {
 	}
 }
 
-// TestSnapshotAgainstTheKernel: in random trees of links a snapshot finds what the kernel finds, and what it keeps is under paths
-// without links.
+// TestSnapshotAgainstTheKernel: in random trees of links a snapshot gives the same results as the kernel, and keeps its
+// answers under paths without links.
 func TestSnapshotAgainstTheKernel(t *testing.T) {
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -75,7 +75,8 @@ func TestSnapshotAgainstTheKernel(t *testing.T) {
 			}
 			for range 2 {
 				got, wrong := s.Lstat(at)
-				// To the kernel a file has no parent "..", which a link may name; it finds nothing then.
+				// For the kernel a file has no "..", although a link may contain that; the
+				// kernel then returns an error.
 				if got.Ino != want && !errors.Is(err, syscall.ENOTDIR) || wrong != nil && err == nil {
 					t.Errorf("seed %d, %s: inode %d, %v, want %d, %v", seed, at, got.Ino, wrong, want, err)
 				}
@@ -114,8 +115,8 @@ func TestManyLinks(t *testing.T) {
 	}
 }
 
-// TestDeepPathsBelowLinks: a plan for a path below a link, which a workspace's .git may name, takes little more than one for the
-// same path without the link. It took hours for what fits into a .git.
+// TestDeepPathsBelowLinks: a plan for a path below a link, which a workspace's .git may name, takes little longer than
+// one for the same path without the link. Before, the longest path that fits into a .git took hours.
 func TestDeepPathsBelowLinks(t *testing.T) {
 	cost := func(dir string) float64 {
 		deep := strings.Repeat("/a", 100)

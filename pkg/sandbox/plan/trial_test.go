@@ -13,18 +13,18 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// trial is one random host and policy with what came of it.
+// trial is one random host and policy with the result.
 type trial struct {
 	t         *testing.T
 	host      memory
 	list      string
 	plan      *Plan
-	policy    *permissions.Policy // by what the entries say
-	effective *permissions.Policy // by where they lead
+	policy    *permissions.Policy // by the entries
+	effective *permissions.Policy // by the targets of entries
 	reopen    []string            // paths of entries that grant something
-	denied    []string            // where entries that deny lead
-	narrowed  []string            // where entries that grant no writing lead
-	kept      []string            // where entries lead that narrow or grant writing, but not patterns
+	denied    []string            // targets of denying entries
+	narrowed  []string            // targets of entries that do not grant writing
+	kept      []string            // targets of entries that narrow or grant writing, but not patterns
 	model     *model
 	complaint string
 }
@@ -35,8 +35,8 @@ func (x *trial) complain(format string, args ...any) {
 	}
 }
 
-// newTrial returns nil if the plan was refused, as it may be when links are in
-// the way.
+// newTrial returns nil if the plan was refused, which is permitted if there are
+// links in paths.
 func newTrial(t *testing.T, host memory, list string) *trial {
 	x := &trial{t: t, host: host, list: list}
 	profile := managed(t, list)
@@ -101,16 +101,16 @@ func newTrial(t *testing.T, host memory, list string) *trial {
 	return x
 }
 
-// holds checks what must never be: something of the host is seen that is
-// denied, or can be changed that is read-only, by whatever name.
+// holds checks what must never be: a denied file of the host is visible, or a
+// read-only one can be changed, under any name.
 func (x *trial) holds() {
 	x.model.reachable(func(at place) {
 		q := at.node.host
 		if q == "" || at.node.link != "" {
 			return
 		}
-		// A folder between / and what may be read is seen, if nothing else of it
-		// is; the launcher makes it itself.
+		// A folder between / and a readable path may be visible if nothing else
+		// in it is; the launcher makes it itself.
 		if x.effective.Access(q) == permissions.Deny {
 			x.complain("%s is denied and can be read", q)
 		}
@@ -139,12 +139,12 @@ func (x *trial) holds() {
 	})
 }
 
-// keeps checks that nothing that an entry names lies in a directory that can
-// be renamed: the next command would find it under another name, and what the
-// command puts in its place under its own.
+// keeps checks that no path of an entry is in a directory that can be renamed:
+// the next command would find it under another name, and would find a
+// replacement by the command at the old name.
 func (x *trial) keeps(renamed string) {
 	for _, k := range x.kept {
-		// What is missing, and granted by another entry, is not mounted.
+		// A missing path that another entry grants is not mounted.
 		missing := x.host.at(k) == nil && x.effective.Access(k) == permissions.Write
 		if k != renamed && permissions.Within(k, renamed) && !missing {
 			x.complain("%s loses its name when %s is renamed", k, renamed)
@@ -152,9 +152,9 @@ func (x *trial) keeps(renamed string) {
 	}
 }
 
-// serves checks that what is granted is there, on a host without links: what
-// may be read and exists can be read, and what may be written can be, unless
-// a placeholder is in the way.
+// serves checks, on a host without links, that granted access works: existing
+// readable paths can be read, and writable ones can be written, unless a
+// placeholder is in the way.
 func (x *trial) serves(before []string) {
 	for _, w := range x.policy.WritableRoots() {
 		for _, at := range w.Repository {
@@ -182,10 +182,10 @@ func (x *trial) serves(before []string) {
 	}
 }
 
-// frozen reports whether a path that may be written cannot be all the same:
-// what a .git file points to, a file that must not become a folder, and, if it
-// is missing, what must be missing for the sake of something in it. What is
-// missing in a folder that may not be written itself cannot be made either.
+// frozen reports whether a writable path still cannot be written: the target of
+// a .git file, a file that must not become a folder, and a path that must stay
+// missing because of a path in it. A path that is missing in a folder that is
+// not writable itself cannot be created either.
 func (x *trial) frozen(p string, exists bool) bool {
 	for _, w := range x.policy.WritableRoots() {
 		for _, r := range w.ReadOnly {
@@ -211,7 +211,7 @@ func (x *trial) frozen(p string, exists bool) bool {
 	return !x.effective.CanWrite(path.Dir(p))
 }
 
-// leads checks, on a host with links, that what entries grant is found by the
+// leads checks, on a host with links, that granted files are found by the
 // entries' own paths.
 func (x *trial) leads() {
 	for _, p := range x.reopen {

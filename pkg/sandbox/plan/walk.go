@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostHeld bounds how many directories a walk holds open. What patterns match
-// may lie in thousands of directories; those that entries name are looked at
+// mostHeld bounds the directories that a walk keeps open. Matches of patterns
+// may be in thousands of directories; directories that entries name are opened
 // first.
 const mostHeld = 256
 
-// walk is the host's file system for one plan: each directory is opened in the
-// one above it, and held. So whatever is moved meanwhile, names are looked up in
-// the directories that were looked at. Below what is not held, no link is
-// followed.
+// walk is the host's file system for one plan: each directory is opened relative
+// to its parent, and kept open. So whatever is moved meanwhile, names are looked
+// up in the same directories. Below directories that are not kept open, no link
+// is followed.
 type walk struct {
 	held map[string]int    // O_PATH descriptors of directories
 	seen map[string]FileID // other directories
 }
 
-// Walk returns the file system for one plan, and what ends its use.
+// Walk returns the file system for one plan, and a function that ends its use.
 func (HostView) Walk() (permissions.View, func()) {
 	w := &walk{held: make(map[string]int), seen: make(map[string]FileID)}
 	return w, w.close
@@ -39,8 +39,8 @@ func (w *walk) close() {
 	}
 }
 
-// open opens a path relative to the deepest directory above it that is held,
-// and not at what a link leads to.
+// open opens a path relative to its deepest open parent directory, and does not
+// follow a link at its end.
 func (w *walk) open(name string, flags int) (fd int, err error) {
 	dir, rel := unix.AT_FDCWD, name
 	for at := name; at != "/"; {
@@ -69,7 +69,7 @@ func (w *walk) Lstat(name string) (permissions.Info, error) {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return permissions.Info{}, nil
 	case errors.Is(err, unix.ELOOP):
-		return permissions.Info{}, &inconsistent{name} // a link in the place of a directory
+		return permissions.Info{}, &inconsistent{name} // a link in place of a directory
 	case err != nil:
 		return permissions.Info{}, fmt.Errorf("look at %s: %w", name, err)
 	}
@@ -116,7 +116,7 @@ func (w *walk) ReadFile(name string, limit int) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, int64(limit)))
 }
 
-// ReadDir implements permissions.View. It reads the directory that was looked at.
+// ReadDir implements permissions.View. It reads the directory that was examined.
 func (w *walk) ReadDir(name string, each func(name string, t permissions.FileType) error) error {
 	fd, err := w.openDir(name)
 	if err != nil {
@@ -129,7 +129,7 @@ func (w *walk) ReadDir(name string, each func(name string, t permissions.FileTyp
 	return readDir(fd, name, each)
 }
 
-// openDir opens a directory for reading, by its descriptor if it is held.
+// openDir opens a directory for reading, by its descriptor if it is kept open.
 func (w *walk) openDir(name string) (fd int, err error) {
 	held, ok := w.held[name]
 	if !ok {

@@ -48,7 +48,7 @@ func exchange(t *testing.T, a, b string) {
 	}
 }
 
-// testTree makes a directory with w/a and w/b, of which a has what is denied.
+// testTree makes a directory with w/a and w/b; a contains a denied file.
 func testTree(t *testing.T) string {
 	t.Helper()
 	top, err := filepath.EvalSymlinks(t.TempDir())
@@ -63,8 +63,8 @@ func testTree(t *testing.T) string {
 	return top
 }
 
-// When two directories are exchanged while the plan is made, no plan has one
-// with the contents of the other.
+// When two directories are exchanged while the plan is made, no plan combines
+// the name of one with the contents of the other.
 func TestDirectoriesExchangedBetweenLooks(t *testing.T) {
 	top := testTree(t)
 	a, b := filepath.Join(top, "w/a"), filepath.Join(top, "w/b")
@@ -100,7 +100,7 @@ func TestDirectoriesExchangedAllTheTime(t *testing.T) {
 	}
 }
 
-// A walk looks names up in the directories that it has looked at.
+// A walk looks names up in the directories that it has examined.
 func TestWalkHoldsDirectories(t *testing.T) {
 	top := testTree(t)
 	a, b := filepath.Join(top, "w/a"), filepath.Join(top, "w/b")
@@ -118,7 +118,7 @@ func TestWalkHoldsDirectories(t *testing.T) {
 	if info, err := view.Lstat(a + "/other"); err != nil || info.Type != permissions.Missing {
 		t.Error(info, err)
 	}
-	// Below what is not held no link is followed.
+	// Below a directory that is not kept open, no link is followed.
 	if err := os.Symlink(a, filepath.Join(top, "link")); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,8 @@ func TestWalkHoldsDirectories(t *testing.T) {
 	}
 }
 
-// TestBelowLinks: entries name paths that lie deep below links, as /var/run/lock/x does where /var/run leads to /run.
+// TestBelowLinks: entries name paths deep below links, such as /var/run/lock/x, where
+// /var/run leads to /run.
 func TestBelowLinks(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -164,7 +165,8 @@ func TestBelowLinks(t *testing.T) {
 	}
 }
 
-// TestLinksBelowLinks: a view with an empty root has each link of a path that leads over several, also one that lies below another.
+// TestLinksBelowLinks: a view with an empty root has each link of a path that contains
+// several, also if one is below another.
 func TestLinksBelowLinks(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -27,10 +27,10 @@ const WallFiles = landlockFiles &^ landlockReads
 // have: all 16 of landlockVersions but those to read and execute.
 const WallDirectory = (1<<16 - 1) &^ landlockReads
 
-// WallRights are the rights that the second wall handles for a plan: none if
-// the whole root may be written, because Landlock cannot take anything away
-// below it, and none if the command may mount, which Landlock forbids to
-// everything whose file access it restricts.
+// WallRights are the rights that the second wall restricts for a plan. There
+// are none if the whole root may be written, because Landlock cannot deny a
+// path below it, and none if the command may mount, because Landlock forbids
+// that to every process whose file access it restricts.
 func (plan *Plan) WallRights(abi int, nesting bool) uint64 {
 	if abi < WallABI || nesting || plan.Root == RootWritable {
 		return 0
@@ -38,8 +38,8 @@ func (plan *Plan) WallRights(abi int, nesting bool) uint64 {
 	return LandlockOf(abi).Files & WallDirectory
 }
 
-// WallGrants are the paths that a plan lets a command write, in the view.
-// Those that lie below another are left out: a grant is for all below.
+// WallGrants are the writable paths of a plan, in the view. Paths below another
+// one are left out, because a grant applies to everything below.
 func (plan *Plan) WallGrants() []Grant {
 	var grants []Grant
 	for i, m := range plan.Mounts {
@@ -55,8 +55,8 @@ func (plan *Plan) WallGrants() []Grant {
 	return grants
 }
 
-// coveredByGrant reports whether a writable mount needs no grant of its own:
-// it lies below another one, or it is the second one at the same target.
+// coveredByGrant reports whether a writable mount needs no grant of its own: it
+// is below another one, or is the second one at the same target.
 func (plan *Plan) coveredByGrant(i int) bool {
 	for j, o := range plan.Mounts {
 		if o.Kind == BindWritable && permissions.Within(plan.Mounts[i].Target, o.Target) &&
@@ -67,7 +67,7 @@ func (plan *Plan) coveredByGrant(i int) bool {
 	return false
 }
 
-// DescribeWall tells people what the second wall is, with the version of
+// DescribeWall describes the second wall for people, with the version of
 // Landlock; 0: there is none.
 func (plan *Plan) DescribeWall(abi int, nesting bool) string {
 	if abi < WallABI {

@@ -6,8 +6,8 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// OutsideError says that an entry of a profile lets a path be written or read which lies
-// outside of Scope.Within.
+// OutsideError means that an entry of a profile makes a path writable or readable that
+// is outside of Scope.Within.
 type OutsideError struct {
 	Path   string // as the entry spells it
 	Real   string // where it leads
@@ -25,9 +25,9 @@ func (e *OutsideError) Error() string {
 // the snapshot of which the plan is made, so a link that a command puts somewhere after the
 // check is not followed by the plan either (docs/spec/wire.md §1.7).
 //
-// Within itself must lead to where it says. Scenario: a token is for a directory in /tmp, or
-// in the directory of another token. A command there puts a link in its place, and the next
-// request would be confined to where the link leads.
+// Within itself must contain no links. Scenario: a token is for a directory in /tmp, or in
+// the directory of another token. A command there replaces the directory by a link, and the
+// next request would be confined to the link's target.
 func (p *planner) checkWithin(policy *permissions.Policy, scope permissions.Scope) error {
 	if scope.Within == "" {
 		return nil

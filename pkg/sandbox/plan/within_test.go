@@ -9,7 +9,8 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// TestWithin: what a profile grants must lie in the scope's directory, wherever links lead.
+// TestWithin: everything that a profile grants must be in the scope's directory, wherever
+// links lead.
 func TestWithin(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -54,7 +55,7 @@ func TestWithin(t *testing.T) {
 	} {
 		check(tt.name, tt.profile, dir, tt.reads, tt.outside)
 	}
-	// A link that has taken the place of the directory.
+	// A link in place of the directory.
 	for _, within := range []string{top + "/moved", top + "/moved/sub"} {
 		check("reads "+within, profile(literal(within, permissions.Read)), within, true, true)
 		check("writes "+within, profile(root, literal(within, permissions.Write)), within, false, true)

@@ -29,7 +29,7 @@ func Accept(listener int, to Endpoint) {
 	}
 }
 
-// join moves bytes both ways until both directions have ended.
+// join copies bytes both ways until both directions have ended.
 func (e Endpoint) join(inside int) {
 	outside, err := e.dial()
 	if err != nil {
@@ -49,7 +49,7 @@ func (e Endpoint) join(inside int) {
 	wg.Wait()
 }
 
-// stream makes a file of a socket whose reads hold no thread.
+// stream makes a file from a socket; its reads do not block a thread.
 func stream(fd int) *os.File {
 	_ = unix.SetNonblock(fd, true)
 	return os.NewFile(uintptr(fd), "proxied")

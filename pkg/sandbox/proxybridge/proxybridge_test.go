@@ -49,8 +49,8 @@ func TestProxyURLs(t *testing.T) {
 	}
 }
 
-// FuzzProxyURL: what is usable leads to a loopback address also for others,
-// and what is rewritten leads to the listener.
+// FuzzProxyURL: other parsers also read an accepted URL as a loopback address,
+// and the rewritten URL leads to the listener.
 func FuzzProxyURL(f *testing.F) {
 	for _, text := range []string{"http://127.0.0.1:3128", "https://u:p@localhost/x", "[::1]:1", "socks5://localhost?x#y", "http://a@b@localhost:1/@"} {
 		f.Add(text)
@@ -70,7 +70,7 @@ func FuzzProxyURL(f *testing.F) {
 		if !strings.Contains(text, "://") {
 			return
 		}
-		// A program that reads the URL in another way must not be led elsewhere.
+		// A program that reads the URL differently must not be led elsewhere.
 		if std, err := url.Parse(u.rewrite(4711)); err == nil && std.Scheme != "" && std.Host != "" && std.Host != "127.0.0.1:4711" {
 			t.Fatalf("%q leads net/url to %q", u.rewrite(4711), std.Host)
 		}
@@ -108,7 +108,7 @@ func TestRouteSpecs(t *testing.T) {
 	}
 }
 
-// FuzzRouteSpec: what is accepted is JSON with a route for every name.
+// FuzzRouteSpec: an accepted text is JSON with a route for every name.
 func FuzzRouteSpec(f *testing.F) {
 	for _, text := range []string{`{"routes":[{"env_key":"HTTP_PROXY","uds_path":"/s"}]}`, `{"routes":[]}`, `{"routes":[{}]}`, `{"routes":null}`} {
 		f.Add(text)

@@ -23,7 +23,7 @@ type Endpoint struct {
 	Path string
 }
 
-// proxyURL is a URL in parts that a rewrite keeps.
+// proxyURL is a URL in parts, so that a rewrite keeps the others.
 type proxyURL struct {
 	scheme, user, tail string // with "://", with "@", from the path on
 	Endpoint
@@ -77,7 +77,7 @@ func defaultPort(scheme string) uint16 {
 	}
 }
 
-// rewrite is the URL with another place.
+// rewrite returns the URL with another host and port.
 func (u proxyURL) rewrite(port uint16) string {
 	tail := u.tail
 	if tail == "/" {

@@ -2,7 +2,7 @@ package runner
 
 import "bytes"
 
-// Exit codes that the heuristic knows.
+// Exit codes that the heuristic uses.
 const (
 	exitMisuse     = 2
 	exitCannotExec = 126
@@ -10,15 +10,15 @@ const (
 	exitSIGSYS     = 128 + 31
 )
 
-// denials are what programs say when something is refused.
+// denials are typical messages of programs about refusals.
 var denials = [][]byte{
 	[]byte("operation not permitted"), []byte("permission denied"), []byte("read-only file system"),
 	[]byte("seccomp"), []byte("sandbox"), []byte("landlock"), []byte("failed to write file"),
 }
 
-// notExecuted is what the launcher says when there is no such program, or it
-// may not be executed. Its own name is no sign of a denial; the reason that
-// follows may be one.
+// notExecuted is the launcher's message for a program that does not exist or
+// may not be executed. The launcher's name in it is not a sign of a denial; the
+// reason after it may be one.
 var notExecuted = []byte("codex-linux-sandbox: failed to execvp")
 
 // Denied reports whether a sandboxed command was likely denied something, by

@@ -8,8 +8,8 @@ import (
 // Family is the processes of one command.
 type Family struct {
 	Pids []int
-	// Network is the network whose ports count, as OpenNetwork returns it; nil: that of
-	// this program.
+	// Network is the network whose ports count, as OpenNetwork returns it; nil: this
+	// program's.
 	Network *os.File
 }
 

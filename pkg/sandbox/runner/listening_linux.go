@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// maxSocketTable bounds what is read of the table of a network's TCP sockets, in
-	// bytes: 7,000 listeners, which stand first in it.
+	// maxSocketTable bounds the part that is read of the table of a network's TCP
+	// sockets, in bytes: 7,000 listeners, which come first in it.
 	maxSocketTable = 1 << 20
 	// socketChunk is how much of it is read at a time.
 	socketChunk = 16 << 10
-	// maxProcessFiles bounds the descriptors of one process that are looked at, and
+	// maxProcessFiles bounds the descriptors of one process that are examined, and
 	// maxFiles those of all processes of a call: each costs a microsecond.
 	maxProcessFiles = 4096
 	maxFiles        = 65_536
-	// maxListeners bounds the listeners of one family that are told.
+	// maxListeners bounds the reported listeners of one family.
 	maxListeners = 256
 	// maxCommand bounds a command line, in bytes.
 	maxCommand = 256
@@ -36,10 +36,10 @@ const (
 const stateListen = "0A"
 
 // Listening returns, for each family, the TCP sockets of its network on which one of its
-// processes listens; a socket that several of them have is that of the lowest pid.
-// truncated says that not everything was looked at, because a limit was reached or ctx has
-// ended. It reads /proc and enters no network. Processes that this program may not look
-// into are left out, and so is what makes sandboxes.
+// processes listens; a socket that several of them have is attributed to the lowest pid.
+// truncated means that a limit was reached or ctx has ended, so that the result may be
+// incomplete. It reads /proc and enters no network. Processes that this program may not
+// inspect are left out, and so are launchers and their parts.
 func Listening(ctx context.Context, families []Family) (found [][]Listener, truncated bool) {
 	s := search{ctx: ctx, tables: make(map[networkID]map[uint64]netip.AddrPort), left: maxFiles}
 	found = make([][]Listener, len(families))
@@ -49,7 +49,7 @@ func Listening(ctx context.Context, families []Family) (found [][]Listener, trun
 	return found, s.truncated
 }
 
-// networkID tells networks apart while one of their processes or descriptors exists.
+// networkID identifies a network while one of its processes or descriptors exists.
 type networkID struct{ dev, ino uint64 }
 
 // search is a call of Listening.
@@ -85,8 +85,8 @@ func (s *search) family(f Family) []Listener {
 		if err != nil {
 			continue // it has ended
 		}
-		// What makes sandboxes has listeners inside for the network proxy, which are no
-		// ports of the command.
+		// Launchers have listeners inside for the network proxy, which are not ports of
+		// the command.
 		if of, err := networkOf(int(d.Fd()), "ns/net", 0); err == nil && of == network && (f.Network == nil || d.isCommand()) {
 			s.process(d, network, listeners)
 		}
@@ -161,8 +161,9 @@ func (d *processDir) command() string {
 	return logtext.Clip(strings.TrimSpace(text), maxCommand)
 }
 
-// table returns the listening sockets of a network, of which d is a process. That of this
-// program's network is read from this program: a process could have left it meanwhile.
+// table returns the listening sockets of a network; d is a process in it. The table of
+// this program's network is read from this program, because a process could have left it
+// meanwhile.
 func (s *search) table(d *processDir, network networkID) map[uint64]netip.AddrPort {
 	if table, ok := s.tables[network]; ok {
 		return table
@@ -180,9 +181,9 @@ func (s *search) table(d *processDir, network networkID) map[uint64]netip.AddrPo
 	return table
 }
 
-// readListening adds the listening sockets of a file of /proc/net to a table. They stand
-// before all others, so a machine with many connections costs no more. It returns false if
-// there are more than it reads.
+// readListening adds the listening sockets of a file of /proc/net to a table. They come
+// before all others, so many connections cost no more. It returns false if the table has
+// more listeners than it reads.
 func readListening(dir int, path string, table map[uint64]netip.AddrPort) bool {
 	fd, err := unix.Openat(dir, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -204,14 +205,14 @@ func readListening(dir int, path string, table map[uint64]netip.AddrPort) bool {
 			return true
 		}
 		if kept = copy(buf, text[whole:]); kept == len(buf) {
-			return false // no line is as long
+			return false // no valid line is that long
 		}
 	}
 	return false
 }
 
 // parseListening adds the sockets of a table of TCP sockets, as in /proc/net/tcp, up to the
-// first that does not listen. It returns false if there is such a one.
+// first that does not listen. It returns false if it finds such a one.
 func parseListening(text []byte, table map[uint64]netip.AddrPort) bool {
 	for line := range bytes.Lines(text) {
 		fields := strings.Fields(string(line))

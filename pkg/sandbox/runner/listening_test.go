@@ -44,7 +44,7 @@ func TestParseListening(t *testing.T) {
 	}
 }
 
-// TestListening looks for the listeners of this process and of another one.
+// TestListening finds the listeners of this process and of another one.
 func TestListening(t *testing.T) {
 	want := make(map[string]bool)
 	for _, address := range []string{"127.0.0.1:0", "127.0.0.2:0", "[::1]:0"} {
@@ -85,7 +85,7 @@ func TestListening(t *testing.T) {
 	}
 }
 
-// TestListeningTruncated has more listeners than are told.
+// TestListeningTruncated has more listeners than are reported.
 func TestListeningTruncated(t *testing.T) {
 	for range maxListeners + 1 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

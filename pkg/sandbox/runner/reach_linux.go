@@ -22,16 +22,17 @@ const (
 	// its own is searched. It is among the first three: the launcher's init, or what
 	// bwrap starts.
 	maxSearched = 64
-	// maxChildren bounds what is read of a list of children, in bytes.
+	// maxChildren bounds the part that is read of a list of children, in bytes.
 	maxChildren = 4 << 10
-	// maxStat bounds what is read of a process's state: a name and numbers.
+	// maxStat bounds the part that is read of a process's state: a name and numbers.
 	maxStat = 4 << 10
 )
 
 // OpenNetwork returns a descriptor of the network of a sandbox whose launcher has that
-// pid. The pid must not be given to another process meanwhile. Processes below it are
-// found by held directories of /proc: the pid of one that ends may be another's at any
-// time. The error is ErrNoNetwork or ErrNotReady if there is none.
+// pid. The caller must make sure that the pid is not reused meanwhile. Processes below
+// it are accessed through open directories of /proc, because the pid of one that ends
+// may be reused at any time. The error is ErrNoNetwork or ErrNotReady if there is
+// none.
 func OpenNetwork(pid int) (*os.File, error) {
 	var ours unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/net", &ours); err != nil {
@@ -150,8 +151,8 @@ func (d *processDir) children() (pids []int) {
 	return pids
 }
 
-// network returns a descriptor of the process's network if that is another one than ours;
-// nil: it is ours, or may not be looked at, as that of the launcher's init.
+// network returns a descriptor of the process's network if it differs from ours. nil: it
+// is ours, or may not be inspected, like that of the launcher's init.
 func (d *processDir) network(ours *unix.Stat_t) *os.File {
 	fd, err := unix.Openat(int(d.Fd()), "ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -165,9 +166,9 @@ func (d *processDir) network(ours *unix.Stat_t) *os.File {
 	return os.NewFile(uintptr(fd), "network")
 }
 
-// isCommand reports whether the process runs something else than what makes sandboxes. The
-// server starts the launcher that it found at its own start, whose file an upgrade may have
-// removed since.
+// isCommand reports whether the process runs a program other than the launcher and its
+// parts. The server starts the launcher that it found at its own start, whose file an
+// upgrade may have removed since.
 func (d *processDir) isCommand() bool {
 	path := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(int(d.Fd()), "exe", path)
@@ -242,7 +243,7 @@ func (r *Runtime) socketsInside(ctx context.Context, network *os.File) ([]int, e
 	return unix.ParseUnixRights(&messages[0])
 }
 
-// limitedText keeps the beginning of what is written to it.
+// limitedText keeps the beginning of the data written to it.
 type limitedText struct{ text []byte }
 
 func (l *limitedText) Write(b []byte) (int, error) {
@@ -250,7 +251,7 @@ func (l *limitedText) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// connectSocket connects a socket that does not block, and takes it over.
+// connectSocket connects a non-blocking socket, and takes it over.
 func connectSocket(ctx context.Context, fd int, to netip.AddrPort) (net.Conn, error) {
 	var address unix.Sockaddr = &unix.SockaddrInet4{Port: int(to.Port())}
 	if to.Addr().Is4() {

@@ -18,19 +18,18 @@ const (
 	// tick is the unit of statStarted: 100 in a second on all architectures that this program
 	// is built for.
 	tick = time.Second / 100
-	// startSlack is how much later than a file its maker may seem to have started: both times
-	// are rounded to a tick of the kernel. The kernel takes longer to give a pid to another
-	// process, because it goes through all other pids first.
+	// startSlack is how much later than a file its creator may seem to have started: both
+	// times are rounded to a tick of the kernel. It takes longer until the kernel reuses a
+	// pid, because it goes through all other pids first.
 	startSlack = 30 * time.Millisecond
 )
 
 // DialPath connects to a Unix socket at a path as the processes of a command in a sandbox see
 // it. members returns their pids in increasing order, as they are at the time of the call. The
-// path is resolved within their root: what a link in it says counts as inside. A command could
-// have a link lead to a socket of the host that it sees and may not use, such as that of a
-// container daemon, and have this program's user connect there in its place. Therefore one of
-// the processes must be the one that listens. The error is ErrNotReady if the command does not
-// run yet.
+// path is resolved within their root, including links in it. A command could make a link to a
+// socket of the host that it sees but may not use, such as that of a container daemon, and
+// make this program's user connect there on its behalf. Therefore one of the processes must be
+// the listener. The error is ErrNotReady if the command does not run yet.
 func DialPath(ctx context.Context, members func() []int, path string) (net.Conn, error) {
 	pids := members()
 	for _, pid := range pids[:min(len(pids), maxSearched)] {
@@ -45,7 +44,7 @@ func DialPath(ctx context.Context, members func() []int, path string) (net.Conn,
 		_ = d.Close()
 		switch {
 		case errors.Is(err, unix.EACCES) && socket == nil:
-			continue // it may not be looked into, as the launcher
+			continue // it may not be inspected, like the launcher
 		case err != nil:
 			return nil, err
 		}
@@ -102,10 +101,10 @@ func dialOwn(ctx context.Context, members func() []int, socket *os.File) (net.Co
 	return conn, nil
 }
 
-// isListenedOn reports whether one of some processes listens at the other end of a
-// connection to a socket. The kernel keeps the pid of the process that began to listen, also
-// when that has ended and another process has the socket and a third one the pid: a command
-// could start processes until one of them has the pid of an ended daemon. So the process must
+// isListenedOn reports whether one of some processes listens at the other end of a connection
+// to a socket. The kernel keeps the pid of the process that began to listen, even after that
+// has ended, when another process has the socket and a third one the pid: a command could
+// start processes until one of them has the pid of an ended daemon. So the process must
 // exist, and must still exist after its pid was found among the members.
 func isListenedOn(conn int, socket *os.File, members func() []int) bool {
 	peer, err := unix.GetsockoptUcred(conn, unix.SOL_SOCKET, unix.SO_PEERCRED)
@@ -122,7 +121,7 @@ func isListenedOn(conn int, socket *os.File, members func() []int) bool {
 	case err == nil:
 		defer unix.Close(process)
 		if err := unix.PidfdSendSignal(process, 0, nil, 0); err != nil && !errors.Is(err, unix.EPERM) {
-			return false // it has ended, so d may be of another process
+			return false // it has ended, so d may refer to another process
 		}
 	case !errors.Is(err, unix.ENOPROTOOPT) || !d.startedBefore(socket): // ENOPROTOOPT: before Linux 6.5
 		return false
@@ -132,7 +131,7 @@ func isListenedOn(conn int, socket *os.File, members func() []int) bool {
 
 // startedBefore reports whether the process is older than a file. Scenario: a process made a
 // socket and has ended, and another process got its pid: that one is younger than the socket.
-// startedBefore returns false if the file system does not keep when the file was made.
+// startedBefore returns false if the file system does not store creation times.
 func (d *processDir) startedBefore(file *os.File) bool {
 	var st unix.Statx_t
 	err := unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st)

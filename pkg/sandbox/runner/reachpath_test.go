@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listenEnv has TestMain listen on the Unix socket whose path it holds and hand it out as
+// listenEnv makes TestMain listen on the Unix socket with that path and pass it on as
 // standard output, which is a socket too; then it waits for the end of its standard input.
 const listenEnv = "LAUNCH_TEST_LISTEN"
 
-// waitEnv has TestMain wait for the end of its standard input only.
+// waitEnv makes TestMain only wait for the end of its standard input.
 const waitEnv = "LAUNCH_TEST_WAIT"
 
-// listen is what TestMain runs for listenEnv.
+// listen is run by TestMain for listenEnv.
 func listen(path string) int {
 	l, err := net.Listen("unix", path)
 	if err != nil {
