@@ -34,8 +34,8 @@ func build(t *testing.T) string {
 	return name
 }
 
-// start starts the program with pipes; what it says on stderr is the
-// result of the function, which waits for its end.
+// start starts the program with pipes. The returned function waits for its end
+// and returns its stderr.
 func start(t *testing.T, name string) (io.WriteCloser, *bufio.Reader, func() (string, *os.ProcessState)) {
 	t.Helper()
 	in, out, wait, _ := startAs(t, name, nil)
@@ -148,8 +148,8 @@ func TestProgram(t *testing.T) {
 		}
 	})
 
-	// The server has gone: neither the end of the input nor that of the
-	// reader of the answers may leave a temporary file.
+	// The server has ended: neither the end of the input nor a missing reader
+	// of the answers may leave a temporary file.
 	for _, deaf := range []bool{false, true} {
 		t.Run(map[bool]string{false: "given up", true: "given up by a server that does not read"}[deaf], func(t *testing.T) {
 			dir := t.TempDir()
@@ -190,7 +190,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// TestLinkedPackages keeps out what would slow the start down.
+// TestLinkedPackages forbids packages that would slow the start down.
 func TestLinkedPackages(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
 	if err != nil {
@@ -209,7 +209,7 @@ func TestLinkedPackages(t *testing.T) {
 }
 
 // TestNotDumpable: other processes of the user cannot open the helper's streams
-// by way of /proc; the kernel gives what is in there to root.
+// through /proc; the kernel makes the files there root's.
 func TestNotDumpable(t *testing.T) {
 	name := build(t)
 	const nobody = 65534

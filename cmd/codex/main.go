@@ -17,7 +17,7 @@ const applyPatchArg = "--codex-run-as-apply-patch"
 
 func main() { os.Exit(run(os.Args)) }
 
-// run decides by the base name of argv[0] what the program is.
+// run determines from the base name of argv[0] which program this is.
 func run(args []string) int {
 	name := ""
 	if len(args) > 0 {
@@ -43,7 +43,7 @@ func run(args []string) int {
 	return cli.Main(args, os.Stdin, os.Stdout, os.Stderr)
 }
 
-// refuse says what there is not.
+// refuse reports what is not available.
 func refuse(format string, args ...any) int {
 	fmt.Fprintf(os.Stderr, "Error: "+format+"\n", args...)
 	return 1

@@ -1,7 +1,7 @@
-// Package collector has the OTLP receiver of the OpenTelemetry Collector judge the spans of
-// codex exec-server (docs/spec/wire.md §2.5), and what the server does when the collector is
-// busy, refuses, is slow, or is not there.
+// Package collector tests the spans of codex exec-server (docs/spec/wire.md §2.5) with the OTLP
+// receiver of the OpenTelemetry Collector, and the server's behaviour when the collector is busy,
+// refuses, is slow or is missing.
 //
-// It is a module of its own, so that nobody who builds the program or runs its tests downloads
-// the collector. scripts/collector runs it: it sets CODEX_TEST_PROGRAMS to a directory with codex.
+// It is a separate module, so that building or testing the program does not download the
+// collector. scripts/collector runs it: it sets CODEX_TEST_PROGRAMS to a directory with codex.
 package collector

@@ -1,12 +1,12 @@
 // Command protogen generates the Go of a protobuf file. The compiler is linked
-// in and the generator is a tool of this module, so that nothing has to be
-// installed and both have their versions pinned by go.mod.
+// in and the generator is a tool of this module, so no installation is needed
+// and go.mod pins both versions.
 //
 //	protogen -I proto -module codex.internal/pkg -out pkg relay.proto
 //
 // It is to be run in this module's directory, where go tool finds the
-// generator. With -check it writes nothing and fails when a file is not what
-// would be generated.
+// generator. With -check it writes nothing, and fails if a file differs from
+// the generated one.
 package main
 
 import (
@@ -66,7 +66,7 @@ func (g generation) run(ctx context.Context, names []string) error {
 	return nil
 }
 
-// generate compiles a file that imports nothing and has its Go generated.
+// generate compiles a file without imports and generates its Go.
 func (g generation) generate(ctx context.Context, name string) ([]*pluginpb.CodeGeneratorResponse_File, error) {
 	compiler := protocompile.Compiler{
 		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{g.source}},
@@ -101,7 +101,7 @@ func (g generation) generate(ctx context.Context, name string) ([]*pluginpb.Code
 	return response.File, nil
 }
 
-// store writes a file, or checks that it is there already.
+// store writes a file, or checks that the file has this content.
 func (g generation) store(path string, content []byte) error {
 	if !g.check {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

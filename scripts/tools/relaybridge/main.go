@@ -1,7 +1,6 @@
 // Command relaybridge is a websocket server of the exec-server protocol that
-// passes each connection on to an executor behind a rendezvous service, as a
-// stream of one harness. scripts/conformance replays recorded conversations
-// through it.
+// forwards each connection to an executor behind a rendezvous service, as a stream
+// of one harness. scripts/conformance replays recorded conversations through it.
 //
 //	CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=TOKEN relaybridge SERVICE-URL ENVIRONMENT-ID
 //
@@ -28,7 +27,7 @@ import (
 	"codex.internal/pkg/relay/noise"
 )
 
-// connectTime bounds the way to the executor: the service may not know it yet.
+// connectTime bounds connecting to the executor: the service may not know it yet.
 const connectTime = 20 * time.Second
 
 func main() {
@@ -118,7 +117,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answers.Wait()
 }
 
-// answer passes on what the executor says, and ends the connection with the
+// answer forwards the executor's messages, and ends the connection with the
 // stream.
 func (b *bridge) answer(ws *websocket.Conn, stream *relay.Conn) {
 	defer func() { _ = ws.Close() }()

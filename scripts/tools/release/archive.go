@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// archive makes the archive of a target: .zip for Windows, .tar.gz for the others. All is
-// in one directory.
+// archive makes the archive of a target: .zip for Windows, .tar.gz for the others. All
+// files are in one directory.
 func (r *release) archive(t target) error {
 	base := "codex-exec-server-" + r.version + "-" + t.String()
 	files, err := r.documents(t)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// copyright is what Debian's policy wants to know of the origin of a package: a format with
-// the year.
+// copyright is the file that Debian's policy requires about the origin of a package: a
+// format with the year.
 const copyright = `Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: codex-exec-server
 
@@ -24,7 +24,7 @@ Comment:
  /usr/share/doc/codex-exec-server/THIRD-PARTY-LICENSES.
 `
 
-// overrides are what lintian complains of with a reason for it.
+// overrides are lintian's complaints that are accepted, each with a reason.
 const overrides = `# Programs of Go, which run in sandboxes and images without libraries.
 codex-exec-server: statically-linked-binary [usr/lib/codex-exec-server/*]
 # Services that run are started anew, and none is enabled, which deb-systemd-helper would do.
@@ -58,7 +58,7 @@ func (r *release) debianFiles() ([]file, error) {
 	return files, nil
 }
 
-// gzipped compresses without a name and a time, as packages want it.
+// gzipped compresses without a name and a time, as packages require.
 func gzipped(content []byte) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)

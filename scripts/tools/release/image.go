@@ -17,8 +17,9 @@ import (
 const imageUser = "65532:65532"
 
 // image makes an OCI layout with an image for each machine of Linux: from scratch, the
-// programs and their licenses. The layout has one entry, the index of them all, under the
-// version: of two entries without a name, skopeo and podman can copy neither.
+// programs and their licenses. The layout has one entry, the index of all images, named
+// by the version: skopeo and podman cannot copy from a layout with several unnamed
+// entries.
 func (r *release) image() error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, t := range r.targets {
@@ -74,8 +75,8 @@ func (r *release) imageOf(t target) (v1.Image, error) {
 	return mutate.ConfigFile(img, r.imageConfig(t, config.DeepCopy()))
 }
 
-// imageConfig adds to a configuration how the image is run: by an ordinary user, and without
-// arguments to show the options of the server.
+// imageConfig adds to a configuration how the image runs: as an ordinary user, and without
+// arguments so that it shows the options of the server.
 func (r *release) imageConfig(t target, config *v1.ConfigFile) *v1.ConfigFile {
 	config.OS, config.Architecture, config.Created = t.system, t.machine, v1.Time{Time: r.date}
 	config.Config = v1.Config{

@@ -16,13 +16,13 @@ import (
 )
 
 // licensesName is the file with the licenses of others' code that is linked into the
-// programs. They demand that it goes with them.
+// programs. The licenses require that they are distributed with them.
 const licensesName = "THIRD-PARTY-LICENSES"
 
 // licenseFile matches the names of the files that modules have for it.
 var licenseFile = regexp.MustCompile(`^(?i)(LICEN[CS]E|COPYING|NOTICE|PATENTS)([.-].*)?$`)
 
-// linked returns the modules that the compiler has written into the programs of a target,
+// linked returns the modules that the compiler has recorded in the programs of a target,
 // without those of this repository, and the version of Go.
 func (r *release) linked(t target) (modules map[string]*debug.Module, toolchain string, err error) {
 	modules = map[string]*debug.Module{}
@@ -41,8 +41,8 @@ func (r *release) linked(t target) (modules map[string]*debug.Module, toolchain 
 	return modules, toolchain, nil
 }
 
-// licenses writes the licenses of what a target's programs link: those of Go, and of each
-// module. A module without one is an error.
+// licenses writes the licenses of the code that a target's programs link: Go's, and that
+// of each module. A module without one is an error.
 func (r *release) licenses(t target) (file, error) {
 	modules, toolchain, err := r.linked(t)
 	if err != nil {
@@ -91,7 +91,7 @@ func appendLicenses(b *bytes.Buffer, name, dir string) error {
 	return nil
 }
 
-// write makes a file that goes into archives and packages, and returns its path.
+// write makes a file for archives and packages, and returns its path.
 func (r *release) write(name string, content []byte) (string, error) {
 	dir := filepath.Join(r.built, "made")
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -1,5 +1,5 @@
-// Command release makes the files of a release from what scripts/release has built:
-// archives, packages, images and lists of parts. It only reads what it is given, and the
+// Command release makes the files of a release from the output of scripts/release:
+// archives, packages, images and lists of parts. It does not change its input, and the
 // same input gives the same bytes.
 package main
 
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// release is what is made, and from what.
+// release describes the output and the input.
 type release struct {
 	version string
 	date    time.Time // of everything inside
@@ -86,7 +86,7 @@ func (r *release) make() error {
 
 func (t target) String() string { return t.system + "-" + t.machine }
 
-// programs are what a target has; the first is codex.
+// programs are the programs of a target; the first is codex.
 func (t target) programs() []string {
 	if t.system == "linux" {
 		return []string{"codex", "codex-fs", "codex-linux-sandbox"}
@@ -106,7 +106,7 @@ type file struct {
 	mode os.FileMode
 }
 
-// documents are the files that the archive of a target has beside the programs.
+// documents are the files that the archive of a target contains besides the programs.
 func (r *release) documents(t target) ([]file, error) {
 	licenses, err := r.licenses(t)
 	if err != nil {

@@ -84,8 +84,8 @@ func appended[T any](list *[]*T) *T {
 	return object
 }
 
-// TestManifests checks what the types do not: that what names something else names what
-// is there.
+// TestManifests checks what types cannot: references in manifests name existing
+// objects.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	for _, m := range readManifests(t) {

@@ -14,7 +14,7 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 )
 
-// lib is where the programs are: the helpers are found beside codex.
+// lib is the directory of the programs: the helpers are found beside codex.
 const lib = "/usr/lib/codex-exec-server"
 
 // rpmLicenses is where distributions with .rpm have the licenses of a package.
@@ -50,7 +50,7 @@ func (r *release) makePackage(t target, format string) error {
 		},
 	}
 	if format == "rpm" {
-		// The package for Debian says both in files.
+		// Debian's packages have both in files.
 		info.License, info.Description = "Apache-2.0", description
 		if info.Changelog, err = r.rpmChangelog(); err != nil {
 			return err
@@ -67,7 +67,7 @@ func (r *release) makePackage(t target, format string) error {
 	return r.create(packager.ConventionalFileName(info), func(w io.Writer) error { return packager.Package(info, w) })
 }
 
-// summary and description say in packages what this is.
+// summary and description describe the program in packages.
 const (
 	summary     = "Runs commands for a coding agent on another machine"
 	description = `A server that starts and controls processes and does file work for a coding
@@ -89,7 +89,7 @@ func (r *release) contents(t target, format string) (files.Contents, error) {
 		all = append(all, &files.Content{Source: from, Destination: to, Type: kind,
 			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.date}})
 	}
-	// Directories that no other package has: rpm removes only what is listed.
+	// Directories that no other package has: rpm removes only listed ones.
 	directories := []string{lib, "/usr/share/doc/" + packageName}
 	if format == "rpm" {
 		directories = append(directories, rpmLicenses)
@@ -133,8 +133,8 @@ func (r *release) contents(t target, format string) (files.Contents, error) {
 	return all, nil
 }
 
-// place returns where a document is in a package, as what kind of file and from which file;
-// to is empty if the package does not have it.
+// place returns a document's path in a package, its type and its source file; to is empty
+// if the package does not contain it.
 func (r *release) place(f file, format string) (kind, from, to string, err error) {
 	document := files.TypeFile
 	if format == "rpm" {

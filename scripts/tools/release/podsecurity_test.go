@@ -9,7 +9,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// refusals are the reasons for which Kubernetes' own admission of pods refuses one under a
+// refusals are the reasons for which Kubernetes' own pod admission refuses a pod under a
 // Pod Security Standard.
 func refusals(t *testing.T, level api.Level, template *corev1.PodTemplateSpec) []string {
 	t.Helper()
@@ -79,7 +79,7 @@ func TestPodSecurityRefuses(t *testing.T) {
 	} {
 		for _, m := range readManifests(t) {
 			if m.name == "executor-user-namespaces.yaml" {
-				continue // is refused as it is
+				continue // is refused in this form
 			}
 			template := m.deployments[0].Spec.Template.DeepCopy()
 			change(&template.Spec)

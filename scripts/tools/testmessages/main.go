@@ -47,7 +47,8 @@ func main() {
 	}
 }
 
-// silent returns the failures of a file that say nothing. Source is its text; nil: it is read.
+// silent returns the failures of a file without words. source is its text; nil: the file is
+// read.
 func silent(path string, source any) (lines []string, err error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, source, parser.SkipObjectResolution)
@@ -104,7 +105,7 @@ func speaks(call *ast.CallExpr) bool {
 
 func hasWord(text string) bool { return strings.ContainsFunc(text, unicode.IsLetter) }
 
-// literal returns the text of a literal, or what is known of one that is added to others.
+// literal returns the text of a literal, or the known part if it is concatenated.
 func literal(e ast.Expr) (text string, known bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -27,10 +27,10 @@ type signatures struct {
 	}
 }
 
-// TestForgedTokens offers each signature of the vectors as a token, to a server that has
-// its key as its secret; and again with claims that the server would accept, signed with
-// that secret, under the header of the vector. It may accept HS256 alone, whatever a
-// header says, and no form but the compact one.
+// TestForgedTokens sends each signature of the vectors as a token to a server whose
+// secret is the vector's key; and again with claims that the server would accept, signed
+// with that secret, under the vector's header. The server may accept only HS256,
+// whatever a header says, and only the compact form.
 func TestForgedTokens(t *testing.T) {
 	tried, accepted := 0, 0
 	for _, file := range []string{"json_web_signature_test.json", "json_web_crypto_test.json"} {
@@ -40,7 +40,7 @@ func TestForgedTokens(t *testing.T) {
 			for _, v := range g.Tests {
 				tried++
 				token := text(v.JWS)
-				// The payload of no vector is a set of claims that has an end.
+				// No vector's payload is a set of claims with an expiry.
 				if check(token) == nil {
 					t.Errorf("%s %s %d, %s: it was accepted", file, g.Comment, v.ID, v.Comment)
 				}
@@ -62,8 +62,8 @@ func TestForgedTokens(t *testing.T) {
 	enough(t, accepted, 20) // so that the refusals are not for another reason
 }
 
-// TestSignatures verifies HS256 as the server does: it accepts a token of the vectors
-// whose payload is replaced by claims only with the signature of those.
+// TestSignatures verifies HS256 like the server: if a vector's payload is replaced by
+// claims, the token is accepted only with the signature of these claims.
 func TestSignatures(t *testing.T) {
 	seen := 0
 	for _, g := range read[signatures](t, "json_web_signature_test.json") {
@@ -104,7 +104,8 @@ func text(jws json.RawMessage) string {
 }
 
 // secret returns the key of a symmetric group. For the others it is the text of the key,
-// which a server that takes a public key for a secret would use; it is made long enough.
+// extended to the required length: a server that mistakes a public key for a secret
+// would use that.
 func (g *signatures) secret(t *testing.T) []byte {
 	t.Helper()
 	if g.Private.Kty != "oct" {
@@ -117,7 +118,8 @@ func (g *signatures) secret(t *testing.T) []byte {
 	return key
 }
 
-// acceptable reports whether a header in base64 says HS256 and nothing critical.
+// acceptable reports whether a header in base64 has the algorithm HS256 and no critical
+// extensions.
 func acceptable(header string) bool {
 	decoded, err := base64.RawURLEncoding.Strict().DecodeString(header)
 	if err != nil {
@@ -131,7 +133,7 @@ func acceptable(header string) bool {
 	return members["alg"] == "HS256" && !critical
 }
 
-// sign returns a token with the header and claims that end in an hour.
+// sign returns a token with the header and claims that expire in an hour.
 func sign(header string, secret []byte) string {
 	claims := fmt.Sprintf(`{"exp":%d,"sub":"somebody"}`, time.Now().Add(time.Hour).Unix())
 	signed := header + "." + base64.RawURLEncoding.EncodeToString([]byte(claims))
@@ -144,7 +146,7 @@ func sign(header string, secret []byte) string {
 func server(t *testing.T, secret []byte) func(token string) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
-	// A newline at the end of the file is no part of the secret.
+	// A newline at the end of the file does not belong to the secret.
 	if err := os.WriteFile(path, append(secret[:len(secret):len(secret)], '\n'), 0o600); err != nil {
 		t.Fatal(err)
 	}

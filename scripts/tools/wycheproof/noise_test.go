@@ -15,8 +15,8 @@ import (
 	"github.com/flynn/noise"
 )
 
-// TestX25519 computes what both ends of a handshake compute. A public key of small
-// order, with which everybody knows the secret, must be an error.
+// TestX25519 computes the shared secret at both ends of a handshake. A public key
+// of small order, with which everybody knows the secret, must be an error.
 func TestX25519(t *testing.T) {
 	type group struct {
 		Tests []struct {
@@ -48,8 +48,7 @@ func TestX25519(t *testing.T) {
 	enough(t, seen, 500)
 }
 
-// TestMLKEM opens what was encapsulated for a key that is made of a seed, as identities
-// are stored.
+// TestMLKEM decapsulates with a key that is made from a seed, as identities are stored.
 func TestMLKEM(t *testing.T) {
 	type group struct {
 		Tests []struct {
@@ -100,7 +99,7 @@ func TestMLKEMPublicKeys(t *testing.T) {
 	enough(t, seen, 260)
 }
 
-// TestAESGCM seals and opens with 256-bit keys and 96-bit nonces, as Noise has them.
+// TestAESGCM seals and opens with 256-bit keys and 96-bit nonces, as in Noise.
 func TestAESGCM(t *testing.T) {
 	seen, framed := 0, 0
 	for _, g := range read[aead](t, "aes_gcm_test.json") {
@@ -146,7 +145,7 @@ type sealed struct {
 	Key, IV, AAD, Msg, CT, Tag octets
 }
 
-// check compares what opening returns with the vector.
+// check compares the opened text with the vector.
 func (v *sealed) check(t *testing.T, open func() ([]byte, error)) {
 	t.Helper()
 	message, err := open()

@@ -17,7 +17,7 @@ func (o *octets) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// verdict is what a vector says of itself.
+// verdict is the expected result of a vector.
 type verdict struct {
 	ID      int      `json:"tcId"`
 	Comment string   `json:"comment"`
@@ -41,7 +41,7 @@ func read[G any](t *testing.T, name string) []G {
 	return file.Groups
 }
 
-// enough fails a test that has looked at fewer vectors than the file is known to have.
+// enough fails a test that has used fewer vectors than the file is known to have.
 func enough(t *testing.T, seen, want int) {
 	t.Helper()
 	if seen < want {

@@ -143,8 +143,8 @@ const checkTime = 20 * time.Second
 // check reports whether the model allows the history. It must not run in a bubble, whose
 // clock stands still while it searches.
 //
-// A write of unknown outcome that the process has never been seen to read is left out: it
-// may as well never happen, and each would double the search.
+// A write of unknown outcome that the process was never seen to read is left out: it may
+// never happen, and each such write would double the search.
 func (h *history) check() porcupine.CheckResult {
 	read := make(map[string]bool)
 	for _, o := range h.ops {

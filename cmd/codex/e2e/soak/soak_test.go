@@ -1,4 +1,4 @@
-// Package soak loads the program that ships for hours and looks for what is left.
+// Package soak loads the released program for hours and searches for leaks.
 //
 // It starts a codex exec-server as a process of an ordinary user with a cgroup of its own,
 // and keeps many connections to it. Each goes through a proxy that cuts, stalls and refuses,
