@@ -23,8 +23,11 @@ type Options struct {
 	// ResumeSessionID attaches to a session whose connection was lost.
 	ResumeSessionID string
 	// BearerToken is sent to servers that require one. Over plain ws it is sent to loopback
-	// addresses only.
+	// addresses only. There, and at a Unix socket, the server must belong to this user, to root or to
+	// ServerUser, unless Connect makes the connection; systems other than Linux do not report it.
 	BearerToken string
+	// ServerUser is the id of another user whose servers get the token, or AnyUser.
+	ServerUser int
 	// TLS configures wss://; nil: the system's authorities are trusted. It must not be changed
 	// afterwards.
 	TLS *tls.Config
@@ -68,6 +71,9 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
+
+// AnyUser as Options.ServerUser sends the token to a server of any user.
+const AnyUser = -1
 
 // State is the state of a client's connection.
 type State int

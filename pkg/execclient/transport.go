@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"codex.internal/pkg/host/peercred"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -74,7 +75,7 @@ type webSocketDialer struct {
 }
 
 // Dial connects. A token is only sent if it cannot be intercepted: over wss, or to a loopback
-// address or a Unix socket.
+// address or a Unix socket at which a server of a trusted user listens.
 func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 	u, err := url.Parse(d.url)
 	_, local := websocket.SocketPath(d.url)
@@ -88,10 +89,14 @@ func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 		}
 		header.Set("Authorization", "Bearer "+d.o.BearerToken)
 	}
+	connect := d.o.Connect
+	if d.o.BearerToken != "" && connect == nil && (local || u.Scheme == "ws") {
+		connect = d.connect
+	}
 	c, err := websocket.Dial(ctx, d.url, websocket.DialOptions{
 		Options: websocket.Options{Limit: maxMessage, Ping: max(d.o.KeepAlive, 0)},
 		Header:  header, TLS: d.o.TLS, Timeout: d.o.ConnectTimeout, Buffer: socketBuffer, Refused: refusal,
-		Connect: d.o.Connect,
+		Connect: connect,
 	})
 	if err != nil {
 		var e *DialError
@@ -101,6 +106,31 @@ func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 		return nil, err
 	}
 	return &webSocket{c: c}, nil
+}
+
+// ErrUntrustedServer is the error of a server on this machine that gets no token: see Options.BearerToken.
+var ErrUntrustedServer = errors.New("the connection token is not sent")
+
+// connect makes a connection within this machine over which the token may be sent. Scenario: the server is restarted, and
+// another user listens on its port, or at its path in /tmp (TestTokensGoToTrustedUsers).
+func (d *webSocketDialer) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	uid, err := peercred.ServerOf(conn)
+	switch own := os.Geteuid(); {
+	case errors.Is(err, peercred.ErrUnsupported) || d.o.ServerUser == AnyUser:
+		return conn, nil
+	case err != nil:
+		err = fmt.Errorf("%w: whose server it is cannot be told: %w", ErrUntrustedServer, err)
+	case uid != own && uid != 0 && uid != d.o.ServerUser:
+		err = fmt.Errorf("%w: it is a server of user %d, and tokens are sent to those of user %d and of root", ErrUntrustedServer, uid, own)
+	default:
+		return conn, nil
+	}
+	_ = conn.Close()
+	return nil, &net.OpError{Op: "check", Net: network, Addr: conn.RemoteAddr(), Err: err}
 }
 
 // webSocket is a Transport over a websocket.

@@ -6,7 +6,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
@@ -84,6 +86,9 @@ func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {
 			return nil, err
 		}
 		opts.TLS = config
+		if opts.ServerUser, err = serverUser(os.Getenv(ServerUserVariable)); err != nil {
+			return nil, err
+		}
 		return execclient.DialWebSocket(ctx, s.URL, opts)
 	case Noise:
 		return c.noise.connect(ctx, s.Registry, opts)
@@ -108,6 +113,28 @@ func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {
 		command.Stderr = lineLog{o.Logger.With("environment", s.ID)}
 	}
 	return execclient.StartCommand(ctx, command, opts)
+}
+
+// ServerUserVariable has the user, by name or id, whose servers on this machine get tokens; "*": those of every user.
+const ServerUserVariable = "CODEX_EXEC_SERVER_USER"
+
+// serverUser returns the id of the user that the variable names; "": root, who is trusted anyway.
+func serverUser(name string) (int, error) {
+	switch name {
+	case "":
+		return 0, nil
+	case "*":
+		return execclient.AnyUser, nil
+	}
+	id := name
+	if u, err := user.Lookup(name); err == nil {
+		id = u.Uid
+	}
+	uid, err := strconv.ParseUint(id, 10, 31)
+	if err != nil {
+		return 0, invalid("%s is %q: it must be the name or the id of a user of this machine, or *", ServerUserVariable, name)
+	}
+	return int(uid), nil
 }
 
 // lineLog logs the text that a program writes, with one record for each line.

@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"account":    {"relay", "host", "wire", "internal"},
 	"approval":   {"execclient", "sandbox", "wire", "execproto"},
 	"execserver": {"execclient", "sandbox", "fileop", "host", "wire", "execproto", "internal"},
-	"execclient": {"sandbox", "wire", "execproto", "internal"},
+	"execclient": {"sandbox", "host", "wire", "execproto", "internal"},
 	"execenv":    {"execclient", "account", "relay", "host", "wire", "execproto"},
 	"rendezvous": {"relay", "host", "wire", "internal"},
 	"testutil":   {"wire"},

@@ -16,8 +16,8 @@ func refuse(format string, args ...any) error {
 	return &RefusedError{fmt.Sprintf(format, args...)}
 }
 
-// errUnsupported is the error of systems that cannot identify a peer.
-var errUnsupported = errors.New("this system does not report which process owns a connection")
+// ErrUnsupported is the error of systems that cannot identify a peer.
+var ErrUnsupported = errors.New("this system does not report which process owns a connection")
 
 // Identify returns the user of the process at the other end of a TCP or Unix
 // connection if that process may act for the user of this process. Any error
@@ -62,7 +62,21 @@ func UserOf(conn net.Conn) (uid int, err error) {
 	case *net.UnixConn:
 		return userOfUnix(c)
 	default:
-		return 0, errUnsupported
+		return 0, ErrUnsupported
+	}
+}
+
+// ServerOf returns the user whose process listens at the other end of a connection that this program has made, before or
+// after it has accepted the connection. ErrUnsupported says that this system does not report it.
+func ServerOf(conn net.Conn) (uid int, err error) {
+	switch c := innermost(conn).(type) {
+	case *net.TCPConn:
+		local, remote := c.LocalAddr().(*net.TCPAddr), c.RemoteAddr().(*net.TCPAddr)
+		return serverOfTCP(plain(local.AddrPort()), plain(remote.AddrPort()))
+	case *net.UnixConn:
+		return userOfUnix(c)
+	default:
+		return 0, ErrUnsupported
 	}
 }
 

@@ -49,6 +49,20 @@ func userOfTCP(local, remote netip.AddrPort) (int, error) {
 	return int(s.uid), err
 }
 
+// serverOfTCP asks for the socket that accepted the connection and, as long as there is none, for the one that listens:
+// connections that wait for a listener end with it.
+func serverOfTCP(local, remote netip.AddrPort) (int, error) {
+	s, err := findTCP(remote, local)
+	if err != nil {
+		listener, failed := findTCP(remote, netip.AddrPort{})
+		// It may have accepted the connection meanwhile, and another one may listen now.
+		if s, err = findTCP(remote, local); err != nil {
+			s, err = listener, failed
+		}
+	}
+	return int(s.uid), err
+}
+
 // credentials are those of the process that connected.
 func credentials(c *net.UnixConn) (cred *unix.Ucred, pidfd int, inode uint64, err error) {
 	raw, err := c.SyscallConn()

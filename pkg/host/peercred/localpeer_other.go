@@ -9,11 +9,13 @@ import (
 
 // IdentifyTCP is Identify for a TCP connection that is known by its addresses.
 func IdentifyTCP(_, _ netip.AddrPort) (uid int, err error) {
-	return 0, refuse("%v", errUnsupported)
+	return 0, refuse("%v", ErrUnsupported)
 }
 
-func userOfTCP(_, _ netip.AddrPort) (int, error) { return 0, errUnsupported }
+func userOfTCP(_, _ netip.AddrPort) (int, error) { return 0, ErrUnsupported }
 
-func userOfUnix(*net.UnixConn) (int, error) { return 0, errUnsupported }
+func serverOfTCP(_, _ netip.AddrPort) (int, error) { return 0, ErrUnsupported }
 
-func identifyUnix(*net.UnixConn) (int, error) { return 0, refuse("%v", errUnsupported) }
+func userOfUnix(*net.UnixConn) (int, error) { return 0, ErrUnsupported }
+
+func identifyUnix(*net.UnixConn) (int, error) { return 0, refuse("%v", ErrUnsupported) }

@@ -20,6 +20,7 @@ const (
 	tcpEstablished   = 1
 	tcpFinWait1      = 4
 	tcpFinWait2      = 5
+	tcpListen        = 10
 	unixShowPeer     = 0x4 // UDIAG_SHOW_PEER
 	unixDiagPeer     = 2   // UNIX_DIAG_PEER
 	inetDiagTOS      = 5   // INET_DIAG_TOS
@@ -41,7 +42,8 @@ type socket struct {
 // errNoSocket means that the connection does not exist, or no longer exists.
 var errNoSocket = errors.New("the peer's socket is not on this machine, or is closed")
 
-// findTCP returns the socket with the local address at and the peer address to.
+// findTCP returns the socket with the local address at and the peer address to; without a peer address, the socket that
+// listens for connections to at.
 // It asks the kernel's socket diagnosis for it. A kernel without that module
 // answers as if the socket did not exist, so findTCP then reads the tables in /proc.
 func findTCP(at, to netip.AddrPort) (socket, error) {
@@ -73,19 +75,26 @@ func diagnoseTCP(at, to netip.AddrPort) (socket, error) {
 	binary.BigEndian.PutUint16(q[8:], at.Port())
 	binary.BigEndian.PutUint16(q[10:], to.Port())
 	copy(q[12:28], at.Addr().AsSlice())
-	copy(q[28:44], to.Addr().AsSlice())
+	if to.IsValid() {
+		copy(q[28:44], to.Addr().AsSlice())
+	}
 	binary.NativeEndian.PutUint32(q[48:], noCookie)
 	binary.NativeEndian.PutUint32(q[52:], noCookie)
 	m, err := diagnose(q)
 	if err != nil {
 		return socket{}, err
 	}
-	if len(m) < inetMessageSize || m[1] != tcpEstablished && m[1] != tcpFinWait1 && m[1] != tcpFinWait2 {
+	if len(m) < inetMessageSize {
 		return socket{}, errNoSocket
 	}
-	// A listening socket answers where no connection does.
 	id := m[4:]
-	if address(m[0], id[4:20], binary.BigEndian.Uint16(id)) != at || address(m[0], id[20:36], binary.BigEndian.Uint16(id[2:])) != to {
+	isConnection := m[1] == tcpEstablished || m[1] == tcpFinWait1 || m[1] == tcpFinWait2
+	// A listening socket answers where no connection does.
+	isMeant := isConnection && address(m[0], id[4:20], binary.BigEndian.Uint16(id)) == at && address(m[0], id[20:36], binary.BigEndian.Uint16(id[2:])) == to
+	if !to.IsValid() {
+		isMeant = m[1] == tcpListen && binary.BigEndian.Uint16(id) == at.Port()
+	}
+	if !isMeant {
 		return socket{}, errNoSocket
 	}
 	s := socket{uid: binary.NativeEndian.Uint32(m[64:]), inode: uint64(binary.NativeEndian.Uint32(m[68:]))}
@@ -174,7 +183,7 @@ func diagnose(request []byte) ([]byte, error) {
 	return b[unix.NLMSG_HDRLEN:size], nil
 }
 
-// lookUpTCP finds an established connection in a table of /proc/net.
+// lookUpTCP finds an established connection, or a socket that listens, in a table of /proc/net.
 func lookUpTCP(path string, at, to netip.AddrPort) (socket, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -187,10 +196,15 @@ func lookUpTCP(path string, at, to netip.AddrPort) (socket, error) {
 	}
 	for line := range bytes.Lines(table) {
 		fields := bytes.Fields(line)
-		if len(fields) < 10 || string(fields[3]) != "01" {
+		if len(fields) < 10 {
 			continue
 		}
-		if tableAddress(fields[1]) != at || tableAddress(fields[2]) != to {
+		local := tableAddress(fields[1])
+		isMeant := string(fields[3]) == "01" && local == at && tableAddress(fields[2]) == to
+		if !to.IsValid() {
+			isMeant = string(fields[3]) == "0A" && local.Port() == at.Port() && (local == at || local.Addr().IsUnspecified())
+		}
+		if !isMeant {
 			continue
 		}
 		uid, err := strconv.ParseUint(string(fields[7]), 10, 32)

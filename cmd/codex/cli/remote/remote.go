@@ -78,6 +78,8 @@ func unreachable(err error, kind execenv.Kind) error {
 		hint = "is the server running? Start one with codex exec-server --listen ws://127.0.0.1:8765"
 	case own && strings.Contains(err.Error(), "401"):
 		hint = "set " + tokenVariable + " to the server's token"
+	case errors.Is(err, execclient.ErrUntrustedServer):
+		hint = "if that server is meant, set " + execenv.ServerUserVariable + " to its user"
 	case cert != "":
 		hint = cert
 	case errors.As(err, &dns):
