@@ -12,24 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attack is one way out.
+// attack is one attempt to escape.
 type attack struct {
 	name string
 	// args are the attacker's; nil: the name.
 	args func(p *place) []string
-	// profile is that of the sandbox; nil: opened.
+	// profile is the sandbox's profile; nil: opened.
 	profile func(p *place) string
-	// prepare makes what the attack needs.
+	// prepare makes the files that the attack needs.
 	prepare func(p *place)
-	// check looks for what the attack has done, afterwards.
+	// check checks the effects of the attack afterwards.
 	check func(t *testing.T, p *place, inside bool)
-	// The user who can show that the attack works outside.
+	// The user as whom the attack is shown to work outside.
 	control control
-	// tolerated says that only check tells whether it worked.
+	// tolerated means that only check shows whether it worked.
 	tolerated bool
 	optional  bool // the kernel may lack it
 	victim    bool // needs a process outside
-	only      int  // run as this user only, if not 0
+	only      int  // run only as this user, if not 0
 	backends  []string
 }
 
@@ -38,7 +38,7 @@ type control int
 const (
 	byAnybody control = iota
 	byRoot            // an ordinary user lacks the rights outside as well
-	byNobody          // this machine has no such thing, or it would do harm
+	byNobody          // this machine lacks the feature, or the attack would do harm
 )
 
 // mounted are the backends with mounts.
@@ -73,7 +73,7 @@ var attacks = []attack{
 	{name: "priorities of a user", victim: true, only: nobody, args: words("user's priorities", strconv.Itoa(nobody)),
 		check: func(t *testing.T, p *place, inside bool) {
 			if os.Geteuid() == nobody {
-				return // what was tried outside has changed this process as well
+				return // the attempt outside has changed this process as well
 			}
 			mine, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // which the victim has inherited: the tests may run under nice
 			must(t, err)
@@ -85,8 +85,8 @@ var attacks = []attack{
 	{name: "limits", victim: true, args: func(p *place) []string { return []string{"limits", pid(p)} }},
 	{name: "look into a process", victim: true, args: func(p *place) []string { return []string{"look into", pid(p), p.secret} }},
 	{name: "any root", victim: true, args: func(p *place) []string { return []string{"any root", p.secret} }},
-	// bwrap's first process is bwrap, which nobody can keep from being looked
-	// into by who has the same user; it is filtered and can do no more.
+	// bwrap's first process is bwrap, which other processes of the same user
+	// can always inspect; it has the filter and can do no more.
 	{name: "look into the init", control: byNobody, args: words("init"), backends: []string{"namespaces", "landlock"}},
 	{name: "the init is filtered", control: byNobody, args: words("unfiltered init"), backends: mounted},
 	{name: "a file outside", args: func(p *place) []string { return []string{"write", p.secret} }},
@@ -95,8 +95,8 @@ var attacks = []attack{
 	{name: "a link to the outside", args: func(p *place) []string { return []string{"write", p.ws + "/out/secret"} },
 		prepare: func(p *place) { must(p.t, os.Symlink(p.dir, p.ws+"/out")) }},
 	{name: "crawl out", args: func(p *place) []string { return []string{"crawl", p.ws, p.secret} }},
-	// As root under bwrap, which cannot show devices read-only, they can be
-	// changed: docs/sandbox.md says so.
+	// As root under bwrap, which cannot make devices read-only, they can be
+	// changed (docs/sandbox.md).
 	{name: "devices' attributes", control: byRoot, args: words("devices"), profile: (*place).readOnly, backends: []string{"namespaces", "landlock"}},
 	{name: "a denied file", args: func(p *place) []string { return []string{"spellings", p.ws + "/d/x.env"} }, backends: mounted,
 		prepare: func(p *place) { p.file("ws/d/x.env", "key"); p.file("ws/d/other", "") },
@@ -161,7 +161,7 @@ var attacks = []attack{
 
 var protectedNames = []string{".git", ".codex", ".agents"}
 
-// noMetadata checks that nothing of the attacker's is under a protected name.
+// noMetadata checks that no file of the attacker is under a protected name.
 func noMetadata(t *testing.T, p *place, inside bool) {
 	for _, name := range protectedNames {
 		if b, err := os.ReadFile(p.ws + "/" + name + "/config"); inside && err == nil {
@@ -239,8 +239,8 @@ func (a *attack) place(t *testing.T, uid int) (p *place, args []string, profile 
 
 // test tries the attack as a user, with some backends.
 func (a *attack) test(t *testing.T, uid int, backends []string) {
-	// Where no backend works, as without user namespaces, there is nothing to attack, and what
-	// needs them works outside neither.
+	// If no backend works, for example without user namespaces, there is nothing to attack,
+	// and attacks that need them do not work outside either.
 	some := slices.ContainsFunc(backends, func(backend string) bool { return usable(uid, backend) })
 	if some && (a.control == byAnybody || a.control == byRoot && uid == 0) {
 		p, args, _ := a.place(t, uid)

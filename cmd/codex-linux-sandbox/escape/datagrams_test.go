@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDatagramsOfAPair: a command without a network has pairs of sockets that carry datagrams, but no other Unix
-// socket that does. Their errors are those of the kernel.
+// TestDatagramsOfAPair: a command without a network can make pairs of datagram sockets, but no other Unix socket
+// for datagrams. The errors are the kernel's.
 func TestDatagramsOfAPair(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		for _, attack := range []string{"pairs of datagrams", "errors of pairs"} {

@@ -1,8 +1,8 @@
 // Package escape attacks the sandbox. Every attack is a subcommand of
-// testdata/attacker, which needs nothing but the kernel; it is first run
-// outside of any sandbox, where it must work or reach what it is after, so
-// that it can fail, and then inside, by each backend, as root and as an
-// ordinary user, where it must be refused.
+// testdata/attacker, which needs only the kernel. It is first run outside of
+// any sandbox, where it must work or reach its goal; otherwise the test would
+// prove nothing. Then it is run inside, with each backend, as root and as an
+// ordinary user, and must be refused.
 package escape
 
 import (
@@ -23,16 +23,16 @@ import (
 	"testing"
 	"time"
 
-	// What the program under test is made of, so that a cached result is not
-	// taken for another program's.
+	// The content of the program under test is part of the test's input, so
+	// that a cached result is not reused for another program.
 	_ "codex.internal/cmd/codex-linux-sandbox/launcher"
 	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
 
-// testTimeout is how long tests wait for what must come. CODEX_ESCAPE_TIMEOUT, in seconds, is for
-// emulated processors, on which a race of three threads takes longer.
+// testTimeout is how long tests wait for an event that must come. CODEX_ESCAPE_TIMEOUT, in
+// seconds, is for emulated processors, on which a race of three threads takes longer.
 var testTimeout = func() time.Duration {
 	seconds, err := strconv.Atoi(os.Getenv("CODEX_ESCAPE_TIMEOUT"))
 	if err != nil {
@@ -44,12 +44,12 @@ var testTimeout = func() time.Duration {
 const (
 	// nobody is the ordinary user.
 	nobody = 65534
-	// exitFailed is how the launcher ends when it refuses.
+	// exitFailed is the launcher's exit code when it refuses.
 	exitFailed = 125
 )
 
-// base is a directory that everybody may read, with the programs; it does not
-// lie below /tmp, which some policies make writable.
+// base is a directory with the programs that everybody may read. It is not
+// below /tmp, because some policies make that writable.
 var base, launcher, attacker string
 
 func TestMain(m *testing.M) {
@@ -85,7 +85,8 @@ func prepare() error {
 		return err
 	}
 	launcher, attacker = filepath.Join(base, "codex-linux-sandbox"), filepath.Join(base, "attacker")
-	// Where nothing can be built they have been, as in the guests of scripts/kernels.
+	// Where nothing can be built, the programs have been built before, as in the guests of
+	// scripts/kernels.
 	built := os.Getenv("CODEX_ESCAPE_PROGRAMS")
 	for program, source := range map[string]string{launcher: "..", attacker: "./testdata/attacker"} {
 		if built != "" {
@@ -105,7 +106,7 @@ func prepare() error {
 	return nil
 }
 
-// users are the users that attacks are run as.
+// users are the users as whom attacks are run.
 func users() []int {
 	if os.Geteuid() == 0 {
 		return []int{0, nobody}
@@ -113,7 +114,7 @@ func users() []int {
 	return []int{os.Geteuid()}
 }
 
-// as is how a process is started as a user.
+// as returns how a process is started as a user.
 func as(uid int) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if uid != os.Geteuid() {
@@ -122,7 +123,8 @@ func as(uid int) *syscall.SysProcAttr {
 	return attr
 }
 
-// refusals are why the launcher says that a backend does not work here, by user and backend; "": it works.
+// refusals are the launcher's reasons why a backend does not work here, by user and
+// backend; "": it works.
 var refusals = sync.OnceValue(func() map[int]map[string]string {
 	found := make(map[int]map[string]string)
 	for _, uid := range users() {
@@ -152,7 +154,7 @@ var refusals = sync.OnceValue(func() map[int]map[string]string {
 	return found
 })
 
-// usable reports whether the launcher says that a backend works here for a user.
+// usable reports whether a backend works here for a user, according to the launcher.
 func usable(uid int, backend string) bool {
 	reason, known := refusals()[uid][backend]
 	return known && reason == ""
@@ -173,8 +175,8 @@ func need(t *testing.T, uid int, backend string) {
 	t.Fatalf("the machine has what the backend %s needs, and the launcher says that it does not work for user %d: %s", backend, uid, reason)
 }
 
-// place is what an attack finds: a workspace, and something beside it that it
-// must not touch.
+// place is the files of an attack: a workspace, and files beside it that the
+// attack must not touch.
 type place struct {
 	t               *testing.T
 	uid             int
@@ -210,7 +212,7 @@ func forceRemove(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// file makes a file of the user's, with its directories, below the place.
+// file makes a file of the user, with its directories, below the place.
 func (p *place) file(name, content string) string {
 	p.t.Helper()
 	full := filepath.Join(p.dir, name)
@@ -246,8 +248,8 @@ func (p *place) startVictim() {
 	p.victim = cmd.Process.Pid
 }
 
-// Profiles. In the opened one nothing is protected, which Landlock can enforce
-// as well.
+// Profiles. In the opened one no path is protected, so that Landlock can
+// enforce it, too.
 func (p *place) workspace() string { return entries("root=read", p.ws+"=write") }
 func (p *place) opened() string {
 	return entries("root=read", p.ws+"=write", p.ws+"/.git=write", p.ws+"/.agents=write", p.ws+"/.codex=write")
@@ -274,7 +276,7 @@ func entries(list ...string) string {
 	return string(b)
 }
 
-// outcome is what came of an attack.
+// outcome is the result of an attack.
 type outcome struct {
 	text string
 	code int
@@ -293,7 +295,7 @@ func (o outcome) breaches() []string {
 
 func (o outcome) String() string { return fmt.Sprintf("exit code %d %v\n%s", o.code, o.sig, o.text) }
 
-// command prepares an attack: under the backend, or without a sandbox.
+// command prepares an attack: with the backend, or without a sandbox.
 func (p *place) command(ctx context.Context, backend, profile string, args ...string) *exec.Cmd {
 	if backend != "" {
 		args = append([]string{launcher, "--backend", backend, "--sandbox-policy-cwd", p.ws, "--command-cwd", p.ws, "--permission-profile", profile, "--", attacker}, args...)
@@ -339,7 +341,7 @@ func (p *place) finish(cmd *exec.Cmd) outcome {
 	return o
 }
 
-// unharmed checks what is outside of the workspace.
+// unharmed checks the files outside of the workspace.
 func (p *place) unharmed() {
 	p.t.Helper()
 	if b, err := os.ReadFile(p.secret); err != nil || string(b) != "the key outside" {
@@ -367,7 +369,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// await polls for what must become true.
+// await polls until a condition is true.
 func await(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	testutil.Eventually(t.Context(), t, what, func() (string, bool) { return "not yet", f() })

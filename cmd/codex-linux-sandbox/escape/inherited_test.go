@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestInheritedDescriptors: what somebody leaves open for reading does not
-// open the way to writing.
+// TestInheritedDescriptors: a file that is inherited open for reading cannot be
+// written through that descriptor.
 func TestInheritedDescriptors(t *testing.T) {
 	file := func(t *testing.T, path string, flags int) *os.File {
 		f, err := os.OpenFile(path, flags, 0)
@@ -44,16 +44,16 @@ func TestInheritedDescriptors(t *testing.T) {
 		t.Run("a directory as standard input", func(t *testing.T) { contained(t, run(p, backend, dir)) })
 		t.Run("a file as standard input", func(t *testing.T) { contained(t, run(p, backend, secret)) })
 		if p.uid != 0 || backend == "bwrap" {
-			return // under bwrap devices are root's; docs/sandbox.md says so
+			return // under bwrap devices are root's; see docs/sandbox.md
 		}
 		// The server gives a process the host's /dev/null as its standard
-		// input. This one is the place's own.
+		// input. This one is a separate device.
 		null := p.dir + "/null"
 		err := unix.Mknod(null, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3)))
 		testutil.Need(t, "permission to make devices", err, unix.EPERM)
 		t.Run("a device as standard input", func(t *testing.T) {
 			o := run(p, backend, file(t, null, os.O_RDONLY))
-			// To open it is what it is for.
+			// Opening it is its purpose.
 			for _, what := range o.breaches() {
 				if what != "reopen descriptor 0" {
 					t.Errorf("escaped: %s", what)
@@ -63,11 +63,11 @@ func TestInheritedDescriptors(t *testing.T) {
 	})
 }
 
-// TestInheritedDescriptorsOfWhatIsHidden: a descriptor that somebody leaves
-// open, for reading, is no way to what the view does not show, whatever its
-// number and kind.
+// TestInheritedDescriptorsOfWhatIsHidden: an inherited descriptor, open for
+// reading, gives no access to files outside of the view, whatever its number
+// and kind.
 func TestInheritedDescriptorsOfWhatIsHidden(t *testing.T) {
-	const high = 1100 // above what select takes, and usual limits
+	const high = 1100 // above the limit of select, and usual limits
 	open := func(name string, flags int) func(*place) (int, error) {
 		return func(p *place) (int, error) { return unix.Open(p.dir+"/"+name, flags|unix.O_CLOEXEC, 0) }
 	}
@@ -110,7 +110,7 @@ func TestInheritedDescriptorsOfWhatIsHidden(t *testing.T) {
 					cmd.Stdin, cmd.ExtraFiles = file, slices.Concat([]*os.File{file}, nils[:high-4], []*os.File{file})
 					return p.finish(cmd)
 				}
-				if name != "a process" { // before Linux 6.9 it has a kind of its own
+				if name != "a process" { // before Linux 6.9 it has its own kind
 					works(t, run(""))
 				}
 				_ = os.Remove(p.dir + "/made")
@@ -120,8 +120,8 @@ func TestInheritedDescriptorsOfWhatIsHidden(t *testing.T) {
 	}
 }
 
-// TestInheritedSockets: from a socket that somebody leaves open, a command without
-// a network reaches no other one.
+// TestInheritedSockets: a command without a network cannot reach other sockets
+// from an inherited one.
 func TestInheritedSockets(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		socket := func(name string) *os.File {
@@ -152,9 +152,9 @@ func TestInheritedSockets(t *testing.T) {
 	})
 }
 
-// TestSocketsWithoutAView: a policy that lets everything be written needs no view,
-// and the launcher executes the command itself. Its network is off all the
-// same: a listener that somebody leaves open is a way to it.
+// TestSocketsWithoutAView: a policy that permits writing everything needs no view,
+// and the launcher executes the command itself. Its network is off all the same:
+// an inherited listener would be a way to it.
 func TestSocketsWithoutAView(t *testing.T) {
 	const aView = "a view (inside)"
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -187,10 +187,10 @@ func TestSocketsWithoutAView(t *testing.T) {
 	}
 }
 
-// nils are files that are none.
+// nils are nil files.
 var nils [4096]*os.File
 
-// TestInheritedDescriptorsServe: what a shell opens for a command is of use.
+// TestInheritedDescriptorsServe: descriptors that a shell opens for a command can be used.
 func TestInheritedDescriptorsServe(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		p.file("ws/in", "first\nsecond\n")

@@ -10,8 +10,8 @@ import (
 )
 
 // TestWatchersAreLeftForOthers: a command cannot take all inotify instances of
-// its user, without which no other sandbox starts that watches for a .git, but
-// some of them.
+// its user, but only some. Without any, no other sandbox that watches for a
+// .git could start.
 func TestWatchersAreLeftForOthers(t *testing.T) {
 	machine.NeedSettings(t) // as the launcher sets limits of user namespaces
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
@@ -21,7 +21,7 @@ func TestWatchersAreLeftForOthers(t *testing.T) {
 	if limit < 8 || limit > 256 {
 		t.Skipf("%d instances for each user are too few, or too many for the limit of open files", limit)
 	}
-	// A little more than the share.
+	// Slightly more than the share.
 	take := strconv.Itoa(limit/4 + 1)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		works(t, p.run("", "", "watchers", take))

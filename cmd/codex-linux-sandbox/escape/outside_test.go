@@ -56,8 +56,8 @@ func works(t *testing.T, o outcome) {
 	}
 }
 
-// TestUnixSockets: sockets of programs outside cannot be reached, neither with
-// a connection nor without one.
+// TestUnixSockets: sockets of programs outside cannot be reached, with or
+// without a connection.
 func TestUnixSockets(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		name := fmt.Sprintf("escape-%d-%s", os.Getpid(), filepath.Base(p.dir))
@@ -81,7 +81,7 @@ func TestUnixSockets(t *testing.T) {
 	})
 }
 
-// TestOtherInterfaces: the filter holds for i386 and x32.
+// TestOtherInterfaces: the filter also applies to i386 and x32.
 func TestOtherInterfaces(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		if runtime.GOARCH != "amd64" {
@@ -95,8 +95,8 @@ func TestOtherInterfaces(t *testing.T) {
 	})
 }
 
-// TestSystemV: message objects of the host cannot be used, even when their
-// numbers are known.
+// TestSystemV: System V message objects of the host cannot be used, even if
+// their numbers are known.
 func TestSystemV(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		id := func(nr uintptr, args ...uintptr) int {
@@ -123,7 +123,7 @@ func TestSystemV(t *testing.T) {
 	})
 }
 
-// TestMessageQueues: nor can those of POSIX.
+// TestMessageQueues: nor can POSIX message queues.
 func TestMessageQueues(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		name := "escape-" + filepath.Base(p.dir)
@@ -144,7 +144,7 @@ func TestMessageQueues(t *testing.T) {
 	})
 }
 
-// TestSetuid: a program that is root's and setuid does not make one root.
+// TestSetuid: a setuid program of root does not give root's rights.
 func TestSetuid(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a setuid program")
@@ -167,7 +167,7 @@ func TestSetuid(t *testing.T) {
 	}
 }
 
-// TestOrphansEnd: nobody outlives the command, whatever they have left.
+// TestOrphansEnd: no process outlives the command, whatever parents it has.
 func TestOrphansEnd(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		token := "token-" + filepath.Base(p.dir)
@@ -196,8 +196,8 @@ func withArgument(word string) []int {
 	return pids
 }
 
-// TestTheFirstProcessShowsNoArguments: a command does not learn from it what is
-// denied.
+// TestTheFirstProcessShowsNoArguments: a command cannot read from it which
+// paths are denied.
 func TestTheFirstProcessShowsNoArguments(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		p.file("name-of-a-secret", "")
@@ -208,8 +208,7 @@ func TestTheFirstProcessShowsNoArguments(t *testing.T) {
 	})
 }
 
-// TestTemporaryDirectory: $TMPDIR grants nothing but a directory for temporary
-// files.
+// TestTemporaryDirectory: $TMPDIR grants only a directory for temporary files.
 func TestTemporaryDirectory(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		run := func(value string) outcome {
@@ -229,7 +228,7 @@ func TestTemporaryDirectory(t *testing.T) {
 	})
 }
 
-// TestInitCannotBeKilled: whoever sends signals to the init gains nothing.
+// TestInitCannotBeKilled: sending signals to the init has no effect.
 func TestInitCannotBeKilled(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		o := p.run(backend, p.opened(), "kill init")
@@ -239,8 +238,8 @@ func TestInitCannotBeKilled(t *testing.T) {
 	})
 }
 
-// TestTerminals: nothing can be typed on a terminal, be it the command's own,
-// and that of somebody else cannot be opened.
+// TestTerminals: no input can be injected into a terminal, not even the
+// command's own, and other users' terminals cannot be opened.
 func TestTerminals(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		run := func(backend string) outcome {
@@ -340,7 +339,7 @@ func TestEnvironment(t *testing.T) {
 	})
 }
 
-// TestOwnBwrap: a workspace that brings its own bwrap is not obeyed.
+// TestOwnBwrap: a bwrap that a workspace contains is not used.
 func TestOwnBwrap(t *testing.T) {
 	for _, uid := range users() {
 		need(t, uid, "bwrap")
@@ -416,7 +415,7 @@ func TestArguments(t *testing.T) {
 	})
 }
 
-// TestHostileProfiles: a profile that says nothing sensible grants nothing.
+// TestHostileProfiles: a nonsensical profile grants nothing.
 func TestHostileProfiles(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		entry := func(path, access string) string {

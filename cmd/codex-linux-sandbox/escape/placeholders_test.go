@@ -24,7 +24,7 @@ type running struct {
 	out *bufio.Reader
 }
 
-// start starts an attack that says when it is ready.
+// start starts an attack that reports when it is ready.
 func (p *place) start(backend, profile string, args ...string) *running {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
@@ -69,7 +69,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// mark gives a file or a directory what placeholders are known by.
+// mark gives a file or a directory the mark of placeholders.
 func mark(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
 	must(t, os.Chmod(path, mode))
@@ -77,8 +77,8 @@ func mark(t *testing.T, path string, mode os.FileMode) {
 	must(t, os.Chtimes(path, stamp, stamp))
 }
 
-// TestForgedPlaceholdersKeepData: what looks like a placeholder but holds something is never
-// removed.
+// TestForgedPlaceholdersKeepData: a file that looks like a placeholder but is not empty is
+// never removed.
 func TestForgedPlaceholdersKeepData(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		for _, name := range protectedNames {
@@ -98,7 +98,7 @@ func TestForgedPlaceholdersKeepData(t *testing.T) {
 		r := p.start(backend, p.workspace(), "alive", "wait")
 		r.kill()
 		check()
-		// A file that is denied and looks like the placeholder of one.
+		// A denied file that looks like a placeholder.
 		p.file("ws/f", "")
 		mark(t, p.ws+"/f", 0o444)
 		must(t, os.Link(p.ws+"/f", p.ws+"/g"))
@@ -112,8 +112,8 @@ func TestForgedPlaceholdersKeepData(t *testing.T) {
 	})
 }
 
-// TestReplacedPlaceholdersKeepData: what the user puts in the place of a placeholder while
-// the sandbox runs, as editors do when they save, is not removed, however the
+// TestReplacedPlaceholdersKeepData: a file with which the user replaces a placeholder
+// while the sandbox runs, as editors do when they save, is not removed, however the
 // sandbox ends.
 func TestReplacedPlaceholdersKeepData(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
@@ -125,7 +125,7 @@ func TestReplacedPlaceholdersKeepData(t *testing.T) {
 			}
 			p.file("new", "what the user has written")
 			must(t, os.Rename(p.dir+"/new", secret))
-			// And in the one that is there.
+			// And in the existing one.
 			must(t, os.Chmod(secret+".in", 0o644))
 			must(t, os.WriteFile(secret+".in", []byte("what the user has written"), 0o644))
 			if killed {
@@ -171,8 +171,8 @@ func TestSharedPlaceholders(t *testing.T) {
 	})
 }
 
-// TestNobodyIsLeftWhenPlaceholdersGo: while anybody in the sandbox still runs, the
-// protected names stay covered, also when the command ends without its
+// TestNobodyIsLeftWhenPlaceholdersGo: while any process in the sandbox still runs,
+// the protected names stay masked, also when the command ends without its
 // children, or the launcher is killed.
 func TestNobodyIsLeftWhenPlaceholdersGo(t *testing.T) {
 	rounds := testutil.Rounds(3, 4, 12)
@@ -190,7 +190,7 @@ func TestNobodyIsLeftWhenPlaceholdersGo(t *testing.T) {
 					} else {
 						r.end()
 					}
-					// The placeholder is gone, or something else is there.
+					// The placeholder is gone, or another file is there.
 					await(t, "the end of the placeholder", func() bool {
 						info, err := os.Lstat(p.ws + "/.codex")
 						return err != nil || info.Mode().Perm() != 0o555
@@ -205,8 +205,8 @@ func TestNobodyIsLeftWhenPlaceholdersGo(t *testing.T) {
 	}
 }
 
-// TestPlaceholdersCannotBeBlocked: names that are like those of half-made placeholders do
-// not keep sandboxes from starting.
+// TestPlaceholdersCannotBeBlocked: names that look like those of half-made placeholders
+// do not prevent sandboxes from starting.
 func TestPlaceholdersCannotBeBlocked(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		// The launcher's process is one of the next.
@@ -221,9 +221,9 @@ func TestPlaceholdersCannotBeBlocked(t *testing.T) {
 	})
 }
 
-// TestAWritableRootIsNotRedirected: a command cannot put a link in the place
-// of a writable root so that the next command, under the same policy, may
-// write where it leads.
+// TestAWritableRootIsNotRedirected: a command cannot replace a writable root by
+// a link so that the next command, under the same policy, may write to the
+// link's target.
 func TestAWritableRootIsNotRedirected(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		p.file("outside/secret", "the key outside")
@@ -231,7 +231,7 @@ func TestAWritableRootIsNotRedirected(t *testing.T) {
 		profile := nested(p, "sub/out")
 		o := p.run(backend, profile, "redirect", p.ws+"/sub", "out", p.dir+"/outside")
 		if backend == "landlock" && o.code == exitFailed && strings.Contains(o.text, "from being renamed") {
-			return // it cannot keep names
+			return // it cannot protect names
 		}
 		if !strings.Contains(o.text, "done") {
 			t.Fatalf(`got %v, want o.text with "done"`, o)
@@ -244,8 +244,8 @@ func TestAWritableRootIsNotRedirected(t *testing.T) {
 }
 
 // TestDirectoriesAboveKeepTheirNames: a command cannot rename a directory above
-// a workspace or a denied path, up to the outermost writable root, and so put
-// something else in its place.
+// a workspace or a denied path, up to the outermost writable root, and so
+// replace it.
 func TestDirectoriesAboveKeepTheirNames(t *testing.T) {
 	for name, tt := range map[string]struct {
 		entries func(p *place) []string
@@ -281,7 +281,7 @@ func TestDirectoriesAboveKeepTheirNames(t *testing.T) {
 					if exists(p.dir + "/" + dir + ".moved") {
 						t.Fatalf("escaped: %s was renamed: %v", dir, o)
 					}
-					// Landlock has no mounts that would keep names.
+					// Landlock has no mounts that would protect names.
 					if refused := o.code == exitFailed; refused != (backend == "landlock") {
 						t.Errorf("got %v, want refused %v", o, backend == "landlock")
 					}
@@ -291,7 +291,7 @@ func TestDirectoriesAboveKeepTheirNames(t *testing.T) {
 	}
 }
 
-// nested lets the workspace be written, and a directory in it on its own.
+// nested makes the workspace writable, and a directory in it separately.
 func nested(p *place, name string) string {
 	list := []string{"root=read"}
 	for _, root := range []string{p.ws, p.ws + "/" + name} {
@@ -328,8 +328,8 @@ func TestDirectoriesChangeWhileTheSandboxStarts(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		p.file("ws/d/x.env", "key")
 		p.file("ws/e/x.env", "key")
-		// Patterns are expanded once, when the sandbox starts: docs/security.md
-		// says what that means.
+		// Patterns are expanded once, when the sandbox starts; docs/security.md
+		// describes the consequences.
 		for _, profile := range []string{
 			entries("root=read", p.ws+"=write", p.ws+"/d/x.env=deny", p.ws+"/e/x.env=deny"),
 		} {
@@ -345,8 +345,8 @@ func TestDirectoriesChangeWhileTheSandboxStarts(t *testing.T) {
 	})
 }
 
-// TestAMaskHoldsForTheNextCommand: a command cannot move what is masked to
-// where the next one, under the same policy, finds it.
+// TestAMaskHoldsForTheNextCommand: a command cannot move a masked file to a
+// path where the next one, under the same policy, can read it.
 func TestAMaskHoldsForTheNextCommand(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		secret := p.file("ws/a/d/x.env", "key")
@@ -366,7 +366,7 @@ func TestAMaskHoldsForTheNextCommand(t *testing.T) {
 }
 
 // TestLinksToMaskedFiles: no second name can be made for a masked file, and
-// what is read through a link that was there before is masked too.
+// reading it through an existing link is masked, too.
 func TestLinksToMaskedFiles(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		p.file("ws/x.env", "key")
@@ -381,9 +381,9 @@ func TestLinksToMaskedFiles(t *testing.T) {
 	})
 }
 
-// TestPlaceholdersOfAKilledStart: the launcher is killed when it has just made a
-// placeholder, moved one into place, or made the next one: nothing stays. Scenario: a
-// server ends while it starts confined file requests (seed 41092 of the campaign).
+// TestPlaceholdersOfAKilledStart: the launcher is killed just after it has made a
+// placeholder, moved one into place, or made the next one: nothing is left. Scenario:
+// a server ends while it starts confined file requests (seed 41092 of the campaign).
 func TestPlaceholdersOfAKilledStart(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		dir := filepath.Join(p.ws, "killed")
@@ -409,7 +409,7 @@ func TestPlaceholdersOfAKilledStart(t *testing.T) {
 			_ = cmd.Wait()
 			cancel()
 			must(t, unix.Close(watch))
-			// The janitor may not have read yet what the launcher has sent.
+			// The janitor may not have read the launcher's messages yet.
 			await(t, fmt.Sprint("an empty directory, and the end of the janitor, killed after event ", kill), func() bool {
 				left, err := os.ReadDir(dir)
 				return err == nil && len(left) == 0 && !holds("codex-janitor", dir)

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSecondStageRefuses: a bwrap that mounts something else than it was told to
-// is noticed by the second stage. Nothing runs, and the server is told why on
-// the descriptor for that.
+// TestSecondStageRefuses: if bwrap mounts something else than it was told, the
+// second stage notices. Nothing runs, and the server reads the reason from the
+// descriptor for it.
 func TestSecondStageRefuses(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
 		real, err := exec.LookPath("bwrap")
@@ -46,8 +46,8 @@ func TestSecondStageRefuses(t *testing.T) {
 }
 
 // TestRedirectedMounts: bwrap follows links. So another command of the same user, which
-// may write the workspace, can have it mount something else, and elsewhere. Here bwrap is
-// told to do so; the race was won in 6 of 100 tries.
+// may write the workspace, can make it mount a different source at a different target.
+// Here bwrap is told to do so; the real race was won in 6 of 100 tries.
 func TestRedirectedMounts(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
 		for _, name := range []string{"ws/f", "ws/g", "ws/d/ro/x/f", "ws/e/f", "beside/f", "secrets/f"} {
@@ -85,8 +85,8 @@ func TestRedirectedMounts(t *testing.T) {
 	})
 }
 
-// TestBwrapAfterMoves: what moves when a plan has been made has another plan made. Another sandbox's placeholders come
-// and go as it starts and ends, here when bwrap is started for the first time.
+// TestBwrapAfterMoves: if files are moved after a plan was made, another plan is made. Another sandbox's placeholders
+// appear and disappear as it starts and ends; here that happens when bwrap is started for the first time.
 func TestBwrapAfterMoves(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
 		real, err := exec.LookPath("bwrap")
@@ -118,8 +118,8 @@ func TestBwrapAfterMoves(t *testing.T) {
 	})
 }
 
-// TestSignalsWhileBwrapFails: a signal that comes while a try fails, after which another would be made, ends the launcher, and
-// not the failing try alone.
+// TestSignalsWhileBwrapFails: a signal that arrives while a try fails, after which another would be made, ends the
+// launcher, and not only the failing try.
 func TestSignalsWhileBwrapFails(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
 		real, err := exec.LookPath("bwrap")
@@ -136,9 +136,9 @@ func TestSignalsWhileBwrapFails(t *testing.T) {
 	})
 }
 
-// TestSecondPlanIsJudgedAnew: what was found out for a plan that did not hold does not count for the next one. A link of another
-// user, which was missing, does not choose what $TMPDIR lets be written; and a socket that a command which makes no connections may
-// have is not for one that makes some.
+// TestSecondPlanIsJudgedAnew: results for a failed plan are not reused for the next one. Another user's link, which was
+// missing before, does not choose the writable directory for $TMPDIR; and an inherited socket that is permitted for a
+// command without connections is not passed to one that makes connections.
 func TestSecondPlanIsJudgedAnew(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
 		real, err := exec.LookPath("bwrap")
@@ -162,7 +162,7 @@ func TestSecondPlanIsJudgedAnew(t *testing.T) {
 		must(t, os.Chmod(p.dir+"/shared", 0o777|os.ModeSticky))
 		other := "chown -h " + strconv.Itoa(nobody) + " ../shared/tmp"
 		if p.uid != 0 {
-			other = "true" // one's own link is followed
+			other = "true" // a link of the user is followed
 		}
 		o := run("ln -s "+p.dir+"/victim ../shared/tmp; "+other, entries("root=read", p.ws+"=write", "tmpdir=write"), nil, "echo changed >"+p.dir+"/victim/f")
 		if text, err := os.ReadFile(p.dir + "/victim/f"); err != nil || (string(text) == "text") != (p.uid == 0) {
@@ -193,7 +193,8 @@ func TestSecondPlanIsJudgedAnew(t *testing.T) {
 	})
 }
 
-// TestEntriesOutOfReach: an entry for what the user cannot look at keeps no command from running.
+// TestEntriesOutOfReach: an entry for a path that the user cannot access does not prevent a
+// command from running.
 func TestEntriesOutOfReach(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root has directories that an ordinary user cannot look at")
@@ -211,8 +212,8 @@ func TestEntriesOutOfReach(t *testing.T) {
 	})
 }
 
-// TestFilesInMasks: bwrap makes a file in a mask, on which something is then mounted. If it
-// is led elsewhere, it must not empty the file that is there.
+// TestFilesInMasks: bwrap makes a file in a mask, as a mount point. If it is redirected, it
+// must not empty an existing file.
 func TestFilesInMasks(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
 		shown := p.file("ws/denied/f", "text")
@@ -231,7 +232,7 @@ func TestFilesInMasks(t *testing.T) {
 	})
 }
 
-// editBwrap puts a bwrap into the place that edits its arguments, one a line, with sed.
+// editBwrap replaces bwrap by one that edits its arguments, one per line, with sed.
 func (p *place) editBwrap(script string) {
 	p.t.Helper()
 	real, err := exec.LookPath("bwrap")
@@ -246,8 +247,8 @@ exec `+real+` "$@"
 	must(p.t, os.Chmod(wrong, 0o755))
 }
 
-// redirect is a script for editBwrap that has something else mounted, and elsewhere, than
-// what is below the workspace.
+// redirect is a script for editBwrap that mounts a different source at a different
+// target, below the workspace.
 func (p *place) redirect(option, name, from, to string) string {
 	return "/^" + option + "$/{n;\\|^" + p.ws + name + "$|{s|.*|" + p.dir + from + "|;n;s|.*|" + p.dir + to + "|}}"
 }
@@ -264,8 +265,8 @@ func (p *place) runWith(backend, profile string, options ...string) outcome {
 	return p.finish(cmd)
 }
 
-// TestPolicyNamesDev: entries for /dev and its devices leave the view's own ones as they are, which can be used, and nothing is
-// left in the host's /dev. What every sandbox needs cannot be denied.
+// TestPolicyNamesDev: entries for /dev and its devices do not change the view's own devices, which can be used, and
+// leave nothing in the host's /dev. Devices that every sandbox needs cannot be denied.
 func TestPolicyNamesDev(t *testing.T) {
 	const left = "/dev/codex-linux-sandbox"
 	before := unix.Access(left, unix.F_OK) == nil // of an older version
@@ -304,13 +305,13 @@ func TestPolicyNamesDev(t *testing.T) {
 
 // TestMountsThatNobodyReaches: docker mounts file systems below /var/lib/docker, which
 // only root can enter. bwrap, started by an ordinary user, cannot make them read-only,
-// and works all the same. What the user could open must be read-only.
+// but works all the same. Mounts that the user could reach must be read-only.
 func TestMountsThatNobodyReaches(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root mounts file systems")
 	}
 	need(t, nobody, "bwrap")
-	const user = 54321 // not nobody's, as which root's files are seen inside
+	const user = 54321 // not nobody, as whose files root's files appear inside
 	ownMounts(t)
 	p := newPlace(t, user)
 	defer p.mount("closed/m")()
@@ -329,9 +330,9 @@ func TestMountsThatNobodyReaches(t *testing.T) {
 	}
 }
 
-// TestCoveredMounts: a file system below a read-only or denied directory of the
-// workspace is shown twice by bwrap: with the workspace, where it may be written, and with
-// the directory, which covers the first. So is the file system on which another one is
+// TestCoveredMounts: bwrap shows a file system below a read-only or denied directory of
+// the workspace twice: with the workspace, where it is writable, and with the directory,
+// which hides the first. The same happens to a file system on which another one is
 // mounted, as with systemd's automount units.
 func TestCoveredMounts(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -357,7 +358,7 @@ func TestCoveredMounts(t *testing.T) {
 		if backend != "bwrap" {
 			return
 		}
-		// The host's mount is at its place in any case.
+		// The host's mount is at its path in any case.
 		p.file("ws/e/f", "text")
 		p.editBwrap(p.redirect("--bind", "/named/m", "/twice", "/ws/e"))
 		for _, options := range [][]string{nil, {"--no-proc"}} {
@@ -368,7 +369,7 @@ func TestCoveredMounts(t *testing.T) {
 	})
 }
 
-// ownMounts gives the test a mount namespace of its own. Its thread ends with it.
+// ownMounts gives the test its own mount namespace. Its thread ends with it.
 func ownMounts(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// TestWhatGitReadsIsProtected: the configuration at the end of what .git leads
-// to can neither be changed nor made.
+// TestWhatGitReadsIsProtected: the configuration to which .git finally leads
+// can neither be changed nor created.
 func TestWhatGitReadsIsProtected(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		files  map[string]string // below the place, whose ws and two can be written
 		links  map[string]string
-		config string // what git would read
+		config string // the file that git would read
 	}{
 		{"a directory", map[string]string{"ws/.git": "gitdir: meta/git", "ws/meta/git/config": "x"}, nil, "ws/meta/git/config"},
 		{"a missing one", map[string]string{"ws/.git": "gitdir: meta/git"}, nil, "ws/meta/git/config"},

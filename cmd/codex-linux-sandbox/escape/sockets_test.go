@@ -13,7 +13,7 @@ import (
 )
 
 // hostServer makes a server of the host, which greets each connection, and
-// counts what arrives.
+// counts received messages.
 func hostServer(t *testing.T, kind int, name string) *atomic.Int32 {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
@@ -53,8 +53,8 @@ func hostServer(t *testing.T, kind int, name string) *atomic.Int32 {
 	return &arrived
 }
 
-// needSocketTable skips a test where the kernel has no table of Unix sockets (the
-// module unix_diag), without which no path is connected to.
+// needSocketTable skips a test if the kernel has no table of Unix sockets (the
+// module unix_diag); without it, connections to paths are refused.
 func needSocketTable(t *testing.T) {
 	t.Helper()
 	const what = "table of Unix sockets in its kernel"
@@ -76,8 +76,8 @@ func needSocketTable(t *testing.T) {
 	}
 }
 
-// TestOwnSockets: a command without a network uses its own loopback and its own
-// Unix sockets.
+// TestOwnSockets: a command without a network can use its own loopback and its
+// own Unix sockets.
 func TestOwnSockets(t *testing.T) {
 	needSocketTable(t)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
@@ -88,8 +88,8 @@ func TestOwnSockets(t *testing.T) {
 	})
 }
 
-// TestSocketPairs: they work with every backend, also without a network of the
-// command's own.
+// TestSocketPairs: they work with every backend, also if the command has no
+// network namespace of its own.
 func TestSocketPairs(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		o := p.run(backend, p.opened(), "pairs")
@@ -122,8 +122,8 @@ func TestSocketsOfTheHost(t *testing.T) {
 	})
 }
 
-// TestSocketsAreExchanged: nothing that a command exchanges while the launcher
-// makes a connection leads to a server outside.
+// TestSocketsAreExchanged: whatever a command exchanges while the launcher
+// makes a connection, it cannot reach a server outside.
 func TestSocketsAreExchanged(t *testing.T) {
 	needSocketTable(t)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {

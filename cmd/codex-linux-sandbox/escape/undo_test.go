@@ -16,7 +16,7 @@ import (
 )
 
 // In these tests the workspace is a directory of a git work tree, so that a
-// .git which the command makes there is removed instead of masked.
+// .git that the command makes there is removed instead of masked.
 
 // inWorkTree makes the workspace ws/tree/sub of the work tree ws/tree, and
 // returns a profile in which both can be written.
@@ -36,8 +36,8 @@ func (p *place) shell(ctx context.Context, backend, dir, profile, script string,
 	return cmd
 }
 
-// aged waits until what was made so far is older than anything new: file
-// systems tell times by a coarse clock.
+// aged waits until the existing files are older than any new one: file systems
+// use a coarse clock.
 func aged(t *testing.T) {
 	t.Helper()
 	now := func(clock int32) int64 {
@@ -122,10 +122,10 @@ func TestUndoRemovesOnlyWhatTheCommandMade(t *testing.T) {
 
 // TestUndoIsNotRedirected: another process moves the workspace, or a directory
 // above it, and puts a link to a repository in its place while a command runs.
-// What the command then makes is removed from the moved workspace, and nothing
-// is looked up by the path that now leads to the repository: neither by the
-// launcher nor, when that is killed, by the janitor. The command itself could do
-// this only if the directories above a workspace did not keep their names.
+// Files that the command then makes are removed from the moved workspace.
+// Neither the launcher nor, if it is killed, the janitor looks anything up by
+// the path that now leads to the repository. (The command itself could do this
+// only if the names of directories above a workspace were not protected.)
 func TestUndoIsNotRedirected(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		for _, moved := range []string{"tree", "tree/sub"} {
@@ -176,16 +176,16 @@ func TestUndoIsNotRedirected(t *testing.T) {
 	})
 }
 
-// TestUndoOutlivesTheLauncher: when the launcher is killed, alone or with its
-// process group, as a server kills it, what the command made last is removed all
-// the same, also where nothing is masked.
+// TestUndoOutlivesTheLauncher: if the launcher is killed, alone or with its
+// process group, as a server does it, the command's last files are still
+// removed, also if no path is masked.
 func TestUndoOutlivesTheLauncher(t *testing.T) {
 	rounds := testutil.Rounds(2, 2, 6)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		for _, masks := range []bool{true, false} {
 			sub, profile := p.inWorkTree()
 			if !masks {
-				// All other protected names are there.
+				// All other protected names exist.
 				for _, dir := range []string{p.ws, sub} {
 					for _, name := range []string{".agents", ".codex"} {
 						must(t, os.MkdirAll(dir+"/"+name, 0o755))
@@ -228,7 +228,7 @@ func TestUndoOutlivesTheLauncher(t *testing.T) {
 	})
 }
 
-// holds reports whether a process of a name has a directory open.
+// holds reports whether a process with a name has a directory open.
 func holds(name, dir string) bool {
 	comms, _ := filepath.Glob("/proc/[0-9]*/comm")
 	for _, comm := range comms {
@@ -245,8 +245,8 @@ func holds(name, dir string) bool {
 	return false
 }
 
-// lookAlike makes what looks like the placeholder of a missing name, and locks
-// it until the test has ended.
+// lookAlike makes a lookalike of the placeholder of a missing name, and locks
+// it until the test ends.
 func (p *place) lookAlike(name string, uid int, isDir bool) {
 	p.t.Helper()
 	mode := os.FileMode(0o555)
@@ -264,9 +264,9 @@ func (p *place) lookAlike(name string, uid int, isDir bool) {
 	must(p.t, unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB))
 }
 
-// TestNoLockIsWaitedFor: another process that holds a lock on what looks like a
-// placeholder does not keep a sandbox from starting, and the name stays
-// protected when it goes away.
+// TestNoLockIsWaitedFor: if another process holds a lock on a lookalike of a
+// placeholder, sandboxes still start, and the name stays protected when the
+// lookalike disappears.
 func TestNoLockIsWaitedFor(t *testing.T) {
 	for _, dirs := range []bool{true, false} {
 		each(t, mounted, func(t *testing.T, p *place, backend string) { noLockIsWaitedFor(t, p, backend, dirs) })
@@ -300,9 +300,9 @@ func noLockIsWaitedFor(t *testing.T, p *place, backend string, dirs bool) {
 	}
 }
 
-// TestOtherUsersCannotStopASandbox: what another user puts into a directory that
-// all users share keeps no sandbox from starting, is left alone, and lets the
-// command make no protected name.
+// TestOtherUsersCannotStopASandbox: files that another user puts into a
+// directory that all users share do not prevent sandboxes from starting, are
+// left alone, and do not let the command make a protected name.
 func TestOtherUsersCannotStopASandbox(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be two users")
@@ -346,9 +346,10 @@ func TestOtherUsersCannotStopASandbox(t *testing.T) {
 	}
 }
 
-// TestUndoInForbiddenDirectories: a command that forbids everybody to search or
-// change the workspace hides nothing that it made there, be the launcher alive
-// at the end or not, and no placeholder is left.
+// TestUndoInForbiddenDirectories: if a command removes all permissions to
+// search or change the workspace, the files that it made there are still
+// removed, whether the launcher is alive at the end or not, and no placeholder
+// is left.
 func TestUndoInForbiddenDirectories(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		sub, profile := p.inWorkTree()
@@ -366,7 +367,7 @@ func TestUndoInForbiddenDirectories(t *testing.T) {
 				if line, err := lines.ReadString('\n'); line != "ready\n" {
 					t.Fatalf("got line %q, error %v; want line %q", line, err, "ready\n")
 				}
-				// While it is stopped, the launcher sees nothing.
+				// While it is stopped, the launcher notices nothing.
 				must(t, cmd.Process.Signal(unix.SIGSTOP))
 				await(t, "the launcher to stop", func() bool {
 					stat, _ := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/stat")

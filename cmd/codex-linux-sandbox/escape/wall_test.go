@@ -33,8 +33,8 @@ var launcherWithoutMounts = sync.OnceValues(func() (string, error) {
 	return name, testutil.Build(name, "..", "sandbox_without_mounts")
 })
 
-// TestMountMistake: if nothing of the view is read-only by a mistake, a command
-// still writes nothing outside of what may be written.
+// TestMountMistake: even if by a mistake nothing in the view is read-only, a
+// command writes only to writable paths.
 func TestMountMistake(t *testing.T) {
 	abi := machine.NeedLandlock(t, plan.WallABI)
 	broken, err := launcherWithoutMounts()
@@ -78,7 +78,7 @@ func TestFIFOs(t *testing.T) {
 			name = filepath.Join(p.dir, name)
 			must(t, unix.Mkfifo(name, 0o666))
 			must(t, os.Chmod(name, 0o666))
-			// A reader, as the service has it that is controlled by the FIFO.
+			// A reader, like the service that the FIFO controls.
 			f, err := os.OpenFile(name, os.O_RDWR|unix.O_NONBLOCK, 0)
 			must(t, err)
 			ends = append(ends, f)
@@ -100,7 +100,7 @@ func TestFIFOs(t *testing.T) {
 	})
 }
 
-// TestEverydayWrites: the second wall takes nothing away that programs need.
+// TestEverydayWrites: the second wall forbids nothing that ordinary programs need.
 func TestEverydayWrites(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		other := p.file("other/x", "")

@@ -18,9 +18,9 @@ const own = "codex.internal/cmd/codex-linux-sandbox/initproc."
 // mayBeCalled are beginnings of the names of functions that a child may call; README.md has the rules.
 var mayBeCalled = []string{own, "syscall.RawSyscall"}
 
-// leaves are the same for functions that call nothing: the system call itself, which is in assembly, and
-// memclrNoHeapPointers, which the compiler makes of a loop that clears bytes. The panics are for indexes
-// out of range, which a child does not have.
+// leaves are functions that are the same and call no others: the system call itself, which is in
+// assembly, and memclrNoHeapPointers, which the compiler uses for a loop that clears bytes. The panics
+// are for indexes out of range, which do not occur in a child.
 var leaves = []string{
 	"internal/runtime/syscall", "runtime.memclrNoHeapPointers", "runtime.panicIndex", "runtime.panicSlice", "runtime.panicBounds",
 }
@@ -78,8 +78,8 @@ func onlyTheKernel(t *testing.T, processor string) {
 	}
 }
 
-// compiled returns the archives of this package and of those that it imports, compiled as this test was, but
-// without the race detector: with it, RawSyscall calls that too.
+// compiled returns the archives of this package and of its imports, compiled like this test but without the
+// race detector, which RawSyscall would call, too.
 func compiled(t *testing.T, processor string) map[string]string {
 	t.Helper()
 	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
@@ -109,11 +109,11 @@ var (
 	function = regexp.MustCompile(`^TEXT ([^\s]+?)\(SB\)`)
 	// callOf is a call, or a jump, to a function that the linker finds.
 	callOf = regexp.MustCompile(`R_CALL(?:ARM64)?:([^\s<]+)`)
-	// unknown is a call of what a register or a variable says.
+	// unknown is a call through a register or a variable.
 	unknown = regexp.MustCompile(`\t(CALL|BL) [^0-9]`)
 )
 
-// addCalls notes what the functions of an archive call, as go tool objdump prints it.
+// addCalls records the calls of an archive's functions, from the output of go tool objdump.
 func addCalls(t *testing.T, calls map[string][]string, args ...string) {
 	t.Helper()
 	out, err := exec.Command("go", append([]string{"tool", "objdump"}, args...)...).Output()

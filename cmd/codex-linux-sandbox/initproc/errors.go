@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Failure says which call failed, and how.
+// Failure is the failed call and its error.
 type Failure struct {
 	What, Path string // as in Step
 	Number     uintptr
@@ -25,7 +25,7 @@ func (f *Failure) Error() string {
 // Unwrap returns the error of the kernel.
 func (f *Failure) Unwrap() error { return f.Errno }
 
-// ErrnoText is the system's words with the number, as everywhere in codex.
+// ErrnoText is the system's text with the number, as everywhere in codex.
 func ErrnoText(e syscall.Errno) string {
 	text := []byte(e.Error())
 	if len(text) > 0 && 'a' <= text[0] && text[0] <= 'z' {
@@ -44,7 +44,7 @@ var since = map[uintptr]string{
 	unix.SYS_LANDLOCK_CREATE_RULESET: "Landlock of 5.13",
 }
 
-// lacks says which version of Linux has the call, if this kernel lacks it.
+// lacks returns the version of Linux that introduced the call, if this kernel lacks it.
 func (f *Failure) lacks() string {
 	if f.Errno != unix.ENOSYS || since[f.Number] == "" {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultPath is where commands are looked for without a PATH.
+// defaultPath is where commands are looked up without a PATH.
 const defaultPath = "/bin:/usr/bin"
 
 // Exec is a prepared execvp: the files to try in order, looked up inside
@@ -20,7 +20,7 @@ type Exec struct {
 	empty      []byte
 	argv, envp []*byte
 	shell      []byte
-	script     []*byte // argv for a file that the kernel does not know
+	script     []*byte // argv for a file format that the kernel does not know
 }
 
 // PrepareExec prepares the execution of argv with an environment; arg0 is the command's name for
@@ -82,8 +82,8 @@ func (e *Exec) Run() syscall.Errno {
 		case unix.EACCES:
 			result = errno
 		case unix.ENOEXEC:
-			// As a number: if the collector of garbage was at work at the fork, a pointer
-			// would be noted for it, by code that takes locks when its buffer is full.
+			// As a number: if the garbage collector was running at the fork, storing a
+			// pointer would run code that takes locks when its buffer is full.
 			*(*uintptr)(unsafe.Pointer(&e.script[1])) = uintptr(unsafe.Pointer(file))
 			_, _, errno = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(&e.shell[0])), uintptr(unsafe.Pointer(&e.script[0])), envp)
 			return errno

@@ -27,7 +27,7 @@ type Processes struct {
 	Init    *Program // of the init, before it starts the command
 	Command *Program // of the command's process, before it executes the command
 	Exec    *Exec    // the command
-	Subreap bool     // end what is left by searching for it: there is no PID namespace
+	Subreap bool     // there is no PID namespace: end leftover processes by searching for them
 
 	// Status is the end of a pipe to which a child writes its Report. A negative one is no pipe.
 	Status int
@@ -35,13 +35,13 @@ type Processes struct {
 	mask     uint64        // the launcher's mask of signals
 	signals  uint64        // the set that the init waits for
 	info     [128]byte     // siginfo
-	report   Report        // what is written to Status
+	report   Report        // the data that is written to Status
 	listing  [8 << 10]byte // of children, for Subreap
 	children []byte        // path of that listing
 	words    []byte        // the launcher's arguments, which a command could read in /proc/1/cmdline
 }
 
-// Stage says how far a child had come.
+// Stage is how far a child had come.
 type Stage int32
 
 // The stages of a Report.
@@ -53,8 +53,9 @@ const (
 	StageEnded                    // the command has ended
 )
 
-// Report is what a child tells before it gives up, or the exit code of the command as
-// its step, with StageEnded. Usage is then what all processes of the sandbox have used.
+// Report is what a child reports before it gives up, or, with StageEnded, the exit code
+// of the command in place of the step. Usage is then the usage of all processes of the
+// sandbox.
 type Report struct {
 	Stage       Stage
 	Step, Errno int32
@@ -78,10 +79,10 @@ func ReadReport(fd int) *Report {
 	}
 }
 
-// Start forks the init and returns its process id. The calling goroutine must
-// be locked to its thread, whose end is the end of the init if Init sets a parent-death signal.
-// With grouped the init gets the signals of the launcher's process group itself, and the launcher
-// ignores Forwarded from then on.
+// Start forks the init and returns its process id. The calling goroutine must be locked to its
+// thread: if Init sets a parent-death signal, the init ends with that thread. With grouped the
+// init gets the signals of the launcher's process group itself, and the launcher ignores
+// Forwarded from then on.
 func (c *Processes) Start(grouped bool) (int, syscall.Errno) {
 	c.signals = Bit(unix.SIGCHLD) | Bit(Orphaned)
 	for _, s := range Forwarded {
@@ -95,7 +96,7 @@ func (c *Processes) Start(grouped bool) (int, syscall.Errno) {
 	pid, errno := c.fork()
 	sigprocmask(&c.mask, nil)
 	if grouped && errno == 0 {
-		// Not before the fork: nobody would get a signal that comes in between.
+		// Not before the fork: a signal that arrives in between would get lost.
 		for _, s := range Forwarded {
 			Ignore(s)
 		}
@@ -150,8 +151,8 @@ func Wait(pid int) (unix.WaitStatus, error) {
 	}
 }
 
-// arguments returns the memory of a program's arguments after its name, as the
-// kernel has laid it out and shows it to others; nil if they lie elsewhere.
+// arguments returns the memory of a program's arguments after its name, which
+// the kernel shows to other processes; nil if they are elsewhere.
 func arguments(args []string) []byte {
 	if len(args) < 2 {
 		return nil
@@ -167,17 +168,17 @@ func arguments(args []string) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(args[0])), len(args[0])+1)), size)
 }
 
-// All functions from here on run in the children too, without a Go runtime: see README.md.
+// All functions from here on also run in the children, without a Go runtime: see README.md.
 
-// clone forks, and returns 0 in the child. The child is in a cgroup unless that is 0. Where the
-// kernel, or a filter of system calls, forbids that, the child is in the launcher's own; with
-// inCgroup there is no child then.
+// clone forks, and returns 0 in the child. If cgroup is not 0, the child starts in it. If the
+// kernel or a system call filter forbids that, the child starts in the launcher's cgroup or,
+// with inCgroup, no child is made.
 //
 //go:nosplit
 //go:norace
 func clone(flags uintptr, cgroup int, inCgroup bool) (uintptr, syscall.Errno) {
 	if cgroup > 0 {
-		// struct clone_args; the others are for threads and process numbers.
+		// struct clone_args; the other fields are for threads and process numbers.
 		args := [11]uint64{0: uint64(flags) | unix.CLONE_INTO_CGROUP, 4: uint64(unix.SIGCHLD), 10: uint64(cgroup)}
 		pid, _, errno := syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
 		if errno == 0 || inCgroup {
@@ -204,9 +205,9 @@ func (c *Processes) fork() (int, syscall.Errno) {
 	if step, errno := c.Init.run(); step >= 0 {
 		c.fail(StageInit, step, errno)
 	}
-	// The init is not suspended until the command is executed, as vfork would suspend it. Scenario: the
+	// vfork is not used, because it would suspend the init until the command is executed. Scenario: the
 	// command is a file on a file system that does not answer, and its execution hangs. The init must still
-	// pass on a Ctrl-C, and without a PID namespace it must end the process when the launcher is gone.
+	// forward a Ctrl-C, and without a PID namespace it must end the process when the launcher has ended.
 	child, errno := clone(0, 0, false)
 	if errno != 0 {
 		c.fail(StageFork, 0, errno)
@@ -286,11 +287,11 @@ func (c *Processes) wait(child uintptr) {
 }
 
 // tellEnd tells the launcher the exit code of the command, if no other process is left
-// in the PID namespace: from then on nothing of the sandbox runs, and this process holds
-// nothing but the pipe. So nobody has to wait until the kernel has freed the namespaces.
-// Whatever is left has this process for an ancestor, and the kernel makes it a child of
-// this process when its parent ends. If there is any, the end of this process ends it,
-// and is what the launcher waits for.
+// in the PID namespace: from then on nothing of the sandbox runs, and this process has
+// only the pipe open. So the launcher need not wait until the kernel has freed the
+// namespaces. Any leftover process descends from this one, and the kernel makes it a
+// child of this process when its parent ends. If there is one, the end of this process
+// ends it, and the launcher waits for that.
 //
 //go:nosplit
 //go:norace
@@ -320,8 +321,8 @@ func (c *Processes) tellEnd(code int32) {
 }
 
 // killAll ends every descendant. In a PID namespace the end of the init does
-// that; elsewhere orphans become children of the init, which kills its
-// children until there are none.
+// that. Without one, orphans become children of the init, which kills its
+// children until none are left.
 //
 //go:nosplit
 //go:norace
@@ -337,8 +338,8 @@ func (c *Processes) killAll() {
 		if errno != 0 {
 			return
 		}
-		// The listing is decimal numbers, each with a blank behind it; a
-		// number that was cut off has none and is read the next time.
+		// The list contains decimal numbers, each followed by a blank; a
+		// truncated number has no blank and is read the next time.
 		pid := uintptr(0)
 		for i := 0; i < len(c.listing) && uintptr(i) < n; i++ {
 			if b := c.listing[i]; b >= '0' && b <= '9' {

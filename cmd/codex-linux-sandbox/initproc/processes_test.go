@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCloneIntoCgroup: the init starts in the given cgroup, where there is a
-// file system of cgroups that can be written, and elsewhere if it may not and has no
-// limits.
+// TestCloneIntoCgroup: the init starts in the given cgroup if cgroups can be
+// written, and otherwise elsewhere if that is permitted and there are no limits.
 func TestCloneIntoCgroup(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -73,7 +72,7 @@ func TestForksWhileTheRuntimeIsAtWork(t *testing.T) {
 	defer busy.Wait()
 	defer close(stop)
 	file := filepath.Join(t.TempDir(), "script")
-	// The kernel does not know it, so that the shell executes it.
+	// The kernel does not know the format, so the shell executes it.
 	if err := testutil.WriteProgram(file, []byte("exit 7\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +103,8 @@ func rootOf(t *testing.T) (st unix.Stat_t) {
 	return st
 }
 
-// TestRunAlone: the failure of a step comes back from the child, with namespaces and descriptors of its own or shared.
+// TestRunAlone: the failure of a step is returned from the child, with its own or shared
+// namespaces and descriptors.
 func TestRunAlone(t *testing.T) {
 	for _, flags := range []uintptr{0, unix.CLONE_FILES} {
 		p := New()

@@ -14,7 +14,7 @@ import (
 type Program struct {
 	Steps  []Step
 	regs   []uintptr
-	memory []any // what the arguments point to
+	memory []any // memory to which the arguments point
 }
 
 // New returns a program without steps.
@@ -27,16 +27,16 @@ const usualSteps = 512
 type Step struct {
 	Number uintptr // of the system call
 	Args   [6]Arg
-	What   string // for people: what it is for
+	What   string // the purpose, for people
 	Path   string // for people: and which path it concerns
-	// Full says that a result that is not the third argument is a failure too: a short read or
-	// write. Zero says that a result that is not 0 is one.
+	// Full means that any result other than the third argument is a failure too: a short read
+	// or write. Zero means that any result other than 0 is one.
 	Full, Zero bool
 	// Same, if not nil, is filled in by the call, an fstat. Another file than that is a failure.
 	Same *Identity
 
-	save Register // where the result goes
-	alt  int      // the step to go on with when this one fails; 0: the program fails
+	save Register // the register for the result
+	alt  int      // the step to continue with when this one fails; 0: the program fails
 	only bool     // alt is only for a file that is missing
 }
 
@@ -106,13 +106,13 @@ type Identity struct {
 	got      unix.Stat_t
 }
 
-// Identify appends what fails unless a descriptor is of that file.
+// Identify appends a check that fails unless a descriptor refers to that file.
 func (p *Program) Identify(name string, fd Register, dev, ino uint64) {
 	id := &Identity{Dev: dev, Ino: ino}
 	p.Do("look at", name, unix.SYS_FSTAT, fd.Arg(), Pointer(p, &id.got)).Same = id
 }
 
-// Look appends what fails unless a path leads to that directory, without links.
+// Look appends a check that fails unless a path leads to that directory, without links.
 func (p *Program) Look(name string, dev, ino uint64) {
 	how := Pointer(p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
 	fd := p.Get("open", name, unix.SYS_OPENAT2, CwdFD, p.Text(name), how, Val(unix.SizeofOpenHow))
@@ -120,7 +120,7 @@ func (p *Program) Look(name string, dev, ino uint64) {
 	p.Close(fd)
 }
 
-// Absent appends what fails if a path leads anywhere.
+// Absent appends a check that fails if a path leads anywhere.
 func (p *Program) Absent(name string) {
 	p.IfThere(func() {
 		how := Pointer(p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
@@ -142,7 +142,7 @@ func (p *Program) Try(f func()) {
 func (p *Program) Either(f, g func()) {
 	begin := len(p.Steps)
 	f()
-	// To close no descriptor always fails, which makes it a jump.
+	// Closing no descriptor always fails, so it works as a jump.
 	p.Do("skip", "", unix.SYS_CLOSE, Arg{Value: ^uintptr(0)})
 	at := len(p.Steps)
 	for i := begin; i < at-1; i++ {
@@ -152,10 +152,10 @@ func (p *Program) Either(f, g func()) {
 	p.Steps[at-1].alt = len(p.Steps)
 }
 
-// IfThere appends the calls of f, of which the first looks for something that
-// may be missing. If it is missing, the others are left out. Any other error
-// ends the program: a mask must not be left out because a lookup failed for
-// want of memory or descriptors.
+// IfThere appends the calls of f, whose first call looks up a path that may be
+// missing. If it is missing, the others are skipped. Any other error ends the
+// program: a mask must not be skipped because a look-up failed for lack of
+// memory or descriptors.
 func (p *Program) IfThere(f func()) {
 	begin := len(p.Steps)
 	f()

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recorder makes programs whose steps tell, by a byte in a pipe, that they
+// recorder makes programs whose steps report, with a byte in a pipe, that they
 // ran, and steps that fail.
 type recorder struct {
 	*Program
@@ -40,12 +40,12 @@ func (r *recorder) fails(what string) {
 	r.Do(what, "", unix.SYS_FCHDIR, Arg{Value: ^uintptr(0)})
 }
 
-// missing appends a step that looks for a file that is not there.
+// missing appends a step that looks up a missing file.
 func (r *recorder) missing(what string) {
 	r.Do(what, "", unix.SYS_OPENAT, CwdFD, r.Text("/gone/gone"), Val(unix.O_PATH), Val(0))
 }
 
-// result runs the program and returns what was noted, and what failed.
+// result runs the program and returns the recorded steps, and the error.
 func (r *recorder) result() (noted, failed string, errno syscall.Errno) {
 	r.t.Helper()
 	step, errno := r.run()
@@ -103,7 +103,7 @@ func TestJumpsOfPrograms(t *testing.T) {
 	}
 }
 
-// What the plan saw missing must be missing in the view.
+// A path that the plan saw missing must be missing in the view.
 func TestWhatMustBeAbsent(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.WriteFile(dir+"/file", nil, 0o644), os.Symlink("file", dir+"/link"), os.Symlink("gone", dir+"/nowhere")); err != nil {
@@ -131,7 +131,7 @@ func TestRegistersOfPrograms(t *testing.T) {
 	p.Close(fd)
 	p.Do("write", file, unix.SYS_WRITE, other.Arg(), p.Text("!"), Val(1)).Full = true
 	p.Close(other)
-	// Reading at the end gives nothing, which is a failure where all was asked.
+	// Reading at the end returns nothing, which is a failure if everything was required.
 	at := p.Get("open", file, unix.SYS_OPENAT, CwdFD, p.Text("/dev/null"), Val(unix.O_RDONLY|unix.O_CLOEXEC), Val(0))
 	p.Do("too short", "", unix.SYS_READ, at.Arg(), Slice(p, make([]byte, 1)), Val(1)).Full = true
 	step, errno := p.run()
@@ -200,7 +200,7 @@ func TestPrepareExec(t *testing.T) {
 		if got := cStrings(e.envp); !slices.Equal(got, tt.env) {
 			t.Errorf("%s: envp %q", tt.name, got)
 		}
-		// A file that the kernel does not know is a script for the shell.
+		// A file in an unknown format is a script for the shell.
 		if cString(e.script[0]) != "/bin/sh" || e.script[1] != nil || !slices.Equal(cStrings(e.script[2:]), cStrings(e.argv[1:])) {
 			t.Errorf("%s: script %q", tt.name, cStrings(e.script))
 		}
@@ -215,7 +215,7 @@ func TestPrepareExec(t *testing.T) {
 	}
 }
 
-// What cannot be executed says so, and run returns.
+// If nothing can be executed, run returns with the error.
 func TestExecThatFails(t *testing.T) {
 	dir := t.TempDir()
 	locked := filepath.Join(dir, "locked")

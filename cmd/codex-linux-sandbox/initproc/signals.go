@@ -14,12 +14,12 @@ var Forwarded = []syscall.Signal{
 	unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT,
 }
 
-// Orphaned is the signal that the init gets when the launcher is gone, if there is no PID namespace.
+// Orphaned is the signal that the init gets when the launcher has ended, if there is no PID
+// namespace.
 const Orphaned = unix.SIGPWR
 
-// Ignored reports whether the launcher was started with a signal ignored, as
-// by nohup, and the command is to be as well. Shells start background jobs with SIGINT and SIGQUIT
-// ignored. These are not inherited: a signal that is sent to the launcher is intended.
+// Ignored reports whether the launcher was started with a signal ignored, for example by nohup,
+// and the command must ignore it as well.
 func Ignored(s syscall.Signal) bool {
 	return s != unix.SIGINT && s != unix.SIGQUIT && signal.Ignored(s)
 }
@@ -33,15 +33,15 @@ const ignoring = 1
 // Action is the kernel's struct sigaction. The zero value is the default action.
 type Action struct{ handler, flags, restorer, mask uintptr }
 
-// Ignore has the kernel ignore a signal, and returns what it did before. The
-// Go runtime, which would start threads for it, does not know.
+// Ignore makes the kernel ignore a signal, and returns the previous action. It
+// bypasses the Go runtime, which would start threads for it.
 func Ignore(s syscall.Signal) (old Action) {
 	now := Action{handler: ignoring}
 	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&now)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
 	return old
 }
 
-// SetAction has the kernel do something else with a signal. The Go runtime does not know.
+// SetAction sets the action of a signal in the kernel, bypassing the Go runtime.
 func SetAction(s syscall.Signal, a *Action) {
 	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(a)), 0, 8, 0, 0)
 }
@@ -51,9 +51,9 @@ func sigprocmask(set, old *uint64) {
 		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }
 
-// resetSignals appends what undoes, for the command, that the Go runtime
-// handles signals: handled ones get their default, ignored ones stay so, and
-// the mask is what it was.
+// resetSignals appends steps that undo, for the command, the Go runtime's
+// handling of signals: handled ones get the default action, ignored ones stay
+// ignored, and the mask is restored.
 func (p *Program) resetSignals(mask *uint64) {
 	initial := Pointer(p, &Action{})
 	for s := syscall.Signal(1); s <= 64; s++ {

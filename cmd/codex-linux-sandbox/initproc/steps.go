@@ -2,12 +2,13 @@ package initproc
 
 import "golang.org/x/sys/unix"
 
-// Undumpable appends what keeps other processes of the user from looking into this one.
+// Undumpable appends a step that prevents other processes of the user from inspecting this
+// one.
 func (p *Program) Undumpable() {
 	p.Do("set dumpable", "", unix.SYS_PRCTL, Val(unix.PR_SET_DUMPABLE), Val(0), Val(0), Val(0), Val(0))
 }
 
-// HandOut appends what sends descriptors over a socket.
+// HandOut appends a step that sends descriptors over a socket.
 func (p *Program) HandOut(what string, over int, fds ...int) {
 	rights, vector := unix.UnixRights(fds...), &unix.Iovec{Base: new(byte)}
 	vector.SetLen(1)
@@ -17,7 +18,7 @@ func (p *Program) HandOut(what string, over int, fds ...int) {
 	p.Do("hand out", what, unix.SYS_SENDMSG, Val(over), Pointer(p, message), Val(0))
 }
 
-// Filter returns a filter of system calls as an argument.
+// Filter returns a system call filter as an argument.
 func Filter(p *Program, filter []unix.SockFilter) Arg {
 	return Pointer(p, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 }

@@ -13,22 +13,22 @@ import (
 // Exit codes of the launcher. When the command ran they are the command's:
 // its status, or 128 and the number of the signal that ended it.
 const (
-	exitUsage      = 2                   // the arguments are wrong; nothing ran
+	exitUsage      = 2                   // the arguments are invalid; nothing ran
 	exitFailed     = initproc.ExitFailed // the sandbox could not be made; nothing ran
 	exitProxy      = 101                 // the managed proxies cannot be used; nothing ran
 	exitCannotExec = 126                 // the command may not be executed
-	exitNotFound   = 127                 // there is no such command
+	exitNotFound   = 127                 // the command does not exist
 )
 
-// options is the parsed command line, and what came with a job. Descriptors are -1 if there is none. When
+// options is the parsed command line, and the data of a job. Descriptors are -1 if there is none. When
 // adding a field, put it into its section.
 type options struct {
-	// The mode: what the launcher does in place of running a command in a sandbox.
+	// The mode: what the launcher does instead of running a command in a sandbox.
 	help              bool
 	probe, probeFirst bool   // print which backends work, up to the first that does
 	explain           bool   // print what would be enforced
-	filterOnly        bool   // make no view: the caller has made it
-	stage             string // this is the second stage of bwrap, with what the first says; see bwrapstage.go
+	filterOnly        bool   // make no view, because the caller has made it
+	stage             string // this is the second stage of bwrap, with the first stage's data; see bwrapstage.go
 	standbyFD         int    // wait for a job, from this socket
 	janitorSocketFD   int    // be a janitor, with this socket
 	reachFD           int    // make sockets in this network; see mediate.ReachSockets
@@ -37,45 +37,45 @@ type options struct {
 	// The policy.
 	profile            string   // a permission profile
 	profileFD          int      // or where it is read
-	policyCwd          string   // what its project_roots are
+	policyCwd          string   // the paths of its project_roots
 	within             string   // what is granted must lie below it; "": anywhere
 	readOnly, writable bool     // the short forms
 	roots              []string // writable roots of a short form
 	network            bool     // with a short form: the network is on
-	reading            bool     // nothing is written, whatever the profile grants
-	proxied            bool     // the network is that of proxies
+	reading            bool     // nothing may be written, whatever the profile grants
+	proxied            bool     // only proxies can be reached over the network
 	routeSpec          string   // with proxied: routes that the caller has opened
 	proxyPorts         string   // with proxied and hasProxyPorts: the ports on which proxies may be
 	hasProxyPorts      bool
 	unixSockets        bool // with proxied: Unix sockets are allowed
-	noLocalSockets     bool // no sockets of its own but pairs while the network is off
-	nesting            bool // namespaces and mounts of its own are allowed
+	noLocalSockets     bool // only socket pairs while the network is off
+	nesting            bool // its own namespaces and mounts are permitted
 	noProc             bool // /proc is empty
 
 	// How it is enforced.
 	backend        string
 	legacyLandlock bool
-	stricter       bool // Landlock may enforce more than was asked for
+	stricter       bool // Landlock may enforce more than was requested
 
 	// The command.
 	command    []string
 	commandCwd string
 	arg0       string // its name for itself, with hasArg0
 	hasArg0    bool
-	execFD     int  // execute this in place of command[0]
+	execFD     int  // execute this instead of command[0]
 	envFD      int  // where its environment is read
 	helper     bool // it is the file system helper
-	tasks      int  // its RLIMIT_NPROC; 0: that of the launcher
+	tasks      int  // its RLIMIT_NPROC; 0: the launcher's
 
 	// The caller.
-	supervised bool // signals come to the whole process group
+	supervised bool // signals arrive at the whole process group
 	selfFD     int  // the launcher's program, which the command must not have
 	refusalFD  int  // where the server reads why nothing ran
 	janitorFD  int  // a connection to the server's janitor
 	egressFD   int  // to the server, for the command's connections
-	reportFD   int  // to the server, for the exit code; comes with a job
-	cgroupFD   int  // directory of the cgroup for what is started; comes with a job
-	limited    bool // that cgroup has limits: nothing may start elsewhere
+	reportFD   int  // to the server, for the exit code; part of a job
+	cgroupFD   int  // directory of the cgroup for new processes; part of a job
+	limited    bool // that cgroup has limits: no process may start elsewhere
 }
 
 // argv0 returns argv[0] of the command.
@@ -208,7 +208,7 @@ func parse(args []string) (*options, error) {
 	return o, o.check()
 }
 
-// check returns an error if options exclude each other or one is missing.
+// check returns an error if options exclude each other or a required one is missing.
 func (o *options) check() error {
 	short := o.readOnly || o.writable
 	switch {
@@ -232,7 +232,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// Errors of a command line that is well formed but asks for nothing.
+// Errors of a command line that is well formed but requests nothing.
 var (
 	//lint:ignore ST1005 Codex CLI's words
 	errNoCommand = errors.New("No command specified to execute.")

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain lets this program be the launcher of its own tests.
+// TestMain lets this program act as the launcher of its own tests.
 func TestMain(m *testing.M) {
 	// The second stage and janitors have no variables.
 	if os.Getenv("LAUNCHER_TEST_MAIN") != "" || len(os.Args) > 1 && (os.Args[1] == "--second-stage" || os.Args[1] == "--janitor-socket-fd") {
@@ -34,7 +34,7 @@ func launcherCommand(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// duplicate returns a descriptor that somebody else will close.
+// duplicate returns a descriptor that another owner will close.
 func duplicate(t *testing.T, f *os.File) int {
 	t.Helper()
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 100)
@@ -50,7 +50,7 @@ const (
 	uriInside = `{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"path","path":"file:///w"},"access":"read"}]},"network":"restricted"}`
 )
 
-// What ends before anything is started can be tested in this process.
+// Runs that end before a process is started can be tested in this process.
 func TestRefusals(t *testing.T) {
 	for _, name := range proxybridge.Variables {
 		t.Setenv(name, "")
@@ -106,7 +106,7 @@ func TestHelpAndProbe(t *testing.T) {
 		t.Errorf("got code %d, errs %q; want code 0, out %v, errs.Len() at most 0", code, errs.String(), usage)
 	}
 	out.Reset()
-	// In this process there are other threads, so what works is not asked.
+	// This process has other threads, so the backends are not probed.
 	cmd := launcherCommand(t, "--probe")
 	cmd.Stdout = &out
 	if err := cmd.Run(); err != nil {
@@ -220,7 +220,8 @@ func TestInheritedTextIsBounded(t *testing.T) {
 	}
 }
 
-// TestInheritedTextOfNonBlockingPipe: who gives the text may do so later, into a pipe that does not block.
+// TestInheritedTextOfNonBlockingPipe: the text may be written later, into a non-blocking
+// pipe.
 func TestInheritedTextOfNonBlockingPipe(t *testing.T) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
@@ -235,7 +236,7 @@ func TestInheritedTextOfNonBlockingPipe(t *testing.T) {
 		text, err := inherited("thing", p[0], 10)
 		read <- result{text, err}
 	}()
-	// It begins to read before there is anything.
+	// It begins to read before there is any data.
 	runtime.Gosched()
 	if _, err := unix.Write(p[1], []byte("text")); err != nil {
 		t.Fatal(err)

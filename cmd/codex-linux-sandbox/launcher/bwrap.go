@@ -21,10 +21,10 @@ import (
 )
 
 // bubblewrap is the backend that lets the system's bwrap make the namespaces,
-// where a host allows only bwrap to do that. It is given the plan as
-// arguments. What it starts inside is the launcher again, whose second stage
-// confines itself and executes the command: older versions cannot be told the
-// command's name for itself, or what to filter.
+// for hosts that allow only bwrap to do that. It gets the plan as arguments.
+// Inside, it starts the launcher again, whose second stage confines itself and
+// executes the command: older versions of bwrap have no options for argv[0] and
+// for the filter.
 type bubblewrap struct{}
 
 func (bubblewrap) refuse(*launch) error { return bwrapRefusal() }
@@ -71,11 +71,11 @@ type wrapped struct {
 	terminal     bool
 	init         int        // a descriptor of the sandbox's first process; 0: none
 	files        []*os.File // closed at the end
-	talk         [2]int     // the second stage tells its process id here
-	complain     [2]int     // what bwrap says about itself
+	talk         [2]int     // the second stage sends its process id here
+	complain     [2]int     // bwrap's own messages
 	came         uint64     // signals that were passed on
 	failed       string     // why the second stage has not run the command
-	binds        []byte     // what the second stage is to find
+	binds        []byte     // the paths that the second stage must find
 }
 
 func (w *wrapped) close() {
@@ -122,7 +122,7 @@ func (w *wrapped) run(program string) (int, error) {
 	return w.start(program, args, files)
 }
 
-// descriptors returns the descriptors that bwrap is given, by their numbers there.
+// descriptors returns the descriptors for bwrap, by their numbers there.
 func (w *wrapped) descriptors() ([]uintptr, error) {
 	standard, again, err := w.l.standard()
 	if err != nil {
@@ -201,7 +201,7 @@ func (w *wrapped) arguments(files []uintptr) (args []string, given []uintptr, er
 	return append(args, w.l.command...), files, nil
 }
 
-// start starts bwrap, passes signals on to the command, and waits for its end.
+// start starts bwrap, forwards signals to the command, and waits for its end.
 func (w *wrapped) start(program string, args []string, files []uintptr) (int, error) {
 	signals := make(chan os.Signal, len(initproc.Forwarded))
 	for _, sig := range initproc.Forwarded {
@@ -210,10 +210,10 @@ func (w *wrapped) start(program string, args []string, files []uintptr) (int, er
 		}
 	}
 	defer signal.Stop(signals)
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // the parent of what bwrap leaves: see supervise
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // becomes the parent of bwrap's leftover processes: see supervise
 	restore := lowerTasks(w.l.tasks)
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
-		// In a group of its own bwrap does not get signals to the launcher's group, which
+		// In its own group bwrap does not get signals to the launcher's group, which
 		// would end it.
 		Files: files, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, UseCgroupFD: w.l.cgroupFD > 0, CgroupFD: w.l.cgroupFD},
 	})
@@ -223,7 +223,7 @@ func (w *wrapped) start(program string, args []string, files []uintptr) (int, er
 	}
 	code, err := w.supervise(pid, signals)
 	if err != nil {
-		// A signal that ends the command has come: the next try must not run it.
+		// A signal that must end the command has arrived: the next try must not run it.
 		signal.Stop(signals)
 		for len(signals) > 0 {
 			w.came |= initproc.Bit((<-signals).(syscall.Signal))
@@ -247,8 +247,9 @@ func (w *wrapped) memory(data []byte) (uintptr, error) {
 	return uintptr(fd), nil
 }
 
-// checkMounts returns an error if bwrap has not mounted what the plan says, and the grants of the
-// second wall. Without /proc only the first stage can check the rest: see checkFromOutside.
+// checkMounts returns an error if bwrap's mounts differ from the plan, and otherwise the grants
+// of the second wall. Without /proc only the first stage can check the rest: see
+// checkFromOutside.
 func checkMounts(noProc bool) ([]plan.Grant, error) {
 	text, err := inherited("list of mounts", bindsFD, maxProfile)
 	if err == nil {
@@ -260,7 +261,7 @@ func checkMounts(noProc bool) ([]plan.Grant, error) {
 	return bwrap.ParseWall(text), err
 }
 
-// checkFromOutside looks at the mounts of a second stage that has no /proc.
+// checkFromOutside checks the mounts of a second stage that has no /proc.
 func (w *wrapped) checkFromOutside(inner int) error {
 	if !w.l.plan.NoProc || !mounting {
 		return nil
@@ -287,8 +288,8 @@ func (w *wrapped) open() error {
 	return nil
 }
 
-// supervise learns from the second stage which process it is, passes signals
-// to it and waits. If there is no second stage, bwrap has failed.
+// supervise learns the process id of the second stage, forwards signals to it
+// and waits. If there is no second stage, bwrap has failed.
 func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 	_ = unix.Close(w.talk[1])
 	_ = unix.Close(w.complain[1])
@@ -315,7 +316,7 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 	}
 	if w.init > 0 {
 		// bwrap may end before the last process inside, and does not wait for the first one. This
-		// process waits for it, so that getrusage counts what it has used.
+		// process waits for that one, so that getrusage includes its usage.
 		_ = poll(w.init)
 		_ = unix.Waitid(unix.P_PIDFD, w.init, nil, unix.WEXITED, nil)
 	}
@@ -334,7 +335,7 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 	return status.ExitStatus(), nil
 }
 
-// readComplaints reads what bwrap says about itself, and sends it when bwrap has ended.
+// readComplaints reads bwrap's own messages, and sends them when bwrap has ended.
 func (w *wrapped) readComplaints() <-chan []byte {
 	complaints := os.NewFile(uintptr(w.complain[0]), "stderr of bwrap")
 	w.complain[0] = -1
@@ -347,8 +348,8 @@ func (w *wrapped) readComplaints() <-chan []byte {
 	return said
 }
 
-// passSignals passes signals to the group of the command, or to the command alone if it
-// leads none, until bwrap has ended. It returns which have come.
+// passSignals forwards signals to the group of the command, or to the command alone if
+// it leads none, until bwrap has ended. It returns the signals that have arrived.
 func passSignals(signals <-chan os.Signal, command int, ended <-chan struct{}) (came uint64) {
 	for {
 		select {
@@ -363,9 +364,9 @@ func passSignals(signals <-chan os.Signal, command int, ended <-chan struct{}) (
 	}
 }
 
-// begin lets the second stage execute the command. Before that the janitor is told the first process
-// inside, the parent of the second stage: its end is the end of all processes inside. It returns the redirection of
-// connections and its listeners; nil if connections are not redirected.
+// begin lets the second stage execute the command. Before that it tells the janitor the first process inside, which
+// is the parent of the second stage: when that one ends, all processes inside have ended. It returns the
+// redirection of connections and its listeners; nil if connections are not redirected.
 func (w *wrapped) begin(inner int) (to *mediate.Redirect, captured []int) {
 	init := bwrap.ParentOf(inner)
 	if fd, err := unix.PidfdOpen(init, 0); err == nil {
@@ -389,7 +390,7 @@ func (w *wrapped) begin(inner int) (to *mediate.Redirect, captured []int) {
 		err = w.placeholders.awaitJanitor()
 	}
 	if err != nil {
-		// Without a byte the second stage does not run the command.
+		// Without this byte the second stage does not run the command.
 		w.failed = err.Error()
 		_ = unix.Shutdown(w.talk[0], unix.SHUT_WR)
 	} else {
@@ -428,7 +429,7 @@ func (w *wrapped) spec() string {
 	return strings.Join(spec, ",")
 }
 
-// probe finds out whether bwrap works here, by using it.
+// probe determines whether bwrap works here, by using it.
 func (b bubblewrap) probe() error {
 	program, err := bwrap.Find()
 	if err == nil {

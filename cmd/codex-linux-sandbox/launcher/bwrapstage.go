@@ -106,7 +106,7 @@ func (l *launch) secondStage() (int, error) {
 		p.Do("take the terminal", "", unix.SYS_IOCTL, initproc.Val(0), initproc.Val(unix.TIOCSCTTY), initproc.Val(0))
 	}
 	wall := l.wall(p, words.rules)
-	passed, _ := inheritedDescriptors() // without /proc the command cannot open them again, which grants less
+	passed, _ := inheritedDescriptors() // without /proc the command cannot open them again, so it gets fewer rights
 	wall.grantInherited(passed)
 	wall.grantPaths(grants)
 	dropPrivileges(p)
@@ -127,7 +127,7 @@ func closeGiven() {
 		unix.CloseOnExec(fd)
 	}
 	if unix.CloseRange(firstEmpty, 1<<30, unix.CLOSE_RANGE_CLOEXEC) != nil {
-		// Before Linux 5.11: there are not many, as bwrap was given them.
+		// Before Linux 5.11: there are only the few that bwrap was given.
 		for fd := firstEmpty; fd < maxGiven; fd++ {
 			unix.CloseOnExec(fd)
 		}

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The two stages of the launcher talk over a socket of packets. A byte 1 from
-// the second stage says that it is there, a byte 1 to it that it may run the
-// command, and stageFailed from it, with a text, why it does not. The second stage
-// does not have the descriptor on which the server reads why nothing ran: bwrap
-// would have it as well, as the first process inside, and the command could
-// open it again in /proc. A socket cannot be opened again.
+// The two stages of the launcher communicate over a packet socket. A byte 1 from
+// the second stage means that it is ready, and a byte 1 to it that it may run the
+// command. stageFailed from it, with a text, gives the reason why it does not. The
+// second stage does not have the descriptor on which the server reads why nothing
+// ran: bwrap, the first process inside, would have it as well, and the command
+// could open it again through /proc. A socket cannot be opened again.
 
 // stageFailed begins the message of a second stage that does not run the
 // command.
@@ -20,9 +20,9 @@ const stageFailed = 2
 // maxFailure bounds the text of that message.
 const maxFailure = mediate.MaxMessage - 1
 
-// hello waits for the second stage and returns its process id as seen here;
-// 0 if there will be none, or if its first message is a failure. Proxied, it
-// brings the listeners.
+// hello waits for the second stage and returns its process id as seen here; 0
+// if there will be none, or if its first message is a failure. With a proxy,
+// the message also contains the listeners.
 func (w *wrapped) hello() int {
 	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4*proxybridge.MaxRoutes))
 	text := make([]byte, 1+maxFailure)
@@ -62,7 +62,7 @@ func tellFirstStage(err error) bool {
 		return false
 	}
 	text := err.Error()
-	// The filter may be installed already: it allows write and refuses send.
+	// The filter may be installed already: it permits write and refuses send.
 	_, err = unix.Write(talkFD, append([]byte{stageFailed}, text[:min(len(text), maxFailure)]...))
 	return err == nil
 }

@@ -5,7 +5,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// secureBits makes uid 0 nothing special, and locks that: NOROOT,
+// secureBits removes the special rights of uid 0, permanently: NOROOT,
 // NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each with its lock, and the lock of
 // KEEP_CAPS (linux/securebits.h).
 const secureBits = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<5 | 1<<6 | 1<<7
@@ -14,8 +14,9 @@ const secureBits = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<5 | 1<<6 | 1<<7
 // have in the two words of capset.
 const capabilities = 64
 
-// dropPrivileges appends the end of every privilege, for good: the process has no capabilities, and
-// gets none by executing a file that has some, by being root, or otherwise by exec.
+// dropPrivileges appends steps that drop all privileges permanently: the process has no
+// capabilities, and gets none by executing a file that has some, by being root, or otherwise by
+// exec.
 func dropPrivileges(p *initproc.Program) {
 	p.Try(func() {
 		for c := range capabilities {

@@ -17,16 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A descriptor that the launcher was started with leads past the view: by
-// /proc/self/fd a command can open a file again, for writing, and by the `..`
-// of a directory it reaches everything beside it. So what is inherited is
-// opened again inside, at the same path and for reading, if the same file is
-// there; else the command does not get it, or gets /dev/null as one of its
-// first three. Pipes, connected sockets and terminals stay as they are, and so do
-// files that are open for writing: the program that started the launcher means them to be
-// written.
+// An inherited descriptor bypasses the view: through /proc/self/fd a command can open a
+// file again, for writing, and with the `..` of a directory it reaches everything beside
+// it. So an inherited file is opened again inside, at the same path and for reading, if
+// the same file is there. Otherwise the command does not get it, or gets /dev/null as one
+// of its first three. Pipes, connected sockets and terminals are not changed. Neither are
+// files that are open for writing, because the program that started the launcher intends
+// them to be written.
 
-// inheritedFile is a descriptor that the command does not get as it is.
+// inheritedFile is a descriptor that the command does not get unchanged.
 type inheritedFile struct {
 	fd    int
 	path  string // where to open it again; "": nowhere
@@ -34,7 +33,7 @@ type inheritedFile struct {
 	at    int64
 	// was is the file that must be found there; nil: any device of that name.
 	was *unix.Stat_t
-	// copied is a descriptor of a copy that takes its place; 0: none.
+	// copied is a descriptor of a copy that replaces it; 0: none.
 	copied int
 }
 
@@ -50,7 +49,7 @@ const maxCopied = 64 << 20
 const standardFiles = 3
 
 // takeInherited sorts the inherited descriptors into l.passed and l.reopened, and sets close-on-exec on
-// the latter. It is called once, because it finds only descriptors without close-on-exec.
+// the latter. It is called only once, because it finds only descriptors without close-on-exec.
 func (l *launch) takeInherited() error {
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
@@ -80,7 +79,7 @@ func (l *launch) takeInherited() error {
 }
 
 // descriptors returns the descriptors that the command would inherit. A launcher that waited for a job
-// got three for the command; it sets close-on-exec on all others, which are its own.
+// got three for the command. All others are its own, and it sets close-on-exec on them.
 func (l *launch) descriptors() ([]int, error) {
 	if l.fromJob && unix.CloseRange(standardFiles, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return []int{0, 1, 2}, nil
@@ -107,9 +106,9 @@ func inheritedDescriptors() (fds []int, err error) {
 	return fds, nil
 }
 
-// dropSockets appends what keeps a command, which shares the launcher's view,
-// from the sockets that would lead it past its network policy: the filter
-// refuses to make sockets, not to use those that are there. The first three
+// dropSockets appends steps that remove sockets with which a command that
+// shares the launcher's view could bypass its network policy: the filter
+// forbids making sockets, but not using existing ones. The first three
 // descriptors become /dev/null.
 func (l *launch) dropSockets(p *initproc.Program) error {
 	if l.plan.Network == plan.NetworkOn {
@@ -142,8 +141,8 @@ func (l *launch) dropSockets(p *initproc.Program) error {
 	return nil
 }
 
-// inspect finds out how a descriptor can be opened again, or that it may be
-// inherited as it is.
+// inspect determines how a descriptor can be opened again, or that it may be
+// inherited unchanged.
 func inspect(fd int, network plan.Network, own plan.Sockets) (f inheritedFile, pass bool) {
 	f = inheritedFile{fd: fd}
 	var st unix.Stat_t
@@ -185,10 +184,10 @@ func isUnixSocket(fd int) bool {
 	return err == nil && family == unix.AF_UNIX
 }
 
-// hasOnePeer reports whether a socket reaches only the peer that it is
-// connected to. It belongs to the network in which it was made: a datagram can
-// be sent from it to any address there, also when it is connected, and where
-// connect is allowed, one of the internet can be connected to another peer.
+// hasOnePeer reports whether a socket can only reach its connected peer. A
+// socket belongs to the network in which it was made: a datagram socket can
+// send to any address there, also when it is connected, and if connect is
+// permitted, an Internet socket can be connected to another peer.
 func hasOnePeer(fd int, network plan.Network, own plan.Sockets) bool {
 	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil || kind != unix.SOCK_STREAM && kind != unix.SOCK_SEQPACKET {
@@ -201,9 +200,10 @@ func hasOnePeer(fd int, network plan.Network, own plan.Sockets) bool {
 	return err == nil && (family == unix.AF_UNIX || network == plan.NetworkOff && own < plan.SocketsLoopback)
 }
 
-// preventBind keeps a command that may bind sockets from giving an inherited Unix
-// socket a name in the host's network, to which it belongs: a socket can have
-// one name only, and here the kernel chooses it. It fails for everything else.
+// preventBind prevents a command that may bind sockets from giving an inherited
+// Unix socket a name in the host's network, to which it belongs: a socket can
+// have only one name, and here the kernel chooses it. For all other descriptors
+// it fails.
 func (l *launch) preventBind(fd int) {
 	if l.sockets() >= plan.SocketsLoopback {
 		_ = unix.Bind(fd, &unix.SockaddrUnix{})
@@ -217,8 +217,8 @@ func (l *launch) mayRead(name string) bool {
 		policy.Access(name) != permissions.Deny && !policy.DeniesRead(name)
 }
 
-// copyRemoved copies a file that has no name any more, and so cannot be opened
-// again, into memory that cannot be written. It returns 0 if it cannot.
+// copyRemoved copies a removed file, which cannot be opened again, into
+// read-only memory. It returns 0 if it cannot.
 func copyRemoved(f inheritedFile) int {
 	if f.was.Mode&unix.S_IFMT != unix.S_IFREG || f.flags&unix.O_PATH != 0 || f.was.Size > maxCopied {
 		return 0
@@ -247,7 +247,7 @@ func copyRemoved(f inheritedFile) int {
 	return fd
 }
 
-// reopen appends what opens the files again, inside.
+// reopen appends steps that open the files again, inside.
 func reopen(p *initproc.Program, files []inheritedFile) {
 	replace := func(f inheritedFile, by initproc.Arg) {
 		p.Do("replace the descriptor of", f.path, unix.SYS_DUP3, by, initproc.Val(f.fd), initproc.Val(0))
@@ -288,8 +288,8 @@ func reopen(p *initproc.Program, files []inheritedFile) {
 const maxGiven = 1 << 16
 
 // standard returns the standard descriptors for bwrap, and a list of those that its second stage
-// must open again. bwrap, the first process inside, does not get what the command must not have: the
-// command could open it in /proc.
+// must open again. bwrap, the first process inside, does not get descriptors that the command must
+// not have, because the command could open them through /proc.
 func (l *launch) standard() (files [standardFiles]uintptr, again []byte, err error) {
 	for fd := range files {
 		files[fd] = uintptr(fd)

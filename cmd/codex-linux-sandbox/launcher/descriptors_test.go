@@ -74,7 +74,8 @@ func TestInheritedSockets(t *testing.T) {
 					t.Errorf("network %d: inherited: %v", network, keep)
 				}
 			}
-			// What can be connected anew must not be of the host's network.
+			// A socket that can be connected to another peer must not belong to the host's
+			// network.
 			want := strings.HasPrefix(name, "a pair of ") && name != "a pair of datagrams"
 			if _, keep := inspect(fd, off, plan.SocketsLoopback); keep != want {
 				t.Errorf("with a loopback of its own: inherited: %v", keep)
@@ -84,9 +85,9 @@ func TestInheritedSockets(t *testing.T) {
 }
 
 // TestReopenedFilesAreTheSame: a file that is opened again inside, by its path,
-// must be the one that was inherited. If another file has taken its path since,
-// the descriptor is not replaced by that file: it could be one that the command
-// must not read.
+// must be the one that was inherited. If another file is now at its path, the
+// descriptor is not replaced by that file, because the command may not be
+// permitted to read it.
 func TestReopenedFilesAreTheSame(t *testing.T) {
 	for name, exchanged := range map[string]bool{"the same file": false, "another file at its path": true} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestReopenedFilesAreTheSame(t *testing.T) {
 			if keep || f.path != own {
 				t.Fatalf("inherited as it is: %v; opened again at %q, want %q", keep, f.path, own)
 			}
-			// What stands there before the file is opened again.
+			// The descriptor before the file is opened again.
 			placeholder, err := os.Open(os.DevNull)
 			if err != nil {
 				t.Fatal(err)

@@ -1,7 +1,7 @@
 // Package launcher is codex-linux-sandbox: a program that confines itself and then executes a command
-// (docs/spec/sandbox.md §7; docs/sandbox-design.md says why it is built so). docs/processes.md draws the
-// processes: the launcher stays outside and waits, the init is the first process inside, and the init
-// forks the process that becomes the command.
+// (docs/spec/sandbox.md §7; docs/sandbox-design.md gives the reasons). docs/processes.md draws the processes: the
+// launcher stays outside and waits, the init is the first process inside, and the init forks the process that becomes
+// the command.
 //
 // It turns options into a policy and a plan (pkg/sandbox/plan), carries the plan out by one of three backends,
 // and undoes afterwards what it has changed outside (pkg/sandbox/placeholders). What runs without a Go runtime is in package initproc,

@@ -32,7 +32,7 @@ func (l *launch) explainTo(w io.Writer) error {
 	return err
 }
 
-// explainBackend says which backend would be used, and returns what choose says of it;
+// explainBackend prints which backend would be used, and returns the text of choose;
 // "": none was chosen.
 func (l *launch) explainBackend(b *strings.Builder) string {
 	switch {
@@ -51,7 +51,7 @@ func (l *launch) explainBackend(b *strings.Builder) string {
 	return backend
 }
 
-// explainFiles says what may be done to files.
+// explainFiles prints the access to files.
 func (l *launch) explainFiles(b *strings.Builder, backend string) error {
 	if !l.legacyLandlock && !strings.HasPrefix(backend, "landlock") {
 		b.WriteString(l.plan.Describe())
@@ -75,7 +75,7 @@ func (l *launch) explainFiles(b *strings.Builder, backend string) error {
 	return nil
 }
 
-// explainCalls says which system calls the filter refuses.
+// explainCalls prints which system calls the filter refuses.
 func (l *launch) explainCalls(b *strings.Builder) {
 	if l.plan.Unfiltered {
 		b.WriteString("system calls: not filtered\n")
@@ -111,8 +111,8 @@ func (l *launch) explainCalls(b *strings.Builder) {
 	}
 }
 
-// explainSockets says which sockets of its own a command has while its network is
-// off, and what it reaches past managed proxies.
+// explainSockets prints which sockets of its own a command has while its network
+// is off, and what it can reach besides managed proxies.
 func (l *launch) explainSockets(backend string) string {
 	switch {
 	case l.plan.Network == plan.NetworkOn:
@@ -130,7 +130,7 @@ func (l *launch) explainSockets(backend string) string {
 	}[l.sockets()]
 }
 
-// choose says which backend would be used, and why.
+// choose returns which backend would be used, and why.
 func (l *launch) choose() string {
 	names := preference
 	if l.backend != "auto" {
@@ -155,7 +155,7 @@ func (l *launch) choose() string {
 
 // probeAll prints, as one JSON object, which backends work on this host, and the version of
 // Landlock. The server and `codex doctor` read it. It may stop at the first backend that works,
-// which auto takes.
+// which auto uses.
 func probeAll(w io.Writer, first bool) error {
 	b := []byte(`{"backends":[`)
 	for i, name := range preference {

@@ -14,13 +14,13 @@ import (
 
 // janitor is the launcher's connection to the process that removes what the launcher
 // leaves when it is killed (pkg/sandbox/placeholders, janitor.go). A server gives its
-// launchers connections to one janitor. The first process of the sandbox holds the
-// connection too.
+// launchers connections to one janitor. The first process of the sandbox has the
+// connection open, too.
 type janitor struct {
 	placeholders.JanitorOf
 	own  int  // the socket of a janitor that the launcher has started itself; -1: a server's
 	pid  int  // of that janitor
-	told bool // the janitor takes nothing more: the command was about to run
+	told bool // the janitor accepts no more messages: the command was about to run
 }
 
 // takeJanitor takes the connection of the options, if there is one. The command must
@@ -32,7 +32,7 @@ func (l *launch) takeJanitor() {
 	}
 }
 
-// startJanitor starts a janitor of the launcher's own. connect waits for it.
+// startJanitor starts the launcher's own janitor. connect waits for it.
 func startJanitor() (*janitor, error) {
 	ours, theirs, err := placeholders.JanitorPair()
 	if err != nil {
@@ -67,8 +67,8 @@ func (j *janitor) connect() (err error) {
 	return err
 }
 
-// startAhead starts the janitor of a launcher that has none and is likely to need
-// one: its start takes as long as the plan.
+// startAhead starts the janitor of a launcher that has none and probably needs
+// one: its start takes as long as making the plan.
 func (l *launch) startAhead() (err error) {
 	if l.janitor == nil && !l.explain && !l.filterOnly && !l.reading && l.prof.ConfinesFiles() && l.prof.FileSystem.Writes() {
 		l.janitor, err = startJanitor()
@@ -90,7 +90,7 @@ func (j *janitor) forget() {
 	}
 }
 
-// runJanitor makes this process a janitor. It ends when there is nothing left to
+// runJanitor turns this process into a janitor. It ends when nothing is left to
 // remove, and not by a signal that is meant for others.
 func runJanitor(socket int) error {
 	signal.Ignore()

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelRefusal returns an error if this kernel lacks what all backends need.
+// kernelRefusal returns an error if this kernel lacks features that all backends need.
 func kernelRefusal() error {
 	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
 	if err != nil {

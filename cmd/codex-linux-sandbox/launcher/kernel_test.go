@@ -96,7 +96,7 @@ func TestTheNextBackendGetsTheTerminal(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	err = cmd.Run()
 	_ = slave.Close()
-	text, _ := io.ReadAll(master) // ends with EIO, as nobody has the other end
+	text, _ := io.ReadAll(master) // ends with EIO, because no process has the other end
 	if err != nil || !strings.Contains(string(text), "to the terminal") {
 		t.Errorf(`got error %v, text %q, errs %q; want no error, text with "to the terminal"`, err, text, errs.String())
 	}

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// landlock is the backend for hosts without namespaces: the command stays
-// where it is, and the kernel refuses what the plan does not grant. Landlock
-// only ever adds grants for a directory and all below it, so a plan that takes
-// something away below a grant is refused.
+// landlock is the backend for hosts without namespaces: the command has the
+// host's view, and the kernel refuses access that the plan does not grant. A
+// Landlock rule grants access to a directory and everything below it, and
+// cannot deny a path below a grant; so a plan with such a path is refused.
 type landlock struct{}
 
 // leastABI is the version that --use-legacy-landlock and the file system helper need. The helper
@@ -46,8 +46,7 @@ func (landlock) probe() error {
 
 func (landlock) refuse(l *launch) error { return l.plan.LandlockRefusal(l.stricter) }
 
-// run starts an init that ends the processes that the command leaves behind, and the command under
-// Landlock.
+// run starts an init, which ends the command's leftover processes, and the command under Landlock.
 func (b landlock) run(l *launch) (int, error) {
 	needed := plan.LandlockABI
 	if l.legacyLandlock || l.helper {
@@ -152,18 +151,18 @@ func (r *ruleset) grantPaths(grants []plan.Grant) {
 	}
 }
 
-// grant grants rights to what a register's descriptor is, and to all below.
+// grant grants rights to the file of a register's descriptor, and to everything below.
 func (r *ruleset) grant(path string, fd initproc.Register, rights uint64) {
 	if r == nil || r.rights&rights == 0 {
 		return
 	}
-	// The kernel takes the number from memory, where the result of a call
-	// cannot be put: dup3 makes it a number that is known here.
+	// The kernel reads the number from memory, where the result of a call
+	// cannot be put: dup3 gives it a number that is known beforehand.
 	r.Do("keep", path, unix.SYS_DUP3, fd.Arg(), initproc.Val(r.fixed), initproc.Val(unix.O_CLOEXEC))
 	r.grantFD(path, r.fixed, rights)
 }
 
-// grantFD grants rights to what a descriptor is, and to all below.
+// grantFD grants rights to the file of a descriptor, and to everything below.
 func (r *ruleset) grantFD(path string, fd int, rights uint64) {
 	// struct landlock_path_beneath_attr is packed.
 	rule := make([]byte, 12)
@@ -181,9 +180,9 @@ func (r *ruleset) enforce() {
 	r.Close(r.fd)
 }
 
-// reserve opens a descriptor that a child may replace by one of its own
-// whose number has to be known before the fork. It must not be missing: its
-// number would be 0, and a directory would take the place of standard input.
+// reserve opens a descriptor that a child may replace by one of its own whose
+// number must be known before the fork. Without it the number would be 0, and a
+// directory would replace standard input.
 func (l *launch) reserve() error {
 	if l.reserved != 0 {
 		return nil

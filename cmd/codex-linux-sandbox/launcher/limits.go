@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shareOfUser divides the limits of the user: a sandbox gets a quarter. That is enough for programs
-// that watch files, and leaves the launchers of other sandboxes, which watch for a new .git, what they need.
+// shareOfUser divides the limits of the user: a sandbox gets a quarter. That is enough for programs that
+// watch files, and leaves enough for the launchers of other sandboxes, which watch for a new .git.
 const shareOfUser = 4
 
-// shared are limits for what the kernel counts by user: of a user namespace, in /proc/sys/user, and of
-// the whole machine, in /proc/sys/fs. Each takes a hundredth of a start, so these are only the limits without
-// which nothing can be watched.
+// shared are limits of resources that the kernel counts per user: those of a user namespace in
+// /proc/sys/user, and those of the whole machine in /proc/sys/fs. Each takes a hundredth of a start, so these
+// are only the limits that watching files depends on.
 var shared = [...][2]string{
 	{"max_inotify_instances", "inotify/max_user_instances"},
 	{"max_inotify_watches", "inotify/max_user_watches"},
@@ -24,16 +24,16 @@ var shared = [...][2]string{
 }
 
 // limitNamespace appends steps that set limits of the user namespace. Otherwise one
-// command that takes all inotify instances keeps every other sandbox of its
-// user from starting. Where the kernel or a container forbids it, nothing is
-// limited.
+// command that takes all inotify instances keeps every other sandbox of its user
+// from starting. If the kernel or a container forbids setting them, there are no
+// limits.
 func limitNamespace(p *initproc.Program) {
 	for _, names := range shared {
 		own := "/proc/sys/user/" + names[0]
 		most := number(own)
 		if most >= unlimited {
-			// A user namespace begins without limits of its own: those of the
-			// whole machine hold.
+			// A user namespace begins without limits of its own: the whole
+			// machine's apply.
 			most = number("/proc/sys/fs/" + names[1])
 		}
 		if most > 0 {
@@ -42,7 +42,8 @@ func limitNamespace(p *initproc.Program) {
 	}
 }
 
-// limitTasks appends what bounds the processes and threads of the user for the command; 0: nothing. The command cannot raise the limit.
+// limitTasks appends a step that limits the user's processes and threads for the command;
+// 0: no limit. The command cannot raise the limit.
 func limitTasks(p *initproc.Program, most int) {
 	if most > 0 {
 		limit := [2]uint64{uint64(most), uint64(most)}
@@ -51,9 +52,10 @@ func limitTasks(p *initproc.Program, most int) {
 	}
 }
 
-// lowerTasks lowers the launcher's own limit of tasks, and returns what restores it. What the launcher starts in between makes a user
-// namespace: the kernel keeps the limit of the process that makes it, for all tasks of the user that are inside (since Linux 5.14).
-// Without that, each of them could count the tasks of another user there. The launcher itself needs threads later, so it keeps its limit.
+// lowerTasks lowers the launcher's own limit of tasks, and returns what restores it. The process that the launcher
+// starts in between makes a user namespace. The kernel applies the limit of that process to all tasks of the user
+// inside (since Linux 5.14). Otherwise they could evade the limit by becoming another user there. The launcher itself
+// needs threads later, so its own limit is restored.
 func lowerTasks(most int) (restore func()) {
 	var own unix.Rlimit
 	if most <= 0 || unix.Prlimit(0, unix.RLIMIT_NPROC, nil, &own) != nil {

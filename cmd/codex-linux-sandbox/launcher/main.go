@@ -18,8 +18,8 @@ import (
 // kernel takes less from exec.
 const maxEnvironment = 16 << 20
 
-// maxProfile bounds a profile that is read from a descriptor: as many entries
-// as are accepted, each with the longest path, fit several times.
+// maxProfile bounds a profile that is read from a descriptor: several times the
+// maximum number of entries with paths of the maximum length.
 const maxProfile = 16 << 20
 
 // usualText is the first size of the buffer for an environment or a profile.
@@ -30,37 +30,37 @@ type launch struct {
 	*options
 	stderr io.Writer
 
-	// What the command gets, from the options and the launcher's own environment.
+	// The command and its environment, from the options and the launcher's own environment.
 	env      []string
-	plainEnv []string // env without changes for proxies
+	plainEnv []string // env before the changes for proxies
 	terminal bool     // the terminal of standard input
 
-	// What it may do: the profile, and the plan that follows from it.
+	// Its permissions: the profile, and the plan that follows from it.
 	decoded   permissions.Profile // the profile of the options
-	prof      permissions.Profile // the same without what $TMPDIR must not grant
-	scope     permissions.Scope   // what the symbolic paths of the profile mean
+	prof      permissions.Profile // the same without a $TMPDIR that must grant nothing
+	scope     permissions.Scope   // the meaning of the profile's symbolic paths
 	temporary bool                // $TMPDIR may be granted; see plan.IsTemporary
 	plan      *plan.Plan
 
 	// The descriptors that the launcher has inherited; see takeInherited.
-	passed    []int           // the command gets them as they are
-	reopened  []inheritedFile // the command gets them otherwise, or not at all
+	passed    []int           // the command gets them unchanged
+	reopened  []inheritedFile // the command gets them changed, or not at all
 	handed    bool            // one of passed is a Unix socket, over which others can come
-	inspected plan.Sockets    // which sockets of its own the command could have when they were looked at
+	inspected plan.Sockets    // which sockets of its own the command could have when they were inspected
 
-	// What serves the command from outside.
+	// These serve the command from outside.
 	proxies *proxies // nil: the network is not proxied
 	janitor *janitor // nil: none yet
 
 	// How the launcher itself was started, and what it has found out.
-	fromJob  bool // it waited for a job: its own descriptors are no one else's
+	fromJob  bool // it waited for a job: its other descriptors are its own
 	unsized  bool // bwrap has no option --size
 	reserved int  // a descriptor for children; 0: see reserve
 }
 
-// backend enforces plans. Run does not return until the command has ended,
-// and returns an *unavailable if the host does not let it work; then nothing
-// ran. Refuse says why it cannot enforce a plan, if it cannot.
+// backend enforces plans. Run returns when the command has ended. It returns an
+// *unavailable if the backend does not work on the host; then nothing ran.
+// Refuse returns why it cannot enforce a plan, if it cannot.
 type backend interface {
 	refuse(l *launch) error
 	run(l *launch) (exitCode int, err error)
@@ -74,7 +74,7 @@ var backends = map[string]backend{
 // preference is the order in which auto tries the backends.
 var preference = []string{"namespaces", "bwrap", "landlock"}
 
-// unavailable says why a backend does not work on this host.
+// unavailable is the reason why a backend does not work on this host.
 type unavailable struct{ err error }
 
 func (u *unavailable) Error() string { return u.err.Error() }
@@ -86,7 +86,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, limiter.Run(args[1:]))
 		return exitFailed
 	}
-	// The parent-death signal of a child comes when the thread that has forked it ends, and the
+	// The parent-death signal of a child is sent when the thread that forked it ends, and the
 	// launcher's own was set for the first thread.
 	runtime.LockOSThread()
 	o, err := parse(args)
@@ -105,11 +105,12 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	l := &launch{options: o, stderr: stderr, fromJob: waits}
 	closeSelf(o)
 	if o.refusalFD >= 0 {
-		// The command must not have it: the server takes what is written there for the launcher's words.
+		// The command must not have it: the server treats its content as the launcher's
+		// message.
 		unix.CloseOnExec(o.refusalFD)
 	}
 	if o.egressFD >= 0 {
-		// Nor this: the server connects sockets for whoever asks over it.
+		// Nor this: the server connects sockets for any process that asks over it.
 		unix.CloseOnExec(o.egressFD)
 	}
 	l.takeJanitor()
@@ -157,7 +158,7 @@ func closeSelf(o *options) {
 	}
 }
 
-// run is what the launcher does, from the options to the end of the command.
+// run is the launcher's work, from the options to the end of the command.
 func (l *launch) run(stdout io.Writer) (int, error) {
 	if err := l.policy(); err != nil {
 		return 0, err
@@ -198,15 +199,15 @@ func (l *launch) run(stdout io.Writer) (int, error) {
 // changed while it was carried out.
 const planTries = 10
 
-// changed says that a plan could not be carried out because something is not
-// there any more, or is there now. Nothing has run.
+// changed means that a plan could not be carried out because a file is missing
+// or has appeared meanwhile. Nothing has run.
 type changed struct{ err error }
 
 func (c *changed) Error() string { return c.err.Error() }
 func (c *changed) Unwrap() error { return c.err }
 
-// runWithRetry runs the command under a plan that holds: others work in the
-// same directories, other sandboxes among them.
+// runWithRetry runs the command, with a new plan if files changed meanwhile:
+// other processes, including other sandboxes, work in the same directories.
 func (l *launch) runWithRetry() (code int, err error) {
 	l.plainEnv = l.env
 	if err := l.openProxies(); err != nil {
@@ -242,7 +243,7 @@ func (l *launch) openProxies() (err error) {
 	return nil
 }
 
-// rules are those of the command's filter.
+// rules are the rules of the command's filter.
 func (l *launch) rules() plan.Rules {
 	return plan.Rules{
 		Network: l.plan.Network, Sockets: l.sockets(), Nesting: l.nesting, UnixSockets: l.unixSockets,
@@ -251,9 +252,9 @@ func (l *launch) rules() plan.Rules {
 }
 
 // sockets returns which sockets of its own the command may make at most. The helper of file
-// requests makes none. A backend without a network namespace gives pairs
-// only, and so does a policy under which nothing can be written: a command that
-// only reads does not need that much of the kernel.
+// requests makes none. A backend without a network namespace permits only pairs, and so
+// does a policy under which nothing can be written: a command that only reads needs less of
+// the kernel.
 func (l *launch) sockets() plan.Sockets {
 	switch {
 	case l.plan.Network != plan.NetworkOff || l.noLocalSockets || l.helper:
@@ -276,8 +277,8 @@ func (l *launch) connects() bool {
 // redirects reports whether the connections of the command are redirected to the server, if the backend can.
 func (l *launch) redirects() bool { return l.egressFD >= 0 && l.connects() }
 
-// prepareAgain is for another try: a plan of what is there now, and new
-// proxies, as those of the last try may be in use.
+// prepareAgain prepares another try: it makes a new plan of the current files,
+// and new proxies, because those of the last try may be in use.
 func (l *launch) prepareAgain() error {
 	if err := l.openProxies(); err != nil {
 		return err

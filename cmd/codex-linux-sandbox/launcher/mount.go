@@ -12,39 +12,38 @@ import (
 )
 
 const (
-	// devSize bounds what a command can put into /dev/shm and the rest of
-	// its private /dev: memory that no other limit accounts for.
+	// devSize bounds the memory that a command can use in /dev/shm and the rest
+	// of its private /dev, which no other limit counts.
 	devSize = "size=512m"
 	// maskSize bounds the file system of the masks: a few names.
 	maskSize = "size=1m"
 )
 
-// binding is what every mount of the host that a command sees gets: programs
-// gain no privileges and there are no devices but those of /dev.
+// binding has the flags of every mount of the host that a command sees:
+// programs gain no privileges, and the only devices are those of /dev.
 const binding = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 
 // mounter appends the steps that build the view of a plan. It runs in a mount
-// namespace that is a copy of the host's. Everything that is shown comes from
-// that copy by its canonical path, opened before anything is changed and
-// without following links: if there is a link by now, the view
-// is not built.
+// namespace that is a copy of the host's. All shown files come from that copy
+// by their canonical paths, opened before anything is changed and without
+// following links: if a path now contains a link, the view is not built.
 type mounter struct {
 	*initproc.Program
 	plan    *plan.Plan
 	root    initproc.Register   // the root of the view
 	sources []initproc.Register // for each mount of the plan, a detached copy of its source
-	masks   initproc.Register   // a file system with what masks are made of
+	masks   initproc.Register   // a file system with the sources of masks
 	names   int                 // names used in it
 	made    []string            // what the plan has mounted so far
 	wall    *ruleset            // the second wall; nil: none
 	helper  bool                // the command is the helper of file requests
-	reading bool                // the command writes nothing
+	reading bool                // the command may write nothing
 }
 
 // tree is the kind of open_tree that copies a mount with what is below it.
 const tree = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH | unix.AT_RECURSIVE
 
-// openHow is the struct open_how with which paths are opened: O_PATH, without following links.
+// openHow is the struct open_how for opening paths: O_PATH, without following links.
 func (m *mounter) openHow(flags uint64) initproc.Arg {
 	return initproc.Pointer(m.Program, &unix.OpenHow{
 		Flags:   flags | unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
@@ -56,8 +55,8 @@ func (m *mounter) open(what string, dir initproc.Arg, name string) initproc.Regi
 	return m.Get(what, name, unix.SYS_OPENAT2, dir, m.Text(name), m.openHow(0), initproc.Val(unix.SizeofOpenHow))
 }
 
-// copyMount makes a detached copy of a part of the host, which must be what the
-// plan saw there.
+// copyMount makes a detached copy of a part of the host, whose identity must be
+// the one that the plan saw.
 func (m *mounter) copyMount(name string, attr uint64, id plan.FileID) initproc.Register {
 	at := m.open("open", initproc.CwdFD, name)
 	m.mustBe(name, at, id)
@@ -81,13 +80,14 @@ func (m *mounter) mustBe(name string, fd initproc.Register, id plan.FileID) {
 	}
 }
 
-// moveMount mounts what fd is at a path of the view.
+// moveMount mounts fd at a path of the view.
 func (m *mounter) moveMount(fd initproc.Register, target string) {
 	m.moveMountOnto(fd, target, plan.FileID{})
 }
 
-// moveMountOnto is moveMount where the target must be what the plan saw there: another
-// process may have exchanged a directory above since its source was copied.
+// moveMountOnto is moveMount for a target whose identity must be the one that the plan
+// saw: another process may have exchanged a parent directory since the source was
+// copied.
 func (m *mounter) moveMountOnto(fd initproc.Register, target string, id plan.FileID) {
 	at := m.open("open", m.root.Arg(), relative(target))
 	m.mustBe(target, at, id)
@@ -142,7 +142,7 @@ func (m *mounter) view() {
 	m.Close(m.root)
 }
 
-// copySources copies everything that the binds show.
+// copySources copies the sources of all binds.
 func (m *mounter) copySources() {
 	m.sources = make([]initproc.Register, len(m.plan.Mounts))
 	for i, mt := range m.plan.Mounts {
@@ -156,8 +156,8 @@ func (m *mounter) copySources() {
 }
 
 // copyDevices copies the devices that the host has. They are read-only as
-// files: their owner on the host cannot change them, and devices are
-// written to all the same.
+// files, so that their owner on the host cannot change them; writing to the
+// devices still works.
 func (m *mounter) copyDevices() []initproc.Register {
 	fds := make([]initproc.Register, len(plan.Devices))
 	for i, name := range plan.Devices {
@@ -168,7 +168,7 @@ func (m *mounter) copyDevices() []initproc.Register {
 	return fds
 }
 
-// prepareRoot restricts the root, or makes an empty one at a place that every
+// prepareRoot restricts the root, or makes an empty one at a path that every
 // host has; pivotRoot makes it the root at the end.
 func (m *mounter) prepareRoot() {
 	switch m.plan.Root {
@@ -198,8 +198,8 @@ func (m *mounter) pivotRoot() {
 	m.Do("change directory to", "/", unix.SYS_CHDIR, m.Text("/"))
 }
 
-// makeParents makes the directories above a target where the view has nothing of
-// the host: in an empty root, and in /dev.
+// makeParents makes the parents of a target where the view has no files of the
+// host: in an empty root, and in /dev.
 func (m *mounter) makeParents(target string, file bool) {
 	if m.plan.Root != plan.RootEmpty && !within(target, "/dev") {
 		return
@@ -256,15 +256,15 @@ func (m *mounter) mount(i int) {
 		m.moveMountOnto(m.makeMask(mt), mt.Target, m.plan.Shown(i))
 		return
 	}
-	// The view's own /dev may not have what is denied in the host's.
+	// The view's own /dev may not contain a path that is denied in the host's.
 	m.IfThere(func() {
 		m.Close(m.open("open", m.root.Arg(), relative(mt.Target)))
 		m.moveMount(m.makeMask(mt), mt.Target)
 	})
 }
 
-// makeMask makes what a mask shows in the file system of the masks, and returns a
-// read-only mount of it.
+// makeMask makes the content of a mask in the file system of the masks, and
+// returns a read-only mount of it.
 func (m *mounter) makeMask(mt *plan.Mount) initproc.Register {
 	m.names++
 	name := strconv.Itoa(m.names)
@@ -293,11 +293,11 @@ func (m *mounter) makeMask(mt *plan.Mount) initproc.Register {
 	return fd
 }
 
-// mountMasks makes the file system of the masks, if there are any, and mounts
-// it over the root: Linux before 6.15 copies only mounts that are in the mount
-// namespace. No path leads there, as lookups that begin at the root begin below
-// what is mounted on it. By now everything of the host is copied and restricted:
-// a copy of the root would take this mount along.
+// mountMasks makes the file system of the masks, if there are any, and mounts it
+// over the root: Linux before 6.15 copies only mounts that are in the mount
+// namespace. No path leads there, because look-ups from the root begin below the
+// mounts on it. All of the host has been copied and restricted before: a later
+// copy of the root would include this mount.
 func (m *mounter) mountMasks() {
 	if !slices.ContainsFunc(m.plan.Mounts, isMask) {
 		return
@@ -310,7 +310,8 @@ func (m *mounter) mountMasks() {
 }
 
 // unmountMasks unmounts the file system of the masks: "/.." would lead there,
-// and it may be written to. Nothing names a mount on the root but being in it.
+// and it is writable. A mount on the root has no path, so it must be unmounted
+// from within.
 func (m *mounter) unmountMasks() {
 	if m.masks == 0 {
 		return
@@ -359,8 +360,8 @@ func (m *mounter) mountDev(devs []initproc.Register) {
 	m.made = []string{"/dev"}
 }
 
-// mountProc mounts a /proc that shows the processes of the sandbox. Where the
-// host does not allow it, /proc is empty: the host's own would show all.
+// If the host does not allow it, /proc is empty: the host's own would show all
+// processes.
 func (m *mounter) mountProc() {
 	if m.plan.Root == plan.RootEmpty {
 		if m.plan.NoProc {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestMasksAreCopiedWhereTheyAreMounted: Linux before 6.15 copies a mount only
-// while it is in the mount namespace. Afterwards it must not be there any more.
+// while it is in the mount namespace. After the copy it must be unmounted.
 func TestMasksAreCopiedWhereTheyAreMounted(t *testing.T) {
 	for _, root := range []plan.RootKind{plan.RootReadOnly, plan.RootWritable, plan.RootEmpty} {
 		p := initproc.New()
@@ -41,8 +41,8 @@ func TestMasksAreCopiedWhereTheyAreMounted(t *testing.T) {
 	}
 }
 
-// TestMountsAreIdentified: what is shown, and what is mounted on, must be what the
-// plan saw, where the view shows the host.
+// TestMountsAreIdentified: shown files and mount points must have the identities
+// that the plan saw, where the view shows the host.
 func TestMountsAreIdentified(t *testing.T) {
 	id := func(n uint64) plan.FileID { return plan.FileID{Dev: 7, Ino: n} }
 	mounts := []plan.Mount{

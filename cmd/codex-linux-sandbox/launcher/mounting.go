@@ -2,6 +2,7 @@
 
 package launcher
 
-// mounting says that the view is made. Only a test of the second wall builds a
-// launcher without it, by a tag: such a launcher does not confine by mounts.
+// mounting means that the view is made. Only a test of the second wall builds a
+// launcher without it, with a build tag: such a launcher does not confine by
+// mounts.
 const mounting = true

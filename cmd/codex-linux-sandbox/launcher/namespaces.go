@@ -41,7 +41,7 @@ func (namespaces) run(l *launch) (int, error) {
 	return s.run()
 }
 
-// namespaces are the flags of clone for those of the plan.
+// namespaces are the clone flags for the namespaces of the plan.
 func (l *launch) namespaces() uintptr {
 	if l.plan.OwnNetwork() {
 		return allNamespaces
@@ -66,8 +66,8 @@ func (s *supervisor) connect() (err error) {
 	return s.l.reserve()
 }
 
-// build appends what the init does: it enters the namespaces, makes the view, and
-// gives up every privilege.
+// build appends the steps of the init: it enters the namespaces, makes the view,
+// and drops all privileges.
 func (s *supervisor) build() {
 	l, p := s.l, s.processes.Init
 	enter(p)
@@ -82,8 +82,8 @@ func (s *supervisor) build() {
 	s.confine(wall)
 }
 
-// confine appends what the init does when the view is there: it looks for what the plan
-// forbids, enters the directory of the command, and gives up every privilege.
+// confine appends the steps of the init after the view is made: it checks for files
+// that the plan forbids, enters the directory of the command, and drops all privileges.
 func (s *supervisor) confine(wall *ruleset) {
 	l, p, rules := s.l, s.processes.Init, s.l.rules()
 	for _, r := range s.placeholders.undo.Names() {
@@ -123,8 +123,8 @@ func enter(p *initproc.Program) {
 	limitNamespace(p)
 }
 
-// raiseLoopback appends what brings up the loopback interface. It is no failure if
-// the host forbids it: then there is no network at all.
+// raiseLoopback appends steps that bring up the loopback interface. If the host
+// forbids it, that is not a failure: then there is no network at all.
 func raiseLoopback(p *initproc.Program) {
 	p.Try(func() {
 		var request struct {
@@ -140,8 +140,8 @@ func raiseLoopback(p *initproc.Program) {
 	})
 }
 
-// prepareCommand appends what the command's process does between its start
-// and its exec. With a terminal of its own it takes it over.
+// prepareCommand appends the steps of the command's process between its start
+// and its exec. If the command has its own terminal, the process takes it over.
 func prepareCommand(p *initproc.Program, terminal bool) {
 	p.Do("make a session", "", unix.SYS_SETSID)
 	if terminal {
@@ -150,8 +150,8 @@ func prepareCommand(p *initproc.Program, terminal bool) {
 	restoreLimit(p)
 }
 
-// restoreLimit appends what gives the command the limit of open files that
-// the launcher was started with.
+// restoreLimit appends a step that gives the command the limit of open files
+// with which the launcher was started.
 func restoreLimit(p *initproc.Program) {
 	if nofile.Known {
 		limit := nofile.Limit
@@ -159,7 +159,7 @@ func restoreLimit(p *initproc.Program) {
 	}
 }
 
-// probe finds out whether namespaces can be made here, by making them.
+// probe determines whether namespaces can be made here, by making them.
 func (namespaces) probe() error {
 	s := &supervisor{processes: &initproc.Processes{Init: initproc.New(), Command: initproc.New()}}
 	if err := s.openPipes(); err != nil {
@@ -170,12 +170,12 @@ func (namespaces) probe() error {
 	c.Flags = allNamespaces
 	s.begin()
 	enter(c.Init)
-	// With a mask, as every policy has one that lets something be written.
+	// With a mask, because every policy that permits writing has one.
 	mask := []plan.Mount{{Kind: plan.EmptyDir, Target: "/proc", Mode: 0o555}}
 	(&mounter{Program: c.Init, plan: &plan.Plan{Confined: true, Mounts: mask}}).view()
 	c.Init.InstallFilter((&plan.Rules{}).Filter())
 	s.entered = len(c.Init.Steps)
-	// The command of a probe is to end.
+	// The command of a probe must end at once.
 	c.Command.Do("end", "", unix.SYS_EXIT_GROUP, initproc.Val(0))
 	code, err := s.run()
 	if err == nil && code != 0 {
@@ -184,7 +184,7 @@ func (namespaces) probe() error {
 	return err
 }
 
-// explainClone adds to an error of clone what probably forbids namespaces.
+// explainClone adds the probable reason to an error of clone.
 func explainClone(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC):

@@ -18,8 +18,8 @@ type placed struct {
 	janitor *janitor // nil: there is nothing to remove
 }
 
-// makePlaceholders makes or joins the placeholders of the plan, and drops masks where the
-// user has something of their own. Without mounts there are no placeholders.
+// makePlaceholders makes or joins the placeholders of the plan, and drops masks where a
+// file of the user exists. Without mounts there are no placeholders.
 func (l *launch) makePlaceholders(mounts bool) (*placed, error) {
 	p := &placed{}
 	wanted := mounts && slices.ContainsFunc(l.plan.Mounts, func(m plan.Mount) bool { return m.Placeholder || m.Perhaps })
@@ -43,8 +43,8 @@ func (l *launch) makePlaceholders(mounts bool) (*placed, error) {
 	return p, nil
 }
 
-// announceAndMake tells the janitor of each placeholder before it makes that: a launcher may be
-// killed at any moment.
+// announceAndMake announces each placeholder to the janitor before making it, because a
+// launcher may be killed at any moment.
 func (l *launch) announceAndMake(p *placed, mounts []plan.Mount, opened []*placeholders.Placeholder) (err error) {
 	for i := range mounts {
 		if m := &mounts[i]; m.Placeholder || m.Perhaps {
@@ -99,8 +99,8 @@ func (p *placed) connectJanitor(l *launch) error {
 	return nil
 }
 
-// makeOrJoin makes or joins the placeholders that were opened for mounts, and takes them out
-// of the list.
+// makeOrJoin makes or joins the placeholders that were opened for mounts, and removes them
+// from the list.
 func (l *launch) makeOrJoin(p *placed, mounts []plan.Mount, opened []*placeholders.Placeholder) error {
 	for i := range mounts {
 		m := &mounts[i]
@@ -146,7 +146,7 @@ func (l *launch) makeOrJoin(p *placed, mounts []plan.Mount, opened []*placeholde
 	return nil
 }
 
-// ifAppeared returns an error that has the plan made again if something has moved.
+// ifAppeared returns an error that leads to a new plan if a file has been moved.
 func ifAppeared(err error) error {
 	if errors.Is(err, plan.ErrAppeared) {
 		return &changed{err}
@@ -154,8 +154,8 @@ func ifAppeared(err error) error {
 	return err
 }
 
-// commit tells the janitor that it knows all that there will be to remove, and whose end
-// is the end of all in the sandbox. It may be called on nil.
+// commit tells the janitor that the announcements are complete, and which process's end
+// means that all processes in the sandbox have ended. It may be called on nil.
 func (p *placed) commit(init int) error {
 	if p == nil || p.janitor == nil {
 		return nil
@@ -190,9 +190,9 @@ func (p *placed) remove() {
 	p.undo.Stop()
 }
 
-// removeBeforeReport removes the placeholders before the server knows of the end, and leaves the janitor for later,
-// which costs time. A janitor that removes names is let go of now: what the user makes from then on is
-// the user's, and the launcher may still be killed. It may be called on nil.
+// removeBeforeReport removes the placeholders before the server learns of the end. The janitor is released later,
+// because that takes time. But a janitor that removes names is released now: files that the user creates from then
+// on must stay, even if the launcher is killed. It may be called on nil.
 func (p *placed) removeBeforeReport() {
 	if p != nil && p.undo != nil {
 		p.close()
@@ -201,7 +201,7 @@ func (p *placed) removeBeforeReport() {
 	p.remove()
 }
 
-// close removes the placeholders, and lets go of the janitor. It may be called on nil,
+// close removes the placeholders, and releases the janitor. It may be called on nil,
 // and more than once.
 func (p *placed) close() {
 	p.remove()

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNamesAfterTheEnd: what the user makes when the server knows of the end of the command is the user's,
-// even if the launcher is killed then: its janitor has been told that there is nothing to do.
+// TestNamesAfterTheEnd: files that the user creates after the server knows of the end of the command stay,
+// even if the launcher is killed then: its janitor has been told that nothing is left to remove.
 func TestNamesAfterTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	var st unix.Stat_t
@@ -59,7 +59,7 @@ func TestNamesAfterTheEnd(t *testing.T) {
 	if err := os.Mkdir(dir+"/.git", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if s.placeholders.janitor != nil { // what the end of the launcher does
+	if s.placeholders.janitor != nil { // the effect of the launcher's end
 		_ = unix.Close(connection)
 	}
 	_ = unix.Close(ours)

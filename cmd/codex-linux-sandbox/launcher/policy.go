@@ -27,8 +27,9 @@ func (l *launch) policy() error {
 	return nil
 }
 
-// grantTmpdir sets l.prof, in which $TMPDIR grants nothing if it is not a directory for temporary files of this user: it may be
-// set by mistake, or by somebody else. It is called again for each plan: a missing directory may be a link by then.
+// grantTmpdir sets l.prof, in which $TMPDIR grants nothing if it is not a directory for temporary files of this user,
+// because it may be set by mistake or by another user. It is called again for each plan: a missing directory may be a
+// link by then.
 func (l *launch) grantTmpdir() {
 	l.temporary = !filepath.IsAbs(l.scope.Tmpdir) || plan.IsTemporary(l.scope.Tmpdir)
 	if l.prof = l.decoded; !l.temporary {
@@ -143,7 +144,7 @@ func shortForm(o *options) (permissions.Profile, error) {
 
 func (l *launch) makePlan() error {
 	if l.prof.Kind == 0 {
-		return errors.New("there is no profile to make a plan of") // one that says nothing would allow everything
+		return errors.New("there is no profile to make a plan of") // an empty one would allow everything
 	}
 	if l.legacyLandlock && permissions.NeedsDirectEnforcement(l.prof, l.scope, plan.HostView{}) {
 		return errDirect

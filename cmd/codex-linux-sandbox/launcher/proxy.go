@@ -15,9 +15,8 @@ import (
 
 // Managed proxy mode (docs/spec/network.md §3): inside there is an empty
 // network with a listener for each proxy. The listeners are made inside and
-// handed out to the launcher, which connects what they accept with the proxies
-// of the host; nothing of it is in the file system, and it ends with the
-// launcher.
+// handed out to the launcher, which connects their connections to the proxies
+// of the host. They are not in the file system, and end with the launcher.
 
 // backlog is the queue of each listener inside.
 const backlog = 128
@@ -25,8 +24,8 @@ const backlog = 128
 // proxies are the routes of a launch.
 type proxies struct {
 	*proxybridge.Routes
-	fixed  []int // numbers that the listeners get inside
-	ours   int   // our end of the socket over which they come
+	fixed  []int // numbers of the listeners inside
+	ours   int   // our end of the socket over which they arrive
 	theirs int
 }
 
@@ -46,10 +45,10 @@ func (l *launch) findProxies() (*proxies, error) {
 	return x, x.open()
 }
 
-// errOutside is the error for a variable that names a proxy of somebody else.
+// errOutside is the error for a variable that names a proxy on another machine.
 var errOutside = errors.New("proxy endpoint is outside the managed sandbox context")
 
-// open makes the socket over which the listeners come, and reserves numbers
+// open makes the socket over which the listeners arrive, and reserves numbers
 // for them.
 func (x *proxies) open() error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -84,8 +83,8 @@ func (x *proxies) listen(p *initproc.Program) {
 	p.Do("close", "the socket", unix.SYS_CLOSE, initproc.Val(x.theirs))
 }
 
-// serve takes the listeners and connects what they accept, until the launcher
-// ends. It returns at once.
+// serve receives the listeners and connects their connections, until the
+// launcher ends. It returns at once.
 func (x *proxies) serve() {
 	for _, fd := range append(slices.Clone(x.fixed), x.theirs) {
 		_ = unix.Close(fd)

@@ -18,7 +18,7 @@ import (
 // through it, and what one request leaves in its memory is there for the next.
 
 // awaitJob waits for the job of a launcher that was started ahead, and returns
-// its options. Their descriptors are those that came.
+// its options, with the received descriptors.
 func awaitJob(socket int) (*options, error) {
 	unix.CloseOnExec(socket) // the command must not have it
 	job, err := warmstart.Receive(socket)

@@ -47,8 +47,8 @@ func memory(t *testing.T, text string) *os.File {
 	return f
 }
 
-// TestStandby: a launcher that was started ahead runs the command of its job, with
-// the environment and the descriptors of the job and nothing else of its own.
+// TestStandby: a launcher that was started ahead runs the command of its job with
+// the job's environment and descriptors, and nothing of its own.
 func TestStandby(t *testing.T) {
 	machine.NeedBackend(t, machine.Namespaces)
 	cmd, socket := waiting(t)
@@ -91,9 +91,9 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// TestReportOfTheExit: a launcher reports the exit code of a command when nothing of the
-// sandbox is left, and by then holds the output open no more. If anything is left, the
-// exit is the end of the launcher, which ends it. The command has no part in that.
+// TestReportOfTheExit: a launcher reports the exit code of a command when no process of
+// the sandbox is left, and has closed the output by then. If a process is left, the
+// launcher ends it and reports by its own end. The command cannot influence this.
 func TestReportOfTheExit(t *testing.T) {
 	machine.NeedBackend(t, machine.Namespaces)
 	null, err := os.Open(os.DevNull)
@@ -126,7 +126,7 @@ func TestReportOfTheExit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A launcher that has ended closes its end without a report.
+		// An ended launcher closes its end without a report.
 		code, used, err := warmstart.ReadReport(starter)
 		if !tt.unreported && (err != nil || code != tt.code) || tt.unreported && !errors.Is(err, io.EOF) {
 			t.Errorf("%s: it reports %d, %v", tt.script, code, err)
@@ -145,8 +145,8 @@ func TestReportOfTheExit(t *testing.T) {
 	}
 }
 
-// TestStandbyWithoutJob: a launcher whose server has ended, or wants it no more,
-// ends; what is no job starts nothing.
+// TestStandbyWithoutJob: a launcher ends if its server has ended or no longer
+// needs it; a malformed job starts nothing.
 func TestStandbyWithoutJob(t *testing.T) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

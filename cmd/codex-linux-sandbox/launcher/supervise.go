@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervisor is the launcher while the command runs: it holds what must be
-// undone afterwards, passes signals on and waits.
+// supervisor is the launcher's state while the command runs: it has what must
+// be undone afterwards, forwards signals and waits.
 type supervisor struct {
 	l         *launch
 	processes *initproc.Processes
 	entered   int // steps of the init before this one only find out whether the backend works
-	// The init waits for a byte of gate twice: it does nothing before the
-	// launcher knows of it, and starts no command before signals are passed on.
+	// The init waits for a byte from gate twice: it does nothing before the
+	// launcher knows of it, and starts no command before signals are forwarded.
 	gate         [2]int
 	status       [2]int
 	terminal     bool
@@ -31,8 +31,8 @@ type supervisor struct {
 	connector *mediate.Connector
 }
 
-// prepare makes what every backend with an init needs. Subreap is for those
-// without a PID namespace.
+// prepare makes the resources that every backend with an init needs. subreap is
+// for those without a PID namespace.
 func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	e, err := initproc.PrepareExec(l.command, l.env, l.argv0(), l.execFD)
 	if err != nil {
@@ -56,8 +56,8 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	s.terminal = l.ownTerminal()
 	s.begin()
 	if subreap {
-		// Before it leaves the process group. Scenario: a SIGKILL for the group ends the
-		// launcher and the init, and finds the command in a group of its own.
+		// Before it leaves the process group. Scenario: a SIGKILL to the group ends the
+		// launcher and the init, but the command is in its own group.
 		setParentDeathSignal(s.processes.Command, unix.SIGKILL)
 	}
 	prepareCommand(s.processes.Command, s.terminal)
@@ -75,7 +75,7 @@ func (s *supervisor) begin() {
 	}
 	setParentDeathSignal(p, death)
 	if !s.supervised() {
-		// What comes to the launcher's group is passed on by the launcher.
+		// The launcher forwards signals to its group.
 		p.Do("make a process group", "", unix.SYS_SETPGID, initproc.Val(0), initproc.Val(0))
 	}
 	p.Do("close", "the gate", unix.SYS_CLOSE, initproc.Val(s.gate[1]))
@@ -85,7 +85,7 @@ func (s *supervisor) begin() {
 	s.await()
 }
 
-// await appends that the init waits until the launcher lets it go on.
+// await appends a step in which the init waits until the launcher lets it continue.
 func (s *supervisor) await() {
 	p := s.processes.Init
 	p.Do("wait for", "the launcher", unix.SYS_READ, initproc.Val(s.gate[0]), initproc.Slice(p, make([]byte, 1)), initproc.Val(1)).Full = true
@@ -95,18 +95,20 @@ func (s *supervisor) await() {
 func (s *supervisor) awaitStart() {
 	p := s.processes.Init
 	s.await()
-	// What the launcher has written is there when it has ended, and it may have ended before
-	// the init had its parent-death signal. Without a writer the kernel reports a hangup.
+	// The launcher's byte is readable even after it has ended, and it may have ended before
+	// the init set its parent-death signal. Without a writer the kernel reports a hangup.
 	lookForLauncher(p, s.gate[0])
 	p.Do("close", "the gate", unix.SYS_CLOSE, initproc.Val(s.gate[0]))
 }
 
-// setParentDeathSignal appends that a signal comes when the thread that has started this process ends.
+// setParentDeathSignal appends a step that requests a signal when the thread that started
+// this process ends.
 func setParentDeathSignal(p *initproc.Program, s syscall.Signal) {
 	p.Do("set the parent-death signal", "", unix.SYS_PRCTL, initproc.Val(unix.PR_SET_PDEATHSIG), initproc.Val(uint(s)), initproc.Val(0), initproc.Val(0), initproc.Val(0))
 }
 
-// lookForLauncher appends what fails if a descriptor reports a hangup, because the launcher has ended.
+// lookForLauncher appends a check that fails if a descriptor reports a hangup, because the
+// launcher has ended.
 func lookForLauncher(p *initproc.Program, fd int) {
 	p.Do("look for", "the launcher", unix.SYS_PPOLL, initproc.Pointer(p, &unix.PollFd{Fd: int32(fd)}),
 		initproc.Val(1), initproc.Pointer(p, &unix.Timespec{}), initproc.Val(0), initproc.Val(0)).Zero = true
@@ -135,8 +137,8 @@ func (l *launch) ownTerminal() bool {
 }
 
 // giveUpTerminal lets the command's session take the terminal over. The kernel
-// sends a hangup to a process that gives a terminal up. It is ignored for that
-// moment, without the Go runtime, which would forget what it did before.
+// sends SIGHUP to a process that gives up a terminal. It is ignored for that
+// moment, bypassing the Go runtime, which would forget the previous action.
 func giveUpTerminal() error {
 	old := initproc.Ignore(unix.SIGHUP)
 	defer initproc.SetAction(unix.SIGHUP, &old)
@@ -167,7 +169,7 @@ func (s *supervisor) run() (code int, err error) {
 	if err := s.open(); err != nil {
 		return 0, err
 	}
-	// The janitor takes note while the init makes the view.
+	// The janitor handles the announcement while the init makes the view.
 	if err := s.placeholders.commit(pid); err != nil {
 		return 0, err
 	}
@@ -179,9 +181,9 @@ func (s *supervisor) run() (code int, err error) {
 		}
 	}()
 	if !s.supervised() {
-		// While the init makes the view: the Go runtime needs 0.7 ms for this. The
-		// command waits, as a Ctrl-C that answers its first words must reach it,
-		// and not end the launcher.
+		// Done while the init makes the view, because the Go runtime needs 0.7 ms
+		// for this. The command waits for it: a Ctrl-C in response to its first
+		// output must reach the command, and not end the launcher.
 		r.start()
 	}
 	if err := s.placeholders.awaitJanitor(); err != nil {
@@ -199,7 +201,7 @@ func (s *supervisor) run() (code int, err error) {
 	return s.outcome(r)
 }
 
-// open lets the init go on to where it waits next.
+// open lets the init continue to its next wait.
 func (s *supervisor) open() error {
 	if _, err := unix.Write(s.gate[1], []byte{1}); err != nil {
 		return fmt.Errorf("start the sandbox: %w", err)
@@ -219,7 +221,7 @@ type relay struct {
 	reaped  bool
 	signals chan os.Signal
 	came    uint64        // signals
-	ended   chan struct{} // closed when no more are passed
+	ended   chan struct{} // closed when no more are forwarded
 }
 
 // start passes signals from now on.
@@ -243,7 +245,8 @@ func (r *relay) start() {
 	}()
 }
 
-// stop passes no more signals, and returns which have come. It may be called before start.
+// stop ends the forwarding of signals, and returns those that have arrived. It may be
+// called before start.
 func (r *relay) stop() (came uint64) {
 	if r.signals == nil {
 		return 0
@@ -257,8 +260,8 @@ func (r *relay) stop() (came uint64) {
 // ending are the signals that end a launcher until the command has begun.
 var ending = []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM}
 
-// endBy ends the launcher if a signal that ends it is among those that have come, to which nobody listens any more, for a
-// command that has not run.
+// endBy ends the launcher if a signal that ends it has arrived for a command that has not run, because no other code
+// handles the signal any more.
 func endBy(came uint64) {
 	for _, s := range ending {
 		if came&initproc.Bit(s) != 0 && !initproc.Ignored(s) {
@@ -268,8 +271,8 @@ func endBy(came uint64) {
 	}
 }
 
-// wait waits for the child, which is not signalled any more when its process
-// id may be that of another process.
+// wait waits for the child. It is no longer signalled once its process id may
+// be reused.
 func (r *relay) wait() (unix.WaitStatus, error) {
 	for errors.Is(unix.Waitid(unix.P_PID, r.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
@@ -279,8 +282,8 @@ func (r *relay) wait() (unix.WaitStatus, error) {
 	return initproc.Wait(r.pid)
 }
 
-// outcome waits for the end of the sandbox, and returns how the command ended or what
-// kept it from starting.
+// outcome waits for the end of the sandbox, and returns how the command ended or why
+// it did not start.
 func (s *supervisor) outcome(r *relay) (int, error) {
 	_ = unix.Close(s.status[1])
 	s.status[1] = -1
@@ -303,8 +306,8 @@ func (s *supervisor) outcome(r *relay) (int, error) {
 	return s.cleanUp(status.ExitStatus()), nil
 }
 
-// cleanUp removes, when nothing of the sandbox runs any more, what it leaves, and
-// returns the exit code of the launcher.
+// cleanUp removes the sandbox's leftovers when no process of it runs any more,
+// and returns the exit code of the launcher.
 func (s *supervisor) cleanUp(code int) int {
 	if made := s.placeholders.stopWatch(); made && code == 0 {
 		code = 1
@@ -313,9 +316,9 @@ func (s *supervisor) cleanUp(code int) int {
 	return code
 }
 
-// tellEnd tells the server the exit code, if it wants to know, before the kernel has
-// freed the namespaces and this process. The server reads the output of the command to
-// its end, which this process must not hold open.
+// tellEnd reports the exit code to the server, if it reads reports, before the kernel
+// has freed the namespaces and this process. The server reads the command's output to
+// its end, so this process must not keep the output open.
 func (s *supervisor) tellEnd(code int, used *unix.Rusage) {
 	if s.l == nil || s.l.reportFD <= 0 {
 		return
@@ -343,7 +346,7 @@ func (s *supervisor) explain(r initproc.Report) (int, error) {
 		case st.Number == unix.SYS_CHDIR:
 			return 0, all
 		}
-		// Nothing has run: the next backend may do without this call.
+		// Nothing has run: the next backend may not need this system call.
 		return 0, &unavailable{all}
 	case initproc.StageFork:
 		return 0, forkError("start the command", errno)
@@ -383,8 +386,8 @@ func (s *supervisor) release() {
 	s.placeholders.close()
 }
 
-// execDirectly executes the command in this process: there is no view, only,
-// unless the profile asks for no sandbox at all, the filter.
+// execDirectly executes the command in this process: there is no view, only the
+// filter, and not even that if the profile requests no sandbox.
 func (l *launch) execDirectly() (int, error) {
 	s := &supervisor{l: l, processes: &initproc.Processes{}}
 	e, err := initproc.PrepareExec(l.command, l.env, l.argv0(), l.execFD)

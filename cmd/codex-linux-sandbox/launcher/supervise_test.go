@@ -22,7 +22,7 @@ import (
 )
 
 // TestSignalAtTheStart: a SIGTERM that the launcher gets as soon as the command
-// is at work reaches the command. It does not end the launcher.
+// runs reaches the command. It does not end the launcher.
 func TestSignalAtTheStart(t *testing.T) {
 	const variable = "CODEX_TEST_SIGNALLED_LAUNCHER"
 	if os.Getenv(variable) != "" {
@@ -42,8 +42,8 @@ func TestSignalAtTheStart(t *testing.T) {
 	}
 }
 
-// signalledLauncher runs a command under a launcher to which the process of
-// the command sends a SIGTERM before anything else.
+// signalledLauncher runs a command under a launcher. The process of the command
+// first sends a SIGTERM to the launcher.
 func signalledLauncher() (int, error) {
 	runtime.LockOSThread()
 	e, err := initproc.PrepareExec([]string{"sleep", "60"}, os.Environ(), "sleep", -1)
@@ -61,8 +61,8 @@ func signalledLauncher() (int, error) {
 
 // TestSignalWhileTheCommandIsExecuted: a signal ends a command whose execution hangs.
 func TestSignalWhileTheCommandIsExecuted(t *testing.T) {
-	// The kernel does not let anybody open a file with a lease until the holder, which gets a
-	// SIGIO, has given it back, or for 45 s.
+	// If a file has a lease, the kernel blocks an open until the holder, which gets a SIGIO,
+	// has released the lease, or for 45 s.
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGIO)
 	defer signal.Stop(asked)
@@ -110,8 +110,8 @@ func TestSignalWhileTheCommandIsExecuted(t *testing.T) {
 	}
 }
 
-// TestLauncherIsKilledBeforeTheInitBegins: nothing runs if the launcher has let the init go
-// on, and was killed before the init did anything.
+// TestLauncherIsKilledBeforeTheInitBegins: nothing runs if the launcher let the init
+// continue, but was killed before the init did anything.
 func TestLauncherIsKilledBeforeTheInitBegins(t *testing.T) {
 	const variable = "CODEX_TEST_KILLED_LAUNCHER"
 	if os.Getenv(variable) != "" {
@@ -152,8 +152,8 @@ func TestLauncherIsKilledBeforeTheInitBegins(t *testing.T) {
 	}
 }
 
-// openedLauncher starts an init that does nothing before a byte comes from the standard
-// input, lets it go on up to the command, and waits to be killed.
+// openedLauncher starts an init that waits for a byte from the standard input, lets it
+// continue up to the command, and waits to be killed.
 func openedLauncher() error {
 	runtime.LockOSThread()
 	e, err := initproc.PrepareExec([]string{"echo", "the command ran"}, os.Environ(), "echo", -1)
@@ -181,7 +181,8 @@ func openedLauncher() error {
 	return err
 }
 
-// TestRelayTellsWhatCame: signals that come when the child has ended, before another is started, are not lost.
+// TestRelayTellsWhatCame: signals that arrive after the child has ended, and before another
+// is started, are not lost.
 func TestRelayTellsWhatCame(t *testing.T) {
 	r := &relay{reaped: true}
 	if came := r.stop(); came != 0 {
@@ -189,7 +190,7 @@ func TestRelayTellsWhatCame(t *testing.T) {
 	}
 	r.start()
 	for _, sig := range []syscall.Signal{unix.SIGUSR1, unix.SIGHUP} {
-		r.signals <- sig // as the kernel would send it, to which other tests have this process not listen
+		r.signals <- sig // as the kernel would send it; other tests make this process stop handling it
 	}
 	want := initproc.Bit(unix.SIGUSR1) | initproc.Bit(unix.SIGHUP)
 	if came := r.stop(); came&want != want {
@@ -219,7 +220,8 @@ func TestExitCodesOfWhatCannotBeExecuted(t *testing.T) {
 			{[]string{script, "word"}, 3, "script word"},
 		} {
 			cmd := launcherCommand(t, append([]string{"--sandbox-policy-cwd", "/", "--permission-profile", profile, "--"}, tt.argv...)...)
-			// A directory of root's PATH that another user may not search gives 126.
+			// If a directory of root's PATH cannot be searched by another user, the exit
+			// code is 126.
 			cmd.Env = append(cmd.Environ(), "PATH=/usr/bin:/bin")
 			out, _ := cmd.CombinedOutput()
 			if code := cmd.ProcessState.ExitCode(); code != tt.code || !strings.Contains(string(out), tt.want) {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wall appends what makes the ruleset of the second wall (pkg/sandbox/plan) for a
-// command with the rules; nil: the kernel has no Landlock that could be one, or
-// there is nothing to handle. What the command inherits is not granted yet.
+// wall appends steps that make the ruleset of the second wall (pkg/sandbox/plan)
+// for a command with the rules; nil: the kernel's Landlock is too old or missing,
+// or there is nothing to restrict. Inherited descriptors are not granted yet.
 func (l *launch) wall(p *initproc.Program, rules plan.Rules) *ruleset {
 	abi, err := landlockVersion()
 	if err != nil || abi < plan.WallABI {
@@ -21,8 +21,8 @@ func (l *launch) wall(p *initproc.Program, rules plan.Rules) *ruleset {
 }
 
 // grantOwn grants a part of the view that is the view's own, by the descriptor with
-// which it was made: a path could lead to the host's if a mount went wrong.
-// The helper of file requests gets none: it needs no devices, and it must not
+// which it was made: if a mount went wrong, a path could lead to the host's. The
+// helper of file requests gets none, because it needs no devices, and must not
 // write to /proc.
 func (m *mounter) grantOwn(name string, fd initproc.Register, rights uint64) {
 	if !m.helper {

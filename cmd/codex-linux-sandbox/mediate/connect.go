@@ -32,14 +32,14 @@ import (
 // else. SECCOMP_USER_NOTIF_FLAG_CONTINUE, which lets the kernel read all of this
 // again, is not used.
 
-// maxConnecting bounds the connections that are made at the same time. Each holds
-// a thread of the launcher while the backlog of the listener is full; more of them wait.
+// maxConnecting bounds the connections that are made at the same time. Each occupies a
+// thread of the launcher while the backlog of the listener is full; further ones wait.
 const maxConnecting = 64
 
 // maxQueued bounds the calls that wait until one of these threads has time. More fail.
 const maxQueued = 4096
 
-// maxAddress is the size of the kernel's struct sockaddr_storage: it takes no
+// maxAddress is the size of the kernel's struct sockaddr_storage: it accepts no
 // longer address.
 const maxAddress = 128
 
@@ -50,11 +50,11 @@ func CanConnect() bool {
 	return errors.Is(err, unix.EBADF)
 }
 
-// InstallFilter appends what installs the filter of a command. If connections are the
-// launcher's to make, what it needs for that is sent over a socket; fixed is a
-// descriptor that may be replaced. Where a filter cannot ask, because the kernel
-// is older than 5.19 or another program supervises this one, the command gets
-// loopback sockets only.
+// InstallFilter appends steps that install the filter of a command. If the launcher
+// makes the connections, the necessary descriptors are sent over a socket; fixed is a
+// descriptor that may be replaced. If a filter cannot ask, because the kernel is
+// older than 5.19 or another program supervises this one, the command gets only
+// loopback sockets.
 func InstallFilter(p *initproc.Program, rules plan.Rules, over, fixed int) {
 	if !rules.Asks() {
 		p.InstallFilter(rules.Filter())
@@ -79,15 +79,15 @@ func InstallFilter(p *initproc.Program, rules plan.Rules, over, fixed int) {
 
 // Connector makes the connections of one sandbox.
 type Connector struct {
-	ours, theirs int       // the ends of the socket over which the descriptors come
+	ours, theirs int       // the ends of the socket over which the descriptors arrive
 	table        int       // asks for the sockets of the sandbox's network
-	host         int       // asks for those of the launcher's network
-	listener     int       // tells of the calls that the filter stops
+	host         int       // queries the sockets of the launcher's network
+	listener     int       // reports the calls that the filter stops
 	redirect     *Redirect // nil: connections beyond the sandbox fail
 
 	mu             sync.Mutex
-	threads, ready int             // all that answer, and those of them that wait for a call
-	queue          []*notification // what is answered when a thread has time; at most maxQueued
+	threads, ready int             // all answering threads, and those of them that wait for a call
+	queue          []*notification // calls that are answered when a thread has time; at most maxQueued
 
 	asking sync.Mutex // a socket answers one question about its table at a time
 }
@@ -109,8 +109,8 @@ func NewConnector(server int) (*Connector, error) {
 	return c, nil
 }
 
-// Capture appends what makes all connections of the network local, if they are redirected. It needs the
-// privileges of the init.
+// Capture appends steps that make all connections of the network local, if they are redirected. It
+// needs the privileges of the init.
 func (c *Connector) Capture(p *initproc.Program) {
 	if c.redirect != nil {
 		c.redirect.Catch(p)
@@ -121,7 +121,8 @@ func (c *Connector) Capture(p *initproc.Program) {
 	}
 }
 
-// InstallFilter appends what installs the filter of the command; see the function InstallFilter.
+// InstallFilter appends steps that install the filter of the command; see the function
+// InstallFilter.
 func (c *Connector) InstallFilter(p *initproc.Program, rules plan.Rules, fixed int) {
 	InstallFilter(p, rules, c.theirs, fixed)
 }
@@ -137,7 +138,8 @@ func (c *Connector) Serve() {
 	}()
 }
 
-// Release closes what the launcher does not use. It may be called more than once.
+// Release closes descriptors that the launcher does not use. It may be called more than
+// once.
 func (c *Connector) Release() {
 	for _, fd := range []*int{&c.ours, &c.theirs} {
 		if *fd >= 0 {
@@ -153,10 +155,9 @@ func (c *Connector) Release() {
 // MaxMessage bounds the text of a message for Receive.
 const MaxMessage = 8<<10 + 1
 
-// Receive takes from a socket what InstallFilter sends, after what Capture
-// sends if connections are redirected, and starts to make connections with it. What has come already
-// is in fds. It returns when the socket has been closed inside, with a message that was
-// something else.
+// Receive receives the descriptors of InstallFilter, and before them those of Capture if connections
+// are redirected, and starts to make connections with them. fds has those that have already arrived.
+// It returns when the socket has been closed inside, with a message of another kind.
 func Receive(socket int, to *Redirect, fds ...int) (message []byte) {
 	for {
 		text, oob := make([]byte, MaxMessage), make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(unix.SizeofUcred))
@@ -198,7 +199,7 @@ func Descriptors(oob []byte) (fds []int) {
 	return fds
 }
 
-// notification is struct seccomp_notif, with space for what newer kernels add.
+// notification is struct seccomp_notif, with space for the additions of newer kernels.
 type notification struct {
 	id     uint64
 	pid    uint32
@@ -231,16 +232,17 @@ func (c *Connector) start() {
 	c.add()
 }
 
-// add adds a thread that answers. It is called with mu held.
+// add adds an answering thread. It is called with mu held.
 func (c *Connector) add() {
 	c.threads++
 	c.ready++
 	go c.routine()
 }
 
-// take has this thread answer a call, if another one waits for the next. The last
-// one does not answer what can wait for the other end: a call that makes a pair of
-// sockets must not wait as long, because programs do not expect that of it.
+// take makes this thread answer a call, if another one waits for the next call.
+// The last thread does not answer calls that may wait for a peer: a call that
+// makes a pair of sockets must not wait behind them, because programs do not
+// expect it to block.
 func (c *Connector) take(n *notification) (errno syscall.Errno, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,8 +267,8 @@ func (c *Connector) putBack(n *notification) {
 	c.queue = append(c.queue, n)
 }
 
-// next returns the call that has waited longest; nil: this thread waits for another
-// call, because none is queued or no other thread waits for one.
+// next returns the call that has waited longest; nil: this thread must wait for
+// another call, because none is queued or no other thread waits for one.
 func (c *Connector) next() *notification {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,9 +281,9 @@ func (c *Connector) next() *notification {
 	return n
 }
 
-// routine answers notifications until no process with the filter is left. Its thread gives up its
-// capabilities, which the launcher has as root: paths are looked up with the rights of the command, which
-// has none. If that fails, the command's calls wait, and end with the sandbox.
+// routine answers notifications until no process with the filter is left. If the launcher is root, the
+// thread drops its capabilities, so that paths are looked up with the rights of the command, which has
+// none. If that fails, the command's calls wait, and end with the sandbox.
 func (c *Connector) routine() {
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
 	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &make([]unix.CapUserData, 2)[0]); err != nil {
@@ -324,7 +326,7 @@ func (c *Connector) answer(n *notification) bool {
 		case errWaits:
 			return false
 		case unix.ENETUNREACH:
-			// The empty network has no route. EPERM tells programs and people that the
+			// The empty network has no route. EPERM tells programs and users that the
 			// sandbox denies the connection.
 			errno = unix.EPERM
 		}
@@ -364,14 +366,14 @@ func (c *Connector) connect(n *notification) syscall.Errno {
 // errWaits says that the other end of a connection has no room yet.
 const errWaits = unix.ERESTART
 
-// errnoOf returns the error of the kernel in another one.
+// errnoOf returns the kernel's error inside of another error.
 func errnoOf(err error) syscall.Errno {
 	errno := unix.EPERM
 	_ = errors.As(err, &errno)
 	return errno
 }
 
-// connection has copies of what a thread has passed to connect.
+// connection has copies of the arguments that a thread has passed to connect.
 type connection struct {
 	socket  int // a duplicate of the command's
 	file    int // the Unix socket in the file system; -1: none
@@ -420,7 +422,7 @@ func (c *Connector) find(n *notification) (conn *connection, err error) {
 	return conn, nil
 }
 
-// addressOf returns the address of the Unix socket that a descriptor leads to.
+// addressOf returns the address of the Unix socket of a descriptor.
 func addressOf(file int) []byte {
 	return append(binary.NativeEndian.AppendUint16(nil, unix.AF_UNIX), "/proc/self/fd/"+strconv.Itoa(file)+"\x00"...)
 }
@@ -540,9 +542,9 @@ func socketPath(address []byte) string {
 	return name
 }
 
-// openFor opens a file at the path that a thread means, in its own view: links
-// of the command lead nowhere else. A relative path must not cross a link,
-// because that could lead to the root of the launcher.
+// openFor opens a file at the path of a thread, in that thread's view, so that
+// the command's links cannot lead elsewhere. A relative path must not cross a
+// link, because that could lead to the root of the launcher.
 func openFor(tid int, name string) (int, error) {
 	base, how := "/root", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	if !strings.HasPrefix(name, "/") {

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A socket for datagrams, also one of a pair, sends to any such socket that a path leads to:
-// sendmsg takes an address from memory, where the filter cannot see it. So a command gets no
-// Unix socket for datagrams. If it asks for a pair of them, the launcher makes a pair for
-// packets (SOCK_SEQPACKET) in their place: they keep the boundaries of messages too, and for
-// them the kernel ignores the address (TestDatagramsOfAPair, TestUnixSockets).
+// A datagram socket, also one of a pair, can send to any such socket with a path: sendmsg
+// reads the address from memory, where the filter cannot see it. So a command gets no Unix
+// socket for datagrams. If it asks for a pair of them, the launcher makes a pair for packets
+// (SOCK_SEQPACKET) instead: these also preserve message boundaries, and for them the kernel
+// ignores the address (TestDatagramsOfAPair, TestUnixSockets).
 
 // kindMask is SOCK_TYPE_MASK of the kernel: the kind of a socket without its flags.
 const kindMask = 0xf
 
-// pair answers a socketpair for datagrams. The calling thread then has the descriptors of both
-// ends, and their numbers are where it wants them.
+// pair answers a socketpair for datagrams. The calling thread gets the descriptors of both
+// ends, and their numbers are written to its memory.
 func (c *Connector) pair(n *notification) syscall.Errno {
 	kind, at := int(uint32(n.args[1])), int64(n.args[3])
 	memory, err := unix.Open("/proc/"+strconv.Itoa(int(n.pid))+"/mem", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -28,7 +28,7 @@ func (c *Connector) pair(n *notification) syscall.Errno {
 	}
 	defer unix.Close(memory)
 	// The thread still waits, so this is the memory of its process, and not that of
-	// another one which has its number now.
+	// another process that has reused its number.
 	if err := c.valid(n); err != nil {
 		return errnoOf(err)
 	}
@@ -38,7 +38,7 @@ func (c *Connector) pair(n *notification) syscall.Errno {
 	}
 	defer unix.Close(ends[0])
 	defer unix.Close(ends[1])
-	// Descriptors cannot be taken back: look first whether their numbers can be written.
+	// Descriptors cannot be taken back: check first whether their numbers can be written.
 	numbers := make([]byte, 8)
 	if _, err := unix.Pwrite(memory, numbers, at); err != nil {
 		return unix.EFAULT
@@ -64,7 +64,8 @@ type descriptorFor struct {
 	number, fileFlags uint32
 }
 
-// give duplicates a descriptor into the process whose call waits, and returns its number there.
+// give duplicates a descriptor into the process whose call waits, and returns its number
+// there.
 func (c *Connector) give(n *notification, fd, fileFlags int) (int, syscall.Errno) {
 	request := descriptorFor{id: n.id, source: uint32(fd), fileFlags: uint32(fileFlags)}
 	number, _, errno := syscall.Syscall(unix.SYS_IOCTL, uintptr(c.listener), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&request)))

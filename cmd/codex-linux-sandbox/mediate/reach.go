@@ -30,7 +30,7 @@ func ReachSockets(network, over int) error {
 	}
 	p := initproc.New()
 	p.Undumpable()
-	// As root, bwrap makes a network without a user namespace: there is none to enter.
+	// As root, bwrap makes a network without a user namespace: then there is none to enter.
 	p.Try(func() {
 		p.Do("enter", "the user namespace", unix.SYS_SETNS, initproc.Val(owner), initproc.Val(unix.CLONE_NEWUSER))
 	})

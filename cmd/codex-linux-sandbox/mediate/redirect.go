@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs that know no proxy reach the hosts of a command's network proxy as well
-// (docs/spec/network.md §5). In the command's network every address is local, by
-// two routes. The filter stops each connect, as for a command's own sockets, and the
-// launcher connects the socket to a listener in this network instead. It accepts the
-// connection and passes its far end to the server, with the address that the command
-// has named. A socket that gets all DNS queries is passed too. The server answers
-// and decides. The launcher itself connects to nothing outside.
+// Programs that do not use a proxy can also reach the hosts of a command's network
+// proxy (docs/spec/network.md §5). In the command's network every address is local,
+// by two routes. The filter stops each connect, as for a command's own sockets, and
+// the launcher connects the socket to a listener in this network instead. It accepts
+// the connection and passes its far end to the server, with the address that the
+// command has named. A socket that gets all DNS queries is passed too. The server
+// answers and decides. The launcher itself connects to nothing outside.
 //
 // The alternative was a listener for each usual port, without the filter. The
 // command could not listen on these ports itself, and other ports would be
@@ -29,7 +29,7 @@ const (
 	// listenBacklog is the queue of the listener.
 	listenBacklog = 128
 	// capturePort is the port of the listener, and namesPort that of DNS. The command
-	// has no privilege to listen below 1024: nothing of its own is in the way.
+	// may not listen below 1024, so its own ports cannot conflict.
 	capturePort = 1
 	namesPort   = 53
 	// acceptTime bounds how long the launcher waits for its own connection within
@@ -45,8 +45,8 @@ const (
 
 // Redirect passes the connections of a network to the server.
 type Redirect struct {
-	server int    // where the far ends go
-	Fixed  [2]int // numbers that the listeners get inside; -1: closed
+	server int    // where the far ends are sent
+	Fixed  [2]int // numbers of the listeners inside; -1: closed
 
 	listener int
 
@@ -75,7 +75,7 @@ func NewRedirect(server int) (*Redirect, error) {
 	return r, nil
 }
 
-// Release gives the numbers up. It may be called more than once.
+// Release closes the reserved numbers. It may be called more than once.
 func (r *Redirect) Release() {
 	for i, fd := range r.Fixed {
 		if fd >= 0 {
@@ -85,15 +85,15 @@ func (r *Redirect) Release() {
 	}
 }
 
-// Catch appends what makes every address local, and the sockets that take what
-// is sent there. Without IPv6 they are of IPv4.
+// Catch appends steps that make every address local, and the sockets that
+// receive data sent there. Without IPv6 they are IPv4 sockets.
 func (r *Redirect) Catch(p *initproc.Program) {
 	catchAll(p, unix.AF_INET)
 	catchAll(p, unix.AF_INET6)
 	p.Either(func() { r.listen(p, unix.AF_INET6) }, func() { r.listen(p, unix.AF_INET) })
 }
 
-// listen appends what makes the sockets of a family. Those of IPv6 take IPv4 too.
+// listen appends steps that make the sockets of a family. IPv6 sockets also accept IPv4.
 func (r *Redirect) listen(p *initproc.Program, family int) {
 	zero, one := int32(0), int32(1)
 	on := func(fd initproc.Register, level, option int, value *int32) {
@@ -106,7 +106,8 @@ func (r *Redirect) listen(p *initproc.Program, family int) {
 	for i, kind := range []int{unix.SOCK_STREAM | unix.SOCK_NONBLOCK, unix.SOCK_DGRAM} {
 		fd := p.Get("make a socket", "", unix.SYS_SOCKET, initproc.Val(family), initproc.Val(kind|unix.SOCK_CLOEXEC), initproc.Val(0))
 		port := [...]uint16{capturePort, namesPort}[i]
-		// struct sockaddr_in6 of no address; that of IPv4 begins in the same way.
+		// struct sockaddr_in6 of the unspecified address; that of IPv4 begins in the same
+		// way.
 		address := &unix.RawSockaddrInet6{Family: uint16(family), Port: port<<8 | port>>8}
 		size := unix.SizeofSockaddrInet4
 		if family == unix.AF_INET6 {
@@ -136,8 +137,8 @@ type routeRequest struct {
 // loopbackIndex is the number of the loopback interface in every new network.
 const loopbackIndex = 1
 
-// catchAll appends what makes all addresses of a family local. Without the route,
-// connections beyond the loopback fail as in a network without one.
+// catchAll appends steps that make all addresses of a family local. Without the
+// route, connections beyond the loopback fail as in a network without one.
 func catchAll(p *initproc.Program, family uint8) {
 	rq := &routeRequest{
 		route:     unix.RtMsg{Family: family, Table: unix.RT_TABLE_LOCAL, Protocol: unix.RTPROT_STATIC, Type: unix.RTN_LOCAL},
@@ -162,8 +163,8 @@ func catchAll(p *initproc.Program, family uint8) {
 	})
 }
 
-// begin takes the listeners, and passes that of DNS on. If the server is gone, every
-// connection is refused.
+// begin takes the listeners, and passes the DNS one to the server. If the server is
+// gone, every connection is refused.
 func (r *Redirect) begin(listener, names int) {
 	defer unix.Close(names)
 	r.listener = listener
@@ -178,7 +179,7 @@ func (r *Redirect) send(m transparent.Message, fd int) error {
 // destination reads the address and the port of a struct sockaddr. ok is false if
 // it is not one of the internet.
 func destination(address []byte) (m transparent.Message, ok bool) {
-	const inet4, inet6 = 8, 24 // what the kernel reads of them at least
+	const inet4, inet6 = 8, 24 // the minimum that the kernel reads of them
 	if len(address) < inet4 {
 		return m, false
 	}
@@ -196,7 +197,7 @@ func destination(address []byte) (m transparent.Message, ok bool) {
 }
 
 // own reports whether an address means the sandbox itself: 127.0.0.0/8, ::1, or
-// none, which means one of them.
+// the unspecified address, which means one of them.
 func own(address [16]byte) bool {
 	mapped := [12]byte{10: 0xff, 11: 0xff}
 	if [12]byte(address[:12]) == mapped {
@@ -231,10 +232,10 @@ func isTCP(socket int) bool {
 }
 
 // make connects a socket to the listener and passes the far end to the server. The
-// address stays what the command has named, and only the port differs, so that
-// getpeername tells the command that address. Several threads do it at a time: a
-// command can stall a connection of its own for minutes, by IP_MINTTL for example,
-// and that must not hold up the others.
+// address is the requested one, and only the port differs, so that getpeername
+// returns that address to the command. Several threads do this at a time: a
+// command can stall its own connection for minutes, for example with IP_MINTTL,
+// and that must not block the others.
 func (r *Redirect) make(conn *connection, to transparent.Message) syscall.Errno {
 	r.collect()
 	binary.BigEndian.PutUint16(conn.address[2:], capturePort)
@@ -253,9 +254,9 @@ func (r *Redirect) make(conn *connection, to transparent.Message) syscall.Errno 
 	return errno
 }
 
-// collect accepts all connections that have come, so that its queue is not full.
-// Those that no thread has claimed in time are closed: the command has made them by a way
-// that the filter does not stop, as TCP Fast Open.
+// collect accepts all waiting connections, so that its queue is not full. Those that no
+// thread has claimed in time are closed: the command has made them in a way that the
+// filter does not stop, such as TCP Fast Open.
 func (r *Redirect) collect() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -274,7 +275,7 @@ func (r *Redirect) collect() {
 	r.expire()
 }
 
-// expire closes what is too old or too much.
+// expire closes ends that are too old or too many.
 func (r *Redirect) expire() {
 	for len(r.arrived) > 0 && (len(r.arrived) > maxArrived || time.Since(r.arrived[0].at) > arrivedTime) {
 		_ = unix.Close(r.arrived[0].fd)
@@ -282,7 +283,7 @@ func (r *Redirect) expire() {
 	}
 }
 
-// claim returns the far end of a socket's connection; -1: it has not come.
+// claim returns the far end of a socket's connection; -1: it has not arrived.
 func (r *Redirect) claim(socket int) int {
 	name, err := unix.Getsockname(socket)
 	peer, unconnected := unix.Getpeername(socket)
@@ -301,7 +302,7 @@ func (r *Redirect) claim(socket int) int {
 	return -1
 }
 
-// accept returns the far end of a socket's connection; -1: it did not come.
+// accept returns the far end of a socket's connection; -1: it did not arrive.
 func (r *Redirect) accept(socket int) int {
 	for deadline := time.Now().Add(acceptTime); ; {
 		r.collect()

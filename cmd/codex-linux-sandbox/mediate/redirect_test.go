@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketAddress makes a struct sockaddr of the internet.
+// socketAddress makes a struct sockaddr of an Internet address.
 func socketAddress(to string) []byte {
 	a := netip.MustParseAddrPort(to)
 	b := make([]byte, 8)
@@ -28,8 +28,8 @@ func socketAddress(to string) []byte {
 	return b
 }
 
-// TestDestinations: every spelling of an address is read, and those of the sandbox
-// itself are told apart.
+// TestDestinations: every spelling of an address is parsed, and the sandbox's own
+// addresses are recognized.
 func TestDestinations(t *testing.T) {
 	for to, inside := range map[string]bool{
 		"127.0.0.1:1": true, "127.255.0.9:65535": true, "0.0.0.0:80": true, "[::]:80": true, "[::1]:80": true,
@@ -52,7 +52,7 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
-// TestRouteRequests: the kernel takes what catchAll writes, byte for byte.
+// TestRouteRequests: the kernel accepts the messages of catchAll, byte for byte.
 func TestRouteRequests(t *testing.T) {
 	if size := unsafe.Sizeof(routeRequest{}); size != 16+12+8 {
 		t.Errorf("a request has %d bytes", size)

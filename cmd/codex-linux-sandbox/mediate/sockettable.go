@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the kernel's sock_diag tells of Unix sockets (linux/unix_diag.h).
+// The kernel's sock_diag messages about Unix sockets (linux/unix_diag.h).
 const (
 	showFile      = 2       // UDIAG_SHOW_VFS
 	fileAttribute = 1       // UNIX_DIAG_VFS
@@ -19,8 +19,8 @@ const (
 	fileSize      = 8       // of struct unix_diag_vfs
 )
 
-// tableBuffer is the size of the longest message of a dump: the kernel makes
-// none that is longer.
+// tableBuffer is the size of the longest message of a dump: the kernel sends no
+// longer one.
 const tableBuffer = 32 << 10
 
 // tableRequest is a request for a dump: struct nlmsghdr and struct unix_diag_req.
@@ -35,8 +35,8 @@ type tableRequest struct {
 	cookie   [2]uint32
 }
 
-// ownNetwork returns an error unless a socket belongs to the sandbox's network. A process
-// outside can hand another one to the command, and what that connects to is outside.
+// ownNetwork returns an error if a socket does not belong to the sandbox's network. A
+// process outside can pass one to the command, and its connections would lead outside.
 func (c *Connector) ownNetwork(socket int) error {
 	own, err := networkOf(c.table)
 	if err != nil {
@@ -48,17 +48,17 @@ func (c *Connector) ownNetwork(socket int) error {
 	return nil
 }
 
-// networkOf returns the number that the kernel gives to the network of a socket.
+// networkOf returns the kernel's number of a socket's network.
 func networkOf(socket int) (uint64, error) {
 	return unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 }
 
-// socketFile names the file of a Unix socket as the table does.
+// socketFile identifies the file of a Unix socket as the table does.
 type socketFile struct{ inode, device uint32 }
 
-// check returns an error unless a file is that of a socket in the sandbox's
-// network which listens. As the table has only 32 bits of an inode number, a socket
-// of the launcher's own network must not have the same ones.
+// check returns an error unless a file belongs to a listening socket in the
+// sandbox's network. The table has only 32 bits of an inode number, so no socket of
+// the launcher's own network may have the same bits.
 func (c *Connector) check(tid, file int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(file, &st); err != nil {
@@ -67,7 +67,7 @@ func (c *Connector) check(tid, file int) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return unix.ECONNREFUSED
 	}
-	// As the command, and not as the launcher, may.
+	// As the command may, and not as the launcher may.
 	if err := unix.Faccessat2(file, "", unix.W_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (c *Connector) check(tid, file int) error {
 	return err
 }
 
-// tableDevice returns the number of a device as the kernel's tables have it.
+// tableDevice returns the number of a device as in the kernel's tables.
 func tableDevice(major, minor uint32) uint32 { return major<<20 | minor }
 
 // isOwn reports whether a socket that listens in the sandbox's network has a file. It
@@ -112,7 +112,7 @@ func (c *Connector) isOwn(file socketFile) (bool, error) {
 }
 
 // deviceOf returns the device of a file from the list of mounts that the thread
-// sees. For Btrfs and overlays stat tells another one, which no table has.
+// sees. For Btrfs and overlays stat returns another one, which no table has.
 func deviceOf(tid, file int) (uint32, error) {
 	info, err := os.ReadFile("/proc/thread-self/fdinfo/" + strconv.Itoa(file))
 	if err != nil {
@@ -137,8 +137,9 @@ func deviceOf(tid, file int) (uint32, error) {
 	return 0, unix.ECONNREFUSED
 }
 
-// inTable reports whether a Unix socket that listens in a network, which the socket
-// asks for, has a file. Others can have it, too: those that a listener has accepted.
+// inTable reports whether a file belongs to a listening Unix socket in the network
+// of the querying socket. Sockets that a listener has accepted have the same file,
+// but do not listen.
 func inTable(table int, want socketFile) (found bool, err error) {
 	request := tableRequest{family: unix.AF_UNIX, states: listening, show: showFile}
 	request.header = unix.NlMsghdr{Len: uint32(unsafe.Sizeof(request)), Type: unix.SOCK_DIAG_BY_FAMILY, Flags: unix.NLM_F_REQUEST | unix.NLM_F_DUMP}

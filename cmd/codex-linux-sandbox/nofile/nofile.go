@@ -1,8 +1,8 @@
-// Package nofile remembers how many files this program was allowed to open
-// when it was started. The Go runtime raises the soft limit for itself when
-// package syscall is initialised; a command must get the limit as it was. So
-// this package imports nothing, and makes the system call itself: then it is
-// initialised before syscall, whose path sorts after its own.
+// Package nofile remembers the limit of open files with which this program was
+// started. The Go runtime raises the soft limit for itself when package syscall
+// is initialised, but a command must get the original limit. So this package
+// imports nothing, and makes the system call itself: then it is initialised
+// before syscall, whose path sorts after its own.
 package nofile
 
 // Limit is RLIMIT_NOFILE as it was inherited, soft and hard; Known is false if

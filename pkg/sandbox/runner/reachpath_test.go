@@ -47,7 +47,7 @@ type listener struct {
 }
 
 // startListener starts a process that listens on a socket, of which this process has a
-// duplicate: connections are accepted after its end too.
+// duplicate, so that connections are accepted after its end, too.
 func startListener(t *testing.T) *listener {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -92,14 +92,14 @@ func startListener(t *testing.T) *listener {
 	return l
 }
 
-// end ends the process. Its pid may be another's afterwards.
+// end ends the process. Its pid may be reused afterwards.
 func (l *listener) end() {
 	_ = l.in.Close()
 	_ = l.cmd.Wait()
 }
 
 // TestDialOwn connects to a socket on which a process listens, or has listened: another
-// process of the sandbox may have the pid of one that has ended, and the socket goes on.
+// process of the sandbox may have the pid of an ended one whose socket still exists.
 func TestDialOwn(t *testing.T) {
 	l := startListener(t)
 	pid := l.cmd.Process.Pid
@@ -161,7 +161,7 @@ func TestStartedBefore(t *testing.T) {
 	}
 }
 
-// TestIsCommand tells what makes sandboxes from commands by the name of its program, also
+// TestIsCommand distinguishes launchers from commands by the name of the program, also
 // after an upgrade has replaced the program's file.
 func TestIsCommand(t *testing.T) {
 	self, err := os.ReadFile("/proc/self/exe")

@@ -11,43 +11,44 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// ErrUnenforceable says that this host cannot confine anything.
+// ErrUnenforceable means that this host cannot confine anything.
 var ErrUnenforceable = errors.New("sandbox intent cannot be enforced on this executor")
 
 // Backends are the names that Options.Backend may have.
 var Backends = []string{"auto", "namespaces", "bwrap", "landlock"}
 
-// Options say where a Runtime finds its programs.
+// Options configure where a Runtime finds its programs.
 type Options struct {
 	// Launcher and Helper are paths of codex-linux-sandbox and codex-fs. When
 	// they are empty, programs of these names beside this one are used.
 	Launcher, Helper string
-	// Self says that this program is both itself, by its arg0, as codex is; it
-	// is used when there are no others beside it.
+	// Self means that this program can act as both, by its arg0, as codex can.
+	// It is used if there are no separate programs beside it.
 	Self bool
 	// Backend is one of Backends; empty: auto.
 	Backend string
-	// Stricter lets Landlock enforce more than a client asks for where it
-	// cannot be exact, instead of refusing: in a directory that holds something
-	// protected or denied nothing new can be made, and files keep their modes,
-	// owners and times.
+	// Stricter lets Landlock enforce more than a client requests where it
+	// cannot be exact, instead of refusing: in a directory that contains a
+	// protected or denied path no new files can be made, and files keep their
+	// modes, owners and times.
 	Stricter bool
-	// NoLocalSockets leaves commands without a network no sockets of their own
-	// but pairs, with the operations that Codex CLI leaves.
+	// NoLocalSockets restricts commands without a network to socket pairs, with
+	// the operations that Codex CLI permits.
 	NoLocalSockets bool
 	// Janitor returns a connection to a janitor for one sandbox (sandbox.ConnectJanitor),
-	// which the Runtime closes; nil: the launcher starts a janitor of its own. It is called
-	// for what may write.
+	// which the Runtime closes; nil: the launcher starts its own janitor. It is called for
+	// commands and requests that may write.
 	Janitor func() *os.File
-	// Tasks returns RLIMIT_NPROC for commands (process.Supervisor.CommandTasks); 0, or nil: that of this program.
+	// Tasks returns RLIMIT_NPROC for commands (process.Supervisor.CommandTasks); 0, or nil:
+	// this program's limit.
 	Tasks func() uint64
-	// Output runs the probe of the backends and returns what it writes; nil: as
-	// (*exec.Cmd).Output. A program that reaps children which it does not know would
-	// reap the probe, and take every backend for broken: it must run it itself.
+	// Output runs the probe of the backends and returns its output; nil:
+	// (*exec.Cmd).Output is used. A program that reaps unknown children would reap
+	// the probe, and treat every backend as broken; it must run the probe itself.
 	Output func(*exec.Cmd) ([]byte, error)
 }
 
-// Confinement says how a command or a file request must be confined.
+// Confinement describes how a command or a file request must be confined.
 type Confinement struct {
 	Profile permissions.Profile
 	// PolicyCwd is what relative patterns are relative to; CommandCwd is where
@@ -66,19 +67,19 @@ type Confinement struct {
 	Redirect bool
 	// Reading makes everything read-only, as MakeReading does.
 	Reading bool
-	// Within is the directory that permissions.Scope.Within says; "": none. The file system
-	// helper may not read outside of it either.
+	// Within is the directory of permissions.Scope.Within; "": none. The file system helper
+	// may not read outside of it either.
 	Within string
 }
 
-// Status tells what a Runtime has chosen.
+// Status describes the choice of a Runtime.
 type Status struct {
 	// Backend is the one that is tried first, as the probe found that it works,
 	// or auto.
 	Backend string
-	// Reason says why it is that one, and not an earlier one.
+	// Reason is why it was chosen, and not an earlier one.
 	Reason string
-	// Complete says that the backend works here and enforces every plan:
+	// Complete means that the backend works here and enforces every plan:
 	// Landlock alone refuses some.
 	Complete bool
 }

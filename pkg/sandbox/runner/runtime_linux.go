@@ -23,25 +23,25 @@ import (
 
 const (
 	// maxArgument is the longest profile that is passed as an argument; the
-	// kernel takes 128 KiB. A longer one is passed in memory.
+	// kernel accepts 128 KiB. A longer one is passed in memory.
 	maxArgument = 100 << 10
 	// probeTime bounds the probe of backends.
 	probeTime = 5 * time.Second
 )
 
-// Names of the programs, which are also what a single binary goes by.
+// Names of the programs, under which a single binary can also be started.
 const (
 	launcherName = sandbox.LauncherName
 	helperName   = "codex-fs"
 )
 
 // Runtime starts commands in sandboxes. Its methods may be called from any
-// goroutine. It holds its programs open, so that what is started is what was
-// found at first, wherever a policy or somebody else may have moved it.
+// goroutine. It keeps its programs open, so that the programs that it first
+// found are started, even if the files are moved or replaced.
 type Runtime struct {
 	launcher, helper *os.File
 	opts             Options
-	env              []string // of the launcher: nothing of a client's
+	env              []string // environment of the launcher: without a client's variables
 
 	probe  sync.Once
 	status Status
@@ -54,8 +54,8 @@ func NewRuntime(opts Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	// The launcher and the helper do one thing after the other; more threads
-	// only make their start and their end slower.
+	// The launcher and the helper work sequentially; more threads only make
+	// their start and end slower.
 	r := &Runtime{opts: opts, env: []string{"GOMAXPROCS=1"}}
 	if r.opts.Backend == "" {
 		r.opts.Backend = Backends[0]
@@ -103,7 +103,7 @@ func beside(self, name, otherwise string) string {
 // launcher too: self, if there is no other.
 func LauncherBeside(self string) string { return beside(self, launcherName, self) }
 
-// Close lets go of the programs. Nothing may be started afterwards.
+// Close closes the programs. Nothing may be started afterwards.
 func (r *Runtime) Close() { _ = errors.Join(r.launcher.Close(), r.helper.Close()) }
 
 // NeedsLibraries reports whether the launcher or the helper is linked dynamically: then it
@@ -119,7 +119,7 @@ func namesInterpreter(program io.ReaderAt) bool {
 	return err == nil && slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// Status tells which backend is used. The first call probes the host, which
+// Status returns the backend in use. The first call probes the host, which
 // takes a few milliseconds.
 func (r *Runtime) Status() Status {
 	r.probe.Do(func() { r.status = r.choose() })
@@ -172,7 +172,7 @@ func (r *Runtime) choose() Status {
 // complete reports whether a backend enforces every plan where it works.
 func complete(backend string) bool { return backend == "namespaces" || backend == "bwrap" }
 
-// ProbeResult says whether a backend works on this host.
+// ProbeResult reports whether a backend works on this host.
 type ProbeResult struct {
 	Name   string
 	Works  bool
@@ -215,40 +215,40 @@ func (r *Runtime) probeWith(option string) (results []ProbeResult, landlock int,
 }
 
 // firstFile is the path of the launcher for a child whose first extra
-// descriptor it is. It is not found by the number that it has here, in whose
-// place the child may have another by then.
+// descriptor it is. The descriptor's number in this process is not used,
+// because the child may have another file at that number.
 const firstFile = "/proc/self/fd/3"
 
 // Command is a prepared start of the launcher.
 type Command struct {
-	Argv  []string // what to execute, and its arguments
+	Argv  []string // the program to execute, and its arguments
 	Arg0  string   // its name for itself
 	Env   []string
 	Files []*os.File // its descriptors 3 and up
 
-	// Refusal holds, when the launcher has ended, why it could not make the
-	// sandbox of a process: see ReadRefusal. The command cannot write there.
-	// The caller closes it; nil for the file system helper.
+	// Refusal contains, after the launcher has ended, the reason why it could
+	// not make the sandbox of a process: see ReadRefusal. The command cannot
+	// write there. The caller closes it; nil for the file system helper.
 	Refusal *os.File
 
-	// Egress is a socket over which messages of pkg/sandbox/transparent come, if the
-	// confinement asks for them and the backend can send them. The caller closes it; nil
-	// without the confinement.
+	// Egress is a socket for messages of pkg/sandbox/transparent, if the confinement
+	// requests them and the backend can send them. The caller closes it; otherwise it is
+	// nil.
 	Egress *os.File
 
 	memory []*os.File
 }
 
-// maxRefusal bounds what is read of a refusal: it names a few paths.
+// maxRefusal bounds the part of a refusal that is read: it names a few paths.
 const maxRefusal = 8 << 10
 
-// ReadRefusal returns why a launcher that has ended could not make a sandbox; empty: it could.
+// ReadRefusal returns why an ended launcher could not make a sandbox; empty: it could.
 func ReadRefusal(f *os.File) string {
 	text, _ := io.ReadAll(io.NewSectionReader(f, 0, maxRefusal))
 	return strings.ToValidUTF8(string(text), "\uFFFD")
 }
 
-// Close closes what the command holds, once it has been started.
+// Close closes the command's descriptors, once it has been started.
 func (c *Command) Close() {
 	for _, f := range c.memory {
 		_ = f.Close()
@@ -328,10 +328,10 @@ func (c *Command) redirect() (string, error) {
 	return strconv.Itoa(2 + len(c.Files)), nil
 }
 
-// helperOption tells the launcher that what it starts is the file system helper.
+// helperOption tells the launcher that it starts the file system helper.
 const helperOption = "--trusted-helper"
 
-// FileHelper prepares the file system helper, which does not get the network
+// FileHelper prepares the file system helper, which never gets the network,
 // whatever the profile says.
 func (r *Runtime) FileHelper(in Confinement) (*Command, error) {
 	in.Profile.Network, in.ManagedNetwork = 0, false
@@ -346,7 +346,7 @@ func (r *Runtime) FileHelper(in Confinement) (*Command, error) {
 }
 
 // begin prepares the launcher's arguments up to the command. With janitor it gets a connection
-// to one, if what it starts may write.
+// to one, if the command may write.
 func (r *Runtime) begin(in Confinement, janitor bool) (*Command, []string, error) {
 	c := &Command{Arg0: launcherName, Env: r.env, Files: []*os.File{r.launcher}}
 	args := []string{firstFile, "--self-fd", "3",

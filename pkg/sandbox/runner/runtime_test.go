@@ -18,11 +18,11 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// probeEnv is what this program answers as a launcher that is to probe: one of
-// the variables that a launcher gets.
+// probeEnv is the answer of this program when it acts as a launcher that is
+// probed: one of the variables that a launcher gets.
 const probeEnv = "TEMP"
 
-// TestMain lets this program be the launcher of its own tests.
+// TestMain lets this program act as the launcher of its own tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && strings.HasPrefix(os.Args[3], "--probe") {
 		fmt.Println(os.Getenv(probeEnv))
@@ -197,7 +197,7 @@ func TestWhereProgramsAreFound(t *testing.T) {
 	}
 }
 
-// What was found is what is started, whatever becomes of its path.
+// The programs that were found are started, whatever happens to their paths.
 func TestProgramsAreHeldOpen(t *testing.T) {
 	t.Setenv(probeEnv, `{"backends":[{"name":"namespaces","works":false,"reason":"no"},{"name":"bwrap","works":true}],"more":1}`)
 	self, err := os.ReadFile("/proc/self/exe")
@@ -247,8 +247,8 @@ func TestTheChoiceOfABackend(t *testing.T) {
 	}
 }
 
-// TestJanitorOfTheServer: what may write gets a connection to the server's janitor, if
-// there is one.
+// TestJanitorOfTheServer: commands and requests that may write get a connection to the
+// server's janitor, if there is one.
 func TestJanitorOfTheServer(t *testing.T) {
 	r := newRuntime(t, "namespaces")
 	writable := permissions.Profile{Kind: permissions.Managed}
@@ -291,7 +291,7 @@ func TestJanitorOfTheServer(t *testing.T) {
 	}
 }
 
-// TestReadRefusal: what a launcher has written is read, and made text.
+// TestReadRefusal: a launcher's message is read, and made printable.
 func TestReadRefusal(t *testing.T) {
 	r := newRuntime(t, "namespaces")
 	for _, tt := range []struct{ written, want string }{
@@ -312,7 +312,8 @@ func TestReadRefusal(t *testing.T) {
 	}
 }
 
-// TestNeedsLibraries tells programs that load libraries from those that do not, and from what is no program.
+// TestNeedsLibraries distinguishes programs that load libraries from those that do not, and
+// from files that are not programs.
 func TestNeedsLibraries(t *testing.T) {
 	file := func(segments int, types ...elf.ProgType) string {
 		header := elf.Header64{Version: uint32(elf.EV_CURRENT), Phoff: uint64(binary.Size(elf.Header64{})), Phentsize: uint16(binary.Size(elf.Prog64{})), Phnum: uint16(segments)}

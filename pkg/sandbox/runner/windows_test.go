@@ -11,8 +11,8 @@ import (
 	"codex.internal/pkg/sandbox/winsandbox"
 )
 
-// TestWindowsLaunches goes through launches on a Windows host up to the set-up helper,
-// on any system: what is missing is named, and nothing runs.
+// TestWindowsLaunches follows launches on a Windows host up to the set-up helper, on
+// any system: the missing part is named, and nothing runs.
 func TestWindowsLaunches(t *testing.T) {
 	const (
 		current = `{"version":5,"offline_username":"off","online_username":"on","proxy_ports":[8080]}`
@@ -25,8 +25,8 @@ func TestWindowsLaunches(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		marker string // empty: there is none
-		helper bool   // the set-up helper is there
+		marker string // empty: none
+		helper bool   // the set-up helper exists
 		launch func(home, programs string) error
 		reason string
 		why    string // empty: the set-up helper does not exist

@@ -1,8 +1,7 @@
-// Package transparent is how the launcher passes what a sandboxed command sends
-// past its network proxies to the server (docs/spec/network.md §5). Each message
-// goes over a socket of packets and carries one descriptor. The launcher sends, and
-// pkg/sandbox/egress receives. It is a package of its own because the launcher must not link egress, which has
-// net/http and crypto/tls.
+// Package transparent encodes the messages with which the launcher passes connections and DNS queries that
+// bypass the network proxies to the server (docs/spec/network.md §5). Each message is a packet with one
+// descriptor. The launcher sends, and pkg/sandbox/egress receives. It is a separate package because the
+// launcher must not link egress, which imports net/http and crypto/tls.
 package transparent
 
 import (
@@ -11,22 +10,22 @@ import (
 	"fmt"
 )
 
-// Kind says what the descriptor of a message is.
+// Kind is the kind of a message's descriptor.
 type Kind byte
 
 const (
-	// Names is a UDP socket of the sandbox's network that gets every DNS query. Its
-	// messages come with the address to which the query was sent.
+	// Names is a UDP socket of the sandbox's network that receives every DNS query,
+	// together with the address to which it was sent.
 	Names Kind = 1
 	// Connection is the far end of a connection that the command has made.
 	Connection Kind = 2
 )
 
-// Message tells what its descriptor is.
+// Message describes its descriptor.
 type Message struct {
 	Kind Kind
-	// Address and Port are where the command wanted to connect, for a Connection.
-	// IPv4 addresses are those within IPv6.
+	// Address and Port are the requested destination of a Connection. IPv4
+	// addresses are IPv4-mapped IPv6 addresses.
 	Address [16]byte
 	Port    uint16
 }

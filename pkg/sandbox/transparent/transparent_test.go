@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzDecode: what is accepted is encoded to the same bytes.
+// FuzzDecode: an accepted message is encoded to the same bytes.
 func FuzzDecode(f *testing.F) {
 	f.Add(Message{Kind: Names}.Append(nil))
 	f.Add(Message{Kind: Connection, Address: [16]byte{15: 1}, Port: 443}.Append(nil))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Launch is what of a launch decides about the set-up.
+// Launch is the part of a launch that determines the set-up.
 type Launch struct {
 	CodexHome, CommandCwd string
 	Env                   map[string]string
@@ -15,17 +15,17 @@ type Launch struct {
 	Mode                  Mode
 }
 
-// Identity is the user whom the command runs as.
+// Identity is the user as whom the command runs.
 func (l Launch) Identity() Identity { return IdentityFor(l.ProxyEnforced, l.NetworkRestricted) }
 
-// SetupRequest asks the set-up program for one run: the elevated one, which
-// makes users and firewall rules, or the refresh, which only brings access
-// rights up to date and needs no elevation.
+// SetupRequest asks the set-up program for one run: either the elevated one,
+// which makes users and firewall rules, or the refresh, which only updates
+// access rights and needs no elevation.
 type SetupRequest struct {
 	Launch   Launch
 	Elevated bool
-	// Explicit settings stand in for those of the environment; nil: the
-	// environment counts.
+	// Explicit settings replace those of the environment; nil: the environment
+	// counts.
 	Explicit *ProxySettings
 }
 
@@ -43,9 +43,9 @@ const (
 	ReasonUsers  = "sandbox users missing or incompatible with marker version"
 )
 
-// SetupReason says why an elevated set-up is needed, or nothing if it is not.
-// A nil marker is none; usersReady says that the users' credentials are there
-// and of the marker's version.
+// SetupReason returns why an elevated set-up is needed, or "" if it is not. A
+// nil marker means that there is none; usersReady means that the users'
+// credentials exist and have the marker's version.
 func SetupReason(marker *Marker, usersReady bool, id Identity, desired ProxySettings) string {
 	if !marker.Current() {
 		return ReasonMarker
@@ -68,20 +68,20 @@ func portsText(ports []uint16) string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-// Plan is what comes before a sandboxed command.
+// Plan has the steps before a sandboxed command.
 type Plan struct {
 	Identity Identity
 	Settings ProxySettings
-	// Reason says why the first step is an elevated one; empty: it is not.
+	// Reason is why the first step is an elevated one; empty: it is not.
 	Reason string
 	// Steps are to be run in this order; the first that fails ends the
 	// launch.
 	Steps []SetupRequest
 }
 
-// PlanLaunch decides what a launch does once it has loaded the marker (nil:
-// there is none that can be read) and looked for the users: an elevated set-up
-// if there is a reason for one, then always the refresh, both for the same
+// PlanLaunch determines the steps of a launch once it has loaded the marker
+// (nil: there is no readable one) and checked the users: an elevated set-up if
+// there is a reason for one, then always the refresh, both for the same
 // settings.
 func PlanLaunch(l Launch, marker *Marker, usersReady bool) Plan {
 	id := l.Identity()

@@ -9,7 +9,7 @@ import (
 // SetupVersion is the version of the set-up that this package is about.
 const SetupVersion = 5
 
-// Marker is the file that a set-up leaves behind: what it was made for.
+// Marker is the file that a set-up writes: its purpose.
 type Marker struct {
 	Version           uint32   `json:"version"`
 	OfflineUsername   string   `json:"offline_username"`
@@ -19,8 +19,8 @@ type Marker struct {
 	AllowLocalBinding bool     `json:"allow_local_binding"`
 }
 
-// DecodeMarker reads a marker file. A file that is broken is to be treated
-// like one that is missing: the set-up is made again.
+// DecodeMarker reads a marker file. A broken file must be treated like a
+// missing one: the set-up is repeated.
 func DecodeMarker(text []byte) (*Marker, error) {
 	required := struct {
 		Version         *json.RawMessage `json:"version"`
@@ -49,7 +49,7 @@ func (m Marker) Encode() ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// Current reports whether there is a marker, of the current version.
+// Current reports whether there is a marker of the current version.
 func (m *Marker) Current() bool { return m != nil && m.Version == SetupVersion }
 
 // Settings are the firewall rules that the set-up made.

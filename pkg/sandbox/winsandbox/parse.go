@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// ParseArgs reads the wrapper's arguments, with Selector in front or without.
-// Before `--` the flags may come in any order; the value of one is the next
-// argument, whatever that looks like; of a repeated one the last counts,
-// except that workspace roots add up.
+// ParseArgs reads the wrapper's arguments, with or without Selector in front.
+// Before `--` the flags may come in any order. The value of a flag is the next
+// argument, even if that looks like a flag. If a flag is repeated, the last
+// value counts, except that workspace roots add up.
 func ParseArgs(args []string) (*Request, error) {
 	if len(args) > 0 && args[0] == Selector {
 		args = args[1:]
@@ -30,7 +30,7 @@ type parser struct {
 	separated bool
 }
 
-// flags reads up to the separator and takes what follows as the command.
+// flags reads up to the separator; the command follows it.
 func (p *parser) flags() error {
 	for len(p.rest) > 0 {
 		flag := p.rest[0]
@@ -59,7 +59,7 @@ func (p *parser) flags() error {
 	return nil
 }
 
-// bare takes a flag without a value.
+// bare handles a flag without a value.
 func (p *parser) bare(flag string) bool {
 	switch flag {
 	case flagPrivateDesktop:
@@ -76,7 +76,7 @@ func (p *parser) bare(flag string) bool {
 	return true
 }
 
-// setter returns what takes a flag's value, nil for an unknown flag.
+// setter returns the function that handles a flag's value, nil for an unknown flag.
 func (p *parser) setter(flag string) func(value string) error {
 	r := &p.r
 	list := func(to *[]string, absolute bool) func(string) error {
@@ -87,7 +87,7 @@ func (p *parser) setter(flag string) func(value string) error {
 	}
 	switch flag {
 	case flagCodexHome:
-		// Whether it is absolute is looked at last.
+		// Whether it is absolute is checked last.
 		return func(value string) error { r.CodexHome = value; return nil }
 	case flagCommandCwd:
 		return func(value string) error { r.CommandCwd = value; return mustBeAbsolute(flag, value) }
@@ -118,8 +118,8 @@ func (p *parser) setter(flag string) func(value string) error {
 	}
 }
 
-// finish looks whether everything is there, in the order in which Codex
-// CLI complains.
+// finish checks that everything is present, in the order of Codex CLI's
+// complaints.
 func (p *parser) finish() (*Request, error) {
 	for _, flag := range []string{flagCodexHome, flagCommandCwd, flagEnv, flagPermissionProfile, flagLevel} {
 		if !p.seen[flag] {
@@ -159,7 +159,7 @@ func checkProfile(text string) error {
 
 func parseEnv(text string) (map[string]string, error) {
 	const failed = "failed to parse env json: %w"
-	var values map[string]*string // null is no string
+	var values map[string]*string // null is not a string
 	if err := decode(text, &values); err != nil {
 		return nil, fmt.Errorf(failed, err)
 	}

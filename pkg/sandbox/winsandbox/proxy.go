@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// Mode says what a launch does with the firewall rules of the set-up.
+// Mode selects what a launch does with the firewall rules of the set-up.
 type Mode int
 
 // The modes.
 const (
-	// Reconcile makes them fit the environment.
+	// Reconcile adapts them to the environment.
 	Reconcile Mode = iota
-	// Preserve leaves them as they are, if there are any.
+	// Preserve does not change them, if there are any.
 	Preserve
 )
 
-// Identity is which of the two sandbox users a command runs as.
+// Identity selects which of the two sandbox users a command runs as.
 type Identity int
 
 // The identities.
 const (
-	// Online is the user whom the firewall lets out.
+	// Online is the user whose traffic the firewall permits.
 	Online Identity = iota
-	// Offline is the user who reaches at most proxies on this machine.
+	// Offline is the user who can reach at most proxies on this machine.
 	Offline
 )
 
@@ -58,8 +58,8 @@ const (
 
 var urlVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "WS_PROXY", "WSS_PROXY"}
 
-// SettingsFromEnv are the settings that an environment asks for; none for the
-// online identity.
+// SettingsFromEnv returns the settings of an environment; none for the online
+// identity.
 func SettingsFromEnv(env map[string]string, id Identity) ProxySettings {
 	if id == Online {
 		return ProxySettings{}
@@ -81,9 +81,9 @@ func SettingsFromEnv(env map[string]string, id Identity) ProxySettings {
 	return ProxySettings{Ports: slices.Compact(ports), AllowLocalBinding: env[bindingVariable] == "1"}
 }
 
-// DesiredSettings are the settings that a launch wants: with Preserve those of
-// a marker of the current version, otherwise the environment's. A nil marker
-// is none.
+// DesiredSettings returns the wanted settings of a launch: with Preserve those
+// of a marker of the current version, otherwise the environment's. A nil marker
+// means that there is none.
 func DesiredSettings(mode Mode, marker *Marker, env map[string]string, id Identity) ProxySettings {
 	if mode == Preserve && marker.Current() {
 		return marker.Settings()
@@ -92,7 +92,7 @@ func DesiredSettings(mode Mode, marker *Marker, env map[string]string, id Identi
 }
 
 // loopbackPort returns the port of a proxy on a loopback address, or 0 for
-// anything else. It has to be spelled out.
+// anything else. The port must be explicit.
 func loopbackPort(url string) uint16 {
 	_, rest, ok := strings.Cut(strings.TrimSpace(url), "://")
 	if !ok {
@@ -119,7 +119,7 @@ func isLocalhost(host string) bool {
 	return len(host) == len(name) && strings.EqualFold(host, name)
 }
 
-// parsePort returns 0 for what is no port. Codex CLI takes a plus sign.
+// parsePort returns 0 for an invalid port. Codex CLI accepts a plus sign.
 func parsePort(text string) uint16 {
 	port, err := strconv.ParseUint(strings.TrimPrefix(text, "+"), 10, 16)
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 	ExitFailed  = 1
 )
 
-// The wrapper's flags. Those without a comment have a value.
+// The wrapper's flags. They have a value unless a comment says otherwise.
 const (
 	flagCodexHome         = "--codex-home"
 	flagCommandCwd        = "--command-cwd"
@@ -58,8 +58,8 @@ func (l Level) check() error {
 
 // Request is what the wrapper is asked for: a command and how to confine it.
 type Request struct {
-	// CodexHome, CommandCwd and WorkspaceRoots are absolute. No roots mean
-	// the command's directory.
+	// CodexHome, CommandCwd and WorkspaceRoots are absolute. Without roots, the
+	// command's directory is used.
 	CodexHome, CommandCwd string
 	WorkspaceRoots        []string
 	// PermissionProfile is JSON, handed on byte by byte.
@@ -70,8 +70,8 @@ type Request struct {
 	PrivateDesktop bool
 	ProxyEnforced  bool
 	ProxySettings  Mode
-	// ReadRoots and WriteRoots stand in for what the profile says, also when
-	// they are empty; nil: the profile counts.
+	// ReadRoots and WriteRoots replace those of the profile, also when they are
+	// empty; nil: the profile counts.
 	ReadRoots, WriteRoots []string
 	// PlatformDefaults adds the system's directories to ReadRoots.
 	PlatformDefaults bool
@@ -82,10 +82,10 @@ type Request struct {
 	Command []string
 }
 
-// errNoCommand says that there is nothing to run.
+// errNoCommand means that there is nothing to run.
 var errNoCommand = errors.New("missing sandboxed command in windows sandbox wrapper request")
 
-// check refuses what ParseArgs would not give back.
+// check refuses requests that ParseArgs would not return.
 func (r *Request) check() error {
 	for _, p := range []struct{ flag, path string }{{flagCodexHome, r.CodexHome}, {flagCommandCwd, r.CommandCwd}} {
 		if p.path == "" {
@@ -116,9 +116,9 @@ func (r *Request) check() error {
 }
 
 // Args returns the arguments that ask the wrapper for r, Selector first.
-// ParseArgs gives r back, with the command's directory in the place of missing
-// workspace roots. What could not be given back is an error: a path that is
-// not absolute, or a string with invalid UTF-8 where it goes through JSON.
+// ParseArgs returns r again, with the command's directory in place of missing
+// workspace roots. It is an error if that is impossible: for a path that is not
+// absolute, or a string with invalid UTF-8 that is encoded as JSON.
 func (r *Request) Args() ([]string, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func encodeList(flag string, list []string, absolute bool) (string, error) {
 	return encode(list)
 }
 
-// encode is JSON without the escapes that are for web pages.
+// encode returns JSON without the escapes for web pages.
 func encode(value any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -21,7 +21,7 @@ func whole() *Request {
 	}
 }
 
-// least is a request with what it must have.
+// least is a request with only the required fields.
 func least() *Request {
 	return &Request{CodexHome: "/home", CommandCwd: "/work", PermissionProfile: json.RawMessage("{}"), Level: Disabled, Command: []string{"x"}}
 }
@@ -54,7 +54,7 @@ func TestArgsComeInTheirOrder(t *testing.T) {
 	}
 }
 
-// normal is a request as ParseArgs gives it back.
+// normal is a request in the form in which ParseArgs returns it.
 func normal(r Request) *Request {
 	if len(r.WorkspaceRoots) == 0 {
 		r.WorkspaceRoots = []string{r.CommandCwd}
