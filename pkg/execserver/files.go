@@ -18,11 +18,7 @@ func (srv *Server) newFiles() *files.Server {
 	return files.NewServer(files.Options{
 		Events: srv.events, Home: srv.home, CodexHome: srv.opts.CodexHome, MaxHandles: srv.opts.MaxHandles,
 		Sandboxes: srv.confiner.Enforcing, Launcher: srv.confiner.Launcher, Supervisor: srv.supervisor,
-		ReadsLarge: func(size int64) {
-			if size >= releaseAbove {
-				srv.memory.used()
-			}
-		},
+		ReadsLarge: srv.movesBytes,
 	})
 }
 

@@ -248,9 +248,7 @@ func (rq *request) release() {
 	if rq.msg == nil {
 		return
 	}
-	if rq.size() >= releaseAbove {
-		rq.c.srv.memory.used()
-	}
+	rq.c.srv.movesBytes(int64(rq.size()))
 	rq.msg.Release()
 	rq.msg = nil
 }

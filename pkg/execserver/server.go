@@ -182,7 +182,7 @@ type Server struct {
 	files      *files.Server
 	tunnels    *tunnels.Server
 	detached   *detach.Store // nil: there are no detached processes
-	memory     *memoryReleaser
+	memory     *time.Timer   // calls releaseMemory
 
 	// What confines.
 	confiner *confine.Confiner
@@ -224,7 +224,7 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 		home:       host.Home,
 		cwd:        host.Cwd,
 		began:      time.Now(),
-		memory:     newMemoryReleaser(),
+		memory:     newMemoryTimer(),
 		sessions:   make(map[string]*session),
 		stopped:    make(chan struct{}),
 		ended:      make(chan struct{}),
@@ -394,7 +394,7 @@ func (srv *Server) routineEnd(sessions []*session) {
 	srv.confiner.Close()
 	srv.supervisor.Close()
 	srv.fetcher.Close()
-	srv.memory.stop()
+	srv.memory.Stop()
 }
 
 // Metrics returns a handler that answers GET and HEAD of /metrics with the server's metrics, for
