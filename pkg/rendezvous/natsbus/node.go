@@ -28,6 +28,8 @@ type Options struct {
 	// credentials. CA is a PEM file with the authorities that must have signed
 	// the servers' certificates; empty: those of the system.
 	Credentials, CA string
+	// AllowPlaintext permits connections without TLS to servers that are not on this machine.
+	AllowPlaintext bool
 	// Replicas is how many servers store the state. 0: 3 in a cluster of that
 	// many, else 1. It applies to new buckets and, if it is not 0, to existing
 	// ones.
@@ -101,7 +103,12 @@ func Connect(ctx context.Context, opts Options) (*Node, error) {
 func (n *Node) connect(ctx context.Context, opts *Options) (err error) {
 	lost := make(chan struct{})
 	closed := nats.ClosedHandler(func(*nats.Conn) { close(lost) })
-	if n.conn, err = nats.Connect(opts.Servers, append(n.options(opts), closed)...); err != nil {
+	n.conn, err = nats.Connect(opts.Servers, append(n.options(opts), closed)...)
+	switch {
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return fmt.Errorf("connect to NATS: %w: the server offers no TLS, and without it user, password and registrations would be sent in the clear; "+
+			"set up TLS there, or allow it with --allow-plaintext-nats", err)
+	case err != nil:
 		return fmt.Errorf("connect to NATS: %w", err)
 	}
 	defer func() {
@@ -162,6 +169,14 @@ func (n *Node) options(opts *Options) []nats.Option {
 	}
 	if opts.CA != "" {
 		list = append(list, nats.RootCAs(opts.CA))
+	}
+	switch {
+	case opts.AllowPlaintext:
+	case areLocal(opts.Servers):
+		list = append(list, nats.SetCustomDialer(&localDialer{net.Dialer{Timeout: dialTime}}))
+	default:
+		// Whatever a server offers: an attacker can remove the offer from its first line.
+		list = append(list, nats.Secure())
 	}
 	return list
 }

@@ -2,14 +2,18 @@ package natsbus
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/nats-io/nkeys"
+
+	"codex.internal/pkg/wire/websocket"
 )
 
 // schemes are the schemes of server URLs.
@@ -23,6 +27,30 @@ func checkServers(servers string) error {
 		}
 	}
 	return nil
+}
+
+// areLocal reports whether all servers of a list that was checked are on this machine.
+func areLocal(servers string) bool {
+	for server := range strings.SplitSeq(servers, ",") {
+		if u, err := parseServer(server); err != nil || !websocket.IsLoopback(u.Hostname()) {
+			return false
+		}
+	}
+	return true
+}
+
+var errPlaintext = errors.New("the server is not on this machine, and what is sent would not be encrypted")
+
+// localDialer connects to this machine only. Scenario: a server on a loopback address names the other servers of its
+// cluster, and a node that does not encrypt would send them its password (TestSecretsAreEncrypted).
+type localDialer struct{ net.Dialer }
+
+// Dial implements nats.CustomDialer.
+func (d *localDialer) Dial(network, address string) (net.Conn, error) {
+	if host, _, err := net.SplitHostPort(address); err != nil || !websocket.IsLoopback(host) {
+		return nil, fmt.Errorf("%s: %w", address, errPlaintext)
+	}
+	return d.Dialer.Dial(network, address)
 }
 
 // HasSecret reports whether one of the URLs in a list of servers may have a user, a

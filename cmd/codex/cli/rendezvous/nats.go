@@ -18,6 +18,7 @@ func natsFlags() []cli.Flag {
 		&cli.StringFlag{Name: "nats", Usage: "be one service with other nodes by NATS with JetStream at `URL`[,URL...]; put a URL with a password into " + natsVariable},
 		&cli.StringFlag{Name: "nats-creds", Usage: "the `FILE` with credentials for NATS"},
 		&cli.StringFlag{Name: "nats-ca", Usage: "accept servers of NATS with a certificate of an authority in `FILE`, as PEM"},
+		&cli.BoolFlag{Name: "allow-plaintext-nats", Usage: "connect without TLS to servers of NATS that are not on this machine"},
 		cmdutil.Count(cli.GenericFlag{Name: "nats-replicas", Usage: "store the state on `N` servers of NATS, 1 to 5", DefaultText: "3 in a cluster of as many, else 1"},
 			0, 1, maxReplicas),
 	}
@@ -38,10 +39,10 @@ func natsOptions(c *cli.Context, log *slog.Logger) (*natsbus.Options, error) {
 	if servers == "" {
 		servers = os.Getenv(natsVariable)
 	}
-	o := &natsbus.Options{Servers: servers, Credentials: c.String("nats-creds"), CA: c.String("nats-ca"), Replicas: c.Int("nats-replicas"), Logger: log}
+	o := &natsbus.Options{Servers: servers, Credentials: c.String("nats-creds"), CA: c.String("nats-ca"), Replicas: c.Int("nats-replicas"), AllowPlaintext: c.Bool("allow-plaintext-nats"), Logger: log}
 	switch {
 	case servers == "":
-		for _, name := range []string{"nats-creds", "nats-ca", "nats-replicas"} {
+		for _, name := range []string{"nats-creds", "nats-ca", "nats-replicas", "allow-plaintext-nats"} {
 			if c.IsSet(name) {
 				return nil, cmdutil.Usagef("--%s needs --nats", name)
 			}

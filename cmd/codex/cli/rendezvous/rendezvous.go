@@ -109,7 +109,7 @@ func runRendezvous(c *cli.Context, s cmdutil.Streams) error {
 	options, err := cmdutil.ReadOptions(c, cmdutil.OptionsFile{
 		Name: optionsName, Variables: map[string]string{"nats": natsVariable},
 		Excluded: func() map[string][]string {
-			return map[string][]string{"state": {"nats", "nats-creds", "nats-ca", "nats-replicas"}, "nats": {"state"}}
+			return map[string][]string{"state": {"nats", "nats-creds", "nats-ca", "nats-replicas", "allow-plaintext-nats"}, "nats": {"state"}}
 		},
 	})
 	if err != nil {
