@@ -34,6 +34,9 @@ func newConn(h *Harness, b Bundle, l *link, id string, session *noise.Session) *
 	c := &Conn{h: h, bundle: b}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.s = newStream(id, session, frame.Options{Harness: true, Plain: h.opts.Plain}, l, c.ended)
+	if _, err := c.s.advance(); err != nil { // sends the empty record, which must be the first
+		c.s.end(err)
+	}
 	c.wg.Go(c.s.routineTimer)
 	c.wg.Go(func() { c.routineLinks(l) })
 	return c

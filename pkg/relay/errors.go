@@ -30,6 +30,7 @@ var (
 	errURL        = errors.New("expected a ws:// or wss:// URL")
 	errStopped    = errors.New("the executor is stopping")
 	errLinkDown   = errors.New("Noise relay websocket ended")
+	errLinkFull   = errors.New("Noise relay websocket has no room for a record")
 	errNotBinary  = errors.New("Noise relay transport expects binary protobuf frames")
 	errInboxFull  = errors.New("Noise relay stream inbox is full: its messages are not read")
 	errReplaced   = fmt.Errorf("%w: the executor has registered again", frame.ErrLost)

@@ -105,7 +105,7 @@ func TestWhatEndsAStream(t *testing.T) {
 		"a number":             func(r *remote, s *noise.Session) { r.data("a", 0, seal(r.t, s, framed("1"))) },
 		"an empty object":      func(r *remote, s *noise.Session) { r.data("a", 0, seal(r.t, s, framed("{}"))) },
 		"a record again, as the next": func(r *remote, s *noise.Session) {
-			record := seal(r.t, s, nil)
+			record := seal(r.t, s, framed(hello)[:4])
 			r.data("a", 0, record)
 			r.data("a", 1, record)
 		},
@@ -152,7 +152,7 @@ func TestWhatIsAccepted(t *testing.T) {
 		r.data("a", uint32(i), make([]byte, 40)) // the first copy wins
 	}
 	var got []byte
-	for range 2 {
+	for range 3 { // one is empty, as the harness has sent some
 		plaintext, err := s.Open(nil, r.expect("a", frame.Data).Payload)
 		if err != nil {
 			t.Fatal(err)
@@ -171,21 +171,41 @@ func TestWhatIsDropped(t *testing.T) {
 	_ = r.ws.WriteMessage(websocket.TextMessage, []byte("text"))
 	_ = r.ws.WriteMessage(websocket.BinaryMessage, []byte{0xff})
 	_ = r.ws.WriteMessage(websocket.BinaryMessage, []byte{8, 2})
-	for _, id := range []string{"a", "nobody's"} {
-		r.send(frame.Frame{StreamID: id, Kind: frame.Ack})
-		r.send(frame.Frame{StreamID: id, Kind: frame.Heartbeat})
-		r.send(frame.Frame{StreamID: id, Kind: frame.Ack, Ack: 7, AckBits: 7})
-	}
+	r.send(frame.Frame{StreamID: "a", Kind: frame.Ack})
+	r.send(frame.Frame{StreamID: "a", Kind: frame.Heartbeat})
+	r.send(frame.Frame{StreamID: "a", Kind: frame.Ack, Ack: 7, AckBits: 7})
 	r.send(frame.Frame{StreamID: "nobody's", Kind: frame.Reset, Reason: "x"})
-	r.send(frame.Frame{StreamID: "nobody's", Kind: frame.Resume, Seq: 3})
+	r.send(frame.Frame{StreamID: "nobody's", Kind: frame.Resume})
 	r.says("a", s, 0)
 	r.data("a", 0, make([]byte, 40)) // the first copy wins
 	r.says("a", s, 1)
 	r.knock("a", "again")
 	r.expect("a", frame.Reset)
 	r.says("a", s, 2) // the stream stays
-	r.data("unknown", 0, make([]byte, 40))
-	r.expect("unknown", frame.Reset)
+}
+
+// TestUnknownStreams: whoever goes on with a stream that has ended is told so, and a stream that waits for the registry has not
+// ended.
+func TestUnknownStreams(t *testing.T) {
+	g := make(gate)
+	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: g.validate})
+	for _, f := range []frame.Frame{
+		{Kind: frame.Data, Payload: make([]byte, 40)},
+		{Kind: frame.Ack},
+		{Kind: frame.Ack, Ack: 7, AckBits: 7},
+		{Kind: frame.Heartbeat},
+		{Kind: frame.Resume, Seq: 1},
+	} {
+		f.StreamID = "unknown"
+		r.send(f)
+		r.expect("unknown", frame.Reset)
+	}
+	r.knock("waits", "wait")
+	for _, kind := range []frame.Kind{frame.Ack, frame.Heartbeat} {
+		r.send(frame.Frame{StreamID: "waits", Kind: kind})
+	}
+	g <- struct{}{}
+	r.expect("waits", frame.Handshake)
 }
 
 // TestFailedHandshakes: failed handshakes are refused. However many there are,

@@ -79,13 +79,30 @@ func (v *executorConn) receive(f frame.Frame) {
 	}
 	s := v.e.stream(f.StreamID)
 	if s == nil {
-		if f.Kind == frame.Data {
+		if v.refusesUnknown(f) {
 			v.reset(f.StreamID)
 		}
 		return
 	}
 	if err := s.receive(f); err != nil {
 		s.end(err)
+	}
+}
+
+// refusesUnknown reports whether the sender of a frame of an unknown stream is told so: it would go on with a stream that
+// has ended here, until its session has ended, too. Scenario: the relay loses a reset, or forges one for this end.
+func (v *executorConn) refusesUnknown(f frame.Frame) bool {
+	switch f.Kind {
+	case frame.Data:
+		return true
+	case frame.Resume:
+		return f.Seq > 0 // else a handshake may follow
+	case frame.Ack, frame.Heartbeat:
+		v.e.mu.Lock()
+		defer v.e.mu.Unlock()
+		return v.claims[f.StreamID] == nil
+	default:
+		return false
 	}
 }
 

@@ -54,6 +54,9 @@ func invite(t *testing.T) *guest {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.conn.Close() })
+	if first, err := session.Open(nil, g.expect(g.id, frame.Data).Payload); err != nil || len(first) > 0 {
+		t.Fatalf("the first record: got %q, error %v; want an empty one", first, err)
+	}
 	return g
 }
 

@@ -143,10 +143,31 @@ func (s *stream) take(f frame.Frame) error {
 			return err
 		}
 	}
+	// Before the consumer sends anything: see frame.Stream.BeatDue.
+	if err := s.beat(); err != nil {
+		return err
+	}
 	s.push(out.Frames)
 	s.acted()
 	wait.Wake(s.ready)
 	return nil
+}
+
+// beat sends an empty record if one is due. The caller holds the lock.
+func (s *stream) beat() error {
+	now := time.Now()
+	if s.link == nil || !s.frames.BeatDue(now) {
+		return nil
+	}
+	sealed, err := s.session.Seal(nil, nil)
+	if err != nil {
+		return err
+	}
+	f, err := s.frames.Send(sealed, nil, now)
+	if err == nil && !s.link.push(f) {
+		err = errLinkFull // a record that is not sent again would leave a gap
+	}
+	return err
 }
 
 func (s *stream) deliver(message []byte) error {
@@ -345,6 +366,9 @@ func (s *stream) advance() (due time.Time, err error) {
 		return time.Time{}, nil
 	}
 	frames, err := s.frames.Advance(time.Now())
+	if err == nil {
+		err = s.beat()
+	}
 	s.push(frames)
 	s.armed = s.frames.Deadline()
 	wait.Wake(s.ready)

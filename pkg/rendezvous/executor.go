@@ -184,10 +184,10 @@ func (x *executor) route(m *Message) bool {
 			return false
 		}
 	case s == nil:
-		if m.Frame == frame.Data {
-			x.refuse(m, resetUnknownStream)
-		} else {
+		if m.Frame == frame.Reset {
 			x.srv.metrics.drop(dropUnknownStream)
+		} else {
+			x.refuse(m, resetUnknownStream)
 		}
 		return false
 	case m.Frame == frame.Handshake && (s.handshaken || s.answered):

@@ -57,8 +57,10 @@ func TestHostileHarness(t *testing.T) {
 			}
 		}, stays},
 		"control frames on no stream": {func(a *peer) {
-			for _, kind := range []frame.Kind{frame.Ack, frame.Heartbeat, frame.Reset} {
-				a.send(frame.Frame{StreamID: "none", Kind: kind, Reason: "\x1b[2J"})
+			for _, kind := range []frame.Kind{frame.Reset, frame.Ack, frame.Heartbeat} {
+				if a.send(frame.Frame{StreamID: "none", Kind: kind, Reason: "\x1b[2J"}); kind != frame.Reset {
+					a.want("none", frame.Reset, resetUnknownStream)
+				}
 			}
 		}, stays},
 		"resets that executors drop": {func(a *peer) {

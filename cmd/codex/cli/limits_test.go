@@ -91,7 +91,7 @@ var documentedLimits = []struct {
 		"| handshakes per second; failed ones per second":                      {"pkg/rendezvous.shareOpens", "pkg/rendezvous.shareFailures"},
 		"a connection of a harness | failed handshakes":                        {"pkg/rendezvous.harnessFailures"},
 		"| bytes that wait for the executor":                                   {"pkg/rendezvous.SourceBytes"},
-		"a websocket | silence; time to take one frame":                        {"pkg/relay/frame.silenceTime", "pkg/rendezvous.DefaultWriteTimeout"},
+		"a websocket | silence; time to take one frame":                        {"pkg/rendezvous.DefaultPingInterval", "pkg/rendezvous.DefaultWriteTimeout"},
 	}},
 	{"docs/rendezvous.md", "Names, ends and limits", map[string][]string{
 		"a token": {

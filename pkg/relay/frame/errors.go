@@ -84,4 +84,5 @@ var (
 	errNoAnswer     error = &lostError{"nothing came in ", answerTime, " after it was resumed"}
 	errStalled      error = &lostError{"no record was acknowledged in ", stallTime, ""}
 	errSilent       error = &lostError{"nothing came in ", silenceTime, ""}
+	errNoRecord     error = &lostError{"no record came in ", firstRecordTime, " after the handshake"}
 )

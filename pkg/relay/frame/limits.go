@@ -72,8 +72,17 @@ const (
 	// has the stream, before it makes a new one.
 	answerTime = 5 * time.Second
 	// heartbeatTime is how long an end sends nothing before it sends a
-	// heartbeat. silenceTime is how long it waits for any frame before it counts
-	// the peer as lost: two heartbeats, and time for the second to arrive.
-	heartbeatTime = 30 * time.Second
-	silenceTime   = 75 * time.Second
+	// heartbeat. silenceTime is how long it waits before it counts the peer as
+	// lost: three heartbeats, or one and a half of former versions. It is shorter
+	// than the life of a session without a connection, 60 s: an end that notices
+	// late that its stream has ended can still resume the session.
+	heartbeatTime = 15 * time.Second
+	silenceTime   = 45 * time.Second
+	// firstRecordTime is how long an end waits for the first record. Harnesses
+	// send it after their handshake. A harness whose handshake was delayed has
+	// left, and sends none.
+	firstRecordTime = 20 * time.Second
+
+	// emptyRecord is the size of a record without content: the tag of AES-GCM.
+	emptyRecord = 16
 )

@@ -16,11 +16,14 @@ func (s *Stream) Deadline() time.Time {
 	case s.lost:
 		at(true, s.lostAt.Add(retainTime))
 	default:
+		at(s.in.next == 0, s.opened.Add(firstRecordTime))
+		at(s.beats, s.opened.Add(silenceTime))
+		at(s.canBeat(), s.beatAt)
 		at(s.owes(), s.unackedSince.Add(ackDelay))
 		at(!s.resumedAt.IsZero(), s.resumedAt.Add(answerTime))
 		at(s.waiting(), s.retransmitAt)
 		at(s.waiting(), s.stalledSince.Add(stallTime))
-		at(s.Acking(), s.wrote.Add(heartbeatTime))
+		at(s.sendsHeartbeats(), s.wrote.Add(heartbeatTime))
 		at(s.Acking(), s.heard.Add(silenceTime))
 	}
 	return next
@@ -44,7 +47,7 @@ func (s *Stream) Advance(now time.Time) ([]Frame, error) {
 	if s.ackDue(now) {
 		frames = append(frames, s.frame(Frame{Kind: Ack}, now))
 	}
-	if s.Acking() && !now.Before(s.wrote.Add(heartbeatTime)) {
+	if s.sendsHeartbeats() && !now.Before(s.wrote.Add(heartbeatTime)) {
 		frames = append(frames, s.frame(Frame{Kind: Heartbeat}, now))
 	}
 	return frames, nil
@@ -62,7 +65,9 @@ func (s *Stream) expired(now time.Time) error {
 		return errNoAnswer
 	case s.waiting() && since(s.stalledSince, stallTime):
 		return errStalled
-	case s.Acking() && since(s.heard, silenceTime):
+	case s.in.next == 0 && since(s.opened, firstRecordTime):
+		return errNoRecord
+	case s.beats && since(s.opened, silenceTime), s.Acking() && since(s.heard, silenceTime):
 		return errSilent
 	}
 	return nil
@@ -94,7 +99,10 @@ func (s *Stream) Reconnected(now time.Time) ([]Frame, error) {
 		return nil, s.failed
 	}
 	s.lost = false
-	s.heard = now
+	s.heard, s.beatAt = now, now
+	// The time without a websocket counts as answerTime: a relay that breaks websockets again and again must not
+	// put off the end of a stream for ever (TestForgedSigns).
+	s.opened = s.opened.Add(now.Sub(s.lostAt) - answerTime)
 	if s.options.Harness {
 		s.resumedAt = now
 	}

@@ -56,6 +56,10 @@ type Stream struct {
 	wrote     time.Time // the last frame
 	heard     time.Time
 
+	beats  bool      // the peer sends empty records, which show that it hears
+	beatAt time.Time // when an empty record is due, if no record is sent before
+	opened time.Time // when the last record came that others do not wait for
+
 	retransmitAt time.Time // while records are in flight
 	pause        time.Duration
 	stalledSince time.Time
@@ -64,7 +68,7 @@ type Stream struct {
 // NewStream returns one end of a stream of the given id, whose handshake is
 // over.
 func NewStream(id string, o Options, now time.Time) *Stream {
-	s := &Stream{id: id, options: o, wrote: now, heard: now}
+	s := &Stream{id: id, options: o, wrote: now, heard: now, beatAt: now, opened: now}
 	if o.Plain {
 		s.peer = plain
 	}
@@ -102,6 +106,7 @@ func (s *Stream) Send(record []byte, free func(), now time.Time) (Frame, error) 
 	case s.out.next > maxSeq:
 		return Frame{}, s.fail(ErrExhausted)
 	}
+	s.beatAt = now.Add(heartbeatTime)
 	idle := s.out.inFlight() == 0
 	seq := s.out.add(record, free)
 	switch s.peer {
@@ -147,6 +152,7 @@ func (s *Stream) Receive(f Frame, now time.Time) (Output, error) {
 			return Output{}, s.fail(err)
 		}
 		s.owe(len(f.Payload), now)
+		s.hear(out.Records, now)
 	}
 	if s.options.Plain {
 		return out, nil
