@@ -43,7 +43,8 @@ The URL of the service is the first line on stdout; logs go to stderr. It serves
 
 Tokens must not be sent without encryption. So without --tls-cert the service listens on
 a loopback address only. If a proxy in front of it does the encryption, use
---allow-plaintext-bind, and give the URL of the proxy with --public-url.
+--allow-plaintext-bind, and give the URL of the proxy with --public-url. Such a proxy
+sees all tokens and can use them: trust it as you trust the service.
 
 Examples:
    codex rendezvous token create --role executor --environment box
@@ -66,7 +67,7 @@ Every option can be set in a TOML file; --config FILE or --config-file FILE name
 			&cli.StringFlag{Name: "tls-key", Usage: "the `FILE` with the certificate's key, as PEM"},
 			&cli.StringFlag{Name: "state", Usage: "store registrations in `FILE`, so that a restart keeps them"},
 			tokensFlag(),
-			&cli.StringFlag{Name: "public-url", Usage: "the `URL` under which clients reach the service, if it is behind a proxy"},
+			&cli.StringFlag{Name: "public-url", Usage: "the `URL` under which clients reach the service, if it is behind a proxy, which sees all tokens"},
 			&cli.BoolFlag{Name: "allow-plaintext-bind", Usage: "listen without TLS on an address that is not loopback"},
 		}, natsFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName, "config")),
 		Subcommands: []*cli.Command{rendezvousTokenCommand(s)},
