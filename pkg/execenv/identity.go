@@ -58,9 +58,11 @@ func makeIdentity(dir, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	root, err := safeopen.PrivateDir(dir, true)
+	if err != nil {
 		return err
 	}
+	defer root.Close()
 	f, err := os.CreateTemp(dir, "new-*") // with the mode 0600
 	if err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/outputlog"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/host/safeopen"
 	"golang.org/x/sys/unix"
 	"strings"
 )
@@ -171,26 +171,9 @@ func directoryName(owner, id string) string {
 	return hex.EncodeToString(digest[:16])
 }
 
-// checkOwn fails unless a file belongs to this user, and no other user can change it.
-func checkOwn(what string, info fs.FileInfo, most fs.FileMode) error {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !ok || int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("%s belongs to another user", what)
-	case info.Mode().Perm()&^most != 0:
-		return fmt.Errorf("%s has the mode %04o, and may have at most %04o", what, info.Mode().Perm(), most)
-	}
-	return nil
-}
-
-// openDirectory opens a directory of this user that no other user can enter and that is
-// not reached through a link. The path is relative to root or, if root is nil, absolute.
-func openDirectory(root *os.Root, name string) (*os.Root, error) {
-	lstat, open := os.Lstat, os.OpenRoot
-	if root != nil {
-		lstat, open = root.Lstat, root.OpenRoot
-	}
-	link, err := lstat(name)
+// openBelow opens a directory of this user that no other user can enter and that is not reached through a link.
+func openBelow(root *os.Root, name string) (*os.Root, error) {
+	link, err := root.Lstat(name)
 	switch {
 	case err != nil:
 		return nil, err
@@ -199,7 +182,7 @@ func openDirectory(root *os.Root, name string) (*os.Root, error) {
 	case !link.IsDir(): // to open a FIFO would wait for a writer
 		return nil, fmt.Errorf("%s is no directory", name)
 	}
-	opened, err := open(name)
+	opened, err := root.OpenRoot(name)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +192,7 @@ func openDirectory(root *os.Root, name string) (*os.Root, error) {
 	case !os.SameFile(info, link):
 		err = fmt.Errorf("%s was exchanged", name)
 	default:
-		err = checkOwn(name, info, 0o700)
+		err = safeopen.CheckOwn(name, info, 0o700)
 	}
 	if err != nil {
 		_ = opened.Close()
@@ -224,15 +207,7 @@ func (d *Store) base(create bool) (*os.Root, error) {
 	if d.root != nil {
 		return d.root, nil
 	}
-	if create {
-		if err := os.MkdirAll(filepath.Dir(d.Dir), 0o700); err != nil {
-			return nil, err
-		}
-		if err := os.Mkdir(d.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-	}
-	root, err := openDirectory(nil, d.Dir)
+	root, err := safeopen.PrivateDir(d.Dir, create)
 	if err == nil {
 		d.root = root
 	}
@@ -282,7 +257,7 @@ func (d *Store) get(name string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := openDirectory(base, name)
+	root, err := openBelow(base, name)
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +287,7 @@ func readRecord(root *os.Root) (Record, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	if err == nil {
-		err = checkOwn(recordName, info, 0o600)
+		err = safeopen.CheckOwn(recordName, info, 0o600)
 	}
 	// A Root follows links within itself.
 	if link, e := root.Lstat(recordName); err == nil && (e != nil || !os.SameFile(info, link) || !info.Mode().IsRegular()) {
@@ -410,7 +385,7 @@ func (s *Store) removeLocked(k *Process) error {
 	root := s.root
 	if root == nil { // closed: the server ends while a process is being started
 		var err error
-		if root, err = openDirectory(nil, s.Dir); err != nil {
+		if root, err = safeopen.PrivateDir(s.Dir, false); err != nil {
 			return execproto.Internal("open the directory of detached processes: " + err.Error())
 		}
 		defer root.Close()

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/host/safeopen"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 )
@@ -78,12 +79,14 @@ func claimRetainDir(c *cli.Context, dir string, log *slog.Logger) (claimed strin
 	if err != nil || where.stdio || where.socket != "" || where.addr.Port() != 0 {
 		return dir, release
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+	root, err := safeopen.PrivateDir(filepath.Dir(dir), true)
+	if err != nil {
 		return dir, release // the first detached process is refused for the same reason
 	}
+	defer root.Close()
 	for i := range maxAnyPort {
 		name := dir + "-" + strconv.Itoa(i+1)
-		lock, err := os.OpenFile(name+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+		lock, err := root.OpenFile(filepath.Base(name)+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return dir, release
 		}
