@@ -120,6 +120,37 @@ func TestInheritedDescriptorsOfWhatIsHidden(t *testing.T) {
 	}
 }
 
+// TestInheritedDevices: a device that somebody leaves open for writing is not the command's, but for its terminal. What is written
+// to the other end of a pseudoterminal has been typed there.
+func TestInheritedDevices(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+		must(t, err)
+		defer master.Close()
+		must(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+		n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+		must(t, err)
+		terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+		must(t, err)
+		defer terminal.Close()
+		run := func(backend string, stdin *os.File, more *os.File, fds ...string) outcome {
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+			defer cancel()
+			cmd := p.command(ctx, backend, p.opened(), append([]string{"devices that are open"}, fds...)...)
+			cmd.Stdin, cmd.ExtraFiles = stdin, []*os.File{more}
+			return p.finish(cmd)
+		}
+		works(t, run("", master, master, "0", "3"))
+		works(t, run("", nil, terminal, "3"))
+		contained(t, run(backend, master, master, "0", "3"))
+		contained(t, run(backend, nil, terminal, "3"))
+		// Its own terminal is the command's, by each number.
+		if o := run(backend, terminal, terminal, "0", "3"); len(o.breaches()) == 0 {
+			t.Errorf("the command has not got its terminal: %v", o)
+		}
+	})
+}
+
 // TestInheritedSockets: a command without a network cannot reach other sockets
 // from an inherited one.
 func TestInheritedSockets(t *testing.T) {

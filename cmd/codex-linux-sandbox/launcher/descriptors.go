@@ -21,9 +21,9 @@ import (
 // file again, for writing, and with the `..` of a directory it reaches everything beside
 // it. So an inherited file is opened again inside, at the same path and for reading, if
 // the same file is there. Otherwise the command does not get it, or gets /dev/null as one
-// of its first three. Pipes, connected sockets and terminals are not changed. Neither are
-// files that are open for writing, because the program that started the launcher intends
-// them to be written.
+// of its first three. Pipes, connected sockets and the command's terminal are not changed. Neither
+// are files that are open for writing, because the program that started the launcher intends
+// them to be written. Another device that is open for writing is closed: it gives access to the machine.
 
 // inheritedFile is a descriptor that the command does not get unchanged.
 type inheritedFile struct {
@@ -166,9 +166,8 @@ func inspect(fd int, network plan.Network, own plan.Sockets) (f inheritedFile, p
 			f.path = "/dev/" + device
 			return f, false
 		}
-		_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-		pass = written || usable && err == nil
-	case unix.S_IFREG, unix.S_IFBLK:
+		pass = usable && isOwnTerminal(fd, uint64(st.Rdev))
+	case unix.S_IFREG:
 		pass = written && named
 	}
 	if !pass && named && (access == unix.O_RDONLY || !usable) {
@@ -176,6 +175,32 @@ func inspect(fd int, network plan.Network, own plan.Sockets) (f inheritedFile, p
 		f.at, _ = unix.Seek(fd, 0, io.SeekCurrent)
 	}
 	return f, pass
+}
+
+// Major numbers of the ends of pseudoterminals that programs get.
+const firstTerminal, lastTerminal = 136, 143
+
+// isOwnTerminal reports whether a descriptor is of the command's terminal: the controlling one of the launcher's session, or a
+// pseudoterminal that is one of the first three descriptors. A program that starts another one on a pseudoterminal may not have
+// made it the controlling one.
+func isOwnTerminal(fd int, device uint64) bool {
+	if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err != nil {
+		return false
+	}
+	if _, err := unix.IoctlGetInt(fd, unix.TIOCGPTN); err == nil {
+		return false // the other end: what is written there has been typed
+	}
+	session, err := unix.IoctlGetInt(fd, unix.TIOCGSID)
+	if own, err2 := unix.Getsid(0); err == nil && err2 == nil && session == own {
+		return true
+	}
+	for standard := range standardFiles {
+		var st unix.Stat_t
+		if unix.Fstat(standard, &st) == nil && uint64(st.Rdev) == device && unix.Major(device) >= firstTerminal && unix.Major(device) <= lastTerminal {
+			return true
+		}
+	}
+	return false
 }
 
 // isUnixSocket reports whether a descriptor is of a Unix socket. Other sockets carry no descriptors.

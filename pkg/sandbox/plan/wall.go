@@ -88,5 +88,19 @@ func (plan *Plan) DescribeWall(abi int, nesting bool) string {
 			text += ", and so do abstract Unix sockets"
 		}
 	}
-	return text + "\n"
+	return text + "\n" + plan.describeFIFOs(nesting)
+}
+
+// describeFIFOs says which FIFOs that are not below what is writable can be written to although there is a second wall: a read-only
+// mount does not stop that, and Landlock takes nothing away below a grant.
+func (plan *Plan) describeFIFOs(nesting bool) string {
+	for _, m := range plan.Mounts {
+		if m.Kind == BindReadOnly && (nesting || plan.Root == RootWritable || plan.inWritable(m.Target)) {
+			return "FIFOs that exist in read-only paths, such as below " + m.Target + ", can be written to\n"
+		}
+	}
+	if nesting {
+		return "FIFOs that exist outside of writable directories can be written to\n"
+	}
+	return ""
 }

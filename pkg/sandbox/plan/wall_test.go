@@ -61,3 +61,24 @@ func TestWallHandlesWrites(t *testing.T) {
 		}
 	}
 }
+
+// TestFIFOsThatCanBeWritten: whoever reads what a policy enforces learns which FIFOs stay open.
+func TestFIFOsThatCanBeWritten(t *testing.T) {
+	below := []Mount{{Kind: BindWritable, Target: "/ws"}, {Kind: BindReadOnly, Target: "/ws/.git"}}
+	const open = "FIFOs that exist in read-only paths, such as below /ws/.git, can be written to\n"
+	for name, tt := range map[string]struct {
+		plan    Plan
+		nesting bool
+		want    string
+	}{
+		"a read-only path in a writable one":  {Plan{Mounts: below}, false, open},
+		"a read-only path beside it":          {Plan{Mounts: []Mount{{Kind: BindReadOnly, Target: "/x"}, {Kind: BindWritable, Target: "/ws"}}}, false, ""},
+		"a read-only path in a writable root": {Plan{Root: RootWritable, Mounts: below[1:]}, false, open},
+		"nesting":                             {Plan{}, true, "FIFOs that exist outside of writable directories can be written to\n"},
+	} {
+		_, got, _ := strings.Cut(tt.plan.DescribeWall(LandlockABI, tt.nesting), "\n")
+		if got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+}

@@ -35,6 +35,18 @@ func init() {
 			try(fmt.Sprint("futimes descriptor ", fd), unix.Futimes(fd, make([]unix.Timeval, 2)))
 		}
 	}
+	attacks["devices that are open"] = func(args []string) {
+		for _, n := range args {
+			var st unix.Stat_t
+			fd, _ := strconv.Atoi(n)
+			if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || uint64(st.Rdev) == unix.Mkdev(1, 3) {
+				held("descriptor "+n, unix.EBADF)
+				continue
+			}
+			_, err := unix.Write(fd, []byte("x"))
+			try("write to descriptor "+n, err)
+		}
+	}
 	attacks["datagrams"] = func(args []string) {
 		// A datagram to a socket with a name, from descriptors that somebody has
 		// left open.
