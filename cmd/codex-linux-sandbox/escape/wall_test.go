@@ -1,6 +1,7 @@
 package escape
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,34 +15,48 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launcherWithoutMounts is a launcher that shows the host's whole file system,
-// writable, whatever the plan says.
-var launcherWithoutMounts = sync.OnceValues(func() (string, error) {
-	// Programs run under the launcher's own name in /dev.
-	dir := filepath.Join(base, "without-mounts")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return "", err
-	}
-	name := filepath.Join(dir, "codex-linux-sandbox")
-	if built := os.Getenv("CODEX_ESCAPE_PROGRAMS"); built != "" {
-		text, err := os.ReadFile(filepath.Join(built, "without-mounts"))
-		if err == nil {
-			err = testutil.WriteProgram(name, text)
+// launcherWith returns a launcher that is built with a tag; name is its directory.
+func launcherWith(name, tag string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		// Programs run under the launcher's own name in /dev.
+		dir := filepath.Join(base, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return "", err
 		}
-		return name, err
-	}
-	return name, testutil.Build(name, "..", "sandbox_without_mounts")
-})
+		program := filepath.Join(dir, "codex-linux-sandbox")
+		if built := os.Getenv("CODEX_ESCAPE_PROGRAMS"); built != "" {
+			text, err := os.ReadFile(filepath.Join(built, name))
+			if err == nil {
+				err = testutil.WriteProgram(program, text)
+			}
+			return program, err
+		}
+		return program, testutil.Build(program, "..", tag)
+	})
+}
+
+var (
+	// launcherWithoutMounts shows the host's whole file system, writable, whatever the plan says.
+	launcherWithoutMounts = launcherWith("without-mounts", "sandbox_without_mounts")
+	// launcherWithMistakes makes the mistake that an environment variable names.
+	launcherWithMistakes = launcherWith("with-mistakes", "sandbox_mistakes")
+)
+
+// use has a test use another launcher.
+func use(t *testing.T, make func() (string, error)) {
+	t.Helper()
+	other, err := make()
+	must(t, err)
+	saved := launcher
+	t.Cleanup(func() { launcher = saved })
+	launcher = other
+}
 
 // TestMountMistake: even if by a mistake nothing in the view is read-only, a
 // command writes only to writable paths.
 func TestMountMistake(t *testing.T) {
 	abi := machine.NeedLandlock(t, plan.WallABI)
-	broken, err := launcherWithoutMounts()
-	must(t, err)
-	saved := launcher
-	defer func() { launcher = saved }()
-	launcher = broken
+	use(t, launcherWithoutMounts)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		inside := p.file("ws/file", "inside")
 		works(t, p.run(backend, p.readOnly(), "change", p.secret)) // there are no mounts: modes can be changed
@@ -65,6 +80,47 @@ func TestMountMistake(t *testing.T) {
 		outside("read only", p.readOnly())
 		outside("one file", entries("root=read", p.file("ws/other", "x")+"=write"))
 		outside("restricted reads", entries("minimal=read", filepath.Dir(attacker)+"=read", p.ws+"=write"))
+	})
+}
+
+// TestNamespaceMistake: if a namespace is the host's by a mistake, nothing runs.
+func TestNamespaceMistake(t *testing.T) {
+	use(t, launcherWithMistakes)
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		run := func(kind string) outcome {
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+			defer cancel()
+			cmd := p.command(ctx, backend, p.opened(), "print", "0")
+			cmd.Env = append(cmd.Env, "CODEX_SANDBOX_MISTAKE="+kind)
+			return p.finish(cmd)
+		}
+		if o := run("none"); o.text != "done\n" || o.code != 0 {
+			t.Fatalf("without a mistake: got %v", o)
+		}
+		kinds := []string{"net", "pid", "ipc", "uts"}
+		if backend == machine.Namespaces {
+			kinds = append(kinds, "mnt", "user")
+		}
+		for _, kind := range kinds {
+			if o := run(kind); o.code != exitFailed || strings.Contains(o.text, "done") {
+				t.Errorf("%s is the host's: got %v, want exit code %d", kind, o, exitFailed)
+			}
+		}
+	})
+}
+
+// TestKernelMistake: if the settings of the kernel are writable mounts by a mistake, root's command changes none.
+func TestKernelMistake(t *testing.T) {
+	machine.NeedLandlock(t, plan.WallABI)
+	use(t, launcherWithMistakes)
+	each(t, []string{machine.Namespaces}, func(t *testing.T, p *place, backend string) {
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+		defer cancel()
+		for _, profile := range []string{p.opened(), p.readOnly(), entries("minimal=read", filepath.Dir(attacker)+"=read", p.ws+"=write")} {
+			cmd := p.command(ctx, backend, profile, "settings")
+			cmd.Env = append(cmd.Env, "CODEX_SANDBOX_MISTAKE=kernel")
+			contained(t, p.finish(cmd))
+		}
 	})
 }
 

@@ -32,7 +32,8 @@ type Step struct {
 	// Full means that any result other than the third argument is a failure too: a short read
 	// or write. Zero means that any result other than 0 is one.
 	Full, Zero bool
-	// Same, if not nil, is filled in by the call, an fstat. Another file than that is a failure.
+	// Same, if not nil, is filled in by the call, an fstat. Another file than that is a failure, or that file if it is to
+	// be another one.
 	Same *Identity
 
 	save Register // the register for the result
@@ -103,6 +104,7 @@ func (p *Program) Close(r Register) { p.Do("close", "", unix.SYS_CLOSE, r.Arg())
 // Identity is the device and inode of a file as it was when the plan was made.
 type Identity struct {
 	Dev, Ino uint64
+	another  bool // it must not be this file
 	got      unix.Stat_t
 }
 
@@ -110,6 +112,12 @@ type Identity struct {
 func (p *Program) Identify(name string, fd Register, dev, ino uint64) {
 	id := &Identity{Dev: dev, Ino: ino}
 	p.Do("look at", name, unix.SYS_FSTAT, fd.Arg(), Pointer(p, &id.got)).Same = id
+}
+
+// Differ appends a check that fails if a path leads to that file.
+func (p *Program) Differ(what, name string, dev, ino uint64) {
+	id := &Identity{Dev: dev, Ino: ino, another: true}
+	p.Do(what, name, sysFstatat, CwdFD, p.Text(name), Pointer(p, &id.got), Val(0)).Same = id
 }
 
 // Look appends a check that fails unless a path leads to that directory, without links.
@@ -196,8 +204,13 @@ func (p *Program) run() (failed int, errno syscall.Errno) {
 		if e == 0 && (s.Full && result != a[2] || s.Zero && result != 0) {
 			e = unix.EPIPE
 		}
-		if e == 0 && s.Same != nil && (s.Same.got.Ino != s.Same.Ino || s.Same.got.Dev != s.Same.Dev) {
-			e = unix.ESTALE
+		if e == 0 && s.Same != nil {
+			same := s.Same.got.Ino == s.Same.Ino && s.Same.got.Dev == s.Same.Dev
+			if same && s.Same.another {
+				e = unix.EEXIST
+			} else if !same && !s.Same.another {
+				e = unix.ESTALE
+			}
 		}
 		switch {
 		case e == unix.EINTR:

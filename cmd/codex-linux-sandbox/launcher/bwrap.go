@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -172,6 +173,10 @@ func (w *wrapped) arguments(files []uintptr) (args []string, given []uintptr, er
 		view = &plan.Plan{Root: plan.RootWritable, Network: view.Network}
 	}
 	args = append([]string{"--seccomp", strconv.Itoa(filterFD)}, bwrap.Arguments(view, !w.l.unsized)...)
+	args = slices.DeleteFunc(args, func(a string) bool {
+		kind, found := strings.CutPrefix(a, "--unshare-")
+		return found && mistake(kind)
+	})
 	args = append(args, "--ro-bind", self, stagePath, "--remount-ro", "/dev", "--chdir", w.l.commandCwd)
 	for i, a := range args {
 		if a != bwrap.EmptyFD {
@@ -382,7 +387,10 @@ func (w *wrapped) begin(inner int) (to *mediate.Redirect, captured []int) {
 		to.Release()
 		to = nil
 	}
-	err := w.checkFromOutside(inner)
+	err := w.l.checkOwnOf(inner)
+	if err == nil {
+		err = w.checkFromOutside(inner)
+	}
 	if err == nil {
 		err = w.placeholders.commit(init)
 	}

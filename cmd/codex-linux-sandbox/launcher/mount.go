@@ -375,9 +375,12 @@ func (m *mounter) mountProc() {
 	if m.reading {
 		owned, attr = nil, attr|unix.MOUNT_ATTR_RDONLY // as a whole
 	}
+	if mistake("kernel") {
+		owned = nil
+	}
 	fresh := func() {
 		proc := m.fileSystem("proc", attr)
-		m.grantOwn("/proc", proc, plan.WallFiles)
+		m.grantOwn("/proc", proc, plan.WallProc())
 		m.moveMount(proc, "/proc")
 	}
 	if !m.plan.NoProc {

@@ -34,10 +34,17 @@ func (namespaces) run(l *launch) (int, error) {
 	defer s.release()
 	c := s.processes
 	c.Flags = l.namespaces()
+	for kind, flag := range namespaceFlags {
+		if mistake(kind) {
+			c.Flags &^= flag
+		}
+	}
 	if err := s.connect(); err != nil {
 		return 0, err
 	}
-	s.build()
+	if err := s.build(); err != nil {
+		return 0, err
+	}
 	return s.run()
 }
 
@@ -68,8 +75,11 @@ func (s *supervisor) connect() (err error) {
 
 // build appends the steps of the init: it enters the namespaces, makes the view,
 // and drops all privileges.
-func (s *supervisor) build() {
+func (s *supervisor) build() error {
 	l, p := s.l, s.processes.Init
+	if err := checkOwn(p, l.ownKinds()); err != nil {
+		return err
+	}
 	enter(p)
 	s.entered = len(p.Steps)
 	wall := l.wall(p, l.rules())
@@ -80,6 +90,7 @@ func (s *supervisor) build() {
 		raiseLoopback(p)
 	}
 	s.confine(wall)
+	return nil
 }
 
 // confine appends the steps of the init after the view is made: it checks for files

@@ -33,6 +33,9 @@ func AppendWall(text []byte, p *plan.Plan, helper bool) []byte {
 		return text
 	}
 	own := func(name string, rights uint64) {
+		if rights == 0 {
+			return
+		}
 		for _, m := range p.Mounts {
 			if permissions.Within(name, m.Target) {
 				return // the plan shows another file there
@@ -45,7 +48,7 @@ func AppendWall(text []byte, p *plan.Plan, helper bool) []byte {
 	}
 	for _, name := range ownPieces {
 		if name == "/proc" {
-			own(name, plan.WallFiles)
+			own(name, plan.WallProc())
 		} else {
 			own(name, plan.WallDirectory)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"codex.internal/pkg/sandbox/permissions"
+	"golang.org/x/sys/unix"
 )
 
 // The second wall: the namespaces and bwrap backends put the command under
@@ -11,9 +12,10 @@ import (
 // written to files. Landlock adds two things: a read-only mount does not stop
 // writes to FIFOs and devices, and a mistake in a mount writes nothing outside.
 //
-// Landlock only handles rights to write here. What may be read is left to the
-// mounts, and so are masks and read-only paths below a writable root, which
-// Landlock cannot take away.
+// Landlock handles rights to write here and, where the root is empty because reads are
+// restricted, the rights to read and execute files. Masks and read-only paths below
+// a writable root are left to the mounts, because Landlock cannot take away below a grant. So a
+// denied path below a readable one has no second wall.
 
 // WallABI is the first version of Landlock that can be a second wall: version
 // 1 would refuse every rename and link from one directory to another.
@@ -23,9 +25,22 @@ const WallABI = 2
 // a device, a terminal, a file of /proc.
 const WallFiles = landlockFiles &^ landlockReads
 
+// WallReads are the rights to read and execute files, which the wall handles where the root is empty. Names may be listed: the
+// directories above what is shown have to be, and a grant for / would be one for all.
+const WallReads = landlockExec | unix.LANDLOCK_ACCESS_FS_READ_FILE
+
 // WallDirectory are the rights to write that a directory with all below it can
 // have: all 16 of landlockVersions but those to read and execute.
 const WallDirectory = (1<<16 - 1) &^ landlockReads
+
+// WallProc are the rights to write in the view's own /proc. Root's commands have none: the settings of the kernel are root's files
+// there, and Landlock takes nothing away below a grant. Others write to the files of their own processes.
+func WallProc() uint64 {
+	if unix.Geteuid() == 0 {
+		return 0
+	}
+	return WallFiles
+}
 
 // WallRights are the rights that the second wall restricts for a plan. There
 // are none if the whole root may be written, because Landlock cannot deny a
@@ -80,7 +95,10 @@ func (plan *Plan) DescribeWall(abi int, nesting bool) string {
 	case plan.Root == RootWritable:
 		text += "files are left to the mounts, because / is writable"
 	default:
-		text += "files, FIFOs and devices can be written only below what is writable and in the private /dev and /proc"
+		text += "files, FIFOs and devices can be written only below what is writable and in the private /dev"
+		if WallProc() != 0 {
+			text += " and /proc"
+		}
 	}
 	if abi >= LandlockABI {
 		text += "; signals stay inside"

@@ -1,0 +1,80 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/pkg/sandbox/plan"
+	"golang.org/x/sys/unix"
+)
+
+// The second wall of the namespaces: a namespace that a mistake has left out would be the host's, and the command would
+// reach the host's loopback, abstract sockets or processes. So the first process inside compares the identity of each with
+// that of the launcher, and nothing runs if they are the same. It does not ask what was to be made, but what the policy says.
+
+// namespaceFlags are the flags of clone by the names of the namespaces in /proc.
+var namespaceFlags = map[string]uintptr{
+	"user": unix.CLONE_NEWUSER, "mnt": unix.CLONE_NEWNS, "pid": unix.CLONE_NEWPID, "ipc": unix.CLONE_NEWIPC, "uts": unix.CLONE_NEWUTS,
+	"net": unix.CLONE_NEWNET,
+}
+
+// ownKinds are the kinds of namespaces that a command must have for itself.
+func (l *launch) ownKinds() []string {
+	kinds := []string{"user", "mnt", "pid", "ipc", "uts"}
+	if l.plan.Network != plan.NetworkOn && !l.helper {
+		kinds = append(kinds, "net")
+	}
+	return kinds
+}
+
+// namespacePath is where a process shows a namespace; process is a number or "self".
+func namespacePath(process, kind string) string { return "/proc/" + process + "/ns/" + kind }
+
+// namespaceOf returns the identity of a namespace of a process.
+func namespaceOf(process, kind string) (st unix.Stat_t, err error) {
+	name := namespacePath(process, kind)
+	if err := unix.Stat(name, &st); err != nil {
+		return st, fmt.Errorf("look at %s: %w", name, err)
+	}
+	return st, nil
+}
+
+// checkOwn appends what ends the init if a namespace is the launcher's. It is made before the view: /proc is the host's.
+func checkOwn(p *initproc.Program, kinds []string) error {
+	for _, kind := range kinds {
+		st, err := namespaceOf("self", kind)
+		if err != nil {
+			return err
+		}
+		p.Differ("leave the launcher's namespace", namespacePath("self", kind), uint64(st.Dev), st.Ino)
+	}
+	return nil
+}
+
+// errShared is the error for a namespace that is the launcher's.
+func errShared(kind string) error {
+	return errors.New("cannot make the sandbox: the namespace " + kind + " is the one of the launcher")
+}
+
+// checkOwnOf returns an error if a namespace of a process, which bwrap has made, is the launcher's.
+func (l *launch) checkOwnOf(pid int) error {
+	for _, kind := range l.ownKinds() {
+		ours, err := namespaceOf("self", kind)
+		if err != nil {
+			return err
+		}
+		theirs, err := namespaceOf(strconv.Itoa(pid), kind)
+		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+			continue // a bwrap that is set-user-ID: the namespaces belong to root
+		}
+		if err != nil {
+			return err
+		}
+		if ours.Dev == theirs.Dev && ours.Ino == theirs.Ino {
+			return errShared(kind)
+		}
+	}
+	return nil
+}
