@@ -51,8 +51,8 @@ func (c *conn) list(params *execproto.ListParams) execproto.ListResult {
 	for i, p := range procs {
 		info := &list.Processes[i]
 		info.Session, info.Client = names[p].session, names[p].client
-		// One client must not make another one's answer large.
-		info.Argv = []string{statuspage.CommandLine(p.argv)}
+		// One client must not make the answer to another one large.
+		info.Argv = []string{statuspage.CommandLine(p.arguments())}
 	}
 	return list
 }
@@ -88,7 +88,7 @@ func infos(procs []*proc, usage bool) []execproto.ProcessInfo {
 	slices.SortFunc(procs, byStart)
 	list := make([]execproto.ProcessInfo, 0, len(procs))
 	for _, p := range procs {
-		info := execproto.ProcessInfo{ProcessID: p.id, Argv: p.argv, StartedAtMS: p.startedAt.UnixMilli(), TTY: p.tty}
+		info := execproto.ProcessInfo{ProcessID: p.id, Argv: p.arguments(), StartedAtMS: p.startedAt.UnixMilli(), TTY: p.tty}
 		if running := p.now(); running != nil {
 			state := running.State()
 			info.Exited, info.ExitCode, info.Closed = state.Exited, state.ExitCode, state.Closed

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,7 +33,6 @@ type proc struct {
 	// These describe it and never change.
 	s         *session
 	id        string
-	argv      []string
 	tty       bool
 	startedAt time.Time
 
@@ -52,6 +52,7 @@ type proc struct {
 	denials denials
 
 	mu        sync.Mutex    // guards the rest of the group
+	argv      []string      // after the end cut to keptArgv
 	cancelled bool          // terminated while starting
 	acked     uint64        // acknowledgements that came while it was starting
 	network   *egress.Proxy // nil: none, or it is closed
@@ -269,6 +270,27 @@ func (p *proc) notify(n execproto.Notification) {
 	}
 }
 
+// arguments returns the command line. It must not be changed.
+func (p *proc) arguments() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.argv
+}
+
+// cutArguments has a process that has closed keep no more than keptArgv bytes of its arguments. Scenario: a client starts
+// /bin/true with 2 MB of arguments a hundred times a second, and what has closed is listed for closedReadable.
+func (p *proc) cutArguments() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left := keptArgv
+	for i, arg := range p.argv {
+		if left -= len(arg) + 1; left < 0 {
+			p.argv = append(slices.Clone(p.argv[:i]), "...")
+			return
+		}
+	}
+}
+
 // retainClosed starts the time for which the output of a closed process can
 // still be read.
 func (s *session) retainClosed(p *proc) {
@@ -278,6 +300,7 @@ func (s *session) retainClosed(p *proc) {
 		return
 	}
 	p.closedAt = time.Now()
+	p.cutArguments()
 	if running := p.now(); running != nil {
 		p.retained = running.Retained()
 	}

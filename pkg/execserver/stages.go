@@ -149,7 +149,9 @@ func recordStart(_ context.Context, st *start) error {
 	if st.confinement != nil {
 		seen.Sandbox, seen.Policy = sandboxLinux, st.confinement.Profile
 	}
-	return st.c.srv.events.ProcessStarting.Ask(seen)
+	err := st.c.srv.events.ProcessStarting.Ask(seen)
+	seen.Argv = nil // it may be large, and the process is known until some time after its end
+	return err
 }
 
 // spawnProcess starts the command or, in a sandbox, the launcher.

@@ -394,6 +394,8 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	if err != nil {
 		return -1, err
 	}
+	// They may be large, and the process is known until some time after its end.
+	p.spec.Argv, p.spec.Env = nil, nil
 	s.mu.Lock()
 	s.pids[p.pid] = true
 	s.mu.Unlock()
