@@ -260,6 +260,9 @@ func (c *conn) readEnding(err error) ending {
 	case errors.As(err, &large):
 		c.srv.events.LimitReached.Tell(observe.LimitMessageBytes)
 		return ending{code: websocket.CloseTooLarge, reason: large.Error() + "; write large files in blocks"}
+	case errors.Is(err, errNoMemory):
+		c.srv.events.LimitReached.Tell(observe.LimitMemory)
+		return ending{code: websocket.CloseTryAgainLater, reason: err.Error()}
 	case errors.Is(err, websocket.ErrSilent):
 		c.log.Info("connection ended", "reason", err)
 		return ending{lost: true, reason: err.Error()}

@@ -73,6 +73,9 @@ const (
 	// answerMemory bounds what answers that are not sent yet and messages that have not come whole hold of the server's memory:
 	// a file of the largest size that is read whole, and four times that for others.
 	answerMemory = 256 << 20
+	// memoryTime is how long a message waits for memory at most: less than pingInterval allows a connection to be silent, and
+	// two that wait for each other are ended by it.
+	memoryTime = 30 * time.Second
 
 	// controlRequests bounds the control lane's requests in flight.
 	controlRequests = 1024
@@ -97,6 +100,8 @@ const (
 	// closedRetained bounds the output that the closed processes of one
 	// session retain together; the oldest are forgotten first.
 	closedRetained = 64 << 20
+	// keptArgv bounds the bytes of the arguments of each of them.
+	keptArgv = 4 << 10
 	// closedEntries bounds their number.
 	closedEntries = 16384
 

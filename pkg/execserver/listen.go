@@ -303,6 +303,7 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 	}
 	t, err := websocket.Upgrade(w, r, websocket.Options{
 		Limit: srv.opts.MaxMessage, ExplainLimit: true, Ping: pingInterval, CountWrites: true,
+		Memory: &messageMemory{srv.ctx, account},
 	}, nil)
 	if err != nil {
 		srv.leave(account)

@@ -1,12 +1,15 @@
 package execserver
 
 import (
+	"context"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
 
 	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/share"
 	"codex.internal/pkg/execserver/wsauth"
 )
 
@@ -40,3 +43,26 @@ func inotifyInstances() int64 {
 func (srv *Server) hasWhole(grant wsauth.Grant) bool {
 	return srv.keeper != nil || grant.Principal == "" || grant.Principal == anybody || strings.HasPrefix(grant.Principal, userPrefix)
 }
+
+// messageMemory counts what the messages of a connection hold, for websocket.Options.
+type messageMemory struct {
+	ctx     context.Context // of the server
+	account *share.Account
+}
+
+// errNoMemory ends a connection whose message does not fit for memoryTime.
+var errNoMemory = errors.New("the memory that the server has for messages is in use by other requests; try again later")
+
+// Take implements websocket.Memory. The rest of the message waits in the system meanwhile.
+func (m *messageMemory) Take(n int) (int, error) {
+	ctx, cancel := context.WithTimeout(m.ctx, memoryTime)
+	defer cancel()
+	taken, err := m.account.Wait(ctx, observe.LimitMemory, int64(n))
+	if err != nil {
+		return 0, errNoMemory
+	}
+	return int(taken), nil
+}
+
+// Give implements websocket.Memory.
+func (m *messageMemory) Give(n int) { m.account.Give(observe.LimitMemory, int64(n)) }

@@ -105,8 +105,9 @@ var documentedLimits = []struct {
 		"an executor that does not answer": {"pkg/rendezvous.resumeClaimTime", "pkg/rendezvous.handshakeClaimTime"},
 	}},
 	{"docs/protocol.md", "Limits", map[string][]string{
-		"`connections` | is refused with status 503":                                    {"pkg/execserver.DefaultMaxConnections"},
-		"`watches` | is refused":                                                        {"pkg/execserver/files.MaxServerWatches", "pkg/execserver/files.maxWatches"},
+		"`connections` | is refused with status 503": {"pkg/execserver.DefaultMaxConnections"},
+		"`watches` | is refused":                     {"pkg/execserver/files.MaxServerWatches", "pkg/execserver/files.maxWatches"},
+		"`memory`: bytes of answers until they are sent, and of messages until they are answered | waits; a large file is read as it is sent, so that an error in its middle ends the connection; a message that waits for 30 s ends its connection with close code 1013": {"pkg/execserver.answerMemory"},
 		"`file_calls`: system calls about files at a time | waits, connections in turn": {"pkg/execserver/files.MaxFileCalls"},
 	}},
 	{"docs/operations.md", "Limits", map[string][]string{

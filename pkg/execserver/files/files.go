@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -146,26 +147,38 @@ func fileData(data reply.Source) reply.Large {
 }
 
 // contentResult returns a file as the result of fs/readFile, and closes it.
-func (srv *Server) contentResult(c *fsops.Content) (reply.Result, error) {
+func (srv *Server) contentResult(ctx context.Context, c *fsops.Content) (reply.Result, error) {
 	if c.Size > reply.MaxInline {
-		return srv.largeContent(c)
+		return srv.largeContent(ctx, c, nil)
 	}
-	defer c.Close()
-	data, err := readSmall(c)
+	m := &memory{account: share.From(ctx)}
+	if c.Size > uncounted && m.grow(reply.MaxInline) != nil {
+		return srv.largeContent(ctx, c, nil)
+	}
+	data, ended, err := readSmall(c)
 	switch {
 	case err != nil:
+		m.free()
+		_ = c.Close()
 		return nil, err
-	case len(data) > reply.MaxInline:
-		return fileData(reply.Bytes(data)), nil
-	default:
+	case !ended:
+		m.free()
+		return srv.largeContent(ctx, c, data)
+	}
+	_ = c.Close()
+	if len(data) <= uncounted {
+		m.free()
 		return execproto.ReadFileResult{DataBase64: data}, nil
 	}
+	m.keep(int64(len(data)))
+	return reply.Followed{Result: execproto.ReadFileResult{DataBase64: data}, Then: m.free}, nil
 }
 
-// readSmall reads a file to its end. The file may be larger than its reported size.
-func readSmall(c *fsops.Content) ([]byte, error) {
-	data := make([]byte, 0, c.Size+1)
-	for {
+// readSmall reads a file, which may be larger than its size says. It reports whether that is all: it reads no more than
+// reply.MaxInline bytes.
+func readSmall(c *fsops.Content) (data []byte, ended bool, err error) {
+	data = make([]byte, 0, c.Size+1)
+	for len(data) < reply.MaxInline {
 		if len(data) == cap(data) {
 			data = slices.Grow(data, 4<<10)
 		}
@@ -173,37 +186,51 @@ func readSmall(c *fsops.Content) ([]byte, error) {
 		data = data[:len(data)+n]
 		switch {
 		case errors.Is(err, io.EOF):
-			return data, nil
+			return data, true, nil
 		case err != nil:
-			return nil, err
+			return nil, false, err
 		}
 	}
+	return data, false, nil
 }
 
-// largeContent returns a large file as the result of fs/readFile, and closes it
-// later. Up to wholeFile bytes are read before the answer begins, so that a read
-// error is the answer to the request. A read error after that closes the
-// connection.
-func (srv *Server) largeContent(c *fsops.Content) (reply.Result, error) {
-	srv.ReadsLarge(c.Size)
-	held, err := readChunks(c, min(c.Size, wholeFile))
+// largeContent returns a large file as the result of fs/readFile, and closes it later. begin is what has been read of
+// it, if it is larger than its size says. Up to wholeFile bytes are read before the answer begins, so that a read error is
+// the answer to the request: unless the client's share of the memory does not allow that. A read error after that closes
+// the connection.
+func (srv *Server) largeContent(ctx context.Context, c *fsops.Content, begin []byte) (reply.Result, error) {
+	srv.ReadsLarge(max(c.Size, int64(len(begin))))
+	size := min(c.Size, wholeFile)
+	if begin != nil {
+		size = wholeFile
+	}
+	r := io.MultiReader(bytes.NewReader(begin), c)
+	held := &chunks{}
+	m := &memory{account: share.From(ctx)}
+	var err error
+	if m.grow(size) == nil {
+		held, err = readChunks(r, size)
+	}
 	end := func() {
 		held.free()
+		m.free()
 		_ = c.Close()
 	}
 	if err != nil {
 		end()
 		return nil, err
 	}
+	// What was read before the answer is all of it, if it has the size of the file or is less than was asked for.
+	whole := held.size > 0 && (begin == nil && held.size >= c.Size || held.size < size)
 	data := func(buf []byte) ([]byte, error) {
 		if piece, ok := held.next(); ok {
-			if held.left() || c.Size > wholeFile {
+			if held.left() || !whole {
 				return piece, nil
 			}
 			return piece, io.EOF
 		}
-		// It need not wait for a slot, because nothing else is sent meanwhile.
-		n, err := io.ReadFull(c, buf)
+		// No slot is waited for, as nothing else is sent meanwhile.
+		n, err := io.ReadFull(r, buf)
 		return buf[:n], endOfFile(err)
 	}
 	return reply.Followed{Result: fileData(data), Then: end}, nil

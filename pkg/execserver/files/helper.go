@@ -23,7 +23,8 @@ type helper struct {
 	child      *process.Child
 	unhook     func() bool // stops watching the context
 	answer     []byte
-	told       int // bytes at the beginning of answer that nextLine has returned
+	memory     *memory // of the answer; nil: it is not counted
+	told       int     // bytes at the beginning of answer that nextLine has returned
 	stderr     bytes.Buffer
 	stderrRead sync.WaitGroup // done when stderr has been read to its end
 	writing    sync.WaitGroup // done when the last request was written, or cannot be any more
@@ -94,6 +95,10 @@ func (h *helper) send(request ...[]byte) error {
 func (h *helper) receive(operation string) ([]byte, error) {
 	defer h.writing.Wait()
 	answer, err := h.nextLine()
+	if limit, ok := errors.AsType[*observe.LimitError](err); ok {
+		h.child.Kill()
+		return nil, limit
+	}
 	if err != nil {
 		h.child.Kill()
 		return nil, h.failed(err)
@@ -143,7 +148,13 @@ var errTooLong = errors.New("the answer is too long")
 // read appends some bytes of an answer to the received ones.
 func (h *helper) read() error {
 	if len(h.answer) == cap(h.answer) {
-		h.answer = slices.Grow(h.answer, max(4<<10, len(h.answer)))
+		grown := slices.Grow(h.answer, max(4<<10, len(h.answer)))
+		if h.memory != nil {
+			if err := h.memory.grow(int64(cap(grown))); err != nil {
+				return err
+			}
+		}
+		h.answer = grown
 	}
 	n, err := h.child.Stdout.Read(h.answer[len(h.answer):cap(h.answer)])
 	h.answer = h.answer[:len(h.answer)+n]

@@ -53,12 +53,16 @@ type serverFiles struct{ srv *Server }
 
 func (w serverFiles) run(ctx context.Context, r *Request) (reply.Result, error) {
 	return Blocking(ctx, func() (reply.Result, error) {
-		got, err := r.call.Run(ctx, false)
+		run := func() (fsops.Result, error) { return r.call.Run(ctx, false) }
+		if m := r.operation.Method; m == execproto.MethodFSReadDirectory || m == execproto.MethodFSListAttributes {
+			return listing(ctx, r.call.Paths()[0], run)
+		}
+		got, err := run()
 		if err != nil {
 			return nil, err
 		}
 		if got.Content != nil {
-			return w.srv.contentResult(got.Content)
+			return w.srv.contentResult(ctx, got.Content)
 		}
 		return got.Value, nil
 	})
@@ -89,13 +93,21 @@ type serverFile struct{ f *fsops.File }
 
 func (f serverFile) readBlock(ctx context.Context, offset, n uint64) (reply.Result, error) {
 	return Blocking(ctx, func() (reply.Result, error) {
-		b := blocks.Get().(*[]byte)
-		got, eof, err := f.f.ReadBlock((*b)[:n], offset)
+		m, err := waitMemory(ctx, execproto.MaxBlockBytes)
 		if err != nil {
-			blocks.Put(b)
 			return nil, err
 		}
-		return reply.Followed{Result: execproto.ReadBlockResult{Chunk: (*b)[:got], EOF: eof}, Then: func() { blocks.Put(b) }}, nil
+		b := blocks.Get().(*[]byte)
+		free := func() {
+			blocks.Put(b)
+			m.free()
+		}
+		got, eof, err := f.f.ReadBlock((*b)[:n], offset)
+		if err != nil {
+			free()
+			return nil, err
+		}
+		return reply.Followed{Result: execproto.ReadBlockResult{Chunk: (*b)[:got], EOF: eof}, Then: free}, nil
 	})
 }
 
@@ -133,15 +145,21 @@ func (w confinedFiles) run(ctx context.Context, r *Request) (reply.Result, error
 	if r.operation.ReadOnly {
 		confinement = readOnly(confinement)
 	}
-	h, err := w.srv.startHelper(ctx, confinement)
+	m, err := waitMemory(ctx, helperRoom)
 	if err != nil {
 		return nil, err
 	}
+	h, err := w.srv.startHelper(ctx, confinement)
+	if err != nil {
+		m.free()
+		return nil, err
+	}
+	h.memory = m
 	response, err := h.ask(r.operation.Method, request...)
 	if r.operation.ReadOnly {
 		// It has nothing to clean up, so the answer does not wait for its end.
 		w.srv.wg.Go(func() { _ = h.end() })
-		return reply.Encoded(response), err
+		return m.holding(response, err)
 	}
 	// Wait for the launcher, also after a failed request: it removes its
 	// placeholders at the end. When this function returns, its context ends,
@@ -149,7 +167,7 @@ func (w confinedFiles) run(ctx context.Context, r *Request) (reply.Result, error
 	if ended := h.end(); err == nil {
 		err = ended
 	}
-	return reply.Encoded(response), err
+	return m.holding(response, err)
 }
 
 // open opens a file in a helper of its own. The helper is ended by closing its
@@ -190,9 +208,21 @@ func (w confinedFiles) openArchive(ctx context.Context, _ string, p *ArchiveRequ
 // confinedFile is a file that a helper has opened.
 type confinedFile struct{ h *helper }
 
-func (f confinedFile) readBlock(_ context.Context, offset, n uint64) (reply.Result, error) {
+func (f confinedFile) readBlock(ctx context.Context, offset, n uint64) (reply.Result, error) {
+	m, err := waitMemory(ctx, 2*execproto.MaxBlockBytes) // of its text
+	if err != nil {
+		return nil, err
+	}
 	response, err := f.h.ask(execproto.MethodFSReadBlock, fshelper.AppendReadBlock(nil, offset, n))
-	return reply.Encoded(response), err
+	if err != nil {
+		m.free()
+		return nil, err
+	}
+	free := func() {
+		f.h.answer, f.h.told = nil, 0
+		m.free()
+	}
+	return reply.Followed{Result: reply.Encoded(response), Then: free}, nil
 }
 
 func (f confinedFile) writeBlock(_ context.Context, offset uint64, chunk []byte) (reply.Result, error) {

@@ -138,6 +138,13 @@ func (a *Account) Wait(ctx context.Context, name observe.Limit, n int64) (int64,
 	return 0, ctx.Err()
 }
 
+// Add takes n that are held already, whether or not there are so many.
+func (a *Account) Add(name observe.Limit, n int64) {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	a.take(a.s.pools[name], name, n)
+}
+
 // Give gives back n that were taken.
 func (a *Account) Give(name observe.Limit, n int64) {
 	a.s.mu.Lock()

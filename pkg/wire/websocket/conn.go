@@ -38,6 +38,18 @@ type Options struct {
 	CountWrites bool
 	// WriteTimeout bounds each write; 0: it is not bounded.
 	WriteTimeout time.Duration
+	// Memory bounds what messages hold; nil: nothing but Limit does.
+	Memory Memory
+}
+
+// Memory counts what incoming messages hold of the program's memory beyond a small buffer for each. Its methods
+// may be called at the same time.
+type Memory interface {
+	// Take waits until n bytes more may be held, or as many as there are at most. It returns how many it has taken.
+	// ReadMessage returns its error.
+	Take(n int) (taken int, err error)
+	// Give gives back n bytes that were taken, when the message is released.
+	Give(n int)
 }
 
 // Conn is one end of a websocket connection. Messages are read by
@@ -121,6 +133,7 @@ func (c *Conn) ReadMessage() (*Message, error) {
 		return nil, err
 	}
 	m := newMessage(c.o.ReadSize)
+	m.memory = c.o.Memory
 	m.Text = code == Text
 	if err := m.readAll(r, c.o.Limit); err != nil {
 		m.Release()

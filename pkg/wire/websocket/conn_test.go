@@ -102,6 +102,51 @@ func TestMessagesUpToTheLimit(t *testing.T) {
 	}
 }
 
+// budget is a Memory of so many bytes, which does not wait.
+type budget struct{ left int }
+
+var errFull = errors.New("full")
+
+func (m *budget) Take(n int) (int, error) {
+	if n > m.left {
+		return 0, errFull
+	}
+	m.left -= n
+	return n, nil
+}
+
+func (m *budget) Give(n int) { m.left += n }
+
+func TestMessagesTakeMemoryUntilTheirRelease(t *testing.T) {
+	const all = 1 << 20
+	for _, tt := range []struct {
+		size int
+		held bool
+		err  error
+	}{
+		{size: 100},
+		{size: 100 << 10, held: true},
+		{size: 2 << 20, err: errFull},
+	} {
+		memory := &budget{left: all}
+		c, peer := pair(t, Options{Memory: memory})
+		go func() { _ = peer.WriteMessage(gorilla.BinaryMessage, bytes.Repeat([]byte{'b'}, tt.size)) }()
+		m, err := c.ReadMessage()
+		if !errors.Is(err, tt.err) {
+			t.Errorf("%d bytes: got error %v, want %v", tt.size, err, tt.err)
+		}
+		if err == nil {
+			if held := memory.left < all; held != tt.held {
+				t.Errorf("%d bytes: got memory taken %v, want %v", tt.size, held, tt.held)
+			}
+			m.Release()
+		}
+		if memory.left != all {
+			t.Errorf("%d bytes: afterwards got %d bytes left, want %d", tt.size, memory.left, all)
+		}
+	}
+}
+
 func TestCloseTellsWhy(t *testing.T) {
 	c, peer := pair(t, Options{})
 	go func() { _ = c.Close(CloseTooLarge, strings.Repeat("é", 100)) }()

@@ -38,8 +38,10 @@ func Trim() {
 // Message is one incoming message. Its bytes belong to the holder until
 // Release and may be changed.
 type Message struct {
-	buf   []byte
-	class int
+	buf    []byte
+	class  int
+	memory Memory // nil: nobody counts
+	taken  int    // bytes of memory
 	// Text means that the message came in a text frame, so that it had to be
 	// UTF-8.
 	Text bool
@@ -52,6 +54,10 @@ func (m *Message) Bytes() []byte { return m.buf }
 func (m *Message) Release() {
 	giveBuffer(m.buf, m.class)
 	m.buf = nil
+	if m.taken > 0 {
+		m.memory.Give(m.taken)
+		m.taken = 0
+	}
 }
 
 func giveBuffer(b []byte, class int) {
@@ -108,8 +114,8 @@ func takeBuffer(class int) []byte {
 	return make([]byte, 0, bufferClasses[class])
 }
 
-// grow makes space for more bytes, up to limit in all.
-func (m *Message) grow(limit int) {
+// grow makes space for more bytes, up to limit in all. It waits until the memory for that may be taken.
+func (m *Message) grow(limit int) error {
 	old := m.buf
 	oldClass := m.class
 	next := 4 * cap(old)
@@ -120,23 +126,37 @@ func (m *Message) grow(limit int) {
 			break
 		}
 	}
+	if m.class < 0 {
+		next = min(next, limit+1)
+	}
+	if m.memory != nil {
+		taken, err := m.memory.Take(next - cap(old))
+		if err != nil {
+			m.class = oldClass
+			return err
+		}
+		m.taken += taken
+	}
 	if m.class >= 0 {
 		m.buf = takeBuffer(m.class)
 	} else {
-		m.buf = make([]byte, 0, min(next, limit+1))
+		m.buf = make([]byte, 0, next)
 	}
 	m.buf = append(m.buf, old...)
 	giveBuffer(old, oldClass)
+	return nil
 }
 
-// readAll appends all of r, failing with *TooLargeError past limit.
+// readAll appends all of r, failing with *TooLargeError past limit and with the error of memory.
 func (m *Message) readAll(r io.Reader, limit int) error {
 	for {
 		if len(m.buf) > limit {
 			return &TooLargeError{Limit: limit}
 		}
 		if len(m.buf) == cap(m.buf) {
-			m.grow(limit)
+			if err := m.grow(limit); err != nil {
+				return err
+			}
 		}
 		n, err := r.Read(m.buf[len(m.buf):cap(m.buf)])
 		m.buf = m.buf[:len(m.buf)+n]

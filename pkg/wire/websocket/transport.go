@@ -36,6 +36,7 @@ const (
 	CloseTooLarge        = 1009
 	CloseInternalError   = 1011
 	CloseServiceRestart  = 1012
+	CloseTryAgainLater   = 1013
 
 	// closeNoStatus stands for a close frame without a code.
 	closeNoStatus = 1005

@@ -1,0 +1,131 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/reply"
+	"codex.internal/pkg/execserver/share"
+	"codex.internal/pkg/fileop/fsops"
+)
+
+// sharing returns shares with so much memory, and a context of an account of them.
+func sharing(t *testing.T, memory int64) (*share.Shares, context.Context) {
+	s := share.New(map[observe.Limit]int64{observe.LimitMemory: memory, observe.LimitFileCalls: 10})
+	return s, share.With(t.Context(), s.Open("me", true))
+}
+
+func usedMemory(s *share.Shares) int64 {
+	for _, u := range s.Usage() {
+		if u.Limit == observe.LimitMemory {
+			return u.Used
+		}
+	}
+	return -1
+}
+
+// ask carries a request about a path out in this process.
+func ask(t *testing.T, ctx context.Context, method, path string) reply.Result {
+	t.Helper()
+	r := Request{operation: fsops.Find(method)}
+	var err error
+	if r.call, err = r.operation.Decode(fmt.Appendf(nil, `{"path":%q}`, path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.call.Resolve(""); err != nil {
+		t.Fatal(err)
+	}
+	srv := NewServer(Options{ReadsLarge: func(int64) {}})
+	result, err := serverFiles{srv}.run(ctx, &r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// contents returns the data of a result of fs/readFile.
+func contents(t *testing.T, r reply.Result) (data []byte) {
+	t.Helper()
+	switch r := r.(type) {
+	case reply.Followed:
+		data = contents(t, r.Result)
+		r.Then()
+	case execproto.ReadFileResult:
+		data = r.DataBase64
+	case reply.Large:
+		buf := make([]byte, reply.Chunk)
+		for {
+			piece, err := r.Data(buf)
+			data = append(data, piece...)
+			if errors.Is(err, io.EOF) {
+				return data
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return data
+}
+
+// TestFilesAreReadWithinTheShare reads files with enough memory, which holds them until they are sent, and without, when they are
+// read as they are sent.
+func TestFilesAreReadWithinTheShare(t *testing.T) {
+	dir := t.TempDir()
+	for _, size := range []int{0, 1000, uncounted, uncounted + 1, reply.MaxInline, reply.MaxInline + 1, 3*reply.Chunk + 5} {
+		path := filepath.Join(dir, fmt.Sprint(size))
+		want := bytes.Repeat([]byte("0123456"), size/7+1)[:size]
+		if err := os.WriteFile(path, want, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, memory := range []int64{64 << 20, 1} {
+			shares, ctx := sharing(t, memory)
+			r := ask(t, ctx, execproto.MethodFSReadFile, path)
+			if used, want := usedMemory(shares), size > uncounted && memory > 1; (used > 0) != want {
+				t.Errorf("%d bytes with %d of memory: got %d held, want some: %v", size, memory, used, want)
+			}
+			if got := contents(t, r); !bytes.Equal(got, want) {
+				t.Errorf("%d bytes with %d of memory: got other contents, of %d bytes", size, memory, len(got))
+			}
+			if used := usedMemory(shares); used != 0 {
+				t.Errorf("%d bytes with %d of memory: after it was sent got %d held, want none", size, memory, used)
+			}
+		}
+	}
+}
+
+func TestListingsWaitForMemory(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 100 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		shares, ctx := sharing(t, 1)
+		first := ask(t, ctx, execproto.MethodFSReadDirectory, dir)
+		if used := usedMemory(shares); used != 100*entrySize {
+			t.Errorf("got %d held, want %d", used, 100*entrySize)
+		}
+		done := make(chan reply.Result, 1)
+		go func() { done <- ask(t, ctx, execproto.MethodFSReadDirectory, dir) }()
+		synctest.Wait()
+		if len(done) != 0 {
+			t.Error("the second listing was made, although the first one is not sent")
+		}
+		first.(reply.Followed).Then()
+		(<-done).(reply.Followed).Then()
+		if used := usedMemory(shares); used != 0 {
+			t.Errorf("in the end got %d held, want none", used)
+		}
+	})
+}
