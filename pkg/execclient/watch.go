@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 
 	"codex.internal/pkg/execproto"
@@ -159,6 +160,13 @@ func (w *Watch) receive(n *execproto.Changed) {
 	if w.id != n.WatchID {
 		w.mu.Unlock()
 		return // of the previous connection
+	}
+	for _, e := range n.Events {
+		if !slices.Contains(execproto.WatchKinds, e.Kind) {
+			w.mu.Unlock()
+			w.end(fmt.Errorf("the server reports a change of a kind that the protocol does not know: %.40q", e.Kind))
+			return
+		}
 	}
 	lost := n.Overflow || n.Seq != w.last+1 || len(w.waiting.Events)+len(n.Events) > maxWatchEvents
 	w.last = n.Seq

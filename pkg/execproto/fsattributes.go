@@ -26,8 +26,10 @@ const (
 	KindOther     = "other"
 )
 
+var fileKinds = []string{KindFile, KindDirectory, KindSymlink, KindOther}
+
 func (a *Attributes) Fields(c *jsonwire.Codec) {
-	c.Text("kind", need, &a.Kind)
+	jsonwire.Choice(c, "kind", need, &a.Kind, fileKinds)
 	c.Uint64("size", need, &a.Size)
 	c.Uint32("permissions", need, &a.Permissions)
 	c.Int64("modifiedAtMs", need, &a.ModifiedAtMS)

@@ -51,6 +51,10 @@ func TestRefusals(t *testing.T) {
 		{errorOf(Decode[RenameParams]), `{"sourcePath":"/","destinationPath":"/","overwrite":0}`, "overwrite: invalid type: number `0`, expected a boolean"},
 		{errorOf(Decode[SetAttributesParams]), `{"path":"/","permissions":-1}`, "permissions: invalid value: integer `-1`, expected u32"},
 		{errorOf(Decode[SetAttributesParams]), `{"path":"/","permissions":4294967296}`, "permissions: invalid value: integer `4294967296`, expected u32"},
+		{
+			errorOf(Decode[Attributes]), `{"kind":"pipe","size":0,"permissions":0,"modifiedAtMs":0}`,
+			"kind: unknown variant `pipe`, expected one of `file`, `directory`, `symlink`, `other`",
+		},
 		{errorOf(Decode[SymlinkParams]), `{"path":"/"}`, "missing field `target`"},
 		{errorOf(Decode[RenameParams]), `{"sourcePath":"/"}`, "missing field `destinationPath`"},
 		{errorOf(DecodeList), `{"scope":"all"}`, "scope must be `session`, `principal` or `server`"},

@@ -75,6 +75,9 @@ const (
 	WatchUnwatched  = "unwatched"
 )
 
+// WatchKinds are all kinds. A client ends a watch that reports another one, and keeps the connection.
+var WatchKinds = []string{WatchCreated, WatchModified, WatchAttributes, WatchRemoved, WatchUnwatched}
+
 // WatchEvent is one change. Path is a URI.
 type WatchEvent struct {
 	Path        string

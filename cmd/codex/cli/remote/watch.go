@@ -205,6 +205,6 @@ func (w *watching) print(n execclient.Changes) error {
 		}
 		b = fmt.Appendf(b, "%-10s %s\n", e.Kind, name)
 	}
-	_, err := w.s.RawOut.Write(b)
+	_, err := w.s.Out.Write(b)
 	return err
 }
