@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -151,6 +152,20 @@ func (v *Verifier) PublicKey() string { return base64.StdEncoding.EncodeToString
 // Member is a member of an event, for people.
 type Member struct{ Name, Value string }
 
+// shown returns a value as text that cannot look like further members of a line, because the equals signs in it are escaped:
+// JSON or, for a string, one of Go, which is not quoted if it has no blanks, quotes and equals signs.
+func shown(value json.RawMessage) string {
+	var text string
+	switch {
+	case json.Unmarshal(value, &text) != nil:
+		return strings.ReplaceAll(string(value), "=", `\u003d`)
+	case text == "" || strings.ContainsAny(text, ` ="\`):
+		return strings.ReplaceAll(strconv.Quote(text), "=", `\x3d`)
+	default:
+		return text
+	}
+}
+
 // Members returns the members of an event that are set, but its kind, in the order of a line.
 func (e *Event) Members() (list []Member) {
 	text, err := json.Marshal(e)
@@ -165,12 +180,8 @@ func (e *Event) Members() (list []Member) {
 		if err != nil || d.Decode(&value) != nil {
 			return list
 		}
-		var plain string
-		if json.Unmarshal(value, &plain) != nil {
-			plain = string(value)
-		}
 		if name != "event" {
-			list = append(list, Member{fmt.Sprint(name), plain})
+			list = append(list, Member{fmt.Sprint(name), shown(value)})
 		}
 	}
 	return list
