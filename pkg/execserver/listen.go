@@ -187,6 +187,12 @@ func (srv *Server) authenticate(r *http.Request) (wsauth.Grant, *observe.Refused
 	case srv.admitsAnybody(r):
 		return wsauth.Unlimited(anybody), nil
 	}
+	if !statuspage.IsLiteralHost(r.Host) {
+		// The client may be a browser, and the process behind it a web page whose name has come to mean this machine.
+		return wsauth.Grant{}, &observe.Refused{
+			Status: http.StatusForbidden, Err: errors.New("the client is refused: without a token the URL must have an IP address or localhost, and not another name"),
+		}
+	}
 	uid, err := srv.identify(r)
 	if err != nil {
 		const hint = "to accept other clients, start codex exec-server with --ws-auth and give them the token"

@@ -96,6 +96,30 @@ func TestMetrics(t *testing.T) {
 
 // TestMetricsNeedAToken: the metrics of the listening port are for clients that could
 // connect, and those of Metrics for everybody but web pages.
+// TestReboundNamesAreRefused: a web page whose name has come to mean this machine sends no Origin to it, and comes from a
+// process of the user. It gets nothing on any path.
+func TestReboundNamesAreRefused(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	for _, path := range []string{observe.MetricsPath, "/status", "/"} {
+		for host, refused := range map[string]bool{"rebound.example": true, "localhost.rebound.example:1": true, "localhost": false, "127.0.0.1:1": false, "[::1]:1": false} {
+			req, err := http.NewRequest(http.MethodGet, "http"+strings.TrimPrefix(url, "ws")+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host, req.Close = host, true
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			if (res.StatusCode == http.StatusForbidden) != refused || refused && strings.Contains(string(text), "exec_server") {
+				t.Errorf("%s of %s: %d, %q", path, host, res.StatusCode, text)
+			}
+		}
+	}
+}
+
 func TestMetricsNeedAToken(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	token := filepath.Join(t.TempDir(), "token")

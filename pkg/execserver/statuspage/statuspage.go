@@ -62,7 +62,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD, POST")
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
-	case !p.AnyHost && !isLiteralHost(r.Host):
+	case !p.AnyHost && !IsLiteralHost(r.Host):
 		http.Error(w, "use an IP address or localhost in the URL: a web page could have made another name", http.StatusForbidden)
 		return
 	}
@@ -97,9 +97,9 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(p.page(&report, time.Now()))
 }
 
-// isLiteralHost reports whether a host is an address or localhost. A web page that has its own
+// IsLiteralHost reports whether a host is an address or localhost. A web page that has its own
 // name resolve to this machine could otherwise read the page with the rights of the browser's user.
-func isLiteralHost(host string) bool {
+func IsLiteralHost(host string) bool {
 	if name, _, ok := strings.Cut(host, ":"); ok && name == "localhost" || host == "localhost" {
 		return true
 	}
