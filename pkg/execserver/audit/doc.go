@@ -5,8 +5,11 @@
 // changed, removed or inserted without changing all later ones. At intervals, and at the
 // end of each file, a line has an Ed25519 signature of everything before it, made with the
 // server's key: without the key, later lines cannot be forged. Only the newest lines have
-// no signature yet: a reader who must detect a truncated trail keeps a copy, or the last
-// number, elsewhere.
+// no signature yet. A trail that was truncated after a signature is still valid: a reader who
+// must detect that keeps the Position of the last line elsewhere.
+//
+// A Log checks its file before each line and at intervals, and records in the next file what another
+// program has changed.
 //
 // A Log writes a trail. Verify checks one.
 package audit

@@ -24,6 +24,9 @@ import (
 type Options struct {
 	// Path is the file, absolute. It is made with mode 0600.
 	Path string
+	// Stream gets the lines in place of a file: it is neither read nor rotated, and gets nothing before the first
+	// event. Lines have at most MaxStreamRecord bytes. Nil: there is a file.
+	Stream *os.File
 	// Key signs.
 	Key ed25519.PrivateKey
 	// MaxBytes is the size after which a new file is begun; 0: DefaultMaxBytes. The old
@@ -38,7 +41,7 @@ type Options struct {
 
 // Log writes a trail. Its methods may be called from any goroutine. Close must be called.
 //
-// States: open, closed. While open, it is writable or not (broken).
+// States: open, closed. While open, it is writable or not (broken), and accepts work or not (halted).
 type Log struct {
 	opts Options
 
@@ -55,6 +58,14 @@ type Log struct {
 	torn     bool // a partial line that could not be removed may follow size
 	closed   bool
 
+	// Changes of the file by other programs.
+	away     time.Time // since when it has not been at its path, but still exists; zero: it is there
+	change   string    // the change that is not recorded yet; "": none
+	tampered uint64    // the number of changes
+	halted   string    // the last change, since which there was no SIGHUP; "": none, or work continues
+
+	refused map[refusal]*refused
+
 	stop chan struct{}
 	done chan struct{}
 }
@@ -70,18 +81,23 @@ func Open(opts Options) (*Log, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	switch {
+	case opts.Stream != nil:
 	case !filepath.IsAbs(opts.Path):
 		return nil, fmt.Errorf("audit log %s: the path must be absolute", opts.Path)
 	case opts.MaxBytes < LeastMaxBytes:
 		return nil, fmt.Errorf("audit log: its size must be at least %d bytes, not %d", LeastMaxBytes, opts.MaxBytes)
+	}
+	switch {
 	case len(opts.Key) != ed25519.PrivateKeySize:
 		return nil, errors.New("audit log: there is no key")
 	}
-	l := &Log{opts: opts, stop: make(chan struct{}), done: make(chan struct{})}
-	if err := l.open(); err != nil {
+	l := &Log{opts: opts, refused: make(map[refusal]*refused), stop: make(chan struct{}), done: make(chan struct{})}
+	if opts.Stream != nil {
+		l.opts.Path = opts.Stream.Name()
+	} else if err := l.open(); err != nil {
 		return nil, fmt.Errorf("audit log %s: %w", opts.Path, err)
 	}
-	go l.routineSign()
+	go l.routineTend()
 	return l, nil
 }
 
@@ -114,6 +130,10 @@ func (l *Log) openFile() (*os.File, error) {
 
 // open opens the file and writes that it did.
 func (l *Log) open() error {
+	if l.opts.Stream != nil {
+		l.file = l.opts.Stream
+		return l.write(&record{Event: Event{Kind: EventOpened}})
+	}
 	f, err := l.openFile()
 	if err != nil {
 		return err
@@ -176,59 +196,98 @@ func (l *Log) resume() (dropped int64, err error) {
 	return dropped, nil
 }
 
-// Append writes an event. With Options.Continue it returns nil if that fails, and the event
-// is counted as lost. If it returns an error, the caller must not carry out the operation.
+// Append writes an event that is about to happen. With Options.Continue it returns nil if that fails. If it returns an
+// error, the caller must not carry out the operation. It also fails after another program has changed the file.
 func (l *Log) Append(e Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := l.append(e)
-	if err == nil {
-		return nil
+	l.watch()
+	if l.halted != "" && !l.closed {
+		l.setBroken(l.catchUp())
+		return fmt.Errorf("the audit log was changed by another program: %s; send SIGHUP to the server to begin a new file", l.halted)
 	}
-	l.setBroken(err)
-	if l.opts.Continue {
-		l.lost++
-		l.allLost++
-		return nil
+	if err := l.note(e); err != nil && !l.opts.Continue {
+		return fmt.Errorf("the audit log cannot be written: %w", err)
 	}
-	return fmt.Errorf("the audit log cannot be written: %w", err)
+	return nil
 }
 
-// setBroken records that the trail cannot be written, and logs it if that is new.
-func (l *Log) setBroken(err error) {
-	if !l.broken {
-		l.opts.Logger.Error("the audit log cannot be written", "path", l.opts.Path, "work_continues", l.opts.Continue, "error", err)
-	}
-	l.broken = true
-}
-
-// Note writes an event that can no longer be refused, because it has happened. If that
-// fails, it is counted as lost.
+// Note writes an event that can no longer be refused, because it has happened.
 func (l *Log) Note(e Event) {
-	if l.Append(e) != nil {
-		l.mu.Lock()
-		l.lost++
-		l.allLost++
-		l.mu.Unlock()
-	}
-}
-
-// Lost returns how many events could not be written since the log was opened.
-func (l *Log) Lost() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.allLost
+	l.watch()
+	_ = l.note(e) // it is counted and logged
 }
 
-// append writes an event, and before it how many were lost.
-func (l *Log) append(e Event) error {
-	if l.closed {
-		return ErrClosed
+// note writes an event, or counts it as lost.
+func (l *Log) note(e Event) error {
+	err := l.append(e)
+	l.setBroken(err)
+	return err
+}
+
+// setBroken records whether the trail can be written: err is nil then. It logs a change of that.
+func (l *Log) setBroken(err error) {
+	switch {
+	case errors.Is(err, ErrClosed):
+		return
+	case err != nil && !l.broken:
+		l.opts.Logger.Error("the audit log cannot be written", "path", l.opts.Path, "work_continues", l.opts.Continue, "error", err)
+	case err == nil && l.broken:
+		l.opts.Logger.Info("the audit log can be written again", "path", l.opts.Path)
 	}
+	l.broken = err != nil
+}
+
+// Health is how a trail is doing.
+type Health struct {
+	Writable bool   // and no change by another program stops work
+	Refuses  bool   // Append fails at the moment
+	Lost     uint64 // events that could not be written since the log was opened
+	Tampered uint64 // changes of the file by other programs
+}
+
+// Health returns how the trail is doing.
+func (l *Log) Health() Health {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	writable := !l.broken && l.halted == "" && !l.closed
+	return Health{Writable: writable, Refuses: !writable && !l.opts.Continue, Lost: l.allLost, Tampered: l.tampered}
+}
+
+// append writes an event, and before it what could not be written earlier.
+func (l *Log) append(e Event) error {
+	err := ErrClosed
+	if !l.closed {
+		err = l.catchUp()
+	}
+	if err == nil {
+		err = l.write(&record{Event: e})
+	}
+	if err != nil {
+		l.lost++
+		l.allLost++
+		return err
+	}
+	if l.unsigned < signRecords {
+		return nil
+	}
+	return l.sign()
+}
+
+// catchUp opens the file if there is none, and writes the change of the last one and the number of lost events.
+func (l *Log) catchUp() error {
 	if l.file == nil {
 		if err := l.open(); err != nil {
 			return err
 		}
+	}
+	if l.change != "" {
+		if err := l.write(&record{Event: Event{Kind: EventTampered, Reason: l.change}}); err != nil {
+			return err
+		}
+		l.change = ""
 	}
 	if l.lost > 0 {
 		if err := l.write(&record{Event: Event{Kind: EventLost, Lost: l.lost}}); err != nil {
@@ -236,27 +295,70 @@ func (l *Log) append(e Event) error {
 		}
 		l.lost = 0
 	}
-	if err := l.write(&record{Event: e}); err != nil {
-		return err
+	return nil
+}
+
+// watch closes the file if another program has changed it: the next record begins a new one, and this one remains as
+// evidence.
+func (l *Log) watch() {
+	if l.file == nil || l.closed || l.opts.Stream != nil {
+		return
 	}
-	if l.broken {
-		l.opts.Logger.Info("the audit log can be written again", "path", l.opts.Path)
-		l.broken = false
+	change, atPath := l.look()
+	if change == "" {
+		return
 	}
-	if l.unsigned < signRecords {
-		return nil
+	l.opts.Logger.Error("another program has changed the audit log", "path", l.opts.Path, "change", change, "work_continues", l.opts.Continue)
+	l.change = change
+	l.tampered++
+	if !l.opts.Continue {
+		l.halted = change
 	}
-	err := l.sign()
-	if err != nil && l.opts.Continue { // the event itself is in the trail
-		l.setBroken(err)
-		return nil
+	if atPath {
+		_ = os.Rename(l.opts.Path, l.oldName()) // if that fails, opening the file does too: its last line is another one
+	} else {
+		_ = l.sign() // it may be whole, with another name
 	}
-	return err
+	l.release()
+}
+
+// look returns the change of the file by another program, if there is one, and whether it is still at its path. A
+// renamed file is left alone for awayTime: logrotate renames it before it sends SIGHUP.
+func (l *Log) look() (change string, atPath bool) {
+	ours, err := l.file.Stat()
+	if err != nil {
+		return "", false // writing fails, too
+	}
+	st, ok := ours.Sys().(*syscall.Stat_t)
+	if !ok || !ours.Mode().IsRegular() {
+		return "", false
+	}
+	there, err := os.Lstat(l.opts.Path)
+	atPath = err == nil && os.SameFile(there, ours)
+	if atPath {
+		l.away = time.Time{}
+	}
+	switch {
+	case ours.Size() < l.size:
+		change = fmt.Sprintf("it was truncated from %d to %d bytes", l.size, ours.Size())
+	case ours.Size() > l.size && !l.torn:
+		change = fmt.Sprintf("it has %d bytes that this server did not write", ours.Size()-l.size)
+	case atPath:
+	case st.Nlink == 0 && err == nil:
+		change = "another file has taken its place"
+	case st.Nlink == 0:
+		change = "it was removed"
+	case l.away.IsZero():
+		l.away = time.Now()
+	case time.Since(l.away) >= awayTime:
+		change = "it was renamed, and no SIGHUP came"
+	}
+	return change, atPath
 }
 
 // write writes a line, to another file if this one is full.
 func (l *Log) write(r *record) error {
-	if l.size >= l.opts.MaxBytes {
+	if l.size >= l.opts.MaxBytes && l.opts.Stream == nil {
 		if err := l.sign(); err != nil {
 			return err
 		}
@@ -270,24 +372,31 @@ func (l *Log) write(r *record) error {
 // put writes a line to the file. A partial line is removed; until that succeeds, no
 // other line is written.
 func (l *Log) put(r *record) error {
-	if l.torn {
+	limit, before := MaxRecord, ""
+	if l.opts.Stream != nil {
+		limit = MaxStreamRecord
+		if l.torn {
+			before = "\n"
+		}
+	} else if l.torn {
 		if err := l.file.Truncate(l.size); err != nil {
 			return err
 		}
 		l.torn = false
 	}
 	r.Seq, r.Prev = l.seq+1, l.prev.String()
-	line, err := r.encode(time.Now())
+	line, err := r.encode(time.Now(), limit)
 	if err != nil {
 		return err
 	}
-	if _, err := l.file.Write(append(line, '\n')); err != nil {
+	if _, err := l.file.WriteString(before + string(line) + "\n"); err != nil {
 		if e := l.file.Truncate(l.size); e != nil {
 			l.torn = true
 			err = errors.Join(err, e)
 		}
 		return err
 	}
+	l.torn = false
 	l.size += int64(len(line)) + 1
 	l.seq, l.prev = r.Seq, sha256.Sum256(line)
 	l.unsigned++
@@ -311,7 +420,7 @@ func (l *Log) sign() error {
 		}
 		l.unsigned, l.unsynced = 0, true
 	}
-	if !l.unsynced {
+	if !l.unsynced || l.opts.Stream != nil {
 		return nil
 	}
 	if err := l.file.Sync(); err != nil {
@@ -321,34 +430,56 @@ func (l *Log) sign() error {
 	return nil
 }
 
+// oldName is the name of a file that another one follows.
+func (l *Log) oldName() string {
+	return fmt.Sprintf("%s.%s-%d", l.opts.Path, time.Now().UTC().Format("20060102T150405Z"), l.seq)
+}
+
 // rotate renames the file and begins another one.
 func (l *Log) rotate() error {
-	old := fmt.Sprintf("%s.%s-%d", l.opts.Path, time.Now().UTC().Format("20060102T150405Z"), l.seq)
-	if err := os.Rename(l.opts.Path, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(l.opts.Path, l.oldName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return l.reopen()
 }
 
+// release closes the file.
+func (l *Log) release() {
+	_ = l.file.Close()
+	l.file, l.size, l.torn, l.away = nil, 0, false, time.Time{}
+}
+
 // reopen closes the file, which has another name now, and opens the one at the path.
 func (l *Log) reopen() error {
-	_ = l.file.Close()
-	l.file, l.size, l.torn = nil, 0, false
+	l.release()
 	return l.open()
 }
 
-// Rotate begins a new file. If the file at the path has already been replaced, for
-// example by a program such as logrotate, or is missing, the old one is only closed.
+// Rotate begins a new file, and work is accepted again after a change of the last one. If the file at the path has already
+// been replaced, for example by a program such as logrotate, or is missing, the old one is only closed. A stream is
+// only signed.
 func (l *Log) Rotate() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return ErrClosed
 	}
+	l.watch()
+	var err error
 	if l.file == nil {
-		return l.open()
+		err = l.catchUp()
+	} else {
+		err = l.turn()
 	}
-	if err := l.sign(); err != nil {
+	if l.setBroken(err); err == nil {
+		l.halted = ""
+	}
+	return err
+}
+
+// turn begins a new file in place of the open one.
+func (l *Log) turn() error {
+	if err := l.sign(); err != nil || l.opts.Stream != nil {
 		return err
 	}
 	at, err := os.Lstat(l.opts.Path)
@@ -364,8 +495,9 @@ func (l *Log) Rotate() error {
 	return l.rotate()
 }
 
-// routineSign signs at intervals, until Close.
-func (l *Log) routineSign() {
+// routineTend signs the trail at intervals, checks the file for changes, and writes what could not be written earlier,
+// until Close.
+func (l *Log) routineTend() {
 	defer close(l.done)
 	tick := time.NewTicker(signInterval)
 	defer tick.Stop()
@@ -373,16 +505,29 @@ func (l *Log) routineSign() {
 		select {
 		case <-tick.C:
 			l.mu.Lock()
-			if l.file != nil && !l.closed {
-				if err := l.sign(); err != nil {
-					l.setBroken(err)
-				}
-			}
+			l.tend()
 			l.mu.Unlock()
 		case <-l.stop:
 			return
 		}
 	}
+}
+
+// tend does what routineTend does once.
+func (l *Log) tend() {
+	if l.closed {
+		return
+	}
+	l.watch()
+	l.noteRefusals(false)
+	if l.file == nil && l.change == "" && l.lost == 0 && !l.broken {
+		return // a stream that has not begun
+	}
+	err := l.catchUp()
+	if err == nil {
+		err = l.sign()
+	}
+	l.setBroken(err)
 }
 
 // Close signs the unsigned lines and closes the file.
@@ -392,14 +537,12 @@ func (l *Log) Close() error {
 		l.mu.Unlock()
 		return nil
 	}
+	l.noteRefusals(true)
 	l.closed = true
 	close(l.stop)
 	var err error
 	if l.file != nil {
-		if l.lost > 0 {
-			err = l.write(&record{Event: Event{Kind: EventLost, Lost: l.lost}})
-		}
-		if err == nil {
+		if err = l.catchUp(); err == nil {
 			err = l.sign()
 		}
 		err = errors.Join(err, l.file.Close())

@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,17 +224,17 @@ func TestUnwritable(t *testing.T) {
 			t.Errorf("goes on %v: %v", goesOn, err)
 		}
 		l.Note(Event{Kind: EventProcessEnded})
+		if got := l.Health(); got.Writable || got.Refuses == goesOn {
+			t.Errorf("goes on %v: got %+v, want it not writable", goesOn, got)
+		}
 		l.mu.Lock()
 		l.file = good
 		l.mu.Unlock()
 		must(t, unwritable.Close())
 		must(t, l.Append(Event{Kind: EventSessionEnded}))
-		want := uint64(1)
-		if goesOn {
-			want = 2
-		}
-		if l.Lost() != want {
-			t.Errorf("goes on %v: %d are lost", goesOn, l.Lost())
+		const want = 2
+		if got := l.Health(); got.Lost != want || !got.Writable || got.Refuses {
+			t.Errorf("goes on %v: got %+v, want %d lost, writable again", goesOn, got, want)
 		}
 		must(t, l.Close())
 		v := Verifier{Key: key}
@@ -405,8 +407,9 @@ func TestPartOfALineIsRemovedLater(t *testing.T) {
 	must(t, l.Append(Event{Kind: EventSessionStarted}))
 	must(t, l.Close())
 	kinds, err := verify(t, &Verifier{Key: key}, path)
-	if err != nil || !slices.Equal(kinds, []string{EventOpened, EventSessionStarted, EventSignature}) {
-		t.Errorf("got error %v, kinds %q; want no error", err, kinds)
+	want := []string{EventOpened, EventLost, EventSessionStarted, EventSignature}
+	if err != nil || !slices.Equal(kinds, want) {
+		t.Errorf("got error %v, kinds %q; want %q", err, kinds, want)
 	}
 }
 
@@ -437,8 +440,8 @@ func TestFlushThatFails(t *testing.T) {
 			for range signRecords {
 				failed = errors.Join(failed, l.Append(Event{Kind: EventSessionResumed}))
 			}
-			if (failed == nil) != goesOn || l.Lost() != 0 {
-				t.Errorf("goes on %v: %v, %d are lost", goesOn, failed, l.Lost())
+			if (failed == nil) != goesOn || l.Health().Lost != 0 {
+				t.Errorf("goes on %v: %v, %+v; want none lost", goesOn, failed, l.Health())
 			}
 			l.mu.Lock()
 			l.file = good
@@ -446,5 +449,259 @@ func TestFlushThatFails(t *testing.T) {
 			must(t, w.Close())
 			must(t, l.Close())
 		})
+	}
+}
+
+// TestTrailRecoversWithoutEvents: when there is room again, that is written and noticed also if no event comes. Scenario: a
+// load balancer sends no work to a server that is not ready.
+func TestTrailRecoversWithoutEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := logPath(t)
+		l, key := newLog(t, path, nil)
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		must(t, err)
+		l.mu.Lock()
+		good := l.file
+		l.file = full
+		l.mu.Unlock()
+		if err := l.Append(Event{Kind: EventSessionStarted}); err == nil || !l.Health().Refuses || l.Health().Lost != 1 {
+			t.Errorf("got error %v, %+v; want an error, 1 lost", err, l.Health())
+		}
+		l.mu.Lock()
+		l.file = good
+		l.mu.Unlock()
+		must(t, full.Close())
+		time.Sleep(signInterval + time.Second)
+		if got := l.Health(); !got.Writable || got.Refuses {
+			t.Errorf("got %+v, want it writable", got)
+		}
+		must(t, l.Close())
+		kinds, err := verify(t, &Verifier{Key: key}, path)
+		if err != nil || !slices.Equal(kinds, []string{EventOpened, EventLost, EventSignature}) {
+			t.Errorf("got error %v, kinds %q; want no error, %v", err, kinds, EventLost)
+		}
+	})
+}
+
+// TestInterference: what somebody else does to the file is in the log, in the trail and in the metrics, and new work is
+// refused until SIGHUP, or goes on, as was chosen. The next file says what was done.
+func TestInterference(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change string // a part of what is recorded
+		do     func(path string) error
+	}{
+		"removed":   {"it was removed", os.Remove},
+		"truncated": {"it was truncated from", func(path string) error { return os.Truncate(path, 10) }},
+		"emptied":   {"to 0 bytes", func(path string) error { return os.Truncate(path, 0) }},
+		"appended": {"it has 2 bytes", func(path string) error {
+			f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteString("x\n")
+			return errors.Join(err, f.Close())
+		}},
+		"replaced": {"another file has taken its place", func(path string) error {
+			return errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path))
+		}},
+		"renamed": {"it was renamed, and no SIGHUP came", func(path string) error { return os.Rename(path, path+".old") }},
+	} {
+		for _, goesOn := range []bool{false, true} {
+			for _, busy := range []bool{false, true} { // whether an event comes before it is looked for at intervals
+				t.Run(fmt.Sprintf("%s, goes on %v, busy %v", name, goesOn, busy), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { interfere(t, tt.change, tt.do, goesOn, busy) })
+				})
+			}
+		}
+	}
+}
+
+func interfere(t *testing.T, change string, do func(path string) error, goesOn, busy bool) {
+	var log bytes.Buffer
+	path := logPath(t)
+	l, _ := newLog(t, path, func(o *Options) { o.Continue, o.Logger = goesOn, slog.New(slog.NewTextHandler(&log, nil)) })
+	must(t, l.Append(Event{Kind: EventSessionStarted}))
+	must(t, do(path))
+	if strings.Contains(change, "renamed") {
+		l.Note(Event{Kind: EventSessionEnded})
+		if l.Health().Tampered != 0 {
+			t.Error("logrotate has no time to send SIGHUP")
+		}
+		time.Sleep(awayTime)
+	}
+	if busy {
+		if err := l.Append(Event{Kind: EventProcessStarted}); (err == nil) != goesOn || !goesOn && !strings.Contains(err.Error(), change) {
+			t.Errorf("a start: got %v, want work to go on %v", err, goesOn)
+		}
+	}
+	time.Sleep(2 * signInterval)
+	if got := l.Health(); got.Tampered != 1 || got.Writable != goesOn || got.Refuses == goesOn || got.Lost != 0 {
+		t.Errorf("got %+v, want it tampered with once, and work to go on %v", got, goesOn)
+	}
+	if got := strings.Count(log.String(), "level=ERROR"); got != 1 || !strings.Contains(log.String(), change) {
+		t.Errorf("got %d errors in the log, want 1 with %q: %s", got, change, &log)
+	}
+	if err := l.Append(Event{Kind: EventProcessStarted}); (err == nil) != goesOn {
+		t.Errorf("a start: got %v, want work to go on %v", err, goesOn)
+	}
+	l.Note(Event{Kind: EventProcessEnded}) // what happens is recorded in any case
+	must(t, l.Rotate())
+	must(t, l.Append(Event{Kind: EventSessionResumed}))
+	if got := l.Health(); !got.Writable || got.Refuses || got.Tampered != 1 {
+		t.Errorf("after SIGHUP: got %+v, want it writable", got)
+	}
+	must(t, l.Close())
+	files, err := filepath.Glob(path + "*")
+	must(t, err)
+	var all []byte
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		all = append(all, text...)
+	}
+	for _, want := range []string{`"event":"log.tampered","reason":"` + change, EventProcessEnded, EventSessionResumed} {
+		if change == "to 0 bytes" {
+			want = strings.Replace(want, `"reason":"`, `"reason":"it was truncated from `, 1)
+			want, _, _ = strings.Cut(want, "to 0")
+		}
+		if strings.Count(string(all), want) != 1 {
+			t.Errorf("got a trail without one %s:\n%s", want, all)
+		}
+	}
+}
+
+// TestStream: a trail on standard output is one trail for each run, whose lines no collector cuts. If nobody reads it, the
+// program goes on and work is refused.
+func TestStream(t *testing.T) {
+	r, w, err := os.Pipe()
+	must(t, err)
+	l, key := newLog(t, logPath(t), func(o *Options) { o.Path, o.Stream = "", w })
+	must(t, l.Append(Event{Kind: EventProcessStarted, Process: "p", Argv: []string{strings.Repeat("x", MaxStreamRecord)}}))
+	must(t, l.Rotate())
+	must(t, l.Append(Event{Kind: EventProcessEnded}))
+	must(t, l.Close())
+	text, err := io.ReadAll(r)
+	must(t, err)
+	must(t, r.Close())
+	v, kinds := Verifier{Key: key}, []string(nil)
+	err = v.File(bytes.NewReader(text), func(line *Line) error {
+		kinds = append(kinds, line.Kind)
+		return nil
+	})
+	want := []string{EventOpened, EventProcessStarted, EventSignature, EventProcessEnded, EventSignature}
+	if err != nil || !slices.Equal(kinds, want) || v.First != 1 || !bytes.Contains(text, []byte(`"clipped":true`)) {
+		t.Errorf("got error %v, kinds %q, first %d; want %q, 1, one clipped", err, kinds, v.First, want)
+	}
+
+	r, w, err = os.Pipe()
+	must(t, err)
+	l, _ = newLog(t, logPath(t), func(o *Options) { o.Path, o.Stream = "", w })
+	must(t, r.Close())
+	if err := l.Append(Event{Kind: EventSessionStarted}); !errors.Is(err, syscall.EPIPE) || !l.Health().Refuses {
+		t.Errorf("without a reader: got %v, %+v; want %v", err, l.Health(), syscall.EPIPE)
+	}
+}
+
+// TestRefusalsAreBounded: a client that is refused as often as it likes is in the trail once a minute, with a count.
+func TestRefusalsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := logPath(t)
+		l, _ := newLog(t, path, nil)
+		refuse := func(address, method string, n int) {
+			for port := range n {
+				l.NoteRefusal(Event{Kind: EventRequestRefused, Principal: "p", Method: method, Peer: fmt.Sprintf("%s:%d", address, port+1)})
+			}
+		}
+		counts := func() (list []uint64) {
+			text, err := os.ReadFile(path)
+			must(t, err)
+			must(t, new(Verifier).File(bytes.NewReader(text), func(line *Line) error {
+				if line.Kind == EventRequestRefused {
+					list = append(list, line.Count)
+				}
+				return nil
+			}))
+			return list
+		}
+		refuse("10.0.0.1", "process/start", 100)
+		if got := counts(); !slices.Equal(got, []uint64{1}) {
+			t.Errorf("at once: got %v, want 1", got)
+		}
+		refuse("10.0.0.2", "process/start", 1)
+		refuse("10.0.0.1", "fs/writeFile", 1)
+		time.Sleep(refusalInterval + signInterval)
+		if got := counts(); !slices.Equal(got, []uint64{1, 1, 1, 99}) {
+			t.Errorf("after a minute: got %v, want 99 more of the first", got)
+		}
+		for range 2 * maxRefusals {
+			refuse(fmt.Sprint("10.0.1.", len(l.refused)), "process/start", 1)
+		}
+		if len(l.refused) > maxRefusals+1 {
+			t.Errorf("%d clients are remembered, want at most %d", len(l.refused), maxRefusals+1)
+		}
+		must(t, l.Close())
+		sum := uint64(0)
+		for _, n := range counts() {
+			sum += n
+		}
+		if want := uint64(102 + 2*maxRefusals); sum != want {
+			t.Errorf("the counts are %d together, want %d", sum, want)
+		}
+	})
+}
+
+// TestExpect: a record that was noted elsewhere shows that a trail was cut at its end, also at a signature, or was made anew.
+func TestExpect(t *testing.T) {
+	path := logPath(t)
+	l, key := newLog(t, path, nil)
+	must(t, l.Append(Event{Kind: EventSessionStarted}))
+	must(t, l.Close())
+	short, err := os.ReadFile(path)
+	must(t, err)
+	l, _ = newLog(t, path, nil)
+	must(t, l.Append(Event{Kind: EventSessionEnded}))
+	must(t, l.Close())
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	check := func(text []byte, expect Position) (Position, error) {
+		v := Verifier{Key: key, Expect: expect}
+		if err := v.File(bytes.NewReader(text), nil); err != nil {
+			return Position{}, err
+		}
+		return v.Position(), v.End()
+	}
+	middle, err := check(short, Position{})
+	must(t, err)
+	end, err := check(whole, Position{})
+	must(t, err)
+	other := middle
+	other.Digest[0] ^= 1
+	unsigned := whole[:bytes.IndexByte(whole, '\n')+1]
+	for _, tt := range []struct {
+		name   string
+		text   []byte
+		expect Position
+		want   string // a part of the error; "": none
+	}{
+		{"whole", whole, end, ""},
+		{"longer", whole, middle, ""},
+		{"cut at a signature", short, end, "was cut"},
+		{"empty", nil, end, "was cut"},
+		{"made anew", whole, other, "another one than expected"},
+		{"unsigned", unsigned, Position{}, "no signature"},
+		{"nothing", nil, Position{}, "no signature"},
+		{"the older file is missing", whole[len(short):], middle, "an older file"},
+	} {
+		if _, err := check(tt.text, tt.expect); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want an error with %q", tt.name, err, tt.want)
+		}
+	}
+	if got, err := ParsePosition(end.String()); err != nil || got != end {
+		t.Errorf("got %v, %v; want %v", got, err, end)
+	}
+	for _, text := range []string{"", "1", "0:" + strings.Repeat("0", 64), "1:00", "x:" + strings.Repeat("0", 64)} {
+		if _, err := ParsePosition(text); err == nil {
+			t.Errorf("%q was accepted", text)
+		}
 	}
 }

@@ -14,7 +14,11 @@ const (
 	EventOpened    = "log.opened"    // a file was begun, or is continued
 	EventRecovered = "log.recovered" // Dropped bytes of a line that was not written to its end were removed
 	EventLost      = "log.lost"      // Lost events could not be written
+	EventTampered  = "log.tampered"  // another program has changed the file before
 	EventSignature = "log.signature" // the signature of all lines before
+
+	EventClientRefused  = "client.refused"  // its token was not valid, or it may not connect
+	EventRequestRefused = "request.refused" // by role or ceiling
 
 	EventSessionStarted = "session.started"
 	EventSessionResumed = "session.resumed"
@@ -65,10 +69,14 @@ type Event struct {
 	Source   string `json:"source,omitempty"` // of the decision
 	Reason   string `json:"reason,omitempty"`
 
-	ExitCode   *int  `json:"exitCode,omitempty"`
-	DurationMS int64 `json:"durationMs,omitempty"`
-	BytesIn    int64 `json:"bytesIn,omitempty"`
-	BytesOut   int64 `json:"bytesOut,omitempty"`
+	// Count is how many refusals there were since the last record of the same client.
+	Count uint64 `json:"count,omitempty"`
+
+	Cause      string `json:"cause,omitempty"` // of the end of a process
+	ExitCode   *int   `json:"exitCode,omitempty"`
+	DurationMS int64  `json:"durationMs,omitempty"`
+	BytesIn    int64  `json:"bytesIn,omitempty"`
+	BytesOut   int64  `json:"bytesOut,omitempty"`
 
 	// Omitted is how many decisions about its network a process had beyond those in the trail.
 	Omitted uint64 `json:"omitted,omitempty"`
@@ -95,13 +103,13 @@ func (d digest) String() string { return hex.EncodeToString(d[:]) }
 // timeFormat is that of time.
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
-// encode returns a line without its newline.
-func (r *record) encode(now time.Time) ([]byte, error) {
+// encode returns a line without its newline. One of more than limit bytes is clipped.
+func (r *record) encode(now time.Time, limit int) ([]byte, error) {
 	if r.Time == "" {
 		r.Time = now.UTC().Format(timeFormat)
 	}
 	line, err := json.Marshal(r)
-	if err == nil && len(line) > MaxRecord {
+	if err == nil && len(line) > limit {
 		r.Argv, r.Cwd, r.Paths, r.Clipped = nil, "", nil, true
 		line, err = json.Marshal(r)
 	}

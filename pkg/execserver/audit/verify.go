@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ type Line struct {
 type Verifier struct {
 	// Key is the public key of the server; nil: that of the first signature.
 	Key ed25519.PublicKey
+	// Expect is a record that the trail must have, as its Position was before; zero: none.
+	Expect Position
 
 	Lines      int    // that were checked
 	Signatures int    // of them
@@ -37,6 +40,44 @@ type Verifier struct {
 	Lost       uint64 // events that the server could not write
 
 	last digest
+}
+
+// Position names a record of a trail, and by its digest all records before it.
+type Position struct {
+	Seq    uint64
+	Digest [sha256.Size]byte // the SHA-256 of its line without the newline
+}
+
+// String returns a position as ParsePosition reads it.
+func (p Position) String() string { return fmt.Sprintf("%d:%x", p.Seq, p.Digest) }
+
+// ParsePosition decodes SEQ:HASH.
+func ParsePosition(text string) (p Position, err error) {
+	number, hash, _ := strings.Cut(text, ":")
+	p.Seq, err = strconv.ParseUint(number, 10, 64)
+	sum, err2 := hex.DecodeString(hash)
+	if err != nil || err2 != nil || p.Seq == 0 || len(sum) != len(p.Digest) {
+		return p, errors.New("a record is SEQ:HASH: its number, and the SHA-256 of its line in hexadecimal digits")
+	}
+	p.Digest = [sha256.Size]byte(sum)
+	return p, nil
+}
+
+// Position returns the last record that was checked.
+func (v *Verifier) Position() Position { return Position{v.Last, v.last} }
+
+// End returns what is wrong with the trail as a whole, after its last file: it lacks the record that Expect names, or nothing of it
+// is signed.
+func (v *Verifier) End() error {
+	switch want := v.Expect.Seq; {
+	case want > v.Last:
+		return fmt.Errorf("%w: it ends with record %d, and record %d is missing: it was cut, or a newer file is missing", ErrTrail, v.Last, want)
+	case want > 0 && want < v.First:
+		return fmt.Errorf("%w: it begins with record %d, and record %d is in an older file", ErrTrail, v.First, want)
+	case v.Signatures == 0:
+		return fmt.Errorf("%w: there is no signature: anybody who can write the file can have made it", ErrTrail)
+	}
+	return nil
 }
 
 // ErrTrail is the error of a trail that was changed.
@@ -97,6 +138,9 @@ func (v *Verifier) line(n int, text []byte) (*Line, error) {
 		if err := v.signature(n, r); err != nil {
 			return nil, err
 		}
+	}
+	if digest := sha256.Sum256(text); r.Seq == v.Expect.Seq && digest != v.Expect.Digest {
+		return nil, broken(n, "record %d is another one than expected", r.Seq)
 	}
 	v.Lines++
 	v.Last, v.last = r.Seq, sha256.Sum256(text)

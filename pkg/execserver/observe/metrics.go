@@ -68,7 +68,17 @@ func newMetrics(o *Options, ev *Events) *Metrics {
 	m.addCurrent(o)
 	if o.Audit != nil {
 		s.Collect(metrics.KindCounter, "exec_server_audit_events_lost_total", "Events that could not be written into the audit trail.", nil,
-			func(emit func(float64, ...string)) { emit(float64(o.Audit.Log.Lost())) })
+			func(emit func(float64, ...string)) { emit(float64(o.Audit.Log.Health().Lost)) })
+		s.Collect(metrics.KindCounter, "exec_server_audit_tampered_total", "How often somebody else has changed the file of the audit trail.", nil,
+			func(emit func(float64, ...string)) { emit(float64(o.Audit.Log.Health().Tampered)) })
+		s.Collect(metrics.KindGauge, "exec_server_audit_writable", "1 if the audit trail can be written and no change of its file stops new work.", nil,
+			func(emit func(float64, ...string)) {
+				writable := 0.0
+				if o.Audit.Log.Health().Writable {
+					writable = 1
+				}
+				emit(writable)
+			})
 	}
 	return m
 }

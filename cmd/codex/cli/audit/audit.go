@@ -28,7 +28,8 @@ the SHA-256 of the line before it. Every few seconds the server signs the trail 
 
 All commands check the trail. They exit with 1 at the first line that was changed. Name
 the files from the oldest to the newest. The lines after the last signature, those of the
-last few seconds, are not protected: whoever can write the file can remove them unnoticed.
+last few seconds, are not protected. Whoever can write the file can cut it at its end, also
+at an older signature: codex audit verify --expect finds that.
 
 Example:
    codex audit verify --key BASE64 audit.log.* audit.log`,
@@ -48,13 +49,32 @@ func verifyCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "verify", Usage: "check an audit trail", ArgsUsage: "FILE...",
 		Description: `Checks numbers, digests and signatures, and prints a summary. Without --key it prints the
-public key of the signatures: compare it with the key in the server's log.
+public key of the signatures: compare it with the key in the server's log. A trail without
+a signature is an error.
 
-Example:
-   codex audit verify /var/log/codex/audit.log`,
-		Flags: []cli.Flag{cmdutil.LocalFiles, keyFlag()},
+The summary ends with the number and the hash of the last record. Keep them elsewhere, and
+give them to --expect later: a trail that lacks this record, or has another one in its
+place, was cut or replaced.
+
+Examples:
+   codex audit verify /var/log/codex/audit.log
+   codex audit verify --expect SEQ:HASH /var/log/codex/audit.log
+   journalctl -o cat _SYSTEMD_INVOCATION_ID=ID |
+      grep '^{"seq":' | codex audit verify /dev/stdin`,
+		Flags: []cli.Flag{cmdutil.LocalFiles, keyFlag(),
+			&cli.StringFlag{Name: "expect", Usage: "the record `SEQ:HASH` that the trail must have, as the summary showed it before"}},
 		Action: func(c *cli.Context) error {
-			v, err := read(c, c.Args().Slice(), nil)
+			var expect audit.Position
+			if text := c.String("expect"); text != "" {
+				var err error
+				if expect, err = audit.ParsePosition(text); err != nil {
+					return cmdutil.Usagef("--expect: %v", err)
+				}
+			}
+			v, err := read(c, c.Args().Slice(), expect, nil)
+			if err == nil {
+				err = v.End()
+			}
 			if err != nil {
 				return err
 			}
@@ -67,13 +87,10 @@ Example:
 func report(w io.Writer, v *audit.Verifier, trusted bool) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "ok: records %d to %d, %d signatures\n", v.First, v.Last, v.Signatures)
-	switch {
-	case v.Signatures == 0:
-		fmt.Fprintln(b, "there is no signature: anybody who can write the file can have made it")
-	case !trusted:
+	if !trusted {
 		fmt.Fprintf(b, "signed by %s, which --key did not name\n", v.PublicKey())
 	}
-	if v.Signatures > 0 && v.Signed < v.Last {
+	if v.Signed < v.Last {
 		fmt.Fprintf(b, "no signature covers the last %d records\n", v.Last-v.Signed)
 	}
 	if v.First > 1 {
@@ -82,6 +99,7 @@ func report(w io.Writer, v *audit.Verifier, trusted bool) error {
 	if v.Lost > 0 {
 		fmt.Fprintf(b, "the server could not write %d events\n", v.Lost)
 	}
+	fmt.Fprintf(b, "last record: %s\n", v.Position())
 	return b.Flush()
 }
 
@@ -121,7 +139,7 @@ Example:
 // show prints the lines that match.
 func show(c *cli.Context, s cmdutil.Streams, files []string, match func(string) bool) error {
 	b := bufio.NewWriter(s.Out)
-	_, err := read(c, files, func(l *audit.Line) error {
+	_, err := read(c, files, audit.Position{}, func(l *audit.Line) error {
 		text := describe(l)
 		if !match(text) {
 			return nil
@@ -136,11 +154,11 @@ func show(c *cli.Context, s cmdutil.Streams, files []string, match func(string) 
 }
 
 // read checks files, and calls each for every line.
-func read(c *cli.Context, files []string, each func(*audit.Line) error) (*audit.Verifier, error) {
+func read(c *cli.Context, files []string, expect audit.Position, each func(*audit.Line) error) (*audit.Verifier, error) {
 	if len(files) == 0 {
 		return nil, cmdutil.Usagef("name the files of the audit trail; see %s --help", c.Command.HelpName)
 	}
-	v := &audit.Verifier{}
+	v := &audit.Verifier{Expect: expect}
 	if text := c.String("key"); text != "" {
 		key, err := audit.ParsePublicKey(text)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
@@ -17,6 +18,7 @@ import (
 	"codex.internal/pkg/execserver/audit"
 	"codex.internal/pkg/execserver/observe"
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 )
 
 // The actions of a server when its audit trail cannot be written.
@@ -25,18 +27,24 @@ const (
 	auditContinue = "continue"
 )
 
+// toStdout is the value of --audit-log for a trail that is written to standard output.
+const toStdout = "-"
+
+// firstFree is the first number of a descriptor that is none of the standard streams.
+const firstFree = 3
+
 // auditKeyFile is the key of the audit trail in the home directory.
 const auditKeyFile = "audit-key.pem"
 
 func auditFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "audit-log", Usage: "write an audit trail to `FILE`; see codex audit --help"},
+		&cli.StringFlag{Name: "audit-log", Usage: "write an audit trail to `FILE`, or to standard output if it is -; see codex audit --help"},
 		&cli.StringFlag{Name: "audit-key", Usage: "audit trail: the PEM `FILE` with the signing key; it is made if it does not exist", DefaultText: auditKeyFile + " in the home directory"},
 		&cli.BoolFlag{Name: "audit-commands", Usage: "audit trail: include arguments and working directories of commands"},
 		&cli.BoolFlag{Name: "audit-paths", Usage: "audit trail: include the paths of changed files and of Unix sockets that tunnels lead to"},
 		cmdutil.Count(cli.GenericFlag{Name: "audit-max-bytes", Usage: "audit trail: start another file after `N` bytes"},
 			audit.DefaultMaxBytes, audit.LeastMaxBytes, cmdutil.NoMost),
-		&cli.StringFlag{Name: "audit-on-error", Value: auditRefuse, Usage: "audit trail: if it cannot be written, refuse new work or continue (`WORD`)"},
+		&cli.StringFlag{Name: "audit-on-error", Value: auditRefuse, Usage: "audit trail: if it cannot be written, or somebody else changes its file, refuse new work or continue (`WORD`)"},
 	}
 }
 
@@ -63,11 +71,14 @@ func auditFiles(c *cli.Context) []string {
 	if err != nil {
 		return nil // openAudit returns the error
 	}
+	if path == toStdout {
+		return []string{key}
+	}
 	return []string{path, key}
 }
 
 // openAudit opens the audit trail of the options; nil: no audit trail.
-func openAudit(c *cli.Context, log *slog.Logger) (*observe.Audit, error) {
+func openAudit(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*observe.Audit, error) {
 	path := c.String("audit-log")
 	if path == "" {
 		for _, name := range []string{"audit-log", "audit-key", "audit-commands", "audit-paths", "audit-max-bytes", "audit-on-error"} {
@@ -79,8 +90,12 @@ func openAudit(c *cli.Context, log *slog.Logger) (*observe.Audit, error) {
 	}
 	word := c.String("audit-on-error")
 	switch {
-	case !filepath.IsAbs(path):
-		return nil, cmdutil.Usagef("--audit-log %s must be an absolute path", path)
+	case path == toStdout && c.IsSet("audit-max-bytes"):
+		return nil, cmdutil.Usagef("--audit-max-bytes is for --audit-log FILE, not for standard output")
+	case path == toStdout && slices.Contains(c.StringSlice("listen"), "stdio"):
+		return nil, cmdutil.Usagef("--audit-log - excludes --listen stdio: both need standard output")
+	case path != toStdout && !filepath.IsAbs(path):
+		return nil, cmdutil.Usagef("--audit-log %s must be an absolute path, or - for standard output", path)
 	case word != auditRefuse && word != auditContinue:
 		return nil, cmdutil.Usagef("--audit-on-error must be %s or %s, not %q", auditRefuse, auditContinue, word)
 	}
@@ -92,15 +107,34 @@ func openAudit(c *cli.Context, log *slog.Logger) (*observe.Audit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--audit-key: %w", err)
 	}
-	trail, err := audit.Open(audit.Options{
-		Path: path, Key: key, MaxBytes: c.Int64("audit-max-bytes"), Continue: word == auditContinue, Logger: log,
-	})
+	opts := audit.Options{Path: path, Key: key, MaxBytes: c.Int64("audit-max-bytes"), Continue: word == auditContinue, Logger: log}
+	if path == toStdout {
+		opts.Stream, err = ownStdout(s)
+	}
+	var trail *audit.Log
+	if err == nil {
+		trail, err = audit.Open(opts)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--audit-log: %w", err)
 	}
 	public, _ := key.Public().(ed25519.PublicKey)
 	log.Info("writing an audit trail", "path", path, "key", base64.StdEncoding.EncodeToString(public))
 	return &observe.Audit{Log: trail, Commands: c.Bool("audit-commands"), Paths: c.Bool("audit-paths")}, nil
+}
+
+// ownStdout returns standard output under another number: Go ends a program that writes to a pipe without a reader under
+// the number 1, and the trail must be able to fail.
+func ownStdout(s cmdutil.Streams) (*os.File, error) {
+	out, ok := s.RawOut.(*os.File)
+	if !ok {
+		return nil, errors.New("standard output is no file")
+	}
+	fd, err := unix.FcntlInt(out.Fd(), unix.F_DUPFD_CLOEXEC, firstFree)
+	if err != nil {
+		return nil, fmt.Errorf("standard output: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "standard output"), nil
 }
 
 // rotateAudit starts another file of the audit trail at each SIGHUP. The caller must call the function that it

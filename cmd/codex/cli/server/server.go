@@ -132,7 +132,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 		f.closeUnused()
 		return err
 	}
-	if opts.Audit, err = openAudit(c, log); err != nil {
+	if opts.Audit, err = openAudit(c, s, log); err != nil {
 		f.closeUnused()
 		return err
 	}
