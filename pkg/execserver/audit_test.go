@@ -1,17 +1,22 @@
 package execserver
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"codex.internal/pkg/execserver/audit"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/wsauth"
+	"github.com/gorilla/websocket"
 )
 
 // TestUnwritableTrailStopsWork: if the audit trail cannot be written, no session, process or
@@ -46,8 +51,104 @@ func TestUnwritableTrailStopsWork(t *testing.T) {
 	if out, _ := p.closed("before"); out != "x" && out != "" {
 		t.Errorf(`got %q, want "x" or ""`, out)
 	}
-	if trail.Lost() == 0 {
+	if trail.Health().Lost == 0 {
 		t.Error("the end of the process is not counted as lost")
+	}
+	for path, want := range map[string]int{"/readyz": http.StatusServiceUnavailable, "/livez": http.StatusOK, "/healthz": http.StatusOK} {
+		res, err := http.Get("http" + strings.TrimPrefix(url, "ws") + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%s: got status %d, want %d", path, res.StatusCode, want)
+		}
+	}
+}
+
+// TestRefusalsAreInTheTrail: what the role or the ceiling of a token refuses, and clients without a valid token, are in the
+// trail, with what asked for it; paths only if that was asked for.
+func TestRefusalsAreInTheTrail(t *testing.T) {
+	for _, paths := range []bool{false, true} {
+		dir := t.TempDir()
+		key, err := audit.ReadKey(filepath.Join(dir, "key.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "audit.log")
+		trail, err := audit.Open(audit.Options{Path: path, Key: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		roles := wsauth.OpenTokens(filepath.Join(dir, "tokens.json"))
+		auth, err := wsauth.New(wsauth.Config{Mode: wsauth.CapabilityToken, TokensFile: roles.Path()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, url := newTestServer(t, Options{Auth: auth, Audit: &observe.Audit{Log: trail, Paths: paths}})
+		connect := func(spec wsauth.TokenSpec) *peer {
+			spec.Name = "t"
+			secret, _, err := roles.Create(t.Context(), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ws, _, err := websocket.DefaultDialer.Dial(url, http.Header{"Authorization": {"Bearer " + secret}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { ws.Close() })
+			p := &peer{t: t, ws: ws}
+			p.initialize("")
+			return p
+		}
+		reader := connect(wsauth.TokenSpec{Role: wsauth.RoleRead, Principal: "reader"})
+		reader.refuse("process/start", startObject("p", "true"), -32600, "process/start needs a token with the role run")
+		confined := connect(wsauth.TokenSpec{Role: wsauth.RoleRun, Principal: "confined", Ceiling: wsauth.Ceiling{Dir: dir}})
+		confined.refuse("process/start", startObject("p", "true"), -32602, "the working directory / must lie in")
+		for range 3 {
+			if _, res, err := websocket.DefaultDialer.Dial(url, http.Header{"Authorization": {"Bearer wrong"}}); err == nil || res.StatusCode != http.StatusUnauthorized {
+				t.Fatalf("got %v, want status %d", err, http.StatusUnauthorized)
+			}
+		}
+		metrics, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http"+strings.TrimPrefix(url, "ws")+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		metrics.Header.Set("Authorization", "Bearer wrong")
+		res, err := http.DefaultClient.Do(metrics)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if err := trail.Close(); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		if err := new(audit.Verifier).File(bytes.NewReader(text), func(l *audit.Line) error {
+			if strings.HasSuffix(l.Kind, ".refused") {
+				if (l.Session == "") != (l.Kind == audit.EventClientRefused) || !strings.HasPrefix(l.Peer, "127.0.0.1:") {
+					t.Errorf("got session %q, peer %q in %s", l.Session, l.Peer, l.Text)
+				}
+				got = append(got, fmt.Sprintf("%s %s %s %s %d", l.Kind, l.Principal, l.Method, l.Source, l.Count))
+				if hasPath := strings.Contains(string(l.Text), dir); hasPath != (paths && l.Source == "ceiling") {
+					t.Errorf("paths %v: got a path %v in %s", paths, hasPath, l.Text)
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"request.refused principal reader process/start role 1", "request.refused principal confined process/start ceiling 1",
+			"client.refused    1", "client.refused    3",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got refusals %q, want %q", got, want)
+		}
 	}
 }
 

@@ -340,6 +340,7 @@ func (c *conn) notification(m jsonrpc.Message) *ending {
 	} else if text := c.tooEarly(spec.family); text != "" {
 		wrong(execproto.CodeInvalidRequest, text)
 	} else if err := c.permit(m.Method); err != nil {
+		c.forbidden(m.Method, err)
 		wrong(execproto.CodeInvalidRequest, err.Error())
 	} else if err := spec.handle(c, m.Params); err != nil {
 		wrong(execproto.CodeInvalidParams, fmt.Sprintf("notification `%s`: %v", m.Method, err))

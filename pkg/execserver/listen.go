@@ -211,7 +211,7 @@ func (srv *Server) admitsAnybody(r *http.Request) bool {
 func (srv *Server) authorize(r *http.Request, role wsauth.Role) *observe.Refused {
 	grant, refused := srv.authenticate(r)
 	if refused == nil && !grant.Role.Allows(role) {
-		refused = &observe.Refused{Status: http.StatusForbidden, Err: fmt.Errorf("%s needs a token with the role %s, and this one has %s", r.URL.Path, role, grant.Role)}
+		refused = &observe.Refused{Status: http.StatusForbidden, Principal: grant.Principal, Err: fmt.Errorf("%s needs a token with the role %s, and this one has %s", r.URL.Path, role, grant.Role)}
 	}
 	return refused
 }
@@ -260,6 +260,10 @@ func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
+		if r.URL.Path == "/readyz" && srv.opts.Audit != nil && srv.opts.Audit.Log.Health().Refuses {
+			http.Error(w, "the audit log cannot be written: the server accepts no new work", http.StatusServiceUnavailable)
+			return
+		}
 		w.WriteHeader(http.StatusOK)
 	case statuspage.Path:
 		if srv.keeper != nil {
@@ -304,7 +308,7 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 	}
 	account, err := srv.admit(grant)
 	if err != nil {
-		srv.refuse(w, r, &observe.Refused{Status: http.StatusServiceUnavailable, Err: err})
+		srv.refuse(w, r, &observe.Refused{Status: http.StatusServiceUnavailable, Principal: grant.Principal, Err: err})
 		return
 	}
 	t, err := websocket.Upgrade(w, r, websocket.Options{

@@ -301,6 +301,7 @@ func (rq *request) fail(err error) {
 	if at, ok := errors.AsType[*observe.LimitError](err); ok {
 		rq.c.srv.events.LimitReached.Tell(at.Limit)
 	}
+	rq.c.forbidden(rq.method, err)
 	rq.c.log.Debug("request failed", "method", shorten(rq.method), "code", e.Code)
 	rq.release()
 	rq.c.srv.events.RequestDone.Tell(observe.RequestEnd{Request: &rq.seen, Err: e})

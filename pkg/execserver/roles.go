@@ -1,11 +1,14 @@
 package execserver
 
 import (
+	"errors"
 	"fmt"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/wire/digest"
 )
 
 // methodRoles says which role each method needs (docs/spec/wire.md §1.7). A method that is
@@ -80,6 +83,19 @@ func init() {
 	}
 }
 
+// forbidden tells an error of a request, or of a notification, if the client's token does not permit it.
+func (c *conn) forbidden(method string, err error) {
+	why, ok := errors.AsType[*observe.ForbiddenError](err)
+	if !ok {
+		return
+	}
+	seen := observe.Session{Principal: c.principal, Client: c.client, Peer: c.t.Peer()}
+	if c.session != nil {
+		seen.ID = digest.Of(c.session.id)
+	}
+	c.srv.events.RequestRefused.Tell(observe.Forbidden{ForbiddenError: why, Session: seen, Method: method})
+}
+
 // permit returns an error if the client's role does not allow a method. An unknown method is
 // the business of the caller.
 func (c *conn) permit(method string) error {
@@ -96,8 +112,8 @@ func (c *conn) permit(method string) error {
 		return err
 	}
 	if networkMethods[method] && c.grant.Ceiling.ConfinesProcesses() {
-		return execproto.InvalidRequest(fmt.Sprintf("%s would use the network of the server, which the ceiling of this token (--max-sandbox %s) does not permit; "+
-			"it needs a token without that ceiling", method, c.grant.Ceiling.MaxSandbox))
+		return observe.Forbid(observe.ByCeiling, execproto.InvalidRequest(fmt.Sprintf("%s would use the network of the server, which the ceiling of this token (--max-sandbox %s) does not permit; "+
+			"it needs a token without that ceiling", method, c.grant.Ceiling.MaxSandbox)))
 	}
 	return nil
 }
@@ -107,8 +123,8 @@ func (c *conn) needs(role wsauth.Role, what string) error {
 	if c.grant.Role.Allows(role) {
 		return nil
 	}
-	return execproto.InvalidRequest(fmt.Sprintf("%s needs a token with the role %s, and this one has the role %s; ask the operator of the server for another token",
-		what, role, c.grant.Role))
+	return observe.Forbid(observe.ByRole, execproto.InvalidRequest(fmt.Sprintf("%s needs a token with the role %s, and this one has the role %s; ask the operator of the server for another token",
+		what, role, c.grant.Role)))
 }
 
 // outsideCeiling returns an error for a method that looks at files outside of any sandbox,
@@ -117,8 +133,8 @@ func (c *conn) outsideCeiling(method string) error {
 	if c.grant.Ceiling.Dir == "" {
 		return nil
 	}
-	return execproto.InvalidRequest(fmt.Sprintf("%s looks at files outside of %s, to which this token is confined (--cwd); it needs a token without that ceiling",
-		method, c.grant.Ceiling.Dir))
+	return observe.Forbid(observe.ByCeiling, execproto.InvalidRequest(fmt.Sprintf("%s looks at files outside of %s, to which this token is confined (--cwd); "+
+		"it needs a token without that ceiling", method, c.grant.Ceiling.Dir)))
 }
 
 // MayChange implements files.Conn. It returns an error if the client may not change files by a method.
@@ -126,7 +142,8 @@ func (c *conn) MayChange(method string) error {
 	if c.grant.Ceiling.MaxSandbox != wsauth.SandboxReadOnly {
 		return nil
 	}
-	return execproto.InvalidRequest(method + " changes files, which the ceiling of this token (--max-sandbox read-only) does not permit; it needs a token with a higher ceiling")
+	return observe.Forbid(observe.ByCeiling, execproto.InvalidRequest(method+" changes files, which the ceiling of this token (--max-sandbox read-only) does not permit; "+
+		"it needs a token with a higher ceiling"))
 }
 
 // MayOpen implements files.Conn. It returns an error if the client may not open a file or an archive in a mode.

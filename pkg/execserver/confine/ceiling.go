@@ -127,7 +127,8 @@ func spelledIn(name, dir, realDir string) string {
 
 // tooWeak is the error of a start whose sandbox permits more than the ceiling.
 func tooWeak(c *wsauth.Ceiling, why string) error {
-	return execproto.InvalidParams(fmt.Sprintf("%s, and the ceiling of this token is --max-sandbox %s; ask for a stricter sandbox, or use a token with a higher ceiling", why, c.MaxSandbox))
+	return observe.Forbid(observe.ByCeiling, execproto.InvalidParams(fmt.Sprintf("%s, and the ceiling of this token is --max-sandbox %s; "+
+		"ask for a stricter sandbox, or use a token with a higher ceiling", why, c.MaxSandbox)))
 }
 
 // liesIn returns an error unless a directory is in another one, with links followed, as the
@@ -163,7 +164,8 @@ func liesIn(name, dir string) error {
 func CheckStart(ceiling *wsauth.Ceiling, p *execproto.StartParams, cwd string) error {
 	if ceiling.Dir != "" {
 		if err := liesIn(cwd, ceiling.Dir); err != nil {
-			return execproto.InvalidParams(fmt.Sprintf("the working directory %s must lie in %s, to which this token is confined (--cwd): %v", observe.Short(cwd), ceiling.Dir, err))
+			return observe.Forbid(observe.ByCeiling, execproto.InvalidParams(fmt.Sprintf("the working directory %s must lie in %s, to which this token is confined (--cwd): %v",
+				observe.Short(cwd), ceiling.Dir, err)))
 		}
 	}
 	switch {

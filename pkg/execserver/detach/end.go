@@ -96,6 +96,7 @@ func (d *Store) noteEnd(k *Process) {
 	}
 	seen := k.Record.seen()
 	if status.Closed {
+		seen.Cause = status.Cause
 		seen.ExitCode, seen.LastedMS, seen.Refusal = status.ExitCode, k.lastedMS(&status), status.Refusal
 		seen.In, seen.Out = status.BytesIn, status.BytesOut
 	} else {

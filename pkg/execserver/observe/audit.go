@@ -29,6 +29,10 @@ type Audit struct {
 }
 
 func (a *Audit) observe(ev *Events) {
+	ev.ConnectionRefused.Add(func(r Refused) {
+		a.Log.NoteRefusal(audit.Event{Kind: audit.EventClientRefused, Principal: Short(r.Principal), Peer: r.Peer, Reason: Short(r.Err.Error())})
+	})
+	ev.RequestRefused.Add(a.requestRefused)
 	ev.SessionStarting.Add(func(s Session) error {
 		e := s.event(audit.EventSessionStarted)
 		e.Client, e.Peer = s.Client, s.Peer
@@ -69,10 +73,20 @@ func (a *Audit) observe(ev *Events) {
 	ev.TunnelListening.Add(func(t Tunnel) error { return a.tunnel(audit.EventTunnelListen, t) })
 }
 
+// requestRefused leaves the reason out unless the trail has paths: a ceiling names a directory.
+func (a *Audit) requestRefused(r Forbidden) {
+	e := r.Session.event(audit.EventRequestRefused)
+	e.Peer, e.Method, e.Source = r.Session.Peer, r.Method, string(r.By)
+	if a.Paths {
+		e.Reason = Short(r.Error())
+	}
+	a.Log.NoteRefusal(e)
+}
+
 // record writes an event before its operation is carried out.
 func (a *Audit) record(e audit.Event) error {
 	if err := a.Log.Append(e); err != nil {
-		return execproto.Internal(err.Error() + "; no new work is accepted until it can be")
+		return execproto.Internal(err.Error() + "; the server accepts no new work until its operator has mended that")
 	}
 	return nil
 }
@@ -152,7 +166,7 @@ func (a *Audit) processExited(p *Process) {
 
 func (a *Audit) processClosed(p *Process) {
 	e := p.event(audit.EventProcessEnded)
-	e.ExitCode, e.DurationMS = &p.Exit.Code, p.Exit.Duration.Milliseconds()
+	e.Cause, e.ExitCode, e.DurationMS = string(p.Exit.Cause), &p.Exit.Code, p.Exit.Duration.Milliseconds()
 	e.BytesIn, e.BytesOut = p.In.Load(), p.Out.Load()
 	if n := p.decisions.Load(); n > maxAuditedDecisions {
 		e.Omitted = n - maxAuditedDecisions
@@ -187,7 +201,7 @@ func (a *Audit) detachedStarting(d Detached) error {
 
 func (a *Audit) detachedEnded(d Detached) {
 	e := d.event(audit.EventProcessEnded)
-	e.ExitCode, e.DurationMS, e.Reason = &d.ExitCode, d.LastedMS, d.Lost
+	e.Cause, e.ExitCode, e.DurationMS, e.Reason = d.Cause, &d.ExitCode, d.LastedMS, d.Lost
 	e.BytesIn, e.BytesOut = d.In, d.Out
 	if a.Paths && d.Lost == "" {
 		e.Reason = Short(d.Refusal) // it may have a path

@@ -32,6 +32,7 @@ type Events struct {
 	// Requests: each arrives, runs unless it is refused, and is done.
 	RequestArrived Hook[*Request]
 	RequestRuns    Hook[*Request]
+	RequestRefused Hook[Forbidden]
 	RequestDone    Hook[RequestEnd]
 
 	// Processes: after StartBegan comes either StartFailed, or Starting, Started, Exited and Closed.
@@ -111,9 +112,10 @@ const (
 
 // Refused is a client that was refused.
 type Refused struct {
-	Status int // of HTTP
-	Peer   string
-	Err    error
+	Status    int    // of HTTP
+	Principal string // "": it is not known
+	Peer      string
+	Err       error
 }
 
 // Flow is the purpose of transferred bytes.
@@ -175,6 +177,35 @@ type LimitError struct {
 // Unwrap returns the error of the request.
 func (e *LimitError) Unwrap() error { return e.error }
 
+// Bound is the part of a token that forbids something.
+type Bound string
+
+// The bounds.
+const (
+	ByRole    Bound = "role"
+	ByCeiling Bound = "ceiling"
+)
+
+// ForbiddenError is the error of a request that the token of its client does not permit. RequestRefused is told when it is
+// the answer.
+type ForbiddenError struct {
+	By Bound
+	error
+}
+
+// Unwrap returns the error of the request.
+func (e *ForbiddenError) Unwrap() error { return e.error }
+
+// Forbid returns err, which has a code and a text, as the error of a bound.
+func Forbid(by Bound, err error) error { return &ForbiddenError{by, err} }
+
+// Forbidden is a request that the token of its client does not permit.
+type Forbidden struct {
+	*ForbiddenError
+	Session Session // its ID is "" before initialize
+	Method  string
+}
+
 // AtLimit returns err, which has a code and a text, as the error of a limit.
 func AtLimit(limit Limit, err error) error { return &LimitError{limit, err} }
 
@@ -191,7 +222,7 @@ func AtShortage(err, answer error) error {
 type Session struct {
 	ID           string // a digest of its id, as in the log
 	Principal    string
-	Client, Peer string // of the connection; only with SessionStarting and SessionResumed
+	Client, Peer string // of the connection; only with SessionStarting, SessionResumed and RequestRefused
 }
 
 // SessionEnd is the end of a session.
@@ -323,6 +354,7 @@ type Detached struct {
 	Err error
 
 	// Set at DetachedEnded. Lost means that it is unknown how it has ended.
+	Cause    string
 	ExitCode int
 	LastedMS int64
 	In, Out  int64

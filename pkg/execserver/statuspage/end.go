@@ -138,11 +138,11 @@ func (p *Page) serveEnd(w http.ResponseWriter, r *http.Request, grant *wsauth.Gr
 	}
 	ref := r.PostForm.Get(endField)
 	if !MayEnd(grant) {
-		p.Refuse(w, r, &observe.Refused{Status: http.StatusForbidden, Err: errors.New("to end a process needs a token with the role run")})
+		p.Refuse(w, r, &observe.Refused{Status: http.StatusForbidden, Principal: grant.Principal, Err: errors.New("to end a process needs a token with the role run")})
 		return
 	}
 	if !p.secret.proves(r.PostForm.Get(proofField), grant, ref, time.Now()) {
-		p.Refuse(w, r, &observe.Refused{Status: http.StatusForbidden, Err: errors.New("the confirmation is not good any more; go back to /status and ask again")})
+		p.Refuse(w, r, &observe.Refused{Status: http.StatusForbidden, Principal: grant.Principal, Err: errors.New("the confirmation is not good any more; go back to /status and ask again")})
 		return
 	}
 	found, err := p.findTarget(grant, ref)
