@@ -46,7 +46,7 @@ func TestAuditedDetached(t *testing.T) {
 		})
 	}
 	d.must("run", "--detach", "--name", "here", "--", "sh", "-c", "sleep 0.1; exit 3")
-	await("here", "exitCode=3")
+	await("here", "cause=exit exitCode=3")
 	wantEvent(t, eventsSoFar(t, trail), "process.detached", map[string]string{"processId": `"detached/here"`, "session": `".+"`})
 	d.must("run", "--detach", "--name", "forgotten", "--", "true")
 	d.must("wait", "forgotten")

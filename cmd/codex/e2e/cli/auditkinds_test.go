@@ -188,7 +188,7 @@ func (k *auditKinds) want(list []event) {
 		{"session.ended", nil, map[string]string{"reason": `".+"`}},
 		{"process.started", about, map[string]string{"processId": `"p1"`, "sandbox": `"none"`, "policy": "null", "argv": command, "cwd": cwd}},
 		{"process.started", about, map[string]string{"processId": `"p2"`, "sandbox": `"linuxSeccomp"`, "policy": digest}},
-		{"process.ended", about, map[string]string{"processId": `"p1"`, "exitCode": "3", "durationMs": `\d+`}},
+		{"process.ended", about, map[string]string{"processId": `"p1"`, "cause": `"exit"`, "exitCode": "3", "durationMs": `\d+`}},
 		{"sandbox.refused", about, map[string]string{"processId": `"p3"`, "reason": link}},
 		{"process.not_started", nil, map[string]string{"processId": `"p4"`, "reason": missing}},
 		{"file.changed", nil, map[string]string{"method": `"fs/writeFile"`, "paths": path}},
@@ -296,17 +296,29 @@ func auditOnFullDisk(t *testing.T, goesOn bool) {
 	c.output("before", "true", "", "")
 	fill(t, filepath.Join(seen, "filler"))
 	ran, refused := startOnFullDisk(t, c)
-	lost := func() string {
-		return regexp.MustCompile(`(?m)^exec_server_audit_events_lost_total (\d+)$`).FindString(metricsOf(t, "http"+strings.TrimPrefix(url, "ws")+"/metrics"))
-	}
-	if goesOn && (ran != startsOnFullDisk || strings.HasSuffix(lost(), " 0")) || !goesOn && !strings.Contains(refused, "the audit log cannot be written") {
+	lost := func() string { return auditMetric(t, url, "events_lost_total") }
+	if goesOn && ran != startsOnFullDisk || !goesOn && !strings.Contains(refused, "the audit log cannot be written") || strings.HasSuffix(lost(), " 0") {
 		t.Errorf("%d commands ran, and one was refused: %q; %s", ran, refused, lost())
+	}
+	if got := auditMetric(t, url, "writable"); !strings.HasSuffix(got, " 0") {
+		t.Errorf("got %s, want 0", got)
+	}
+	ready := http.StatusOK
+	if !goesOn {
+		ready = http.StatusServiceUnavailable
+	}
+	if got := readiness(t, url); got != ready {
+		t.Errorf("/readyz: got status %d, want %d", got, ready)
 	}
 	// Reads work in both cases, because the trail does not record them.
 	if r := c.call("fs/readDirectory", `{"path":"file:///"}`, ""); r == nil {
 		t.Errorf("reading is refused: %s", c.failure)
 	}
 	harness.Must(t, os.Remove(filepath.Join(seen, "filler")))
+	testutil.Eventually(t.Context(), t, "a server that is ready", func() (string, bool) {
+		status, writable := readiness(t, url), auditMetric(t, url, "writable")
+		return fmt.Sprint(status, writable), status == http.StatusOK && strings.HasSuffix(writable, " 1")
+	})
 	c.output("after", "true", "", "")
 	missing := lost()
 	trail := filepath.Join(t.TempDir(), "audit.log")
@@ -332,6 +344,94 @@ func auditOnFullDisk(t *testing.T, goesOn bool) {
 	}
 	if !goesOn && started != ran {
 		t.Errorf("%d commands ran, of which the trail has %d", ran, started)
+	}
+}
+
+// auditMetric returns the line of a metric about the audit trail.
+func auditMetric(t *testing.T, url, name string) string {
+	t.Helper()
+	text := metricsOf(t, "http"+strings.TrimPrefix(url, "ws")+"/metrics")
+	return regexp.MustCompile(`(?m)^exec_server_audit_` + name + ` (\d+)$`).FindString(text)
+}
+
+// readiness returns the status of /readyz.
+func readiness(t *testing.T, url string) int {
+	t.Helper()
+	res, err := http.Get("http" + strings.TrimPrefix(url, "ws") + "/readyz")
+	harness.Must(t, err)
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// TestAuditFileIsRemoved: a command that removes the trail is the last one that runs before SIGHUP, and the next file says
+// that the one before was removed.
+func TestAuditFileIsRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	trail := filepath.Join(dir, "audit.log")
+	server, url := harness.Server(t, "--audit-log", trail, "--audit-key", filepath.Join(dir, "key"))
+	run := func(args ...string) (string, int) {
+		_, errs, code := harness.Run(t, "", append([]string{"remote", "run", "--url", url, "--"}, args...)...)
+		return errs, code
+	}
+	if errs, code := run("rm", trail); code != 0 {
+		t.Fatalf("rm: %d %s", code, errs)
+	}
+	if errs, code := run("true"); code == 0 || !strings.Contains(errs, "the audit log was changed by another program: it was removed; send SIGHUP") {
+		t.Errorf("a command after that: got %d %s, want it refused", code, errs)
+	}
+	if got, tampered := readiness(t, url), auditMetric(t, url, "tampered_total"); got != http.StatusServiceUnavailable || !strings.HasSuffix(tampered, " 1") {
+		t.Errorf("got status %d, %s; want %d, 1", got, tampered, http.StatusServiceUnavailable)
+	}
+	harness.Must(t, server.Process.Signal(syscall.SIGHUP))
+	testutil.Eventually(t.Context(), t, "a server that is ready", func() (string, bool) {
+		status := readiness(t, url)
+		return fmt.Sprint(status), status == http.StatusOK
+	})
+	if errs, code := run("true"); code != 0 {
+		t.Errorf("after SIGHUP: got %d %s, want 0", code, errs)
+	}
+	harness.Must(t, server.Process.Signal(os.Interrupt))
+	harness.Must(t, server.Wait())
+	older, err := filepath.Glob(trail + ".2*")
+	harness.Must(t, err)
+	wantEvent(t, eventsOf(t, append(older, trail)...), "log.tampered", map[string]string{"reason": `"it was removed"`})
+}
+
+// TestAuditToStdout: with --audit-log - the trail is on standard output behind the URL, and what is there can be verified.
+func TestAuditToStdout(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	output := filepath.Join(dir, "output")
+	out, err := os.Create(output)
+	harness.Must(t, err)
+	defer out.Close()
+	server := exec.Command(harness.Codex, "exec-server", "--listen", "ws://127.0.0.1:0", "--audit-log", "-", "--audit-key", filepath.Join(dir, "key"))
+	server.Stdout, server.Stderr = out, harness.ShownOnFailure(t)
+	harness.Must(t, server.Start())
+	t.Cleanup(func() { _ = server.Process.Kill() })
+	read := func() string {
+		text, err := os.ReadFile(output)
+		harness.Must(t, err)
+		return string(text)
+	}
+	testutil.Eventually(t.Context(), t, "the URL", func() (string, bool) { return read(), strings.Contains(read(), "\n") })
+	url, _, _ := strings.Cut(read(), "\n")
+	if _, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--", "sh", "-c", "exit 3"); code != 3 {
+		t.Fatalf("got %d %s, want 3", code, errs)
+	}
+	harness.Must(t, server.Process.Signal(syscall.SIGHUP)) // ends nothing
+	harness.Must(t, server.Process.Signal(os.Interrupt))
+	harness.Must(t, server.Wait())
+	trail := filepath.Join(dir, "trail")
+	harness.Must(t, os.WriteFile(trail, []byte(strings.TrimPrefix(read(), url+"\n")), 0o600))
+	list := eventsOf(t, trail)
+	wantEvent(t, list, "log.opened", nil)
+	wantEvent(t, list, "process.ended", map[string]string{"exitCode": "3", "cause": `"exit"`})
+	for _, args := range [][]string{{"--audit-max-bytes", "2000000"}, {"--listen", "stdio"}} {
+		if _, errs, code := harness.Run(t, "", append([]string{"exec-server", "--audit-log", "-"}, args...)...); code != 2 || !strings.Contains(errs, args[0]) {
+			t.Errorf("with %v: got %d %s, want 2", args, code, errs)
+		}
 	}
 }
 

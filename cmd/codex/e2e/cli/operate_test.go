@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -171,6 +172,15 @@ func TestAuditTrail(t *testing.T) {
 	public := fmt.Sprint(log.await(t, "writing an audit trail")["key"])
 	if out := run(0, "audit", "verify", "--key", public, old, trail); !strings.HasPrefix(out, "ok: records 1 to ") || strings.Contains(out, "no signature") {
 		t.Errorf(`got %s; want a text beginning with "ok: records 1 to ", a text without "no signature"`, out)
+	}
+	whole := run(0, "audit", "verify", "--key", public, old, trail)
+	last := regexp.MustCompile(`(?m)^last record: (\d+:[0-9a-f]{64})$`).FindStringSubmatch(whole)
+	if last == nil {
+		t.Fatalf("got %s, want it with the last record", whole)
+	}
+	run(0, "audit", "verify", "--key", public, "--expect", last[1], old, trail)
+	if _, errs, code := harness.Run(t, "", "audit", "verify", "--key", public, "--expect", last[1], old); code != 1 || !strings.Contains(errs, "is missing: it was cut") {
+		t.Errorf("without the newest file: got %d %s, want 1", code, errs)
 	}
 	out := run(0, "audit", "show", old, trail)
 	for _, want := range []string{
