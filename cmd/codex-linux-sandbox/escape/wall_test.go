@@ -52,8 +52,8 @@ func use(t *testing.T, make func() (string, error)) {
 	launcher = other
 }
 
-// TestMountMistake: even if by a mistake nothing in the view is read-only, a
-// command writes only to writable paths.
+// TestMountMistake: even if by a mistake nothing in the view is read-only or missing, a
+// command writes only to writable paths, and with restricted reads it reads only readable files.
 func TestMountMistake(t *testing.T) {
 	abi := machine.NeedLandlock(t, plan.WallABI)
 	use(t, launcherWithoutMounts)
@@ -76,10 +76,29 @@ func TestMountMistake(t *testing.T) {
 				}
 			})
 		}
+		restricted := entries("minimal=read", filepath.Dir(attacker)+"=read", p.ws+"=write")
+		if o := p.run(backend, p.readOnly(), "read", p.secret); len(o.breaches()) == 0 {
+			t.Errorf("the launcher has mounts: %v", o)
+		}
+		t.Run("reading with restricted reads", func(t *testing.T) {
+			// The attacker lies in base, with everything else.
+			own := filepath.Join(p.ws, "attacker")
+			text, err := os.ReadFile(attacker)
+			must(t, err)
+			must(t, testutil.WriteProgram(own, text))
+			must(t, os.Chmod(own, 0o755))
+			cmd := p.command(t.Context(), backend, entries("minimal=read", p.ws+"=write"), "read", p.secret)
+			cmd.Args[slices.Index(cmd.Args, attacker)] = own
+			o := p.finish(cmd)
+			contained(t, o)
+			if !strings.Contains(o.text, "held: ") {
+				t.Errorf("nothing was tried: %v", o)
+			}
+		})
 		outside("workspace", p.workspace())
 		outside("read only", p.readOnly())
 		outside("one file", entries("root=read", p.file("ws/other", "x")+"=write"))
-		outside("restricted reads", entries("minimal=read", filepath.Dir(attacker)+"=read", p.ws+"=write"))
+		outside("restricted reads", restricted)
 	})
 }
 

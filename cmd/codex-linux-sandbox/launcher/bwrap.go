@@ -420,9 +420,9 @@ func poll(pidfd int) error {
 // spec returns the argument of --second-stage.
 func (w *wrapped) spec() string {
 	spec := []string{"network=" + strconv.Itoa(int(w.l.plan.Network)), "sockets=" + strconv.Itoa(int(w.l.sockets())),
-		"tasks=" + strconv.Itoa(w.l.tasks)}
+		"tasks=" + strconv.Itoa(w.l.tasks), "root=" + strconv.Itoa(int(w.l.plan.Root))}
 	for word, said := range map[string]bool{
-		"nesting": w.l.nesting, "terminal": w.terminal, "noproc": w.l.plan.NoProc, "root": w.l.plan.Root == plan.RootWritable,
+		"nesting": w.l.nesting, "terminal": w.terminal, "noproc": w.l.plan.NoProc,
 		"files": w.l.rules().Files, "unix": w.l.unixSockets, "connect": w.l.connects(), "handed": w.l.handed, "exec": w.l.execFD >= 0,
 	} {
 		if said {

@@ -48,7 +48,7 @@ func (l *launch) stageWords() (*stageWords, error) {
 		case "sockets":
 			w.rules.Sockets = plan.Sockets(n)
 		case "root":
-			l.plan.Root = plan.RootWritable
+			l.plan.Root = plan.RootKind(n)
 		case "terminal":
 			w.terminal = true
 		case "exec":
@@ -108,6 +108,7 @@ func (l *launch) secondStage() (int, error) {
 	wall := l.wall(p, words.rules)
 	passed, _ := inheritedDescriptors() // without /proc the command cannot open them again, so it gets fewer rights
 	wall.grantInherited(passed)
+	wall.grantProgram(l.execFD)
 	wall.grantPaths(grants)
 	dropPrivileges(p)
 	wall.enforce()

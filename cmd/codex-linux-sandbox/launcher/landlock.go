@@ -96,12 +96,7 @@ func (b landlock) run(l *launch) (int, error) {
 func restrict(p *initproc.Program, abi int, l *launch, grants []plan.Grant) {
 	r := newRuleset(p, abi, plan.LandlockOf(abi).Files, l, l.plan.Network == plan.NetworkOff)
 	r.grantPaths(grants)
-	if l.execFD >= 0 {
-		// A program in memory is in no file system that could be restricted.
-		p.Try(func() {
-			r.grantFD("the program", l.execFD, unix.LANDLOCK_ACCESS_FS_EXECUTE|unix.LANDLOCK_ACCESS_FS_READ_FILE)
-		})
-	}
+	r.grantProgram(l.execFD)
 	r.enforce()
 }
 

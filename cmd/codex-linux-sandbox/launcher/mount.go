@@ -334,7 +334,7 @@ func (m *mounter) mountDev(devs []initproc.Register) {
 	for i, name := range plan.Devices {
 		m.Try(func() {
 			m.makeFile(at, name, 0o666)
-			m.grantOwn("/dev/"+name, devs[i], plan.WallFiles)
+			m.grantOwn("/dev/"+name, devs[i], plan.WallFiles|plan.WallReads)
 			m.moveMount(devs[i], "/dev/"+name)
 		})
 	}
@@ -347,14 +347,14 @@ func (m *mounter) mountDev(devs []initproc.Register) {
 	m.Do("make the directory", "/dev/shm", unix.SYS_MKDIRAT, at.Arg(), m.Text("shm"), initproc.Val(0o755))
 	m.Do("set the mode of", "/dev/shm", unix.SYS_FCHMODAT, at.Arg(), m.Text("shm"), initproc.Val(0o1777))
 	shm := m.open("open", at.Arg(), "shm")
-	m.grantOwn("/dev/shm", shm, plan.WallDirectory)
+	m.grantOwn("/dev/shm", shm, plan.WallDirectory|plan.WallReads)
 	m.Close(shm)
 	m.Do("make the directory", "/dev/pts", unix.SYS_MKDIRAT, at.Arg(), m.Text("pts"), initproc.Val(0o755))
 	m.Close(at)
 	// Some hosts forbid new terminals here; then there are none.
 	m.Try(func() {
 		pts := m.fileSystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "newinstance", "ptmxmode=0666", "mode=620")
-		m.grantOwn("/dev/pts", pts, plan.WallFiles)
+		m.grantOwn("/dev/pts", pts, plan.WallFiles|plan.WallReads)
 		m.moveMount(pts, "/dev/pts")
 	})
 	m.made = []string{"/dev"}
@@ -380,7 +380,7 @@ func (m *mounter) mountProc() {
 	}
 	fresh := func() {
 		proc := m.fileSystem("proc", attr)
-		m.grantOwn("/proc", proc, plan.WallProc())
+		m.grantOwn("/proc", proc, plan.WallProc()|plan.WallReads)
 		m.moveMount(proc, "/proc")
 	}
 	if !m.plan.NoProc {

@@ -105,6 +105,7 @@ func (s *supervisor) confine(wall *ruleset) {
 		p.Absent(name)
 	}
 	wall.grantInherited(l.passed)
+	wall.grantProgram(l.execFD)
 	wall.grantPaths(l.plan.WallGrants())
 	reopen(p, l.reopened)
 	p.Do("change directory to", l.commandCwd, unix.SYS_CHDIR, p.Text(l.commandCwd))

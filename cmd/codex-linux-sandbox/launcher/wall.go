@@ -41,8 +41,21 @@ func (r *ruleset) grantInherited(fds []int) {
 		if !openForWriting(fd) {
 			continue
 		}
-		r.Try(func() { r.grantFD("the descriptor "+strconv.Itoa(fd), fd, plan.WallFiles) })
+		rights := uint64(plan.WallFiles)
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err == nil && flags&unix.O_ACCMODE == unix.O_RDWR {
+			rights |= plan.WallReads
+		}
+		r.Try(func() { r.grantFD("the descriptor "+strconv.Itoa(fd), fd, rights) })
 	}
+}
+
+// grantProgram grants a program that is executed by its descriptor: the view may not show it.
+func (r *ruleset) grantProgram(fd int) {
+	if r == nil || fd < 0 || r.rights&plan.WallReads == 0 {
+		return
+	}
+	// A program in memory is in no file system that could be restricted.
+	r.Try(func() { r.grantFD("the program", fd, plan.WallReads) })
 }
 
 // openForWriting reports whether a descriptor is open for writing and leads to a

@@ -33,9 +33,7 @@ func AppendWall(text []byte, p *plan.Plan, helper bool) []byte {
 		return text
 	}
 	own := func(name string, rights uint64) {
-		if rights == 0 {
-			return
-		}
+		rights |= plan.WallReads
 		for _, m := range p.Mounts {
 			if permissions.Within(name, m.Target) {
 				return // the plan shows another file there

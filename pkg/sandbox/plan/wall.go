@@ -50,18 +50,33 @@ func (plan *Plan) WallRights(abi int, nesting bool) uint64 {
 	if abi < WallABI || nesting || plan.Root == RootWritable {
 		return 0
 	}
-	return LandlockOf(abi).Files & WallDirectory
+	rights := LandlockOf(abi).Files & WallDirectory
+	if plan.Root == RootEmpty {
+		rights |= WallReads
+	}
+	return rights
 }
 
-// WallGrants are the writable paths of a plan, in the view. Paths below another
-// one are left out, because a grant applies to everything below.
+// wallRights are the rights that the wall grants for a mount.
+func (plan *Plan) wallRights(m Mount) (rights uint64) {
+	if plan.Root == RootEmpty && (m.Kind == BindWritable || m.Kind == BindReadOnly) {
+		rights = WallReads
+	}
+	if m.Kind == BindWritable {
+		rights |= WallDirectory
+	}
+	return rights
+}
+
+// WallGrants are the writable and, where the root is empty, the readable paths of a plan, in the view.
+// Paths below another one are left out, because a grant applies to everything below.
 func (plan *Plan) WallGrants() []Grant {
 	var grants []Grant
 	for i, m := range plan.Mounts {
-		if m.Kind != BindWritable || plan.coveredByGrant(i) {
+		rights := plan.wallRights(m)
+		if rights == 0 || plan.coveredByGrant(i, rights) {
 			continue
 		}
-		rights := uint64(WallDirectory)
 		if m.File {
 			rights &= landlockFiles
 		}
@@ -70,11 +85,11 @@ func (plan *Plan) WallGrants() []Grant {
 	return grants
 }
 
-// coveredByGrant reports whether a writable mount needs no grant of its own: it
-// is below another one, or is the second one at the same target.
-func (plan *Plan) coveredByGrant(i int) bool {
+// coveredByGrant reports whether a mount needs no grant of its own: it
+// is below another one with its rights, or is the second one at the same target.
+func (plan *Plan) coveredByGrant(i int, rights uint64) bool {
 	for j, o := range plan.Mounts {
-		if o.Kind == BindWritable && permissions.Within(plan.Mounts[i].Target, o.Target) &&
+		if plan.wallRights(o)&rights == rights && permissions.Within(plan.Mounts[i].Target, o.Target) &&
 			(o.Target != plan.Mounts[i].Target || j < i) {
 			return true
 		}
@@ -98,6 +113,9 @@ func (plan *Plan) DescribeWall(abi int, nesting bool) string {
 		text += "files, FIFOs and devices can be written only below what is writable and in the private /dev"
 		if WallProc() != 0 {
 			text += " and /proc"
+		}
+		if plan.Root == RootEmpty {
+			text += ", and read only below what is readable and there"
 		}
 	}
 	if abi >= LandlockABI {

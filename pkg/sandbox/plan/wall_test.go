@@ -52,13 +52,33 @@ func TestWallHandlesWrites(t *testing.T) {
 		{"a writable root", Plan{Root: RootWritable}, 6, false, false},
 	} {
 		rights := tt.plan.WallRights(tt.abi, tt.nesting)
-		if (rights != 0) != tt.want || rights&landlockReads != 0 {
-			t.Errorf("%s: got %#x; want rights != 0: %v, rights&landlockReads: 0", tt.name, rights, tt.want)
+		reads := uint64(0)
+		if tt.plan.Root == RootEmpty {
+			reads = WallReads
+		}
+		if (rights != 0) != tt.want || rights&landlockReads != reads {
+			t.Errorf("%s: got %#x; want rights != 0: %v, rights&landlockReads: %#x", tt.name, rights, tt.want, reads)
 		}
 		says := strings.Contains(tt.plan.DescribeWall(tt.abi, tt.nesting), "can be written only below")
 		if says != tt.want {
 			t.Errorf("%s: got %s, want says %v", tt.name, tt.plan.DescribeWall(tt.abi, tt.nesting), tt.want)
 		}
+	}
+}
+
+// TestWallGrantsReads: where reads are restricted, what is readable is granted, with less than what is writable.
+func TestWallGrantsReads(t *testing.T) {
+	plan := &Plan{Root: RootEmpty, Mounts: []Mount{
+		{Kind: BindReadOnly, Target: "/usr"}, {Kind: BindReadOnly, Target: "/usr/lib"}, {Kind: BindWritable, Target: "/ws"},
+		{Kind: BindReadOnly, Target: "/ws/.git"}, {Kind: BindWritable, Target: "/usr/local"}, {Kind: EmptyDir, Target: "/usr/share/x"},
+		{Kind: BindReadOnly, Target: "/etc/hosts", File: true}, {Kind: Link, Target: "/bin"},
+	}}
+	want := []Grant{
+		{Path: "/usr", Rights: WallReads}, {Path: "/ws", Rights: WallDirectory | WallReads},
+		{Path: "/usr/local", Rights: WallDirectory | WallReads}, {Path: "/etc/hosts", Rights: WallReads},
+	}
+	if got := plan.WallGrants(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
