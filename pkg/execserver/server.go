@@ -327,7 +327,7 @@ func (srv *Server) admit(grant wsauth.Grant) (*share.Account, error) {
 	if srv.stopping {
 		return nil, ErrServerClosed
 	}
-	account := srv.shares.Open(grant.Principal, srv.hasWhole(grant))
+	account := srv.shares.Open(grant.Principal, srv.hasWhole(grant.Principal))
 	if err := account.Take(observe.LimitConnections, 1); err != nil {
 		account.Close()
 		srv.events.LimitReached.Tell(observe.LimitConnections)

@@ -10,7 +10,6 @@ import (
 	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/share"
-	"codex.internal/pkg/execserver/wsauth"
 )
 
 // shared is the table of what all clients of a server have together (docs/protocol.md, "Limits"); pkg/execserver/share
@@ -40,8 +39,8 @@ func inotifyInstances() int64 {
 
 // hasWhole reports whether a client has no share but may take everything that is free: the user of the
 // server's own machine, and whoever needs not say who he is.
-func (srv *Server) hasWhole(grant wsauth.Grant) bool {
-	return srv.keeper != nil || grant.Principal == "" || grant.Principal == anybody || strings.HasPrefix(grant.Principal, userPrefix)
+func (srv *Server) hasWhole(principal string) bool {
+	return srv.keeper != nil || principal == "" || principal == anybody || strings.HasPrefix(principal, userPrefix)
 }
 
 // messageMemory counts what the messages of a connection hold, for websocket.Options.

@@ -108,6 +108,8 @@ var documentedLimits = []struct {
 		"`connections` | is refused with status 503": {"pkg/execserver.DefaultMaxConnections"},
 		"`watches` | is refused":                     {"pkg/execserver/files.MaxServerWatches", "pkg/execserver/files.maxWatches"},
 		"`memory`: bytes of answers until they are sent, and of messages until they are answered | waits; a large file is read as it is sent, so that an error in its middle ends the connection; a message that waits for 30 s ends its connection with close code 1013": {"pkg/execserver.answerMemory"},
+		"`detached`: processes that are kept | is refused":                              {"pkg/execserver/detach.maxKeepers", "pkg/execserver.DefaultMaxDetached"},
+		"`detached`: bytes of output that they may retain | is refused":                 {"pkg/execserver.DefaultRetainBytes"},
 		"`file_calls`: system calls about files at a time | waits, connections in turn": {"pkg/execserver/files.MaxFileCalls"},
 	}},
 	{"docs/operations.md", "Limits", map[string][]string{

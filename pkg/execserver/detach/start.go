@@ -13,6 +13,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/share"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/outputlog"
 	"codex.internal/pkg/host/process"
@@ -252,21 +253,23 @@ func fill(base *os.Root, name string, record Record) (*os.File, error) {
 // checkLimits fails if there are too many processes, or they retain too much together.
 func (d *Store) checkLimits(record Record) error {
 	all := d.All("")
-	own, bytes := 0, record.Retain.Bytes
+	var own, ownBytes, bytes int64
 	for _, k := range all {
 		bytes += k.Record.Retain.Bytes
 		if k.Record.Owner == record.Owner {
 			own++
+			ownBytes += k.Record.Retain.Bytes
 		}
 	}
+	whole, retain := d.HasWhole(record.Owner), record.Retain.Bytes
 	full := func(text string) error { return observe.AtLimit(observe.LimitDetached, execproto.Internal(text)) }
 	switch {
-	case own >= d.Max:
+	case own >= int64(d.Max):
 		return full(fmt.Sprintf("at most %d detached processes may be kept for one owner, also ended ones; forget some or raise --max-detached", d.Max))
-	case len(all) >= maxKeepers:
-		return full(fmt.Sprintf("at most %d detached processes may be kept for all owners", maxKeepers))
-	case bytes > d.Bytes:
-		return full(fmt.Sprintf("detached processes may retain %d bytes together, and with this one they could retain %d; ask for less, forget some or raise --retain-bytes", d.Bytes, bytes))
+	case !share.Fits(maxKeepers, int64(len(all)), own, 1, whole):
+		return full(fmt.Sprintf("at most %d detached processes may be kept for all owners, of which there are %d, %d of them this client's; forget some", maxKeepers, len(all), own))
+	case !share.Fits(d.Bytes, bytes, ownBytes, retain, whole):
+		return full(fmt.Sprintf("detached processes may retain %d bytes together. They retain up to %d, of which this client's retain up to %d, and this one asks for %d; ask for less, forget some or raise --retain-bytes", d.Bytes, bytes, ownBytes, retain))
 	}
 	return nil
 }

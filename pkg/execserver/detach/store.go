@@ -105,6 +105,8 @@ type Options struct {
 	For                 time.Duration
 	// Max is how many processes an owner may have, including ended ones that are retained.
 	Max int
+	// HasWhole reports whether an owner may have everything that is free, and not only its share (pkg/execserver/share).
+	HasWhole func(owner string) bool
 
 	// Command is the command of a keeper, WorkDir its working directory, and Settings the JSON that
 	// it reads from its standard input.

@@ -30,6 +30,7 @@ func testRecord(owner, name string) Record {
 func options(t *testing.T) Options {
 	return Options{
 		Dir: filepath.Join(t.TempDir(), "retain"), Max: 3, Bytes: 4 * outputlog.MinBytes, Events: new(observe.Events), Log: slog.New(slog.DiscardHandler),
+		HasWhole: func(owner string) bool { return !strings.HasPrefix(owner, "token capped") },
 	}
 }
 
@@ -67,6 +68,35 @@ func TestRemoveAfterClose(t *testing.T) {
 	}
 	if left, err := os.ReadDir(d.Dir); err != nil || len(left) > 0 {
 		t.Errorf("got left %v, error %v; want no error, len(left) at most 0", left, err)
+	}
+}
+
+// TestRetainedOutputIsDivided: one process of an owner with a share, which asks for everything that may be retained, does not keep
+// others from starting any.
+func TestRetainedOutputIsDivided(t *testing.T) {
+	const all = 4 * outputlog.MinBytes // of options
+	for _, tt := range []struct {
+		name   string
+		owners []string
+		asks   []int64
+		fits   []bool
+	}{
+		{"an owner with a share gets half", []string{"token capped A", "token capped A"}, []int64{all, all / 2}, []bool{false, true}},
+		{"the next one gets half of the rest", []string{"token capped A", "token capped B", "token capped B"}, []int64{all / 2, all / 2, all / 4}, []bool{true, false, true}},
+		{"an owner without a share gets what is left", []string{"token capped A", "user 1000"}, []int64{all / 2, all / 2}, []bool{true, true}},
+	} {
+		d := newStore(t)
+		for i, owner := range tt.owners {
+			record := testRecord(owner, strconv.Itoa(i))
+			record.Retain.Bytes = tt.asks[i]
+			_, lock, err := d.reserve(record)
+			if err == nil {
+				t.Cleanup(func() { _ = lock.Close() })
+			}
+			if at, limit := errors.AsType[*observe.LimitError](err); (err == nil) != tt.fits[i] || limit && at.Limit != observe.LimitDetached {
+				t.Errorf("%s: %s asks for %d: got error %v; want that it fits: %v", tt.name, owner, tt.asks[i], err, tt.fits[i])
+			}
+		}
 	}
 }
 

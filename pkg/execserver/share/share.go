@@ -87,11 +87,18 @@ func (a *Account) Take(name observe.Limit, n int64) error {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
 	pool := a.s.pools[name]
-	if free := pool.limit - pool.used; n > free || !a.p.whole && a.p.used[name]+n > (free+a.p.used[name])/2 {
+	if !Fits(pool.limit, pool.used, a.p.used[name], n, a.p.whole) {
 		return &FullError{Limit: name, All: pool.limit, Used: pool.used, Own: a.p.used[name]}
 	}
 	a.take(pool, name, n)
 	return nil
+}
+
+// Fits reports whether a principal, which has own of the used ones, may have n more of a thing of which there are limit: half of what
+// the others leave, or with whole all of that.
+func Fits(limit, used, own, n int64, whole bool) bool {
+	free := limit - used
+	return n <= free && (whole || own+n <= (free+own)/2)
 }
 
 // FullError is the error of Take: the principal has all that it may have at present.
