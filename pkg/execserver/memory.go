@@ -3,9 +3,6 @@ package execserver
 import (
 	"runtime/debug"
 	"time"
-
-	"codex.internal/pkg/execserver/files"
-	"codex.internal/pkg/wire/websocket"
 )
 
 // newMemoryTimer returns the timer of Server.memory, which does not run yet.
@@ -27,7 +24,5 @@ func (srv *Server) movesBytes(size int64) {
 // 32 MiB a server has 131 MiB, and 24 MiB three seconds later. Without this function it still has 131 MiB after 200
 // seconds. Buffers of up to 2 MiB outlive the collection in their pools, until the next one.
 func releaseMemory() {
-	websocket.Trim()
-	files.TrimChunks()
 	debug.FreeOSMemory()
 }

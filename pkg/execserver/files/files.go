@@ -205,26 +205,27 @@ func (srv *Server) largeContent(ctx context.Context, c *fsops.Content, begin []b
 		size = wholeFile
 	}
 	r := io.MultiReader(bytes.NewReader(begin), c)
-	held := &chunks{}
 	m := &memory{account: share.From(ctx)}
-	var err error
-	if m.grow(size) == nil {
-		held, err = readChunks(r, size)
-	}
 	end := func() {
-		held.free()
 		m.free()
 		_ = c.Close()
 	}
-	if err != nil {
-		end()
-		return nil, err
+	var held [][]byte
+	got := int64(0)
+	if m.grow(size) == nil {
+		var err error
+		if held, got, err = readChunks(r, size); err != nil {
+			end()
+			return nil, err
+		}
 	}
 	// What was read before the answer is all of it, if it has the size of the file or is less than was asked for.
-	whole := held.size > 0 && (begin == nil && held.size >= c.Size || held.size < size)
+	whole := got > 0 && (begin == nil && got >= c.Size || got < size)
 	data := func(buf []byte) ([]byte, error) {
-		if piece, ok := held.next(); ok {
-			if held.left() || !whole {
+		if len(held) > 0 {
+			piece := held[0]
+			held = held[1:]
+			if len(held) > 0 || !whole {
 				return piece, nil
 			}
 			return piece, io.EOF
@@ -234,6 +235,23 @@ func (srv *Server) largeContent(ctx context.Context, c *fsops.Content, begin []b
 		return buf[:n], endOfFile(err)
 	}
 	return reply.Followed{Result: fileData(data), Then: end}, nil
+}
+
+// readChunks reads up to size bytes, fewer if r ends before, in pieces of reply.Chunk of which only the last is shorter. got
+// is how many it has read.
+func readChunks(r io.Reader, size int64) (pieces [][]byte, got int64, err error) {
+	for got < size {
+		b := make([]byte, min(reply.Chunk, size-got))
+		n, err := io.ReadFull(r, b)
+		pieces, got = append(pieces, b[:n]), got+int64(n)
+		if err = endOfFile(err); errors.Is(err, io.EOF) {
+			return pieces, got, nil
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	return pieces, got, nil
 }
 
 // endOfFile returns io.EOF for both errors with which io.ReadFull reports the

@@ -12,10 +12,6 @@ const (
 	// bound there. A 512 MiB file as base64 fits.
 	DefaultMaxLine = 768 << 20
 
-	// spareBuffers is how many large buffers of a size are kept for the next
-	// large message.
-	spareBuffers = 1
-
 	// maxFrame is the largest frame that is sent. Peers commonly refuse
 	// frames above 16 MiB, so a larger message goes out in fragments.
 	maxFrame = 8 << 20

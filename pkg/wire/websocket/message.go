@@ -11,29 +11,8 @@ import (
 // allocate by announcing a length.
 var bufferClasses = [...]int{2 << 10, 32 << 10, 64 << 10, 256 << 10, 2 << 20, 16 << 20, 64<<20 + 128<<10}
 
-// pools contain free buffers of each class except the largest, which are in
-// spare: with large messages the garbage collector empties a sync.Pool so often
-// that its buffers would never be reused. Even larger buffers are not kept.
-var pools [len(bufferClasses)]sync.Pool
-
-// spare contains a few free buffers of the classes from spareFrom on, until Trim.
-var spare = [2]chan []byte{make(chan []byte, spareBuffers), make(chan []byte, spareBuffers)}
-
-const spareFrom = len(bufferClasses) - len(spare)
-
-// Trim frees the large buffers that are kept for the next large message.
-func Trim() {
-	for _, kept := range spare {
-		for {
-			select {
-			case <-kept:
-				continue
-			default:
-			}
-			break
-		}
-	}
-}
+// pools contain free buffers of the classes up to 2 MiB. Larger ones are not kept.
+var pools [5]sync.Pool
 
 // Message is one incoming message. Its bytes belong to the holder until
 // Release and may be changed.
@@ -61,16 +40,9 @@ func (m *Message) Release() {
 }
 
 func giveBuffer(b []byte, class int) {
-	b = b[:0]
-	switch {
-	case class < 0:
-	case class < spareFrom:
+	if class >= 0 && class < len(pools) {
+		b = b[:0]
 		pools[class].Put(&b)
-	default:
-		select {
-		case spare[class-spareFrom] <- b:
-		default:
-		}
 	}
 }
 
@@ -100,16 +72,10 @@ func newMessage(size int) *Message {
 }
 
 func takeBuffer(class int) []byte {
-	if class >= spareFrom {
-		select {
-		case b := <-spare[class-spareFrom]:
-			return b
-		default:
-			return make([]byte, 0, bufferClasses[class])
+	if class < len(pools) {
+		if b, ok := pools[class].Get().(*[]byte); ok {
+			return *b
 		}
-	}
-	if b, ok := pools[class].Get().(*[]byte); ok {
-		return *b
 	}
 	return make([]byte, 0, bufferClasses[class])
 }
