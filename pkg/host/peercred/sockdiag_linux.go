@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +22,8 @@ const (
 	tcpFinWait1      = 4
 	tcpFinWait2      = 5
 	tcpListen        = 10
+	unixShowFile     = 0x2 // UDIAG_SHOW_VFS
+	unixDiagFile     = 1   // UNIX_DIAG_VFS
 	unixShowPeer     = 0x4 // UDIAG_SHOW_PEER
 	unixDiagPeer     = 2   // UNIX_DIAG_PEER
 	inetDiagTOS      = 5   // INET_DIAG_TOS
@@ -30,6 +33,7 @@ const (
 	unixRequestSize  = 24 // struct unix_diag_req
 	unixMessageSize  = 16 // struct unix_diag_msg
 	replySize        = 4096
+	dumpSize         = 32 << 10 // the kernel makes no longer message of a dump
 )
 
 // socket is one end of a connection.
@@ -134,6 +138,45 @@ func peerOfUnix(inode uint64) (uint64, error) {
 	return 0, errNoSocket
 }
 
+// UnixListeners returns the numbers of the Unix sockets of this program's network on which somebody listens at one file. The
+// kernel names that by its device and the low 32 bits of its inode's number.
+func UnixListeners(isFile func(device, inode uint32) bool) (sockets []uint64, err error) {
+	q := make([]byte, unixRequestSize)
+	q[0] = unix.AF_UNIX
+	binary.NativeEndian.PutUint32(q[4:], 1<<tcpListen)
+	binary.NativeEndian.PutUint32(q[12:], unixShowFile)
+	fd, err := ask(q, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	for b := make([]byte, dumpSize); ; {
+		n, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the socket diagnosis: %w", err)
+		}
+		messages, err := syscall.ParseNetlinkMessage(b[:n])
+		if err != nil {
+			return nil, fmt.Errorf("read the socket diagnosis: %w", err)
+		}
+		for _, m := range messages {
+			switch {
+			case m.Header.Type == unix.NLMSG_DONE:
+				return sockets, nil
+			case m.Header.Type != sockDiagByFamily || len(m.Data) < unixMessageSize:
+				return nil, errors.New("the kernel does not list Unix sockets")
+			}
+			file := attribute(m.Data[unixMessageSize:], unixDiagFile)
+			if len(file) >= 8 && isFile(binary.NativeEndian.Uint32(file[4:]), binary.NativeEndian.Uint32(file)) {
+				sockets = append(sockets, uint64(binary.NativeEndian.Uint32(m.Data[4:])))
+			}
+		}
+	}
+}
+
 // attribute returns the value of an attribute in those behind a message, or nil.
 func attribute(list []byte, kind uint16) []byte {
 	const header = 4
@@ -153,19 +196,11 @@ func attribute(list []byte, kind uint16) []byte {
 // diagnose sends a request of the socket diagnosis and returns the answer
 // behind its netlink header.
 func diagnose(request []byte) ([]byte, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	fd, err := ask(request, unix.NLM_F_REQUEST)
 	if err != nil {
-		return nil, fmt.Errorf("open a socket for the socket diagnosis: %w", err)
+		return nil, err
 	}
 	defer unix.Close(fd)
-	q := make([]byte, unix.NLMSG_HDRLEN, unix.NLMSG_HDRLEN+len(request))
-	binary.NativeEndian.PutUint32(q, uint32(unix.NLMSG_HDRLEN+len(request)))
-	binary.NativeEndian.PutUint16(q[4:], sockDiagByFamily)
-	binary.NativeEndian.PutUint16(q[6:], unix.NLM_F_REQUEST)
-	q = append(q, request...)
-	if err := unix.Sendto(fd, q, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return nil, fmt.Errorf("ask the socket diagnosis: %w", err)
-	}
 	b := make([]byte, replySize)
 	// The kernel has answered in the call above; it must not be waited for.
 	n, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
@@ -181,6 +216,23 @@ func diagnose(request []byte) ([]byte, error) {
 		return nil, errNoSocket
 	}
 	return b[unix.NLMSG_HDRLEN:size], nil
+}
+
+// ask sends a request of the socket diagnosis over a new socket, which has the answer afterwards.
+func ask(request []byte, flags uint16) (fd int, err error) {
+	fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return -1, fmt.Errorf("open a socket for the socket diagnosis: %w", err)
+	}
+	q := make([]byte, unix.NLMSG_HDRLEN, unix.NLMSG_HDRLEN+len(request))
+	binary.NativeEndian.PutUint32(q, uint32(unix.NLMSG_HDRLEN+len(request)))
+	binary.NativeEndian.PutUint16(q[4:], sockDiagByFamily)
+	binary.NativeEndian.PutUint16(q[6:], flags)
+	if err := unix.Sendto(fd, append(q, request...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("ask the socket diagnosis: %w", err)
+	}
+	return fd, nil
 }
 
 // lookUpTCP finds an established connection, or a socket that listens, in a table of /proc/net.

@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"codex.internal/pkg/host/peercred"
 	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
@@ -39,13 +42,18 @@ func DialPath(ctx context.Context, members func() []int, path string) (net.Conn,
 		}
 		var socket *os.File
 		if err = unix.EACCES; d.isCommand() {
-			socket, err = d.openSocket(path)
+			if socket, err = d.openSocket(path); err == nil {
+				err = d.mayListen(socket, members)
+			}
 		}
 		_ = d.Close()
 		switch {
 		case errors.Is(err, unix.EACCES) && socket == nil:
 			continue // it may not be inspected, like the launcher
 		case err != nil:
+			if socket != nil {
+				_ = socket.Close()
+			}
 			return nil, err
 		}
 		defer socket.Close()
@@ -77,6 +85,68 @@ func (d *processDir) openSocket(path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// mayListen returns an error if a process outside listens on a socket, in the network of this program: a service that is
+// started by a connection, or serves one and ends, must not get any. Whoever listens in another network is found when
+// the connection is made.
+func (d *processDir) mayListen(socket *os.File, members func() []int) error {
+	devices, inode, err := d.tableNames(socket)
+	if err != nil {
+		return err
+	}
+	outside, err := peercred.UnixListeners(func(device, number uint32) bool { return number == inode && slices.Contains(devices, device) })
+	if err != nil {
+		return err
+	}
+	if len(outside) == 0 {
+		return nil
+	}
+	for _, pid := range members() {
+		names, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/fd")
+		if err != nil {
+			continue
+		}
+		for _, name := range names[:min(len(names), maxProcessFiles)] {
+			to, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/fd/" + name.Name())
+			outside = slices.DeleteFunc(outside, func(socket uint64) bool { return to == fmt.Sprintf("socket:[%d]", socket) })
+		}
+	}
+	if len(outside) > 0 {
+		return ErrForeignSocket
+	}
+	return nil
+}
+
+// tableNames returns how the kernel's table of sockets names the file of one: by the device of its file system and by 32 bits
+// of its inode's number. For Btrfs and overlays stat has another device, and the list of mounts has the right one.
+func (d *processDir) tableNames(socket *os.File) (devices []uint32, inode uint32, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(socket.Fd()), &st); err != nil {
+		return nil, 0, err
+	}
+	fd := func(f *os.File) string { return strconv.Itoa(int(f.Fd())) }
+	info, err := os.ReadFile("/proc/self/fdinfo/" + fd(socket))
+	if err != nil {
+		return nil, 0, err
+	}
+	mounts, err := os.ReadFile("/proc/self/fd/" + fd(d.File) + "/mountinfo")
+	if err != nil {
+		return nil, 0, err
+	}
+	_, rest, _ := bytes.Cut(info, []byte("mnt_id:\t"))
+	id, _, _ := bytes.Cut(rest, []byte("\n"))
+	name := func(major, minor uint32) uint32 { return major<<20 | minor }
+	devices = []uint32{name(unix.Major(st.Dev), unix.Minor(st.Dev))}
+	for line := range bytes.Lines(mounts) {
+		var major, minor uint32
+		if f := bytes.Fields(line); len(f) > 2 && bytes.Equal(f[0], id) {
+			if n, _ := fmt.Sscanf(string(f[2]), "%d:%d", &major, &minor); n == 2 {
+				devices = append(devices, name(major, minor))
+			}
+		}
+	}
+	return devices, uint32(st.Ino), nil
 }
 
 // dialOwn connects to a socket on which one of some processes listens.

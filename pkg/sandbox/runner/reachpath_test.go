@@ -98,6 +98,56 @@ func (l *listener) end() {
 	_ = l.cmd.Wait()
 }
 
+// TestOutsideListenersAreNotConnectedTo: who listens is asked before a connection is made, also if the path is a link to the
+// socket of a service outside, which would serve the connection or be started by it.
+func TestOutsideListenersAreNotConnectedTo(t *testing.T) {
+	l := startListener(t)
+	self, err := openProcess(os.Getpid(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer self.Close()
+	for member, want := range map[int]error{l.cmd.Process.Pid: nil, os.Getpid() + 1_000_000: ErrForeignSocket} {
+		if err := self.mayListen(l.socket, func() []int { return []int{member} }); !errors.Is(err, want) {
+			t.Errorf("members %d: %v, want %v", member, err, want)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "s")
+	outside, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outside.Close()
+	waiting := exec.Command(os.Args[0])
+	waiting.Env = append(os.Environ(), waitEnv+"=1")
+	in, err := waiting.StdinPipe()
+	if err == nil {
+		err = waiting.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close(); _ = waiting.Wait() }()
+	members := func() []int { return []int{waiting.Process.Pid} }
+	d, err := openProcess(waiting.Process.Pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	link := path + ".link"
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	socket, err := d.openSocket(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	if err := d.mayListen(socket, members); !errors.Is(err, ErrForeignSocket) {
+		t.Errorf("a link to a service outside: %v", err)
+	}
+}
+
 // TestDialOwn connects to a socket on which a process listens, or has listened: another
 // process of the sandbox may have the pid of an ended one whose socket still exists.
 func TestDialOwn(t *testing.T) {
