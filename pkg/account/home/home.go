@@ -66,3 +66,17 @@ func cause(err error) error {
 	}
 	return err
 }
+
+// Detached returns the directory below which the servers of this user keep detached processes by default; "": the user has no
+// home directory. It is not in the home directory of Find.
+func Detached() string {
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) {
+		home, err := os.UserHomeDir()
+		if err != nil || !filepath.IsAbs(home) {
+			return ""
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(state, "codex", "detached")
+}

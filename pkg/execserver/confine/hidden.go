@@ -15,13 +15,19 @@ import (
 // to files. legacy says that Landlock's legacy mode enforces the profile. It looks at the disk.
 func (c *Confiner) hideSecrets(p *permissions.Profile, legacy bool) {
 	if p.Kind != permissions.Managed || p.FileSystem.Unrestricted {
-		return
+		return // and nothing is made or probed
 	}
 	secrets := c.opts.HiddenPaths
 	if !legacy {
 		secrets = slices.Concat(secrets, c.ownState())
 	}
-	if len(secrets) == 0 {
+	Hide(p, secrets)
+}
+
+// Hide denies a profile some paths, and drops its entries for what is in them. It changes no profile that grants the whole file
+// system. It looks at the disk.
+func Hide(p *permissions.Profile, secrets []string) {
+	if p.Kind != permissions.Managed || p.FileSystem.Unrestricted || len(secrets) == 0 {
 		return
 	}
 	entries := slices.DeleteFunc(slices.Clone(p.FileSystem.Entries), func(e permissions.Entry) bool {
@@ -53,7 +59,11 @@ func (c *Confiner) ownState() []string {
 	if runtime, err := c.Sandboxes(); err != nil || !runtime.Status().Complete && !c.opts.Sandbox.Stricter {
 		return nil
 	}
-	var state []string
+	return Present(named)
+}
+
+// Present returns the real paths of those that exist, but for the kernel's.
+func Present(named []string) (state []string) {
 	for _, name := range named {
 		// A link is followed now: the command may be able to replace it, but not what is hidden.
 		real, err := filepath.EvalSymlinks(name)

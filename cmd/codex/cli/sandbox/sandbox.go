@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -134,29 +135,51 @@ func launchOf(c *cli.Context, s cmdutil.Streams) (*localLaunch, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p != nil {
-		l.profile = p.AppendJSON(nil)
-		return l, checkWorkspace(c, writesWorkspace(*p))
-	}
 	write := writesByWord(c)
+	if p != nil {
+		write = writesWorkspace(*p)
+	}
 	if err := checkWorkspace(c, write); err != nil {
 		return nil, err
 	}
-	if write {
-		l.args = append(l.args, "--workspace-write")
-	} else {
-		l.args = append(l.args, "--read-only")
+	if p == nil {
+		short, err := wordProfile(c, write)
+		if err != nil {
+			return nil, err
+		}
+		p = &short
+	}
+	hideState(c, p)
+	l.profile = p.AppendJSON(nil)
+	return l, nil
+}
+
+// wordProfile returns the profile of --read-only or --workspace-write.
+func wordProfile(c *cli.Context, write bool) (permissions.Profile, error) {
+	p := permissions.ReadOnly()
+	if c.Bool("network") {
+		p.Network = permissions.NetworkEnabled
+	}
+	add := func(path permissions.Path) {
+		p.FileSystem.Entries = append(p.FileSystem.Entries, permissions.Entry{Path: path, Access: permissions.Write})
+	}
+	if !write {
+		return p, nil
+	}
+	for _, kind := range []permissions.PathKind{permissions.ProjectRoots, permissions.SlashTmp, permissions.Tmpdir} {
+		add(permissions.Path{Kind: kind})
 	}
 	for _, root := range c.StringSlice("writable-root") {
-		if _, err := os.Stat(root); err != nil {
-			return nil, fmt.Errorf("--writable-root: %w; the directory must exist", err)
+		path, err := filepath.Abs(root)
+		if err == nil {
+			_, err = os.Stat(path)
 		}
-		l.args = append(l.args, "--writable-root", root)
+		if err != nil {
+			return p, fmt.Errorf("--writable-root: %w; the directory must exist", err)
+		}
+		add(permissions.Path{Kind: permissions.Literal, Text: path})
 	}
-	if c.Bool("network") {
-		l.args = append(l.args, "--network")
-	}
-	return l, nil
+	return p, nil
 }
 
 // checkWorkspace returns an error if the workspace would be the root directory only because that is the

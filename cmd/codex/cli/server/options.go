@@ -65,7 +65,7 @@ func privatePaths(c *cli.Context) []string {
 			paths = append(paths, path)
 		}
 	}
-	if dir := stateDir(); dir != "" {
+	if dir := home.Detached(); dir != "" {
 		paths = append(paths, dir)
 	}
 	if dir, err := home.Find(); err == nil {

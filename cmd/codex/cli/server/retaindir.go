@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/host/safeopen"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
@@ -32,7 +33,7 @@ func retainDir(c *cli.Context) (string, error) {
 	case cmdutil.IsSet(c, "retain-dir"):
 		return flag, nil
 	}
-	state := stateDir()
+	state := home.Detached()
 	if state == "" {
 		return "", nil
 	}
@@ -101,18 +102,4 @@ func claimRetainDir(c *cli.Context, dir string, log *slog.Logger) (claimed strin
 	}
 	log.Warn("there are no detached processes", "reason", "more than "+strconv.Itoa(maxAnyPort)+" servers listen on any free port; give one a port or --retain-dir")
 	return "", release
-}
-
-// stateDir returns the directory below which this user's servers keep detached processes
-// without --retain-dir; "": the user has no home directory.
-func stateDir() string {
-	state := os.Getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(state) {
-		home, err := os.UserHomeDir()
-		if err != nil || !filepath.IsAbs(home) {
-			return ""
-		}
-		state = filepath.Join(home, ".local", "state")
-	}
-	return filepath.Join(state, "codex", "detached")
 }

@@ -86,6 +86,43 @@ func TestStateIsHidden(t *testing.T) {
 	})
 }
 
+// TestLocalSandboxHidesState has a command of codex sandbox read what the user's servers keep at their default places.
+func TestLocalSandboxHidesState(t *testing.T) {
+	t.Parallel()
+	harness.NeedSandbox(t)
+	home, env := harness.HomeDirectory(t, nil)
+	state := filepath.Join(t.TempDir(), "codex", "detached")
+	for _, dir := range []string{state, filepath.Join(home, "client-keys")} {
+		harness.Must(t, os.MkdirAll(dir, 0o700))
+		harness.Must(t, os.WriteFile(filepath.Join(dir, "f"), []byte(stateSecret), 0o600))
+	}
+	env = append(env, "XDG_STATE_HOME="+filepath.Dir(filepath.Dir(state)))
+	script := fmt.Sprintf("cat %s/f %s/client-keys/f; for f in %[1]s/f %[2]s/client-keys/f; do echo changed > $f && echo DONE; done; echo ran", state, home)
+	for _, policy := range [][]string{
+		{"--read-only"},
+		{"--workspace-write", "--cwd", home, "--writable-root", filepath.Dir(state)},
+		{"--stricter", "--backend", machine.Landlock},
+		{"--profile-file", "-"},
+	} {
+		stdin := fmt.Sprintf(`{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},`+
+			`{"path":{"type":"path","path":%q},"access":"write"}]},"network":"restricted"}`, state)
+		args := append([]string{"sandbox"}, policy...)
+		if policy[0] == "--profile-file" {
+			file := filepath.Join(t.TempDir(), "profile.json")
+			harness.Must(t, os.WriteFile(file, []byte(stdin), 0o600))
+			args[2] = file
+		}
+		out, errs, code := harness.RunWith(t, env, home, "", append(args, "--", "sh", "-c", script)...)
+		if code != 0 || !strings.HasSuffix(out, "ran\n") || strings.Contains(out+errs, stateSecret) || strings.Contains(out, "DONE") {
+			t.Errorf("%q: exit code %d, %q, %q", policy, code, out, errs)
+		}
+	}
+	out, errs, code := harness.RunWith(t, env, home, "", "sandbox", "--backend", machine.Landlock, "--", "echo", "ran")
+	if code != 0 || out != "ran\n" {
+		t.Errorf("Landlock, which cannot hide anything: exit code %d, %q, %q", code, out, errs)
+	}
+}
+
 // withToken runs codex as a client with the token.
 func withToken(t *testing.T, stdin string, args ...string) (stdout, stderr string, code int) {
 	return harness.RunWith(t, append(os.Environ(), "CODEX_EXEC_SERVER_CONNECTION_TOKEN="+stateSecret), "-", stdin, args...)
