@@ -23,6 +23,9 @@ func (c *copier) file(from, to located, follow bool) error {
 	if fileType(&source) != unix.S_IFREG { // it was one a moment ago
 		return ruleErr(ErrSpecial, ErrSpecial.text+": "+c.sourcePath(from))
 	}
+	if err := refuseProcess(in, c.sourcePath(from)); err != nil {
+		return err
+	}
 	flags := unix.O_WRONLY | unix.O_CREAT | unix.O_NONBLOCK | unix.O_NOCTTY
 	if !follow {
 		flags |= unix.O_NOFOLLOW

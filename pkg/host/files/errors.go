@@ -64,6 +64,8 @@ var (
 	ErrNotFile = newRule("path is not a file")
 	// ErrProc is the error of a confined write through /proc.
 	ErrProc = newRule("path leads into /proc, where sandboxed requests do not write")
+	// ErrProcess is the error of reading a file of a process in /proc, or what a process has open.
+	ErrProcess = newRule("path leads to a process in /proc, whose files no request reads")
 	// ErrTooLarge is the error for files of more than MaxReadFile bytes.
 	ErrTooLarge = newRule("file is too large to read: limit is " + strconv.Itoa(MaxReadFile) + " bytes")
 	// ErrOffset is the error of writes that would end beyond the largest offset.
@@ -125,6 +127,10 @@ var (
 
 func inProc(name string) error {
 	return ruleErr(ErrProc, "path `"+name+"` leads into /proc, where sandboxed requests do not write")
+}
+
+func ofProcess(name string) error {
+	return ruleErr(ErrProcess, "path `"+name+"` leads to a process in /proc, whose files no request reads")
 }
 
 func notFile(name string) error { return ruleErr(ErrNotFile, "path `"+name+"` is not a file") }

@@ -1,6 +1,8 @@
 package files
 
 import (
+	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -104,6 +106,60 @@ func openConfined(dir int, name, shown string, flags int, mode uint32, noFollow 
 		return -1, err
 	}
 	return fd, nil
+}
+
+// openToRead opens a file for reading, without waiting. Files of processes in /proc, and those that are reached through the
+// magic links there, are ErrProcess: a client whose token may only read took other clients' tokens from /proc/self/mem of the
+// server. Launchers and keepers have secrets as well, and a request has no need of a process's files.
+func openToRead(name string, o Options) (fd int, err error) {
+	const flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	if o.NoFollow || noOpenat2.Load() {
+		fd, err = open(name, flags, 0, o)
+	} else {
+		how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_MAGICLINKS}
+		err = retry(func() error {
+			fd, err = unix.Openat2(unix.AT_FDCWD, name, &how)
+			return err
+		})
+		switch {
+		case err == unix.ELOOP && resolvesOtherwise(unix.AT_FDCWD, name, 0):
+			return -1, ofProcess(name)
+		case err == unix.ENOSYS, err == unix.EPERM && !openat2Works():
+			noOpenat2.Store(true)
+			return openToRead(name, o)
+		}
+		err = wrap(name, err)
+	}
+	if err != nil {
+		return -1, err
+	}
+	if err := refuseProcess(fd, name); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// refuseProcess returns an error for a file of a process in /proc: one with a number in its path.
+func refuseProcess(fd int, shown string) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return wrap(shown, err)
+	}
+	if fs.Type != unix.PROC_SUPER_MAGIC {
+		return nil
+	}
+	buf := make([]byte, maxLink)
+	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), buf)
+	if err != nil {
+		return ofProcess(shown)
+	}
+	for part := range strings.SplitSeq(string(buf[:n]), "/") {
+		if _, err := strconv.ParseUint(part, 10, 64); err == nil {
+			return ofProcess(shown)
+		}
+	}
+	return nil
 }
 
 // resolvesOtherwise reports whether a path that gave ELOOP with

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -167,13 +168,76 @@ func TestOpenRegular(t *testing.T) {
 			t.Errorf("%s: got error %v, want %v", name, err, "path `"+name+"` is not a file")
 		}
 	}
-	f, _, err := OpenRegular("/proc/self/status", Options{})
+	f, _, err := OpenRegular("/proc/version", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	if text, err := io.ReadAll(f); err != nil || len(text) == 0 {
 		t.Errorf("a file of the kernel: %q, %v", text, err)
+	}
+}
+
+// TestFilesOfProcessesAreRefused: nothing of a process is read by way of /proc: neither its memory, nor its environment, nor what it
+// has open, whatever the spelling.
+func TestFilesOfProcessesAreRefused(t *testing.T) {
+	secret, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer secret.Close()
+	link := t.TempDir() + "/link"
+	if err := os.Symlink("/proc/self/environ", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"/proc/self/environ", "/proc/self/maps", "/proc/self/mem", "/proc/self/status", "/proc/thread-self/environ", "/proc/1/status", "/proc/1/environ",
+		fmt.Sprintf("/proc/%d/maps", os.Getppid()), fmt.Sprintf("/proc/self/task/%d/environ", unix.Gettid()), "/proc/self/../self/environ", link,
+		fmt.Sprintf("/proc/self/fd/%d", secret.Fd()), fmt.Sprintf("/dev/fd/%d", secret.Fd()), "/proc/self/root" + secret.Name(), "/proc/self/exe",
+	} {
+		for _, o := range []Options{{}, {NoFollow: true}} {
+			f, _, err := OpenRegular(name, o)
+			if err == nil {
+				_ = f.Close()
+			}
+			isErr := errors.Is(err, ErrProcess) || o.NoFollow && errors.Is(err, ErrSymlink) ||
+				errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) // of another user's process
+			if !isErr {
+				t.Errorf("%s, no follow %v: got %v, want %v", name, o.NoFollow, err, ErrProcess)
+			}
+		}
+	}
+	for _, name := range []string{"environ", "maps", "mem"} {
+		err := Copy(t.Context(), "/proc/self/"+name, t.TempDir()+"/copy", false)
+		wantError(t, "copy "+name, err, ErrProcess, "/proc/self/"+name)
+	}
+}
+
+// TestReadsDoNotWait: a file whose read waits for what comes next is not waited for. Scenario: a client reads /proc/kmsg a thousand
+// times, and each read holds a thread.
+func TestReadsDoNotWait(t *testing.T) {
+	name := t.TempDir() + "/f"
+	if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, _, err := OpenRegular(name, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(fd uintptr) {
+		if flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK == 0 {
+			t.Errorf("got flags %#x, %v; want O_NONBLOCK", flags, err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(f); err != nil || len(text) == 0 {
+		t.Errorf("got %q, %v", text, err)
 	}
 }
 

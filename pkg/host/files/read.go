@@ -13,7 +13,7 @@ import (
 // and returns its size at this moment, which is 0 for virtual files, as in /proc.
 // It does not wait: a pipe is ErrNotFile.
 // The file is the caller's to close. Errors: ErrNotFile, ErrTooLarge,
-// ErrSymlink, *OSError.
+// ErrSymlink, ErrProcess, *OSError.
 func OpenRegular(name string, o Options) (*os.File, int64, error) {
 	f, size, err := openRegular(name, o)
 	if err != nil {
@@ -27,7 +27,7 @@ func OpenRegular(name string, o Options) (*os.File, int64, error) {
 }
 
 func openRegular(name string, o Options) (*os.File, int64, error) {
-	fd, err := open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0, o)
+	fd, err := openToRead(name, o)
 	if err != nil {
 		if isErrno(err, unix.ENXIO) { // a socket
 			err = notFile(name)
@@ -46,11 +46,14 @@ func openRegular(name string, o Options) (*os.File, int64, error) {
 	return newFile(fd, name), st.Size, nil
 }
 
-// newFile takes over the descriptor of a regular file and makes it blocking, so
-// that os does not try to poll it: regular files cannot be polled.
+// newFile takes over the descriptor of a regular file. It blocks while os looks at it, so that os does not try to poll
+// it: regular files cannot be polled. Afterwards it does not: a read of /proc/kmsg would hold its thread until the kernel
+// says something, and fails with EAGAIN.
 func newFile(fd int, name string) *os.File {
 	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0) // it has no other flags
-	return os.NewFile(uintptr(fd), name)
+	f := os.NewFile(uintptr(fd), name)
+	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK)
+	return f
 }
 
 // ReadHandle is a regular file that is open for reading. It reads the file that
