@@ -11,7 +11,7 @@ import (
 func (srv *Server) newConfiner() *confine.Confiner {
 	o := &srv.opts
 	return confine.New(confine.Options{
-		Sandbox: o.Sandbox, Log: srv.log, Supervisor: srv.supervisor, Home: srv.home, Cwd: srv.cwd,
+		Sandbox: o.Sandbox, Log: srv.log, Supervisor: srv.supervisor, Home: srv.home, Cwd: srv.cwd, UnconfinedReaders: o.AllowUnconfinedReaders,
 		HiddenPaths: slices.Concat(o.EgressPolicy.SecretPaths(), o.HiddenPaths), PrivatePaths: o.PrivatePaths,
 		RetainDir: func() string { return srv.detached.Directory() },
 	})

@@ -7,6 +7,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/reply"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/sandbox/runner"
 )
 
@@ -36,7 +37,7 @@ func ofWatches(c *conn) *sequence { return &c.fileTurns.trees }
 // Confinement implements files.Conn. It returns how a file request with that sandbox of the params
 // must be confined; nil: not at all.
 func (c *conn) Confinement(ctx context.Context, raw json.RawMessage) (*runner.Confinement, error) {
-	if raw == nil && !c.grant.Ceiling.ConfinesFiles() {
+	if raw == nil && !c.grant.Ceiling.ConfinesFiles() && c.grant.Role.Allows(wsauth.RoleRun) {
 		return nil, nil
 	}
 	return files.Blocking(ctx, func() (*runner.Confinement, error) { return c.srv.confiner.FileConfinement(&c.grant, raw) })

@@ -60,6 +60,9 @@ type Options struct {
 	// AnyPeer, without Auth, accepts every client that reaches the port,
 	// including other users and machines, and sandboxed commands.
 	AnyPeer bool
+	// AllowUnconfinedReaders lets clients with the role read do so without a sandbox where none can be made. Otherwise their
+	// file requests are refused there.
+	AllowUnconfinedReaders bool
 
 	// Limits; 0 means the Default constant of the same name.
 	MaxConnections     int

@@ -38,7 +38,11 @@ func (c *Confiner) FileConfinement(grant *wsauth.Grant, raw json.RawMessage) (*r
 		return nil, err
 	}
 	ceiling := &grant.Ceiling
-	if !ceiling.ConfinesFiles() {
+	reader, err := c.confinesReader(grant)
+	if err != nil {
+		return nil, err
+	}
+	if !ceiling.ConfinesFiles() && !reader {
 		if confinement != nil {
 			c.hideSecrets(&confinement.Profile, false)
 		}
@@ -63,6 +67,25 @@ func (c *Confiner) FileConfinement(grant *wsauth.Grant, raw json.RawMessage) (*r
 		confinement.Within = dir
 	}
 	return confinement, nil
+}
+
+// confinesReader reports whether the requests of a client are confined because it may only read. The server's process has what no
+// such client may have: other clients' tokens, and files that it holds open. Its requests are therefore carried out by a
+// helper with a /proc of its own.
+func (c *Confiner) confinesReader(grant *wsauth.Grant) (bool, error) {
+	if grant.Role.Allows(wsauth.RoleRun) {
+		return false, nil
+	}
+	_, err := c.Sandboxes()
+	switch {
+	case err == nil:
+		return true, nil
+	case c.opts.UnconfinedReaders:
+		return false, nil
+	default:
+		return false, execproto.InvalidRequest(fmt.Sprintf("the role read needs a sandbox for files, and this server can make none: %v; "+
+			"its option --allow-unconfined-readers lets such tokens read without one", err))
+	}
 }
 
 // intersect returns the entries that both others and a ceiling permit: access to a

@@ -1,11 +1,36 @@
 package confine
 
 import (
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/runner"
 )
+
+// TestReadersWithoutASandbox: where no sandbox can be made, a client that may only read is refused, unless the owner of the server
+// permits it. Other clients are not confined.
+func TestReadersWithoutASandbox(t *testing.T) {
+	for _, permitted := range []bool{false, true} {
+		c := New(Options{Log: slog.New(slog.DiscardHandler), Sandbox: runner.Options{Launcher: "/nowhere", Helper: "/nowhere"}, UnconfinedReaders: permitted})
+		confinement, err := c.FileConfinement(&wsauth.Grant{Role: wsauth.RoleRead}, nil)
+		switch {
+		case confinement != nil:
+			t.Errorf("permitted %v: got %v, want none", permitted, confinement)
+		case permitted && err != nil:
+			t.Errorf("got %v, want no error", err)
+		case !permitted && (err == nil || !strings.Contains(err.Error(), "--allow-unconfined-readers")):
+			t.Errorf("got %v, want an error that names the option", err)
+		}
+		if confinement, err := c.FileConfinement(&wsauth.Grant{Role: wsauth.RoleRun}, nil); confinement != nil || err != nil {
+			t.Errorf("the role run: got %v, %v; want neither", confinement, err)
+		}
+		c.Close()
+	}
+}
 
 // TestIntersect: a file request gets what its own sandbox and the ceiling permit.
 func TestIntersect(t *testing.T) {

@@ -26,6 +26,9 @@ type Options struct {
 	Home string // of paths that begin with ~
 	Cwd  string // of the server: the directory of a policy that names none
 
+	// UnconfinedReaders lets clients that may only read do so without a sandbox where none can be made.
+	UnconfinedReaders bool
+
 	// HiddenPaths are directories and files that no sandboxed request sees.
 	HiddenPaths []string
 	// PrivatePaths are files and directories of the server itself. Sandboxed requests do not see those that

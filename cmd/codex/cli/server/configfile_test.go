@@ -87,7 +87,7 @@ func options(text string) string {
 func TestWrongOptionsInAFile(t *testing.T) {
 	for file, want := range map[string]string{
 		"\nmax-proceses = 1":                        `:2: unknown key "max-proceses"; did you mean max-processes?`,
-		"x = 1":                                     `:1: unknown key "x"; allowed are the options of codex exec-server: allow-unauthenticated-bind, audit-commands, `,
+		"x = 1":                                     `:1: unknown key "x"; allowed are the options of codex exec-server: allow-unauthenticated-bind, allow-unconfined-readers, audit-commands, `,
 		"config-file = 'x'":                         `:1: unknown key "config-file"; did you mean config?`,
 		"help = true":                               `:1: unknown key "help"`,
 		"max-processes = '1'":                       `:1: max-processes: it must be a number without a fraction`,

@@ -103,6 +103,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 			Self: true, Backend: c.String("sandbox-backend"), Stricter: c.Bool("sandbox-stricter"),
 			NoLocalSockets: c.Bool("sandbox-no-local-sockets"),
 		},
+		AllowUnconfinedReaders:     c.Bool("allow-unconfined-readers"),
 		ProxyPrivateIPsViaUpstream: c.Bool("proxy-private-ips-via-upstream"),
 		EgressPolicy:               ceiling,
 		PrivatePaths:               privatePaths(c),

@@ -2,12 +2,14 @@ package roles
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/testutil/machine"
 )
 
 // TestLowerCeilings: a token with read, and one with run whose sandbox is read-only, change
@@ -37,6 +39,33 @@ func TestLowerCeilings(t *testing.T) {
 		w.onlyLooks(w.client(looker))
 		if names, _ := filepath.Glob(w.ws + "/*"); len(names) != 3 {
 			w.t.Errorf("the workspace has %v", names)
+		}
+	})
+}
+
+// TestReadersAreConfined: a token that may only read does so in a sandbox, also without a directory of its own: it sees nothing of
+// the server's process, and not the server's own files where the backend can hide them.
+func TestReadersAreConfined(t *testing.T) {
+	eachWorld(t, func(w *world) {
+		reader, admin := w.token("--role", "read"), w.token("--role", "admin")
+		server := w.serve()
+		ctx := w.t.Context()
+		f := w.client(reader).FS()
+		if text, err := f.ReadFile(ctx, w.beside+"/secret"); err != nil || string(text) != "secret" {
+			w.t.Errorf(`got %q, %v; want "secret"`, text, err)
+		}
+		if entries, err := f.ReadDir(ctx, w.ws); err != nil || len(entries) != 3 {
+			w.t.Errorf("got %v, %v; want 3 names", entries, err)
+		}
+		for _, name := range []string{"/proc/self/environ", "/proc/self/maps", "/proc/self/mem", fmt.Sprintf("/proc/%d/environ", server.Process.Pid), fmt.Sprintf("/proc/%d/maps", server.Process.Pid)} {
+			for role, f := range map[string]*execclient.FS{"read": f, "admin": w.client(admin).FS()} {
+				if text, err := f.ReadFile(ctx, name); err == nil {
+					w.t.Errorf("%s: %s was read: %d bytes", role, name, len(text))
+				}
+			}
+		}
+		if text, err := f.ReadFile(ctx, w.tokens); err == nil && w.backend != machine.Landlock {
+			w.t.Errorf("the file of tokens was read: %d bytes", len(text))
 		}
 	})
 }
