@@ -21,10 +21,12 @@
 //
 // What stands apart has a package below this one, each with a doc.go that says
 // where to begin reading: confine (how requests are confined), detach (detached
-// processes and their keepers), files (requests about files), tunnels, statuspage,
-// observe (what metrics, the audit trail, traces and the log are told), reply (kinds
-// of results), wsauth (who may connect). They do not import this package; confine.go,
-// detached.go, keeper.go, files.go, tunnel.go and status.go join them with the methods
-// of the protocol. This package may import host, fileop, sandbox, execclient, the
-// protocol's types and wire (cmd/codex/cli: TestGroupsImportWhatTheyMay).
+// processes and their keepers), environment (what clients are told about the
+// machine), files (requests about files), tunnels, statuspage, observe (what metrics,
+// the audit trail, traces and the log are told), reply (kinds of results), share (how
+// limits are divided among clients), wsauth (who may connect). They do not import this
+// package; confine.go, detached.go, keeper.go, environment.go, files.go, shares.go,
+// status.go and tunnel.go join them with the methods of the protocol. This package may
+// import host, fileop, sandbox, execclient, the protocol's types and wire
+// (cmd/codex/cli: TestGroupsImportWhatTheyMay).
 package execserver

@@ -15,6 +15,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/confine"
 	"codex.internal/pkg/execserver/detach"
+	"codex.internal/pkg/execserver/environment"
 	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/share"
@@ -23,12 +24,10 @@ import (
 	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/fetch"
-	"codex.internal/pkg/host/info"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/runner"
-	"codex.internal/pkg/wire/pathuri"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -166,7 +165,7 @@ type Server struct {
 	// What it was made with, and what is known of this machine. These never change.
 	opts     Options
 	log      *slog.Logger
-	info     execproto.EnvironmentInfo
+	env      *environment.Environment
 	home     string
 	cwd      string
 	hostName string
@@ -217,15 +216,15 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare to run processes: %w", err)
 	}
-	host := info.Read()
+	env := environment.Read(opts.Version, opts.CodexHome)
 	srv := &Server{
 		opts:       opts,
 		log:        opts.Logger,
 		supervisor: supervisor,
 		fetcher:    fetch.NewClient(),
-		info:       describe(host, opts),
-		home:       host.Home,
-		cwd:        host.Cwd,
+		env:        env,
+		home:       env.Home,
+		cwd:        env.Cwd,
 		began:      time.Now(),
 		memory:     newMemoryTimer(),
 		sessions:   make(map[string]*session),
@@ -255,37 +254,6 @@ func (srv *Server) addObservers(within *tracing.Context) {
 		Version: o.Version, Methods: slices.Collect(maps.Keys(methods)), Causes: causes[:], Log: srv.log, Totals: srv.totals,
 		Audit: o.Audit, Tracer: o.Tracer, ClientTraces: o.TraceCommands, Within: within,
 	})
-}
-
-// describe returns the result of environment/info for a host, without the
-// capabilities of the sandbox (docs/spec/wire.md §7.1).
-func describe(host info.Info, opts Options) execproto.EnvironmentInfo {
-	uri := func(path string) string {
-		if path == "" {
-			return ""
-		}
-		return pathuri.Format(path)
-	}
-	info := execproto.EnvironmentInfo{
-		Shell:                execproto.Shell{Name: host.Shell.Name, Path: host.Shell.Path},
-		Cwd:                  uri(host.Cwd),
-		TempDir:              uri(host.TempDir),
-		UserHomeDir:          uri(host.Home),
-		TemporaryDirectories: []string{},
-		PlatformOS:           host.PlatformOS,
-		ExecutorVersion:      executorVersion(opts.Version),
-		Capabilities: execproto.Capabilities{
-			FileWriteStreaming:    true,
-			HTTPHeaderEnvVars:     true,
-			EnvironmentConfigRead: opts.CodexHome != "",
-			FSWatchMissing:        true,
-			ShellSnapshotV2:       true,
-		},
-	}
-	for _, dir := range host.TemporaryDirectories {
-		info.TemporaryDirectories = append(info.TemporaryDirectories, uri(dir))
-	}
-	return info
 }
 
 // ServeConn serves one connection until it ends or the server is shut down.

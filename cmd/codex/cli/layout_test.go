@@ -81,18 +81,19 @@ func TestLauncherImportsWhatItMay(t *testing.T) {
 var roomsMayImport = map[string]map[string][]string{
 	// The server joins confine, detach, files, tunnels and statuspage, which know neither it nor each other, and all tell observe what happens.
 	"execserver": {
-		"":           {"confine", "detach", "files", "tunnels", "statuspage", "observe", "tracing", "reply", "share", "wsauth"},
-		"confine":    {"observe", "wsauth"},
-		"detach":     {"observe", "tracing", "wsauth"},
-		"files":      {"observe", "tracing", "reply", "share"},
-		"tunnels":    {"observe"},
-		"statuspage": {"observe", "wsauth"},
-		"observe":    {"audit", "tracing"},
-		"audit":      {},
-		"reply":      {},
-		"share":      {"observe"},
-		"tracing":    {},
-		"wsauth":     {},
+		"":            {"confine", "detach", "environment", "files", "tunnels", "statuspage", "observe", "tracing", "reply", "share", "wsauth"},
+		"confine":     {"observe", "wsauth"},
+		"detach":      {"observe", "tracing", "wsauth"},
+		"environment": {"reply"},
+		"files":       {"observe", "tracing", "reply", "share"},
+		"tunnels":     {"observe"},
+		"statuspage":  {"observe", "wsauth"},
+		"observe":     {"audit", "tracing"},
+		"audit":       {},
+		"reply":       {},
+		"share":       {"observe"},
+		"tracing":     {},
+		"wsauth":      {},
 	},
 	// A plan is made from a policy. It does not import the packages that carry it out or
 	// clean up after it.
