@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 
-	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/detach"
 	"codex.internal/pkg/execserver/observe"
@@ -75,7 +74,7 @@ func (d detachedTarget) Dial(ctx context.Context, to tunnels.Target) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	conn, err := p.Dial(ctx, d.ceiling, execclient.TunnelTarget{Host: to.Host, Port: to.Port, Path: to.Path, ProcessID: d.id})
+	conn, err := p.Dial(ctx, d.ceiling, to.Host, to.Port, to.Path)
 	switch {
 	case errors.Is(err, detach.ErrEnded):
 		return nil, tunnels.ErrProcessEnded

@@ -147,9 +147,9 @@ func (k *Process) CheckCeiling(own wsauth.Ceiling) error {
 	return nil
 }
 
-// Dial connects, for a client with a ceiling, to a target inside the sandbox of the process. The error is
+// Dial connects, for a client with a ceiling, to a port or a path inside the sandbox of the process. The error is
 // ErrEnded if that has ended.
-func (k *Process) Dial(ctx context.Context, own wsauth.Ceiling, to execclient.TunnelTarget) (net.Conn, error) {
+func (k *Process) Dial(ctx context.Context, own wsauth.Ceiling, host string, port uint16, path string) (net.Conn, error) {
 	if err := k.CheckCeiling(own); err != nil {
 		return nil, err
 	}
@@ -160,10 +160,10 @@ func (k *Process) Dial(ctx context.Context, own wsauth.Ceiling, to execclient.Tu
 	if err != nil {
 		return nil, err
 	}
-	if to.Path != "" && !client.Has(execproto.ExtensionTunnelProcessPath) {
+	if path != "" && !client.Has(execproto.ExtensionTunnelProcessPath) {
 		return nil, errors.New("the keeper of the process is that of an older server, and knows no paths")
 	}
-	conn, err := client.OpenTunnel(ctx, to)
+	conn, err := client.OpenTunnel(ctx, execclient.TunnelTarget{Host: host, Port: port, Path: path, ProcessID: k.Record.ProcessID})
 	if err != nil {
 		return nil, err
 	}

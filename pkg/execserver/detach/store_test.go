@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/wsauth"
@@ -271,7 +270,7 @@ func TestTunnelsToDetachedAndCeilings(t *testing.T) {
 			t.Fatal(err)
 		}
 		// There is no keeper that answers.
-		conn, err := p.Dial(t.Context(), tt.own, execclient.TunnelTarget{Host: "localhost", Port: 1})
+		conn, err := p.Dial(t.Context(), tt.own, "localhost", 1, "")
 		if conn != nil || err == nil || errors.Is(err, ErrOtherCeiling) != tt.denied {
 			t.Errorf("%s for %+v: got the error %v, want one of the ceiling: %v", tt.process, tt.own, err, tt.denied)
 		}
