@@ -83,7 +83,7 @@ var roomsMayImport = map[string]map[string][]string{
 	"execserver": {
 		"":            {"confine", "detach", "environment", "files", "tunnels", "statuspage", "observe", "tracing", "reply", "share", "wsauth"},
 		"confine":     {"observe", "wsauth"},
-		"detach":      {"observe", "tracing", "wsauth"},
+		"detach":      {"observe", "tracing", "share", "wsauth"},
 		"environment": {"reply"},
 		"files":       {"observe", "tracing", "reply", "share"},
 		"tunnels":     {"observe"},
