@@ -174,6 +174,7 @@ func (l *connection) call(ctx context.Context, method string, params []byte) (js
 type callUnderWay struct {
 	l      *connection
 	id     jsonrpc.ID
+	method string
 	answer chan jsonrpc.Message
 	err    error // of sending it
 }
@@ -181,7 +182,7 @@ type callUnderWay struct {
 // begin sends a request. Requests of one goroutine are sent in order. The caller must call
 // wait.
 func (l *connection) begin(ctx context.Context, method string, params []byte) *callUnderWay {
-	u := &callUnderWay{l: l, answer: make(chan jsonrpc.Message, 1)}
+	u := &callUnderWay{l: l, method: method, answer: make(chan jsonrpc.Message, 1)}
 	l.mu.Lock()
 	if l.pending == nil {
 		l.mu.Unlock()
@@ -196,8 +197,17 @@ func (l *connection) begin(ctx context.Context, method string, params []byte) *c
 	return u
 }
 
-// wait waits for the answer.
+// wait waits for the answer. One that is larger than those of the method can be is an error.
 func (u *callUnderWay) wait(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := u.any(ctx)
+	if n := len(m.Result); n > maxAnswer && u.method != execproto.MethodFSReadFile && u.method != execproto.MethodHTTPRequest {
+		return jsonrpc.Message{}, fmt.Errorf("the server's answer to %s has %d bytes, and at most %d are accepted", u.method, n, maxAnswer)
+	}
+	return m, err
+}
+
+// any waits for an answer of any size.
+func (u *callUnderWay) any(ctx context.Context) (jsonrpc.Message, error) {
 	err := u.err
 	if err == nil {
 		select {

@@ -94,11 +94,15 @@ func (a *Account) Take(name observe.Limit, n int64) error {
 	return nil
 }
 
+// leastDivided is the smallest limit that is divided. An owner who sets --max-connections 4 wants four connections, also for
+// one token.
+const leastDivided = 16
+
 // Fits reports whether a principal, which has own of the used ones, may have n more of a thing of which there are limit: half of what
 // the others leave, or with whole all of that.
 func Fits(limit, used, own, n int64, whole bool) bool {
 	free := limit - used
-	return n <= free && (whole || own+n <= (free+own)/2)
+	return n <= free && (whole || limit < leastDivided || own+n <= (free+own)/2)
 }
 
 // FullError is the error of Take: the principal has all that it may have at present.
@@ -218,7 +222,7 @@ func (a *Account) mayHave(pool *pool, name observe.Limit, n int64) bool {
 		return false
 	}
 	share := all - others
-	if !a.p.whole && own > 0 {
+	if !a.p.whole && own > 0 && all >= leastDivided {
 		share /= 2
 	}
 	if a.used[name] > 0 {

@@ -32,8 +32,12 @@ func TestEachPrincipalGetsHalfOfWhatIsLeft(t *testing.T) {
 		{"two accounts are one principal", []string{"a", "a", "b"}, []int64{50, 0, 25}},
 		{"the machine's user has what is free", []string{"a", "me", "b"}, []int64{50, 50, 0}},
 		{"nobody gets the last one but the machine's user", []string{"a", "b", "c", "d", "e", "f", "g", "h", "me"}, []int64{50, 25, 12, 6, 3, 2, 1, 0, 1}},
+		{"few are not divided", []string{"few"}, []int64{15}},
 	} {
 		s := New(map[observe.Limit]int64{thing: 100})
+		if tt.principals[0] == "few" {
+			s = New(map[observe.Limit]int64{thing: 15})
+		}
 		for i, name := range tt.principals {
 			if got := fill(s.Open(name, name == "me")); got != tt.want[i] {
 				t.Errorf("%s: got %d for %s, the account %d; want %d", tt.name, got, name, i, tt.want[i])
@@ -43,12 +47,12 @@ func TestEachPrincipalGetsHalfOfWhatIsLeft(t *testing.T) {
 }
 
 func TestTheErrorNamesTheLimit(t *testing.T) {
-	s := New(map[observe.Limit]int64{thing: 4})
+	s := New(map[observe.Limit]int64{thing: 40})
 	a := s.Open("a", false)
 	fill(a)
 	err := a.Take(thing, 1)
 	full, ok := errors.AsType[*FullError](err)
-	if want := (FullError{Limit: thing, All: 4, Used: 2, Own: 2}); !ok || *full != want {
+	if want := (FullError{Limit: thing, All: 40, Used: 20, Own: 20}); !ok || *full != want {
 		t.Errorf("got error %v; want %+v", err, want)
 	}
 }

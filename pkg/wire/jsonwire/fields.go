@@ -136,15 +136,19 @@ func (c *Codec) Struct(name string, rule Rule, to Struct) {
 	}
 }
 
+// MaxElements bounds lists of strings and of objects: as many names as a directory may have. Scenario: the answer of a hostile server is
+// four million names of a directory, which take ten times as much when they are decoded.
+const MaxElements = 1 << 20
+
 // Texts is a list of strings.
 func (c *Codec) Texts(name string, rule Rule, to *[]string) {
-	List(c, name, rule, to, math.MaxInt, TextValue)
+	List(c, name, rule, to, MaxElements, TextValue)
 }
 
 // Structs is a list of objects.
 func Structs[T any, P Pointer[T]](c *Codec, name string, rule Rule, to *[]T) {
 	if c.visit(name, rule, Array, len(*to) == 0) {
-		ListValue(c, to, math.MaxInt, StructValue[T, P])
+		ListValue(c, to, MaxElements, StructValue[T, P])
 	}
 }
 
