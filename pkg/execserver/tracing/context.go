@@ -121,23 +121,10 @@ func ParseMember(text []byte) Context {
 		return Context{}
 	}
 	var parent, state string
-	r := jsonwire.NewReader(text)
-	err := r.Object("a trace", func(name []byte) error {
-		to := &parent
-		switch string(name) {
-		case "traceparent":
-		case "tracestate":
-			to = &state
-		default:
-			return r.Skip()
-		}
-		if r.Peek() != jsonwire.String {
-			return r.Skip()
-		}
-		var err error
-		*to, err = r.String()
-		return err
-	})
+	err := jsonwire.NewReader(text).Struct("a trace", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+		c.LaxText("traceparent", &parent)
+		c.LaxText("tracestate", &state)
+	}))
 	if err != nil {
 		return Context{}
 	}

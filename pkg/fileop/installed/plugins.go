@@ -144,26 +144,23 @@ func (v version) compare(o version) int {
 // ParseRemoteInstall returns the id in the file RemoteInstall, or nil.
 func ParseRemoteInstall(text []byte) *string {
 	var schema int64
-	var id *string
+	var id string
 	r := jsonwire.NewReader(text)
-	err := r.Object("an installation", func(name []byte) (err error) {
-		switch {
-		case string(name) == "schema_version" && r.Peek() == jsonwire.Number:
+	err := r.Struct("an installation", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+		c.Read("schema_version", 0, func(r *jsonwire.Reader) (err error) {
+			if r.Peek() != jsonwire.Number {
+				return r.Skip()
+			}
 			schema, err = r.Int64("a version")
-		case string(name) == "remote_plugin_id" && r.Peek() == jsonwire.String:
-			var s string
-			s, err = r.String()
-			id = &s
-		default:
-			err = r.Skip()
-		}
-		return err
-	})
+			return err
+		})
+		c.LaxText("remote_plugin_id", &id)
+	}))
 	if err == nil {
 		err = r.End()
 	}
-	if err != nil || schema != 1 || id == nil || *id == "" || len(*id) > maxRemoteID {
+	if err != nil || schema != 1 || id == "" || len(id) > maxRemoteID {
 		return nil
 	}
-	return id
+	return &id
 }

@@ -15,58 +15,39 @@ type Manifest struct {
 }
 
 // ParseManifest reads a manifest. Members of other types than expected are ignored. If the
-// text is not JSON, the result is empty.
+// text is not JSON or has a member twice, the result is empty.
 func ParseManifest(text string) Manifest {
 	var m Manifest
 	r := jsonwire.NewReader([]byte(text))
-	err := r.Object("a manifest", func(name []byte) (err error) {
-		switch string(name) {
-		case "name":
-			err = readName(r, &m.Name)
-		case "interface":
+	err := r.Struct("a manifest", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
+		c.LaxText("name", &m.Name)
+		c.Read("interface", 0, func(r *jsonwire.Reader) error {
 			if r.Peek() != jsonwire.Object {
 				return r.Skip()
 			}
-			return r.Object("an interface", func(name []byte) error {
-				if string(name) == "displayName" {
-					return readName(r, &m.Display)
-				}
-				return r.Skip()
-			})
-		case "mcpServers":
-			if m.inline = r.Peek() == jsonwire.Object; m.inline {
-				return r.Skip()
-			}
-			m.servers, err = readString(r)
-		case "apps":
-			m.apps, err = readString(r)
-		default:
-			err = r.Skip()
-		}
-		return err
-	})
+			return r.Struct("an interface", jsonwire.FieldsFunc(func(c *jsonwire.Codec) { c.LaxText("displayName", &m.Display) }))
+		})
+		c.Read("mcpServers", 0, func(r *jsonwire.Reader) error {
+			m.inline = r.Peek() == jsonwire.Object
+			return readPath(r, &m.servers)
+		})
+		c.Read("apps", 0, func(r *jsonwire.Reader) error { return readPath(r, &m.apps) })
+	}))
 	if err != nil || r.End() != nil {
 		return Manifest{}
 	}
-	m.Valid = true
+	m.Name, m.Display, m.Valid = OneBlank(m.Name), OneBlank(m.Display), true
 	return m
 }
 
-func readName(r *jsonwire.Reader, to *string) error {
-	text, err := readString(r)
-	if text != nil {
-		*to = OneBlank(*text)
-	}
-	return err
-}
-
-// readString reads a string. It skips other values and returns nil.
-func readString(r *jsonwire.Reader) (*string, error) {
+// readPath reads a string. It skips other values, of which to stays nil.
+func readPath(r *jsonwire.Reader, to **string) error {
 	if r.Peek() != jsonwire.String {
-		return nil, r.Skip()
+		return r.Skip()
 	}
 	s, err := r.String()
-	return &s, err
+	*to = &s
+	return err
 }
 
 // OneBlank returns a text in which each run of white space is replaced by one blank,

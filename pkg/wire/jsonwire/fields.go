@@ -129,6 +129,17 @@ func (c *Codec) Read(name string, rule Rule, read func(r *Reader) error) {
 	}
 }
 
+// LaxText is a string that is only read. A value of another kind is skipped.
+func (c *Codec) LaxText(name string, to *string) {
+	c.Read(name, 0, func(r *Reader) (err error) {
+		if r.Peek() != String {
+			return r.Skip()
+		}
+		*to, err = r.String()
+		return err
+	})
+}
+
 // Struct is an object within an object.
 func (c *Codec) Struct(name string, rule Rule, to Struct) {
 	if c.visit(name, rule, Object, false) {
