@@ -45,7 +45,7 @@ func (f *FS) OpenArchive(ctx context.Context, path string, o ArchiveOptions) (io
 func (f *FS) archives(op, path string) error {
 	switch {
 	case !f.HasArchives():
-		return pathError(op, path, fmt.Errorf("this server knows no archives: %w", ErrUnsupported))
+		return pathError(op, path, fmt.Errorf("this server does not support archives: %w", ErrUnsupported))
 	case f.confines && !f.c.Capabilities().SandboxedFileStreaming:
 		return pathError(op, path, fmt.Errorf("archives do not support platform sandboxing: %w", ErrUnsupported))
 	}

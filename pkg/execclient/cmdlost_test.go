@@ -32,7 +32,7 @@ func TestWaitEndsWithoutAReportOfTheEnd(t *testing.T) {
 		began := time.Now()
 		err := cmd.Wait()
 		serving.Wait()
-		if took := time.Since(began); took != killTime || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "not known") {
+		if took := time.Since(began); took != killTime || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "unknown how the command ended") {
 			t.Errorf("Wait: got %v after %v, want an unknown end after %v", err, took, killTime)
 		}
 	})

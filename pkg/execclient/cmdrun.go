@@ -210,7 +210,7 @@ func (r *cmdRun) wait() error {
 	}
 	switch {
 	case err != nil && cause != nil:
-		return fmt.Errorf("%w; execclient: the end of the command is not known: %w", cause, err)
+		return fmt.Errorf("%w; execclient: it is unknown how the command ended: %w", cause, err)
 	case err != nil:
 		return err
 	case state.Code != 0:

@@ -32,7 +32,7 @@ var (
 	// ErrUnsupported means that the server does not support the operation.
 	ErrUnsupported = fmt.Errorf("the server does not support it: %w", errors.ErrUnsupported)
 	// ErrNoLimits means that limits were required and the server cannot limit processes.
-	ErrNoLimits = fmt.Errorf("this server cannot limit what a process uses: %w", ErrUnsupported)
+	ErrNoLimits = fmt.Errorf("this server cannot limit the resources of a process: %w", ErrUnsupported)
 	// ErrNoCloseStdin means that the server cannot end a process's input.
 	ErrNoCloseStdin = fmt.Errorf("this server cannot close a process's stdin: %w", ErrUnsupported)
 )

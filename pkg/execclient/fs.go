@@ -275,7 +275,7 @@ type RemoveOptions struct {
 // RemoveWith is Remove or RemoveAll with options.
 func (f *FS) RemoveWith(ctx context.Context, path string, o RemoveOptions) error {
 	if o.Link && !f.c.Has(execproto.ExtensionRemoveLink) {
-		return pathError("remove", path, fmt.Errorf("this server cannot remove a link without following those on the way to it: %w", ErrUnsupported))
+		return pathError("remove", path, fmt.Errorf("this server cannot remove a link without following links on the way to it: %w", ErrUnsupported))
 	}
 	return f.call(ctx, "remove", path, execproto.MethodFSRemove, &execproto.RemoveParams{
 		Path: pathOf(path), Recursive: &o.All, Force: &o.All, FollowSymlinks: follow(o.NoFollow), RemoveLink: o.Link, Sandbox: f.sandbox,
@@ -328,7 +328,7 @@ func (f *FS) HasAttributes() bool { return f.c.Has(execproto.MethodFSSetAttribut
 // attributes makes a request that only servers with attributes support.
 func (f *FS) attributes(ctx context.Context, op, path, method string, params, result execproto.Object) error {
 	if !f.HasAttributes() {
-		return pathError(op, path, fmt.Errorf("this server knows no permissions and makes no links: %w", ErrUnsupported))
+		return pathError(op, path, fmt.Errorf("this server supports neither permissions nor links: %w", ErrUnsupported))
 	}
 	return f.call(ctx, op, path, method, params, result)
 }

@@ -64,7 +64,7 @@ func (f *FS) Create(ctx context.Context, path string, o WriteOptions) (*FileWrit
 	case o.Atomic && !f.CanWriteAtomically():
 		return nil, pathError("create", path, fmt.Errorf("files are not replaced in one step: %w", ErrUnsupported))
 	case o.Permissions != nil && !f.HasAttributes():
-		return nil, pathError("create", path, fmt.Errorf("this server knows no permissions: %w", ErrUnsupported))
+		return nil, pathError("create", path, fmt.Errorf("this server does not support permissions: %w", ErrUnsupported))
 	case f.confines && !f.c.Capabilities().SandboxedFileStreaming:
 		return nil, pathError("create", path, fmt.Errorf("streaming file writes do not support platform sandboxing: %w", ErrUnsupported))
 	}
@@ -143,7 +143,7 @@ func (w *FileWriter) ReadFrom(r io.Reader) (int64, error) {
 		case errors.Is(err, io.EOF):
 			return total, nil
 		case err != nil:
-			return total, fmt.Errorf("read what is to be written to %s: %w", w.path, err)
+			return total, fmt.Errorf("read the new content of %s: %w", w.path, err)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func (w *FileWriter) send() {
 	w.sent.Go(func() {
 		err := wait()
 		if IsCode(err, execproto.CodeNotFound) {
-			err = &DisconnectedError{"the file's handle is gone, as after a lost connection: " + err.Error()}
+			err = &DisconnectedError{"the file's handle is lost, for example with its connection: " + err.Error()}
 		}
 		if err != nil {
 			w.cancel(err)

@@ -84,7 +84,7 @@ func tomlString(text string) string {
 func Add(home string, e Entry, makeDefault bool) (path string, err error) {
 	return edit(home, func(text []byte, before Config) ([]byte, func(Config) error, error) {
 		if _, exists := before.Find(e.ID); exists {
-			return nil, nil, fmt.Errorf("there is an environment `%s` already", e.ID)
+			return nil, nil, fmt.Errorf("the environment `%s` already exists", e.ID)
 		}
 		if len(text) > 0 && !bytes.HasSuffix(text, []byte("\n")) {
 			text = append(text, '\n')

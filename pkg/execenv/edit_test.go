@@ -104,7 +104,7 @@ func TestSSHCommand(t *testing.T) {
 		t.Errorf("ssh %q", args)
 	}
 	for said, want := range map[string]string{
-		notFound:                                             "there is no codex on that machine",
+		notFound:                                             "codex is not installed on that machine",
 		"u@h: Permission denied (publickey).":                "u@h: Permission denied (publickey).; no password is asked for here",
 		"Host key verification failed.":                      "try ssh u@h true",
 		"ssh: connect to host h port 22: Connection refused": "ssh u@h: ssh: connect to host h port 22: Connection refused",

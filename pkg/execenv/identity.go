@@ -35,7 +35,7 @@ func clientIdentity(dir string, r Registry) (*noise.Identity, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the key by which servers know this client: %w", err)
+		return nil, fmt.Errorf("the key that identifies this client to servers: %w", err)
 	}
 	return id, nil
 }
@@ -47,7 +47,7 @@ func readIdentity(path string) (*noise.Identity, error) {
 	}
 	id, err := noise.ParseIdentity(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; if you remove the file a new key is made, which cannot access the detached processes of the old one", path, err)
+		return nil, fmt.Errorf("%s: %w; if you remove the file, a new key is made, but it cannot access the detached processes of the old one", path, err)
 	}
 	return id, nil
 }

@@ -124,7 +124,7 @@ func TestRulesOfTheFile(t *testing.T) {
 		{"authority of a program", head + "program = \"p\"\nca = \"c\"", "environment `x` ca, client_cert, and client_key require url"},
 		{"authority without TLS", head + "url = \"ws://h\"\nca = \"c\"", "environment `x` ca, client_cert, and client_key require a wss:// url"},
 		{"blank authority", head + "url = \"wss://h\"\nca = \" \"", "environment `x` ca, client_cert, and client_key cannot be empty"},
-		{"certificate without a key", head + "url = \"wss://h\"\nclient_cert = \"c\"", "environment `x`: client_cert and client_key belong together; give both or none"},
+		{"certificate without a key", head + "url = \"wss://h\"\nclient_cert = \"c\"", "environment `x`: client_cert and client_key must be given together"},
 		{"neither url nor program", head, "environment `x` must set exactly one of url or program"},
 		{"url and program", head + "url = \"\"\nprogram = \"p\"", "environment `x` must set exactly one of url or program"},
 		{"blank program", head + "program = \" \"", "environment `x` program cannot be empty"},

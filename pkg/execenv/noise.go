@@ -55,7 +55,7 @@ func (n *noiseOpener) connect(ctx context.Context, r Registry, opts execclient.O
 func (n *noiseOpener) identity(r Registry, log *slog.Logger) (*noise.Identity, error) {
 	id, err := clientIdentity(n.keys, r)
 	if err != nil && n.optional {
-		log.Warn("the server does not know this client again", "reason", err)
+		log.Warn("the server will not recognize this client later", "reason", err)
 		return noise.GenerateIdentity()
 	}
 	return id, err
@@ -124,7 +124,7 @@ func (m *stateMerger) notify(change execclient.StateChange) {
 
 func newHarness(r Registry, identity *noise.Identity, agent string, log *slog.Logger, onLink func(error)) (*relay.Harness, error) {
 	if inTheClear(r.URL) {
-		return nil, &registry.ConfigError{Message: "the token of an environment registry is sent over https, or to a loopback address, and nowhere else"}
+		return nil, &registry.ConfigError{Message: "the token of an environment registry is sent only over https, or to a loopback address"}
 	}
 	transport, err := httpclient.New(os.Getenv)
 	if err != nil {

@@ -66,7 +66,7 @@ func (e *SSHError) Error() string {
 	hint := ""
 	switch {
 	case e.Said == notFound:
-		return fmt.Sprintf("ssh %s: there is no codex on that machine: neither on its PATH, nor in ~/.local/bin, ~/bin or /usr/local/bin; "+
+		return fmt.Sprintf("ssh %s: codex is not installed on that machine: it is neither on its PATH, nor in ~/.local/bin, ~/bin or /usr/local/bin; "+
 			"name its path by codex = \"/path/of/codex\", or copy this program there by codex environments add --ssh %s --install", e.Host, e.Host)
 	case strings.Contains(e.Said, "Permission denied"):
 		hint = "; no password is asked for here: add a key, and try ssh " + e.Host + " true"

@@ -22,7 +22,7 @@ type TLSFiles struct {
 // check returns an error if the files do not fit together.
 func (f TLSFiles) check() error {
 	if (f.ClientCert == "") != (f.ClientKey == "") {
-		return errors.New("client_cert and client_key belong together; give both or none")
+		return errors.New("client_cert and client_key must be given together")
 	}
 	return nil
 }

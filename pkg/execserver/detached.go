@@ -33,7 +33,7 @@ func (srv *Server) openDetached() {
 		reason = "the directory is not absolute"
 	}
 	if reason != "" {
-		srv.log.Warn("there are no detached processes", "reason", reason)
+		srv.log.Warn("detached processes are not available", "reason", reason)
 		return
 	}
 	workDir := srv.cwd
@@ -54,7 +54,7 @@ func (srv *Server) openDetached() {
 }
 
 // errNoDetach is the error of requests about detached processes on a server that has none.
-var errNoDetach = execproto.InvalidRequest("this server keeps no detached processes: it was started without a directory to retain output in (--retain-dir)")
+var errNoDetach = execproto.InvalidRequest("this server does not support detached processes: it was started without a directory for their output (--retain-dir)")
 
 // ownerOf returns the owner of the detached processes that a connection may see
 // (docs/spec/wire.md §4.10): its principal. At a relay that is the key of the client, which a
@@ -78,7 +78,7 @@ func (c *conn) lastingOwner() (string, error) {
 	case c.t.Peer() == "stdio":
 		return userPrincipal(os.Geteuid()), nil
 	case c.principal == "" || c.principal == anybody:
-		return "", errors.New("this server does not ask who its clients are")
+		return "", errors.New("this server does not identify its clients")
 	default:
 		return c.principal, nil
 	}

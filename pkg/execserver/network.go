@@ -74,7 +74,7 @@ func (p *proc) redirect(socket *os.File) {
 		return
 	}
 	if err := p.network.Redirect(socket); err != nil {
-		p.s.srv.log.Warn("programs that know no proxy have no network", "process", shorten(p.id), "error", err)
+		p.s.srv.log.Warn("programs without proxy support have no network", "process", shorten(p.id), "error", err)
 	}
 }
 

@@ -89,7 +89,7 @@ func (st *start) held() []execproto.HeldLimit {
 	held := st.running.Held()
 	for _, h := range held {
 		if h.By == process.HeldByNone {
-			st.p.seen.Log.Warn("a limit of a process is not held", "limit", h.Limit, "reason", h.Reason)
+			st.p.seen.Log.Warn("a limit of a process is not enforced", "limit", h.Limit, "reason", h.Reason)
 		}
 	}
 	if !st.asksHeld {

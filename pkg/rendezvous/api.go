@@ -243,7 +243,7 @@ func (s *Server) serveRegister(r *http.Request, token *Token, id string, body []
 // may have been given one name by mistake.
 func (s *Server) warnOfReplaced(ctx context.Context, former *Registration) {
 	if connected, err := s.bus.Bound(ctx, executorAddress(former.ID)); err == nil && connected {
-		s.log.Warn("another executor of that name is still connected; harnesses do not reach it until it registers again",
+		s.log.Warn("another executor of that name is still connected; clients cannot reach it until it registers again",
 			"environment", former.Environment, "registration", former.ID, "token", former.Token)
 	}
 }

@@ -91,7 +91,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	if (opts.Bus == nil) != (opts.State == nil) || opts.State != nil && opts.StateFile != "" {
-		return nil, errors.New("rendezvous: Options.State and Options.Bus come together, and without a StateFile")
+		return nil, errors.New("rendezvous: Options.State and Options.Bus must be set together, and without a StateFile")
 	}
 	if opts.Bus == nil {
 		opts.Bus = NewLocalBus()
@@ -302,7 +302,7 @@ func (s *Server) enter() *apiError {
 	defer s.mu.Unlock()
 	if s.sockets >= maxSockets {
 		s.wg.Done()
-		return &apiError{http.StatusServiceUnavailable, "too_many_sockets", "the service has as many connections as it can take"}
+		return &apiError{http.StatusServiceUnavailable, "too_many_sockets", "the service has reached its limit of connections"}
 	}
 	s.sockets++
 	return nil

@@ -35,7 +35,7 @@ var (
 	closeBusFails     = &closing{websocket.CloseServiceRestart, "the service cannot route frames"}
 	closeTooLarge     = &closing{websocket.CloseTooLarge, "a frame is too large"}
 	closeFailures     = &closing{websocket.ClosePolicyViolation, "too many handshakes of this connection failed"}
-	closeSlow         = &closing{websocket.CloseServiceRestart, "what the executor sends is read too slowly, and others wait"}
+	closeSlow         = &closing{websocket.CloseServiceRestart, "the executor's data is read too slowly, and others wait"}
 	// A peer that closes in order waits for the answer (RFC 6455, 5.5.1).
 	closeAnswer  = &closing{websocket.CloseNormal, ""}
 	closeRevoked = &closing{websocket.ClosePolicyViolation, "the token is not valid any more"}

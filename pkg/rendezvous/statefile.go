@@ -73,7 +73,7 @@ func decodeState(data []byte) (*signer, []*Registration, error) {
 	s := new(signer)
 	switch {
 	case doc.Version != stateVersion:
-		return nil, nil, fmt.Errorf("version %d of the file; this program knows %d", doc.Version, stateVersion)
+		return nil, nil, fmt.Errorf("version %d of the file is not supported; expected %d", doc.Version, stateVersion)
 	case len(doc.URLKey) != len(s.key):
 		return nil, nil, fmt.Errorf("url_key has %d bytes, not %d", len(doc.URLKey), len(s.key))
 	case len(doc.Registrations) > MaxEnvironments:

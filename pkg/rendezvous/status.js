@@ -12,7 +12,7 @@ async function refresh() {
   try {
     const answer = await fetch(url, { headers: { Accept: 'text/html' }, cache: 'no-store', redirect: 'error', signal: AbortSignal.timeout(timeout) })
     if (answer.status === 401) {
-      notice.textContent = 'The token is not good any more. Reload the page to give another.'
+      notice.textContent = 'The token is no longer valid. Reload the page to give another.'
       return false
     }
     if (!answer.ok) throw new Error(answer.status + ' ' + answer.statusText)

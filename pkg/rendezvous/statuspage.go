@@ -39,7 +39,7 @@ func statusPage(list []environmentStatus) []byte {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, statusHead, webpage.Style)
 	if len(list) == 0 {
-		page.WriteString("<p>No environment is registered that this token is good for.</p>\n")
+		page.WriteString("<p>No environment that this token permits is registered.</p>\n")
 	} else {
 		fmt.Fprintf(&page, "<p>%s</p>\n", statusSums(list))
 		page.WriteString(statusColumns)

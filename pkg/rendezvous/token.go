@@ -62,7 +62,7 @@ func (t *Token) Check() error {
 		return invalid("role", "%q: there are %s, %s and %s", t.Role, RoleExecutor, RoleHarness, RoleBoth)
 	}
 	if len(t.Environments) == 0 {
-		return invalid("environment", "is missing: name those it is good for; * stands for all")
+		return invalid("environment", "is missing: name the environments that it permits; * stands for all")
 	}
 	if len(t.Environments) > maxPatterns {
 		return invalid("environment", "is there %d times: at most %d, and patterns with *", len(t.Environments), maxPatterns)

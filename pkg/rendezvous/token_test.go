@@ -267,7 +267,7 @@ func TestNothingIsMadeInVain(t *testing.T) {
 		{"revoke of what is not there", func(dir string) error {
 			_, err := OpenTokens(filepath.Join(dir, "new", "tokens.json")).Revoke(t.Context(), "0123456789ab")
 			return err
-		}, "no such token"},
+		}, "the token does not exist"},
 		{"tokens in a directory", func(dir string) error {
 			_, _, err := OpenTokens(filepath.Join(dir, "d")).Create(t.Context(), spec)
 			return err

@@ -223,11 +223,11 @@ func (o *options) check() error {
 	case o.network && !short:
 		return &usageError{"--network needs --read-only or --workspace-write; a profile says it itself"}
 	case o.within != "" && (!path.IsAbs(o.within) || o.legacyLandlock):
-		return &usageError{"--within needs an absolute path, and does not go together with --use-legacy-landlock"}
+		return &usageError{"--within needs an absolute path, and cannot be combined with --use-legacy-landlock"}
 	case !short && o.policyCwd == "":
 		return &usageError{"the following required arguments were not provided:\n  --sandbox-policy-cwd <DIR>"}
 	case backends[o.backend] == nil && o.backend != "auto":
-		return &usageError{fmt.Sprintf("unknown backend '%s'; there are auto, namespaces, bwrap and landlock", o.backend)}
+		return &usageError{fmt.Sprintf("unknown backend '%s'; expected auto, namespaces, bwrap or landlock", o.backend)}
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (l *launch) explainTo(w io.Writer) error {
 	fmt.Fprintf(&b, "network: %s%s\n", [...]string{"off", "on", "only the proxies of the environment"}[l.plan.Network], l.explainSockets(backend))
 	l.explainCalls(&b)
 	if !l.temporary {
-		b.WriteString("$TMPDIR: grants nothing: it is no directory for temporary files of this user\n")
+		b.WriteString("$TMPDIR: grants nothing, because it is not a directory for temporary files of this user\n")
 	}
 	fmt.Fprintf(&b, "directory: %s\n", l.commandCwd)
 	_, err := io.WriteString(w, b.String())
@@ -88,7 +88,7 @@ func (l *launch) explainCalls(b *strings.Builder) {
 		"  ioctl TIOCSTI and TIOCLINUX, fcntl F_SETLEASE and F_SETDELEG, setpriority and ioprio_set of groups and\n" +
 		"  users, other architectures and x32\n")
 	if r.Files {
-		b.WriteString("  ioctls that are not known to read a file, or to be about a terminal, a socket, a namespace or a process\n")
+		b.WriteString("  ioctls except those that only read a file, or act on a terminal, a socket, a namespace or a process\n")
 	}
 	if !l.nesting {
 		b.WriteString("  mount, umount, pivot_root, setns, chroot, the mount API, new namespaces, clone3\n")
@@ -100,7 +100,7 @@ func (l *launch) explainCalls(b *strings.Builder) {
 				"  sendmmsg, recvmmsg, shutdown, getpeername, getsockname, getsockopt, setsockopt\n",
 			"  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen,\n  sendto with an address\n",
 			"  sockets that are not TCP, UDP or pairs of Unix sockets; pairs that carry datagrams\n",
-			"  sockets that are not TCP, UDP or of the Unix family, and those of the Unix family that carry datagrams\n",
+			"  sockets other than TCP, UDP and Unix sockets, and Unix datagram sockets\n",
 		}[r.Sockets])
 	case plan.NetworkProxy:
 		b.WriteString("  sockets that are not of the IPv4 or IPv6 family")
@@ -118,9 +118,9 @@ func (l *launch) explainSockets(backend string) string {
 	case l.plan.Network == plan.NetworkOn:
 		return ""
 	case l.plan.Network == plan.NetworkProxy && strings.HasPrefix(backend, "namespaces") && !l.unixSockets && mediate.CanConnect():
-		return "; programs that know no proxy reach the hosts of a server's network proxy too"
+		return "; programs without proxy support reach the hosts of a server's network proxy, too"
 	case l.plan.Network == plan.NetworkProxy:
-		return "; programs that know no proxy reach nothing"
+		return "; programs without proxy support reach nothing"
 	}
 	return [...]string{
 		"; of its own sockets, pairs can be made",

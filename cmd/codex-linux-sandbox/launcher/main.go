@@ -290,7 +290,7 @@ func (l *launch) prepareAgain() error {
 	if l.inspected != l.sockets() {
 		// Scenario: the only writable directory was missing when the inherited descriptors were inspected, and is there
 		// now, so that the command may connect sockets. It was given one because it could not connect it.
-		return errors.New("cannot make the sandbox: what the policy lets be written was made or has vanished while the sandbox was being prepared; try again")
+		return errors.New("cannot make the sandbox: a writable path of the policy was created or has vanished while the sandbox was being prepared; try again")
 	}
 	return nil
 }

@@ -202,7 +202,7 @@ func explainClone(err error) error {
 	case errors.Is(err, unix.ENOSPC):
 		return fmt.Errorf("%w; a limit of namespaces is reached (sysctl user.max_*_namespaces)", err)
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%w; user namespaces are forbidden here (`codex doctor` says by what)", err)
+		return fmt.Errorf("%w; user namespaces are forbidden here (`codex doctor` prints the cause)", err)
 	default:
 		return err
 	}

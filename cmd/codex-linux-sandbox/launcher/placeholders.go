@@ -140,7 +140,7 @@ func (l *launch) makeOrJoin(p *placed, mounts []plan.Mount, opened []*placeholde
 				}
 			}
 		case m.Placeholder && m.Kind != plan.BindReadOnly:
-			return &changed{fmt.Errorf("cannot make the sandbox: %s was made while the sandbox was being prepared", m.Target)}
+			return &changed{fmt.Errorf("cannot make the sandbox: %s was created while the sandbox was being prepared", m.Target)}
 		}
 	}
 	return nil

@@ -144,7 +144,7 @@ func shortForm(o *options) (permissions.Profile, error) {
 
 func (l *launch) makePlan() error {
 	if l.prof.Kind == 0 {
-		return errors.New("there is no profile to make a plan of") // an empty one would allow everything
+		return errors.New("no profile is given") // an empty one would allow everything
 	}
 	if l.legacyLandlock && permissions.NeedsDirectEnforcement(l.prof, l.scope, plan.HostView{}) {
 		return errDirect

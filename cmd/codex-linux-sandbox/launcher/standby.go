@@ -73,7 +73,7 @@ func (o *options) renumber(files []int) error {
 		switch {
 		case *fd < 0:
 		case *fd < standardFiles || *fd >= len(files):
-			return &usageError{fmt.Sprintf("there is no descriptor %d", *fd)}
+			return &usageError{fmt.Sprintf("descriptor %d is not open", *fd)}
 		default:
 			*fd = files[*fd]
 		}

@@ -365,7 +365,7 @@ func (s *supervisor) explain(r initproc.Report) (int, error) {
 // forkError is the error of a fork.
 func forkError(what string, errno syscall.Errno) error {
 	if errno == unix.EAGAIN {
-		return fmt.Errorf("%s: there are too many processes: %w", what, errno)
+		return fmt.Errorf("%s: too many processes exist: %w", what, errno)
 	}
 	return fmt.Errorf("%s: %w", what, errno)
 }

@@ -158,9 +158,9 @@ func (s sectionsOf) missing(t *testing.T, document, cited string) []string {
 	}
 	switch {
 	case s[document] == nil:
-		return []string{document + " " + cited + ": there is no such document"}
+		return []string{document + " " + cited + ": the document does not exist"}
 	case !slices.Contains(s[document], strings.TrimPrefix(cited, "§")):
-		return []string{document + " " + cited + ": there is no such section"}
+		return []string{document + " " + cited + ": the section does not exist"}
 	default:
 		return nil
 	}

@@ -44,13 +44,13 @@ func TestWrongUse(t *testing.T) {
 		{"exec-server stray", `exec-server takes no arguments but forward and token, got "stray"; see codex exec-server --help`},
 		{"exec-server --log-level loud", `--log-level (or CODEX_LOG) must be debug, info, warn or error, not "loud"`},
 		{"exec-server --ws-auth=", `--ws-auth must not be empty; give a value or leave the flag out`},
-		{"exec-server --sandbox-backend chroot", `--sandbox-backend "chroot": there are auto, namespaces, bwrap, landlock`},
+		{"exec-server --sandbox-backend chroot", `--sandbox-backend "chroot": expected one of auto, namespaces, bwrap, landlock`},
 		{"exec-server --listen wss://127.0.0.1:0", `--listen wss://127.0.0.1:0 needs --tls-cert and --tls-key`},
-		{"exec-server --listen wss://127.0.0.1:0 --tls-cert c", `--tls-cert and --tls-key belong together; give both or none`},
+		{"exec-server --listen wss://127.0.0.1:0 --tls-cert c", `--tls-cert and --tls-key must be given together`},
 		{"exec-server --listen wss://127.0.0.1:0 --tls-client-ca c", `--tls-client-ca needs --tls-cert and --tls-key`},
 		{"exec-server --listen ws://127.0.0.1:0 --tls-cert c --tls-key k", `--tls-cert is for --listen wss://IP:PORT`},
 		{"exec-server token create", `--role is missing: give read, run or admin`},
-		{"exec-server token create --role bad", `--role "bad": there are read, run and admin`},
+		{"exec-server token create --role bad", `--role "bad": expected read, run or admin`},
 		{"exec-server token create --role run --limit-memory 10x", `invalid value "10x" for flag -limit-memory: expected a number of bytes, or a number with K, M, G or T, such as 512M; see codex exec-server token create --help`},
 		{"completion tcsh", `completion needs the name of a shell: bash, zsh or fish, not "tcsh"`},
 		{"doctor me", `doctor takes no arguments, got "me"`},
@@ -62,7 +62,7 @@ func TestWrongUse(t *testing.T) {
 		{"remote run --detach --name a/b -- true", `--name "a/b": a handle has 1 to 64 letters, digits, dots, hyphens and underscores, and begins with a letter or digit`},
 		{"remote run --name x -- true", `--name is for --detach`},
 		{"remote run -qv -- true", `--quiet and --verbose exclude each other: give one of them`},
-		{"remote run --sandbox read-only --save p.toml -- true", `--save needs --ask-network: it saves what is answered there`},
+		{"remote run --sandbox read-only --save p.toml -- true", `--save needs --ask-network: it saves the answers to these questions`},
 		{"remote run --env a --env b -- true", `--env: a and b cannot both be the environment; to set a variable write NAME=VALUE`},
 		{"remote forward -W nohost", `-W: "nohost" is not HOST:PORT, with a port up to 65535, or the path of a socket`},
 		{"remote forward -D 1:2:3", `-D: "1:2:3" is not PORT or ADDRESS:PORT, with a port up to 65535`},
@@ -93,12 +93,12 @@ func TestRefusedUse(t *testing.T) {
 	t.Setenv("CODEX_HOME", home)
 	for _, tt := range []struct{ args, want string }{
 		{"exec-server --listen http://x", "unsupported --listen URL `http://x`; expected `ws://IP:PORT` or `stdio`"},
-		{"exec-server --listen ws://0.0.0.0:0", "--listen ws://0.0.0.0:0 is not a loopback address: whoever reaches it could run commands as this user; add --ws-auth, or --allow-unauthenticated-bind if that is what you want"},
+		{"exec-server --listen ws://0.0.0.0:0", "--listen ws://0.0.0.0:0 is not a loopback address: anybody who can connect to it could run commands as this user; add --ws-auth, or --allow-unauthenticated-bind if that is what you want"},
 		{"exec-server --ws-auth capability-token", "--ws-auth capability-token needs a token; add --ws-token-file FILE, --ws-token-sha256 HEX or --ws-tokens FILE"},
 		{"exec-server token create --role run --cwd /nosuch", "--cwd: lstat /nosuch: no such file or directory"},
-		{"exec-server token revoke nosuch", "token \"nosuch\": there is no such token\ncodex: codex exec-server token list shows the tokens with their ids"},
-		{"rendezvous token revoke nosuch", "token \"nosuch\": there is no such token\ncodex: codex rendezvous token list shows the tokens with their ids"},
-		{"sandbox --profile p.json -- true", "--profile p.json: there is no " + home + "/p.json.config.toml; a permission profile in a file is given by --profile-file FILE"},
+		{"exec-server token revoke nosuch", "token \"nosuch\": the token does not exist\nhint: codex exec-server token list shows the tokens with their ids"},
+		{"rendezvous token revoke nosuch", "token \"nosuch\": the token does not exist\nhint: codex rendezvous token list shows the tokens with their ids"},
+		{"sandbox --profile p.json -- true", "--profile p.json: " + home + "/p.json.config.toml does not exist; to use a permission profile in a file, give --profile-file FILE"},
 	} {
 		if code, out, errs := runMain(tt.args); code != 1 || out != "" || errs != "Error: "+tt.want+"\n" {
 			t.Errorf("codex %s: %d %q\ngot  %s\nwant Error: %s", tt.args, code, out, errs, tt.want)

@@ -142,7 +142,7 @@ func ParseAuth(text []byte) (*Auth, error) {
 	a.APIKey, a.PersonalAccessToken = Secret(value(key)), Secret(value(pat))
 	if last != nil {
 		if a.LastRefresh, err = time.Parse(time.RFC3339, *last); err != nil {
-			return nil, errors.New("last_refresh is no time of RFC 3339")
+			return nil, errors.New("last_refresh is not an RFC 3339 time")
 		}
 	}
 	if v := doc.get(memberTokens); v != nil {

@@ -65,7 +65,7 @@ func TestParseAuth(t *testing.T) {
 		`{"auth_mode":"ChatGPT"}`:                                                                      "auth_mode is unknown",
 		`{"auth_mode":1}`:                                                                              "auth_mode has the wrong type",
 		`{"OPENAI_API_KEY":["sk-secret"]}`:                                                             "OPENAI_API_KEY has the wrong type",
-		`{"last_refresh":"yesterday"}`:                                                                 "last_refresh is no time of RFC 3339",
+		`{"last_refresh":"yesterday"}`:                                                                 "last_refresh is not an RFC 3339 time",
 		`{"tokens":{"id_token":"x.y","access_token":"","refresh_token":""}}`:                           "tokens: id_token: invalid ID token format",
 		`{"tokens":{"id_token":"a.!.c","access_token":"","refresh_token":""}}`:                         "the payload is not base64url",
 		`{"tokens":{"id_token":"a.YQ.c","access_token":"","refresh_token":""}}`:                        "the payload is not the JSON of claims",

@@ -46,7 +46,7 @@ func parseDocument(text []byte) (*document, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more after the object")
+		return nil, errors.New("there is more text after the object")
 	}
 	return doc, nil
 }

@@ -63,7 +63,7 @@ func (a *Authority) exchangeKey(ctx context.Context, issuer, clientID string, id
 	case !got.ok():
 		return "", fmt.Errorf("API key exchange failed with status %s: %s", got.statusText(), got.detail())
 	case jsonwire.Unmarshal(got.body, &answer) != nil || answer.Key == "":
-		return "", errors.New("API key exchange failed: there is no key in the answer")
+		return "", errors.New("API key exchange failed: the answer has no key")
 	default:
 		return Secret(answer.Key), nil
 	}

@@ -39,7 +39,7 @@ var (
 	// ErrAPIKeyHost means that an API key would be sent to a host that must not have it.
 	ErrAPIKeyHost = errors.New("remote exec-server API-key authentication is restricted to HTTPS openai.com and openai.org hosts and subdomains or loopback hosts")
 	// ErrPlaintext means that a token would be sent over a connection that others can read.
-	ErrPlaintext = errors.New("CODEX_RENDEZVOUS_TOKEN is sent over https, or to a loopback address, and nowhere else")
+	ErrPlaintext = errors.New("CODEX_RENDEZVOUS_TOKEN is sent only over https, or to a loopback address")
 	// ErrBedrock means that the stored credentials are for another service.
 	ErrBedrock = errors.New("the stored credentials are for Amazon Bedrock and of no use here")
 )

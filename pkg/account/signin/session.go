@@ -83,7 +83,7 @@ func (l *Login) Logout(ctx context.Context, warn func(error)) (bool, error) {
 	stored, err := l.Store.Load()
 	switch {
 	case err != nil && !errors.Is(err, ErrNoAuth):
-		warn(fmt.Errorf("read what is stored: %w", err))
+		warn(fmt.Errorf("read the stored credentials: %w", err))
 	case err == nil && stored.Tokens != nil && stored.Mode == ModeChatGPT:
 		if err := l.Authority.revoke(ctx, *stored.Tokens); err != nil {
 			warn(fmt.Errorf("give the tokens back: %w", err))

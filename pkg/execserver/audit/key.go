@@ -34,7 +34,7 @@ func ReadKey(path string) (ed25519.PrivateKey, error) {
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	key, ok := parsed.(ed25519.PrivateKey)
 	if err != nil || !ok {
-		return nil, fmt.Errorf("%s has no Ed25519 key (openssl genpkey -algorithm ed25519 makes one)", path)
+		return nil, fmt.Errorf("%s has no Ed25519 key (make one with openssl genpkey -algorithm ed25519)", path)
 	}
 	return key, nil
 }

@@ -89,7 +89,7 @@ func Open(opts Options) (*Log, error) {
 	}
 	switch {
 	case len(opts.Key) != ed25519.PrivateKeySize:
-		return nil, errors.New("audit log: there is no key")
+		return nil, errors.New("audit log: no key is given")
 	}
 	l := &Log{opts: opts, refused: make(map[refusal]*refused), stop: make(chan struct{}), done: make(chan struct{})}
 	if opts.Stream != nil {
@@ -179,7 +179,7 @@ func (l *Log) resume() (dropped int64, err error) {
 		line := tail[bytes.LastIndexByte(tail[:end], '\n')+1 : end]
 		r, err := parse(line)
 		if err != nil {
-			return 0, fmt.Errorf("its last line is no record of an audit trail: %w", err)
+			return 0, fmt.Errorf("its last line is not a record of an audit trail: %w", err)
 		}
 		if l.seq > 0 && r.Seq != l.seq {
 			return 0, errors.New("it is another audit trail than the one that was written here")

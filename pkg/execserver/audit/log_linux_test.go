@@ -270,11 +270,11 @@ func TestOpenRefuses(t *testing.T) {
 	refused("a relative path", "must be absolute", func(o *Options) { o.Path = "x" })
 	refused("no key", "no key", func(o *Options) { o.Key = nil })
 	refused("a small size", "at least", func(o *Options) { o.MaxBytes = 5 })
-	refused("another file", "no record", at("text", "hello\n", 0o600))
+	refused("another file", "not a record", at("text", "hello\n", 0o600))
 	kept := func(what, text string) {
 		t.Helper()
 		change := at(strings.ReplaceAll(what, " ", "-"), text, 0o600)
-		refused(what, "no ", change)
+		refused(what, "of an audit trail", change)
 		o := opts
 		change(&o)
 		if got, err := os.ReadFile(o.Path); err != nil || string(got) != text {

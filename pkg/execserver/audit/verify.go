@@ -117,18 +117,18 @@ func (v *Verifier) File(r io.Reader, each func(*Line) error) error {
 func (v *Verifier) line(n int, text []byte) (*Line, error) {
 	r, err := parse(text)
 	if err != nil {
-		return nil, broken(n, "it is no record: %v", err)
+		return nil, broken(n, "it is not a record: %v", err)
 	}
 	switch {
 	case v.Lines == 0:
 		v.First = r.Seq
 		if first := (digest{}).String(); (r.Seq == 1) != (r.Prev == first) {
-			return nil, broken(n, "the first record of a trail, and no other, has the number 1 and follows none")
+			return nil, broken(n, "only the first record of a trail may have the number 1 and no predecessor")
 		}
 	case r.Seq != v.Last+1:
-		return nil, broken(n, "it has the number %d, and %d was to come", r.Seq, v.Last+1)
+		return nil, broken(n, "it has the number %d, expected %d", r.Seq, v.Last+1)
 	case r.Prev != v.last.String():
-		return nil, broken(n, "the record before it is another one than when it was written")
+		return nil, broken(n, "the record before it was changed after it was written")
 	}
 	if r.Kind == EventSignature || r.Key != "" || r.Signature != "" {
 		// The signature applies to this spelling.

@@ -37,7 +37,7 @@ func (k *janitorKeeper) connect(runtime *runner.Runtime) *os.File {
 			return f
 		}
 	}
-	k.c.opts.Log.Warn("the server has no janitor; each sandbox starts one of its own", "error", err)
+	k.c.opts.Log.Warn("the server has no janitor; each sandbox starts its own", "error", err)
 	return nil
 }
 

@@ -106,7 +106,7 @@ func (s *Process) checkCeiling(profile permissions.Profile, cwd string) error {
 	case profile.Network == permissions.NetworkEnabled:
 		return tooWeak(c, "the sandbox has the network")
 	case s.ctx.UseLegacyLandlock:
-		return tooWeak(c, "useLegacyLandlock does not protect what a sandbox protects")
+		return tooWeak(c, "useLegacyLandlock does not protect the paths that a sandbox protects")
 	case c.MaxSandbox == wsauth.SandboxReadOnly && profile.FileSystem.Writes():
 		return tooWeak(c, "the sandbox permits writing")
 	}

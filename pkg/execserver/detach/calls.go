@@ -137,7 +137,7 @@ func (k *Process) Terminate(ctx context.Context) error {
 
 // ErrOtherCeiling is the error of a client that is confined otherwise than the one which has started the
 // process: the process may do more than that client.
-var ErrOtherCeiling = errors.New("the process was started under other ceilings than those of this token")
+var ErrOtherCeiling = errors.New("the process was started under other ceilings than this token's")
 
 // CheckCeiling returns ErrOtherCeiling if a client may not have the process do anything for it.
 func (k *Process) CheckCeiling(own wsauth.Ceiling) error {

@@ -88,10 +88,10 @@ func parseRecord(text []byte) (Record, error) {
 		return r, fmt.Errorf("the record: %w", err)
 	}
 	if r.Format != keeperFormat {
-		return r, fmt.Errorf("the record has format %d, and this program knows %d", r.Format, keeperFormat)
+		return r, fmt.Errorf("the record has format %d, but this program supports only %d", r.Format, keeperFormat)
 	}
 	if r.Owner == "" || checkHandle(r.ProcessID) != nil || len(r.Secret) < 2*secretBytes || r.Retain.Seconds < 0 {
-		return r, errors.New("the record lacks what it must have")
+		return r, errors.New("the record lacks a required member")
 	}
 	return r, nil
 }
@@ -182,7 +182,7 @@ func openBelow(root *os.Root, name string) (*os.Root, error) {
 	case link.Mode()&fs.ModeSymlink != 0:
 		return nil, fmt.Errorf("%s is a link", name)
 	case !link.IsDir(): // to open a FIFO would wait for a writer
-		return nil, fmt.Errorf("%s is no directory", name)
+		return nil, fmt.Errorf("%s is not a directory", name)
 	}
 	opened, err := root.OpenRoot(name)
 	if err != nil {
@@ -233,7 +233,7 @@ func (d *Store) Find(owner, id string) (*Process, error) {
 	defer d.mu.Unlock()
 	k, err := d.get(directoryName(owner, id))
 	if err == nil && (k.Record.Owner != owner || k.Record.ProcessID != id) {
-		err = errors.New("the record is that of another process")
+		err = errors.New("the record belongs to another process")
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, execproto.UnknownProcess(id)
@@ -293,7 +293,7 @@ func readRecord(root *os.Root) (Record, error) {
 	}
 	// A Root follows links within itself.
 	if link, e := root.Lstat(recordName); err == nil && (e != nil || !os.SameFile(info, link) || !info.Mode().IsRegular()) {
-		err = errors.New("the record is no regular file")
+		err = errors.New("the record is not a regular file")
 	}
 	if err != nil {
 		return Record{}, err
@@ -393,7 +393,7 @@ func (s *Store) removeLocked(k *Process) error {
 		defer root.Close()
 	}
 	if err := root.RemoveAll(k.name); err != nil {
-		return execproto.Internal("remove what a detached process has left: " + err.Error())
+		return execproto.Internal("remove the files of a detached process: " + err.Error())
 	}
 	return nil
 }

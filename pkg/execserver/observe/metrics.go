@@ -162,7 +162,7 @@ func (m *Metrics) requestDone(end RequestEnd) {
 }
 
 func (m *Metrics) addProcesses(causes []execproto.Cause, ev *Events) {
-	started := m.set.Counters("exec_server_processes_started_total", "Processes that were started, by what confines them.", "sandbox")
+	started := m.set.Counters("exec_server_processes_started_total", "Processes that were started, by sandbox backend.", "sandbox")
 	m.finished = m.set.Counters("exec_server_processes_finished_total", "Processes that have ended or did not start.", "result")
 	for _, result := range []string{endSuccess, endFailure, endNotStarted, endRefused} {
 		m.finished.With(result)
@@ -208,7 +208,7 @@ func (m *Metrics) addProcesses(causes []execproto.Cause, ev *Events) {
 		m.sandboxStarted(h.Backend, h.Took, h.Err)
 	})
 
-	decisions := m.set.Counters("exec_server_network_decisions_total", "What was decided about connections of processes with a network proxy.", "decision")
+	decisions := m.set.Counters("exec_server_network_decisions_total", "Decisions about connections of processes with a network proxy.", "decision")
 	ev.NetworkDecided.Add(func(d Decision) { decisions.With(d.Verdict).Inc() })
 }
 
@@ -249,7 +249,7 @@ func (m *Metrics) addCurrent(o *Options) {
 func (m *Metrics) AddDetached(ev *Events, retained func() int) {
 	starts := m.set.Counter("exec_server_detached_starts_total", "Detached processes that were asked for.")
 	ev.DetachedStarting.Add(func(Detached) error { starts.Inc(); return nil })
-	m.set.Collect(metrics.KindGauge, "exec_server_detached_retained", "Detached processes with their output, of this user: those that run and those that have ended.", nil,
+	m.set.Collect(metrics.KindGauge, "exec_server_detached_retained", "Detached processes of this user whose output is retained: running and ended ones.", nil,
 		func(emit func(float64, ...string)) { emit(float64(retained())) })
 }
 
@@ -290,7 +290,7 @@ func newRemote(s *metrics.Set) *Remote {
 	r := &Remote{
 		registrations: s.Counters("exec_server_remote_registrations_total", "Registrations at an environment registry.", "result"),
 		connected:     s.Gauge("exec_server_remote_connected", "1 if the server is connected to the relay."),
-		reconnects:    s.Counter("exec_server_remote_reconnects_total", "How often the server was connected to the relay again."),
+		reconnects:    s.Counter("exec_server_remote_reconnects_total", "How often the connection to the relay was restored."),
 	}
 	r.registrations.With(resultOK)
 	r.registrations.With(resultError)

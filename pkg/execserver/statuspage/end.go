@@ -34,7 +34,7 @@ const (
 
 // errUnknownTarget means that the process does not exist, or that the client may not end
 // it.
-var errUnknownTarget = errors.New("there is no such process any more, or it is not yours to end; go back to /status")
+var errUnknownTarget = errors.New("the process does not exist any more, or you may not end it; go back to /status")
 
 // secret makes the references and proofs of the page. A server has one for its life:
 // after a restart an old confirmation is not valid.

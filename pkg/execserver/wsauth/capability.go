@@ -39,7 +39,7 @@ func (c *capability) read() error {
 		return fmt.Errorf(format, c.path, maxTokenBytes)
 	case strength(token) < minTokenBits:
 		return fmt.Errorf("--ws-token-file %s: the token is too short to be safe from guessing: it holds at most %d bits, "+
-			"and needs %d; `openssl rand -hex 32` makes one", c.path, strength(token), minTokenBits)
+			"and needs %d; make one with `openssl rand -hex 32`", c.path, strength(token), minTokenBits)
 	}
 	c.digest = sha256.Sum256([]byte(token))
 	if info.Mode().IsRegular() {
@@ -63,7 +63,7 @@ func (c *capability) current() [sha256.Size]byte {
 	}
 	if err := c.read(); err != nil {
 		c.info = info // it is not read again before it changes
-		c.log.Error("the token was not read again, and the last one stays valid", "error", err)
+		c.log.Error("the token could not be read again; the last one stays valid", "error", err)
 	} else {
 		c.log.Info("the token was read again", "path", c.path)
 	}

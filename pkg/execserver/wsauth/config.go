@@ -64,7 +64,7 @@ func newAt(c Config, now func() time.Time) (*Authenticator, error) {
 	switch c.Mode {
 	case "":
 		if flag := firstGiven(append(c.capabilityFlags(), c.signedFlags()...)); flag != "" {
-			return nil, fmt.Errorf("%s means nothing without --ws-auth; add --ws-auth %s or --ws-auth %s, or leave it out",
+			return nil, fmt.Errorf("%s has no effect without --ws-auth; add --ws-auth %s or --ws-auth %s, or leave it out",
 				flag, CapabilityToken, SignedBearerToken)
 		}
 		return nil, nil
@@ -161,7 +161,7 @@ func newSigned(c Config, now func() time.Time) (*Authenticator, error) {
 	case len(bytes.TrimSpace(secret)) == 0:
 		return nil, fmt.Errorf("--ws-shared-secret-file %s: the file is empty or blank; put the secret into it", c.SharedSecretFile)
 	case len(secret) < minSecretBytes:
-		const format = "--ws-shared-secret-file %s: the secret has %d bytes and needs at least %d; `openssl rand -hex 32` makes one"
+		const format = "--ws-shared-secret-file %s: the secret has %d bytes and needs at least %d; make one with `openssl rand -hex 32`"
 		return nil, fmt.Errorf(format, c.SharedSecretFile, len(secret), minSecretBytes)
 	}
 	skew := DefaultClockSkew
@@ -186,7 +186,7 @@ func newSigned(c Config, now func() time.Time) (*Authenticator, error) {
 func expected(name, value string) (string, error) {
 	trimmed := strings.TrimSpace(value)
 	if trimmed == "" && value != "" {
-		return "", fmt.Errorf("%s is blank; name what tokens must have, or leave it out", name)
+		return "", fmt.Errorf("%s is blank; give the value that tokens must have, or leave it out", name)
 	}
 	return trimmed, nil
 }
@@ -211,7 +211,7 @@ func checkPrivate(name, path string, info os.FileInfo) error {
 		forbidden = 0o077
 	}
 	if mode&forbidden != 0 {
-		return fmt.Errorf("%s %s: other users may read or change the file (mode %04o), and whoever knows the secret can run commands; "+
+		return fmt.Errorf("%s %s: other users may read or change the file (mode %04o), and anybody who knows the secret can run commands; "+
 			"`chmod 600 %s` keeps it private", name, path, mode, path)
 	}
 	return nil

@@ -103,19 +103,19 @@ func (t *Token) Check() error {
 	confined := t.ConfinesProcesses()
 	switch {
 	case !slices.Contains(Roles, t.Role):
-		return tokens.Invalid("role", "%q: there are read, run and admin", t.Role)
+		return tokens.Invalid("role", "%q: expected read, run or admin", t.Role)
 	case len(t.Principal) > tokens.MaxName || !tokens.Printable(t.Principal) || strings.TrimSpace(t.Principal) != t.Principal:
 		return tokens.Invalid("principal", "%.*q: at most %d bytes that can be printed, without blanks around them", tokens.MaxName, t.Principal, tokens.MaxName)
 	case t.Dir != "" && (!path.IsAbs(t.Dir) || path.Clean(t.Dir) != t.Dir || strings.ContainsRune(t.Dir, 0)):
 		return tokens.Invalid("cwd", "%q is not a clean absolute path", t.Dir)
 	case t.MaxSandbox != "" && !slices.Contains(Sandboxes, t.MaxSandbox):
-		return tokens.Invalid("max-sandbox", "%q: there are read-only, workspace-write and none", t.MaxSandbox)
+		return tokens.Invalid("max-sandbox", "%q: expected read-only, workspace-write or none", t.MaxSandbox)
 	case t.MaxSandbox == SandboxWorkspaceWrite && t.Dir == "":
 		return tokens.Invalid("max-sandbox", "workspace-write needs --cwd: the directory that may be written")
 	case t.Role == RoleRead && t.MaxSandbox != "":
-		return tokens.Invalid("max-sandbox", "is for --role run: a token with --role read starts and writes nothing")
+		return tokens.Invalid("max-sandbox", "is for --role run: a token with --role read can neither start processes nor write")
 	case t.Role == RoleRead && t.Limits != Limits{}:
-		return tokens.Invalid("limits", "are for --role run: a token with --role read starts nothing")
+		return tokens.Invalid("limits", "are for --role run: a token with --role read cannot start processes")
 	case t.Role == RoleAdmin && (t.Dir != "" || confined || t.Limits != Limits{}):
 		return tokens.Invalid("role", "admin has no ceilings: give --role run, or leave out --cwd, --max-sandbox and the limits")
 	}

@@ -149,13 +149,13 @@ func TestTokensThatCannotBe(t *testing.T) {
 		spec TokenSpec
 		want string
 	}{
-		{"no role", TokenSpec{}, "there are read, run and admin"},
+		{"no role", TokenSpec{}, "expected read, run or admin"},
 		{"strange role", TokenSpec{Role: "root"}, "root"},
 		{"relative", TokenSpec{Role: RoleRun, Ceiling: Ceiling{Dir: "a"}}, "clean absolute"},
-		{"strange sandbox", TokenSpec{Role: RoleRun, Ceiling: Ceiling{MaxSandbox: "full"}}, "there are read-only"},
+		{"strange sandbox", TokenSpec{Role: RoleRun, Ceiling: Ceiling{MaxSandbox: "full"}}, "expected read-only"},
 		{"nowhere to write", TokenSpec{Role: RoleRun, Ceiling: Ceiling{MaxSandbox: SandboxWorkspaceWrite}}, "needs --cwd"},
-		{"read with a sandbox", TokenSpec{Role: RoleRead, Ceiling: Ceiling{MaxSandbox: SandboxReadOnly}}, "starts and writes nothing"},
-		{"read with limits", TokenSpec{Role: RoleRead, Ceiling: Ceiling{Limits: Limits{PIDs: 1}}}, "starts nothing"},
+		{"read with a sandbox", TokenSpec{Role: RoleRead, Ceiling: Ceiling{MaxSandbox: SandboxReadOnly}}, "can neither start processes nor write"},
+		{"read with limits", TokenSpec{Role: RoleRead, Ceiling: Ceiling{Limits: Limits{PIDs: 1}}}, "cannot start processes"},
 		{"admin with a ceiling", TokenSpec{Role: RoleAdmin, Ceiling: Ceiling{Dir: "/srv"}}, "admin has no ceilings"},
 		{"control character", TokenSpec{Role: RoleRun, Principal: "\x1b"}, "printed"},
 	} {

@@ -68,7 +68,7 @@ func TestOperations(t *testing.T) {
 		{"read below a file", "fs/readFile", `{"path":"U/d/f/x"}`, "-32603 Not a directory (os error 20): D/d/f/x"},
 		{"read elsewhere", "fs/readFile", `{"path":"file://host/a"}`, "-32600 'file://host/a' is invalid on 'linux'"},
 		{"read a relative path", "fs/readFile", `{"path":"a"}`, "-32602 path is not absolute: a"},
-		{"read a home", "fs/readFile", `{"path":"~/a"}`, "-32602 path is not absolute: ~/a (the server knows no home directory)"},
+		{"read a home", "fs/readFile", `{"path":"~/a"}`, "-32602 path is not absolute: ~/a (the server has no home directory)"},
 		{"read under a sandbox", "fs/readFile", `{"path":"U/d/f","sandbox":{"permissions":{}}}`, `{"dataBase64":"YWJj"}`},
 		{"write", "fs/writeFile", `{"path":"U/new","dataBase64":"eHl6"}`, `{}`},
 		{
@@ -129,7 +129,7 @@ func TestOperations(t *testing.T) {
 		{"make a link to nothing", "fs/symlink", `{"path":"U/new","target":""}`, "-32004 No such file or directory (os error 2): D/new"},
 		{"write in one step", "fs/writeFile", `{"path":"U/new","dataBase64":"eHl6","atomic":true,"permissions":384}`, `{}`},
 		{"write with permissions only", "fs/writeFile", `{"path":"U/new","dataBase64":"","permissions":384}`,
-			"-32600 fs/writeFile takes permissions together with atomic: true only"},
+			"-32600 fs/writeFile accepts permissions only together with atomic: true"},
 		{"write a set-id file", "fs/writeFile", `{"path":"U/new","dataBase64":"","atomic":true,"permissions":2541}`, "-32600 " + files.ErrPermissions.Error()},
 		{"write in place of a pipe", "fs/writeFile", `{"path":"U/p","dataBase64":"","atomic":true}`, "-32600 path `D/p` is not a file"},
 		{"make a set-id directory", "fs/createDirectory", `{"path":"U/new","permissions":2541}`, "-32600 " + files.ErrPermissions.Error()},

@@ -72,7 +72,7 @@ func writeFile(params []byte) (Call, error) {
 	}}, err
 }
 
-var errPermissionsAlone = Invalid("fs/writeFile takes permissions together with atomic: true only")
+var errPermissionsAlone = Invalid("fs/writeFile accepts permissions only together with atomic: true")
 
 // replaceFile writes a file that changes in one step.
 func replaceFile(path string, data []byte, o files.WriteOptions) error {

@@ -148,7 +148,7 @@ func (b *timedBody) Close() error {
 // check validates method, URL and scheme, in the order of Codex CLI.
 func (r *Request) check() (*url.URL, error) {
 	if !validToken(r.Method) {
-		return nil, invalidf("http/request method is invalid: %q is no HTTP token", r.Method)
+		return nil, invalidf("http/request method is invalid: %q is not an HTTP token", r.Method)
 	}
 	target, err := url.Parse(r.URL)
 	switch {
@@ -184,7 +184,7 @@ func (r *Request) headers() (headers http.Header, secret []string, err error) {
 	given := false
 	for _, h := range r.Headers {
 		if !validToken(h.Name) {
-			return nil, nil, invalidf("http/request header name is invalid: %q is no HTTP token", h.Name)
+			return nil, nil, invalidf("http/request header name is invalid: %q is not an HTTP token", h.Name)
 		}
 		value := h.Value
 		if h.EnvVar != nil {

@@ -83,7 +83,7 @@ var (
 	// ErrSameFile is the error of copying or renaming a file onto itself.
 	ErrSameFile = newRule("fs/copy cannot copy a file onto itself")
 	// ErrPermissions is the error of permissions that have bits outside of MaxPermissions.
-	ErrPermissions = newRule("permissions have other bits than those of owner, group and others: at most 511, which is octal 777")
+	ErrPermissions = newRule("permissions may only have the bits of owner, group and others: at most 511, which is octal 777")
 	// ErrSpecial is the error of copying pipes, sockets and devices.
 	ErrSpecial = newRule("fs/copy only supports regular files, directories, and symlinks")
 	// ErrOtherFileSystem is the error of renaming to another file system, or to
@@ -92,7 +92,7 @@ var (
 	// ErrNoReplace is the error of renaming without overwrite on a file system that
 	// cannot rename and refuse to replace in one step.
 	ErrNoReplace = newRule("the file system cannot rename without replacing an existing destination: " +
-		"rename with overwrite, if nothing there must be kept")
+		"rename with overwrite, if an existing file may be replaced")
 	// ErrBusy is the error of renaming to or from a mount point. A sandbox protects
 	// names by mounts.
 	ErrBusy = newRule("source or destination is a mount point, or is protected by the sandbox")

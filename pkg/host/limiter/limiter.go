@@ -59,7 +59,7 @@ func Command(limits []Limit, fd int, program, name string, args, env []string) (
 }
 
 // errArgs is the error for arguments that Command has not made.
-var errArgs = errors.New("the arguments are not those of a limiter")
+var errArgs = errors.New("the arguments are not valid for a limiter")
 
 // Run is the main function of a limiter; args are the arguments after Arg. It returns only if it cannot execute the
 // program, and then has written the errno to the descriptor of args.

@@ -7,7 +7,7 @@ import (
 )
 
 // errCarried is the reason to refuse a connection that Carried has marked.
-var errCarried = errors.New("a program carries its connection for somebody else, as a network proxy and a tunnel do")
+var errCarried = errors.New("a program carries its connection for another process, as network proxies and tunnels do")
 
 // IsOwnAddress reports whether an address is one of this machine's. If its
 // addresses cannot be listed, it returns true.

@@ -43,7 +43,7 @@ func Carried(network, address string, c syscall.RawConn) (err error) {
 		err = failed
 	}
 	if err != nil {
-		return fmt.Errorf("mark the connection as one for somebody else: %w", err)
+		return fmt.Errorf("mark the connection as carried for another process: %w", err)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func IdentifyTCP(local, remote netip.AddrPort) (uid int, err error) {
 	case seen.confined != "":
 		return 0, refuse("%s", seen.confined)
 	case !seen.held:
-		return 0, refuse("no process is seen to hold its socket: a server that does not run as root cannot look into sshd, for example")
+		return 0, refuse("no visible process holds its socket: a server that does not run as root cannot inspect sshd, for example")
 	}
 	return uid, nil
 }

@@ -394,7 +394,7 @@ func TestLooksAreShared(t *testing.T) {
 func TestUnseenPeerBesideAnUnreadableProcess(t *testing.T) {
 	l := listeners(t)["tcp4"]
 	peer(t, l, "agent", nil)
-	refused(t, peer(t, l, "unconfined-in-flight", nil), "no process is seen")
+	refused(t, peer(t, l, "unconfined-in-flight", nil), "no visible process")
 }
 
 // A connection that a program makes for somebody else is refused, whatever address it names, and also where only the
@@ -428,7 +428,7 @@ func TestCarriedConnectionsAreRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer conn.Close()
-				refused(t, conn, "for somebody else")
+				refused(t, conn, "for another process")
 				if uid, err := UserOf(conn); err == nil {
 					t.Errorf("UserOf = %d; want an error", uid)
 				}

@@ -193,7 +193,7 @@ func readSelf() (self, error) {
 func (me *self) marked(p *process) string {
 	switch {
 	case p.depth > me.depth:
-		return "is in a PID namespace of its own"
+		return "is in its own PID namespace"
 	case !p.noNewPrivs || !p.filtered:
 		return ""
 	case p.filters > me.filters, p.filters < 0 || me.filters < 0:

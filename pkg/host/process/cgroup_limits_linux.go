@@ -325,7 +325,7 @@ func vacateCgroup(path string) error {
 		}
 		if pid := stranger(pids); pid >= 0 && !delegated {
 			return fmt.Errorf("%s was not delegated to this server, and process %d is in it too: "+
-				"start the server in a cgroup of its own, such as with systemd-run --scope -p Delegate=yes", path, pid)
+				"start the server in its own cgroup, for example with systemd-run --scope -p Delegate=yes", path, pid)
 		}
 		if round == 0 {
 			if err := unix.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {

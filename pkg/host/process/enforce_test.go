@@ -217,9 +217,9 @@ func TestRequiredLimitsThatMissDescendants(t *testing.T) {
 		limits Limits
 		want   string // of the error; empty: it starts
 	}{
-		{"time", false, shell("exit 3"), Limits{WallTime: time.Hour, Require: true}, "the limit of time cannot be held for all descendants"},
-		{"output", false, shell("exit 3"), Limits{Output: 5, Require: true}, "the limit of output cannot be held for all descendants"},
-		{"both", false, shell("exit 3"), Limits{WallTime: time.Hour, Output: 5, Require: true}, "the limit of time and of output cannot be held for all descendants: " + missesReason + ": run the command in a sandbox"},
+		{"time", false, shell("exit 3"), Limits{WallTime: time.Hour, Require: true}, "the limit of time cannot be enforced for all descendants"},
+		{"output", false, shell("exit 3"), Limits{Output: 5, Require: true}, "the limit of output cannot be enforced for all descendants"},
+		{"both", false, shell("exit 3"), Limits{WallTime: time.Hour, Output: 5, Require: true}, "the limit of time and of output cannot be enforced for all descendants: " + missesReason + ": run the command in a sandbox"},
 		{"a launcher", false, launcher, Limits{WallTime: time.Hour, Output: 5, Require: true}, ""},
 		{"not required", false, shell("exit 3"), Limits{WallTime: time.Hour, Output: 5}, ""},
 		{"others", false, shell("exit 3"), Limits{CPUTime: time.Hour, OpenFiles: 100, Require: true}, ""},

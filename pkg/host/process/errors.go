@@ -44,7 +44,7 @@ func (e *ShortageError) Unwrap() error { return e.Err }
 var shortages = map[syscall.Errno]string{
 	syscall.EMFILE: "this server has too many open files; end some processes, or raise its limit (ulimit -n, LimitNOFILE= of systemd)",
 	syscall.ENFILE: "this machine has too many open files",
-	syscall.EAGAIN: "there are too many processes; end some, or raise the limit of the server's user or cgroup (ulimit -u, TasksMax= of systemd)",
+	syscall.EAGAIN: "too many processes exist; end some, or raise the limit of the server's user or cgroup (ulimit -u, TasksMax= of systemd)",
 	syscall.ENOMEM: "this machine or the server's cgroup is out of memory",
 }
 

@@ -61,14 +61,14 @@ func (e *LimitError) Error() string {
 	for _, h := range e.Held {
 		switch {
 		case h.By == HeldByNone:
-			parts = append(parts, fmt.Sprintf("the limit of %s cannot be held: %s", h.Limit, h.Reason))
+			parts = append(parts, fmt.Sprintf("the limit of %s cannot be enforced: %s", h.Limit, h.Reason))
 		case h.By == HeldByServer && h.Reason != "":
 			missing = append(missing, h.Limit)
 		}
 	}
 	if len(missing) > 0 {
-		parts = append(parts, fmt.Sprintf("the limit of %s cannot be held for all descendants: %s: "+
-			"run the command in a sandbox, or the server where it may make cgroups", strings.Join(missing, " and of "), missesReason))
+		parts = append(parts, fmt.Sprintf("the limit of %s cannot be enforced for all descendants: %s: "+
+			"run the command in a sandbox, or start the server where it may make cgroups", strings.Join(missing, " and of "), missesReason))
 	}
 	return strings.Join(parts, "; ")
 }

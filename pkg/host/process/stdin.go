@@ -260,7 +260,7 @@ func (s *stdin) try(in *input) (int, error) {
 	}
 	if in.close != nil {
 		if n == 0 {
-			return 0, errors.New("the terminal takes no input at the moment")
+			return 0, errors.New("the terminal accepts no input at the moment")
 		}
 		return 0, nil
 	}

@@ -10,7 +10,7 @@ import (
 
 // ErrNotPrivate is the error of ReadPrivate for a file that other users may read
 // or change.
-var ErrNotPrivate = errors.New("other users may read or change it; `chmod 600` keeps it private")
+var ErrNotPrivate = errors.New("other users may read or change it; run `chmod 600` on it")
 
 // ReadPrivate reads a secret of at most limit bytes from a regular file. The last
 // element of the path must not be a symbolic link: the link's owner would choose

@@ -212,7 +212,7 @@ func Send(socket int, j *Job) error {
 		return err
 	}
 	if taken[0] != answer {
-		return errors.New("the standby answers with something else")
+		return errors.New("the standby's answer is malformed")
 	}
 	return nil
 }
@@ -332,7 +332,7 @@ func ReadReport(r io.Reader) (code int, u Usage, err error) {
 		return 0, u, err
 	}
 	if b[0] != reported {
-		return 0, u, errors.New("the standby reports something else than an exit code")
+		return 0, u, errors.New("the standby's report is malformed")
 	}
 	for i, v := range []*uint64{&u.User, &u.System, &u.MaxRSS, &u.Read, &u.Written} {
 		*v = binary.LittleEndian.Uint64(b[2+8*i:])

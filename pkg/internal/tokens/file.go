@@ -97,7 +97,7 @@ func (f *File[T, P]) Create(ctx context.Context, made T, ttl time.Duration) (str
 	id, secret := f.prefix.New()
 	token.ID, token.Created, token.Expires, token.SHA256 = id, now, time.Time{}, Digest(secret)
 	if ttl < 0 {
-		return "", none, Invalid("expires", "%v: a token cannot expire before it is made", ttl)
+		return "", none, Invalid("expires", "%v: a token cannot expire before it is created", ttl)
 	}
 	if ttl > 0 {
 		token.Expires = now.Add(ttl)
@@ -107,7 +107,7 @@ func (f *File[T, P]) Create(ctx context.Context, made T, ttl time.Duration) (str
 	}
 	err := f.update(ctx, func(tokens map[string]P) error {
 		if len(tokens) >= maxTokens {
-			return fmt.Errorf("there are %d tokens already; revoke some", len(tokens))
+			return fmt.Errorf("%d tokens already exist; revoke some", len(tokens))
 		}
 		tokens[id] = p
 		return nil
@@ -236,7 +236,7 @@ func Decode[T any, P Kept[T]](data []byte) (map[string]P, error) {
 		return nil, err
 	}
 	if doc.Version != fileVersion {
-		return nil, fmt.Errorf("version %d of the file; this program knows %d", doc.Version, fileVersion)
+		return nil, fmt.Errorf("version %d of the file is not supported; expected %d", doc.Version, fileVersion)
 	}
 	if len(doc.Tokens) > maxTokens {
 		return nil, fmt.Errorf("%d tokens, more than %d", len(doc.Tokens), maxTokens)

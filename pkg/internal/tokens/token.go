@@ -18,7 +18,7 @@ import (
 
 var (
 	// ErrNoToken means that there is no token with that id.
-	ErrNoToken = errors.New("there is no such token")
+	ErrNoToken = errors.New("the token does not exist")
 	// ErrBadToken means that a token is not in the file, or no longer.
 	ErrBadToken = errors.New("the token is unknown, revoked or expired")
 )

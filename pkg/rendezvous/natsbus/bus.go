@@ -26,7 +26,7 @@ var (
 	errSilent  = errors.New("the other node is silent")
 	errBroken  = errors.New("the other node has closed the line")
 	errMoved   = errors.New("another node has bound the address")
-	errUnbound = errors.New("the address is not used any more")
+	errUnbound = errors.New("the address is no longer used")
 	errClosed  = errors.New("the node is shutting down")
 )
 

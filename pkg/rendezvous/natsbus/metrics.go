@@ -35,7 +35,7 @@ func (b *Bus) newMetrics() *metrics.Set {
 		count      func() uint64
 	}{
 		{"rendezvous_nats_lines_broken_total", "Links between connections of different nodes that were lost.", b.node.broken.Load},
-		{"rendezvous_nats_reconnects_total", "How often NATS was connected to again.", func() uint64 { return b.node.conn.Stats().Reconnects }},
+		{"rendezvous_nats_reconnects_total", "How often the connection to NATS was restored.", func() uint64 { return b.node.conn.Stats().Reconnects }},
 	} {
 		s.Collect(metrics.KindCounter, c.name, c.help, nil, func(emit func(float64, ...string)) { emit(float64(c.count())) })
 	}

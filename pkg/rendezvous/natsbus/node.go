@@ -159,7 +159,7 @@ func (n *Node) options(opts *Options) []nats.Option {
 			}
 		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
-			n.log.Info("connected to NATS again", "server", c.ConnectedUrlRedacted())
+			n.log.Info("reconnected to NATS", "server", c.ConnectedUrlRedacted())
 			wait.Wake(n.again)
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { n.log.Error("NATS", "error", err) }),

@@ -42,7 +42,7 @@ func Find(others ...string) (string, error) {
 			return real, nil
 		}
 	}
-	return "", errors.New("bubblewrap is unavailable: there is no bwrap on PATH; install your system's bubblewrap")
+	return "", errors.New("bubblewrap is unavailable: bwrap is not on PATH; install your system's bubblewrap")
 }
 
 // Binds returns the paths that the plan shows or masks, with the identities

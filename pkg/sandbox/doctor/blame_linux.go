@@ -70,7 +70,7 @@ func (f *facts) suspects(a act) []blame {
 			"securityContext.capabilities.add: [SETFCAP], or runAsUser of an ordinary user"))
 	}
 	if a == mountingProc && len(f.masked) > 0 {
-		add("parts of /proc are masked here ("+someOf(f.masked)+"), and whoever masked them may not be evaded by a fresh one", f.inContainer(
+		add("parts of /proc are masked here ("+someOf(f.masked)+"), and the kernel does not allow a new /proc that would show them", f.inContainer(
 			"unmount what is mounted below /proc",
 			"docker run --security-opt systempaths=unconfined",
 			"securityContext.procMount: Unmasked"))
@@ -95,7 +95,7 @@ func (f *facts) suspects(a act) []blame {
 			"securityContext.seLinuxOptions.type: spc_t"))
 	}
 	if len(all) == 0 && f.nested {
-		add("this is a user namespace itself, and whoever made it allows no more", "start codex outside of it")
+		add("this program runs in a user namespace, whose owner permits no further ones", "start codex outside of it")
 	}
 	return all
 }

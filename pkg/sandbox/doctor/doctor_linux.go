@@ -217,7 +217,7 @@ func (e *examination) terminal() {
 	var all []blame
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV):
-		all = []blame{{"there is no /dev/ptmx or no devpts", "mount it: mount -t devpts -o newinstance,ptmxmode=0666 devpts /dev/pts && ln -sf pts/ptmx /dev/ptmx"}}
+		all = []blame{{"/dev/ptmx or devpts is missing", "mount it: mount -t devpts -o newinstance,ptmxmode=0666 devpts /dev/pts && ln -sf pts/ptmx /dev/ptmx"}}
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EIO) && e.facts.ptyUsed >= e.facts.ptyMax:
 		all = []blame{{fmt.Sprintf("%d of %d PTYs are in use", e.facts.ptyUsed, e.facts.ptyMax), sysctl("kernel.pty.max", "8192")}}
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
@@ -309,7 +309,7 @@ func (e *examination) landlock() {
 	if p.Works {
 		e.ok(Landlock, fmt.Sprintf("version %d", e.abi))
 	} else {
-		e.bad(Landlock, e.unlessNeeded(), p.Reason, "the backend landlock cannot work, which enforces read-only policies where there are no namespaces", all)
+		e.bad(Landlock, e.unlessNeeded(), p.Reason, "the backend landlock, which enforces read-only policies without namespaces, cannot work", all)
 	}
 }
 
@@ -347,7 +347,7 @@ func (e *examination) bubblewrap() {
 	const matters = "the backend bwrap cannot work, which is for hosts that allow namespaces to bwrap alone"
 	program, err := bwrap.Find()
 	if err != nil {
-		e.bad(Bubblewrap, e.unlessNeeded(), "there is no bwrap on PATH", matters, []blame{{"bubblewrap is not installed", e.facts.install("bubblewrap")}})
+		e.bad(Bubblewrap, e.unlessNeeded(), "bwrap is not on PATH", matters, []blame{{"bubblewrap is not installed", e.facts.install("bubblewrap")}})
 		return
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, childTime)

@@ -48,7 +48,7 @@ func NewCeiling(config CeilingConfig) (*Ceiling, error) {
 		return nil, fmt.Errorf("there are more than %d patterns", maxPatterns)
 	}
 	if slices.Contains(config.Ports, 0) {
-		return nil, fmt.Errorf("ports: there is no port 0")
+		return nil, fmt.Errorf("ports: 0 is not a valid port")
 	}
 	c := &Ceiling{config: config}
 	for _, list := range []struct {

@@ -193,10 +193,10 @@ func (x *Proxy) decideName(host string) decision {
 }
 
 // untold is the rule that refuses addresses which stand for a name, but which DNS has not returned.
-const untold = "DNS has not told this address"
+const untold = "DNS has not returned this address"
 
 // noOne is the rule that refuses a host about which no client can be asked.
-const noOne = "no pattern allows it, and there is no one to ask"
+const noOne = "no pattern allows it, and no user can be asked"
 
 // asks reports whether a client can be asked.
 func (x *Proxy) asks() bool {

@@ -48,7 +48,7 @@ type injection struct {
 // checkInjections checks the injections of a CeilingConfig, without their files.
 func checkInjections(list []Injection) ([]injection, error) {
 	if len(list) > maxInjections {
-		return nil, fmt.Errorf("inject: there are %d entries; at most %d are supported", len(list), maxInjections)
+		return nil, fmt.Errorf("inject: %d entries are given; at most %d are supported", len(list), maxInjections)
 	}
 	var checked []injection
 	for i, entry := range list {
@@ -105,7 +105,7 @@ func checkValueFile(path string) error {
 	dir := filepath.Dir(path)
 	home, err := os.UserHomeDir()
 	if filepath.Dir(filepath.Dir(dir)) == filepath.Dir(dir) || err == nil && within(filepath.Clean(home), dir) {
-		return fmt.Errorf("value_file is %q: sandboxed commands do not see its directory, so it must be in one of its own, "+
+		return fmt.Errorf("value_file is %q: sandboxed commands do not see its directory, so it must be in a directory of its own, "+
 			"such as ~/.codex/secrets", path)
 	}
 	return nil
@@ -209,7 +209,7 @@ func (e *injection) value() (credential, error) {
 	if strings.EqualFold(e.Scheme, basicScheme) {
 		_, password, found := bytes.Cut(value, []byte(":"))
 		if !found || len(password) < minValue {
-			return credential{}, fmt.Errorf("value_file %s: for the scheme Basic it must hold user:password, and a password of %d characters or more",
+			return credential{}, fmt.Errorf("value_file %s: for the scheme Basic it must contain user:password, and a password of %d characters or more",
 				e.ValueFile, minValue)
 		}
 		c.header = base64.StdEncoding.EncodeToString(value)

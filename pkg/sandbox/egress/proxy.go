@@ -287,7 +287,7 @@ func (x *Proxy) routineAccept(l net.Listener, serve func(net.Conn), refuse func(
 func (x *Proxy) admit(conn net.Conn, serve, refuse func(net.Conn)) {
 	user, err := x.host.opts.UserOf(conn)
 	if err != nil || user != os.Geteuid() && user != 0 {
-		x.log.Warn("network proxy: refused a connection that is not the user's own", "user", user, "error", err)
+		x.log.Warn("network proxy: refused a connection of another user", "user", user, "error", err)
 		_ = conn.Close()
 		return
 	}

@@ -25,7 +25,7 @@ func (c *Ceiling) PermitsTunnel(host string, port uint16) error {
 		return c.denies(name, port)
 	}
 	if endsInNumber(name) {
-		return errors.New("the name is a number, which resolvers take for an address")
+		return errors.New("the name is a number, which resolvers treat as an address")
 	}
 	if refusal, _ := c.judge(Question{Host: name, Port: port}); refusal != nil {
 		return errors.New("denied by " + refusal.rule)

@@ -82,7 +82,7 @@ func (d *decoder) partial(fs *FileSystem) func(*jsonwire.Reader) error {
 		case err != nil:
 			return err
 		case lists && canonical:
-			return errors.New("`read` and `write` do not go with `entries`")
+			return errors.New("`read` and `write` cannot be combined with `entries`")
 		case lists:
 			fs.Entries = append(read, write...)
 			if len(fs.Entries) > maxEntries {

@@ -150,7 +150,7 @@ func (s *Placeholder) take() (*Placeholder, error) {
 		}
 	}
 	s.close()
-	return nil, fmt.Errorf("put a placeholder at %s: it comes and goes", s.Path)
+	return nil, fmt.Errorf("put a placeholder at %s: other processes create and remove it all the time", s.Path)
 }
 
 // Open opens the directory of the placeholder that a mount needs at its target, and

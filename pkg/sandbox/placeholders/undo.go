@@ -136,7 +136,7 @@ func (u *Undo) look() {
 func (u *Undo) tidy() {
 	for _, r := range u.names {
 		if u.made && u.remover.Tidy(r) {
-			_, _ = os.Stderr.WriteString("hint: what existed before the command, or is too much to be removed, is kept as " + r.Aside() + "*\n")
+			_, _ = os.Stderr.WriteString("hint: files that existed before the command, or are too many to be removed, are kept as " + r.Aside() + "*\n")
 		}
 	}
 }

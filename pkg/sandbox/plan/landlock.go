@@ -70,24 +70,24 @@ func (plan *Plan) LandlockRefusal(stricter bool) error {
 	case plan.NoProc:
 		return errors.New("it cannot leave /proc empty")
 	case plan.Root == RootWritable:
-		return errors.New("it cannot take anything away from a writable /")
+		return errors.New("it cannot restrict paths below a writable /")
 	case stricter:
 		return nil
 	case len(plan.Undo) > 0:
-		return fmt.Errorf("it cannot keep %s from being created%s", plan.Undo[0].Path, orStricter)
+		return fmt.Errorf("it cannot prevent %s from being created%s", plan.Undo[0].Path, orStricter)
 	}
 	for _, m := range plan.Mounts {
 		switch {
 		case m.Kind == EmptyDir || m.Kind == EmptyFile:
-			what := "hide"
+			what := "hide %s"
 			if m.Placeholder {
-				what = "keep from being created"
+				what = "prevent %s from being created"
 			}
-			return fmt.Errorf("it cannot %s %s, which lies below what may be used%s", what, m.Target, orStricter)
+			return fmt.Errorf("it cannot "+what+", which is below a permitted path%s", m.Target, orStricter)
 		case m.Kind == BindReadOnly && plan.inWritable(m.Target):
-			return fmt.Errorf("it cannot make %s read-only, which lies below what may be written%s", m.Target, orStricter)
+			return fmt.Errorf("it cannot make %s read-only, which is below a writable path%s", m.Target, orStricter)
 		case plan.keepsName(m):
-			return fmt.Errorf("it cannot keep %s from being renamed, which lies below what may be written%s", m.Target, orStricter)
+			return fmt.Errorf("it cannot prevent %s from being renamed, which is below a writable path%s", m.Target, orStricter)
 		}
 	}
 	return nil

@@ -146,7 +146,7 @@ func (p *planner) halfMade(at string) bool {
 	case err != nil || info.Type != permissions.Missing && !info.Mine:
 		return false
 	case info.Type == permissions.Dir:
-		full := errors.New("there is something in it")
+		full := errors.New("it is not empty")
 		return p.host.ReadDir(at, func(string, permissions.FileType) error { return full }) == nil
 	}
 	return info.Type == permissions.Missing || info.Type == permissions.Regular && info.Size == 0

@@ -101,7 +101,7 @@ func (plan *Plan) coveredByGrant(i int, rights uint64) bool {
 // Landlock; 0: there is none.
 func (plan *Plan) DescribeWall(abi int, nesting bool) string {
 	if abi < WallABI {
-		return "second wall: none, as the kernel has no Landlock of version 2: FIFOs outside of writable directories can be written to\n"
+		return "second wall: none, because the kernel does not support version 2 of Landlock: FIFOs outside of writable directories can be written to\n"
 	}
 	text := fmt.Sprintf("second wall: Landlock version %d: ", abi)
 	switch {

@@ -165,7 +165,7 @@ func (r *Runtime) choose() Status {
 		}
 		others = append(others, b.Name+" does not work here ("+b.Reason+")")
 	}
-	others = append(others, "nothing that has to be confined will run")
+	others = append(others, "requests that need a sandbox will be refused")
 	return Status{Backend: Backends[0], Reason: strings.Join(others, "; ")}
 }
 

@@ -226,7 +226,7 @@ func TestTheChoiceOfABackend(t *testing.T) {
 		complete                     bool
 	}{
 		{`{"backends":[{"name":"namespaces","works":true},{"name":"bwrap","works":true}]}`, "", "namespaces", "it works here", true},
-		{`{"backends":[{"name":"namespaces","works":false,"reason":"no"},{"name":"landlock","works":false,"reason":"old"}]}`, "", "auto", "nothing that has to be confined will run", false},
+		{`{"backends":[{"name":"namespaces","works":false,"reason":"no"},{"name":"landlock","works":false,"reason":"old"}]}`, "", "auto", "requests that need a sandbox will be refused", false},
 		{`{"backends":`, "auto", "auto", "probe the sandbox", false},
 		{`{}`, "landlock", "landlock", "it was asked for", false},
 		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "", "auto", "namespaces does not work here", true},

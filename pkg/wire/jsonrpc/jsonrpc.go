@@ -114,7 +114,7 @@ func (m *members) member(name string) *[]byte {
 	}
 }
 
-var errNoMessage = errors.New("data is no request, notification, response or error")
+var errNoMessage = errors.New("data is not a request, notification, response or error")
 
 func (m *members) message() (Message, error) {
 	out := Message{Trace: m.trace}

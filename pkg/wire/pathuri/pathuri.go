@@ -36,7 +36,7 @@ func Parse(s, home string) (string, error) {
 	}
 	if s == "~" || strings.HasPrefix(s, "~/") {
 		if !path.IsAbs(home) {
-			return "", syntaxError("path is not absolute: " + logtext.Clip(s, maxShown) + " (the server knows no home directory)")
+			return "", syntaxError("path is not absolute: " + logtext.Clip(s, maxShown) + " (the server has no home directory)")
 		}
 		return parseNative(home + s[1:])
 	}

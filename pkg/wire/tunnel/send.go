@@ -220,7 +220,7 @@ func (s *Stream) Resume(c Carrier, position uint64) error {
 	defer s.mu.Unlock()
 	end := s.ended && position == s.written+1
 	if position < s.acked || position > s.written && !end {
-		return &Violation{"a position was told that the tunnel never had"}
+		return &Violation{"the peer sent a position that the tunnel never had"}
 	}
 	s.carrier, s.closeSent, s.told = c, false, 0
 	s.next, s.endSent = min(position, s.written), end

@@ -82,7 +82,7 @@ func removeStale(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != os.ModeSocket:
-		return fmt.Errorf("%s exists and is no socket; name another path, or remove it", path)
+		return fmt.Errorf("%s exists and is not a socket; name another path, or remove it", path)
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	switch {
@@ -92,7 +92,7 @@ func removeStale(ctx context.Context, path string) error {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case !errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%s exists, and whether a server listens on it cannot be told: %w", path, err)
+		return fmt.Errorf("%s exists, and it is unknown whether a server listens on it: %w", path, err)
 	}
 	aside, err := os.MkdirTemp(filepath.Dir(path), ".codex-socket-")
 	if err != nil {
@@ -108,7 +108,7 @@ func removeStale(ctx context.Context, path string) error {
 		return os.Remove(moved)
 	}
 	if err := os.Rename(moved, path); err != nil {
-		return fmt.Errorf("put back what took the place of %s: %w", path, err)
+		return fmt.Errorf("restore the file that replaced %s: %w", path, err)
 	}
 	return fmt.Errorf("another server has just begun to listen on %s", path)
 }

@@ -65,8 +65,8 @@ func TestListenUnixReplacesStaleSocketsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{file, link, dir} {
-		if _, err := ListenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "no socket") {
-			t.Errorf(`%s: got error %v, want an error with "no socket"`, path, err)
+		if _, err := ListenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "not a socket") {
+			t.Errorf(`%s: got error %v, want an error with "not a socket"`, path, err)
 		}
 		if _, err := os.Lstat(path); err != nil {
 			t.Error(err)

@@ -42,7 +42,7 @@ func main() {
 		}
 	}
 	if found > 0 {
-		fmt.Printf("%d failures of tests say nothing: write what came and what was wanted\n", found)
+		fmt.Printf("%d failure messages have no words: write got %%q, want %%q\n", found)
 		os.Exit(1)
 	}
 }

@@ -242,7 +242,7 @@ func (r *loginRun) readSecret(flag, what, variable string) (signin.Secret, error
 		return "", r.say(cmdutil.ExitFailed, "No %s provided via stdin.", what)
 	case strings.ContainsFunc(secret, func(c rune) bool { return c <= ' ' || c >= 0x7f }):
 		// A header cannot carry it, so requests would fail later.
-		return "", r.say(cmdutil.ExitFailed, "Failed to read %s from stdin: it has blanks, line breaks or other odd characters in it; pipe nothing else in.", what)
+		return "", r.say(cmdutil.ExitFailed, "Failed to read %s from stdin: it contains blanks, line breaks or other invalid characters; pipe in only the key.", what)
 	}
 	return signin.Secret(secret), nil
 }
@@ -256,7 +256,7 @@ func (r *loginRun) chatGPTDisabled() error {
 }
 
 // warn logs an error that does not prevent signing in.
-func (r *loginRun) warn(err error) { r.log.Warn("signing in goes on", "error", err) }
+func (r *loginRun) warn(err error) { r.log.Warn("sign-in continues", "error", err) }
 
 func (r *loginRun) browser() error {
 	if err := r.chatGPTDisabled(); err != nil {
@@ -313,7 +313,7 @@ func (r *loginRun) status() error {
 	case err != nil:
 		hint := ""
 		if _, unread := r.in.Store.Load(); unread != nil && !errors.Is(unread, signin.ErrNoAuth) {
-			hint = "\ncodex: codex login replaces what is stored, and codex logout removes it"
+			hint = "\nhint: codex login replaces the stored credentials, and codex logout removes them"
 		}
 		return r.say(cmdutil.ExitFailed, "Error checking login status: %v%s", err, hint)
 	default:
@@ -326,7 +326,7 @@ func (r *loginRun) logout() error {
 	if r.c.Args().Present() {
 		return cmdutil.Usagef("logout takes no arguments, got %q", r.c.Args().First())
 	}
-	there, err := r.in.Logout(r.c.Context, func(err error) { r.log.Warn("signing out goes on", "error", err) })
+	there, err := r.in.Logout(r.c.Context, func(err error) { r.log.Warn("sign-out continues", "error", err) })
 	switch {
 	case err != nil:
 		return r.say(cmdutil.ExitFailed, "Error logging out: %v", err)

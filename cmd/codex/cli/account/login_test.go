@@ -106,7 +106,7 @@ func TestLoginTranscripts(t *testing.T) {
 		"no API key": {"login --with-api-key", " \n", nil, nil, nil,
 			"Reading API key from stdin...\nNo API key provided via stdin.\n", 1, ""},
 		"two lines": {"login --with-api-key", "sk-1\nsk-2\n", nil, nil, nil,
-			"Reading API key from stdin...\nFailed to read API key from stdin: it has blanks, line breaks or other odd characters in it; pipe nothing else in.\n", 1, ""},
+			"Reading API key from stdin...\nFailed to read API key from stdin: it contains blanks, line breaks or other invalid characters; pipe in only the key.\n", 1, ""},
 		"an endless API key": {"login --with-api-key", strings.Repeat("k", maxSecret+1), nil, nil, nil,
 			"Reading API key from stdin...\nFailed to read API key from stdin: there are more than 1048576 bytes\n", 1, ""},
 		"an access token": {"login --with-access-token", "at-5\n", nil, nil, whoami,
@@ -157,7 +157,7 @@ func TestLoginTranscripts(t *testing.T) {
 		"status with a token": {"login status", "", map[string]string{"auth.json": chat}, map[string]string{"CODEX_ACCESS_TOKEN": "at-5"}, whoami,
 			"Logged in using personal access token\n", 0, chat},
 		"status with a bad file": {"login status", "", map[string]string{"auth.json": `{"tokens":{"id_token":"x","access_token":"","refresh_token":""}}`}, nil, nil,
-			"Error checking login status: HOME/auth.json: tokens: id_token: invalid ID token format\ncodex: codex login replaces what is stored, and codex logout removes it\n", 1, `{"tokens":{"id_token":"x","access_token":"","refresh_token":""}}`},
+			"Error checking login status: HOME/auth.json: tokens: id_token: invalid ID token format\nhint: codex login replaces the stored credentials, and codex logout removes them\n", 1, `{"tokens":{"id_token":"x","access_token":"","refresh_token":""}}`},
 
 		"status without the key": {"login status", "", map[string]string{"auth.json": `{"auth_mode":"apikey"}`}, nil, nil,
 			"Error checking login status: API key auth is missing a key.\n", 1, `{"auth_mode":"apikey"}`},

@@ -38,7 +38,7 @@ Example:
 }
 
 func keyFlag() cli.Flag {
-	return &cli.StringFlag{Name: "key", Usage: "the server's public key in `BASE64`, as in the server's log; without this option, that of the first signature"}
+	return &cli.StringFlag{Name: "key", Usage: "the server's public key in `BASE64`, as in the server's log; default: the key of the first signature"}
 }
 
 func jsonFlag() cli.Flag {

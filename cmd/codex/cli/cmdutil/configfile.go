@@ -362,9 +362,9 @@ func (o *Options) Checked(w io.Writer) (done bool, err error) {
 	case !o.c.Bool(optionCheck):
 		return false, nil
 	case o.path == "":
-		_, err = fmt.Fprintln(w, "the options are valid; there is no file with options")
+		_, err = fmt.Fprintln(w, "the options are valid; no file with options exists")
 	default:
-		_, err = fmt.Fprintf(w, "the options are valid, with those of %s\n", o.path)
+		_, err = fmt.Fprintf(w, "the options are valid, including those of %s\n", o.path)
 	}
 	return true, err
 }

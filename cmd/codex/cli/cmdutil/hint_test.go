@@ -61,7 +61,7 @@ func TestAdviceIsBelowTheCauses(t *testing.T) {
 	err := fmt.Errorf("b: %w", WithAdvice(&registry.TransportError{URL: "https://r", Err: net.ErrClosed}, "do this"))
 	var out bytes.Buffer
 	fmt.Fprint(&out, CausedBy(err), AdviceOn(err))
-	want := "\nCaused by:\n    " + net.ErrClosed.Error() + "\ncodex: do this\n"
+	want := "\nCaused by:\n    " + net.ErrClosed.Error() + "\nhint: do this\n"
 	if out.String() != want || strings.Contains(err.Error(), "do this") {
 		t.Errorf("%q below %q, want %q", out.String(), err, want)
 	}

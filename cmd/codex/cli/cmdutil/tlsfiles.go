@@ -36,7 +36,7 @@ func (f TLSFiles) Server(log *slog.Logger) (*tls.Config, error) {
 		return nil, err
 	}
 	if info := r.seen[1]; info != nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
-		log.Warn("every user of this machine may read or change the key; chmod 600 keeps it private", "path", f.Key)
+		log.Warn("every user of this machine may read or change the key; run chmod 600 on it", "path", f.Key)
 	}
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS12,
@@ -152,7 +152,7 @@ func sameFile(a, b os.FileInfo) bool {
 func CheckTLSFiles(cert, key, clientCA string) (TLSFiles, error) {
 	switch {
 	case (cert == "") != (key == ""):
-		return TLSFiles{}, Usagef("--tls-cert and --tls-key belong together; give both or none")
+		return TLSFiles{}, Usagef("--tls-cert and --tls-key must be given together")
 	case clientCA != "" && cert == "":
 		return TLSFiles{}, Usagef("--tls-client-ca needs --tls-cert and --tls-key")
 	}

@@ -125,11 +125,11 @@ func showReport(to io.Writer, r *doctor.Report) error {
 	switch {
 	case len(r.Backends) == 0:
 	case r.Auto.Backend == "":
-		b.WriteString("The backend auto finds none that works.\n")
+		b.WriteString("The backend auto finds no backend that works.\n")
 	case r.Auto.Backend == r.Backends[0].Name:
-		fmt.Fprintf(&b, "The backend auto takes %s: %s.\n", r.Auto.Backend, terminal.Text(r.Auto.Reason))
+		fmt.Fprintf(&b, "The backend auto uses %s: %s.\n", r.Auto.Backend, terminal.Text(r.Auto.Reason))
 	default:
-		fmt.Fprintf(&b, "The backend auto takes %s, as those before it do not work here.\n", r.Auto.Backend)
+		fmt.Fprintf(&b, "The backend auto uses %s, because those before it do not work here.\n", r.Auto.Backend)
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(&b, terminal.Text(note))

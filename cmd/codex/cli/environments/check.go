@@ -68,7 +68,7 @@ Example:
 				ids = config.IDs()
 			}
 			if len(ids) == 0 {
-				return fmt.Errorf("there are no environments: %s", noEnvironments(config))
+				return fmt.Errorf("no environments are configured: %s", noEnvironments(config))
 			}
 			ctx, stop := signal.NotifyContext(c.Context, append(cmdutil.NotIgnored(os.Interrupt), syscall.SIGTERM)...)
 			defer stop()

@@ -125,7 +125,7 @@ func listEnvironments(to io.Writer, config execenv.Config, entries []environment
 		return err
 	}
 	if config.Default == "" {
-		b.WriteString("There is no default.\n")
+		b.WriteString("No environment is the default.\n")
 	}
 	_, err := io.WriteString(to, b.String())
 	return err

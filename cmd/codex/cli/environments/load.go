@@ -52,7 +52,7 @@ func NoDefault(config execenv.Config) string {
 // decidedBy returns the name of the variable or file that defines the environments.
 func decidedBy(config execenv.Config) string {
 	if config.Source == "" {
-		return "the built-in ones, as there is neither " + execenv.FileName + " nor " + execenv.URLVariable
+		return "the built-in ones, because there is neither " + execenv.FileName + " nor " + execenv.URLVariable
 	}
 	return config.Source
 }

@@ -19,11 +19,11 @@ func TestAdviceOnEnvironments(t *testing.T) {
 		want       string // the advice
 	}{
 		{name: "nothing"},
-		{name: "a rule of the file", file: "[[environments]]\nid = \"x\"", want: "codex: the file is PATH\n"},
+		{name: "a rule of the file", file: "[[environments]]\nid = \"x\"", want: "hint: the file is PATH\n"},
 		{name: "a file that names itself", file: "default = "},
-		{name: "no id, no token", set: []int{url}, want: "codex: not set: CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID, CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN; codex remote --env ID does without CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID\n"},
-		{name: "no token", set: []int{url, id}, want: "codex: not set: CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN\n"},
-		{name: "an id in place of the variable", set: []int{url}, id: "box", want: "codex: not set: CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN\n"},
+		{name: "no id, no token", set: []int{url}, want: "hint: not set: CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID, CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN; codex remote --env ID does without CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID\n"},
+		{name: "no token", set: []int{url, id}, want: "hint: not set: CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN\n"},
+		{name: "an id in place of the variable", set: []int{url}, id: "box", want: "hint: not set: CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN\n"},
 		{name: "an id, which is enough", set: []int{url, token}, id: "box"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -136,7 +136,7 @@ func (e *execution) done(d approval.Decision) int {
 		if len(e.last.refused) > 0 {
 			e.say(e.denied())
 		}
-		e.say(e.x.policy.Wider())
+		e.x.hint(e.x.policy.Wider())
 		return cmdutil.ExitDenied
 	}
 }
@@ -155,7 +155,7 @@ func (e *execution) refused(d approval.Decision) (int, error) {
 	case !errors.Is(d.Err, approval.ErrRejected):
 		return 0, d.Err
 	case e.x.console == nil:
-		e.say("the command was not run, as nobody can be asked: " + e.x.silent)
+		e.say("the command was not run, because no user can be asked: " + e.x.silent)
 	default:
 		e.say(d.Err.Error())
 	}
@@ -229,6 +229,11 @@ func (e *execution) say(text string) { e.x.say(text) }
 // say prints a note for the user. It may be called from any goroutine.
 func (x *remoteExec) say(text string) {
 	_, _ = io.WriteString(x.s.Err, "codex: "+terminal.Text(text)+"\n")
+}
+
+// hint prints a line of advice for the user.
+func (x *remoteExec) hint(text string) {
+	_, _ = io.WriteString(x.s.Err, "hint: "+terminal.Text(text)+"\n")
 }
 
 // shellCommand quotes a command so that a shell runs the same command.

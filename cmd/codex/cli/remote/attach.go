@@ -97,7 +97,7 @@ func (a *attachment) run(ctx context.Context, client *execclient.Client) error {
 	raw.end()
 	switch {
 	case errors.Is(context.Cause(ctx), errLeft):
-		cmdutil.Messagef(a.notes, "codex: left %s, which goes on\n", a.handle)
+		cmdutil.Messagef(a.notes, "codex: left %s, which continues to run\n", a.handle)
 		return nil
 	case err != nil:
 		return aboutHandle(a.handle, cause(ctx, err))
@@ -208,5 +208,5 @@ func (k *leavingKeys) pass(typed []byte) (data []byte, left bool) {
 
 // noSuchHandle is the error for a handle that belongs to no process of this user.
 func noSuchHandle(handle string) error {
-	return fmt.Errorf("%s: there is no such detached process of yours; codex remote ps lists them", handle)
+	return fmt.Errorf("%s: you have no such detached process; codex remote ps lists yours", handle)
 }

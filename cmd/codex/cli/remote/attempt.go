@@ -32,7 +32,7 @@ var errNotConfined = errors.New("the server did not confine the command, which w
 var errNoProxies = errors.New("the server cannot give commands network proxies, which --allow-domain and --ask-network need")
 
 // errInterrupted ends a command that is interrupted while the server cannot be reached.
-var errInterrupted = errors.New("interrupted; the command may go on for a while where the server cannot be reached")
+var errInterrupted = errors.New("interrupted; because the server cannot be reached, the command may continue for a while")
 
 // attempt is one process on the server that uses this terminal.
 type attempt struct {

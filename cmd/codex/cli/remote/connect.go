@@ -45,9 +45,9 @@ func tlsFiles(c *cli.Context, url string) (files execenv.TLSFiles, err error) {
 	}
 	switch {
 	case (files.ClientCert == "") != (files.ClientKey == ""):
-		return files, cmdutil.Usagef("--client-cert and --client-key belong together; give both or none")
+		return files, cmdutil.Usagef("--client-cert and --client-key must be given together")
 	case files != (execenv.TLSFiles{}) && !strings.HasPrefix(url, "wss://"):
-		return files, cmdutil.Usagef("--ca, --client-cert and --client-key are for --url wss://HOST:PORT; those of an environment stand in %s", execenv.FileName)
+		return files, cmdutil.Usagef("--ca, --client-cert and --client-key are for --url wss://HOST:PORT; for an environment set them in %s", execenv.FileName)
 	}
 	return files, nil
 }
@@ -170,7 +170,7 @@ func keysFor(s execenv.Spec) (string, error) {
 	}
 	dir, err := home.Find()
 	if err != nil {
-		return "", fmt.Errorf("the keys by which servers know this client: %w", err)
+		return "", fmt.Errorf("the keys that identify this client to servers: %w", err)
 	}
 	return filepath.Join(dir, home.ClientKeys), nil
 }

@@ -44,8 +44,8 @@ Examples:
 			cmdutil.BothFiles,
 			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envFlag(), verboseFlag(), quietFlag(),
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r"}, Usage: "copy directories with all that is in them"},
-			&cli.BoolFlag{Name: "preserve", Aliases: []string{"p"}, Usage: "set times and permissions as those of the source"},
-			&cli.BoolFlag{Name: "owner", Usage: "set owners and groups as those of the source, by number; needs root on the target's side"},
+			&cli.BoolFlag{Name: "preserve", Aliases: []string{"p"}, Usage: "preserve times and permissions of the source"},
+			&cli.BoolFlag{Name: "owner", Usage: "preserve owners and groups of the source, by number; needs root on the target's side"},
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names in a directory that match `PATTERN`, or paths if it has a slash; may be repeated"},
 		},
 		Action: func(c *cli.Context) error { return copyFiles(c, s) },
@@ -210,7 +210,7 @@ func (cp *copying) warn() {
 	cp.warnOnce.Do(func() {
 		if !cp.quiet {
 			cp.bar.interrupt()
-			fmt.Fprintln(cp.errs, "codex: this server knows neither permissions nor times nor links: copies have those of new files")
+			fmt.Fprintln(cp.errs, "codex: this server does not support permissions, times or links: copies are ordinary new files")
 		}
 	})
 }

@@ -91,7 +91,7 @@ func runDetached(c *cli.Context, s cmdutil.Streams, argv []string) error {
 	case errors.Is(err, execclient.ErrUnsupported):
 		return &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: errNoDetach}
 	case execproto.IsProcessExists(err):
-		err = fmt.Errorf("there is a detached process %s already; give another --name, or codex remote forget %s if it has ended", params.ProcessID, params.ProcessID)
+		err = fmt.Errorf("a detached process %s already exists; give another --name, or codex remote forget %s if it has ended", params.ProcessID, params.ProcessID)
 		return &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: err}
 	case err != nil:
 		return runError(err, argv, false)

@@ -335,10 +335,10 @@ func (p *logPrinter) print(r execproto.ReadResult) error {
 	p.last = r
 	if d := r.Dropped; d != nil {
 		p.dropped = true
-		cmdutil.Messagef(p.s.Err, "codex: %s: the output of the events %d to %d is not retained any more\n", p.handle, d.First, d.Last)
+		cmdutil.Messagef(p.s.Err, "codex: %s: the output of the events %d to %d is no longer retained\n", p.handle, d.First, d.Last)
 	}
 	if r.Waiting != p.waiting && r.Waiting != "" && len(r.Chunks) == 0 {
-		what := "there is no room for more of its output; logs --consume makes some"
+		what := "the space for its output is used up; logs --consume frees some"
 		if r.Waiting == execproto.WaitingDisk {
 			what = "the server's disk is full"
 		}

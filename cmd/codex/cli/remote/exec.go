@@ -67,7 +67,7 @@ Examples:
 			&cli.StringFlag{Name: "ask", Usage: "never, on-failure or always (`WHEN`); default: on-failure if there is a terminal, never otherwise"},
 			&cli.BoolFlag{Name: "yes", Usage: "retry without the sandbox, and do not ask"},
 			&cli.BoolFlag{Name: "no-input", Usage: "never ask and never retry"},
-			cmdutil.Duration(cli.GenericFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s; a retry gets the same time again", DefaultText: "none"}, 0, time.Millisecond),
+			cmdutil.Duration(cli.GenericFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s; a retry gets the full time again", DefaultText: "none"}, 0, time.Millisecond),
 			&cli.BoolFlag{Name: "json", Usage: "print events as JSON"},
 			&cli.BoolFlag{Name: "shell", Usage: "run the command lines that you type"},
 		}, slices.Concat(sandbox.Flags(sandbox.ReadOnly), askNetworkFlags(), cmdutil.RemoteLimitFlags())...),

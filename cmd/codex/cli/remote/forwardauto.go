@@ -67,7 +67,7 @@ func (a *autoForward) routine(w *execclient.PortWatch) {
 		now, err := w.Next(a.f.ctx)
 		if err != nil {
 			if a.f.ctx.Err() == nil && a.f.client.Err() == nil {
-				a.say(terminal.Text(fmt.Sprintf("ports are no longer forwarded by themselves: %v", err)))
+				a.say(terminal.Text(fmt.Sprintf("ports are no longer forwarded automatically: %v", err)))
 			}
 			return
 		}

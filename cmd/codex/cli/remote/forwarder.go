@@ -258,7 +258,7 @@ func (f *forwarder) socks(conn net.Conn) error {
 		return err
 	}
 	if err := reply(egress.SOCKSConnected); err != nil {
-		return t.Abort("the program has gone")
+		return t.Abort("the program has ended")
 	}
 	_ = t.Join(&buffered{conn.(*net.TCPConn), r})
 	return nil

@@ -101,7 +101,7 @@ func (o *execOptions) parseNetwork(domains []string, network bool) error {
 	case o.askNetwork && (o.yes || o.noInput):
 		return cmdutil.Usagef("--ask-network cannot be combined with --yes or --no-input, which never ask")
 	case o.save != "" && !o.askNetwork:
-		return cmdutil.Usagef("--save needs --ask-network: it saves what is answered there")
+		return cmdutil.Usagef("--save needs --ask-network: it saves the answers to these questions")
 	case network:
 		return o.policy.WithNetwork()
 	default:
@@ -166,7 +166,7 @@ func (o execOptions) approvals(terminal bool) (p approval.Policy, silent string)
 	case o.noInput:
 		silent = "--no-input"
 	case !terminal && !o.yes:
-		silent = "there is no terminal to ask on; --yes approves without asking"
+		silent = "no terminal is available for the question; --yes approves without asking"
 	}
 	switch {
 	case ask == askAlways && o.policy != nil && !o.policy.Known:

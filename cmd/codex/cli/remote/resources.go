@@ -35,7 +35,7 @@ func (a *attempt) checkLimits(p *execclient.Process) {
 	}
 	for _, h := range p.Limits() {
 		if h.By == execproto.HeldByNone {
-			cmdutil.Messagef(a.x.s.Err, "codex: the server does not hold the limit %s: %s\n", h.Name, h.Reason)
+			cmdutil.Messagef(a.x.s.Err, "codex: the server does not enforce the limit %s: %s\n", h.Name, h.Reason)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (r *removing) operands(typed []string) ([]string, error) {
 
 func (r *removing) one(typed string) error {
 	if base := path.Base(strings.TrimPrefix(typed, ":")); base == "." || base == ".." {
-		return errors.New("this may be the server's own directory or one above; name the directory")
+		return errors.New("this may be the server's own directory or a parent of it; name the directory")
 	}
 	uri, err := r.at.marked(typed)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 func remoteSyncCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "sync", Usage: "make a directory like another one, to or from the server", ArgsUsage: "SOURCE TARGET",
+		Name: "sync", Usage: "make a directory equal to another one, to or from the server", ArgsUsage: "SOURCE TARGET",
 		Description: `Copies the files of the directory SOURCE that are missing in the directory TARGET or
 differ there. One of the two begins with a colon and is the server's. Files are equal
 if their sizes and times are, or with --checksum their contents. Copies get the
@@ -33,10 +33,10 @@ Examples:
    codex remote sync --dry-run --delete ./site :/srv/site`,
 		Flags: serverFlags(
 			cmdutil.BothFiles,
-			&cli.BoolFlag{Name: "delete", Usage: "remove what the source does not have"},
+			&cli.BoolFlag{Name: "delete", Usage: "remove files that the source does not have"},
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names that match `PATTERN`, or paths if it has a slash; may be repeated"},
 			&cli.BoolFlag{Name: "checksum", Usage: "compare contents in place of sizes and times"},
-			&cli.BoolFlag{Name: "git", Usage: "leave out what .gitignore files of the source name, and .git"},
+			&cli.BoolFlag{Name: "git", Usage: "leave out .git and the files that .gitignore files of the source name"},
 			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "keep copying changes of the source until Ctrl-C; a local source needs Linux"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "print what would be copied and removed, and change nothing"},
 		),
@@ -46,7 +46,7 @@ Examples:
 
 func syncFiles(c *cli.Context, s cmdutil.Streams) error {
 	if c.NArg() != 2 {
-		return cmdutil.Usagef("sync takes a source and a target, of which one begins with a colon: codex remote sync . :~/project")
+		return cmdutil.Usagef("sync takes a source and a target, one of which begins with a colon: codex remote sync . :~/project")
 	}
 	source, target := c.Args().Get(0), c.Args().Get(1)
 	if strings.HasPrefix(source, ":") == strings.HasPrefix(target, ":") {

@@ -247,7 +247,7 @@ func (st *stats) line(ctx context.Context) (running bool, err error) {
 	list.rows = slices.DeleteFunc(list.rows, func(r processRow) bool { return !st.wants(&r) })
 	for _, name := range st.names {
 		if !slices.ContainsFunc(list.rows, func(r processRow) bool { return name == r.Handle || name == r.ProcessID }) {
-			return false, fmt.Errorf("%s: there is no such process of yours; codex remote ps --all lists them", terminal.Text(name))
+			return false, fmt.Errorf("%s: you have no such process; codex remote ps --all lists your processes", terminal.Text(name))
 		}
 	}
 	list.shares(&st.before)

@@ -150,7 +150,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 		return err
 	}
 	if len(list) == 0 {
-		log.Warn("there are no tokens yet, so no client is accepted; codex rendezvous token create makes one", "file", tokens.Path())
+		log.Warn("no tokens exist yet, so no client is accepted; codex rendezvous token create makes one", "file", tokens.Path())
 	}
 	shared, err := natsOptions(c, log)
 	if err != nil {

@@ -56,9 +56,9 @@ func checkFlags(c *cli.Context) error {
 	case c.IsSet("sandbox") && word == "":
 		return cmdutil.Usagef("--sandbox needs read-only, workspace-write, danger-full-access or JSON; without a sandbox leave it out or say danger-full-access")
 	case whole != "" && (c.Bool("network") || c.IsSet("writable-root")):
-		return cmdutil.Usagef("--network and --writable-root cannot be used with %s, which says itself what may be reached and written", whole)
+		return cmdutil.Usagef("--network and --writable-root cannot be used with %s, which sets network and writable paths itself", whole)
 	case c.IsSet("allow-domain") && c.Bool("network"):
-		return cmdutil.Usagef("--network does not go with --allow-domain: it lets the command reach every host")
+		return cmdutil.Usagef("--network cannot be combined with --allow-domain: it lets the command reach every host")
 	case c.IsSet("writable-root") && !write:
 		return cmdutil.Usagef("--writable-root needs --workspace-write")
 	case slices.Contains(c.StringSlice("writable-root"), ""):

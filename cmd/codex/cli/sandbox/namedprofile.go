@@ -96,7 +96,7 @@ func inheritance(tables map[string]any, name string) ([]map[string]any, error) {
 		case strings.HasPrefix(at, ":") && from != "":
 			return nil, fmt.Errorf("the permission profile %q extends %q: of the built-in profiles it may extend %s and %s", from, at, builtinReadOnly, builtinWorkspace)
 		case strings.HasPrefix(at, ":"):
-			return nil, cmdutil.Usagef("there is no built-in permission profile %q; there are %s, %s and %s", at, builtinReadOnly, builtinWorkspace, builtinFullAccess)
+			return nil, cmdutil.Usagef("unknown built-in permission profile %q; expected %s, %s or %s", at, builtinReadOnly, builtinWorkspace, builtinFullAccess)
 		case seen[at]:
 			return nil, fmt.Errorf("the permission profile %q extends itself, by way of %q", at, from)
 		case !ok && from != "":
@@ -152,7 +152,7 @@ func (b *profileReader) read(table map[string]any) error {
 		case keyWorkspaceRoots:
 			err = b.eachOf(key, table[key], b.workspaceRoot)
 		default:
-			err = fmt.Errorf("unknown key %q; there are %s, %s, %s, %s and %s", key, keyDescription, keyExtends, keyFileSystem, keyNetwork, keyWorkspaceRoots)
+			err = fmt.Errorf("unknown key %q; expected %s, %s, %s, %s or %s", key, keyDescription, keyExtends, keyFileSystem, keyNetwork, keyWorkspaceRoots)
 		}
 		if err != nil {
 			return err
@@ -213,7 +213,7 @@ func (b *profileReader) entry(key, sub string, value any) error {
 	case special:
 		return b.below(projectRootsGlob, sub, word, access)
 	case strings.HasPrefix(key, ":"):
-		return fmt.Errorf("there is no special path %s; there are %s", key, strings.Join(slices.Sorted(maps.Keys(specialPaths)), ", "))
+		return fmt.Errorf("unknown special path %s; expected one of %s", key, strings.Join(slices.Sorted(maps.Keys(specialPaths)), ", "))
 	}
 	dir, err := b.absolute(key)
 	if err != nil {
@@ -248,7 +248,7 @@ func (b *profileReader) absolute(text string) (string, error) {
 	rest, inHome := strings.CutPrefix(text, "~")
 	switch {
 	case inHome && (rest == "" || rest[0] == '/') && b.home == "":
-		return "", fmt.Errorf("%s: there is no home directory: set HOME, or give an absolute path", text)
+		return "", fmt.Errorf("%s: no home directory is known: set HOME, or give an absolute path", text)
 	case inHome && (rest == "" || rest[0] == '/'):
 		return path.Join(filepath.ToSlash(b.home), rest), nil
 	case !filepath.IsAbs(text):

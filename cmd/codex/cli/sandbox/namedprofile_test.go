@@ -77,7 +77,7 @@ func TestNamedProfile(t *testing.T) {
 		"extends everything":        {"[t]\nextends = \":danger-full-access\"", "may extend :read-only and :workspace"},
 		"extends a number":          {"[t]\nextends = 1", "must be the name of a profile"},
 		"an unknown key":            {"[t]\nfile_system = {}", `unknown key "file_system"`},
-		"an unknown special path":   {"[t.filesystem]\n\":cwd\" = \"deny\"", "no special path :cwd"},
+		"an unknown special path":   {"[t.filesystem]\n\":cwd\" = \"deny\"", "unknown special path :cwd"},
 		"an unknown access":         {"[t.filesystem]\n\"/x\" = \"all\"", `must be "read", "write" or "deny", not all`},
 		"a relative path":           {"[t.filesystem]\nx = \"read\"", `"x" must be an absolute path`},
 		"another user's home":       {"[t.filesystem]\n\"~you/x\" = \"read\"", "must be an absolute path"},
@@ -97,7 +97,7 @@ func TestNamedProfile(t *testing.T) {
 			t.Errorf("%s: got p %v, error %v; want error with %q", name, p, err, tt.want)
 		}
 	}
-	if _, err := namedProfile(nil, ":all", "/w", "/"); err == nil || !strings.Contains(err.Error(), `no built-in permission profile ":all"`) {
+	if _, err := namedProfile(nil, ":all", "/w", "/"); err == nil || !strings.Contains(err.Error(), `unknown built-in permission profile ":all"`) {
 		t.Errorf("an unknown built-in profile: %v", err)
 	}
 }

@@ -67,7 +67,7 @@ func ParsePolicy(text string) (*Policy, error) {
 // command has.
 func (p *Policy) WithNetwork() error {
 	if p.word == "" {
-		return cmdutil.Usagef("--network cannot be used with the JSON of --sandbox, which says itself which network the command has")
+		return cmdutil.Usagef("--network cannot be used with the JSON of --sandbox, which sets the network itself")
 	}
 	p.network = true
 	return nil

@@ -55,7 +55,7 @@ Examples:
 		Flags: slices.Concat([]cli.Flag{&cmdutil.Operands{Kind: cmdutil.OfferLocalFiles, CommandLine: true}}, Flags(""), []cli.Flag{
 			&cli.StringFlag{Name: "permission-profile", Aliases: []string{"P"}, Usage: "use the permission profile `NAME` of config.toml, or :read-only, :workspace or :danger-full-access"},
 			cmdutil.OverrideFlag(),
-			&cli.StringFlag{Name: "profile", Aliases: []string{"p"}, Usage: "read also NAME.config.toml beside config.toml, the config profile `NAME`, which has precedence over it"},
+			&cli.StringFlag{Name: "profile", Aliases: []string{"p"}, Usage: "also read the config profile `NAME`, which is NAME.config.toml beside config.toml and takes precedence"},
 			// Users who know --ask-network from codex remote run get an error with an
 			// explanation.
 			&cli.BoolFlag{Name: "ask-network", Hidden: true, Usage: "is refused: the command could answer the questions itself"},
@@ -89,7 +89,7 @@ Examples:
 func checkTarget(c *cli.Context) error {
 	switch target := c.String("target"); {
 	case target != targetLinux && target != targetWindows:
-		return cmdutil.Usagef("--target %q: there are %s and %s", target, targetLinux, targetWindows)
+		return cmdutil.Usagef("--target %q: expected %s or %s", target, targetLinux, targetWindows)
 	case target == targetWindows && !c.Bool("explain"):
 		return cmdutil.Usagef("--target windows needs --explain: commands are confined on Linux only")
 	case target == targetWindows && c.IsSet("allow-domain"):

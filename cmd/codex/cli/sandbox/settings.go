@@ -106,7 +106,7 @@ func profileLayer(dir, name string) (codexconfig.Layer, error) {
 	text, err := safeopen.ReadFile(path, maxLayerFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return none, fmt.Errorf("--profile %s: there is no %s; a permission profile in a file is given by --profile-file FILE", name, path)
+		return none, fmt.Errorf("--profile %s: %s does not exist; to use a permission profile in a file, give --profile-file FILE", name, path)
 	case err != nil:
 		return none, fmt.Errorf("--profile %s: %w", name, err)
 	}
@@ -220,7 +220,7 @@ func (s settings) legacy(mode any) (*permissions.Profile, error) {
 			return nil, err
 		}
 	default:
-		return nil, cmdutil.Usagef("-c %s: there are %s, %s and %s, not %v", keySandboxMode, ReadOnly, WorkspaceWrite, FullAccess, mode)
+		return nil, cmdutil.Usagef("-c %s: expected %s, %s or %s, got %v", keySandboxMode, ReadOnly, WorkspaceWrite, FullAccess, mode)
 	}
 	p := policy.ToProfile("", nil)
 	for _, root := range roots {

@@ -92,7 +92,7 @@ func sandboxFlags() []cli.Flag {
 		&cli.StringFlag{Name: "sandbox-backend", Value: runner.Backends[0], Usage: "the sandbox backend: " + strings.Join(runner.Backends, ", ") + " (`NAME`)"},
 		&cli.BoolFlag{Name: "proxy-private-ips-via-upstream", EnvVars: []string{"CODEX_EXEC_SERVER_PROXY_PRIVATE_IPS_VIA_UPSTREAM"},
 			Usage: "let network proxies of processes reach private addresses through the proxy that HTTP_PROXY and similar variables name"},
-		&cli.StringFlag{Name: "egress-policy", Usage: "let network proxies of processes reach only what the TOML `FILE` allows"},
+		&cli.StringFlag{Name: "egress-policy", Usage: "let network proxies of processes reach only the hosts that the TOML `FILE` allows"},
 		&cli.StringFlag{Name: "linux-sandbox-pid-namespace", Value: pidNamespaceIsolate,
 			Usage: "PID namespace of sandboxed commands (`MODE`): of Codex CLI's two modes only isolate is supported"},
 		&cli.BoolFlag{Name: "sandbox-stricter", Usage: "where Landlock cannot enforce a policy exactly, enforce a stricter one instead of refusing"},

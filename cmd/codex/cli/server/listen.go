@@ -109,7 +109,7 @@ func (f *listening) add(ctx context.Context, where listenOn, rules portRules) er
 func listenPort(ctx context.Context, where listenOn, rules portRules) (execserver.Listener, error) {
 	known, loopback := rules.tokens || rules.certificates, where.addr.Addr().IsLoopback()
 	if !loopback && !known && !rules.anyPeer {
-		return execserver.Listener{}, fmt.Errorf("--listen %s is not a loopback address: whoever reaches it could run commands as this user; "+
+		return execserver.Listener{}, fmt.Errorf("--listen %s is not a loopback address: anybody who can connect to it could run commands as this user; "+
 			"add --ws-auth, or --allow-unauthenticated-bind if that is what you want", where.text)
 	}
 	anyPeer := rules.anyPeer && !loopback

@@ -150,7 +150,7 @@ func authenticator(c *cli.Context, log *slog.Logger) (*wsauth.Authenticator, err
 // checkValues returns an error for an invalid option value.
 func checkValues(c *cli.Context) error {
 	if b := c.String("sandbox-backend"); !slices.Contains(runner.Backends, b) {
-		return cmdutil.Usagef("--sandbox-backend %q: there are %s", b, strings.Join(runner.Backends, ", "))
+		return cmdutil.Usagef("--sandbox-backend %q: expected one of %s", b, strings.Join(runner.Backends, ", "))
 	}
 	if word := c.String("linux-sandbox-pid-namespace"); word != pidNamespaceIsolate {
 		return cmdutil.Usagef(

@@ -311,7 +311,7 @@ func (r *registrar) ask(ctx context.Context, question func() error) error {
 	}
 	credential, renewErr := r.resolve(ctx)
 	if renewErr != nil {
-		r.log.Warn("the credentials are refused, and there are no others", "error", renewErr)
+		r.log.Warn("the registry refused the credentials, and no others are stored", "error", renewErr)
 		return err
 	}
 	if signin.Same(credential, former) {

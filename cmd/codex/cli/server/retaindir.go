@@ -100,6 +100,6 @@ func claimRetainDir(c *cli.Context, dir string, log *slog.Logger) (claimed strin
 			return dir, release
 		}
 	}
-	log.Warn("there are no detached processes", "reason", "more than "+strconv.Itoa(maxAnyPort)+" servers listen on any free port; give one a port or --retain-dir")
+	log.Warn("detached processes are not available", "reason", "more than "+strconv.Itoa(maxAnyPort)+" servers listen on any free port; give one a port or --retain-dir")
 	return "", release
 }

@@ -125,9 +125,9 @@ func tokenNotes(named string, t *wsauth.Token) (notes []string) {
 	case t.Role == wsauth.RoleRead && t.Dir == "":
 		notes = append(notes, "the token reads every file that the user of the server can read, also keys and other tokens; --cwd confines it to a directory")
 	case t.Role == wsauth.RoleRun && t.Dir != "" && !t.ConfinesProcesses():
-		notes = append(notes, "without a sandbox commands can leave "+t.Dir+"; leave --max-sandbox out to confine what they write")
+		notes = append(notes, "without a sandbox commands can leave "+t.Dir+"; leave --max-sandbox out to confine their writes")
 	case t.Role == wsauth.RoleRun && t.Dir != "":
-		notes = append(notes, "file requests see "+t.Dir+" alone; commands also read what their sandbox lets them read elsewhere")
+		notes = append(notes, "file requests see "+t.Dir+" alone; commands can also read other paths that their sandbox permits")
 	}
 	return notes
 }

@@ -55,9 +55,9 @@ func TestRemoteExecWithoutATerminal(t *testing.T) {
 		out     string
 		errs    string // a part
 	}{
-		{"nobody can be asked", nil, write, 126, false, "", blocked + "; it is not retried without: there is no terminal to ask on"},
-		{"nor when that was wanted", []string{"--ask", "on-failure"}, write, 126, false, "", "there is no terminal to ask on"},
-		{"nor before it runs", []string{"--ask", "always"}, "echo ran", 126, false, "", "codex: the command was not run, as nobody can be asked: there is no terminal"},
+		{"nobody can be asked", nil, write, 126, false, "", blocked + "; it is not retried without: no terminal is available for the question"},
+		{"nor when that was wanted", []string{"--ask", "on-failure"}, write, 126, false, "", "no terminal is available for the question"},
+		{"nor before it runs", []string{"--ask", "always"}, "echo ran", 126, false, "", "codex: the command was not run, because no user can be asked: no terminal"},
 		{"yes", []string{"--yes"}, write, 0, true, "", blocked + "; retrying without the sandbox (--yes)"},
 		{"yes to everything", []string{"--yes", "--ask", "always"}, write, 0, true, "", "retrying without the sandbox (--yes)"},
 		{"no input", []string{"--no-input"}, write, 126, false, "", "it is not retried without: --no-input"},

@@ -22,9 +22,9 @@ func TestExecServerOptions(t *testing.T) {
 	const conflict = "error: the argument '--remote <URL>' cannot be used with '--listen <URL>'"
 	const missing = "error: the following required arguments were not provided:\n"
 	const signIn = "Error: remote exec-server registration requires ChatGPT authentication or API key authentication; run `codex login` or set CODEX_API_KEY\n" +
-		"codex: for codex rendezvous set CODEX_RENDEZVOUS_TOKEN to a token: on its machine, run codex rendezvous token create --role executor\n"
+		"hint: for codex rendezvous set CODEX_RENDEZVOUS_TOKEN to a token: on its machine, run codex rendezvous token create --role executor\n"
 	const noFile = "Error: read the options of --config: open foo: no such file or directory\n" +
-		"codex: without =, --config names a file with options; a value of config.toml is KEY=VALUE\n"
+		"hint: without =, --config names a file with options; a value of config.toml is KEY=VALUE\n"
 	stdio := []string{"--listen", "stdio"}
 	remote := []string{"--remote", "http://x", "--environment-id", "e"}
 	for _, tt := range []struct {
@@ -292,10 +292,10 @@ func TestWithoutAFileOfEnvironments(t *testing.T) {
 		{"no local beside a URL", "CODEX_EXEC_SERVER_URL=" + url, []string{"remote", "--env", "local", "ls"}, 2, "there is no environment `local` in CODEX_EXEC_SERVER_URL; there are: remote"},
 		{"none", "CODEX_EXEC_SERVER_URL=none", []string{"remote", "ls"}, 2, "error: which environment? CODEX_EXEC_SERVER_URL is none; give --env ID or --url ws://HOST:PORT\n"},
 		{"none to list", "CODEX_EXEC_SERVER_URL=none", []string{"environments", "list"}, 0, "No environments: CODEX_EXEC_SERVER_URL is none.\n"},
-		{"none to check", "CODEX_EXEC_SERVER_URL=none", []string{"environments", "check"}, 1, "Error: there are no environments: CODEX_EXEC_SERVER_URL is none\n"},
+		{"none to check", "CODEX_EXEC_SERVER_URL=none", []string{"environments", "check"}, 1, "Error: no environments are configured: CODEX_EXEC_SERVER_URL is none\n"},
 		{"part of a registry", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret", []string{"remote", "ls"}, 1, "Error: environment registry configuration error: Noise environment requires CODEX_EXEC_SERVER_NOISE_REGISTRY_URL"},
-		{"what is missing of a registry", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret", []string{"environments", "list"}, 1, "\ncodex: not set: CODEX_EXEC_SERVER_NOISE_REGISTRY_URL, CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID; codex remote --env ID does without CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID\n"},
-		{"what is missing beside an id", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret", []string{"remote", "--env", "box", "ls"}, 1, "\ncodex: not set: CODEX_EXEC_SERVER_NOISE_REGISTRY_URL"},
+		{"what is missing of a registry", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret", []string{"environments", "list"}, 1, "\nhint: not set: CODEX_EXEC_SERVER_NOISE_REGISTRY_URL, CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID; codex remote --env ID does without CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID\n"},
+		{"what is missing beside an id", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret", []string{"remote", "--env", "box", "ls"}, 1, "\nhint: not set: CODEX_EXEC_SERVER_NOISE_REGISTRY_URL"},
 		{"no home", "CODEX_HOME=" + home + "/none", []string{"environments", "list"}, 1, "Error: CODEX_HOME points to \"HOME/none\", but that path does not exist\n"},
 	} {
 		out, errs, code := harness.RunWith(t, append(slices.Clone(env), tt.variable), home, "", tt.args...)

@@ -23,7 +23,7 @@ func TestCommandsThatCannotStart(t *testing.T) {
 	}{
 		{[]string{"--", "nosuch", "a b"}, 127, "Error: nosuch: command not found\n"},
 		{[]string{"echo hi; ls"}, 127, "Error: echo hi; ls: command not found\n" +
-			"codex: this is one word, and no shell reads it: write sh -c 'echo hi; ls' behind the --\n"},
+			"hint: this is one word, and no shell reads it: write sh -c 'echo hi; ls' behind the --\n"},
 		{[]string{"--", plain}, 126, "Error: " + plain + ": permission denied; is it an executable file?\n"},
 		{[]string{"--cwd", plain + "/none", "--", "true"}, 127, "Error: working directory " + plain + "/none: not a directory\n"},
 	} {

@@ -17,7 +17,7 @@ func TestMistakes(t *testing.T) {
 	_, url := harness.Server(t)
 	env = append(env, "CODEX_EXEC_SERVER_URL="+url, "EDITOR=touch "+filepath.Join(home, "edited"))
 	for args, want := range map[string]string{
-		"remote logs nosuch":    "Error: nosuch: there is no such detached process of yours; codex remote ps lists them",
+		"remote logs nosuch":    "Error: nosuch: you have no such detached process; codex remote ps lists yours",
 		"remote edit /nosuch/x": "Error: edit /nosuch/x: the directory of the new file: /nosuch: no such file or directory; make it with codex remote mkdir -p",
 	} {
 		out, errs, code := harness.RunWith(t, env, home, "", strings.Fields(args)...)

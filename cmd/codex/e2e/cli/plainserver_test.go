@@ -98,7 +98,7 @@ func TestServersWithoutAttributes(t *testing.T) {
 	harness.Must(t, os.WriteFile(dir+"/w/script", []byte("x"), 0o755))
 	harness.Must(t, os.WriteFile(dir+"/w/sub/large", bytes.Repeat([]byte("x"), 3<<20), 0o644))
 	harness.Must(t, os.Symlink("script", dir+"/w/link"))
-	const warning = "codex: this server knows neither permissions nor times nor links: copies have those of new files\n"
+	const warning = "codex: this server does not support permissions, times or links: copies are ordinary new files\n"
 	for _, args := range [][]string{{"-rp", dir + "/w", ":" + dir + "/up"}, {"-rp", ":" + dir + "/w", dir + "/down"}} {
 		_, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "--url", url}, args...)...)
 		if code != 1 || strings.Count(errs, warning) != 1 || !strings.Contains(errs, "/w/link: not copied: it is a symbolic link") ||

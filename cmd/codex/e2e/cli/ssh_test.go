@@ -35,7 +35,7 @@ func TestSSHEnvironment(t *testing.T) {
 	if out, errs, code := run("environments", "add", "build", "--ssh", "me@build", "--default"); code != 0 || !strings.HasPrefix(out, "Added build to ") {
 		t.Fatalf(`got exit code %d, stdout %q, stderr %q; want exit code 0, stdout beginning with "Added build to "`, code, out, errs)
 	}
-	if _, errs, code := run("remote", "run", "--", "true"); code != 255 || !strings.Contains(errs, "ssh me@build: there is no codex on that machine") {
+	if _, errs, code := run("remote", "run", "--", "true"); code != 255 || !strings.Contains(errs, "ssh me@build: codex is not installed on that machine") {
 		t.Errorf("without codex there: %d %q", code, errs)
 	}
 	harness.Must(t, os.MkdirAll(filepath.Join(there, ".local/bin"), 0o755))

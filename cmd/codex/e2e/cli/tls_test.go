@@ -107,7 +107,7 @@ func TestTLS(t *testing.T) {
 	check("no certificate", 255, "certificate required", "--ca", file("ours.pem"))
 	check("a certificate of another authority", 255, "", "--ca", file("ours.pem"), "--client-cert", file("else.pem"), "--client-key", file("else.key"))
 	check("a key of another certificate", 255, "me.pem with the key", "--ca", file("ours.pem"), "--client-cert", file("me.pem"), "--client-key", file("else.key"))
-	check("no key", 2, "belong together", "--client-cert", file("me.pem"))
+	check("no key", 2, "must be given together", "--client-cert", file("me.pem"))
 	check("no such file", 255, "no such file", "--ca", file("none.pem"))
 
 	// The certificate is renewed, by another authority.

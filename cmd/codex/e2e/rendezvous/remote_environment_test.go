@@ -146,7 +146,7 @@ func TestExecutorInheritsBlockedSignals(t *testing.T) {
 func TestRegistrationIsRefused(t *testing.T) {
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
 	const config = "environment registry configuration error: "
-	const makeToken = "\ncodex: for codex rendezvous set CODEX_RENDEZVOUS_TOKEN to a token: on its machine, run codex rendezvous token create --role executor"
+	const makeToken = "\nhint: for codex rendezvous set CODEX_RENDEZVOUS_TOKEN to a token: on its machine, run codex rendezvous token create --role executor"
 	for _, tt := range []struct {
 		name, variable string
 		args           []string
@@ -154,12 +154,12 @@ func TestRegistrationIsRefused(t *testing.T) {
 	}{
 		{"blank id", "CODEX_API_KEY=k", []string{"--remote", m.URL, "--environment-id", " "}, config + "environment id is required for remote exec-server registration"},
 		{"blank URL", "CODEX_ACCESS_TOKEN=", []string{"--remote", " ", "--environment-id", "e"}, "remote exec-server registration requires ChatGPT authentication or API key authentication; run `codex login` or set CODEX_API_KEY" + makeToken},
-		{"wrong key", "CODEX_API_KEY=k", []string{"--remote", m.URL, "--environment-id", "e"}, "environment registry authentication error: environment registry authentication failed (401 Unauthorized): the token is unknown, revoked or expired\ncodex: set CODEX_RENDEZVOUS_TOKEN to a token of that service"},
+		{"wrong key", "CODEX_API_KEY=k", []string{"--remote", m.URL, "--environment-id", "e"}, "environment registry authentication error: environment registry authentication failed (401 Unauthorized): the token is unknown, revoked or expired\nhint: set CODEX_RENDEZVOUS_TOKEN to a token of that service"},
 		{"key for others", "CODEX_API_KEY=k", []string{"--remote", "https://example.com", "--environment-id", "e"}, "remote exec-server API-key authentication is restricted to HTTPS openai.com and openai.org hosts and subdomains or loopback hosts" + makeToken},
-		{"token in the clear", "CODEX_RENDEZVOUS_TOKEN=k", []string{"--remote", "http://example.com", "--environment-id", "e"}, "CODEX_RENDEZVOUS_TOKEN is sent over https, or to a loopback address, and nowhere else\ncodex: give --remote https://HOST:PORT"},
-		{"no scheme", "CODEX_RENDEZVOUS_TOKEN=k", []string{"--remote", "example.com:1", "--environment-id", "e"}, "remote exec-server registration URL must include a host\ncodex: give --remote https://HOST:PORT"},
+		{"token in the clear", "CODEX_RENDEZVOUS_TOKEN=k", []string{"--remote", "http://example.com", "--environment-id", "e"}, "CODEX_RENDEZVOUS_TOKEN is sent only over https, or to a loopback address\nhint: give --remote https://HOST:PORT"},
+		{"no scheme", "CODEX_RENDEZVOUS_TOKEN=k", []string{"--remote", "example.com:1", "--environment-id", "e"}, "remote exec-server registration URL must include a host\nhint: give --remote https://HOST:PORT"},
 		{"no agent", "CODEX_API_KEY=k", []string{"--remote", m.URL, "--environment-id", "e", "--use-agent-identity-auth"}, "CODEX_ACCESS_TOKEN is required when --use-agent-identity-auth is set"},
-		{"no registry there", "CODEX_API_KEY=k", []string{"--remote", "http://127.0.0.1:1/", "--environment-id", "e"}, "environment registry request failed: error sending request for url (http://127.0.0.1:1/cloud/environment/e/register)\n\nCaused by:\n    dial tcp 127.0.0.1:1: connect: connection refused\ncodex: is codex rendezvous running there?"},
+		{"no registry there", "CODEX_API_KEY=k", []string{"--remote", "http://127.0.0.1:1/", "--environment-id", "e"}, "environment registry request failed: error sending request for url (http://127.0.0.1:1/cloud/environment/e/register)\n\nCaused by:\n    dial tcp 127.0.0.1:1: connect: connection refused\nhint: is codex rendezvous running there?"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			home, env := harness.HomeDirectory(t, nil)

@@ -167,7 +167,7 @@ func TestRendezvousCommandLine(t *testing.T) {
 		{[]string{"token", "create", "--role", "both", "--environment", "["}, 2, "--environment \"[\" is neither an id nor a pattern"},
 		{[]string{"token", "create", "--role", "both", "--environment", "*", "--expires", "-1h"}, 2, "for flag -expires: must be at least 0s"},
 		{[]string{"token", "revoke"}, 2, "id"},
-		{[]string{"token", "revoke", "0123456789ab"}, 1, "no such token"},
+		{[]string{"token", "revoke", "0123456789ab"}, 1, "the token does not exist"},
 		{[]string{"token", "revoke", "cxr_0123456789ab_secret"}, 2, "codex rendezvous token revoke 0123456789ab\n"},
 		{[]string{"--listen", strings.TrimPrefix(taken.URL, "http://")}, 1, "something listens there already"},
 		{[]string{"--listen", "127.0.0.1:0", "--state", state}, 1, "another codex rendezvous uses this file"},

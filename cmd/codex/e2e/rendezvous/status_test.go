@@ -113,7 +113,7 @@ func TestStatusPage(t *testing.T) {
 	if _, errs, code := harness.Run(t, "", "rendezvous", "token", "revoke", "--tokens", m.Tokens, strings.Split(token, "_")[1]); code != 0 {
 		t.Fatal(errs)
 	}
-	p.await("The token is not good any more")
+	p.await("The token is no longer valid")
 	var loaded string
 	if p.eval(`window.loaded`, &loaded); loaded != "once" {
 		t.Errorf("it was loaded again: %q", loaded)

@@ -74,7 +74,7 @@ func TestSandboxWithDomains(t *testing.T) {
 		{"a signal", []string{"--allow-domain", "a.test"}, "kill -KILL $$", 137, "", ""},
 		{"the input", []string{"--allow-domain", "a.test"}, "cat", 0, "in", ""},
 		{"no pattern", []string{"--allow-domain", "https://a.test"}, "true", 2, "", "unsupported domain pattern syntax"},
-		{"the whole network too", []string{"--allow-domain", "a.test", "--network"}, "true", 2, "", "--network does not go with --allow-domain"},
+		{"the whole network too", []string{"--allow-domain", "a.test", "--network"}, "true", 2, "", "--network cannot be combined with --allow-domain"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if slices.Contains(tt.options, machine.Bwrap) {
