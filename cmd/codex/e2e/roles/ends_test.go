@@ -166,7 +166,7 @@ func TestReplacedTokenFile(t *testing.T) {
 	first := w.token("--role", "run")
 	w.serve()
 	admitted := func(token string) error {
-		c, err := execclient.DialWebSocket(t.Context(), w.url, execclient.Options{BearerToken: token, RecoveryTimeout: -1})
+		c, err := execclient.DialWebSocket(t.Context(), w.url, w.options(token))
 		if err == nil {
 			_ = c.Close()
 		}

@@ -25,7 +25,7 @@ func TestSessionsOfOthers(t *testing.T) {
 	p, err := c.Start(t.Context(), w.params("p", nil, "echo said; exec sleep 1000"))
 	harness.Must(t, err)
 	for name, token := range others {
-		_, err := execclient.DialWebSocket(t.Context(), w.url, execclient.Options{BearerToken: token, ResumeSessionID: c.SessionID(), RecoveryTimeout: -1})
+		_, err := execclient.DialWebSocket(t.Context(), w.url, execclient.Options{BearerToken: token, ResumeSessionID: c.SessionID(), ServerUser: w.user(), RecoveryTimeout: -1})
 		if err == nil || !strings.Contains(err.Error(), "unknown session") {
 			t.Errorf("%s resumes the session: %v", name, err)
 		}

@@ -174,10 +174,23 @@ func (w *world) serve(args ...string) *exec.Cmd {
 	return cmd
 }
 
+// options are those of a client with a token, which may be another user's than the server.
+func (w *world) options(token string) execclient.Options {
+	return execclient.Options{BearerToken: token, ServerUser: w.user(), RecoveryTimeout: -1}
+}
+
+// user is the user of the server.
+func (w *world) user() int {
+	if w.credential == nil {
+		return os.Geteuid()
+	}
+	return int(w.credential.Uid)
+}
+
 // client connects with a token.
 func (w *world) client(token string) *execclient.Client {
 	w.t.Helper()
-	c, err := execclient.DialWebSocket(w.t.Context(), w.url, execclient.Options{BearerToken: token, RecoveryTimeout: -1})
+	c, err := execclient.DialWebSocket(w.t.Context(), w.url, w.options(token))
 	harness.Must(w.t, err)
 	w.t.Cleanup(func() { _ = c.Close() })
 	return c
