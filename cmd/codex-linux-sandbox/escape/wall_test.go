@@ -102,6 +102,36 @@ func TestMountMistake(t *testing.T) {
 	})
 }
 
+// TestMaskMistake: if a denied path is not masked by a mistake, the helper of file requests does not read it.
+func TestMaskMistake(t *testing.T) {
+	use(t, launcherWithoutMounts)
+	helper := filepath.Join(base, "codex-fs")
+	if built := os.Getenv("CODEX_ESCAPE_PROGRAMS"); built != "" {
+		text, err := os.ReadFile(filepath.Join(built, "codex-fs"))
+		must(t, err)
+		must(t, testutil.WriteProgram(helper, text))
+	} else {
+		must(t, testutil.Build(helper, "../../codex-fs"))
+	}
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		shown := p.file("shown", "the key that is shown")
+		read := func(name string) string {
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+			defer cancel()
+			cmd := p.command(ctx, backend, entries("root=read", p.secret+"=deny"))
+			cmd.Args = append(slices.Insert(cmd.Args[:len(cmd.Args)-1], 1, "--trusted-helper", "--reading"), helper)
+			cmd.Stdin = strings.NewReader(`{"operation":"fs/readFile","params":{"path":"` + name + `"}}`)
+			return p.finish(cmd).text
+		}
+		if got := read(shown); !strings.Contains(got, `"status":"ok"`) {
+			t.Errorf("a file that is shown: got %s", got)
+		}
+		if got := read(p.secret); !strings.Contains(got, "Permission denied") {
+			t.Errorf("a denied file: got %s", got)
+		}
+	})
+}
+
 // TestNamespaceMistake: if a namespace is the host's by a mistake, nothing runs.
 func TestNamespaceMistake(t *testing.T) {
 	use(t, launcherWithMistakes)

@@ -152,7 +152,7 @@ func (w *wrapped) descriptors() ([]uintptr, error) {
 	}
 	filter := outer.Filter()
 	for fd, data := range map[int][]byte{
-		environFD: []byte(strings.Join(w.l.env, "\x00") + "\x00"), bindsFD: binds, inheritedFD: again,
+		environFD: []byte(strings.Join(w.l.commandEnv(), "\x00") + "\x00"), bindsFD: binds, inheritedFD: again,
 		filterFD: unsafe.Slice((*byte)(unsafe.Pointer(&filter[0])), len(filter)*int(unsafe.Sizeof(filter[0]))),
 	} {
 		if files[fd], err = w.memory(data); err != nil {

@@ -34,7 +34,7 @@ type supervisor struct {
 // prepare makes the resources that every backend with an init needs. subreap is
 // for those without a PID namespace.
 func (l *launch) prepare(subreap bool) (*supervisor, error) {
-	e, err := initproc.PrepareExec(l.command, l.env, l.argv0(), l.execFD)
+	e, err := initproc.PrepareExec(l.command, l.commandEnv(), l.argv0(), l.execFD)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the command: %w", err)
 	}
@@ -390,7 +390,7 @@ func (s *supervisor) release() {
 // filter, and not even that if the profile requests no sandbox.
 func (l *launch) execDirectly() (int, error) {
 	s := &supervisor{l: l, processes: &initproc.Processes{}}
-	e, err := initproc.PrepareExec(l.command, l.env, l.argv0(), l.execFD)
+	e, err := initproc.PrepareExec(l.command, l.commandEnv(), l.argv0(), l.execFD)
 	if err != nil {
 		return 0, fmt.Errorf("prepare the command: %w", err)
 	}

@@ -381,8 +381,8 @@ func TestDocumentedNames(t *testing.T) {
 		{
 			what: "variables", sources: []string{"cmd/codex/cli", "pkg"}, source: `"(CODEX_[A-Z_]+)"`,
 			document: "docs/configuration.md", title: "Variables", cell: "`(CODEX_[A-Z_]+)`",
-			// Codex CLI's, which are named to keep them from others; those of Windows hosts, and of tests.
-			leftOut: []string{"CODEX_TEST_ALL", "CODEX_CONNECTORS_TOKEN", "CODEX_NETWORK_ALLOW_LOCAL_BINDING", "CODEX_WINDOWS_SANDBOX_PROXY_PORTS"},
+			// Codex CLI's, which are named to keep them from others; those of Windows hosts, and of tests; that between launcher and helper.
+			leftOut: []string{"CODEX_TEST_ALL", "CODEX_FS_DENIED", "CODEX_CONNECTORS_TOKEN", "CODEX_NETWORK_ALLOW_LOCAL_BINDING", "CODEX_WINDOWS_SANDBOX_PROXY_PORTS"},
 		},
 	} {
 		has, shown := make(map[string]bool), make(map[string]bool)

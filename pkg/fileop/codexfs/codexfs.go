@@ -32,6 +32,10 @@ func Main(stdin io.Reader, stdout, stderr io.Writer) int {
 			_, _ = io.WriteString(unbufferedWriter(stderr), "fs sandbox helper failed: protect its memory from other processes: "+err.Error()+"\n")
 			return ExitFailed
 		}
+		if !deniedByEnvironment() {
+			_, _ = io.WriteString(unbufferedWriter(stderr), "fs sandbox helper failed: the list of denied paths is invalid\n")
+			return ExitFailed
+		}
 	}
 	s := &session{in: newInput(unbuffered(stdin)), out: &output{w: unbufferedWriter(stdout)}}
 	if err := s.run(); err != nil {

@@ -26,6 +26,9 @@ func (c *copier) file(from, to located, follow bool) error {
 	if err := refuseProcess(in, c.sourcePath(from)); err != nil {
 		return err
 	}
+	if err := refuseDenied(in, c.sourcePath(from)); err != nil {
+		return err
+	}
 	flags := unix.O_WRONLY | unix.O_CREAT | unix.O_NONBLOCK | unix.O_NOCTTY
 	if !follow {
 		flags |= unix.O_NOFOLLOW

@@ -133,11 +133,33 @@ func openToRead(name string, o Options) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := refuseProcess(fd, name); err != nil {
+	err = refuseProcess(fd, name)
+	if err == nil {
+		err = refuseDenied(fd, name)
+	}
+	if err != nil {
 		_ = unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
+}
+
+// denied reports whether a path, without links, is denied; nil: none is.
+var denied func(name string) bool
+
+// Deny has reading of files and directories refused by their paths without links, from now on. It is for a program that serves
+// requests under one policy, and must be called before the first.
+func Deny(f func(name string) bool) { denied = f }
+
+// refuseDenied returns an error for a file that is denied, or whose path is not known.
+func refuseDenied(fd int, shown string) error {
+	if denied == nil {
+		return nil
+	}
+	if real, err := realPath(fd, shown); err != nil || denied(real) {
+		return wrap(shown, unix.EACCES)
+	}
+	return nil
 }
 
 // refuseProcess returns an error for a file of a process in /proc: one with a number in its path.

@@ -7,9 +7,20 @@ import "golang.org/x/sys/unix"
 // directory of /proc, or one that is reached through the magic links there.
 func OpenDirectory(name string, o Options) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NONBLOCK
-	if !o.Confined {
-		return open(name, flags, 0, o)
+	var fd int
+	var err error
+	if o.Confined {
+		fd, err = openDirConfined(name, flags|unix.O_CLOEXEC, o.NoFollow)
+		err = wrap(name, err)
+	} else {
+		fd, err = open(name, flags, 0, o)
 	}
-	fd, err := openDirConfined(name, flags|unix.O_CLOEXEC, o.NoFollow)
-	return fd, wrap(name, err)
+	if err != nil {
+		return -1, err
+	}
+	if err := refuseDenied(fd, name); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
