@@ -71,7 +71,7 @@ var notMarked = map[string]string{
 	"go test ./cmd/codex/e2e/cli -run TestDocuments":                                                            "it is this test",
 	"kubectl -n agents create secret generic rendezvous-tokens --from-file=tokens.json":                         secretsOfManifests,
 	"kubectl -n agents create secret generic executor --from-file=token=executor.token":                         secretsOfManifests,
-	"kubectl -n agents create secret generic rendezvous-nats --from-file=user.creds":                            secretsOfManifests,
+	"kubectl -n agents create secret generic rendezvous-nats --from-file=user.creds --from-file=ca.crt":         secretsOfManifests,
 	"kubectl -n agents create secret generic rendezvous-tls \\":                                                 secretsOfManifests,
 }
 

@@ -82,7 +82,7 @@ func TestKeepersOfOthers(t *testing.T) {
 	if out := d.must("ps", "--quiet"); out != "" {
 		t.Errorf("from an open directory the server takes %s", out)
 	}
-	for _, path := range []string{d.dir, dir} {
+	for _, path := range []string{root, d.dir, dir} {
 		harness.Must(t, os.Chmod(path, 0o700))
 	}
 	d.end(syscall.SIGKILL)
