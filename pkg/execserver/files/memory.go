@@ -78,16 +78,25 @@ func (m *memory) free() { m.keep(0) }
 
 // listing runs a request that lists a directory. It waits until the client may hold so much as the size of the
 // directory leads to expect. An account has at most a part of the calls that run at a time, which bounds by how much that is wrong.
+//
+// It does not wait for memory in a turn of Blocking: a few connections that read no answers would keep all turns, also from
+// requests that need no memory (TestWaitingForMemoryTakesNoTurn).
 func listing(ctx context.Context, directory string, run func() (fsops.Result, error)) (reply.Result, error) {
-	var size int64
-	if info, err := os.Stat(directory); err == nil {
-		size = info.Size()
+	size, err := Blocking(ctx, func() (int64, error) {
+		info, err := os.Stat(directory)
+		if err != nil {
+			return 0, nil // run says why
+		}
+		return info.Size(), nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	m, err := waitMemory(ctx, max(uncounted, size*sizePerByte))
 	if err != nil {
 		return nil, err
 	}
-	got, err := run()
+	got, err := Blocking(ctx, run)
 	if err != nil {
 		m.free()
 		return nil, err

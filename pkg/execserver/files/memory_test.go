@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/reply"
 	"codex.internal/pkg/execserver/share"
 	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // sharing returns shares with so much memory, and a context of an account of them.
@@ -126,6 +128,72 @@ func TestListingsWaitForMemory(t *testing.T) {
 		(<-done).(reply.Followed).Then()
 		if used := usedMemory(shares); used != 0 {
 			t.Errorf("in the end got %d held, want none", used)
+		}
+	})
+}
+
+// TestWaitingForMemoryTakesNoTurn has listings and blocks of a client that reads no answers wait. Requests that need no
+// memory are answered meanwhile: those that wait held the turns of everybody.
+func TestWaitingForMemoryTakesNoTurn(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		shares, ctx := sharing(t, 1)
+		account := share.From(ctx)
+		if err := account.Take(observe.LimitMemory, 1); err != nil {
+			t.Fatal(err)
+		}
+		f, err := fsops.OpenFile(path, &execproto.OpenParams{Mode: execproto.OpenRead}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Abandon()
+		const turns = 10 // of sharing
+		done := make(chan reply.Result, 2*turns)
+		for range turns {
+			go func() { done <- ask(t, ctx, execproto.MethodFSReadDirectory, dir) }()
+			go func() {
+				r, err := serverFile{f}.readBlock(ctx, 0, 1)
+				if err != nil {
+					t.Error(err)
+				}
+				done <- r
+			}()
+		}
+		synctest.Wait()
+		ask(t, ctx, execproto.MethodFSGetMetadata, path)
+		account.Give(observe.LimitMemory, 1)
+		for range 2 * turns {
+			(<-done).(reply.Followed).Then()
+		}
+		if used := usedMemory(shares); used != 0 {
+			t.Errorf("in the end got %d held, want none", used)
+		}
+	})
+}
+
+// TestConfinedChangesDoNotWaitForMemory begins a write while all memory is that of the messages of other writes, which wait
+// for nothing else.
+func TestConfinedChangesDoNotWaitForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, ctx := sharing(t, 1)
+		if err := share.From(ctx).Take(observe.LimitMemory, 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(ctx, time.Hour)
+		defer cancel()
+		began := errors.New("it has begun")
+		srv := NewServer(Options{Sandboxes: func() (*runner.Runtime, error) { return nil, began }, Events: new(observe.Events)})
+		r := Request{operation: fsops.Find(execproto.MethodFSRemove)}
+		var err error
+		if r.call, err = r.operation.Decode([]byte(`{"path":"file:///f"}`)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (confinedFiles{srv, &runner.Confinement{}}).run(ctx, &r); !errors.Is(err, began) {
+			t.Errorf("got error %v, want %v", err, began)
 		}
 	})
 }

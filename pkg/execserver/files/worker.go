@@ -8,6 +8,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/reply"
+	"codex.internal/pkg/execserver/share"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/sandbox/permissions"
@@ -52,11 +53,11 @@ func (f *Files) worker(ctx context.Context, raw json.RawMessage) (worker, error)
 type serverFiles struct{ srv *Server }
 
 func (w serverFiles) run(ctx context.Context, r *Request) (reply.Result, error) {
+	run := func() (fsops.Result, error) { return r.call.Run(ctx, false) }
+	if m := r.operation.Method; m == execproto.MethodFSReadDirectory || m == execproto.MethodFSListAttributes {
+		return listing(ctx, r.call.Paths()[0], run)
+	}
 	return Blocking(ctx, func() (reply.Result, error) {
-		run := func() (fsops.Result, error) { return r.call.Run(ctx, false) }
-		if m := r.operation.Method; m == execproto.MethodFSReadDirectory || m == execproto.MethodFSListAttributes {
-			return listing(ctx, r.call.Paths()[0], run)
-		}
 		got, err := run()
 		if err != nil {
 			return nil, err
@@ -91,24 +92,26 @@ func (serverFiles) openArchive(ctx context.Context, path string, p *ArchiveReque
 // serverFile is a file that this process has opened.
 type serverFile struct{ f *fsops.File }
 
+// readBlock waits for memory before its turn: see listing.
 func (f serverFile) readBlock(ctx context.Context, offset, n uint64) (reply.Result, error) {
-	return Blocking(ctx, func() (reply.Result, error) {
-		m, err := waitMemory(ctx, execproto.MaxBlockBytes)
-		if err != nil {
-			return nil, err
-		}
-		b := blocks.Get().(*[]byte)
-		free := func() {
-			blocks.Put(b)
-			m.free()
-		}
+	m, err := waitMemory(ctx, execproto.MaxBlockBytes)
+	if err != nil {
+		return nil, err
+	}
+	b := blocks.Get().(*[]byte)
+	free := func() {
+		blocks.Put(b)
+		m.free()
+	}
+	r, err := Blocking(ctx, func() (r execproto.ReadBlockResult, err error) {
 		got, eof, err := f.f.ReadBlock((*b)[:n], offset)
-		if err != nil {
-			free()
-			return nil, err
-		}
-		return reply.Followed{Result: execproto.ReadBlockResult{Chunk: (*b)[:got], EOF: eof}, Then: free}, nil
+		return execproto.ReadBlockResult{Chunk: (*b)[:got], EOF: eof}, err
 	})
+	if err != nil {
+		free()
+		return nil, err
+	}
+	return reply.Followed{Result: r, Then: free}, nil
 }
 
 func (f serverFile) writeBlock(ctx context.Context, offset uint64, chunk []byte) (reply.Result, error) {
@@ -139,15 +142,19 @@ type confinedFiles struct {
 	confinement *runner.Confinement
 }
 
-func (w confinedFiles) run(ctx context.Context, r *Request) (reply.Result, error) {
+func (w confinedFiles) run(ctx context.Context, r *Request) (result reply.Result, err error) {
 	request := fshelper.Request(r.operation.Method, w.srv.Home, r.json, r.call.Sandbox)
 	confinement := w.confinement
 	if r.operation.ReadOnly {
 		confinement = readOnly(confinement)
 	}
-	m, err := waitMemory(ctx, helperRoom)
-	if err != nil {
-		return nil, err
+	// A change does not wait: its answer is small, and it holds the memory of its message. Scenario: a client sends as many
+	// large files at a time as it may have memory for, and each write waits for what the others hold.
+	m := &memory{account: share.From(ctx)}
+	if r.operation.ReadOnly {
+		if m, err = waitMemory(ctx, helperRoom); err != nil {
+			return nil, err
+		}
 	}
 	h, err := w.srv.startHelper(ctx, confinement)
 	if err != nil {
