@@ -71,7 +71,7 @@ const (
 	stuckTime       = 2 * time.Second
 
 	// answerMemory bounds what answers that are not sent yet and messages that have not come whole hold of the server's memory:
-	// a file of the largest size that is read whole, and four times that for others.
+	// four messages of the usual largest size. With larger messages it is four of those.
 	answerMemory = 256 << 20
 	// memoryTime is how long a message waits for memory at most: less than pingInterval allows a connection to be silent, and
 	// two that wait for each other are ended by it.

@@ -3,6 +3,7 @@ package execserver
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/share"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // shared is the table of what all clients of a server have together (docs/protocol.md, "Limits"); pkg/execserver/share
@@ -19,8 +21,16 @@ func (o *Options) shared() map[observe.Limit]int64 {
 		observe.LimitConnections: int64(o.MaxConnections),
 		observe.LimitWatches:     min(files.MaxServerWatches, max(1, inotifyInstances()/2)),
 		observe.LimitFileCalls:   files.MaxFileCalls,
-		observe.LimitMemory:      answerMemory,
+		observe.LimitMemory:      o.memory(),
 	}
+}
+
+// memory is how much answers and messages may hold: enough that a principal, which has half, can send the largest message.
+func (o *Options) memory() int64 {
+	if o.MaxMessage <= websocket.DefaultMaxMessage {
+		return answerMemory
+	}
+	return 4 * min(int64(o.MaxMessage), math.MaxInt64/32)
 }
 
 // inotifyInstances is how many watches the machine lets this user have in all programs.

@@ -18,6 +18,7 @@ type Shares struct {
 // pool is what there is of one thing.
 type pool struct {
 	limit, used int64
+	whole       int64 // see Undivided
 	// turns are the accounts with waiters, each once, in the order in which they are served: what has been
 	// served goes to the end, so that many waiters of one connection do not delay another connection.
 	turns []*Account
@@ -53,6 +54,11 @@ func New(limits map[observe.Limit]int64) *Shares {
 	}
 	return s
 }
+
+// Undivided has an account that waits get up to n of a thing from its principal's share, without leaving a half of that to
+// the principal's other accounts. It is for what is taken in steps, of which the first alone are of no use: an account
+// whose half is smaller would wait for the last step for ever. It must be called before Open.
+func (s *Shares) Undivided(name observe.Limit, n int64) { s.pools[name].whole = n }
 
 // Open returns a new account of the principal of that name, which must be closed. whole is for the user of
 // the server's own machine, who needs no token and has no share. It is the same for all accounts of a name.
@@ -214,8 +220,8 @@ func (s *Shares) serve(pool *pool, name observe.Limit) {
 }
 
 // mayHave reports whether a waiter of the account may have n now. The principal may have half of what others
-// leave, and the account half of what others of its principal leave of that. Who has nothing yet may have more
-// than that half: otherwise a request that is larger would wait for ever.
+// leave, and the account half of what others of its principal leave of that, or what is undivided. Who has nothing yet
+// may have more than that half: otherwise a request that is larger would wait for ever.
 func (a *Account) mayHave(pool *pool, name observe.Limit, n int64) bool {
 	all, others, own := pool.limit, pool.used-a.p.used[name], a.p.used[name]
 	if n > all-pool.used {
@@ -225,7 +231,7 @@ func (a *Account) mayHave(pool *pool, name observe.Limit, n int64) bool {
 	if !a.p.whole && own > 0 && all >= leastDivided {
 		share /= 2
 	}
-	if a.used[name] > 0 {
+	if a.used[name] > 0 && a.used[name]+n > pool.whole {
 		share = own - a.used[name] + (share-own+a.used[name])/2
 	}
 	return own+n <= share

@@ -111,6 +111,32 @@ func TestWhatIsLargerThanEverythingWaitsForAll(t *testing.T) {
 	}
 }
 
+// TestWhatIsUndividedIsTakenInSteps plays a large message whose buffer grows, and another connection of the same token.
+func TestWhatIsUndividedIsTakenInSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(map[observe.Limit]int64{thing: 256})
+		s.Undivided(thing, 96)
+		a, b := s.Open("a", false), s.Open("a", false)
+		for i, tt := range []struct {
+			a    *Account
+			n    int64
+			want bool
+		}{{a, 16, true}, {a, 49, true}, {a, 32, false}, {b, 16, true}, {b, 48, false}} {
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				_, err := tt.a.Wait(ctx, thing, tt.n)
+				done <- err
+			}()
+			synctest.Wait()
+			cancel()
+			if err := <-done; (err == nil) != tt.want {
+				t.Errorf("step %d: got error %v, want %d taken: %v", i, err, tt.n, tt.want)
+			}
+		}
+	})
+}
+
 func TestWaitEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(map[observe.Limit]int64{thing: 1})
