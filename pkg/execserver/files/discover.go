@@ -125,6 +125,8 @@ func (g *discoverGroup) run(ctx context.Context) (execproto.DiscoverResult, erro
 	if err != nil {
 		return execproto.DiscoverResult{}, err
 	}
+	r, free := held(r)
+	defer free()
 	found, err := decoded[execproto.DiscoverResult](r)
 	if err == nil && len(found.Roots) != len(g.roots) {
 		err = execproto.Internal("unexpected fs sandbox helper response: another number of roots")
@@ -234,15 +236,21 @@ func (x *installedFiles) remoteID(ctx context.Context, p installed.Plugin) *stri
 	if err != nil {
 		return nil
 	}
-	if f, ok := r.(reply.Followed); ok {
-		defer f.Then()
-		r = f.Result
-	}
+	r, free := held(r)
+	defer free()
 	block, err := decoded[execproto.ReadBlockResult](r)
 	if err != nil || len(block.Chunk) > installed.MaxRemoteInstall {
 		return nil
 	}
 	return installed.ParseRemoteInstall(block.Chunk)
+}
+
+// held returns the result of a file operation, and what frees its memory when it is used no more.
+func held(r reply.Result) (result reply.Result, free func()) {
+	if f, ok := r.(reply.Followed); ok {
+		return f.Result, f.Then
+	}
+	return r, func() {}
 }
 
 // decoded returns the result of a file operation, which a helper has encoded.
@@ -275,5 +283,7 @@ func (x *installedFiles) walk(ctx context.Context, cache string) (walk execproto
 	if err != nil {
 		return walk, err
 	}
+	r, free := held(r)
+	defer free()
 	return decoded[execproto.WalkResult](r)
 }
