@@ -1,10 +1,9 @@
 package wsauth
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,80 +11,33 @@ import (
 	"codex.internal/pkg/internal/tokens"
 )
 
-// Role is the set of a client's permissions. The zero value permits nothing.
-type Role string
+// Roles and ceilings are the same at a port and through a registry.
+type (
+	Role    = tokens.Role
+	Sandbox = tokens.Sandbox
+	Limits  = tokens.Limits
+	Ceiling = tokens.Ceiling
+)
 
 // The roles. Each includes the ones before it.
 const (
-	// RoleRead reads files and follows the output of processes of its principal.
-	RoleRead Role = "read"
-	// RoleRun starts processes and changes files.
-	RoleRun Role = "run"
-	// RoleAdmin sees the numbers of the whole server, and ends processes of all clients.
-	RoleAdmin Role = "admin"
+	RoleRead  = tokens.RoleRead
+	RoleRun   = tokens.RoleRun
+	RoleAdmin = tokens.RoleAdmin
 )
-
-// Roles are the roles, each of which may do what those before it may.
-var Roles = []Role{RoleRead, RoleRun, RoleAdmin}
-
-// Allows reports whether a role may do what is for another.
-func (r Role) Allows(other Role) bool {
-	own, wanted := slices.Index(Roles, r), slices.Index(Roles, other)
-	return own >= 0 && wanted >= 0 && own >= wanted
-}
-
-// Sandbox is the weakest sandbox that a ceiling permits.
-type Sandbox string
 
 // The sandboxes of ceilings.
 const (
-	// SandboxNone permits everything. The zero value is the same.
-	SandboxNone Sandbox = "none"
-	// SandboxWorkspaceWrite permits writing below Ceiling.Dir and in temporary directories.
-	SandboxWorkspaceWrite Sandbox = "workspace-write"
-	// SandboxReadOnly permits reading.
-	SandboxReadOnly Sandbox = "read-only"
+	SandboxNone           = tokens.SandboxNone
+	SandboxWorkspaceWrite = tokens.SandboxWorkspaceWrite
+	SandboxReadOnly       = tokens.SandboxReadOnly
 )
 
-// Sandboxes are the sandboxes of ceilings, the weakest last.
-var Sandboxes = []Sandbox{SandboxReadOnly, SandboxWorkspaceWrite, SandboxNone}
-
-// Limits are execproto.ProcessLimits in a file.
-type Limits struct {
-	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
-	SwapBytes   uint64 `json:"swapBytes,omitempty"`
-	PIDs        uint64 `json:"pids,omitempty"`
-	CPUMillis   uint64 `json:"cpuMillis,omitempty"`
-	CPUSeconds  uint64 `json:"cpuSeconds,omitempty"`
-	WallMS      uint64 `json:"wallMs,omitempty"`
-	OutputBytes uint64 `json:"outputBytes,omitempty"`
-	FileBytes   uint64 `json:"fileBytes,omitempty"`
-	OpenFiles   uint64 `json:"openFiles,omitempty"`
-	Require     bool   `json:"require,omitempty"`
-}
+// Roles and Sandboxes are all that there are.
+var Roles, Sandboxes = tokens.Roles, tokens.Sandboxes
 
 // Limits that a file holds are those of the protocol.
 var _ = execproto.ProcessLimits(Limits{})
-
-// Ceiling bounds what a client may ask for. The zero value bounds nothing. Values can be
-// compared.
-type Ceiling struct {
-	// Dir is the directory to which file requests and working directories are confined: a
-	// clean absolute path; "": none.
-	Dir string `json:"dir,omitempty"`
-	// MaxSandbox is the weakest sandbox of processes and file requests.
-	MaxSandbox Sandbox `json:"maxSandbox,omitempty"`
-	// Limits are the highest that processes may have.
-	Limits Limits `json:"limits,omitzero"`
-}
-
-// ConfinesProcesses reports whether processes must have a sandbox.
-func (c *Ceiling) ConfinesProcesses() bool {
-	return c.MaxSandbox != "" && c.MaxSandbox != SandboxNone
-}
-
-// ConfinesFiles reports whether file requests must have a sandbox.
-func (c *Ceiling) ConfinesFiles() bool { return c.Dir != "" || c.ConfinesProcesses() }
 
 // Token is what is kept of a token with a role: everything but its secret.
 type Token struct {
@@ -100,26 +52,10 @@ type Token struct {
 // Check returns what is wrong with a token that a person has asked for or
 // written into the file; it is a tokens.InvalidError.
 func (t *Token) Check() error {
-	confined := t.ConfinesProcesses()
-	switch {
-	case !slices.Contains(Roles, t.Role):
-		return tokens.Invalid("role", "%q: expected read, run or admin", t.Role)
-	case len(t.Principal) > tokens.MaxName || !tokens.Printable(t.Principal) || strings.TrimSpace(t.Principal) != t.Principal:
+	if len(t.Principal) > tokens.MaxName || !tokens.Printable(t.Principal) || strings.TrimSpace(t.Principal) != t.Principal {
 		return tokens.Invalid("principal", "%.*q: at most %d bytes that can be printed, without blanks around them", tokens.MaxName, t.Principal, tokens.MaxName)
-	case t.Dir != "" && (!path.IsAbs(t.Dir) || path.Clean(t.Dir) != t.Dir || strings.ContainsRune(t.Dir, 0)):
-		return tokens.Invalid("cwd", "%q is not a clean absolute path", t.Dir)
-	case t.MaxSandbox != "" && !slices.Contains(Sandboxes, t.MaxSandbox):
-		return tokens.Invalid("max-sandbox", "%q: expected read-only, workspace-write or none", t.MaxSandbox)
-	case t.MaxSandbox == SandboxWorkspaceWrite && t.Dir == "":
-		return tokens.Invalid("max-sandbox", "workspace-write needs --cwd: the directory that may be written")
-	case t.Role == RoleRead && t.MaxSandbox != "":
-		return tokens.Invalid("max-sandbox", "is for --role run: a token with --role read can neither start processes nor write")
-	case t.Role == RoleRead && t.Limits != Limits{}:
-		return tokens.Invalid("limits", "are for --role run: a token with --role read cannot start processes")
-	case t.Role == RoleAdmin && (t.Dir != "" || confined || t.Limits != Limits{}):
-		return tokens.Invalid("role", "admin has no ceilings: give --role run, or leave out --cwd, --max-sandbox and the limits")
 	}
-	return nil
+	return tokens.CheckAccess(t.Role, &t.Ceiling)
 }
 
 // tokenPrefix begins the text of a token.
@@ -155,21 +91,18 @@ type TokenSpec struct {
 }
 
 // Create makes a token and returns its text, which is not kept and cannot be had again. The
-// error is an InvalidError if there can be no such token. A token to run processes in a
-// directory has the sandbox workspace-write, unless the ceiling says something else:
-// without one, commands could leave the directory.
+// error is an InvalidError if there can be no such token. See tokens.DefaultCeiling.
 func (f *TokenFile) Create(ctx context.Context, spec TokenSpec) (string, Token, error) {
-	t := Token{Token: tokens.Token{Name: spec.Name}, Role: spec.Role, Principal: spec.Principal, Ceiling: spec.Ceiling}
-	if t.Role == RoleRun && t.Dir != "" && t.MaxSandbox == "" {
-		t.MaxSandbox = SandboxWorkspaceWrite
-	}
+	t := Token{Token: tokens.Token{Name: spec.Name}, Role: spec.Role, Principal: spec.Principal, Ceiling: tokens.DefaultCeiling(spec.Role, spec.Ceiling)}
 	return f.File.Create(ctx, t, spec.TTL)
 }
 
 // Grant is what an authenticated client may do.
 type Grant struct {
-	// Principal is whom sessions and detached processes belong to.
+	// Principal names the client's user, certificate or token, in the audit trail and for limits.
 	Principal string
+	// Owner is whom sessions and detached processes belong to; "": Principal.
+	Owner string
 	// Token is the id of the token; "": the client has none from a file.
 	Token   string
 	Role    Role
@@ -184,6 +117,32 @@ type Grant struct {
 
 // Unlimited returns the grant of a client that may do everything, and that does not end.
 func Unlimited(principal string) Grant { return Grant{Principal: principal, Role: RoleAdmin} }
+
+// Relayed returns the grant of a client behind a rendezvous service, which has told what the client's token
+// permits. The owner is named by the client's key, whatever is said about the token (docs/spec/relay.md §6.1).
+func Relayed(g *tokens.Grant, owner string) Grant {
+	grant := Grant{Principal: "token " + cmp.Or(g.Name, g.Token), Owner: owner, Role: g.Role, Ceiling: g.Ceiling, Expires: g.Expires}
+	if g.Limited() {
+		grant.Token = g.Token // another token of the client may permit more
+	}
+	if !g.Expires.IsZero() {
+		grant.check = func() error {
+			if time.Now().Before(g.Expires) {
+				return nil
+			}
+			return ErrEnded
+		}
+	}
+	return grant
+}
+
+// Same reports whether a client with this grant may continue what one with another grant has begun.
+func (g *Grant) Same(other *Grant) bool {
+	return g.OwnerOf() == other.OwnerOf() && g.Token == other.Token && g.Role == other.Role && g.Ceiling == other.Ceiling
+}
+
+// OwnerOf returns whom sessions and detached processes belong to.
+func (g *Grant) OwnerOf() string { return cmp.Or(g.Owner, g.Principal) }
 
 // Ends reports whether the grant can end, so that Check has to be called again.
 func (g *Grant) Ends() bool { return g.check != nil }

@@ -64,12 +64,10 @@ Examples:
 		Flags: append([]cli.Flag{
 			roleTokensFlag(),
 			&cli.StringFlag{Name: "role", Usage: "the `ROLE` of the token: read, run or admin"},
-			&cli.StringFlag{Name: "cwd", Usage: "confine file requests and working directories to `DIR`"},
-			&cli.StringFlag{Name: "max-sandbox", Usage: "the weakest sandbox of a process: read-only, workspace-write or none (`SANDBOX`)"},
 			&cli.StringFlag{Name: "principal", Usage: "share detached processes with the other tokens of principal `NAME`", DefaultText: "with none"},
 			&cli.StringFlag{Name: "name", Usage: "a `NAME` for the list of tokens"},
 			cmdutil.Duration(cli.GenericFlag{Name: "expires", Usage: "the token expires after `DURATION`; 0: never", DefaultText: "0"}, 0, 0),
-		}, cmdutil.ServerLimitFlags()...),
+		}, cmdutil.CeilingFlags()...),
 		Action: func(c *cli.Context) error { return createRoleToken(c, s) },
 	}
 }
@@ -81,13 +79,13 @@ func createRoleToken(c *cli.Context, s cmdutil.Streams) error {
 	case c.String("role") == "":
 		return cmdutil.Usagef("--role is missing: give read, run or admin")
 	}
-	limits, err := cmdutil.ServerLimits(c)
+	ceiling, err := cmdutil.Ceiling(c)
 	if err != nil {
 		return err
 	}
 	spec := wsauth.TokenSpec{
 		Name: c.String("name"), Principal: c.String("principal"), Role: wsauth.Role(c.String("role")), TTL: c.Duration("expires"),
-		Ceiling: wsauth.Ceiling{MaxSandbox: wsauth.Sandbox(c.String("max-sandbox")), Limits: wsauth.Limits(limits)},
+		Ceiling: ceiling,
 	}
 	if cmdutil.IsSet(c, "cwd") {
 		if spec.Ceiling.Dir, err = directory(c.String("cwd")); err != nil {
