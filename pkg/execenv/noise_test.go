@@ -72,7 +72,7 @@ func (p *meetingPlace) serve(t *testing.T) {
 			r, err := client.Register(ctx, p.EnvironmentID, identity.PublicKey())
 			return relay.Registration{URL: r.URL, EnvironmentID: p.EnvironmentID, RegistrationID: r.ID}, err
 		},
-		Validate: func(ctx context.Context, registration string, key noise.PublicKey, authorization string) error {
+		Validate: func(ctx context.Context, registration string, key noise.PublicKey, authorization string) (*registry.Grant, error) {
 			p.mu.Lock()
 			p.keys = append(p.keys, key)
 			p.mu.Unlock()

@@ -39,7 +39,7 @@ type conn struct {
 	// The owner of the connection. These fields never change.
 	srv       *Server
 	t         websocket.Transport
-	principal string         // names the client's user or token; sessions belong to a principal
+	principal string         // owns the sessions of the client: its user, token or key
 	grant     wsauth.Grant   // what the client may do
 	account   *share.Account // its share of what the server has
 
@@ -95,7 +95,7 @@ func newConn(ctx context.Context, srv *Server, t websocket.Transport, grant wsau
 		out:       newOutbox(t, srv.events),
 		lanes:     newLanes(srv.opts.ConcurrentRequests),
 		log:       srv.log.With("peer", t.Peer()),
-		principal: grant.Principal,
+		principal: grant.OwnerOf(),
 		grant:     grant,
 		account:   account,
 		answered:  make(chan struct{}),

@@ -25,6 +25,7 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/fetch"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/internal/tokens"
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/runner"
@@ -260,7 +261,7 @@ func (srv *Server) addObservers(within *tracing.Context) {
 // ServeConn serves one connection until it ends or the server is shut down.
 // It closes t.
 func (srv *Server) ServeConn(t websocket.Transport) error {
-	grant := wsauth.Unlimited(principalOf(t))
+	grant := grantOf(t)
 	account, err := srv.admit(grant)
 	if err != nil {
 		_ = t.Close(websocket.CloseGoingAway, err.Error())
@@ -282,13 +283,17 @@ func (srv *Server) serveTransport(t websocket.Transport, kind observe.Transport,
 	newConn(srv.ctx, srv, t, grant, account).serve()
 }
 
-// principalOf returns the principal of a transport's peer. All peers that are not
-// authenticated have the same principal, "".
-func principalOf(t websocket.Transport) string {
+// grantOf returns the grant of a transport's peer, which the transport may know from a registry. All peers that are
+// not authenticated have the same principal, "".
+func grantOf(t websocket.Transport) wsauth.Grant {
+	principal := ""
 	if a, ok := t.(websocket.Authenticated); ok {
-		return a.Principal()
+		principal = a.Principal()
 	}
-	return ""
+	if r, ok := t.(interface{ Grant() *tokens.Grant }); ok && r.Grant() != nil {
+		return wsauth.Relayed(r.Grant(), principal)
+	}
+	return wsauth.Unlimited(principal)
 }
 
 // admit takes a new connection on, and returns its account. It fails if the client's share of MaxConnections is

@@ -1,6 +1,7 @@
 package execserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -83,15 +84,18 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (repl
 	}
 	c.handshake = handshakeAnswered
 	c.log = c.log.With("session", digest.Of(s.id))
-	c.log.Info("session attached", "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
+	c.log.Info("session attached", "principal", shorten(s.principal()), "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
 	info := c.srv.environment()
 	r := execproto.InitializeResult{SessionID: s.id, Extensions: c.srv.extensions(), EnvironmentInfo: &info}
 	return reply.Followed{Result: r, Then: func() { close(c.answered) }}, nil
 }
 
+// principal returns how the owner is called in logs and lists.
+func (s *session) principal() string { return cmp.Or(s.grant.Principal, s.owner) }
+
 // seen describes a session for observers.
 func (s *session) seen() observe.Session {
-	return observe.Session{ID: digest.Of(s.id), Principal: s.owner}
+	return observe.Session{ID: digest.Of(s.id), Principal: s.principal()}
 }
 
 // seen describes a session that c begins or resumes for observers.
@@ -119,7 +123,7 @@ func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session
 		return nil, errStopping
 	case s == nil:
 		return nil, unknownSession(*p.ResumeSessionID)
-	case s.owner != c.principal || s.grant.Token != c.grant.Token:
+	case s.owner != c.principal || !s.grant.Same(&c.grant):
 		// The same error as for an unknown id: a client that has found an id must
 		// not learn that it exists.
 		s.log.Warn("session refused to another principal", "peer", c.t.Peer())
@@ -127,7 +131,7 @@ func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session
 	}
 	err := s.resume(c, p.TakeOver)
 	if err == nil {
-		srv.events.SessionResumed.Tell(c.seen(s.id, s.owner))
+		srv.events.SessionResumed.Tell(c.seen(s.id, s.principal()))
 	}
 	return s, err
 }
@@ -138,7 +142,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a session id: %w", err)
 	}
-	if err := srv.events.SessionStarting.Ask(c.seen(id.String(), c.principal)); err != nil {
+	if err := srv.events.SessionStarting.Ask(c.seen(id.String(), cmp.Or(c.grant.Principal, c.principal))); err != nil {
 		return nil, err
 	}
 	srv.mu.Lock()

@@ -108,7 +108,7 @@ func (st *start) buildDetach(p *execproto.StartParams) error {
 	}
 	owner, err := c.ownerOf()
 	if err == nil {
-		st.detach, err = c.srv.detached.NewRecord(owner, c.grant.Ceiling, p)
+		st.detach, err = c.srv.detached.NewRecord(owner, c.grant, p)
 	}
 	return err
 }

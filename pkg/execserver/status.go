@@ -27,7 +27,7 @@ func (srv statusSource) Report(ctx context.Context, grant *wsauth.Grant) statusp
 	for _, s := range srv.sessionsOf(grant.Principal, all) {
 		st := s.status(ends)
 		if all {
-			st.Owner = shorten(s.owner)
+			st.Owner = shorten(s.principal())
 		}
 		report.Sessions = append(report.Sessions, st)
 	}
@@ -37,7 +37,7 @@ func (srv statusSource) Report(ctx context.Context, grant *wsauth.Grant) statusp
 	for _, k := range detached[:min(len(detached), statuspage.MaxProcesses)] {
 		st := detachedStatus(ctx, k)
 		if all {
-			st.Owner = shorten(k.Record.Owner)
+			st.Owner = shorten(k.Record.Called())
 		}
 		if ends && st.State == "running" {
 			st.Key = detachedKey(k)
@@ -52,7 +52,7 @@ func (srv statusSource) Targets(grant *wsauth.Grant) (targets []statuspage.Targe
 	all := grant.Role.Allows(wsauth.RoleAdmin)
 	for _, s := range srv.sessionsOf(grant.Principal, all) {
 		for _, p := range s.all() {
-			seen := observe.EndRequest{Session: p.seen.Session.ID, Owner: s.owner, Process: p.id, Thread: p.seen.Thread, ToolCall: p.seen.ToolCall}
+			seen := observe.EndRequest{Session: p.seen.Session.ID, Owner: s.principal(), Process: p.id, Thread: p.seen.Thread, ToolCall: p.seen.ToolCall}
 			targets = append(targets, statuspage.Target{
 				Key: p.key(), Name: shorten(p.id), Command: statuspage.CommandLine(p.argv), Seen: seen, End: p.terminate,
 			})

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"codex.internal/pkg/internal/tokens"
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/relay/frame"
 	"codex.internal/pkg/relay/noise"
@@ -38,8 +39,9 @@ type ExecutorOptions struct {
 	Register func(context.Context) (Registration, error)
 	// Validate returns an error unless a harness may connect, given the registration id
 	// of the connection and the authorization that the harness has shown, of at
-	// most 4096 bytes of UTF-8. It has 10 s.
-	Validate func(ctx context.Context, registrationID string, harness noise.PublicKey, authorization string) error
+	// most 4096 bytes of UTF-8. It also returns what the registry says about the harness, for
+	// streams of this handshake only; nil: nothing. It has 10 s.
+	Validate func(ctx context.Context, registrationID string, harness noise.PublicKey, authorization string) (*tokens.Grant, error)
 	// Serve serves one stream. It returns when the stream ends, or to end the stream.
 	Serve func(websocket.Transport)
 	// Connected is called each time that the executor has connected and harnesses can

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"codex.internal/pkg/internal/tokens"
 	"codex.internal/pkg/relay/frame"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/testutil/leakcheck"
@@ -34,7 +35,14 @@ var identity = sync.OnceValue(func() *noise.Identity {
 	return id
 })
 
-func yes(context.Context, string, noise.PublicKey, string) error { return nil }
+func yes(context.Context, string, noise.PublicKey, string) (*tokens.Grant, error) { return nil, nil }
+
+// told makes an answer of the registry that says nothing about the harness.
+func told(answer func(context.Context, string, noise.PublicKey, string) error) func(context.Context, string, noise.PublicKey, string) (*tokens.Grant, error) {
+	return func(ctx context.Context, registration string, harness noise.PublicKey, authorization string) (*tokens.Grant, error) {
+		return nil, answer(ctx, registration, harness, authorization)
+	}
+}
 
 // echo serves a stream by sending everything back.
 func echo(c wire.Transport) {
@@ -188,7 +196,7 @@ func TestWhatIsDropped(t *testing.T) {
 // ended.
 func TestUnknownStreams(t *testing.T) {
 	g := make(gate)
-	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: g.validate})
+	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(g.validate)})
 	for _, f := range []frame.Frame{
 		{Kind: frame.Data, Payload: make([]byte, 40)},
 		{Kind: frame.Ack},
@@ -228,7 +236,7 @@ func TestFailedHandshakes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: judge})
+			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(judge)})
 			other := r.enter("other")
 			for range 3 * warnFailures {
 				fail(r)
@@ -259,12 +267,12 @@ func judge(ctx context.Context, registration string, _ noise.PublicKey, authoriz
 // and the answer comes late.
 func TestSecondHandshake(t *testing.T) {
 	release := make(chan struct{})
-	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(ctx context.Context, _ string, _ noise.PublicKey, a string) error {
+	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(func(ctx context.Context, _ string, _ noise.PublicKey, a string) error {
 		if a == "late" {
 			<-release
 		}
 		return nil
-	}})
+	})})
 	r.knock("a", "late")
 	r.knock("a", "second")
 	r.expect("a", frame.Reset)
@@ -292,7 +300,7 @@ func TestLimits(t *testing.T) {
 		r.says("more", r.enter("more"), 0)
 	})
 	t.Run("validations", func(t *testing.T) {
-		r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: judge})
+		r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(judge)})
 		for i := range maxValidations {
 			r.knock(fmt.Sprint(i), "wait")
 		}

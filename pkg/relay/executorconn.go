@@ -6,6 +6,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"codex.internal/pkg/internal/tokens"
 	"codex.internal/pkg/relay/frame"
 	"codex.internal/pkg/relay/noise"
 )
@@ -198,16 +199,16 @@ func (v *executorConn) ask(id string, responder *noise.Responder) {
 	v.e.mu.Unlock()
 	v.wg.Go(func() {
 		defer cancel()
-		err := v.e.opts.Validate(ctx, v.registration.RegistrationID, responder.PeerKey(), string(responder.Payload()))
+		grant, err := v.e.opts.Validate(ctx, v.registration.RegistrationID, responder.PeerKey(), string(responder.Payload()))
 		if err == nil {
 			err = ctx.Err()
 		}
-		v.decide(id, c, err)
+		v.decide(id, c, grant, err)
 	})
 }
 
 // decide admits a harness, or refuses it with err. It does nothing if the claim has ended.
-func (v *executorConn) decide(id string, c *claim, err error) {
+func (v *executorConn) decide(id string, c *claim, grant *tokens.Grant, err error) {
 	var message2 []byte
 	var session *noise.Session
 	if err == nil {
@@ -233,19 +234,19 @@ func (v *executorConn) decide(id string, c *claim, err error) {
 	case full:
 		v.reset(id)
 	default:
-		v.admit(s, message2, c.responder.PeerKey())
+		v.admit(s, message2, c.responder.PeerKey(), grant)
 	}
 }
 
 // admit answers a harness and starts serving its stream. The stream is
 // registered before the answer is sent, because its first record may arrive
 // right after that.
-func (v *executorConn) admit(s *stream, message2 []byte, harness noise.PublicKey) {
+func (v *executorConn) admit(s *stream, message2 []byte, harness noise.PublicKey, grant *tokens.Grant) {
 	v.e.log.Debug("stream opened", "stream", streamID(s.id))
 	if !v.l.push(frame.Frame{StreamID: s.id, Kind: frame.Handshake, Payload: message2}) {
 		v.l.shut() // and the stream ends with it
 	}
-	c := &streamConn{s: s, principal: principalOf(harness)}
+	c := &streamConn{s: s, principal: principalOf(harness), grant: grant}
 	v.e.wg.Go(s.routineTimer)
 	v.e.wg.Go(func() {
 		v.e.opts.Serve(c)

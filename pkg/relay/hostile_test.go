@@ -82,12 +82,12 @@ func TestForgedHandshakes(t *testing.T) {
 		"authorization no text":                              message1(t, me, channelOf("x"), "a\xc3"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(_ context.Context, _ string, _ noise.PublicKey, a string) error {
+			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(func(_ context.Context, _ string, _ noise.PublicKey, a string) error {
 				if a != "please" {
 					t.Errorf("the registry is asked about %q", a)
 				}
 				return nil
-			}})
+			})})
 			s := r.enter("other")
 			for range warnFailures {
 				r.shake("x", message)
@@ -102,12 +102,12 @@ func TestForgedHandshakes(t *testing.T) {
 // TestLargestAuthorization is one that is still read.
 func TestLargestAuthorization(t *testing.T) {
 	want := strings.Repeat("é", maxAuthorization/2)
-	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(_ context.Context, _ string, _ noise.PublicKey, got string) error {
+	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(func(_ context.Context, _ string, _ noise.PublicKey, got string) error {
 		if got != want {
 			t.Errorf("the registry is asked about %d bytes", len(got))
 		}
 		return nil
-	}})
+	})})
 	r.knock("x", want)
 	r.expect("x", frame.Handshake)
 }
@@ -146,7 +146,7 @@ func TestUncounted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := make(gate)
-			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: g.validate})
+			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(g.validate)})
 			s := r.enter("other")
 			for i := range tt.streams {
 				r.enter(fmt.Sprint(i))
@@ -179,7 +179,7 @@ func TestUncounted(t *testing.T) {
 // streams already exists.
 func TestNoRoomByThen(t *testing.T) {
 	g := make(gate)
-	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: g.validate})
+	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(g.validate)})
 	// The question about it comes last but one, so that it is answered in time however
 	// slowly the machine admits the others.
 	for i := range maxStreams - 1 {
@@ -196,7 +196,7 @@ func TestNoRoomByThen(t *testing.T) {
 func TestSilentRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &link{control: make(chan frame.Frame, controlQueue)}
-		v := newExecutorConn(t.Context(), NewExecutor(ExecutorOptions{Identity: identity(), Validate: judge}), l, where)
+		v := newExecutorConn(t.Context(), NewExecutor(ExecutorOptions{Identity: identity(), Validate: told(judge)}), l, where)
 		defer v.end()
 		asked := time.Now()
 		v.receive(frame.Frame{StreamID: "x", Kind: frame.Handshake, Payload: message1(t, identity().PublicKey(), channelOf("x"), "wait")})
@@ -238,10 +238,10 @@ func TestNoRoomForAnAnswer(t *testing.T) {
 // TestUnsendableIDs: such frames are dropped and not counted. A stream whose
 // frames cannot be answered would only occupy a slot.
 func TestUnsendableIDs(t *testing.T) {
-	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(context.Context, string, noise.PublicKey, string) error {
+	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(func(context.Context, string, noise.PublicKey, string) error {
 		t.Error("the registry is asked")
 		return nil
-	}})
+	})})
 	ids := []string{" x", "x\n", strings.Repeat("x", frame.MaxStreamID+1), strings.Repeat("x", 200<<10)}
 	for _, id := range slices.Repeat(ids, warnFailures) {
 		// The id is field 2, the payload field 1 of field 10; both have their
@@ -387,12 +387,12 @@ func TestReplays(t *testing.T) {
 	for _, once := range []bool{true, false} {
 		t.Run(fmt.Sprintf("the authorization is good once: %v", once), func(t *testing.T) {
 			asked := 0
-			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(context.Context, string, noise.PublicKey, string) error {
+			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(func(context.Context, string, noise.PublicKey, string) error {
 				if asked++; once && asked > 1 {
 					return errRejected
 				}
 				return nil
-			}})
+			})})
 			initiator, message, err := noise.NewInitiator(identity(), identity().PublicKey(), channelOf("a"), []byte("please"))
 			if err != nil {
 				t.Fatal(err)

@@ -38,7 +38,7 @@ func TestLogHasNothingOfThePeers(t *testing.T) {
 	var log lockedBuffer
 	g := make(gate)
 	r, _ := meet(t, ExecutorOptions{
-		Serve: echo, Validate: g.validate, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Serve: echo, Validate: told(g.validate), Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	s := r.enter("other")
 	r.enter("active")

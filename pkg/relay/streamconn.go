@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"codex.internal/pkg/internal/tokens"
 	"codex.internal/pkg/relay/frame"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/jsonrpc"
@@ -21,6 +22,7 @@ type streamConn struct {
 	s *stream
 	// principal is the name of the harness; empty at the harness's end.
 	principal string
+	grant     *tokens.Grant // what the registry says about the harness; nil: nothing
 	// parts are the fragments of a message and, before them, room for its length. They
 	// have size bytes.
 	parts []*[]byte
@@ -36,6 +38,9 @@ func (c *streamConn) Peer() string { return "relay stream " + c.s.id }
 // Principal implements websocket.Authenticated: a harness is identified by its key,
 // which it keeps for as long as it uses the environment.
 func (c *streamConn) Principal() string { return c.principal }
+
+// Grant returns what the registry says about the harness of the stream; nil: nothing.
+func (c *streamConn) Grant() *tokens.Grant { return c.grant }
 
 // principalOf names a harness by a digest of its key.
 func principalOf(key noise.PublicKey) string {

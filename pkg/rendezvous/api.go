@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"codex.internal/pkg/internal/tokens"
 	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/jsonwire"
@@ -36,6 +37,8 @@ type (
 		// AcceptsDescription announces that the request for the websocket may
 		// describe its sender (docs/spec/relay.md §8.4).
 		AcceptsDescription bool `json:"accepts_description"`
+		// SendsGrants announces that the answer to validate may have a grant (§8.5).
+		SendsGrants bool `json:"sends_grants"`
 	}
 	connectRequest struct {
 		HarnessPublicKey *noise.PublicKey `json:"harness_public_key"`
@@ -51,9 +54,13 @@ type (
 		ExecutorRegistrationID  string           `json:"executor_registration_id"`
 		HarnessPublicKey        *noise.PublicKey `json:"harness_public_key"`
 		HarnessKeyAuthorization string           `json:"harness_key_authorization"`
+		// AcceptsGrant says that the executor enforces a grant. Without it, a client whose token does not
+		// permit everything is refused.
+		AcceptsGrant bool `json:"accepts_grant"`
 	}
 	validateResponse struct {
-		Valid bool `json:"valid"`
+		Valid bool          `json:"valid"`
+		Grant *tokens.Grant `json:"grant,omitempty"`
 	}
 )
 
@@ -269,7 +276,7 @@ func (s *Server) bundle(r *http.Request, reg *Registration, t ticket) registerRe
 	u.RawQuery = t.query(s.urls)
 	return registerResponse{
 		EnvironmentID: reg.Environment, URL: u.String(), SecurityProfile: securityProfile, ExecutorRegistrationID: reg.ID,
-		AcceptsDescription: true,
+		AcceptsDescription: true, SendsGrants: true,
 	}
 }
 
@@ -302,7 +309,7 @@ func (s *Server) serveConnect(r *http.Request, token *Token, id string, body []b
 	}
 	now := s.now()
 	identity := keyDigest(*req.HarnessPublicKey)
-	t := ticket{end: endHarness, token: token.ID, identity: identity, expires: now.Add(harnessURLTime)}
+	t := ticket{end: endHarness, token: token.ID, identity: identity + token.access(), expires: now.Add(harnessURLTime)}
 	return connectResponse{
 		registerResponse:        s.bundle(r, &reg, t),
 		ExecutorPublicKey:       reg.Key,
@@ -323,7 +330,7 @@ func (s *Server) serveValidate(r *http.Request, token *Token, id string, body []
 	if req.HarnessPublicKey == nil {
 		return nil, missingMember("harness_public_key")
 	}
-	why, err := s.invalid(r.Context(), &req, token, id)
+	grant, why, err := s.invalid(r.Context(), &req, token, id)
 	if err != nil {
 		return nil, s.stateError(err)
 	}
@@ -331,39 +338,50 @@ func (s *Server) serveValidate(r *http.Request, token *Token, id string, body []
 		registration := req.ExecutorRegistrationID
 		s.log.Warn("harness refused", "environment", id, "registration", registration[:min(len(registration), maxRegistrationID)], "reason", why)
 	}
-	return validateResponse{Valid: why == ""}, nil
+	if !req.AcceptsGrant {
+		grant = nil
+	}
+	return validateResponse{Valid: why == "", Grant: grant}, nil
 }
 
 // invalid returns the reason to refuse a harness; empty: it is admitted. The
 // error is from the state.
-func (s *Server) invalid(ctx context.Context, req *validateRequest, token *Token, id string) (string, error) {
+func (s *Server) invalid(ctx context.Context, req *validateRequest, token *Token, id string) (*tokens.Grant, string, error) {
 	const unknown = "the registration is not one of the environment"
 	if len(req.ExecutorRegistrationID) > maxRegistrationID {
-		return unknown, nil
+		return nil, unknown, nil
 	}
 	reg, err := s.state.Find(ctx, req.ExecutorRegistrationID)
 	if err != nil && !errors.Is(err, ErrNotRegistered) {
-		return "", err
+		return nil, "", err
 	}
 	if err != nil || reg.Environment != id {
-		return unknown, nil
+		return nil, unknown, nil
 	}
-	if reg.Token != token.ID {
-		return "the registration is another token's", nil
+	if reg.Token != token.ID && s.checkToken(reg.Token, RoleExecutor, id, "") == nil {
+		return nil, "the registration is another token's", nil
 	}
 	a, ok := s.authorizations.read(req.HarnessKeyAuthorization, grant{id, reg.ID, keyDigest(*req.HarnessPublicKey)}, s.now())
 	if !ok {
-		return "the authorization is not valid", nil
+		return nil, "the authorization is not valid", nil
 	}
 	ok, err = s.state.Spend(ctx, a.nonce, a.until)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 	if !ok {
-		return "the authorization was used before", nil
+		return nil, "the authorization was used before", nil
 	}
-	if err := s.checkToken(a.token, RoleHarness, id); err != nil {
-		return "the harness's " + err.Error(), nil
+	harness, err := s.opts.Tokens.Find(a.token)
+	switch {
+	case err != nil && !errors.Is(err, ErrBadToken):
+		return nil, "", err // what the token permits is not known
+	case err != nil || !harness.permits(RoleHarness, id, s.now()):
+		return nil, "the harness's " + closeRevoked.Error(), nil
 	}
-	return "", nil
+	grant := harness.grant()
+	if grant.Limited() && !req.AcceptsGrant {
+		return nil, "the executor enforces no roles, and the harness's token has one", nil
+	}
+	return grant, "", nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -17,6 +18,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"codex.internal/pkg/internal/tokens"
 )
 
 func TestAPIRefusals(t *testing.T) {
@@ -88,7 +91,7 @@ func TestShapes(t *testing.T) {
 			t.Fatal(err)
 		}
 		var names []string
-		for _, name := range []string{"environment_id", "url", "security_profile", "executor_registration_id", "executor_public_key", "harness_key_authorization", "valid", "accepts_description"} {
+		for _, name := range []string{"environment_id", "url", "security_profile", "executor_registration_id", "executor_public_key", "harness_key_authorization", "valid", "accepts_description", "sends_grants"} {
 			if v, ok := m[name]; ok {
 				names = append(names, name)
 				if text, ok := v.(string); ok && text == "" {
@@ -104,8 +107,8 @@ func TestShapes(t *testing.T) {
 	}
 	const environment = "%C3%BCml%20%5Baut%5D"
 	reg := s.register(environment)
-	if got := members(reg.body); got != "environment_id url security_profile executor_registration_id accepts_description" {
-		t.Errorf("got %v, want %v", got, "environment_id url security_profile executor_registration_id accepts_description")
+	if got := members(reg.body); got != "environment_id url security_profile executor_registration_id accepts_description sends_grants" {
+		t.Errorf("got %v, want %v", got, "environment_id url security_profile executor_registration_id accepts_description sends_grants")
 	}
 	if reg.EnvironmentID != "üml [aut]" || reg.SecurityProfile != "noise_hybrid_ik_v1" || !strings.HasPrefix(reg.URL, "wss://rendezvous.example/base/relay?") {
 		t.Errorf(`got %s; want reg.EnvironmentID "üml [aut]", reg.SecurityProfile "noise_hybrid_ik_v1", reg.URL beginning with "wss://rendezvous.example/base/relay?"`, reg.body)
@@ -116,8 +119,8 @@ func TestShapes(t *testing.T) {
 	}
 	s.dial("ws" + strings.TrimPrefix(s.url, "http") + relayPath + "?" + u.RawQuery)
 	con := s.connect(environment, identity())
-	if got := members(con.body); got != "environment_id url security_profile executor_registration_id executor_public_key harness_key_authorization accepts_description" {
-		t.Errorf("got %v, want %v", got, "environment_id url security_profile executor_registration_id executor_public_key harness_key_authorization accepts_description")
+	if got := members(con.body); got != "environment_id url security_profile executor_registration_id executor_public_key harness_key_authorization accepts_description sends_grants" {
+		t.Errorf("got %v, want %v", got, "environment_id url security_profile executor_registration_id executor_public_key harness_key_authorization accepts_description sends_grants")
 	}
 	if con.EnvironmentID != reg.EnvironmentID || con.ExecutorRegistrationID != reg.ExecutorRegistrationID || con.ExecutorPublicKey != identity() || len(con.HarnessKeyAuthorization) > 4096 {
 		t.Errorf("got %s; want con.EnvironmentID %v, con.ExecutorRegistrationID %v, con.ExecutorPublicKey identity(), len(con.HarnessKeyAuthorization) at most 4096", con.body, reg.EnvironmentID, reg.ExecutorRegistrationID)
@@ -185,6 +188,55 @@ func testValidate(t *testing.T, start starter) {
 	} {
 		if a := tt.call(s.connect("env", identity())); a.status != http.StatusOK || a.Valid != tt.want {
 			t.Errorf("%s: got %s; want a.status %v, a.Valid %v", tt.name, a.body, http.StatusOK, tt.want)
+		}
+	}
+}
+
+// TestGrants: the answer to an executor that enforces grants says what the harness's token permits. Others, such as Codex CLI's,
+// refuse a harness whose token does not permit everything.
+func TestGrants(t *testing.T) { everywhere(t, testGrants) }
+
+func testGrants(t *testing.T, start starter) {
+	s := start(t, Options{})
+	s.executor("env")
+	for _, tt := range []struct {
+		name  string
+		spec  TokenSpec
+		want  string // the grant, without the id
+		plain bool   // an executor that enforces no grants admits it
+	}{
+		{"harness", TokenSpec{Role: RoleHarness, Name: "ada"}, `"name":"ada","role":"admin"`, true},
+		{"both", TokenSpec{Role: RoleBoth}, `"role":"admin"`, true},
+		{"admin", TokenSpec{Role: RoleAdmin}, `"role":"admin"`, true},
+		{"read", TokenSpec{Role: RoleRead, Ceiling: Ceiling{Dir: "/d"}}, `"role":"read","dir":"/d"`, false},
+		{"run", TokenSpec{Role: RoleRun}, `"role":"run"`, false},
+		{"run in a directory", TokenSpec{Role: RoleRun, Ceiling: Ceiling{Dir: "/d", Limits: tokens.Limits{PIDs: 5}}},
+			`"role":"run","dir":"/d","maxSandbox":"workspace-write","limits":{"pids":5}`, false},
+	} {
+		tt.spec.Environments = []string{"env"}
+		secret, token, err := s.tokens.Create(t.Context(), tt.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := keyText(identity())
+		for _, accepts := range []bool{false, true} {
+			con := s.far.post(secret, "/cloud/environment/env/connect", `{"harness_public_key":`+key+`}`)
+			body := fmt.Sprintf(`{"executor_registration_id":%q,"harness_public_key":%s,"harness_key_authorization":%q,"accepts_grant":%v}`,
+				con.ExecutorRegistrationID, key, con.HarnessKeyAuthorization, accepts)
+			a := s.post(s.token, "/cloud/environment/env/validate", body)
+			want := `{"valid":false}`
+			switch {
+			case accepts:
+				want = `{"valid":true,"grant":{"token":"` + token.ID + `",` + tt.want + `}}`
+			case tt.plain:
+				want = `{"valid":true}`
+			}
+			if a.body != want {
+				t.Errorf("%s, an executor that enforces grants: %v: got %s, want %s", tt.name, accepts, a.body, want)
+			}
+		}
+		if _, _, err := s.tokens.Create(t.Context(), TokenSpec{Role: RoleExecutor, Environments: []string{"env"}, Ceiling: Ceiling{Dir: "/d"}}); err == nil {
+			t.Errorf("a token of an executor has a ceiling")
 		}
 	}
 }

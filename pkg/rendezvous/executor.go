@@ -233,7 +233,7 @@ func (x *executor) refuse(m *Message, reason string) {
 }
 
 // check implements socketEnd.
-func (x *executor) check() error { return x.srv.checkToken(x.token, RoleExecutor, x.environment) }
+func (x *executor) check() error { return x.srv.checkToken(x.token, RoleExecutor, x.environment, "") }
 
 // drop implements socketEnd.
 func (x *executor) drop(ctx context.Context, why error) error {

@@ -119,7 +119,9 @@ func (n *harness) handle(m Message) error {
 }
 
 // check implements socketEnd.
-func (n *harness) check() error { return n.srv.checkToken(n.token, RoleHarness, n.environment) }
+func (n *harness) check() error {
+	return n.srv.checkToken(n.token, RoleHarness, n.environment, n.identity)
+}
 
 // drop implements socketEnd.
 func (n *harness) drop(ctx context.Context, why error) error {

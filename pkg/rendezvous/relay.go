@@ -45,7 +45,7 @@ func (s *Server) admit(r *http.Request) (ticket, *apiError) {
 	if t.end == endExecutor {
 		role = RoleExecutor
 	}
-	if s.checkToken(t.token, role, t.environment) != nil {
+	if s.checkToken(t.token, role, t.environment, t.identity) != nil {
 		return ticket{}, &apiError{http.StatusUnauthorized, "invalid_token", closeRevoked.reason}
 	}
 	return t, nil

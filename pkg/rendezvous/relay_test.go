@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"codex.internal/pkg/internal/atomicfile"
 	"codex.internal/pkg/relay/frame"
 )
 
@@ -410,6 +412,44 @@ func testRevokedTokenLosesItsSockets(t *testing.T, start starter) {
 	}
 	_ = x.ws.Close()
 	reading.Wait()
+}
+
+// TestChangedTokenLosesItsSockets: a client whose token permits something else by now is disconnected, its former URL is not good any
+// more, and it cannot continue a stream that the executor has admitted with the former access.
+func TestChangedTokenLosesItsSockets(t *testing.T) { everywhere(t, testChangedTokenLosesItsSockets) }
+
+func testChangedTokenLosesItsSockets(t *testing.T, start starter) {
+	s := start(t, Options{PingInterval: 300 * time.Millisecond})
+	x := s.executor("env")
+	secret, _, err := s.tokens.Create(t.Context(), TokenSpec{Role: RoleRun, Environments: []string{"env"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	connect := func() answer {
+		return s.far.post(secret, "/cloud/environment/env/connect", `{"harness_public_key":`+keyText(identity())+`}`)
+	}
+	before := connect()
+	h := s.dial(before.URL)
+	h.send(handshake("s", "1"))
+	x.want("s", frame.Handshake, "1")
+	for _, end := range [][2]*peer{{x, h}, {h, x}} {
+		end[0].send(frame.Frame{StreamID: "s", Kind: frame.Ack})
+		end[1].want("s", frame.Ack, "")
+	}
+	text, err := os.ReadFile(s.tokens.Path())
+	if err == nil {
+		err = atomicfile.Write(s.tokens.Path(), bytes.Replace(text, []byte(`"role": "run"`), []byte(`"role": "read"`), 1))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.wantClosed(websocket.ClosePolicyViolation)
+	if got := refused(t, before.URL); got != "401 invalid_token" {
+		t.Errorf(`the former URL: got %s, want "401 invalid_token"`, got)
+	}
+	h = s.dial(connect().URL)
+	h.send(frame.Frame{StreamID: "s", Kind: frame.Resume, Seq: 1})
+	h.want("s", frame.Reset, resetStreamTaken)
 }
 
 func TestShutdownTells(t *testing.T) {

@@ -339,7 +339,9 @@ func (s *Server) sweep() {
 
 // checkToken returns an error if the holder of a token may not keep its socket.
 // If the token file cannot be read, no connection ends.
-func (s *Server) checkToken(id string, role Role, environment string) error {
+//
+// identity is that of a harness (see ticket): it has the access that the token gave when the ticket was made.
+func (s *Server) checkToken(id string, role Role, environment, identity string) error {
 	token, err := s.opts.Tokens.Find(id)
 	switch {
 	case errors.Is(err, ErrBadToken):
@@ -347,7 +349,7 @@ func (s *Server) checkToken(id string, role Role, environment string) error {
 	case err != nil:
 		s.log.Error("cannot check a token", "token", id, "error", err)
 		return nil
-	case !token.permits(role, environment, s.now()):
+	case !token.permits(role, environment, s.now()), role == RoleHarness && accessOf(identity) != token.access():
 		return closeRevoked
 	default:
 		return nil

@@ -58,7 +58,7 @@ type ticket struct {
 	environment  string
 	registration string
 	token        string // id of its owner's token
-	identity     string // of a harness: the digest of its key
+	identity     string // of a harness: the digest of its key, and what its token permits if that is not everything: Token.access
 	agent        string // the User-Agent of the call that it answers; see relay.ReadDescription
 	expires      time.Time
 }

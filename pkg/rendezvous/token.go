@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path"
 	"strings"
@@ -18,10 +19,20 @@ const (
 	RoleExecutor Role = "executor" // may register environments and validate
 	RoleHarness  Role = "harness"  // may connect to them
 	RoleBoth     Role = "both"
+	// The roles of a client with a ceiling: they may connect, and the executor enforces the rest. A
+	// client with the role harness or both has the role admin.
+	RoleRead  = Role(tokens.RoleRead)
+	RoleRun   = Role(tokens.RoleRun)
+	RoleAdmin = Role(tokens.RoleAdmin)
 )
 
 // allows reports whether a role includes another.
-func (r Role) allows(other Role) bool { return r == RoleBoth || r == other }
+func (r Role) allows(other Role) bool {
+	return r == RoleBoth || r == other || other == RoleHarness && r != RoleExecutor
+}
+
+// Ceiling bounds what a client may ask an executor for. It is that of the port's tokens.
+type Ceiling = tokens.Ceiling
 
 // Token is the stored part of a token: everything except its secret.
 type Token struct {
@@ -30,11 +41,41 @@ type Token struct {
 	// Environments are the ids that it permits, or patterns of path.Match, in
 	// which * stands for any number of characters.
 	Environments []string `json:"environments"`
+	// Ceiling bounds a client with the role run or read.
+	Ceiling
 }
 
 // permits reports whether the token permits a role in an environment at a time.
 func (t *Token) permits(role Role, environment string, now time.Time) bool {
 	return t.Role.allows(role) && !t.Expired(now) && t.covers(environment)
+}
+
+// grant returns what the token's holder may do as a client, for the executor to enforce.
+func (t *Token) grant() *tokens.Grant {
+	role := tokens.RoleAdmin
+	if t.Role == RoleRead || t.Role == RoleRun {
+		role = tokens.Role(t.Role)
+	}
+	return &tokens.Grant{Token: t.ID, Name: t.Name, Role: role, Ceiling: t.Ceiling, Expires: t.Expires}
+}
+
+// access is a digest of what the token's holder may do as a client; empty: everything. What a client has begun with
+// one, it cannot continue with another.
+func (t *Token) access() string {
+	g := t.grant()
+	if !g.Limited() {
+		return ""
+	}
+	text, _ := json.Marshal(g) // there is nothing in it that cannot be written
+	return "." + tokens.Digest(string(text))[:16]
+}
+
+// accessOf returns the access in the identity of a harness.
+func accessOf(identity string) string {
+	if _, access, found := strings.Cut(identity, "."); found {
+		return "." + access
+	}
+	return ""
 }
 
 // covers reports whether an environment is one of the token's.
@@ -58,8 +99,15 @@ func TokenID(secret string) string { return tokenPrefix.ID(secret) }
 func (t *Token) Check() error {
 	switch t.Role {
 	case RoleExecutor, RoleHarness, RoleBoth:
+		if t.Ceiling != (Ceiling{}) {
+			return invalid("role", "%s has no ceilings: give --role run or read, or leave out --cwd, --max-sandbox and the limits", t.Role)
+		}
+	case RoleRead, RoleRun, RoleAdmin:
+		if err := tokens.CheckAccess(tokens.Role(t.Role), &t.Ceiling); err != nil {
+			return err
+		}
 	default:
-		return invalid("role", "%q: there are %s, %s and %s", t.Role, RoleExecutor, RoleHarness, RoleBoth)
+		return invalid("role", "%q: there are %s, %s and %s, and for clients %s, %s and %s", t.Role, RoleExecutor, RoleHarness, RoleBoth, RoleRead, RoleRun, RoleAdmin)
 	}
 	if len(t.Environments) == 0 {
 		return invalid("environment", "is missing: name the environments that it permits; * stands for all")
@@ -105,11 +153,12 @@ type TokenSpec struct {
 	Name         string
 	Role         Role
 	Environments []string
+	Ceiling      Ceiling
 	TTL          time.Duration // 0: it does not expire
 }
 
 // Create makes a token and returns its text, which is not stored and cannot be
 // recovered. The error is an InvalidError if the specification is not valid.
 func (f *TokenFile) Create(ctx context.Context, spec TokenSpec) (string, Token, error) {
-	return f.File.Create(ctx, Token{Token: tokens.Token{Name: spec.Name}, Role: spec.Role, Environments: spec.Environments}, spec.TTL)
+	return f.File.Create(ctx, Token{Token: tokens.Token{Name: spec.Name}, Role: spec.Role, Environments: spec.Environments, Ceiling: tokens.DefaultCeiling(tokens.Role(spec.Role), spec.Ceiling)}, spec.TTL)
 }

@@ -245,7 +245,7 @@ func (c *completer) values(option string) choice {
 		if slices.Contains(c.path, "exec-server") {
 			return listed(words(wsauth.Roles)...)
 		}
-		return listed("executor", "harness", "both")
+		return listed(append([]string{"executor", "harness", "both"}, words(wsauth.Roles)...)...)
 	case "max-sandbox":
 		return listed(words(wsauth.Sandboxes)...)
 	case "ws-auth":

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/account/httpclient"
+	"codex.internal/pkg/internal/tokens"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/jsonwire"
 )
@@ -13,7 +14,7 @@ import (
 // bundle is the answer to a registration.
 type bundle struct {
 	environmentID, url, securityProfile, registrationID string
-	acceptsDescription                                  bool
+	acceptsDescription, sendsGrants                     bool
 }
 
 // Fields lists the members for jsonwire.
@@ -22,9 +23,15 @@ func (b *bundle) Fields(c *jsonwire.Codec) {
 	c.Text("url", jsonwire.Need, &b.url)
 	c.Text("security_profile", jsonwire.Need, &b.securityProfile)
 	c.Text("executor_registration_id", jsonwire.Need, &b.registrationID)
-	c.Read("accepts_description", 0, func(r *jsonwire.Reader) error {
+	announcement(c, "accepts_description", &b.acceptsDescription)
+	announcement(c, "sends_grants", &b.sendsGrants)
+}
+
+// announcement is a member that announces an extension by true. Any other value, of any type, is not an announcement.
+func announcement(c *jsonwire.Codec, name string, announced *bool) {
+	c.Read(name, 0, func(r *jsonwire.Reader) error {
 		value, err := r.Raw()
-		b.acceptsDescription = string(value) == "true" // any other value, of any type, is not an announcement
+		*announced = string(value) == "true"
 		return err
 	})
 }
@@ -84,10 +91,23 @@ func (a *connectAnswer) check(environmentID string) error {
 }
 
 // validateAnswer is the answer to the question whether a harness may connect.
-type validateAnswer struct{ valid bool }
+type validateAnswer struct {
+	acceptsGrant bool // the question said so
+	valid        bool
+	grant        *Grant // nil: there is none
+}
 
 // Fields lists the members for jsonwire.
-func (a *validateAnswer) Fields(c *jsonwire.Codec) { c.Bool("valid", jsonwire.Need, &a.valid) }
+func (a *validateAnswer) Fields(c *jsonwire.Codec) {
+	c.Bool("valid", jsonwire.Need, &a.valid)
+	c.Read("grant", 0, func(r *jsonwire.Reader) error {
+		text, err := r.Raw()
+		if err == nil && a.acceptsGrant { // else it is not the grant of §8.5
+			a.grant, err = tokens.ParseGrant(text)
+		}
+		return err
+	})
+}
 
 // decode reads an answer. Members that its type does not have are ignored; a member that
 // is there twice is an error.

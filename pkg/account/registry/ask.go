@@ -30,6 +30,7 @@ type validateRequest struct {
 	RegistrationID string          `json:"executor_registration_id"`
 	HarnessKey     noise.PublicKey `json:"harness_public_key"`
 	Authorization  string          `json:"harness_key_authorization"`
+	AcceptsGrant   bool            `json:"accepts_grant,omitempty"`
 }
 
 // ask posts a question about an environment and reads the answer.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 
+	"codex.internal/pkg/internal/tokens"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/secret"
 )
@@ -104,7 +105,13 @@ type Registration struct {
 	// executor, in headers of the request for its websocket. A description
 	// must not be sent to another service (docs/spec/relay.md §8.4).
 	AcceptsDescription bool
+	// SendsGrants says that the service tells what the token of a harness permits, if Claim.AcceptsGrant is
+	// set, which it must not be for another service (docs/spec/relay.md §8.5).
+	SendsGrants bool
 }
+
+// Grant is what a service tells about the token of a harness.
+type Grant = tokens.Grant
 
 // Connection is what a harness needs to connect to an executor, once.
 type Connection struct {
@@ -131,6 +138,8 @@ type Claim struct {
 	HarnessKey noise.PublicKey
 	// Authorization is the text that it sent.
 	Authorization string
+	// AcceptsGrant says that the executor enforces the grant in the answer.
+	AcceptsGrant bool
 }
 
 // Register registers an executor, with its key, as the environment of an id. It
@@ -146,7 +155,7 @@ func (c *Client) Register(ctx context.Context, environmentID string, key noise.P
 	if err != nil {
 		return Registration{}, err
 	}
-	return Registration{URL: answer.url, ID: answer.registrationID, AcceptsDescription: answer.acceptsDescription}, nil
+	return Registration{URL: answer.url, ID: answer.registrationID, AcceptsDescription: answer.acceptsDescription, SendsGrants: answer.sendsGrants}, nil
 }
 
 // Connect asks how a harness with a key can connect to the environment of an
@@ -173,15 +182,17 @@ func (c *Client) Connect(ctx context.Context, environmentID string, key noise.Pu
 // those of Register, and ErrRejected, ErrValidationTimeout, ErrValidation and
 // *ValidationStatusError. The errors must not be shown to the harness, and
 // contain no text of the registry.
-func (c *Client) Validate(ctx context.Context, environmentID string, claim Claim) error {
-	var answer validateAnswer
+//
+// The grant is for the handshake of the claim only; nil: the service says nothing about the harness's token.
+func (c *Client) Validate(ctx context.Context, environmentID string, claim Claim) (*Grant, error) {
+	answer := validateAnswer{acceptsGrant: claim.AcceptsGrant}
 	err := c.ask(ctx, validateTimeout, strings.TrimSpace(environmentID), "validate",
-		validateRequest{RegistrationID: claim.RegistrationID, HarnessKey: claim.HarnessKey, Authorization: claim.Authorization}, &answer)
+		validateRequest{RegistrationID: claim.RegistrationID, HarnessKey: claim.HarnessKey, Authorization: claim.Authorization, AcceptsGrant: claim.AcceptsGrant}, &answer)
 	if err != nil {
-		return validationError(ctx, err)
+		return nil, validationError(ctx, err)
 	}
 	if !answer.valid {
-		return ErrRejected
+		return nil, ErrRejected
 	}
-	return nil
+	return answer.grant, nil
 }

@@ -88,7 +88,8 @@ func TestRequests(t *testing.T) {
 		},
 		"validate": {
 			func(ctx context.Context, c *registry.Client) error {
-				return c.Validate(ctx, "env-1", registry.Claim{RegistrationID: "reg-1", HarnessKey: key, Authorization: "let me in"})
+				_, err := c.Validate(ctx, "env-1", registry.Claim{RegistrationID: "reg-1", HarnessKey: key, Authorization: "let me in"})
+				return err
 			},
 			"/base/cloud/environment/env-1/validate",
 			`{"executor_registration_id":"reg-1","harness_public_key":` + doc + `,"harness_key_authorization":"let me in"}`,
@@ -237,6 +238,41 @@ func TestConnectErrors(t *testing.T) {
 	}
 }
 
+// TestGrants: what a registry tells of a harness's token is taken if it was asked for, and one that is not understood refuses the
+// harness: it could be a restriction.
+func TestGrants(t *testing.T) {
+	key, _ := publicKey(t)
+	for name, tt := range map[string]struct {
+		accepts bool
+		grant   string
+		want    string // the role and the directory of the grant; "": there is none
+		fails   bool
+	}{
+		"run":                {true, `{"token":"0123456789ab","name":"ada","role":"run","dir":"/d","maxSandbox":"read-only"}`, "run /d", false},
+		"not asked for":      {false, `"anything"`, "", false},
+		"another member":     {true, `{"token":"0123456789ab","role":"run","only_from":"10.0.0.0/8"}`, "", true},
+		"another case":       {true, `{"token":"0123456789ab","role":"run","Dir":"/d"}`, "", true},
+		"another role":       {true, `{"token":"0123456789ab","role":"root"}`, "", true},
+		"no role":            {true, `{"token":"0123456789ab"}`, "", true},
+		"a role twice":       {true, `{"token":"0123456789ab","role":"read","role":"admin"}`, "", true},
+		"a bad directory":    {true, `{"token":"0123456789ab","role":"run","dir":"../d"}`, "", true},
+		"admin with ceiling": {true, `{"token":"0123456789ab","role":"admin","dir":"/d"}`, "", true},
+		"a hostile name":     {true, `{"token":"0123456789ab","name":"\u001b[2J","role":"run"}`, "", true},
+		"no token":           {true, `{"role":"run"}`, "", true},
+		"null":               {true, `null`, "", true},
+		"text":               {true, `"run"`, "", true},
+	} {
+		grant, err := client(t, answer(200, `{"valid":true,"grant":`+tt.grant+`}`)).Validate(t.Context(), "e", registry.Claim{HarnessKey: key, AcceptsGrant: tt.accepts})
+		got := ""
+		if grant != nil {
+			got = string(grant.Role) + " " + grant.Dir
+		}
+		if got != tt.want || (err != nil) != tt.fails {
+			t.Errorf("%s: got grant %q, error %v; want %q, an error %v", name, got, err, tt.want, tt.fails)
+		}
+	}
+}
+
 func TestValidateErrors(t *testing.T) {
 	key, _ := publicKey(t)
 	const echo = "let me in"
@@ -257,7 +293,7 @@ func TestValidateErrors(t *testing.T) {
 		"a broken message": {400, "\xff" + echo, "environment registry harness key validation failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := client(t, answer(tt.status, tt.body)).Validate(t.Context(), "env-1", registry.Claim{RegistrationID: "r", HarnessKey: key, Authorization: echo})
+			_, err := client(t, answer(tt.status, tt.body)).Validate(t.Context(), "env-1", registry.Claim{RegistrationID: "r", HarnessKey: key, Authorization: echo})
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("got  %v\nwant %s", err, tt.want)
 			}
@@ -288,12 +324,12 @@ func TestSilentRegistry(t *testing.T) {
 		if err == nil || err.Error() != want || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("register: %v", err)
 		}
-		if err := c.Validate(t.Context(), "e", registry.Claim{HarnessKey: key}); !errors.Is(err, registry.ErrValidationTimeout) {
+		if _, err := c.Validate(t.Context(), "e", registry.Claim{HarnessKey: key}); !errors.Is(err, registry.ErrValidationTimeout) {
 			t.Errorf("validate: %v", err)
 		}
 		bound, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := c.Validate(bound, "e", registry.Claim{HarnessKey: key}); !errors.Is(err, registry.ErrValidationTimeout) {
+		if _, err := c.Validate(bound, "e", registry.Claim{HarnessKey: key}); !errors.Is(err, registry.ErrValidationTimeout) {
 			t.Errorf("validate, bounded: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -301,7 +337,7 @@ func TestSilentRegistry(t *testing.T) {
 		if _, err := c.Connect(ctx, "e", key); !errors.Is(err, context.Canceled) {
 			t.Errorf("connect: %v", err)
 		}
-		if err := c.Validate(ctx, "e", registry.Claim{HarnessKey: key}); !errors.Is(err, context.Canceled) {
+		if _, err := c.Validate(ctx, "e", registry.Claim{HarnessKey: key}); !errors.Is(err, context.Canceled) {
 			t.Errorf("validate: %v", err)
 		}
 	})
@@ -346,7 +382,7 @@ func TestNoCredentials(t *testing.T) {
 	if !errors.Is(err, reason) || err.Error() != "environment registry authentication error: signed out" {
 		t.Errorf("register: %v", err)
 	}
-	if err := c.Validate(t.Context(), "e", registry.Claim{HarnessKey: key}); !errors.Is(err, reason) {
+	if _, err := c.Validate(t.Context(), "e", registry.Claim{HarnessKey: key}); !errors.Is(err, reason) {
 		t.Errorf("validate: %v", err)
 	}
 }
@@ -369,7 +405,7 @@ func FuzzAnswer(f *testing.F) {
 		if err == nil && (status/100 != 2 || !json.Valid(body)) || err != nil && registered != (registry.Registration{}) {
 			t.Errorf("%d %q was accepted as a registration, %v", status, body, err)
 		}
-		err = c.Validate(t.Context(), "e", registry.Claim{RegistrationID: "r", HarnessKey: key, Authorization: "a"})
+		_, err = c.Validate(t.Context(), "e", registry.Claim{RegistrationID: "r", HarnessKey: key, Authorization: "a"})
 		if err == nil && (status/100 != 2 || !bytes.Contains(body, []byte("true"))) {
 			t.Errorf("%d %q was accepted as valid", status, body)
 		}

@@ -1,6 +1,7 @@
 package detach
 
 import (
+	"cmp"
 	"os"
 	"syscall"
 	"time"
@@ -131,7 +132,10 @@ func (d *Store) setNotStarted(k *Process) {
 	}
 }
 
+// Called returns how the owner is called in logs and lists.
+func (r *Record) Called() string { return cmp.Or(r.Principal, r.Owner) }
+
 // seen describes a detached process for observers, when its session may be over.
 func (r *Record) seen() observe.Detached {
-	return observe.Detached{Session: observe.Session{Principal: r.Owner}, ID: r.ProcessID}
+	return observe.Detached{Session: observe.Session{Principal: r.Called()}, ID: r.ProcessID}
 }

@@ -43,9 +43,9 @@ func sortByStart(list []*Process) {
 	})
 }
 
-// NewRecord checks a process/start with detach of a client with that ceiling, and returns what is
+// NewRecord checks a process/start with detach of a client with that grant, and returns what is
 // written about the process.
-func (d *Store) NewRecord(owner string, ceiling wsauth.Ceiling, p *execproto.StartParams) (*Record, error) {
+func (d *Store) NewRecord(owner string, grant wsauth.Grant, p *execproto.StartParams) (*Record, error) {
 	if err := checkHandle(p.ProcessID); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (d *Store) NewRecord(owner string, ceiling wsauth.Ceiling, p *execproto.Sta
 	return &Record{
 		Format: keeperFormat, Version: d.Version, Owner: owner, ProcessID: p.ProcessID, StartID: p.Detach.StartID,
 		Argv: p.Argv, Cwd: p.Cwd, TTY: p.TTY, StartedAtMS: time.Now().UnixMilli(), Retain: retain, Secret: newSecret(),
-		Ceiling: ceiling,
+		Ceiling: grant.Ceiling, Principal: grant.Principal,
 	}, err
 }
 

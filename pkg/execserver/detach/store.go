@@ -45,6 +45,7 @@ type Record struct {
 	Format      int      `json:"format"`
 	Version     string   `json:"version"` // of the program
 	Owner       string   `json:"owner"`
+	Principal   string   `json:"principal,omitempty"` // how the owner is called, if it is not Owner
 	ProcessID   string   `json:"processId"`
 	StartID     string   `json:"startId"`
 	Argv        []string `json:"argv"`

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/rendezvous"
 	"github.com/urfave/cli/v2"
 )
@@ -34,30 +36,42 @@ func tokenCreateCommand(s cmdutil.Streams) *cli.Command {
 		Name: "create", Usage: "make a token and print it",
 		Description: `Prints the token on stdout, and nothing else. It cannot be printed again.
 
-Example:
-   codex rendezvous token create --role executor --environment build-box`,
-		Flags: []cli.Flag{
+An executor registers with the role executor. A client connects with read, run or admin,
+which the executor enforces together with the ceilings, as it does for the tokens of its
+port (see codex exec-server token create --help). The role harness is the same as admin.
+Executors of Codex CLI and those of former versions enforce no roles: they refuse clients
+with read and run.
+
+Examples:
+   codex rendezvous token create --role executor --environment build-box
+   codex rendezvous token create --role run --environment build-box --cwd /srv/project --name ada
+   codex rendezvous token create --role read --environment '*' --name reviewer`,
+		Flags: append([]cli.Flag{
 			tokensFlag(),
-			&cli.StringFlag{Name: "role", Usage: "the `ROLE` that the token permits: executor, harness or both"},
+			&cli.StringFlag{Name: "role", Usage: "the `ROLE` that the token permits: executor; read, run or admin; harness, or both executor and harness"},
 			&cli.StringSliceFlag{Name: "environment", Usage: "permit the environment `ID`, or those that match a pattern in which * stands for any characters; may be repeated"},
 			&cli.StringFlag{Name: "name", Usage: "a `NAME` for the list of tokens"},
 			cmdutil.Duration(cli.GenericFlag{Name: "expires", Usage: "the token expires after `DURATION`; 0: never", DefaultText: "0"}, 0, 0),
-		},
+		}, cmdutil.CeilingFlags()...),
 		Action: func(c *cli.Context) error {
 			switch {
 			case c.Args().Present():
 				return cmdutil.Usagef("create takes no arguments, got %q", c.Args().First())
 			case c.String("role") == "":
-				return cmdutil.Usagef("--role is missing: give executor, harness or both")
+				return cmdutil.Usagef("--role is missing: give executor, read, run, admin, harness or both")
 			case len(c.StringSlice("environment")) == 0:
 				return cmdutil.Usagef("--environment is missing: give the id of an environment, or '*' for all")
+			}
+			ceiling, err := cmdutil.Ceiling(c)
+			if err != nil {
+				return err
 			}
 			tokens, err := openTokens(c)
 			if err != nil {
 				return err
 			}
 			secret, token, err := tokens.Create(c.Context, rendezvous.TokenSpec{
-				Name: c.String("name"), Role: rendezvous.Role(c.String("role")), Environments: c.StringSlice("environment"), TTL: c.Duration("expires"),
+				Name: c.String("name"), Role: rendezvous.Role(c.String("role")), Environments: c.StringSlice("environment"), TTL: c.Duration("expires"), Ceiling: ceiling,
 			})
 			if err != nil {
 				return flagged(err)
@@ -80,6 +94,9 @@ type tokenEntry struct {
 	Name         string          `json:"name"`
 	Role         rendezvous.Role `json:"role"`
 	Environments []string        `json:"environments"`
+	Dir          string          `json:"cwd"`
+	MaxSandbox   wsauth.Sandbox  `json:"maxSandbox"`
+	Limits       wsauth.Limits   `json:"limits"`
 	Created      time.Time       `json:"created"`
 	Expires      *time.Time      `json:"expires"`
 }
@@ -87,8 +104,8 @@ type tokenEntry struct {
 func tokenListCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "list", Usage: "list the tokens, oldest first",
-		Description: `With --json: an array of {id, name, role, environments, created, expires}, where
-expires is null if it never does.
+		Description: `With --json: an array of {id, name, role, environments, cwd, maxSandbox, limits,
+created, expires}, where expires is null if it never does.
 
 Example:
    codex rendezvous token list`,
@@ -108,7 +125,7 @@ Example:
 			entries := make([]tokenEntry, 0, len(list))
 			for _, t := range list {
 				entries = append(entries, tokenEntry{
-					ID: t.ID, Name: t.Name, Role: t.Role, Environments: t.Environments, Created: t.Created, Expires: cmdutil.Expiry(t.Expires),
+					ID: t.ID, Name: t.Name, Role: t.Role, Environments: t.Environments, Dir: t.Dir, MaxSandbox: cmp.Or(t.MaxSandbox, wsauth.SandboxNone), Limits: t.Limits, Created: t.Created, Expires: cmdutil.Expiry(t.Expires),
 				})
 			}
 			if c.Bool("json") {
@@ -124,10 +141,10 @@ func listTokens(to io.Writer, path string, entries []tokenEntry, now time.Time) 
 	rows := make([][]string, 0, len(entries))
 	for _, e := range entries {
 		rows = append(rows, []string{
-			e.ID, string(e.Role), strings.Join(e.Environments, " "), e.Created.Format(time.RFC3339), cmdutil.ExpiryCell(e.Expires, now), e.Name,
+			e.ID, string(e.Role), strings.Join(e.Environments, " "), cmp.Or(e.Dir, "-"), string(e.MaxSandbox), e.Created.Format(time.RFC3339), cmdutil.ExpiryCell(e.Expires, now), e.Name,
 		})
 	}
-	return cmdutil.PrintTokens(to, path, []string{"id", "role", "environments", "created", "expires", "name"}, rows)
+	return cmdutil.PrintTokens(to, path, []string{"id", "role", "environments", "cwd", "sandbox", "created", "expires", "name"}, rows)
 }
 
 func tokenRevokeCommand(s cmdutil.Streams) *cli.Command {

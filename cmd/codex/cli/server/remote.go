@@ -195,6 +195,8 @@ type registrar struct {
 	mu         sync.Mutex
 	credential signin.Credential
 	registered bool // at least once, with credentials that were valid then
+	// sendsGrants says that the service that registered the server tells what a client's token permits.
+	sendsGrants bool
 }
 
 // prepare finds the credentials and checks the other requirements of registering.
@@ -276,7 +278,7 @@ func (r *registrar) register(ctx context.Context) (relay.Registration, error) {
 		return relay.Registration{}, err
 	}
 	r.mu.Lock()
-	r.registered = true
+	r.registered, r.sendsGrants = true, made.SendsGrants
 	r.mu.Unlock()
 	r.log.Info("registered", "environment", r.environment, "registration", made.ID)
 	registration := relay.Registration{URL: made.URL, EnvironmentID: r.environment, RegistrationID: made.ID}
@@ -286,10 +288,16 @@ func (r *registrar) register(ctx context.Context) (relay.Registration, error) {
 	return registration, nil
 }
 
-// validate asks whether a harness is admitted.
-func (r *registrar) validate(ctx context.Context, registration string, harness noise.PublicKey, authorization string) error {
-	claim := registry.Claim{RegistrationID: registration, HarnessKey: harness, Authorization: authorization}
-	return r.ask(ctx, func() error { return r.client.Validate(ctx, r.environment, claim) })
+// validate asks whether a harness may come in, and what its token permits.
+func (r *registrar) validate(ctx context.Context, registration string, harness noise.PublicKey, authorization string) (grant *registry.Grant, err error) {
+	r.mu.Lock()
+	claim := registry.Claim{RegistrationID: registration, HarnessKey: harness, Authorization: authorization, AcceptsGrant: r.sendsGrants}
+	r.mu.Unlock()
+	err = r.ask(ctx, func() (err error) {
+		grant, err = r.client.Validate(ctx, r.environment, claim)
+		return err
+	})
+	return grant, err
 }
 
 // ask asks the registry. If it refuses the credentials, ask reads them again, because the user may have signed in

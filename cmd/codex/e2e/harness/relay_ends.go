@@ -47,7 +47,7 @@ func ExecutorInProcess(srv *execserver.Server) NewExecutor {
 				r, err := reg.Register(ctx, o.Environment, identity.PublicKey())
 				return relay.Registration{URL: r.URL, EnvironmentID: o.Environment, RegistrationID: r.ID}, err
 			},
-			Validate: func(ctx context.Context, registrationID string, harness noise.PublicKey, authorization string) error {
+			Validate: func(ctx context.Context, registrationID string, harness noise.PublicKey, authorization string) (*registry.Grant, error) {
 				return reg.Validate(ctx, o.Environment, registry.Claim{RegistrationID: registrationID, HarnessKey: harness, Authorization: authorization})
 			},
 			Serve:     func(c websocket.Transport) { _ = srv.ServeConn(c) },

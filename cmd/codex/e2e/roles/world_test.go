@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -34,7 +35,8 @@ type world struct {
 	ws, beside  string              // a directory of a token, and one outside of it
 	tokens      string              // the file with tokens
 	url         string
-	descriptors int // the most descriptors that the server may open; 0: as many as the test
+	descriptors int  // the most descriptors that the server may open; 0: as many as the test
+	relayed     bool // clients reach the server through a rendezvous service, which has the tokens
 }
 
 // nobody is an ordinary user.
@@ -74,19 +76,32 @@ func someWorld(t *testing.T, test func(w *world)) {
 	inWorlds(t, testutil.Choice(t.Name(), backends(t)), test)
 }
 
+// inWorlds runs a test with the backends of a list, and with the first of them through a rendezvous service too: the server
+// enforces what the service tells of a token by the same code as for a token of its port.
 func inWorlds(t *testing.T, list []pair, test func(w *world)) {
 	t.Helper()
 	harness.NeedSandbox(t)
+	t.Run("through a rendezvous service", func(t *testing.T) {
+		machine.NeedBackendAs(t, list[0].uid, list[0].name)
+		test(newWorldOf(t, list[0], true))
+	})
 	for _, b := range list {
 		t.Run(fmt.Sprintf("%s as %d", b.name, b.uid), func(t *testing.T) {
 			machine.NeedBackendAs(t, b.uid, b.name)
-			var credential *syscall.Credential
-			if b.uid != os.Geteuid() {
-				credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.uid)}
-			}
-			test(newWorld(t, b.name, credential))
+			test(newWorldOf(t, b, false))
 		})
 	}
+}
+
+func newWorldOf(t *testing.T, b pair, relayed bool) *world {
+	t.Helper()
+	var credential *syscall.Credential
+	if b.uid != os.Geteuid() {
+		credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.uid)}
+	}
+	w := newWorld(t, b.name, credential)
+	w.relayed = relayed
+	return w
 }
 
 func newWorld(t *testing.T, backend string, credential *syscall.Credential) *world {
@@ -140,7 +155,11 @@ func (w *world) command(args ...string) *exec.Cmd {
 // token makes a token.
 func (w *world) token(args ...string) string {
 	w.t.Helper()
-	cmd := w.command(append([]string{"exec-server", "token", "create", "--tokens", w.tokens}, args...)...)
+	create := []string{"exec-server", "token", "create", "--tokens", w.tokens}
+	if w.relayed {
+		create = []string{"rendezvous", "token", "create", "--tokens", w.tokens, "--environment", environment}
+	}
+	cmd := w.command(append(create, args...)...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
@@ -153,24 +172,62 @@ func (w *world) token(args ...string) string {
 // serve starts the server, which stricter lets Landlock enforce workspace-write.
 func (w *world) serve(args ...string) *exec.Cmd {
 	w.t.Helper()
-	cmd := w.command(append([]string{
-		"exec-server", "--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token", "--ws-tokens", w.tokens,
-		"--sandbox-backend", w.backend, "--sandbox-stricter",
-	}, args...)...)
+	args = append([]string{"--sandbox-backend", w.backend, "--sandbox-stricter"}, args...)
+	if w.relayed {
+		return w.register(args)
+	}
+	cmd := w.command(append([]string{"exec-server", "--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token", "--ws-tokens", w.tokens}, args...)...)
 	if w.descriptors > 0 {
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, w.descriptors), "sh"}, cmd.Args...)
 	}
-	cmd.Stderr = harness.ShownOnFailure(w.t)
 	out, err := cmd.StdoutPipe()
 	harness.Must(w.t, err)
+	w.start(cmd)
+	w.url = firstLine(w.t, out)
+	return cmd
+}
+
+// start starts a service, which ends with the test.
+func (w *world) start(cmd *exec.Cmd) {
+	w.t.Helper()
+	cmd.Stderr = harness.ShownOnFailure(w.t)
 	harness.Must(w.t, cmd.Start())
 	w.t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	})
+}
+
+// firstLine returns the URL that a service prints.
+func firstLine(t *testing.T, out io.Reader) string {
+	t.Helper()
 	line, err := bufio.NewReader(out).ReadString('\n')
+	harness.Must(t, err)
+	return strings.TrimSpace(line)
+}
+
+// environment is the name of a server at the rendezvous service.
+const environment = "box"
+
+// register starts a rendezvous service and the server, and waits until a client reaches it.
+func (w *world) register(args []string) *exec.Cmd {
+	w.t.Helper()
+	token, reader := w.token("--role", "executor"), w.token("--role", "read")
+	service := w.command("rendezvous", "--listen", "127.0.0.1:0", "--tokens", w.tokens)
+	out, err := service.StdoutPipe()
 	harness.Must(w.t, err)
-	w.url = strings.TrimSpace(line)
+	w.start(service)
+	w.url = firstLine(w.t, out)
+	cmd := w.command(append([]string{"exec-server", "--remote", w.url, "--environment-id", environment}, args...)...)
+	cmd.Env = append(cmd.Env, "CODEX_RENDEZVOUS_TOKEN="+token)
+	w.start(cmd)
+	testutil.Eventually(w.t.Context(), w.t, "a client that reaches the server", func() (string, bool) {
+		c, err := w.dial(reader, "")
+		if err == nil {
+			_ = c.Close()
+		}
+		return errorText(err), err == nil
+	})
 	return cmd
 }
 
@@ -190,10 +247,23 @@ func (w *world) user() int {
 // client connects with a token.
 func (w *world) client(token string) *execclient.Client {
 	w.t.Helper()
-	c, err := execclient.DialWebSocket(w.t.Context(), w.url, w.options(token))
+	c, err := w.dial(token, "")
 	harness.Must(w.t, err)
 	w.t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// dial connects with a token, and resumes a session if it is not empty.
+func (w *world) dial(token, session string) (*execclient.Client, error) {
+	w.t.Helper()
+	o := w.options(token)
+	o.ResumeSessionID = session
+	if !w.relayed {
+		return execclient.DialWebSocket(w.t.Context(), w.url, o)
+	}
+	d, err := harness.NewRelayDialer(w.url, token, environment, nil)
+	harness.Must(w.t, err)
+	return execclient.Dial(w.t.Context(), d, o)
 }
 
 // Short names for the harness's helpers for JSON objects of requests.

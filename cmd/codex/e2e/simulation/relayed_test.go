@@ -140,7 +140,7 @@ func (r *relayed) execute(srv *execserver.Server) {
 			r.w.note("executor registers: %t", err == nil)
 			return relay.Registration{URL: made.URL, EnvironmentID: environment, RegistrationID: made.ID}, err
 		},
-		Validate: func(ctx context.Context, registration string, harness noise.PublicKey, authorization string) error {
+		Validate: func(ctx context.Context, registration string, harness noise.PublicKey, authorization string) (*registry.Grant, error) {
 			return reg.Validate(ctx, environment, registry.Claim{RegistrationID: registration, HarnessKey: harness, Authorization: authorization})
 		},
 		Serve: func(c websocket.Transport) { _ = srv.ServeConn(c) },

@@ -1,0 +1,83 @@
+package roles
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/testutil"
+)
+
+// relayedWorld is a world with a rendezvous service and any backend.
+func relayedWorld(t *testing.T) *world {
+	harness.NeedSandbox(t)
+	return newWorldOf(t, pair{"auto", os.Geteuid()}, true)
+}
+
+// TestNamesThroughARendezvous: behind a rendezvous service, the audit trail of a server names the token of each client, and an
+// unnamed one by its id.
+func TestNamesThroughARendezvous(t *testing.T) {
+	w := relayedWorld(t)
+	named, unnamed := w.token("--role", "run", "--name", "ada", "--cwd", w.ws), w.token("--role", "run", "--max-sandbox", "read-only")
+	reader := w.token("--role", "read", "--name", "reviewer")
+	trail := w.dir + "/state/audit"
+	w.serve("--audit-log", trail)
+	for _, token := range []string{named, unnamed} {
+		_, _, err := run(t.Context(), w.client(token), w.params("p", managed(), "true"))
+		harness.Must(t, err)
+	}
+	if _, _, err := run(t.Context(), w.client(reader), w.params("p", managed(), "true")); err == nil || !strings.Contains(err.Error(), "the role run") {
+		t.Errorf("a start with the role read: got error %v, want one with %q", err, "the role run")
+	}
+	text, err := os.ReadFile(trail)
+	harness.Must(t, err)
+	for _, want := range []string{`"principal":"token ada"`, `"principal":"token ` + id(unnamed) + `"`, `"principal":"token reviewer"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("got the trail\n%s\nwant one with %s", text, want)
+		}
+	}
+}
+
+// TestSessionsOfOthersThroughARendezvous: no other client resumes a session, whatever its token permits.
+func TestSessionsOfOthersThroughARendezvous(t *testing.T) {
+	w := relayedWorld(t)
+	first, second, admin := w.token("--role", "run"), w.token("--role", "run", "--max-sandbox", "read-only"), w.token("--role", "admin")
+	w.serve()
+	c := w.client(first)
+	p, err := c.Start(t.Context(), w.params("p", nil, "echo said; exec sleep 1000"))
+	harness.Must(t, err)
+	for name, token := range map[string]string{"same token": first, "another": second, "admin": admin} {
+		if other, err := w.dial(token, c.SessionID()); err == nil || !strings.Contains(err.Error(), "unknown session") {
+			t.Errorf("%s: got client %v, error %v; want an unknown session", name, other, err)
+		}
+	}
+	if _, err := w.client(second).ListProcesses(t.Context(), execproto.ListParams{Scope: execproto.ListServer}); err == nil {
+		t.Errorf("a client with the role run lists the processes of the server")
+	}
+	if ended, err := p.Terminate(t.Context()); err != nil || !ended {
+		t.Errorf("afterwards: got ended %v, error %v; want a running process", ended, err)
+	}
+}
+
+// TestLoweredTokenThroughARendezvous: when a token permits less than before, its client is disconnected, and what comes back gets
+// the new ceiling.
+func TestLoweredTokenThroughARendezvous(t *testing.T) {
+	w := relayedWorld(t)
+	token := w.token("--role", "run")
+	w.serve()
+	c := w.client(token)
+	if _, code, err := run(t.Context(), c, w.params("before", nil, "echo x > "+w.ws+"/before")); err != nil || code != 0 {
+		t.Fatalf("got code %d, error %v; want a command that writes", code, err)
+	}
+	w.change(token, "maxSandbox", "read-only")
+	testutil.Eventually(t.Context(), t, "the end of the connection", func() (string, bool) {
+		_, _, err := run(t.Context(), c, w.params("after", nil, "true"))
+		return errorText(err), err != nil && !execproto.IsProcessExists(err)
+	})
+	if _, _, err := run(t.Context(), w.client(token), w.params("now", nil, "true")); err == nil || !strings.Contains(err.Error(), "sandbox") {
+		t.Errorf("a command without a sandbox: got error %v, want one about the sandbox", err)
+	}
+}
