@@ -256,12 +256,12 @@ func (d *Store) checkLimits(record Record) error {
 	var own, ownBytes, bytes int64
 	for _, k := range all {
 		bytes += k.Record.Retain.Bytes
-		if k.Record.Owner == record.Owner {
+		if k.Record.Called() == record.Called() { // a client with one token can have many keys
 			own++
 			ownBytes += k.Record.Retain.Bytes
 		}
 	}
-	whole, retain := d.HasWhole(record.Owner), record.Retain.Bytes
+	whole, retain := d.HasWhole(record.Called()), record.Retain.Bytes
 	full := func(text string) error { return observe.AtLimit(observe.LimitDetached, execproto.Internal(text)) }
 	switch {
 	case own >= int64(d.Max):
