@@ -76,14 +76,7 @@ func (r *Resolver) variable(name string) Secret { return Secret(strings.TrimSpac
 // context's.
 func (r *Resolver) Registration(ctx context.Context, registryURL string) (Credential, error) {
 	if token := r.variable(variableRendezvous); token != "" {
-		u, err := registrationURL(registryURL)
-		switch {
-		case err != nil:
-			return nil, err
-		case u.Scheme != "https" && !websocket.IsLoopback(u.Hostname()):
-			return nil, ErrPlaintext
-		}
-		return rendezvousToken{token}, nil
+		return RendezvousRegistration(token, registryURL)
 	}
 	credential, err := r.any(ctx)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoAuth) {
@@ -111,6 +104,19 @@ func (r *Resolver) Registration(ctx context.Context, registryURL string) (Creden
 	default:
 		return credential, nil
 	}
+}
+
+// RendezvousRegistration returns the credential of a token for the rendezvous service of a URL. Errors: ErrPlaintext, and
+// others about the URL.
+func RendezvousRegistration(token Secret, registryURL string) (Credential, error) {
+	u, err := registrationURL(registryURL)
+	switch {
+	case err != nil:
+		return nil, err
+	case u.Scheme != "https" && !websocket.IsLoopback(u.Hostname()):
+		return nil, ErrPlaintext
+	}
+	return rendezvousToken{token}, nil
 }
 
 // AgentRegistration returns the credential of the agent in CODEX_ACCESS_TOKEN,

@@ -125,6 +125,7 @@ func remoteFlags() []cli.Flag {
 			Usage: "with --remote: show `NAME` on the status page of codex rendezvous instead of the host name",
 		},
 		&cli.BoolFlag{Name: "no-description", Usage: "with --remote: do not send the name of this machine and the version to codex rendezvous"},
+		&cli.StringFlag{Name: "rendezvous-token-file", Usage: "with --remote: register with the token in `FILE`, which is read again if the service refuses the token"},
 		&cli.BoolFlag{Name: "use-agent-identity-auth", Usage: "with --remote: sign in as the agent whose token is in CODEX_ACCESS_TOKEN"},
 		&cli.BoolFlag{Name: "registration-bearer-stdin", Usage: "with --remote: sign in with the bearer token in the first line of standard input"},
 	}

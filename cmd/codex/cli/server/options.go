@@ -60,7 +60,7 @@ func excludedOptions(c *cli.Context) map[string][]string {
 // directory of detached processes of this user.
 func privatePaths(c *cli.Context) []string {
 	paths := auditFiles(c)
-	for _, name := range []string{"ws-token-file", "ws-tokens", "ws-shared-secret-file", "tls-key"} {
+	for _, name := range []string{"ws-token-file", "ws-tokens", "ws-shared-secret-file", "tls-key", "rendezvous-token-file"} {
 		if path, err := filepath.Abs(c.String(name)); err == nil && c.String(name) != "" {
 			paths = append(paths, path)
 		}

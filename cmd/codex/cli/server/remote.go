@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/account/home"
@@ -18,10 +20,12 @@ import (
 	"codex.internal/pkg/account/signin"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/host/safeopen"
 	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 )
 
 // checkRemote checks the options of a server that registers in place of
@@ -90,6 +94,7 @@ func remoteFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 	if err != nil {
 		return front{}, err
 	}
+	r.sessionTTL = opts.SessionTTL
 	return front{serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
 		r.counts = srv.Remote()
 		return r.serve(ctx, ready, func(conn websocket.Transport) {
@@ -103,6 +108,19 @@ func remoteFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 // newRegistrar returns a registrar for the options of a command, which has what it
 // needs for registering.
 func newRegistrar(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*registrar, error) {
+	if cmdutil.IsSet(c, "rendezvous-token-file") {
+		switch {
+		case c.String("rendezvous-token-file") == "":
+			return nil, cmdutil.Usagef("--rendezvous-token-file is empty; leave it out or give it a value")
+		case c.Bool("registration-bearer-stdin"), c.Bool("use-agent-identity-auth"):
+			return nil, cmdutil.Usagef("--rendezvous-token-file cannot be used with --registration-bearer-stdin or --use-agent-identity-auth")
+		}
+	}
+	// The token in the environment that the server was started with stays in /proc/PID/environ, and all credentials in its memory:
+	// commands of the same user must not read them there (TestTokenIsKeptFromCommands).
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("keep the credentials from other processes: prctl: %w", err)
+	}
 	var bearer signin.Secret
 	if c.Bool("registration-bearer-stdin") {
 		var err error
@@ -120,7 +138,7 @@ func newRegistrar(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*registr
 	}
 	r := &registrar{
 		url: strings.TrimSpace(c.String("remote")), environment: strings.TrimSpace(c.String("environment-id")),
-		agent: c.Bool("use-agent-identity-auth"), bearer: bearer, description: describe(c), log: log, transport: transport, tls: transport.TLSClientConfig.Clone(),
+		agent: c.Bool("use-agent-identity-auth"), bearer: bearer, tokenFile: c.String("rendezvous-token-file"), description: describe(c), log: log, transport: transport, tls: transport.TLSClientConfig.Clone(),
 	}
 	if err := r.prepare(c.Context, config, takeSecrets()); err != nil {
 		transport.CloseIdleConnections()
@@ -177,10 +195,15 @@ func takeSecrets() func(name string) string {
 	}
 }
 
+// maxTokenFile bounds the file of --rendezvous-token-file: a token has less than 100 bytes.
+const maxTokenFile = 4 << 10
+
 // registrar registers a server at an environment registry, and serves the clients that connect through its relay.
 type registrar struct {
 	url, environment string
 	agent            bool          // sign in as an agent
+	tokenFile        string        // sign in with the token in it; empty: there is none
+	sessionTTL       time.Duration // how long a refused server tries again: the sessions without a client end then
 	bearer           signin.Secret // sign in with it; empty: there is none
 	description      http.Header   // see describe
 	log              *slog.Logger
@@ -194,7 +217,8 @@ type registrar struct {
 
 	mu         sync.Mutex
 	credential signin.Credential
-	registered bool // at least once, with credentials that were valid then
+	registered bool      // at least once, with credentials that were valid then
+	refused    time.Time // since when the credentials are not good any more; zero: they are
 	// sendsGrants says that the service that registered the server tells what a client's token permits.
 	sendsGrants bool
 }
@@ -230,6 +254,12 @@ func (r *registrar) resolve(ctx context.Context) (signin.Credential, error) {
 	switch {
 	case r.bearer != "":
 		return signin.BearerRegistration(r.bearer, r.url)
+	case r.tokenFile != "":
+		token, err := safeopen.ReadPrivate(r.tokenFile, maxTokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("--rendezvous-token-file: %w", err)
+		}
+		return signin.RendezvousRegistration(signin.Secret(strings.TrimSpace(string(token))), r.url)
 	case r.agent:
 		return r.credentials.AgentRegistration(ctx)
 	}
@@ -275,9 +305,10 @@ func (r *registrar) register(ctx context.Context) (relay.Registration, error) {
 		r.counts.Registered(err)
 	}
 	if err != nil {
-		return relay.Registration{}, err
+		return relay.Registration{}, r.tryAgain(err)
 	}
 	r.mu.Lock()
+	r.refused = time.Time{}
 	r.registered, r.sendsGrants = true, made.SendsGrants
 	r.mu.Unlock()
 	r.log.Info("registered", "environment", r.environment, "registration", made.ID)
@@ -287,6 +318,33 @@ func (r *registrar) register(ctx context.Context) (relay.Registration, error) {
 	}
 	return registration, nil
 }
+
+// tryAgain makes an error of a registration one after which the executor tries again, if the service has refused credentials that were
+// good, and not for as long as sessions are kept. Scenario: an operator revokes the token, and puts another one into the file, or
+// means that the server ends: its commands then go on as long as after any other lost connection.
+func (r *registrar) tryAgain(err error) error {
+	var refused interface{ Unauthorized() bool }
+	if !errors.As(err, &refused) || !refused.Unauthorized() {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refused.IsZero() {
+		r.refused = time.Now()
+	}
+	if !r.registered || time.Since(r.refused) >= r.sessionTTL {
+		return err
+	}
+	return &refusedError{err}
+}
+
+// refusedError is an error of a registration that is tried again.
+type refusedError struct{ error }
+
+func (e *refusedError) Unwrap() error { return e.error }
+
+// Retryable reports that another attempt may succeed.
+func (e *refusedError) Retryable() bool { return true }
 
 // validate asks whether a harness may come in, and what its token permits.
 func (r *registrar) validate(ctx context.Context, registration string, harness noise.PublicKey, authorization string) (grant *registry.Grant, err error) {

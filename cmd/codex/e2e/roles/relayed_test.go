@@ -1,9 +1,12 @@
 package roles
 
 import (
+	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
@@ -79,5 +82,79 @@ func TestLoweredTokenThroughARendezvous(t *testing.T) {
 	})
 	if _, _, err := run(t.Context(), w.client(token), w.params("now", nil, "true")); err == nil || !strings.Contains(err.Error(), "sandbox") {
 		t.Errorf("a command without a sandbox: got error %v, want one about the sandbox", err)
+	}
+}
+
+// TestTokenIsKeptFromCommands: no command of the server's user reads what the server was started with or has in memory, and a
+// sandboxed one does not see the file of the token.
+func TestTokenIsKeptFromCommands(t *testing.T) {
+	harness.NeedSandbox(t)
+	user := pair{"auto", os.Geteuid()}
+	if user.uid == 0 {
+		user.uid = nobody // root may read everything
+	}
+	w := newWorldOf(t, user, true)
+	token := w.token("--role", "run")
+	server := w.serve()
+	c := w.client(token)
+	for name, tt := range map[string]struct {
+		file    string
+		sandbox object
+	}{
+		"environment": {fmt.Sprintf("/proc/%d/environ", server.Process.Pid), nil},
+		"memory":      {fmt.Sprintf("/proc/%d/mem", server.Process.Pid), nil},
+		"token":       {w.dir + "/home/executor", managed()},
+	} {
+		out, code, err := run(t.Context(), c, w.params(name, tt.sandbox, "cat "+tt.file))
+		if err != nil || code == 0 || strings.Contains(out, "not-this-one") || strings.Contains(out, "cxr_") {
+			t.Errorf("%s: got %q, code %d, error %v; want a failure", name, out, code, err)
+		}
+	}
+}
+
+// TestRotatedExecutorToken: a server whose token is revoked goes on if its file has another one by then. If not, its registration
+// ends at once and the server after --session-ttl, so that commands have the time that they have after any lost connection.
+func TestRotatedExecutorToken(t *testing.T) {
+	t.Parallel()
+	w := relayedWorld(t)
+	token, next := w.token("--role", "run"), w.token("--role", "executor")
+	server := w.serve("--session-ttl", "20s")
+	executor := w.dir + "/home/executor"
+	revoke := func() (at time.Time) {
+		text, err := os.ReadFile(executor)
+		harness.Must(t, err)
+		if out, err := w.command("rendezvous", "token", "revoke", "--tokens", w.tokens, id(string(text))).CombinedOutput(); err != nil {
+			t.Fatalf("got error %v, output %s; want no error", err, out)
+		}
+		return time.Now()
+	}
+	d, err := harness.NewRelayDialer(w.url, token, environment, nil)
+	harness.Must(t, err)
+	c, err := execclient.Dial(t.Context(), d, execclient.Options{})
+	harness.Must(t, err)
+	defer c.Close()
+	revoke()
+	w.write(executor, next)
+	// The service looks at tokens twice a minute.
+	if out, code, err := run(t.Context(), c, w.params("across", nil, "sleep 40; echo ran")); err != nil || code != 0 || out != "ran\n" {
+		t.Errorf("a command across the rotation: got %q, code %d, error %v; want that it runs to its end", out, code, err)
+	}
+	_, err = c.Start(t.Context(), w.params("last", nil, "echo $$ > "+w.dir+"/last; exec sleep 1000"))
+	harness.Must(t, err)
+	pid := w.pid(w.dir + "/last")
+	revoke()
+	testutil.Eventually(t.Context(), t, "the end of the registration", func() (string, bool) {
+		other, err := w.dial(token, execclient.Options{})
+		if err == nil {
+			_ = other.Close()
+		}
+		return errorText(err), err != nil
+	})
+	if err := syscall.Kill(pid, 0); err != nil {
+		t.Errorf("the command ended with the registration: %v", err)
+	}
+	harness.AwaitGone(t, pid)
+	if err := server.Wait(); err == nil {
+		t.Errorf("the server ends without an error, want one about its token")
 	}
 }

@@ -218,8 +218,9 @@ func (w *world) register(args []string) *exec.Cmd {
 	harness.Must(w.t, err)
 	w.start(service)
 	w.url = firstLine(w.t, out)
-	cmd := w.command(append([]string{"exec-server", "--remote", w.url, "--environment-id", environment}, args...)...)
-	cmd.Env = append(cmd.Env, "CODEX_RENDEZVOUS_TOKEN="+token)
+	w.write(w.dir+"/home/executor", token)
+	cmd := w.command(append([]string{"exec-server", "--remote", w.url, "--environment-id", environment, "--rendezvous-token-file", w.dir + "/home/executor"}, args...)...)
+	cmd.Env = append(cmd.Env, "CODEX_RENDEZVOUS_TOKEN=not-this-one")
 	w.start(cmd)
 	testutil.Eventually(w.t.Context(), w.t, "a client that reaches the server", func() (string, bool) {
 		c, err := w.dial(reader, "")
