@@ -37,7 +37,7 @@ type (
 		// AcceptsDescription announces that the request for the websocket may
 		// describe its sender (docs/spec/relay.md §8.4).
 		AcceptsDescription bool `json:"accepts_description"`
-		// SendsGrants announces that the answer to validate may have a grant (§8.5).
+		// SendsGrants announces that the answer to validate may have a grant (docs/spec/relay.md §8.5).
 		SendsGrants bool `json:"sends_grants"`
 	}
 	connectRequest struct {

@@ -48,7 +48,7 @@ func TestComplete(t *testing.T) {
 		"remote run --when-full":           "drop-oldest wait",
 		"remote kill --signal":             "INT TERM KILL HUP QUIT USR1 USR2",
 		"remote run -- ls":                 "",
-		"rendezvous token create --role":   "executor harness both",
+		"rendezvous token create --role":   "admin both executor harness read run",
 		"exec-server --log-format":         "text json",
 		"exec-server token create --role":  "read run admin",
 		"sandbox --permission-profile":     ":read-only :workspace :danger-full-access dev",

@@ -102,7 +102,7 @@ func (a *validateAnswer) Fields(c *jsonwire.Codec) {
 	c.Bool("valid", jsonwire.Need, &a.valid)
 	c.Read("grant", 0, func(r *jsonwire.Reader) error {
 		text, err := r.Raw()
-		if err == nil && a.acceptsGrant { // else it is not the grant of §8.5
+		if err == nil && a.acceptsGrant { // else it is not the grant of docs/spec/relay.md §8.5
 			a.grant, err = tokens.ParseGrant(text)
 		}
 		return err
