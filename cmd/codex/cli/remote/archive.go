@@ -62,6 +62,16 @@ func (cp *copying) goesOn(err error, tries int) bool {
 	return errors.As(err, &lost) && cp.ctx.Err() == nil && tries < resumeTries
 }
 
+// again copies a file, and once more from its beginning if the connection was lost and recovered: an open file
+// belongs to its connection.
+func (cp *copying) again(file func() error) error {
+	for tries := 1; ; tries++ {
+		if err := file(); err == nil || !cp.goesOn(err, tries) {
+			return err
+		}
+	}
+}
+
 // sendArchive packs a local directory and has the server unpack it. If the connection is lost
 // and recovered, it continues after the last file that the server has completed.
 func (cp *copying) sendArchive(source, uri string, o archive.PackOptions) error {

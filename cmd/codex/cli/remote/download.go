@@ -114,7 +114,7 @@ func (d *downloadTop) copy(uri string) error {
 		d.warn()
 	}
 	if m.IsFile {
-		return d.file(uri, a)
+		return d.again(func() error { return d.file(uri, a) })
 	}
 	d.bar.tree()
 	into, made, err := d.directory(a.Permissions & 0o777)

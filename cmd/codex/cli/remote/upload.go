@@ -137,7 +137,13 @@ func (cp *copying) uploadNamedFile(source, uri string, st os.FileInfo) error {
 		return err
 	}
 	defer f.Close()
-	if err := cp.uploadFile(f, source, uri, st.Size(), permissionsOf(st.Mode()), false); err != nil {
+	err = cp.again(func() error {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		return cp.uploadFile(f, source, uri, st.Size(), permissionsOf(st.Mode()), false)
+	})
+	if err != nil {
 		return err
 	}
 	if !cp.options.preserve {

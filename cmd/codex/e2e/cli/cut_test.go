@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -53,6 +54,37 @@ func TestCopiesGoOnAfterCuts(t *testing.T) {
 		}
 		if got, want := described(t, strings.TrimPrefix(tt.args[1], ":"), true), described(t, dir+"/w", true); got != want {
 			t.Errorf("%q: %s\nwant\n%s", tt.args, got, want)
+		}
+	}
+}
+
+// TestFilesGoOnAfterCuts: a copy of one file whose connection is reset begins again, in both directions.
+func TestFilesGoOnAfterCuts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	t.Parallel()
+	_, url := harness.Server(t)
+	dir := t.TempDir()
+	data := make([]byte, 12<<20)
+	for i := range data {
+		data[i] = byte(i >> 16)
+	}
+	harness.Must(t, os.WriteFile(dir+"/f", data, 0o644))
+	for direction, args := range map[faultproxy.Direction][]string{
+		faultproxy.Up: {dir + "/f", ":" + dir + "/up"}, faultproxy.Down: {":" + dir + "/f", dir + "/down"},
+	} {
+		cut := func(after int64) faultproxy.Conn {
+			return faultproxy.Conn{Faults: []faultproxy.Fault{{Kind: faultproxy.Reset, Dir: direction, After: after}}}
+		}
+		proxy, err := faultproxy.New(t.Context(), strings.TrimPrefix(url, "ws://"), faultproxy.Plan{Conns: []faultproxy.Conn{cut(5 << 20), cut(7 << 20)}})
+		harness.Must(t, err)
+		_, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "-q", "--url", "ws://" + proxy.Addr()}, args...)...)
+		faults := proxy.Stats().Faults
+		proxy.Close()
+		got, err := os.ReadFile(strings.TrimPrefix(args[1], ":"))
+		if code != 0 || faults != 2 || err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%q: got exit code %d, %q, %d cuts, %d bytes, error %v; want 0, 2 cuts and the file", args, code, errs, faults, len(got), err)
 		}
 	}
 }
