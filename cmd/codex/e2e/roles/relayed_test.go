@@ -144,7 +144,7 @@ func TestRotatedExecutorToken(t *testing.T) {
 	pid := w.pid(w.dir + "/last")
 	revoke()
 	testutil.Eventually(t.Context(), t, "the end of the registration", func() (string, bool) {
-		other, err := w.dial(token, execclient.Options{})
+		other, err := w.dial(token, "")
 		if err == nil {
 			_ = other.Close()
 		}
