@@ -96,7 +96,7 @@ func BenchmarkCmd(b *testing.B) {
 	}
 }
 
-// rawOutput runs a script by process/start and process/read alone.
+// rawOutput runs a script using only process/start and process/read.
 func rawOutput(ctx context.Context, client *execclient.Client, id, script string) error {
 	params := execproto.StartParams{
 		ProcessID: id, Argv: []string{"/bin/sh", "-c", script}, Cwd: "file:///", Env: map[string]string{},

@@ -339,7 +339,7 @@ func (c *Client) become(s State, why error, set func() bool) bool {
 	return true
 }
 
-// fail ends the client for good. All waiting calls return why.
+// fail ends the client permanently. All waiting calls return why.
 func (c *Client) fail(err error) {
 	var procs map[string]*Process
 	if !c.become(Failed, err, func() bool {

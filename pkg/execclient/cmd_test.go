@@ -341,7 +341,7 @@ func TestAWriterThatFailsIsTheErrorOfWait(t *testing.T) {
 	}
 }
 
-// TestAWriterThatBlocksHoldsBackItsCommandAlone: other commands of the client go on.
+// TestAWriterThatBlocksHoldsBackItsCommandAlone: other commands of the client continue.
 func TestAWriterThatBlocksHoldsBackItsCommandAlone(t *testing.T) {
 	client, _ := connect(t)
 	c := sh(client, "head -c 8000000 /dev/zero")

@@ -179,7 +179,7 @@ func (p *Process) hasClosed() bool {
 // The error is nil if the command ended with 0 and all was copied. It is an *ExitError if
 // the command ended with another code, the context's error if the context ended the command,
 // or else the error of a copy. If the end of the command is unknown because the connection
-// was lost for good, the error gives that reason.
+// was lost permanently, the error gives that reason.
 func (c *Cmd) Wait() error {
 	switch {
 	case c.Process == nil:

@@ -81,8 +81,8 @@ const (
 
 	// maxMessage bounds an incoming message: a file of 512 MiB in base64.
 	maxMessage = 768 << 20
-	// maxAnswer bounds the answers to all requests but those for whole files and HTTP bodies: decoded, a list takes many
-	// times its text. It has room for a million names of usual length.
+	// maxAnswer bounds the answers to all requests but those for whole files and HTTP bodies: decoded, a list takes
+	// many times its text. It has space for a million names of usual length.
 	maxAnswer = 128 << 20
 
 	// keepBuffer is the largest message that is copied out of the buffer of its connection, so

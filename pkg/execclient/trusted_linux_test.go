@@ -29,7 +29,7 @@ func TestTokensGoToTrustedUsers(t *testing.T) {
 	listen := func(network, address string, uid int) (net.Listener, chan string) {
 		tokens, ready := make(chan string, 1), make(chan net.Listener)
 		go func() {
-			runtime.LockOSThread() // for good: the thread has that user
+			runtime.LockOSThread() // permanently: the thread has that user
 			_, _, e := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0))
 			l, err := net.Listen(network, address)
 			if e != 0 || err != nil {

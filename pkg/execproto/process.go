@@ -154,8 +154,9 @@ type StartParams struct {
 	// output that was held back comes after it. The close comes when all output
 	// has been read.
 	OutputWindow uint64
-	// Detach has the process belong to the client's user or token in place of the
-	// session, and outlive both and the server; nil: it belongs to the session.
+	// Detach makes the process belong to the client's user or token instead of
+	// the session, so that it outlives the session and the server; nil: it
+	// belongs to the session.
 	Detach *Detach
 	// Retain is for a process with Detach; nil: the server's defaults.
 	Retain *Retain

@@ -23,7 +23,7 @@ func rootObject(t *testing.T, dir, name string, more ...object) object {
 	return root
 }
 
-// TestRootsKeepTheirPlaces: roots are looked at by sandboxes, and answered in the
+// TestRootsKeepTheirPlaces: roots are examined by sandboxes, and answered in the
 // order of the request.
 func TestRootsKeepTheirPlaces(t *testing.T) {
 	_, url := newTestServer(t, Options{})

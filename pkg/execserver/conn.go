@@ -150,9 +150,9 @@ func (c *conn) routineInterrupt() {
 	c.close(c.interruption())
 }
 
-// routineGrant ends the connection when the token of its client is no longer good, also one that has sent nothing
-// yet (TestTokensEndConnections). Its session ends before, so that the client is told how its processes
-// ended; one that another token may resume is detached.
+// routineGrant ends the connection when the token of its client is no longer valid, even if the client has sent
+// nothing yet (TestTokensEndConnections). The session ends first, so that the client is notified how its
+// processes ended; a session that another token may resume is detached.
 func (c *conn) routineGrant() {
 	err := watchGrant(c.ctx, &c.grant)
 	if err == nil {

@@ -72,7 +72,7 @@ func (c *conn) ownerOf() (string, error) {
 }
 
 // lastingOwner returns the principal of a connection if later connections of the same
-// client have it, too, or an error that says why there is none.
+// client have the same principal; otherwise an error with the reason.
 func (c *conn) lastingOwner() (string, error) {
 	switch {
 	case c.t.Peer() == "stdio":

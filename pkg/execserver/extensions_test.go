@@ -17,7 +17,8 @@ func TestDocumentedExtensions(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("docs/spec/wire.md §8.2 names %q, want %q", got, want)
 	}
-	// A row of methods may name a method that belongs to an extension of another name, as fs/unwatch.
+	// The table of methods may list a method, such as fs/unwatch, that belongs to an
+	// extension with another name.
 	const protocol = "../../docs/protocol.md"
 	methods, others := namesInTable(t, protocol, "## Methods", "extension"), namesInTable(t, protocol, "## Extensions", "")
 	for _, name := range want {

@@ -129,7 +129,8 @@ func (p *proc) sink() process.Sink {
 // process.Sink.
 type retainedProc struct{ *proc }
 
-// Output implements process.Sink. It blocks while there is no space, if the policy says so.
+// Output implements process.Sink. If the policy requires it, Output blocks while there is
+// no space.
 func (p *retainedProc) Output(seq uint64, stream process.Stream, chunk []byte) {
 	p.countOutput(stream, len(chunk))
 	p.output.Append(p.s.ctx, seq, stream, chunk)

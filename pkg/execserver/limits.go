@@ -44,7 +44,7 @@ const (
 	maxWaiting   = 256
 	waitingShare = 4
 
-	// grantInterval is how often the tokens of connections and sessions are looked at: so long at most a
+	// grantInterval is how often the tokens of connections and sessions are examined: so long at most a
 	// token is good that was revoked or has expired. docs/operations.md promises 5 s.
 	grantInterval = 2 * time.Second
 

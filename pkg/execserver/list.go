@@ -51,7 +51,7 @@ func (c *conn) list(params *execproto.ListParams) execproto.ListResult {
 	for i, p := range procs {
 		info := &list.Processes[i]
 		info.Session, info.Client = names[p].session, names[p].client
-		// One client must not make the answer to another one large.
+		// A client must not be able to make the answers to other clients large.
 		info.Argv = []string{statuspage.CommandLine(p.arguments())}
 	}
 	return list

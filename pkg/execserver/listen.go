@@ -30,9 +30,9 @@ type Listener struct {
 	AnyPeer bool
 }
 
-// Serve accepts connections on l until ctx ends or the server is shut down.
-// It closes l and returns ErrServerClosed, or the listener's error. The
-// server is not shut down by it: connections that are open go on.
+// Serve accepts connections on l until ctx ends or the server is shut down. It
+// closes l and returns ErrServerClosed, or the listener's error. The server is
+// not shut down by it: connections that are open continue.
 //
 // Unauthenticated clients must send their request within seconds, and may take
 // 1/waitingShare of the descriptors, so that other clients can always connect.

@@ -21,8 +21,8 @@ const (
 	familyTunnel      = "tunnel"
 )
 
-// methods is every request that the server answers. Those about a path come from
-// the table of fsops.
+// methods contains every request that the server answers. Methods about a path
+// come from the table of fsops.
 var methods map[string]row
 
 // detachExtensions are those of servers that keep detached processes.

@@ -165,9 +165,9 @@ func (srv *Server) listensOn(port uint16) bool {
 	return found
 }
 
-// listening records an address on which this server accepts clients: that of a
-// listener, or of a request, because an embedding program has its own
-// listeners.
+// listening records an address on which this server accepts clients. The
+// address comes from a listener, or from a request, because an embedding
+// program has its own listeners.
 func (srv *Server) listening(on any) {
 	if a, ok := on.(*net.TCPAddr); ok {
 		srv.ports.LoadOrStore(a.AddrPort().Port(), nil)

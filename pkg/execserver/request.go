@@ -56,9 +56,10 @@ func admitted[P any](family string, lane laneID, decode func([]byte) (P, error),
 	}}
 }
 
-// plain returns the row of a method without order. The params of handle may
-// alias the request's message: they are valid until handle returns or, with a
-// pending result, until that is complete. The result must not refer to them.
+// plain returns the row of a method whose requests need no order. The params of
+// handle may alias the request's message. They are valid until handle returns
+// or, with a pending result, until that result is complete. The result must not
+// refer to them.
 func plain[P any](
 	family string, lane laneID, decode func([]byte) (P, error), handle func(ctx context.Context, c *conn, p *P) (reply.Result, error),
 ) row {

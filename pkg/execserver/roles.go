@@ -22,7 +22,7 @@ var methodRoles = map[string]wsauth.Role{
 	execproto.MethodEnvironmentConfigRead: wsauth.RoleRead,
 
 	execproto.MethodProcessStart:      wsauth.RoleRun,
-	execproto.MethodProcessRead:       wsauth.RoleRead, // without consume, which may let the process go on
+	execproto.MethodProcessRead:       wsauth.RoleRead, // without consume, which may let the process continue
 	execproto.MethodProcessWrite:      wsauth.RoleRun,
 	execproto.MethodProcessCloseStdin: wsauth.RoleRun,
 	execproto.MethodProcessResize:     wsauth.RoleRun,

@@ -78,8 +78,8 @@ type Options struct {
 	// addresses through the upstream proxy that the server's environment names.
 	ProxyPrivateIPsViaUpstream bool
 
-	// EgressPolicy is what network proxies of processes permit at most, whatever
-	// clients ask for. Nil: everything.
+	// EgressPolicy limits what network proxies of processes permit, whatever
+	// clients request. Nil: no limit.
 	EgressPolicy *egress.Ceiling
 
 	// RetainDir is the directory of detached processes and their output, absolute; it is

@@ -171,7 +171,7 @@ func retryable(err error) bool {
 	return errors.As(err, &r) && r.Retryable()
 }
 
-// waitRoom waits until the stream has room for the next frame. Until a peer has seen
+// waitRoom waits until the stream has space for the next frame. Until a peer has seen
 // the first acknowledgement, it may send any number of records; without the wait,
 // receive would fail with errInboxFull. It is for a link that carries only this stream.
 func (s *stream) waitRoom() {

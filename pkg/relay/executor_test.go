@@ -192,8 +192,8 @@ func TestWhatIsDropped(t *testing.T) {
 	r.says("a", s, 2) // the stream stays
 }
 
-// TestUnknownStreams: whoever goes on with a stream that has ended is told so, and a stream that waits for the registry has not
-// ended.
+// TestUnknownStreams: a peer that continues a stream that has ended is notified of the end. A stream that waits for the
+// registry has not ended.
 func TestUnknownStreams(t *testing.T) {
 	g := make(gate)
 	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(g.validate)})
@@ -217,7 +217,7 @@ func TestUnknownStreams(t *testing.T) {
 }
 
 // TestFailedHandshakes: failed handshakes are refused. However many there are,
-// the streams of other harnesses go on, and new ones can begin.
+// the streams of other harnesses continue, and new ones can begin.
 func TestFailedHandshakes(t *testing.T) {
 	for name, fail := range map[string]func(*remote){
 		"not readable": func(r *remote) {

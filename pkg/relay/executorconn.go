@@ -90,8 +90,8 @@ func (v *executorConn) receive(f frame.Frame) {
 	}
 }
 
-// refusesUnknown reports whether the sender of a frame of an unknown stream is told so: it would go on with a stream that
-// has ended here, until its session has ended, too. Scenario: the relay loses a reset, or forges one for this end.
+// refusesUnknown reports whether the sender of a frame of an unknown stream is told so: it would continue with a stream
+// that has ended here, until its session has ended, too. Scenario: the relay loses a reset, or forges one for this end.
 func (v *executorConn) refusesUnknown(f frame.Frame) bool {
 	switch f.Kind {
 	case frame.Data:

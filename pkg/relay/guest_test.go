@@ -115,7 +115,7 @@ func TestHostileExecutor(t *testing.T) {
 }
 
 // TestOversizeMessage ends the websocket of a harness and nothing more: the
-// stream of an executor that acknowledges goes on over the next websocket.
+// stream of an executor that acknowledges continues over the next websocket.
 func TestOversizeMessage(t *testing.T) {
 	g := invite(t)
 	if err := g.conn.Write([]byte(hello)); err != nil {

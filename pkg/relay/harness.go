@@ -51,7 +51,7 @@ type HarnessOptions struct {
 	// than most. Several goroutines call it. nil: every duration is equally likely. A
 	// simulation derives it from its seed.
 	Jitter func(most time.Duration) time.Duration
-	TLS    *tls.Config  // of the websockets; nil: the system's authorities are trusted
+	TLS    *tls.Config  // for the websockets; nil: the system's authorities are trusted
 	Logger *slog.Logger // nil: no log
 }
 

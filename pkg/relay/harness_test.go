@@ -239,8 +239,8 @@ func TestStreamsThatEnd(t *testing.T) {
 }
 
 // TestHeldBack: a harness sends to an executor that does not read. The harness
-// is held back, other streams go on, and when the executor reads again nothing
-// is lost.
+// is held back, other streams continue, and when the executor reads again
+// nothing is lost.
 func TestHeldBack(t *testing.T) {
 	d := newDouble(t)
 	gate := make(chan struct{})

@@ -350,7 +350,7 @@ func TestWaitRoom(t *testing.T) {
 }
 
 // TestForgedControl forges control frames for an active stream, as the relay
-// could. The stream goes on, and no record is lost or duplicated.
+// could. The stream continues, and no record is lost or duplicated.
 func TestForgedControl(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: echo})
 	s := r.enter("a")

@@ -39,8 +39,8 @@ const (
 	// may have more than 32 records in flight; later 32 is its limit.
 	heldRecords = 1024
 	// controlQueue bounds the control frames that wait to be written. Further ones are
-	// dropped: they are repeated, or only spare the peer a wait. There is room for the
-	// retransmissions of a few streams after a reconnect.
+	// dropped: they are repeated, or only spare the peer a wait. There is space for
+	// the retransmissions of a few streams after a reconnect.
 	controlQueue = 1024
 	// controlOffer is the part of controlQueue that resets for unknown streams may
 	// fill. If an executor has no space for its answer to a handshake, it closes the

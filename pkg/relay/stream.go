@@ -76,7 +76,7 @@ func (s *stream) reset(reason string) frame.Frame {
 
 // full reports whether the inbox accepts no more frames. One frame can release the
 // records that waited for it: at most the reorder window, for which the inbox always
-// has room.
+// has space.
 func (s *stream) full() bool { return len(s.inbox) >= inboxMessages || s.inboxSize >= inboxBytes }
 
 // acking reports whether the peer is known to acknowledge.

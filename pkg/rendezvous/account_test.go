@@ -68,8 +68,8 @@ func testAdmit(t *testing.T) {
 	}
 }
 
-// TestAdmitSmallFrames has frames of next to no size: they are counted
-// for the memory that they take all the same.
+// TestAdmitSmallFrames has frames of next to no size: they are counted for the
+// memory that they take anyway.
 func TestAdmitSmallFrames(t *testing.T) { synctest.Test(t, testAdmitSmallFrames) }
 
 func testAdmitSmallFrames(t *testing.T) {

@@ -79,7 +79,7 @@ func (x *executor) receive(ctx context.Context, h header, in *websocket.Message)
 	return nil
 }
 
-// errCut says that a harness was disconnected because the executor's output
+// errCut means that a harness was disconnected because the executor's output
 // waited for it too long.
 var errCut = errors.New("the harness was disconnected")
 

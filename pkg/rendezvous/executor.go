@@ -35,7 +35,7 @@ type executor struct {
 	streams   map[string]*stream // by id
 	// abandoned has the tokens of handshakes that their harnesses did not wait
 	// for, by stream, and abandonedIDs their streams, the oldest first: if the
-	// executor refuses one it has failed all the same.
+	// executor refuses one it has failed anyway.
 	abandoned    map[string]string
 	abandonedIDs []string
 }

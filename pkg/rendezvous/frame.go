@@ -57,7 +57,7 @@ func resetFrame(stream, reason string) []byte {
 	f := frame.Frame{StreamID: stream, Kind: frame.Reset, Reason: reason}
 	message, err := f.Append(nil)
 	if err != nil {
-		// Frames with such ids are dropped by peek.
+		// peek has dropped frames whose ids cannot be encoded.
 		panic(fmt.Sprintf("rendezvous: reset of stream %q: %v", stream, err))
 	}
 	return message

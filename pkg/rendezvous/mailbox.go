@@ -52,7 +52,7 @@ type Mailbox struct {
 	ready chan struct{}
 
 	mu     sync.Mutex
-	queues map[string]*queue // tokens that have messages, or a sender that waits
+	queues map[string]*queue // tokens that have messages or a waiting sender
 	tokens map[string]*group // senders that have messages
 	turn   []*group          // the same, the next first
 	closed error

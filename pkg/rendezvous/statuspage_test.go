@@ -81,8 +81,8 @@ func when(e *environmentStatus) string {
 	return text
 }
 
-// TestStatusSeen: the page says from where an executor is connected, and until when it was, the
-// same on each node.
+// TestStatusSeen: the page shows from where an executor is connected and, later, until when it
+// was. It is the same on each node.
 func TestStatusSeen(t *testing.T) {
 	everywhere(t, func(t *testing.T, start starter) {
 		s := start(t, Options{})

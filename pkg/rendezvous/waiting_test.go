@@ -55,7 +55,7 @@ func idleConnections(t *testing.T, l net.Listener, from string, n int) []net.Con
 }
 
 // TestConnectionsThatWait opens as many idle connections as permitted. A
-// request on a new connection is answered all the same.
+// request on a new connection is answered anyway.
 func TestConnectionsThatWait(t *testing.T) {
 	const limit = 8
 	l := serveWaiting(t, limit)

@@ -94,8 +94,8 @@ func TestConfinedFurther(t *testing.T) {
 	})
 }
 
-// TestBlockedConnections: processes that wait for a listener without room keep no others from connecting, while they live and when
-// they were killed.
+// TestBlockedConnections: processes that wait for a listener whose backlog is full do not prevent others from
+// connecting, neither while they exist nor after they were killed.
 func TestBlockedConnections(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		if o := p.run(backend, p.opened(), "blocked connections"); o.text != "done\n" || o.code != 0 {

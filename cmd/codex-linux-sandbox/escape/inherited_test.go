@@ -184,8 +184,8 @@ func TestInheritedSockets(t *testing.T) {
 }
 
 // TestSocketsWithoutAView: a policy that permits writing everything needs no view,
-// and the launcher executes the command itself. Its network is off all the same:
-// an inherited listener would be a way to it.
+// and the launcher executes the command itself. Its network is off anyway: an
+// inherited listener would be a way to it.
 func TestSocketsWithoutAView(t *testing.T) {
 	const aView = "a view (inside)"
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -305,7 +305,7 @@ func TestPolicyNamesDev(t *testing.T) {
 
 // TestMountsThatNobodyReaches: docker mounts file systems below /var/lib/docker, which
 // only root can enter. bwrap, started by an ordinary user, cannot make them read-only,
-// but works all the same. Mounts that the user could reach must be read-only.
+// but works anyway. Mounts that the user could reach must be read-only.
 func TestMountsThatNobodyReaches(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root mounts file systems")

@@ -137,7 +137,7 @@ func (p *Program) Absent(name string) {
 	})
 }
 
-// Try appends the calls of f. When one of them fails, the program goes on after them.
+// Try appends the calls of f. When one of them fails, the program continues after them.
 func (p *Program) Try(f func()) {
 	begin := len(p.Steps)
 	f()

@@ -111,8 +111,8 @@ func (l *launch) explainCalls(b *strings.Builder) {
 	}
 }
 
-// explainSockets prints which sockets of its own a command has while its network
-// is off, and what it can reach besides managed proxies.
+// explainSockets prints which of its own sockets a command may use while its
+// network is off, and what it can reach besides managed proxies.
 func (l *launch) explainSockets(backend string) string {
 	switch {
 	case l.plan.Network == plan.NetworkOn:

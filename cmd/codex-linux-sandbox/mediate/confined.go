@@ -18,8 +18,8 @@ import (
 // does not use any more: its children inherit the limit, and without a privilege nobody raises it again. For a process
 // with the mark the launcher makes no connections.
 //
-// The mark comes with the ruleset, and not with landlock_restrict_self, because nothing tells what the ruleset restricts
-// afterwards. xz confines itself as to files, and its caller goes on connecting.
+// The mark comes with the ruleset, and not with landlock_restrict_self, because nothing tells what the ruleset
+// restricts afterwards. xz confines itself as to files, and its caller continues connecting.
 
 // marking is the resource limit that marks a process: RLIMIT_LOCKS, which is unlimited and unused since Linux 2.4.
 const marking = unix.RLIMIT_LOCKS

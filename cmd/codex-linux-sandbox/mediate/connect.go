@@ -285,7 +285,7 @@ func (c *Connector) next() *notification {
 // thread drops its capabilities, so that paths are looked up with the rights of the command, which has
 // none. If that fails, the command's calls wait, and end with the sandbox.
 func (c *Connector) routine() {
-	runtime.LockOSThread() // for good: the thread ends with the goroutine
+	runtime.LockOSThread() // permanently: the thread ends with the goroutine
 	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &make([]unix.CapUserData, 2)[0]); err != nil {
 		return
 	}
@@ -363,7 +363,7 @@ func (c *Connector) connect(n *notification) syscall.Errno {
 	return conn.make()
 }
 
-// errWaits says that the other end of a connection has no room yet.
+// errWaits means that the other end of a connection cannot accept one yet.
 const errWaits = unix.ERESTART
 
 // errnoOf returns the kernel's error inside of another error.
@@ -427,10 +427,10 @@ func addressOf(file int) []byte {
 	return append(binary.NativeEndian.AppendUint16(nil, unix.AF_UNIX), "/proc/self/fd/"+strconv.Itoa(file)+"\x00"...)
 }
 
-// maxWait bounds how long a thread waits for the other end of a connection at a time. Scenario: a hundred processes connect to
-// a listener that has no room and accepts nothing, and are killed. Nothing tells a thread in connect that the process for
-// which it waits is gone, so all threads would wait for good. And also while those processes live, other connections must be
-// made.
+// maxWait bounds how long a thread waits for the other end of a connection at a time. Scenario: a hundred processes
+// connect to a listener that has a full backlog and accepts nothing, and are killed. A thread in connect is not
+// notified that the process for which it waits is gone, so all threads would wait forever. Even while those processes
+// exist, other connections must be made.
 const maxWait = 250 * time.Millisecond
 
 // make makes the connection, or returns errWaits. Only a socket that blocks waits: until its own limit is over, the thread that

@@ -169,8 +169,8 @@ func TestDocumentedLimits(t *testing.T) {
 	}
 }
 
-// statedDefaults are default values in the text of documents, besides those of options: each expression finds one, and the
-// constant has it.
+// statedDefaults are default values in the text of documents, in addition to those of options: each expression finds
+// one, which must equal the constant.
 var statedDefaults = []struct{ document, expression, constant string }{
 	{"docs/spec/wire.md", "`retain.bytes` .* default ([^.]+)\\.", "pkg/execserver.DefaultRetain"},
 	{"docs/spec/wire.md", "the terminal's first size; default (\\d+) rows", "pkg/host/process.defaultRows"},

@@ -35,7 +35,7 @@ func TestCertificateAuthorities(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		env  environment
-		want string // in the error of New or of the request
+		want string // a part of the error, of New or of the request
 	}{
 		"CODEX_CA_CERTIFICATE":            {environment{"CODEX_CA_CERTIFICATE": bundle}, ""},
 		"SSL_CERT_FILE":                   {environment{"SSL_CERT_FILE": bundle}, ""},

@@ -13,7 +13,7 @@ import (
 var (
 	// ErrRejected means that a harness may not connect.
 	ErrRejected = errors.New("environment registry rejected Noise relay harness key")
-	// ErrValidationTimeout says that the registry did not answer in time
+	// ErrValidationTimeout means that the registry did not answer in time
 	// whether a harness may connect.
 	ErrValidationTimeout = errors.New("timed out validating Noise relay harness key")
 	// ErrValidation means that it is unknown whether a harness may connect,

@@ -101,9 +101,9 @@ type Registration struct {
 	// ID is the registration's, which handshakes are bound to. Codex CLI
 	// accepts an empty one.
 	ID string
-	// AcceptsDescription says that the service accepts a description of the
-	// executor, in headers of the request for its websocket. A description
-	// must not be sent to another service (docs/spec/relay.md §8.4).
+	// AcceptsDescription is true if the service accepts a description of the
+	// executor, in headers of the request for its websocket. A description must
+	// not be sent to another service (docs/spec/relay.md §8.4).
 	AcceptsDescription bool
 	// SendsGrants says that the service tells what the token of a harness permits, if Claim.AcceptsGrant is
 	// set, which it must not be for another service (docs/spec/relay.md §8.5).

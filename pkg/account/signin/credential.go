@@ -150,8 +150,7 @@ func (c *chatGPT) Mode() Mode     { return ModeChatGPT }
 func (*chatGPT) Describe() string { return "Logged in using ChatGPT" }
 
 // Authorize adds the headers. If a token should have been refreshed but could
-// not be, it is used all the same: the service decides whether it is still
-// valid.
+// not be, it is used anyway: the service decides whether it is still valid.
 func (c *chatGPT) Authorize(ctx context.Context, header http.Header) error {
 	select {
 	case <-c.turn:

@@ -289,8 +289,8 @@ type readOnly struct{ Store }
 
 func (readOnly) Save(*Auth) error { return errors.New("read-only") }
 
-// Tokens that could not be stored are used all the same, and the refresh token
-// that came with them for the next: the stored one is used up.
+// Tokens that could not be stored are used anyway, and the refresh token that
+// came with them for the next: the stored one is used up.
 func TestRefreshThatIsNotStored(t *testing.T) {
 	s := newIdentityService(t)
 	store := readOnly{stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon))}

@@ -80,7 +80,7 @@ func TestBadFileIsNoAuth(t *testing.T) {
 	}
 }
 
-// Reasons that the user is not told are logged.
+// Reasons that are not shown to the user are logged.
 func TestCausesAreLogged(t *testing.T) {
 	s := newIdentityService(t)
 	s.on(whoamiGet, 401, `{"error":{"message":"unknown token"}}`)

@@ -27,8 +27,8 @@ type Process struct {
 	ceiling *wsauth.Ceiling
 }
 
-// Decode decodes the sandbox of a process/start. dir is the working directory of the command, and managed says that
-// its only network is a proxy.
+// Decode decodes the sandbox of a process/start. dir is the working directory of the command, and managed is true
+// if its only network is a proxy.
 func (c *Confiner) Decode(raw json.RawMessage, dir string, managed bool, ceiling *wsauth.Ceiling) (*Process, error) {
 	ctx, err := c.decodeSandbox(raw, execproto.InvalidParams)
 	if err != nil {

@@ -4,7 +4,7 @@ import "time"
 
 const (
 	// maxKeepers bounds the detached processes of all owners, and maxStoreEntries the entries
-	// of their directory that are looked at.
+	// of their directory that are examined.
 	maxKeepers      = 256
 	maxStoreEntries = 4096
 	// maxRecord bounds the record of a detached process, most of which is its command

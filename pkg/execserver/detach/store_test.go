@@ -214,7 +214,8 @@ func rewrite(t *testing.T, dir string, change func(*Record)) {
 	}
 }
 
-// TestDetachedHandles: what may be the name of a process, at the limits and past them.
+// TestDetachedHandles: which names a process may have, including the shortest and longest,
+// and names just beyond.
 func TestDetachedHandles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

@@ -17,7 +17,7 @@ import (
 )
 
 // DiscoverRoots answers capabilityRoots/discoverV1 (docs/spec/wire.md §5.10).
-// Each root has a sandbox of its own; the roots with the same one are looked at
+// Each root has its own sandbox. Roots with equal sandboxes are searched
 // together, because a confined helper serves one request.
 func (f *Files) DiscoverRoots(ctx context.Context, p *execproto.DiscoverParams) (reply.Result, error) {
 	if len(p.Roots) > execproto.MaxCapabilityRoots {

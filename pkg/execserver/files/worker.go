@@ -200,8 +200,8 @@ func (w confinedFiles) openHandle(ctx context.Context, method string, mode execp
 	return confinedFile{h}, nil
 }
 
-// openArchive opens an archive in a helper of its own, which ends like that of a file; a
-// reading one is killed when ctx ends.
+// openArchive opens an archive in its own helper, which ends like the helper of a file.
+// When ctx ends, a helper that reads is killed.
 func (w confinedFiles) openArchive(ctx context.Context, _ string, p *ArchiveRequest) (openFile, error) {
 	mode := fsops.ModeOf(p.Mode)
 	f, err := w.openHandle(ctx, execproto.MethodFSOpenArchive, mode, p.json, p.Sandbox)
@@ -248,9 +248,9 @@ func (f confinedFile) close(context.Context) (reply.Result, error) {
 func (f confinedFile) abandon() { _ = f.h.end() }
 
 // readOnly returns a copy of the confinement without write access. The launcher must
-// still know the writable paths, because it treats links in them differently:
-// so the copy has Reading set, and only with Landlock's legacy mode, which does
-// not use them, are the entries themselves made read-only.
+// still know the writable paths, because it treats links in them differently.
+// Therefore the copy keeps the entries and sets Reading. With Landlock's legacy
+// mode, which ignores Reading, it makes the entries themselves read-only.
 func readOnly(confinement *runner.Confinement) *runner.Confinement {
 	reading := *confinement
 	if !confinement.LegacyLandlock {

@@ -177,7 +177,7 @@ type LimitError struct {
 // Unwrap returns the error of the request.
 func (e *LimitError) Unwrap() error { return e.error }
 
-// Bound is the part of a token that forbids something.
+// Bound is one restriction of a token.
 type Bound string
 
 // The bounds.

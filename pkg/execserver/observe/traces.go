@@ -16,9 +16,8 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// The names of spans in addition to those of steps. Spans of requests are named by the method,
-// and so are those of file operations, as fs.get_metadata. Codex CLI's server has the same
-// names.
+// The names of spans other than steps. Spans of requests and of file operations have the name
+// of the method, such as fs.get_metadata. Codex CLI's server uses the same names.
 const (
 	spanProcess     = "codex.exec_server.process"
 	spanHTTPRequest = "codex.exec_server.http_request"

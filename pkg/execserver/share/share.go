@@ -43,7 +43,7 @@ type Account struct {
 // waiter is a Wait that has not got its n yet.
 type waiter struct {
 	n       int64
-	granted chan struct{} // closed under the lock when it has got them
+	granted chan struct{} // closed under the lock when the waiter has its n
 }
 
 // New returns the shares of a server that has so much of each thing.
@@ -257,7 +257,7 @@ func (a *Account) forget(pool *pool, name observe.Limit, w *waiter) {
 	}
 }
 
-// Usage is how much of a thing is used.
+// Usage is how much of a shared resource is used.
 type Usage struct {
 	Limit      observe.Limit
 	All, Used  int64

@@ -162,8 +162,8 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestNothingIsLost plays random users against the rules: what is used is what the accounts hold and never more
-// than there is, and nobody waits for what he may have.
+// TestNothingIsLost lets random users act, and checks the rules: the amount in use equals what the accounts
+// hold and never exceeds the total, and no user waits for something that it may have.
 func TestNothingIsLost(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {

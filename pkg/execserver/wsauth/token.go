@@ -64,7 +64,7 @@ const tokenPrefix tokens.Prefix = "cxe_"
 // TokenID returns the id in the text of a token; empty: it is none.
 func TokenID(secret string) string { return tokenPrefix.ID(secret) }
 
-// InvalidError says that what a person has asked for cannot be a token.
+// InvalidError reports that a token cannot have what its specification requests.
 type InvalidError = tokens.InvalidError
 
 // TokenFile is a file with tokens that have roles. A running server notices what another

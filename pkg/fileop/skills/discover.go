@@ -198,8 +198,9 @@ func (d *discovery) below(member string, named *string, otherwise, manifest stri
 	return path.Join(d.root, otherwise)
 }
 
-// namespaces collects the manifests that give skills their names: that of the
-// root, else the nearest one above, and those of the directories below.
+// namespaces collects the manifests that give skills their names: the manifest
+// of the root, else of the nearest parent directory, and those of the
+// directories below.
 func (d *discovery) namespaces(entries []files.WalkEntry) {
 	if p := d.found.Plugin; p != nil {
 		d.found.NamespaceManifests = append(d.found.NamespaceManifests, p.Manifest)
@@ -235,7 +236,7 @@ func (d *discovery) above() *execproto.CapabilityFile {
 	return nil
 }
 
-// pluginDir returns the directory whose manifest a path is.
+// pluginDir returns the directory of the plugin whose manifest is at a path.
 func pluginDir(name string) (dir string, found bool) {
 	for _, place := range manifests {
 		if dir, found := strings.CutSuffix(name, "/"+place); found {

@@ -45,8 +45,8 @@ func (r *reader) projects(cwd string) ([]*document, error) {
 }
 
 // project returns the configuration of one directory if it is trusted. In a
-// linked work tree whose main tree is trusted, the hooks of the main tree count
-// in place of its own, as a layer of their own.
+// linked work tree whose main tree is trusted, the hooks of the main tree
+// replace its own hooks, as a separate layer.
 func (r *reader) project(dir, root string, tree workTree) ([]*document, error) {
 	// The path with resolved links is the one that is trusted, and read. A user
 	// who can exchange a directory of it can create files there anyway.

@@ -7,9 +7,9 @@ import (
 // setIDs are the set-user-id and set-group-id bits.
 const setIDs = unix.S_ISUID | unix.S_ISGID
 
-// file copies a regular file with its mode. follow says that the caller named the
-// destination: then it may be a link, which is followed, or a device, which is
-// written to.
+// file copies a regular file with its mode. follow is true if the caller named
+// the destination: then it may be a link, which is followed, or a device, which
+// is written to.
 func (c *copier) file(from, to located, follow bool) error {
 	in, err := openAt(from.dir, from.name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY, 0, Options{})
 	if err != nil {

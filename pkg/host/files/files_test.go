@@ -147,7 +147,7 @@ func asNobody(t *testing.T, f func()) {
 
 const nobody = 65534
 
-// give makes a tree nobody's, and lets nobody reach it.
+// give gives a tree to the user nobody, and removes all permissions.
 func give(t *testing.T, dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -39,9 +39,10 @@ const (
 	// make by itself.
 	copyBuffer = 256 << 10
 
-	// namedLeftOut is how many of the files that a copy left out are named, and
-	// namedLeftOutBytes how many bytes their paths may have together: enough to see
-	// what they are, in an answer of less than 1 MiB when each byte is escaped.
+	// namedLeftOut is how many of the files that a copy omitted are listed, and
+	// namedLeftOutBytes the total length of their paths in bytes. This is enough to
+	// see which kind of files they are, and the answer stays below 1 MiB even if
+	// each byte is escaped.
 	namedLeftOut      = 100
 	namedLeftOutBytes = 256 << 10
 

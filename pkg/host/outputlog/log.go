@@ -266,7 +266,7 @@ func (l *Log) Overshoot() {
 	l.notify()
 }
 
-// Release ends the waiting of Append for good, for example after the process was killed.
+// Release ends the waiting of Append permanently, for example after the process was killed.
 func (l *Log) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

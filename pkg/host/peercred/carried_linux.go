@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// carriedTOS is the type of service of a TCP connection that is carried. The other end finds it in the socket
-	// diagnosis, whatever the family of the socket is. Its differentiated services are a number for local use
-	// (RFC 2474, section 6), which no program asks for.
+	// carriedTOS is the type of service that marks a carried TCP connection. The other end finds it by the
+	// kernel's socket diagnosis, for IPv4 and IPv6. Its differentiated services codepoint is for local use (RFC
+	// 2474, section 6), and no program requests it.
 	carriedTOS = 0x2c
 	// carriedName begins the abstract name of a Unix socket whose connection is carried.
 	carriedName = "@codex-carried-"

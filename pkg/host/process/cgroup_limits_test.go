@@ -122,7 +122,7 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-// TestSweep: the cgroup of a server that lives is left alone.
+// TestSweep: the cgroup of a running server is not removed.
 func TestSweep(t *testing.T) {
 	base := t.TempDir()
 	var dirs []string

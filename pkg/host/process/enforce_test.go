@@ -121,8 +121,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestLimitsAreInherited: a limit is that of the program and of what it starts, and its
-// name, directory, environment and arguments are those of the spec.
+// TestLimitsAreInherited: a limit applies to the program and to what it starts. Its
+// name, directory, environment and arguments are as in the spec.
 func TestLimitsAreInherited(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

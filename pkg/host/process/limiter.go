@@ -35,7 +35,7 @@ type limitedStart struct {
 // does not change the spec, if no limit needs it. The caller calls await or close.
 func (s *Supervisor) limitedStart(spec *Spec, program string) (*limitedStart, error) {
 	limits := spec.Limits.rlimits()
-	if !spec.ExitGracePeriod { // the launcher of a sandbox does so for its command: it needs threads itself
+	if !spec.ExitGracePeriod { // The launcher of a sandbox lowers this limit for its command, because the launcher itself needs threads.
 		if most := s.CommandTasks(); most > 0 {
 			limits = append(limits, limiter.Limit{Resource: unix.RLIMIT_NPROC, Value: most})
 		}

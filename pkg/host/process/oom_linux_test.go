@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestOverlappingForks: the value is raised while any fork goes on, however they overlap,
-// and restored after the last one.
+// TestOverlappingForks: the value is raised while any fork continues, however they
+// overlap, and restored after the last one.
 func TestOverlappingForks(t *testing.T) {
 	value := func() string {
 		text, err := os.ReadFile("/proc/self/oom_score_adj")

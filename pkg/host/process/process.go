@@ -17,7 +17,7 @@ import (
 // Sink receives the events of one process: one at a time, in the order of their
 // numbers. Output may block; meanwhile the process's output is not read, so a
 // slow receiver slows the process. The chunk is valid only during the call.
-// Output must return when its receiver is gone for good.
+// Output must return when its receiver is gone permanently.
 type Sink interface {
 	Output(seq uint64, s Stream, chunk []byte)
 	// Exited reports how the process ended. Exit.Denied is the result of Spec.DetectDenial.

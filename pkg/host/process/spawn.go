@@ -176,7 +176,7 @@ func (e *ends) openTerminal(spec *Spec) error {
 
 // polled closes f and returns a duplicate that uses the runtime's poller, so
 // that a read does not hold a thread. The library that opened f may have made
-// it blocking for good.
+// it blocking permanently.
 func polled(f *os.File) (*os.File, error) {
 	defer f.Close()
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)

@@ -334,7 +334,7 @@ func finish(in *input, err error) {
 	}
 }
 
-// shut closes the input for good; queued writes fail.
+// shut closes the input permanently; queued writes fail.
 func (s *stdin) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

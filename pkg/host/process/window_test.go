@@ -121,7 +121,7 @@ func (w *windowed) Output(seq uint64, s Stream, chunk []byte) {
 	w.events <- unacked{seq, len(chunk)}
 }
 
-// ack acknowledges, noting it before, so that the check is never too strict.
+// ack acknowledges events. It notes this first, so that the check is never too strict.
 func (w *windowed) ack(p *Process, seq uint64) {
 	w.noted(seq)
 	p.Ack(seq)

@@ -12,12 +12,12 @@ import (
 // maxLinks bounds the links of a path, as Linux does.
 const maxLinks = 40
 
-// PrivateDir opens a directory for secrets by its absolute path; with create it makes what is missing, with mode 0700. It
-// walks down from the root. Every directory on the way must belong to this user or to root, and no other user may be able to
-// rename what is in it: a sticky one is fine. A link on the way must belong to this user or to root. The directory itself must be
-// no link and private to this user. Scenario: another user makes /tmp/codex before the server does, as a link into a
-// private directory of the server's user, or as a directory of its own (TestPrivateDir). On systems whose files
-// have other permissions only links are looked at.
+// PrivateDir opens a directory for secrets by its absolute path; with create it makes what is missing, with mode 0700.
+// It walks down from the root. Every directory on the way must belong to this user or to root, and no other user may be
+// able to rename what is in it: a sticky one is fine. A link on the way must belong to this user or to root. The
+// directory itself must be no link and private to this user. Scenario: another user makes /tmp/codex before the server
+// does, as a link into a private directory of the server's user, or as a directory of its own (TestPrivateDir). On
+// systems whose files have other permissions only links are examined.
 //
 // What it returns is to be used in place of the path, and closed. The errors name the path; without create, a missing
 // directory is fs.ErrNotExist.

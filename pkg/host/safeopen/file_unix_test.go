@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestOpen: no FIFO makes the program wait. With os.Open the test would not end.
+// TestOpen: a FIFO does not block the program. With os.Open the test would never end.
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

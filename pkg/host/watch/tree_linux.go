@@ -285,8 +285,7 @@ func (t *Tree) discover(parent *folder, name string) error {
 	return nil
 }
 
-// forget ends the watches of a directory that was moved, and of the directories below
-// it.
+// forget ends the watches of a moved directory and of the directories below it.
 func (t *Tree) forget(f *folder) {
 	if f.parent != nil && f.parent.folders[f.name] == f {
 		delete(f.parent.folders, f.name)

@@ -41,8 +41,8 @@ var (
 	ErrProtocol = errors.New("Noise relay protocol error")
 	// ErrExhausted means that all sequence numbers are used.
 	ErrExhausted = errors.New("Noise relay sequence number exhausted")
-	// ErrLost means that the connection or the peer is gone and the stream cannot go
-	// on. The error that wraps it says how that was noticed.
+	// ErrLost means that the connection or the peer is gone and the stream cannot
+	// continue. The error that wraps it says how that was noticed.
 	ErrLost = errors.New("Noise relay stream lost")
 )
 

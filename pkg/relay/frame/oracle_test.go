@@ -123,7 +123,7 @@ func compare(t testing.TB, message []byte) bool {
 	return true
 }
 
-// compareAppend writes a frame that may be sent with both.
+// compareAppend writes a frame that both implementations can send.
 func compareAppend(t testing.TB, f *Frame) {
 	t.Helper()
 	got, err := f.Append([]byte("x"))

@@ -53,7 +53,7 @@ func (s *Stream) Advance(now time.Time) ([]Frame, error) {
 	return frames, nil
 }
 
-// expired returns the reason for which the stream must end at now; nil: it goes on.
+// expired returns the reason for which the stream must end at now; nil: it continues.
 func (s *Stream) expired(now time.Time) error {
 	since := func(t time.Time, limit time.Duration) bool { return now.Sub(t) >= limit }
 	switch {

@@ -279,7 +279,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// learnt returns an end whose peer has acknowledged its first record and sent one.
+// learnt returns an end whose peer has acknowledged the end's first record and has sent one
+// itself.
 func learnt(t *testing.T, o Options) *end {
 	t.Helper()
 	e := newEnd(t, o)

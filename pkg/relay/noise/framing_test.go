@@ -158,8 +158,8 @@ func TestReassemblyLimit(t *testing.T) {
 	}
 }
 
-// TestMemoryFollowsWhatArrives announces the longest message and sends little
-// of it.
+// TestMemoryFollowsWhatArrives announces a message of the maximum length and
+// sends only little of it: memory must not be allocated for the rest.
 func TestMemoryFollowsWhatArrives(t *testing.T) {
 	var r MessageReader
 	part := binary.BigEndian.AppendUint32(nil, MaxMessage)

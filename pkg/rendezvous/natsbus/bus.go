@@ -17,7 +17,7 @@ import (
 	"codex.internal/pkg/rendezvous"
 )
 
-// ErrLost means that NATS is lost for good.
+// ErrLost means that NATS is lost permanently.
 var ErrLost = errors.New("the connection to NATS is closed and is not retried")
 
 // Why lines end.

@@ -132,9 +132,10 @@ func (n *Node) connect(ctx context.Context, opts *Options) (err error) {
 	return n.start()
 }
 
-// Wait waits until ctx ends, which is not an error, or until NATS is lost for
-// good: the connection ended with an error after which the client library does
-// not reconnect. The error is an ErrLost, and the service must end.
+// Wait waits until ctx ends, which is not an error, or until NATS is lost
+// permanently: the connection ended with an error after which the client
+// library does not reconnect. The error is an ErrLost, and the service must
+// end.
 func (n *Node) Wait(ctx context.Context) error {
 	select {
 	case <-n.lost:

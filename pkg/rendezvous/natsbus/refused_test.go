@@ -45,7 +45,7 @@ func TestRefusedForAWhile(t *testing.T) {
 	eventually(t, "it is let in", func() bool { return n.State.Check(ctxOf(t)) == nil })
 }
 
-// TestLost makes NATS end the connection for good, with a line that is too long.
+// TestLost makes NATS end the connection permanently, with a line that is too long.
 func TestLost(t *testing.T) {
 	n, err := Connect(ctxOf(t), Options{Servers: natstest.Start(t).URL()})
 	if err != nil {

@@ -181,7 +181,7 @@ func CheckBinds(text []byte, mounting bool) error {
 // user keeps this process from it: what cannot be seen was not shown by mistake.
 //
 // Scenario: another command of the same user puts a link into the place of a directory
-// above, or takes its own right to search that away, while the place is looked at, and
+// above, or takes its own right to search that away, while the place is examined, and
 // undoes that before the command runs.
 func openShown(name string) (int, error) {
 	fd, err := openCanonical(name)

@@ -85,8 +85,8 @@ func blocked(reason, rule string) decision {
 	return decision{verdict: Block, source: Baseline, reason: reason, rule: rule}
 }
 
-// decide decides about a normalised host (docs/spec/network.md §4.2). byName
-// says that an upstream proxy would resolve the name. The order of the steps
+// decide decides about a normalised host (docs/spec/network.md §4.2). byName is
+// true if an upstream proxy would resolve the name. The order of the steps
 // matters: no name is resolved before it is allowed, because a look-up alone
 // sends the text of the name to its owner.
 func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {

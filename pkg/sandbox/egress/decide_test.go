@@ -133,8 +133,8 @@ func TestDeniedSpellings(t *testing.T) {
 	}
 }
 
-// TestDeniedAddressesByName: a rule about an address holds for each name that resolves to it. A command that reaches every
-// host but one could otherwise reach that one by a name of its own.
+// TestDeniedAddressesByName: a rule about an address applies to each name that resolves to it. If a command may reach
+// every host except one, it could otherwise reach that one by another name.
 func TestDeniedAddressesByName(t *testing.T) {
 	all := map[string]Permission{"*": Allow, "localhost": Allow}
 	denied := map[string]Permission{"*": Allow, "localhost": Allow, "8.8.8.*": Deny, "::1": Deny, "169.254.169.254": Deny}

@@ -368,8 +368,9 @@ func TestDisconnectSSH(t *testing.T) {
 }
 
 // TestAddressesThatStandForNames: if a client resolves a name and then asks a proxy for
-// the address, it gets the host of the name. Other addresses of these networks are never
-// connected to, whatever the policy allows: outside, they belong to others.
+// the returned address, it reaches the host of the name. The proxy connects to no other
+// address of these networks, whatever the policy allows, because outside they belong to
+// other hosts.
 func TestAddressesThatStandForNames(t *testing.T) {
 	port := echoServer(t)
 	x := testProxy(t, Options{Resolve: func(_ context.Context, name string) ([]netip.Addr, error) {

@@ -188,7 +188,8 @@ func TestCloseWaitsForNoAnswer(t *testing.T) {
 	}
 }
 
-// TestHangUp: nothing is done for a client that hung up while it was asked about.
+// TestHangUp: if a client closes its connection while the policy question about it is open,
+// the proxy does not connect.
 func TestHangUp(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
 	config := local()

@@ -23,9 +23,9 @@ import (
 // Context is a decoded `sandbox` member of a request
 // (docs/spec/sandbox.md §1.1).
 type Context struct {
-	// Profile is the permission profile. For the oldest shape, with a sandbox
-	// policy, it is incomplete, because that depends on a working directory: it is enough
-	// for ConfinesFiles, ConfinesProcesses and NeedsCwd. ProfileFor returns the complete one.
+	// Profile is the permission profile. A sandbox policy, the oldest shape, depends on a
+	// working directory, so here its profile is incomplete: it is enough for ConfinesFiles,
+	// ConfinesProcesses and NeedsCwd. ProfileFor returns the complete one.
 	Profile Profile
 	// Legacy and Additional are the policy of the oldest shape and the overlay
 	// over it; nil if absent.

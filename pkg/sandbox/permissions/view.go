@@ -49,10 +49,9 @@ type View interface {
 var ErrTooManyLinks = errors.New("too many levels of symbolic links")
 
 // EffectivePath returns an absolute path with the symbolic links of its deepest
-// existing ancestor (it may be the path itself) resolved; the missing rest
-// is kept as it is. A dangling link counts as missing. With an error,
-// which is the view's or says that there are more than 40 links, the result is
-// resolved as far as it could be.
+// existing ancestor (it may be the path itself) resolved; the missing rest is
+// kept as it is. A dangling link counts as missing. The error is the view's, or
+// reports more than 40 links. Then the result is resolved as far as possible.
 func EffectivePath(view View, p string) (string, error) {
 	real, _, err := FollowLinks(view, p, func(string) {})
 	return real, err

@@ -252,8 +252,8 @@ func joinPlaceholder(name string, in plan.FileID) (*Placeholder, error) {
 	return s.Hold(m, func(int) error { return nil })
 }
 
-// sweepPlaceholder removes the placeholder at a path that no process holds: that of a
-// sandbox that was killed with all its processes. Any other file is left alone.
+// sweepPlaceholder removes the placeholder at a path if no process holds it, because
+// all processes of its sandbox were killed. It does not touch any other file.
 func sweepPlaceholder(name string) {
 	s, err := openPlaceholder(name, plan.FileID{})
 	if err != nil {

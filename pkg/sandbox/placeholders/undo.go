@@ -28,9 +28,9 @@ type Undo struct {
 	made    bool // belongs to the watch until done is closed
 }
 
-// undoPoll is how often the directories are looked at, in milliseconds, when
-// there is no inotify instance, because other processes of the user have taken
-// all of them, or when no event would come.
+// undoPoll is how often the directories are checked, in milliseconds, if
+// inotify cannot be used: other processes of the user may have taken all
+// instances, or the file system may report no events.
 const undoPoll = 10
 
 // OpenUndo opens the directories of names that must not be created. It returns

@@ -166,8 +166,9 @@ type Rules struct {
 	// UnixSockets allows sockets of the Unix family where the network is that of
 	// proxies. Connect has the launcher make the connections there.
 	UnixSockets, Connect bool
-	// Handed says that the command inherits a Unix socket, over which a process outside can pass it other sockets. Where
-	// the launcher does not make the connections, it must receive none: a socket of another network connects there.
+	// Handed is true if the command inherits a Unix socket, over which a process outside can pass it other sockets.
+	// Where the launcher does not make the connections, it must receive none: a socket of another network connects
+	// there.
 	Handed bool
 }
 
@@ -204,7 +205,8 @@ func (a *assembler) about(nr uint32, f func()) {
 	a.calls[nr], a.code = a.code, outer
 }
 
-// filter writes the search for the number of the call, after what has been written, and returns all.
+// filter appends the search for the number of the call to the instructions, and returns all
+// of them.
 func (a *assembler) filter() []unix.SockFilter {
 	a.load(offsetNumber)
 	if runtime.GOARCH == "amd64" {
@@ -374,8 +376,8 @@ func (r Rules) Filter() []unix.SockFilter {
 	for _, command := range leases {
 		a.whenEqual(unix.SYS_FCNTL, offsetArg0+8, command)
 	}
-	// Those that act on one process, but not on groups and users: a user always
-	// has processes outside, whatever the number is.
+	// These calls may act on one process, but not on groups or users: every
+	// user also has processes outside of the sandbox.
 	a.only(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS)
 	a.only(unix.SYS_IOPRIO_SET, ioprioProcess)
 	if !r.Nesting {

@@ -421,9 +421,9 @@ func checkOwnSockets(t *testing.T, name string, r Rules) {
 	}
 }
 
-// TestTheFilterOfOwnSockets: with sockets of its own, a command cannot make a Unix socket for
-// datagrams, because sendmsg could send from it to any path. The launcher makes pairs of them,
-// and connections.
+// TestTheFilterOfOwnSockets: a command with its own sockets cannot create a Unix socket for
+// datagrams, because it could send from it to any path with sendmsg. The launcher makes pairs
+// of such sockets, and connections.
 func TestTheFilterOfOwnSockets(t *testing.T) {
 	filter := Rules{Network: NetworkOff, Sockets: SocketsOwn}.Filter()
 	const high, flags = 1 << 32, unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK

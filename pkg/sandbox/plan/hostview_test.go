@@ -54,7 +54,7 @@ func TestReadDir(t *testing.T) {
 	if err := (HostView{}).ReadDir(filepath.Join(dir, "none"), ignore); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing: %v", err)
 	}
-	// A directory that has become a link since it was looked at is not entered.
+	// A directory that has become a link since it was examined is not entered.
 	if err := (HostView{}).ReadDir(filepath.Join(dir, "l"), ignore); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("through a link: %v", err)
 	}

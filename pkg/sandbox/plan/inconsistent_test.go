@@ -105,7 +105,7 @@ func checkGuards(t *testing.T, from int, got, want *Plan) {
 	}
 }
 
-// exchanged is a host on which a directory is a link for some looks at files.
+// exchanged is a host on which some lookups see a link in place of a directory.
 type exchanged struct {
 	memory
 	with     memory

@@ -36,7 +36,7 @@ func TestWallGrantsWhatPlansLetBeWritten(t *testing.T) {
 	}
 }
 
-// Landlock forbids mounts, so a command that may mount is left to the mounts.
+// Landlock forbids mounts, so a command that may mount is confined by the mounts only.
 func TestWallHandlesWrites(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -56,7 +56,7 @@ type networkID struct{ dev, ino uint64 }
 type search struct {
 	ctx       context.Context
 	tables    map[networkID]map[uint64]netip.AddrPort // the listening sockets by their inodes
-	left      int                                     // descriptors that may be looked at
+	left      int                                     // descriptors that may be examined
 	truncated bool
 }
 

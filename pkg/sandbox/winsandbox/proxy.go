@@ -81,9 +81,9 @@ func SettingsFromEnv(env map[string]string, id Identity) ProxySettings {
 	return ProxySettings{Ports: slices.Compact(ports), AllowLocalBinding: env[bindingVariable] == "1"}
 }
 
-// DesiredSettings returns the wanted settings of a launch: with Preserve those
-// of a marker of the current version, otherwise the environment's. A nil marker
-// means that there is none.
+// DesiredSettings returns the settings that a launch needs: with Preserve the
+// settings of a marker of the current version, otherwise the environment's. The
+// marker may be nil.
 func DesiredSettings(mode Mode, marker *Marker, env map[string]string, id Identity) ProxySettings {
 	if mode == Preserve && marker.Current() {
 		return marker.Settings()

@@ -140,7 +140,7 @@ func plainText(b []byte) bool {
 }
 
 // control returns the position of the first control character, or -1. Eight
-// bytes are looked at together.
+// bytes are examined together.
 func control(b []byte) int {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	i := 0

@@ -16,7 +16,7 @@ func (d *deadline) set(t time.Time) { d.at = t }
 func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
 // channel returns a channel that gets a value when the deadline has passed; nil: there is
-// no deadline. When it is no longer used, no resources of it are left.
+// no deadline. An unused channel needs no clean-up.
 func (d *deadline) channel() <-chan time.Time {
 	if d.at.IsZero() {
 		return nil

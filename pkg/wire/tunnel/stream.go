@@ -5,8 +5,8 @@
 // Stream is one end of a tunnel. For its user it is a connection. The reader of the
 // underlying connection passes it the peer's messages, and is never blocked by it. It
 // sends messages by a Carrier. All bytes are numbered, and an end keeps those that the
-// peer has not acknowledged, so a tunnel goes on over another Carrier when the first one
-// is lost.
+// peer has not acknowledged, so a tunnel continues over another Carrier when the first
+// one is lost.
 //
 // The rules are in docs/spec/wire.md §11.
 package tunnel

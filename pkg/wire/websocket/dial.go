@@ -44,7 +44,7 @@ func (e *DialError) Retryable() bool { return true }
 type DialOptions struct {
 	Options
 	Header  http.Header
-	TLS     *tls.Config   // of wss, but for NextProtos; nil: the system's authorities are trusted
+	TLS     *tls.Config   // for wss; NextProtos is ignored; nil: the system's authorities are trusted
 	Timeout time.Duration // until the websocket is open
 	Buffer  int           // of received messages, in bytes
 	// Connect makes the underlying connection, and ends with its context; nil: a net.Dialer
@@ -117,8 +117,9 @@ func Dial(ctx context.Context, address string, o DialOptions) (*Conn, error) {
 	return nil, e
 }
 
-// withoutHTTP2 returns a configuration that offers HTTP/1.1 alone: a websocket is
-// upgraded from that, and a configuration that was net/http's prefers HTTP/2.
+// withoutHTTP2 returns a configuration that offers only HTTP/1.1, because a
+// websocket is upgraded from that. A configuration that was used by net/http
+// would prefer HTTP/2.
 func withoutHTTP2(config *tls.Config) *tls.Config {
 	if config = config.Clone(); config != nil {
 		config.NextProtos = []string{"http/1.1"}

@@ -63,8 +63,8 @@ func read(t *testing.T, from, to *gorilla.Conn, wire, end []byte) (kind int, pay
 	}
 }
 
-// TestAgainstTheLibrary has it read payloads of all lengths at which heads or
-// blocks change, in several parts.
+// TestAgainstTheLibrary lets the library read payloads of all lengths at which
+// heads or blocks change, in several parts.
 func TestAgainstTheLibrary(t *testing.T) {
 	client, server := libraryPair(t)
 	r := rand.New(rand.NewPCG(1, 2))

@@ -60,7 +60,7 @@ func (m *Message) Fit() {
 	m.buf, m.class = text, -1
 }
 
-// newMessage returns an empty message of the smallest class with room for size
+// newMessage returns an empty message of the smallest class with space for size
 // bytes, or of the first class of all.
 func newMessage(size int) *Message {
 	for class, room := range bufferClasses {

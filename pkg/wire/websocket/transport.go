@@ -97,10 +97,9 @@ type Transport interface {
 	WriteFrames(frames []byte) error
 
 	// Fragment sends one part of a message that is too large to be built in
-	// memory: parts in order, the first marked first, the last marked last.
-	// The first FragmentRoom bytes of part are room for the frame's head and
-	// no text.
-	// It must not be called while another goroutine is in WriteFrames.
+	// memory: parts in order, the first marked first, the last marked last. The
+	// first FragmentRoom bytes of part are space for the frame's head and no
+	// text. It must not be called while another goroutine is in WriteFrames.
 	Fragment(part []byte, first, last bool) error
 
 	// Close closes the connection. It sends the peer code and reason if the

@@ -25,8 +25,8 @@ func receive(t *testing.T, next consumer.ConsumeTracesFunc) string {
 	traces, err := consumer.NewTraces(next)
 	must(t, err)
 	factory := otlpreceiver.NewFactory()
-	// The receiver does not report its port, so it gets one that was free a moment
-	// before, and another one if it has been taken meanwhile.
+	// The receiver does not report its port. So the test chooses a port that was
+	// free a moment ago, and another one if that has been taken meanwhile.
 	for tries := 1; ; tries++ {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)

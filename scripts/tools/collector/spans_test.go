@@ -256,8 +256,8 @@ func TestBusyCollector(t *testing.T) {
 	}
 }
 
-// TestRefusingCollector: spans that the collector refuses for good (500) are not sent again, and
-// the server reports how many were lost and why.
+// TestRefusingCollector: spans that the collector refuses permanently (500) are not sent again,
+// and the server reports how many were lost and why.
 func TestRefusingCollector(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -144,7 +144,7 @@ func codeOf(err error) int {
 }
 
 // openLoginLog opens the log of codex login and logout. It contains no secrets, but it shows when and how the user
-// signed in, so only the user can read it. If it cannot be opened, a warning is printed and the command goes on.
+// signed in, so only the user can read it. If it cannot be opened, a warning is printed and the command continues.
 // If there is no home directory, there is no log, unless makeHome says that signing in will create the directory.
 func openLoginLog(dir string, makeHome bool, stderr io.Writer) (io.Closer, *slog.Logger) {
 	path := filepath.Join(dir, "log", "codex-login.log")

@@ -19,7 +19,7 @@ type limitOption struct {
 	set          func(l *execproto.ProcessLimits, text string) (ok bool)
 }
 
-// The %s of a usage is "each command" or "the command".
+// In a usage text, %s is "each command" or "the command".
 var limitOptions = []limitOption{
 	{"memory", "", "SIZE", "limit the memory of %s, with all its processes, to `SIZE`, such as 2G", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.MemoryBytes })},
 	{"swap", "", "SIZE", "let %s use `SIZE` of swap in addition to its memory; without this option, no swap", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.SwapBytes })},

@@ -31,7 +31,7 @@ func NoCommand(above *cli.Command, word string) error {
 // several, or "" if none has two bytes in common. The library's SuggestFlag and SuggestCommand return a name
 // for every word, however far it is.
 func similar(word string, names []string) string {
-	const enough = 2 // bytes in common: with one, nearly all have something
+	const enough = 2 // bytes in common; almost every word has one byte in common with some name
 	best, length := "", enough
 	for _, name := range names {
 		n := 0

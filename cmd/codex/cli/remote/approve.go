@@ -82,7 +82,7 @@ func (e *execution) attempt(ctx context.Context, d approval.Decision) (approval.
 		if err := e.report.emit(execEvent{Type: "retry"}); err != nil {
 			return approval.Result{}, err
 		}
-		// It has exited. This ends descendants that go on, as Codex CLI does.
+		// It has exited. This ends descendants that continue, as Codex CLI does.
 		_, _ = e.last.p.Load().Terminate(ctx)
 		e.params = approval.RetryParams(e.params, e.id)
 		if e.params.TTY {

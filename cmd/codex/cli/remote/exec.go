@@ -192,7 +192,7 @@ func (x *remoteExec) open(c *cli.Context) error {
 	}
 	cmdutil.Catch(x.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	// Without this, writing to a closed pipe would end this program at once, and the command
-	// would go on. With it the write fails with EPIPE. The channel is never read.
+	// would continue. With it the write fails with EPIPE. The channel is never read.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	x.closing = append(x.closing, func() { signal.Stop(x.signals); signal.Stop(broken) })
@@ -285,7 +285,7 @@ type job struct {
 	asked []string // the arguments as questions show them: without the shell that codex adds
 	cwd   string   // a URI
 	out   *cwdFilter
-	// secret is sent to each process before anything that is typed.
+	// secret is sent to each process before any typed input.
 	secret string
 }
 

@@ -44,8 +44,8 @@ func newInput(r io.Reader) *input {
 }
 
 // take takes the input from the command that reads it, and returns when that has stopped
-// reading. The command goes on when the caller calls giveBack. It must not be called twice
-// without that.
+// reading. The command continues when the caller calls giveBack. It must not be called
+// twice without that.
 func (in *input) take() (giveBack func()) {
 	in.mu.Lock()
 	taken := make(chan struct{})

@@ -51,7 +51,7 @@ const (
 	// copiesInFlight is how many files and directories are copied or listed at a time, from
 	// and to servers without archives or attributes. With a round trip of 50 ms, 1,000 of them
 	// take 1.6 s instead of 50 s. It is a quarter of the files that a server keeps open for a
-	// client, so that other work of the session goes on.
+	// client, so that other work of the session continues.
 	copiesInFlight = 32
 
 	// smallFile is the largest file that is copied in one message, in bytes: with all that are

@@ -146,8 +146,8 @@ func (o execOptions) check() error {
 	}
 }
 
-// approvals returns the approval policy. If nobody is asked, it also returns the reason
-// for not asking after a denial. terminal says that a user can be asked.
+// approvals returns the approval policy. If the user is not asked, it also returns the
+// reason for not asking after a denial. terminal is true if a user can be asked.
 func (o execOptions) approvals(terminal bool) (p approval.Policy, silent string) {
 	ask := o.ask
 	if ask == "" {

@@ -159,7 +159,7 @@ func TestKeysBeforeTheQuestionAreDropped(t *testing.T) {
 	}
 }
 
-// Every part of a long command stays on the screen until the user goes on.
+// Every part of a long command stays on the screen until the user continues.
 func TestLongCommandsAreShownInParts(t *testing.T) {
 	long := func(words int) string {
 		var b strings.Builder

@@ -74,7 +74,7 @@ func (r *rawMode) enter(s screen) {
 	r.screen, r.restore = s, s.makeRaw()
 }
 
-// end leaves raw mode for good.
+// end leaves raw mode permanently.
 func (r *rawMode) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -40,7 +40,7 @@ type tree interface {
 type remoteTree interface {
 	tree
 	// unpack copies entries into a local directory, which it closes; nil means all of them.
-	// made says that the directory is new.
+	// made is true if the directory is new.
 	unpack(into *dirfd.Dir, made bool, paths []string) error
 }
 

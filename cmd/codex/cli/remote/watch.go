@@ -163,8 +163,8 @@ func (w *watching) settle() error {
 	}
 }
 
-// command runs the command once. A failure of the command is printed, and the watch goes on.
-// An error of starting it ends the watch.
+// command runs the command once. A failure of the command is printed, and the watch
+// continues. An error of starting it ends the watch.
 func (w *watching) command(dir string, argv []string) error {
 	command := w.client.CommandContext(w.ctx, argv[0], argv[1:]...)
 	command.Dir, command.Stdout, command.Stderr = dir, w.s.RawOut, w.s.RawErr

@@ -229,7 +229,8 @@ func listenRendezvous(c *cli.Context, encrypted bool) (net.Listener, error) {
 	return l, nil
 }
 
-// serveRendezvous serves, and shuts down at a signal or when a node has lost NATS for good.
+// serveRendezvous serves, and shuts down at a signal or when a node has lost NATS
+// permanently.
 func serveRendezvous(c *cli.Context, s cmdutil.Streams, srv *rendezvous.Server, l net.Listener, config *tls.Config, node *natsbus.Node, log *slog.Logger) error {
 	// The first signal ends ctx; after stop the second has its usual effect.
 	ctx, stop := signal.NotifyContext(c.Context, append(cmdutil.NotIgnored(os.Interrupt), syscall.SIGTERM)...)

@@ -66,8 +66,8 @@ func privateOf(opts *execserver.Options) []string {
 }
 
 // noKeeperLimits returns why the cgroups of keepers have no limits; empty if they have. Scenario: a service
-// restarts while a keeper goes on. If the cgroup of the service had controllers enabled for the cgroup of the
-// keeper, the kernel would not let a process enter it, and the service could not start.
+// restarts while a keeper continues. If the cgroup of the service had controllers enabled for the cgroup of
+// the keeper, the kernel would not let a process enter it, and the service could not start.
 func noKeeperLimits() string {
 	if !process.ServiceCgroup() {
 		return ""

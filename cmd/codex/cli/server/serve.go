@@ -39,7 +39,7 @@ func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, l
 	})
 }
 
-// logEnd logs why a program was asked to end, if it was.
+// logEnd logs the reason if a program was asked to end.
 func logEnd(ctx context.Context, log *slog.Logger) {
 	if cause := context.Cause(ctx); cause != nil {
 		log.Info("shutting down", "reason", cause)

@@ -44,7 +44,7 @@ type result struct {
 	Broken   string         // the scenario could not be played
 }
 
-// worker plays one scenario in a process of its own. It is the subreaper of all
+// worker plays one scenario in its own process. It is the subreaper of all
 // started processes, and as root has its own mounts.
 type worker struct {
 	*scenario

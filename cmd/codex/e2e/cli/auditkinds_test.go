@@ -449,7 +449,7 @@ func fill(t *testing.T, name string) {
 }
 
 // startsOnFullDisk is how many commands startOnFullDisk starts: the last page of the trail may have
-// room for some lines.
+// space for some lines.
 const startsOnFullDisk = 60
 
 // startOnFullDisk starts commands one after the other until one is refused. It returns how many ran,

@@ -13,8 +13,8 @@ import (
 	"codex.internal/pkg/testutil/faultproxy"
 )
 
-// TestCopiesGoOnAfterCuts: a copy whose connection is reset goes on after the last whole
-// file, in both directions, and the trees are equal.
+// TestCopiesGoOnAfterCuts: a copy whose connection is reset continues after the last
+// whole file, in both directions, and the trees are equal.
 func TestCopiesGoOnAfterCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

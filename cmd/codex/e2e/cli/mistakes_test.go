@@ -25,7 +25,8 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%s: got %d %q %q, want 1 and %q", args, code, out, errs, want)
 		}
 	}
-	// The file may come later, so the server starts, and says why it admits nobody.
+	// The file may be created later, so the server starts, and logs why it admits no
+	// client.
 	if _, errs, code := harness.RunWith(t, env, home, "", "exec-server", "--listen", "ws://127.0.0.1:0", "--exit-on-stdin-close",
 		"--ws-auth", "capability-token", "--ws-tokens", filepath.Join(home, "missing")); code != 0 || !strings.Contains(errs, "the file of --ws-tokens does not exist") {
 		t.Errorf("a file of tokens that is missing: %d %q", code, errs)

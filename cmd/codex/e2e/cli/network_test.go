@@ -301,8 +301,8 @@ func TestNetworkAnswersOfASession(t *testing.T) {
 	u.End()
 }
 
-// TestDeniedHosts: a command that fails after its proxy has refused a host is one
-// that the sandbox denied something.
+// TestDeniedHosts: if a command fails after its proxy has refused a host, the
+// failure is reported as a denial by the sandbox.
 func TestDeniedHosts(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)

@@ -103,7 +103,8 @@ func (b *Testbed) KillAll() {
 	_ = cmd.Run() // it kills itself, too
 }
 
-// firstUser is the first id that UnusedUser tries: above those of people and of services.
+// firstUser is the first id that UnusedUser tries. It is above the ids of ordinary and
+// system users.
 const firstUser = 210_000
 
 // UnusedUser returns the id of a user that has no process. The kernel counts the processes of a

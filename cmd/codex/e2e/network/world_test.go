@@ -46,7 +46,7 @@ func newSpace(t *testing.T, flags int) *space {
 	s := &space{calls: make(chan func())}
 	ready := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // permanently: the thread ends with the goroutine
 		s.tid = unix.Gettid()
 		ready <- unix.Unshare(flags)
 		for call := range s.calls {

@@ -35,8 +35,8 @@ func TestDynamicHelper(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "is linked dynamically") || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
 			w.t.Errorf("the error is %v", err)
 		}
-		// Where it sees its libraries it is started, with the descriptors that it needs to load them. Cat answers
-		// with the request.
+		// If its sandbox shows the libraries, the helper starts, with the descriptors that it needs to load them.
+		// It is cat here, and answers with the request.
 		_, err = w.client(w.token("--role", "run")).FS().WithSandbox(execclient.ReadOnlySandbox()).ReadFile(w.t.Context(), w.ws+"/f")
 		if err == nil || !strings.Contains(err.Error(), "failed to encode or decode") {
 			w.t.Errorf("without --cwd, the error is %v", err)

@@ -140,7 +140,7 @@ func (w *wire) push(data []byte) {
 	w.change()
 }
 
-// segment is how many bytes of a connection come with the same delay, at most.
+// segment is the maximum number of bytes of a connection that arrive with the same delay.
 const segment = 4 << 10
 
 func (w *wire) delay() time.Duration {

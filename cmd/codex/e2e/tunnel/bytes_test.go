@@ -15,7 +15,7 @@ import (
 const stalledBytes = 12 << 20
 
 // TestManyStalledTunnels has so many tunnels that do not move, full in both directions, that the
-// windows of the session are used up. Another one moves its bytes all the same.
+// windows of the session are used up. Another one moves its bytes anyway.
 func TestManyStalledTunnels(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

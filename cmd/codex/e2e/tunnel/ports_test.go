@@ -77,7 +77,7 @@ func awaitPorts(t *testing.T, w *execclient.PortWatch, want ...string) execclien
 	}
 }
 
-// TestPorts: a client learns of the ports of its own processes, and of those of all
+// TestPorts: a client can list the ports of its own processes, and the ports of all
 // sessions of its user.
 func TestPorts(t *testing.T) {
 	t.Parallel()

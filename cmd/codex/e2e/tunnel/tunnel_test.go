@@ -236,7 +236,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestSessionEnds: the server is lost for good.
+// TestSessionEnds: the server is lost permanently.
 func TestSessionEnds(t *testing.T) {
 	srv, url := harness.Server(t)
 	c, err := execclient.DialWebSocket(t.Context(), url, execclient.Options{RecoveryTimeout: 100 * time.Millisecond})
