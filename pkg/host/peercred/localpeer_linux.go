@@ -34,7 +34,7 @@ func IdentifyTCP(local, remote netip.AddrPort) (uid int, err error) {
 	case seen.confined != "":
 		return 0, refuse("%s", seen.confined)
 	case !seen.held:
-		return 0, refuse("no visible process holds its socket: a server that does not run as root cannot inspect sshd, for example")
+		return 0, refuse("no visible process holds its socket: a server that does not run as root cannot inspect sshd, for example; with ssh -L, forward to a Unix socket (--listen unix:///PATH)")
 	}
 	return uid, nil
 }

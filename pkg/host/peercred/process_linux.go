@@ -110,8 +110,7 @@ func openProcess(pid int) (dir int, err error) {
 // checks only a few others.
 //
 // If a thread has ended and a process has got its id since the list was read, that process is left out of one scan.
-// That alone does not admit a confined client: the scan then finds no holder of its socket, and unseen checks all
-// processes, including this one.
+// That alone does not admit a confined client: the scan then finds no holder of its socket.
 func kernelThreads(known map[int]bool) map[int]bool {
 	if !isKernelThread(kthreadd) {
 		return nil // in a container, it is some program

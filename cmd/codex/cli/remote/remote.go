@@ -79,7 +79,7 @@ func unreachable(err error, kind execenv.Kind) error {
 	case own && strings.Contains(err.Error(), "401"):
 		hint = "set " + tokenVariable + " to the server's token"
 	case errors.Is(err, execclient.ErrUntrustedServer):
-		hint = "if that server is meant, set " + execenv.ServerUserVariable + " to its user"
+		hint = "if that server is meant, set " + execenv.ServerUserVariable + " to its user, or to * if that cannot be told"
 	case cert != "":
 		hint = cert
 	case errors.As(err, &dns):
