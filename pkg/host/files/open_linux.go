@@ -1,6 +1,7 @@
 package files
 
 import (
+	"path"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -162,7 +163,8 @@ func refuseDenied(fd int, shown string) error {
 	return nil
 }
 
-// refuseProcess returns an error for a file of a process in /proc: one with a number in its path.
+// refuseProcess returns an error for a file of a process in /proc: one with a number in its path. The one exception is status, which has
+// no contents of a process, and which clients of Codex CLI may read.
 func refuseProcess(fd int, shown string) error {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
@@ -176,7 +178,11 @@ func refuseProcess(fd int, shown string) error {
 	if err != nil {
 		return ofProcess(shown)
 	}
-	for part := range strings.SplitSeq(string(buf[:n]), "/") {
+	real := string(buf[:n])
+	if path.Base(real) == "status" {
+		return nil
+	}
+	for part := range strings.SplitSeq(real, "/") {
 		if _, err := strconv.ParseUint(part, 10, 64); err == nil {
 			return ofProcess(shown)
 		}
