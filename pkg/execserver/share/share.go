@@ -55,6 +55,10 @@ func New(limits map[observe.Limit]int64) *Shares {
 	return s
 }
 
+// keptForHalves is which part of a principal's share Undivided does not give away, so that two accounts that give nothing back
+// leave something to a third.
+const keptForHalves = 16
+
 // Undivided has an account that waits get up to n of a thing from its principal's share, without leaving a half of that to
 // the principal's other accounts. It is for what is taken in steps, of which the first alone are of no use: an account
 // whose half is smaller would wait for the last step for ever. It must be called before Open.
@@ -231,7 +235,8 @@ func (a *Account) mayHave(pool *pool, name observe.Limit, n int64) bool {
 	if !a.p.whole && own > 0 && all >= leastDivided {
 		share /= 2
 	}
-	if a.used[name] > 0 && a.used[name]+n > pool.whole {
+	undivided := a.used[name]+n <= pool.whole && own+n <= share-share/keptForHalves
+	if a.used[name] > 0 && !undivided {
 		share = own - a.used[name] + (share-own+a.used[name])/2
 	}
 	return own+n <= share

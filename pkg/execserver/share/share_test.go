@@ -111,17 +111,19 @@ func TestWhatIsLargerThanEverythingWaitsForAll(t *testing.T) {
 	}
 }
 
-// TestWhatIsUndividedIsTakenInSteps plays a large message whose buffer grows, and another connection of the same token.
+// TestWhatIsUndividedIsTakenInSteps plays a large message whose buffer grows, and two other connections of the same token: the
+// third gets something, although the others took all that they may.
 func TestWhatIsUndividedIsTakenInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(map[observe.Limit]int64{thing: 256})
 		s.Undivided(thing, 96)
-		a, b := s.Open("a", false), s.Open("a", false)
+		a, b, c := s.Open("a", false), s.Open("a", false), s.Open("a", false)
 		for i, tt := range []struct {
 			a    *Account
 			n    int64
 			want bool
-		}{{a, 16, true}, {a, 49, true}, {a, 32, false}, {b, 16, true}, {b, 48, false}} {
+		}{{a, 16, true}, {a, 49, true}, {a, 31, true}, {a, 1, false}, {b, 16, true}, {b, 48, false}, {b, 8, true}, {b, 1, false},
+			{c, 1, true}, {c, 3, true}, {c, 1, false}} {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {
