@@ -158,7 +158,8 @@ func (c *conn) routineGrant() {
 	if err == nil {
 		return
 	}
-	c.log.Warn("connection ends", "token", c.grant.Token, "reason", err)
+	// Not c.log, which the reader changes meanwhile.
+	c.srv.log.Warn("connection ends", "peer", c.t.Peer(), "token", c.grant.Token, "reason", err)
 	if c.isGreeted() && !c.grant.Renewable {
 		c.session.end(err.Error(), false)
 		<-c.session.ctx.Done()
