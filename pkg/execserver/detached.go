@@ -145,8 +145,8 @@ const (
 func forward[R any, O execproto.Pointer[R]](c *conn, id, key, method string, params execproto.Object, ended func() (reply.Result, error)) (call, error) {
 	return c.detachedCall(id, key, func(ctx context.Context, p *detach.Process) (reply.Result, error) {
 		if key == inputKey && p.CheckCeiling(c.grant.Ceiling) != nil {
-			return nil, observe.Forbid(observe.ByCeiling, execproto.InvalidRequest("process "+shorten(id)+" was started under other ceilings than those of this token; "+
-				"write to it with a token like that of its start"))
+			return nil, observe.Forbid(observe.ByCeiling, execproto.InvalidRequest("process "+shorten(id)+" was started with other ceilings than this token has; "+
+				"use a token with the same ceilings as when it was started"))
 		}
 		if (key == inputKey || method == execproto.MethodProcessResize) && !p.MayWrite(c.session, key == inputKey) {
 			return nil, execproto.InvalidRequest("another client writes to process " + shorten(id) + ", until its connection ends")

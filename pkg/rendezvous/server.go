@@ -187,7 +187,7 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("GET /status", s.serveStatus)
 	mux.Handle("GET /{$}", http.RedirectHandler("/status", http.StatusFound))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, &apiError{http.StatusNotFound, "not_found", "there is nothing at " + r.Method + " " + r.URL.Path})
+		writeError(w, &apiError{http.StatusNotFound, "not_found", "nothing exists at " + r.Method + " " + r.URL.Path})
 	})
 	return mux
 }

@@ -86,7 +86,7 @@ func (l *Login) Logout(ctx context.Context, warn func(error)) (bool, error) {
 		warn(fmt.Errorf("read the stored credentials: %w", err))
 	case err == nil && stored.Tokens != nil && stored.Mode == ModeChatGPT:
 		if err := l.Authority.revoke(ctx, *stored.Tokens); err != nil {
-			warn(fmt.Errorf("give the tokens back: %w", err))
+			warn(fmt.Errorf("revoke the tokens: %w", err))
 		}
 	}
 	return l.Store.Delete()

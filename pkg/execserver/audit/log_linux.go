@@ -172,7 +172,7 @@ func (l *Log) resume() (dropped int64, err error) {
 	// After a power failure the file may contain zeros in place of written data.
 	cut := bytes.HasPrefix(tail, []byte(lineStart)) || len(bytes.TrimLeft(tail, "\x00")) == 0
 	if end < 0 && (from > 0 || !cut) {
-		return 0, errors.New("it has no line of an audit trail")
+		return 0, errors.New("it contains no line of an audit trail")
 	}
 	seq, prev := l.seq, l.prev
 	if end >= 0 {
@@ -182,7 +182,7 @@ func (l *Log) resume() (dropped int64, err error) {
 			return 0, fmt.Errorf("its last line is not a record of an audit trail: %w", err)
 		}
 		if l.seq > 0 && r.Seq != l.seq {
-			return 0, errors.New("it is another audit trail than the one that was written here")
+			return 0, errors.New("it is not the audit trail that this server has written")
 		}
 		seq, prev = r.Seq, sha256.Sum256(line)
 	}

@@ -687,7 +687,7 @@ func TestExpect(t *testing.T) {
 		{"longer", whole, middle, ""},
 		{"cut at a signature", short, end, "was cut"},
 		{"empty", nil, end, "was cut"},
-		{"made anew", whole, other, "another one than expected"},
+		{"made anew", whole, other, "differs from the expected one"},
 		{"unsigned", unsigned, Position{}, "no signature"},
 		{"nothing", nil, Position{}, "no signature"},
 		{"the older file is missing", whole[len(short):], middle, "an older file"},

@@ -75,7 +75,7 @@ func (v *Verifier) End() error {
 	case want > 0 && want < v.First:
 		return fmt.Errorf("%w: it begins with record %d, and record %d is in an older file", ErrTrail, v.First, want)
 	case v.Signatures == 0:
-		return fmt.Errorf("%w: there is no signature: anybody who can write the file can have made it", ErrTrail)
+		return fmt.Errorf("%w: there is no signature: anybody who can write the file could have written it", ErrTrail)
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (v *Verifier) line(n int, text []byte) (*Line, error) {
 		}
 	}
 	if digest := sha256.Sum256(text); r.Seq == v.Expect.Seq && digest != v.Expect.Digest {
-		return nil, broken(n, "record %d is another one than expected", r.Seq)
+		return nil, broken(n, "record %d differs from the expected one", r.Seq)
 	}
 	v.Lines++
 	v.Last, v.last = r.Seq, sha256.Sum256(text)

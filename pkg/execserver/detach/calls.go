@@ -161,7 +161,7 @@ func (k *Process) Dial(ctx context.Context, own wsauth.Ceiling, host string, por
 		return nil, err
 	}
 	if path != "" && !client.Has(execproto.ExtensionTunnelProcessPath) {
-		return nil, errors.New("the keeper of the process is that of an older server, and knows no paths")
+		return nil, errors.New("the keeper of the process was started by an older server and does not support paths")
 	}
 	conn, err := client.OpenTunnel(ctx, execclient.TunnelTarget{Host: host, Port: port, Path: path, ProcessID: k.Record.ProcessID})
 	if err != nil {

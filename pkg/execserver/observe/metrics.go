@@ -69,7 +69,7 @@ func newMetrics(o *Options, ev *Events) *Metrics {
 	if o.Audit != nil {
 		s.Collect(metrics.KindCounter, "exec_server_audit_events_lost_total", "Events that could not be written into the audit trail.", nil,
 			func(emit func(float64, ...string)) { emit(float64(o.Audit.Log.Health().Lost)) })
-		s.Collect(metrics.KindCounter, "exec_server_audit_tampered_total", "How often somebody else has changed the file of the audit trail.", nil,
+		s.Collect(metrics.KindCounter, "exec_server_audit_tampered_total", "How often another program has changed the file of the audit trail.", nil,
 			func(emit func(float64, ...string)) { emit(float64(o.Audit.Log.Health().Tampered)) })
 		s.Collect(metrics.KindGauge, "exec_server_audit_writable", "1 if the audit trail can be written and no change of its file stops new work.", nil,
 			func(emit func(float64, ...string)) {

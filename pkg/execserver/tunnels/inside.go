@@ -25,7 +25,7 @@ func (to *Target) lead(c Conn, p *execproto.TunnelOpenParams) (err error) {
 			return err
 		}
 	} else if len(loopbacks(to.Host)) == 0 {
-		return execproto.InvalidParams("a tunnel into the sandbox of a process leads to localhost or a loopback address: its network has no other")
+		return execproto.InvalidParams("a tunnel into the sandbox of a process can lead only to localhost or a loopback address: its network has no other addresses")
 	}
 	to.processID = p.ProcessID
 	to.inside, err = c.Process(p.Session, p.ProcessID)

@@ -38,7 +38,7 @@ func (c *capability) read() error {
 		const format = "--ws-token-file %s: no client could send this token; it must be one line of at most %d printable ASCII characters"
 		return fmt.Errorf(format, c.path, maxTokenBytes)
 	case strength(token) < minTokenBits:
-		return fmt.Errorf("--ws-token-file %s: the token is too short to be safe from guessing: it holds at most %d bits, "+
+		return fmt.Errorf("--ws-token-file %s: the token is too short to be safe from guessing: it has at most %d bits, "+
 			"and needs %d; make one with `openssl rand -hex 32`", c.path, strength(token), minTokenBits)
 	}
 	c.digest = sha256.Sum256([]byte(token))

@@ -107,7 +107,7 @@ func (c *cursor) leave() (name string, left int, err error) {
 		var st unix.Stat_t
 		if err := unix.Fstat(up, &st); err != nil || idOf(&st) != last.id {
 			_ = unix.Close(up)
-			return "", -1, ruleErr(ErrMoved, c.here()+" was moved while it was being worked on")
+			return "", -1, ruleErr(ErrMoved, c.here()+" was moved during the operation")
 		}
 		last.fd = up
 	}

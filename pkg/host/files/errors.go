@@ -75,7 +75,7 @@ var (
 	// ErrRoot is the error of removing or replacing the root directory.
 	ErrRoot = newRule("the root directory cannot be changed")
 	// ErrMoved means that a directory was moved while Remove or Copy was in it.
-	ErrMoved = newRule("a directory was moved while it was being worked on")
+	ErrMoved = newRule("a directory was moved during the operation")
 	// ErrNotRecursive is the error of copying a directory without recursive.
 	ErrNotRecursive = newRule("fs/copy requires recursive: true when sourcePath is a directory")
 	// ErrIntoItself is the error of copying or moving a directory into itself.

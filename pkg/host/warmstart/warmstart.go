@@ -147,7 +147,7 @@ type header struct {
 // for a size that is too large.
 func decodeHeader(b []byte) (h header, err error) {
 	if len(b) < headerSize || [4]byte(b) != magic {
-		return h, errors.New("the job has another format")
+		return h, errors.New("the job has an unknown format")
 	}
 	h.size, h.files = int(binary.LittleEndian.Uint32(b[4:])), int(b[9])
 	h.terminal, h.cgroup, h.report = b[8]&flagTerminal != 0, b[8]&flagCgroup != 0, b[8]&flagReport != 0

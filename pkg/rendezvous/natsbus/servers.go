@@ -39,7 +39,7 @@ func areLocal(servers string) bool {
 	return true
 }
 
-var errPlaintext = errors.New("the server is not on this machine, and what is sent would not be encrypted")
+var errPlaintext = errors.New("the server is not on this machine, and the connection would not be encrypted")
 
 // localDialer connects to this machine only. Scenario: a server on a loopback address names the other servers of its
 // cluster, and a node that does not encrypt would send them its password (TestSecretsAreEncrypted).

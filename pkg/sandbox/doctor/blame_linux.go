@@ -71,7 +71,7 @@ func (f *facts) suspects(a act) []blame {
 	}
 	if a == mountingProc && len(f.masked) > 0 {
 		add("parts of /proc are masked here ("+someOf(f.masked)+"), and the kernel does not allow a new /proc that would show them", f.inContainer(
-			"unmount what is mounted below /proc",
+			"unmount the file systems below /proc",
 			"docker run --security-opt systempaths=unconfined",
 			"securityContext.procMount: Unmasked"))
 	}

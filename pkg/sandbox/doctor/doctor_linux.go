@@ -113,7 +113,7 @@ func (e *examination) backends() {
 		e.report.Backends = append(e.report.Backends, b)
 	}
 	if own := e.report.Backends; slices.ContainsFunc(own, workspaceWrites) && !slices.ContainsFunc(own, redirects) {
-		e.note("In a sandbox with a network proxy, programs that know no proxy reach no host. That needs the backend namespaces " +
+		e.note("In a sandbox with a network proxy, programs without proxy support reach no host. That needs the backend namespaces " +
 			"or bwrap, and what connections to a command's own Unix sockets need.")
 	}
 	e.report.Auto.Reason = strings.TrimSuffix(sandboxes.Status().Reason, "; ")
@@ -330,7 +330,7 @@ func (e *examination) secondWall(reason string, all []blame) {
 		return
 	}
 	e.bad(SecondWall, Warning, reason,
-		"only the mounts keep a command from writing outside: FIFOs there can be written to, and a mistake in a mount is caught by nothing else", all)
+		"only the mounts keep a command from writing outside: FIFOs there can be written to, and no other mechanism catches a mistake in a mount", all)
 }
 
 // unlessNeeded returns the status of a failure that affects only a later backend.
@@ -344,7 +344,7 @@ func (e *examination) unlessNeeded() Status {
 // bubblewrap asks the bwrap that the launcher would start for its version.
 // Whether it works has been tried with the backends.
 func (e *examination) bubblewrap() {
-	const matters = "the backend bwrap cannot work, which is for hosts that allow namespaces to bwrap alone"
+	const matters = "the backend bwrap does not work; it is for hosts that permit namespaces only for bwrap"
 	program, err := bwrap.Find()
 	if err != nil {
 		e.bad(Bubblewrap, e.unlessNeeded(), "bwrap is not on PATH", matters, []blame{{"bubblewrap is not installed", e.facts.install("bubblewrap")}})
@@ -446,7 +446,7 @@ func (e *examination) tryCgroup() ([]blame, error) {
 	}
 	_ = cmd.Wait()
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("kill a cgroup: its process is there after %v", childTime)
+		return nil, fmt.Errorf("kill a cgroup: its process still exists after %v", childTime)
 	}
 	return nil, nil
 }
@@ -467,6 +467,6 @@ func (e *examination) conclude() {
 	case r.ReadOnly:
 		e.note("This host enforces read-only policies, but not workspace-write: Landlock alone cannot protect .git, .agents and .codex below what may be written. Requests for more are refused.")
 	default:
-		e.note("This host cannot confine anything: requests for a sandbox are refused. Without one, confine codex itself: a container, a VM, a user of its own.")
+		e.note("This host cannot confine anything: requests for a sandbox are refused. Without one, confine codex itself: a container, a VM, or a separate user.")
 	}
 }

@@ -105,7 +105,7 @@ func checkValueFile(path string) error {
 	dir := filepath.Dir(path)
 	home, err := os.UserHomeDir()
 	if filepath.Dir(filepath.Dir(dir)) == filepath.Dir(dir) || err == nil && within(filepath.Clean(home), dir) {
-		return fmt.Errorf("value_file is %q: sandboxed commands do not see its directory, so it must be in a directory of its own, "+
+		return fmt.Errorf("value_file is %q: sandboxed commands do not see its directory, so it must be in a separate directory, "+
 			"such as ~/.codex/secrets", path)
 	}
 	return nil

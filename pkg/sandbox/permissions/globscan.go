@@ -209,7 +209,7 @@ func (g *globScan) walk(prog program, s states, dir string, depth int) error {
 	var failed error
 	err := g.view.ReadDir(dir, func(name string, t FileType) error {
 		if g.visited++; g.visited > g.limit {
-			failed = fmt.Errorf("looked at more than %d directory entries; set glob_scan_max_depth or narrow the pattern", min(g.limit, maxVisited))
+			failed = fmt.Errorf("examined more than %d directory entries; set glob_scan_max_depth or narrow the pattern", min(g.limit, maxVisited))
 			return failed
 		}
 		here := prog.feed(s, name)

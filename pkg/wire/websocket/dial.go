@@ -132,7 +132,7 @@ func withoutHTTP2(config *tls.Config) *tls.Config {
 const unusedBuffer = 1
 
 var (
-	errAnswer  = errors.New("the answer is not that of a websocket server")
+	errAnswer  = errors.New("the answer does not come from a websocket server")
 	errOpening = fmt.Errorf("the answer is longer than %d bytes", maxOpening)
 )
 

@@ -214,7 +214,7 @@ func (o *Options) apply(entries []home.Entry, excluded map[string][]string) erro
 func onlyOverrides(value any) error {
 	values, _ := list(value)
 	if slices.ContainsFunc(values, func(v string) bool { return !strings.Contains(v, "=") }) {
-		return errors.New("it must be KEY=VALUE; a file with options names no other")
+		return errors.New("it must be KEY=VALUE; a file with options cannot name another one")
 	}
 	return nil
 }

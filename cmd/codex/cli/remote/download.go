@@ -190,7 +190,7 @@ func (cp *copying) contents(uri string, size uint64) (io.ReadCloser, error) {
 
 // errNoName keeps a server from choosing a local name: it could say that its home directory is
 // called .ssh.
-var errNoName = errors.New("it has no name that the copy could get; name the target too, as in ./NAME")
+var errNoName = errors.New("the source has no name for the copy; give the target's name too, as in ./NAME")
 
 // nameOf returns the local name for a copy of a path of the server: the last one that the user
 // typed.

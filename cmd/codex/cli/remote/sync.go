@@ -14,7 +14,7 @@ import (
 
 func remoteSyncCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "sync", Usage: "make a directory equal to another one, to or from the server", ArgsUsage: "SOURCE TARGET",
+		Name: "sync", Usage: "synchronize a directory to or from the server", ArgsUsage: "SOURCE TARGET",
 		Description: `Copies the files of the directory SOURCE that are missing in the directory TARGET or
 differ there. One of the two begins with a colon and is the server's. Files are equal
 if their sizes and times are, or with --checksum their contents. Copies get the

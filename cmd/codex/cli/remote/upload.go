@@ -36,7 +36,7 @@ func (cp *copying) upload(sources []string, target string) error {
 	}
 	return cp.each(sources, func(source string) error {
 		if isInput(source) {
-			return fmt.Errorf("standard input has no name that the copy could get; name the target too, as in :%s/NAME", strings.TrimSuffix(target, "/"))
+			return fmt.Errorf("standard input has no name for the copy; give the target's name too, as in :%s/NAME", strings.TrimSuffix(target, "/"))
 		}
 		abs, err := filepath.Abs(source)
 		if err != nil {

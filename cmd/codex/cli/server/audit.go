@@ -44,7 +44,7 @@ func auditFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "audit-paths", Usage: "audit trail: include the paths of changed files and of Unix sockets that tunnels lead to"},
 		cmdutil.Count(cli.GenericFlag{Name: "audit-max-bytes", Usage: "audit trail: start another file after `N` bytes"},
 			audit.DefaultMaxBytes, audit.LeastMaxBytes, cmdutil.NoMost),
-		&cli.StringFlag{Name: "audit-on-error", Value: auditRefuse, Usage: "audit trail: if it cannot be written, or somebody else changes its file, refuse new work or continue (`WORD`)"},
+		&cli.StringFlag{Name: "audit-on-error", Value: auditRefuse, Usage: "audit trail: if it cannot be written, or another program changes its file, refuse new work or continue (`WORD`)"},
 	}
 }
 
@@ -128,7 +128,7 @@ func openAudit(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*observe.Au
 func ownStdout(s cmdutil.Streams) (*os.File, error) {
 	out, ok := s.RawOut.(*os.File)
 	if !ok {
-		return nil, errors.New("standard output is no file")
+		return nil, errors.New("standard output is not a file")
 	}
 	fd, err := unix.FcntlInt(out.Fd(), unix.F_DUPFD_CLOEXEC, firstFree)
 	if err != nil {
