@@ -70,6 +70,22 @@ func (o *outbox) send(ctx context.Context, encode func(b []byte) []byte) error {
 	return nil
 }
 
+// drain sends what is queued, and returns when the system has taken it or the outbox has ended.
+func (o *outbox) drain(ctx context.Context) {
+	select {
+	case o.wire <- struct{}{}:
+	case <-o.ended:
+		return
+	case <-ctx.Done():
+		return
+	}
+	if err := o.flush(); err != nil {
+		_ = o.t.Abort()
+	}
+	<-o.wire
+	o.wake()
+}
+
 // offer appends one message if it fits, and drops it otherwise.
 func (o *outbox) offer(encode func(b []byte) []byte) {
 	o.mu.Lock()

@@ -274,6 +274,9 @@ func (rq *request) send(r reply.Result) {
 	switch r := r.(type) {
 	case reply.Followed:
 		rq.send(r.Result)
+		if r.Sent {
+			rq.c.out.drain(rq.c.ctx)
+		}
 		r.Then()
 	case reply.Large:
 		rq.stream(r)

@@ -171,7 +171,7 @@ func (srv *Server) contentResult(ctx context.Context, c *fsops.Content) (reply.R
 		return execproto.ReadFileResult{DataBase64: data}, nil
 	}
 	m.keep(int64(len(data)))
-	return reply.Followed{Result: execproto.ReadFileResult{DataBase64: data}, Then: m.free}, nil
+	return reply.Followed{Result: execproto.ReadFileResult{DataBase64: data}, Then: m.free, Sent: true}, nil
 }
 
 // readSmall reads a file, which may be larger than its size says. It reports whether that is all: it reads no more than

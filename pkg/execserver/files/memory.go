@@ -70,7 +70,7 @@ func (m *memory) holding(response []byte, err error) (reply.Result, error) {
 		return nil, err
 	}
 	m.keep(int64(cap(response)))
-	return reply.Followed{Result: reply.Encoded(response), Then: m.free}, nil
+	return reply.Followed{Result: reply.Encoded(response), Then: m.free, Sent: true}, nil
 }
 
 // free gives all of it back.
@@ -109,5 +109,5 @@ func listing(ctx context.Context, directory string, run func() (fsops.Result, er
 		entries = len(r.Entries)
 	}
 	m.keep(int64(entries) * entrySize)
-	return reply.Followed{Result: got.Value, Then: m.free}, nil
+	return reply.Followed{Result: got.Value, Then: m.free, Sent: true}, nil
 }

@@ -65,6 +65,9 @@ func Bytes(data []byte) Source {
 type Followed struct {
 	Result
 	Then func()
+	// Sent has Then wait until the queue was sent: it gives back the client's share of the memory, and the queue holds the
+	// text of the result until then.
+	Sent bool
 }
 
 // Pending is a result that comes later, from another goroutine or before it
