@@ -1,6 +1,7 @@
 package execserver
 
 import (
+	"runtime"
 	"runtime/debug"
 	"time"
 )
@@ -22,7 +23,8 @@ func (srv *Server) movesBytes(size int64) {
 
 // releaseMemory returns the memory of large buffers to the operating system. After three files of 48 MiB and three of
 // 32 MiB a server has 131 MiB, and 24 MiB three seconds later. Without this function it still has 131 MiB after 200
-// seconds. Buffers of up to 2 MiB outlive the collection in their pools, until the next one.
+// seconds. Buffers in pools outlive one collection: 40 listings of 100,000 names leave 54 MiB of them.
 func releaseMemory() {
+	runtime.GC()
 	debug.FreeOSMemory()
 }

@@ -281,6 +281,8 @@ func (srv *Server) serveTransport(t websocket.Transport, kind observe.Transport,
 	srv.events.ConnectionOpened.Tell(kind)
 	defer srv.events.ConnectionClosed.Tell(kind)
 	newConn(srv.ctx, srv, t, grant, account).serve()
+	// Scenario: a client asks for large files, reads no answer for a minute, and goes.
+	srv.memory.Reset(releaseDelay)
 }
 
 // grantOf returns the grant of a transport's peer, which the transport may know from a registry. All peers that are
