@@ -79,6 +79,7 @@ func TestMetrics(t *testing.T) {
 		`exec_server_process_duration_seconds_count 2`,
 		`exec_server_process_bytes_total{stream="stdin"} 3`, `exec_server_process_bytes_total{stream="stdout"} 8`,
 		`exec_server_limit_reached_total{limit="processes"} 1`, `exec_server_limit_reached_total{limit="connections"} 0`,
+		`exec_server_limit{limit="connections"} 2`, `exec_server_limit_used{limit="connections"} 1`, `exec_server_limit_used{limit="memory"} 0`,
 	)
 	_, text := scrape(t, url, http.Header{})
 	for _, secret := range []string{session, `"long"`, dir, "no/such"} {

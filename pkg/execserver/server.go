@@ -254,6 +254,11 @@ func (srv *Server) addObservers(within *tracing.Context) {
 	o := &srv.opts
 	srv.events, srv.metrics = observe.New(observe.Options{
 		Version: o.Version, Methods: slices.Collect(maps.Keys(methods)), Causes: causes[:], Log: srv.log, Totals: srv.totals,
+		Shares: func(used func(limit observe.Limit, all, used int64)) {
+			for _, u := range srv.shares.Usage() {
+				used(u.Limit, u.All, u.Used)
+			}
+		},
 		Audit: o.Audit, Tracer: o.Tracer, ClientTraces: o.TraceCommands, Within: within,
 	})
 }

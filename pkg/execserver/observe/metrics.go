@@ -242,6 +242,14 @@ func (m *Metrics) addCurrent(o *Options) {
 			emit(float64(t.Running), "running")
 			emit(float64(t.Exited), "exited")
 		})
+	m.set.Collect(metrics.KindGauge, "exec_server_limit", "What clients share: how much there is of each.", []string{"limit"},
+		func(emit func(float64, ...string)) {
+			o.Shares(func(limit Limit, all, _ int64) { emit(float64(all), string(limit)) })
+		})
+	m.set.Collect(metrics.KindGauge, "exec_server_limit_used", "What clients share: how much of each is in use.", []string{"limit"},
+		func(emit func(float64, ...string)) {
+			o.Shares(func(limit Limit, _, used int64) { emit(float64(used), string(limit)) })
+		})
 }
 
 // AddDetached adds the metrics of a server with detached processes. retained returns the number of

@@ -12,7 +12,7 @@ import (
 
 // TestRemoteCounts checks the counts of a server that registers.
 func TestRemoteCounts(t *testing.T) {
-	_, m := New(Options{Totals: func() Totals { return Totals{} }, Causes: []execproto.Cause{execproto.CauseSessionEnded}})
+	_, m := New(Options{Totals: func() Totals { return Totals{} }, Shares: func(func(Limit, int64, int64)) {}, Causes: []execproto.Cause{execproto.CauseSessionEnded}})
 	r := m.Remote()
 	r.Registered(errors.New("no"))
 	r.Registered(nil)
@@ -58,7 +58,7 @@ func TestSpansOfKeepersAreCounted(t *testing.T) {
 		{"spans are exported", tracer, []string{`exec_server_spans_dropped_total{reason="queue_full"} 2`, `exec_server_spans_dropped_total{reason="export_failed"} 3`}},
 		{"spans are not exported", nil, nil},
 	} {
-		ev, m := New(Options{Totals: func() Totals { return Totals{} }, Tracer: tt.tracer})
+		ev, m := New(Options{Totals: func() Totals { return Totals{} }, Shares: func(func(Limit, int64, int64)) {}, Tracer: tt.tracer})
 		ev.KeeperSpansDropped.Tell(tracing.Counts{Full: 1, Failed: 3})
 		ev.KeeperSpansDropped.Tell(tracing.Counts{Full: 1})
 		var b strings.Builder

@@ -15,6 +15,8 @@ type Options struct {
 	Log     *slog.Logger
 	// Totals returns the current numbers.
 	Totals func() Totals
+	// Shares calls used with each limit that clients share: how much there is, and how much is in use.
+	Shares func(used func(limit Limit, all, used int64))
 
 	Audit *Audit // nil: there is no audit trail
 	// Tracer exports spans; nil: none are exported. ClientTraces makes clients' traces known
