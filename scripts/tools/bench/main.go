@@ -47,6 +47,7 @@ func main() {
 	short := flag.Bool("short", false, "one round with small sizes, to see that it works")
 	only := flag.String("only", "", "measure only the rows that match this regular expression")
 	markdown := flag.Bool("markdown", false, "print the table as markdown")
+	floods := flag.Bool("floods", false, "measure only what a client loses beside others, and the memory that floods take")
 	flag.Parse()
 	filter, err := regexp.Compile(*only)
 	if err != nil {
@@ -63,7 +64,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	done := make(chan error, 1)
-	go func() { done <- b.run(ctx) }()
+	measure := b.run
+	if *floods {
+		measure = b.floodAll
+	}
+	go func() { done <- measure(ctx) }()
 	select {
 	case err = <-done:
 	case <-ctx.Done():

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// The sizes of the floods.
+const (
+	floodFile   = 64 << 20
+	floodNames  = 100_000
+	floodPings  = 600_000
+	floodArgs   = 2 << 20
+	unfinished  = 60 << 20
+	floodRooms  = 10               // connections of a flood of small messages
+	settleTime  = 10 * time.Second // from the end of the clients to the second look at the memory
+	floodTime   = 20 * time.Second // a client whose messages are not taken for so long has flooded enough
+	pingPayload = 125
+)
+
+// floodSecret signs the token of each client.
+const floodSecret = "floods-0123456789abcdef0123456789abcdef"
+
+// floodAims are for the server's memory: what all answers and messages may hold together, and what a server needs.
+var (
+	peakAim  = aim{most: 256 + 64}
+	afterAim = aim{most: 64}
+)
+
+// flood is what clients do that read no answers.
+type flood struct {
+	name string
+	play func(s *server, crowd *crowd) error
+}
+
+// crowd are the clients of a flood. Each has a token of its own.
+type crowd struct {
+	url     string
+	clients []*client
+	playing sync.WaitGroup
+}
+
+// join connects another client.
+func (c *crowd) join() (*client, error) {
+	one, err := connect(c.url, floodToken(len(c.clients)))
+	if err == nil {
+		c.clients = append(c.clients, one)
+	}
+	return one, err
+}
+
+// each has n clients do something at the same time. What ends one of them is the server's right, and no error.
+func (c *crowd) each(n int, do func(one *client)) error {
+	for range n {
+		one, err := c.join()
+		if err != nil {
+			return err
+		}
+		_ = one.ws.SetWriteDeadline(time.Now().Add(floodTime))
+		c.playing.Go(func() { do(one) })
+	}
+	return nil
+}
+
+// leave closes all connections.
+func (c *crowd) leave() {
+	for _, one := range c.clients {
+		one.close()
+	}
+	c.playing.Wait()
+}
+
+// floodToken returns the token of a client.
+func floodToken(client int) string {
+	encode := base64.RawURLEncoding.EncodeToString
+	text := encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." +
+		encode(fmt.Appendf(nil, `{"sub":"client %d","exp":%d}`, client, time.Now().Add(time.Hour).Unix()))
+	mac := hmac.New(sha256.New, []byte(floodSecret))
+	mac.Write([]byte(text))
+	return text + "." + encode(mac.Sum(nil))
+}
+
+func floods() []flood {
+	unread := func(n int, method, name string) func(*server, *crowd) error {
+		return func(s *server, c *crowd) error {
+			return c.each(n, func(one *client) { _, _ = one.send(method, `{"path":"file://`+filepath.Join(s.dir, name)+`"}`) })
+		}
+	}
+	return []flood{
+		{"32 unread readFile of 64 MiB", unread(32, "fs/readFile", "flood")},
+		{"40 unread listings of 100,000 names", unread(40, "fs/readDirectory", "names")},
+		{"16 unfinished messages of 60 MiB", func(_ *server, c *crowd) error {
+			text := bytes.Repeat([]byte("a"), unfinished)
+			return c.each(16, func(one *client) {
+				if w, err := one.ws.NextWriter(websocket.TextMessage); err == nil {
+					_, _ = w.Write(text) // the end of the message is in the writer's buffer, and is not sent
+				}
+			})
+		}},
+		{"600,000 pings, pongs unread", func(_ *server, c *crowd) error {
+			// Its mask is zero, so that the payload needs no work.
+			ping := append([]byte{0x89, 0x80 | pingPayload, 0, 0, 0, 0}, make([]byte, pingPayload)...)
+			many := bytes.Repeat(ping, 600)
+			return c.each(floodRooms, func(one *client) {
+				conn := one.ws.UnderlyingConn()
+				for range floodPings / floodRooms / 600 {
+					if _, err := conn.Write(many); err != nil {
+						return
+					}
+				}
+			})
+		}},
+		{"600,000 getMetadata, answers unread", func(s *server, c *crowd) error {
+			return c.each(floodRooms, func(one *client) { metadataFlood(s, one, floodPings/floodRooms) })
+		}},
+		{"200 starts with 2 MiB of arguments", func(_ *server, c *crowd) error {
+			one, err := c.join()
+			if err != nil {
+				return err
+			}
+			// The kernel takes arguments of up to 128 KiB, and 2 MiB of all with the environment.
+			argv := `["/bin/true"` + strings.Repeat(`,"`+strings.Repeat("a", floodArgs/16-1<<10)+`"`, 16) + `]`
+			for range 200 {
+				id := newID()
+				if err := one.start(id, argv, plain); err != nil {
+					return err
+				}
+				if _, err := one.events(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+	}
+}
+
+// metadataFlood sends requests without waiting for an answer, until n are sent or the connection ends. The mask of its
+// messages is zero, and many go in one write, so that the client's own time does not count.
+func metadataFlood(s *server, one *client, n int) {
+	conn := one.ws.UnderlyingConn()
+	var buf []byte
+	for sent := 1; sent <= n; sent++ {
+		text := `{"id":` + strconv.Itoa(1000+sent) + `,"method":"fs/getMetadata","params":{"path":"file://` + filepath.Join(s.dir, "small") + `"}}`
+		buf = binary.BigEndian.AppendUint16(append(buf, 0x81, 0x80|126), uint16(len(text)))
+		buf = append(append(buf, 0, 0, 0, 0), text...)
+		if len(buf) < 32<<10 && sent < n {
+			continue
+		}
+		if _, err := conn.Write(buf); err != nil {
+			return
+		}
+		buf = buf[:0]
+	}
+}
+
+// floodAll measures what one client loses beside others, and what the server's memory comes to. Each flood has a server of
+// its own.
+func (b *bench) floodAll(ctx context.Context) error {
+	for _, s := range b.servers {
+		if err := b.prepare(s); err != nil {
+			return err
+		}
+		if err := b.quiet(ctx, s); err != nil {
+			return fmt.Errorf("%s, the quiet client: %w", s.name, err)
+		}
+		for _, f := range floods() {
+			if !b.wants(f.name) {
+				continue
+			}
+			if err := b.flood(ctx, s, f); err != nil {
+				if s.name == oursColumn || ctx.Err() != nil {
+					return fmt.Errorf("%s, %s: %w", s.name, f.name, err)
+				}
+				b.fail(row{f.name + ": peak", "MiB", peakAim}, s.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// startSigned starts a server like s that takes tokens that floodSecret has signed.
+func (s *server) startSigned() (*server, error) {
+	file := filepath.Join(s.home, "secret")
+	if err := os.WriteFile(file, []byte(floodSecret), 0o600); err != nil {
+		return nil, err
+	}
+	guarded := &server{name: s.name, path: s.path, home: s.home, bin: s.bin, dir: s.dir,
+		args: []string{"--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", file}}
+	return guarded, guarded.start()
+}
+
+// quiet measures the requests of a client that waits for each answer, alone and beside ten that do not.
+func (b *bench) quiet(ctx context.Context, s *server) error {
+	const name = "getMetadata of a quiet client"
+	if !b.wants(name) {
+		return nil
+	}
+	guarded, err := s.startSigned()
+	if err != nil {
+		return err
+	}
+	defer guarded.stop()
+	one, err := connect(guarded.url, floodToken(-1))
+	if err != nil {
+		return err
+	}
+	defer one.close()
+	measure := func(r row) (float64, error) {
+		var all []float64
+		for range 300 {
+			time.Sleep(5 * time.Millisecond)
+			v, err := timed(func() error {
+				_, err := one.call("fs/getMetadata", `{"path":"file://`+filepath.Join(s.dir, "small")+`"}`)
+				return err
+			})
+			if err := errors.Join(err, ctx.Err()); err != nil {
+				return 0, err
+			}
+			b.add(r, s.name, v)
+			all = append(all, v)
+		}
+		return median(all), nil
+	}
+	alone, err := measure(row{name + ", alone", "ms", aim{}})
+	if err != nil {
+		return err
+	}
+	crowd := &crowd{url: guarded.url}
+	defer crowd.leave()
+	if err := crowd.each(floodRooms, func(one *client) {
+		_ = one.ws.UnderlyingConn().SetDeadline(time.Time{})
+		crowd.playing.Go(func() { _, _ = io.Copy(io.Discard, one.ws.UnderlyingConn()) })
+		metadataFlood(s, one, 1<<30)
+	}); err != nil {
+		return err
+	}
+	time.Sleep(time.Second)
+	beside, err := measure(row{name + ", beside ten that do not wait", "ms", aim{}})
+	if err == nil {
+		b.add(row{name + ", beside / alone", "ratio", aim{most: 4}}, s.name, beside/alone)
+	}
+	return err
+}
+
+// flood plays one flood.
+func (b *bench) flood(ctx context.Context, s *server, f flood) error {
+	if err := floodFiles(s.dir); err != nil {
+		return err
+	}
+	guarded, err := s.startSigned()
+	if err != nil {
+		return err
+	}
+	defer guarded.stop()
+	status := fmt.Sprintf("/proc/%d/status", guarded.cmd.Process.Pid)
+	crowd := &crowd{url: guarded.url}
+	err = f.play(guarded, crowd)
+	if err == nil {
+		done := make(chan struct{})
+		go func() { crowd.playing.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-ctx.Done():
+		case <-time.After(floodTime):
+		}
+		time.Sleep(5 * time.Second) // the server works at what was sent
+	}
+	crowd.leave()
+	b.add(row{f.name + ": peak", "MiB", peakAim}, s.name, field(status, "VmHWM:")/1024)
+	time.Sleep(settleTime)
+	after := field(status, "VmRSS:")
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return err
+	}
+	if after == 0 {
+		return errors.New("the server has ended")
+	}
+	b.add(row{f.name + ": 10 s after", "MiB", afterAim}, s.name, after/1024)
+	return nil
+}
+
+// floodFiles makes the files that floods ask for, once.
+func floodFiles(dir string) error {
+	names := filepath.Join(dir, "names")
+	if err := os.Mkdir(names, 0o755); errors.Is(err, os.ErrExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for i := range floodNames {
+		if err := os.WriteFile(filepath.Join(names, fmt.Sprintf("name-%06d", i)), nil, 0o644); err != nil {
+			return err
+		}
+	}
+	file := filepath.Join(dir, "flood")
+	return errors.Join(os.WriteFile(file, nil, 0o644), os.Truncate(file, floodFile))
+}
