@@ -412,6 +412,7 @@ func (r Rules) Filter() []unix.SockFilter {
 	case r.Asks():
 		a.always(unix.SYS_CONNECT, actionAsk)
 		a.always(unix.SYS_LANDLOCK_CREATE_RULESET, actionAsk)
+		a.hidePeers()
 	case r.Handed && r.Network != NetworkOn && !r.UnixSockets:
 		a.deny(receiving)
 	}
@@ -444,7 +445,6 @@ func (r Rules) offline(a *assembler) {
 	case SocketsLoopback:
 		families = []uint32{unix.AF_INET, unix.AF_INET6}
 	default:
-		a.hidePeers()
 		families = append(families, unix.AF_INET, unix.AF_INET6)
 	}
 	a.only(unix.SYS_SOCKET, families...)

@@ -389,6 +389,20 @@ func TestOtherInterfacesOfTheKernel(t *testing.T) {
 	})
 }
 
+// TestMadeConnectionsHideTheLauncher: wherever the launcher makes the connections, it is the process at their other end, of which
+// the command must get no descriptor.
+func TestMadeConnectionsHideTheLauncher(t *testing.T) {
+	everyRules(func(name string, r Rules) {
+		if !r.Asks() {
+			return
+		}
+		c := call{arch: thisArch(), nr: unix.SYS_GETSOCKOPT, args: [6]uint64{3, unix.SOL_SOCKET, unix.SO_PEERPIDFD}}
+		if got := interpret(t, r.Filter(), c); got != actionNoOption {
+			t.Errorf("%s: got %#x, want %#x", name, got, actionNoOption)
+		}
+	})
+}
+
 // checkOwnSockets checks what a command without a network can do with Internet
 // sockets, and with messages that have an address.
 func checkOwnSockets(t *testing.T, name string, r Rules) {
