@@ -8,8 +8,9 @@ import (
 
 // bufferClasses are the capacities of message buffers. A buffer grows from one
 // to the next as the bytes arrive, so that a peer cannot make the server
-// allocate by announcing a length.
-var bufferClasses = [...]int{2 << 10, 32 << 10, 64 << 10, 256 << 10, 2 << 20, 16 << 20, 64<<20 + 128<<10}
+// allocate by announcing a length. The last but one has space for the base64 of 32 MiB: so two messages of that
+// size fit into a client's half of the server's memory for messages.
+var bufferClasses = [...]int{2 << 10, 32 << 10, 64 << 10, 256 << 10, 2 << 20, 16 << 20, 44 << 20, 64<<20 + 128<<10}
 
 // pools contain free buffers of the classes up to 2 MiB. Larger ones are not kept.
 var pools [5]sync.Pool
