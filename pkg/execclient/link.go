@@ -164,8 +164,8 @@ func (l *connection) isDown() bool {
 	}
 }
 
-// call makes a request and waits for its answer, which also counts if the connection has ended
-// since. The error is errDown if it ended before.
+// call makes a request and waits for its answer. An answer that came is valid even if the
+// connection has ended since. The error is errDown if the connection ended before.
 func (l *connection) call(ctx context.Context, method string, params []byte) (jsonrpc.Message, error) {
 	return l.begin(ctx, method, params).wait(ctx)
 }

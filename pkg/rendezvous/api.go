@@ -157,7 +157,7 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(secret)
 }
 
-// authenticate returns the token that a text is.
+// authenticate returns the token with a given text.
 func (s *Server) authenticate(secret string) (*Token, *apiError) {
 	if secret == "" {
 		return nil, &apiError{http.StatusUnauthorized, "missing_token", "this needs `authorization: Bearer TOKEN`; codex rendezvous token create makes one"}

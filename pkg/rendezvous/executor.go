@@ -191,7 +191,8 @@ func (x *executor) route(m *Message) bool {
 		}
 		return false
 	case m.Frame == frame.Handshake && (s.handshaken || s.answered):
-		// The executor would refuse this frame with a reset, and keep the stream.
+		// The executor would answer this frame with a reset, and the stream would stay
+		// open.
 		x.refuse(m, resetStreamTaken)
 		return false
 	case s.harness != m.From && opens && s.identity == m.Identity && s.token == m.Token:

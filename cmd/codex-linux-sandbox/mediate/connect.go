@@ -433,8 +433,8 @@ func addressOf(file int) []byte {
 // exist, other connections must be made.
 const maxWait = 250 * time.Millisecond
 
-// make makes the connection, or returns errWaits. Only a socket that blocks waits: until its own limit is over, the thread that
-// has called waits, and this process tries again.
+// make makes the connection, or returns errWaits. Then, if the command's socket is a blocking one, the calling thread
+// waits and this process tries again, until the time limit of the socket is over.
 func (conn *connection) make() syscall.Errno {
 	flags, err := unix.FcntlInt(uintptr(conn.socket), unix.F_GETFL, 0)
 	limit, err2 := unix.GetsockoptTimeval(conn.socket, unix.SOL_SOCKET, unix.SO_SNDTIMEO)

@@ -63,8 +63,8 @@ func flagHelp(f cli.Flag) (names, text string) {
 	return names, text
 }
 
-// helpCommand returns the command that shows the help of a command below the one that it belongs to. The
-// library's reads only one word: codex help remote run would show the help of codex remote.
+// helpCommand returns the command help, which shows the help of a subcommand of its parent. The
+// library's version reads only one word: codex help remote run would show the help of codex remote.
 func helpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "help", Aliases: []string{"h"}, Usage: "show the help of a command", ArgsUsage: "[COMMAND...]",

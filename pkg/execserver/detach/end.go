@@ -112,7 +112,7 @@ func (d *Store) noteEnd(k *Process) {
 func (d *Store) markAudited(k *Process) {
 	f, err := k.root.OpenFile(auditedName, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		d.Log.Warn("it is not noted that the end of a detached process is in the audit trail", "process", observe.Short(k.Record.ProcessID), "error", err)
+		d.Log.Warn("cannot record that the end of a detached process is in the audit trail", "process", observe.Short(k.Record.ProcessID), "error", err)
 		return
 	}
 	_ = f.Close()

@@ -68,8 +68,8 @@ func TestSpansOfKeepersAreCounted(t *testing.T) {
 	}
 }
 
-// TestSpansOfKeepersStay: a server without a collector has no such metrics, and leaves the
-// numbers for one that has.
+// TestSpansOfKeepersStay: a server without a collector does not read the keepers'
+// counters, so that a server with one can.
 func TestSpansOfKeepersStay(t *testing.T) {
 	d := newStore(t)
 	path := filepath.Join(reserve(t, d, testRecord("one", "a")), spansName)

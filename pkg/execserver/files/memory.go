@@ -26,7 +26,7 @@ const (
 	helperRoom = 1 << 20
 )
 
-// memory is what one answer holds of its client's share.
+// memory is the part of its client's share that one answer uses.
 type memory struct {
 	account *share.Account
 	n       int64

@@ -111,8 +111,8 @@ func TestWhatIsLargerThanEverythingWaitsForAll(t *testing.T) {
 	}
 }
 
-// TestWhatIsUndividedIsTakenInSteps plays a large message whose buffer grows, and two other connections of the same token: the
-// third gets something, although the others took all that they may.
+// TestWhatIsUndividedIsTakenInSteps plays a large message whose buffer grows, and two other connections of the same
+// token: the third connection gets a share, although the others took all that they may.
 func TestWhatIsUndividedIsTakenInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(map[observe.Limit]int64{thing: 256})

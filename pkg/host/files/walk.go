@@ -10,8 +10,8 @@ import (
 // WalkOptions bound a walk (docs/spec/wire.md §5.7). The limits must not exceed
 // MaxWalkDepth, MaxWalkDirectories and MaxWalkEntries.
 type WalkOptions struct {
-	// MaxDepth is how far below the root's children directories are entered:
-	// 0 lists the children alone.
+	// MaxDepth is how many levels of directories are entered below the root; 0
+	// lists only the root's entries.
 	MaxDepth uint64
 	// MaxDirectories is how many directories are entered, the root among
 	// them; above 0.

@@ -106,7 +106,8 @@ func ReadErrno(pipe io.Reader) syscall.Errno {
 	return syscall.Errno(binary.LittleEndian.Uint32(b[:]))
 }
 
-// lower sets the limits of an argument, as far as this process may: no limit is raised.
+// lower sets the limits that an argument lists. This process can only lower limits, so none
+// is raised.
 func lower(words string) error {
 	for word := range strings.SplitSeq(words, ",") {
 		number, value, _ := strings.Cut(word, "=")

@@ -25,8 +25,8 @@ const (
 	// tableAge is how long a table that was read from /proc is used at least. It is not used for a process
 	// that has started since.
 	tableAge = 500 * time.Millisecond
-	// tableShare is for how many times the duration of its reading a table is used: clients that ask all
-	// the time keep at most a tenth of one processor busy.
+	// A table that took some time to read is used for tableShare times as long. So even if clients ask
+	// all the time, reading takes at most a tenth of one processor.
 	tableShare = 10
 )
 

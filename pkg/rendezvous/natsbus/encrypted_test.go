@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// plaintextServer is a server of NATS without TLS. told ends it, and returns what the first client has said.
+// plaintextServer is a NATS server without TLS. told ends it, and returns the bytes that
+// the first client has sent.
 func plaintextServer(t *testing.T) (port string, told func() string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -234,8 +234,8 @@ func (n *Node) publish(subject string, p *packet) error {
 	return err
 }
 
-// onTheWay reports whether an error of the client is one of the connection to
-// its server, which it makes anew, and not a refusal of the message.
+// onTheWay reports whether an error of the client concerns its connection to
+// the server, which the client restores, and is not a refusal of the message.
 func onTheWay(err error) bool {
 	var failed net.Error
 	return errors.As(err, &failed) && !errors.Is(err, nats.ErrConnectionClosed)

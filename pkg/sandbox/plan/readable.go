@@ -41,7 +41,7 @@ func (p *planner) root(policy *permissions.Policy) error {
 		})
 	}
 	for _, name := range policy.ReadablePaths() {
-		// Of two spellings of a path, the readable roots have one.
+		// The readable roots may contain only one of two spellings of a path.
 		links = p.links(links, name)
 	}
 	byTarget := func(a, b Mount) int { return strings.Compare(a.Target, b.Target) }

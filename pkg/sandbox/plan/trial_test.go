@@ -200,7 +200,7 @@ func (x *trial) frozen(p string, exists bool) bool {
 		}
 	}
 	if exists {
-		// A file below which a path must stay missing stays a file.
+		// If a path below a file must stay missing, the file must stay a file.
 		return !x.host.at(p).dir && slices.ContainsFunc(x.narrowed, func(n string) bool { return n != p && permissions.Within(n, p) })
 	}
 	for _, m := range x.plan.Mounts {

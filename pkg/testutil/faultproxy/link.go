@@ -90,8 +90,8 @@ func (l *link) ended(to *net.TCPConn, err error) bool {
 	return false
 }
 
-// broken passes an error of one side on to the other, except where that error
-// is the work of a fault.
+// broken passes an error of one side on to the other, unless a planned fault
+// has caused the error.
 func (l *link) broken() {
 	select {
 	case <-l.over:

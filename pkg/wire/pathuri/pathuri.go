@@ -110,8 +110,8 @@ func parseFile(rest string) (string, error) {
 	if host != "" || startsWithDrive(encoded) {
 		return "", &HostError{notHere(respell(host, encoded))}
 	}
-	// Escaped slashes count as slashes from here on, and so do the dots
-	// between them.
+	// From here on, escaped slashes are treated as slashes, and dots between
+	// them as path elements.
 	return path.Clean(decoded), nil
 }
 

@@ -45,8 +45,8 @@ type Options struct {
 // Memory counts what incoming messages hold of the program's memory beyond a small buffer for each. Its methods
 // may be called at the same time.
 type Memory interface {
-	// Take waits until n bytes more may be held, or as many as there are at most. It returns how many it has taken.
-	// ReadMessage returns its error.
+	// Take waits until n more bytes may be held; if n exceeds the limit, until the whole limit is free. It returns
+	// how many bytes it has taken. ReadMessage returns its error.
 	Take(n int) (taken int, err error)
 	// Give gives back n bytes that were taken, when the message is released.
 	Give(n int)

@@ -210,7 +210,7 @@ func nameOf(typed string) (string, error) {
 	}
 	local, err := localName(name)
 	if err != nil {
-		return "", errors.New("no file can have that name here; name the target too")
+		return "", errors.New("this system permits no file with that name; give the target's name too")
 	}
 	return local, nil
 }

@@ -114,7 +114,7 @@ func (d *plainDownload) directory(below, uri string) {
 		case e.IsLossy:
 			d.report(d.shown(name), errors.New("not copied: the name is not UTF-8"))
 		case !dirfd.ValidName(e.FileName):
-			d.report(d.shown(name), errors.New("not copied: no file can have that name here"))
+			d.report(d.shown(name), errors.New("not copied: this system permits no file with that name"))
 		case d.options.exclude == nil || !d.options.exclude(name, e.IsDirectory):
 			d.queue.add(func() {
 				if err := d.entry(name, under(uri, e.FileName), e.IsFile); err != nil {

@@ -93,7 +93,7 @@ func completeIn(t *testing.T, name string, args []string, url, remote string) {
 	here := t.TempDir()
 	bin, calls := filepath.Join(home, "bin"), filepath.Join(home, "calls")
 	harness.Must(t, os.MkdirAll(bin, 0o755))
-	// It answers the scripts, and shows its arguments otherwise.
+	// Called by the completion scripts it prints candidates, and otherwise its arguments.
 	harness.Must(t, os.WriteFile(filepath.Join(bin, "codex"), []byte(`#!/bin/sh
 for last; do :; done
 if [ "$last" = --generate-bash-completion ]; then

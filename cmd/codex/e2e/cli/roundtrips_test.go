@@ -10,8 +10,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// turnCounter counts how often a client speaks after the server has: what is asked at a time, or
-// streamed, is one turn.
+// turnCounter counts how often a client sends after the server has sent. Requests that are sent
+// together, or streamed, are one turn.
 type turnCounter struct {
 	mu     sync.Mutex
 	turns  int

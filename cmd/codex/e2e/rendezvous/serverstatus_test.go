@@ -55,7 +55,8 @@ func TestServerStatusPage(t *testing.T) {
 			p.lookAt("server", width, scheme)
 		}
 	}
-	// The confirmation, which can be cancelled, and then the end of each process.
+	// First the page asks for confirmation, which can be cancelled. Then it ends each
+	// process.
 	for _, name := range []string{"detached/kept", "sh-"} {
 		link := fmt.Sprintf(`[...document.querySelectorAll('th')].find(e => e.innerText.startsWith(%q)).querySelector('a').click()`, name)
 		p.eval(link, nil)
