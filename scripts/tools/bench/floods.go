@@ -9,12 +9,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -156,7 +156,11 @@ func metadataFlood(s *server, one *client, n int) {
 	var buf []byte
 	for sent := 1; sent <= n; sent++ {
 		text := `{"id":` + strconv.Itoa(1000+sent) + `,"method":"fs/getMetadata","params":{"path":"file://` + filepath.Join(s.dir, "small") + `"}}`
-		buf = binary.BigEndian.AppendUint16(append(buf, 0x81, 0x80|126), uint16(len(text)))
+		if buf = append(buf, 0x81); len(text) < 126 {
+			buf = append(buf, 0x80|byte(len(text)))
+		} else {
+			buf = binary.BigEndian.AppendUint16(append(buf, 0x80|126), uint16(len(text)))
+		}
 		buf = append(append(buf, 0, 0, 0, 0), text...)
 		if len(buf) < 32<<10 && sent < n {
 			continue
@@ -242,16 +246,26 @@ func (b *bench) quiet(ctx context.Context, s *server) error {
 	}
 	crowd := &crowd{url: guarded.url}
 	defer crowd.leave()
+	var answered atomic.Int64 // bytes of answers of the ten
 	if err := crowd.each(floodRooms, func(one *client) {
 		_ = one.ws.UnderlyingConn().SetDeadline(time.Time{})
-		crowd.playing.Go(func() { _, _ = io.Copy(io.Discard, one.ws.UnderlyingConn()) })
+		crowd.playing.Go(func() {
+			buf := make([]byte, 64<<10)
+			for err := error(nil); err == nil; {
+				var n int
+				n, err = one.ws.UnderlyingConn().Read(buf)
+				answered.Add(int64(n))
+			}
+		})
 		metadataFlood(s, one, 1<<30)
 	}); err != nil {
 		return err
 	}
 	time.Sleep(time.Second)
+	began, before := time.Now(), answered.Load()
 	beside, err := measure(row{name + ", beside ten that do not wait", "ms", aim{}})
 	if err == nil {
+		b.add(row{"answers of the ten meanwhile", "MB/s", aim{}}, s.name, float64(answered.Load()-before)/1e6/time.Since(began).Seconds())
 		b.add(row{name + ", beside / alone", "ratio", aim{most: 4}}, s.name, beside/alone)
 	}
 	return err
