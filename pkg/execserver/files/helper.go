@@ -148,12 +148,13 @@ var errTooLong = errors.New("the answer is too long")
 // read appends some bytes of an answer to the received ones.
 func (h *helper) read() error {
 	if len(h.answer) == cap(h.answer) {
-		grown := slices.Grow(h.answer, max(4<<10, len(h.answer)))
+		next := max(4<<10, 2*cap(h.answer))
 		if h.memory != nil {
-			if err := h.memory.grow(int64(cap(grown))); err != nil {
+			if err := h.memory.grow(int64(next)); err != nil { // before it is allocated: many answers are refused here
 				return err
 			}
 		}
+		grown := append(make([]byte, 0, next), h.answer...)
 		h.answer = grown
 	}
 	n, err := h.child.Stdout.Read(h.answer[len(h.answer):cap(h.answer)])
