@@ -73,7 +73,7 @@ func copiesFollowNoLinks(t *testing.T, url string) {
 	// A server cannot choose the name for its home directory here.
 	target := t.TempDir()
 	for _, from := range []string{":~", ":.", ":", ":~/.", ":" + source + "/.."} {
-		if _, errs, code := harness.Alone(t, nil, "remote", "cp", "-r", "--url", url, from, target); code == 0 || !strings.Contains(errs, "name the target too") {
+		if _, errs, code := harness.Alone(t, nil, "remote", "cp", "-r", "--url", url, from, target); code == 0 || !strings.Contains(errs, "give the target's name too") {
 			t.Errorf("%s: exit code %d, %q", from, code, errs)
 		}
 	}

@@ -71,7 +71,7 @@ func TestCopiesStandardStreams(t *testing.T) {
 		}
 	}
 	_, errs, code := harness.Run(t, "", "remote", "cp", "--url", url, "-", ":"+dir)
-	if code != 1 || !strings.Contains(errs, "name the target too, as in :"+dir+"/NAME") {
-		t.Errorf("got exit code %d, stderr %q; want exit code 1, stderr with %q", code, errs, "name the target too, as in :"+dir+"/NAME")
+	if code != 1 || !strings.Contains(errs, "give the target's name too, as in :"+dir+"/NAME") {
+		t.Errorf("got exit code %d, stderr %q; want exit code 1, stderr with %q", code, errs, "give the target's name too, as in :"+dir+"/NAME")
 	}
 }
