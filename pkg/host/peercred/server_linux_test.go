@@ -18,7 +18,7 @@ func asUser(t *testing.T, uid int, f func()) {
 	defer runtime.UnlockOSThread()
 	become := func(uid int) {
 		if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); e != 0 {
-			t.Fatal(e)
+			t.Fatalf("setresuid to %d: got error %v", uid, e)
 		}
 	}
 	own := os.Geteuid()
