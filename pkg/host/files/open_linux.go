@@ -163,7 +163,7 @@ func refuseDenied(fd int, shown string) error {
 	return nil
 }
 
-// refuseProcess returns an error for a file of a process in /proc: one with a number in its path. The one exception is status, which has
+// refuseProcess returns an error for a file of a process in /proc: one with a number in its path. The exceptions are status and comm, which have
 // no contents of a process, and which clients of Codex CLI may read.
 func refuseProcess(fd int, shown string) error {
 	var fs unix.Statfs_t
@@ -179,7 +179,7 @@ func refuseProcess(fd int, shown string) error {
 		return ofProcess(shown)
 	}
 	real := string(buf[:n])
-	if path.Base(real) == "status" {
+	if name := path.Base(real); name == "status" || name == "comm" {
 		return nil
 	}
 	for part := range strings.SplitSeq(real, "/") {
