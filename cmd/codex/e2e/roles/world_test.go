@@ -177,14 +177,19 @@ func (w *world) serve(args ...string) *exec.Cmd {
 		return w.register(args)
 	}
 	cmd := w.command(append([]string{"exec-server", "--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token", "--ws-tokens", w.tokens}, args...)...)
-	if w.descriptors > 0 {
-		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, w.descriptors), "sh"}, cmd.Args...)
-	}
+	w.limit(cmd)
 	out, err := cmd.StdoutPipe()
 	harness.Must(w.t, err)
 	w.start(cmd)
 	w.url = firstLine(w.t, out)
 	return cmd
+}
+
+// limit lets a server open no more descriptors than w.descriptors.
+func (w *world) limit(cmd *exec.Cmd) {
+	if w.descriptors > 0 {
+		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, w.descriptors), "sh"}, cmd.Args...)
+	}
 }
 
 // start starts a service, which ends with the test.
@@ -221,6 +226,7 @@ func (w *world) register(args []string) *exec.Cmd {
 	w.write(w.dir+"/home/executor", token)
 	cmd := w.command(append([]string{"exec-server", "--remote", w.url, "--environment-id", environment, "--rendezvous-token-file", w.dir + "/home/executor"}, args...)...)
 	cmd.Env = append(cmd.Env, "CODEX_RENDEZVOUS_TOKEN=not-this-one")
+	w.limit(cmd)
 	w.start(cmd)
 	testutil.Eventually(w.t.Context(), w.t, "a client that reaches the server", func() (string, bool) {
 		c, err := w.dial(reader, "")
