@@ -168,6 +168,9 @@ const (
 	// stateTime bounds operations that wait for the shared state. Clients give
 	// up on a call after 10 s.
 	stateTime = 5 * time.Second
+	// checkInterval is how often the token of each websocket is looked up: it bounds how long a revoked token keeps its
+	// connections. The file of tokens is read again only when it has changed.
+	checkInterval = 5 * time.Second
 	// sweepInterval is how often expired entries are removed.
 	sweepInterval = time.Minute
 	// meterWindow is the time over which throughput is averaged.

@@ -170,7 +170,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) *socket {
 		return nil
 	}
 	s.metrics.request("relay", http.StatusSwitchingProtocols)
-	return &socket{ws: ws, check: s.opts.PingInterval}
+	return &socket{ws: ws, check: min(s.opts.PingInterval, checkInterval)}
 }
 
 func (s *Server) websocketOptions() websocket.Options {
