@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -177,6 +178,7 @@ func TestNothingIsLost(t *testing.T) {
 				cancel context.CancelFunc
 				ctx    context.Context
 			}
+			var mu sync.Mutex // of held, which several waiters of a user may change at a time
 			var users []*user
 			for i := range 5 {
 				u := &user{a: s.Open(fmt.Sprint("p", i/2), i == 4)}
@@ -191,8 +193,11 @@ func TestNothingIsLost(t *testing.T) {
 						u.held = append(u.held, n)
 					}
 				case 1:
+					ctx := u.ctx
 					go func() {
-						if got, err := u.a.Wait(u.ctx, thing, n); err == nil {
+						if got, err := u.a.Wait(ctx, thing, n); err == nil {
+							mu.Lock()
+							defer mu.Unlock()
 							u.held = append(u.held, got)
 						}
 					}()
