@@ -180,6 +180,11 @@ func TestNothingIsLost(t *testing.T) {
 			}
 			var mu sync.Mutex // of held, which several waiters of a user may change at a time
 			var users []*user
+			hold := func(u *user, n int64) {
+				mu.Lock()
+				defer mu.Unlock()
+				u.held = append(u.held, n)
+			}
 			for i := range 5 {
 				u := &user{a: s.Open(fmt.Sprint("p", i/2), i == 4)}
 				u.ctx, u.cancel = context.WithCancel(t.Context())
@@ -190,21 +195,23 @@ func TestNothingIsLost(t *testing.T) {
 				switch n := 1 + rnd.Int64N(25); rnd.IntN(5) {
 				case 0:
 					if u.a.Take(thing, n) == nil {
-						u.held = append(u.held, n)
+						hold(u, n)
 					}
 				case 1:
 					ctx := u.ctx
 					go func() {
 						if got, err := u.a.Wait(ctx, thing, n); err == nil {
-							mu.Lock()
-							defer mu.Unlock()
-							u.held = append(u.held, got)
+							hold(u, got)
 						}
 					}()
 				case 2, 3:
+					mu.Lock()
 					if len(u.held) > 0 {
-						u.a.Give(thing, u.held[0])
-						u.held = u.held[1:]
+						n, u.held = u.held[0], u.held[1:]
+						mu.Unlock()
+						u.a.Give(thing, n)
+					} else {
+						mu.Unlock()
 					}
 				case 4:
 					u.cancel()
@@ -213,6 +220,7 @@ func TestNothingIsLost(t *testing.T) {
 				}
 				synctest.Wait()
 				var sum int64
+				mu.Lock()
 				for _, u := range users {
 					for _, n := range u.held {
 						sum += n
@@ -221,6 +229,7 @@ func TestNothingIsLost(t *testing.T) {
 						t.Fatalf("seed %d: %d of an account wait, of which the first may have its %d", seed, len(list), list[0].n)
 					}
 				}
+				mu.Unlock()
 				if used := s.pools[thing].used; used != sum || used > 20 {
 					t.Fatalf("seed %d: got %d used, want the %d that are held, and at most 20", seed, used, sum)
 				}
