@@ -63,10 +63,10 @@ const (
 	Ask Step = iota + 1
 	// Start: run the command as Decision.Sandboxed says, and call Run.Result.
 	Start
-	// Done is to report Decision.Result. If the command was denied, Why says
-	// why it is not retried.
+	// Done: report Decision.Result. If the command was denied, Decision.Why is the reason for
+	// which it is not retried.
 	Done
-	// Refuse is to report Decision.Err.
+	// Refuse: report Decision.Err.
 	Refuse
 )
 
@@ -74,17 +74,17 @@ const (
 type Decision struct {
 	Step     Step
 	Question Question // of Ask
-	// Sandboxed, with Start, is whether the command keeps its sandbox; it is
-	// also true for a profile that confines nothing. Retry means that this is
-	// the second attempt: see RetryParams.
+	// Sandboxed, with Start, means that the command runs in its sandbox. It is also true for a
+	// profile that confines nothing. Retry means that this is the second attempt: see
+	// RetryParams.
 	Sandboxed, Retry bool
 	// Remembered says, with Start, that no person was asked because of an
 	// approval for the session.
 	Remembered bool
 	Result     Result // of Done
-	Why        error  // of Done, nil unless the result is a denial
-	// Err belongs to Refuse. Interrupt means that the person wants the caller
-	// to stop altogether, and not only to skip this command.
+	Why        error  // with Done; nil unless the result is a denial
+	// Err is the reason for Refuse. Interrupt means that the person wants the caller to stop
+	// altogether, and not only to skip this command.
 	Err       error
 	Interrupt bool
 }
@@ -93,9 +93,9 @@ type Decision struct {
 type Question struct {
 	// Reason is empty before the first attempt.
 	Reason string
-	// Retry means that a yes lets the command run without its sandbox now.
-	// Covers means that a yes lets it do so later, without another question, if
-	// the sandbox denies it something.
+	// Retry means that a yes lets the command run without its sandbox now. Covers means that a
+	// yes also permits a later attempt without the sandbox: if the sandbox denies the command
+	// something, no further question is asked.
 	Retry, Covers bool
 	// ExitCode, with Retry, is the exit code of the denied attempt.
 	ExitCode int
@@ -241,7 +241,7 @@ func (r *Run) mayRetry() error {
 	}
 }
 
-// key is the key for an answer at this point of the run.
+// key returns the key under which the session stores the answer to the current question.
 func (r *Run) key() Key {
 	if r.state == askingAgain {
 		return r.retryKey()

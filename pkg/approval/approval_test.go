@@ -29,7 +29,7 @@ func request(p permissions.Profile) Request {
 	return Request{Environment: "remote", Argv: []string{"sh", "-c", "echo hi > x"}, Cwd: "file:///w", Sandbox: "s", Profile: p}
 }
 
-// words for decisions, in the order of a run.
+// describe returns the words for one decision of a run.
 func describe(d Decision) string {
 	switch d.Step {
 	case Ask:

@@ -1,6 +1,6 @@
 package approval
 
-// Kind is when a person is asked.
+// Kind selects when a person is asked.
 type Kind uint8
 
 // The kinds of policies. The zero value is the strict one.

@@ -10,7 +10,7 @@ import (
 
 // Request is a command that a client wants to run.
 type Request struct {
-	Environment string   // id of the environment that it would run in
+	Environment string   // id of the environment in which it would run
 	Argv        []string // the command as that environment starts it
 	Cwd         string   // working directory, a URI
 	TTY         bool     // whether it gets a terminal
