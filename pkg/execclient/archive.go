@@ -41,7 +41,7 @@ func (f *FS) OpenArchive(ctx context.Context, path string, o ArchiveOptions) (io
 	return r, nil
 }
 
-// archives returns an error unless archives of this file system can be opened.
+// archives returns an error if the server cannot open archives of this file system.
 func (f *FS) archives(op, path string) error {
 	switch {
 	case !f.HasArchives():

@@ -74,7 +74,7 @@ func (c *Client) call(ctx context.Context, method string, params []byte, again b
 }
 
 // callOnce is Call for a request that is not repeated. It also returns the connection of the
-// request, to which the handle belongs that the request opens.
+// request: a handle that the request opens belongs to that connection.
 func (c *Client) callOnce(ctx context.Context, method string, params, result execproto.Object) (*connection, error) {
 	l, err := c.live(ctx)
 	if err != nil {
@@ -108,8 +108,8 @@ func (c *Client) begin(ctx context.Context, l *connection, method string, params
 	}
 }
 
-// waitDown waits until the reader has marked a connection as closed, after a call has failed
-// because it is.
+// waitDown waits until the reader has marked a connection as closed. It is called after a call
+// has failed because the connection is closed.
 func (c *Client) waitDown(ctx context.Context, l *connection) error {
 	select {
 	case <-l.down:

@@ -28,11 +28,11 @@ type Options struct {
 	BearerToken string
 	// ServerUser is the id of another user whose servers get the token, or AnyUser.
 	ServerUser int
-	// TLS configures wss://; nil: the system's authorities are trusted. It must not be changed
-	// afterwards.
+	// TLS configures wss://; nil means that the system's authorities are trusted. It must not
+	// be changed afterwards.
 	TLS *tls.Config
-	// Connect dials the network connection of a websocket until its context ends; nil: a
-	// net.Dialer does.
+	// Connect dials the network connection of a websocket until its context ends; nil means a
+	// net.Dialer.
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 	// RecoveryTimeout bounds the attempts to resume a lost session; default
 	// DefaultRecoveryTimeout. Negative: none are made.
@@ -144,7 +144,8 @@ func DialWebSocket(ctx context.Context, url string, o Options) (*Client, error) 
 	return Dial(ctx, &webSocketDialer{url, o}, o)
 }
 
-// Dial opens a session on a connection of the dialer, and dials others if it is lost.
+// Dial opens a session on a connection of the dialer. If that connection is lost, it dials
+// another one.
 func Dial(ctx context.Context, d Dialer, o Options) (*Client, error) {
 	t, err := d.Dial(ctx)
 	if err != nil {

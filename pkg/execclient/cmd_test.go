@@ -206,7 +206,7 @@ func TestCmdOutput(t *testing.T) {
 	if !errors.As(err, &exit) || string(out) != "out\n" || string(exit.Stderr) != "err\n" || exit.Code != 4 || err.Error() != "exit status 4" {
 		t.Errorf(`got out %q, exit %+v, error %v; want errors.As(err, &exit), out %q, exit.Stderr %q, exit.Code 4, error "exit status 4"`, out, exit, err, "out\n", "err\n")
 	}
-	// Of a long standard error, the beginning and the end are kept.
+	// The beginning and the end of a long standard error are retained.
 	_, err = sh(client, "printf begin >&2; head -c 200000 /dev/zero >&2; printf end >&2; exit 1").Output()
 	if !errors.As(err, &exit) {
 		t.Fatal(err)

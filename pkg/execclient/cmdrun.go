@@ -13,7 +13,7 @@ import (
 // one for each stream that is copied, and routineKill.
 type cmdRun struct {
 	c    *Cmd
-	ctx  context.Context // of copies and pipes, and of Wait
+	ctx  context.Context // for copies, pipes and Wait
 	stop context.CancelFunc
 
 	copies sync.WaitGroup
@@ -80,7 +80,7 @@ func (r *cmdRun) copyOutput(w io.Writer, from io.ReadCloser) {
 	})
 }
 
-// keep stores the first error of copying.
+// keep stores the first error of a copy.
 func (r *cmdRun) keep(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,8 +89,8 @@ func (r *cmdRun) keep(err error) {
 	}
 }
 
-// startStdin copies Stdin in a goroutine. A file is not waited for: it may be a terminal on
-// which nobody types, and os/exec would have passed it to the command.
+// startStdin copies Stdin in a goroutine. Wait does not wait for a copy from a file: the file
+// may be a terminal on which nobody types, and os/exec would have passed it to the command.
 func (r *cmdRun) startStdin() {
 	if _, isFile := r.c.Stdin.(*os.File); isFile {
 		go r.copyStdin()
@@ -104,7 +104,7 @@ func (r *cmdRun) copyStdin() {
 	in := cmdStdin{r}
 	_, err := io.CopyBuffer(in, r.c.Stdin, make([]byte, stdinChunk))
 	if err = ignoreEnded(err); err != nil && r.ctx.Err() == nil {
-		r.keep(err) // before the command sees the end of its input
+		r.keep(err) // stored before the command sees the end of its input
 	}
 	err = in.Close()
 	if errors.Is(err, ErrNoCloseStdin) {

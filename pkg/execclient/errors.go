@@ -120,7 +120,7 @@ func IsCode(err error, code int) bool {
 	return errors.As(err, &e) && e.Code == code
 }
 
-// transportClosed is the server's error while it loses the connection.
+// transportClosed is the error that the server returns while it loses the connection.
 const (
 	codeTransportClosed = -32000
 	textTransportClosed = "JSON-RPC transport closed"

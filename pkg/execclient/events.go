@@ -206,11 +206,11 @@ func (p *Process) knowsExit() bool {
 // follower is a consumer of a process's events.
 type follower struct {
 	p         *Process
-	at        uint64                      // the last event that was returned
-	end       uint64                      // bytes of output through it, if exact
-	exact     bool                        // whether the end of the events is known
+	at        uint64                      // the number of the last returned event
+	end       uint64                      // bytes of output through that event, if exact
+	exact     bool                        // end is known
 	only      func(execproto.Stream) bool // the requested streams; nil: all
-	refetched []Event                     // were requested again; returned next
+	refetched []Event                     // events that were requested again; next returns them first
 	stalled   bool                        // has consumed nothing for stallTime
 }
 
@@ -233,8 +233,8 @@ func (f *follower) stop() {
 	f.p.maybeAck()
 }
 
-// next waits for the next event and returns it, or io.EOF after the last. The event before
-// counts as consumed then.
+// next waits for the next event and returns it, or io.EOF after the last. The previously
+// returned event then counts as consumed.
 func (f *follower) next(ctx context.Context) (Event, error) {
 	f.p.maybeAck()
 	for {

@@ -18,11 +18,11 @@ import (
 // FS is the server's file system. Its methods may be called from any goroutine. Paths are
 // absolute paths of the server or `file:` URIs.
 //
-// Errors are *fs.PathError. They match fs.ErrNotExist if the file does not exist,
-// fs.ErrInvalid if the server refuses the request, and fs.ErrPermission as well if it refuses
-// it because of the user's permissions or the sandbox. If the server reports them, they match
-// fs.ErrExist and, for Rename, syscall.EXDEV. All errors of the server wrap a *ServerError. A
-// lost connection matches ErrClosed and syscall.EPIPE.
+// Errors are *fs.PathError. They match fs.ErrNotExist if the file does not exist, fs.ErrInvalid
+// if the server refuses the request, and also fs.ErrPermission if the server refuses it because
+// of the user's permissions or the sandbox. If the server reports them, they match fs.ErrExist
+// and, for Rename, syscall.EXDEV. All errors of the server wrap a *ServerError. A lost
+// connection matches ErrClosed and syscall.EPIPE.
 //
 // Package fsx makes an fs.FS of it.
 type FS struct {
@@ -76,7 +76,7 @@ func (f *FS) call(ctx context.Context, op, path, method string, params, result e
 	return pathError(op, path, f.c.Call(ctx, method, params, result))
 }
 
-// fileError is the Err of a *fs.PathError.
+// fileError is the error in the Err field of a *fs.PathError.
 type fileError struct {
 	err   error
 	kinds []error // matched besides err

@@ -204,7 +204,8 @@ func TestASmallFileAsAReader(t *testing.T) {
 	}
 }
 
-// TestHandlesAreGivenBack: a connection has 128 of them.
+// TestHandlesAreGivenBack: every way to end a read or write releases its handle. A connection
+// has 128 handles.
 func TestHandlesAreGivenBack(t *testing.T) {
 	client, _ := connect(t)
 	name := filepath.Join(t.TempDir(), "f")
@@ -220,7 +221,7 @@ func TestHandlesAreGivenBack(t *testing.T) {
 		switch i % 3 {
 		case 0: // read a little
 			_, err = r.Read(make([]byte, 10))
-		case 1: // ended by its context
+		case 1: // its context ends it
 			cancel()
 			if _, err = io.ReadAll(r); errors.Is(err, context.Canceled) {
 				err = nil
@@ -307,7 +308,7 @@ func TestFileErrors(t *testing.T) {
 		name string
 		run  func() error
 		is   error
-		as   any // nil: not the server's
+		as   any // nil: the error is not one of the server
 	}{
 		{"ReadFile of nothing", func() error { _, err := files.ReadFile(ctx, dir+"/no"); return err }, fs.ErrNotExist, &server},
 		{"OpenStream of nothing", func() error { _, err := files.OpenStream(ctx, dir+"/no"); return err }, fs.ErrNotExist, &server},

@@ -37,10 +37,10 @@ type File struct {
 	asked  sync.WaitGroup
 	ending sync.Once
 
-	pos    int64 // of the next byte that Read returns
+	pos    int64 // offset of the next byte that Read returns
 	rest   []byte
 	ahead  []ask // blocks in flight after rest, in order
-	next   int64 // the offset after them
+	next   int64 // the offset after the blocks in ahead
 	window int   // the number of blocks in flight
 	err    error
 }
@@ -89,7 +89,7 @@ func (f *FS) openHandle(ctx context.Context, path, handle, method string, params
 	var err error
 	if r.l, err = f.c.callOnce(ctx, method, params, nil); err != nil {
 		if ctx.Err() != nil {
-			f.c.closeHandle(r.handle) // it may have been opened
+			f.c.closeHandle(r.handle) // the server may have opened it
 		}
 		return nil, pathError("open", path, err)
 	}
@@ -142,7 +142,7 @@ func (r *File) askBlock(at int64, n int) func() block {
 func (r *File) checkBlock(err error, result *execproto.ReadBlockResult, n int) block {
 	switch {
 	case err != nil && r.ctx.Err() != nil:
-		err = r.ctx.Err() // and not the error of the handle that was closed for it
+		err = r.ctx.Err() // not the error of the handle, which was closed because ctx ended
 	case IsCode(err, execproto.CodeNotFound):
 		// The server closed the handle with its connection, or after an error.
 		err = &DisconnectedError{"the file's handle is lost, for example with its connection: " + err.Error()}
@@ -188,7 +188,7 @@ func (r *File) fill() error {
 			r.end()
 		}
 	case len(b.data) < blockSize:
-		// The requested blocks begin at wrong offsets now.
+		// The requested blocks now have wrong offsets.
 		r.ahead, r.next = nil, a.at+int64(len(b.data))
 	default:
 		r.window = blocksInFlight

@@ -84,7 +84,7 @@ func (f *FS) createHandle(ctx context.Context, path, handle, method string, para
 	var err error
 	if w.l, err = f.c.callOnce(ctx, method, params, nil); err != nil {
 		if ctx.Err() != nil {
-			f.c.abandonHandle(w.handle) // it may have been opened
+			f.c.abandonHandle(w.handle) // the server may have opened it
 		}
 		return nil, pathError("create", path, err)
 	}
@@ -190,9 +190,9 @@ func (w *FileWriter) send() {
 	})
 }
 
-// ask makes a request about the handle after earlier ones, because the blocks of an archive
-// are sequential. The returned function waits for the answer, which is about the data up to an
-// offset.
+// ask makes a request about the handle after earlier ones, because the blocks of an archive are
+// sequential. The returned function waits for the answer and passes it on with upTo, the offset
+// up to which data was sent.
 //
 // The request is made on the connection of the handle only. Scenario: all blocks of an atomic
 // write have been answered, and then the connection is lost, with which the server aborts the

@@ -80,7 +80,7 @@ func requestParams(req *http.Request) (execproto.HTTPRequestParams, error) {
 	if req.URL != nil {
 		target = *req.URL
 	}
-	// A transport does not send these.
+	// An http.RoundTripper sends none of these.
 	target.User, target.Fragment, target.RawFragment = nil, "", ""
 	p.URL = target.String()
 	if req.Host != "" && req.Host != target.Host {

@@ -56,7 +56,7 @@ func origin(t testing.TB) *httptest.Server {
 	mux.HandleFunc("/nothing", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	s := httptest.NewServer(mux)
 	t.Cleanup(func() {
-		s.CloseClientConnections() // of requests that were abandoned
+		s.CloseClientConnections() // closes the connections of abandoned requests
 		s.Close()
 	})
 	return s

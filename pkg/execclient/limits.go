@@ -38,11 +38,12 @@ const (
 	maxEvents     = 256
 	maxEventBytes = 1 << 20
 	// maxPending bounds the events of a process that arrived before earlier ones. No server
-	// sends events that much out of order: one was lost, and recovery gets it.
+	// sends events that much out of order. If the limit is reached, an event was lost, and
+	// recovery requests it again.
 	maxPending = 4096
 	// maxPendingBytes bounds the output of events that wait for an earlier one. The reader
 	// cannot wait here, because the missing event can only arrive after them on the same
-	// connection. It is far more than a server has in flight, and little memory.
+	// connection. A server never has nearly as much in flight, and the memory is small.
 	maxPendingBytes = 16 << 20
 
 	// outputWindow is how far a server with flow control may send output ahead of the
@@ -64,8 +65,9 @@ const (
 	// refetchBytes is how much retained output one request asks for.
 	refetchBytes = 256 << 10
 
-	// maxWatchEvents is how many events of a watch wait for its consumer. With one more, they
-	// are replaced by an overflow: so slow a consumer must examine the whole tree anyway.
+	// maxWatchEvents is how many events of a watch wait for its consumer. If another event
+	// arrives, an overflow replaces them all: a consumer that is so slow must examine the whole
+	// tree anyway.
 	maxWatchEvents = 16384
 
 	// followWait is how long one request waits for output of a detached process.
@@ -81,8 +83,9 @@ const (
 
 	// maxMessage bounds an incoming message: a file of 512 MiB in base64.
 	maxMessage = 768 << 20
-	// maxAnswer bounds the answers to all requests but those for whole files and HTTP bodies: decoded, a list takes
-	// many times its text. It has space for a million names of usual length.
+	// maxAnswer bounds the answers to all requests but those for whole files and HTTP bodies: a
+	// decoded list takes many times the memory of its text. The limit has space for a million
+	// names of usual length.
 	maxAnswer = 128 << 20
 
 	// keepBuffer is the largest message that is copied out of the buffer of its connection, so

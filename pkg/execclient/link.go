@@ -48,7 +48,7 @@ func (c *Client) open(t Transport, lost func(*connection, error)) *connection {
 		l.why = l.routineReader(c)
 		l.fail()
 		select {
-		case l.why = <-l.broken: // it was the first error
+		case l.why = <-l.broken: // the writer's error came first
 		default:
 		}
 		lost(l, l.why)
@@ -164,8 +164,8 @@ func (l *connection) isDown() bool {
 	}
 }
 
-// call makes a request and waits for its answer. An answer that came is valid even if the
-// connection has ended since. The error is errDown if the connection ended before.
+// call makes a request and waits for its answer. An answer that has arrived is valid even if
+// the connection has ended since then. The error is errDown if the connection ended before.
 func (l *connection) call(ctx context.Context, method string, params []byte) (jsonrpc.Message, error) {
 	return l.begin(ctx, method, params).wait(ctx)
 }
@@ -197,7 +197,7 @@ func (l *connection) begin(ctx context.Context, method string, params []byte) *c
 	return u
 }
 
-// wait waits for the answer. One that is larger than those of the method can be is an error.
+// wait waits for the answer. An answer that is larger than the method permits is an error.
 func (u *callUnderWay) wait(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := u.any(ctx)
 	if n := len(m.Result); n > maxAnswer && u.method != execproto.MethodFSReadFile && u.method != execproto.MethodHTTPRequest {

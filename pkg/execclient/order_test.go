@@ -169,7 +169,7 @@ func TestTokensStayAtHome(t *testing.T) {
 // flow control while the log is full.
 func TestStall(t *testing.T) {
 	for name, tt := range map[string]struct {
-		taken   int // events, each just before it would be too late
+		taken   int // number of consumed events, each just before stallTime ends
 		took    time.Duration
 		stalled bool
 	}{

@@ -9,8 +9,8 @@ import (
 )
 
 // request handles a request of the server. The only one is network/policyRequest, for clients
-// that answer it. Any other one ends the connection, and so does one beyond maxPolicyRequests:
-// no conforming server has as many unanswered.
+// that answer it. Any other request ends the connection. So does a request beyond
+// maxPolicyRequests: no conforming server has so many unanswered requests.
 func (c *Client) request(l *connection, m jsonrpc.Message) error {
 	if c.opts.OnPolicyRequest == nil || m.Method != execproto.MethodPolicyRequest {
 		return &protocolViolation{fmt.Errorf("the server sent a request, %s", m.Method)}

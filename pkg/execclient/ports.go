@@ -69,7 +69,7 @@ func (c *Client) WatchPorts(ctx context.Context, o PortOptions) (*PortWatch, err
 		err = w.begin(ctx, l)
 	}
 	if err != nil {
-		_ = w.Close() // the server may be watching, if only its answer was lost
+		_ = w.Close() // if only the answer was lost, the server watches
 		return nil, err
 	}
 	return w, nil

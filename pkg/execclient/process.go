@@ -48,9 +48,9 @@ type Process struct {
 	pending      map[uint64]Event // arrived before earlier ones
 	pendingBytes int              // of their output
 	last         uint64           // the newest event in order
-	total        uint64           // bytes of output through it
+	total        uint64           // bytes of output through event last
 	log          []Event          // the newest events in order
-	bytes        int              // of the output in the log
+	bytes        int              // bytes of output in the log
 	exited       *Event
 	denied       bool
 	closed       bool
@@ -63,7 +63,7 @@ type Process struct {
 	unwanted     bool   // a caller waits for the end only
 	released     bool   // no caller uses the process any more
 	readThrough  uint64 // the AfterSeq of process/read
-	acked        uint64 // the last acknowledgement, and the bytes up to it
+	acked        uint64 // the last acknowledged event, and the bytes up to it
 	ackedEnd     uint64
 }
 

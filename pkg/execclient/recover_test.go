@@ -273,7 +273,7 @@ func TestRecoveryEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		o     Options
-		plain bool // a transport that cannot be made again
+		plain bool // the transport cannot be dialed again
 		after func(h *host)
 		took  time.Duration
 		text  string

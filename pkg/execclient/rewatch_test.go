@@ -65,7 +65,7 @@ func TestLostChanges(t *testing.T) {
 			t.Errorf("watched again with %+v", params)
 		}
 		expect("0 true")
-		p.changed(1, 6, "late") // of the first connection
+		p.changed(1, 6, "late") // a late message of the first connection
 		p.changed(2, 1, "a")
 		expect("1 false")
 		accepting.Go(func() { p.answer(p.expectLater(execproto.MethodFSUnwatch), execproto.Empty{}) })

@@ -26,8 +26,8 @@ import (
 // Transport carries whole JSON-RPC messages. Read and Write are used by one
 // goroutine each; Close ends both.
 type Transport interface {
-	// Read returns the next message, which the caller may keep; io.EOF if the server ended the
-	// connection in order.
+	// Read returns the next message, which the caller may keep. It returns io.EOF if the server
+	// ended the connection normally.
 	Read() ([]byte, error)
 	Write(message []byte) error
 	Close() error
@@ -137,7 +137,7 @@ func (d *webSocketDialer) connect(ctx context.Context, network, address string) 
 type webSocket struct {
 	c    *websocket.Conn
 	buf  bytes.Buffer // for messages whose size is not known in advance
-	code atomic.Int64 // of the server's close; 0: it has not closed the connection
+	code atomic.Int64 // code of the server's close frame; 0: the server has not closed the connection
 }
 
 // refusal returns the error for a response that refuses the upgrade, with up to 300 bytes of
@@ -199,7 +199,8 @@ func (t *webSocket) Write(message []byte) error {
 	return nil
 }
 
-// Close closes the connection. If the server has closed it first, its code is returned to it.
+// Close closes the connection. If the server has closed it first, Close sends the server's own
+// code back.
 func (t *webSocket) Close() error {
 	code := websocket.CloseNormal
 	if answer := int(t.code.Load()); answer != 0 {
@@ -227,7 +228,7 @@ type stdio struct {
 	err  error
 
 	begun  bool      // a message has arrived
-	banner int       // bytes of the lines before it
+	banner int       // bytes of the lines before the first message
 	stderr io.Writer // gets those lines
 }
 

@@ -46,8 +46,8 @@ func greetOn(c *websocket.Conn) error {
 	return err
 }
 
-// TestASilentServerIsNoticed: a server that neither sends nor answers pings is given up. One
-// that only answers pings is not.
+// TestASilentServerIsNoticed: if a server neither sends nor answers pings, the client closes
+// the connection. A server that only answers pings stays connected.
 func TestASilentServerIsNoticed(t *testing.T) {
 	for _, silent := range []bool{true, false} {
 		// On a busy machine a working server may answer late.

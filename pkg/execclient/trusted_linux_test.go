@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTokensGoToTrustedUsers: whoever listens where a server is expected gets the token only if he is this user, root, or
-// the user that the person has named.
+// TestTokensGoToTrustedUsers: a process that listens at the server's address gets the token
+// only if it belongs to this user, to root, or to the user in Options.ServerUser.
 func TestTokensGoToTrustedUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to be another user")
@@ -25,11 +25,11 @@ func TestTokensGoToTrustedUsers(t *testing.T) {
 	for parent := dir; parent != os.TempDir() && parent != "/"; parent = filepath.Dir(parent) {
 		must(t, os.Chmod(parent, 0o777))
 	}
-	// listen has a user listen, and returns the tokens that come.
+	// listen listens as the given user, and returns the tokens that arrive.
 	listen := func(network, address string, uid int) (net.Listener, chan string) {
 		tokens, ready := make(chan string, 1), make(chan net.Listener)
 		go func() {
-			runtime.LockOSThread() // permanently: the thread has that user
+			runtime.LockOSThread() // never unlocked: the thread keeps that user
 			_, _, e := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0))
 			l, err := net.Listen(network, address)
 			if e != 0 || err != nil {

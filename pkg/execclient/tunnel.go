@@ -23,8 +23,8 @@ type TunnelTarget struct {
 	Path string
 	// ProcessID, if not empty, is a process of this client, or a detached one of its owner,
 	// into whose sandbox the tunnel leads. Host must then be empty or a loopback address, and
-	// Path is resolved in the process's view. The error has TunnelNoNetwork if the process has
-	// no separate network: then it listens on the server's machine.
+	// Path is resolved in the process's view. If the process has no network of its own, the
+	// error has TunnelNoNetwork: the process then listens on the server's machine.
 	ProcessID string
 	// Session, if not empty, is the session of ProcessID, as in execproto.Port.
 	Session string

@@ -38,7 +38,7 @@ type tunnelTable struct {
 	streams   map[uint64]*tunnelEntry
 	listeners map[uint64]*TunnelListener
 	resumes   int           // the number of resumptions
-	gone      chan struct{} // closed when a stream was removed; nil: nobody waits
+	gone      chan struct{} // closed when a stream was removed; nil: no goroutine waits
 }
 
 // tunnelEntry is a stream. Only open streams are resumed.

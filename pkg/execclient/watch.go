@@ -159,7 +159,7 @@ func (w *Watch) receive(n *execproto.Changed) {
 	w.mu.Lock()
 	if w.id != n.WatchID {
 		w.mu.Unlock()
-		return // of the previous connection
+		return // it is from the previous connection
 	}
 	for _, e := range n.Events {
 		if !slices.Contains(execproto.WatchKinds, e.Kind) {
@@ -198,7 +198,8 @@ func (w *Watch) again(l *connection) {
 	err := w.begin(w.f.c.ctx, l)
 	switch {
 	case err == nil:
-		// Not before the answer: after the overflow, the consumer must not miss any change.
+		// The overflow is reported only after the answer: from then on, the consumer must not
+		// miss any change.
 		w.mu.Lock()
 		w.waiting.Overflow = true
 		w.mu.Unlock()

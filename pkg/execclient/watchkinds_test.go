@@ -7,7 +7,9 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// TestUnknownKindsEndAWatch: a kind is a word of the protocol, and not a text that a server may choose. None is told.
+// TestUnknownKindsEndAWatch: a kind must be a word of the protocol, because a hostile server
+// could send any text. An unknown kind ends the watch, and no event of its notification is
+// reported.
 func TestUnknownKindsEndAWatch(t *testing.T) {
 	w := &Watch{f: &FS{c: &Client{}}, woken: make(chan struct{}, 1), id: 1}
 	w.receive(&execproto.Changed{WatchID: 1, Seq: 1, Events: []execproto.WatchEvent{

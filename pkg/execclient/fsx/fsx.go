@@ -157,7 +157,7 @@ func kindOf(m execproto.Metadata) string {
 // Further entries of a directory are queried one by one.
 const walkLimit = 50_000
 
-// list lists a directory and, at the same time, its entries that are no links.
+// list lists a directory. At the same time it asks which entries are not links.
 func (f *FS) list(at string) (found []execproto.DirectoryEntry, plain map[string]string, err error) {
 	var listing sync.WaitGroup
 	var foundErr error
