@@ -136,7 +136,7 @@ func (e *Environment) routineConnect(ctx context.Context, a *attempt, old *execc
 	defer close(a.done)
 	defer a.cancel()
 	if old != nil {
-		_ = old.Close() // it has failed before
+		_ = old.Close() // this client has failed before
 	}
 	client, err := e.connector.connect(ctx)
 	if err != nil {

@@ -65,7 +65,7 @@ func started(t *testing.T, path string) []string {
 type server struct {
 	url     string
 	dials   atomic.Int32
-	arrived chan struct{} // has something after a dial
+	arrived chan struct{} // gets an element after each dial
 	refuses atomic.Bool
 	mu      sync.Mutex
 	conns   []net.Conn

@@ -139,7 +139,7 @@ func newHarness(r Registry, identity *noise.Identity, agent string, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	id := strings.TrimSpace(r.EnvironmentID) // as executors register it
+	id := strings.TrimSpace(r.EnvironmentID) // executors register the trimmed id
 	connect := func(ctx context.Context) (relay.Bundle, error) {
 		c, err := client.Connect(ctx, id, identity.PublicKey())
 		var header http.Header

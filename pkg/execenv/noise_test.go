@@ -23,7 +23,7 @@ import (
 // harnesses that connect.
 type meetingPlace struct {
 	execenv.Registry
-	stop func() // the executor's server: its sessions are lost
+	stop func() // ends the executor's server, which loses its sessions
 
 	mu   sync.Mutex
 	keys []noise.PublicKey

@@ -55,7 +55,7 @@ func (s *Set) Get(id string) (*Environment, error) {
 	return e, nil
 }
 
-// Close closes every environment, at the same time.
+// Close closes all environments concurrently.
 func (s *Set) Close() error {
 	s.mu.Lock()
 	s.closed = true
