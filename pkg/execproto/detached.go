@@ -62,7 +62,7 @@ func (r *EventRange) Fields(c *jsonwire.Codec) {
 	c.Uint64("last", need, &r.Last)
 }
 
-// Why a detached process waits, in ReadResult and DetachedProcess.
+// The reasons for which a detached process waits, in ReadResult and DetachedProcess.
 const (
 	// WaitingLimit: its output has reached Retain.Bytes.
 	WaitingLimit = "limit"
@@ -81,7 +81,7 @@ type DetachedProcess struct {
 	ExitCode    *int
 	Closed      bool
 	EndedAtMS   int64  // 0: it has not closed
-	Failure     string // why nothing is known of its end; "": it is running, or ended
+	Failure     string // the reason why its end is unknown; "": it runs, or its end is known
 	Retained    uint64 // bytes of output on disk
 	FirstSeq    uint64 // the oldest retained event; 0: none
 	Waiting     string // as in ReadResult

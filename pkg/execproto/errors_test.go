@@ -8,8 +8,8 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// TestRefusalsAreRecognised has each predicate judge each of the errors that a
-// client must tell apart, and the same text under another code.
+// TestRefusalsAreRecognised passes each predicate each of the errors that a client must
+// distinguish, and the same text under another code.
 func TestRefusalsAreRecognised(t *testing.T) {
 	exists, starting := ProcessExists("p"), ProcessStarting("p")
 	if exists.Message != "process p already exists" || starting.Message != "process id p is starting" {

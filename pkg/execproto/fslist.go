@@ -86,8 +86,8 @@ func (p *WalkParams) Fields(c *jsonwire.Codec) {
 	c.Raw("sandbox", orNull|omit, &p.Sandbox)
 }
 
-// WalkEntry is one thing found; Kind is "directory" or "file". Attributes, of the name
-// itself, come if the request asks for them.
+// WalkEntry is one entry that the walk has found; Kind is "directory" or "file". Attributes
+// describe the name itself, and are set if the request asks for them.
 type WalkEntry struct {
 	Path       string
 	Kind       string

@@ -90,8 +90,8 @@ func (p *HTTPAck) Fields(c *jsonwire.Codec) {
 	c.Uint64("seq", need, &p.Seq)
 }
 
-// HTTPBodyDelta is one piece of a streamed body. The last has Done set, no
-// data, and Error set if the body broke.
+// HTTPBodyDelta is one piece of a streamed body. The last delta has Done set and no data. It
+// has Error set if reading the body failed.
 type HTTPBodyDelta struct {
 	RequestID string
 	Seq       uint64

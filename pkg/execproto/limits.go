@@ -10,13 +10,13 @@ type ProcessLimits struct {
 	MemoryBytes, SwapBytes uint64
 	// PIDs bounds the number of processes and threads at a time.
 	PIDs uint64
-	// CPUMillis bounds the processors that they use at a time, in thousandths of one.
+	// CPUMillis bounds how many processors they use at a time, in thousandths of a processor.
 	CPUMillis uint64
-	// CPUSeconds bounds the processor time that they use in all.
+	// CPUSeconds bounds the total processor time that they use.
 	CPUSeconds uint64
-	// WallMS is how many milliseconds after the start they are killed.
+	// WallMS bounds the time since the start, in milliseconds; they are killed when it is over.
 	WallMS uint64
-	// OutputBytes bounds the output in all. Further output is dropped.
+	// OutputBytes bounds the total output. Further output is dropped.
 	OutputBytes uint64
 	// FileBytes bounds the size of each file that one of them writes, OpenFiles the
 	// descriptors that each of them may have.
@@ -54,10 +54,10 @@ const (
 // HeldLimit is one limit of a started process. Value is at most the requested one,
 // because the server may have a lower limit.
 type HeldLimit struct {
-	Name   string // of the member of ProcessLimits
+	Name   string // the name of the member of ProcessLimits
 	Value  uint64
 	By     string
-	Reason string // if By is HeldByNone; and of HeldByServer, if some descendants are not found
+	Reason string // set with HeldByNone, and with HeldByServer if some descendants are not found
 }
 
 func (p *HeldLimit) Fields(c *jsonwire.Codec) {
@@ -67,7 +67,7 @@ func (p *HeldLimit) Fields(c *jsonwire.Codec) {
 	c.Text("reason", orNull|omit, &p.Reason)
 }
 
-// Cause is why a process has ended (docs/spec/wire.md §4.11).
+// Cause is the reason why a process has ended (docs/spec/wire.md §4.11).
 type Cause string
 
 // The causes. Codex CLI's servers report none.

@@ -100,8 +100,8 @@ const ExtensionUsage = "process/usage"
 // Other servers would ignore it, and connect to their own machine.
 const ExtensionTunnelProcess = "tunnel/process"
 
-// ExtensionRemoveLink is the name there of RemoveParams.RemoveLink. Another server would
-// ignore it, and refuse the link.
+// ExtensionRemoveLink is the name of the extension with RemoveParams.RemoveLink. Other servers
+// would ignore the member, and refuse the link.
 const ExtensionRemoveLink = "fs/remove/link"
 
 // ExtensionEntryAttributes is the name of the extension with
@@ -109,8 +109,8 @@ const ExtensionRemoveLink = "fs/remove/link"
 // ignore them.
 const ExtensionEntryAttributes = "fs/readDirectory/attributes"
 
-// ExtensionTunnelProcessPath is the name there of TunnelOpenParams.Path together with
-// ProcessID, and of a ProcessID that is a detached process.
+// ExtensionTunnelProcessPath is the name of the extension with TunnelOpenParams.Path together
+// with ProcessID, and with a ProcessID that names a detached process.
 const ExtensionTunnelProcessPath = "tunnel/processPath"
 
 // Notifications from server to client.
@@ -149,8 +149,8 @@ const (
 	// MaxBlockBytes is the largest len of fs/readBlock and the largest
 	// chunk of fs/writeBlock.
 	MaxBlockBytes = 1 << 20
-	// MaxConfigPaths is how many paths of keys each list of environmentConfig/read
-	// may have, and MaxConfigKeys how many keys a path. Codex CLI sends one of one.
+	// MaxConfigPaths is how many paths of keys each list of environmentConfig/read may have.
+	// MaxConfigKeys is how many keys a path may have. Codex CLI sends one path with one key.
 	MaxConfigPaths = 1024
 	MaxConfigKeys  = 64
 	// MaxCapabilityRoots is the most roots that capabilityRoots/discoverV1 accepts.

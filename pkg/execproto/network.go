@@ -71,7 +71,7 @@ func (p *AuditMetadata) Fields(c *jsonwire.Codec) {
 // NetworkMode says which requests a network proxy permits.
 type NetworkMode string
 
-// The modes. NetworkLimited permits reading over plain HTTP alone.
+// The modes. NetworkLimited permits only requests that read, and only over plain HTTP.
 const (
 	NetworkLimited NetworkMode = "limited"
 	NetworkFull    NetworkMode = "full"

@@ -36,10 +36,9 @@ func Notify(n Notification) func(b []byte) []byte {
 	}
 }
 
-// AppendOutput appends process/output, without allocating if b has enough
-// capacity. It is written by hand because it is most of what a server sends: an
-// event of 100 bytes takes 217 ns of processor time, and by the list of fields 265
-// ns.
+// AppendOutput appends process/output, without allocating if b has enough capacity. It is
+// written by hand because it is most of what a server sends: an event of 100 bytes takes 217 ns
+// of processor time here, and 265 ns if Append encodes it.
 func AppendOutput(b []byte, processID string, seq uint64, stream Stream, chunk []byte) []byte {
 	b = append(b, `{"method":"`+NotifyProcessOutput+`","params":{"processId":`...)
 	b = jsonwire.AppendString(b, processID)

@@ -56,8 +56,8 @@ func DecodeTo(src []byte, to Object) error {
 // is not JSON, such as a sandbox that a user of the client has written.
 func Append(b []byte, o Object) ([]byte, error) { return jsonwire.AppendStruct(b, o) }
 
-// appendObject is Append for types without raw members, or whose raw members are
-// JSON for certain.
+// appendObject is Append for types that have no raw members, or whose raw members are known to
+// be JSON.
 func appendObject(b []byte, o Object) []byte {
 	b, _ = Append(b, o)
 	return b

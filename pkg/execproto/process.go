@@ -38,8 +38,8 @@ func (p *InitializeParams) Fields(c *jsonwire.Codec) {
 	c.Bool("takeOver", orNull|omit, &p.TakeOver)
 }
 
-// InitializeResult answers initialize. Extensions name what the server speaks
-// of docs/spec/wire.md §8.2: requests, notifications, and ExtensionTakeOver.
+// InitializeResult answers initialize. Extensions lists the parts of docs/spec/wire.md §8.2
+// that the server supports: requests, notifications, and ExtensionTakeOver.
 type InitializeResult struct {
 	SessionID       string
 	Extensions      []string
@@ -66,7 +66,7 @@ func (p *TerminalSize) Fields(c *jsonwire.Codec) {
 	c.Uint16("cols", need, &p.Cols)
 }
 
-// EnvPolicy selects what a process inherits of the server's environment, before
+// EnvPolicy selects the variables that a process inherits from the server's environment, before
 // StartParams.Env is added (docs/spec/wire.md §4.2).
 type EnvPolicy struct {
 	// Inherit is "all", "core" or "none".
@@ -209,9 +209,9 @@ func (r *StartResult) Fields(c *jsonwire.Codec) {
 // AppendJSON appends r.
 func (r StartResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
-// ReadParams ask for retained output with a number above AfterSeq, at most
-// MaxBytes of it (but at least one chunk), waiting up to WaitMS milliseconds
-// for something to report.
+// ReadParams ask for retained output with numbers above AfterSeq: at most MaxBytes of it, but
+// at least one chunk. If there is nothing to report, the server waits up to WaitMS
+// milliseconds.
 type ReadParams struct {
 	ProcessID string
 	AfterSeq  *uint64

@@ -33,10 +33,10 @@ type ExitedNotification struct {
 	// command has not run. It is an extension of this server; clients that do not
 	// know it ignore it.
 	SandboxRefusal *SandboxRefusal
-	// Denials are the requests that were certainly refused to the process,
-	// without guesses. They are an extension of this server.
+	// Denials are requests of the process that were refused. The server knows each of them for
+	// certain and guesses none. They are an extension of this server.
 	Denials []Denial
-	// Cause is why the process ended, and Resources is its usage. They are an
+	// Cause is the reason why the process ended, and Resources is its usage. They are an
 	// extension of this server.
 	Cause     Cause
 	Resources *ProcessResources

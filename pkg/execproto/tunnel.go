@@ -102,9 +102,8 @@ func (n *TunnelClose) Fields(c *jsonwire.Codec) {
 	c.Text("reason", orNull|omit, &n.Reason)
 }
 
-// TunnelListenParams have the server listen on a TCP port (docs/spec/wire.md §11.4). An
-// empty Host is 127.0.0.1, and port 0 any free one. Window is for each tunnel that comes
-// of it.
+// TunnelListenParams make the server listen on a TCP port (docs/spec/wire.md §11.4). An empty
+// Host is 127.0.0.1, and port 0 any free one. Window applies to each tunnel from this port.
 type TunnelListenParams struct {
 	ListenerID uint64
 	Host       string
@@ -119,8 +118,8 @@ func (p *TunnelListenParams) Fields(c *jsonwire.Codec) {
 	c.Uint64("window", need, &p.Window)
 }
 
-// TunnelListenResult answers tunnel/listen: the address on which the server listens, or
-// why it does not.
+// TunnelListenResult answers tunnel/listen with the address on which the server listens, or the
+// reason why it does not listen.
 type TunnelListenResult struct {
 	Host    string
 	Port    uint16
@@ -174,8 +173,8 @@ func (p *TunnelPosition) Fields(c *jsonwire.Codec) {
 	c.Uint64("received", need, &p.Received)
 }
 
-// TunnelResume has the params of tunnel/resume: the tunnels and listeners that continue.
-// All others of the session end. Its result is the same for those that the server has.
+// TunnelResume has the params of tunnel/resume: the tunnels and listeners that continue. All
+// others of the session end. The result has the same form, and lists those that the server has.
 type TunnelResume struct {
 	Tunnels   []TunnelPosition
 	Listeners []TunnelListener

@@ -22,7 +22,7 @@ const (
 var errListScope = errors.New("scope must be `session`, `principal` or `server`")
 
 // ListParams are the params of process/list and, without Scope, of process/listDetached
-// (docs/spec/wire.md §4.12). A client that does not know them sends the zero value.
+// (docs/spec/wire.md §4.12). Older clients send no params, which are read as the zero value.
 type ListParams struct {
 	// Usage asks for ProcessUsage.
 	Usage bool
