@@ -23,8 +23,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// strangerVariable makes this test binary act as a client in another user
-// namespace, like a confined command.
+// strangerVariable makes this test binary act as a client in another user namespace, as a
+// confined command would.
 const strangerVariable = "EXECSERVER_TEST_STRANGER"
 
 func init() {
@@ -70,7 +70,8 @@ func TestConfinedClientsAreRefused(t *testing.T) {
 	hello(t, url)
 }
 
-// The same in another program's mux, which does not pass the connection.
+// TestConfinedClientsAreRefusedInAMux: a server in the mux of another program, which does not
+// pass the connection to it, refuses confined clients too.
 func TestConfinedClientsAreRefusedInAMux(t *testing.T) {
 	srv, _ := newTestServer(t, Options{})
 	web := httptest.NewServer(srv)
@@ -86,8 +87,8 @@ func TestConfinedClientsAreRefusedInAMux(t *testing.T) {
 	ws.Close()
 }
 
-// TestServerAtAPathOfAMux: another program chooses the path of its server. The port of
-// Serve has one.
+// TestServerAtAPathOfAMux: a program may serve websockets at any path of its mux. The port of
+// Serve accepts them at one path only.
 func TestServerAtAPathOfAMux(t *testing.T) {
 	srv, own := newTestServer(t, Options{})
 	mux := http.NewServeMux()
@@ -139,8 +140,9 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// Strangers that send nothing, or never end their request, hold no connection
-// for long, and not more than their share at a time.
+// TestSilentConnectionsMakeRoom: unauthenticated clients that send nothing, or never complete
+// their request, cannot hold a connection for long. Together they hold at most waitingLimit
+// connections.
 func TestSilentConnectionsMakeRoom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -181,7 +183,8 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// A session belongs to its owner: nobody else learns that it exists.
+// TestSessionsBelongToAPrincipal: a client of another principal cannot resume a session, and
+// does not learn that it exists.
 func TestSessionsBelongToAPrincipal(t *testing.T) {
 	var mu sync.Mutex
 	var log bytes.Buffer

@@ -19,8 +19,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// TestUnwritableTrailStopsWork: if the audit trail cannot be written, no session, process or
-// change of a file begins, and running work continues.
+// TestUnwritableTrailStopsWork: while the audit trail cannot be written, the server starts no
+// session and no process and changes no file. Running work continues.
 func TestUnwritableTrailStopsWork(t *testing.T) {
 	dir := t.TempDir()
 	key, err := audit.ReadKey(filepath.Join(dir, "key.pem"))
@@ -34,7 +34,7 @@ func TestUnwritableTrailStopsWork(t *testing.T) {
 	_, url := newTestServer(t, Options{Audit: &observe.Audit{Log: trail}})
 	p, _ := hello(t, url)
 	p.start("before", "cat", object{"pipeStdin": true})
-	if err := trail.Close(); err != nil { // events fail from now on
+	if err := trail.Close(); err != nil { // from now on, writing an event fails
 		t.Fatal(err)
 	}
 	const why = "the audit log cannot be written"
@@ -66,8 +66,9 @@ func TestUnwritableTrailStopsWork(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreInTheTrail: what the role or the ceiling of a token refuses, and clients without a valid token, are in the
-// trail, with what asked for it; paths only if that was asked for.
+// TestRefusalsAreInTheTrail: the trail records each request that the role or the ceiling of a
+// token refuses, and each client without a valid token. A record has paths only if Audit.Paths
+// is set.
 func TestRefusalsAreInTheTrail(t *testing.T) {
 	for _, paths := range []bool{false, true} {
 		dir := t.TempDir()
@@ -152,8 +153,8 @@ func TestRefusalsAreInTheTrail(t *testing.T) {
 	}
 }
 
-// TestAuditedHTTP checks that HTTP requests of clients are in the trail, without paths, and are
-// not made if it cannot be written.
+// TestAuditedHTTP: the trail records HTTP requests of clients, without their paths. If the
+// trail cannot be written, the server makes no request.
 func TestAuditedHTTP(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -189,8 +190,8 @@ func TestAuditedHTTP(t *testing.T) {
 	}
 }
 
-// TestAuditedTunnels checks that tunnels are in the trail, that those to Unix sockets are
-// marked, and that their paths are there only if configured.
+// TestAuditedTunnels: the trail records tunnels, and marks those to Unix sockets. It has the
+// paths of the sockets only if configured.
 func TestAuditedTunnels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

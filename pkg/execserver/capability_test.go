@@ -7,7 +7,7 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// rootObject is a root whose skill is its directory's name.
+// rootObject returns a root with one skill, named like its directory.
 func rootObject(t *testing.T, dir, name string, more ...object) object {
 	t.Helper()
 	if err := os.MkdirAll(dir+"/"+name, 0o700); err != nil {
@@ -23,8 +23,8 @@ func rootObject(t *testing.T, dir, name string, more ...object) object {
 	return root
 }
 
-// TestRootsKeepTheirPlaces: roots are examined by sandboxes, and answered in the
-// order of the request.
+// TestRootsKeepTheirPlaces: roots with equal sandboxes are examined together, but the answer
+// has them in the order of the request.
 func TestRootsKeepTheirPlaces(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)

@@ -7,7 +7,7 @@ import (
 	"codex.internal/pkg/execserver/confine"
 )
 
-// newConfiner returns what confines requests.
+// newConfiner returns the Confiner of the server's requests.
 func (srv *Server) newConfiner() *confine.Confiner {
 	o := &srv.opts
 	return confine.New(confine.Options{
@@ -17,7 +17,7 @@ func (srv *Server) newConfiner() *confine.Confiner {
 	})
 }
 
-// makeSandbox finds out how the process must be confined.
+// makeSandbox determines how the process must be confined.
 func makeSandbox(ctx context.Context, st *start) (err error) {
 	st.confinement, err = st.sandbox.Confinement(ctx)
 	return err

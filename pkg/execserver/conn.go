@@ -29,10 +29,9 @@ const (
 	handshakeDone                      // initialized was received
 )
 
-// conn is one connection: a reader (the goroutine of serve), a writer, and one
-// goroutine per running request. It ends
-// when its context ends, or the client closes it or breaks the protocol. serve
-// returns when all its goroutines have returned.
+// conn is one connection: a reader (the goroutine of serve), a writer, and one goroutine per
+// running request. It ends when its context ends, the client closes it, or the client breaks
+// the protocol. serve returns when all its goroutines have returned.
 //
 // When you add a field, put it into its group.
 type conn struct {
@@ -41,33 +40,34 @@ type conn struct {
 	t         websocket.Transport
 	principal string         // owns the sessions of the client: its user, token or key
 	grant     wsauth.Grant   // what the client may do
-	account   *share.Account // its share of what the server has
+	account   *share.Account // the connection's share of the server's resources
 
 	// These carry out requests and send answers.
 	out   *outbox
 	lanes *lanes
-	// fileTurns say which file requests follow which.
+	// fileTurns determine which file requests run one after the other.
 	fileTurns fileSequences
 
-	// The handshake. Only the reader uses these, in initialize and notification, but for
-	// answered and what initialize has set before it is closed.
+	// The handshake. Only the reader uses these, in initialize and notification. Exceptions:
+	// any goroutine may use answered and, after it is closed, the fields that initialize has
+	// set.
 	handshake handshake
 	client    string // the name that the client gives itself
 	session   *session
-	tunnels   *tunnels.Tunnels // the session's; in a keeper, the connection's own
+	tunnels   *tunnels.Tunnels // those of the session; in a keeper, those of the connection
 	log       *slog.Logger     // names the session after initialize
-	// answered is closed when initialize was answered: no notification about
-	// processes is sent before.
+	// answered is closed after the answer to initialize: no notification about processes is
+	// sent before.
 	answered chan struct{}
 
-	// The end. ctx ends everything that the connection does. waits ends earlier, when
-	// the client sends no more: it is for requests that only wait.
+	// The end. ctx is the context of all work of the connection. waits ends earlier, when the
+	// client sends no more: it is for requests that only wait.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	waits  context.Context
 	hangup context.CancelFunc
-	// receiving is held by the reader while it handles a message. Once ctx has
-	// ended, the reader handles no message.
+	// receiving is a lock that the reader holds while it handles a message. Once ctx has ended,
+	// the reader handles no message.
 	receiving sync.Mutex
 
 	// Resources that requests have opened. serve closes them.
@@ -158,7 +158,7 @@ func (c *conn) routineGrant() {
 	if err == nil {
 		return
 	}
-	// Not c.log, which the reader changes meanwhile.
+	// c.log must not be used here, because the reader changes it.
 	c.srv.log.Warn("connection ends", "peer", c.t.Peer(), "token", c.grant.Token, "reason", err)
 	if c.isGreeted() && !c.grant.Renewable {
 		c.session.end(err.Error(), false)
@@ -201,9 +201,8 @@ func (c *conn) evict() {
 	defer c.receiving.Unlock()
 }
 
-// greeted waits until the answer to initialize is in the queue, because the
-// client does not know its session before that. It returns false if ctx or the
-// connection ends first.
+// greeted waits until the answer to initialize is in the queue: the client learns its session
+// from that answer. It returns false if ctx or the connection ends first.
 func (c *conn) greeted(ctx context.Context) bool {
 	select {
 	case <-c.answered:
@@ -214,7 +213,7 @@ func (c *conn) greeted(ctx context.Context) bool {
 	return false
 }
 
-// isGreeted reports whether initialize was answered.
+// isGreeted reports whether initialize has been answered.
 func (c *conn) isGreeted() bool {
 	select {
 	case <-c.answered:
@@ -272,8 +271,8 @@ func (c *conn) readEnding(err error) ending {
 	}
 }
 
-// receive handles one message. It returns how the connection ends if the message
-// ends it, else nil. The message is released here or by its request.
+// receive handles one message. If the message ends the connection, receive returns how it ends,
+// else nil. The message is released here or by its request.
 func (c *conn) receive(msg *websocket.Message) *ending {
 	c.receiving.Lock()
 	defer c.receiving.Unlock()
@@ -304,7 +303,7 @@ func (c *conn) receive(msg *websocket.Message) *ending {
 	}
 }
 
-// malformed answers a text that is not a message (docs/spec/wire.md §2.3).
+// malformed answers a text that is not a valid message (docs/spec/wire.md §2.3).
 func (c *conn) malformed(msg *websocket.Message, err error) *ending {
 	if msg.Text && !utf8.Valid(msg.Bytes()) {
 		return &ending{code: websocket.CloseInvalidUTF8, reason: "a text frame must be UTF-8"}
@@ -368,5 +367,5 @@ func (c *conn) replyError(id jsonrpc.ID, e *jsonrpc.Error) {
 	_ = c.out.send(c.ctx, func(b []byte) []byte { return jsonrpc.AppendError(b, id, e) })
 }
 
-// shorten returns a text of a client for an error or the log.
+// shorten clips a text of a client for an error or the log.
 func shorten(s string) string { return observe.Short(s) }

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestHandshake: in each state of the handshake (docs/spec/wire.md §3.1), these messages are answered so. After initialized, which
-// has no answer, the state is seen by a request.
+// TestHandshake: in each state of the handshake (docs/spec/wire.md §3.1), these messages get
+// these answers. The message initialized has no answer: another request shows the state after
+// it.
 func TestHandshake(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	const (

@@ -31,7 +31,8 @@ func TestDenialsAreCounted(t *testing.T) {
 	}
 }
 
-// TestDenialsComeWithTheExit: a client need not guess why a command failed.
+// TestDenialsComeWithTheExit: process/exited lists the hosts that the network proxy refused, so
+// that a client knows why a command failed.
 func TestDenialsComeWithTheExit(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)

@@ -15,9 +15,9 @@ import (
 	"codex.internal/pkg/host/process"
 )
 
-// This file joins the methods about detached processes with pkg/execserver/detach.
+// This file connects the methods about detached processes with pkg/execserver/detach.
 
-// openDetached prepares the server for detached processes, if it is to have any.
+// openDetached opens the store of detached processes, if the server is configured to have them.
 func (srv *Server) openDetached() {
 	o := srv.opts
 	if o.RetainDir == "" {
@@ -53,13 +53,14 @@ func (srv *Server) openDetached() {
 	srv.wg.Go(func() { srv.detached.Run(srv.stopped) })
 }
 
-// errNoDetach is the error of requests about detached processes on a server that has none.
+// errNoDetach is the error of requests about detached processes if the server has no store for
+// them.
 var errNoDetach = execproto.InvalidRequest("this server does not support detached processes: it was started without a directory for their output (--retain-dir)")
 
 // ownerOf returns the owner of the detached processes that a connection may see
-// (docs/spec/wire.md §4.10): its principal. At a relay that is the key of the client, which a
-// client must keep to see its processes again. Standard input and output belong to the user
-// of this program.
+// (docs/spec/wire.md §4.10): its principal. At a relay, the principal is the key of the client:
+// a client must keep its key to see its processes again. A client on standard input and output
+// is the user of this program.
 func (c *conn) ownerOf() (string, error) {
 	if c.srv.detached == nil {
 		return "", errNoDetach
@@ -84,13 +85,14 @@ func (c *conn) lastingOwner() (string, error) {
 	}
 }
 
-// isDetached reports whether a request is about a detached process: by the form of the id,
-// unless the session has a process of that id itself.
+// isDetached reports whether a request is about a detached process. The form of the id shows
+// it, unless the session itself has a process of that id.
 func (c *conn) isDetached(id string) bool {
 	return strings.HasPrefix(id, execproto.DetachedPrefix) && c.session.find(id) == nil
 }
 
-// startDetached makes a keeper start the process: there the params go through the stages.
+// startDetached makes a keeper start the process. In the keeper, the params go through all
+// stages of a start.
 func startDetached(st *start, params *execproto.StartParams) call {
 	c, record := st.c, *st.detach
 	return call{run: func(request context.Context) (reply.Result, error) {
@@ -102,8 +104,8 @@ func startDetached(st *start, params *execproto.StartParams) call {
 		if err := c.srv.events.DetachedStarting.Ask(seen); err != nil {
 			return nil, err
 		}
-		// The start outlives the connection: if the client loses it and starts again, it
-		// gets this process.
+		// The start continues if the connection is lost. If the client then sends the start
+		// again, it gets this process.
 		started, err := c.srv.detached.Start(c.srv.ctx, record, params)
 		if err != nil {
 			return nil, err
@@ -112,9 +114,9 @@ func startDetached(st *start, params *execproto.StartParams) call {
 	}}
 }
 
-// detachedCall returns a call about a detached process, which runs without a slot: it waits
-// for the process's keeper. Calls with the same key run in the sequence of their requests;
-// "" is no sequence.
+// detachedCall returns a call about a detached process, which runs without a slot: it waits for
+// the process's keeper. Calls with the same key run in the order of their requests; calls with
+// the key "" have no order.
 func (c *conn) detachedCall(id, key string, handle func(ctx context.Context, p *detach.Process) (reply.Result, error)) (call, error) {
 	owner, err := c.ownerOf()
 	if err != nil {
@@ -133,8 +135,8 @@ func (c *conn) detachedCall(id, key string, handle func(ctx context.Context, p *
 	}}, nil
 }
 
-// The keys of the sequences of requests about a detached process: input must arrive in
-// order, and a signal must not wait for input that a full pipe delays.
+// The keys of the sequences of requests about a detached process. Input must arrive in order. A
+// signal must not wait for input that a full pipe delays.
 const (
 	inputKey   = "input"
 	controlKey = "control"
@@ -199,8 +201,8 @@ func terminateDetached(c *conn, params *execproto.ProcessParams) (call, error) {
 // isDone is the answer for a process that has ended.
 func isDone() (reply.Result, error) { return reply.Done{}, nil }
 
-// forwardRead answers process/read about a detached process: by its keeper, and from disk
-// when that has ended.
+// forwardRead answers process/read about a detached process. The keeper answers it; after the
+// keeper has ended, the server reads from disk.
 func forwardRead(c *conn, params *execproto.ReadParams) (call, error) {
 	return c.detachedCall(params.ProcessID, "", func(ctx context.Context, p *detach.Process) (reply.Result, error) {
 		r, err := p.Read(ctx, params)

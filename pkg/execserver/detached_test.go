@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// ownedTransport is a transport of a kind of client.
+// ownedTransport is a transport whose kind of client the test chooses.
 type ownedTransport struct {
 	websocket.Transport
 	peer string
@@ -44,7 +44,8 @@ func TestOwnersOfDetached(t *testing.T) {
 	}
 }
 
-// TestKeeperRefuses: a keeper requires the secret of its process, and starts nothing else.
+// TestKeeperRefuses: a keeper refuses clients without the secret of its process, and starts no
+// other process.
 func TestKeeperRefuses(t *testing.T) {
 	srv, err := New(Options{})
 	if err != nil {

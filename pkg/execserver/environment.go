@@ -8,10 +8,10 @@ import (
 	"codex.internal/pkg/execserver/reply"
 )
 
-// This file joins the methods about the environment with pkg/execserver/environment.
+// This file connects the methods about the environment with pkg/execserver/environment.
 
-// environment returns the result of environment/info. The backend is probed with
-// the first client and not earlier, so that a server listens at once.
+// environment returns the result of environment/info. The first call probes the backend: if New
+// did that, a new server would listen later.
 func (srv *Server) environment() execproto.EnvironmentInfo {
 	r, err := srv.confiner.Sandboxes()
 	complete := err == nil && r.Status().Complete

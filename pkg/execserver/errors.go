@@ -17,8 +17,8 @@ func unknownSession(id string) error {
 	return execproto.InvalidRequest("unknown session id " + shorten(id))
 }
 
-// toRPC returns an error with its code (docs/spec/wire.md §2.2). Errors of
-// unknown types get the codes of fsops.Error.
+// toRPC converts an error to one with a code (docs/spec/wire.md §2.2). Errors of unknown types
+// get the codes of fsops.Error.
 func toRPC(err error) *jsonrpc.Error {
 	var rpc *jsonrpc.Error
 	var request *fetch.InvalidError

@@ -11,10 +11,10 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// This file joins the methods about files with pkg/execserver/files, which sees a connection as a files.Conn:
-// Send and Session are in tunnel.go, MayChange and MayOpen in roles.go.
+// This file connects the methods about files with pkg/execserver/files, which sees a connection
+// as a files.Conn: Send and Session are in tunnel.go, MayChange and MayOpen in roles.go.
 
-// newFiles returns what answers the file requests of all connections.
+// newFiles returns the files.Server for all connections.
 func (srv *Server) newFiles() *files.Server {
 	return files.NewServer(files.Options{
 		Events: srv.events, Home: srv.home, CodexHome: srv.opts.CodexHome, MaxHandles: srv.opts.MaxHandles,
@@ -23,7 +23,8 @@ func (srv *Server) newFiles() *files.Server {
 	})
 }
 
-// fileSequences have the order of the requests of a connection about what they name.
+// fileSequences determine the order of a connection's requests about the same handle or the
+// same watch.
 type fileSequences struct {
 	handles sequence // by the id of the handle
 	trees   sequence // fs/watch and fs/unwatch, by the id of the watch
@@ -34,8 +35,8 @@ type fileSequences struct {
 func ofHandles(c *conn) *sequence { return &c.fileTurns.handles }
 func ofWatches(c *conn) *sequence { return &c.fileTurns.trees }
 
-// Confinement implements files.Conn. It returns how a file request with that sandbox of the params
-// must be confined; nil: not at all.
+// Confinement implements files.Conn. It returns how a file request must be confined whose
+// params have the given sandbox; nil: not at all.
 func (c *conn) Confinement(ctx context.Context, raw json.RawMessage) (*runner.Confinement, error) {
 	if raw == nil && !c.grant.Ceiling.ConfinesFiles() && c.grant.Role.Allows(wsauth.RoleRun) {
 		return nil, nil
@@ -48,8 +49,8 @@ func ofFiles[P any](answer func(f *files.Files, ctx context.Context, p *P) (repl
 	return func(ctx context.Context, c *conn, p *P) (reply.Result, error) { return answer(c.files, ctx, p) }
 }
 
-// fsWatchMissing accepts fs/watchMissing: requests take effect in the order sent
-// (docs/spec/wire.md §5.8).
+// fsWatchMissing accepts fs/watchMissing. Requests take effect in the order in which the client
+// sent them (docs/spec/wire.md §5.8).
 func fsWatchMissing(c *conn, p *execproto.WatchMissingParams) (call, error) {
 	if err := c.outsideCeiling(execproto.MethodFSWatchMissing); err != nil {
 		return call{}, err

@@ -12,9 +12,9 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// readFile reads a file. It parses the answer by hand: encoding/json reads it five times,
-// which takes half a minute with the race detector on a busy machine. Meanwhile the
-// server's pings are not answered, and the server ends the connection.
+// readFile reads a file. It parses the answer by hand: encoding/json reads the text five times,
+// which takes half a minute with the race detector on a busy machine. During that time the
+// client does not answer the server's pings, and the server ends the connection.
 func (p *peer) readFile(path string) []byte {
 	p.t.Helper()
 	id := p.send("fs/readFile", object{"path": path})
@@ -50,7 +50,7 @@ func TestLargeFilesComeWhole(t *testing.T) {
 			t.Errorf("%d bytes came back as %d", n, len(got))
 		}
 		if n > 6<<20 {
-			continue // more than a message may hold
+			continue // larger than a message may be
 		}
 		p.call("fs/writeFile", object{"path": uri(dir, "g"), "dataBase64": data}, nil)
 		if back, _ := os.ReadFile(dir + "/g"); !bytes.Equal(back, data) {
@@ -69,7 +69,7 @@ func TestHandles(t *testing.T) {
 	dir := t.TempDir()
 	mustWrite(t, dir+"/f", []byte("0123456789"))
 	open := object{"handleId": "h", "path": uri(dir, "f")}
-	// Requests about one handle need not be waited for.
+	// The client need not wait between requests about one handle.
 	p.send("fs/open", open)
 	a := p.send("fs/readBlock", object{"handleId": "h", "offset": 2, "len": 4})
 	b := p.send("fs/close", object{"handleId": "h"})
@@ -88,7 +88,7 @@ func TestHandles(t *testing.T) {
 	open["handleId"] = "one more"
 	p.refuse("fs/open", open, -32600, "at most 3 file reads")
 	p.ws.Close()
-	// An atomic write whose connection ends leaves the target as it was.
+	// If the connection ends before an atomic write is closed, the target is unchanged.
 	q, _ := hello(t, url)
 	q.call("fs/open", object{"handleId": "w", "path": uri(dir, "f"), "mode": "replace", "atomic": true}, nil)
 	q.call("fs/writeBlock", object{"handleId": "w", "offset": 0, "chunk": "bmV3"}, nil)

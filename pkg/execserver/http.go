@@ -17,16 +17,16 @@ import (
 	"codex.internal/pkg/host/fetch"
 )
 
-// streamTable has a connection's streamed HTTP responses by their ids, and
-// counts the buffered bytes of the others (docs/spec/wire.md §6).
+// streamTable has the streamed HTTP responses of a connection by their ids. It also counts the
+// buffered bytes of the other responses (docs/spec/wire.md §6).
 type streamTable struct {
 	mu       sync.Mutex
 	active   map[string]*deltas
 	buffered int
 }
 
-// claim reserves an id for a streamed response of which at most window deltas
-// may be unacknowledged; 0: any number.
+// claim reserves an id for a streamed response. window is how many of its deltas may be
+// unacknowledged; 0: any number.
 func (t *streamTable) claim(id string, window uint64) (*deltas, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +47,7 @@ func (t *streamTable) release(id string) {
 	t.mu.Unlock()
 }
 
-// find returns the stream of that id, or nil.
+// find returns the stream with that id, or nil.
 func (t *streamTable) find(id string) *deltas {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,7 +60,7 @@ type deltas struct {
 	id     string        // of the stream
 	window uint64        // how many may be unacknowledged; 0: any number
 	sent   uint64        // used by the sender only
-	acked  atomic.Uint64 // the highest number that was acknowledged
+	acked  atomic.Uint64 // the highest acknowledged number
 	acks   chan struct{} // signals acknowledgements; capacity 1
 }
 
@@ -170,7 +170,7 @@ func httpResult(response *fetch.Response, body []byte) reply.Result {
 		r.Body = body
 		return r
 	}
-	// The result without its body ends with the body's empty text.
+	// Without its body, the text of the result ends with an empty body.
 	head := string(r.AppendJSON(nil))
 	return reply.Large{Head: strings.TrimSuffix(head, `"}`), Data: reply.Bytes(body), Tail: `"}`}
 }
@@ -186,7 +186,7 @@ func (c *conn) streamHTTP(ctx context.Context, d *deltas, request fetch.Request)
 	return reply.Followed{Result: httpResult(response, nil), Then: func() { c.sendDeltas(ctx, d, response.Body) }}, nil
 }
 
-// sendDeltas sends the body of a response in deltas, and closes it.
+// sendDeltas sends the body of a response in deltas, and closes the body.
 func (c *conn) sendDeltas(ctx context.Context, d *deltas, body io.ReadCloser) {
 	defer body.Close()
 	buf := make([]byte, httpDelta)
@@ -212,15 +212,15 @@ func (c *conn) sendDeltas(ctx context.Context, d *deltas, body io.ReadCloser) {
 			text := err.Error()
 			last.Error = &text
 		}
-		// Free the id before the client can see the end and use it again.
+		// Release the id before the client can see the end and use the id again.
 		c.streams.release(d.id)
 		_ = c.out.send(ctx, execproto.Notify(&last))
 		return
 	}
 }
 
-// fetch makes an HTTP request for a client, and tells observers: until the head of the
-// response.
+// fetch makes an HTTP request for a client and reports it to observers. It returns when the
+// head of the response has arrived.
 func (c *conn) fetch(ctx context.Context, request fetch.Request) (response *fetch.Response, err error) {
 	seen := observe.HTTP{Session: c.session.seen(), Method: request.Method, URL: request.URL, Within: tracing.From(ctx)}
 	seen.Err = c.srv.events.HTTPStarting.Ask(&seen)

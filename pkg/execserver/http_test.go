@@ -61,12 +61,12 @@ func TestDeltasWaitForAcknowledgements(t *testing.T) {
 		if seq-acked < window {
 			continue
 		}
-		// Whatever is sent before the acknowledgement comes before this
-		// answer, or is counted with the next delta.
+		// Deltas that the server sends before the acknowledgement arrive before this answer.
+		// Otherwise they count as later deltas.
 		p.call("environment/status", nil, nil)
 		acked = seq - seq%2
 		p.text(ackDelta("r", acked))
-		p.text(ackDelta("r", 1)) // an old one changes nothing
+		p.text(ackDelta("r", 1)) // an older acknowledgement has no effect
 		if seq > 50 {
 			p.text(ackDelta("r", 1<<53-1))
 			for d := p.delta(); !d.Done; d = p.delta() {
@@ -78,7 +78,7 @@ func TestDeltasWaitForAcknowledgements(t *testing.T) {
 	if got != size {
 		t.Errorf("%d bytes came, not %d", got, size)
 	}
-	head := streamed(backend, "r", 0) // the id is free
+	head := streamed(backend, "r", 0) // the id can be used again
 	head["method"] = "HEAD"
 	p.call("http/request", head, nil)
 	if d := p.delta(); !d.Done {

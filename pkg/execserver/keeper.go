@@ -28,13 +28,13 @@ const (
 type keeper struct {
 	*detach.Keeper
 	session *session
-	left    chan struct{} // has an element when the last connection has ended
+	left    chan struct{} // gets an element when the last connection has ended
 }
 
-// RunKeeper is the main function of the command in KeeperOptions.Command. It returns when the
-// process that it keeps has ended, or ctx has: then it ends the process. The options are the
-// server's, except those about clients. RunKeeper shuts the tracer down. Descriptors 3 and 4
-// are the process's directory and the lock in it.
+// RunKeeper is the main function of the command in KeeperOptions.Command. It returns when its
+// process has ended. If ctx ends first, RunKeeper ends the process. The options are the
+// server's, except those about clients. RunKeeper shuts the tracer down. Descriptor 3 is the
+// process's directory, and descriptor 4 is the lock in it.
 func RunKeeper(ctx context.Context, opts Options) error {
 	own, err := detach.OpenKeeper(opts.Tracer)
 	if err != nil {
@@ -71,13 +71,13 @@ func (srv *Server) keep(own *detach.Keeper) error {
 	if err != nil {
 		return err
 	}
-	s.conn = nil // it is attached to no connection
+	s.conn = nil // the keeper's session has no connection
 	srv.keeper = &keeper{own, s, make(chan struct{}, 1)}
 	return nil
 }
 
-// linger lets servers get the last answers: it waits until they have closed their
-// connections, which they do then, up to lingerTime.
+// linger waits until all servers have closed their connections, for at most lingerTime. A
+// server closes its connection after it has read the last answer.
 func (srv *Server) linger(ctx context.Context) {
 	timer := time.NewTimer(lingerTime)
 	defer timer.Stop()
@@ -99,8 +99,8 @@ func (srv *Server) connections() int {
 	return srv.conns
 }
 
-// admits reports why a client of a keeper is refused; nil: it is not. It must be a process
-// of this user, which no sandbox confines, and know the secret.
+// admits returns the reason for which a keeper refuses a client; nil: it accepts the client.
+// The client must be a process of this user that no sandbox confines, and must have the secret.
 func (k *keeper) admits(srv *Server, r *http.Request) *observe.Refused {
 	if _, err := srv.identify(r); err != nil {
 		return &observe.Refused{Status: http.StatusForbidden, Err: err}
@@ -111,7 +111,7 @@ func (k *keeper) admits(srv *Server, r *http.Request) *observe.Refused {
 	return nil
 }
 
-// retainOutput has the output of the process written to disk.
+// retainOutput creates the file for the output of the process.
 func retainOutput(_ context.Context, st *start) (err error) {
 	st.p.output, err = st.c.srv.keeper.LogOutput()
 	return err
@@ -125,12 +125,12 @@ func (p *proc) sink() process.Sink {
 	return &retainedProc{p}
 }
 
-// retainedProc is the process of a keeper: its output is written to disk. It implements
+// retainedProc is the process of a keeper. It writes its output to disk. It implements
 // process.Sink.
 type retainedProc struct{ *proc }
 
-// Output implements process.Sink. If the policy requires it, Output blocks while there is
-// no space.
+// Output implements process.Sink. If the disk space is used up and the policy is to wait,
+// Output blocks.
 func (p *retainedProc) Output(seq uint64, stream process.Stream, chunk []byte) {
 	p.countOutput(stream, len(chunk))
 	p.output.Append(p.s.ctx, seq, stream, chunk)

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// laneID is where a request runs, and the queue in which it waits for a slot
+// laneID names the place where a request runs, and the queue in which it waits for a slot
 // (docs/spec/wire.md §9.2).
 type laneID int
 
 const (
-	// laneReader runs on the connection's reader, without the cost of another
-	// goroutine. Its requests never block. If a request must wait for its turn,
-	// it waits in a goroutine.
+	// laneReader runs requests on the connection's reader, without the cost of another
+	// goroutine. These requests never block. If a request must wait for its turn, it waits in a
+	// goroutine.
 	laneReader laneID = iota
 	// laneWaiting is for requests that only wait, for an event or another
 	// server: each runs in its own goroutine without a slot. Its context ends
@@ -26,9 +26,9 @@ const (
 	laneCount
 )
 
-// lanes runs a connection's requests: in each lane they start in the order of
-// arrival and finish in any order. One goroutine submits; each running request
-// has a goroutine of its own, and wait waits for all of them.
+// lanes runs a connection's requests. In each lane, requests start in the order of arrival and
+// finish in any order. One goroutine submits requests. Each running request has a goroutine of
+// its own, and wait waits for all of them.
 type lanes struct {
 	wg sync.WaitGroup
 
@@ -40,8 +40,8 @@ type lanes struct {
 
 	waiting      int // requests that only wait, and their messages' sizes
 	waitingBytes int
-	stuck        bool          // none of them ended for stuckTime
-	ended        chan struct{} // closed and replaced when one of them ends
+	stuck        bool          // no request that only waits has ended for stuckTime
+	ended        chan struct{} // closed and replaced when such a request ends
 }
 
 type lane struct {
@@ -115,9 +115,9 @@ func (l *lanes) next(id laneID) (job, bool) {
 	return j, true
 }
 
-// park admits a request that only waits, with n bytes of message. It blocks
-// while too many wait. It returns false if none of them ends for stuckTime or
-// if ctx ends; the request must then be refused.
+// park admits a request that only waits, and whose message has n bytes. It blocks while too
+// many such requests wait. It returns false if none of them ends for stuckTime or if ctx ends.
+// The caller must then refuse the request.
 func (l *lanes) park(ctx context.Context, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +147,7 @@ func (l *lanes) park(ctx context.Context, n int) bool {
 	return true
 }
 
-// unpark must be called when a request that park admitted has its answer.
+// unpark must be called when a request that park has admitted is answered.
 func (l *lanes) unpark(n int) {
 	l.mu.Lock()
 	l.waiting--
@@ -171,9 +171,9 @@ func (l *lanes) wait(ctx context.Context) {
 	}
 }
 
-// sequence makes requests about the same object run one after the other, in the
-// order of their enter calls (docs/spec/wire.md §9.1). A session has one for its
-// processes, a connection one for its file handles.
+// sequence makes requests about the same object run one after the other, in the order in which
+// enter was called (docs/spec/wire.md §9.1). A session has a sequence for its processes, and a
+// connection has one for its file handles.
 type sequence struct {
 	mu   sync.Mutex
 	last map[string]*turn
@@ -187,8 +187,8 @@ type turn struct {
 	ended  chan struct{}
 }
 
-// enter queues a request behind the earlier ones of key. The caller must call
-// leave when the request has ended, also if it never ran.
+// enter queues a request behind the earlier ones of key. The caller must call leave when the
+// request has ended, even if it never ran.
 func (o *sequence) enter(key string) *turn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -200,8 +200,8 @@ func (o *sequence) enter(key string) *turn {
 	return t
 }
 
-// wait returns when the earlier requests have ended. Requests that were entered
-// earlier also got their slots earlier, so they never wait for this one.
+// wait returns when the earlier requests have ended. An earlier request also got its slot
+// earlier, so it never waits for this one.
 func (t *turn) wait() {
 	if t != nil && t.before != nil {
 		<-t.before.ended

@@ -14,8 +14,7 @@ import (
 )
 
 // processList lists processes in the order of their starts (docs/spec/wire.md §4.7, §4.12).
-// With usage it reads files of /proc, and does not hold the connection's reader up for
-// that.
+// With usage it reads files of /proc, and then does not run on the connection's reader.
 func processList(c *conn, params *execproto.ListParams) (call, error) {
 	if params.Scope == execproto.ListServer {
 		if err := c.needs(wsauth.RoleAdmin, execproto.MethodProcessList+" with the scope server"); err != nil {
@@ -57,11 +56,10 @@ func (c *conn) list(params *execproto.ListParams) execproto.ListResult {
 	return list
 }
 
-// sessionName is how a list names a session.
+// sessionName is the name of a session in a list.
 type sessionName struct{ session, client string }
 
-// sessionsOf returns the sessions of a principal, or all, in the order of their
-// beginnings.
+// sessionsOf returns the sessions of a principal, or all sessions, the oldest first.
 func (srv *Server) sessionsOf(principal string, all bool) []*session {
 	srv.mu.Lock()
 	var sessions []*session
@@ -83,7 +81,7 @@ func byStart(a, b *proc) int {
 	return strings.Compare(a.id, b.id)
 }
 
-// infos describes processes in the order of their starts, which it sorts them in.
+// infos sorts processes by their starts and returns their descriptions.
 func infos(procs []*proc, usage bool) []execproto.ProcessInfo {
 	slices.SortFunc(procs, byStart)
 	list := make([]execproto.ProcessInfo, 0, len(procs))

@@ -20,19 +20,20 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// Listener is a listener for clients, with its own rules for who may connect.
+// Listener is a listener for clients. It has its own rules for which clients may connect.
 type Listener struct {
 	net.Listener
-	// TLS encrypts; nil: nothing does. A client with a certificate that was verified, as
-	// TLS.ClientAuth may demand, needs no Options.Auth; if there is one, it needs both.
+	// TLS encrypts connections; nil: they are not encrypted. TLS.ClientAuth may require a
+	// certificate. A client with a verified certificate needs no token, unless Options.Auth is
+	// set: then it needs both.
 	TLS *tls.Config
 	// AnyPeer is Options.AnyPeer for this listener.
 	AnyPeer bool
 }
 
-// Serve accepts connections on l until ctx ends or the server is shut down. It
-// closes l and returns ErrServerClosed, or the listener's error. The server is
-// not shut down by it: connections that are open continue.
+// Serve accepts connections on l until ctx ends or the server is shut down. It closes l and
+// returns ErrServerClosed, or the listener's error. It does not shut the server down: open
+// connections continue.
 //
 // Unauthenticated clients must send their request within seconds, and may take
 // 1/waitingShare of the descriptors, so that other clients can always connect.
@@ -64,14 +65,14 @@ func (srv *Server) ServeListeners(ctx context.Context, list []Listener) error {
 			cancel()
 		}()
 	}
-	first := <-ends // if it has failed, the others have not
+	first := <-ends // the first error is the reason why the others end
 	for range len(list) - 1 {
 		<-ends
 	}
 	return first
 }
 
-// serve is Serve with at most that many clients that are not authenticated yet.
+// serve is Serve with a limit of unauthenticated clients.
 func (srv *Server) serve(ctx context.Context, from Listener, waiting int) error {
 	srv.listening(from.Addr())
 	l := websocket.LimitWaiting(from.Listener, waiting, sourceOf)
@@ -79,7 +80,7 @@ func (srv *Server) serve(ctx context.Context, from Listener, waiting int) error 
 		l = tls.NewListener(l, from.TLS)
 	}
 	h := websocket.NewHTTPServer(http.HandlerFunc(srv.servePort))
-	// Websockets are upgraded from HTTP/1.1 alone.
+	// Only an HTTP/1.1 connection can be upgraded to a websocket.
 	h.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 	h.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, arrival{conn, from.AnyPeer})
@@ -93,7 +94,7 @@ func (srv *Server) serve(ctx context.Context, from Listener, waiting int) error 
 		case <-srv.stopped:
 		case <-stop:
 		}
-		_ = h.Close() // upgraded connections are no longer its own
+		_ = h.Close() // it does not close upgraded connections
 	}()
 	err := h.Serve(l)
 	close(stop)
@@ -107,20 +108,20 @@ func (srv *Server) serve(ctx context.Context, from Listener, waiting int) error 
 // connKey is the key of a request's arrival in its context.
 type connKey struct{}
 
-// arrival is the connection on which a request came, and the rules of its listener.
+// arrival is the connection of a request, and the rules of its listener.
 type arrival struct {
 	conn    net.Conn
 	anyPeer bool
 }
 
-// arrivalOf returns how a request arrived; ok is false for one that came through the
-// HTTP server of another program.
+// arrivalOf returns how a request arrived. ok is false for a request from the HTTP server of
+// another program.
 func arrivalOf(r *http.Request) (a arrival, ok bool) {
 	a, ok = r.Context().Value(connKey{}).(arrival)
 	return a, ok
 }
 
-// waitingLimit is the limit of open connections that are not authenticated yet.
+// waitingLimit returns the limit of open unauthenticated connections.
 func waitingLimit() int {
 	var descriptors syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &descriptors) != nil {
@@ -129,8 +130,8 @@ func waitingLimit() int {
 	return int(max(1, min(maxWaiting, descriptors.Cur/waitingShare)))
 }
 
-// sourceOf returns the source of a connection before its first byte: the user of
-// a client on this machine, else its address.
+// sourceOf returns the source of a connection before its first byte: the user of a client on
+// this machine, or the address of another client.
 func sourceOf(conn net.Conn) string {
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
 		return websocket.Source(conn)
@@ -142,7 +143,7 @@ func sourceOf(conn net.Conn) string {
 	return userPrincipal(uid)
 }
 
-// anybody is the principal of all unidentified clients.
+// anybody is the principal of all clients that are not identified.
 const anybody = "anybody"
 
 // userPrefix begins the principals of processes on this machine, which need no token.
@@ -158,8 +159,8 @@ func isCertified(r *http.Request) bool {
 	return own && r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 }
 
-// certified returns the principal of a client with a certificate: who has the same name
-// by the same authorities is the same, also with a newer certificate.
+// certified returns the principal of a client with a certificate. Certificates with the same
+// name are the same principal, so that a renewed certificate keeps its sessions.
 func certified(cert *x509.Certificate) string {
 	if name := cert.Subject.String(); name != "" {
 		return "certificate of " + name
@@ -167,9 +168,9 @@ func certified(cert *x509.Certificate) string {
 	return fmt.Sprintf("certificate with the key %x", sha256.Sum256(cert.RawSubjectPublicKeyInfo))
 }
 
-// authenticate returns what a client may do, or the reason to refuse it.
-// Without Options.Auth the client must have a certificate that was verified, or be a
-// process of this user or of root that no sandbox confines.
+// authenticate returns what a client may do, or the reason to refuse it. Without Options.Auth,
+// the client must have a verified certificate, or be a process of this user or of root that no
+// sandbox confines.
 func (srv *Server) authenticate(r *http.Request) (wsauth.Grant, *observe.Refused) {
 	switch {
 	case srv.keeper != nil:
@@ -188,7 +189,8 @@ func (srv *Server) authenticate(r *http.Request) (wsauth.Grant, *observe.Refused
 		return wsauth.Unlimited(anybody), nil
 	}
 	if !statuspage.IsLiteralHost(r.Host) {
-		// The client may be a browser, and the process behind it a web page whose name has come to mean this machine.
+		// The client may be a browser that runs a web page, and the name of the page may
+		// resolve to this machine (DNS rebinding).
 		return wsauth.Grant{}, &observe.Refused{
 			Status: http.StatusForbidden, Err: errors.New("the client is refused: without a token the URL must have an IP address or localhost, and not another name"),
 		}
@@ -207,7 +209,7 @@ func (srv *Server) admitsAnybody(r *http.Request) bool {
 	return srv.opts.AnyPeer || a.anyPeer
 }
 
-// authorize is authenticate for requests that only a role permits.
+// authorize is authenticate for a request that needs a role.
 func (srv *Server) authorize(r *http.Request, role wsauth.Role) *observe.Refused {
 	grant, refused := srv.authenticate(r)
 	if refused == nil && !grant.Role.Allows(role) {
@@ -230,9 +232,8 @@ func (srv *Server) identify(r *http.Request) (uid int, err error) {
 	return peercred.IdentifyTCP(local.AddrPort(), remote)
 }
 
-// ServeHTTP serves a server in the mux of another program: a request for a
-// websocket is a client's, whatever its path is. Other requests are answered as
-// those to the port of Serve.
+// ServeHTTP serves clients in the mux of another program. It accepts a request for a websocket
+// at any path. It answers other requests like the port of Serve.
 func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	srv.listening(r.Context().Value(http.LocalAddrContextKey))
 	if websocket.IsUpgrade(r) && len(r.Header.Values("Origin")) == 0 {
@@ -242,10 +243,10 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	srv.servePort(w, r)
 }
 
-// servePort is the listening port's HTTP side (docs/spec/wire.md §1.2):
-// websockets at /, readiness at /readyz, /livez and /healthz, metrics at /metrics,
-// the status page at /status. Requests with an
-// Origin come from web pages and are refused, but for the form of the status page.
+// servePort handles HTTP requests on the listening port (docs/spec/wire.md §1.2): websockets at
+// /, readiness at /readyz, /livez and /healthz, metrics at /metrics, the status page at
+// /status. It refuses requests with an Origin, which come from web pages. The only exception is
+// the form of the status page.
 func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
 	if len(r.Header.Values("Origin")) > 0 && !statuspage.IsOwnForm(r) {
 		w.WriteHeader(http.StatusForbidden)
@@ -278,7 +279,7 @@ func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveMetrics serves the metrics on the listening port, to clients with the role admin.
+// serveMetrics serves the metrics on the listening port. The client needs the role admin.
 func (srv *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	if refused := srv.authorize(r, wsauth.RoleAdmin); refused != nil {
 		srv.refuse(w, r, refused)
@@ -294,7 +295,7 @@ func (srv *Server) refuse(w http.ResponseWriter, r *http.Request, why *observe.R
 	http.Error(w, why.Err.Error(), why.Status)
 }
 
-// serveRoot turns a request into a connection.
+// serveRoot upgrades a request to a websocket connection.
 func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", "GET")
@@ -320,8 +321,8 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 		srv.log.Debug("upgrade failed", "peer", r.RemoteAddr, "error", err)
 		return
 	}
-	// The HTTP server's goroutine ends here, so that its request and buffers
-	// do not live as long as the connection.
+	// The HTTP server's goroutine ends here, so that its request and buffers are released
+	// before the connection ends.
 	go func() {
 		defer srv.leave(account)
 		srv.serveTransport(t, observe.Websocket, grant, account)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestCertifiedClients: a verified certificate counts where this server has demanded it,
-// and its name is who the client is.
+// TestCertifiedClients: the server accepts a verified certificate only on its own listener,
+// where it has required it. The certificate's name is the principal.
 func TestCertifiedClients(t *testing.T) {
 	named := &x509.Certificate{Subject: pkix.Name{CommonName: "me", Organization: []string{"ours"}}}
 	unnamed := &x509.Certificate{RawSubjectPublicKeyInfo: []byte("key")}

@@ -10,8 +10,9 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// TestATokenSendsLargeMessages writes files in messages that are near the largest size. A message's buffer grows in steps, and a
-// connection that left half of its principal's share to others could not take the last one, although nobody else wanted memory.
+// TestATokenSendsLargeMessages writes files in messages of nearly the largest size. A message's
+// buffer grows in steps. In an earlier version, a connection left half of its principal's share
+// to others. It could then not take the last step, although no other connection wanted memory.
 func TestATokenSendsLargeMessages(t *testing.T) {
 	for name, tt := range map[string]struct{ limit, size int }{"of the usual limit": {0, 47 << 20}, "of a larger limit": {100 << 20, 70 << 20}} {
 		t.Run(name, func(t *testing.T) {

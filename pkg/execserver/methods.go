@@ -9,8 +9,8 @@ import (
 	"codex.internal/pkg/fileop/fsops"
 )
 
-// The families of methods, as the errors of the handshake name them
-// (docs/spec/wire.md §3.1).
+// The families of methods, with their names in the errors of the handshake (docs/spec/wire.md
+// §3.1).
 const (
 	familyExec        = "exec"
 	familyFilesystem  = "filesystem"
@@ -21,11 +21,11 @@ const (
 	familyTunnel      = "tunnel"
 )
 
-// methods contains every request that the server answers. Methods about a path
+// methods has a row for every request that the server answers. The rows of methods about paths
 // come from the table of fsops.
 var methods map[string]row
 
-// detachExtensions are those of servers that keep detached processes.
+// detachExtensions are the extensions of servers with detached processes.
 var detachExtensions = []string{
 	execproto.ExtensionDetach,
 	execproto.MethodProcessDetached,
@@ -62,8 +62,8 @@ var extensions = []string{
 	execproto.ExtensionEntryAttributes,
 }
 
-// notifications is every notification of a client but initialized, which
-// moves the handshake on.
+// notifications has every notification of a client except initialized, which the handshake
+// handles.
 var notifications map[string]notification
 
 // The tables are filled here and not in their declarations, because handlers
@@ -139,7 +139,7 @@ func addFileOperations() {
 	}
 }
 
-// The ids of the process, the file handle or the watch that params name.
+// These functions return the id of the process, the file handle or the watch that params name.
 func processID(p *execproto.ProcessParams) string       { return p.ProcessID }
 func writeID(p *execproto.WriteParams) string           { return p.ProcessID }
 func resizeID(p *execproto.ResizeParams) string         { return p.ProcessID }

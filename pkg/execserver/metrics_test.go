@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// scrape returns the metrics that a server's port answers.
+// scrape returns the answer of a server's port to a request for metrics.
 func scrape(t *testing.T, url string, header http.Header) (status int, text string) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, "http"+strings.TrimPrefix(url, "ws")+observe.MetricsPath, nil)
@@ -37,7 +37,7 @@ func scrape(t *testing.T, url string, header http.Header) (status int, text stri
 	return res.StatusCode, string(b)
 }
 
-// wantMetrics fails unless the metrics have each line.
+// wantMetrics fails the test unless the metrics have each of the lines.
 func wantMetrics(t *testing.T, url string, lines ...string) {
 	t.Helper()
 	testutil.Eventually(t.Context(), t, "all metrics", func() (string, bool) {
@@ -95,10 +95,9 @@ func TestMetrics(t *testing.T) {
 	wantMetrics(t, url, `exec_server_connections_active{transport="websocket"} 0`, `exec_server_sessions_active{state="detached"} 1`)
 }
 
-// TestMetricsNeedAToken: the metrics of the listening port are for clients that could
-// connect, and those of Metrics for everybody but web pages.
-// TestReboundNamesAreRefused: a web page whose name has come to mean this machine sends no Origin to it, and comes from a
-// process of the user. It gets nothing on any path.
+// TestReboundNamesAreRefused: a web page whose name resolves to this machine (DNS rebinding)
+// sends no Origin, and its requests come from a process of the user. The server refuses it on
+// every path.
 func TestReboundNamesAreRefused(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	for _, path := range []string{observe.MetricsPath, "/status", "/"} {
@@ -121,6 +120,8 @@ func TestReboundNamesAreRefused(t *testing.T) {
 	}
 }
 
+// TestMetricsNeedAToken: on the listening port, only clients that could connect get the
+// metrics. The handler from Metrics serves all requests except those of web pages.
 func TestMetricsNeedAToken(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	token := filepath.Join(t.TempDir(), "token")
@@ -158,7 +159,7 @@ func TestMetricsNeedAToken(t *testing.T) {
 	}
 }
 
-// logText is a writer whose text can be read meanwhile.
+// logText is a writer whose text can be read during the test.
 type logText struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -176,7 +177,7 @@ func (l *logText) String() string {
 	return l.text.String()
 }
 
-// TestEndOfProcessIsLogged: the log says how each process has ended.
+// TestEndOfProcessIsLogged: the log has the end of each process, and how it ended.
 func TestEndOfProcessIsLogged(t *testing.T) {
 	var log logText
 	_, url := newTestServer(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})

@@ -15,10 +15,10 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// openNetwork makes the network proxy of a process that is about to start, if
-// there is to be one, and points its environment at it. A sandbox without a
-// network gets no proxy: it could not reach the proxy, and variables with
-// unreachable ports make programs fail later and with worse errors.
+// openNetwork starts the network proxy of a process, if the process gets one, and adds the
+// proxy to the environment of its command. If the sandbox has no network, no proxy is started:
+// the command could not reach it, and variables with unreachable ports make programs fail later
+// and with worse errors.
 func openNetwork(_ context.Context, st *start) error {
 	n, confinement, srv := st.network, st.confinement, st.c.srv
 	if confinement != nil && confinement.ManagedNetwork {
@@ -36,7 +36,7 @@ func openNetwork(_ context.Context, st *start) error {
 	if err != nil {
 		return execproto.Internal(err.Error())
 	}
-	st.network.policy = nil // the proxy has it, and ends before the process is forgotten
+	st.network.policy = nil // the proxy has the policy, and ends before the process is forgotten
 	st.p.setNetwork(proxy)
 	st.spec.Env = proxy.Environ(st.spec.Env)
 	if confinement != nil && confinement.ManagedNetwork {
@@ -54,7 +54,7 @@ func closeNetwork(st *start, err error) error {
 	return err
 }
 
-// setNetwork replaces the process's network proxy and returns the one before.
+// setNetwork replaces the process's network proxy and returns the previous one.
 func (p *proc) setNetwork(proxy *egress.Proxy) *egress.Proxy {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,9 +63,8 @@ func (p *proc) setNetwork(proxy *egress.Proxy) *egress.Proxy {
 	return old
 }
 
-// redirect makes the process's network proxy serve the descriptors that the
-// launcher sends over a socket, which it closes: connections and DNS queries that
-// bypass the proxy.
+// redirect makes the process's network proxy serve the connections and DNS queries that bypass
+// the proxy. The launcher sends their descriptors over a socket, which redirect closes.
 func (p *proc) redirect(socket *os.File) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,8 +77,8 @@ func (p *proc) redirect(socket *os.File) {
 	}
 }
 
-// stopAsking denies the open and the later questions about the process, if it has
-// a network proxy.
+// stopAsking denies all current and later questions about the hosts of the process, if it has a
+// network proxy.
 func (p *proc) stopAsking() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,17 +87,17 @@ func (p *proc) stopAsking() {
 	}
 }
 
-// closeNetwork ends the process's network proxy, if it has one. The ports are
-// closed when it returns. The reference to the proxy is dropped, because its
-// policy may be large and closed processes are kept for some time.
+// closeNetwork ends the process's network proxy, if it has one. When it returns, the ports are
+// closed. It drops the reference to the proxy, because the policy may be large and closed
+// processes are retained for some time.
 func (p *proc) closeNetwork() {
 	if proxy := p.setNetwork(nil); proxy != nil {
 		proxy.Close()
 	}
 }
 
-// askClient asks the attached client about a host. Without one the zero Answer
-// denies: the question is not queued for a later connection.
+// askClient asks the attached client about a host. If no client is attached, the zero Answer
+// denies: a later connection does not get the question.
 func (p *proc) askClient(ctx context.Context, q egress.Question) egress.Answer {
 	c := p.s.attached()
 	if c == nil || !c.greeted(ctx) {
@@ -120,8 +119,8 @@ func (p *proc) askClient(ctx context.Context, q egress.Question) egress.Answer {
 	}
 }
 
-// reportDecision reports a decision to the attached client. A client that does
-// not read misses reports, because proxies must not wait for it.
+// reportDecision reports a decision to the attached client. If the client does not read, the
+// report is dropped, because proxies must not wait for the client.
 func (p *proc) reportDecision(r egress.Report) {
 	p.denials.add(r)
 	p.s.srv.events.NetworkDecided.Tell(observe.Decision{
@@ -143,7 +142,7 @@ func (p *proc) reportDecision(r egress.Report) {
 	}))
 }
 
-// newEgress makes the data that the network proxies of all processes share.
+// newEgress makes the egress.Host, which the network proxies of all processes share.
 func (srv *Server) newEgress() *egress.Host {
 	opts := egress.Options{
 		Logger: srv.log, PrivateViaUpstream: srv.opts.ProxyPrivateIPsViaUpstream, OwnPort: srv.listensOn,
@@ -165,16 +164,16 @@ func (srv *Server) listensOn(port uint16) bool {
 	return found
 }
 
-// listening records an address on which this server accepts clients. The
-// address comes from a listener, or from a request, because an embedding
-// program has its own listeners.
+// listening records an address on which this server accepts clients. The address comes from a
+// listener or from a request, because an embedding program has listeners that the server does
+// not know.
 func (srv *Server) listening(on any) {
 	if a, ok := on.(*net.TCPAddr); ok {
 		srv.ports.LoadOrStore(a.AddrPort().Port(), nil)
 	}
 }
 
-// proxies reports whether processes can have network proxies here.
+// proxies reports whether processes can have network proxies on this machine.
 func (srv *Server) proxies(status runner.Status) bool {
 	if !status.Complete {
 		return false
@@ -186,15 +185,15 @@ func (srv *Server) proxies(status runner.Status) bool {
 	return err == nil
 }
 
-// denials counts what a process was refused. Its methods may be called from any
+// denials counts the denied requests of a process. Its methods may be called from any
 // goroutine.
 type denials struct {
 	mu    sync.Mutex
 	found []execproto.Denial // in the order of their first occurrence
 }
 
-// add counts a decision, if it is a refusal. Denials beyond maxDenials are counted
-// together, without a host.
+// add counts a decision if it is a denial. Denials beyond maxDenials are counted together,
+// without a host.
 func (x *denials) add(r egress.Report) {
 	if r.Verdict == egress.Pass {
 		return

@@ -31,7 +31,7 @@ func launching(change func(*execproto.StartParams)) *execproto.StartParams {
 func TestNetworkLaunch(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*execproto.StartParams)
-		want   string // an error; "": none
+		want   string // the expected error; "": none
 	}{
 		"the smallest": {func(*execproto.StartParams) {}, ""},
 		"not enabled": {func(p *execproto.StartParams) { p.NetworkProxy.Proxy.Enabled = false },
@@ -61,7 +61,7 @@ func TestNetworkLaunch(t *testing.T) {
 	}
 }
 
-// discard is a transport that takes messages and sends nothing.
+// discard is a transport that drops its messages.
 type discard struct{ websocket.Transport }
 
 func (discard) Open(b []byte) []byte        { return b }
@@ -137,9 +137,8 @@ func TestQuestionsEnd(t *testing.T) {
 	})
 }
 
-// TestNothingComesBeforeTheAnswer: a client that resumes its session learns of it
-// from the answer to initialize, and must not get questions or output before
-// that.
+// TestNothingComesBeforeTheAnswer: a client that resumes its session must get the answer to
+// initialize first, and only then questions and output.
 func TestNothingComesBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, c := askingProc(t)
@@ -163,8 +162,8 @@ func TestNothingComesBeforeTheAnswer(t *testing.T) {
 	})
 }
 
-// TestNoProxiesWhereUsersAreUnknown: a proxy that refuses every connection is not
-// announced.
+// TestNoProxiesWhereUsersAreUnknown: if a proxy would refuse every connection, initialize does
+// not announce proxies.
 func TestNoProxiesWhereUsersAreUnknown(t *testing.T) {
 	srv, _ := newTestServer(t, Options{})
 	if !srv.proxies(runner.Status{Complete: true}) {
@@ -179,8 +178,8 @@ func TestNoProxiesWhereUsersAreUnknown(t *testing.T) {
 	}
 }
 
-// TestClosedProcessesForgetTheirPolicy: a session keeps thousands of closed
-// processes, and a policy may have thousands of patterns.
+// TestClosedProcessesForgetTheirPolicy: a closed process does not retain its network policy. A
+// session retains thousands of closed processes, and a policy may have thousands of patterns.
 func TestClosedProcessesForgetTheirPolicy(t *testing.T) {
 	srv, url := newTestServer(t, Options{})
 	p, id := hello(t, url)
@@ -203,8 +202,8 @@ func TestClosedProcessesForgetTheirPolicy(t *testing.T) {
 	}
 }
 
-// TestEmbeddedServersKnowTheirPort: a program that serves the handler on its own
-// listener accepts clients there, too.
+// TestEmbeddedServersKnowTheirPort: a program serves the handler on its own listener. The
+// server then knows that it accepts clients on that port.
 func TestEmbeddedServersKnowTheirPort(t *testing.T) {
 	srv, err := New(Options{})
 	if err != nil {

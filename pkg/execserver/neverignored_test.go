@@ -9,8 +9,8 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// withoutSandbox are the methods that accept no sandbox. All others, including new
-// ones, must refuse one that cannot be enforced.
+// withoutSandbox are the methods whose params have no sandbox. All other methods, including new
+// ones, must refuse a sandbox that cannot be enforced.
 var withoutSandbox = map[string]bool{
 	execproto.MethodInitialize: true, execproto.MethodEnvironmentInfo: true, execproto.MethodEnvironmentStatus: true, execproto.MethodEnvironmentConfigRead: true,
 	execproto.MethodProcessRead: true, execproto.MethodProcessWrite: true, execproto.MethodProcessSignal: true, execproto.MethodProcessTerminate: true,
@@ -21,8 +21,8 @@ var withoutSandbox = map[string]bool{
 	execproto.MethodTunnelWatchPorts: true, execproto.MethodTunnelUnwatch: true,
 }
 
-// TestASandboxIsNeverIgnored: without a launcher every request with a sandbox is refused, and
-// a request without confinement is carried out.
+// TestASandboxIsNeverIgnored: a server without a launcher refuses every request with a sandbox,
+// and carries out a request without confinement.
 func TestASandboxIsNeverIgnored(t *testing.T) {
 	_, url := newTestServer(t, Options{Sandbox: runner.Options{Launcher: "/nonexistent/launcher"}})
 	p, _ := hello(t, url)
@@ -35,7 +35,7 @@ func TestASandboxIsNeverIgnored(t *testing.T) {
 			continue
 		}
 		dir := "file://" + t.TempDir()
-		params := object{ // of all methods that accept a sandbox
+		params := object{ // the members of all methods that have a sandbox
 			"path": dir + "/x", "sourcePath": dir + "/x", "destinationPath": dir + "/y", "paths": []string{dir}, "target": "x",
 			"dataBase64": "", "recursive": true, "handleId": "h", "mode": "read", "watchId": 1,
 			"options":   object{"maxDepth": 1, "maxDirectories": 1, "maxEntries": 1, "followDirectorySymlinks": false},

@@ -13,32 +13,31 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// errEnded is the error of a message for a connection that sends no more.
+// errEnded is the error of a message for a connection that has ended.
 var errEnded = errors.New("the connection ended")
 
-// outbox is the sending side of a connection. Any goroutine appends messages,
-// which are encoded straight into the queue; one goroutine, routineWriter,
-// sends what has gathered with as few system calls as possible. When the queue
-// is full, appending blocks: that is the backpressure on processes, files and
-// HTTP bodies.
+// outbox is the sending side of a connection. Any goroutine may append messages, which are
+// encoded directly into the queue. One goroutine, routineWriter, sends all queued messages with
+// as few system calls as possible. When the queue is full, appending blocks: that is the
+// backpressure on processes, files and HTTP bodies.
 //
-// States: open; ended (err set, nothing more is taken; what is queued is still
+// States: open; ended (err is set, and no more messages are accepted; queued messages are still
 // sent); closed (the writer has returned).
 type outbox struct {
 	t      websocket.Transport
 	events *observe.Events
-	// wire is a lock, held by the goroutine that writes to t: routineWriter or
-	// sendLarge. Its capacity is 1.
+	// wire is a lock. The goroutine that writes to t holds it: routineWriter or sendLarge. Its
+	// capacity is 1.
 	wire chan struct{}
 
 	mu    sync.Mutex
 	queue []byte        // sealed frames
-	taken chan struct{} // closed and replaced when the queue was taken
+	taken chan struct{} // closed and replaced when the writer takes the queue
 	err   error
 
 	work   chan struct{} // wakes the writer; capacity 1
 	ended  chan struct{} // closed with err
-	closed chan struct{} // closed when the writer returned
+	closed chan struct{} // closed when the writer has returned
 }
 
 func newOutbox(t websocket.Transport, events *observe.Events) *outbox {
@@ -53,8 +52,7 @@ func newOutbox(t websocket.Transport, events *observe.Events) *outbox {
 	}
 }
 
-// frameBuffers keep queue buffers for reuse, so that idle connections have
-// none.
+// frameBuffers is a pool of queue buffers, so that idle connections need none.
 var frameBuffers = sync.Pool{New: func() any { b := make([]byte, 0, keepBuffer); return &b }}
 
 // send waits for space and appends one message. encode appends the message to
@@ -70,7 +68,8 @@ func (o *outbox) send(ctx context.Context, encode func(b []byte) []byte) error {
 	return nil
 }
 
-// drain sends what is queued, and returns when the system has taken it or the outbox has ended.
+// drain sends the queued messages. It returns when the kernel has accepted them or the outbox
+// has ended.
 func (o *outbox) drain(ctx context.Context) {
 	select {
 	case o.wire <- struct{}{}:
@@ -99,8 +98,8 @@ func (o *outbox) offer(encode func(b []byte) []byte) {
 	}
 }
 
-// lockWithSpace returns with the lock held and space in the queue, or with an
-// error and without the lock.
+// lockWithSpace waits until the queue has space, and returns with the lock held. If it returns
+// an error, it does not hold the lock.
 func (o *outbox) lockWithSpace(ctx context.Context) error {
 	for {
 		o.mu.Lock()
@@ -171,7 +170,7 @@ func (o *outbox) routineWriter() {
 	}
 }
 
-// flush writes all that is queued. The caller holds the wire.
+// flush writes all queued messages. The caller holds wire.
 func (o *outbox) flush() error {
 	for {
 		batch := o.take()
@@ -201,8 +200,8 @@ func (o *outbox) take() []byte {
 	return batch
 }
 
-// finish sends the queued messages and closes the connection. After d it aborts
-// the connection instead.
+// finish sends the queued messages and closes the connection. If that takes longer than d, it
+// aborts the connection.
 func (o *outbox) finish(d time.Duration, code int, reason string) {
 	o.end()
 	timer := time.NewTimer(d)
@@ -217,9 +216,9 @@ func (o *outbox) finish(d time.Duration, code int, reason string) {
 	}
 }
 
-// sendLarge sends a message that is too large for the queue: head, the base64
-// text of what next yields, and tail. An error of next breaks the message, and
-// with it the connection.
+// sendLarge sends a message that is too large for the queue: head, the base64 text of the data
+// that next returns, and tail. If next returns an error, the message is incomplete and the
+// connection must be closed.
 func (o *outbox) sendLarge(ctx context.Context, head []byte, next reply.Source, tail []byte) error {
 	select {
 	case o.wire <- struct{}{}:
@@ -261,7 +260,7 @@ func (o *outbox) sendLarge(ctx context.Context, head []byte, next reply.Source, 
 	}
 }
 
-// largeBuffers are the buffers of sendLarge: for data, and for its text with
+// largeBuffers is a pool of buffers for sendLarge: one for the data, and one for its text with
 // space for a head that names a file or an HTTP response.
 var largeBuffers = sync.Pool{New: func() any {
 	const headRoom = 4 << 10

@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// unread is a transport whose client reads nothing until read is closed.
+// unread is a transport whose client reads nothing until the channel read is closed.
 type unread struct {
 	discard
 	read chan struct{}
@@ -18,8 +18,9 @@ type unread struct {
 
 func (u unread) WriteFrames([]byte) error { <-u.read; return nil }
 
-// TestMemoryIsHeldUntilTheAnswerIsSent plays a client that asks for something large and does not read the answer: without
-// the wait, 40 listings of 100,000 names took 538 MiB.
+// TestMemoryIsHeldUntilTheAnswerIsSent: a client makes large requests and does not read the
+// answers. The server waits for memory before it makes the next answer. Without that wait, 40
+// listings of 100,000 names took 538 MiB.
 func TestMemoryIsHeldUntilTheAnswerIsSent(t *testing.T) {
 	for _, sent := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

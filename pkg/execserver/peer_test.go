@@ -17,11 +17,11 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// testTimeout is how long tests wait for an event that must come.
+// testTimeout bounds the wait of a test for an event that must occur.
 const testTimeout = 30 * time.Second
 
-// newTestServer returns the URL of a server that ends with the test. It checks
-// that no goroutine of the server is left then.
+// newTestServer starts a server that ends with the test, and returns its URL. At the end it
+// checks that no goroutine of the server is left.
 func newTestServer(t testing.TB, opts Options) (*Server, string) {
 	t.Helper()
 	noneLeft := leakcheck.Goroutines(t)
@@ -51,12 +51,12 @@ func newTestServer(t testing.TB, opts Options) (*Server, string) {
 	return srv, "ws://" + l.Addr().String()
 }
 
-// peer is the other end of a connection.
+// peer is the client's end of a connection.
 type peer struct {
 	t    testing.TB
 	ws   *websocket.Conn
 	next int
-	held []message // messages read while waiting for others
+	held []message // messages that were read while waiting for others
 }
 
 type message struct {
@@ -80,7 +80,7 @@ func dial(t testing.TB, url string) *peer {
 	return &peer{t: t, ws: ws}
 }
 
-// hello dials and makes the handshake; it returns the session id.
+// hello dials and makes the handshake. It returns the session id.
 func hello(t testing.TB, url string) (*peer, string) {
 	t.Helper()
 	p := dial(t, url)
@@ -133,7 +133,7 @@ func (p *peer) read() message {
 	return m
 }
 
-// wait returns the first message that fits, in the order of their coming.
+// wait returns the first message that fits, in the order of arrival.
 func (p *peer) wait(fits func(message) bool) message {
 	p.t.Helper()
 	for i, m := range p.held {
@@ -156,7 +156,7 @@ func (p *peer) answer(id string) message {
 	return p.wait(func(m message) bool { return m.Method == "" && string(m.ID) == id })
 }
 
-// call makes a request that must succeed.
+// call makes a request, which must succeed.
 func (p *peer) call(method string, params, result any) {
 	p.t.Helper()
 	m := p.answer(p.send(method, params))
@@ -170,7 +170,7 @@ func (p *peer) call(method string, params, result any) {
 	}
 }
 
-// refuse makes a request that must fail with a code and a text.
+// refuse makes a request, which must fail with that code and text.
 func (p *peer) refuse(method string, params any, code int, text string) {
 	p.t.Helper()
 	m := p.answer(p.send(method, params))
@@ -235,7 +235,8 @@ func (p *peer) closed(id string) (string, int) {
 	}
 }
 
-// closing reads until the server closes the connection and returns how.
+// closing reads until the server closes the connection, and returns the close code and the
+// reason.
 func (p *peer) closing() (int, string) {
 	p.t.Helper()
 	_ = p.ws.SetReadDeadline(time.Now().Add(testTimeout))
@@ -250,7 +251,7 @@ func (p *peer) closing() (int, string) {
 	}
 }
 
-// withCgroups are options like those of the command.
+// withCgroups returns options like those of codex exec-server.
 func withCgroups() Options { return Options{Process: process.Options{Cgroups: true}} }
 
 func uri(dir, name string) string { return "file://" + dir + "/" + name }

@@ -24,9 +24,9 @@ const maxPolicyShown = 64 << 10
 // proc is one process of a session, from the request that starts it until it is
 // removed. It is the process.Sink of its process.
 //
-// States: starting, running, failed (removed from the session), closed. started
-// is closed at the end of the first one; requests that name the process wait for
-// it, in the session's sequence.
+// States: starting, running, failed (removed from the session), closed. started is closed at
+// the end of the state starting. Requests that name the process wait for that, in the session's
+// sequence.
 //
 // When you add a field, put it into its group.
 type proc struct {
@@ -38,28 +38,28 @@ type proc struct {
 
 	// The stages of its start set these before it starts.
 	confined bool
-	refusal  *os.File            // of a confined one: see runner.Command; closed at exit
-	profile  permissions.Profile // of a confined one
-	output   *outputlog.Log      // its output on disk; nil: this is not a keeper
+	refusal  *os.File            // with confined: see runner.Command; closed at exit
+	profile  permissions.Profile // with confined
+	output   *outputlog.Log      // output on disk; nil: this is not a keeper
 
 	// The start itself.
 	stop    context.CancelFunc // cancels it
-	started chan struct{}      // closed when it has succeeded or failed
-	running *process.Process   // set before started is closed; nil: it failed
+	started chan struct{}      // closed when the start has succeeded or failed
+	running *process.Process   // set before started is closed; nil: the start has failed
 
 	// State for observers.
 	seen    observe.Process
 	denials denials
 
 	mu        sync.Mutex    // guards the rest of the group
-	argv      []string      // after the end cut to keptArgv
+	argv      []string      // clipped to keptArgv after the end
 	cancelled bool          // terminated while starting
-	acked     uint64        // acknowledgements that came while it was starting
-	network   *egress.Proxy // nil: none, or it is closed
+	acked     uint64        // highest acknowledgement that arrived while starting
+	network   *egress.Proxy // nil: there is no proxy, or it is closed
 
 	// The session's lock guards these.
 	closedAt time.Time
-	retained int // bytes of output that it retains once closed
+	retained int // bytes of output that are retained after closing
 }
 
 // add registers a process that is about to start.
@@ -80,7 +80,7 @@ func (s *session) add(p *proc) error {
 	return nil
 }
 
-// find returns the process of that id, or nil.
+// find returns the process with that id, or nil.
 func (s *session) find(id string) *proc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *session) all() []*proc {
 	return procs
 }
 
-// remove forgets a process that did not start.
+// remove removes a process that did not start.
 func (s *session) remove(p *proc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +108,8 @@ func (s *session) remove(p *proc) {
 	s.open--
 }
 
-// now returns the running process, or nil while it is starting and if it did not
-// start.
+// now returns the running process. It returns nil while the process is starting, and if it did
+// not start.
 func (p *proc) now() *process.Process {
 	select {
 	case <-p.started:
@@ -160,14 +160,14 @@ func (p *proc) cancelStart() bool {
 	return true
 }
 
-// discard frees the retained output, once the session has ended.
+// discard frees the retained output after the session has ended.
 func (p *proc) discard() {
 	if running := p.now(); running != nil {
 		running.Release()
 	}
 }
 
-// attached returns the connection that receives events at the moment, or nil.
+// attached returns the connection that currently receives events, or nil.
 func (s *session) attached() *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +197,7 @@ func (p *proc) Exited(seq uint64, e process.Exit) {
 	})
 }
 
-// exited tells observers how the process has exited, and returns the result of refused.
+// exited reports the exit of the process to observers, and returns the result of refused.
 func (p *proc) exited(e *process.Exit) *execproto.SandboxRefusal {
 	p.seen.Exit = observe.Exit{
 		Code: e.Code, Cause: causes[e.Cause], Duration: time.Since(p.startedAt), Processor: e.Usage.User + e.Usage.System,
@@ -226,9 +226,8 @@ func (p *proc) countInput(n int) {
 	p.s.srv.events.BytesMoved.Tell(observe.Bytes{Flow: observe.Stdin, N: n})
 }
 
-// refused returns, after the end of the process, the policy that could not be
-// enforced, so that the command has not run. It returns nil if the policy was
-// enforced.
+// refused returns the policy that could not be enforced, so that the command has not run. It
+// returns nil if the policy was enforced. It must be called after the end of the process.
 func (p *proc) refused() *execproto.SandboxRefusal {
 	if p.refusal == nil {
 		return nil
@@ -249,12 +248,12 @@ func (p *proc) refused() *execproto.SandboxRefusal {
 func (p *proc) Closed(seq uint64) {
 	p.closeNetwork()
 	p.s.srv.events.ProcessClosed.Tell(&p.seen)
-	p.s.freeSlot() // after this message, the client may start the next one
+	p.s.freeSlot() // after this message, the client may start another process
 	p.notify(&execproto.ClosedNotification{ProcessID: p.id, Seq: seq})
 	p.s.retainClosed(p)
 }
 
-// freeSlot permits another process to be started in place of a closed one.
+// freeSlot permits another process in place of a closed one.
 func (s *session) freeSlot() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,8 +276,9 @@ func (p *proc) arguments() []string {
 	return p.argv
 }
 
-// cutArguments has a process that has closed keep no more than keptArgv bytes of its arguments. Scenario: a client starts
-// /bin/true with 2 MB of arguments a hundred times a second, and what has closed is listed for closedReadable.
+// cutArguments clips the retained arguments of a closed process to keptArgv bytes. Scenario: a
+// client starts /bin/true with 2 MB of arguments a hundred times a second. Closed processes are
+// listed for closedReadable.
 func (p *proc) cutArguments() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -291,8 +291,7 @@ func (p *proc) cutArguments() {
 	}
 }
 
-// retainClosed starts the time for which the output of a closed process can
-// still be read.
+// retainClosed starts the period during which the output of a closed process can still be read.
 func (s *session) retainClosed(p *proc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/host/process"
 )
 
-// processRead answers process/read, with retained output. It waits up to waitMs
-// if there is none.
+// processRead answers process/read with retained output. If there is none, it waits up to
+// waitMs.
 func processRead(c *conn, params *execproto.ReadParams) (call, error) {
 	if params.Consume {
 		if err := c.needs(wsauth.RoleRun, execproto.MethodProcessRead+" with consume"); err != nil {
@@ -26,7 +26,7 @@ func processRead(c *conn, params *execproto.ReadParams) (call, error) {
 	p := c.session.find(params.ProcessID)
 	switch {
 	case p == nil && c.srv.keeper != nil:
-		// It is starting or ending: the server asks again, or reads from disk.
+		// The keeper is starting or ending: the server asks again, or reads from disk.
 		return call{}, execproto.ProcessStarting(shorten(params.ProcessID))
 	case p == nil:
 		return call{}, execproto.UnknownProcess(params.ProcessID)
@@ -34,8 +34,8 @@ func processRead(c *conn, params *execproto.ReadParams) (call, error) {
 	return call{run: func(ctx context.Context) (reply.Result, error) { return p.read(ctx, params) }}, nil
 }
 
-// read returns the retained output that params ask for. Unlike the requests that
-// change a process it has no turn: it may wait for hours.
+// read returns the retained output that params ask for. Unlike the requests that change a
+// process, it is not part of a sequence, because it may wait for hours.
 func (p *proc) read(ctx context.Context, params *execproto.ReadParams) (reply.Result, error) {
 	select {
 	case <-p.started:
@@ -47,7 +47,7 @@ func (p *proc) read(ctx context.Context, params *execproto.ReadParams) (reply.Re
 	}
 	if p.output != nil {
 		if params.Consume {
-			p.output.Consume(params.After()) // the process may wait for that
+			p.output.Consume(params.After()) // a process may wait for this space
 		}
 		p.output.Wait(ctx, params.After(), params.Wait())
 		r, err := detach.ReadLog(p.output, params, false)
@@ -75,9 +75,9 @@ func readResult(r *process.ReadResult, details bool) execproto.ReadResult {
 	return result
 }
 
-// processWrite queues the write, and answers when the process's stdin has taken
-// it. A write outlives its connection: it was queued, and a client that resumes
-// the session sends it again under the same id.
+// processWrite queues the write, and answers when the process's stdin has accepted it. A queued
+// write continues after its connection has ended. A client that resumes the session sends the
+// write again under the same id.
 func processWrite(p *proc, params *execproto.WriteParams) (reply.Result, error) {
 	if p == nil {
 		return writeResult(params, process.WriteResult{Status: process.WriteUnknown})

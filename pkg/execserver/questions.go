@@ -10,12 +10,12 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// questions are the requests of the server to the client of one connection. Its
-// methods may be called from any goroutine.
+// questions has the requests of the server to the client of one connection. Its methods may be
+// called from any goroutine.
 type questions struct {
 	mu   sync.Mutex
-	last int64 // the id of the newest one; the first has 1
-	// open are the unanswered requests. Each channel has space for the answer.
+	last int64 // id of the newest request; the first has 1
+	// open has the unanswered requests. Each channel has space for the answer.
 	open map[int64]chan *execproto.PolicyDecision
 }
 

@@ -14,38 +14,38 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// row is how the requests of one method are carried out: the line of the table
-// of methods (methods.go). Its constructors are plain, bySequence, byProcess and,
-// for a request that does something on the reader, admitted.
+// row describes how the requests of one method are carried out: a line of the table of methods
+// (methods.go). The constructors of rows are plain, bySequence, byProcess and, for a method of
+// which a part runs on the reader, admitted.
 type row struct {
-	// family is the name of the method's group in the errors of the handshake;
-	// a method without a family needs no handshake.
+	// family is the name of the method's group in the errors of the handshake. A method without
+	// a family needs no handshake.
 	family string
 	// lane is where the request runs.
 	lane laneID
-	// decode decodes the params. An error is one of the params.
+	// decode decodes the params. Its error is one of the params.
 	decode func(params []byte) (admission, error)
 }
 
-// admission accepts a decoded request: it gives the request its turn, and
-// registers names that later requests may use. It runs on the connection's
-// reader and must not block. An error is the answer.
+// admission accepts a decoded request: it gives the request its turn, and registers names that
+// later requests may use. It runs on the connection's reader and must not block. If it returns
+// an error, the error is the answer.
 type admission func(c *conn) (call, error)
 
 // call is an accepted request.
 type call struct {
-	// turn is the request's position among those about the same object; nil:
-	// there is no sequence.
+	// turn is the request's position among the requests about the same object; nil: the request
+	// has no sequence.
 	turn *turn
-	// run carries the request out, in its lane and when its turn has come.
+	// run carries out the request, in its lane and after its turn has come.
 	run func(ctx context.Context) (reply.Result, error)
-	// waits makes the request run in laneWaiting, whatever its row says.
+	// waits makes the request run in laneWaiting, even if its row has another lane.
 	waits bool
 	// drop, if set, is called instead of run if the request never runs.
 	drop func()
 }
 
-// admitted returns the row of a method of which a part runs on the reader.
+// admitted returns the row of a method whose requests are accepted on the reader by admit.
 func admitted[P any](family string, lane laneID, decode func([]byte) (P, error), admit func(c *conn, p *P) (call, error)) row {
 	return row{family: family, lane: lane, decode: func(params []byte) (admission, error) {
 		p, err := decode(params)
@@ -56,10 +56,9 @@ func admitted[P any](family string, lane laneID, decode func([]byte) (P, error),
 	}}
 }
 
-// plain returns the row of a method whose requests need no order. The params of
-// handle may alias the request's message. They are valid until handle returns
-// or, with a pending result, until that result is complete. The result must not
-// refer to them.
+// plain returns the row of a method whose requests have no order. The params of handle may
+// alias the request's message. They are valid until handle returns or, with a pending result,
+// until that result is complete. The result must not refer to them.
 func plain[P any](
 	family string, lane laneID, decode func([]byte) (P, error), handle func(ctx context.Context, c *conn, p *P) (reply.Result, error),
 ) row {
@@ -68,8 +67,8 @@ func plain[P any](
 	})
 }
 
-// bySequence is plain for a method about a file handle or a watch: requests about
-// the same one run one after the other. id returns the id of that.
+// bySequence is plain for a method about a file handle or a watch: requests about the same
+// object run one after the other. id returns the id of the object.
 func bySequence[P any](
 	lane laneID, sequence func(*conn) *sequence, decode func([]byte) (P, error), id func(*P) string,
 	answer func(f *files.Files, ctx context.Context, p *P) (reply.Result, error),
@@ -82,10 +81,10 @@ func bySequence[P any](
 	})
 }
 
-// byProcess is plain for a method about a process, which takes effect after the
-// earlier ones about the same process, its start included. handle gets the running
-// process, or nil if no process has that id or it did not start. It must not block,
-// because it usually runs on the reader. detached is for detached processes.
+// byProcess is plain for a method about a process. A request takes effect after the earlier
+// requests about the same process, including its start. handle gets the running process, or nil
+// if no process has that id or the process did not start. handle must not block, because it
+// usually runs on the reader. detached makes the call for a detached process.
 func byProcess[P any](
 	decode func([]byte) (P, error), id func(*P) string,
 	handle func(p *proc, params *P) (reply.Result, error), detached func(c *conn, params *P) (call, error),
@@ -109,7 +108,7 @@ func orderedCall(c *conn, id string, handle func(p *proc) (reply.Result, error))
 	return call{
 		turn: c.session.sequence.enter(p.id),
 		run: func(context.Context) (reply.Result, error) {
-			// The start has this turn until its end.
+			// The start holds its turn until it has ended.
 			if <-p.started; p.running == nil {
 				return handle(nil)
 			}
@@ -126,12 +125,12 @@ type request struct {
 	c      *conn
 	id     jsonrpc.ID
 	method string
-	msg    *websocket.Message // holds the params; released with the answer
-	parked int                // the size of its message if it is among those that only wait
+	msg    *websocket.Message // has the params; released with the answer
+	parked int                // the size of the message, if the request is one that only waits
 	seen   observe.Request
 }
 
-// request carries out a request, or refuses it.
+// request carries out a request or refuses it.
 func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
 	rq := &request{c: c, id: m.ID, method: m.Method, msg: msg, seen: observe.Request{Method: m.Method, Arrived: time.Now(), Trace: m.Trace}}
 	if _, ok := methods[m.Method]; !ok {
@@ -155,8 +154,8 @@ func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
 	}
 }
 
-// wait carries out a request that takes no slot, because it can only wait. It
-// refuses the request if too many wait already.
+// wait carries out a request that only waits, and therefore takes no slot. It refuses the
+// request if too many are waiting.
 func (c *conn) wait(rq *request, lane laneID, cl call) {
 	if !rq.park() {
 		c.drop(cl)
@@ -174,8 +173,8 @@ func (c *conn) wait(rq *request, lane laneID, cl call) {
 	}
 }
 
-// admit finds the row of the request, decodes the params, checks the handshake
-// and takes the request on.
+// admit finds the row of the request, decodes the params, checks the handshake and calls the
+// admission.
 func (rq *request) admit(params []byte) (laneID, call, error) {
 	row, ok := methods[rq.method]
 	if !ok {
@@ -201,8 +200,8 @@ func (rq *request) admit(params []byte) (laneID, call, error) {
 	return row.lane, cl, err
 }
 
-// run waits for the request's turn, carries the request out and answers it. The
-// turn ends with the answer, or when a pending result is waited for.
+// run waits for the request's turn, carries out the request and answers it. The turn ends with
+// the answer; with a pending result, it ends before the answer.
 func (rq *request) run(ctx context.Context, cl call) {
 	cl.turn.wait()
 	rq.c.srv.events.RequestRuns.Tell(&rq.seen)
@@ -221,7 +220,7 @@ func (c *conn) drop(cl call) {
 		cl.drop()
 	}
 	if cl.turn != nil {
-		// Later requests still wait for the earlier ones.
+		// The turn must not end before the earlier requests have ended.
 		c.lanes.wg.Go(func() {
 			cl.turn.wait()
 			cl.turn.leave()
@@ -229,8 +228,8 @@ func (c *conn) drop(cl call) {
 	}
 }
 
-// park counts the request among those that only wait, until its answer. It
-// returns false if there are too many.
+// park counts the request as one that only waits, until its answer. It returns false if there
+// are too many of them.
 func (rq *request) park() bool {
 	size := rq.size()
 	if !rq.c.lanes.park(rq.c.waits, size) {
@@ -254,8 +253,8 @@ func (rq *request) release() {
 	rq.msg = nil
 }
 
-// answer answers with a result, or with the error if there is one. If the
-// connection has ended, the answer is dropped.
+// answer sends a result, or an error if err is not nil. If the connection has ended, it drops
+// the answer.
 func (rq *request) answer(r reply.Result, err error) {
 	if err != nil {
 		rq.fail(err)
@@ -287,8 +286,8 @@ func (rq *request) send(r reply.Result) {
 	}
 }
 
-// stream sends a result in parts. An error of its source closes the connection,
-// because the answer has begun.
+// stream sends a result in parts. If its source returns an error, stream closes the connection,
+// because a part of the answer was already sent.
 func (rq *request) stream(r reply.Large) {
 	begin := append(jsonrpc.AppendResultHeader(nil, rq.id), r.Head...)
 	err := rq.c.out.sendLarge(rq.c.ctx, begin, r.Data, append([]byte(r.Tail), '}'))
@@ -312,16 +311,16 @@ func (rq *request) fail(err error) {
 	rq.c.replyError(rq.id, e)
 }
 
-// notification is how one notification of a client is handled.
+// notification describes how a notification of a client is handled.
 type notification struct {
 	// family is as in row.
 	family string
-	// handle decodes the params and carries out the notification. An error is
-	// one of the params. It runs on the connection's reader and must not block.
+	// handle decodes the params and carries out the notification. Its error is one of the
+	// params. It runs on the connection's reader and must not block.
 	handle func(c *conn, params []byte) error
 }
 
-// notify makes a notification of a decoder and a handler.
+// notify makes a notification from a decoder and a handler.
 func notify[P any](family string, decode func([]byte) (P, error), h func(c *conn, p *P)) notification {
 	return notification{family: family, handle: func(c *conn, params []byte) error {
 		p, err := decode(params)

@@ -14,9 +14,9 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// blockProbe makes the server forget its sandbox, and gives it a launcher whose
-// probe of the backends waits until release is called. Instead of making a
-// sandbox, the launcher executes cat. No request may be in progress.
+// blockProbe replaces the server's confiner, and gives it a launcher whose probe of the
+// backends waits until release is called. Instead of making a sandbox, the launcher executes
+// cat. No request may be in progress.
 func blockProbe(t *testing.T, srv *Server) (release func()) {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,7 +32,8 @@ func blockProbe(t *testing.T, srv *Server) (release func()) {
 	srv.confiner.Close()
 	srv.confiner = srv.newConfiner()
 	return func() {
-		// Without a reader the probe has not begun, or was given up.
+		// Open it for reading too: if the probe has not begun, or was given up, the FIFO has no
+		// reader, and opening it only for writing would block.
 		if f, err := os.OpenFile(gate, os.O_RDWR, 0); err == nil {
 			t.Cleanup(func() { f.Close() })
 			_, _ = f.WriteString("\n")
@@ -47,8 +48,9 @@ func confinedStart(id string) object {
 	}}})
 }
 
-// While a process/start waits for the probe of the backends, the connection's
-// other requests are answered, and those about that process keep their order.
+// TestTheProbeOfTheBackendsDelaysNothingElse: while a process/start waits for the probe of the
+// backends, the server answers the connection's other requests, and requests about that process
+// keep their order.
 func TestTheProbeOfTheBackendsDelaysNothingElse(t *testing.T) {
 	srv, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)
@@ -86,8 +88,8 @@ func TestTheProbeOfTheBackendsDelaysNothingElse(t *testing.T) {
 	}
 }
 
-// A connection is taken over while its reader waits for a slot for a start: the
-// start never runs, and its id is free again.
+// TestAStartThatNeverRunsIsForgotten: a connection is taken over while its reader waits for a
+// slot for a start. The start never runs, and its id can be used again.
 func TestAStartThatNeverRunsIsForgotten(t *testing.T) {
 	srv, url := newTestServer(t, Options{ConcurrentRequests: 1})
 	p, session := hello(t, url)
@@ -118,7 +120,7 @@ func TestAStartThatNeverRunsIsForgotten(t *testing.T) {
 	}
 }
 
-// awaitProcess waits until a session has a process of that id, or has none.
+// awaitProcess waits until a session has a process with that id, or has none.
 func awaitProcess(t *testing.T, srv *Server, session, id string, there bool) {
 	t.Helper()
 	srv.mu.Lock()
@@ -130,7 +132,8 @@ func awaitProcess(t *testing.T, srv *Server, session, id string, there bool) {
 	})
 }
 
-// A dropped request does not let later ones overtake earlier ones.
+// TestADroppedRequestKeepsTheOrder: after a request was dropped, later requests still wait for
+// the earlier ones.
 func TestADroppedRequestKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o sequence

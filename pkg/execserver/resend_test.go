@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// In the tests below, a client has lost its connection, does not know which of
-// its requests were handled, and sends them again.
+// In the tests below, a client has lost its connection. It does not know which of its requests
+// were handled, and sends them again.
 
 func TestAStartThatIsRepeatedIsRefused(t *testing.T) {
 	_, url := newTestServer(t, Options{})
@@ -20,7 +20,7 @@ func TestAStartThatIsRepeatedIsRefused(t *testing.T) {
 	for i := range 30 {
 		id := fmt.Sprint(i)
 		first := p.send("process/start", startObject(id, "echo hi"))
-		second := p.send("process/start", startObject(id, "echo hi")) // the first may be starting yet
+		second := p.send("process/start", startObject(id, "echo hi")) // the first may still be starting
 		if m := p.answer(second); m.Error == nil || m.Error.Code != -32600 || m.Error.Message != "process "+id+" already exists" {
 			t.Fatalf("the second: %s %+v", m.Result, m.Error)
 		}
@@ -42,12 +42,12 @@ func TestAWriteThatIsRepeatedAfterACut(t *testing.T) {
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // more than the server holds
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // more than the server buffers
 	write := object{"processId": "p", "chunk": base64.StdEncoding.EncodeToString(data), "writeId": "1"}
 	p, session := hello(t, url)
 	p.start("p", "cat "+gate+"; exec cat", object{"pipeStdin": true, "outputWindow": 512 << 10})
 	p.send("process/write", write)
-	p.call("environment/status", nil, nil) // the write has been taken
+	p.call("environment/status", nil, nil) // the server has accepted the write
 	p.ws.Close()
 	awaitConns(t, srv, 0)
 

@@ -10,20 +10,20 @@ import (
 	"codex.internal/pkg/host/process"
 )
 
-// limitNames are the names of limits in the protocol.
+// limitNames are the names of the limits in the protocol.
 var limitNames = map[string]string{
 	process.LimitMemory: "memoryBytes", process.LimitSwap: "swapBytes", process.LimitProcesses: "pids",
 	process.LimitCPUMillis: "cpuMillis", process.LimitCPUTime: "cpuSeconds", process.LimitWallTime: "wallMs",
 	process.LimitOutput: "outputBytes", process.LimitFileSize: "fileBytes", process.LimitOpenFiles: "openFiles",
 }
 
-// holders are the names of the mechanisms that enforce a limit.
+// holders are the names of the mechanisms that enforce limits.
 var holders = [...]string{
 	process.HeldByNone: execproto.HeldByNone, process.HeldByCgroup: execproto.HeldByCgroup,
 	process.HeldByRlimit: execproto.HeldByRlimit, process.HeldByServer: execproto.HeldByServer,
 }
 
-// causes are the names of the causes for which a process has ended.
+// causes are the names of the reasons why a process has ended.
 var causes = [...]execproto.Cause{
 	process.CauseExit: execproto.CauseExit, process.CauseSignal: execproto.CauseSignal,
 	process.CauseTimeout: execproto.CauseTimeout, process.CauseMemory: execproto.CauseMemory,
@@ -32,8 +32,8 @@ var causes = [...]execproto.Cause{
 	process.CauseGroupClosed: execproto.CauseSessionEnded, process.CauseSupervisorClosed: execproto.CauseServerStopped,
 }
 
-// limits returns the limits of a process: the requested ones, but none above those of
-// the server and of the client's ceiling (docs/spec/wire.md §4.11).
+// limits returns the limits of a process: the requested limits, reduced to those of the server
+// and of the client's ceiling (docs/spec/wire.md §4.11).
 func (srv *Server) limits(wanted *execproto.ProcessLimits, ceiling *wsauth.Limits) process.Limits {
 	own := lowest(srv.opts.Limits, execproto.ProcessLimits(*ceiling))
 	if wanted == nil {
@@ -54,7 +54,7 @@ func (srv *Server) limits(wanted *execproto.ProcessLimits, ceiling *wsauth.Limit
 	}
 }
 
-// lowest returns the lower ones of two groups of limits.
+// lowest returns the lower value of each limit in two groups.
 func lowest(a, b execproto.ProcessLimits) execproto.ProcessLimits {
 	swap := min(a.SwapBytes, b.SwapBytes)
 	switch {
@@ -71,7 +71,7 @@ func lowest(a, b execproto.ProcessLimits) execproto.ProcessLimits {
 	}
 }
 
-// lower returns the lower one of two limits; 0 means no limit.
+// lower returns the lower of two limits; 0 means no limit.
 func lower(wanted, own uint64) uint64 {
 	if wanted == 0 || own != 0 && own < wanted {
 		return own
@@ -79,12 +79,12 @@ func lower(wanted, own uint64) uint64 {
 	return wanted
 }
 
-// duration returns n units, or maxLimitTime if that is less.
+// duration returns n units, but at most maxLimitTime.
 func duration(n uint64, unit time.Duration) time.Duration {
 	return time.Duration(min(n, uint64(maxLimitTime/unit))) * unit
 }
 
-// held returns how the limits of a process are enforced, for a client that has given some.
+// held returns how each limit of a process is enforced, if the client has set limits.
 func (st *start) held() []execproto.HeldLimit {
 	held := st.running.Held()
 	for _, h := range held {
@@ -109,7 +109,7 @@ func (st *start) held() []execproto.HeldLimit {
 	return list
 }
 
-// startError is the error of a request whose process could not be started.
+// startError returns the answer to a request whose process could not be started.
 func startError(err error) error {
 	if _, ok := errors.AsType[*process.LimitError](err); ok {
 		return execproto.InvalidParams(err.Error())

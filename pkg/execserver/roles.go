@@ -11,9 +11,9 @@ import (
 	"codex.internal/pkg/wire/digest"
 )
 
-// methodRoles says which role each method needs (docs/spec/wire.md §1.7). A method that is
-// not here is refused to every client: TestEveryMethodHasARole. File operations of the table
-// of fsops are added automatically, depending on whether they change files.
+// methodRoles has the role that each method needs (docs/spec/wire.md §1.7). The server refuses
+// a method that is not in the table to every client: TestEveryMethodHasARole. init adds the
+// file operations of the table of fsops, with a role that depends on whether they change files.
 var methodRoles = map[string]wsauth.Role{
 	execproto.MethodInitialize: wsauth.RoleRead,
 
@@ -22,7 +22,7 @@ var methodRoles = map[string]wsauth.Role{
 	execproto.MethodEnvironmentConfigRead: wsauth.RoleRead,
 
 	execproto.MethodProcessStart:      wsauth.RoleRun,
-	execproto.MethodProcessRead:       wsauth.RoleRead, // without consume, which may let the process continue
+	execproto.MethodProcessRead:       wsauth.RoleRead, // without consume, which may resume the process
 	execproto.MethodProcessWrite:      wsauth.RoleRun,
 	execproto.MethodProcessCloseStdin: wsauth.RoleRun,
 	execproto.MethodProcessResize:     wsauth.RoleRun,
@@ -37,7 +37,7 @@ var methodRoles = map[string]wsauth.Role{
 	execproto.MethodFSOpenArchive:  wsauth.RoleRead, // to read: MayOpen
 	execproto.MethodFSReadBlock:    wsauth.RoleRead,
 	execproto.MethodFSWriteBlock:   wsauth.RoleRun,
-	execproto.MethodFSClose:        wsauth.RoleRead, // of a handle that this client has opened
+	execproto.MethodFSClose:        wsauth.RoleRead, // only for handles that this client has opened
 	execproto.MethodFSWatchMissing: wsauth.RoleRead,
 	execproto.MethodFSWatch:        wsauth.RoleRead,
 	execproto.MethodFSUnwatch:      wsauth.RoleRead,
@@ -52,7 +52,7 @@ var methodRoles = map[string]wsauth.Role{
 	execproto.MethodTunnelListen:   wsauth.RoleRun,
 	execproto.MethodTunnelUnlisten: wsauth.RoleRun,
 	execproto.MethodTunnelResume:   wsauth.RoleRun,
-	// Listing ports reveals as much as process/list, and makes no connection.
+	// Listing ports reveals as much as process/list, and opens no connection.
 	execproto.MethodTunnelWatchPorts: wsauth.RoleRead,
 	execproto.MethodTunnelUnwatch:    wsauth.RoleRead,
 	execproto.NotifyTunnelData:       wsauth.RoleRun,
@@ -60,8 +60,8 @@ var methodRoles = map[string]wsauth.Role{
 	execproto.NotifyTunnelClose:      wsauth.RoleRun,
 }
 
-// networkMethods use the server's network for the client. A ceiling of the sandbox refuses
-// them: commands could otherwise reach the network by the client.
+// networkMethods use the server's network for the client. A ceiling with a sandbox refuses
+// them: otherwise a confined command could reach the network with the help of its client.
 var networkMethods = map[string]bool{
 	execproto.MethodHTTPRequest:    true,
 	execproto.MethodTunnelOpen:     true,
@@ -83,7 +83,8 @@ func init() {
 	}
 }
 
-// forbidden tells an error of a request, or of a notification, if the client's token does not permit it.
+// forbidden reports the error of a request or a notification to observers if the client's token
+// does not permit it.
 func (c *conn) forbidden(method string, err error) {
 	why, ok := errors.AsType[*observe.ForbiddenError](err)
 	if !ok {
@@ -96,8 +97,8 @@ func (c *conn) forbidden(method string, err error) {
 	c.srv.events.RequestRefused.Tell(observe.Forbidden{ForbiddenError: why, Session: seen, Method: method})
 }
 
-// permit returns an error if the client's role does not allow a method. An unknown method is
-// the business of the caller.
+// permit returns an error if the client's role does not allow a method. For an unknown method
+// it returns nil; the caller refuses that.
 func (c *conn) permit(method string) error {
 	needed, ok := methodRoles[method]
 	if !ok {
@@ -106,7 +107,7 @@ func (c *conn) permit(method string) error {
 		if ok = ok || notified; !ok {
 			return nil
 		}
-		needed = "" // which no role allows
+		needed = "" // no role allows it
 	}
 	if err := c.needs(needed, method); err != nil {
 		return err
@@ -118,7 +119,7 @@ func (c *conn) permit(method string) error {
 	return nil
 }
 
-// needs returns an error if the client's role does not include another role.
+// needs returns an error if the client's role does not include the given role.
 func (c *conn) needs(role wsauth.Role, what string) error {
 	if c.grant.Role.Allows(role) {
 		return nil
@@ -127,8 +128,8 @@ func (c *conn) needs(role wsauth.Role, what string) error {
 		what, role, c.grant.Role)))
 }
 
-// outsideCeiling returns an error for a method that looks at files outside of any sandbox,
-// if the client is confined to a directory.
+// outsideCeiling returns an error for a method that reads files outside of any sandbox, if the
+// client is confined to a directory.
 func (c *conn) outsideCeiling(method string) error {
 	if c.grant.Ceiling.Dir == "" {
 		return nil

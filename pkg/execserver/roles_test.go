@@ -55,7 +55,7 @@ func TestPermit(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		err  error
-		want string // "": it is permitted
+		want string // the expected error; "": the method is permitted
 	}{
 		{"read", read.permit(execproto.MethodProcessRead), ""},
 		{"read starts", read.permit(execproto.MethodProcessStart), "the role run, and this one has the role read"},

@@ -32,25 +32,26 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// ErrServerClosed is what Serve returns after Shutdown, as in net/http.
+// ErrServerClosed is the error of Serve after Shutdown, as in net/http.
 var ErrServerClosed = errors.New("exec-server: server closed")
 
 // Options configure a Server. The zero value is a server with every default
 // and no log.
 type Options struct {
-	// Logger receives structured records of connections, sessions and processes
-	// and why they ended; never contents, environments or tokens. Nil: no log.
+	// Logger receives structured records of connections, sessions and processes, and the
+	// reasons for which they ended. The records never have contents, environments or tokens.
+	// Nil: no log.
 	Logger *slog.Logger
 
 	// Version is sent to clients as a part of executorVersion.
 	Version string
 
-	// CodexHome is the directory with the user's config.toml, absolute and clean.
-	// Empty: environmentConfig/read is an error and is not announced.
+	// CodexHome is the directory with the user's config.toml, absolute and clean. Empty: the
+	// server does not announce environmentConfig/read, and answers it with an error.
 	CodexHome string
 
-	// SessionTTL is how long a session without a connection can be resumed;
-	// negative: it ends with its connection; 0: DefaultSessionTTL.
+	// SessionTTL is how long a session without a connection can be resumed. Negative: a session
+	// ends with its connection. 0: DefaultSessionTTL.
 	SessionTTL time.Duration
 
 	// Auth authenticates the clients of the listening port. Nil: only processes
@@ -60,13 +61,13 @@ type Options struct {
 	// AnyPeer, without Auth, accepts every client that reaches the port,
 	// including other users and machines, and sandboxed commands.
 	AnyPeer bool
-	// AllowUnconfinedReaders lets clients with the role read do so without a sandbox where none can be made. Otherwise their
-	// file requests are refused there.
+	// AllowUnconfinedReaders permits clients with the role read to read without a sandbox, if
+	// none can be made. Otherwise their file requests are refused.
 	AllowUnconfinedReaders bool
 
 	// Limits; 0 means the Default constant of the same name.
 	MaxConnections     int
-	MaxProcesses       int // per session, not counting closed ones
+	MaxProcesses       int // per session, without closed processes
 	MaxHandles         int // file handles per connection
 	ConcurrentRequests int // per connection
 	MaxMessage         int // bytes of an incoming websocket message
@@ -82,12 +83,13 @@ type Options struct {
 	// clients request. Nil: no limit.
 	EgressPolicy *egress.Ceiling
 
-	// RetainDir is the directory of detached processes and their output, absolute; it is
-	// made if it does not exist. Empty: no detached processes. They exist only on Linux,
-	// and need Keeper and Process.Subreaper.
+	// RetainDir is the directory of detached processes and their output. It must be absolute,
+	// and is created if it does not exist. Empty: no detached processes. They exist only on
+	// Linux, and need Keeper and Process.Subreaper.
 	RetainDir string
-	// RetainBytes is how much output of all detached processes is retained together, and
-	// RetainFor how long after their ends, at most. 0: the Default constants.
+	// RetainBytes bounds the total retained output of all detached processes. RetainFor is the
+	// longest time for which output is retained after the end of its process. 0: the Default
+	// constants.
 	RetainBytes int64
 	RetainFor   time.Duration
 	// MaxDetached is how many detached processes an owner may have, including ended ones
@@ -98,34 +100,34 @@ type Options struct {
 	// HiddenPaths are directories and files that no sandboxed request sees, in addition to
 	// those of EgressPolicy.
 	HiddenPaths []string
-	// Limits are the limits of every process, and the highest that clients may request.
+	// Limits are the limits of every process, and the upper bounds of what clients may request.
 	Limits execproto.ProcessLimits
 
-	// Tracer exports spans of requests and processes and their parts. Nil: no spans. The caller
-	// shuts it down after Shutdown.
+	// Tracer exports spans of requests, of processes and of their parts. Nil: no spans. The
+	// caller shuts it down after Shutdown.
 	Tracer *tracing.Tracer
-	// TraceCommands gives each command TRACEPARENT and TRACESTATE with the span of its process, or
-	// without Tracer with the span of the client.
+	// TraceCommands sets TRACEPARENT and TRACESTATE in the environment of each command: to the
+	// span of its process or, without a Tracer, to the span of the client.
 	TraceCommands bool
 
-	// Audit is the audit trail. Nil: there is none.
+	// Audit is the audit trail; nil: no audit trail.
 	Audit *observe.Audit
-	// PrivatePaths are files and directories of the server itself, absolute: its tokens and
-	// keys, its audit trail, its data about detached processes. Sandboxed requests see neither
-	// those that exist nor RetainDir. Landlock alone cannot hide paths: there they are hidden
-	// only with Sandbox.Stricter.
+	// PrivatePaths are absolute paths of files and directories of the server itself: its tokens
+	// and keys, its audit trail, its data about detached processes. Sandboxed requests see
+	// neither those that exist nor RetainDir. Landlock cannot hide paths: if it is the only
+	// mechanism, PrivatePaths are hidden only with Sandbox.Stricter.
 	PrivatePaths []string
 
-	// Process configures how descendants of processes are found and killed. The
-	// zero value fits a program that has other children.
+	// Process configures how descendants of processes are found and killed. The zero value is
+	// suitable for a program that has other child processes.
 	Process process.Options
 }
 
-// KeeperOptions say how the keepers of detached processes are started.
+// KeeperOptions configure how the keepers of detached processes are started.
 type KeeperOptions struct {
 	// Command is a command whose main function calls RunKeeper.
 	Command []string
-	// Settings are the JSON of at most 32 KiB that the command reads from its standard input. They are
+	// Settings are written as JSON of at most 32 KiB to the command's standard input. They are
 	// encoded when the first keeper is started.
 	Settings any
 }
@@ -157,13 +159,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Server answers exec-server requests on any number of connections, which it
-// gets from Serve, ServeHTTP or ServeConn. Its methods may be called from any
-// goroutine. Shutdown must be called when it is no longer needed.
+// Server answers exec-server requests on any number of connections, which Serve, ServeHTTP or
+// ServeConn pass to it. Its methods may be called from any goroutine. Shutdown must be called
+// when it is no longer needed.
 //
 // When you add a field, put it into its group.
 type Server struct {
-	// What it was made with, and what is known of this machine. These never change.
+	// The options, and facts about this machine. These never change.
 	opts     Options
 	log      *slog.Logger
 	env      *environment.Environment
@@ -171,7 +173,7 @@ type Server struct {
 	cwd      string
 	hostName string
 	began    time.Time
-	keeper   *keeper // nil: this is no keeper of a detached process
+	keeper   *keeper // nil: this is not the keeper of a detached process
 
 	// Observers and the status page.
 	events     *observe.Events
@@ -184,7 +186,7 @@ type Server struct {
 	egress     *egress.Host
 	files      *files.Server
 	tunnels    *tunnels.Server
-	detached   *detach.Store // nil: there are no detached processes
+	detached   *detach.Store // nil: no detached processes
 	memory     *time.Timer   // calls releaseMemory
 
 	// What confines.
@@ -192,24 +194,25 @@ type Server struct {
 
 	// What all connections and sessions share.
 	shares   *share.Shares
-	ports    sync.Map   // on which clients are accepted
+	ports    sync.Map   // the ports on which clients are accepted
 	mu       sync.Mutex // guards the rest of the group
 	stopping bool
 	conns    int
 	sessions map[string]*session
 
-	// The end. ctx ends every connection; it ends last in Shutdown.
+	// The end. ctx is the parent of every connection's context; Shutdown cancels it last.
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup // counts connections, session ends and kills
 	stopped chan struct{}  // closed when Shutdown begins
-	ended   chan struct{}  // closed when Shutdown is done
+	ended   chan struct{}  // closed when Shutdown has completed
 }
 
-// New returns a server that listens nowhere yet.
+// New returns a server. It does not listen yet.
 func New(opts Options) (*Server, error) { return newServer(opts, nil) }
 
-// newServer is New. within is the trace of the process of a keeper; nil: the server is none.
+// newServer is New. within is the trace of the process of a keeper; nil: the server is not a
+// keeper.
 func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	opts = opts.withDefaults()
 	opts.Process.Logger = opts.Logger
@@ -233,7 +236,7 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 		ended:      make(chan struct{}),
 	}
 	srv.shares = share.New(opts.shared())
-	srv.shares.Undivided(observe.LimitMemory, opts.memory()*3/8) // more than the buffer of the largest message, which grows in steps
+	srv.shares.Undivided(observe.LimitMemory, opts.memory()*3/8) // more than the buffer for the largest message, which grows in steps
 	srv.hostName, _ = os.Hostname()
 	srv.addObservers(within)
 	srv.confiner = srv.newConfiner()
@@ -248,8 +251,7 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	return srv, nil
 }
 
-// addObservers makes the server's events and their observers. within is the parameter of
-// newServer.
+// addObservers makes the server's events and their observers. within is that of newServer.
 func (srv *Server) addObservers(within *tracing.Context) {
 	o := &srv.opts
 	srv.events, srv.metrics = observe.New(observe.Options{
@@ -281,17 +283,17 @@ func (srv *Server) ServeConn(t websocket.Transport) error {
 	return nil
 }
 
-// serveTransport serves a connection of a client that was admitted.
+// serveTransport serves a connection of an accepted client.
 func (srv *Server) serveTransport(t websocket.Transport, kind observe.Transport, grant wsauth.Grant, account *share.Account) {
 	srv.events.ConnectionOpened.Tell(kind)
 	defer srv.events.ConnectionClosed.Tell(kind)
 	newConn(srv.ctx, srv, t, grant, account).serve()
-	// Scenario: a client asks for large files, reads no answer for a minute, and goes.
+	// Scenario: a client asks for large files, reads no answer for a minute, and disconnects.
 	srv.memory.Reset(releaseDelay)
 }
 
-// grantOf returns the grant of a transport's peer, which the transport may know from a registry. All peers that are
-// not authenticated have the same principal, "".
+// grantOf returns the grant of a transport's peer, which a registry may have sent with it. All
+// unauthenticated peers have the same principal, "".
 func grantOf(t websocket.Transport) wsauth.Grant {
 	principal := ""
 	if a, ok := t.(websocket.Authenticated); ok {
@@ -303,8 +305,8 @@ func grantOf(t websocket.Transport) wsauth.Grant {
 	return wsauth.Unlimited(principal)
 }
 
-// admit takes a new connection on, and returns its account. It fails if the client's share of MaxConnections is
-// used up or the server is shut down.
+// admit accepts a new connection, and returns its account. It returns an error if the client's
+// share of MaxConnections is used up or the server is shut down.
 func (srv *Server) admit(grant wsauth.Grant) (*share.Account, error) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -322,7 +324,7 @@ func (srv *Server) admit(grant wsauth.Grant) (*share.Account, error) {
 	return account, nil
 }
 
-// leave ends a connection that was taken on.
+// leave ends a connection that admit has accepted.
 func (srv *Server) leave(account *share.Account) {
 	account.Close()
 	srv.mu.Lock()
@@ -335,17 +337,16 @@ func (srv *Server) leave(account *share.Account) {
 	srv.wg.Done()
 }
 
-// forget drops a session that has ended.
+// forget removes a session that has ended.
 func (srv *Server) forget(s *session) {
 	srv.mu.Lock()
 	delete(srv.sessions, s.id)
 	srv.mu.Unlock()
 }
 
-// Shutdown ends the server: it accepts no more connections, kills every process,
-// closes every connection, and returns when that is done. If ctx ends first, it
-// returns ctx's error and the shutdown continues; another call waits for it. It
-// may be called more than once.
+// Shutdown ends the server: it accepts no more connections, kills every process, closes every
+// connection, and then returns. If ctx ends first, it returns ctx's error, and the shutdown
+// continues; another call waits for it. It may be called more than once.
 func (srv *Server) Shutdown(ctx context.Context) error {
 	srv.mu.Lock()
 	if !srv.stopping {

@@ -93,8 +93,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// The tests below are about defects of Codex CLI's server that this server must
-// not have (docs/spec/wire.md §8.3).
+// The tests below are about defects of Codex CLI's server that this server must not have
+// (docs/spec/wire.md §8.3).
 
 func TestExitCodesAreTheSameOnBothKinds(t *testing.T) {
 	_, url := newTestServer(t, withCgroups())
@@ -134,7 +134,7 @@ func TestExitedComesBeforeClosedAndAfterOutput(t *testing.T) {
 	for i := range 50 {
 		id := fmt.Sprint(i)
 		p.start(id, "printf last")
-		if out, code := p.closed(id); out != "last" || code != 0 { // closed checks the order
+		if out, code := p.closed(id); out != "last" || code != 0 { // closed checks the order of the events
 			t.Fatalf(`got out %q, code %d; want out "last", code 0`, out, code)
 		}
 	}
@@ -273,7 +273,7 @@ func TestRequestsOfOneProcessTakeEffectInOrder(t *testing.T) {
 	p, _ := hello(t, url)
 	for i := range 20 {
 		id := fmt.Sprint(i)
-		// No answer is waited for: the start is still in progress.
+		// The test does not wait for the answer: the start is still in progress.
 		p.send("process/start", startObject(id, "cat", object{"pipeStdin": true}))
 		want := ""
 		for j := range 20 {
@@ -315,7 +315,7 @@ func TestAStalledClientIsBounded(t *testing.T) {
 	s := srv.sessions[session]
 	srv.mu.Unlock()
 	out := s.attached().out
-	// The queue fills up and stays within its bound.
+	// The queue must fill up, and must not grow beyond its limit.
 	testutil.Eventually(t.Context(), t, "a full queue", func() (string, bool) {
 		out.mu.Lock()
 		n := len(out.queue)
@@ -325,7 +325,7 @@ func TestAStalledClientIsBounded(t *testing.T) {
 		}
 		return fmt.Sprintf("%d bytes", n), n >= queueBytes
 	})
-	// Another client does not notice.
+	// Another client is not affected.
 	q, _ := hello(t, url)
 	q.start("q", "echo hi")
 	if got, _ := q.closed("q"); got != "hi\n" {
@@ -339,7 +339,7 @@ func TestAStalledClientIsBounded(t *testing.T) {
 	}
 }
 
-// process64K is the base64 text of the largest chunk, and more.
+// process64K is larger than the base64 text of the largest chunk.
 const process64K = 90 << 10
 
 func TestManyProcessesLeaveNothing(t *testing.T) {

@@ -19,53 +19,51 @@ import (
 	"github.com/google/uuid"
 )
 
-// session owns processes. It is attached to one connection at a time and, when
-// that ends, waits detached for another one to resume it
-// (docs/spec/wire.md §3.2).
+// session owns processes. It is attached to one connection at a time. When the connection ends,
+// the session is detached, and waits until another connection resumes it (docs/spec/wire.md
+// §3.2).
 //
-// States: attached (conn set), detached (conn nil, expiry running), ended.
-// attach, detach and end move it; every other method may be called from any
-// goroutine at any time.
+// States: attached (conn set), detached (conn nil, expiry running), ended. attach, detach and
+// end change the state; every other method may be called from any goroutine at any time.
 //
 // When you add a field, put it into its group.
 type session struct {
 	// The owner of the session. These fields never change.
 	srv     *Server
-	id      string // lets a client of the owner's resume the session; not to be logged
+	id      string // lets another client of the owner resume the session; must not be logged
 	log     *slog.Logger
 	began   time.Time
 	owner   string       // the principal that started the session; no other may resume it
-	lasting string       // the owner if a later connection of the same client has the same; "": none has
-	grant   wsauth.Grant // of the client which started it; only a client with the same token may resume it
+	lasting string       // the owner, if later connections of the same client have the same owner; "": none
+	grant   wsauth.Grant // of the client that started the session; only a client with the same token may resume it
 
-	// These live as long as it.
+	// These live as long as the session.
 	ctx      context.Context // ends with the session
 	cancel   context.CancelFunc
 	group    *process.Group
-	sequence sequence // of the requests about a process, by its id
+	sequence sequence // orders requests about a process, by its id
 	shells   snapshots
 	tunnels  *tunnels.Tunnels
 
 	mu sync.Mutex // guards the groups below
 
 	// Its connection.
-	conn         *conn // nil: it is detached, or has ended
+	conn         *conn // nil: the session is detached, or has ended
 	over         bool
-	expiry       *time.Timer // runs while it is detached
-	client, peer string      // of the connection that has it, or had it last
+	expiry       *time.Timer // runs while the session is detached
+	client, peer string      // of the current connection, or of the last one
 
 	// Its processes.
 	procs          map[string]*proc
-	open           int     // that have not closed
+	open           int     // number of processes that have not closed
 	closed         []*proc // in the order of closing
-	closedRetained int     // the output that they retain
+	closedRetained int     // bytes of output that closed processes retain
 	sweep          *time.Timer
 }
 
-// initialize starts or resumes a session. It runs on the connection's reader,
-// which makes it a barrier (docs/spec/wire.md §9.1): no later request is
-// answered before it. The first client therefore waits here for the probe of the
-// backends, because the answer contains its result.
+// initialize starts or resumes a session. It runs on the connection's reader, so that no later
+// request is answered before it (docs/spec/wire.md §9.1). The first client therefore waits here
+// for the probe of the backends, because the answer contains its result.
 func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (reply.Result, error) {
 	if c.handshake != handshakeNew {
 		return nil, execproto.InvalidRequest("initialize may only be sent once per connection")
@@ -90,7 +88,7 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (repl
 	return reply.Followed{Result: r, Then: func() { close(c.answered) }}, nil
 }
 
-// principal returns how the owner is called in logs and lists.
+// principal returns the owner's name for logs and lists.
 func (s *session) principal() string { return cmp.Or(s.grant.Principal, s.owner) }
 
 // seen describes a session for observers.
@@ -98,7 +96,7 @@ func (s *session) seen() observe.Session {
 	return observe.Session{ID: digest.Of(s.id), Principal: s.principal()}
 }
 
-// seen describes a session that c begins or resumes for observers.
+// seen describes, for observers, a session that c starts or resumes.
 func (c *conn) seen(id, owner string) observe.Session {
 	seen := observe.Session{ID: digest.Of(id), Principal: owner, Client: c.client}
 	if c.t != nil { // a keeper's session has no connection
@@ -124,8 +122,8 @@ func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session
 	case s == nil:
 		return nil, unknownSession(*p.ResumeSessionID)
 	case s.owner != c.principal || !s.grant.Same(&c.grant):
-		// The same error as for an unknown id: a client that has found an id must
-		// not learn that it exists.
+		// The same error as for an unknown id: a client that guesses an id must not learn that
+		// it exists.
 		s.log.Warn("session refused to another principal", "peer", c.t.Peer())
 		return nil, unknownSession(*p.ResumeSessionID)
 	}
@@ -154,7 +152,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	s.began, s.client = time.Now(), c.client
 	if c.t != nil { // a keeper's session has no connection
 		s.peer = c.t.Peer()
-		s.lasting, _ = c.lastingOwner() // an error means that there is none
+		s.lasting, _ = c.lastingOwner() // after an error there is none
 	}
 	s.log = srv.log.With("session", digest.Of(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
@@ -166,14 +164,15 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	return s, nil
 }
 
-// routineGrant ends the session when the token of its client is no longer good.
+// routineGrant ends the session when the token of its client is no longer valid.
 func (s *session) routineGrant() {
 	if err := watchGrant(s.ctx, &s.grant); err != nil {
 		s.end(err.Error(), false)
 	}
 }
 
-// watchGrant waits until a grant is no longer good, and returns why; nil: ctx has ended before.
+// watchGrant waits until a grant is no longer valid, and returns the reason. It returns nil if
+// ctx ends first.
 func watchGrant(ctx context.Context, grant *wsauth.Grant) error {
 	ticker := time.NewTicker(grantInterval)
 	defer ticker.Stop()
@@ -189,10 +188,9 @@ func watchGrant(ctx context.Context, grant *wsauth.Grant) error {
 	}
 }
 
-// resume makes c the session's connection. If another connection has the
-// session, that connection is closed if takeOver is set or the connection is
-// suspended; otherwise resume fails. If several clients take over at a time,
-// the last of them gets the session.
+// resume makes c the session's connection. If another connection has the session, that
+// connection is closed if takeOver is set or the connection is suspended; otherwise resume
+// fails. If several clients take over at the same time, the last one gets the session.
 func (s *session) resume(c *conn, takeOver bool) error {
 	var evicted *conn
 	for {
@@ -212,8 +210,8 @@ func (s *session) resume(c *conn, takeOver bool) error {
 	}
 }
 
-// attach makes c the session's connection, unless there is one other than
-// evicted, which it returns.
+// attach makes c the session's connection. If the session has a connection other than evicted,
+// attach returns that one and changes nothing.
 func (s *session) attach(c, evicted *conn) (other *conn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,9 +239,8 @@ func (s *session) stopExpiry() {
 	s.expiry = nil
 }
 
-// detach ends c's part in the session. From now on output is retained and
-// notifications are dropped; goroutines that wait for space in c's queue
-// return.
+// detach separates c from the session. From now on output is retained and notifications are
+// dropped; goroutines that wait for space in c's queue return.
 func (s *session) detach(c *conn) {
 	c.out.end()
 	s.mu.Lock()
@@ -261,8 +258,8 @@ func (s *session) detach(c *conn) {
 	})
 }
 
-// end kills the session's processes and waits for them. With ifDetached it does
-// nothing if a connection has resumed the session meanwhile.
+// end kills the session's processes and waits for them. With ifDetached it does nothing if a
+// connection has resumed the session in the meantime.
 func (s *session) end(why string, ifDetached bool) {
 	s.mu.Lock()
 	if s.over || ifDetached && s.conn != nil {
@@ -287,8 +284,8 @@ func (s *session) end(why string, ifDetached bool) {
 	for _, p := range procs {
 		p.cancelStart()
 	}
-	// A client that still reads learns how its processes ended. If it does not
-	// read, the events that wait for space in its queue are dropped.
+	// If the client still reads, it learns how its processes ended. Otherwise the events that
+	// wait for space in its queue are dropped after finalReadTime.
 	limit := time.AfterFunc(finalReadTime, s.cancel)
 	s.group.Close()
 	limit.Stop()

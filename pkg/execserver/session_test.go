@@ -63,7 +63,7 @@ func TestShutdownEndsProcessesAndTellsClients(t *testing.T) {
 	p, _ := hello(t, url)
 	p.start("p", "setsid sh -c 'echo $$; exec sleep 1000' & wait")
 	pid := pidIn(t, p.wait(func(m message) bool { return m.Method == "process/output" }))
-	// A caller whose context ended can call Shutdown again.
+	// If the context of a call ends, the caller can call Shutdown again.
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := srv.Shutdown(over); err != nil && !errors.Is(err, context.Canceled) {
@@ -99,8 +99,8 @@ func awaitGone(t *testing.T, pid int) {
 	testutil.Eventually(t.Context(), t, fmt.Sprintf("the end of process %d", pid), func() (string, bool) { return testutil.Gone(pid) })
 }
 
-// resume resumes a session, as soon as the server has noticed the end of the
-// session's previous connection.
+// resume resumes a session after the server has noticed that the session's previous connection
+// has ended.
 func (p *peer) resume(session string) {
 	p.t.Helper()
 	testutil.Eventually(p.t.Context(), p.t, "the session to be free", func() (string, bool) {

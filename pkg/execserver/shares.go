@@ -14,8 +14,8 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// shared is the table of what all clients of a server have together (docs/protocol.md, "Limits"); pkg/execserver/share
-// divides it.
+// shared returns the limits of the resources that all clients of a server share
+// (docs/protocol.md, "Limits"). pkg/execserver/share divides them.
 func (o *Options) shared() map[observe.Limit]int64 {
 	return map[observe.Limit]int64{
 		observe.LimitConnections: int64(o.MaxConnections),
@@ -25,7 +25,8 @@ func (o *Options) shared() map[observe.Limit]int64 {
 	}
 }
 
-// memory is how much answers and messages may hold: enough that a principal, which has half, can send the largest message.
+// memory returns the memory for answers and messages: enough that a principal, which may have
+// half of it, can send the largest message.
 func (o *Options) memory() int64 {
 	if o.MaxMessage <= websocket.DefaultMaxMessage {
 		return answerMemory
@@ -33,9 +34,9 @@ func (o *Options) memory() int64 {
 	return 4 * min(int64(o.MaxMessage), math.MaxInt64/32)
 }
 
-// inotifyInstances is how many watches the machine lets this user have in all programs.
+// inotifyInstances returns how many inotify instances all programs of this user may have.
 func inotifyInstances() int64 {
-	const usual = 128 // of the kernel, where /proc does not tell
+	const usual = 128 // the kernel's default, if /proc cannot be read
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
 	if err != nil {
 		return usual
@@ -47,22 +48,24 @@ func inotifyInstances() int64 {
 	return n
 }
 
-// hasWhole reports whether a client has no share but may take everything that is free: the user of the
-// server's own machine, and whoever needs not say who he is.
+// hasWhole reports whether a client is not restricted to a share, and may take everything that
+// is free: the user of the server's own machine, and every client of a server without
+// authentication.
 func (srv *Server) hasWhole(principal string) bool {
 	return srv.keeper != nil || principal == "" || principal == anybody || strings.HasPrefix(principal, userPrefix)
 }
 
-// messageMemory counts what the messages of a connection hold, for websocket.Options.
+// messageMemory counts the memory of a connection's incoming messages, for websocket.Options.
 type messageMemory struct {
 	ctx     context.Context // of the server
 	account *share.Account
 }
 
-// errNoMemory ends a connection whose message does not fit for memoryTime.
+// errNoMemory ends a connection if one of its messages gets no memory for memoryTime.
 var errNoMemory = errors.New("the memory that the server has for messages is in use by other requests; try again later")
 
-// Take implements websocket.Memory. The rest of the message waits in the system meanwhile.
+// Take implements websocket.Memory. Meanwhile, the rest of the message waits in the kernel's
+// buffers.
 func (m *messageMemory) Take(n int) (int, error) {
 	ctx, cancel := context.WithTimeout(m.ctx, memoryTime)
 	defer cancel()

@@ -11,9 +11,8 @@ import (
 	"codex.internal/pkg/host/shellsnapshot"
 )
 
-// restoreShell makes the command restore the state that the start-up files have
-// set, if that is known or can be found out. Otherwise the command runs them
-// itself.
+// restoreShell makes the command restore the state that the start-up files have set, if the
+// session has that state or can get it. Otherwise the command runs the start-up files itself.
 func restoreShell(ctx context.Context, st *start) error {
 	rq, s := st.shell, st.p.s
 	found := s.shells.get(ctx, rq.key, func(ctx context.Context) (*shellsnapshot.Snapshot, error) {
@@ -35,23 +34,23 @@ func restoreShell(ctx context.Context, st *start) error {
 	return nil
 }
 
-// snapshots are the shells' states that a session keeps.
+// snapshots has the shell states that a session retains.
 type snapshots struct {
 	mu      sync.Mutex
 	entries map[string]*snapshotEntry
 	uses    uint64
 }
 
-// snapshotEntry is a state, or the attempts to get it.
+// snapshotEntry has a state, or the attempts to get it.
 type snapshotEntry struct {
-	used     uint64        // when, by the count of uses
-	busy     chan struct{} // closed at the end of the current attempt; nil: none
+	used     uint64        // the number of the last use
+	busy     chan struct{} // closed at the end of the current attempt; nil: there is none
 	found    *shellsnapshot.Snapshot
 	failures int
-	failed   time.Time // when the last attempt failed
+	failed   time.Time // time of the last failed attempt
 }
 
-// get returns the state of a key; nil: there is none. Of several callers, one
+// get returns the state for a key; nil: there is none. If several callers need it, one of them
 // gets it by capture while the others wait.
 func (x *snapshots) get(
 	ctx context.Context, key string, capture func(context.Context) (*shellsnapshot.Snapshot, error),
@@ -83,16 +82,15 @@ func (x *snapshots) get(
 	switch {
 	case err == nil:
 		e.found = found
-	case ctx.Err() == nil: // a cancelled start says nothing about the shell
+	case ctx.Err() == nil: // if the start was cancelled, the failure is not one of the shell
 		e.failures++
 		e.failed = time.Now()
 	}
 	return e.found
 }
 
-// enter returns the entry of a key. The caller holds the lock. A new entry
-// replaces the one that was not used for the longest time; callers that still
-// wait for that one keep it.
+// enter returns the entry of a key. The caller holds the lock. A new entry replaces the least
+// recently used one. Callers that still wait for the replaced entry keep it.
 func (x *snapshots) enter(key string) *snapshotEntry {
 	e := x.entries[key]
 	if e == nil {
@@ -116,10 +114,10 @@ func (x *snapshots) enter(key string) *snapshotEntry {
 	return e
 }
 
-// captureShell runs the start-up files and returns the resulting state. They run
-// in the directory, the environment and the sandbox of a command, as a process of
-// the session. Jobs that they leave in the background continue until the session
-// ends, like those of a command.
+// captureShell runs the start-up files and returns the resulting state. The start-up files run
+// as a process of the session, in the directory, the environment and the sandbox of the
+// command. Background jobs that they start continue until the session ends, like those of a
+// command.
 func (st *start) captureShell(ctx context.Context) (*shellsnapshot.Snapshot, error) {
 	marker, s, spec := shellsnapshot.NewMarker(), st.p.s, st.spec
 	spec = process.Spec{
@@ -156,12 +154,11 @@ func (st *start) captureShell(ctx context.Context) (*shellsnapshot.Snapshot, err
 	return shellsnapshot.Parse(c.output, marker)
 }
 
-// shellCapture is the process.Sink of start-up files.
+// shellCapture is the process.Sink of a process that runs start-up files.
 type shellCapture struct {
 	marker string
 
-	// Only one event is delivered at a time; output may be read when ended is
-	// closed.
+	// Only one event is delivered at a time. output may be read after ended is closed.
 	collected []byte
 	output    []byte // the state; nil: there is none
 	over      bool
@@ -177,8 +174,8 @@ func (c *shellCapture) Output(_ uint64, stream process.Stream, chunk []byte) {
 		c.end(nil)
 		return
 	}
-	// Only the part that may contain the rest of the mark is searched: start-up
-	// files may write byte by byte.
+	// Search only the part that may contain the end of the marker: start-up files may write
+	// byte by byte.
 	from := max(len(c.collected)-2*len(c.marker), 0)
 	c.collected = append(c.collected, chunk...)
 	if shellsnapshot.Complete(c.collected[from:], c.marker) {
@@ -195,7 +192,7 @@ func (c *shellCapture) end(output []byte) {
 	close(c.ended)
 }
 
-// Exited implements process.Sink. All output of the shell itself has arrived before.
+// Exited implements process.Sink. All output of the shell itself has already arrived.
 func (c *shellCapture) Exited(uint64, process.Exit) { c.end(nil) }
 
 // Closed implements process.Sink.

@@ -11,8 +11,7 @@ import (
 	"codex.internal/pkg/host/shellsnapshot"
 )
 
-// TestSnapshotsAreShared: simultaneous starts wait for one run of the start-up
-// files.
+// TestSnapshotsAreShared: concurrent starts wait for one run of the start-up files.
 func TestSnapshotsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var x snapshots
@@ -43,8 +42,8 @@ func TestSnapshotsAreShared(t *testing.T) {
 	})
 }
 
-// TestSnapshotsThatFail: start-up files that fail are not run twice for each
-// command for ever.
+// TestSnapshotsThatFail: if the start-up files fail, the server stops running them twice for
+// each command after some attempts.
 func TestSnapshotsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var x snapshots
@@ -55,7 +54,7 @@ func TestSnapshotsThatFail(t *testing.T) {
 		}
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		x.get(cancelled, "k", fail) // which does not count
+		x.get(cancelled, "k", fail) // a cancelled attempt does not count
 		for i, want := range []int{2, 2, 3, 3, 4, 4} {
 			if x.get(t.Context(), "k", fail) != nil || runs != want {
 				t.Errorf("attempt %d: %d runs, want %d", i, runs, want)
@@ -91,15 +90,15 @@ func TestSnapshotsAreBounded(t *testing.T) {
 		use(i)
 	}
 	use(0)
-	use(maxSnapshots) // in place of 1, which was not used for the longest time
+	use(maxSnapshots) // replaces 1, which is the least recently used
 	use(0)
 	if runs != maxSnapshots+1 || len(x.entries) != maxSnapshots || x.entries["1"] != nil {
 		t.Errorf("%d runs, %d entries", runs, len(x.entries))
 	}
 }
 
-// TestBackgroundJobsOfAProfileLiveOn: a snapshot does not wait for such jobs, and
-// they end with the session.
+// TestBackgroundJobsOfAProfileLiveOn: a snapshot does not wait for background jobs of the
+// start-up files. They end with the session.
 func TestBackgroundJobsOfAProfileLiveOn(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	home := t.TempDir()

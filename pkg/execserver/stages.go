@@ -17,12 +17,13 @@ const (
 )
 
 // startStages are what a start goes through, from top to bottom. Each reads what the ones before it
-// have left in the start. If one fails, those before it are undone from bottom to top.
+// startStages are the stages of a start, from first to last. Each stage reads what the earlier
+// ones have stored in the start. If one fails, the earlier ones are undone, the last one first.
 //
-// The order has reasons. The audit trail has the start before anything outside of the server is done
-// for it, and with the policy of its sandbox. The shell's start-up files run in the sandbox and with
-// the network of the command. The start of a detached process, in its keeper, differs from any other in
-// one stage: retainOutput.
+// The order has reasons. The audit trail must have the start, with the policy of its sandbox,
+// before the start has any effect outside of the server. The shell's start-up files run in the
+// sandbox and with the network of the command. The start of a detached process, in its keeper,
+// differs from any other in one stage: retainOutput.
 var startStages = []stage{
 	{when: onReader, do: reserveProcess, undo: forgetProcess},
 	{when: onWorker, do: traceProcess},
@@ -40,21 +41,22 @@ type stage struct {
 	when phase
 	only func(st *start) bool // which starts need it; nil: all
 	do   func(ctx context.Context, st *start) error
-	// undo reverts do, because the start has failed with err.
+	// undo reverts do after the start has failed with err.
 	undo func(st *start, err error) error
 	span string // the name of the stage's span; "": it has none
 }
 
-// phase is when a stage runs.
+// phase is the time at which a stage runs.
 type phase int
 
 const (
-	onReader    phase = iota // of the connection, so that the next request can name the process
-	onWorker                 // of the ordinary lane
-	afterAnswer              // the answer is in the connection's queue
+	onReader    phase = iota // on the connection's reader, so that the next request can name the process
+	onWorker                 // in the ordinary lane
+	afterAnswer              // after the answer was added to the connection's queue
 )
 
-// advance runs the stages of a phase. An error is the answer to the request.
+// advance runs the stages of a phase. If it returns an error, the error is the answer to the
+// request.
 func (st *start) advance(ctx context.Context, when phase) error {
 	for ; st.done < len(startStages) && startStages[st.done].when == when; st.done++ {
 		if err := st.runStage(ctx, &startStages[st.done]); err != nil {
@@ -82,7 +84,7 @@ func (st *start) runStage(ctx context.Context, s *stage) error {
 	return step.Err
 }
 
-// fail undoes the stages that are done, because of err. It returns the error that says why the
+// fail undoes the completed stages, because of err. It returns the error that says why the
 // process did not start.
 func (st *start) fail(err error) error {
 	for _, s := range slices.Backward(startStages[:st.done]) {
@@ -114,7 +116,7 @@ func reserveProcess(_ context.Context, st *start) error {
 	return nil
 }
 
-// forgetProcess forgets the process, which did not start.
+// forgetProcess removes the process, which did not start.
 func forgetProcess(st *start, err error) error {
 	p, srv := st.p, st.c.srv
 	p.stop()
@@ -129,8 +131,8 @@ func forgetProcess(st *start, err error) error {
 	return err
 }
 
-// traceProcess begins the span of the process, and gives the command the span's context if
-// commands get it.
+// traceProcess begins the span of the process. If commands get spans, it adds the span to the
+// command's environment.
 func traceProcess(_ context.Context, st *start) error {
 	seen := &st.p.seen
 	seen.Within, seen.Trace = tracing.From(st.request), observe.TraceOf(st.request)
@@ -141,8 +143,7 @@ func traceProcess(_ context.Context, st *start) error {
 	return nil
 }
 
-// recordStart records in the audit trail that the process is about to be started, and with
-// which policy.
+// recordStart records in the audit trail that the process is about to start, and its policy.
 func recordStart(_ context.Context, st *start) error {
 	seen := &st.p.seen
 	seen.Argv, seen.Dir, seen.Sandbox = st.spec.Argv, st.spec.Dir, sandboxNone
@@ -150,7 +151,7 @@ func recordStart(_ context.Context, st *start) error {
 		seen.Sandbox, seen.Policy = sandboxLinux, st.confinement.Profile
 	}
 	err := st.c.srv.events.ProcessStarting.Ask(seen)
-	seen.Argv = nil // it may be large, and the process is known until some time after its end
+	seen.Argv = nil // argv may be large, and the process is retained for some time after its end
 	return err
 }
 
@@ -181,7 +182,8 @@ func spawnProcess(ctx context.Context, st *start) error {
 	return err
 }
 
-// publishProcess lets waiting requests about the process continue, and its output be sent.
+// publishProcess lets waiting requests about the process continue, and permits its output to be
+// sent.
 func publishProcess(_ context.Context, st *start) error {
 	p := st.p
 	if p.setStarted(st.running) {

@@ -21,31 +21,31 @@ import (
 )
 
 // start is a process/start: its checked params (this file), and the results of its stages
-// (stages.go). When you add a member, put it into its group.
+// (stages.go). When you add a field, put it into its group.
 type start struct {
 	c *conn
 
 	// The params.
 	id       string
 	metadata *execproto.StartMetadata // nil: none
-	spec     process.Spec             // command, environment, terminal and limits; stages change it
+	spec     process.Spec             // command, environment, terminal and limits; stages change them
 	sandbox  *confine.Process         // nil: none
-	network  networkRequest           // the proxy, and what a sandbox lets pass
+	network  networkRequest           // the proxy, and the network access of a sandbox
 	shell    *snapshotRequest         // nil: start-up files run as usual
 	detach   *detach.Record           // nil: the process ends with its session
-	asksHeld bool                     // the client wants to know how the limits are enforced
+	asksHeld bool                     // the client asks how the limits are enforced
 
 	// The results of the stages.
 	done        int                 // how many stages
 	p           *proc               // registered in the session
 	ctx         context.Context     // ends when the start is cancelled
-	request     context.Context     // of a worker: it has the span of the request
+	request     context.Context     // context of the worker, with the span of the request
 	confinement *runner.Confinement // how the process is confined; nil: not at all
 	running     *process.Process
 }
 
-// processStart accepts a process/start. If a keeper refuses its process, the keeper ends: it was
-// started only for this process, and its server waits for its end.
+// processStart accepts a process/start. If a keeper refuses its process, the keeper ends,
+// because it was started only for this process, and its server waits until it ends.
 func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	k := c.srv.keeper
 	if k != nil {
@@ -81,7 +81,8 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	}, nil
 }
 
-// newStart builds a start from params, and checks all of them that can be checked without the disk.
+// newStart builds a start from params. It makes all checks of the params that do not need the
+// disk.
 func (c *conn) newStart(params *execproto.StartParams) (*start, error) {
 	st := &start{c: c, id: params.ProcessID, metadata: params.Metadata, asksHeld: params.Limits != nil}
 	for _, part := range []func(*execproto.StartParams) error{
@@ -94,8 +95,8 @@ func (c *conn) newStart(params *execproto.StartParams) (*start, error) {
 	return st, nil
 }
 
-// buildDetach determines whether the process is detached, and how it is retained. The start in a
-// keeper has this member, too: there the process belongs to the keeper's session.
+// buildDetach determines whether the process is detached, and how it is retained. In a keeper,
+// params.Detach is set too, but the process belongs to the keeper's session.
 func (st *start) buildDetach(p *execproto.StartParams) error {
 	c := st.c
 	switch {
@@ -140,7 +141,7 @@ func (st *start) buildCommand(p *execproto.StartParams) error {
 	return nil
 }
 
-// policyOf returns the policy of the environment; nil: the default one.
+// policyOf returns the policy for the environment; nil: the default policy.
 func policyOf(e *execproto.EnvPolicy) *envpolicy.Policy {
 	if e == nil {
 		return nil
@@ -162,9 +163,8 @@ func (st *start) buildSandbox(p *execproto.StartParams) (err error) {
 // networkRequest is the part of a process/start about the process's network.
 type networkRequest struct {
 	policy *egress.Policy // nil: no network proxy
-	// ports and unixSockets are for a sandbox that is confined to a proxy: the
-	// only ports on which it may be, nil for any, and whether sockets of the
-	// Unix family are allowed.
+	// ports and unixSockets are for a sandbox whose only network is a proxy. ports are the only
+	// ports on which the proxy may listen; nil: any. unixSockets permits Unix sockets.
 	ports       []uint16
 	unixSockets bool
 }
@@ -219,10 +219,11 @@ func permissionsOf(domains map[string]execproto.DomainPermission) map[string]egr
 
 // snapshotRequest is the part of a process/start about its shell's start-up files.
 type snapshotRequest struct {
-	// key names the snapshot: all that start-up files may depend on but the
-	// variables of the request, so that these need not be the same.
+	// key identifies the snapshot. It has everything on which the start-up files may depend,
+	// except the variables of the request, so that requests with different variables share a
+	// snapshot.
 	key    string
-	policy envpolicy.Policy // of the variables that start-up files export
+	policy envpolicy.Policy // for the variables that start-up files export
 	env    map[string]string
 }
 
@@ -241,7 +242,7 @@ func (st *start) buildShell(p *execproto.StartParams) error {
 	switch s.Shell.Name {
 	case shellsnapshot.Shell:
 	case "zsh", "sh":
-		return nil // they start as without a snapshot
+		return nil // the command then starts as without a snapshot
 	default:
 		return execproto.InvalidParams(fmt.Sprintf("shell snapshots are unsupported for shell `%s`", shorten(s.Shell.Name)))
 	}

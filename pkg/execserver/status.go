@@ -12,14 +12,14 @@ import (
 	"codex.internal/pkg/wire/digest"
 )
 
-// statusTime bounds the questions to the keepers of detached processes for a status page.
+// statusTime bounds the requests to the keepers of detached processes for one status page.
 const statusTime = 5 * time.Second
 
-// statusSource presents a server to its status page.
+// statusSource makes a server the Source of its status page.
 type statusSource struct{ *Server }
 
-// Report implements statuspage.Source: a client sees its principal's sessions and processes and, with
-// the role admin, all.
+// Report implements statuspage.Source. A client sees the sessions and processes of its
+// principal. With the role admin, it sees all.
 func (srv statusSource) Report(ctx context.Context, grant *wsauth.Grant) statuspage.Report {
 	all, ends := grant.Role.Allows(wsauth.RoleAdmin), statuspage.MayEnd(grant)
 	report := statuspage.Report{Version: srv.opts.Version, Host: srv.hostName, Since: srv.began, Sessions: []statuspage.Session{}}
@@ -67,7 +67,7 @@ func (srv statusSource) Targets(grant *wsauth.Grant) (targets []statuspage.Targe
 	return targets
 }
 
-// detachedOf returns the detached processes of a principal, or all.
+// detachedOf returns the detached processes of a principal, or of all principals.
 func (srv *Server) detachedOf(principal string, all bool) []*detach.Process {
 	if srv.detached == nil || principal == "" || principal == anybody && !all {
 		return nil
@@ -86,7 +86,7 @@ func detachedKey(k *detach.Process) statuspage.Key {
 	return statuspage.Key{"detached", k.Record.Owner, k.Record.ProcessID, k.Record.StartID}
 }
 
-// status describes the session. With ends, the client may end its processes.
+// status describes the session. ends means that the client may end its processes.
 func (s *session) status(ends bool) statuspage.Session {
 	s.mu.Lock()
 	st := statuspage.Session{
@@ -158,7 +158,7 @@ func detachedStatus(ctx context.Context, k *detach.Process) statuspage.Detached 
 	return st
 }
 
-// terminate ends the process, or its start.
+// terminate ends the process. If the process is starting, it cancels the start.
 func (p *proc) terminate(context.Context) error {
 	if p.cancelStart() {
 		return nil

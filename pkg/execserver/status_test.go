@@ -13,7 +13,8 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 )
 
-// get asks for a path of a server with headers, and returns status, header and body.
+// getStatus requests the status page of a server with headers, and returns the status code, the
+// header and the body.
 func getStatus(t *testing.T, url string, header ...string) (int, http.Header, string) {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, "http"+strings.TrimPrefix(strings.TrimSuffix(url, "/"), "ws")+"/status", nil)
@@ -38,8 +39,8 @@ func getStatus(t *testing.T, url string, header ...string) (int, http.Header, st
 	return res.StatusCode, res.Header, string(body)
 }
 
-// TestStatusPage: a client sees its own sessions and processes, and no others. Names that
-// others chose cannot become markup, and no session id is shown.
+// TestStatusPage: a client sees its own sessions and processes, and no others. Names that other
+// clients chose cannot become markup, and no session id is shown.
 func TestStatusPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -86,7 +87,7 @@ func TestStatusPage(t *testing.T) {
 	}
 }
 
-// TestStatusNeedsToken: with tokens, clients without one see nothing.
+// TestStatusNeedsToken: if the server requires tokens, a client without one sees nothing.
 func TestStatusNeedsToken(t *testing.T) {
 	const token = "0123456789abcdef0123456789abcdef"
 	sum := sha256.Sum256([]byte(token))

@@ -18,14 +18,14 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// endPage is a browser at the status page, with a token.
+// endPage is a browser with a token that uses the status page.
 type endPage struct {
 	t     *testing.T
 	base  string
 	token string
 }
 
-// do sends a request and returns the answer; a redirection is not followed.
+// do sends a request and returns the answer. It does not follow redirects.
 func (e *endPage) do(method, path, body string, header ...string) (int, string) {
 	e.t.Helper()
 	r, err := http.NewRequest(method, e.base+path, strings.NewReader(body))
@@ -59,7 +59,7 @@ var (
 	proofText = regexp.MustCompile(`name="proof" value="([0-9a-f]{32})"`)
 )
 
-// form returns the body that the confirmation of a process sends.
+// form returns the body of the form that confirms the end of a process.
 func (e *endPage) form(ref string) string {
 	e.t.Helper()
 	status, page := e.do(http.MethodGet, "/status?end="+ref, "")
@@ -70,8 +70,8 @@ func (e *endPage) form(ref string) string {
 	return url.Values{"end": {ref}, "proof": {found[1]}}.Encode()
 }
 
-// TestStatusEnds: a process is ended by a client whose role permits it, from the page itself
-// and after a question, and that is in the trail.
+// TestStatusEnds: only a client whose role permits it can end a process, only from the page
+// itself, and only after a confirmation. The audit trail has the request.
 func TestStatusEnds(t *testing.T) {
 	dir := t.TempDir()
 	file := wsauth.OpenTokens(filepath.Join(dir, "tokens.json"))
@@ -154,7 +154,7 @@ func TestStatusEnds(t *testing.T) {
 			t.Errorf(`%s: got status %d, text %s; want status at least 400, text without "victim"`, name, status, text)
 		}
 	}
-	p.start("still", "exit 0", nil) // the server continues, and so does the process
+	p.start("still", "exit 0", nil) // the server continues, and the process too
 	p.closed("still")
 	if status, text := page(run).do(http.MethodPost, "/status", good, "Origin", base, "Sec-Fetch-Site", "same-origin"); status != http.StatusSeeOther {
 		t.Fatalf("got status %d, text %s; want status %d", status, text, http.StatusSeeOther)
@@ -162,7 +162,7 @@ func TestStatusEnds(t *testing.T) {
 	if _, code := p.closed("<b>victim"); code != 137 {
 		t.Errorf("exit code %d", code)
 	}
-	// The same name again: another process, which the old form does not end.
+	// Another process with the same name, which the old form must not end.
 	p.start("second", "exec sleep 600", nil)
 	if status, _ := page(run).do(http.MethodPost, "/status", good, "Origin", base); status != http.StatusSeeOther && status != http.StatusNotFound {
 		t.Errorf("the form again: %d", status)

@@ -17,7 +17,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// takeOver resumes a session, whichever connection it is attached to.
+// takeOver resumes a session, even if the session is attached to another connection.
 func takeOver(t testing.TB, url, session string) *peer {
 	t.Helper()
 	p := dial(t, url)
@@ -81,9 +81,9 @@ func TestTakeOverWithoutASession(t *testing.T) {
 	}
 }
 
-// TestTakeOverFromAHalfDeadConnection: a connection does not read, and all
-// buffers between it and the processes are full. The connection that takes its
-// session over must not wait for it, and must miss nothing.
+// TestTakeOverFromAHalfDeadConnection: a connection does not read, and all buffers between it
+// and the processes are full. Another connection takes the session over. It must not wait for
+// the first connection, and must miss no output.
 func TestTakeOverFromAHalfDeadConnection(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -141,13 +141,12 @@ func awaitFull(t *testing.T, srv *Server, session string) {
 	})
 }
 
-// collector is a client's view of one process: the output from process/read for
-// the time before its connection, and the notifications. It acknowledges all of
-// them.
+// collector is a client's view of one process: the output that process/read returns for the
+// time before the connection, and the later notifications. It acknowledges all of them.
 type collector struct {
 	out   []byte
-	seq   uint64 // of the newest event in out
-	first uint64 // of the first notification
+	seq   uint64 // number of the newest event in out
+	first uint64 // number of the first notification
 }
 
 // consume reads a process to its end.
@@ -183,7 +182,7 @@ func (c *collector) take(p *peer, e event) {
 	}
 }
 
-// catchUp reads the events from before the connection.
+// catchUp reads the events from the time before the connection.
 func (c *collector) catchUp(p *peer, id string) {
 	p.t.Helper()
 	var r struct{ Chunks []event }
@@ -199,8 +198,9 @@ func (c *collector) ack(p *peer, id string) {
 	p.text(fmt.Sprintf(`{"method":"process/ack","params":{"processId":%q,"seq":%d}}`, id, c.seq))
 }
 
-// TestNothingIsHandledAfterATakeOver: a client writes as fast as it can while
-// another one takes its session over and writes different data.
+// TestNothingIsHandledAfterATakeOver: a client writes as fast as it can. Another client takes
+// its session over and writes different data. After that, no data of the first client is
+// written.
 func TestNothingIsHandledAfterATakeOver(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	for range 10 {
@@ -232,8 +232,8 @@ func TestNothingIsHandledAfterATakeOver(t *testing.T) {
 	}
 }
 
-// TestOfManyTakeOversOneHolds: connections take a session from each other at
-// the same time.
+// TestOfManyTakeOversOneHolds: several connections take a session from each other at the same
+// time. One of them has it in the end.
 func TestOfManyTakeOversOneHolds(t *testing.T) {
 	srv, url := newTestServer(t, withCgroups())
 	p, session := hello(t, url)

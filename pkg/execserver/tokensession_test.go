@@ -18,7 +18,7 @@ import (
 )
 
 // TestSessionsBelongToAToken: a token cannot resume a session of another token of the same
-// principal, which may permit more.
+// principal, because the other token may permit more.
 func TestSessionsBelongToAToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	file := wsauth.OpenTokens(path)
@@ -63,9 +63,9 @@ func TestSessionsBelongToAToken(t *testing.T) {
 	connect(run).initialize(session) // the control
 }
 
-// TestTokensEndConnections: within 5 s after its token has ended, a connection is closed with the reason, also if it has
-// sent nothing yet. Scenario: an operator revokes a token, and its holder has made all connections that the server
-// has for later.
+// TestTokensEndConnections: within 5 s after its token has become invalid, a connection is
+// closed with the reason, even if it has sent nothing yet. Scenario: an operator revokes a
+// token whose holder has already opened all connections that the server permits, for later use.
 func TestTokensEndConnections(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -84,7 +84,7 @@ func TestTokensEndConnections(t *testing.T) {
 		}
 		return secret
 	}
-	const lasts = 2 * time.Second // of tokens that expire
+	const lasts = 2 * time.Second // lifetime of tokens that expire
 	secret, capability, skew := strings.Repeat("s", 32), strings.Repeat("a", 32), time.Duration(0)
 	signed := func() string {
 		token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"exp": time.Now().Add(lasts).Unix()})
@@ -149,7 +149,8 @@ func TestTokensEndConnections(t *testing.T) {
 	}
 }
 
-// TestWebPagesGetNoWebsocket: neither at a server's port nor in the mux of another program.
+// TestWebPagesGetNoWebsocket: a web page cannot open a websocket, neither at a server's port
+// nor in the mux of another program.
 func TestWebPagesGetNoWebsocket(t *testing.T) {
 	srv, url := newTestServer(t, Options{})
 	mux := httptest.NewServer(srv)

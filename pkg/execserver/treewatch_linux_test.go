@@ -10,13 +10,14 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// The limits of watches of a connection, and of all (docs/spec/wire.md §10).
+// The limits of the watches of a connection, and of the watches of all connections
+// (docs/spec/wire.md §10).
 const (
 	watches      = 8
 	watchesOfAll = 512
 )
 
-// changes returns the next fs/changed, one line for an event, with names below dir.
+// changes returns the next fs/changed: one line for each event, with names relative to dir.
 func (p *peer) changes(dir string) (execproto.Changed, string) {
 	p.t.Helper()
 	m := p.wait(func(m message) bool { return m.Method == execproto.NotifyFSChanged })
@@ -32,7 +33,7 @@ func (p *peer) changes(dir string) (execproto.Changed, string) {
 }
 
 func TestWatchTree(t *testing.T) {
-	_, url := newTestServer(t, Options{}) // which checks that no goroutine is left
+	_, url := newTestServer(t, Options{}) // newTestServer checks that no goroutine is left
 	dir := t.TempDir()
 	p, _ := hello(t, url)
 	p.call(execproto.MethodFSWatch, object{"watchId": 3, "path": uri(dir, ""), "recursive": true}, nil)
@@ -62,7 +63,7 @@ func TestWatchTree(t *testing.T) {
 	p.call(execproto.MethodFSUnwatch, object{"watchId": 3}, nil)
 }
 
-// TestEndedWatchIsFree: after a client was told of the end of a watch, it may use the id
+// TestEndedWatchIsFree: after a client has received the end of a watch, it may use the id
 // again.
 func TestEndedWatchIsFree(t *testing.T) {
 	_, url := newTestServer(t, Options{})
@@ -112,7 +113,8 @@ func TestWatchTreeRefusals(t *testing.T) {
 	}
 }
 
-// TestEndedWatchesAreNotCounted: the server takes a limited number of watches at a time, and any number one after the other.
+// TestEndedWatchesAreNotCounted: the number of concurrent watches is limited, but not the
+// number of successive ones.
 func TestEndedWatchesAreNotCounted(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)

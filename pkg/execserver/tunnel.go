@@ -15,8 +15,8 @@ import (
 	"codex.internal/pkg/wire/digest"
 )
 
-// This file joins the methods of tunnels with pkg/execserver/tunnels, which sees a connection as a
-// tunnels.Conn.
+// This file connects the methods of tunnels with pkg/execserver/tunnels, which sees a
+// connection as a tunnels.Conn.
 
 // Send implements tunnels.Conn and files.Conn.
 func (c *conn) Send(ctx context.Context, encode func(b []byte) []byte) error {
@@ -67,8 +67,8 @@ type detachedTarget struct {
 	ceiling   wsauth.Ceiling // of the client
 }
 
-// Dial implements tunnels.Process: the keeper of the process connects, because only it knows that a
-// pid still belongs to the process.
+// Dial implements tunnels.Process: the keeper of the process connects, because only the keeper
+// can tell whether a pid still belongs to the process.
 func (d detachedTarget) Dial(ctx context.Context, to tunnels.Target) (net.Conn, error) {
 	p, err := d.srv.detached.Find(d.owner, d.id)
 	if err != nil {
@@ -99,13 +99,14 @@ func (c *conn) otherSession(name string) *session {
 	return nil
 }
 
-// shares reports whether a connection may see a session as one of an owner's: it could
-// have started that itself.
+// shares reports whether a connection may see a session as one of its owner's: a client of the
+// connection could have started that session itself.
 func (s *session) shares(c *conn, owner string) bool {
 	return s == c.session || owner != "" && s.lasting == owner && s.grant.Token == c.grant.Token
 }
 
-// sharedSessions returns the session of the connection and, with an owner, those that it shares.
+// sharedSessions returns the session of the connection. With an owner, it also returns the
+// sessions that the connection may see as that owner's.
 func (c *conn) sharedSessions(owner string) (sessions []*session) {
 	c.srv.mu.Lock()
 	defer c.srv.mu.Unlock()
@@ -117,7 +118,7 @@ func (c *conn) sharedSessions(owner string) (sessions []*session) {
 	return sessions
 }
 
-// runningOf returns the running processes of these sessions.
+// runningOf returns the running processes of sharedSessions.
 func (c *conn) runningOf(owner string) (running []tunnels.Running) {
 	for _, s := range c.sharedSessions(owner) {
 		name := ""

@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/sandbox/egress"
 )
 
-// tunnelTo opens a tunnel of a test client to a listener of the test, and returns the
-// connection that arrives there.
+// tunnelTo opens a tunnel of a test client to the test's listener, and returns the accepted
+// connection.
 func (p *peer) tunnelTo(l net.Listener, id uint64) net.Conn {
 	p.t.Helper()
 	var r struct{ Window uint64 }
@@ -83,7 +83,7 @@ func TestTunnelParams(t *testing.T) {
 	dial(t, url).refuse("tunnel/open", object{"tunnelId": 1, "port": port, "window": 1}, -32600, "client must call initialize before using tunnel methods")
 }
 
-// TestTunnelViolations: clients break the rules, and their tunnels end, but nothing else.
+// TestTunnelViolations: if a client breaks the rules of a tunnel, only that tunnel ends.
 func TestTunnelViolations(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)
@@ -114,7 +114,7 @@ func TestTunnelViolations(t *testing.T) {
 	p.call("process/list", nil, nil)
 }
 
-// TestTunnelResume: a session resumes without a tunnel that the client does not name.
+// TestTunnelResume: when a session is resumed, a tunnel that the client does not name ends.
 func TestTunnelResume(t *testing.T) {
 	srv, url := newTestServer(t, Options{})
 	p, session := hello(t, url)
@@ -196,23 +196,23 @@ func TestTunnelsAndTheCeiling(t *testing.T) {
 	for _, tt := range []struct {
 		host    string
 		port    uint16
-		address string // to which it resolves; "": it is one
+		address string // the address of the name; "": host is an address
 		ok      bool
 	}{
 		{"example.com", 443, "93.184.215.14:443", true},
 		{"example.com", 80, "", false},
 		{"bad.example.com", 443, "", false},
 		{"other.test", 443, "", false},
-		{"example.com", 443, "10.0.0.1:443", false},  // the name leads into the owner's network
-		{"example.com", 443, "127.0.0.1:443", false}, // or to this machine
+		{"example.com", 443, "10.0.0.1:443", false},  // the name resolves to an address in the owner's network
+		{"example.com", 443, "127.0.0.1:443", false}, // the name resolves to this machine
 		{"8.8.8.8", 443, "8.8.8.8:443", true},        // by its address
 		{"9.9.9.9", 443, "", false},                  // that nothing allows
 		{"169.254.169.254", 443, "", false},          // a private address
-		{"2852039166", 443, "", false},               // the same as a number
+		{"2852039166", 443, "", false},               // the same address, written as a number
 		{"::ffff:169.254.169.254", 443, "", false},   // and within IPv6
-		{"localhost", 3000, "127.0.0.1:3000", true},  // this machine, whatever default and ports are
+		{"localhost", 3000, "127.0.0.1:3000", true},  // this machine may be reached, whatever the defaults and the ports are
 		{"127.0.0.1", 3000, "127.0.0.1:3000", true},  //
-		{"127.0.0.1", 1, "", false},                  // unless it is denied
+		{"127.0.0.1", 1, "", false},                  // except if it is denied
 		{"localhost", 1, "127.0.0.1:1", false},       // by another name too
 		{"a b", 443, "", false},
 	} {

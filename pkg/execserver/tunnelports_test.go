@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// portsOf waits for a tunnel/ports of a watch.
+// portsOf waits for the next tunnel/ports of a watch.
 func (p *peer) portsOf(watch uint64) (seq uint64, count int) {
 	p.t.Helper()
 	var n struct {
@@ -44,12 +44,12 @@ func TestPortWatches(t *testing.T) {
 	p.call("tunnel/unwatchPorts", object{"watchId": 3}, nil)
 	other.call("tunnel/watchPorts", object{"watchId": 1, "allSessions": true}, nil)
 	other.portsOf(1)
-	_ = other.ws.Close() // the watch ends with it
+	_ = other.ws.Close() // the watch ends with its connection
 	awaitConns(t, srv, 1)
 }
 
-// TestSessionsOfOthers: a connection sees the sessions of its owner, with the same token, and
-// its own.
+// TestSessionsOfOthers: a connection sees its own session, and those of its owner that have the
+// same token.
 func TestSessionsOfOthers(t *testing.T) {
 	own := &session{}
 	c := &conn{session: own}

@@ -6,7 +6,7 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// watchMissing asks for a watch and returns whether the server watches.
+// watchMissing sends fs/watchMissing and returns whether the server watches.
 func (p *peer) watchMissing(id uint64, path string) bool {
 	p.t.Helper()
 	var r struct{ Watching bool }
@@ -15,7 +15,7 @@ func (p *peer) watchMissing(id uint64, path string) bool {
 }
 
 func TestWatchesOfAConnection(t *testing.T) {
-	_, url := newTestServer(t, Options{}) // which checks that no goroutine is left
+	_, url := newTestServer(t, Options{}) // newTestServer checks that no goroutine is left
 	dir := t.TempDir()
 	p, _ := hello(t, url)
 	for _, c := range []struct {

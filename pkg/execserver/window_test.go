@@ -49,7 +49,8 @@ func TestAcknowledgementsNeedAHandshake(t *testing.T) {
 	}
 }
 
-// TestAcknowledgementBeforeTheStart lifts a window while its process starts.
+// TestAcknowledgementBeforeTheStart: a client acknowledges all output while its process is
+// starting. The process is then not held back.
 func TestAcknowledgementBeforeTheStart(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)
@@ -89,9 +90,9 @@ func TestHeldBackProcessesEnd(t *testing.T) {
 	})
 }
 
-// TestWindowSurvivesCuts has processes write on both streams, or on a
-// terminal, while their client acknowledges at random, loses its connections
-// or leaves them half dead, and comes back.
+// TestWindowSurvivesCuts: processes write to both streams, or to a terminal. Their client
+// acknowledges at random, loses its connections or leaves them half dead, and resumes its
+// session.
 func TestWindowSurvivesCuts(t *testing.T) {
 	seeds := testutil.Rounds[uint64](4, 6, 12)
 	_, url := newTestServer(t, withCgroups())
@@ -142,20 +143,20 @@ type windowClient struct {
 	acked  uint64
 	onWay  []event // not acknowledged
 	exited bool    // process/read says so
-	passed bool    // the number of the exit has been passed
+	passed bool    // seq has passed the number of the exit
 	closed bool
 	open   bool // the last connection was left open
 }
 
-// connection lives through one connection.
+// connection uses one connection until it ends.
 func (w *windowClient) connection() {
 	w.t.Helper()
 	p := w.attach()
-	w.ack(p, w.acked) // the last one may have been lost
+	w.ack(p, w.acked) // the last acknowledgement may have been lost
 	w.catchUp(p)
 	for n := w.rng.IntN(60); n > 0 && !w.closed; n-- {
 		if w.unacked() >= w.window {
-			w.ack(p, w.seq) // no more would come
+			w.ack(p, w.seq) // otherwise no more output would arrive
 		} else if w.rng.IntN(4) == 0 {
 			w.ack(p, w.rng.Uint64N(w.seq+1))
 		}
@@ -169,7 +170,8 @@ func (w *windowClient) connection() {
 	w.drop(p)
 }
 
-// attach resumes the session, taking it over or waiting until it is free.
+// attach resumes the session. It takes the session over, or waits until the previous connection
+// has ended.
 func (w *windowClient) attach() *peer {
 	w.t.Helper()
 	if w.open || w.rng.IntN(2) == 0 {
@@ -181,14 +183,14 @@ func (w *windowClient) attach() *peer {
 	return p
 }
 
-// drop ends a connection, or leaves its end to be noticed.
+// drop closes a connection, or leaves it open so that the server has to notice its end.
 func (w *windowClient) drop(p *peer) {
 	if w.open = w.rng.IntN(4) == 0; !w.open {
 		p.ws.Close()
 	}
 }
 
-// catchUp reads the unacknowledged output. All of it must exist.
+// catchUp reads the unacknowledged output. The server must have all of it.
 func (w *windowClient) catchUp(p *peer) {
 	w.t.Helper()
 	var r struct {
@@ -210,8 +212,8 @@ func (w *windowClient) catchUp(p *peer) {
 	w.closed = r.Closed
 }
 
-// take adds an event. Its number may skip that of the exit, which is not
-// readable output.
+// take adds an event. Numbers may skip one event, the exit, which process/read does not return
+// as output.
 func (w *windowClient) take(method string, e event) {
 	w.t.Helper()
 	if e.Seq <= w.seq {
@@ -249,7 +251,8 @@ func (w *windowClient) unacked() int {
 	return sum
 }
 
-// ack acknowledges, noting it before, so that the check is never too strict.
+// ack sends an acknowledgement. It records the number before, so that the check is never too
+// strict.
 func (w *windowClient) ack(p *peer, seq uint64) {
 	w.t.Helper()
 	w.acked = max(w.acked, seq)
@@ -259,8 +262,8 @@ func (w *windowClient) ack(p *peer, seq uint64) {
 	p.text(fmt.Sprintf(`{"method":"process/ack","params":{"processId":"p","seq":%d}}`, seq))
 }
 
-// BenchmarkOutput measures the cost of a process's output from its pipe to a
-// client, which acknowledges each quarter of the window.
+// BenchmarkOutput measures the cost of a process's output from its pipe to a client, which
+// acknowledges after each quarter of the window.
 func BenchmarkOutput(b *testing.B) {
 	const size = 64 << 20
 	_, url := newTestServer(b, withCgroups())

@@ -14,11 +14,11 @@ import (
 	"codex.internal/pkg/host/safeopen"
 )
 
-// maxKey bounds a file with a key, in bytes: one has less than 200.
+// maxKey bounds a file with a key, in bytes. A key file has less than 200.
 const maxKey = 16 << 10
 
 // ReadKey reads the key of a server: PKCS #8 in PEM format, in a file that no other user can
-// read. If there is no file, a key is made.
+// read. If the file does not exist, ReadKey creates it with a new key.
 func ReadKey(path string) (ed25519.PrivateKey, error) {
 	text, err := safeopen.ReadPrivate(path, maxKey)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -22,18 +22,19 @@ import (
 
 // Options configure a Log.
 type Options struct {
-	// Path is the file, absolute. It is made with mode 0600.
+	// Path is the absolute path of the file. The log creates it with mode 0600.
 	Path string
-	// Stream gets the lines in place of a file: it is neither read nor rotated, and gets nothing before the first
-	// event. Lines have at most MaxStreamRecord bytes. Nil: there is a file.
+	// Stream gets the lines instead of a file; nil: the log writes a file. The log neither
+	// reads nor rotates a stream, and writes nothing to it before the first event. Lines have
+	// at most MaxStreamRecord bytes.
 	Stream *os.File
 	// Key signs.
 	Key ed25519.PrivateKey
-	// MaxBytes is the size after which a new file is begun; 0: DefaultMaxBytes. The old
-	// file gets the time and the number of its last line as a suffix.
+	// MaxBytes is the size after which the log begins a new file; 0: DefaultMaxBytes. It
+	// renames the old file: the suffix is the time and the number of the last line.
 	MaxBytes int64
-	// Continue lets work continue when the trail cannot be written, for example on a
-	// full disk. The number of missing events is written when that is possible again.
+	// Continue permits work while the trail cannot be written, for example on a full disk. When
+	// it can be written again, the log records the number of missing events.
 	Continue bool
 	// Logger gets a record when the trail cannot be written; nil: no log.
 	Logger *slog.Logger
@@ -48,21 +49,21 @@ type Log struct {
 	mu       sync.Mutex
 	file     *os.File
 	size     int64
-	seq      uint64 // of the last line
-	prev     digest // of the last line
+	seq      uint64 // number of the last line
+	prev     digest // digest of the last line
 	unsigned int    // lines since the last signature
 	unsynced bool   // a signature may not have reached the disk
-	lost     uint64 // events since the last one that was written
+	lost     uint64 // events that were dropped since the last written one
 	allLost  uint64
 	broken   bool // the last write failed
 	torn     bool // a partial line that could not be removed may follow size
 	closed   bool
 
 	// Changes of the file by other programs.
-	away     time.Time // since when it has not been at its path, but still exists; zero: it is there
-	change   string    // the change that is not recorded yet; "": none
+	away     time.Time // since when the file has another name, but still exists; zero: it is at its path
+	change   string    // a change that is not yet recorded; "": none
 	tampered uint64    // the number of changes
-	halted   string    // the last change, since which there was no SIGHUP; "": none, or work continues
+	halted   string    // the last change, if no SIGHUP has come since; "": none, or work continues
 
 	refused map[refusal]*refused
 
@@ -128,7 +129,7 @@ func (l *Log) openFile() (*os.File, error) {
 	return f, nil
 }
 
-// open opens the file and writes that it did.
+// open opens the file and records that it was opened.
 func (l *Log) open() error {
 	if l.opts.Stream != nil {
 		l.file = l.opts.Stream
@@ -153,11 +154,11 @@ func (l *Log) open() error {
 	return err
 }
 
-// lineStart is how every line begins.
+// lineStart is the beginning of every line.
 const lineStart = `{"seq":`
 
-// resume finds the last line of the file, and removes the bytes after it. A file that is
-// not a trail stays as it is.
+// resume finds the last line of the file, and removes the bytes after it. It does not change a
+// file that is not a trail.
 func (l *Log) resume() (dropped int64, err error) {
 	info, err := l.file.Stat()
 	if err != nil || info.Size() == 0 {
@@ -196,8 +197,9 @@ func (l *Log) resume() (dropped int64, err error) {
 	return dropped, nil
 }
 
-// Append writes an event that is about to happen. With Options.Continue it returns nil if that fails. If it returns an
-// error, the caller must not carry out the operation. It also fails after another program has changed the file.
+// Append writes an event that is about to happen. If it returns an error, the caller must not
+// carry out the operation. With Options.Continue it returns nil even if the event could not be
+// written. It also fails after another program has changed the file.
 func (l *Log) Append(e Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,7 +219,7 @@ func (l *Log) Note(e Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watch()
-	_ = l.note(e) // it is counted and logged
+	_ = l.note(e) // note counts and logs the error
 }
 
 // note writes an event, or counts it as lost.
@@ -227,7 +229,8 @@ func (l *Log) note(e Event) error {
 	return err
 }
 
-// setBroken records whether the trail can be written: err is nil then. It logs a change of that.
+// setBroken records whether the trail can be written: err is nil if it can. It logs each change
+// of that state.
 func (l *Log) setBroken(err error) {
 	switch {
 	case errors.Is(err, ErrClosed):
@@ -240,15 +243,15 @@ func (l *Log) setBroken(err error) {
 	l.broken = err != nil
 }
 
-// Health is how a trail is doing.
+// Health is the state of a trail.
 type Health struct {
-	Writable bool   // and no change by another program stops work
+	Writable bool   // and no change by another program has stopped work
 	Refuses  bool   // Append fails at the moment
 	Lost     uint64 // events that could not be written since the log was opened
 	Tampered uint64 // changes of the file by other programs
 }
 
-// Health returns how the trail is doing.
+// Health returns the state of the trail.
 func (l *Log) Health() Health {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,7 +259,8 @@ func (l *Log) Health() Health {
 	return Health{Writable: writable, Refuses: !writable && !l.opts.Continue, Lost: l.allLost, Tampered: l.tampered}
 }
 
-// append writes an event, and before it what could not be written earlier.
+// append writes an event. Before it, append writes the records that could not be written
+// earlier.
 func (l *Log) append(e Event) error {
 	err := ErrClosed
 	if !l.closed {
@@ -276,7 +280,8 @@ func (l *Log) append(e Event) error {
 	return l.sign()
 }
 
-// catchUp opens the file if there is none, and writes the change of the last one and the number of lost events.
+// catchUp opens the file if none is open. It records the last change by another program and the
+// number of lost events.
 func (l *Log) catchUp() error {
 	if l.file == nil {
 		if err := l.open(); err != nil {
@@ -298,8 +303,8 @@ func (l *Log) catchUp() error {
 	return nil
 }
 
-// watch closes the file if another program has changed it: the next record begins a new one, and this one remains as
-// evidence.
+// watch closes the file if another program has changed it: the next record begins a new file,
+// and the changed file remains as evidence.
 func (l *Log) watch() {
 	if l.file == nil || l.closed || l.opts.Stream != nil {
 		return
@@ -315,15 +320,16 @@ func (l *Log) watch() {
 		l.halted = change
 	}
 	if atPath {
-		_ = os.Rename(l.opts.Path, l.oldName()) // if that fails, opening the file does too: its last line is another one
+		_ = os.Rename(l.opts.Path, l.oldName()) // if Rename fails, opening the file fails too, because its last line has changed
 	} else {
-		_ = l.sign() // it may be whole, with another name
+		_ = l.sign() // the file may be intact, under another name
 	}
 	l.release()
 }
 
-// look returns the change of the file by another program, if there is one, and whether it is still at its path. A
-// renamed file is left alone for awayTime: logrotate renames it before it sends SIGHUP.
+// look returns the change that another program has made to the file, if any, and whether the
+// file is still at its path. For awayTime, look tolerates another name: logrotate renames the
+// file before it sends SIGHUP.
 func (l *Log) look() (change string, atPath bool) {
 	ours, err := l.file.Stat()
 	if err != nil {
@@ -356,7 +362,7 @@ func (l *Log) look() (change string, atPath bool) {
 	return change, atPath
 }
 
-// write writes a line, to another file if this one is full.
+// write writes a line. If the file is full, it first begins a new one.
 func (l *Log) write(r *record) error {
 	if l.size >= l.opts.MaxBytes && l.opts.Stream == nil {
 		if err := l.sign(); err != nil {
@@ -430,12 +436,12 @@ func (l *Log) sign() error {
 	return nil
 }
 
-// oldName is the name of a file that another one follows.
+// oldName returns the name that a file gets when the log begins a new one.
 func (l *Log) oldName() string {
 	return fmt.Sprintf("%s.%s-%d", l.opts.Path, time.Now().UTC().Format("20060102T150405Z"), l.seq)
 }
 
-// rotate renames the file and begins another one.
+// rotate renames the file and begins a new one.
 func (l *Log) rotate() error {
 	if err := os.Rename(l.opts.Path, l.oldName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -449,15 +455,15 @@ func (l *Log) release() {
 	l.file, l.size, l.torn, l.away = nil, 0, false, time.Time{}
 }
 
-// reopen closes the file, which has another name now, and opens the one at the path.
+// reopen closes the file, which now has another name, and opens the file at the path.
 func (l *Log) reopen() error {
 	l.release()
 	return l.open()
 }
 
-// Rotate begins a new file, and work is accepted again after a change of the last one. If the file at the path has already
-// been replaced, for example by a program such as logrotate, or is missing, the old one is only closed. A stream is
-// only signed.
+// Rotate begins a new file. After a change of the previous file, it permits work again. If a
+// program such as logrotate has already replaced the file at the path, or the file is missing,
+// Rotate only closes the old one. It only signs a stream.
 func (l *Log) Rotate() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -495,8 +501,8 @@ func (l *Log) turn() error {
 	return l.rotate()
 }
 
-// routineTend signs the trail at intervals, checks the file for changes, and writes what could not be written earlier,
-// until Close.
+// routineTend signs the trail at intervals, checks the file for changes, and writes the records
+// that could not be written earlier. It returns after Close.
 func (l *Log) routineTend() {
 	defer close(l.done)
 	tick := time.NewTicker(signInterval)
@@ -513,7 +519,7 @@ func (l *Log) routineTend() {
 	}
 }
 
-// tend does what routineTend does once.
+// tend does one round of routineTend.
 func (l *Log) tend() {
 	if l.closed {
 		return
@@ -521,7 +527,7 @@ func (l *Log) tend() {
 	l.watch()
 	l.noteRefusals(false)
 	if l.file == nil && l.change == "" && l.lost == 0 && !l.broken {
-		return // a stream that has not begun
+		return // nothing was written to the stream yet
 	}
 	err := l.catchUp()
 	if err == nil {

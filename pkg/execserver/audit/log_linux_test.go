@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// newLog returns a log with that file, and its public key.
+// newLog returns a log that writes to a file, and its public key.
 func newLog(t *testing.T, path string, change func(*Options)) (*Log, ed25519.PublicKey) {
 	t.Helper()
 	key, err := ReadKey(filepath.Join(filepath.Dir(path), "key.pem"))
@@ -97,8 +97,8 @@ func TestTrail(t *testing.T) {
 	}
 }
 
-// TestAnyChangeIsFound changes each byte of a trail, and removes, repeats and exchanges
-// lines.
+// TestAnyChangeIsFound changes each byte of a trail, and removes, repeats and exchanges lines.
+// Verify must report each change.
 func TestAnyChangeIsFound(t *testing.T) {
 	path := logPath(t)
 	l, key := newLog(t, path, nil)
@@ -158,14 +158,14 @@ func TestRotation(t *testing.T) {
 	if _, err := verify(t, &v, append(files, moved, path)...); err != nil || v.Signed != v.Last {
 		t.Errorf("got error %v, v %+v, files %q; want no error, v.Signed %v", err, v, files, v.Last)
 	}
-	// The newest file alone is a part of the trail.
+	// The newest file on its own is a valid part of the trail.
 	part := Verifier{Key: key}
 	if _, err := verify(t, &part, path); err != nil || part.First == 1 || part.Last != v.Last {
 		t.Errorf("got error %v, part %+v; want no error, part.First other than 1, part.Last %v", err, part, v.Last)
 	}
 }
 
-// lastOf returns the number of the last line of a file, which its name has.
+// lastOf returns the number of a file's last line, which is in the file's name.
 func lastOf(t *testing.T, path string) int {
 	t.Helper()
 	n, err := strconv.Atoi(path[strings.LastIndex(path, "-")+1:])
@@ -327,7 +327,7 @@ func TestReadKey(t *testing.T) {
 	}
 }
 
-// FuzzVerify: a trail is checked, or refused, whatever is in the file.
+// FuzzVerify: Verifier accepts or refuses any file, and does not panic.
 func FuzzVerify(f *testing.F) {
 	zeros := strings.Repeat("0", 64)
 	for _, s := range []string{
@@ -366,8 +366,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// TestStartThatWasCutOff: if the first line of a trail is incomplete, nothing of it is
-// kept.
+// TestStartThatWasCutOff: if the first line of a trail is incomplete, the log removes it.
 func TestStartThatWasCutOff(t *testing.T) {
 	for _, text := range []string{`{"seq":1,"ti`, `{"seq":1`, "\x00\x00\x00"} {
 		path := logPath(t)
@@ -382,13 +381,13 @@ func TestStartThatWasCutOff(t *testing.T) {
 	}
 }
 
-// TestPartOfALineIsRemovedLater: if what a write has left cannot be removed at once, nothing is
-// written behind it.
+// TestPartOfALineIsRemovedLater: if a partial line cannot be removed at once, the log writes
+// nothing after it until the line is removed.
 func TestPartOfALineIsRemovedLater(t *testing.T) {
 	path := logPath(t)
 	l, key := newLog(t, path, nil)
 	good := l.file
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0) // cannot be truncated either
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0) // /dev/full cannot be truncated either
 	must(t, err)
 	l.mu.Lock()
 	l.file = full
@@ -413,8 +412,8 @@ func TestPartOfALineIsRemovedLater(t *testing.T) {
 	}
 }
 
-// TestFlushThatFails: if the trail does not reach the disk, that is logged, also if no event
-// comes, and tried again. An event that was written is not counted as lost.
+// TestFlushThatFails: if flushing the trail to the disk fails, the log reports it and tries
+// again, even if no further event arrives. A written event does not count as lost.
 func TestFlushThatFails(t *testing.T) {
 	for _, goesOn := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -423,7 +422,7 @@ func TestFlushThatFails(t *testing.T) {
 				o.Continue, o.Logger = goesOn, slog.New(slog.NewTextHandler(&log, nil))
 			})
 			good := l.file
-			r, w, err := os.Pipe() // takes lines, and cannot be flushed
+			r, w, err := os.Pipe() // a pipe takes lines, but cannot be flushed
 			must(t, err)
 			defer r.Close()
 			l.mu.Lock()
@@ -452,8 +451,9 @@ func TestFlushThatFails(t *testing.T) {
 	}
 }
 
-// TestTrailRecoversWithoutEvents: when there is room again, that is written and noticed also if no event comes. Scenario: a
-// load balancer sends no work to a server that is not ready.
+// TestTrailRecoversWithoutEvents: when the disk has space again, the log notices and records it
+// even if no further event arrives. Scenario: a load balancer sends no work to a server that is
+// not ready.
 func TestTrailRecoversWithoutEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := logPath(t)
@@ -483,11 +483,12 @@ func TestTrailRecoversWithoutEvents(t *testing.T) {
 	})
 }
 
-// TestInterference: what somebody else does to the file is in the log, in the trail and in the metrics, and new work is
-// refused until SIGHUP, or goes on, as was chosen. The next file says what was done.
+// TestInterference: if another program changes the file, the change is in the log, in the trail
+// and in the metrics. The server refuses new work until SIGHUP, or continues, as configured.
+// The next file records the change.
 func TestInterference(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change string // a part of what is recorded
+		change string // a part of the recorded change
 		do     func(path string) error
 	}{
 		"removed":   {"it was removed", os.Remove},
@@ -507,7 +508,7 @@ func TestInterference(t *testing.T) {
 		"renamed": {"it was renamed, and no SIGHUP came", func(path string) error { return os.Rename(path, path+".old") }},
 	} {
 		for _, goesOn := range []bool{false, true} {
-			for _, busy := range []bool{false, true} { // whether an event comes before it is looked for at intervals
+			for _, busy := range []bool{false, true} { // an event arrives before the periodic check
 				t.Run(fmt.Sprintf("%s, goes on %v, busy %v", name, goesOn, busy), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) { interfere(t, tt.change, tt.do, goesOn, busy) })
 				})
@@ -544,7 +545,7 @@ func interfere(t *testing.T, change string, do func(path string) error, goesOn, 
 	if err := l.Append(Event{Kind: EventProcessStarted}); (err == nil) != goesOn {
 		t.Errorf("a start: got %v, want work to go on %v", err, goesOn)
 	}
-	l.Note(Event{Kind: EventProcessEnded}) // what happens is recorded in any case
+	l.Note(Event{Kind: EventProcessEnded}) // Note records an event in any case
 	must(t, l.Rotate())
 	must(t, l.Append(Event{Kind: EventSessionResumed}))
 	if got := l.Health(); !got.Writable || got.Refuses || got.Tampered != 1 {
@@ -570,8 +571,8 @@ func interfere(t *testing.T, change string, do func(path string) error, goesOn, 
 	}
 }
 
-// TestStream: a trail on standard output is one trail for each run, whose lines no collector cuts. If nobody reads it, the
-// program goes on and work is refused.
+// TestStream: on standard output each run writes one trail, whose lines are short enough for
+// every log collector. If nobody reads standard output, the program continues and refuses work.
 func TestStream(t *testing.T) {
 	r, w, err := os.Pipe()
 	must(t, err)
@@ -602,7 +603,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreBounded: a client that is refused as often as it likes is in the trail once a minute, with a count.
+// TestRefusalsAreBounded: a client that is refused again and again is in the trail once a
+// minute, with a count.
 func TestRefusalsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := logPath(t)
@@ -650,7 +652,8 @@ func TestRefusalsAreBounded(t *testing.T) {
 	})
 }
 
-// TestExpect: a record that was noted elsewhere shows that a trail was cut at its end, also at a signature, or was made anew.
+// TestExpect: with a record that was noted elsewhere, Verify reports that a trail was
+// truncated, even after a signature, or was written anew.
 func TestExpect(t *testing.T) {
 	path := logPath(t)
 	l, key := newLog(t, path, nil)
@@ -681,7 +684,7 @@ func TestExpect(t *testing.T) {
 		name   string
 		text   []byte
 		expect Position
-		want   string // a part of the error; "": none
+		want   string // a part of the expected error; "": none
 	}{
 		{"whole", whole, end, ""},
 		{"longer", whole, middle, ""},

@@ -11,14 +11,14 @@ import (
 
 // Kinds of events.
 const (
-	EventOpened    = "log.opened"    // a file was begun, or is continued
-	EventRecovered = "log.recovered" // Dropped bytes of a line that was not written to its end were removed
+	EventOpened    = "log.opened"    // the log began a file, or continues it
+	EventRecovered = "log.recovered" // Dropped bytes of an incomplete line were removed
 	EventLost      = "log.lost"      // Lost events could not be written
-	EventTampered  = "log.tampered"  // another program has changed the file before
-	EventSignature = "log.signature" // the signature of all lines before
+	EventTampered  = "log.tampered"  // another program changed the previous file
+	EventSignature = "log.signature" // a signature of all earlier lines
 
-	EventClientRefused  = "client.refused"  // its token was not valid, or it may not connect
-	EventRequestRefused = "request.refused" // by role or ceiling
+	EventClientRefused  = "client.refused"  // the client's token was not valid, or the client may not connect
+	EventRequestRefused = "request.refused" // refused by the role or the ceiling
 
 	EventSessionStarted = "session.started"
 	EventSessionResumed = "session.resumed"
@@ -27,39 +27,39 @@ const (
 	EventProcessStarted  = "process.started"     // written before the process is started
 	EventProcessNotRun   = "process.not_started" // after process.started
 	EventProcessEnded    = "process.ended"
-	EventProcessEndAsked = "process.end_asked" // written before the status page ends it
-	EventDetachedStarted = "process.detached"  // written before the keeper starts it
-	EventTunnelOpened    = "tunnel.opened"     // written before the connection is made
-	EventTunnelListen    = "tunnel.listen"     // written before the port is listened on
-	EventHTTPRequest     = "http.request"      // of the client, written before it is made
+	EventProcessEndAsked = "process.end_asked" // written before the status page ends the process
+	EventDetachedStarted = "process.detached"  // written before the keeper starts the process
+	EventTunnelOpened    = "tunnel.opened"     // written before the server connects
+	EventTunnelListen    = "tunnel.listen"     // written before the server listens on the port
+	EventHTTPRequest     = "http.request"      // a client's HTTP request; written before it is made
 	EventSandboxRefused  = "sandbox.refused"   // nothing ran
 	EventFileChanged     = "file.changed"      // written before the change
 	EventFileNotChanged  = "file.failed"       // after file.changed
 	EventNetworkDecision = "network.decision"
-	EventNetworkApproval = "network.approval" // the client was asked
+	EventNetworkApproval = "network.approval" // the client was asked about a host
 )
 
 // Event describes what happened. Empty members are left out.
 type Event struct {
 	Kind string `json:"event"`
 
-	Session   string `json:"session,omitempty"`   // a digest of its id, as in the server's log
+	Session   string `json:"session,omitempty"`   // digest of the session's id, as in the server's log
 	Principal string `json:"principal,omitempty"` // user, certificate or token of the client
-	Owner     string `json:"owner,omitempty"`     // the owner of the process, if another client may end it
-	Client    string `json:"client,omitempty"`    // the name that it gives itself
+	Owner     string `json:"owner,omitempty"`     // owner of the process, if another client may end it
+	Client    string `json:"client,omitempty"`    // the name that the client gives itself
 	Peer      string `json:"peer,omitempty"`      // its address
 	Thread    string `json:"threadId,omitempty"`
 	ToolCall  string `json:"toolCallId,omitempty"`
 	Process   string `json:"processId,omitempty"`
 	Method    string `json:"method,omitempty"`
 
-	Sandbox string `json:"sandbox,omitempty"` // the sandboxType of a process
-	Policy  string `json:"policy,omitempty"`  // the SHA-256 of the permission profile
+	Sandbox string `json:"sandbox,omitempty"` // sandboxType of a process
+	Policy  string `json:"policy,omitempty"`  // SHA-256 of the permission profile
 
 	Argv  []string `json:"argv,omitempty"`
 	Cwd   string   `json:"cwd,omitempty"`
 	Paths []string `json:"paths,omitempty"`
-	// Clipped means that the line was too long and is without arguments and paths.
+	// Clipped means that the line was too long and has lost its arguments and paths.
 	Clipped bool `json:"clipped,omitempty"`
 
 	Protocol string `json:"protocol,omitempty"`
@@ -69,16 +69,16 @@ type Event struct {
 	Source   string `json:"source,omitempty"` // of the decision
 	Reason   string `json:"reason,omitempty"`
 
-	// Count is how many refusals there were since the last record of the same client.
+	// Count is the number of refusals of the same client since the last record.
 	Count uint64 `json:"count,omitempty"`
 
-	Cause      string `json:"cause,omitempty"` // of the end of a process
+	Cause      string `json:"cause,omitempty"` // why a process ended
 	ExitCode   *int   `json:"exitCode,omitempty"`
 	DurationMS int64  `json:"durationMs,omitempty"`
 	BytesIn    int64  `json:"bytesIn,omitempty"`
 	BytesOut   int64  `json:"bytesOut,omitempty"`
 
-	// Omitted is how many decisions about its network a process had beyond those in the trail.
+	// Omitted is the number of decisions about the process's network that are not in the trail.
 	Omitted uint64 `json:"omitted,omitempty"`
 
 	Lost    uint64 `json:"lost,omitempty"`
@@ -90,9 +90,9 @@ type record struct {
 	Seq  uint64 `json:"seq"`
 	Time string `json:"time"`
 	Event
-	Key       string `json:"key,omitempty"`       // the public key of a signature, in base64
+	Key       string `json:"key,omitempty"`       // public key of a signature, in base64
 	Signature string `json:"signature,omitempty"` // in base64
-	Prev      string `json:"prev"`                // the SHA-256 of the previous line, without its newline; zeros: the first line
+	Prev      string `json:"prev"`                // SHA-256 of the previous line, without its newline; zeros in the first line
 }
 
 // digest is the SHA-256 of a line without its newline.
@@ -100,10 +100,11 @@ type digest [sha256.Size]byte
 
 func (d digest) String() string { return hex.EncodeToString(d[:]) }
 
-// timeFormat is that of time.
+// timeFormat is the format of a record's time.
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
-// encode returns a line without its newline. One of more than limit bytes is clipped.
+// encode returns a line without its newline. It clips a line that would have more than limit
+// bytes.
 func (r *record) encode(now time.Time, limit int) ([]byte, error) {
 	if r.Time == "" {
 		r.Time = now.UTC().Format(timeFormat)
@@ -116,15 +117,16 @@ func (r *record) encode(now time.Time, limit int) ([]byte, error) {
 	return line, err
 }
 
-// signedText is the text that is signed: its line without the signature. It contains the
-// digest of the previous line, on which all earlier ones depend.
+// signedText returns the signed text: the line without its signature. The line contains the
+// digest of the previous one, which depends on all earlier lines.
 func (r record) signedText() ([]byte, error) {
 	r.Signature = ""
 	line, err := json.Marshal(&r)
 	return append([]byte("codex audit trail v1\x00"), line...), err
 }
 
-// sign adds the signature of all lines before the line, whose other members are set.
+// sign sets the signature of a record, which covers all earlier lines. The other members of the
+// record must be set.
 func (r *record) sign(key ed25519.PrivateKey) error {
 	text, err := r.signedText()
 	if err == nil {

@@ -5,24 +5,26 @@ import (
 	"time"
 )
 
-// refusal is a kind of refusals of which there is one record per refusalInterval.
+// refusal identifies a group of refusals, for which the log writes one record per
+// refusalInterval.
 type refusal struct{ kind, principal, address, method string }
 
 // refused counts the refusals since the last record.
 type refused struct {
 	recorded time.Time
-	last     Event // with Count of those that are not recorded yet
+	last     Event // with the Count of refusals that are not yet recorded
 }
 
-// NoteRefusal is Note for the refusal of a client, who can cause as many as it likes: the first is written, and then at
-// most one record per refusalInterval for its kind, principal, address and method, with a count. What more than
-// maxRefusals clients cause is counted together, without their names.
+// NoteRefusal is Note for the refusal of a client, which can cause any number of refusals.
+// NoteRefusal writes the first one. After that it writes at most one record per refusalInterval
+// for the same kind, principal, address and method, with a count. The refusals of more than
+// maxRefusals clients are counted together, without their names.
 func (l *Log) NoteRefusal(e Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	address, _, err := net.SplitHostPort(e.Peer)
 	if err != nil {
-		address = e.Peer // of a Unix socket
+		address = e.Peer // a client of a Unix socket has no address
 	}
 	key := refusal{e.Kind, e.Principal, address, e.Method}
 	r := l.refused[key]
@@ -40,8 +42,8 @@ func (l *Log) NoteRefusal(e Event) {
 	r.last = e
 }
 
-// noteRefusals writes the refusals that are not recorded yet, if their interval is over or all is set, and forgets
-// clients that were refused no more.
+// noteRefusals writes the refusals that are not yet recorded and whose interval is over; with
+// all, every one. It forgets clients that were not refused again.
 func (l *Log) noteRefusals(all bool) {
 	for key, r := range l.refused {
 		switch {

@@ -29,26 +29,27 @@ type Line struct {
 type Verifier struct {
 	// Key is the public key of the server; nil: that of the first signature.
 	Key ed25519.PublicKey
-	// Expect is a record that the trail must have, as its Position was before; zero: none.
+	// Expect is a record that the trail must have: the Position of an earlier check. Zero: no
+	// such record is known.
 	Expect Position
 
 	Lines      int    // that were checked
 	Signatures int    // of them
 	First      uint64 // the number of the first line
 	Last       uint64 // the number of the last line
-	Signed     uint64 // the number of the last line that a signature covers; 0: none
+	Signed     uint64 // number of the last line that a signature covers; 0: none
 	Lost       uint64 // events that the server could not write
 
 	last digest
 }
 
-// Position names a record of a trail, and by its digest all records before it.
+// Position identifies a record of a trail. Its digest depends on all earlier records.
 type Position struct {
 	Seq    uint64
-	Digest [sha256.Size]byte // the SHA-256 of its line without the newline
+	Digest [sha256.Size]byte // SHA-256 of the record's line without the newline
 }
 
-// String returns a position as ParsePosition reads it.
+// String returns the position in the form that ParsePosition reads.
 func (p Position) String() string { return fmt.Sprintf("%d:%x", p.Seq, p.Digest) }
 
 // ParsePosition decodes SEQ:HASH.
@@ -66,8 +67,8 @@ func ParsePosition(text string) (p Position, err error) {
 // Position returns the last record that was checked.
 func (v *Verifier) Position() Position { return Position{v.Last, v.last} }
 
-// End returns what is wrong with the trail as a whole, after its last file: it lacks the record that Expect names, or nothing of it
-// is signed.
+// End returns an error about the trail as a whole, after its last file: it does not have the
+// record that Expect names, or no part of it is signed.
 func (v *Verifier) End() error {
 	switch want := v.Expect.Seq; {
 	case want > v.Last:
@@ -88,7 +89,7 @@ func broken(line int, format string, args ...any) error {
 	return fmt.Errorf("line %d: %w: %s", line, ErrTrail, fmt.Sprintf(format, args...))
 }
 
-// File checks the next file, and calls each, which may be nil, with each of its lines.
+// File checks the next file, and calls each for each of its lines. each may be nil.
 func (v *Verifier) File(r io.Reader, each func(*Line) error) error {
 	lines := bufio.NewReaderSize(r, MaxRecord+1)
 	for n := 1; ; n++ {
@@ -131,7 +132,7 @@ func (v *Verifier) line(n int, text []byte) (*Line, error) {
 		return nil, broken(n, "the record before it was changed after it was written")
 	}
 	if r.Kind == EventSignature || r.Key != "" || r.Signature != "" {
-		// The signature applies to this spelling.
+		// The signature covers this exact JSON text.
 		if same, err := json.Marshal(r); err != nil || !bytes.Equal(same, text) {
 			return nil, broken(n, "it is spelled otherwise than it was written")
 		}
@@ -172,8 +173,8 @@ func (v *Verifier) signature(n int, r *record) error {
 	return nil
 }
 
-// parse decodes a line. A member that a record does not have is an error: what a reader
-// would overlook must not be in a trail.
+// parse decodes a line. A member that records do not have is an error, so that a trail cannot
+// contain data that a reader overlooks.
 func parse(text []byte) (*record, error) {
 	var r record
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -190,14 +191,15 @@ func parse(text []byte) (*record, error) {
 	return &r, nil
 }
 
-// PublicKey returns the key of the signatures in base64; empty: there is none.
+// PublicKey returns the key of the signatures in base64; empty: no line is signed.
 func (v *Verifier) PublicKey() string { return base64.StdEncoding.EncodeToString(v.Key) }
 
-// Member is a member of an event, for people.
+// Member is a member of an event, in readable form.
 type Member struct{ Name, Value string }
 
-// shown returns a value as text that cannot look like further members of a line, because the equals signs in it are escaped:
-// JSON or, for a string, one of Go, which is not quoted if it has no blanks, quotes and equals signs.
+// shown returns a value as text in which no equals sign stands for itself, so that it cannot
+// look like further members of the line. The text is JSON or, for a string, Go syntax; a string
+// without blanks, quotes and equals signs is not quoted.
 func shown(value json.RawMessage) string {
 	var text string
 	switch {
@@ -210,7 +212,8 @@ func shown(value json.RawMessage) string {
 	}
 }
 
-// Members returns the members of an event that are set, but its kind, in the order of a line.
+// Members returns the members of an event that are set, except its kind, in the order of a
+// line.
 func (e *Event) Members() (list []Member) {
 	text, err := json.Marshal(e)
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestMembersAreTold: what a client calls itself, or runs, cannot look like further members of a line.
+// TestMembersAreTold: a client chooses its name and its commands. Neither can look like further
+// members of a line.
 func TestMembersAreTold(t *testing.T) {
 	e := Event{Kind: "k", Principal: "user 0", Client: "cli peer=192.0.2.7:443 principal=user 0 x", Thread: `"quoted"`, Process: "build-7", Argv: []string{"env", "A=1 host=x"}, Port: 7}
 	var line strings.Builder

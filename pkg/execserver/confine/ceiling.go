@@ -21,8 +21,7 @@ import (
 // its own sandbox and the ceiling both permit. A process/start is refused if its sandbox permits
 // more than the ceiling.
 
-// writableWithin returns the directory that must contain all paths that a sandbox makes
-// writable.
+// writableWithin returns the directory that must contain all writable paths of a sandbox.
 func writableWithin(c *wsauth.Ceiling) string {
 	if c.ConfinesProcesses() {
 		return c.Dir
@@ -30,8 +29,8 @@ func writableWithin(c *wsauth.Ceiling) string {
 	return ""
 }
 
-// FileConfinement returns how a file request with that sandbox of the params must be confined, whose client has that
-// grant; nil: not at all. It looks at the disk.
+// FileConfinement returns how a file request must be confined whose params have the given
+// sandbox and whose client has the given grant; nil: not at all. It reads the disk.
 func (c *Confiner) FileConfinement(grant *wsauth.Grant, raw json.RawMessage) (*runner.Confinement, error) {
 	confinement, err := c.fileConfinement(raw)
 	if err != nil {
@@ -69,9 +68,9 @@ func (c *Confiner) FileConfinement(grant *wsauth.Grant, raw json.RawMessage) (*r
 	return confinement, nil
 }
 
-// confinesReader reports whether the requests of a client are confined because it may only read. The server's process has what no
-// such client may have: other clients' tokens, and files that it holds open. Its requests are therefore carried out by a
-// helper with a /proc of its own.
+// confinesReader reports whether requests must be confined because their client may only read.
+// The server's process has access to data that no such client may read: other clients' tokens,
+// and its open files. Therefore a helper with a /proc of its own carries out the requests.
 func (c *Confiner) confinesReader(grant *wsauth.Grant) (bool, error) {
 	if grant.Role.Allows(wsauth.RoleRun) {
 		return false, nil
@@ -88,8 +87,9 @@ func (c *Confiner) confinesReader(grant *wsauth.Grant) (bool, error) {
 	}
 }
 
-// intersect returns the entries that both others and a ceiling permit: access to a
-// directory and everything below. granted is what the others permit for the directory.
+// intersect returns the entries that grant what both the given entries and a ceiling permit:
+// access to a directory and everything below. granted is the access that the given entries
+// permit for the directory.
 func intersect(entries []permissions.Entry, dir string, access, granted permissions.Access) []permissions.Entry {
 	lower := func(a permissions.Access) permissions.Access {
 		if a == permissions.Write {
@@ -103,7 +103,7 @@ func intersect(entries []permissions.Entry, dir string, access, granted permissi
 	}
 	real, _ := permissions.EffectivePath(plan.HostView{}, dir)
 	if dir != "/" && granted == permissions.Write && slices.ContainsFunc(entries, protectsByName) {
-		granted = permissions.Read // because such entries are left out below
+		granted = permissions.Read // entries that restrict a part of dir are omitted below
 	}
 	var both []permissions.Entry
 	if granted.CanRead() {
@@ -125,15 +125,15 @@ func intersect(entries []permissions.Entry, dir string, access, granted permissi
 	return both
 }
 
-// protectsByName reports whether an entry makes something read-only that it names by what it
-// is for, such as the project: below a directory that may be written.
+// protectsByName reports whether an entry makes a path read-only that it names by its purpose,
+// such as the project, and that is below a writable directory.
 func protectsByName(e permissions.Entry) bool {
 	return e.Access == permissions.Read && e.Path.Kind != permissions.Literal && e.Path.Kind != permissions.Root
 }
 
-// spelledIn converts a path that leads into a directory to its spelling below the directory,
-// so that an entry's denial counts there, whatever links it names. Other paths are returned
-// unchanged.
+// spelledIn converts a path that leads into a directory to a path below the directory's own
+// name, so that a denying entry applies there whatever links the entry names. It returns other
+// paths unchanged.
 func spelledIn(name, dir, realDir string) string {
 	if strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/") {
 		return name
@@ -154,8 +154,8 @@ func tooWeak(c *wsauth.Ceiling, why string) error {
 		"ask for a stricter sandbox, or use a token with a higher ceiling", why, c.MaxSandbox)))
 }
 
-// liesIn returns an error unless a directory is in another one, with links followed, as the
-// kernel finds it from the descriptor of the other one.
+// liesIn returns an error unless a directory is inside another one. It follows links as the
+// kernel does, beginning at a descriptor of the other directory.
 func liesIn(name, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -169,7 +169,7 @@ func liesIn(name, dir string) error {
 	if _, err = root.Stat(relative); err == nil {
 		return nil
 	}
-	// It may have another spelling, through a link outside.
+	// name may be a path through a link outside of dir.
 	realDir, e1 := filepath.EvalSymlinks(dir)
 	realName, e2 := filepath.EvalSymlinks(name)
 	if e1 != nil || e2 != nil {
@@ -182,8 +182,8 @@ func liesIn(name, dir string) error {
 	return err
 }
 
-// CheckStart returns an error if the params exceed the ceiling of the client, but for the profile,
-// which Process.Confinement looks at. cwd is the native working directory.
+// CheckStart returns an error if the params exceed the ceiling of the client. It does not check
+// the profile: Process.Confinement does. cwd is the native working directory.
 func CheckStart(ceiling *wsauth.Ceiling, p *execproto.StartParams, cwd string) error {
 	if ceiling.Dir != "" {
 		if err := liesIn(cwd, ceiling.Dir); err != nil {

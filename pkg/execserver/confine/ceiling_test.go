@@ -11,8 +11,8 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// TestReadersWithoutASandbox: where no sandbox can be made, a client that may only read is refused, unless the owner of the server
-// permits it. Other clients are not confined.
+// TestReadersWithoutASandbox: if no sandbox can be made, the server refuses a client that may
+// only read, unless AllowUnconfinedReaders is set. It does not confine other clients.
 func TestReadersWithoutASandbox(t *testing.T) {
 	for _, permitted := range []bool{false, true} {
 		c := New(Options{Log: slog.New(slog.DiscardHandler), Sandbox: runner.Options{Launcher: "/nowhere", Helper: "/nowhere"}, UnconfinedReaders: permitted})

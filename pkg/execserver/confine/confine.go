@@ -17,30 +17,32 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// Options say what a server confines its requests with.
+// Options configure how a server confines its requests.
 type Options struct {
-	Sandbox    runner.Options // the programs, and the backend
+	Sandbox    runner.Options // the programs and the backend
 	Log        *slog.Logger
-	Supervisor *process.Supervisor // of launchers and the janitor
+	Supervisor *process.Supervisor // starts launchers and the janitor
 
-	Home string // of paths that begin with ~
-	Cwd  string // of the server: the directory of a policy that names none
+	Home string // replaces ~ at the beginning of paths
+	Cwd  string // the server's working directory, for a policy that names none
 
-	// UnconfinedReaders lets clients that may only read do so without a sandbox where none can be made.
+	// UnconfinedReaders permits clients that may only read without a sandbox, if none can be
+	// made.
 	UnconfinedReaders bool
 
 	// HiddenPaths are directories and files that no sandboxed request sees.
 	HiddenPaths []string
-	// PrivatePaths are files and directories of the server itself. Sandboxed requests do not see those that
-	// exist. Where Landlock alone confines, which cannot hide anything, they are hidden only with
-	// Sandbox.Stricter.
+	// PrivatePaths are files and directories of the server itself. Sandboxed requests do not
+	// see those that exist. Landlock cannot hide paths: if it is the only mechanism,
+	// PrivatePaths are hidden only with Sandbox.Stricter.
 	PrivatePaths []string
-	// RetainDir makes and returns another one of PrivatePaths, the directory of detached processes; "": there is none.
+	// RetainDir creates the directory of detached processes and returns its path, which is
+	// another private path; "": there is none.
 	RetainDir func() string
 }
 
-// Confiner confines the requests of a server. Its runner.Runtime is made with the first request that needs it, so
-// that a server listens at once.
+// Confiner confines the requests of a server. The first request that needs the runner.Runtime
+// creates it, so that a new server listens without delay.
 type Confiner struct {
 	opts      Options
 	launchers launcherPool
@@ -50,19 +52,19 @@ type Confiner struct {
 	once    sync.Once
 	runtime *runner.Runtime
 	err     error
-	known   atomic.Pointer[string] // the backend, or none
+	known   atomic.Pointer[string] // the name of the backend, "none" without one; nil: not probed yet
 }
 
-// New returns what confines requests. It must be closed.
+// New returns a Confiner. The caller must close it.
 func New(o Options) *Confiner {
 	c := &Confiner{opts: o}
 	c.launchers.c, c.janitor.c = c, c
 	return c
 }
 
-// Sandboxes returns the runtime. The first call probes the backends, and others
-// wait for that meanwhile: only initialize may call it on a connection's reader.
-// The choice of a backend is logged once.
+// Sandboxes returns the runtime. The first call probes the backends, and concurrent calls wait
+// for the result. On a connection's reader, only initialize may call it. It logs the chosen
+// backend once.
 func (c *Confiner) Sandboxes() (*runner.Runtime, error) {
 	c.once.Do(func() {
 		backend := "none"
@@ -81,14 +83,15 @@ func (c *Confiner) Sandboxes() (*runner.Runtime, error) {
 		c.launchers.fill()
 		c.wg.Go(func() {
 			if f := opts.Janitor(); f != nil {
-				_ = f.Close() // the first request finds a janitor
+				_ = f.Close() // a janitor then exists before the first request
 			}
 		})
 	})
 	return c.runtime, c.err
 }
 
-// Enforcing is Sandboxes for a request that must be confined: its error is the answer.
+// Enforcing is Sandboxes for a request that must be confined: the caller sends the error as the
+// answer.
 func (c *Confiner) Enforcing() (*runner.Runtime, error) {
 	runtime, err := c.Sandboxes()
 	if err != nil {
@@ -97,8 +100,7 @@ func (c *Confiner) Enforcing() (*runner.Runtime, error) {
 	return runtime, nil
 }
 
-// Backend returns the name of what confines here. It must not be called before
-// Sandboxes was.
+// Backend returns the name of the backend. It must not be called before Sandboxes.
 func (c *Confiner) Backend() string {
 	if runtime, err := c.Sandboxes(); err == nil {
 		return runtime.Status().Backend
@@ -106,7 +108,7 @@ func (c *Confiner) Backend() string {
 	return "none"
 }
 
-// KnownBackend returns the name of what confines here, or "" if no request needed it yet.
+// KnownBackend returns the name of the backend, or "" if no request has needed it yet.
 func (c *Confiner) KnownBackend() string {
 	if backend := c.known.Load(); backend != nil {
 		return *backend
@@ -114,11 +116,11 @@ func (c *Confiner) KnownBackend() string {
 	return ""
 }
 
-// Launcher returns a launcher that waits for a request, or nil. The caller starts a process with it.
+// Launcher returns an idle launcher, or nil. The caller starts a process with it.
 func (c *Confiner) Launcher() *process.Standby { return c.launchers.take() }
 
-// Close ends the launchers that wait, and waits for those that are being started. No request may be running. The
-// janitor ends with the supervisor.
+// Close ends the idle launchers, and waits for launchers that are being started. No request may
+// be running. The janitor ends with the supervisor.
 func (c *Confiner) Close() {
 	c.launchers.close()
 	c.wg.Wait()
@@ -128,8 +130,8 @@ func (c *Confiner) Close() {
 	}
 }
 
-// Confine makes of a spec that of the launcher, which runs it in a sandbox. The
-// caller must close the command after the start, and its Refusal after the end.
+// Confine changes the spec of a command to that of a launcher, which runs the command in a
+// sandbox. The caller must close the command after the start, and its Refusal after the end.
 func (c *Confiner) Confine(confinement *runner.Confinement, spec *process.Spec) (*runner.Command, error) {
 	runtime, err := c.Enforcing()
 	if err != nil {
@@ -150,8 +152,8 @@ func (c *Confiner) Confine(confinement *runner.Confinement, spec *process.Spec) 
 // native decodes a path of a profile or a sandbox.
 func (c *Confiner) native(text string) (string, error) { return pathuri.Parse(text, c.opts.Home) }
 
-// decodeSandbox decodes the sandbox of a request. It returns an error of the
-// params if the sandbox is malformed, and the error of path for an invalid path.
+// decodeSandbox decodes the sandbox of a request. For a malformed sandbox it returns an error
+// of the params; for an invalid path it returns the error that the function path makes.
 func (c *Confiner) decodeSandbox(raw json.RawMessage, path func(string) error) (*permissions.Context, error) {
 	ctx, err := permissions.DecodeContext(raw, c.native)
 	var bad *permissions.PathError
@@ -170,8 +172,7 @@ type workspace struct {
 	roots []string
 }
 
-// workspaceOf converts the directories of a sandbox; cwdError and rootError
-// make the errors.
+// workspaceOf converts the directories of a sandbox. cwdError and rootError make the errors.
 func (c *Confiner) workspaceOf(ctx *permissions.Context, cwdError, rootError func(uri string, err error) error) (workspace, error) {
 	var w workspace
 	var err error
@@ -200,8 +201,8 @@ func (w workspace) profile(ctx *permissions.Context, cwd string) permissions.Pro
 	return ctx.ProfileFor(cwd, plan.HostView{}).WithProjectRoots(roots)
 }
 
-// fileConfinement returns how a file system request must be confined; nil: not at
-// all (docs/spec/sandbox.md §5.1). The profile does not hide yet what the server hides.
+// fileConfinement returns how a file system request must be confined; nil: not at all
+// (docs/spec/sandbox.md §5.1). The profile does not yet hide the server's private paths.
 func (c *Confiner) fileConfinement(raw json.RawMessage) (*runner.Confinement, error) {
 	if raw == nil {
 		return nil, nil

@@ -8,14 +8,15 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// hideSecrets denies a profile the directories and files of the credentials that
-// network proxies inject, and the server's own state. Entries for what is in them are dropped:
-// a command that could read the file would not need the proxy. A profile that grants the
-// whole file system is not changed, because it has no entries and its command is not confined
-// to files. legacy says that Landlock's legacy mode enforces the profile. It looks at the disk.
+// hideSecrets changes a profile so that it denies the directories and files with credentials
+// that network proxies inject, and the server's own state. It drops entries for paths inside
+// them: a command that could read such a file would not need the proxy. It does not change a
+// profile that grants the whole file system, because such a profile has no entries and does not
+// restrict files. legacy means that Landlock's legacy mode enforces the profile. hideSecrets
+// reads the disk.
 func (c *Confiner) hideSecrets(p *permissions.Profile, legacy bool) {
 	if p.Kind != permissions.Managed || p.FileSystem.Unrestricted {
-		return // and nothing is made or probed
+		return // the state is then neither created nor probed
 	}
 	secrets := c.opts.HiddenPaths
 	if !legacy {
@@ -24,8 +25,8 @@ func (c *Confiner) hideSecrets(p *permissions.Profile, legacy bool) {
 	Hide(p, secrets)
 }
 
-// Hide denies a profile some paths, and drops its entries for what is in them. It changes no profile that grants the whole file
-// system. It looks at the disk.
+// Hide changes a profile so that it denies some paths, and drops its entries for paths inside
+// them. It does not change a profile that grants the whole file system. It reads the disk.
 func Hide(p *permissions.Profile, secrets []string) {
 	if p.Kind != permissions.Managed || p.FileSystem.Unrestricted || len(secrets) == 0 {
 		return
@@ -39,15 +40,15 @@ func Hide(p *permissions.Profile, secrets []string) {
 	p.FileSystem.Entries = entries
 }
 
-// ownState returns the real paths of what Options.PrivatePaths and RetainDir name and what
-// exists of it. Scenario: a sandboxed command may read the home directory. There it reads
-// what a detached process of another session has printed, or the token with which it
-// connects to the server and runs commands without a sandbox.
+// ownState returns the real paths of those of Options.PrivatePaths and RetainDir that exist.
+// Scenario: a sandboxed command may read the home directory. There it reads the output of a
+// detached process of another session, or the token of the server. With the token, it connects
+// to the server and runs commands without a sandbox.
 //
-// A missing path is left out: the sandbox would keep the command from creating it. So the
-// directory of detached processes is made here, before the sandbox could see it come.
-// Landlock, which cannot hide anything, would refuse each request: there ownState returns nothing,
-// except with --sandbox-stricter.
+// A missing path is omitted, because the sandbox would keep the command from creating it.
+// Therefore ownState creates the directory of detached processes: the path must exist before
+// the sandbox is made. Landlock cannot hide paths, and would refuse each request. With
+// Landlock, ownState returns nothing, except with --sandbox-stricter.
 func (c *Confiner) ownState() []string {
 	named := c.opts.PrivatePaths
 	if dir := c.opts.RetainDir(); dir != "" {
@@ -62,10 +63,12 @@ func (c *Confiner) ownState() []string {
 	return Present(named)
 }
 
-// Present returns the real paths of those that exist, but for the kernel's.
+// Present returns the real paths of the named files that exist, without those in the kernel's
+// file systems.
 func Present(named []string) (state []string) {
 	for _, name := range named {
-		// A link is followed now: the command may be able to replace it, but not what is hidden.
+		// Resolve links now: the command may be able to replace a link, but not the hidden file
+		// that it leads to.
 		real, err := filepath.EvalSymlinks(name)
 		ofKernel := strings.HasPrefix(real, "/dev/") || strings.HasPrefix(real, "/proc/") // such as /dev/stdin
 		if err == nil && !ofKernel && !slices.Contains(state, real) {
@@ -75,8 +78,8 @@ func Present(named []string) (state []string) {
 	return state
 }
 
-// isIn reports whether a path is, or leads by links to, one of the hidden paths or what
-// is in it.
+// isIn reports whether a path is one of the hidden paths or inside one, directly or through
+// links.
 func isIn(secrets []string, path string) bool {
 	paths := []string{path}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -87,12 +90,12 @@ func isIn(secrets []string, path string) bool {
 	})
 }
 
-// isBelow reports whether a clean path is a directory or names something in it.
+// isBelow reports whether a clean path is dir itself or a path below dir.
 func isBelow(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// GrantRead lets a profile read a file, and not write it.
+// GrantRead changes a profile so that it permits reading a file, and not writing it.
 func GrantRead(p *permissions.Profile, path string) {
 	if p.Kind != permissions.Managed || p.FileSystem.Unrestricted {
 		return

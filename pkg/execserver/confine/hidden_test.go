@@ -9,8 +9,8 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// TestSecretsAreHidden: no profile of a client grants the directory of a
-// credential, and a profile without entries does not change.
+// TestSecretsAreHidden: no profile of a client grants access to the directory of a credential.
+// A profile without entries does not change.
 func TestSecretsAreHidden(t *testing.T) {
 	entry := func(path string, access permissions.Access) permissions.Entry {
 		return permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: path}, Access: access}

@@ -9,9 +9,10 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// janitorKeeper keeps the janitor, which removes the placeholders of killed launchers:
-// one for all sandboxes of the server, started when it is needed. If it has ended, the
-// sandboxes that are being started with it fail, and the next gets a new one.
+// janitorKeeper starts and retains the janitor, which removes the placeholders of killed
+// launchers. A server has one janitor for all sandboxes, and starts it when a sandbox needs it.
+// If the janitor ends, the sandboxes that are being started with it fail, and the next one gets
+// a new janitor.
 type janitorKeeper struct {
 	c *Confiner
 
@@ -19,8 +20,8 @@ type janitorKeeper struct {
 	janitor *process.Janitor // nil: none was started
 }
 
-// connect returns a connection for one sandbox, or nil if there is no janitor: then the
-// launcher starts its own.
+// connect returns a connection to the janitor for one sandbox. It returns nil if there is no
+// janitor: the launcher then starts its own.
 func (k *janitorKeeper) connect(runtime *runner.Runtime) *os.File {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -52,9 +53,9 @@ func (k *janitorKeeper) start(runtime *runner.Runtime) (*process.Janitor, error)
 	j, err := k.c.opts.Supervisor.StartJanitor(process.Spec{
 		Argv: command.Argv, Arg0: &command.Arg0, Dir: "/", Env: command.Env, ExtraFiles: append(command.Files, socket),
 	}, ours)
-	// The janitor has this end now. If it stayed open here, the server would not notice
-	// a janitor that ends at once, and the first sandbox would start seconds later,
-	// after a timeout.
+	// The janitor now has this end. If it stayed open here, the server would not notice a
+	// janitor that ends immediately, and the first sandbox would start only after a timeout of
+	// seconds.
 	_ = socket.Close()
 	if err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// TestAJanitorThatEndsAtOnceIsNoticed: the server learns that its janitor has ended from
-// the end of the socket, or because it was reaped already, and not when the wait for it times out.
+// TestAJanitorThatEndsAtOnceIsNoticed: the server notices the end of its janitor when the
+// socket closes, or because the janitor was already reaped. It does not wait for the timeout.
 func TestAJanitorThatEndsAtOnceIsNoticed(t *testing.T) {
 	supervisor, err := process.NewSupervisor(process.Options{})
 	if err != nil {
@@ -32,7 +32,8 @@ func TestAJanitorThatEndsAtOnceIsNoticed(t *testing.T) {
 	}
 }
 
-// TestJanitorName: who kills what is left must know the launcher's janitors.
+// TestJanitorName: an operator who kills leftover processes must be able to recognize the
+// launcher's janitors.
 func TestJanitorName(t *testing.T) {
 	if process.JanitorName != placeholders.JanitorName {
 		t.Errorf("the launcher calls its janitor %q, and %q is spared", placeholders.JanitorName, process.JanitorName)

@@ -7,13 +7,12 @@ import (
 	"codex.internal/pkg/host/process"
 )
 
-// launcherPool keeps sandbox launchers that were started before a request needs
-// them (pkg/host/warmstart): they have done what a Go program does before its first useful
-// step, which takes 2 ms of a sandboxed start. Each makes one sandbox. They hold
-// nothing of a request while they wait.
+// launcherPool starts sandbox launchers before a request needs them (pkg/host/warmstart). An
+// idle launcher has already completed the start-up of a Go program, which takes 2 ms of a
+// sandboxed start. Each launcher makes one sandbox. An idle launcher has no data of a request.
 //
-// The first request with a sandbox starts them. One that is taken is replaced after
-// refillDelay, or at once if it was the last. If there is none, because requests come
+// The first request with a sandbox starts them. A launcher that was taken is replaced after
+// refillDelay, or immediately if it was the last one. If none is idle, because requests arrive
 // faster than launchers start, the request starts its own.
 type launcherPool struct {
 	c *Confiner
@@ -21,7 +20,7 @@ type launcherPool struct {
 	mu       sync.Mutex
 	idle     []*process.Standby
 	starting int
-	refill   *time.Timer // calls fill; nil: no launcher was used yet
+	refill   *time.Timer // timer that calls fill; nil: no launcher was used yet
 	stopped  bool
 }
 
@@ -48,7 +47,8 @@ func (p *launcherPool) take() *process.Standby {
 	return taken
 }
 
-// hasEnded reports whether a launcher was killed by somebody, or by the kernel for its memory.
+// hasEnded reports whether a launcher has ended, because another process or the kernel's OOM
+// killer has killed it.
 func hasEnded(launcher *process.Standby) bool {
 	select {
 	case <-launcher.Ended():
@@ -58,7 +58,7 @@ func hasEnded(launcher *process.Standby) bool {
 	}
 }
 
-// fill starts the launchers that are missing.
+// fill starts launchers until maxIdleLaunchers are idle.
 func (p *launcherPool) fill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,8 +73,8 @@ func (p *launcherPool) startMissing() {
 	}
 }
 
-// routineStart starts one launcher. If it cannot be started, the request that
-// starts its own gets the error.
+// routineStart starts one launcher. It ignores an error: a request then starts its own
+// launcher, and gets the error.
 func (p *launcherPool) routineStart() {
 	started, err := p.startLauncher()
 	p.mu.Lock()
@@ -100,8 +100,8 @@ func (p *launcherPool) startLauncher() (*process.Standby, error) {
 	})
 }
 
-// close ends the idle launchers, and no more are started. It is called before the end
-// of Confiner.wg is waited for, which counts those that are starting.
+// close ends the idle launchers, and prevents new ones. It must be called before waiting for
+// Confiner.wg, which counts the launchers that are being started.
 func (p *launcherPool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,8 +27,8 @@ type Process struct {
 	ceiling *wsauth.Ceiling
 }
 
-// Decode decodes the sandbox of a process/start. dir is the working directory of the command, and managed is true
-// if its only network is a proxy.
+// Decode decodes the sandbox of a process/start. dir is the working directory of the command.
+// managed means that a proxy is the command's only network.
 func (c *Confiner) Decode(raw json.RawMessage, dir string, managed bool, ceiling *wsauth.Ceiling) (*Process, error) {
 	ctx, err := c.decodeSandbox(raw, execproto.InvalidParams)
 	if err != nil {
@@ -46,12 +46,13 @@ func (c *Confiner) Decode(raw json.RawMessage, dir string, managed bool, ceiling
 	return &Process{c: c, ctx: ctx, w: w, dir: dir, managed: managed, ceiling: ceiling}, nil
 }
 
-// startCalls bounds the starts that look at the disk. They have a share of their own and do not wait for requests about files
-// (files.Blocking). Threads belong to the program, so this counter does, too.
+// startCalls bounds the starts that read the disk. They have their own limit and do not wait
+// for file requests (files.Blocking). It is global because all servers of the program share its
+// threads.
 var startCalls = semaphore.NewWeighted(maxStartCalls)
 
-// Confinement returns how the process must be confined; nil: not at all. It looks at
-// the disk, and the first call of a server probes the backends.
+// Confinement returns how the process must be confined; nil: not at all. It reads the disk, and
+// the first call of a server probes the backends.
 func (s *Process) Confinement(ctx context.Context) (*runner.Confinement, error) {
 	if err := startCalls.Acquire(ctx, 1); err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func (s *Process) confinement() (*runner.Confinement, error) {
 		return nil, err
 	}
 	if profile.Kind == permissions.Disabled && !s.managed {
-		// The launcher would do nothing but execute it.
+		// The launcher would only execute the command.
 		return nil, nil
 	}
 	if _, err := s.c.Enforcing(); err != nil {
@@ -84,9 +85,10 @@ func (s *Process) confinement() (*runner.Confinement, error) {
 	}, nil
 }
 
-// underCeiling returns the profile of a process, or an error if it permits more than the
-// ceiling. Links that change after this are the launcher's business: see Confinement.Within. Of
-// the temporary directories only /tmp may be written: the client chooses what $TMPDIR says.
+// underCeiling returns the profile of a process, or an error if the profile permits more than
+// the ceiling. The launcher checks links that change later: see Confinement.Within. Of the
+// temporary directories only /tmp may be writable, because the client chooses the value of
+// $TMPDIR.
 func (s *Process) underCeiling(profile permissions.Profile, cwd string) (permissions.Profile, error) {
 	c := s.ceiling
 	if !c.ConfinesProcesses() {
@@ -115,5 +117,5 @@ func (s *Process) checkCeiling(profile permissions.Profile, cwd string) error {
 	if outside, ok := errors.AsType[*plan.OutsideError](err); ok {
 		return tooWeak(c, outside.Error())
 	}
-	return nil // other errors are the launcher's
+	return nil // the launcher reports other errors
 }

@@ -17,7 +17,7 @@ import (
 var ErrEnded = errors.New("the keeper of the process has ended")
 
 // Call makes a request to the keeper. It returns ErrEnded if the keeper has ended, and the
-// keeper's own errors as such. If a process holds the lock but does not answer, because it is
+// keeper's own errors unchanged. If a process holds the lock but does not answer, because it is
 // not a keeper, Call waits as long as for a connection.
 func (k *Process) Call(ctx context.Context, method string, params, result execproto.Object) error {
 	var silent time.Time // since when
@@ -34,7 +34,7 @@ func (k *Process) Call(ctx context.Context, method string, params, result execpr
 			return errors.Unwrap(refused)
 		case !k.Alive() || k.isClosed():
 			return ErrEnded
-		case refused != nil: // it still starts the process
+		case refused != nil: // the keeper is still starting the process
 			silent = time.Time{}
 			if err := wait.For(ctx, keeperPause); err != nil {
 				return err
@@ -43,7 +43,7 @@ func (k *Process) Call(ctx context.Context, method string, params, result execpr
 			if silent.IsZero() {
 				silent = time.Now()
 			}
-			// It is ending, or its queue is full.
+			// The keeper is ending, or its queue is full.
 			if err := wait.For(ctx, keeperPause); err != nil {
 				return err
 			}
@@ -53,8 +53,7 @@ func (k *Process) Call(ctx context.Context, method string, params, result execpr
 	}
 }
 
-// isClosed reports whether the end of the process is recorded on disk. Its keeper may be
-// about to end.
+// isClosed reports whether the disk has the end of the process. Its keeper may be about to end.
 func (k *Process) isClosed() bool {
 	s, err := outputlog.ReadStatus(k.root)
 	return err == nil && s.Closed
@@ -135,11 +134,11 @@ func (k *Process) Terminate(ctx context.Context) error {
 	return err
 }
 
-// ErrOtherCeiling is the error of a client that is confined otherwise than the one which has started the
-// process: the process may do more than that client.
+// ErrOtherCeiling is the error of a client whose ceiling differs from that of the client that
+// started the process: the process may do more than the ceiling permits.
 var ErrOtherCeiling = errors.New("the process was started under other ceilings than this token's")
 
-// CheckCeiling returns ErrOtherCeiling if a client may not have the process do anything for it.
+// CheckCeiling returns ErrOtherCeiling if a client may not use the process.
 func (k *Process) CheckCeiling(own wsauth.Ceiling) error {
 	if own != (wsauth.Ceiling{}) && own != k.Record.Ceiling {
 		return ErrOtherCeiling
@@ -147,8 +146,8 @@ func (k *Process) CheckCeiling(own wsauth.Ceiling) error {
 	return nil
 }
 
-// Dial connects, for a client with a ceiling, to a port or a path inside the sandbox of the process. The error is
-// ErrEnded if that has ended.
+// Dial connects, for a client with a ceiling, to a port or a path inside the sandbox of the
+// process. The error is ErrEnded if the process has ended.
 func (k *Process) Dial(ctx context.Context, own wsauth.Ceiling, host string, port uint16, path string) (net.Conn, error) {
 	if err := k.CheckCeiling(own); err != nil {
 		return nil, err

@@ -10,11 +10,12 @@ import (
 	"codex.internal/pkg/host/outputlog"
 )
 
-// auditedName is the file of a detached process whose end is in the audit trail.
+// auditedName is the name of a file. It exists in the directory of a detached process whose end
+// is in the audit trail.
 const auditedName = "audited"
 
-// endInterval is how often a server checks for detached processes that have ended. This is the
-// only way to learn of the end of processes that other servers have started.
+// endInterval is how often a server checks for detached processes that have ended. The server
+// has no other way to notice the end of processes that other servers have started.
 const endInterval = 2 * time.Second
 
 // routineEnds logs the ends of detached processes, and records them in the audit trail,
@@ -36,8 +37,8 @@ func (d *Store) routineEnds(stopped <-chan struct{}) {
 	}
 }
 
-// outcome returns the status of the process, and whether it has a keeper and runs, or has ended. Both
-// are false if it was never started.
+// outcome returns the status of the process, whether its keeper and the process run, and
+// whether it has ended. Both are false if it was never started.
 func (k *Process) outcome() (status outputlog.Status, runs, ended bool) {
 	// The keeper writes the status before it ends: the order matters.
 	alive := k.Alive()
@@ -46,14 +47,14 @@ func (k *Process) outcome() (status outputlog.Status, runs, ended bool) {
 	return status, alive && !ended, ended
 }
 
-// lastedMS returns how many milliseconds a process with that status has run.
+// lastedMS returns how many milliseconds a process with the given status has run.
 func (k *Process) lastedMS(status *outputlog.Status) int64 {
 	return max(0, status.EndedAtMS-k.Record.StartedAtMS)
 }
 
-// logEnd logs how a detached process has ended, once, and only if this server has seen it running.
-// An end while no server ran is only in the audit trail, because a log record has the time at which
-// it is written and not the time of the end.
+// logEnd logs the end of a detached process once, and only if this server has seen it running.
+// If a process ends while no server runs, only the audit trail has its end, because a log
+// record has the time of writing and not the time of the end.
 func (d *Store) logEnd(k *Process) {
 	status, runs, ended := k.outcome()
 	k.mu.Lock()
@@ -79,9 +80,9 @@ func (k *Process) setRan() {
 	k.ran = true
 }
 
-// noteEnd records in the trail how a detached process has ended, if it has and that is not
-// recorded yet. The mark is set after the record: if a server is killed in between, the end
-// is recorded twice, but never missing.
+// noteEnd records the end of a detached process in the trail, if the process has ended and the
+// trail does not have its end yet. It sets the mark after it has written the record: if a
+// server is killed in between, the trail has the end twice, but it always has it.
 func (d *Store) noteEnd(k *Process) {
 	if !d.Audited {
 		return
@@ -107,8 +108,8 @@ func (d *Store) noteEnd(k *Process) {
 	d.markAudited(k)
 }
 
-// markAudited keeps the end of a process out of the trail from now on. The caller holds
-// the lock of auditing.
+// markAudited prevents further records about the end of a process. The caller holds the lock
+// auditing.
 func (d *Store) markAudited(k *Process) {
 	f, err := k.root.OpenFile(auditedName, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -118,9 +119,9 @@ func (d *Store) markAudited(k *Process) {
 	_ = f.Close()
 }
 
-// setNotStarted keeps the end of a keeper out of log and trail if its process did not start: the
-// caller records the failed start instead. A keeper lingers until its servers have closed their
-// connections, so this is called before its end.
+// setNotStarted prevents records about the end of a process that did not start, in the log and
+// in the trail: the caller records the failed start instead. A keeper continues until its
+// servers have closed their connections, so the caller must call this before the keeper ends.
 func (d *Store) setNotStarted(k *Process) {
 	k.mu.Lock()
 	k.logged = true
@@ -132,10 +133,10 @@ func (d *Store) setNotStarted(k *Process) {
 	}
 }
 
-// Called returns how the owner is called in logs and lists.
+// Called returns the owner's name for logs and lists.
 func (r *Record) Called() string { return cmp.Or(r.Principal, r.Owner) }
 
-// seen describes a detached process for observers, when its session may be over.
+// seen describes a detached process for observers. Its session may have ended.
 func (r *Record) seen() observe.Detached {
 	return observe.Detached{Session: observe.Session{Principal: r.Called()}, ID: r.ProcessID}
 }

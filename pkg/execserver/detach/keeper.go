@@ -17,12 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keeper is the part of a keeper that knows its directory: the record of its process, its lock, its
-// socket and its output. The server in it has one session that belongs to no connection, whose only
-// process has its output on disk. Clients are servers of the same user, on the socket.
+// Keeper is the part of a keeper that uses its directory: the record of its process, its lock,
+// its socket and its output. The server in it has one session that belongs to no connection,
+// whose only process has its output on disk. Clients are servers of the same user, on the
+// socket.
 //
-// States: waiting for the start, running, over. It is over when the process has closed, its start has
-// failed, or none has come in time.
+// States: waiting for the start, running, over. It is over when the process has closed, its
+// start has failed, or no start has arrived in time.
 type Keeper struct {
 	Record Record
 	root   *os.Root
@@ -31,12 +32,12 @@ type Keeper struct {
 	spans  keeperSpans
 
 	mu      sync.Mutex
-	begun   bool // a start has come
+	begun   bool // a start has arrived
 	over    chan struct{}
 	endOnce sync.Once
 }
 
-// The descriptors that a keeper inherits.
+// The descriptors that a keeper inherits from its server.
 const (
 	keeperDirectory = 3
 	keeperLock      = 4
@@ -81,7 +82,7 @@ func (k *Keeper) Close() {
 	if k.lock != nil {
 		_ = k.lock.Close()
 	}
-	k.spans.finish() // when the lock is free
+	k.spans.finish() // after the lock was released
 }
 
 // Socket is the path of the socket on which servers are accepted.
@@ -103,7 +104,7 @@ func (k *Keeper) Await(ctx context.Context) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if !k.begun {
-			k.begun = true // a start that comes now is refused
+			k.begun = true // refuses a start that arrives later
 			k.End()
 		}
 	})
@@ -116,7 +117,7 @@ func (k *Keeper) Await(ctx context.Context) {
 
 func (k *Keeper) End() { k.endOnce.Do(func() { close(k.over) }) }
 
-// Begin admits the start of the process, once.
+// Begin accepts the start of the process, once.
 func (k *Keeper) Begin(p *execproto.StartParams) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,7 +131,7 @@ func (k *Keeper) Begin(p *execproto.StartParams) error {
 	return nil
 }
 
-// LogOutput makes the log of the process that is about to start.
+// LogOutput creates the output log of the process that is about to start.
 func (k *Keeper) LogOutput() (*outputlog.Log, error) {
 	r := k.Record.Retain
 	log, err := outputlog.Create(k.root, outputlog.Options{Bytes: r.Bytes, WhenFull: outputlog.WhenFull(r.WhenFull)})

@@ -16,8 +16,8 @@ type Writer interface {
 	Connected() bool
 }
 
-// MayWrite reports whether a session may write to the process. Only one may at a time: the
-// first that claims it, for as long as it has a connection.
+// MayWrite reports whether a session may write to the process. Only one session may write at a
+// time: the first that claims the process, for as long as it has a connection.
 func (k *Process) MayWrite(s Writer, claim bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -30,8 +30,8 @@ func (k *Process) MayWrite(s Writer, claim bool) bool {
 	return true
 }
 
-// Read reads retained output. A wait is passed on in parts, because a keeper is not told
-// when a client no longer waits.
+// Read reads retained output. It divides a long wait into several requests, because a keeper
+// does not learn that a client no longer waits.
 func (k *Process) Read(ctx context.Context, params *execproto.ReadParams) (execproto.ReadResult, error) {
 	left := params.Wait()
 	for {
@@ -46,7 +46,7 @@ func (k *Process) Read(ctx context.Context, params *execproto.ReadParams) (execp
 			return r, err
 		}
 		if r.Closed {
-			k.disconnect() // the keeper waits for that
+			k.disconnect() // the keeper waits until this connection has ended
 		}
 		left -= keeperWait
 		if left <= 0 || len(r.Chunks) > 0 || r.Dropped != nil || r.Exited || ctx.Err() != nil {
@@ -103,10 +103,10 @@ func ReadLog(log *outputlog.Log, params *execproto.ReadParams, final bool) (exec
 	return r, nil
 }
 
-// lostEnd is the failure of a process whose keeper was killed.
+// lostEnd is the error text for a process whose keeper was killed.
 const lostEnd = "the keeper of the process was ended, and the process with it"
 
-// Describe returns the current data about a process.
+// Describe returns the current state of a process.
 func (k *Process) Describe(ctx context.Context) execproto.DetachedProcess {
 	p := execproto.DetachedProcess{
 		ProcessID: k.Record.ProcessID, Argv: k.Record.Argv, Cwd: k.Record.Cwd, TTY: k.Record.TTY,

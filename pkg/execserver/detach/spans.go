@@ -21,15 +21,17 @@ type droppedSpans struct {
 	Failed uint32 `json:"exportFailed"`
 }
 
-// keeperSpans ends the export of a keeper's spans, and leaves how many were dropped. Servers do
-// not wait for that: the collector may not answer, and the keeper has given up its lock. So the
-// file is made before, and a server may remove it with the directory at any time.
+// keeperSpans ends the export of a keeper's spans, and stores how many were dropped. Servers do
+// not wait for the export: the collector may not answer, and the keeper has already released
+// its lock. So the keeper creates the file before, and a server may remove it with the
+// directory at any time.
 type keeperSpans struct {
-	tracer *tracing.Tracer // nil: no spans are exported
-	file   *os.File        // nil: it could not be made
+	tracer *tracing.Tracer // nil: the keeper exports no spans
+	file   *os.File        // nil: the file could not be created
 }
 
-// create makes the file in the directory of the process. No process must fail for its spans.
+// create creates the file in the directory of the process. It ignores errors: a process must
+// not fail because of its spans.
 func (s *keeperSpans) create(root *os.Root) {
 	if s.tracer == nil {
 		return
@@ -39,7 +41,7 @@ func (s *keeperSpans) create(root *os.Root) {
 	}
 }
 
-// finish exports the spans that wait, for at most keeperFlushTime.
+// finish exports the pending spans, for at most keeperFlushTime.
 func (s *keeperSpans) finish() {
 	if s.tracer == nil {
 		return
@@ -52,12 +54,13 @@ func (s *keeperSpans) finish() {
 	}
 	defer s.file.Close()
 	counts := s.tracer.Counts()
-	text, _ := json.Marshal(droppedSpans{uint32(counts.Full), uint32(counts.Failed)}) // numbers are never an error
-	_, _ = s.file.Write(text)                                                         // without it, the spans are only in the keeper's log
+	text, _ := json.Marshal(droppedSpans{uint32(counts.Full), uint32(counts.Failed)}) // numbers can always be encoded
+	_, _ = s.file.Write(text)                                                         // if this fails, only the keeper's log has the numbers
 }
 
-// countSpans counts the spans that the keeper of a process has dropped, once it has left their
-// number. Of several servers over the directory, the one counts them that removes the file.
+// countSpans adds the spans that the keeper of a process has dropped to the metrics, once the
+// keeper has stored their number. If several servers use the directory, only the server that
+// removes the file counts them.
 func (d *Store) countSpans(k *Process) {
 	if !d.Traced {
 		return

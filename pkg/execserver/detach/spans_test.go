@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/execserver/tracing"
 )
 
-// countDropped has the spans counted that keepers have dropped.
+// countDropped makes the store count dropped spans, and returns the sums.
 func countDropped(d *Store) *tracing.Counts {
 	var counts tracing.Counts
 	d.Traced = true
@@ -25,7 +25,7 @@ func countDropped(d *Store) *tracing.Counts {
 func TestSpansOfKeepersAreCounted(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
-		make       func(path string) error // in place of a file with the text
+		make       func(path string) error // makes something other than a file with the text
 		full       int64
 		failed     int64
 		stays      bool

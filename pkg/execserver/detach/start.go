@@ -43,8 +43,8 @@ func sortByStart(list []*Process) {
 	})
 }
 
-// NewRecord checks a process/start with detach of a client with that grant, and returns what is
-// written about the process.
+// NewRecord checks the process/start of a detached process by a client with the given grant,
+// and returns the record of the process.
 func (d *Store) NewRecord(owner string, grant wsauth.Grant, p *execproto.StartParams) (*Record, error) {
 	if err := checkHandle(p.ProcessID); err != nil {
 		return nil, err
@@ -53,8 +53,8 @@ func (d *Store) NewRecord(owner string, grant wsauth.Grant, p *execproto.StartPa
 	case p.Detach.StartID == "" || len(p.Detach.StartID) > execproto.MaxStartID:
 		return nil, execproto.InvalidParams(fmt.Sprintf("startId of a detached process must have 1 to %d bytes", execproto.MaxStartID))
 	case p.NetworkProxy != nil:
-		// The proxy would be the keeper's, which does not know the ports of later servers:
-		// through it a sandboxed command could reach them as their user.
+		// The proxy would run in the keeper, which does not know the ports of later servers.
+		// Through the proxy, a sandboxed command could connect to these servers as their user.
 		return nil, execproto.InvalidParams("a detached process cannot have a network proxy")
 	}
 	retain, err := d.retainOf(p.Retain)
@@ -94,8 +94,8 @@ func (d *Store) retainOf(p *execproto.Retain) (Retain, error) {
 	return r, nil
 }
 
-// Start starts a keeper and in it the process. It outlives the connection of the client, and ends with
-// ctx or after startTime.
+// Start starts a keeper, which starts the process. The start continues if the client loses its
+// connection. It ends with ctx or after startTime.
 func (d *Store) Start(ctx context.Context, record Record, params *execproto.StartParams) (execproto.StartResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, keeperStartTime)
 	defer cancel()
@@ -117,7 +117,7 @@ func (d *Store) start(ctx context.Context, record Record, params *execproto.Star
 		return none, err
 	}
 	pid, err := d.spawn(k, lock)
-	_ = lock.Close() // the keeper has it
+	_ = lock.Close() // the keeper holds the lock
 	if err == nil {
 		var started execproto.StartResult
 		own := *params
@@ -156,7 +156,8 @@ func (k *Process) callStarting(ctx context.Context, params *execproto.StartParam
 	return err
 }
 
-// failed returns the error of a keeper that has ended, with the beginning of its output.
+// failed returns the error of a keeper that has ended. The error has the beginning of the
+// keeper's output.
 func (k *Process) failed(what string) error {
 	f, err := k.root.OpenFile(stderrName, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -191,8 +192,8 @@ func (d *Store) repeated(ctx context.Context, record Record) (none execproto.Sta
 	}
 }
 
-// reserve makes the directory of a process, and takes the lock that its keeper will hold.
-// The error is fs.ErrExist if the owner already has a process with that id.
+// reserve creates the directory of a process, and takes the lock that its keeper will hold. The
+// error is fs.ErrExist if the owner already has a process with that id.
 func (d *Store) reserve(record Record) (*Process, *os.File, error) {
 	if err := d.checkLimits(record); err != nil {
 		return nil, nil, err
@@ -225,7 +226,8 @@ func (d *Store) reserve(record Record) (*Process, *os.File, error) {
 	return k, lock, nil
 }
 
-// fill writes the files that a keeper finds in its directory, and returns the lock, taken.
+// fill writes the files that a keeper needs into its directory. It returns the lock, which it
+// has taken.
 func fill(base *os.Root, name string, record Record) (*os.File, error) {
 	text, err := json.Marshal(record)
 	if err != nil {
@@ -250,13 +252,14 @@ func fill(base *os.Root, name string, record Record) (*os.File, error) {
 	return lock, errors.Join(err, f.Close())
 }
 
-// checkLimits fails if there are too many processes, or they retain too much together.
+// checkLimits returns an error if there are too many processes, or if their retained output is
+// too large in total.
 func (d *Store) checkLimits(record Record) error {
 	all := d.All("")
 	var own, ownBytes, bytes int64
 	for _, k := range all {
 		bytes += k.Record.Retain.Bytes
-		if k.Record.Called() == record.Called() { // a client with one token can have many keys
+		if k.Record.Called() == record.Called() { // a client with one token can have any number of keys
 			own++
 			ownBytes += k.Record.Retain.Bytes
 		}
@@ -308,7 +311,7 @@ func (d *Store) spawn(k *Process, lock *os.File) (pid int, err error) {
 	return pid, nil
 }
 
-// routineExpire removes the files of ended processes when their retention time is over.
+// routineExpire removes the files of ended processes when their retention time has passed.
 func (d *Store) routineExpire(stopped <-chan struct{}) {
 	ticker := time.NewTicker(expireInterval)
 	defer ticker.Stop()

@@ -36,16 +36,17 @@ const (
 	stderrName = "keeper.log"
 )
 
-// keeperFormat is the version of the record, the files and the protocol between server and
-// keeper. A server adopts keepers of its own format, whatever their program's version is.
+// keeperFormat is the version of the record, of the files and of the protocol between server
+// and keeper. A server uses keepers of its own format, even if another version of the program
+// runs in them.
 const keeperFormat = 1
 
-// Record is what a server writes about a detached process before it starts the keeper.
+// Record is what a server stores about a detached process before it starts the keeper.
 type Record struct {
 	Format      int      `json:"format"`
 	Version     string   `json:"version"` // of the program
 	Owner       string   `json:"owner"`
-	Principal   string   `json:"principal,omitempty"` // how the owner is called, if it is not Owner
+	Principal   string   `json:"principal,omitempty"` // the owner's name in logs and lists, if it is not Owner
 	ProcessID   string   `json:"processId"`
 	StartID     string   `json:"startId"`
 	Argv        []string `json:"argv"`
@@ -72,7 +73,7 @@ func (r Retain) wire() execproto.Retain {
 	return execproto.Retain{Bytes: uint64(r.Bytes), Seconds: uint64(r.Seconds), WhenFull: execproto.WhenFull(r.WhenFull)}
 }
 
-// SetTrace has the keeper of a process continue a trace.
+// SetTrace makes the keeper of a process continue a trace.
 func (r *Record) SetTrace(trace tracing.Context) {
 	if trace.IsValid() {
 		r.Traceparent, r.Tracestate = trace.Traceparent(), trace.State
@@ -97,20 +98,23 @@ func parseRecord(text []byte) (Record, error) {
 	return r, nil
 }
 
-// Options say where detached processes are retained, for how long, and how keepers are started.
+// Options configure where detached processes are retained, for how long, and how keepers are
+// started.
 type Options struct {
-	Dir string // absolute and clean; made if it does not exist
-	// Bytes bounds the retained output of all processes together. DefaultBytes bounds that of a
-	// process whose start does not specify it. For is how long after the end it is retained.
+	Dir string // absolute and clean; created if it does not exist
+	// Bytes bounds the retained output of all processes together. DefaultBytes bounds the
+	// output of a process whose start sets no bound. For is how long output is retained after
+	// the end of its process.
 	Bytes, DefaultBytes int64
 	For                 time.Duration
 	// Max is how many processes an owner may have, including ended ones that are retained.
 	Max int
-	// HasWhole reports whether an owner may have everything that is free, and not only its share (pkg/execserver/share).
+	// HasWhole reports whether an owner may use all free resources, and not only its share
+	// (pkg/execserver/share).
 	HasWhole func(owner string) bool
 
-	// Command is the command of a keeper, WorkDir its working directory, and Settings the JSON that
-	// it reads from its standard input.
+	// Command is the command of a keeper, WorkDir its working directory, and Settings the JSON
+	// that the keeper reads from its standard input.
 	Command    []string
 	WorkDir    string
 	Settings   any
@@ -121,14 +125,15 @@ type Options struct {
 	Log    *slog.Logger
 	// Audited means that there is an audit trail, and Traced that spans are exported.
 	Audited, Traced bool
-	// Blocking calls f, whose calls about files may hang, when there is space for it.
+	// Blocking calls f when few enough calls run that access files. Such calls may hang.
 	Blocking func(ctx context.Context, f func() error) error
 }
 
-// Store is the directory with the server's detached processes. Each has its own directory below,
-// whose name is a digest of owner and id: creating it reserves the id, also among several
-// servers. The disk has the authoritative state; the map only contains open processes. All
-// methods may be called from any goroutine, and Close and Directory also on a nil Store.
+// Store is the directory with the server's detached processes. Each process has its own
+// directory below it, whose name is a digest of owner and id: creating it reserves the id, even
+// if several servers use the Store. The disk has the authoritative state; the map only contains
+// open processes. All methods may be called from any goroutine, and Close and Directory also on
+// a nil Store.
 type Store struct {
 	Options
 
@@ -136,14 +141,14 @@ type Store struct {
 	root *os.Root // nil: not opened yet
 	open map[string]*Process
 
-	auditing sync.Mutex // held while an end is written into the audit trail
+	auditing sync.Mutex // held while an end is recorded in the audit trail
 }
 
-// NewStore returns a store, whose routine Run is to be run.
+// NewStore returns a store. The caller must run its routine Run.
 func NewStore(o Options) *Store { return &Store{Options: o, open: make(map[string]*Process)} }
 
-// Run removes processes whose retention has ended, and reports the ends of processes, until
-// stopped is closed.
+// Run removes processes whose retention has ended, and reports the ends of processes. It
+// returns when stopped is closed.
 func (d *Store) Run(stopped <-chan struct{}) {
 	var wg sync.WaitGroup
 	wg.Go(func() { d.routineExpire(stopped) })
@@ -160,12 +165,12 @@ type Process struct {
 	Record Record
 
 	mu     sync.Mutex
-	client *execclient.Client // nil: none, or it has failed
-	log    *outputlog.Log     // nil: the process has not ended, or was not read since
+	client *execclient.Client // nil: not connected, or the connection has failed
+	log    *outputlog.Log     // nil: the process has not ended, or was not read since its end
 	closed bool
 	ran    bool   // this server has seen it running, and logs its end
 	logged bool   // its end was logged, or must not be
-	writer Writer // that wrote last; nil: none has
+	writer Writer // the session that wrote last; nil: none has
 }
 
 // directoryName returns the name of the directory of a process.
@@ -174,7 +179,8 @@ func directoryName(owner, id string) string {
 	return hex.EncodeToString(digest[:16])
 }
 
-// openBelow opens a directory of this user that no other user can enter and that is not reached through a link.
+// openBelow opens a directory that belongs to this user, that no other user can enter, and
+// whose path has no link.
 func openBelow(root *os.Root, name string) (*os.Root, error) {
 	link, err := root.Lstat(name)
 	switch {
@@ -182,7 +188,7 @@ func openBelow(root *os.Root, name string) (*os.Root, error) {
 		return nil, err
 	case link.Mode()&fs.ModeSymlink != 0:
 		return nil, fmt.Errorf("%s is a link", name)
-	case !link.IsDir(): // to open a FIFO would wait for a writer
+	case !link.IsDir(): // opening a FIFO would wait for a writer
 		return nil, fmt.Errorf("%s is not a directory", name)
 	}
 	opened, err := root.OpenRoot(name)
@@ -204,8 +210,8 @@ func openBelow(root *os.Root, name string) (*os.Root, error) {
 	return opened, nil
 }
 
-// base opens the directory, and creates it with make. Without make, a missing
-// directory is fs.ErrNotExist. The caller holds the lock.
+// base opens the directory, and creates it if create is true. Otherwise a missing directory is
+// fs.ErrNotExist. The caller holds the lock.
 func (d *Store) base(create bool) (*os.Root, error) {
 	if d.root != nil {
 		return d.root, nil
@@ -224,7 +230,7 @@ func (d *Store) Directory() string {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, _ = d.base(true) // if it could not be created, there is nothing to hide
+	_, _ = d.base(true) // a directory that could not be created need not be hidden
 	return d.Dir
 }
 
@@ -246,7 +252,7 @@ func (d *Store) Find(owner, id string) (*Process, error) {
 	return k, nil
 }
 
-// get opens the process of a directory. The caller holds the lock.
+// get opens the process in a directory. The caller holds the lock.
 func (d *Store) get(name string) (*Process, error) {
 	if k := d.open[name]; k != nil {
 		now, err := d.root.Lstat(name)
@@ -306,8 +312,8 @@ func readRecord(root *os.Root) (Record, error) {
 	return parseRecord(text)
 }
 
-// All returns the processes of an owner ("": of all owners), the oldest first, after it has
-// removed those whose time is over.
+// All removes processes whose retention time has passed, and returns the other processes of an
+// owner ("": of all owners), the oldest first.
 func (d *Store) All(owner string) []*Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -347,7 +353,7 @@ func (d *Store) names() []string {
 	return names
 }
 
-// Alive reports whether the keeper of the process runs: it holds a lock while it runs.
+// Alive reports whether the keeper of the process runs. A keeper holds a lock while it runs.
 func (k *Process) Alive() bool {
 	f, err := k.root.OpenFile(lockName, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -357,15 +363,14 @@ func (k *Process) Alive() bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// expired reports whether the process has ended and its output need not be retained any
-// more.
+// expired reports whether the process has ended and its retention time has passed.
 func (k *Process) expired(now time.Time) bool {
 	if k.Alive() {
 		return false
 	}
 	info, err := k.root.Lstat("status")
 	if errors.Is(err, fs.ErrNotExist) {
-		// It was never started. Its server may be about to do it.
+		// The process was never started. Its server may be about to start it.
 		info, err = k.root.Lstat(recordName)
 		return err == nil && now.Sub(info.ModTime()) > keeperStartTime
 	}
@@ -386,7 +391,7 @@ func (s *Store) removeLocked(k *Process) error {
 	k.Close()
 	delete(s.open, k.name)
 	root := s.root
-	if root == nil { // closed: the server ends while a process is being started
+	if root == nil { // closed: the server ends while it starts a process
 		var err error
 		if root, err = safeopen.PrivateDir(s.Dir, false); err != nil {
 			return execproto.Internal("open the directory of detached processes: " + err.Error())
@@ -399,7 +404,7 @@ func (s *Store) removeLocked(k *Process) error {
 	return nil
 }
 
-// Close ends the use of the process, but not the process.
+// Close releases the resources for the process, which continues.
 func (k *Process) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -415,7 +420,7 @@ func (k *Process) Close() {
 	_ = k.root.Close()
 }
 
-// Close ends the use of all processes.
+// Close releases the resources for all processes.
 func (d *Store) Close() {
 	if d == nil {
 		return

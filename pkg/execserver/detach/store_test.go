@@ -17,7 +17,7 @@ import (
 	"codex.internal/pkg/host/outputlog"
 )
 
-// testRecord is the record of a process that no keeper has.
+// testRecord returns the record of a process without a keeper.
 func testRecord(owner, name string) Record {
 	return Record{
 		Format: keeperFormat, Owner: owner, ProcessID: execproto.DetachedPrefix + name, StartID: "s", Argv: []string{"true"}, Cwd: "file:///",
@@ -25,7 +25,7 @@ func testRecord(owner, name string) Record {
 	}
 }
 
-// options are options of a store in a directory that does not exist yet.
+// options returns the options of a store whose directory does not exist yet.
 func options(t *testing.T) Options {
 	return Options{
 		Dir: filepath.Join(t.TempDir(), "retain"), Max: 3, Bytes: 4 * outputlog.MinBytes, Events: new(observe.Events), Log: slog.New(slog.DiscardHandler),
@@ -41,7 +41,7 @@ func newStore(t *testing.T) *Store {
 	return d
 }
 
-// reserve makes the directory of a process, as before the start of its keeper.
+// reserve creates the directory of a process, as Start does before it starts the keeper.
 func reserve(t *testing.T, d *Store, record Record) string {
 	t.Helper()
 	_, lock, err := d.reserve(record)
@@ -52,8 +52,8 @@ func reserve(t *testing.T, d *Store, record Record) string {
 	return filepath.Join(d.Dir, directoryName(record.Owner, record.ProcessID))
 }
 
-// TestRemoveAfterClose: a server ends while a process is being started, which is then removed. Its files are
-// removed, and the server does not fail.
+// TestRemoveAfterClose: a server ends while it starts a process, and the process is then
+// removed. The files must be removed, and the server must not fail.
 func TestRemoveAfterClose(t *testing.T) {
 	d := newStore(t)
 	k, lock, err := d.reserve(testRecord("token A", "build"))
@@ -70,8 +70,8 @@ func TestRemoveAfterClose(t *testing.T) {
 	}
 }
 
-// TestRetainedOutputIsDivided: one process of an owner with a share, which asks for everything that may be retained, does not keep
-// others from starting any.
+// TestRetainedOutputIsDivided: one process of an owner asks to retain as much as all processes
+// may. The owner gets only its share, so that other owners can still start processes.
 func TestRetainedOutputIsDivided(t *testing.T) {
 	const all = 4 * outputlog.MinBytes // of options
 	for _, tt := range []struct {
@@ -214,8 +214,8 @@ func rewrite(t *testing.T, dir string, change func(*Record)) {
 	}
 }
 
-// TestDetachedHandles: which names a process may have, including the shortest and longest,
-// and names just beyond.
+// TestDetachedHandles tests valid and invalid names of processes, including the shortest, the
+// longest, and names just beyond.
 func TestDetachedHandles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -231,7 +231,7 @@ func TestDetachedHandles(t *testing.T) {
 	}
 }
 
-// FuzzRecord reads any bytes as a record.
+// FuzzRecord parses any bytes as a record.
 func FuzzRecord(f *testing.F) {
 	text, err := json.Marshal(testRecord("me", "p"))
 	if err != nil {
@@ -270,7 +270,7 @@ func TestTunnelsToDetachedAndCeilings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// There is no keeper that answers.
+		// No keeper answers here.
 		conn, err := p.Dial(t.Context(), tt.own, "localhost", 1, "")
 		if conn != nil || err == nil || errors.Is(err, ErrOtherCeiling) != tt.denied {
 			t.Errorf("%s for %+v: got the error %v, want one of the ceiling: %v", tt.process, tt.own, err, tt.denied)

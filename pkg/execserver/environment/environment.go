@@ -1,6 +1,7 @@
-// Package environment tells clients about the server's machine: environment/info (docs/spec/wire.md §7.1) and
-// environmentConfig/read (docs/spec/wire.md §7.4). It does not know the server. It may import host and wire; it must not import
-// pkg/execserver or the other packages below it but reply.
+// Package environment describes the server's machine to clients: environment/info
+// (docs/spec/wire.md §7.1) and environmentConfig/read (docs/spec/wire.md §7.4). The package
+// does not depend on the server. It may import host and wire; it must not import pkg/execserver
+// or the other packages below it but reply.
 package environment
 
 import (
@@ -17,22 +18,22 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// Environment is what a server tells of its machine. It never changes.
+// Environment is the description of the server's machine. It never changes.
 type Environment struct {
 	Home, Cwd string // of the server
 
-	codexHome string // "": there is no config.toml
+	codexHome string // "": config.toml is not read
 	info      execproto.EnvironmentInfo
 }
 
-// Read looks at the machine, for a program with a version.
+// Read examines the machine, for a program with the given version.
 func Read(version, codexHome string) *Environment {
 	host := info.Read()
 	return &Environment{Home: host.Home, Cwd: host.Cwd, codexHome: codexHome, info: describe(host, version, codexHome)}
 }
 
-// Info returns the result of environment/info. complete says that the sandbox backend can enforce every plan, and proxies that
-// processes can have network proxies.
+// Info returns the result of environment/info. complete means that the sandbox backend can
+// enforce every plan. proxies means that processes can have network proxies.
 func (e *Environment) Info(complete, proxies bool) execproto.EnvironmentInfo {
 	result := e.info
 	if complete {
@@ -79,12 +80,13 @@ func describe(host info.Info, version, codexHome string) execproto.EnvironmentIn
 }
 
 const (
-	// codexVersion is the version of Codex CLI that a server stands in for. Clients of
-	// Codex CLI compare executorVersion with the versions that introduced features:
-	// 0.169.0 does not send capabilities/discoverV2 to a server whose version is below
-	// 0.168 or cannot be compared.
+	// codexVersion is the version of Codex CLI whose features this server has. Clients of Codex
+	// CLI compare executorVersion with the versions that introduced features: 0.169.0 does not
+	// send capabilities/discoverV2 to a server whose version is below 0.168 or cannot be
+	// compared.
 	codexVersion = "0.169.0"
-	// maxOwnVersion is more than the longest version that a release or a commit has, in bytes.
+	// maxOwnVersion bounds the server's own version, in bytes. Versions of releases and of
+	// commits are shorter.
 	maxOwnVersion = 64
 )
 
@@ -107,7 +109,7 @@ func executorVersion(own string) string {
 	return codexVersion + "+" + own
 }
 
-// ReadConfig answers environmentConfig/read. It looks at the disk.
+// ReadConfig answers environmentConfig/read. It reads the disk.
 func (e *Environment) ReadConfig(ctx context.Context, p *execproto.ConfigReadParams) (reply.Result, error) {
 	cwd, err := pathuri.Parse(p.Cwd, e.Home)
 	if err != nil {
@@ -140,8 +142,8 @@ func configError(err error) error {
 	return execproto.Internal("failed to load executor-local config: " + err.Error())
 }
 
-// configStack converts layers. Codex CLI puts the layers of its cloud after those
-// of the machine's administrator.
+// configStack converts layers to the protocol's form. Codex CLI puts the layers of its cloud
+// after those of the machine's administrator.
 func configStack(found codexconfig.Stack) execproto.ConfigStack {
 	stack := execproto.ConfigStack{CloudInsertionIndex: found.System}
 	for _, l := range found.Layers {

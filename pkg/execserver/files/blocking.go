@@ -7,10 +7,12 @@ import (
 	"codex.internal/pkg/execserver/share"
 )
 
-// Blocking calls f, whose system calls about files may hang, as on a network file system whose server is down: each holds a thread of
-// this program for as long. Scenario: clients ask for more files than the machine has threads for. Therefore f waits for its turn until
-// fewer than MaxFileCalls run, of which the client of ctx has a share (pkg/execserver/share). Blocking returns what f returns, or the
-// error of ctx if that ends before f begins. f must not call Blocking.
+// Blocking calls f, whose system calls on files may hang, as on a network file system whose
+// server is down. Each such call blocks a thread of this program meanwhile. Scenario: clients
+// ask for more files than the machine has threads for. Therefore Blocking waits until fewer
+// than MaxFileCalls calls run, of which the client of ctx has a share (pkg/execserver/share).
+// Blocking returns the results of f, or the error of ctx if ctx ends before f begins. f must
+// not call Blocking.
 func Blocking[T any](ctx context.Context, f func() (T, error)) (v T, err error) {
 	account := share.From(ctx)
 	if account == nil {

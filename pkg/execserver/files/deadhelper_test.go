@@ -9,8 +9,8 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// TestDeadHelper sends a helper that has ended, like one whose sandbox was refused, more
-// than its pipe can take.
+// TestDeadHelper sends a request that is larger than a pipe's buffer to a helper that has
+// ended, like one whose sandbox was refused.
 func TestDeadHelper(t *testing.T) {
 	supervisor, err := process.NewSupervisor(process.Options{})
 	if err != nil {

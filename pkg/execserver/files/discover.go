@@ -39,7 +39,7 @@ func (f *Files) DiscoverRoots(ctx context.Context, p *execproto.DiscoverParams) 
 				text := fmt.Sprintf("the roots of one request hold more than %d bytes", skills.MaxBytes)
 				r = execproto.CapabilityRoot{Error: &text}
 			}
-			// A confined helper is not trusted with texts that the client compares.
+			// A confined helper is not trusted with the texts that the client compares.
 			of := &p.Roots[g.at[i]]
 			r.ID, r.Path = of.ID, of.Path
 			found[g.at[i]] = r
@@ -48,7 +48,7 @@ func (f *Files) DiscoverRoots(ctx context.Context, p *execproto.DiscoverParams) 
 	return execproto.DiscoverResult{Roots: found}, nil
 }
 
-// sizeOf returns the bytes of the files of a root.
+// sizeOf returns the total size of the files of a root, in bytes.
 func sizeOf(r *execproto.CapabilityRoot) int {
 	n := 0
 	add := func(f *execproto.CapabilityFile) {
@@ -70,12 +70,12 @@ func sizeOf(r *execproto.CapabilityRoot) int {
 	return n
 }
 
-// discoverGroup is roots with the same sandbox.
+// discoverGroup is a group of roots with the same sandbox.
 type discoverGroup struct {
 	sandbox json.RawMessage
 	worker  worker
 	roots   []execproto.DiscoverRoot // without their sandboxes
-	at      []int                    // where they are in the request
+	at      []int                    // the roots' positions in the request
 	request *Request
 }
 
@@ -106,7 +106,7 @@ next:
 	return groups, nil
 }
 
-// prepare makes the request for the group. An error concerns a path.
+// prepare makes the request for the group. An error is about one path.
 func (g *discoverGroup) prepare(home string) error {
 	params, err := execproto.Append(nil, &execproto.DiscoverParams{Roots: g.roots})
 	if err != nil {
@@ -148,7 +148,7 @@ func (f *Files) DiscoverInstalled(ctx context.Context, p *execproto.InstalledPar
 	return x.discover(ctx, srv.CodexHome)
 }
 
-// installedFiles finds the installed plugins and skills, all in one sandbox.
+// installedFiles finds the installed plugins and skills, with one sandbox for all.
 type installedFiles struct {
 	worker worker
 	home   string
@@ -215,8 +215,8 @@ func (x *installedFiles) plugins(ctx context.Context, codexHome string) []instal
 	return plugins
 }
 
-// remoteID returns the id that a plugin has elsewhere, or nil. The file is read
-// by a block, which bounds what a large one costs.
+// remoteID returns the id that a plugin has in another system, or nil. It reads the file as one
+// block, so that a large file costs no more than a block.
 func (x *installedFiles) remoteID(ctx context.Context, p installed.Plugin) *string {
 	if p.Remote == "" {
 		return nil
@@ -245,7 +245,8 @@ func (x *installedFiles) remoteID(ctx context.Context, p installed.Plugin) *stri
 	return installed.ParseRemoteInstall(block.Chunk)
 }
 
-// held returns the result of a file operation, and what frees its memory when it is used no more.
+// held returns the result of a file operation, and the function that releases its memory after
+// use.
 func held(r reply.Result) (result reply.Result, free func()) {
 	if f, ok := r.(reply.Followed); ok {
 		return f.Result, f.Then
@@ -253,7 +254,7 @@ func held(r reply.Result) (result reply.Result, free func()) {
 	return r, func() {}
 }
 
-// decoded returns the result of a file operation, which a helper has encoded.
+// decoded returns the value of a file operation's result, which a helper has encoded as JSON.
 func decoded[T any, P execproto.Pointer[T]](r reply.Result) (v T, err error) {
 	switch r := r.(type) {
 	case reply.Encoded:

@@ -19,58 +19,62 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// Options are what the requests of all connections of a server share.
+// Options are shared by the requests of all connections of a server.
 type Options struct {
 	Events *observe.Events
-	Home   string // of paths that begin with ~
+	Home   string // replaces ~ at the beginning of paths
 	// CodexHome is the directory below which plugins and skills are installed; "": none.
 	CodexHome string
 	// MaxHandles bounds the open file handles of a connection.
 	MaxHandles int
 
-	// Sandboxes returns what confines helpers. Its error is the answer to a request.
+	// Sandboxes returns the runtime that confines helpers. If it returns an error, the error is
+	// the answer to the request.
 	Sandboxes func() (*runner.Runtime, error)
-	// Launcher returns a launcher that waits for a request, or nil.
+	// Launcher returns an idle launcher, or nil.
 	Launcher   func() *process.Standby
 	Supervisor *process.Supervisor // of helpers
 
-	// ReadsLarge is called with the size of a file before it is read to be sent in parts.
+	// ReadsLarge is called with the size of a large file before the file is read and sent in
+	// parts.
 	ReadsLarge func(size int64)
 }
 
-// Conn is how file requests see the connection of their client.
+// Conn is the connection of a client, as file requests see it.
 type Conn interface {
 	// Send appends a message to the queue of the connection, and waits while that is full.
 	Send(ctx context.Context, encode func(b []byte) []byte) error
-	// Session says to observers whose requests these are.
+	// Session identifies the client's session for observers.
 	Session() observe.Session
 	// MayChange returns an error if the client may not change files by a method.
 	MayChange(method string) error
 	// MayOpen returns an error if the client may not open a file or an archive in a mode.
 	MayOpen(method string, mode execproto.OpenMode) error
-	// Confinement returns how a request with that sandbox of the params must be confined; nil: not at all.
+	// Confinement returns how a request must be confined whose params have the given sandbox;
+	// nil: not at all.
 	Confinement(ctx context.Context, sandbox json.RawMessage) (*runner.Confinement, error)
 }
 
 // Server answers the file requests of a server.
 type Server struct {
 	Options
-	wg sync.WaitGroup // counts helpers that end after the answer
+	wg sync.WaitGroup // counts helpers that are still ending after their answer
 }
 
-// NewServer returns what answers file requests.
+// NewServer returns a Server with these options.
 func NewServer(o Options) *Server { return &Server{Options: o} }
 
-// Wait returns when nothing of the requests is left. Every connection must have ended.
+// Wait waits until no work of the requests is left. Every connection must have ended.
 func (srv *Server) Wait() { srv.wg.Wait() }
 
-// Files are what the requests of a connection have opened. Its methods answer requests. Requests about one handle or one watch must run
-// one after the other, others may run at the same time.
+// Files has the open handles and watches of a connection. Its methods answer requests. Requests
+// about one handle or one watch must run one after the other; other requests may run at the
+// same time.
 type Files struct {
 	srv  *Server
 	conn Conn
 	ctx  context.Context // ends with the connection
-	// account is of the connection, which closes it after this.
+	// account belongs to the connection, which closes it after Files.
 	account *share.Account
 
 	handles handleTable
@@ -78,12 +82,14 @@ type Files struct {
 	trees   watchTable
 }
 
-// New returns the files of a connection, whose context is ctx and has its account. The connection closes them at its end.
+// New returns the Files of a connection. ctx is the connection's context and has its account.
+// The connection closes the Files when it ends.
 func (srv *Server) New(ctx context.Context, conn Conn) *Files {
 	return &Files{srv: srv, conn: conn, ctx: ctx, account: share.From(ctx), handles: handleTable{limit: srv.MaxHandles}}
 }
 
-// Close ends what is open, and waits for it. No request may be running. Unfinished atomic writes leave their targets as they were.
+// Close closes all handles and watches, and waits for them. No request may be running.
+// Unfinished atomic writes leave their targets unchanged.
 func (f *Files) Close() {
 	f.handles.closeAll()
 	f.missing.close()
@@ -94,7 +100,7 @@ func (f *Files) Close() {
 type Request struct {
 	operation *fsops.Operation
 	call      fsops.Call
-	json      []byte // the text of the params; part of the request's message
+	json      []byte // JSON text of the params, which aliases the request's message
 }
 
 // DecoderOf returns the decoder of the params of a file operation.
@@ -127,8 +133,8 @@ func (f *Files) Run(ctx context.Context, r *Request) (reply.Result, error) {
 	return observed(f, &op, worker, func() (reply.Result, error) { return worker.run(ctx, r) })
 }
 
-// observed runs a file operation of a worker, and tells observers. If it changes files, the audit
-// trail has it before.
+// observed carries out a file operation and reports it to observers. An operation that changes
+// files is first recorded in the audit trail.
 func observed[T any](f *Files, op *observe.File, worker worker, run func() (T, error)) (v T, err error) {
 	if w, ok := worker.(confinedFiles); ok {
 		op.Policy = w.confinement.Profile
@@ -141,12 +147,12 @@ func observed[T any](f *Files, op *observe.File, worker worker, run func() (T, e
 	return v, op.Err
 }
 
-// fileData is the result of fs/readFile with data that is sent in parts.
+// fileData returns a result of fs/readFile whose data is sent in parts.
 func fileData(data reply.Source) reply.Large {
 	return reply.Large{Head: `{"dataBase64":"`, Data: data, Tail: `"}`}
 }
 
-// contentResult returns a file as the result of fs/readFile, and closes it.
+// contentResult returns a file as the result of fs/readFile, and closes the file.
 func (srv *Server) contentResult(ctx context.Context, c *fsops.Content) (reply.Result, error) {
 	if c.Size > reply.MaxInline {
 		return srv.largeContent(ctx, c, nil)
@@ -174,8 +180,8 @@ func (srv *Server) contentResult(ctx context.Context, c *fsops.Content) (reply.R
 	return reply.Followed{Result: execproto.ReadFileResult{DataBase64: data}, Then: m.free, Sent: true}, nil
 }
 
-// readSmall reads a file, which may be larger than its size says. It reports whether that is all: it reads no more than
-// reply.MaxInline bytes.
+// readSmall reads a file, which may be larger than its size says. It reads at most
+// reply.MaxInline bytes, and reports whether that is the whole file.
 func readSmall(c *fsops.Content) (data []byte, ended bool, err error) {
 	data = make([]byte, 0, c.Size+1)
 	for len(data) < reply.MaxInline {
@@ -194,10 +200,11 @@ func readSmall(c *fsops.Content) (data []byte, ended bool, err error) {
 	return data, false, nil
 }
 
-// largeContent returns a large file as the result of fs/readFile, and closes it later. begin is what has been read of
-// it, if it is larger than its size says. Up to wholeFile bytes are read before the answer begins, so that a read error is
-// the answer to the request: unless the client's share of the memory does not allow that. A read error after that closes
-// the connection.
+// largeContent returns a large file as the result of fs/readFile. The result closes the file.
+// If the file is larger than its size says, begin is the part that was already read.
+// largeContent reads up to wholeFile bytes before the answer begins, so that a read error can
+// still be the answer. It does not read ahead if the client's share of the memory is too small.
+// A read error after the beginning of the answer closes the connection.
 func (srv *Server) largeContent(ctx context.Context, c *fsops.Content, begin []byte) (reply.Result, error) {
 	srv.ReadsLarge(max(c.Size, int64(len(begin))))
 	size := min(c.Size, wholeFile)
@@ -219,7 +226,8 @@ func (srv *Server) largeContent(ctx context.Context, c *fsops.Content, begin []b
 			return nil, err
 		}
 	}
-	// What was read before the answer is all of it, if it has the size of the file or is less than was asked for.
+	// The file was read whole before the answer if got is the size of the file, or less than
+	// the requested size.
 	whole := got > 0 && (begin == nil && got >= c.Size || got < size)
 	data := func(buf []byte) ([]byte, error) {
 		if len(held) > 0 {
@@ -230,15 +238,16 @@ func (srv *Server) largeContent(ctx context.Context, c *fsops.Content, begin []b
 			}
 			return piece, io.EOF
 		}
-		// No slot is waited for, as nothing else is sent meanwhile.
+		// This read does not wait for a slot, because the connection sends nothing else
+		// meanwhile.
 		n, err := io.ReadFull(r, buf)
 		return buf[:n], endOfFile(err)
 	}
 	return reply.Followed{Result: fileData(data), Then: end}, nil
 }
 
-// readChunks reads up to size bytes, fewer if r ends before, in pieces of reply.Chunk of which only the last is shorter. got
-// is how many it has read.
+// readChunks reads up to size bytes, or fewer if r ends earlier. It returns them in pieces of
+// reply.Chunk bytes, of which only the last may be shorter. got is the number of bytes.
 func readChunks(r io.Reader, size int64) (pieces [][]byte, got int64, err error) {
 	for got < size {
 		b := make([]byte, min(reply.Chunk, size-got))

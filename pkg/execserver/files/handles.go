@@ -26,7 +26,7 @@ type handleTable struct {
 type fileHandle struct {
 	file   openFile
 	mode   execproto.OpenMode
-	atomic bool // has something to be abandoned: it replaces its target when it is closed, or extracts an archive
+	atomic bool // its file must be abandoned and not only closed: it replaces its target, or extracts an archive
 	packed bool // is an archive
 }
 
@@ -34,7 +34,7 @@ func unknownHandle(id string) error {
 	return execproto.NotFound(fmt.Sprintf("unknown file read handle `%s`", observe.Short(id)))
 }
 
-// reserve adds a handle, whose file the caller opens. It fails if the id is in
+// reserve adds a handle before the caller opens its file. It returns an error if the id is in
 // use or the table is full.
 func (t *handleTable) reserve(id string, h *fileHandle) (*fileHandle, error) {
 	t.mu.Lock()
@@ -81,8 +81,8 @@ func (t *handleTable) take(id string) *fileHandle {
 	return h
 }
 
-// closeAll closes every handle at the end of the connection. Unfinished atomic
-// writes leave their targets as they were.
+// closeAll closes all handles at the end of the connection. Unfinished atomic writes leave
+// their targets unchanged.
 func (t *handleTable) closeAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,7 +101,7 @@ func (h *fileHandle) abandon() {
 // OpenRequest is the decoded params of fs/open.
 type OpenRequest struct {
 	execproto.OpenParams
-	json []byte // the text of the params; part of the request's message
+	json []byte // JSON text of the params, which aliases the request's message
 }
 
 // DecodeOpen decodes the params of fs/open.
@@ -138,7 +138,8 @@ func (f *Files) Open(ctx context.Context, p *OpenRequest) (reply.Result, error) 
 	return execproto.OpenResult{HandleID: p.HandleID}, nil
 }
 
-// recorded opens a file. If it is to be written, the audit trail has it before.
+// recorded opens a file. If the file is opened for writing, recorded first records that in the
+// audit trail.
 func recorded(f *Files, method string, mode execproto.OpenMode, worker worker, path string, open func() (openFile, error)) (openFile, error) {
 	if mode == execproto.OpenRead {
 		return open()
@@ -149,7 +150,7 @@ func recorded(f *Files, method string, mode execproto.OpenMode, worker worker, p
 // ArchiveRequest is the decoded params of fs/openArchive.
 type ArchiveRequest struct {
 	execproto.OpenArchiveParams
-	json []byte // the text of the params; part of the request's message
+	json []byte // JSON text of the params, which aliases the request's message
 }
 
 // DecodeArchive decodes the params of fs/openArchive.
@@ -158,8 +159,8 @@ func DecodeArchive(json []byte) (ArchiveRequest, error) {
 	return ArchiveRequest{p, json}, err
 }
 
-// OpenArchive answers fs/openArchive: it opens a handle of an archive. Requests about it work as those about a
-// file.
+// OpenArchive answers fs/openArchive: it opens a handle for an archive. Requests about the
+// handle work like those about a file.
 func (f *Files) OpenArchive(ctx context.Context, p *ArchiveRequest) (reply.Result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
@@ -188,7 +189,7 @@ func (f *Files) OpenArchive(ctx context.Context, p *ArchiveRequest) (reply.Resul
 	return execproto.OpenResult{HandleID: p.HandleID}, nil
 }
 
-// find returns the open handle of that id, which must have the wanted mode.
+// find returns the open handle with that id, which must have the wanted mode.
 func (t *handleTable) find(id string, want execproto.OpenMode) (*fileHandle, error) {
 	h := t.get(id)
 	if h == nil {
@@ -197,7 +198,7 @@ func (t *handleTable) find(id string, want execproto.OpenMode) (*fileHandle, err
 	return h, fsops.CheckMode(id, h.mode, want)
 }
 
-// drop closes a handle after an error of the system, and returns the error.
+// drop closes a handle after a system error, and returns the error.
 func (t *handleTable) drop(id string, err error) error {
 	if h := t.take(id); h != nil {
 		h.abandon()
@@ -237,9 +238,8 @@ func (f *Files) WriteBlock(ctx context.Context, p *execproto.WriteBlockParams) (
 		return nil, err
 	}
 	if err := fsops.CheckWriteRange(p.Offset, len(p.Chunk)); err != nil {
-		// Codex CLI's server keeps the handle. Ours closes it: clients abandon
-		// an atomic write, which that server does not have, with such a
-		// request.
+		// Codex CLI's server keeps the handle open here. This server closes it, because its
+		// clients abandon an atomic write with such a request. Codex CLI has no atomic writes.
 		if h.atomic {
 			return nil, f.handles.drop(p.HandleID, err)
 		}
@@ -252,8 +252,8 @@ func (f *Files) WriteBlock(ctx context.Context, p *execproto.WriteBlockParams) (
 	return r, nil
 }
 
-// CloseHandle answers fs/close: it closes a handle after the earlier requests about it. An atomic write
-// replaces its target here, and the error of that is the answer.
+// CloseHandle answers fs/close: it closes a handle after the earlier requests about it. An
+// atomic write replaces its target here; if that fails, the error is the answer.
 func (f *Files) CloseHandle(ctx context.Context, p *execproto.HandleParams) (reply.Result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err

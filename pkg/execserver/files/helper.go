@@ -17,17 +17,17 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// helper is a confined codex-fs. One goroutine uses it at a time.
+// helper is a confined codex-fs process. Only one goroutine may use it at a time.
 type helper struct {
 	srv        *Server
 	child      *process.Child
 	unhook     func() bool // stops watching the context
 	answer     []byte
-	memory     *memory // of the answer; nil: it is not counted
-	told       int     // bytes at the beginning of answer that nextLine has returned
+	memory     *memory // memory of the answer; nil: it is not counted
+	told       int     // number of bytes of answer that nextLine has returned
 	stderr     bytes.Buffer
-	stderrRead sync.WaitGroup // done when stderr has been read to its end
-	writing    sync.WaitGroup // done when the last request was written, or cannot be any more
+	stderrRead sync.WaitGroup // done when stderr was read to its end
+	writing    sync.WaitGroup // done when the last request was written, or writing has failed
 }
 
 // startHelper starts a helper in a sandbox. It is killed when ctx ends. The caller
@@ -62,13 +62,12 @@ func (srv *Server) startHelper(ctx context.Context, confinement *runner.Confinem
 	return h, nil
 }
 
-// pipeRoom is how many bytes fit into a pipe that is not read.
+// pipeRoom is how many bytes a pipe holds that is not read.
 const pipeRoom = 64 << 10
 
-// ask sends a request, whose pieces are written one after the other, and returns
-// its response, which is valid until the next call. An error that the helper reports
-// is a *jsonrpc.Error with its code. After any other error the helper must not be
-// used again.
+// ask sends a request as several pieces, and returns the response, which is valid until the
+// next call. An error that the helper reports is a *jsonrpc.Error with its code. After any
+// other error the helper must not be used again.
 func (h *helper) ask(operation string, request ...[]byte) ([]byte, error) {
 	if err := h.send(request...); err != nil {
 		return nil, err
@@ -76,7 +75,7 @@ func (h *helper) ask(operation string, request ...[]byte) ([]byte, error) {
 	return h.receive(operation)
 }
 
-// send sends a request, whose response receive returns.
+// send sends a request. receive returns its response.
 func (h *helper) send(request ...[]byte) error {
 	size := 0
 	for _, piece := range request {
@@ -91,7 +90,7 @@ func (h *helper) send(request ...[]byte) error {
 	return nil
 }
 
-// receive returns the response of a request that was sent, as ask does.
+// receive returns the response to the request that send has sent; see ask.
 func (h *helper) receive(operation string) ([]byte, error) {
 	defer h.writing.Wait()
 	answer, err := h.nextLine()
@@ -124,8 +123,8 @@ func write(child *process.Child, request [][]byte) error {
 	return nil
 }
 
-// nextLine reads the next line and returns it with its newline. It is valid until the next
-// call. Several lines may arrive together, from a watch.
+// nextLine returns the next line with its newline. The line is valid until the next call. A
+// watch can send several lines at once.
 func (h *helper) nextLine() ([]byte, error) {
 	h.answer = slices.Delete(h.answer, 0, h.told)
 	h.told = 0
@@ -145,12 +144,12 @@ func (h *helper) nextLine() ([]byte, error) {
 
 var errTooLong = errors.New("the answer is too long")
 
-// read appends some bytes of an answer to the received ones.
+// read reads more bytes of the answer.
 func (h *helper) read() error {
 	if len(h.answer) == cap(h.answer) {
 		next := max(4<<10, 2*cap(h.answer))
 		if h.memory != nil {
-			if err := h.memory.grow(int64(next)); err != nil { // before it is allocated: many answers are refused here
+			if err := h.memory.grow(int64(next)); err != nil { // checked before allocating: many answers are refused here
 				return err
 			}
 		}
@@ -165,8 +164,8 @@ func (h *helper) read() error {
 	return err
 }
 
-// failed returns the error for a helper that ended without an answer; err is
-// that of reading it.
+// failed returns the error for a helper that ended without an answer. err is the error of
+// reading the answer.
 func (h *helper) failed(err error) error {
 	status, wait := h.wait()
 	switch {
@@ -179,10 +178,10 @@ func (h *helper) failed(err error) error {
 	}
 }
 
-// whyNotExecuted returns a hint for the error of a helper that could not be executed because its
-// program needs libraries; "" for another error. Scenario: a program that go build made with cgo
-// works, except for file requests of clients whose token has --cwd: their sandbox shows only that
-// directory.
+// whyNotExecuted returns a hint if the helper could not be executed because its program needs
+// shared libraries, and "" for any other error. Scenario: go build with cgo makes such a
+// program. It works, except for file requests of clients whose token has --cwd: their sandbox
+// shows only that directory.
 func (srv *Server) whyNotExecuted(stderr []byte) string {
 	runtime, err := srv.Sandboxes()
 	if err != nil || !bytes.Contains(stderr, []byte("execvp")) || !runtime.NeedsLibraries() {
@@ -191,13 +190,13 @@ func (srv *Server) whyNotExecuted(stderr []byte) string {
 	return "; this server's program is linked dynamically, and the sandbox of the request shows no libraries: build it with CGO_ENABLED=0"
 }
 
-// wait closes the helper's input and waits for its end. A second call does
+// wait closes the helper's input and waits until the helper has ended. A second call does
 // nothing.
 func (h *helper) wait() (status syscall.WaitStatus, err error) {
 	if h.child == nil {
 		return 0, nil
 	}
-	_ = h.child.Stdin.Close() // ends the goroutine that may still write a request
+	_ = h.child.Stdin.Close() // ends a goroutine that is still writing a request
 	h.writing.Wait()
 	// A helper that does not end is killed.
 	late := time.AfterFunc(helperEnd, h.child.Kill)

@@ -10,9 +10,9 @@ import (
 	"codex.internal/pkg/host/process"
 )
 
-// TestLinesOfAHelper: the lines of a helper are read one by one, in whatever pieces they
-// arrive. Scenario: a watch reports changes faster than the client reads them, so that
-// two lines are in the pipe.
+// TestLinesOfAHelper: nextLine returns the lines of a helper one by one, however they are
+// divided into reads. Scenario: a watch reports changes faster than the client reads them, so
+// that the pipe has two lines.
 func TestLinesOfAHelper(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for name, pieces := range map[string][]string{

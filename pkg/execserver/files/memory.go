@@ -11,28 +11,32 @@ import (
 	"codex.internal/pkg/fileop/fsops"
 )
 
-// The memory that answers hold until they are sent is a part of the client's share (docs/protocol.md, "Limits"). Scenario: a
-// client asks for a file of 64 MB or for a directory with 100,000 names again and again, and reads no answer.
+// Answers hold memory until they are sent. It counts towards the client's share
+// (docs/protocol.md, "Limits"). Scenario: a client asks for a file of 64 MB or for a directory
+// with 100,000 names again and again, and reads no answer.
 
 const (
-	// uncounted is the size of the data that needs no share: a connection has few such requests in work.
+	// uncounted is the size up to which data does not count: a connection has few such requests
+	// in progress.
 	uncounted = 32 << 10
-	// entrySize is about what an entry of a listing takes, with its name.
+	// entrySize is about how much memory an entry of a listing takes, with its name.
 	entrySize = 256
-	// sizePerByte is how many bytes of a listing there are, at most, for each byte of the directory on the disk. A
-	// name takes 16 bytes there in most file systems, and more if it is long.
+	// sizePerByte is an upper bound for the memory of a listing per byte of the directory on
+	// disk. In most file systems a name takes at least 16 bytes of the directory, and a long
+	// name more.
 	sizePerByte = entrySize / 16
-	// helperRoom is what a confined request may answer before it needs more of the share.
+	// helperRoom is the size up to which the answer of a helper does not need more of the
+	// share.
 	helperRoom = 1 << 20
 )
 
-// memory is the part of its client's share that one answer uses.
+// memory is the part of the client's share that one answer takes.
 type memory struct {
 	account *share.Account
 	n       int64
 }
 
-// waitMemory waits until n bytes may be held.
+// waitMemory waits until n bytes of the client's share are free, and takes them.
 func waitMemory(ctx context.Context, n int64) (*memory, error) {
 	m := &memory{account: share.From(ctx)}
 	var err error
@@ -40,7 +44,7 @@ func waitMemory(ctx context.Context, n int64) (*memory, error) {
 	return m, err
 }
 
-// grow takes more memory, so that it is n.
+// grow takes more memory from the share, up to n bytes in total.
 func (m *memory) grow(n int64) error {
 	if n <= m.n {
 		return nil
@@ -52,7 +56,8 @@ func (m *memory) grow(n int64) error {
 	return nil
 }
 
-// keep has the answer hold n bytes, which it takes already.
+// keep sets the memory that the answer holds to n bytes. It does not check the share, because
+// the memory is already allocated.
 func (m *memory) keep(n int64) {
 	if n > m.n {
 		m.account.Add(observe.LimitMemory, n-m.n)
@@ -62,8 +67,8 @@ func (m *memory) keep(n int64) {
 	m.n = n
 }
 
-// holding returns the response of a helper as an answer, which gives the memory back when it was sent. A request that has failed gives it
-// back now.
+// holding returns the response of a helper as an answer, which releases its memory after it was
+// sent. If the request has failed, holding releases the memory at once.
 func (m *memory) holding(response []byte, err error) (reply.Result, error) {
 	if err != nil {
 		m.free()
@@ -73,14 +78,16 @@ func (m *memory) holding(response []byte, err error) (reply.Result, error) {
 	return reply.Followed{Result: reply.Encoded(response), Then: m.free, Sent: true}, nil
 }
 
-// free gives all of it back.
+// free releases all memory of the answer.
 func (m *memory) free() { m.keep(0) }
 
-// listing runs a request that lists a directory. It waits until the client may hold so much as the size of the
-// directory leads to expect. An account has at most a part of the calls that run at a time, which bounds by how much that is wrong.
+// listing runs a request that lists a directory. First it waits for as much memory of the
+// client's share as the size of the directory suggests. The answer may need more. That excess
+// is bounded, because an account may use only a part of the concurrent calls.
 //
-// It does not wait for memory in a turn of Blocking: a few connections that read no answers would keep all turns, also from
-// requests that need no memory (TestWaitingForMemoryTakesNoTurn).
+// It waits for the memory outside of Blocking. Otherwise a few connections that read no answers
+// would occupy all calls of Blocking, and requests that need no memory would wait too
+// (TestWaitingForMemoryTakesNoTurn).
 func listing(ctx context.Context, directory string, run func() (fsops.Result, error)) (reply.Result, error) {
 	size, err := Blocking(ctx, func() (int64, error) {
 		info, err := os.Stat(directory)

@@ -20,7 +20,7 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// sharing returns shares with so much memory, and a context of an account of them.
+// sharing returns shares with the given memory, and a context with an account of them.
 func sharing(t *testing.T, memory int64) (*share.Shares, context.Context) {
 	s := share.New(map[observe.Limit]int64{observe.LimitMemory: memory, observe.LimitFileCalls: 10})
 	return s, share.With(t.Context(), s.Open("me", true))
@@ -35,7 +35,7 @@ func usedMemory(s *share.Shares) int64 {
 	return -1
 }
 
-// ask carries a request about a path out in this process.
+// ask carries out a request about a path in this process.
 func ask(t *testing.T, ctx context.Context, method, path string) reply.Result {
 	t.Helper()
 	r := Request{operation: fsops.Find(method)}
@@ -79,8 +79,8 @@ func contents(t *testing.T, r reply.Result) (data []byte) {
 	return data
 }
 
-// TestFilesAreReadWithinTheShare reads files with enough memory, which holds them until they are sent, and without, when they are
-// read as they are sent.
+// TestFilesAreReadWithinTheShare reads files with enough memory in the share, so that they are
+// held until they are sent, and with too little, so that they are read while they are sent.
 func TestFilesAreReadWithinTheShare(t *testing.T) {
 	dir := t.TempDir()
 	for _, size := range []int{0, 1000, uncounted, uncounted + 1, reply.MaxInline, reply.MaxInline + 1, 3*reply.Chunk + 5} {
@@ -132,8 +132,9 @@ func TestListingsWaitForMemory(t *testing.T) {
 	})
 }
 
-// TestWaitingForMemoryTakesNoTurn has listings and blocks of a client that reads no answers wait. Requests that need no
-// memory are answered meanwhile: those that wait held the turns of everybody.
+// TestWaitingForMemoryTakesNoTurn makes listings and blocks of a client wait for memory,
+// because the client reads no answers. Meanwhile, requests that need no memory must be
+// answered. In an earlier version, the waiting requests occupied all calls of Blocking.
 func TestWaitingForMemoryTakesNoTurn(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
@@ -175,8 +176,8 @@ func TestWaitingForMemoryTakesNoTurn(t *testing.T) {
 	})
 }
 
-// TestConfinedChangesDoNotWaitForMemory begins a write while all memory is that of the messages of other writes, which wait
-// for nothing else.
+// TestConfinedChangesDoNotWaitForMemory begins a write while the messages of other writes hold
+// all memory. It must not wait for them, because they wait for nothing else.
 func TestConfinedChangesDoNotWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, ctx := sharing(t, 1)

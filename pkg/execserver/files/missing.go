@@ -11,19 +11,19 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// missingWatch is the watch of a connection: at most one at a time. The
+// missingWatch is the only watch for missing paths of a connection, if there is one. The
 // connection closes it at its end.
 type missingWatch struct {
 	mu      sync.Mutex
-	asked   bool   // whether there was a request
+	asked   bool   // a request has arrived
 	last    uint64 // the highest id of the requests
 	current *watch.Watch
 
 	wg sync.WaitGroup // counts routineWatch
 }
 
-// replace ends the watch in force if id is larger than all earlier ones, which it
-// reports.
+// replace ends the current watch if id is larger than all earlier ids, and reports whether it
+// is.
 func (m *missingWatch) replace(id uint64) bool {
 	m.mu.Lock()
 	if m.asked && id <= m.last {
@@ -40,8 +40,7 @@ func (m *missingWatch) replace(id uint64) bool {
 	return true
 }
 
-// close ends the watch in force and waits for its goroutine. No request may be
-// running.
+// close ends the current watch and waits for its goroutine. No request may be running.
 func (m *missingWatch) close() {
 	m.mu.Lock()
 	w := m.current
@@ -53,8 +52,9 @@ func (m *missingWatch) close() {
 	m.wg.Wait()
 }
 
-// WatchMissing answers fs/watchMissing (docs/spec/wire.md §5.8): it starts a watch. A change is not told before the answer, because
-// Codex CLI ignores a notification with an id that it does not know yet.
+// WatchMissing answers fs/watchMissing (docs/spec/wire.md §5.8): it starts a watch. It reports
+// no change before the answer, because Codex CLI ignores a notification with an id that it does
+// not know yet.
 func (f *Files) WatchMissing(ctx context.Context, p *execproto.WatchMissingParams) (reply.Result, error) {
 	missing, present, native, err := f.srv.watchPaths(p)
 	if err != nil {
@@ -93,8 +93,8 @@ func (f *Files) routineWatch(w *watch.Watch, id uint64) {
 	}
 }
 
-// watchPaths returns the native paths of a request; native is false if one of
-// them is on another host.
+// watchPaths returns the native paths of a request. native is false if one of them is on
+// another host.
 func (srv *Server) watchPaths(p *execproto.WatchMissingParams) (missing []string, present string, native bool, err error) {
 	native = true
 	convert := func(uri string) string {

@@ -28,19 +28,19 @@ type watchTable struct {
 	wg sync.WaitGroup // counts routineChanges
 }
 
-// treeWatch is a watch, or one that begins: then source is nil.
+// treeWatch is a watch. While it is being started, source is nil.
 type treeWatch struct {
 	f      *Files
 	id     uint64
 	source changeSource
 	ctx    context.Context // ends with the watch
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when routineChanges has ended; nil: it was not started
+	ended  chan struct{} // closed when routineChanges has ended; nil: routineChanges was not started
 }
 
 // changeSource yields the changes of one watch.
 type changeSource interface {
-	// next waits for changes. It returns false when the watch was ended by its context.
+	// next waits for changes. It returns false after the watch's context has ended.
 	next() (*execproto.Changed, bool)
 	// close releases the watch. next must not be running.
 	close()
@@ -49,7 +49,7 @@ type changeSource interface {
 // WatchRequest is the decoded params of fs/watch.
 type WatchRequest struct {
 	execproto.WatchParams
-	json []byte // the text of the params; part of the request's message
+	json []byte // JSON text of the params, which aliases the request's message
 }
 
 // DecodeWatch decodes the params of fs/watch.
@@ -58,7 +58,7 @@ func DecodeWatch(json []byte) (WatchRequest, error) {
 	return WatchRequest{p, json}, err
 }
 
-// Watch answers fs/watch: it starts a watch. Nothing is told before the answer.
+// Watch answers fs/watch: it starts a watch. It reports no change before the answer.
 func (f *Files) Watch(ctx context.Context, p *WatchRequest) (reply.Result, error) {
 	path, err := pathuri.Parse(p.Path, f.srv.Home)
 	if err != nil {
@@ -86,7 +86,7 @@ func (f *Files) Watch(ctx context.Context, p *WatchRequest) (reply.Result, error
 	return reply.Followed{Result: reply.Done{}, Then: func() { f.trees.wg.Go(w.routineChanges) }}, nil
 }
 
-// Unwatch answers fs/unwatch. After the answer nothing is told of the watch.
+// Unwatch answers fs/unwatch. After the answer the watch reports no change.
 func (f *Files) Unwatch(_ context.Context, p *execproto.UnwatchParams) (reply.Result, error) {
 	if w := f.trees.take(p.WatchID); w != nil {
 		w.end()
@@ -94,8 +94,8 @@ func (f *Files) Unwatch(_ context.Context, p *execproto.UnwatchParams) (reply.Re
 	return reply.Done{}, nil
 }
 
-// reserve adds a watch, which the caller opens. It fails if the id is in use, or if
-// there are too many watches.
+// reserve adds a watch before the caller starts it. It returns an error if the id is in use, or
+// if there are too many watches.
 func (t *watchTable) reserve(f *Files, id uint64) (*treeWatch, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,11 +167,11 @@ func (w *treeWatch) release() {
 	w.f.account.Give(observe.LimitWatches, 1)
 }
 
-// routineChanges tells the client what changes. While the connection's queue is full it
-// takes no changes, which then gather in the kernel; when its queue is full, too, that
-// is told as an overflow.
+// routineChanges sends the changes of a watch to the client. While the connection's queue is
+// full, it reads no changes, and they collect in the kernel's queue. If that queue is full too,
+// the client gets an overflow.
 //
-// A watch that has ended by itself is released here.
+// routineChanges releases a watch that has ended by itself.
 func (w *treeWatch) routineChanges() {
 	taken := w.tell()
 	close(w.ended)
@@ -180,9 +180,9 @@ func (w *treeWatch) routineChanges() {
 	}
 }
 
-// tell sends changes until the watch is ended, or has ended by itself. It reports whether it has
-// removed the watch from the table. It does so before the last notification: after that, a
-// client may use the id again.
+// tell sends changes until the watch is ended, or has ended by itself. It reports whether it
+// has removed the watch from the table. It removes it before the last notification, because
+// after that notification a client may use the id again.
 func (w *treeWatch) tell() (taken bool) {
 	for seq := uint64(1); ; {
 		n, ok := w.source.next()
@@ -201,13 +201,13 @@ func (w *treeWatch) tell() (taken bool) {
 	}
 }
 
-// serverTree is a watch of this process.
+// serverTree is a watch that this process carries out.
 type serverTree struct {
 	tree   *watch.Tree
 	ending *watch.Ending
 }
 
-// openTree watches in this process until ctx ends. opening bounds the start.
+// openTree starts a watch in this process, which ends with ctx. opening bounds the start.
 func openTree(opening, ctx context.Context, path string, recursive bool) (changeSource, error) {
 	ending, err := watch.NewEnding(ctx)
 	if err != nil {
@@ -237,17 +237,16 @@ func (s *serverTree) close() {
 	s.ending.Close()
 }
 
-// confinedTree is a watch in a helper of its own, which cannot read what its
-// sandbox forbids. A masked path may become visible later, because another process
-// has removed and created it again. Therefore each name is also checked against the
-// profile.
+// confinedTree is a watch in a helper of its own, which cannot read paths that its sandbox
+// hides. A masked path may become visible later, because another process has removed and
+// created it again. Therefore each name is also checked against the profile.
 type confinedTree struct {
 	h           *helper
 	ctx         context.Context
 	confinement *runner.Confinement
 }
 
-// confinedTree watches in a helper until ctx ends. The helper never writes.
+// confinedTree starts a watch in a helper, which ends with ctx. The helper never writes.
 func (srv *Server) confinedTree(ctx context.Context, confinement *runner.Confinement, path string, p *WatchRequest) (changeSource, error) {
 	t := &confinedTree{ctx: ctx, confinement: confinement}
 	denied, err := Blocking(ctx, func() (bool, error) { return t.denies()(path), nil })
@@ -269,8 +268,8 @@ func (srv *Server) confinedTree(ctx context.Context, confinement *runner.Confine
 	return t, nil
 }
 
-// denies returns a function that reports whether the profile denies reading a path, by
-// the links and files that exist now.
+// denies returns a function that reports whether the profile denies reading a path. It uses the
+// links and files that exist now.
 func (t *confinedTree) denies() func(path string) bool {
 	fs := t.confinement.Profile.FileSystem
 	if fs.FullRead() {

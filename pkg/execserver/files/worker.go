@@ -15,8 +15,8 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// worker carries out file requests: this process, or a confined helper. It
-// is chosen once per request, from the request's sandbox.
+// worker carries out file requests, in this process or in a confined helper. Each request gets
+// a worker that its sandbox determines.
 type worker interface {
 	// run carries out a request that is not about a handle.
 	run(ctx context.Context, r *Request) (reply.Result, error)
@@ -26,8 +26,8 @@ type worker interface {
 	openArchive(ctx context.Context, path string, p *ArchiveRequest) (openFile, error)
 }
 
-// openFile is the file of a handle. After an error of readBlock or writeBlock the
-// caller must abandon it. One goroutine uses it at a time.
+// openFile is the file of a handle. After an error of readBlock or writeBlock the caller must
+// abandon it. Only one goroutine may use it at a time.
 type openFile interface {
 	readBlock(ctx context.Context, offset, n uint64) (reply.Result, error)
 	writeBlock(ctx context.Context, offset uint64, chunk []byte) (reply.Result, error)
@@ -37,7 +37,7 @@ type openFile interface {
 	abandon()
 }
 
-// worker returns the worker for a request with that sandbox of the params.
+// worker returns the worker for a request whose params have the given sandbox.
 func (f *Files) worker(ctx context.Context, raw json.RawMessage) (worker, error) {
 	confinement, err := f.conn.Confinement(ctx, raw)
 	if err != nil {
@@ -92,7 +92,7 @@ func (serverFiles) openArchive(ctx context.Context, path string, p *ArchiveReque
 // serverFile is a file that this process has opened.
 type serverFile struct{ f *fsops.File }
 
-// readBlock waits for memory before its turn: see listing.
+// readBlock waits for memory outside of Blocking: see listing.
 func (f serverFile) readBlock(ctx context.Context, offset, n uint64) (reply.Result, error) {
 	m, err := waitMemory(ctx, execproto.MaxBlockBytes)
 	if err != nil {
@@ -121,7 +121,7 @@ func (f serverFile) writeBlock(ctx context.Context, offset uint64, chunk []byte)
 	})
 }
 
-// close closes the file also if ctx has ended: its handle is gone.
+// close closes the file even if ctx has ended, because its handle no longer exists.
 func (f serverFile) close(ctx context.Context) (reply.Result, error) {
 	return Blocking(context.WithoutCancel(ctx), func() (reply.Result, error) {
 		err := f.f.Close()
@@ -130,7 +130,7 @@ func (f serverFile) close(ctx context.Context) (reply.Result, error) {
 }
 
 func (f serverFile) abandon() {
-	f.f.Abandon() // at the end of a connection, which waits for no other one
+	f.f.Abandon() // at the end of a connection, which must not wait for others
 }
 
 // blocks holds buffers of execproto.MaxBlockBytes for readBlock.
@@ -148,8 +148,9 @@ func (w confinedFiles) run(ctx context.Context, r *Request) (result reply.Result
 	if r.operation.ReadOnly {
 		confinement = readOnly(confinement)
 	}
-	// A change does not wait: its answer is small, and it holds the memory of its message. Scenario: a client sends as many
-	// large files at a time as it may have memory for, and each write waits for what the others hold.
+	// A change does not wait for memory: its answer is small. Scenario: a client sends as many
+	// large files at a time as fit into its share. The messages hold all of the share, so that
+	// each write would wait for the others.
 	m := &memory{account: share.From(ctx)}
 	if r.operation.ReadOnly {
 		if m, err = waitMemory(ctx, helperRoom); err != nil {
@@ -164,22 +165,22 @@ func (w confinedFiles) run(ctx context.Context, r *Request) (result reply.Result
 	h.memory = m
 	response, err := h.ask(r.operation.Method, request...)
 	if r.operation.ReadOnly {
-		// It has nothing to clean up, so the answer does not wait for its end.
+		// The helper has nothing to clean up, so the answer does not wait for its end.
 		w.srv.wg.Go(func() { _ = h.end() })
 		return m.holding(response, err)
 	}
-	// Wait for the launcher, also after a failed request: it removes its
-	// placeholders at the end. When this function returns, its context ends,
-	// which kills a launcher that is still cleaning up.
+	// Wait for the launcher, even after a failed request: it removes its placeholders at the
+	// end. When this function returns, its context ends, which kills a launcher that is still
+	// cleaning up.
 	if ended := h.end(); err == nil {
 		err = ended
 	}
 	return m.holding(response, err)
 }
 
-// open opens a file in a helper of its own. The helper is ended by closing its
-// input and not by a context: a helper that is killed leaves the temporary file of
-// an atomic write behind.
+// open opens a file in a helper of its own. Closing the helper's input ends the helper. A
+// context does not, because a killed helper leaves the temporary file of an atomic write
+// behind.
 func (w confinedFiles) open(ctx context.Context, _ string, p *OpenRequest) (openFile, error) {
 	return w.openHandle(ctx, execproto.MethodFSOpen, p.Mode, p.json, p.Sandbox)
 }
@@ -200,8 +201,8 @@ func (w confinedFiles) openHandle(ctx context.Context, method string, mode execp
 	return confinedFile{h}, nil
 }
 
-// openArchive opens an archive in its own helper, which ends like the helper of a file.
-// When ctx ends, a helper that reads is killed.
+// openArchive opens an archive in a helper of its own, which ends like the helper of a file.
+// When ctx ends, a helper that reads an archive is killed.
 func (w confinedFiles) openArchive(ctx context.Context, _ string, p *ArchiveRequest) (openFile, error) {
 	mode := fsops.ModeOf(p.Mode)
 	f, err := w.openHandle(ctx, execproto.MethodFSOpenArchive, mode, p.json, p.Sandbox)

@@ -13,8 +13,9 @@ import (
 	"codex.internal/pkg/execserver/audit"
 )
 
-// maxAuditedDecisions bounds the decisions about the network of one process in the audit trail: a
-// process that tries in a loop must not fill the disk. Those that exceed it are counted.
+// maxAuditedDecisions bounds the decisions about the network of one process in the audit trail,
+// so that a process that tries hosts in a loop cannot fill the disk. Further decisions are only
+// counted.
 const maxAuditedDecisions = 1024
 
 // Audit writes a server's events into an audit trail: sessions, processes, changes of
@@ -22,9 +23,8 @@ const maxAuditedDecisions = 1024
 type Audit struct {
 	// Log is the trail. The caller closes it after Shutdown.
 	Log *audit.Log
-	// Commands adds the arguments and directories of commands, and Paths the paths of files and
-	// of the Unix sockets of tunnels.
-	// Both may have secrets.
+	// Commands adds the arguments and directories of commands. Paths adds the paths of files,
+	// and of the Unix sockets of tunnels. Both may contain secrets.
 	Commands, Paths bool
 }
 
@@ -73,7 +73,7 @@ func (a *Audit) observe(ev *Events) {
 	ev.TunnelListening.Add(func(t Tunnel) error { return a.tunnel(audit.EventTunnelListen, t) })
 }
 
-// requestRefused leaves the reason out unless the trail has paths: a ceiling names a directory.
+// requestRefused omits the reason unless the trail has paths: a ceiling names a directory.
 func (a *Audit) requestRefused(r Forbidden) {
 	e := r.Session.event(audit.EventRequestRefused)
 	e.Peer, e.Method, e.Source = r.Session.Peer, r.Method, string(r.By)
@@ -83,7 +83,7 @@ func (a *Audit) requestRefused(r Forbidden) {
 	a.Log.NoteRefusal(e)
 }
 
-// record writes an event before its operation is carried out.
+// record writes an event. The caller carries out the operation afterwards.
 func (a *Audit) record(e audit.Event) error {
 	if err := a.Log.Append(e); err != nil {
 		return execproto.Internal(err.Error() + "; the server accepts no new work until its operator has mended that")
@@ -107,7 +107,7 @@ func (d *Detached) event(kind string) audit.Event {
 	return e
 }
 
-// digest is the digest of a policy; empty: there is none.
+// digest returns the digest of a policy; empty: there is no policy.
 func digest(policy Policy) string {
 	if policy == nil {
 		return ""
@@ -131,7 +131,7 @@ func (a *Audit) processStarting(p *Process) error {
 	return err
 }
 
-// processStartFailed does nothing if it was not written that the process was about to start.
+// processStartFailed does nothing if the trail does not have the start of the process.
 func (a *Audit) processStartFailed(f StartFailure) {
 	if f.recorded {
 		e := f.event(audit.EventProcessNotRun)
@@ -159,7 +159,7 @@ func (a *Audit) processExited(p *Process) {
 	}
 	e := p.event(audit.EventSandboxRefused)
 	if a.Paths {
-		e.Reason = Short(p.Exit.Refusal.Reason) // it may have a path
+		e.Reason = Short(p.Exit.Refusal.Reason) // the reason may contain a path
 	}
 	a.Log.Note(e)
 }
@@ -204,7 +204,7 @@ func (a *Audit) detachedEnded(d Detached) {
 	e.Cause, e.ExitCode, e.DurationMS, e.Reason = d.Cause, &d.ExitCode, d.LastedMS, d.Lost
 	e.BytesIn, e.BytesOut = d.In, d.Out
 	if a.Paths && d.Lost == "" {
-		e.Reason = Short(d.Refusal) // it may have a path
+		e.Reason = Short(d.Refusal) // the reason may contain a path
 	}
 	a.Log.Note(e)
 }
@@ -224,7 +224,7 @@ func (a *Audit) fileDone(f *File) {
 	}
 	e := a.fileEvent(f, audit.EventFileNotChanged)
 	if a.Paths {
-		e.Reason = Short(f.Err.Error()) // it may have a path
+		e.Reason = Short(f.Err.Error()) // the error may contain a path
 	}
 	a.Log.Note(e)
 }
@@ -238,7 +238,8 @@ func (a *Audit) fileEvent(f *File, kind string) audit.Event {
 	return e
 }
 
-// httpStarting leaves the path out. A server that the request is redirected to is not in the trail.
+// httpStarting omits the path. If a response redirects the request, the trail does not have the
+// second server.
 func (a *Audit) httpStarting(h *HTTP) error {
 	e := h.Session.event(audit.EventHTTPRequest)
 	e.Method = knownMethod(h.Method)

@@ -12,10 +12,11 @@ import (
 	"codex.internal/pkg/wire/logtext"
 )
 
-// Events is the interface between the code that does the work of a server and what observes it:
-// metrics, the audit trail, traces and the log. Each member is one event. The code reports it
-// once, and every observer that has added a function gets it. The functions must not block,
-// except those of a Gate, which write to disk. They may be called from any goroutine at any time.
+// Events is the interface between the code that does the work of a server and its observers:
+// metrics, the audit trail, traces and the log. Each member is one event. The code reports an
+// event once, and every observer that has added a function for it gets it. The functions must
+// not block, except those of a Gate, which write to disk. They may be called from any goroutine
+// at any time.
 type Events struct {
 	// Connections.
 	ConnectionOpened  Hook[Transport]
@@ -29,7 +30,7 @@ type Events struct {
 	SessionResumed  Hook[Session]
 	SessionEnded    Hook[SessionEnd]
 
-	// Requests: each arrives, runs unless it is refused, and is done.
+	// Requests: each request arrives, then runs or is refused, and is done.
 	RequestArrived Hook[*Request]
 	RequestRuns    Hook[*Request]
 	RequestRefused Hook[Forbidden]
@@ -37,7 +38,7 @@ type Events struct {
 
 	// Processes: after StartBegan comes either StartFailed, or Starting, Started, Exited and Closed.
 	ProcessStartBegan  Hook[*Process]
-	ProcessStarting    Gate[*Process] // its command and sandbox are known
+	ProcessStarting    Gate[*Process] // the command and the sandbox are known
 	ProcessStarted     Hook[*Process]
 	ProcessStartFailed Hook[StartFailure]
 	ProcessExited      Hook[*Process]
@@ -72,7 +73,8 @@ type Events struct {
 // Hook is an event that has happened.
 type Hook[E any] struct{ observers []func(E) }
 
-// Add makes f be called with each event. It must not be called after the first event.
+// Add adds a function that is called with each event. It must not be called after the first
+// event.
 func (h *Hook[E]) Add(f func(E)) { h.observers = append(h.observers, f) }
 
 // Tell reports the event to every observer.
@@ -82,15 +84,16 @@ func (h *Hook[E]) Tell(e E) {
 	}
 }
 
-// Gate is an operation that is about to be carried out. It must not be if an observer refuses it,
-// as the audit trail does if it cannot be written.
+// Gate is an event before an operation. If an observer returns an error, the operation must not
+// be carried out. The audit trail does so if it cannot be written.
 type Gate[E any] struct{ observers []func(E) error }
 
-// Add makes f be called with each event. It must not be called after the first event.
+// Add adds a function that is called with each event. It must not be called after the first
+// event.
 func (g *Gate[E]) Add(f func(E) error) { g.observers = append(g.observers, f) }
 
-// Ask tells the event to the observers until one refuses it, and returns the error of that one:
-// it is the answer to the request.
+// Ask calls the observers until one of them returns an error, and returns that error, which is
+// the answer to the request.
 func (g *Gate[E]) Ask(e E) error {
 	for _, f := range g.observers {
 		if err := f(e); err != nil {
@@ -100,7 +103,7 @@ func (g *Gate[E]) Ask(e E) error {
 	return nil
 }
 
-// Transport is the kind of a connection, as metrics name it.
+// Transport is the kind of a connection in metrics.
 type Transport string
 
 // The transports.
@@ -110,10 +113,10 @@ const (
 	Relay     Transport = "relay"
 )
 
-// Refused is a client that was refused.
+// Refused describes a client that was refused.
 type Refused struct {
 	Status    int    // of HTTP
-	Principal string // "": it is not known
+	Principal string // "": unknown
 	Peer      string
 	Err       error
 }
@@ -140,7 +143,7 @@ type Bytes struct {
 	N    int
 }
 
-// Limit is the name of a limit that was reached, so that something was refused.
+// Limit is the name of a limit. If the limit is reached, the server refuses a request.
 type Limit string
 
 // The limits that are counted.
@@ -157,18 +160,19 @@ const (
 	LimitWatches      Limit = "watches"
 	LimitTunnels      Limit = "tunnels"
 	LimitListeners    Limit = "listeners"
-	LimitFileCalls    Limit = "file_calls" // that run at a time; others wait
+	LimitFileCalls    Limit = "file_calls" // concurrent calls; others wait
 	LimitMemory       Limit = "memory"     // bytes of answers and messages; others wait
-	LimitMachine      Limit = "machine"    // memory, descriptors or processes of the machine
+	LimitMachine      Limit = "machine"    // memory, descriptors or processes of the machine are used up
 )
 
-// Limits are all of these.
+// Limits has all limits.
 var Limits = []Limit{
 	LimitConnections, LimitProcesses, LimitHandles, LimitWaiting, LimitMessageBytes, LimitQuestions, LimitArchives,
 	LimitDetached, LimitHTTPBodies, LimitWatches, LimitTunnels, LimitListeners, LimitFileCalls, LimitMemory, LimitMachine,
 }
 
-// LimitError is the error of a request that a limit refuses. LimitReached is told when it is the answer.
+// LimitError is the error of a request that exceeds a limit. When the server sends it as the
+// answer, it reports LimitReached.
 type LimitError struct {
 	Limit Limit
 	error
@@ -186,8 +190,8 @@ const (
 	ByCeiling Bound = "ceiling"
 )
 
-// ForbiddenError is the error of a request that the token of its client does not permit. RequestRefused is told when it is
-// the answer.
+// ForbiddenError is the error of a request that the client's token does not permit. When the
+// server sends it as the answer, it reports RequestRefused.
 type ForbiddenError struct {
 	By Bound
 	error
@@ -196,21 +200,21 @@ type ForbiddenError struct {
 // Unwrap returns the error of the request.
 func (e *ForbiddenError) Unwrap() error { return e.error }
 
-// Forbid returns err, which has a code and a text, as the error of a bound.
+// Forbid makes a ForbiddenError of err, which has a code and a text.
 func Forbid(by Bound, err error) error { return &ForbiddenError{by, err} }
 
-// Forbidden is a request that the token of its client does not permit.
+// Forbidden describes a request that the client's token does not permit.
 type Forbidden struct {
 	*ForbiddenError
-	Session Session // its ID is "" before initialize
+	Session Session // Session.ID is "" before initialize
 	Method  string
 }
 
-// AtLimit returns err, which has a code and a text, as the error of a limit.
+// AtLimit makes a LimitError of err, which has a code and a text.
 func AtLimit(limit Limit, err error) error { return &LimitError{limit, err} }
 
-// AtShortage returns answer, the error of a request that failed because of err: as one of LimitMachine if
-// the machine lacks something.
+// AtShortage returns answer, the error of a request that failed because of err. If err means a
+// shortage of the machine, the result is a LimitError of LimitMachine.
 func AtShortage(err, answer error) error {
 	if _, ok := errors.AsType[*process.ShortageError](err); ok {
 		return AtLimit(LimitMachine, answer)
@@ -220,9 +224,9 @@ func AtShortage(err, answer error) error {
 
 // Session identifies the session of an event.
 type Session struct {
-	ID           string // a digest of its id, as in the log
+	ID           string // digest of the session's id, as in the log
 	Principal    string
-	Client, Peer string // of the connection; only with SessionStarting, SessionResumed and RequestRefused
+	Client, Peer string // of the connection; only set in SessionStarting, SessionResumed and RequestRefused
 }
 
 // SessionEnd is the end of a session.
@@ -235,13 +239,13 @@ type SessionEnd struct {
 type Request struct {
 	Method  string // UnknownMethod if the server has no such method
 	Arrived time.Time
-	Trace   []byte // the member trace; valid until RequestArrived returns
+	Trace   []byte // the member trace of the request; valid until RequestArrived returns
 
-	trace tracing.Context // of the client; invalid: it has sent none
-	span  *tracing.Span   // nil: it is not traced
+	trace tracing.Context // the client's trace; invalid: the client has sent none
+	span  *tracing.Span   // nil: the request is not traced
 }
 
-// UnknownMethod stands for all methods that the server does not have.
+// UnknownMethod stands for all methods that the server does not support.
 const UnknownMethod = "unknown"
 
 // RequestEnd is the answer to a request.
@@ -252,40 +256,40 @@ type RequestEnd struct {
 	Unanswered bool
 }
 
-// Policy is the sandbox's permissions, as JSON.
+// Policy is the permissions of a sandbox, which can be written as JSON.
 type Policy interface{ AppendJSON(b []byte) []byte }
 
-// Process is a process of a session. The server sets the members of a group before it tells the
-// event that the group is named for.
+// Process is a process of a session. The server sets the members of a group before it reports
+// the event that the group's comment names.
 type Process struct {
 	// Set at ProcessStartBegan.
 	Session          Session
 	ID               string
-	Thread, ToolCall string // as the client says
+	Thread, ToolCall string // as the client has given them
 	TTY              bool
 	Log              *slog.Logger
-	Within           *tracing.Span   // of the request; nil: it is not traced
-	Trace            tracing.Context // of the request; invalid: the process belongs to no trace
+	Within           *tracing.Span   // span of the request; nil: the request is not traced
+	Trace            tracing.Context // trace of the request; invalid: the process belongs to no trace
 
 	// Set at ProcessStarting.
 	Argv    []string
 	Dir     string
-	Sandbox string // as the answer to the client names it
+	Sandbox string // sandboxType in the answer to the client
 	Policy  Policy // nil: there is no sandbox
-	Backend string // that makes the sandbox; "": there is no sandbox, or it was not reached
+	Backend string // backend of the sandbox; "": there is no sandbox, or it was not reached
 
-	// Set at ProcessStarted; Took at ProcessStartFailed, too.
+	// Set at ProcessStarted; Took is also set at ProcessStartFailed.
 	PID  int
 	Took time.Duration // of the start
 
 	// Set at ProcessExited.
 	Exit Exit
 
-	// In and Out count the bytes of its input and output.
+	// In and Out count the bytes of the process's input and output.
 	In, Out atomic.Int64
 
-	span      *tracing.Span // nil: it is not traced
-	recorded  bool          // its start is in the audit trail
+	span      *tracing.Span // nil: the process is not traced
+	recorded  bool          // the audit trail has the start
 	decisions atomic.Uint64 // about its network
 }
 
@@ -293,10 +297,10 @@ type Process struct {
 type Exit struct {
 	Code      int
 	Cause     execproto.Cause
-	Duration  time.Duration // from the request that started it
-	Processor time.Duration // the processor time that it has used
-	// Refusal is the reason why its sandbox could not be set up, so that the command has not
-	// run; nil: it was set up, or there is none.
+	Duration  time.Duration // since the request that started the process
+	Processor time.Duration // processor time that the process has used
+	// Refusal is the reason why the sandbox could not be set up, so that the command has not
+	// run. It is nil if the sandbox was set up, or if there is none.
 	Refusal *execproto.SandboxRefusal
 }
 
@@ -306,7 +310,7 @@ type StartFailure struct {
 	Err error
 }
 
-// Decision is what was decided about a connection of a process with a network proxy.
+// Decision is a decision about a connection of a process with a network proxy.
 type Decision struct {
 	*Process
 	Verdict, Source, Reason string
@@ -318,7 +322,7 @@ type Decision struct {
 // Step is a part of a request that has a span of its own.
 type Step struct {
 	Name   string
-	Within *tracing.Span // of the request; nil: it is not traced
+	Within *tracing.Span // span of the request; nil: the request is not traced
 	Err    error         // set at StepDone
 
 	span *tracing.Span
@@ -330,30 +334,30 @@ const (
 	StepSpawn          = "codex.process.spawn"
 )
 
-// EndRequest means that a user ends a process with the status page.
+// EndRequest is the request of a user to end a process on the status page.
 type EndRequest struct {
 	Session          string // "": the process is detached
-	Owner            string // of the session; "": the process is detached
+	Owner            string // owner of the session; "": the process is detached
 	Process          string
 	Thread, ToolCall string
 	Principal, Peer  string // who ends it
 }
 
-// Detached is a detached process at its server.
+// Detached is a detached process, as its server sees it.
 type Detached struct {
-	Session          Session // at DetachedStarting; later only its Principal is set
+	Session          Session // at DetachedStarting; later events have only its Principal
 	ID               string
 	Thread, ToolCall string
 
 	// Set at DetachedStarting.
 	Argv    []string
 	Cwd     string
-	Sandbox []byte // the JSON of the request; nil: none
+	Sandbox []byte // the sandbox of the request as JSON; nil: none
 
 	// Set at DetachedStartFailed.
 	Err error
 
-	// Set at DetachedEnded. Lost means that it is unknown how it has ended.
+	// Set at DetachedEnded. Lost means that the way in which it has ended is unknown.
 	Cause    string
 	ExitCode int
 	LastedMS int64
@@ -366,10 +370,10 @@ type Detached struct {
 type File struct {
 	Session Session
 	Method  string
-	Changes bool // it changes files, and is in the audit trail
+	Changes bool // the operation changes files and is in the audit trail
 	Paths   []string
 	Policy  Policy        // nil: there is no sandbox
-	Within  *tracing.Span // of the request; nil: it has no span of its own
+	Within  *tracing.Span // span of the request; nil: the operation gets no span of its own
 	Err     error         // set at FileDone
 
 	span     *tracing.Span
@@ -380,15 +384,15 @@ type File struct {
 type Helper struct {
 	Backend string
 	Took    time.Duration
-	Err     error // why it did not start
+	Err     error // why the helper did not start
 }
 
 // HTTP is an HTTP request of a client.
 type HTTP struct {
 	Session     Session
 	Method, URL string
-	Within      *tracing.Span // of the request; nil: it is not traced
-	Status      int           // set at HTTPDone, unless Err is
+	Within      *tracing.Span // span of the request; nil: the request is not traced
+	Status      int           // set at HTTPDone, unless Err is set
 	Err         error
 
 	span *tracing.Span
@@ -399,11 +403,11 @@ type Tunnel struct {
 	Session Session
 	Host    string
 	Port    uint16
-	Path    string // of a Unix socket; "": host and port
-	Process string // into whose sandbox it leads; "": none
+	Path    string // path of a Unix socket; "": the target is Host and Port
+	Process string // process into whose sandbox the tunnel leads; "": none
 }
 
-// Short returns a text of a client for an error, the log or the audit trail.
+// Short clips a text of a client for an error, the log or the audit trail.
 func Short(text string) string {
 	const limit = 200
 	return logtext.Clip(text, limit)

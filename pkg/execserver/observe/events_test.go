@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestGateStopsAtTheFirstRefusal: an observer that comes after the one that refuses is not asked.
+// TestGateStopsAtTheFirstRefusal: after an observer has returned an error, the Gate asks no
+// further observer.
 func TestGateStopsAtTheFirstRefusal(t *testing.T) {
 	no := errors.New("the trail cannot be written")
 	for _, tt := range []struct {

@@ -11,7 +11,7 @@ import (
 	"codex.internal/pkg/internal/metrics"
 )
 
-// How processes end, as metrics name it.
+// The ways in which processes end, as metrics name them.
 const (
 	endSuccess    = "success"
 	endFailure    = "failure"
@@ -25,7 +25,7 @@ const (
 	resultError = "error"
 )
 
-// resultOf is the value of a label result.
+// resultOf returns the value of a label result.
 func resultOf(err error) string {
 	if err != nil {
 		return resultError
@@ -223,7 +223,7 @@ func (m *Metrics) sandboxStarted(backend string, took time.Duration, err error) 
 	}
 }
 
-// Totals are numbers of sessions and of processes that have not closed.
+// Totals has the numbers of sessions, and of processes that have not closed.
 type Totals struct{ Attached, Detached, Starting, Running, Exited int }
 
 // addCurrent adds the metrics of current numbers.
@@ -261,7 +261,7 @@ func (m *Metrics) AddDetached(ev *Events, retained func() int) {
 		func(emit func(float64, ...string)) { emit(float64(retained())) })
 }
 
-// MetricsPath is where a server answers with its metrics.
+// MetricsPath is the path at which a server serves its metrics.
 const MetricsPath = "/metrics"
 
 // ServeHTTP implements http.Handler: it answers GET and HEAD with the metrics for Prometheus
@@ -282,8 +282,9 @@ func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Remote counts the actions of a server that registers. The program that connects the
-// server to a relay reports them. Its methods may be called from any goroutine.
+// Remote counts the actions of a server that registers with a rendezvous service. The program
+// that connects the server to a relay reports them. Its methods may be called from any
+// goroutine.
 type Remote struct {
 	registrations *metrics.Family[*metrics.Counter]
 	connected     *metrics.Gauge
@@ -291,7 +292,7 @@ type Remote struct {
 
 	mu   sync.Mutex
 	open bool
-	once bool // it was connected before
+	once bool // the server was connected before
 }
 
 func newRemote(s *metrics.Set) *Remote {
@@ -308,7 +309,7 @@ func newRemote(s *metrics.Set) *Remote {
 // Remote returns the counter of registrations and of connections to a relay.
 func (m *Metrics) Remote() *Remote { return m.remote }
 
-// Registered counts a registration, which has failed unless err is nil.
+// Registered counts a registration. err is nil if it succeeded.
 func (r *Remote) Registered(err error) { r.registrations.With(resultOf(err)).Inc() }
 
 // Connected records that the server is connected to the relay.

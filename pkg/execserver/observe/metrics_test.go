@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/execserver/tracing"
 )
 
-// TestRemoteCounts checks the counts of a server that registers.
+// TestRemoteCounts checks the counts of registrations and connections to a relay.
 func TestRemoteCounts(t *testing.T) {
 	_, m := New(Options{Totals: func() Totals { return Totals{} }, Shares: func(func(Limit, int64, int64)) {}, Causes: []execproto.Cause{execproto.CauseSessionEnded}})
 	r := m.Remote()
@@ -37,8 +37,8 @@ func TestRemoteCounts(t *testing.T) {
 	}
 }
 
-// TestSpansOfKeepersAreCounted: the spans that keepers have dropped are in the metrics of a server that
-// exports spans, and a server that does not has no such metrics.
+// TestSpansOfKeepersAreCounted: the metrics of a server that exports spans have the spans that
+// keepers have dropped. A server that exports no spans has no such metrics.
 func TestSpansOfKeepersAreCounted(t *testing.T) {
 	tracer, err := tracing.New(tracing.Options{
 		Getenv: func(name string) string {

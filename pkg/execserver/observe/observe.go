@@ -10,27 +10,27 @@ import (
 // Options configure the observers of a server.
 type Options struct {
 	Version string   // of the program
-	Methods []string // that the server answers
+	Methods []string // the methods that the server answers
 	Causes  []execproto.Cause
 	Log     *slog.Logger
 	// Totals returns the current numbers.
 	Totals func() Totals
-	// Shares calls used with each limit that clients share: how much there is, and how much is in use.
+	// Shares calls used for each limit that clients share, with the limit and the current use.
 	Shares func(used func(limit Limit, all, used int64))
 
-	Audit *Audit // nil: there is no audit trail
-	// Tracer exports spans; nil: none are exported. ClientTraces makes clients' traces known
-	// even without it, because commands get them.
+	Audit *Audit // nil: no audit trail
+	// Tracer exports spans; nil: none are exported. ClientTraces makes the server read clients'
+	// traces even without a Tracer, because it passes them to commands.
 	Tracer       *tracing.Tracer
 	ClientTraces bool
-	// Within, in the keeper of a detached process, is the span at its server to which the process
-	// belongs; nil: this is not a keeper.
+	// Within is set in the keeper of a detached process: the span, at its server, to which the
+	// process belongs. Nil: this is not a keeper.
 	Within *tracing.Context
 }
 
-// New returns events that are observed by metrics, the log and, if configured, the audit trail
-// and traces. Their order matters only if one refuses: a span is begun before, and is ended
-// also after a refusal.
+// New returns Events with these observers: metrics, the log and, if configured, the audit trail
+// and traces. Their order matters only if one of them returns an error: a span begins before
+// that, and ends after it.
 func New(o Options) (*Events, *Metrics) {
 	ev := new(Events)
 	m := newMetrics(&o, ev)

@@ -25,8 +25,9 @@ const (
 
 // traces makes the spans of a server.
 type traces struct {
-	tracer *tracing.Tracer // nil: spans are only for commands
-	// within is, in a keeper, the span of the client's request at its server; nil: this is no keeper.
+	tracer *tracing.Tracer // nil: traces are only passed to commands
+	// within, in a keeper, is the span of the client's request at its server. Nil: this is not
+	// a keeper.
 	within *tracing.Context
 	// full and failed count the spans that keepers have dropped.
 	full, failed atomic.Int64
@@ -88,9 +89,9 @@ func (t *traces) count(m *Metrics) {
 		})
 }
 
-// requestArrived begins the span of a request, in the trace that its member trace names. In a
-// keeper only the start is traced, within the span that its server has for the client's request:
-// the server's other requests to the keeper are its own.
+// requestArrived begins the span of a request, in the trace that the request's member trace
+// names. In a keeper only the start is traced, within the span that its server has for the
+// client's request. The keeper's other requests come from the server itself.
 func (t *traces) requestArrived(r *Request) {
 	if t.within != nil {
 		if r.Method == execproto.MethodProcessStart {
@@ -120,7 +121,7 @@ func requestSpanDone(end RequestEnd) {
 // clientTrace is the key of the trace of the client in the context of a request.
 type clientTrace struct{}
 
-// Context returns a context in which the parts of the request find its span.
+// Context returns a context with the span of the request, for the parts of the request.
 func (r *Request) Context(ctx context.Context) context.Context {
 	if r.span == nil && r.trace.IsValid() {
 		return context.WithValue(ctx, clientTrace{}, r.trace)
@@ -138,8 +139,8 @@ func TraceOf(ctx context.Context) tracing.Context {
 	return trace
 }
 
-// Environ returns the environment of the process's command, with TRACEPARENT and TRACESTATE in place
-// of those of env if the process is in a trace.
+// Environ returns the environment of the process's command. If the process belongs to a trace,
+// TRACEPARENT and TRACESTATE replace those of env.
 func (p *Process) Environ(env []string) []string {
 	trace := p.span.Context()
 	if p.span == nil {
@@ -190,7 +191,7 @@ func httpSpan(h *HTTP) error {
 	return nil
 }
 
-// knownMethod returns a method of HTTP, or _OTHER for texts that a client has made up.
+// knownMethod returns a method of HTTP, or _OTHER if HTTP does not define the method.
 func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,

@@ -8,31 +8,33 @@ import (
 	"codex.internal/pkg/execserver/observe"
 )
 
-// Shares divides what a server has. All methods of this package may be called at the same time.
+// Shares divides the resources of a server. All methods of this package may be called from any
+// goroutine.
 type Shares struct {
 	mu         sync.Mutex
 	pools      map[observe.Limit]*pool
 	principals map[string]*principal
 }
 
-// pool is what there is of one thing.
+// pool is one limited resource.
 type pool struct {
 	limit, used int64
 	whole       int64 // see Undivided
-	// turns are the accounts with waiters, each once, in the order in which they are served: what has been
-	// served goes to the end, so that many waiters of one connection do not delay another connection.
+	// turns are the accounts with waiters, each once, in the order in which they are served. An
+	// account that was served moves to the end, so that many waiters of one connection do not
+	// delay another connection.
 	turns []*Account
 }
 
-// principal is who a client is. It exists while it has accounts.
+// principal is the identity of clients. It exists while it has accounts.
 type principal struct {
 	name     string
-	whole    bool // it has no share: it may take everything that is free
+	whole    bool // the principal is not restricted to a share: it may take everything that is free
 	accounts int
 	used     map[observe.Limit]int64
 }
 
-// Account is what one connection, or one session, holds of its principal's share.
+// Account has the amounts that one connection, or one session, uses of its principal's share.
 type Account struct {
 	s       *Shares
 	p       *principal
@@ -40,13 +42,13 @@ type Account struct {
 	waiters map[observe.Limit][]*waiter
 }
 
-// waiter is a Wait that has not got its n yet.
+// waiter is a call of Wait that has not got its amount yet.
 type waiter struct {
 	n       int64
-	granted chan struct{} // closed under the lock when the waiter has its n
+	granted chan struct{} // closed under the lock when the waiter has its amount
 }
 
-// New returns the shares of a server that has so much of each thing.
+// New returns the shares of a server with these limits.
 func New(limits map[observe.Limit]int64) *Shares {
 	s := &Shares{pools: make(map[observe.Limit]*pool), principals: make(map[string]*principal)}
 	for name, limit := range limits {
@@ -55,17 +57,20 @@ func New(limits map[observe.Limit]int64) *Shares {
 	return s
 }
 
-// keptForHalves is which part of a principal's share Undivided does not give away, so that two accounts that give nothing back
-// leave something to a third.
+// keptForHalves is the fraction of a principal's share that Undivided keeps back: 1/16. It
+// leaves something to a third account if two accounts give nothing back.
 const keptForHalves = 16
 
-// Undivided has an account that waits get up to n of a thing from its principal's share, without leaving a half of that to
-// the principal's other accounts. It is for what is taken in steps, of which the first alone are of no use: an account
-// whose half is smaller would wait for the last step for ever. It must be called before Open.
+// Undivided permits a waiting account to use up to n of a resource from its principal's share.
+// Without it, the account must leave half of the remaining share to the principal's other
+// accounts. Undivided is for a resource that is taken in steps, of which the first steps are
+// useless without the last: an account whose half is too small would wait for the last step for
+// ever. It must be called before Open.
 func (s *Shares) Undivided(name observe.Limit, n int64) { s.pools[name].whole = n }
 
-// Open returns a new account of the principal of that name, which must be closed. whole is for the user of
-// the server's own machine, who needs no token and has no share. It is the same for all accounts of a name.
+// Open returns a new account of the principal with that name. The caller must close it. whole
+// is for the user of the server's own machine, who needs no token and is not restricted to a
+// share. It must be the same for all accounts of a name.
 func (s *Shares) Open(name string, whole bool) *Account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +83,8 @@ func (s *Shares) Open(name string, whole bool) *Account {
 	return &Account{s: s, p: p, used: make(map[observe.Limit]int64), waiters: make(map[observe.Limit][]*waiter)}
 }
 
-// Close gives back what the account holds. No Wait may be in progress. Give may still be called afterwards,
-// and does nothing then.
+// Close gives back all that the account has taken. No Wait may be in progress. Give may still
+// be called afterwards, and then does nothing.
 func (a *Account) Close() {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
@@ -91,8 +96,8 @@ func (a *Account) Close() {
 	}
 }
 
-// Take takes n of a thing at once. Its error says how much there is and that others have a share, too: it is
-// the answer to the request.
+// Take takes n of a resource without waiting. Its error gives the limit and the amount in use,
+// and is the answer to the request.
 func (a *Account) Take(name observe.Limit, n int64) error {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
@@ -104,18 +109,19 @@ func (a *Account) Take(name observe.Limit, n int64) error {
 	return nil
 }
 
-// leastDivided is the smallest limit that is divided. An owner who sets --max-connections 4 wants four connections, also for
-// one token.
+// leastDivided is the smallest limit that is divided among principals. A user who sets
+// --max-connections 4 wants four connections, even for a single token.
 const leastDivided = 16
 
-// Fits reports whether a principal, which has own of the used ones, may have n more of a thing of which there are limit: half of what
-// the others leave, or with whole all of that.
+// Fits reports whether a principal may take n more of a resource. limit is the total amount,
+// used is the amount in use, and own is the principal's part of used. The principal may have
+// half of what the others leave, or with whole everything that they leave.
 func Fits(limit, used, own, n int64, whole bool) bool {
 	free := limit - used
 	return n <= free && (whole || limit < leastDivided || own+n <= (free+own)/2)
 }
 
-// FullError is the error of Take: the principal has all that it may have at present.
+// FullError is the error of Take: the principal has all that it may have at the moment.
 type FullError struct {
 	Limit          observe.Limit
 	All, Used, Own int64
@@ -126,9 +132,10 @@ func (e *FullError) Error() string {
 		"close some, or try again later", e.Limit, e.All, e.Used, e.Own)
 }
 
-// Wait takes n of a thing, at most all that there is, and waits until so much may be taken. Accounts that wait are served in turn, so that an
-// account with many waiters delays another one by one of them. It returns the number that it has taken, which
-// must be given back, or the error of ctx.
+// Wait waits until n of a resource may be taken, and takes it. If n exceeds the limit of the
+// resource, it takes the limit instead. Accounts that wait are served in turn, so that an
+// account with many waiters delays another account by only one of them. It returns the taken
+// amount, which the caller must give back, or the error of ctx.
 func (a *Account) Wait(ctx context.Context, name observe.Limit, n int64) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -152,21 +159,21 @@ func (a *Account) Wait(ctx context.Context, name observe.Limit, n int64) (int64,
 	defer a.s.mu.Unlock()
 	select {
 	case <-w.granted:
-		return n, nil // it came first; the caller gives it back
+		return n, nil // granted before ctx ended; the caller gives it back
 	default:
 	}
 	a.forget(pool, name, w)
 	return 0, ctx.Err()
 }
 
-// Add takes n that are held already, whether or not there are so many.
+// Add takes n without checking the limit, because that much is already in use.
 func (a *Account) Add(name observe.Limit, n int64) {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
 	a.take(a.s.pools[name], name, n)
 }
 
-// Give gives back n that were taken.
+// Give gives back n that was taken.
 func (a *Account) Give(name observe.Limit, n int64) {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
@@ -176,18 +183,19 @@ func (a *Account) Give(name observe.Limit, n int64) {
 // accountKey is the key of an account in a context.
 type accountKey struct{}
 
-// With returns a context for the work of an account.
+// With returns a context for work on behalf of an account.
 func With(ctx context.Context, a *Account) context.Context {
 	return context.WithValue(ctx, accountKey{}, a)
 }
 
-// From returns the account for whose work a context is. It is nil for the server's own work, which needs no share.
+// From returns the account on whose behalf the work of a context is done. It is nil for the
+// server's own work, which is not limited by shares.
 func From(ctx context.Context) *Account {
 	a, _ := ctx.Value(accountKey{}).(*Account)
 	return a
 }
 
-// take counts n. The caller holds the lock.
+// take adds n to the amounts in use. The caller holds the lock.
 func (a *Account) take(pool *pool, name observe.Limit, n int64) {
 	pool.used += n
 	a.p.used[name] += n
@@ -203,7 +211,7 @@ func (a *Account) give(name observe.Limit, n int64) {
 	a.s.serve(pool, name)
 }
 
-// serve grants what waiters may have, the accounts in turn, until nobody who waits may have more.
+// serve grants waiting amounts, in the order of turns, until no waiter may have more.
 func (s *Shares) serve(pool *pool, name observe.Limit) {
 	for refused := 0; refused < len(pool.turns); {
 		a := pool.turns[0]
@@ -223,9 +231,11 @@ func (s *Shares) serve(pool *pool, name observe.Limit) {
 	}
 }
 
-// mayHave reports whether a waiter of the account may have n now. The principal may have half of what others
-// leave, and the account half of what others of its principal leave of that, or what is undivided. Who has nothing yet
-// may have more than that half: otherwise a request that is larger would wait for ever.
+// mayHave reports whether a waiter of the account may take n now. The principal may have half
+// of what other principals leave. Of that share, the account may have half of what the
+// principal's other accounts leave, or as much as Undivided permits. A principal that has
+// nothing yet may have more than its half, and so may an account: otherwise a request that is
+// larger than the half would wait for ever.
 func (a *Account) mayHave(pool *pool, name observe.Limit, n int64) bool {
 	all, others, own := pool.limit, pool.used-a.p.used[name], a.p.used[name]
 	if n > all-pool.used {
@@ -242,7 +252,7 @@ func (a *Account) mayHave(pool *pool, name observe.Limit, n int64) bool {
 	return own+n <= share
 }
 
-// forget removes a waiter that does not wait any more.
+// forget removes a waiter that has stopped waiting.
 func (a *Account) forget(pool *pool, name observe.Limit, w *waiter) {
 	list := a.waiters[name]
 	for i := range list {
@@ -262,15 +272,15 @@ func (a *Account) forget(pool *pool, name observe.Limit, w *waiter) {
 	}
 }
 
-// Usage is how much of a shared resource is used.
+// Usage is the use of one resource.
 type Usage struct {
 	Limit      observe.Limit
 	All, Used  int64
-	Waiting    int   // accounts that wait for it
-	MostByUser int64 // the most that one principal holds
+	Waiting    int   // number of accounts that wait for it
+	MostByUser int64 // the largest amount that one principal has
 }
 
-// Usage returns how much of each thing is used, in no order.
+// Usage returns the use of each resource, in no particular order.
 func (s *Shares) Usage() []Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 const thing = observe.LimitWatches
 
-// fill takes one after the other until that is refused, and returns how many it got.
+// fill takes single units until Take returns an error, and returns the number of taken units.
 func fill(a *Account) (n int64) {
 	for a.Take(thing, 1) == nil {
 		n++
@@ -25,7 +25,7 @@ func fill(a *Account) (n int64) {
 func TestEachPrincipalGetsHalfOfWhatIsLeft(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
-		principals []string // an account of each, one after the other
+		principals []string // an account of each takes all that it may, one after the other
 		want       []int64
 	}{
 		{"alone", []string{"a"}, []int64{50}},
@@ -63,7 +63,7 @@ func TestCloseGivesBackWhatIsHeld(t *testing.T) {
 	a := s.Open("a", false)
 	fill(a)
 	a.Close()
-	a.Give(thing, 1) // something of it ends later
+	a.Give(thing, 1) // after a part was given back
 	if got := fill(s.Open("b", true)); got != 100 {
 		t.Errorf("after the close got %d, want all 100", got)
 	}
@@ -72,7 +72,8 @@ func TestCloseGivesBackWhatIsHeld(t *testing.T) {
 	}
 }
 
-// TestAccountsAreServedInTurn plays a connection that has sent many requests, and another that sends one.
+// TestAccountsAreServedInTurn: one connection has sent many requests, and another sends a
+// single one. The single request waits for one of the many only.
 func TestAccountsAreServedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(map[observe.Limit]int64{thing: 2})
@@ -112,8 +113,9 @@ func TestWhatIsLargerThanEverythingWaitsForAll(t *testing.T) {
 	}
 }
 
-// TestWhatIsUndividedIsTakenInSteps plays a large message whose buffer grows, and two other connections of the same
-// token: the third connection gets a share, although the others took all that they may.
+// TestWhatIsUndividedIsTakenInSteps: a large message's buffer grows in steps, while two other
+// connections of the same token take all that they may. The third connection must still get a
+// share.
 func TestWhatIsUndividedIsTakenInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(map[observe.Limit]int64{thing: 256})
@@ -165,8 +167,8 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestNothingIsLost lets random users act, and checks the rules: the amount in use equals what the accounts
-// hold and never exceeds the total, and no user waits for something that it may have.
+// TestNothingIsLost: random users take and give back. The amount in use equals the sum of what
+// the accounts have and never exceeds the total. No user waits for an amount that it may have.
 func TestNothingIsLost(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {

@@ -17,18 +17,19 @@ import (
 )
 
 // The status page ends processes (docs/spec/wire.md §1.2). Browsers add the password of Basic
-// authentication to every request, also to one that a page of another site makes. Therefore a
-// POST must have this page's origin, which a page of another site cannot set, and the proof
-// from the confirmation, which another site cannot read.
+// authentication to every request, even to one from a page of another site. Therefore a POST
+// must have this page's origin, which a page of another site cannot set, and the proof from the
+// confirmation, which another site cannot read.
 
 const (
-	// proofTime is how long a confirmation is valid, at least: it is valid in the
-	// interval of that length in which it was made, and in the next.
+	// proofTime is the minimum time for which a confirmation is valid. Time is divided into
+	// intervals of this length: a confirmation is valid in the interval in which it was made,
+	// and in the next one.
 	proofTime = 10 * time.Minute
-	// maxForm bounds the body of a POST, which has two digests.
+	// maxForm bounds the body of a POST, which contains two digests.
 	maxForm = 4 << 10
-	// endField and proofField are the fields of the form; endField is in the query of the
-	// confirmation's URL, too.
+	// endField and proofField are the fields of the form. endField is also in the query of the
+	// confirmation's URL.
 	endField, proofField = "end", "proof"
 )
 
@@ -36,8 +37,8 @@ const (
 // it.
 var errUnknownTarget = errors.New("the process does not exist any more, or you may not end it; go back to /status")
 
-// secret makes the references and proofs of the page. A server has one for its life:
-// after a restart an old confirmation is not valid.
+// secret is the key for the references and proofs of the page. A server makes it when it
+// starts: after a restart, old confirmations are invalid.
 type secret [sha256.Size]byte
 
 func newSecret() (k secret) {
@@ -45,7 +46,7 @@ func newSecret() (k secret) {
 	return k
 }
 
-// digest returns a digest of texts that cannot be computed without the key.
+// digest returns a digest of texts that only the holder of the key can compute.
 func (k *secret) digest(texts ...string) string {
 	h := hmac.New(sha256.New, k[:])
 	for _, text := range texts {
@@ -56,7 +57,8 @@ func (k *secret) digest(texts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// proof returns what a client must send with the reference of a process to end it.
+// proof returns the proof that a client must send together with the reference of a process to
+// end the process.
 func (k *secret) proof(grant *wsauth.Grant, ref string, at time.Time) string {
 	return k.digest("proof", grant.Principal, grant.Token, ref, strconv.FormatInt(at.Unix()/int64(proofTime/time.Second), 10))
 }
@@ -71,8 +73,8 @@ func (k *secret) proves(proof string, grant *wsauth.Grant, ref string, now time.
 	return false
 }
 
-// ref identifies a process on the page; "": the client may not end it. A reused id gets another
-// reference.
+// ref returns the reference of a process on the page; "": the client may not end it. If a later
+// process has the same id, it gets another reference.
 func (k *secret) ref(key Key) string {
 	if key == nil {
 		return ""
@@ -83,7 +85,7 @@ func (k *secret) ref(key Key) string {
 // MayEnd reports whether a client may end processes with the page.
 func MayEnd(grant *wsauth.Grant) bool { return grant.Role.Allows(wsauth.RoleRun) }
 
-// findTarget returns the process of a reference among those that a client may end.
+// findTarget returns the process with that reference among those that the client may end.
 func (p *Page) findTarget(grant *wsauth.Grant, ref string) (Target, error) {
 	if MayEnd(grant) {
 		for _, t := range p.Source.Targets(grant) {
@@ -95,13 +97,13 @@ func (p *Page) findTarget(grant *wsauth.Grant, ref string) (Target, error) {
 	return Target{}, errUnknownTarget
 }
 
-// IsOwnForm reports whether a request is that of the form of this page, which has an Origin.
+// IsOwnForm reports whether a request with an Origin is a request of this page's form.
 func IsOwnForm(r *http.Request) bool {
 	return r.URL.Path == Path && r.Method == http.MethodPost && isOwnOrigin(r)
 }
 
-// isOwnOrigin reports whether a request comes from a page of this server: browsers name the
-// origin of the page with each POST.
+// isOwnOrigin reports whether a request comes from a page of this server. With each POST,
+// browsers send the origin of the page.
 func isOwnOrigin(r *http.Request) bool {
 	origins := r.Header.Values("Origin")
 	if len(origins) != 1 {
@@ -110,13 +112,14 @@ func isOwnOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		return false
 	}
-	// A proxy before this server may have the certificate: the scheme of the origin is its.
+	// Only the host is compared: a proxy in front of this server may terminate TLS, so that the
+	// scheme of the origin is the proxy's.
 	origin, err := url.Parse(origins[0])
 	return err == nil && (origin.Scheme == "http" || origin.Scheme == "https") && r.Host != "" && origin.Host == r.Host &&
 		origins[0] == origin.Scheme+"://"+origin.Host
 }
 
-// serveConfirmation asks whether a process is to be ended.
+// serveConfirmation serves the page that asks whether to end a process.
 func (p *Page) serveConfirmation(w http.ResponseWriter, grant *wsauth.Grant, ref string) {
 	found, err := p.findTarget(grant, ref)
 	if err != nil {
@@ -129,7 +132,7 @@ func (p *Page) serveConfirmation(w http.ResponseWriter, grant *wsauth.Grant, ref
 	_, _ = w.Write(confirmPage(&found, ref, p.secret.proof(grant, ref, time.Now())))
 }
 
-// serveEnd ends a process that a client has confirmed.
+// serveEnd ends a process after the client has confirmed it.
 func (p *Page) serveEnd(w http.ResponseWriter, r *http.Request, grant *wsauth.Grant) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {

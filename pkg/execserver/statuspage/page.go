@@ -10,15 +10,15 @@ import (
 	"codex.internal/pkg/internal/webpage"
 )
 
-// policy allows the page its style: it has no script, and reloads itself by its head.
-// confirmPolicy allows the page with the question its form, too.
+// policy permits the page its style. The page has no script, and reloads itself through an
+// element of its head. confirmPolicy also permits the form of the confirmation.
 var (
 	policy        = webpage.Policy("")
 	confirmPolicy = webpage.FormPolicy()
 )
 
 const (
-	// The empty icon keeps browsers from asking for one.
+	// The empty icon keeps browsers from requesting one.
 	statusHead = `<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="refresh" content="10"><title>codex exec-server</title><link rel="icon" href="data:,">
@@ -44,12 +44,12 @@ const (
 func (r *Report) json() []byte {
 	text, err := json.Marshal(r)
 	if err != nil {
-		return []byte("{}") // it has texts and numbers only
+		return []byte("{}") // a report has only texts and numbers
 	}
 	return text
 }
 
-// page returns the page. Names, addresses and commands are foreign texts.
+// page returns the page. Names, addresses and commands are untrusted texts.
 func (p *Page) page(r *Report, now time.Time) []byte {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, statusHead, webpage.Style)
@@ -85,7 +85,7 @@ func confirmPage(t *Target, ref, proof string) []byte {
 	return page.Bytes()
 }
 
-// cell is a cell of a table: its label on a phone, and its text.
+// cell is a cell of a table: its label on a narrow screen, and its text.
 type cell struct{ label, text string }
 
 // usageCells returns the cells with the usage of a process.
@@ -98,7 +98,7 @@ func usageCells(u *Usage) []cell {
 	return []cell{{"processor", processor}, {"memory", memory}, {"processes", processes}}
 }
 
-// writeRow writes the row of a process. ref is empty if the client cannot end it.
+// writeRow writes the row of a process. ref is empty if the client may not end it.
 func writeRow(page *bytes.Buffer, id, command, class, state, ref string, cells []cell) {
 	end := ""
 	if ref != "" {
@@ -174,7 +174,7 @@ func (p *Page) writeProcess(page *bytes.Buffer, pr *Process, now time.Time) {
 		cell{"input", webpage.ByteSize(uint64(pr.BytesIn))}, cell{"output", webpage.ByteSize(uint64(pr.BytesOut))}))
 }
 
-// age returns how long ago a time was, in a readable form.
+// age returns how long ago then was, in a readable form.
 func age(now, then time.Time) string {
 	d := max(now.Sub(then), 0)
 	if d >= time.Minute {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// Path is where the page is.
+	// Path is the path of the page.
 	Path = "/status"
 	// MaxProcesses bounds the processes of a session on the page, and MaxCommand the bytes of a
 	// command.
@@ -22,7 +22,7 @@ type Report struct {
 	Version string    `json:"version"`
 	Host    string    `json:"host"`
 	Since   time.Time `json:"since"`
-	// Sandbox is the backend, once a client has connected; empty before.
+	// Sandbox is the backend. It is empty until a client has connected.
 	Sandbox  string     `json:"sandbox,omitempty"`
 	Sessions []Session  `json:"sessions"`
 	Detached []Detached `json:"detached,omitempty"`
@@ -30,7 +30,7 @@ type Report struct {
 
 // Session is a session on the status page.
 type Session struct {
-	Session   string    `json:"session"`         // the digest that the log has too
+	Session   string    `json:"session"`         // set if it may be another principal's session
 	Owner     string    `json:"owner,omitempty"` // if it may be that of another principal
 	Client    string    `json:"client"`
 	Peer      string    `json:"peer"`
@@ -38,7 +38,7 @@ type Session struct {
 	Since     time.Time `json:"since"`
 	Tunnels   int       `json:"tunnels"`
 	Processes []Process `json:"processes"`
-	// Omitted is the number of processes that are left out.
+	// Omitted is the number of processes that the page does not list.
 	Omitted int `json:"omitted,omitempty"`
 }
 
@@ -54,7 +54,7 @@ type Process struct {
 	ExitCode  *int            `json:"exitCode,omitempty"`
 	Cause     execproto.Cause `json:"cause,omitempty"`
 	Usage     *Usage          `json:"usage,omitempty"`
-	// Key is the key of the Target with which the client may end it; nil: it may not.
+	// Key is the key of the Target with which the client may end the process; nil: it may not.
 	Key Key `json:"-"`
 }
 
@@ -80,8 +80,8 @@ type Detached struct {
 	Key Key `json:"-"`
 }
 
-// Key is the identity of a process, also among those that have had its id before.
+// Key identifies a process, and differs from the keys of earlier processes with the same id.
 type Key []string
 
-// CommandLine returns a command line in the page's form.
+// CommandLine returns a command line in the form in which the page shows it.
 func CommandLine(argv []string) string { return logtext.Clip(strings.Join(argv, " "), MaxCommand) }

@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/internal/webpage"
 )
 
-// Source is the server whose status is shown.
+// Source is the server whose status the page shows.
 type Source interface {
 	// Report returns what a client may see.
 	Report(ctx context.Context, grant *wsauth.Grant) Report
@@ -37,7 +37,8 @@ type Options struct {
 	// AnyHost permits any host name in requests, because clients present a token or a
 	// certificate.
 	AnyHost bool
-	// Authenticate returns what a client may do, or why it is refused, and Refuse answers it.
+	// Authenticate returns what a client may do, or the reason to refuse it. Refuse answers a
+	// refused client.
 	Authenticate func(r *http.Request) (wsauth.Grant, *observe.Refused)
 	Refuse       func(w http.ResponseWriter, r *http.Request, why *observe.Refused)
 }
@@ -51,8 +52,9 @@ type Page struct {
 // New returns the page.
 func New(o Options) *Page { return &Page{o, newSecret()} }
 
-// ServeHTTP implements http.Handler: it shows a client sessions and processes (docs/spec/wire.md §1.2),
-// as a page or, if asked for, as JSON, and ends processes. A browser sends a token as the password.
+// ServeHTTP implements http.Handler. It shows a client its sessions and processes
+// (docs/spec/wire.md §1.2), as a page or, if requested, as JSON. It also ends processes. A
+// browser sends a token as the password.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPost && !isOwnOrigin(r):
@@ -90,15 +92,15 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write(report.json()) // a client that is gone needs no answer
+		_, _ = w.Write(report.json()) // a client that has disconnected needs no answer
 		return
 	}
 	webpage.SetHeaders(w.Header(), policy)
 	_, _ = w.Write(p.page(&report, time.Now()))
 }
 
-// IsLiteralHost reports whether a host is an address or localhost. A web page that has its own
-// name resolve to this machine could otherwise read the page with the rights of the browser's user.
+// IsLiteralHost reports whether a host is an address or localhost. Otherwise a web page whose
+// name resolves to this machine could read the page with the rights of the browser's user.
 func IsLiteralHost(host string) bool {
 	if name, _, ok := strings.Cut(host, ":"); ok && name == "localhost" || host == "localhost" {
 		return true

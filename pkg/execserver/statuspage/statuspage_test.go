@@ -7,7 +7,8 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 )
 
-// TestProofsEnd: a confirmation is valid for a while, for one client and one process.
+// TestProofsEnd: a confirmation is valid for a limited time, and only for one client and one
+// process.
 func TestProofsEnd(t *testing.T) {
 	key := newSecret()
 	grant := &wsauth.Grant{Principal: "p", Token: "t"}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// config is the content of OpenTelemetry's variables.
+// config has the values of OpenTelemetry's variables.
 type config struct {
 	endpoint string
 	headers  http.Header
@@ -23,14 +23,14 @@ type config struct {
 // defaultService is service.name, as in Codex CLI.
 const defaultService = "codex-exec-server"
 
-// HeaderVariables contain the headers for collectors, which usually contain a secret: commands
-// must not get them.
+// HeaderVariables name the variables with headers for collectors, which usually contain a
+// secret: commands must not get these variables.
 var HeaderVariables = []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"}
 
-// readConfig reads the variables. It returns nil if there is no endpoint, or traces are switched
-// off. Errors name the variable, never the value of a header.
+// readConfig reads the variables. It returns nil if they name no endpoint, or if traces are
+// disabled. Errors name the variable, never the value of a header.
 func readConfig(getenv func(string) string) (*config, error) {
-	// The variable for traces takes precedence over the general one.
+	// The variable for traces overrides the general one.
 	of := func(name string) (value, variable string) {
 		for _, variable := range []string{"OTEL_EXPORTER_OTLP_TRACES_" + name, "OTEL_EXPORTER_OTLP_" + name} {
 			if value := getenv(variable); value != "" {
@@ -73,8 +73,8 @@ func readConfig(getenv func(string) string) (*config, error) {
 	return c, err
 }
 
-// endpointURL returns where spans are sent. The variable for traces has the whole URL, the other
-// one its beginning.
+// endpointURL returns the URL to which spans are sent. The variable for traces has the complete
+// URL, and the general one its beginning.
 func endpointURL(text, variable string) (string, error) {
 	u, err := url.Parse(text)
 	switch {

@@ -7,8 +7,8 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// Context identifies a span, here or elsewhere, as W3C Trace Context does. The zero value
-// identifies none.
+// Context identifies a span of this or another program, as in W3C Trace Context. The zero value
+// identifies no span.
 type Context struct {
 	Trace   [16]byte
 	Span    [8]byte
@@ -16,10 +16,10 @@ type Context struct {
 	State   string // tracestate; valid or empty
 }
 
-// IsValid reports whether it names a span.
+// IsValid reports whether c identifies a span.
 func (c Context) IsValid() bool { return c.Trace != [16]byte{} && c.Span != [8]byte{} }
 
-// The parts of a traceparent of version 00: 2, 32, 16 and 2 digits.
+// The lengths of the parts of a traceparent of version 00: 2, 32, 16 and 2 digits.
 const (
 	traceAt  = 3
 	spanAt   = traceAt + 32 + 1
@@ -36,8 +36,9 @@ func (c Context) Traceparent() string {
 	return "00-" + hex.EncodeToString(c.Trace[:]) + "-" + hex.EncodeToString(c.Span[:]) + "-" + flags
 }
 
-// Parse reads the headers of W3C Trace Context. An unusable traceparent gives the zero Context,
-// an unusable tracestate is left out. Versions after 00 may have additional data at their ends.
+// Parse reads the headers of W3C Trace Context. If the traceparent is unusable, Parse returns
+// the zero Context. It ignores an unusable tracestate. Versions after 00 may have additional
+// data at their ends.
 func Parse(traceparent, tracestate string) Context {
 	p := traceparent
 	switch {
@@ -66,7 +67,7 @@ func Parse(traceparent, tracestate string) Context {
 	return c
 }
 
-// lowerHex decodes hexadecimal digits, of which letters must be small.
+// lowerHex decodes hexadecimal digits. Capital letters are invalid.
 func lowerHex(to []byte, text string) bool {
 	_, err := hex.Decode(to, []byte(text))
 	return err == nil && strings.ToLower(text) == text
@@ -114,8 +115,8 @@ func isStateValue(value string) bool {
 	return value != "" && len(value) <= 256
 }
 
-// ParseMember reads the trace member of a request, which is a JSON text or nil. An unusable
-// member gives the zero Context.
+// ParseMember reads the trace member of a request, which is a JSON text or nil. If the member
+// is unusable, it returns the zero Context.
 func ParseMember(text []byte) Context {
 	if text == nil || len(text) > maxMember {
 		return Context{}

@@ -59,7 +59,7 @@ func appendAttribute(b []byte, field protowire.Number, a attribute) []byte {
 			case int64:
 				return appendVarint(b, valueInt, uint64(value))
 			default:
-				// An empty text is a value too.
+				// An empty text must be encoded too.
 				return appendBytes(b, valueText, []byte(value.(string)))
 			}
 		})
@@ -111,8 +111,8 @@ func (s *Span) append(b []byte) []byte {
 	return protowire.AppendFixed32(protowire.AppendTag(b, spanFlags, protowire.Fixed32Type), flagSampled)
 }
 
-// rejected returns how many spans a collector did not accept, from its
-// ExportTraceServiceResponse; 0 if that cannot be read.
+// rejected returns how many spans a collector did not accept, according to its
+// ExportTraceServiceResponse. It returns 0 if the response cannot be read.
 func rejected(answer []byte) int64 {
 	partial := find(answer, answerPartial, protowire.BytesType)
 	text, n := protowire.ConsumeBytes(partial)
@@ -126,8 +126,8 @@ func rejected(answer []byte) int64 {
 	return int64(count)
 }
 
-// find returns b from the value of the first field with that number and type on; nil: no such
-// field.
+// find returns the rest of b, beginning with the value of the first field with that number and
+// type; nil: there is no such field.
 func find(b []byte, field protowire.Number, kind protowire.Type) []byte {
 	for len(b) > 0 {
 		number, got, n := protowire.ConsumeTag(b)

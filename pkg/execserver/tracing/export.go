@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// routineExport exports spans in batches: as soon as one is full, or its first span has waited
-// for exportDelay.
+// routineExport exports spans in batches: when a batch is full, or when its first span has
+// waited for exportDelay.
 func (t *Tracer) routineExport() {
 	defer close(t.done)
 	batch := make([]*Span, 0, maxBatch)
@@ -37,7 +37,7 @@ func (t *Tracer) routineExport() {
 		case <-timer.C:
 			flush()
 			if t.unreported() > 0 {
-				timer.Reset(exportDelay) // to log it when logInterval is over
+				timer.Reset(exportDelay) // to log dropped spans after logInterval
 			}
 		case <-t.stopped:
 			t.drain(batch)
@@ -84,8 +84,8 @@ func (t *Tracer) export(batch []*Span) {
 	}
 }
 
-// sleep waits. It returns false if the tracer is shut down meanwhile: then there is no
-// time for another attempt.
+// sleep waits for d. It returns false if the tracer is shut down in the meantime: then there is
+// no time for another attempt.
 func (t *Tracer) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -105,8 +105,8 @@ type retryError struct {
 
 func (e *retryError) Unwrap() error { return e.error }
 
-// send sends one request, and returns how many spans were rejected. It does not follow redirects:
-// the headers may have a secret.
+// send sends one request, and returns how many spans were rejected. It does not follow
+// redirects, because the headers may contain a secret.
 func (t *Tracer) send(body []byte) (refused int64, err error) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
 	defer cancel()
@@ -126,7 +126,7 @@ func (t *Tracer) send(body []byte) (refused int64, err error) {
 	switch answer.StatusCode {
 	case http.StatusOK:
 		if err != nil {
-			return 0, nil // the status says that it was accepted
+			return 0, nil // the status code says that the collector has accepted it
 		}
 		return rejected(text), nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -138,8 +138,8 @@ func (t *Tracer) send(body []byte) (refused int64, err error) {
 	}
 }
 
-// report logs spans that were dropped since the last report, at most once in logInterval,
-// except at the end.
+// report logs the number of spans that were dropped since the last report. It logs at most once
+// per logInterval, except at the end.
 func (t *Tracer) report(last bool) {
 	lost := t.unreported()
 	if lost == 0 || !last && !t.logged.IsZero() && time.Since(t.logged) < logInterval {

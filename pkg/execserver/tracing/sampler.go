@@ -11,12 +11,12 @@ import (
 type sampler struct {
 	// parentBased follows the flag of the parent, if there is one.
 	parentBased bool
-	// below is compared with 63 bits of the trace's id, as in OpenTelemetry's SDK for Go, so that
+	// below is compared with 63 bits of the trace id, as in OpenTelemetry's SDK for Go, so that
 	// services with the same ratio choose the same traces.
 	below uint64
 }
 
-// everything is above all numbers of 63 bits.
+// everything is larger than every number of 63 bits.
 const everything = 1 << 63
 
 // newSampler reads OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG.

@@ -21,13 +21,13 @@ const (
 	Client   Kind = 3
 )
 
-// Span is something that takes time. Its methods may be called from any goroutine, and do
+// Span is an operation with a duration. Its methods may be called from any goroutine, and do
 // nothing if it is nil or has ended.
 type Span struct {
 	tracer *Tracer
 	name   string
 	kind   Kind
-	parent [8]byte // zero: it has none
+	parent [8]byte // zero: the span has no parent
 	began  time.Time
 	ctx    Context
 
@@ -38,14 +38,14 @@ type Span struct {
 	ended      bool
 }
 
-// attribute is a string, an int64 or a bool with a name.
+// attribute is a name with a value: a string, an int64 or a bool.
 type attribute struct {
 	name  string
 	value any
 }
 
-// Start begins a span at a time, as a child of parent; without a valid parent it begins a trace.
-// The caller must call End.
+// Start begins a span at the given time, as a child of parent. Without a valid parent, it
+// begins a new trace. The caller must call End.
 func (t *Tracer) Start(parent Context, name string, kind Kind, at time.Time) *Span {
 	if t == nil {
 		return nil
@@ -66,8 +66,8 @@ func (t *Tracer) Start(parent Context, name string, kind Kind, at time.Time) *Sp
 	return s
 }
 
-// Remote returns a span that another program exports, for spans within it; nil if t is nil or c is
-// invalid.
+// Remote returns a span that another program exports, as the parent of further spans; nil if t
+// is nil or c is invalid.
 func (t *Tracer) Remote(c Context) *Span {
 	if t == nil || !c.IsValid() {
 		return nil
@@ -75,7 +75,7 @@ func (t *Tracer) Remote(c Context) *Span {
 	return &Span{tracer: t, ctx: c, ended: true}
 }
 
-// Child begins a span within s, now; nil within nil.
+// Child begins a span within s at the current time. If s is nil, it returns nil.
 func (s *Span) Child(name string, kind Kind) *Span {
 	if s == nil {
 		return nil
@@ -83,7 +83,7 @@ func (s *Span) Child(name string, kind Kind) *Span {
 	return s.tracer.Start(s.ctx, name, kind, time.Now())
 }
 
-// Context names the span; the zero Context if it is nil.
+// Context identifies the span. It returns the zero Context if the span is nil.
 func (s *Span) Context() Context {
 	if s == nil {
 		return Context{}
@@ -91,17 +91,17 @@ func (s *Span) Context() Context {
 	return s.ctx
 }
 
-// Set sets an attribute that is a text, of which maxValue bytes are kept.
+// Set sets a text attribute, of which at most maxValue bytes are stored.
 func (s *Span) Set(name, value string) {
 	if s != nil {
 		s.set(name, logtext.Clip(strings.ToValidUTF8(value, "\uFFFD"), maxValue))
 	}
 }
 
-// SetInt sets an attribute that is a number.
+// SetInt sets a numeric attribute.
 func (s *Span) SetInt(name string, value int64) { s.set(name, value) }
 
-// SetBool sets an attribute that is true or false.
+// SetBool sets a boolean attribute.
 func (s *Span) SetBool(name string, value bool) { s.set(name, value) }
 
 func (s *Span) set(name string, value any) {
@@ -115,7 +115,7 @@ func (s *Span) set(name string, value any) {
 	}
 }
 
-// End ends the span. failed says that what took the time has failed.
+// End ends the span. failed means that the operation has failed.
 func (s *Span) End(failed bool) {
 	if s == nil || !s.ctx.Sampled {
 		return

@@ -13,11 +13,12 @@ import (
 
 // Options configure a Tracer.
 type Options struct {
-	// Getenv reads the variables of OpenTelemetry.
+	// Getenv reads OpenTelemetry's environment variables.
 	Getenv func(name string) string
-	// Version is that of the program.
+	// Version is the version of the program.
 	Version string
-	// Transport returns what sends to the collector. It is called if there is one.
+	// Transport returns the transport for requests to the collector. It is called only if there
+	// is a collector.
 	Transport func() (*http.Transport, error)
 	Logger    *slog.Logger
 }
@@ -31,11 +32,11 @@ type Tracer struct {
 
 	exported, full, failed atomic.Int64
 
-	// ctx ends the requests to the collector.
+	// ctx is the context of the requests to the collector.
 	ctx    context.Context
 	cancel context.CancelFunc
 	stop   func() // closes stopped, once
-	// stopped is closed when Shutdown begins, done when the exporter has returned.
+	// stopped is closed when Shutdown begins, and done when the exporter has returned.
 	stopped, done chan struct{}
 
 	logged     time.Time // used by the exporter only
@@ -44,7 +45,7 @@ type Tracer struct {
 }
 
 // New returns a Tracer for the collector that the variables name; nil if they name none. The
-// caller must call Shutdown. An error names the variable that cannot be used.
+// caller must call Shutdown. An error names the variable with the invalid value.
 func New(opts Options) (*Tracer, error) {
 	c, err := readConfig(opts.Getenv)
 	if c == nil || err != nil {
@@ -68,7 +69,7 @@ func New(opts Options) (*Tracer, error) {
 	return t, nil
 }
 
-// Endpoint returns where spans are sent, without its query.
+// Endpoint returns the URL to which spans are sent, without its query.
 func (t *Tracer) Endpoint() string {
 	r, err := http.NewRequest(http.MethodPost, t.endpoint, nil)
 	if err != nil {
@@ -79,17 +80,17 @@ func (t *Tracer) Endpoint() string {
 
 // Counts are numbers of spans.
 type Counts struct {
-	Exported int64 // that the collector has taken
+	Exported int64 // accepted by the collector
 	Full     int64 // dropped because the queue was full
-	Failed   int64 // dropped because the collector did not take them
+	Failed   int64 // dropped because the collector did not accept them
 }
 
-// Counts returns what has happened to spans that have ended.
+// Counts returns the numbers of exported and dropped spans.
 func (t *Tracer) Counts() Counts {
 	return Counts{t.exported.Load(), t.full.Load(), t.failed.Load()}
 }
 
-// enqueue hands a span that has ended to the exporter. It never blocks.
+// enqueue passes a span that has ended to the exporter. It never blocks.
 func (t *Tracer) enqueue(s *Span) {
 	select {
 	case t.queue <- s:
@@ -98,8 +99,8 @@ func (t *Tracer) enqueue(s *Span) {
 	}
 }
 
-// Shutdown exports what waits, until ctx ends, and ends the exporter. Spans that end later are
-// not exported.
+// Shutdown exports the pending spans until ctx ends, and ends the exporter. Spans that end
+// later are not exported.
 func (t *Tracer) Shutdown(ctx context.Context) {
 	if t == nil {
 		return

@@ -86,8 +86,8 @@ func TestParseMember(t *testing.T) {
 	}
 }
 
-// FuzzParseMember checks that what is accepted is written and read again as it was, and can
-// stand in an environment.
+// FuzzParseMember checks that an accepted member is unchanged after it is written and read
+// again, and that it can be an environment variable.
 func FuzzParseMember(f *testing.F) {
 	for _, s := range []string{
 		`{"traceparent":"` + parent + `","tracestate":"a=1,b@c=2"}`, `{"traceparent":null}`, `5`, `{"tracestate":"a=\u0000"}`,
@@ -109,14 +109,14 @@ func FuzzParseMember(f *testing.F) {
 	})
 }
 
-// collector is a collector that keeps the data that it gets.
+// collector is a collector that stores the received data.
 type collector struct {
 	*httptest.Server
 	mu      sync.Mutex
 	spans   []*tracepb.Span
 	of      *resourcepb.Resource
 	headers http.Header
-	status  []int // of the next answers; then 200
+	status  []int // status codes of the next answers; after them, 200
 	answer  []byte
 	got     chan struct{}
 }
@@ -125,7 +125,7 @@ func newCollector(t *testing.T) *collector {
 	c := &collector{got: make(chan struct{}, 100)}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		var data tracepb.TracesData // has the form of an ExportTraceServiceRequest
+		var data tracepb.TracesData // has the same fields as an ExportTraceServiceRequest
 		if err != nil || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" {
 			t.Errorf(`got error %v, r.URL %s, r.Header %v; want no error, r.URL.Path "/v1/traces", r.Header.Get("Content-Type") "application/x-protobuf"`, err, r.URL, r.Header)
 		} else if err := (proto.UnmarshalOptions{}).Unmarshal(body, &data); err != nil || len(data.ProtoReflect().GetUnknown()) > 0 {
@@ -160,7 +160,7 @@ func (c *collector) all() []*tracepb.Span {
 	return append([]*tracepb.Span(nil), c.spans...)
 }
 
-// tracer returns a Tracer with the variables, and its log.
+// tracer returns a Tracer that is configured by variables, and its log.
 func tracer(t *testing.T, variables map[string]string) (*Tracer, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
@@ -235,8 +235,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestRefused checks that spans that a collector does not accept are counted and logged,
-// without the headers, and that redirects are not followed.
+// TestRefused: spans that a collector does not accept are counted and logged, without the
+// headers. Redirects are not followed.
 func TestRefused(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusTemporaryRedirect, http.StatusUnauthorized} {
 		c := newCollector(t)
@@ -253,7 +253,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestPartial checks that spans which the collector rejects are counted.
+// TestPartial: spans that the collector rejects are counted.
 func TestPartial(t *testing.T) {
 	c := newCollector(t)
 	c.answer = []byte("\x0a\x06\x08\x01\x12\x02no") // partial_success {rejected_spans: 1, error_message: "no"}
@@ -272,7 +272,7 @@ func TestPartial(t *testing.T) {
 	}
 }
 
-// TestRetry checks that a batch is sent again when the collector was busy.
+// TestRetry: if the collector is busy, a batch is sent again.
 func TestRetry(t *testing.T) {
 	c := newCollector(t)
 	c.status = []int{http.StatusServiceUnavailable}
@@ -288,8 +288,7 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// TestQueue checks that spans never wait for a collector that does not answer, and that a
-// shutdown does not either.
+// TestQueue: if the collector does not answer, neither spans nor a shutdown wait for it.
 func TestQueue(t *testing.T) {
 	arrived, end := make(chan struct{}, 10), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -324,7 +323,7 @@ func TestQueue(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	const at = "OTEL_EXPORTER_OTLP_ENDPOINT"
-	for _, tt := range []struct{ name, value, want string }{ // want: of the error; "nil", or an endpoint
+	for _, tt := range []struct{ name, value, want string }{ // want: a part of the error; "nil", or an endpoint
 		{"", "", "http://c:4318/v1/traces"},
 		{at, "", "nil"},
 		{at, "https://c/base?x=1", "https://c/base/v1/traces?x=1"},
@@ -370,7 +369,7 @@ func TestSampler(t *testing.T) {
 	low, high := [16]byte{15: 1}, [16]byte{8: 0xff}
 	for _, tt := range []struct {
 		name, arg string
-		want      [4]bool // sampled parent, unsampled parent, none and a low id, none and a high one
+		want      [4]bool // for a sampled parent, an unsampled parent, no parent and a low id, no parent and a high id
 	}{
 		{"", "", [4]bool{true, false, true, true}},
 		{"always_on", "", [4]bool{true, true, true, true}},
@@ -393,7 +392,7 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// TestNil checks that code need not check whether there is a tracer.
+// TestNil: code need not check whether there is a tracer.
 func TestNil(t *testing.T) {
 	var tr *Tracer
 	s := tr.Start(Parse(parent, ""), "a", Server, time.Now())

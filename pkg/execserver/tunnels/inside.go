@@ -17,8 +17,9 @@ import (
 // ErrProcessEnded is the error of a tunnel into the sandbox of a process that has ended.
 var ErrProcessEnded = fmt.Errorf("the process has ended: %w", os.ErrProcessDone)
 
-// lead completes the target of a tunnel into the sandbox of a process (docs/spec/wire.md §11.7).
-// The address must be a loopback address: the sandbox's network has no other.
+// lead completes the target of a tunnel into the sandbox of a process (docs/spec/wire.md
+// §11.7). The address must be a loopback address, because the sandbox's network has no other
+// addresses.
 func (to *Target) lead(c Conn, p *execproto.TunnelOpenParams) (err error) {
 	if p.Path != "" {
 		if to.Path, err = pathuri.Parse(p.Path, ""); err != nil {
@@ -37,10 +38,10 @@ type Running struct {
 	Process  *process.Process
 	Confined bool
 	ID       string
-	Session  string // as tunnel/ports names it; "": that of the connection
+	Session  string // the session's name in tunnel/ports; "": the connection's session
 }
 
-// loopbacks returns the addresses of this machine that a host means; none: it is another
+// loopbacks returns the addresses of this machine that a host stands for; none: it is another
 // host. A program on localhost may listen on either address family.
 func loopbacks(host string) []netip.Addr {
 	if host == "localhost" {
@@ -71,7 +72,7 @@ func (srv *Server) DialInside(ctx context.Context, p Running, to Target) (net.Co
 	if err != nil {
 		return nil, err
 	}
-	select { // each is a process for a moment
+	select { // each attempt starts a short-lived process
 	case srv.reaching <- struct{}{}:
 		defer func() { <-srv.reaching }()
 	case <-ctx.Done():
@@ -84,9 +85,8 @@ func (srv *Server) DialInside(ctx context.Context, p Running, to Target) (net.Co
 	return runtime.DialInside(ctx, network, addresses)
 }
 
-// dialPath connects to a Unix socket, whose path is resolved in the process's sandbox.
-// The error is runner.ErrNoNetwork if it has no sandbox: then its sockets are the
-// server's.
+// dialPath connects to a Unix socket, whose path is resolved in the process's sandbox. The
+// error is runner.ErrNoNetwork if the process has no sandbox: its paths are then the server's.
 func (p Running) dialPath(ctx context.Context, path string) (net.Conn, error) {
 	if !p.Confined {
 		return nil, runner.ErrNoNetwork

@@ -30,8 +30,8 @@ func (l *listener) Close() (err error) {
 	return err
 }
 
-// Listen listens on a port, on a loopback address unless the client names another. The caller must
-// call then when the answer is in the connection's queue.
+// Listen listens on a port, on a loopback address unless the client names another address. The
+// caller must call then after the answer was added to the connection's queue.
 func (t *Tunnels) Listen(ctx context.Context, c Conn, p *execproto.TunnelListenParams) (answer execproto.TunnelListenResult, then func(), err error) {
 	then = func() {}
 	host := p.Host
@@ -75,8 +75,8 @@ func (t *Tunnels) listen(l *listener) error {
 	return nil
 }
 
-// Unlisten closes a listener, and returns when its port is free or ctx ends. Its tunnels continue.
-// An unknown listener is not an error.
+// Unlisten closes a listener. It returns when the port is free or ctx ends. The listener's
+// tunnels continue. An unknown listener is not an error.
 func (t *Tunnels) Unlisten(ctx context.Context, p *execproto.TunnelListener) {
 	t.mu.Lock()
 	l := t.listeners[p.ListenerID]
@@ -85,14 +85,14 @@ func (t *Tunnels) Unlisten(ctx context.Context, p *execproto.TunnelListener) {
 	if l != nil {
 		_ = l.Close()
 		select {
-		case <-l.ended: // the kernel still accepts until Accept has returned
+		case <-l.ended: // until Accept has returned, the kernel still accepts connections
 		case <-ctx.Done():
 		}
 	}
 }
 
-// routineListener makes tunnels of the connections to a listener until that is closed.
-// The owner waits for it.
+// routineListener makes a tunnel of each connection to a listener, until the listener is
+// closed. The owner waits for it.
 func (t *Tunnels) routineListener(l *listener) {
 	defer t.wg.Done()
 	defer close(l.ended)
@@ -101,7 +101,7 @@ func (t *Tunnels) routineListener(l *listener) {
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil: // such as too many open files
+		case err != nil: // for example too many open files
 			_ = wait.For(t.ctx, acceptPause)
 			continue
 		}
@@ -127,8 +127,8 @@ func refuse(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// announce tells the client of a new tunnel. Without a connection to the client it
-// waits for the next one. It returns nil if the session ends first.
+// announce tells the client of a new tunnel. If the client has no connection, announce waits
+// for the next one. It returns nil if the session ends first.
 func (t *Tunnels) announce(l *listener, from string) *tunnel.Stream {
 	for {
 		t.mu.Lock()

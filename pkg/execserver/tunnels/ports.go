@@ -14,12 +14,12 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// PortWatch reports to a client on which ports processes listen (docs/spec/wire.md
-// §11.8): at most one watch at a time. It ends with the connection.
+// PortWatch reports to a client on which ports processes listen (docs/spec/wire.md §11.8). A
+// connection has at most one watch at a time, which ends with the connection.
 type PortWatch struct {
 	mu     sync.Mutex
 	cancel context.CancelFunc // of the current watch; nil: none
-	id     uint64             // of the watch in force
+	id     uint64             // id of the current watch
 	wg     sync.WaitGroup     // counts routines
 }
 
@@ -45,8 +45,9 @@ func (w *PortWatch) Unwatch(id uint64) {
 	}
 }
 
-// Watch ends the watch in force, and begins another one, which ends with ctx. The caller must call then
-// when the answer is in the connection's queue. Only one of Watch, Unwatch and Close may run at a time.
+// Watch ends the current watch, and begins another one, which ends with ctx. The caller must
+// call then after the answer was added to the connection's queue. Only one of Watch, Unwatch
+// and Close may run at a time.
 func (w *PortWatch) Watch(ctx context.Context, srv *Server, c Conn, id uint64, processes func() []Running) (then func()) {
 	w.Close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -62,9 +63,9 @@ func (w *PortWatch) Watch(ctx context.Context, srv *Server, c Conn, id uint64, p
 	}
 }
 
-// routinePorts reports the ports at the beginning and whenever they have changed, until
-// ctx ends. While the connection's queue is full it does not poll: a notification has all
-// ports, so a later one is just as good.
+// routinePorts reports the ports at the beginning and after each change, until ctx ends. While
+// the connection's queue is full it does not poll: a notification has all ports, so that a
+// later one replaces a missed one.
 func (srv *Server) routinePorts(ctx context.Context, c Conn, id uint64, processes func() []Running) {
 	told := execproto.Ports{WatchID: id}
 	for {
@@ -119,7 +120,7 @@ func listening(ctx context.Context, procs []Running) execproto.Ports {
 			all.Ports = append(all.Ports, p.port(l, families[i].Network != nil))
 		}
 	}
-	// Not slices.SortFunc: it adds 14 KB to the program for each type.
+	// sort.Slice and not slices.SortFunc, which adds 14 KB to the program for each type.
 	sort.Slice(all.Ports, func(i, j int) bool { return comparePorts(all.Ports[i], all.Ports[j]) < 0 })
 	all.Ports = slices.Compact(all.Ports)
 	if len(all.Ports) > maxPorts {

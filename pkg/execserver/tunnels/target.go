@@ -23,11 +23,11 @@ import (
 
 // Target is the target of a tunnel.
 type Target struct {
-	Host string // "" with a path
+	Host string // "" if Path is set
 	Port uint16
-	Path string // of a Unix socket; "": host and port
+	Path string // path of a Unix socket; "": the target is Host and Port
 
-	inside    Process // the process into whose sandbox it leads; nil: none
+	inside    Process // the process into whose sandbox the tunnel leads; nil: none
 	processID string
 }
 
@@ -88,8 +88,7 @@ type deniedError struct{ why string }
 
 func (e *deniedError) Error() string { return e.why }
 
-// dial connects to the target of a tunnel. Of many connections at a time some wait for
-// their turn.
+// dial connects to the target of a tunnel. If too many attempts run, it waits.
 func (t *Tunnels) dial(ctx context.Context, to Target) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -113,8 +112,8 @@ func (t *Tunnels) dial(ctx context.Context, to Target) (net.Conn, error) {
 	}
 }
 
-// dialTCP connects to a host that the ceiling permits. The name is judged before it is
-// resolved, and each address before it is connected to.
+// dialTCP connects to a host that the ceiling permits. It checks the name before it resolves
+// the name, and each address before it connects to the address.
 func dialTCP(ctx context.Context, ceiling *egress.Ceiling, to Target) (net.Conn, error) {
 	if err := ceiling.PermitsTunnel(to.Host, to.Port); err != nil {
 		return nil, &deniedError{err.Error()}
@@ -132,7 +131,7 @@ func dialTCP(ctx context.Context, ceiling *egress.Ceiling, to Target) (net.Conn,
 	return dialer.DialContext(ctx, "tcp", to.String())
 }
 
-// failures are the kinds of the errors of the system.
+// failures maps errors of the system to failures of the protocol.
 var failures = []struct {
 	err  error
 	kind execproto.TunnelFailure

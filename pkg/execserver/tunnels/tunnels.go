@@ -17,11 +17,11 @@ import (
 	"codex.internal/pkg/wire/tunnel"
 )
 
-// Conn is how tunnels see the connection of their client.
+// Conn is the connection of a client, as its tunnels see it.
 type Conn interface {
 	// Send appends a message to the queue of the connection, and waits while that is full.
 	Send(ctx context.Context, encode func(b []byte) []byte) error
-	// Go runs f in a goroutine. The connection waits for it at its end.
+	// Go runs f in a goroutine. At its end, the connection waits for f.
 	Go(f func())
 	// Session identifies the owner of these tunnels for observers.
 	Session() observe.Session
@@ -34,29 +34,29 @@ type Conn interface {
 // Options are shared by the tunnels of all sessions of a server.
 type Options struct {
 	Events *observe.Events
-	Home   string // of paths of sockets that begin with ~
-	// Ceiling limits the targets of tunnels; nil: no limit.
+	Home   string // replaces ~ at the beginning of socket paths
+	// Ceiling limits the targets of tunnels; nil: no limits.
 	Ceiling *egress.Ceiling
 	// Sandboxes returns the runtime that makes sockets in sandboxes.
 	Sandboxes func() (*runner.Runtime, error)
 }
 
-// Server makes the tunnels of a server.
+// Server has the state that the tunnels of all sessions share.
 type Server struct {
 	Options
 	reaching chan struct{} // contains an element for each launcher that makes sockets in a sandbox
 	scanning chan struct{} // contains an element while the ports of a watch are polled
 }
 
-// NewServer returns what makes tunnels.
+// NewServer returns a Server with these options.
 func NewServer(o Options) *Server {
 	return &Server{Options: o, reaching: make(chan struct{}, maxReaching), scanning: make(chan struct{}, 1)}
 }
 
-// Tunnels are those of a session, with its listeners (docs/spec/wire.md §11). They
-// outlive a connection: the next one takes them on with tunnel/resume. Close ends them.
+// Tunnels has the tunnels and listeners of a session (docs/spec/wire.md §11). They survive the
+// end of a connection: the next connection takes them over with tunnel/resume. Close ends them.
 //
-// A tunnel has a slot from before it is dialed until its connection is closed.
+// A tunnel occupies a slot from before it is dialed until its connection is closed.
 type Tunnels struct {
 	srv     *Server
 	log     *slog.Logger
@@ -67,11 +67,11 @@ type Tunnels struct {
 	mu        sync.Mutex
 	over      bool
 	slots     int
-	in, out   uint64 // the windows of all streams together
+	in, out   uint64 // the sums of the windows of all streams
 	streams   map[uint64]*tunnel.Stream
 	listeners map[uint64]*listener
-	last      uint64        // the newest id of a tunnel from a listener; these ids are even
-	conn      Conn          // the connection that gets tunnels of listeners; nil: none yet
+	last      uint64        // id of the newest tunnel from a listener; these ids are even
+	conn      Conn          // the connection for new tunnels from listeners; nil: none yet
 	resumed   chan struct{} // closed and replaced when conn changes
 }
 
@@ -138,7 +138,7 @@ func (t *Tunnels) release() {
 	t.wg.Done()
 }
 
-// add makes the stream of a tunnel. With id 0 it gets the next even one.
+// add makes the stream of a tunnel. If id is 0, the tunnel gets the next even id.
 func (t *Tunnels) add(c Conn, id, window uint64) (*tunnel.Stream, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,14 +161,13 @@ func (t *Tunnels) add(c Conn, id, window uint64) (*tunnel.Stream, error) {
 	return s, nil
 }
 
-// grant returns the window of a new stream while the windows of the others use that many
-// bytes.
+// grant returns the window of a new stream. used is the sum of the other windows.
 func grant(used, least uint64) uint64 {
 	left := max(maxBytes, used) - used
 	return min(max(left/share, least), tunnel.Window)
 }
 
-// windowIn is how many bytes the client may send ahead.
+// windowIn returns how many bytes the client may send ahead.
 func windowIn(s *tunnel.Stream) uint64 { in, _ := s.Windows(); return in }
 
 func (t *Tunnels) forget(s *tunnel.Stream) {
@@ -182,14 +181,14 @@ func (t *Tunnels) forget(s *tunnel.Stream) {
 	}
 }
 
-// find returns the stream of that id, or nil.
+// find returns the stream with that id, or nil.
 func (t *Tunnels) find(id uint64) *tunnel.Stream {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.streams[id]
 }
 
-// use makes c the connection for tunnels of listeners.
+// use makes c the connection that gets the tunnels of listeners.
 func (t *Tunnels) use(c Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,7 +224,8 @@ type Opening struct {
 	to         Target
 }
 
-// Admit takes a tunnel/open on, with a slot. It does not block. An error is the answer.
+// Admit accepts a tunnel/open and reserves a slot. It does not block. If it returns an error,
+// the error is the answer.
 func (t *Tunnels) Admit(c Conn, p *execproto.TunnelOpenParams) (*Opening, error) {
 	to, err := t.srv.target(c, p)
 	if err != nil {
@@ -237,11 +237,11 @@ func (t *Tunnels) Admit(c Conn, p *execproto.TunnelOpenParams) (*Opening, error)
 	return &Opening{t, c, p.TunnelID, p.Window, to}, t.reserve()
 }
 
-// Drop frees the slot of a tunnel that is not opened.
+// Drop frees the slot of a tunnel that will not be opened.
 func (o *Opening) Drop() { o.t.release() }
 
-// Run makes the connection and its tunnel. The caller must call then when the answer is in the
-// connection's queue: the client must know its window before bytes arrive.
+// Run makes the connection and its tunnel. The caller must call then after the answer was added
+// to the connection's queue: the client must know its window before bytes arrive.
 func (o *Opening) Run(ctx context.Context) (answer execproto.TunnelOpenResult, then func(), err error) {
 	t, events := o.t, o.t.srv.Events
 	then = func() {}
@@ -269,20 +269,21 @@ func (o *Opening) Run(ctx context.Context) (answer execproto.TunnelOpenResult, t
 	return execproto.TunnelOpenResult{Window: windowIn(s)}, func() { go t.routineTunnel(s, conn) }, nil
 }
 
-// routineTunnel copies the bytes of a tunnel until it has ended, and frees its slot. The
-// owner waits for it by the slot.
+// routineTunnel copies the bytes of a tunnel until it has ended, and frees its slot. The owner
+// waits until the slot is free.
 func (t *Tunnels) routineTunnel(s *tunnel.Stream, conn net.Conn) {
 	defer t.release()
 	t.srv.Events.TunnelOpened.Tell(observe.Tunnel{})
 	defer t.srv.Events.TunnelClosed.Tell(observe.Tunnel{})
-	_ = tunnel.Join(s, conn) // the client is told why
+	_ = tunnel.Join(s, conn) // Join tells the client the reason
 }
 
-// Data handles bytes of the client. An unknown tunnel may have ended meanwhile.
+// Data handles bytes of the client. It ignores an unknown tunnel, which may have ended
+// meanwhile.
 func (t *Tunnels) Data(c Conn, p *execproto.TunnelData) {
 	if s := t.find(p.TunnelID); s != nil {
 		t.srv.Events.BytesMoved.Tell(observe.Bytes{Flow: observe.FromClient, N: len(p.Data)})
-		obey(c, s, s.Data(p.Offset, bytes.Clone(p.Data), p.End)) // the message is released
+		obey(c, s, s.Data(p.Offset, bytes.Clone(p.Data), p.End)) // the message is released after this call
 	}
 }
 
@@ -307,8 +308,9 @@ func (t *Tunnels) Closed(p *execproto.TunnelClose) {
 	}
 }
 
-// Resume moves tunnels and listeners to a connection. The client sends nothing about them before it
-// has the answer. The caller must call then when that is in the connection's queue.
+// Resume moves tunnels and listeners to a connection. The client sends nothing about them
+// before it has the answer. The caller must call then after the answer was added to the
+// connection's queue.
 func (t *Tunnels) Resume(c Conn, p *execproto.TunnelResume) (answer execproto.TunnelResume, then func()) {
 	wanted, dropped, listeners := t.sort(p)
 	answer = execproto.TunnelResume{Tunnels: []execproto.TunnelPosition{}, Listeners: []execproto.TunnelListener{}}

@@ -38,8 +38,8 @@ func TestTunnelLimit(t *testing.T) {
 	}
 }
 
-// TestTunnelBytes opens as many tunnels as a session may have: their memory is bounded, each
-// has a useful window, and ended ones free space.
+// TestTunnelBytes opens as many tunnels as a session may have. Their total memory is bounded,
+// each of them has a useful window, and a tunnel that ends frees its part.
 func TestTunnelBytes(t *testing.T) {
 	s := newTunnels(t)
 	var all []*tunnel.Stream

@@ -2,14 +2,13 @@ package wsauth
 
 import "strings"
 
-// blank are the characters that may surround a token.
+// blank has the characters that may surround a token.
 const blank = " \t"
 
-// bearerToken returns the token in the Authorization headers of a request, which
-// are parsed as Codex CLI does: the scheme in any case, then a space, then the
-// token, which is not empty and may itself contain blanks. Several headers are an
-// error. Codex CLI reads the first of them, but a proxy in front may have checked
-// another one.
+// bearerToken returns the token in the Authorization headers of a request. It parses them like
+// Codex CLI: the scheme in any case, then a space, then the token, which is not empty and may
+// itself contain blanks. Several headers are an error: Codex CLI reads the first of them, but a
+// proxy in front of the server may have checked another one.
 func bearerToken(headers []string) (string, error) {
 	switch {
 	case len(headers) == 0:
@@ -25,8 +24,8 @@ func bearerToken(headers []string) (string, error) {
 	return token, nil
 }
 
-// presentable reports whether a token can be sent in a header: it is not
-// empty, has no blanks around it, and is printable ASCII.
+// presentable reports whether a token can be sent in a header: it is not empty, consists of
+// printable ASCII, and has no blanks at its ends.
 func presentable(token string) bool {
 	if token == "" || strings.Trim(token, blank) != token {
 		return false

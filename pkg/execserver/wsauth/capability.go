@@ -13,18 +13,18 @@ import (
 	"codex.internal/pkg/internal/tokens"
 )
 
-// capability is the one token that opens the port. If it comes from a file, that is read again
-// when it has changed. Its methods may be called from any goroutine.
+// capability is the single token that gives access to the port. If it comes from a file, the
+// file is read again after each change. Its methods may be called from any goroutine.
 type capability struct {
-	path string // "": it is known by its digest alone, and never changes
+	path string // "": only the digest is known, and never changes
 	log  *slog.Logger
 
 	mu     sync.Mutex
-	info   os.FileInfo // of what was read last; nil: the file was a pipe, which cannot be read again
+	info   os.FileInfo // of the file when it was last read; nil: the file was a pipe, which cannot be read again
 	digest [sha256.Size]byte
 }
 
-// read reads the file. If that has no token that can be used, the last one stays.
+// read reads the file. If the file has no valid token, read keeps the previous one.
 func (c *capability) read() error {
 	data, info, err := readSecret("--ws-token-file", c.path)
 	if err != nil {
@@ -48,9 +48,9 @@ func (c *capability) read() error {
 	return nil
 }
 
-// current returns the digest of the token that is good now. While the file is missing, or has no token that can be
-// used, that is the last one: a program that writes the file in place empties it first, and that must not end the
-// work of all clients (TestCapabilityTokenIsReadAgain).
+// current returns the digest of the valid token. While the file is missing or has no valid
+// token, the previous token remains valid. A program that writes the file in place truncates it
+// first, and that must not end the work of all clients (TestCapabilityTokenIsReadAgain).
 func (c *capability) current() [sha256.Size]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func (c *capability) current() [sha256.Size]byte {
 		return c.digest
 	}
 	if err := c.read(); err != nil {
-		c.info = info // it is not read again before it changes
+		c.info = info // the file is not read again until it changes
 		c.log.Error("the token could not be read again; the last one stays valid", "error", err)
 	} else {
 		c.log.Info("the token was read again", "path", c.path)
@@ -75,14 +75,14 @@ func (c *capability) authenticate(token string) (Grant, error) {
 	if len(token) > maxTokenBytes {
 		return Grant{}, ErrToken
 	}
-	// Comparing digests takes the same time wherever the tokens differ, and
-	// whatever their lengths.
+	// Comparing digests takes the same time wherever the tokens differ, and whatever their
+	// lengths are.
 	digest, current := sha256.Sum256([]byte(token)), c.current()
 	if subtle.ConstantTimeCompare(digest[:], current[:]) != 1 {
 		return Grant{}, ErrToken
 	}
-	// A digest of the digest: who can read it somewhere learns nothing of the token, and
-	// what belongs to one token does not belong to the next.
+	// The name is a digest of the digest. A process that can read the name learns nothing about
+	// the token. Sessions of one token do not belong to the next one.
 	name := sha256.Sum256(digest[:])
 	grant := Unlimited(CapabilityToken + " " + hex.EncodeToString(name[:16]))
 	if c.path != "" {
@@ -96,10 +96,10 @@ func (c *capability) authenticate(token string) (Grant, error) {
 	return grant, nil
 }
 
-// strength returns how many bits a token can hold at most, by its length and the
+// strength returns an upper bound for the entropy of a token in bits, from its length and the
 // kinds of its characters.
 func strength(token string) int {
-	tenths := 33 // of a bit per character: log2(10)
+	tenths := 33 // tenths of a bit per character: log2(10)
 	for i := range len(token) {
 		switch c := token[i]; {
 		case c >= '0' && c <= '9':

@@ -17,7 +17,7 @@ import (
 
 // The modes of Config.Mode.
 const (
-	// CapabilityToken: one token opens the port.
+	// CapabilityToken: all clients have the same token.
 	CapabilityToken = "capability-token"
 	// SignedBearerToken: tokens are JWTs, signed with HS256.
 	SignedBearerToken = "signed-bearer-token"
@@ -29,35 +29,35 @@ type Config struct {
 	// Mode is --ws-auth.
 	Mode string
 
-	// TokenFile is --ws-token-file: the absolute path of a file with the
-	// capability token, blanks and newlines around it ignored. It is read again when it changes.
+	// TokenFile is --ws-token-file: the absolute path of a file with the capability token.
+	// Blanks and newlines around the token are ignored. The file is read again when it changes.
 	TokenFile string
-	// TokenSHA256 is --ws-token-sha256: the SHA-256 of the capability token in
-	// hexadecimal digits, in place of TokenFile.
+	// TokenSHA256 is --ws-token-sha256: the SHA-256 of the capability token in hexadecimal
+	// digits, instead of TokenFile.
 	TokenSHA256 string
 
-	// TokensFile is --ws-tokens: the file with tokens that have roles, in place of
-	// TokenFile and TokenSHA256.
+	// TokensFile is --ws-tokens: a file of tokens with roles, instead of TokenFile and
+	// TokenSHA256.
 	TokensFile string
 
-	// SharedSecretFile is --ws-shared-secret-file: the absolute path of a file
-	// with the secret, which is all its bytes but a newline at the end, at
-	// least 32 of them.
+	// SharedSecretFile is --ws-shared-secret-file: the absolute path of a file with the secret,
+	// of at least 32 bytes. A newline at the end of the file is not part of the secret.
 	SharedSecretFile string
-	// Issuer is --ws-issuer: the required iss.
+	// Issuer is --ws-issuer: the value that the claim iss must have.
 	Issuer string
-	// Audience is --ws-audience: aud must contain it.
+	// Audience is --ws-audience: the value that the claim aud must contain.
 	Audience string
-	// ClockSkew is --ws-max-clock-skew-seconds: by how much exp may have
-	// passed and nbf be ahead; nil: DefaultClockSkew.
+	// ClockSkew is --ws-max-clock-skew-seconds: how long exp may have passed, and how far nbf
+	// may be in the future; nil: DefaultClockSkew.
 	ClockSkew *time.Duration
 
-	// Log is told when TokenFile was read again, or cannot be; nil: no log.
+	// Log gets a record when TokenFile was read again, or cannot be read; nil: no log.
 	Log *slog.Logger
 }
 
-// New returns the authenticator for a configuration, or nil if that has no Mode.
-// It reads the secret's file once: a new secret needs a new authenticator. An error names the flag and what to do about it.
+// New returns the authenticator for a configuration, or nil if the configuration has no Mode.
+// It reads the file of the secret once: a new secret needs a new authenticator. An error names
+// the flag and the remedy.
 func New(c Config) (*Authenticator, error) { return newAt(c, time.Now) }
 
 func newAt(c Config, now func() time.Time) (*Authenticator, error) {
@@ -83,7 +83,7 @@ func newAt(c Config, now func() time.Time) (*Authenticator, error) {
 	}
 }
 
-// flag is a flag and whether it was given.
+// flag is a flag, and whether the user has given it.
 type flag struct {
 	name  string
 	given bool
@@ -181,8 +181,8 @@ func newSigned(c Config, now func() time.Time) (*Authenticator, error) {
 	return a, nil
 }
 
-// expected returns the value of a flag without the blanks around it. A value of
-// blanks is an error: it would switch off the check that the user asked for.
+// expected returns the value of a flag without blanks at its ends. A value that consists of
+// blanks is an error, because it would disable the check that the user has requested.
 func expected(name, value string) (string, error) {
 	trimmed := strings.TrimSpace(value)
 	if trimmed == "" && value != "" {
@@ -191,7 +191,7 @@ func expected(name, value string) (string, error) {
 	return trimmed, nil
 }
 
-// withoutNewline returns data without a final newline, which editors add.
+// withoutNewline returns data without a final newline, which text editors add.
 func withoutNewline(data []byte) []byte {
 	if line, ok := bytes.CutSuffix(data, []byte("\n")); ok {
 		return bytes.TrimSuffix(line, []byte("\r"))
@@ -199,9 +199,9 @@ func withoutNewline(data []byte) []byte {
 	return data
 }
 
-// checkPrivate returns an error for a file that other users may read or change.
-// The group may read a file that belongs to another user, such as root, because
-// services get their secrets that way.
+// checkPrivate returns an error for a file that other users may read or change. The file's
+// group may read it if it belongs to another user, such as root, because services get their
+// secrets that way.
 func checkPrivate(name, path string, info os.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return nil
@@ -217,8 +217,8 @@ func checkPrivate(name, path string, info os.FileInfo) error {
 	return nil
 }
 
-// readSecret reads the file that a flag names, of at most maxSecretBytes. It may
-// be a pipe, as the shell's <(…) makes it.
+// readSecret reads the file that a flag names, of at most maxSecretBytes. The file may be a
+// pipe, for example from process substitution <(…) in a shell.
 func readSecret(name, path string) ([]byte, os.FileInfo, error) {
 	if !filepath.IsAbs(path) {
 		return nil, nil, fmt.Errorf("%s must be an absolute path, not %q; write it out from /", name, path)

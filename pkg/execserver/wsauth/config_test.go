@@ -18,7 +18,7 @@ const testToken = "open sesame, and 128 bits"
 
 var testSecret = strings.Repeat("k", minSecretBytes)
 
-// file returns the path of a new file with a text.
+// file creates a file with a text and returns its path.
 func file(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "f")
@@ -28,7 +28,7 @@ func file(t *testing.T, text string) string {
 	return name
 }
 
-// mode is file with a mode, whatever the umask.
+// mode is file with a mode, which does not depend on the umask.
 func mode(t *testing.T, text string, m os.FileMode) string {
 	t.Helper()
 	name := file(t, text)
@@ -43,7 +43,7 @@ func sha(text string) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// TestRefusedConfigs: each error names the flag and a remedy.
+// TestRefusedConfigs: each error names the flag and the remedy.
 func TestRefusedConfigs(t *testing.T) {
 	secret := file(t, testSecret)
 	minute, negative := time.Minute, -time.Second

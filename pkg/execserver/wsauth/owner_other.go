@@ -4,6 +4,6 @@ package wsauth
 
 import "os"
 
-// ownedBySelf returns true: on this system modes do not describe other users'
-// access, so the owner does not matter.
+// ownedBySelf returns true: on this system, file modes do not describe the access of other
+// users, so the owner is irrelevant.
 func ownedBySelf(os.FileInfo) bool { return false }

@@ -12,13 +12,12 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// errCritical is the error for tokens with critical extensions (RFC 7515,
-// 4.1.11), of which this package supports none.
+// errCritical is the error for tokens with critical extensions (RFC 7515, 4.1.11). This package
+// supports none.
 var errCritical = errors.New("the token has critical extensions")
 
-// newParser returns a parser that accepts only HS256 (not "none", and no other
-// key type that the secret could be mistaken for), requires exp, and honours
-// nbf; iat is ignored.
+// newParser returns a parser that accepts only HS256. It refuses "none", and key types with
+// which the secret could be confused. It requires exp and checks nbf. It ignores iat.
 func newParser(skew time.Duration, now func() time.Time) *jwt.Parser {
 	return jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
@@ -29,8 +28,8 @@ func newParser(skew time.Duration, now func() time.Time) *jwt.Parser {
 	)
 }
 
-// checkSigned verifies a signed token and returns its grant, whose principal is issuer and
-// subject. For a token with a wrong signature, the error says nothing about the claims.
+// checkSigned verifies a signed token and returns its grant. The principal is issuer and
+// subject. If the signature is wrong, the error contains nothing of the claims.
 func (a *Authenticator) checkSigned(token string) (Grant, error) {
 	if len(token) > maxTokenBytes {
 		return Grant{}, ErrJWT
@@ -53,7 +52,7 @@ func (a *Authenticator) checkSigned(token string) (Grant, error) {
 	grant.Renewable = true
 	grant.Expires = time.Unix(*c.ExpiresAt, 0)
 	if !a.now().Before(grant.Expires) {
-		grant.Expires = grant.Expires.Add(a.skew) // or the connection would end when it begins
+		grant.Expires = grant.Expires.Add(a.skew) // otherwise the connection would end at once
 	}
 	grant.check = func() error {
 		if !a.now().Before(grant.Expires) {
@@ -64,17 +63,17 @@ func (a *Authenticator) checkSigned(token string) (Grant, error) {
 	return grant, nil
 }
 
-// principal returns a digest of issuer and subject, which may be long.
+// principal returns a digest of issuer and subject, because both may be long.
 func (c *claims) principal() string {
 	text, err := json.Marshal([]any{c.Issuer, c.Subject})
 	if err != nil {
-		text = c.Subject // not reached: both have been decoded from JSON
+		text = c.Subject // cannot happen: both were decoded from JSON
 	}
 	digest := sha256.Sum256(text)
 	return "jwt " + hex.EncodeToString(digest[:])
 }
 
-// key is the parser's callback.
+// key is the parser's callback for the key.
 func (a *Authenticator) key(token *jwt.Token) (any, error) {
 	if _, critical := token.Header["crit"]; critical {
 		return nil, errCritical
@@ -82,20 +81,19 @@ func (a *Authenticator) key(token *jwt.Token) (any, error) {
 	return a.secret, nil
 }
 
-// claims are the claims that matter, of the types that Codex CLI insists
-// on: whole seconds, one issuer, one or more audiences.
+// claims are the claims that this package reads. It accepts the same types as Codex CLI: whole
+// seconds, one issuer, one or more audiences.
 type claims struct {
 	ExpiresAt *int64           `json:"exp"`
 	NotBefore *int64           `json:"nbf"`
 	Issuer    string           `json:"iss"`
 	Audience  jwt.ClaimStrings `json:"aud"`
-	// Subject is compared with that of other tokens, whatever its type.
+	// Subject has any JSON type. It is compared with the subjects of other tokens.
 	Subject json.RawMessage `json:"sub"`
 }
 
-// UnmarshalJSON decodes claims by their exact names, and returns an error for a
-// duplicate: encoding/json would let a claim "AUD" that a user chose replace the
-// signer's "aud".
+// UnmarshalJSON decodes claims by their exact names. A duplicate claim is an error:
+// encoding/json would let a claim "AUD", chosen by a user, replace the signer's "aud".
 func (c *claims) UnmarshalJSON(text []byte) error {
 	type plain claims
 	return jsonwire.Unmarshal(text, (*plain)(c))
@@ -115,9 +113,9 @@ func numericDate(seconds *int64) (*jwt.NumericDate, error) {
 	}
 }
 
-// The methods of jwt.Claims. checkSigned compares issuer and audience itself:
-// the library reports a missing issuer like a missing exp, whereas the protocol
-// treats it like a wrong issuer.
+// The methods of jwt.Claims. checkSigned itself compares issuer and audience: the library
+// reports a missing issuer in the same way as a missing exp, but the protocol treats it as a
+// wrong issuer.
 
 func (c *claims) GetExpirationTime() (*jwt.NumericDate, error) { return numericDate(c.ExpiresAt) }
 func (c *claims) GetNotBefore() (*jwt.NumericDate, error)      { return numericDate(c.NotBefore) }

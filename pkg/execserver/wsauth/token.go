@@ -33,24 +33,24 @@ const (
 	SandboxReadOnly       = tokens.SandboxReadOnly
 )
 
-// Roles and Sandboxes are all that there are.
+// Roles and Sandboxes have all valid values.
 var Roles, Sandboxes = tokens.Roles, tokens.Sandboxes
 
-// Limits that a file holds are those of the protocol.
+// The limits in a token file are those of the protocol.
 var _ = execproto.ProcessLimits(Limits{})
 
-// Token is what is kept of a token with a role: everything but its secret.
+// Token is the stored form of a token with a role. It does not have the secret.
 type Token struct {
 	tokens.Token
 	Role Role `json:"role"`
-	// Principal owns the detached processes; "": the token itself. Tokens of one
-	// principal see the same ones.
+	// Principal owns detached processes; "": the token itself owns them. Tokens with the same
+	// principal see the same processes.
 	Principal string `json:"principal,omitempty"`
 	Ceiling
 }
 
-// Check returns what is wrong with a token that a person has asked for or
-// written into the file; it is a tokens.InvalidError.
+// Check returns the error of a token that a person has requested or written into the file; it
+// is a tokens.InvalidError.
 func (t *Token) Check() error {
 	if len(t.Principal) > tokens.MaxName || !tokens.Printable(t.Principal) || strings.TrimSpace(t.Principal) != t.Principal {
 		return tokens.Invalid("principal", "%.*q: at most %d bytes that can be printed, without blanks around them", tokens.MaxName, t.Principal, tokens.MaxName)
@@ -61,37 +61,36 @@ func (t *Token) Check() error {
 // tokenPrefix begins the text of a token.
 const tokenPrefix tokens.Prefix = "cxe_"
 
-// TokenID returns the id in the text of a token; empty: it is none.
+// TokenID returns the id in the text of a token; empty: the text is not a token.
 func TokenID(secret string) string { return tokenPrefix.ID(secret) }
 
-// InvalidError reports that a token cannot have what its specification requests.
+// InvalidError means that a requested token is not permitted.
 type InvalidError = tokens.InvalidError
 
-// TokenFile is a file with tokens that have roles. A running server notices what another
-// process changes in it. Its methods may be called from any goroutine.
+// TokenFile is a file of tokens with roles. A running server notices when another process
+// changes the file. Its methods may be called from any goroutine.
 type TokenFile struct {
 	*tokens.File[Token, *Token]
 	now func() time.Time
 }
 
-// OpenTokens returns the token file at a path. It need not be there yet: then
-// it has no tokens.
+// OpenTokens returns the token file at a path. A file that does not exist has no tokens.
 func OpenTokens(path string) *TokenFile { return openTokens(path, time.Now) }
 
 func openTokens(path string, now func() time.Time) *TokenFile {
 	return &TokenFile{tokens.Open[Token](path, tokenPrefix, now), now}
 }
 
-// TokenSpec is what a new token is for; see Token.
+// TokenSpec describes a new token; see Token.
 type TokenSpec struct {
 	Name, Principal string
 	Role            Role
 	Ceiling         Ceiling
-	TTL             time.Duration // 0: it does not expire
+	TTL             time.Duration // 0: the token does not expire
 }
 
-// Create makes a token and returns its text, which is not kept and cannot be had again. The
-// error is an InvalidError if there can be no such token. See tokens.DefaultCeiling.
+// Create makes a token and returns its text. The text is not stored, and cannot be retrieved
+// later. If the spec is invalid, the error is an InvalidError. See tokens.DefaultCeiling.
 func (f *TokenFile) Create(ctx context.Context, spec TokenSpec) (string, Token, error) {
 	t := Token{Token: tokens.Token{Name: spec.Name}, Role: spec.Role, Principal: spec.Principal, Ceiling: tokens.DefaultCeiling(spec.Role, spec.Ceiling)}
 	return f.File.Create(ctx, t, spec.TTL)
@@ -101,25 +100,26 @@ func (f *TokenFile) Create(ctx context.Context, spec TokenSpec) (string, Token, 
 type Grant struct {
 	// Principal names the client's user, certificate or token, in the audit trail and for limits.
 	Principal string
-	// Owner is whom sessions and detached processes belong to; "": Principal.
+	// Owner owns the client's sessions and detached processes; "": Principal does.
 	Owner string
-	// Token is the id of the token; "": the client has none from a file.
+	// Token is the id of the token; "": the client has no token from a file.
 	Token   string
 	Role    Role
 	Ceiling Ceiling
 	Expires time.Time // zero: never
-	// Renewable says that the client can come back with another token of the same principal, as with
-	// a JWT that is signed anew: its session waits for that.
+	// Renewable means that the client can return with another token of the same principal, such
+	// as a renewed JWT. Its session waits for that.
 	Renewable bool
 
-	check func() error // nil: the grant does not end
+	check func() error // nil: the grant never ends
 }
 
-// Unlimited returns the grant of a client that may do everything, and that does not end.
+// Unlimited returns a grant that permits everything and never ends.
 func Unlimited(principal string) Grant { return Grant{Principal: principal, Role: RoleAdmin} }
 
-// Relayed returns the grant of a client behind a rendezvous service, which has told what the client's token
-// permits. The owner is named by the client's key, whatever is said about the token (docs/spec/relay.md §6.1).
+// Relayed returns the grant of a client behind a rendezvous service, which has reported what
+// the client's token permits. The client's key determines the owner, whatever the service
+// reports about the token (docs/spec/relay.md §6.1).
 func Relayed(g *tokens.Grant, owner string) Grant {
 	grant := Grant{Principal: "token " + cmp.Or(g.Name, g.Token), Owner: owner, Role: g.Role, Ceiling: g.Ceiling, Expires: g.Expires}
 	if g.Limited() {
@@ -136,20 +136,22 @@ func Relayed(g *tokens.Grant, owner string) Grant {
 	return grant
 }
 
-// Same reports whether a client with this grant may continue what one with another grant has begun.
+// Same reports whether a client with this grant may continue the work of a client with another
+// grant.
 func (g *Grant) Same(other *Grant) bool {
 	return g.OwnerOf() == other.OwnerOf() && g.Token == other.Token && g.Role == other.Role && g.Ceiling == other.Ceiling
 }
 
-// OwnerOf returns whom sessions and detached processes belong to.
+// OwnerOf returns the owner of the client's sessions and detached processes.
 func (g *Grant) OwnerOf() string { return cmp.Or(g.Owner, g.Principal) }
 
-// Ends reports whether the grant can end, so that Check has to be called again.
+// Ends reports whether the grant can end: the caller must then repeat Check.
 func (g *Grant) Ends() bool { return g.check != nil }
 
-// Check returns nil as long as the grant is good: ErrEnded if its time is over, ErrRevoked if its token was
-// revoked or permits something else by now, or cannot be looked up. Scenario: an operator
-// lowers the ceiling of a token in the file while its client is connected.
+// Check returns nil while the grant is valid. It returns ErrEnded if the grant has expired. It
+// returns ErrRevoked if the token was revoked, now permits something else, or cannot be looked
+// up. Scenario: an operator lowers the ceiling of a token in the file while its client is
+// connected.
 func (g *Grant) Check() error {
 	if g.check == nil {
 		return nil
@@ -180,7 +182,7 @@ func (t *Token) grant() Grant {
 	return Grant{Principal: principal, Token: t.ID, Role: t.Role, Ceiling: t.Ceiling, Expires: t.Expires}
 }
 
-// check is Grant.Check for a grant whose token has a digest.
+// check is Grant.Check for a grant of a token with that digest.
 func (f *TokenFile) check(g *Grant, digest string) error {
 	t, err := f.Find(g.Token)
 	if err != nil {

@@ -55,8 +55,8 @@ func TestRoleTokens(t *testing.T) {
 	}
 }
 
-// TestChangedTokens: a grant ends when a person changes its token in the file, and not when
-// only the name or the end of the token is another.
+// TestChangedTokens: a grant ends when a person changes what its token permits. It does not end
+// when only the token's name or expiry changes.
 func TestChangedTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	file := OpenTokens(path)
@@ -118,8 +118,8 @@ func TestChangedTokens(t *testing.T) {
 	}
 }
 
-// TestOpenedTokenFile: a file that other users may change by now admits nobody, until its mode
-// is corrected.
+// TestOpenedTokenFile: if other users may now change the file, no client is accepted until the
+// mode is corrected.
 func TestOpenedTokenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	file := OpenTokens(path)
@@ -181,7 +181,7 @@ func TestRolesAllow(t *testing.T) {
 	}
 }
 
-// FuzzRoleTokens checks that no token is accepted that Create would refuse.
+// FuzzRoleTokens checks that every accepted token is one that Create would make.
 func FuzzRoleTokens(f *testing.F) {
 	f.Add([]byte(`{"version":1,"tokens":[]}`))
 	f.Add([]byte(`{"version":1,"tokens":[{"id":"0123456789ab","role":"run","dir":"/srv","maxSandbox":"workspace-write","limits":{"pids":5},` +
@@ -199,8 +199,9 @@ func FuzzRoleTokens(f *testing.F) {
 	})
 }
 
-// TestCapabilityTokenIsReadAgain: a token that replaces the one in the file is the only one that is good, and ends the
-// grants of the other. While there is none that can be used, the last one stays.
+// TestCapabilityTokenIsReadAgain: when another token replaces the one in the file, only the new
+// token is valid, and the grants of the old one end. While the file has no valid token, the
+// previous one remains valid.
 func TestCapabilityTokenIsReadAgain(t *testing.T) {
 	path := file(t, testToken)
 	a, err := New(Config{Mode: CapabilityToken, TokenFile: path})
@@ -242,7 +243,8 @@ func TestCapabilityTokenIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestSignedGrantsEnd: the grant of a JWT ends with exp; one that was made within the clock skew after it, with the skew.
+// TestSignedGrantsEnd: the grant of a JWT ends with exp. If the grant began after exp, but
+// within the clock skew, it ends when the clock skew has passed.
 func TestSignedGrantsEnd(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	s := signer{t, now}

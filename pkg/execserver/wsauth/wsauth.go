@@ -9,13 +9,12 @@
 //		return
 //	}
 //
-// There are two modes. With CapabilityToken every client that sends the one token
-// may connect; the server needs only its SHA-256. In place of the one token there may be a
-// file of tokens, each with a role and ceilings. With SignedBearerToken tokens are
-// JWTs, signed with HS256 and a shared secret; they must expire, and can be
-// bound to an issuer and an audience.
+// There are two modes. With CapabilityToken there is one token, and every client that sends it
+// may connect. The server needs only its SHA-256. Instead of the one token, there may be a file
+// of tokens, each with a role and ceilings. With SignedBearerToken tokens are JWTs, signed with
+// HS256 and a shared secret; they must expire, and can be bound to an issuer and an audience.
 //
-// Tokens and secrets appear in no error and no String.
+// No error and no String contains tokens or secrets.
 package wsauth
 
 import (
@@ -28,32 +27,33 @@ import (
 	"codex.internal/pkg/internal/tokens"
 )
 
-// The refusals of Check. Their texts are the protocol's: the client gets them
-// with status 401.
+// The errors of Check. Their texts are those of the protocol: the client gets them with status
+// 401.
 var (
-	// ErrNoToken: there is no token with the id that is to be revoked.
+	// ErrNoToken: the token to be revoked does not exist.
 	ErrNoToken = tokens.ErrNoToken
 	// ErrMissing: there is no Authorization header.
 	ErrMissing = errors.New("missing websocket bearer token")
-	// ErrHeader: the header is not `Bearer` and a token, or there are two.
+	// ErrHeader: the header is not `Bearer` and a token, or there are several headers.
 	ErrHeader = errors.New("invalid authorization header")
-	// ErrToken: it is not the capability token.
+	// ErrToken: the token is not the capability token.
 	ErrToken = errors.New("invalid websocket bearer token")
-	// ErrJWT: it is no JWT, its signature is wrong, or its claims are.
+	// ErrJWT: the token is not a JWT, or its signature or its claims are wrong.
 	ErrJWT = errors.New("invalid websocket jwt")
-	// ErrExpired: its exp has passed.
+	// ErrExpired: the claim exp has passed.
 	ErrExpired = errors.New("expired websocket jwt")
-	// ErrNotYet: its nbf has not come.
+	// ErrNotYet: the claim nbf is in the future.
 	ErrNotYet = errors.New("websocket jwt is not valid yet")
-	// ErrWrongIssuer: its iss is not Config.Issuer.
+	// ErrWrongIssuer: the claim iss is not Config.Issuer.
 	ErrWrongIssuer = errors.New("websocket jwt issuer mismatch")
 	// ErrTokenFile: the file of tokens cannot be read.
 	ErrTokenFile = errors.New("the server cannot read its tokens; codex exec-server token list says why")
-	// ErrRevoked: the token of a client was good, and its file has another one in its place, or none.
+	// ErrRevoked: the token of a client was valid, but the file has changed or no longer has
+	// it.
 	ErrRevoked = errors.New("the token was revoked or changed")
-	// ErrEnded: the token of a client was good, and its time is over.
+	// ErrEnded: the token of a client was valid, and has expired.
 	ErrEnded = errors.New("the token has expired")
-	// ErrWrongAudience: Config.Audience is not in its aud.
+	// ErrWrongAudience: the claim aud does not contain Config.Audience.
 	ErrWrongAudience = errors.New("websocket jwt audience mismatch")
 )
 
@@ -64,10 +64,10 @@ type Authenticator struct {
 	// capability is the capability token.
 	capability *capability
 
-	// tokens are those with roles, in place of capability; nil: there are none.
+	// tokens are the tokens with roles, instead of capability; nil: there are none.
 	tokens *TokenFile
 
-	// The rest is for signed tokens.
+	// The other fields are for signed tokens.
 	secret   []byte
 	parser   *jwt.Parser
 	now      func() time.Time
@@ -76,7 +76,7 @@ type Authenticator struct {
 	audience string // empty: any
 }
 
-// String returns the mode, and nothing that is secret.
+// String returns the mode, and no secret.
 func (a *Authenticator) String() string { return "wsauth " + a.mode }
 
 // Check returns nil when a request carries a valid token, else one of the
@@ -87,10 +87,10 @@ func (a *Authenticator) Check(r *http.Request) error {
 	return err
 }
 
-// Authenticate is Check that also returns what the client may do. The principal is one for
-// all clients that know the capability token, one for all JWTs of an issuer and
-// subject, so that a new token can replace one that expires, and for tokens with roles that
-// of the token.
+// Authenticate is Check, but also returns what the client may do. All clients with the
+// capability token have the same principal. All JWTs with the same issuer and subject have the
+// same principal, so that a new token can replace one that expires. For a token with a role,
+// the principal is the token's.
 func (a *Authenticator) Authenticate(r *http.Request) (Grant, error) {
 	token, err := bearerToken(r.Header.Values("Authorization"))
 	if err != nil {

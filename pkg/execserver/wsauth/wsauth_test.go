@@ -98,14 +98,14 @@ func TestBearerToken(t *testing.T) {
 	}
 }
 
-// signer makes tokens, valid ones unless told otherwise.
+// signer makes tokens, which are valid unless the caller changes them.
 type signer struct {
 	t   *testing.T
 	now time.Time
 }
 
-// claims returns valid claims with changes: name and value in turns, nil to
-// leave a claim out.
+// claims returns valid claims with changes: alternating names and values. The value nil removes
+// a claim.
 func (s signer) claims(changes ...any) jwt.MapClaims {
 	c := jwt.MapClaims{"iss": "me", "aud": []string{"x", "you"}, "exp": s.now.Add(time.Minute).Unix()}
 	for i := 0; i < len(changes); i += 2 {
@@ -118,7 +118,7 @@ func (s signer) claims(changes ...any) jwt.MapClaims {
 	return c
 }
 
-// sign makes a token with a method, a key and additions to the header.
+// sign makes a token with a method, a key and additional members of the header.
 func (s signer) sign(method jwt.SigningMethod, key any, c jwt.MapClaims, header ...string) string {
 	s.t.Helper()
 	token := jwt.NewWithClaims(method, c)
@@ -132,13 +132,13 @@ func (s signer) sign(method jwt.SigningMethod, key any, c jwt.MapClaims, header 
 	return text
 }
 
-// good makes a token that is as it should be but for changes of its claims.
+// good makes a valid token with changes of its claims.
 func (s signer) good(changes ...any) string {
 	s.t.Helper()
 	return s.sign(jwt.SigningMethodHS256, []byte(testSecret), s.claims(changes...))
 }
 
-// raw signs a payload as it is.
+// raw signs a payload without changing it.
 func (s signer) raw(payload string) string {
 	s.t.Helper()
 	text := strings.Split(s.good(), ".")[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
@@ -259,8 +259,7 @@ func TestSignedBearerTokenForAnybody(t *testing.T) {
 	}
 }
 
-// FuzzBearerToken checks that a token is presentable and survives being sent
-// again.
+// FuzzBearerToken checks that a token is presentable and unchanged after it is sent again.
 func FuzzBearerToken(f *testing.F) {
 	for _, s := range []string{"Bearer x", "bearer\tx", "Bearer ", " BEARER  a b\t", "Bearer \xff", "Basic x"} {
 		f.Add(s)
@@ -280,7 +279,7 @@ func FuzzBearerToken(f *testing.F) {
 	})
 }
 
-// FuzzSignedToken looks for a token that is accepted though nobody signed it.
+// FuzzSignedToken searches for a token that is accepted although it was not signed.
 func FuzzSignedToken(f *testing.F) {
 	name := f.TempDir() + "/secret"
 	if err := os.WriteFile(name, []byte(testSecret), 0o600); err != nil {
@@ -308,7 +307,8 @@ func FuzzSignedToken(f *testing.F) {
 	})
 }
 
-// A session belongs to issuer and subject, not to one token of theirs.
+// TestPrincipals: the principal depends on issuer and subject, so that a session belongs to all
+// tokens that have both in common.
 func TestPrincipals(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	s := signer{t, now}
