@@ -31,7 +31,7 @@ func openDir(t *testing.T, path string) *dirfd.Dir {
 	return d
 }
 
-// pack returns the archive of a directory, read in blocks of n bytes.
+// pack returns the archive of a directory. It reads the archive in blocks of n bytes.
 func pack(t *testing.T, source string, o PackOptions, n int) []byte {
 	t.Helper()
 	p := NewPacker(openDir(t, source), o)
@@ -49,8 +49,8 @@ func pack(t *testing.T, source string, o PackOptions, n int) []byte {
 	}
 }
 
-// unpack writes an archive into a directory in pieces of n bytes, and returns what was
-// reported.
+// unpack writes an archive into a directory in pieces of n bytes, and returns the reported
+// failures.
 func unpack(t *testing.T, target string, o UnpackOptions, text []byte, n int) (failed []string, err error) {
 	t.Helper()
 	o.Failed = func(path string, err error) { failed = append(failed, path+": "+err.Error()) }
@@ -109,7 +109,7 @@ func maphash(data []byte) uint64 {
 	return h
 }
 
-// grow fills a directory with a random tree.
+// grow adds a random tree to a directory.
 func grow(t *testing.T, r *rand.Rand, at string, depth int) {
 	t.Helper()
 	names := map[string]bool{}
@@ -169,8 +169,8 @@ func randomName(r *rand.Rand) string {
 	return string(b)
 }
 
-// TestTreesAreEqualAfterCopies copies random trees, in blocks of several sizes, and
-// reads each archive with package archive/tar too.
+// TestTreesAreEqualAfterCopies copies random trees, in blocks of several sizes. It also reads
+// each archive with package archive/tar.
 func TestTreesAreEqualAfterCopies(t *testing.T) {
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -208,7 +208,7 @@ func TestTreesAreEqualAfterCopies(t *testing.T) {
 	}
 }
 
-// TestTakesArchivesOfOthers unpacks archives of package archive/tar.
+// TestTakesArchivesOfOthers unpacks archives that package archive/tar has written.
 func TestTakesArchivesOfOthers(t *testing.T) {
 	for _, format := range []tar.Format{tar.FormatUSTAR, tar.FormatPAX} {
 		var b bytes.Buffer
@@ -282,8 +282,8 @@ func TestSparseFiles(t *testing.T) {
 	}
 }
 
-// TestGoesOnAfterACut interrupts a copy at every block, and continues with another
-// archive that begins after the completed entries.
+// TestGoesOnAfterACut interrupts a copy at every block, and continues it with another archive
+// that begins after the last completed entry.
 func TestGoesOnAfterACut(t *testing.T) {
 	source := t.TempDir()
 	grow(t, rand.New(rand.NewPCG(7, 7)), source, 3)

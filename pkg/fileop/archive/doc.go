@@ -14,8 +14,9 @@
 // The format is POSIX pax: ustar headers, preceded by an extended header if values do not fit.
 // Entries are files, directories and links. The first one is the source itself, named "."; a
 // directory comes before its entries, and names are sorted by their bytes in each directory.
-// Records and types of this package's own begin with CODEX; tar can list such an archive, and any
-// archive of package archive/tar with these kinds of entries can be unpacked.
+// Extensions of this package have records whose names begin with CODEX, and types of their own.
+// tar can list such an archive, and an Unpacker accepts any archive of package archive/tar with
+// these kinds of entries.
 //
 // The package does not use archive/tar itself, for two reasons. archive/tar needs package os/user,
 // with which a build with cgo is not static, and the file helper must run in sandboxes without a C
@@ -24,10 +25,10 @@
 //
 // # Hostile archives and trees
 //
-// An Unpacker writes below its target only: it enters one directory after the other by
-// descriptor and follows no link. It refuses names with "..", absolute ones and entries
-// of other types, and replaces regular files and links alone. Such an entry is reported,
-// and the Unpacker continues with the next one. A file is written under a temporary name and gets
-// its own name when it is complete. A Packer opens only files that it has checked to be regular. It
-// reports files that it cannot read within the archive, and continues.
+// An Unpacker writes only below its target: it enters one directory after the other by
+// descriptor and follows no link. It refuses names with "..", absolute names, and entries of
+// other types. It replaces only regular files and links. It reports each refused entry, and
+// continues with the next one. A file is written under a temporary name and gets its own name
+// when it is complete. A Packer opens only files that it has checked to be regular. It reports
+// files that it cannot read within the archive, and continues.
 package archive

@@ -26,23 +26,23 @@ type Entry struct {
 	Path string // relative, with slashes; "." is the source itself
 	Type Type
 	Perm uint32 // the nine permission bits
-	Size int64  // of files: in bytes, with holes
+	Size int64  // for files: the size in bytes, holes included
 	// Modified is in whole seconds in archives without times.
 	Modified time.Time
 	UID, GID uint32
 	Target   string // of links
-	// Extents are the parts of a sparse file that have data, in their order; nil: the
-	// whole file.
+	// Extents are the parts of a sparse file that have data, in ascending order; nil: the whole
+	// file.
 	Extents []Extent
-	Sum     string // the SHA-256 of a listed file, in hexadecimal; if it was asked for
+	Sum     string // SHA-256 of a listed file, in hexadecimal, if requested
 	Text    string // of problems
-	Discard bool   // of problems: the file before it is broken
+	Discard bool   // for problems: the file before this entry is broken
 }
 
 // Extent is a part of a file.
 type Extent struct{ Offset, Length int64 }
 
-// stored is how many bytes of contents follow the header.
+// stored returns how many bytes of contents follow the header.
 func (e *Entry) stored() int64 {
 	if e.Type != File {
 		return 0
@@ -63,8 +63,8 @@ var (
 	errDeep = errors.New("not copied: it is in too many directories in each other")
 )
 
-// parts returns the names of a path, or no names for the source itself. Its errors
-// are for names that must not be used.
+// parts returns the names of a path, or no names for the source itself. It returns an error if
+// one of the names must not be used.
 func parts(path string, valid func(string) bool) ([]string, error) {
 	if len(path) > MaxPath {
 		return nil, errLong

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Excluder returns a function for PackOptions.Exclude. A pattern, as of package path, is
-// compared with the last name of a path; if it has a slash inside, with the path. An error
-// names a malformed pattern.
+// Excluder returns a function for PackOptions.Exclude. A pattern has the syntax of package
+// path. It is matched against the last name of a path or, if it contains a slash, against the
+// whole path. An error names a malformed pattern.
 func Excluder(patterns []string) (func(below string, isDirectory bool) bool, error) {
 	if len(patterns) == 0 {
 		return nil, nil

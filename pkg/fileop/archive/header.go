@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The records of extended headers: those of POSIX, and our own.
+// The records of extended headers: those of POSIX, and those of this package.
 const (
 	recordPath   = "path"
 	recordTarget = "linkpath"
@@ -53,10 +53,11 @@ const typeExtended = 'x'
 // zeros is the padding of the last block of a file.
 var zeros [block]byte
 
-// padding is how many bytes fill the last block of n bytes.
+// padding returns how many bytes fill up the last block of n bytes.
 func padding(n int64) int { return int(-n & (block - 1)) }
 
-// appendHeader appends the header of an entry, and before it the records that do not fit.
+// appendHeader appends the header of an entry. Before it, it appends an extended header with
+// the values that do not fit.
 func appendHeader(b []byte, e *Entry) []byte {
 	var h [block]byte
 	var records []byte
@@ -123,7 +124,7 @@ func appendExtended(b, records []byte) []byte {
 	return append(b, zeros[:padding(int64(len(records)))]...)
 }
 
-// seal sets the magic and the checksum of a header, which it returns.
+// seal sets the magic and the checksum of a header, and returns the header.
 func seal(h *[block]byte) []byte {
 	copy(fieldMagic.of(h[:]), magic)
 	sum := checksum(h[:])
@@ -133,7 +134,7 @@ func seal(h *[block]byte) []byte {
 	return h[:]
 }
 
-// checksum adds the bytes of a header, with blanks in place of the checksum.
+// checksum returns the sum of the bytes of a header, with blanks in place of the checksum.
 func checksum(h []byte) int64 {
 	sum := int64(0)
 	for _, c := range h {
@@ -151,7 +152,7 @@ func putName(h []byte, name string) bool {
 		copy(fieldName.of(h), name)
 		return true
 	}
-	last := len(name) - 2 // a path must not be divided at the slash of a directory
+	last := len(name) - 2 // the path of a directory must not be divided at its final slash
 	cut := strings.LastIndexByte(name[:min(fieldPrefix.length+1, last+1)], '/')
 	if cut <= 0 || len(name)-cut-1 > fieldName.length {
 		return false
@@ -193,7 +194,7 @@ func formatTime(t time.Time) string {
 		return strconv.FormatInt(seconds, 10)
 	}
 	sign := ""
-	if seconds < 0 { // the fraction counts downwards too
+	if seconds < 0 { // below zero, the fraction counts downwards too
 		sign, seconds, nanos = "-", -seconds-1, 1e9-nanos
 	}
 	return fmt.Sprintf("%s%d.%09d", sign, seconds, nanos)
@@ -234,8 +235,8 @@ func formatExtents(e *Entry) string {
 
 var errHoles = errors.New("malformed description of a sparse file")
 
-// parseExtents sets the size and the ranges of a sparse file, of which stored bytes
-// follow.
+// parseExtents sets the size and the data ranges of a sparse file. stored is the number of data
+// bytes that follow.
 func parseExtents(e *Entry, text string, stored int64) error {
 	words := strings.Fields(text)
 	if len(words) == 0 || len(words)-1 > maxExtents {
@@ -264,7 +265,7 @@ func parseExtents(e *Entry, text string, stored int64) error {
 	return nil
 }
 
-// cString is the text of a field up to its first NUL.
+// cString returns the text of a field up to its first NUL.
 func cString(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]

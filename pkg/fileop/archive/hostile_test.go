@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tarOf returns an archive of package archive/tar.
+// tarOf returns an archive that package archive/tar has written.
 func tarOf(t *testing.T, headers ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -43,8 +43,8 @@ func tarOf(t *testing.T, headers ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-// puts puts the entries of tar headers into the target one by one, like a copy
-// without archives, and returns the errors.
+// puts creates the entries of tar headers in the target one by one, like a copy without
+// archives, and returns the errors.
 func puts(t *testing.T, target string, headers []tar.Header) (failed []string) {
 	t.Helper()
 	into, err := dirfd.Open(target)
@@ -67,15 +67,15 @@ func isPuttable(headers []tar.Header) bool {
 	return !slices.ContainsFunc(headers, func(h tar.Header) bool { return !strings.ContainsRune("025", rune(h.Typeflag)) })
 }
 
-// TestNothingLeavesTheTarget unpacks entries that would, into a target with links: as an
-// archive, and one by one.
+// TestNothingLeavesTheTarget tries to create entries outside of a target that contains links,
+// as an archive and one by one.
 func TestNothingLeavesTheTarget(t *testing.T) {
 	file := func(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeReg} }
 	long := strings.Repeat("d/", MaxDepth) + "f"
 	for _, tt := range []struct {
 		name    string
 		headers []tar.Header
-		want    string // part of the only report
+		want    string // a part of the only report
 	}{
 		{"absolute", []tar.Header{file("/etc/x")}, errName.Error()},
 		{"parent", []tar.Header{file("../x")}, errName.Error()},
@@ -152,7 +152,7 @@ func staysInside(t *testing.T, want string, fill func(target string) (failed []s
 	}
 }
 
-// TestMalformedArchives: they end with an error and leave no files behind.
+// TestMalformedArchives: a malformed archive ends with an error and leaves no files behind.
 func TestMalformedArchives(t *testing.T) {
 	good := appendHeader(nil, &Entry{Path: "f", Type: File, Size: 600})
 	end := make([]byte, 2*block)
@@ -214,7 +214,7 @@ func TestMalformedArchives(t *testing.T) {
 	}
 }
 
-// cutReader yields text, and then an error.
+// cutReader returns text, and then an error.
 type cutReader struct{ text *strings.Reader }
 
 var errCut = errors.New("the connection was cut")
@@ -226,8 +226,8 @@ func (r cutReader) Read(b []byte) (int, error) {
 	return 0, errCut
 }
 
-// TestPut: a file is as long as its reader, an existing file keeps its permissions, and if
-// the reader fails no file is left.
+// TestPut: a file is as long as its reader, and an existing file keeps its permissions. If the
+// reader fails, no file is left.
 func TestPut(t *testing.T) {
 	target := t.TempDir()
 	for _, name := range []string{"old", "cut"} {
@@ -267,7 +267,8 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// TestBrokenFilesAreNotKept: a file that has become shorter while it was read.
+// TestBrokenFilesAreNotKept: if a file becomes shorter while it is read, the copy of it is
+// removed.
 func TestBrokenFilesAreNotKept(t *testing.T) {
 	source, target := t.TempDir(), t.TempDir()
 	_ = os.WriteFile(source+"/f", make([]byte, 1<<20), 0o644)
@@ -300,7 +301,7 @@ func TestBrokenFilesAreNotKept(t *testing.T) {
 	}
 }
 
-// TestOddEntriesAreReported: unreadable files are named, and the rest is in the archive.
+// TestOddEntriesAreReported: the archive names unreadable files, and contains all others.
 func TestOddEntriesAreReported(t *testing.T) {
 	source, target := t.TempDir(), t.TempDir()
 	_ = unix.Mkfifo(source+"/fifo", 0o644)
@@ -321,8 +322,8 @@ func TestOddEntriesAreReported(t *testing.T) {
 	}
 }
 
-// TestPermissions: new files have those of the archive less the umask, existing files
-// keep their own, and Preserve sets all.
+// TestPermissions: a new file has the archive's permissions less the umask, and an existing
+// file keeps its own. With Preserve, all files get the archive's permissions.
 func TestPermissions(t *testing.T) {
 	old := unix.Umask(0o027)
 	defer unix.Umask(old)
@@ -379,7 +380,7 @@ func TestManyEntries(t *testing.T) {
 	}
 }
 
-// TestGoldenArchive pins the bytes of an archive.
+// TestGoldenArchive compares the bytes of an archive with fixed ones.
 func TestGoldenArchive(t *testing.T) {
 	var b []byte
 	for _, e := range []Entry{
@@ -441,8 +442,7 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// TestUnwantedEntries unpacks entries that the receiver does not want: they are reported, and
-// everything else is put into the target.
+// TestUnwantedEntries: entries that Wanted refuses are reported, and all others are created.
 func TestUnwantedEntries(t *testing.T) {
 	text := tarOf(t,
 		tar.Header{Name: "./", Typeflag: tar.TypeDir}, tar.Header{Name: "a", Typeflag: tar.TypeReg},

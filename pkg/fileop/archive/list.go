@@ -24,7 +24,7 @@ func List(r io.Reader, each func(e *Entry)) error {
 	}
 }
 
-// lister is a sink that only passes entries on.
+// lister is a sink that only passes on the entries.
 type lister func(e *Entry)
 
 func (l lister) begin(e *Entry) { l(e) }

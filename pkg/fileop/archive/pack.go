@@ -9,23 +9,24 @@ import (
 	"codex.internal/pkg/host/dirfd"
 )
 
-// PackOptions select the parts of a tree that an archive has.
+// PackOptions select the parts of a tree that an archive contains.
 type PackOptions struct {
 	// Context ends a long Read; nil: Reads are not interrupted.
 	Context context.Context
-	// Exclude reports whether an entry below the source is left out, with everything below
-	// it; nil: nothing is.
+	// Exclude reports whether an entry below the source is left out, together with everything
+	// below it; nil: no entry is left out.
 	Exclude func(path string, isDirectory bool) bool
-	// Paths are the entries of the source that the archive contains; nil: all.
-	// A directory among them comes without its entries.
+	// Paths are the entries of the source that the archive contains; nil: all. For a directory
+	// among them, the archive does not contain its entries.
 	Paths []string
-	// After is the path of the last entry that the reader has: an interrupted copy continues
-	// after it. Only the directories above it are repeated. "": from the beginning.
+	// After is the path of the last entry that the reader has received, so that an interrupted
+	// copy continues after it; "": the archive begins at the beginning. The archive repeats
+	// only the directories above After.
 	After string
-	// List has the archive describe files without their contents, and Sums adds a sum of
-	// these.
+	// List makes the archive describe files without their contents. Sums adds a checksum of
+	// each file's contents.
 	List, Sums bool
-	// Times has modification times with their fractions of a second.
+	// Times adds the fractions of a second to modification times.
 	Times bool
 	// Began, if not nil, is called with each entry and its offset in the archive.
 	Began func(e *Entry, offset int64)
@@ -37,19 +38,19 @@ type PackOptions struct {
 // closed.
 type Packer struct {
 	o         PackOptions
-	levels    []level // the directories that the Packer is in
+	levels    []level // the directories that are being read
 	names     int     // number of names held in all levels
 	selection selection
 
 	out     []byte // what comes next
-	used    int    // how much of out has been read
-	read    int64  // how much of the archive has been read
+	used    int    // number of bytes of out that were read
+	read    int64  // number of bytes of the archive that were read
 	file    *dirfd.File
 	current Entry    // of file
-	extents []Extent // further ranges of the file
-	left    int64    // of the first of them
-	fill    int64    // zeros in place of data that a file has lost
-	broken  error    // why; reported after them
+	extents []Extent // further data ranges of the file
+	left    int64    // bytes left in the first of them
+	fill    int64    // number of zeros to write in place of data that the file has lost
+	broken  error    // the reason; reported after the zeros
 	content []byte   // buffer for small files
 	ended   bool
 }
@@ -57,9 +58,9 @@ type Packer struct {
 // level is a directory that is being read.
 type level struct {
 	dir   *dirfd.Dir
-	path  string   // from the source; "" for the source itself
+	path  string   // relative to the source; "" for the source itself
 	names []string // that follow
-	after []string // the rest of After from here on, while the walk is on that path
+	after []string // the remaining names of After, while the walk is on that path
 	total int      // number of names that it holds
 }
 
@@ -73,7 +74,7 @@ func NewPacker(source *dirfd.Dir, o PackOptions) *Packer {
 	return p
 }
 
-// begin appends the entry of the source itself.
+// begin appends the entry for the source itself.
 func (p *Packer) begin(source *dirfd.Dir) {
 	after, _ := parts(p.o.After, dirfd.ValidName)
 	var wrong []string
@@ -113,7 +114,7 @@ func shown(path string) string {
 	return path
 }
 
-// Read reads the next bytes of the archive. It fills b but at the end, where it returns
+// Read reads the next bytes of the archive. It fills b, except at the end, where it returns
 // io.EOF.
 func (p *Packer) Read(b []byte) (int, error) {
 	n := 0
@@ -161,7 +162,7 @@ func (p *Packer) got(n int) {
 	}
 }
 
-// Close closes the open files. An archive that was read to its end has none.
+// Close closes all open files. After the archive was read to its end, none is open.
 func (p *Packer) Close() error {
 	if p.file != nil {
 		_ = p.file.Close()
@@ -174,7 +175,7 @@ func (p *Packer) Close() error {
 	return nil
 }
 
-// step describes the next name.
+// step appends the entry for the next name.
 func (p *Packer) step() {
 	if len(p.levels) == 0 {
 		p.out = append(append(p.out, zeros[:]...), zeros[:]...)
@@ -280,8 +281,8 @@ func (p *Packer) header(e *Entry) {
 	p.out = appendHeader(p.out, e)
 }
 
-// problem appends an entry that reports a file that the archive lacks, or with discard that the
-// file before it is broken.
+// problem appends an entry that reports a file that the archive does not contain. With discard,
+// the entry reports that the file before it is broken.
 func (p *Packer) problem(path string, err error, discard bool) {
 	p.header(&Entry{Path: path, Type: Problem, Text: err.Error(), Discard: discard})
 }

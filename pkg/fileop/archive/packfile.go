@@ -8,7 +8,7 @@ import (
 	"codex.internal/pkg/host/dirfd"
 )
 
-// regular appends the entry of a file, and begins with its contents.
+// regular appends the entry of a file, and starts to read its contents.
 func (p *Packer) regular(in *dirfd.Dir, name, path string, info dirfd.Info) {
 	if p.o.List && !p.o.Sums {
 		p.entry(Entry{Path: path, Type: Listed, Size: info.Size}, info)
@@ -46,7 +46,7 @@ func (p *Packer) small(f *dirfd.File, e *Entry, info dirfd.Info) bool {
 	}
 	want := int(e.Size) + 1
 	n, err := readFull(f, p.content[:want])
-	if err == nil { // it is longer now; files of /proc report size 0
+	if err == nil { // the file is longer now; files of /proc have size 0
 		n2, err2 := readFull(f, p.content[want:])
 		n, err = n+n2, err2
 	}
@@ -71,7 +71,7 @@ func (p *Packer) small(f *dirfd.File, e *Entry, info dirfd.Info) bool {
 	return true
 }
 
-// readFull reads until b is full. Otherwise the error is io.EOF or the error of reading.
+// readFull reads until b is full. If it cannot, it returns io.EOF or the read error.
 func readFull(f *dirfd.File, b []byte) (int, error) {
 	n := 0
 	for n < len(b) {
@@ -94,7 +94,7 @@ func extentsOf(f *dirfd.File, size int64) []Extent {
 			list = nil
 			break
 		}
-		if len(list) == maxExtents-1 { // the rest is one part
+		if len(list) == maxExtents-1 { // the rest of the file becomes one part
 			end = size
 		}
 		if start < end {
@@ -113,7 +113,7 @@ func extentsOf(f *dirfd.File, size int64) []Extent {
 	return list
 }
 
-// contents reads the contents of the file that has begun.
+// contents reads contents of the current file into b.
 func (p *Packer) contents(b []byte) int {
 	if p.left == 0 {
 		p.endFile()
@@ -133,7 +133,7 @@ func (p *Packer) contents(b []byte) int {
 	return n
 }
 
-// nextExtent begins the next data range of the file, or ends the file.
+// nextExtent starts with the next data range of the file, or ends the file.
 func (p *Packer) nextExtent() {
 	p.left = 0
 	if len(p.extents) == 0 {
@@ -151,7 +151,7 @@ func (p *Packer) nextExtent() {
 	}
 }
 
-// endFile ends a data range of the file, and with the last one the file.
+// endFile ends a data range of the file. After the last data range it ends the file.
 func (p *Packer) endFile() {
 	if len(p.extents) > 0 {
 		p.nextExtent()
@@ -162,7 +162,7 @@ func (p *Packer) endFile() {
 	p.out = append(p.out, zeros[:padding(p.current.stored())]...)
 }
 
-// breakOff ends a file that cannot be read completely.
+// breakOff ends a file that cannot be read completely, and reports err.
 func (p *Packer) breakOff(err error) {
 	_ = p.file.Close()
 	missing := p.left
@@ -174,7 +174,7 @@ func (p *Packer) breakOff(err error) {
 	p.broken = err
 }
 
-// sum describes a file with the sum of its contents.
+// sum appends the entry of a file with the checksum of its contents.
 func (p *Packer) sum(f *dirfd.File, path string, info dirfd.Info) {
 	defer f.Close()
 	if p.content == nil {

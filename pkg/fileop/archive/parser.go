@@ -10,17 +10,17 @@ import (
 
 // sink receives the entries that a parser has read.
 type sink interface {
-	// begin begins an entry, after the one before it has ended.
+	// begin starts an entry. The previous entry has ended.
 	begin(e *Entry)
 	// skip reports that an entry of an unknown type was left out.
 	skip(path string, kind byte)
-	// data is a part of the contents of the entry that has begun.
+	// data passes on a part of the contents of the current entry.
 	data(b []byte)
-	// end is the end of the archive.
+	// end is called at the end of the archive.
 	end()
 }
 
-// These are errors after which an archive cannot be read further.
+// After one of these errors, the archive cannot be read further.
 var (
 	errChecksum = errors.New("malformed archive: the checksum of a header is wrong")
 	errMagic    = errors.New("malformed archive: a header is not one of ustar")
@@ -31,24 +31,24 @@ var (
 	errEntries  = errors.New("the archive has more than " + strconv.Itoa(MaxEntries) + " entries")
 )
 
-// parser splits a stream into the entries of an archive. It is written to.
+// parser splits a stream into the entries of an archive. The stream is written to it.
 type parser struct {
 	to sink
 
 	header   [block]byte
-	have     int // bytes of the header
+	have     int // number of bytes in header
 	extended []byte
 	inside   bool // an extended header
-	taken    bool // the entry's data is passed to the sink
+	taken    bool // the sink gets the entry's data
 	left     int64
 	pad      int
-	zeroed   int // number of received zero blocks
+	zeroed   int // number of consecutive zero blocks
 	records  *records
 	entries  int
 	err      error
 }
 
-// records are the records of an extended header.
+// records has the values of an extended header.
 type records struct {
 	path, target, holes, sum, text string
 	size                           int64 // -1: not there
@@ -89,7 +89,7 @@ func (p *parser) write(b []byte) error {
 	return p.err
 }
 
-// close returns an error unless the archive has ended.
+// close returns an error if the archive has not ended.
 func (p *parser) close() error {
 	if p.err == nil && p.zeroed < 2 {
 		p.err = errShort
@@ -106,7 +106,7 @@ func (p *parser) contents(b []byte) {
 	}
 }
 
-// entry reads the complete header.
+// entry handles a complete header.
 func (p *parser) entry() error {
 	h := p.header[:]
 	if bytes.Equal(h, zeros[:]) {
@@ -151,7 +151,7 @@ func (p *parser) entry() error {
 	return p.begin(h, kind, size, r)
 }
 
-// begin begins the entry of a header and its records, which may be nil.
+// begin starts the entry of a header and its records. The records may be nil.
 func (p *parser) begin(h []byte, kind byte, size int64, r *records) error {
 	if r == nil {
 		r = &records{size: -1, uid: -1, gid: -1}
@@ -192,7 +192,7 @@ func (p *parser) begin(h []byte, kind byte, size int64, r *records) error {
 	return nil
 }
 
-// entryOf is the entry of a header and its records, but for its type and its size.
+// entryOf returns the entry of a header and its records, without its type and its size.
 func entryOf(h []byte, r *records) (*Entry, error) {
 	e := &Entry{Path: r.path, Target: r.target, Modified: r.modified, Sum: r.sum, Text: r.text, Discard: r.discard}
 	if e.Path == "" {
@@ -251,8 +251,7 @@ func (p *parser) endExtended() error {
 	return nil
 }
 
-// set handles one record. Unknown records are ignored. It reports whether the value
-// is valid for the record.
+// set handles one record, and reports whether the value is valid. It ignores unknown records.
 func (r *records) set(key, value string) bool {
 	var err error
 	number := func(to *int64, bits int) {

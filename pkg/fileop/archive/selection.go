@@ -7,11 +7,11 @@ import (
 	"codex.internal/pkg/host/dirfd"
 )
 
-// selection is a set of paths, in the order of a walk through the tree.
+// selection is a set of paths, in the order in which a walk visits them.
 type selection [][]string // the names of each
 
-// selectionOf returns a set without duplicates, and the paths that no file can have or
-// that lead elsewhere.
+// selectionOf returns the set of the paths, without duplicates. It also returns the invalid
+// paths: those that no file can have, or that lead out of the source.
 func selectionOf(paths []string) (s selection, wrong []string) {
 	s = make(selection, 0, len(paths))
 	for _, path := range paths {
@@ -26,8 +26,8 @@ func selectionOf(paths []string) (s selection, wrong []string) {
 	return slices.CompactFunc(s, slices.Equal), wrong
 }
 
-// from returns the part of the set that is path or below it, and how many names path
-// has.
+// from returns the part of the set that is path or is below it, and the number of names of
+// path.
 func (s selection) from(path string) (selection, int) {
 	var names []string
 	if path != "" {
@@ -47,13 +47,13 @@ func (s selection) has(path string) bool {
 	return len(part) > 0 && len(part[0]) == depth
 }
 
-// below reports whether the set has something below a path.
+// below reports whether the set has a path below the given one.
 func (s selection) below(path string) bool {
 	part, depth := s.from(path)
 	return len(part) > 0 && len(part[len(part)-1]) > depth
 }
 
-// in returns the names in a directory that are in the set, or are above a path of the set.
+// in returns those names in a directory that are in the set or are above a path of the set.
 func (s selection) in(path string) []string {
 	part, depth := s.from(path)
 	var names []string

@@ -11,7 +11,7 @@ import (
 type sum256 struct {
 	state [8]uint32
 	block [64]byte
-	size  uint64 // of the written data
+	size  uint64 // number of bytes written
 }
 
 // sumConstants are the first 32 bits of the fractional parts of the cube roots of the first 64

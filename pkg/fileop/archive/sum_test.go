@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSum compares with crypto/sha256 for lengths around the block size and for
-// contents that arrive in parts, and with the example of FIPS 180-4.
+// TestSum compares sum256 with crypto/sha256, for lengths around the block size and for
+// contents that are written in parts, and checks the example of FIPS 180-4.
 func TestSum(t *testing.T) {
 	t.Parallel()
 	rng := rand.NewChaCha8([32]byte{1})

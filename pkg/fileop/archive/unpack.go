@@ -14,22 +14,22 @@ import (
 
 // UnpackOptions are the options of an Unpacker.
 type UnpackOptions struct {
-	// Preserve gives files and directories the permissions and times of the archive.
-	// Without it new ones have its permissions less the umask, and existing ones keep
-	// their own.
+	// Preserve gives files and directories the permissions and times of the archive. Without
+	// it, new files get the archive's permissions less the umask, and existing files keep their
+	// own.
 	Preserve bool
-	// Owner sets owners and groups too, by their numbers.
+	// Owner also sets owners and groups, by their numbers.
 	Owner bool
-	// Name returns the local name for one of the archive; nil: it is the same.
+	// Name returns the local name for a name of the archive; nil: both are the same.
 	Name func(name string) (string, error)
-	// Wanted reports whether an entry may be put into the tree: the other end may send more
-	// than was requested. path is clean, "." for the source itself. nil: every entry may.
+	// Wanted reports whether an entry may be created: the other end may send more than was
+	// requested. path is clean, and "." for the source itself. nil: every entry may be created.
 	Wanted func(path string, isDirectory bool) bool
-	// Failed is called with each entry that was not created, or not with all its attributes; path is that
-	// of the archive. It must be set.
+	// Failed is called for each entry that was not created, or that did not get all its
+	// attributes. path is the path in the archive. Failed must be set.
 	Failed func(path string, err error)
-	// Began and Got, if not nil, are called with files and with numbers of bytes, to show
-	// progress.
+	// Began and Got show progress, if they are not nil. Began is called for each file, and Got
+	// with the number of bytes of each write.
 	Began func(e *Entry)
 	Got   func(n int)
 }
@@ -41,12 +41,12 @@ type Unpacker struct {
 	parser parser
 	top    *dirfd.Dir
 	levels []made // the directories on the way to the last entry, below top
-	root   finish // the attributes that top gets at the end
+	root   finish // the attributes that top gets after the last entry
 	file   *pending
 	done   string
 	closed bool
-	// refused is a directory that could not be created or entered, or "": entries
-	// below it are left out without an error of their own.
+	// refused is the path of a directory that could not be created or entered, or "". The
+	// entries below it are skipped without further errors.
 	refused string
 }
 
@@ -57,8 +57,8 @@ type made struct {
 	finish
 }
 
-// finish contains the attributes that a directory gets after its last entry: until then it must
-// be writable, and each new entry changes its time.
+// finish has the attributes that a directory gets after its last entry. Until then the
+// directory must be writable, and each new entry changes its time.
 type finish struct {
 	entry *Entry // nil: nothing
 	isNew bool
@@ -73,12 +73,12 @@ type pending struct {
 	file    *dirfd.File
 	exists  bool
 	extents []Extent // that follow
-	left    int64    // of the present one
+	left    int64    // bytes left in the current one
 	err     error    // the first
 }
 
-// NewUnpacker returns an Unpacker into a directory, which it closes. isNew means that
-// the directory was made for it.
+// NewUnpacker returns an Unpacker into a directory. The Unpacker closes the directory. isNew
+// means that the directory was created for it.
 func NewUnpacker(target *dirfd.Dir, isNew bool, o UnpackOptions) *Unpacker {
 	if o.Name == nil {
 		o.Name = func(name string) (string, error) { return name, nil }
@@ -88,7 +88,8 @@ func NewUnpacker(target *dirfd.Dir, isNew bool, o UnpackOptions) *Unpacker {
 	return u
 }
 
-// Write handles the next part of the archive. An error ends it: the archive is malformed.
+// Write handles the next part of the archive. An error means that the archive is malformed;
+// further writes fail.
 func (u *Unpacker) Write(b []byte) (int, error) {
 	if err := u.parser.write(b); err != nil {
 		return 0, err
@@ -100,8 +101,8 @@ func (u *Unpacker) Write(b []byte) (int, error) {
 // may continue after it. It returns "" before the first one.
 func (u *Unpacker) Done() string { return u.done }
 
-// Restart begins with another archive of the same tree, after an interrupted one: an incomplete
-// file is removed, and directories stay as they are until the end.
+// Restart prepares for another archive of the same tree, after an interrupted one. It removes
+// an incomplete file. Directories get their attributes only at the end.
 func (u *Unpacker) Restart() {
 	if u.file != nil {
 		u.file.discard()
@@ -137,7 +138,7 @@ func (u *Unpacker) Abort() {
 	_ = u.top.Close()
 }
 
-// begin begins an entry.
+// begin starts an entry.
 func (u *Unpacker) begin(e *Entry) {
 	discard := e.Type == Problem && e.Discard && u.file != nil && u.file.entry.Path == e.Path
 	u.commit(discard)
@@ -158,7 +159,7 @@ func (u *Unpacker) begin(e *Entry) {
 	}
 }
 
-// put creates an entry, without the contents of a file.
+// put creates an entry. For a file, it does not write the contents.
 func (u *Unpacker) put(e *Entry) error {
 	if e.Type == Problem {
 		return errors.New(strings.ToValidUTF8(e.Text, "\uFFFD"))
@@ -243,7 +244,7 @@ func (u *Unpacker) enter(names []string) (*dirfd.Dir, error) {
 	return u.here(), nil
 }
 
-// here is the directory that was entered last.
+// here returns the directory that was entered last.
 func (u *Unpacker) here() *dirfd.Dir {
 	if len(u.levels) == 0 {
 		return u.top
@@ -251,7 +252,7 @@ func (u *Unpacker) here() *dirfd.Dir {
 	return u.levels[len(u.levels)-1].dir
 }
 
-// into makes a directory in the present one if it is missing, and enters it.
+// into enters a directory below the current one, and creates it if it is missing.
 func (u *Unpacker) into(name string, perm uint32, e *Entry) error {
 	local, err := u.o.Name(name)
 	if err != nil {
@@ -278,7 +279,7 @@ func (u *Unpacker) into(name string, perm uint32, e *Entry) error {
 	}
 	u.levels = append(u.levels, made{d, name, finish{e, isNew}})
 	if u.o.Preserve && e != nil && !isNew {
-		// It may have these permissions since an interrupted copy.
+		// An interrupted copy may already have set these permissions.
 		if now, err := d.Stat(); err == nil && now.Perm&0o700 != 0o700 {
 			return d.Chmod(now.Perm | 0o700)
 		}
@@ -286,7 +287,7 @@ func (u *Unpacker) into(name string, perm uint32, e *Entry) error {
 	return nil
 }
 
-// leave leaves the directories below the first n.
+// leave closes the entered directories except the first n.
 func (u *Unpacker) leave(n int) {
 	for len(u.levels) > n {
 		last := u.levels[len(u.levels)-1]
@@ -308,7 +309,7 @@ func (u *Unpacker) finishDir(d *dirfd.Dir, path string, f finish) {
 	}
 }
 
-// open is a file or a directory whose attributes are set.
+// open is an open file or directory whose attributes are set.
 type open interface {
 	Stat() (dirfd.Info, error)
 	Chmod(perm uint32) error
@@ -328,7 +329,7 @@ func (u *Unpacker) finishOpen(d *dirfd.Dir, f finish) error {
 			return err
 		}
 		return d.SetModified(e.Modified)
-	case f.isNew && e.Perm&0o700 != 0o700: // it was created with these
+	case f.isNew && e.Perm&0o700 != 0o700: // it was created with these permissions
 		now, err := d.Stat()
 		if err != nil {
 			return err
@@ -346,8 +347,8 @@ func chmod(f open, perm uint32) error {
 	return f.Chmod(perm)
 }
 
-// tempName returns a name that cannot be guessed: the generator of math/rand/v2 is
-// seeded by the system and cryptographically strong.
+// tempName returns a random name that cannot be guessed: the system seeds the generator of
+// math/rand/v2, which is cryptographically strong.
 func tempName() string {
 	var random [16]byte
 	binary.LittleEndian.PutUint64(random[:], rand.Uint64())

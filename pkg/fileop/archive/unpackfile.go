@@ -18,8 +18,8 @@ var errLinkHere = errors.New("a symbolic link exists here, which is not followed
 // errDirectoryHere is the error of a file at whose path a directory exists.
 var errDirectoryHere = errors.New("a directory exists here, which is not replaced")
 
-// Occupied returns, for an error of entering or creating a directory of a copy, one that
-// says why the existing file is not replaced.
+// Occupied converts an error of entering or creating a directory: if another file exists at its
+// path, the new error gives the reason for which that file is not replaced.
 func Occupied(err error) error {
 	switch {
 	case errors.Is(err, dirfd.ErrLink):
@@ -41,7 +41,7 @@ func notOwn(kind dirfd.Kind) error {
 	return errOccupied
 }
 
-// link makes a link. It replaces links only.
+// link creates a symbolic link. It replaces only links.
 func (u *Unpacker) link(in *dirfd.Dir, name string, e *Entry) error {
 	there, err := in.Lstat(name)
 	switch {
@@ -69,7 +69,7 @@ func (u *Unpacker) link(in *dirfd.Dir, name string, e *Entry) error {
 	return err
 }
 
-// create begins with a file, under a temporary name.
+// create starts a file, under a temporary name.
 func (u *Unpacker) create(in *dirfd.Dir, name string, e *Entry) error {
 	perm := e.Perm
 	there, err := in.Lstat(name)
@@ -81,7 +81,7 @@ func (u *Unpacker) create(in *dirfd.Dir, name string, e *Entry) error {
 	case there.Kind != dirfd.Regular:
 		return notOwn(there.Kind)
 	default:
-		// A file that may not be written may not be replaced either.
+		// A file that this user may not write must not be replaced either.
 		if err := in.MayWrite(name); err != nil {
 			return err
 		}
@@ -115,10 +115,10 @@ func (u *Unpacker) create(in *dirfd.Dir, name string, e *Entry) error {
 	return nil
 }
 
-// Put creates one entry without an archive, under the same rules. Copies that request
-// each file separately use it. The contents of a file come from r; its Size is ignored.
-// After an error, which may be an error of r, the entry does not exist. Put must not be
-// used between writes of one archive.
+// Put creates one entry without an archive, under the same rules. Copies that request each file
+// separately use it. Put reads the contents of a file from r, and ignores Size. After an error,
+// which may be an error of r, the entry does not exist. Put must not be used between writes of
+// one archive.
 func (u *Unpacker) Put(e *Entry, r io.Reader) error {
 	if err := u.put(e); err != nil || e.Type != File {
 		return err
@@ -136,15 +136,15 @@ func (u *Unpacker) Put(e *Entry, r io.Reader) error {
 	return err
 }
 
-// Write is write for io.Copy.
+// Write calls write, for io.Copy.
 func (f *pending) Write(b []byte) (int, error) {
 	f.write(b)
 	return len(b), f.err
 }
 
-// keep gives a new file the owner (as far as the system permits) and the permissions of
-// the file that it replaces. If the group cannot be set, its permissions are removed,
-// so that another group does not get them.
+// keep gives a new file the permissions of the file that it replaces, and its owner as far as
+// the system permits. If the group cannot be set, keep removes the permissions of the group, so
+// that another group does not get them.
 func keep(f *dirfd.File, old dirfd.Info, ownerComes bool) error {
 	perm := old.Perm
 	now, err := f.Stat()
@@ -162,10 +162,10 @@ func keep(f *dirfd.File, old dirfd.Info, ownerComes bool) error {
 	return f.Chmod(perm) // the umask must not remove permissions that the old file had
 }
 
-// noChange leaves an owner as it is.
+// noChange is the id for an owner or a group that does not change.
 const noChange = ^uint32(0)
 
-// data writes a part of the contents.
+// data writes a part of the current file's contents.
 func (u *Unpacker) data(b []byte) {
 	if u.o.Got != nil {
 		u.o.Got(len(b))
@@ -176,7 +176,7 @@ func (u *Unpacker) data(b []byte) {
 	u.file.write(b)
 }
 
-// write writes the next bytes at their position. The first error is kept.
+// write writes the next bytes at their position. It stores the first error.
 func (f *pending) write(b []byte) {
 	for len(b) > 0 && f.err == nil {
 		if f.left == 0 {
@@ -200,8 +200,8 @@ func (f *pending) write(b []byte) {
 	}
 }
 
-// commit ends the file that is being written, if any: it gives the file its name, or
-// removes it with discard.
+// commit ends the file that is being written, if there is one. It gives the file its name or,
+// with discard, removes it.
 func (u *Unpacker) commit(discard bool) {
 	f := u.file
 	u.file = nil

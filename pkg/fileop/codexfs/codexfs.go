@@ -2,9 +2,8 @@
 // starts it in a sandbox for one file system request, or for one open file. Package
 // fshelper describes its protocol.
 //
-// The helper enforces no permissions itself: the sandbox that it runs in does. It
-// starts no goroutines and links few packages, because it is started for each
-// request.
+// The helper itself enforces no permissions: its sandbox does. It starts no goroutines and
+// links few packages, because it is started for each request.
 package codexfs
 
 import (
@@ -21,8 +20,8 @@ const (
 	ExitFailed = 1
 )
 
-// Main runs the helper with its streams and returns its exit code: ExitOK if the
-// request was answered, also by an error, else ExitFailed.
+// Main runs the helper with the given streams and returns its exit code. It returns ExitOK if
+// the request was answered, even with an error, else ExitFailed.
 func Main(stdin io.Reader, stdout, stderr io.Writer) int {
 	if _, isProgram := stdin.(*os.File); isProgram {
 		// Other processes of the user must not access the helper's memory, nor,
@@ -45,9 +44,9 @@ func Main(stdin io.Reader, stdout, stderr io.Writer) int {
 	return ExitOK
 }
 
-// unbuffered returns the descriptor of a file. Writes do not use os.File: if the
-// reader of a standard stream is gone, os.File kills the program (SIGPIPE), which
-// would leave the temporary file of an atomic write behind.
+// unbuffered returns a reader for the descriptor of a file. Writes do not use os.File: if the
+// reader of a standard stream is gone, os.File kills the program (SIGPIPE), and the temporary
+// file of an atomic write would remain.
 func unbuffered(r io.Reader) io.Reader {
 	if f, ok := r.(*os.File); ok {
 		return descriptor(f.Fd())

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// run is Main with streams in memory.
+// run calls Main with streams in memory.
 func run(request string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	code = Main(strings.NewReader(request), &out, &errs)
@@ -214,7 +214,7 @@ func TestPermissionDenied(t *testing.T) {
 		t.Fatal(err)
 	}
 	if os.Geteuid() == 0 {
-		// Root may read all files; this thread gives up that right meanwhile.
+		// Root may read all files, so this thread gives up its privileges for the test.
 		const nobody = 65534
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -292,8 +292,7 @@ func TestAnswerThatNobodyReads(t *testing.T) {
 	}
 }
 
-// TestSizes reads and writes files of sizes around those where something
-// changes.
+// TestSizes reads and writes files whose sizes are near limits of the implementation.
 func TestSizes(t *testing.T) {
 	sizes := []int{0, 1, 2, 3, 4}
 	const readToTheEnd = 256 << 10
@@ -373,9 +372,8 @@ func TestRequestTooLong(t *testing.T) {
 	}
 }
 
-// FuzzRequest cuts input into documents, whole and byte by byte, and decodes
-// them. The cuts must be at newlines outside of documents, and nothing may be
-// lost.
+// FuzzRequest splits input into documents, whole and byte by byte, and decodes them. It may
+// split only at newlines outside of documents, and must not lose a byte.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
 		`{"operation":"fs/readFile","params":{"path":"file:///a"}}`,

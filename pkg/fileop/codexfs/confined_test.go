@@ -10,10 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWritesRegularFilesOnly: confined requests do not write to FIFOs and
-// devices, whose readers outside of the sandbox would take commands from inside.
-// They also do not write to files that are reached through /proc, which has the
-// helper's own memory and answers.
+// TestWritesRegularFilesOnly: confined requests do not write to FIFOs and devices, whose
+// readers outside of the sandbox would take commands from inside. They also do not write to
+// files below /proc, where the helper's own memory and answers are.
 func TestWritesRegularFilesOnly(t *testing.T) {
 	dir := tree(t)
 	fifo, err := unix.Open(dir+"/p", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -60,7 +59,7 @@ func TestWritesRegularFilesOnly(t *testing.T) {
 			t.Errorf("%s: the file became %q, %v", name, after, err)
 		}
 	}
-	// No process has even opened the other end.
+	// The FIFO must not even have been opened.
 	poll := []unix.PollFd{{Fd: int32(fifo), Events: unix.POLLIN}}
 	if n, err := unix.Poll(poll, 0); n != 0 || err != nil {
 		t.Errorf("the FIFO was opened: events %#x, %v", poll[0].Revents, err)
@@ -68,7 +67,7 @@ func TestWritesRegularFilesOnly(t *testing.T) {
 	if n, err := unix.Read(pipe[0], make([]byte, 1)); err != unix.EAGAIN {
 		t.Errorf("the pipe got %d bytes, %v", n, err)
 	}
-	// In a tree, too.
+	// The same for the copy of a tree.
 	must(t, os.Mkdir(dir+"/from", 0o755))
 	must(t, os.WriteFile(dir+"/from/p", []byte("x"), 0o644))
 	must(t, os.Mkdir(dir+"/to", 0o755))

@@ -8,12 +8,13 @@ import (
 	"codex.internal/pkg/host/files"
 )
 
-// denialsVariable has what the launcher masks: a line for each mount that is a mask, with - and the quoted path, and for each one
-// that is none, with +.
+// denialsVariable lists the mounts of the sandbox, one per line: - and the quoted path for a
+// mask, + and the quoted path for any other mount.
 const denialsVariable = "CODEX_FS_DENIED"
 
-// denyMasked has files below masks refused, whatever the kernel shows there: if a mask is missing by a mistake, nothing
-// else hides them. It returns false if it does not understand the list.
+// denyMasked makes the helper refuse files below masks, whatever the kernel shows there. If a
+// mask is missing because of an error, only this protects the files. It returns false if it
+// cannot parse the list.
 func denyMasked(list string) bool {
 	denied := make(map[string]bool)
 	for line := range strings.Lines(list) {
@@ -41,7 +42,7 @@ func denyMasked(list string) bool {
 	return true
 }
 
-// deniedByEnvironment takes the list from the environment.
+// deniedByEnvironment calls denyMasked with the list in the environment.
 func deniedByEnvironment() bool {
 	list := os.Getenv(denialsVariable)
 	_ = os.Unsetenv(denialsVariable)

@@ -9,8 +9,8 @@ import (
 	"codex.internal/pkg/host/files"
 )
 
-// TestDeniedPathsAreRefused: the helper reads nothing below a mask, also if the kernel shows it there, but what is mounted below
-// the mask.
+// TestDeniedPathsAreRefused: the helper reads nothing below a mask, even if the kernel shows
+// files there. It reads files of other mounts below the mask.
 func TestDeniedPathsAreRefused(t *testing.T) {
 	dir := tree(t)
 	for _, name := range []string{dir + "/d/shown", dir + "/other"} {

@@ -17,7 +17,7 @@ func (d descriptor) Read(b []byte) (int, error) {
 		n, err := unix.Read(int(d), b)
 		switch {
 		case err == unix.EINTR:
-		case err == unix.EAGAIN: // another process made it non-blocking
+		case err == unix.EAGAIN: // another process has made the descriptor non-blocking
 			if err := d.wait(unix.POLLIN); err != nil {
 				return 0, err
 			}

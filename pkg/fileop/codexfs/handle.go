@@ -20,9 +20,9 @@ type handle struct {
 	block []byte // buffer of readBlock
 }
 
-// serveHandle answers fs/open or fs/openArchive and then the requests about the handle, until the
-// handle is closed, an error of the system, or the end of the input. If an atomic
-// write was not closed, its target is unchanged.
+// serveHandle answers fs/open or fs/openArchive, and then the requests about the handle. It
+// returns when the handle is closed, after a system error, or at the end of the input. If an
+// atomic write was not closed, its target is unchanged.
 func (s *session) serveHandle(open request) error {
 	h, err := s.open(open)
 	if h == nil || err != nil {
@@ -56,12 +56,11 @@ func (s *session) serveHandle(open request) error {
 	}
 }
 
-// errEnded means that an error of the system, which has been the answer, closed
-// the handle.
+// errEnded means that a system error has closed the handle. The error was already sent as the
+// answer.
 var errEnded = errors.New("ended")
 
-// open answers fs/open or fs/openArchive; the handle is nil when the answer is an
-// error.
+// open answers fs/open or fs/openArchive. If the answer is an error, the handle is nil.
 func (s *session) open(rq request) (*handle, error) {
 	var open func() (*handle, error)
 	if rq.operation == execproto.MethodFSOpen {
@@ -156,8 +155,7 @@ func (s *session) writeBlock(h *handle, params []byte) error {
 	return s.told(h, execproto.MethodFSWriteBlock, nil)
 }
 
-// told answers with the failed entries of an archive (a file has none), or with
-// the error.
+// told answers with the failed entries of an archive, or with the error. A file has no entries.
 func (s *session) told(h *handle, operation string, err error) error {
 	if err != nil {
 		return s.fail(err)
@@ -165,7 +163,7 @@ func (s *session) told(h *handle, operation string, err error) error {
 	return s.answer(operation, h.Told())
 }
 
-// drop answers with an error that closes the handle.
+// drop answers with an error that also closes the handle.
 func (s *session) drop(err error) error {
 	if err := s.fail(err); err != nil {
 		return err
@@ -173,15 +171,15 @@ func (s *session) drop(err error) error {
 	return errEnded
 }
 
-// blockParams are the params of fs/readBlock or fs/writeBlock. There is only one
-// handle, so they need no id.
+// blockParams are the params of fs/readBlock or fs/writeBlock. They have no handle id, because
+// there is only one handle.
 type blockParams struct {
 	offset, len uint64
 	chunk       []byte // decoded in place
 }
 
-// decodeBlock decodes the offset and the member named second, which is len or
-// chunk. Others are ignored.
+// decodeBlock decodes the offset and the member whose name is second: len or chunk. It ignores
+// other members.
 func decodeBlock(params []byte, second string) (p blockParams, err error) {
 	r := jsonwire.NewCheckedReader(params)
 	err = r.Struct("an object", jsonwire.FieldsFunc(func(c *jsonwire.Codec) {

@@ -13,9 +13,9 @@ import (
 // it, or at the end of the input.
 type input struct {
 	r     io.Reader
-	limit int // on one document, in bytes
+	limit int // the longest document, in bytes
 	buf   []byte
-	start int // of the bytes that next has not returned yet
+	start int // the first byte that next has not returned
 }
 
 func newInput(r io.Reader) *input { return &input{r: r, limit: fshelper.MaxRequest} }
@@ -52,8 +52,8 @@ func (in *input) next() ([]byte, error) {
 	}
 }
 
-// room makes space in the buffer. It returns by how many bytes the contents moved
-// to the front.
+// room makes space in the buffer. It returns how many bytes the contents have moved towards the
+// front.
 func (in *input) room() (moved int) {
 	if in.start == len(in.buf) {
 		moved, in.start, in.buf = in.start, 0, in.buf[:0]

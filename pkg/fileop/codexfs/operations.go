@@ -8,8 +8,8 @@ import (
 	"codex.internal/pkg/fileop/fsops"
 )
 
-// do carries out a request that is not about a handle, and answers. It returns an
-// error if the request is malformed; an error of the operation is the answer.
+// do carries out a request that is not about a handle, and answers it. It returns an error if
+// the request is malformed. An error of the operation is the answer.
 func (s *session) do(rq request) error {
 	operation := fsops.Find(rq.operation)
 	if operation == nil {
@@ -34,9 +34,9 @@ func (s *session) do(rq request) error {
 	}
 }
 
-// content answers fs/readFile with a file, which it encodes and sends as it reads
-// it. The answer begins when the first part was read, so an earlier read error is
-// the answer. After a later one the answer is incomplete, and content returns it.
+// content answers fs/readFile: it encodes and sends the file while it reads it. The answer
+// begins after the first part was read, so that an earlier read error can be the answer. After
+// a later read error the answer is incomplete, and content returns the error.
 func (s *session) content(c *fsops.Content) error {
 	chunk := make([]byte, fileChunk)
 	for begun, whole := false, false; !whole; {

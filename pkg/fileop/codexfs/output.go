@@ -12,16 +12,17 @@ import (
 type output struct {
 	w   io.Writer
 	buf []byte
-	err error // of the first write that failed
+	err error // error of the first write that failed
 }
 
-// begin begins the answer to an operation whose response has about size bytes.
+// begin starts the answer to an operation. size is the approximate size of the response in
+// bytes.
 func (o *output) begin(operation string, size int) {
 	if o.buf == nil {
 		o.buf = make([]byte, 0, min(size, b64.Len(encodeChunk))+1<<10)
 	}
 	if d, ok := o.w.(descriptor); ok && size > largeAnswer {
-		// This fails if stdout is not a pipe, and may fail otherwise.
+		// This fails if stdout is not a pipe, and may fail for other reasons.
 		_, _ = unix.FcntlInt(uintptr(d), unix.F_SETPIPE_SZ, pipeSize)
 	}
 	o.buf = fshelper.AppendOK(o.buf[:0], operation)
@@ -42,7 +43,7 @@ func (o *output) base64(data []byte) {
 	}
 }
 
-// end ends the answer and returns the first error of all its writes.
+// end completes the answer and returns the first error of its writes.
 func (o *output) end() error {
 	o.text(fshelper.OKSuffix + "\n")
 	o.flush()

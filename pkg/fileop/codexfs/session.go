@@ -40,7 +40,7 @@ func (s *session) run() error {
 // request is one request. Its params are JSON.
 type request struct {
 	operation string
-	home      string // the directory that `~` in its paths means; "": unknown
+	home      string // replaces `~` at the beginning of paths; "": unknown
 	params    []byte // aliases the input
 }
 

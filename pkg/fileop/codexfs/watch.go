@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// errNoStream is the error of a watch without a stream that can end it.
+// errNoStream is the error of a watch whose input cannot end the watch.
 var errNoStream = errors.New("fs/watch needs a file descriptor as stdin")
 
 // serveWatch answers fs/watch and then sends a line for each batch of changes, until

@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The text around a response: OKPrefix, the operation, OperationSuffix, the
-// response, OKSuffix and a newline.
+// The text around a response. An answer consists of OKPrefix, the operation, OperationSuffix,
+// the response, OKSuffix and a newline.
 const (
 	OKPrefix        = `{"status":"ok","payload":{"operation":"`
 	OperationSuffix = `","response":`
 	OKSuffix        = `}}`
 )
 
-// AppendOK appends the beginning of the answer to an operation, whose name must
-// need no escapes. The caller appends the response, OKSuffix and a newline.
+// AppendOK appends the beginning of the answer to an operation. The operation's name must not
+// need escapes. The caller then appends the response, OKSuffix and a newline.
 func AppendOK(b []byte, operation string) []byte {
 	b = append(b, OKPrefix...)
 	b = append(b, operation...)
@@ -42,12 +42,11 @@ func AppendError(b []byte, e *jsonrpc.Error) []byte {
 // ParseAnswer parses the answer to an operation: a line with or without its
 // newline. The helper is not trusted, so the answer may be any text.
 //
-// response aliases answer. It is a JSON object without line ends that has the
-// members of the operation's result and no others, so it can be sent unchanged.
-// rpcErr is an error that the helper reports, with code -32004, -32600 or -32603.
-// err is the error of a malformed answer; its text is for the client, with code
-// -32603, and the caller must not use the helper again. Exactly one of the three
-// is not nil.
+// response aliases answer. It is a JSON object without line ends that has the members of the
+// operation's result and no others, so it can be sent unchanged. rpcErr is an error that the
+// helper reports, with code -32004, -32600 or -32603. err is the error of a malformed answer.
+// The caller sends its text to the client with code -32603, and must not use the helper again.
+// Exactly one of the three is not nil.
 func ParseAnswer(answer []byte, operation string) (response []byte, rpcErr *jsonrpc.Error, err error) {
 	got, response, rpcErr, err := parseAnswer(answer)
 	switch {
@@ -129,7 +128,7 @@ func parseError(r *jsonwire.Reader) (*jsonrpc.Error, error) {
 		c.Int("code", jsonwire.Need, &e.Code)
 		c.Read("message", jsonwire.Need, func(r *jsonwire.Reader) error {
 			text, err := r.StringBytes()
-			e.Message = logtext.Clip(string(text[:min(len(text), maxMessage+utf8.UTFMax)]), maxMessage) // it may have megabytes
+			e.Message = logtext.Clip(string(text[:min(len(text), maxMessage+utf8.UTFMax)]), maxMessage) // the text may have megabytes
 			return err
 		})
 	}))
@@ -139,8 +138,8 @@ func parseError(r *jsonwire.Reader) (*jsonrpc.Error, error) {
 	return e, err
 }
 
-// FailureText returns the message, for code -32603, about a helper that did not
-// exit with 0: its status and its stderr.
+// FailureText returns the error message, for code -32603, about a helper whose exit code was
+// not 0. The message has the helper's status and its stderr.
 func FailureText(status syscall.WaitStatus, stderr []byte) string {
 	s := fmt.Sprintf("exit status: %d", status.ExitStatus())
 	if status.Signaled() {

@@ -1,11 +1,11 @@
 package fshelper
 
 const (
-	// MaxRequest is the longest request in bytes: the longest message that a
-	// server takes, a line over stdio, and a margin for the envelope.
+	// MaxRequest is the length of the longest request in bytes: the longest message that a
+	// server accepts over stdio, and a margin for the envelope.
 	MaxRequest = 768<<20 + 64<<10
 
-	// MaxAnswer is the longest answer in bytes: the base64 text of the largest
+	// MaxAnswer is the length of the longest answer in bytes. The base64 text of the largest
 	// file of fs/readFile has 683 MiB, and the longest listings are shorter.
 	MaxAnswer = 768 << 20
 
@@ -13,10 +13,9 @@ const (
 	// the longest one names a few paths.
 	maxMessage = 64 << 10
 
-	// maxStderr is how many bytes of the helper's stderr are in FailureText.
+	// maxStderr bounds how many bytes of the helper's stderr are in FailureText.
 	maxStderr = 4 << 10
 
-	// MaxStderr is how many bytes of the helper's stderr a server must keep for
-	// FailureText.
+	// MaxStderr is how many bytes of the helper's stderr a server must retain for FailureText.
 	MaxStderr = 2 * maxStderr
 )

@@ -9,13 +9,12 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// Request returns the request for an operation in pieces, which the caller writes
-// one after the other. params is the JSON text of the RPC's params. It must be valid
-// JSON. The pieces alias it, so that a large one is not copied. sandbox is the text
-// of their sandbox, empty if they have none: the helper runs in it, and gets null
-// instead of it, because reading it would take a third of the time of a small
-// request. home is the native path that `~` at the beginning of a path means; "":
-// unknown.
+// Request returns the request for an operation in pieces, which the caller writes one after the
+// other. params is the JSON text of the RPC's params. It must be valid JSON. The pieces alias
+// it, so that a large one is not copied. sandbox is the JSON text of the sandbox in the params,
+// empty if there is none. Request replaces it by null: the helper already runs in the sandbox,
+// and parsing it would take a third of the time of a small request. home is the native path
+// that replaces `~` at the beginning of a path; "": unknown.
 func Request(operation, home string, params, sandbox []byte) [][]byte {
 	head := append([]byte(nil), `{"operation":`...)
 	head = jsonwire.AppendString(head, operation)
@@ -24,8 +23,8 @@ func Request(operation, home string, params, sandbox []byte) [][]byte {
 		head = jsonwire.AppendString(head, pathuri.Format(home))
 	}
 	pieces := append(make([][]byte, 0, 5), append(head, `,"params":`...))
-	// The text of an object with members has quotes, which no text within a string has: the
-	// match is a value.
+	// The text of an object with members contains quotes. Within a JSON string all quotes are
+	// escaped, so the match cannot be inside of a string: it is a value.
 	if before, after, found := bytes.Cut(params, sandbox); found && len(sandbox) > len("null") {
 		pieces = append(pieces, before, []byte("null"))
 		params = after

@@ -8,8 +8,7 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// results are the results of the operations. The result of any other operation
-// is {}.
+// results has the types of the operations' results. Every other operation has the result {}.
 var results = map[string]execproto.Object{
 	execproto.MethodFSReadFile:      &execproto.ReadFileResult{},
 	execproto.MethodFSOpen:          &execproto.OpenResult{},
@@ -35,8 +34,8 @@ var results = map[string]execproto.Object{
 
 var errTwoLines = errors.New("the answer has more than one line")
 
-// checkResponse returns an error unless the response, which is JSON, is one line
-// and has the members of the operation's result.
+// checkResponse returns an error if the response is not a single line, or does not have the
+// members of the operation's result. The response is valid JSON.
 func checkResponse(response []byte, operation string) error {
 	result := results[operation]
 	if result == nil {
@@ -45,8 +44,9 @@ func checkResponse(response []byte, operation string) error {
 	if err := jsonwire.Check(response, result); err != nil {
 		return err
 	}
-	// A line end in it would also be one in the server's answer. The strings
-	// have been checked and contain none, so a long one is not searched.
+	// The server copies the response into its own answer, which must be one line. The JSON
+	// parser has checked the strings: they contain no line ends, so a long string is not
+	// searched.
 	const begin, end = `{"dataBase64":"`, `"}`
 	if operation == execproto.MethodFSReadFile && bytes.HasPrefix(response, []byte(begin)) && bytes.HasSuffix(response, []byte(end)) {
 		return nil

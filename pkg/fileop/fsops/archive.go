@@ -13,8 +13,8 @@ import (
 	"codex.internal/pkg/host/files"
 )
 
-// OpenArchive carries out fs/openArchive for a native path. It ignores the path and the
-// sandbox of p. confined is as in files.Options. When ctx ends, long reads end.
+// OpenArchive carries out fs/openArchive for a native path. It ignores the path and the sandbox
+// of p. confined is as in files.Options. Long reads stop when ctx ends.
 func OpenArchive(ctx context.Context, path string, p *execproto.OpenArchiveParams, confined bool) (*File, error) {
 	switch {
 	case len(p.Paths) > execproto.MaxArchivePaths:
@@ -44,7 +44,8 @@ func OpenArchive(ctx context.Context, path string, p *execproto.OpenArchiveParam
 	return f, nil
 }
 
-// errArchiveOffset is the error of blocks of an archive that do not follow each other.
+// errArchiveOffset is the error for a block of an archive that does not follow the previous
+// one.
 var errArchiveOffset = Invalid("the blocks of an archive follow each other")
 
 // readArchive reads the next block of an archive.
@@ -94,7 +95,7 @@ func (f *File) failed(path string, err error) {
 	f.failures = append(f.failures, execproto.ArchiveFailure{Path: strings.ToValidUTF8(path, "\uFFFD"), Message: message})
 }
 
-// Told returns the entries of an archive that have failed since the last call.
+// Told returns the entries of an archive that have failed since its last call.
 func (f *File) Told() execproto.WriteBlockResult {
 	r := execproto.WriteBlockResult{Failures: f.failures, Unnamed: f.unnamed}
 	f.failures, f.unnamed, f.named = nil, 0, 0

@@ -7,13 +7,13 @@ import (
 	"codex.internal/pkg/host/files"
 )
 
-// readAll is the largest size, in bytes, of files that are read to their end:
-// files of /proc have size 0, and a log grows meanwhile. Larger files are read up
-// to the size that they had when they were opened.
+// readAll is the size, in bytes, up to which files are read to their end: files of /proc have
+// size 0, and a log may grow while it is read. Larger files are read up to the size that they
+// had when they were opened.
 const readAll = 256 << 10
 
-// Content is the file of fs/readFile, open for reading. One goroutine uses it at
-// a time, and must close it.
+// Content is the file of fs/readFile, open for reading. Only one goroutine may use it at a
+// time, and must close it.
 type Content struct {
 	// Size is the size of the file when it was opened, in bytes.
 	Size int64

@@ -59,8 +59,7 @@ func CheckWriteRange(offset uint64, n int) error {
 	return nil
 }
 
-// Error returns an error of a file system request with its code
-// (docs/spec/wire.md §5.2).
+// Error converts an error of a file system request to one with a code (docs/spec/wire.md §5.2).
 func Error(err error) *jsonrpc.Error {
 	var rpc *jsonrpc.Error
 	var syntax *pathuri.SyntaxError

@@ -40,7 +40,7 @@ func onPath[R Appender](path string, sandbox json.RawMessage, f func(ctx context
 
 func orTrue(b *bool) bool { return b == nil || *b }
 
-// linkOptions are the options for an operation with that followSymlinks.
+// linkOptions returns the options of an operation with the given followSymlinks.
 func linkOptions(follow *bool) files.Options {
 	return files.Options{NoFollow: !orTrue(follow)}
 }
@@ -74,7 +74,7 @@ func writeFile(params []byte) (Call, error) {
 
 var errPermissionsAlone = Invalid("fs/writeFile accepts permissions only together with atomic: true")
 
-// replaceFile writes a file that changes in one step.
+// replaceFile writes a file by replacing it in one step.
 func replaceFile(path string, data []byte, o files.WriteOptions) error {
 	f, err := files.OpenWrite(path, o)
 	if err != nil {
@@ -154,8 +154,8 @@ func copyPath(params []byte) (Call, error) {
 	}}, err
 }
 
-// copied returns the answer to fs/copy that ended with err. A tree that was copied except for
-// special files is a success that names them (docs/spec/wire.md §5.6).
+// copied returns the answer to an fs/copy that has returned err. If everything except special
+// files was copied, the answer is a success that names those files (docs/spec/wire.md §5.6).
 func copied(err error) (Result, error) {
 	left, ok := errors.AsType[*files.LeftOutError](err)
 	if !ok {
@@ -246,8 +246,8 @@ func walkResult(w files.WalkResult) execproto.WalkResult {
 	return r
 }
 
-// discoverRoots is a request whose roots all have the sandbox of the call, which
-// is not among the params.
+// discoverRoots decodes a request whose roots all have the sandbox of the call. The params do
+// not have that sandbox.
 func discoverRoots(params []byte) (Call, error) {
 	p, err := execproto.Decode[execproto.DiscoverParams](params)
 	paths := make([]string, len(p.Roots))

@@ -101,8 +101,8 @@ func TestFindKnowsTheTable(t *testing.T) {
 	}
 }
 
-// TestGrowingFile reads a small file to its end, and a large one up to the size that
-// it had when it was opened.
+// TestGrowingFile: a small file is read to its end, and a large one up to the size that it had
+// when it was opened.
 func TestGrowingFile(t *testing.T) {
 	for size, want := range map[int]int{readAll: readAll + 3, readAll + 1: readAll + 1} {
 		name := t.TempDir() + "/f"

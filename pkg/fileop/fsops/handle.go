@@ -8,8 +8,8 @@ import (
 	"codex.internal/pkg/host/files"
 )
 
-// File is the file of a handle (docs/spec/wire.md §5.4), open in this process.
-// One goroutine uses it at a time.
+// File is the file of a handle (docs/spec/wire.md §5.4), open in this process. Only one
+// goroutine may use it at a time.
 type File struct {
 	read   *files.ReadHandle // or
 	write  *files.WriteHandle
@@ -17,9 +17,9 @@ type File struct {
 	unpack *archive.Unpacker
 
 	// Of an archive.
-	at       uint64 // where its next block begins
+	at       uint64 // offset of the next block
 	failures []execproto.ArchiveFailure
-	named    int // bytes of the texts of failures
+	named    int // total size of the texts of failures, in bytes
 	unnamed  uint64
 }
 
@@ -86,7 +86,7 @@ func (f *File) Abandon() {
 	}
 }
 
-// ModeOf is the mode of an archive's handle, in the form of CheckMode.
+// ModeOf returns the mode of an archive's handle as a mode for CheckMode.
 func ModeOf(mode execproto.ArchiveMode) execproto.OpenMode {
 	if mode == execproto.ArchiveExtract {
 		return execproto.OpenReplace

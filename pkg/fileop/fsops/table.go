@@ -12,21 +12,21 @@ import (
 // have no other list of them.
 type Operation struct {
 	Method string
-	// ReadOnly operations change no file. The server confines them under a
-	// read-only profile, which is stricter than the requested one and cheaper:
-	// the launcher needs no placeholders for paths that must not be created.
+	// ReadOnly means that the operation changes no file. The server confines it with a
+	// read-only profile. That is stricter than the requested profile and cheaper: the launcher
+	// needs no placeholders for paths that must not be created.
 	ReadOnly bool
-	// Extension operations are unknown to Codex CLI: initialize announces them.
+	// Extension means that Codex CLI does not have the operation: initialize announces it.
 	Extension bool
-	// Part operations are a part of a request: the server divides the request by
+	// Part means that the operation is a part of a request. The server divides the request by
 	// sandboxes, and has a row of its own for the method.
 	Part bool
 
 	decode func(params []byte) (Call, error)
 }
 
-// operations is every file operation that is one request. Operations about
-// handles are in handle.go.
+// operations has every file operation that is a single request. Operations about handles are in
+// handle.go.
 var operations = [...]Operation{
 	{Method: execproto.MethodFSReadFile, ReadOnly: true, decode: readFile},
 	{Method: execproto.MethodFSWriteFile, decode: writeFile},
@@ -58,8 +58,8 @@ func Find(method string) *Operation {
 	return nil
 }
 
-// Decode decodes the params of the operation. An error is one of the params. The
-// call aliases params, which must not be changed while the call is used.
+// Decode decodes the params of the operation. Its error is one of the params. The call aliases
+// params, which must not be changed while the call is used.
 func (o *Operation) Decode(params []byte) (Call, error) { return o.decode(params) }
 
 // Call is a decoded request. Resolve must be called before Run, and Run at most
@@ -72,9 +72,9 @@ type Call struct {
 	run   func(ctx context.Context, paths []string, confined bool) (Result, error)
 }
 
-// Resolve replaces the paths of the request by native ones. home is the directory that `~` at
-// the beginning of a path means; "" makes such a path an error. Errors are those
-// of pathuri.Parse.
+// Resolve replaces the paths of the request by native ones. home is the directory that replaces
+// `~` at the beginning of a path; if home is "", such a path is an error. Errors are those of
+// pathuri.Parse.
 func (c *Call) Resolve(home string) error {
 	for i, path := range c.paths {
 		native, err := pathuri.Parse(path, home)
@@ -89,9 +89,8 @@ func (c *Call) Resolve(home string) error {
 // Paths returns the paths of the request, which are native after Resolve.
 func (c *Call) Paths() []string { return c.paths }
 
-// Run carries out the request in this process. confined is as in files.Options.
-// Error gives an error its code. Operations that can take long stop soon after
-// ctx ends.
+// Run carries out the request in this process. confined is as in files.Options. The function
+// Error adds a code to an error. Long operations stop soon after ctx ends.
 func (c *Call) Run(ctx context.Context, confined bool) (Result, error) {
 	return c.run(ctx, c.paths, confined)
 }

@@ -28,7 +28,7 @@ var watchKinds = map[watch.Kind]string{
 	watch.Unwatched:  execproto.WatchUnwatched,
 }
 
-// Changed converts a batch into the protocol's form, without the numbers.
+// Changed converts a batch to the protocol's form, without watch id and sequence number.
 func Changed(b *watch.Batch) *execproto.Changed {
 	n := &execproto.Changed{Events: make([]execproto.WatchEvent, len(b.Events)), Overflow: b.Overflow, Ended: b.Ended}
 	for i, e := range b.Events {

@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// The warnings of an answer. They name no paths: a sandbox may hide them.
+// The warnings of an answer. They contain no paths, because a sandbox may hide the paths.
 const (
 	warnMetadata  = "some capability metadata could not be loaded; discovery may be incomplete"
 	warnLocations = "some capability locations could not be resolved; discovery may be incomplete"
@@ -29,11 +29,11 @@ type Answer struct {
 // Unresolved adds the warning that a directory could not be listed.
 func (a *Answer) Unresolved() { a.locations = true }
 
-// Truncated adds the warning that not everything was searched.
+// Truncated adds the warning that the search was incomplete.
 func (a *Answer) Truncated() { a.size = true }
 
-// Skills adds the skills below a root, each with the root's ID. A root that
-// cannot be read has no skills: it is missing, or the sandbox hides it.
+// Skills adds the skills below a root, each with the root's ID. A root that cannot be read has
+// no skills: it is missing, or the sandbox hides it.
 func (a *Answer) Skills(root *execproto.CapabilityRoot) {
 	if root.Error != nil {
 		return
@@ -46,7 +46,7 @@ func (a *Answer) Skills(root *execproto.CapabilityRoot) {
 	}
 }
 
-// Plugin adds a plugin, with its id elsewhere if it has one.
+// Plugin adds a plugin and, if it has one, its id in another system.
 func (a *Answer) Plugin(p Plugin, root *execproto.CapabilityRoot, remote *string) {
 	if root.Error != nil || root.Plugin == nil {
 		a.metadata = true
@@ -117,8 +117,8 @@ func (a *Answer) skillsOf(root *execproto.CapabilityRoot) []execproto.InstalledS
 	return found
 }
 
-// spaces are the names that manifests give to the skills below their directories,
-// by the URIs of these.
+// spaces has the namespaces that manifests give to the skills below their directories. The keys
+// are the URIs of the directories.
 type spaces map[string]string
 
 func namespaces(root *execproto.CapabilityRoot) spaces {
@@ -133,8 +133,8 @@ func namespaces(root *execproto.CapabilityRoot) spaces {
 	return s
 }
 
-// nearest returns the namespace of a directory: that of its nearest parent; "" if there is
-// none.
+// nearest returns the namespace for a directory: that of the directory itself or its nearest
+// parent that has one; "" if none has.
 func (s spaces) nearest(dir string) string {
 	for dir != "" && s[dir] == "" {
 		dir = parent(dir)
@@ -142,8 +142,8 @@ func (s spaces) nearest(dir string) string {
 	return s[dir]
 }
 
-// parent returns the URI without its last name, "" above the root. Package path
-// would join the slashes after the scheme.
+// parent returns the URI without its last name, and "" for the root. Package path would remove
+// one of the slashes after the scheme.
 func parent(uri string) string {
 	return uri[:max(strings.LastIndexByte(uri, '/'), 0)]
 }

@@ -130,7 +130,7 @@ func TestParseRemoteInstall(t *testing.T) {
 	}
 }
 
-// rootWith returns a root with skills and manifests by their paths.
+// rootWith returns a root with the given skills and manifests. The keys are paths.
 func rootWith(files map[string]string) *execproto.CapabilityRoot {
 	root := &execproto.CapabilityRoot{ID: "id", Path: "file:///r"}
 	for _, name := range slices.Sorted(maps.Keys(files)) {

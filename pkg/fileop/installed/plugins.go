@@ -16,18 +16,17 @@ type Plugin struct {
 	ID      string // NAME@MARKETPLACE
 	Version string
 	Dir     string // URI of the version's directory
-	// Remote is the URI of the file that names the plugin's id elsewhere, or "" if
-	// no such file exists.
+	// Remote is the URI of the file that names the plugin's id in another system, or "" if the
+	// file does not exist.
 	Remote string
 }
 
-// RemoteInstall is the name of the file that names a plugin's id elsewhere.
+// RemoteInstall is the name of the file with a plugin's id in another system.
 const RemoteInstall = ".codex-remote-plugin-install.json"
 
-// Choose returns the plugins of a cache, one version of each, sorted by id.
-// cache is the URI of the cache. entries are the URIs below it, each with a
-// value that is true for a directory. truncated means that there are more than
-// MaxLocations.
+// Choose returns the plugins of a cache, one version of each, sorted by id. cache is the URI of
+// the cache. entries has the URIs below it; the value is true for a directory. truncated means
+// that there are more than MaxLocations.
 func Choose(cache string, entries map[string]bool) (plugins []Plugin, truncated bool) {
 	best := make(map[string]Plugin)
 	for uri, isDirectory := range entries {
@@ -48,7 +47,7 @@ func Choose(cache string, entries map[string]bool) (plugins []Plugin, truncated 
 		}
 		plugins = append(plugins, p)
 	}
-	// Not slices.SortFunc: it adds 14 KB to the program for each type.
+	// sort.Slice and not slices.SortFunc, which adds 14 KB to the program for each type.
 	sort.Slice(plugins, func(i, j int) bool { return plugins[i].ID < plugins[j].ID })
 	if len(plugins) > MaxLocations {
 		return plugins[:MaxLocations], true
@@ -56,7 +55,7 @@ func Choose(cache string, entries map[string]bool) (plugins []Plugin, truncated 
 	return plugins, false
 }
 
-// isName reports whether a directory's name is one of a plugin: letters, digits,
+// isName reports whether a directory's name is valid in the cache: it has only letters, digits,
 // `_`, `-` and the characters of more.
 func isName(text, more string) bool {
 	return text != "" && text != "." && text != ".." && !strings.ContainsFunc(text, func(r rune) bool {
@@ -65,12 +64,11 @@ func isName(text, more string) bool {
 	})
 }
 
-// local is the version that counts before all others: a plugin that is being
-// written.
+// local is the version that is preferred to all others: a plugin under development.
 const local = "local"
 
-// compareVersions orders versions. Semantic versions are ordered by their
-// rules, and rank above all others, which are ordered as texts.
+// compareVersions orders versions. Semantic versions are ordered by their rules, and rank above
+// all others. Other versions are ordered as texts.
 func compareVersions(a, b string) int {
 	x, isA := parseVersion(a)
 	y, isB := parseVersion(b)
@@ -81,7 +79,7 @@ func compareVersions(a, b string) int {
 		if c := x.compare(y); c != 0 {
 			return c
 		}
-		return cmp.Compare(a, b) // they differ in the build alone
+		return cmp.Compare(a, b) // they differ only in the build metadata
 	case isA != isB:
 		return cmp.Compare(rank(isA), rank(isB))
 	}
@@ -98,7 +96,7 @@ func rank(first bool) int {
 // version is a semantic version without its build metadata.
 type version struct {
 	numbers [3]uint64
-	before  []string // the parts of a prerelease
+	before  []string // the parts of the prerelease
 }
 
 func parseVersion(text string) (v version, ok bool) {

@@ -10,9 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parseSkill reads the head of a SKILL.md: YAML between two lines `---`. If the
-// head has no name, the skill's name is named. ok is false if the head is
-// missing or lacks a required member.
+// parseSkill parses the head of a SKILL.md: YAML between two lines `---`. named is the skill's
+// name if the head has none. ok is false if the head is missing or lacks a required member.
 func parseSkill(text, named string) (skill execproto.InstalledSkill, ok bool) {
 	head, ok := headOf(text)
 	if !ok {
@@ -34,7 +33,7 @@ func parseSkill(text, named string) (skill execproto.InstalledSkill, ok bool) {
 	return skill, skill.Description != "" && length >= 1 && length <= maxName
 }
 
-// headOf returns the lines between the two lines `---` at the beginning.
+// headOf returns the text between the two lines `---` at the beginning.
 func headOf(text string) (string, bool) {
 	first, rest, found := strings.Cut(text, "\n")
 	if !found || strings.TrimRight(first, " \t\r") != "---" {
@@ -53,13 +52,13 @@ func headOf(text string) (string, bool) {
 	return "", false
 }
 
-// tidy returns a scalar with one blank in place of each run of white space.
+// tidy returns the text of a scalar, with one blank in place of each run of white space.
 func tidy(n *node) string {
 	text, _ := n.scalar()
 	return skills.OneBlank(text)
 }
 
-// parseMetadata reads an agents/openai.yaml. Malformed members count as absent.
+// parseMetadata parses an agents/openai.yaml. It treats malformed members as absent.
 func parseMetadata(text string) (*execproto.SkillDependencies, *execproto.SkillPolicy) {
 	n, err := parseYAML(text)
 	if err != nil {

@@ -15,8 +15,8 @@ var (
 // node is a YAML value; nil is a missing one.
 type node yaml.Node
 
-// parseYAML reads one document of at most maxYAML bytes. An empty one is nil.
-// Aliases are refused.
+// parseYAML parses one document of at most maxYAML bytes. For an empty document it returns nil.
+// It refuses aliases.
 func parseYAML(text string) (*node, error) {
 	if len(text) > maxYAML {
 		return nil, errLongYAML
@@ -32,7 +32,7 @@ func parseYAML(text string) (*node, error) {
 	return (*node)(root), checkYAML(root, maxYAMLDepth)
 }
 
-// checkYAML refuses aliases, and values deeper than depth.
+// checkYAML refuses aliases, and values that are nested deeper than depth.
 func checkYAML(n *yaml.Node, depth int) error {
 	if n.Kind == yaml.AliasNode {
 		return errAliasYAML
@@ -51,7 +51,8 @@ func checkYAML(n *yaml.Node, depth int) error {
 // is reports whether a value is of a kind.
 func (n *node) is(kind yaml.Kind) bool { return n != nil && n.Kind == kind }
 
-// get returns a member of a mapping, or nil. The last one of a name counts.
+// get returns a member of a mapping, or nil. If several members have the name, it returns the
+// last one.
 func (n *node) get(key string) *node {
 	if !n.is(yaml.MappingNode) {
 		return nil
@@ -84,7 +85,7 @@ func (n *node) scalar() (text string, ok bool) {
 	return n.Value, true
 }
 
-// boolean returns a scalar that is true or false; ok is false for all others.
+// boolean returns the value of a scalar that is true or false; ok is false for any other node.
 func (n *node) boolean() (value, ok bool) {
 	if !n.is(yaml.ScalarNode) || n.Tag != "!!bool" {
 		return false, false

@@ -41,8 +41,8 @@ func TestParseYAML(t *testing.T) {
 	}
 }
 
-// TestRefusedYAML: texts that are not YAML, and those that expand to much more than their
-// size.
+// TestRefusedYAML has texts that are not YAML, and texts that would expand to much more than
+// their size.
 func TestRefusedYAML(t *testing.T) {
 	for _, text := range []string{
 		"a: [b", "a: {b: c", "a: \"b", "a: 'b", "a: b: c", "a: &x b\nc: *x", "a: \"\\q\"", "a: @b",
@@ -56,8 +56,8 @@ func TestRefusedYAML(t *testing.T) {
 	}
 }
 
-// FuzzParseYAML compares texts that are also JSON, a subset of YAML, with the
-// JSON; for others it checks that the parser ends.
+// FuzzParseYAML parses texts that are also JSON, a subset of YAML, and compares the result with
+// that of encoding/json. For other texts it checks that the parser returns.
 func FuzzParseYAML(f *testing.F) {
 	for _, s := range []string{"a: b\n- c", "a: |\n x\n", `{"a": ["b", {"c": "d"}]}`, "- - - a", "a: [\"b\", 'c'] # d", "a:\n- b:\n  c: >\n   d"} {
 		f.Add(s)

@@ -26,12 +26,12 @@ import (
 // Root is one directory, by its native path.
 type Root struct {
 	ID   string
-	URI  string // as the client wrote the path
+	URI  string // the path as the client has sent it
 	Path string
 }
 
-// Discover returns the plugins and skills below each of the roots, in their order. The error is
-// that of ctx.
+// Discover returns the plugins and skills below each of the roots, in the order of the roots.
+// The error is that of ctx.
 func Discover(ctx context.Context, roots []Root) ([]execproto.CapabilityRoot, error) {
 	all := int64(MaxBytes)
 	found := make([]execproto.CapabilityRoot, len(roots))
@@ -51,11 +51,11 @@ func Discover(ctx context.Context, roots []Root) ([]execproto.CapabilityRoot, er
 	return found, nil
 }
 
-// discovery is the work on one root.
+// discovery is the search in one root.
 type discovery struct {
 	root  string
-	bytes int64  // of its files that were read
-	all   *int64 // what all roots may still use
+	bytes int64  // total size of the files of this root that were read
+	all   *int64 // how many bytes all roots together may still read
 	found execproto.CapabilityRoot
 }
 
@@ -63,7 +63,7 @@ type discovery struct {
 // one counts.
 var manifests = [...]string{".codex-plugin/plugin.json", ".claude-plugin/plugin.json", ".cursor-plugin/plugin.json"}
 
-// run fills in found. An error concerns the root as a whole.
+// run fills in found. It returns an error that affects the whole root.
 func (d *discovery) run(ctx context.Context) error {
 	uri := pathuri.Format(d.root)
 	switch info, err := files.Stat(d.root, files.Options{}); {
@@ -103,8 +103,7 @@ func (d *discovery) warn(format string, args ...any) {
 	}
 }
 
-// read returns a file, or nil. If it is missing or not a regular file, there is
-// no warning.
+// read returns a file, or nil. A file that is missing or not regular causes no warning.
 func (d *discovery) read(name string) *execproto.CapabilityFile {
 	if *d.all < 0 {
 		return nil
@@ -147,7 +146,7 @@ func readText(name string) (string, error) {
 	if size > maxFile {
 		return "", errTooLarge
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1)) // it may grow meanwhile
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1)) // the file may grow while it is read
 	if err == nil && len(text) > maxFile {
 		err = errTooLarge
 	}
@@ -198,8 +197,8 @@ func (d *discovery) below(member string, named *string, otherwise, manifest stri
 	return path.Join(d.root, otherwise)
 }
 
-// namespaces collects the manifests that give skills their names: the manifest
-// of the root, else of the nearest parent directory, and those of the
+// namespaces collects the manifests that determine the namespaces of skills: the manifest of
+// the root or, if it has none, of the nearest parent directory, and the manifests of the
 // directories below.
 func (d *discovery) namespaces(entries []files.WalkEntry) {
 	if p := d.found.Plugin; p != nil {

@@ -50,7 +50,7 @@ func discover(t *testing.T, paths ...string) []execproto.CapabilityRoot {
 	return found
 }
 
-// below returns the paths of files without the directory, or "-" for none.
+// below returns the paths of files relative to the directory, or "-" if there are none.
 func below(dir string, list ...*execproto.CapabilityFile) string {
 	var names []string
 	for _, f := range list {
@@ -119,8 +119,8 @@ func TestNamespacesAreTheNearestAboveAndAllBelow(t *testing.T) {
 	}
 }
 
-// TestHostileFilesAreLeftOut: they are not read or waited for, and cause no error
-// of the root.
+// TestHostileFilesAreLeftOut: hostile files are not read, do not block the search, and cause no
+// error of the root.
 func TestHostileFilesAreLeftOut(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"ok/SKILL.md": "text", "ok/agents/openai.yaml": "y", "large/SKILL.md": strings.Repeat("x", maxFile+1), "bytes/SKILL.md": "\xff",
@@ -150,8 +150,7 @@ func TestHostileFilesAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestAllRootsHaveALimit: a client cannot request gigabytes by naming one
-// directory often.
+// TestAllRootsHaveALimit: a client cannot request gigabytes by naming one directory many times.
 func TestAllRootsHaveALimit(t *testing.T) {
 	contents := make(map[string]string)
 	for _, name := range strings.Split("abcdefghijklmnop", "") {

@@ -1,13 +1,12 @@
 package skills
 
 const (
-	// maxDepth, maxDirectories and maxWalkEntries bound the walk of a root, as with
-	// Codex CLI.
+	// maxDepth, maxDirectories and maxWalkEntries bound the walk of a root, as in Codex CLI.
 	maxDepth       = 6
 	maxDirectories = 2000
 	maxWalkEntries = 20_000
 
-	// maxFile bounds one file and maxRoot the files of one root, as with Codex CLI.
+	// maxFile bounds one file and maxRoot the files of one root, as in Codex CLI.
 	maxFile = 1 << 20
 	maxRoot = 16 << 20
 	// MaxBytes bounds the files of all roots of a request. Without it, 128

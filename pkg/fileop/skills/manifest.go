@@ -14,8 +14,8 @@ type Manifest struct {
 	inline        bool    // the servers are in the manifest itself
 }
 
-// ParseManifest reads a manifest. Members of other types than expected are ignored. If the
-// text is not JSON or has a member twice, the result is empty.
+// ParseManifest reads a manifest. Members of other types than expected are ignored. If the text
+// is not JSON, or an object has a member twice, the result is empty.
 func ParseManifest(text string) Manifest {
 	var m Manifest
 	r := jsonwire.NewReader([]byte(text))
@@ -40,7 +40,7 @@ func ParseManifest(text string) Manifest {
 	return m
 }
 
-// readPath reads a string. It skips other values, of which to stays nil.
+// readPath reads a string into to. It skips any other value; to then stays nil.
 func readPath(r *jsonwire.Reader, to **string) error {
 	if r.Peek() != jsonwire.String {
 		return r.Skip()
@@ -50,6 +50,6 @@ func readPath(r *jsonwire.Reader, to **string) error {
 	return err
 }
 
-// OneBlank returns a text in which each run of white space is replaced by one blank,
-// without those at its ends.
+// OneBlank returns a text with one blank in place of each run of white space, and without white
+// space at its ends.
 func OneBlank(text string) string { return strings.Join(strings.Fields(text), " ") }
