@@ -10,7 +10,7 @@ import (
 	simd "github.com/segmentio/asm/base64"
 )
 
-// Len is the length of the base64 text of n bytes.
+// Len returns the length of the base64 text of n bytes.
 func Len(n int) int { return (n + 2) / 3 * 4 }
 
 // Append appends the base64 text of data: standard alphabet, padded. It
@@ -42,8 +42,8 @@ func DecodeInPlace(text []byte) ([]byte, error) {
 	if len(text) == 0 {
 		return text, nil
 	}
-	// The last four characters have the padding and the bits that must be zero;
-	// the standard library checks them. The characters before have no padding.
+	// The last four characters have the padding, and bits that must be zero: the standard
+	// library checks them. The earlier characters have no padding.
 	if len(text)%4 != 0 {
 		return nil, lengthError(text)
 	}
@@ -55,19 +55,18 @@ func DecodeInPlace(text []byte) ([]byte, error) {
 	var tail [3]byte
 	quantum := text[len(text)-4:]
 	m, err := base64.StdEncoding.Strict().Decode(tail[:], quantum)
-	if err != nil || bytes.ContainsAny(quantum, "\r\n") { // which it would skip
+	if err != nil || bytes.ContainsAny(quantum, "\r\n") { // the standard library would skip these
 		return nil, tailError(quantum, len(text)-4)
 	}
 	copy(text[n:], tail[:m])
 	return text[:n+m], nil
 }
 
-// Error is the error of an invalid base64 text, with the texts of Codex
-// CLI's server.
+// Error is the error for an invalid base64 text. Its texts are those of Codex CLI's server.
 type Error struct {
 	Reason string // "Invalid symbol", "Invalid last symbol" or "Invalid padding"
-	Symbol byte   // the symbol, unless it is the padding that is wrong
-	Offset int    // of the symbol, in bytes
+	Symbol byte   // the invalid symbol; not set if the padding is invalid
+	Offset int    // offset of the symbol, in bytes
 }
 
 func (e *Error) Error() string {
@@ -93,8 +92,8 @@ func lengthError(text []byte) error {
 	return &Error{Reason: badPadding}
 }
 
-// symbolError is the error for a text with an invalid symbol before the last four.
-// The text before that symbol has been overwritten.
+// symbolError returns the error for a text with an invalid symbol before the last four. The
+// text before that symbol was overwritten.
 func symbolError(text []byte, err error) error {
 	var corrupt base64.CorruptInputError
 	if errors.As(err, &corrupt) && int(corrupt) < len(text) {

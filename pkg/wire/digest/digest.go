@@ -8,12 +8,12 @@ import (
 	"encoding/hex"
 )
 
-// size is how many bytes of the SHA-256 are shown. Ids are random, so that
-// many bytes identify one, and do not reveal it.
+// size is how many bytes of the SHA-256 are shown. Ids are random: that many bytes identify an
+// id, and do not reveal it.
 const size = 8
 
-// Of returns the digest of a session's or stream's id: the same on client and server. The
-// id itself must not be shown: it lets its holder resume the session.
+// Of returns the digest of a session's or stream's id. It is the same on client and server. The
+// id itself must not be shown, because its holder can resume the session.
 func Of(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:size])

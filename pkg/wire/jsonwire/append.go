@@ -66,9 +66,9 @@ func AppendUint(b []byte, n uint64) []byte { return strconv.AppendUint(b, n, 10)
 // AppendBool appends a boolean.
 func AppendBool(b []byte, v bool) []byte { return strconv.AppendBool(b, v) }
 
-// AppendRaw appends a JSON text as it is, but with a space in place of each line
-// end. Strings contain none, so its meaning is the same. The error is a
-// *SyntaxError if the text is not one JSON value; then nothing is appended.
+// AppendRaw appends a JSON text unchanged, except that it replaces each line end by a space.
+// Line ends cannot occur within JSON strings, so the meaning stays the same. If the text is not
+// one JSON value, AppendRaw appends nothing, and the error is a *SyntaxError.
 func AppendRaw(b, text []byte) ([]byte, error) {
 	r := NewReader(text)
 	if err := r.Skip(); err != nil {

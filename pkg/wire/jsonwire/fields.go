@@ -14,18 +14,18 @@ import (
 
 // The lines of Fields: each writes, reads or checks one member.
 
-// Text is a string.
+// Text is a member with a string.
 func (c *Codec) Text(name string, rule Rule, to *string) { Word(c, name, rule, to) }
 
-// Word is a string with a type of its own.
+// Word is a member with a string of its own Go type.
 func Word[S ~string](c *Codec, name string, rule Rule, to *S) {
 	if c.visit(name, rule, String, *to == "") {
 		TextValue(c, to)
 	}
 }
 
-// Choice is a string that a reader accepts only if it is one of words. If it may
-// be absent, the first of them is the default.
+// Choice is a member with a string that must be one of words when it is read. If the member may
+// be absent, the first word is the default.
 func Choice[S ~string](c *Codec, name string, rule Rule, to *S, words []S) {
 	switch {
 	case c.visit(name, rule, String, *to == ""):
@@ -35,50 +35,51 @@ func Choice[S ~string](c *Codec, name string, rule Rule, to *S, words []S) {
 	}
 }
 
-// Bool is a boolean.
+// Bool is a member with a boolean.
 func (c *Codec) Bool(name string, rule Rule, to *bool) {
 	if c.visit(name, rule, Bool, !*to) {
 		BoolValue(c, to)
 	}
 }
 
-// Uint64 is an integer of 64 bits without a sign.
+// Uint64 is a member with an unsigned integer of 64 bits.
 func (c *Codec) Uint64(name string, rule Rule, to *uint64) {
 	if c.visit(name, rule, Number, *to == 0) {
 		Uint64Value(c, to)
 	}
 }
 
-// Uint32 is an integer of 32 bits without a sign.
+// Uint32 is a member with an unsigned integer of 32 bits.
 func (c *Codec) Uint32(name string, rule Rule, to *uint32) {
 	if c.visit(name, rule, Number, *to == 0) {
 		Uint32Value(c, to)
 	}
 }
 
-// Uint16 is an integer of 16 bits without a sign.
+// Uint16 is a member with an unsigned integer of 16 bits.
 func (c *Codec) Uint16(name string, rule Rule, to *uint16) {
 	if c.visit(name, rule, Number, *to == 0) {
 		Uint16Value(c, to)
 	}
 }
 
-// Int64 is an integer of 64 bits.
+// Int64 is a member with an integer of 64 bits.
 func (c *Codec) Int64(name string, rule Rule, to *int64) {
 	if c.visit(name, rule, Number, *to == 0) {
 		Int64Value(c, to)
 	}
 }
 
-// Int is an exit code or a status.
+// Int is a member with an exit code or a status.
 func (c *Codec) Int(name string, rule Rule, to *int) {
 	if c.visit(name, rule, Number, *to == 0) {
 		IntValue(c, to)
 	}
 }
 
-// Encoded is data as a string in an encoding: appendString appends that string, and decode returns the data of
-// its text, which it may change and alias. Nil is written as the empty text, or as null if rule has OrNull.
+// Encoded is a member with data as a string in some encoding. appendString appends the string
+// of the data. decode returns the data of a string, which it may change and alias. Nil is
+// written as the empty string, or as null if rule has OrNull.
 func (c *Codec) Encoded(name string, rule Rule, to *[]byte, appendString func(b, data []byte) []byte, decode func(text []byte) ([]byte, error)) {
 	switch {
 	case !c.visit(name, rule, String, *to == nil):
@@ -95,16 +96,16 @@ func (c *Codec) Encoded(name string, rule Rule, to *[]byte, appendString func(b,
 	}
 }
 
-// Base64Text is a base64 text that is not decoded. It aliases the text that is read.
+// Base64Text is a member with base64 text that is not decoded. It aliases the input.
 func (c *Codec) Base64Text(name string, rule Rule, to *[]byte) {
 	if c.visit(name, rule, String, len(*to) == 0) {
 		value(c, to, AppendString, (*Reader).StringBytes)
 	}
 }
 
-// Raw is a value of any kind as its JSON text, of which a reader makes a copy. nil
-// is written as null unless rule has Omit. A written text is checked, and line
-// ends are removed, because over stdio a message is one line.
+// Raw is a member with any value as its JSON text, which a reader copies. nil is written as
+// null unless rule has Omit. A text is checked before it is written, and its line ends are
+// replaced, because over stdio a message is one line.
 func (c *Codec) Raw(name string, rule Rule, to *json.RawMessage) {
 	switch {
 	case !c.visit(name, rule, anyKind, len(*to) == 0):
@@ -122,14 +123,14 @@ func (c *Codec) Raw(name string, rule Rule, to *json.RawMessage) {
 	}
 }
 
-// Read is a member of a type that is only read: read must read or skip its value.
+// Read is a member that is only read: the function read must read or skip its value.
 func (c *Codec) Read(name string, rule Rule, read func(r *Reader) error) {
 	if c.visit(name, rule, anyKind, false) {
 		c.err = read(c.r)
 	}
 }
 
-// LaxText is a string that is only read. A value of another kind is skipped.
+// LaxText is a member with a string that is only read. A value of another kind is skipped.
 func (c *Codec) LaxText(name string, to *string) {
 	c.Read(name, 0, func(r *Reader) (err error) {
 		if r.Peek() != String {
@@ -140,48 +141,49 @@ func (c *Codec) LaxText(name string, to *string) {
 	})
 }
 
-// Struct is an object within an object.
+// Struct is a member with an object.
 func (c *Codec) Struct(name string, rule Rule, to Struct) {
 	if c.visit(name, rule, Object, false) {
 		c.structValue(to)
 	}
 }
 
-// MaxElements bounds lists of strings and of objects: as many names as a directory may have. Scenario: the answer of a hostile server is
-// four million names of a directory, which take ten times as much when they are decoded.
+// MaxElements bounds lists of strings and of objects: a list may have as many elements as a
+// directory may have names. Scenario: a hostile server answers with four million names of a
+// directory. Decoded, they take ten times the memory of the message.
 const MaxElements = 1 << 20
 
-// Texts is a list of strings.
+// Texts is a member with a list of strings.
 func (c *Codec) Texts(name string, rule Rule, to *[]string) {
 	List(c, name, rule, to, MaxElements, TextValue)
 }
 
-// Structs is a list of objects.
+// Structs is a member with a list of objects.
 func Structs[T any, P Pointer[T]](c *Codec, name string, rule Rule, to *[]T) {
 	if c.visit(name, rule, Array, len(*to) == 0) {
 		ListValue(c, to, MaxElements, StructValue[T, P])
 	}
 }
 
-// List is a list of at most so many values.
+// List is a member with a list of values, at most as many as given.
 func List[T any](c *Codec, name string, rule Rule, to *[]T, most int, value func(*Codec, *T)) {
 	if c.visit(name, rule, Array, *to == nil) {
 		ListValue(c, to, most, value)
 	}
 }
 
-// TextMap is an object whose values are strings.
+// TextMap is a member with an object whose values are strings.
 func (c *Codec) TextMap(name string, rule Rule, to *map[string]string) {
 	mapOf(c, name, rule, to, TextValue)
 }
 
-// ChoiceMap is an object whose values are one of words each.
+// ChoiceMap is a member with an object whose values are each one of words.
 func ChoiceMap[S ~string](c *Codec, name string, rule Rule, to *map[string]S, words []S) {
 	mapOf(c, name, rule, to, func(c *Codec, to *S) { choiceValue(c, to, words) })
 }
 
-// mapOf is an object with any names, written in their order. Of several members with
-// the same name, a reader takes the last one.
+// mapOf is a member with an object that may have any names. The names are written in ascending
+// order. If several members have the same name, a reader takes the last one.
 func mapOf[T any](c *Codec, name string, rule Rule, to *map[string]T, value func(*Codec, *T)) {
 	if !c.visit(name, rule, Object, *to == nil) {
 		return
@@ -210,8 +212,8 @@ func mapOf[T any](c *Codec, name string, rule Rule, to *map[string]T, value func
 	*to = m
 }
 
-// Optional is a value that may be absent; then it is nil. nil is written as
-// null unless rule has Omit.
+// Optional is a member that may be absent or null, for which the Go value is nil. nil is
+// written as null unless rule has Omit.
 func Optional[T any](c *Codec, name string, rule Rule, to **T, value func(*Codec, *T)) {
 	switch {
 	case !c.visit(name, rule, anyKind, *to == nil):
@@ -225,7 +227,7 @@ func Optional[T any](c *Codec, name string, rule Rule, to **T, value func(*Codec
 	}
 }
 
-// The values of optional members and of the elements of lists.
+// The functions for values of optional members and for elements of lists.
 
 // TextValue is a string.
 func TextValue[S ~string](c *Codec, to *S) {
@@ -298,7 +300,7 @@ func BareStructValue[T any, P Pointer[T]](c *Codec, to *T) {
 	c.bare = c.err != nil
 }
 
-// ListValue is a list of at most so many values.
+// ListValue is a list of at most the given number of values.
 func ListValue[T any](c *Codec, to *[]T, most int, value func(*Codec, *T)) {
 	if c.mode == writing {
 		c.b = append(c.b, '[')

@@ -1,6 +1,5 @@
 package jsonwire
 
-// maxDepth bounds how deep arrays and objects may nest in a text. The
-// protocol needs eight levels; the bound keeps a hostile text from using the
-// stack.
+// maxDepth bounds how deep arrays and objects may be nested in a text. The protocol needs eight
+// levels. The bound prevents a hostile text from exhausting the stack.
 const maxDepth = 128

@@ -9,7 +9,8 @@ type names struct{ List []string }
 
 func (n *names) Fields(c *Codec) { c.Texts("list", Need, &n.List) }
 
-// TestListsAreBounded: a list that is longer than any of the protocol is refused before all of it is kept.
+// TestListsAreBounded: a list that is longer than the protocol permits is refused before all of
+// it is in memory.
 func TestListsAreBounded(t *testing.T) {
 	for _, tt := range []struct {
 		elements int

@@ -82,8 +82,7 @@ func TestStringsAliasTheText(t *testing.T) {
 	}
 }
 
-// FuzzReader compares the accepted texts, and the decoded strings, with
-// encoding/json.
+// FuzzReader compares with encoding/json which texts are accepted, and the decoded strings.
 func FuzzReader(f *testing.F) {
 	for _, s := range []string{`{"a":[1,2.5,"\u00e9\ud83d\ude00"],"b":null}`, `"\ud800"`, "\"\xff\"", `[[[]]]`, `-0.1e+5`, ``, `"a\"b"`} {
 		f.Add([]byte(s))
@@ -109,8 +108,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// stricter says whether err is about something that encoding/json lets pass:
-// invalid UTF-8, lone surrogates and deep nesting.
+// stricter reports whether err is about something that encoding/json accepts: invalid UTF-8,
+// lone surrogates and deep nesting.
 func stricter(err error) bool {
 	for _, s := range []string{"code point", "lone surrogate", "recursion"} {
 		if strings.Contains(err.Error(), s) {

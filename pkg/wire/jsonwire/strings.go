@@ -6,10 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// scanString validates the string that begins at the current position and skips
-// it. It returns the text between the quotes and whether that has escapes. It uses
-// vector instructions to find the closing quote, and then escapes and invalid
-// characters before it.
+// scanString validates the string that begins at the current position and skips it. It returns
+// the text between the quotes, and whether that text has escapes. It uses vector instructions,
+// first to find the closing quote, and then to find escapes and invalid characters before it.
 func (r *Reader) scanString() (raw []byte, escaped bool, err error) {
 	r.pos++
 	start := r.pos
@@ -124,8 +123,8 @@ func plainText(b []byte) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for len(b) >= 32 {
 		w, x, y, z := le64(b), le64(b[8:]), le64(b[16:]), le64(b[24:])
-		// A high bit of its own marks a byte outside ASCII, one that the
-		// subtraction sets a byte below 0x20.
+		// The high bit of a byte itself marks a byte outside of ASCII. The high bit after the
+		// subtraction marks a byte below 0x20.
 		if (w|x|y|z|(w-ones*0x20)|(x-ones*0x20)|(y-ones*0x20)|(z-ones*0x20))&high != 0 {
 			return false
 		}
@@ -146,7 +145,7 @@ func control(b []byte) int {
 	i := 0
 	for ; i+8 <= len(b); i += 8 {
 		w := le64(b[i:])
-		// The classic test for a byte less than 0x20 among bytes.
+		// The usual bit trick that finds a byte less than 0x20 among eight bytes.
 		if (w-ones*0x20)&^w&high != 0 {
 			break
 		}

@@ -15,8 +15,8 @@ import (
 //		c.Uint16("cols", jsonwire.Need, &p.Cols)
 //	}
 //
-// The same list writes an object, reads one, and checks the text of one: a Codec
-// calls it in another mode. There is no second description of a type.
+// The same list is used to write an object, to read one, and to check the text of one: a Codec
+// has a mode for each. No type has a second description.
 type Struct interface{ Fields(c *Codec) }
 
 // Pointer is *T, for a T whose pointer is a Struct.
@@ -25,35 +25,34 @@ type Pointer[T any] interface {
 	Struct
 }
 
-// FieldsFunc is a Struct without its own type, for objects that are only read.
+// FieldsFunc is a Struct for an object that is only read, and needs no Go type.
 type FieldsFunc func(c *Codec)
 
 // Fields calls f.
 func (f FieldsFunc) Fields(c *Codec) { f(c) }
 
-// AppendStruct appends the JSON text of an object. The error means that a raw member
-// is not JSON, such as a sandbox that a user of the client has written.
+// AppendStruct appends the JSON text of an object. An error means that a raw member is not
+// JSON, for example a sandbox from a user of the client.
 func AppendStruct(b []byte, s Struct) ([]byte, error) {
 	c := Codec{b: append(b, '{')}
 	s.Fields(&c)
 	return append(c.b, '}'), c.err
 }
 
-// Struct reads an object into s; expected names it in errors. Members that the text
-// does not have keep their values. Unknown members are ignored unless Fields calls
-// NoOthers, because one end of a connection may know members that the other does not.
-// Encoded members may alias the reader's text, in which they are decoded in place: it must
-// not be changed while s is used, and is no longer JSON.
+// Struct reads an object into s; expected names it in errors. Members that the text does not
+// have keep their values. Unknown members are ignored unless Fields calls NoOthers, because one
+// end of a connection may know members that the other does not. Encoded members may be decoded
+// in place, and alias the reader's text: the text must not be changed while s is used, and is
+// no longer JSON.
 func (r *Reader) Struct(expected string, s Struct) error {
 	c := Codec{mode: reading, r: r}
 	return c.object(s, expected)
 }
 
-// Check returns an error unless text, which must be valid JSON, has the members
-// that AppendStruct writes for an object of this type, and no others. It is for
-// results of an untrusted helper, whose members must not be null. Encoded text is
-// not decoded, so that a file of any size is checked without a copy. Values of s
-// are not used.
+// Check returns an error if text lacks a member that AppendStruct writes for an object of this
+// type, or has any other member. text must be valid JSON. Check is for results of an untrusted
+// helper, whose members must not be null. It does not decode encoded text, so that it checks a
+// file of any size without a copy. It ignores the values of s.
 func Check(text []byte, s Struct) error {
 	c := Codec{mode: checking, r: NewCheckedReader(text)}
 	if err := c.object(s, "a result"); err != nil {
@@ -62,15 +61,14 @@ func Check(text []byte, s Struct) error {
 	return c.r.End()
 }
 
-// Rule gives the special rules of a member. Without any, a reader accepts that
-// the member is absent but not that it is null, and the member is always
-// written.
+// Rule has the special rules of a member. Without any, a reader accepts an object without the
+// member, but does not accept null; a writer always writes the member.
 type Rule uint8
 
 const (
-	// Need means that an object without the member is refused.
+	// Need means that a reader refuses an object without the member.
 	Need Rule = 1 << iota
-	// OrNull means that the member may be null, which is the same as absent.
+	// OrNull means that the member may be null, which means the same as absent.
 	OrNull
 	// Omit means that the zero value is not written.
 	Omit
@@ -84,11 +82,11 @@ const (
 	checking
 )
 
-// Codec goes through the members of one object after the other. To write one, it
-// calls the object's Fields once. To read one, it calls Fields for each member of
-// the text, upon which the line with the same name reads the value, and once
-// more at the end, when the lines report what is missing. An object has at most 20
-// members, so that costs less than a table that must be filled for each value.
+// Codec goes through the members of one object after the other. To write one, it calls the
+// object's Fields once. To read one, it calls Fields for each member of the text: the line with
+// the same name reads the value. At the end it calls Fields once more, so that the lines report
+// missing members. An object has at most 20 members, so this costs less than a table that must
+// be filled for each value.
 //
 // The lines of Fields are calls of the Codec's methods and of the package's
 // generic functions that take a Codec. Their parameters are the member's name, its
@@ -102,13 +100,13 @@ type Codec struct {
 	bare bool // errors do not name the members
 }
 
-// position is where a Codec is in the object that it reads.
+// position is the position of a Codec in the object that it reads.
 type position struct {
-	name   []byte // of the member in the text
-	index  uint8  // of the next line of Fields
-	found  bool   // a line has that name
-	twice  bool   // and so had an earlier member
-	ended  bool   // there are no more members
+	name   []byte // name of the member in the text
+	index  uint8  // index of the next line of Fields
+	found  bool   // a line has the name
+	twice  bool   // an earlier member had the same name
+	ended  bool   // the object has no more members
 	closed bool   // unknown members are errors
 	seen   uint64 // the lines whose members were found; there are at most 64
 }
@@ -159,7 +157,7 @@ func (c *Codec) key(name string) {
 	c.b = append(b, '"', ':')
 }
 
-// missing notes the first member that the text does not have but should.
+// missing records the first member that the text should have and does not have.
 func (c *Codec) missing(name string, rule Rule, bit uint64) {
 	must := rule&Need != 0
 	if c.mode == checking {
@@ -170,8 +168,8 @@ func (c *Codec) missing(name string, rule Rule, bit uint64) {
 	}
 }
 
-// Refuse is a line of Fields that is about several members or the value of one:
-// it refuses an object that has been read if wrong is true.
+// Refuse is a line of Fields about the value of one or several members. If wrong is true, a
+// reader refuses the object with err.
 func (c *Codec) Refuse(wrong bool, err error) {
 	if wrong && c.mode == reading && c.at.ended && c.err == nil {
 		c.err = err
@@ -184,12 +182,12 @@ func (c *Codec) NoOthers() { c.at.closed = true }
 // anyKind is the kind of values that Check does not examine.
 const anyKind = Invalid
 
-// checkKind checks a value except its elements, which it leaves to the caller.
+// checkKind checks a value but not its elements, which are left to the caller.
 func (c *Codec) checkKind(name string, kind Kind) (elements bool) {
 	switch {
 	case kind != anyKind && c.r.Peek() != kind:
 		c.err = fmt.Errorf("unexpected type of field `%s`", name)
-	case kind == Number: // an integer, of which only times are signed
+	case kind == Number: // an integer; of the integers, only times are signed
 		_, c.err = c.r.Int64("an integer")
 	case kind == Array:
 		return true

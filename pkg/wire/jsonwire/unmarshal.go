@@ -8,19 +8,18 @@ import (
 	"strings"
 )
 
-// Unmarshal is json.Unmarshal with exact names, for JSON on which an admission
-// depends and whose types have tags of encoding/json: claims of a token, requests
-// with credentials, stored keys. Members for which v has no field are ignored, at
-// every level; a duplicate member is an error. Types that decode themselves are not
-// examined.
+// Unmarshal is json.Unmarshal with exact names. It is for JSON that decides whether a client is
+// accepted, and whose types have tags of encoding/json: claims of a token, requests with
+// credentials, stored keys. Members for which v has no field are ignored, at every level; a
+// duplicate member is an error. Types that decode themselves are not examined.
 //
 // encoding/json differs: it accepts a member for a field if their names differ only
 // in case, and the last of several members wins. A token with "aud" for one service
 // and "AUD" for another is then good for both, depending on which program reads it.
 func Unmarshal(text []byte, v any) error { return unmarshal(filter{}, text, v) }
 
-// UnmarshalKnown is Unmarshal for a document of which every member must be
-// known: a member for which v has no field is an error, at every level.
+// UnmarshalKnown is Unmarshal, except that a member for which v has no field is an error, at
+// every level.
 func UnmarshalKnown(text []byte, v any) error { return unmarshal(filter{known: true}, text, v) }
 
 func unmarshal(f filter, text []byte, v any) error {
@@ -45,7 +44,7 @@ var (
 
 // filter copies JSON without the members that have no field.
 type filter struct {
-	known bool // return an error for such a member instead
+	known bool // such a member is an error
 }
 
 // value appends the next value of r without the members for which t has no
@@ -94,7 +93,7 @@ func appendRaw(b []byte, r *Reader) ([]byte, error) {
 	return append(b, raw...), err
 }
 
-// object keeps the members that have a field. Each may occur once.
+// object retains the members that have a field. It returns an error for a duplicate.
 func (f filter) object(b []byte, r *Reader, typeOf func(name string) reflect.Type) ([]byte, error) {
 	b = append(b, '{')
 	seen := make(map[string]bool)

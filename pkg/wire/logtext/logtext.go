@@ -1,4 +1,4 @@
-// Package logtext makes text fit for errors, logs and status pages.
+// Package logtext shortens text for errors, logs and status pages.
 package logtext
 
 import "unicode/utf8"

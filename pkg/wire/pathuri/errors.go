@@ -2,18 +2,16 @@ package pathuri
 
 import "codex.internal/pkg/wire/logtext"
 
-// SyntaxError is the error for a text that is not a path of the protocol: it is
-// relative, has another scheme, or is not a well-formed URI. Servers answer it
-// as invalid params (-32602).
+// SyntaxError is the error for a text that is not a path of the protocol: a relative path, a
+// URI with another scheme, or a malformed URI. Servers answer with invalid params (-32602).
 type SyntaxError struct{ text string }
 
 // Error returns the text for the client.
 func (e *SyntaxError) Error() string { return e.text }
 
-// HostError is the error for a well-formed path that cannot exist on this host: it
-// has another host's name, a drive letter, or (a native path) a NUL byte. Servers
-// answer with an invalid request error (-32600), or with invalid params if the
-// path is a working directory.
+// HostError is the error for a well-formed path that cannot exist on this host: a URI with
+// another host's name or a drive letter, or a native path with a NUL byte. Servers answer with
+// an invalid request error (-32600), or with invalid params if the path is a working directory.
 type HostError struct{ text string }
 
 // Error returns the text for the client.

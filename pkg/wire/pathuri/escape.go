@@ -2,14 +2,13 @@ package pathuri
 
 import "strings"
 
-// Format returns the canonical `file:` URI of a native absolute path. Parse
-// returns the same path for it, unless the path holds a NUL byte or is not
-// clean.
+// Format returns the canonical `file:` URI of a native absolute path. Parse converts it back to
+// the same path, unless the path has a NUL byte or is not clean.
 func Format(native string) string {
 	b := make([]byte, 0, len("file://")+len(native)+len(native)/4)
 	b = append(b, "file://"...)
 	if startsWithDrive(native) {
-		// Its colon would turn the name into a drive letter when it is read back.
+		// When the URI is parsed again, the colon would make the name a drive letter.
 		i := strings.IndexByte(native, ':')
 		b = append(b, native[:i]...)
 		b = append(b, "%3A"...)
@@ -18,8 +17,8 @@ func Format(native string) string {
 	return string(appendEscaped(b, native, false))
 }
 
-// appendEscaped appends s with percent escapes where a URI needs them. If escaped
-// is set, s contains escapes already, and percent signs are kept.
+// appendEscaped appends s with percent escapes where a URI needs them. escaped means that s
+// already contains escapes: percent signs are then not escaped.
 func appendEscaped(b []byte, s string, escaped bool) []byte {
 	const hex = "0123456789ABCDEF"
 	for i := range len(s) {
@@ -33,8 +32,8 @@ func appendEscaped(b []byte, s string, escaped bool) []byte {
 	return b
 }
 
-// mustEscape reports whether a byte must be escaped in a path URI. A backslash
-// must, because Parse reads it as a slash.
+// mustEscape reports whether a byte must be escaped in a path URI. A backslash must be escaped,
+// because Parse reads it as a slash.
 func mustEscape(c byte) bool {
 	switch c {
 	case '"', '#', '%', '<', '>', '?', '\\', '`', '{', '}':

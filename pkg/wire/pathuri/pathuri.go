@@ -1,13 +1,12 @@
-// Package pathuri turns the paths of the protocol into native ones and back
-// (docs/spec/wire.md §5.1): `file:` URIs, native absolute paths, and
-// `~` for the server's home.
+// Package pathuri converts the paths of the protocol to native paths and back
+// (docs/spec/wire.md §5.1): `file:` URIs, native absolute paths, and `~` for the server's home.
 //
 //	native, err := pathuri.Parse("file:///srv/a%20b/../c", home) // "/srv/c"
 //	uri := pathuri.Format("/srv/a b")                            // "file:///srv/a%20b"
 //
-// It works on the text alone and accesses no file, so `..` removes the name before it,
-// also if that is a symbolic link. Native paths are bytes: in a URI, bytes that are
-// not UTF-8 are percent-escaped.
+// The package works only on the text and accesses no file, so `..` removes the name before it,
+// even if that is a symbolic link. Native paths are bytes: in a URI, bytes that are not UTF-8
+// are percent-escaped.
 //
 // URIs are read as the WHATWG URL standard reads them, because Codex CLI
 // does: blanks and controls around them and tabs and newlines within are
@@ -22,11 +21,10 @@ import (
 	"codex.internal/pkg/wire/logtext"
 )
 
-// Parse returns the native path that s names: absolute, clean (no `.`, `..`,
-// doubled or trailing slashes) and without a NUL byte. s is a `file:` URI whose
-// host is empty or localhost, a native absolute path, or `~` or `~/x`, where
-// `~` stands for home. The error is a *SyntaxError or a *HostError, whose text
-// is for the client.
+// Parse returns the native path for s: absolute, clean (no `.`, `..`, doubled or trailing
+// slashes) and without a NUL byte. s is a `file:` URI whose host is empty or localhost, a
+// native absolute path, or `~` or `~/x`, where `~` stands for home. The error is a *SyntaxError
+// or a *HostError. Its text is for the client.
 func Parse(s, home string) (string, error) {
 	if len(s) > MaxLength {
 		return "", syntaxError("path is too long: " + logtext.Clip(s, maxShown))
@@ -115,8 +113,8 @@ func parseFile(rest string) (string, error) {
 	return path.Clean(decoded), nil
 }
 
-// cutHost splits `//HOST/PATH`. The host is decoded and in lower case, and
-// empty for localhost; a drive letter in its place begins the path.
+// cutHost splits `//HOST/PATH`. The host is decoded and in lower case, and is empty for
+// localhost. A drive letter in place of the host becomes the beginning of the path.
 func cutHost(rest string) (host, p string, err error) {
 	after, ok := strings.CutPrefix(rest, "//")
 	if !ok {
@@ -145,9 +143,9 @@ func cutHost(rest string) (host, p string, err error) {
 	return host, p, nil
 }
 
-// resolveDots makes a path absolute and resolves its `.` and `..` segments,
-// including escaped ones, before anything else is decoded. An empty segment
-// counts as a segment, except at the front.
+// resolveDots makes a path absolute and resolves its `.` and `..` segments, including escaped
+// ones. It does that before any other escape is decoded. An empty segment counts as a segment,
+// except at the beginning.
 func resolveDots(p string) string {
 	segments := make([]string, 0, 16)
 	for s := range strings.SplitSeq(strings.TrimLeft(p, "/"), "/") {
@@ -186,8 +184,8 @@ func dots(s string) int {
 	return n
 }
 
-// startsWithDrive reports whether the first segment is a drive letter. One
-// whose colon is escaped is an ordinary name.
+// startsWithDrive reports whether the first segment is a drive letter. If its colon is escaped,
+// the segment is an ordinary name.
 func startsWithDrive(p string) bool {
 	first, _, _ := strings.Cut(strings.TrimLeft(p, "/"), "/")
 	return isDrive(first)

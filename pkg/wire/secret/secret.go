@@ -1,5 +1,5 @@
-// Package secret keeps credentials out of logs and messages: Text for a
-// credential itself, Hidden and Unprinted for the types that have one in a field.
+// Package secret keeps credentials out of logs and messages. Text is a credential. Hidden and
+// Unprinted are for types that have a credential in a field.
 package secret
 
 import (
@@ -8,7 +8,7 @@ import (
 	"log/slog"
 )
 
-// Redacted is the text that a credential prints as.
+// Redacted is the text that is printed in place of a credential.
 const Redacted = "[redacted]"
 
 // Text is a credential: a key, a token or a password. It prints as Redacted with
@@ -34,13 +34,12 @@ func (Text) LogValue() slog.Value { return slog.StringValue(Redacted) }
 // MarshalText returns Redacted.
 func (Text) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
 
-// Unprinted makes the struct that embeds it print as Redacted with every verb, also
-// in logs. Encoders ignore Unprinted: it is for requests and answers with a
-// credential in a field.
+// Unprinted makes the struct that embeds it print as Redacted with every verb, also in logs.
+// Encoders ignore Unprinted: it is for requests and answers with a credential in a field.
 //
-// A struct with a field of type Text needs it, too: package fmt does not call the
-// methods of unexported fields, and prints the text. For the same reason, a type
-// with such a struct in an unexported field must embed Unprinted.
+// A struct with a field of type Text needs it, too: package fmt does not call the methods of
+// unexported fields, and would print the text. For the same reason, a type with such a struct
+// in an unexported field must embed Unprinted.
 type Unprinted struct{}
 
 // Format writes Redacted.
@@ -49,8 +48,8 @@ func (Unprinted) Format(w fmt.State, _ rune) { write(w) }
 // LogValue returns Redacted.
 func (Unprinted) LogValue() slog.Value { return slog.StringValue(Redacted) }
 
-// Hidden is Unprinted for a struct that is not to be encoded either: encoders write
-// Redacted in its place.
+// Hidden is Unprinted for a struct that must not be encoded either: encoders write Redacted in
+// its place.
 type Hidden struct{ Unprinted }
 
 // String returns Redacted.

@@ -35,7 +35,7 @@ func TestNothingPrintsTheText(t *testing.T) {
 	u := unprinted{Key: text, bytes: []byte(text)}
 	for name, tt := range map[string]struct {
 		v       any
-		encodes bool // as JSON, for which the type exists
+		encodes bool // encoding to JSON is the purpose of the type
 	}{
 		"text": {Text(text), false}, "hidden": {h, false}, "pointer to hidden": {&h, false},
 		"unprinted": {u, true}, "pointer to unprinted": {&u, true}, "nested": {nested{inner: u}, true},
@@ -63,8 +63,8 @@ func TestNothingPrintsTheText(t *testing.T) {
 	}
 }
 
-// TestUnprintedIsEncoded encodes a request with a credential, which must be sent,
-// and decodes it.
+// TestUnprintedIsEncoded encodes and decodes a request with a credential: the credential must
+// be sent.
 func TestUnprintedIsEncoded(t *testing.T) {
 	text, err := json.Marshal(unprinted{Key: "sk-secret"})
 	if want := `{"key":"sk-secret"}`; err != nil || string(text) != want {
@@ -76,7 +76,7 @@ func TestUnprintedIsEncoded(t *testing.T) {
 	}
 }
 
-// TestReveal gets the text back.
+// TestReveal: Reveal returns the text.
 func TestReveal(t *testing.T) {
 	if got := Text("sk-secret").Reveal(); got != "sk-secret" {
 		t.Errorf("it reveals %q", got)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Join copies bytes between a stream and a connection in both directions, ends each
-// direction separately, and returns when both have ended. It closes both. The error is
-// the reason why the tunnel broke, nil if it ended normally.
+// Join copies bytes between a stream and a connection in both directions. Each direction ends
+// separately. When both have ended, Join closes the stream and the connection, and returns. The
+// error is the reason for which the tunnel failed, nil if it ended normally.
 func Join(s *Stream, conn net.Conn) error {
 	var first error
 	var once sync.Once
@@ -25,10 +25,10 @@ func Join(s *Stream, conn net.Conn) error {
 		_ = s.Abort(Reason(err))
 	}
 	s.whenEnded(func() {
-		_ = conn.SetReadDeadline(time.Now()) // the peer reads no more
+		_ = conn.SetReadDeadline(time.Now()) // the peer no longer reads
 		linger := lingerTime
 		if _, closed := s.Closed(); !closed {
-			linger = 0 // the session has ended: do not wait for the bytes
+			linger = 0 // the session has ended: do not wait until the bytes are sent
 		}
 		_ = conn.SetWriteDeadline(time.Now().Add(linger))
 	})
@@ -41,7 +41,7 @@ func Join(s *Stream, conn net.Conn) error {
 	return first
 }
 
-// receive writes the bytes of the peer to conn.
+// receive writes the bytes from the peer to conn.
 func receive(s *Stream, conn net.Conn) error {
 	if _, err := s.WriteTo(conn); err != nil {
 		return err
@@ -71,8 +71,8 @@ func send(s *Stream, conn net.Conn) error {
 	}
 }
 
-// orderly drops an error that only results from a normal close by the peer, whose bytes
-// have all arrived.
+// orderly returns nil for an error that only results from a normal close by the peer, after all
+// bytes of the peer have arrived.
 func orderly(s *Stream, err error) error {
 	if reason, closed := s.Closed(); closed && reason == "" {
 		return nil

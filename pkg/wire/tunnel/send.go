@@ -5,9 +5,8 @@ import (
 	"net"
 )
 
-// Write sends bytes to the peer. It blocks while the peer's window is full. After
-// CloseWrite it returns io.ErrClosedPipe, and a *ClosedError if the peer has closed the
-// tunnel.
+// Write sends bytes to the peer. It blocks while the peer's window is full. After CloseWrite it
+// returns io.ErrClosedPipe. If the peer has closed the tunnel, it returns a *ClosedError.
 func (s *Stream) Write(b []byte) (total int, err error) {
 	for total < len(b) {
 		n, err := s.keep(b[total:])
@@ -20,7 +19,7 @@ func (s *Stream) Write(b []byte) (total int, err error) {
 	return total, nil
 }
 
-// keep waits for space and takes as many bytes as fit.
+// keep waits for space in the window and stores as many bytes as fit.
 func (s *Stream) keep(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +50,7 @@ func (s *Stream) keep(b []byte) (int, error) {
 	}
 }
 
-// message is one that is to be sent next.
+// message is the next message to send.
 type message struct {
 	carrier Carrier
 	data    []byte
@@ -107,7 +106,7 @@ func (s *Stream) take() (m message, ok bool) {
 	return m, true
 }
 
-// after returns the bytes of one kept piece from an offset on. The caller holds mu.
+// after returns the bytes of one stored piece that begin at an offset. The caller holds mu.
 func (s *Stream) after(offset uint64) []byte {
 	skip := offset - s.keptFrom
 	for _, piece := range s.kept {
@@ -119,7 +118,7 @@ func (s *Stream) after(offset uint64) []byte {
 	return nil
 }
 
-// sent notes the outcome of a message.
+// sent records whether a message was sent.
 func (s *Stream) sent(m message, err error) {
 	s.mu.Lock()
 	if err != nil && s.carrier == m.carrier {
@@ -190,7 +189,7 @@ func (s *Stream) close(reason string, abort bool) error {
 	s.aborted, s.reason = abort, reason
 	s.queue = nil
 	if s.peerClosed {
-		// The peer still waits for the acknowledgement of its last bytes.
+		// The peer still waits until its last bytes are acknowledged.
 		s.consumed, s.endConsumed = s.received, s.peerEnded
 	}
 	last := s.finish()
@@ -227,7 +226,8 @@ func (s *Stream) Resume(c Carrier, position uint64) error {
 	return nil
 }
 
-// Flush sends the bytes that Resume has found to be missing. It may block, like Write.
+// Flush sends the bytes that, according to Resume, the peer has not received. It may block,
+// like Write.
 func (s *Stream) Flush() {
 	s.flush()
 	s.mu.Lock()

@@ -2,11 +2,11 @@
 // each direction, with a window that bounds the bytes in flight. The two directions end
 // separately.
 //
-// Stream is one end of a tunnel. For its user it is a connection. The reader of the
-// underlying connection passes it the peer's messages, and is never blocked by it. It
-// sends messages by a Carrier. All bytes are numbered, and an end keeps those that the
-// peer has not acknowledged, so a tunnel continues over another Carrier when the first
-// one is lost.
+// Stream is one end of a tunnel. Its user uses it like a connection. The reader of the
+// underlying connection passes the peer's messages to the Stream, which never blocks the
+// reader. The Stream sends its messages through a Carrier. All bytes are numbered, and an end
+// stores the bytes that the peer has not acknowledged, so that a tunnel continues over another
+// Carrier after the first one is lost.
 //
 // The rules are in docs/spec/wire.md §11.
 package tunnel
@@ -23,7 +23,7 @@ import (
 // Carrier sends the messages of a tunnel to the peer. Its methods may block until there
 // is space for a message. An error means that the connection is lost or ctx has ended.
 type Carrier interface {
-	// Data sends bytes from an offset on. end means that they are the last.
+	// Data sends bytes from an offset on. end means that they are the last bytes.
 	Data(ctx context.Context, id, offset uint64, data []byte, end bool) error
 	// Ack acknowledges the peer's bytes up to a position; the end of the stream counts as
 	// one more byte.
@@ -32,7 +32,8 @@ type Carrier interface {
 	Close(ctx context.Context, id uint64, reason string) error
 }
 
-// ClosedError is the error of a tunnel that was ended by its peer, or with its session.
+// ClosedError is the error of a tunnel that its peer has closed, or that has ended with its
+// session.
 type ClosedError struct{ Reason string }
 
 func (e *ClosedError) Error() string {
@@ -42,7 +43,7 @@ func (e *ClosedError) Error() string {
 	return "the tunnel was closed: " + e.Reason
 }
 
-// Violation is the error of a message that the peer must not send.
+// Violation is the error for a message with which the peer violates the protocol.
 type Violation struct{ text string }
 
 func (e *Violation) Error() string { return e.text }
@@ -51,20 +52,20 @@ func (e *Violation) Error() string { return e.text }
 // Write, CloseWrite, Close, Abort and the deadlines are for its user, as with net.Conn;
 // Data, Ack, PeerClosed, Resume and Fail for the connection that carries it.
 //
-// States: open; closing (Close or Abort was called, and the peer has not received
-// everything yet); done (done is called once). A stream is done when both directions have
-// ended and were acknowledged, when the peer has closed it, when the data sent before
-// Close was acknowledged, when the message of Abort was sent, or when Fail was called.
+// States: open; closing (Close or Abort was called, and the peer has not received everything
+// yet); done (done is called once). A stream is done in one of these cases: both directions
+// have ended and were acknowledged; the peer has closed the stream; the data sent before Close
+// was acknowledged; the message of Abort was sent; Fail was called.
 type Stream struct {
 	id     uint64
-	ctx    context.Context // ends all waiting for a carrier
+	ctx    context.Context // its end ends all waits for a carrier
 	done   func(*Stream)
-	window uint64 // how far the peer may be ahead of consumed
+	window uint64 // how many unread bytes the peer may have sent
 
 	sending sync.Mutex // held while data and the close are sent, so that they keep their order
 
 	mu      sync.Mutex
-	wait    chan struct{} // closed when something has changed; nil: no goroutine waits
+	wait    chan struct{} // closed when the state has changed; nil: no goroutine waits
 	carrier Carrier       // nil: there is no connection
 	over    bool          // done was called
 	err     error         // set by Fail
@@ -90,7 +91,7 @@ type Stream struct {
 	peerReason               string
 
 	readDeadline, writeDeadline deadline
-	onEnd                       func() // of Join: the peer has closed the tunnel, or Fail was called
+	onEnd                       func() // set by Join; called when the peer has closed the tunnel, or Fail was called
 }
 
 // New returns an open stream. peerWindow is how many unread bytes the peer accepts.
@@ -103,20 +104,20 @@ func New(ctx context.Context, id uint64, c Carrier, peerWindow uint64, done func
 // ID returns the number of the tunnel.
 func (s *Stream) ID() uint64 { return s.id }
 
-// SetWindow sets how many unread bytes this end accepts, in place of Window. It must be
-// called before the peer knows the stream.
+// SetWindow sets how many unread bytes this end accepts, instead of Window. It must be called
+// before the peer knows the stream.
 func (s *Stream) SetWindow(window uint64) { s.window = window }
 
-// Windows returns how many unread bytes this end and the peer accept: the most memory that
-// the stream uses in the two directions.
+// Windows returns how many unread bytes this end and the peer accept: upper bounds for the
+// memory of the stream in the two directions.
 func (s *Stream) Windows() (in, out uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.window, s.peerWindow
 }
 
-// Open sets how many unread bytes the peer accepts. It is for a stream that was made
-// with 0, before the peer had sent the number.
+// Open sets how many unread bytes the peer accepts. It is for a stream that New has made with
+// the number 0, because the peer had not sent its number yet.
 func (s *Stream) Open(peerWindow uint64) {
 	s.mu.Lock()
 	s.peerWindow = peerWindow
@@ -147,8 +148,8 @@ func (s *Stream) pause(d *deadline) {
 	}
 }
 
-// finish reports whether the stream has just become done. The caller holds mu, and must
-// then call s.done without it.
+// finish reports whether the stream has just become done. The caller holds mu. If finish
+// returns true, the caller must call s.done without mu.
 func (s *Stream) finish() bool {
 	complete := s.err != nil || s.peerClosed || s.closing && s.endAcked || s.aborted && s.closeSent || s.endAcked && s.endConsumed
 	if s.over || !complete {
@@ -158,8 +159,8 @@ func (s *Stream) finish() bool {
 	return true
 }
 
-// Read reads bytes of the peer. After the peer's end it returns io.EOF, and a
-// *ClosedError if the tunnel was closed before that.
+// Read reads bytes of the peer. After the peer has ended its direction, it returns io.EOF. If
+// the tunnel was closed before that, it returns a *ClosedError.
 func (s *Stream) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -175,8 +176,8 @@ func (s *Stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo writes the bytes of the peer to w until their end. Bytes that were not written
-// to w are not acknowledged.
+// WriteTo writes the bytes of the peer to w until the peer ends its direction. Bytes that were
+// not written to w are not acknowledged.
 func (s *Stream) WriteTo(w io.Writer) (total int64, err error) {
 	for {
 		s.mu.Lock()
@@ -233,7 +234,8 @@ func (s *Stream) consume(n int) {
 	}
 }
 
-// position is how far the bytes of the peer were read. The caller holds mu.
+// position returns the position up to which the bytes of the peer were read. The caller holds
+// mu.
 func (s *Stream) position() uint64 {
 	if s.endConsumed {
 		return s.consumed + 1
@@ -241,8 +243,7 @@ func (s *Stream) position() uint64 {
 	return s.consumed
 }
 
-// unlockAndTell releases mu, and acknowledges the read bytes if there are enough for a
-// message.
+// unlockAndTell releases mu. If enough bytes were read, it acknowledges them.
 func (s *Stream) unlockAndTell() {
 	position := s.position()
 	c := s.carrier
@@ -254,7 +255,7 @@ func (s *Stream) unlockAndTell() {
 	if !tell {
 		return
 	}
-	// An acknowledgement that is lost with its connection is repeated by Resume.
+	// If an acknowledgement is lost with its connection, Resume repeats it.
 	_ = c.Ack(s.ctx, s.id, position)
 	s.mu.Lock()
 	last := s.finish()
@@ -264,17 +265,17 @@ func (s *Stream) unlockAndTell() {
 	}
 }
 
-// Data takes ownership of bytes of the peer. The error is a *Violation.
+// Data takes ownership of data, which the peer has sent. The error is a *Violation.
 func (s *Stream) Data(offset uint64, data []byte, end bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closing || s.over || s.err != nil:
-		return nil // it will not be read
+		return nil // no caller will read it
 	case offset > s.received || s.peerEnded && offset+uint64(len(data)) > s.received:
 		return &Violation{"bytes of the tunnel are missing"}
 	case offset+uint64(len(data)) <= s.received:
-		data = nil // it has arrived before
+		data = nil // the data has already arrived
 	default:
 		data = data[s.received-offset:]
 	}
@@ -313,8 +314,8 @@ func (s *Stream) endedByOthers() {
 	}
 }
 
-// whenEnded calls f once the peer has closed the tunnel or Fail was called, or at once
-// if that has already happened.
+// whenEnded calls f when the peer has closed the tunnel or Fail was called. If that has already
+// happened, it calls f at once.
 func (s *Stream) whenEnded(f func()) {
 	s.mu.Lock()
 	s.onEnd = f
@@ -332,8 +333,8 @@ func (s *Stream) Closed() (reason string, closed bool) {
 	return s.peerReason, s.peerClosed
 }
 
-// Received is the position up to which the peer's bytes have arrived, for its Resume;
-// the end of the stream counts as one more byte.
+// Received returns the position up to which the peer's bytes have arrived; the end of the
+// stream counts as one more byte. The peer needs it for its Resume.
 func (s *Stream) Received() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -343,7 +344,7 @@ func (s *Stream) Received() uint64 {
 	return s.received
 }
 
-// Fail ends the stream without a message.
+// Fail ends the stream without sending a message.
 func (s *Stream) Fail(err error) {
 	s.mu.Lock()
 	if s.err == nil {

@@ -17,8 +17,8 @@ import (
 
 var errCut = errors.New("the connection is lost")
 
-// wire carries messages to one stream until it is cut. It delivers them in their order
-// from one goroutine, as the reader of a connection does.
+// wire carries messages to one stream until it is cut. Like the reader of a connection, one
+// goroutine delivers the messages in order.
 type wire struct {
 	messages chan func(*Stream)
 	cut      chan struct{}
@@ -74,10 +74,10 @@ func must(err error) {
 	}
 }
 
-// ends are both ends of a tunnel.
+// ends has both ends of a tunnel.
 type ends struct {
 	a, b    *Stream
-	running sync.WaitGroup // the goroutines of wires
+	running sync.WaitGroup // counts the goroutines of wires
 	wires   []*wire
 	done    sync.WaitGroup // of both streams
 }
@@ -103,7 +103,7 @@ func (e *ends) connect() {
 	e.running.Go(e.b.Flush)
 }
 
-// cut breaks the connection and loses all messages in flight.
+// cut ends the connection and drops all messages in flight.
 func (e *ends) cut() {
 	for _, w := range e.wires {
 		close(w.cut)
@@ -111,7 +111,7 @@ func (e *ends) cut() {
 	e.running.Wait()
 }
 
-// TestCuts sends bytes in both directions while the connection is lost again and again.
+// TestCuts sends bytes in both directions while the connection is cut again and again.
 func TestCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -167,7 +167,7 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// TestClose: each way to end a tunnel is noticed by the other end.
+// TestClose: the other end notices each way in which a tunnel can end.
 func TestClose(t *testing.T) {
 	t.Run("half", func(t *testing.T) {
 		e := newEnds()
@@ -227,7 +227,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestWindow has a peer that does not read, and one that sends more than it may.
+// TestWindow has a peer that does not read, and a peer that sends more than its window permits.
 func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnds()
@@ -302,8 +302,8 @@ func TestJoin(t *testing.T) {
 	e.cut()
 }
 
-// TestFailWhileWriting: a session ends while its connection accepts no bytes. Nothing
-// waits for the connection.
+// TestFailWhileWriting: a session ends while its connection accepts no bytes. No goroutine may
+// wait for the connection.
 func TestFailWhileWriting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnds()
@@ -325,7 +325,7 @@ func TestFailWhileWriting(t *testing.T) {
 	})
 }
 
-// FuzzMessages gives a stream any messages: it must not panic, keep more than its
+// FuzzMessages passes any messages to a stream. The stream must not panic, store more than its
 // window, or deliver bytes out of order.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte{0, 0, 3, 1, 3, 2, 2, 0, 0, 3, 1, 0})

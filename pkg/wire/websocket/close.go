@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Interrupt ends the reading at once, and gives pending writes closeTime. Close
-// or Abort must follow.
+// Interrupt ends reading at once, and gives pending writes closeTime. The caller must then call
+// Close or Abort.
 func (c *Conn) Interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -15,7 +15,7 @@ func (c *Conn) Interrupt() {
 	_ = c.net.SetReadDeadline(time.Now())
 }
 
-// end makes the deadlines final. The caller holds mu.
+// end makes the deadlines final: they are not extended any more. The caller holds mu.
 func (c *Conn) end() {
 	if c.ended {
 		return
@@ -27,8 +27,8 @@ func (c *Conn) end() {
 	_ = c.net.SetWriteDeadline(time.Now().Add(closeTime))
 }
 
-// Close implements Transport. A current write, and the close frame after it,
-// get closeTime. The server's end then continues to read for a while.
+// Close implements Transport. The current write and the close frame after it may together take
+// closeTime. A server's connection then reads on for a limited time.
 func (c *Conn) Close(code int, reason string) error {
 	c.mu.Lock()
 	if c.closed {
@@ -53,9 +53,9 @@ func (c *Conn) Close(code int, reason string) error {
 	return err
 }
 
-// linger closes the sending side, if the connection supports that, and reads on
-// until the peer has closed its own. A socket that is closed with unread data
-// resets the connection, and the peer may then not receive the close frame.
+// linger closes the sending side, if the connection supports that, and reads until the peer has
+// closed its sending side. A socket that is closed with unread data resets the connection, and
+// the peer may then not receive the close frame.
 func (c *Conn) linger() {
 	_ = closeWrite(c.net)
 	_ = c.net.SetReadDeadline(time.Now().Add(lingerTime))
@@ -73,7 +73,7 @@ func (c *Conn) Abort() error {
 	return err
 }
 
-// cutReason returns as much of a reason as fits into a close frame.
+// cutReason clips a reason to the size that fits into a close frame.
 func cutReason(reason string) string {
 	if len(reason) > closeReasonLimit {
 		reason = strings.ToValidUTF8(reason[:closeReasonLimit], "")

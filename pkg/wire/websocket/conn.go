@@ -16,68 +16,66 @@ import (
 
 // Options configure a connection, at either end.
 type Options struct {
-	// Limit is the most bytes that an incoming message may have; 0:
-	// DefaultMaxMessage.
+	// Limit is the largest size of an incoming message in bytes; 0: DefaultMaxMessage.
 	Limit int
-	// ExplainLimit lets the caller close the connection with its own reason
-	// after a *TooLargeError. The error then comes when more than Limit bytes
-	// of a message have arrived. Without ExplainLimit it comes as soon as a
-	// frame announces such a length, and the peer has already been sent the
-	// code CloseTooLarge.
+	// ExplainLimit lets the caller close the connection with a reason of its own after a
+	// *TooLargeError. ReadMessage then returns the error when more than Limit bytes of a
+	// message have arrived. Without ExplainLimit, ReadMessage returns it when the head of a
+	// frame announces such a size, after it has sent the code CloseTooLarge to the peer.
 	ExplainLimit bool
-	// ReadSize is how large, in bytes, most large messages are. ReadMessage reads
-	// into a buffer of that size and needs others only for larger messages.
+	// ReadSize is the usual size of a large message in bytes. ReadMessage reads into a buffer
+	// of that size and needs further buffers only for larger messages.
 	ReadSize int
-	// Ping is how often the peer is pinged. A peer that has given no sign of
-	// life for two and a half times as long is lost: ReadMessage returns
-	// ErrSilent. 0: the peer is not pinged and may be silent.
+	// Ping is the interval of pings to the peer. If the peer gives no sign of life for two and
+	// a half intervals, it is lost: ReadMessage returns ErrSilent. 0: the peer is not pinged
+	// and may be silent.
 	Ping time.Duration
-	// CountWrites counts each part of a write that the system accepts as a sign
-	// of life. A peer that reads a large message slowly answers no ping before
-	// the end of the message.
+	// CountWrites makes each part of a write that the system accepts count as a sign of life.
+	// It is for large messages: a peer that reads one slowly answers no ping before the end of
+	// the message.
 	CountWrites bool
-	// WriteTimeout bounds each write; 0: it is not bounded.
+	// WriteTimeout bounds each write; 0: no timeout.
 	WriteTimeout time.Duration
-	// Memory bounds what messages hold; nil: nothing but Limit does.
+	// Memory bounds the memory of incoming messages; nil: only Limit bounds it.
 	Memory Memory
 }
 
-// Memory counts what incoming messages hold of the program's memory beyond a small buffer for each. Its methods
-// may be called at the same time.
+// Memory counts the memory of incoming messages, without a small buffer for each. Its methods
+// may be called from any goroutine.
 type Memory interface {
-	// Take waits until n more bytes may be held; if n exceeds the limit, until the whole limit is free. It returns
-	// how many bytes it has taken. ReadMessage returns its error.
+	// Take waits until n more bytes may be used. If n exceeds the limit, it waits until the
+	// whole limit is free. It returns how many bytes it has taken. If it returns an error,
+	// ReadMessage returns that error.
 	Take(n int) (taken int, err error)
-	// Give gives back n bytes that were taken, when the message is released.
+	// Give gives back n bytes that were taken. It is called when the message is released.
 	Give(n int)
 }
 
-// Conn is one end of a websocket connection. Messages are read by
-// gorilla/websocket. This type writes frames itself, so that several go out in
-// one system call and a payload is copied only once. Each write contains whole
-// frames. The lock of the network connection therefore keeps them separate from
-// the close frame that the library writes after a protocol error.
+// Conn is one end of a websocket connection. Messages are read by gorilla/websocket. This type
+// writes frames itself, so that one system call sends several frames and a payload is copied
+// only once. The library writes a close frame after a protocol error. That frame cannot end up
+// inside another one, because each write of this type contains whole frames, and the network
+// connection has a lock for writes.
 //
-// One goroutine may read, and another one write. Pings and pongs are written
-// between their writes by a goroutine that runs only while there are any. Close
-// and Abort wait for it.
+// One goroutine may read, and another one write. Another goroutine writes pings and pongs
+// between these writes, and runs only while some are pending. Close and Abort wait for it.
 //
 // States: open; ended (deadlines are no longer extended, and no ping or pong is
 // sent); closed.
 type Conn struct {
 	ws     *gorilla.Conn
 	net    net.Conn
-	client bool // the dialling end, whose frames are masked
+	client bool // this is the dialing end, whose frames are masked
 	o      Options
 	vector bool // net can write several buffers in one system call
 
-	// turn is a lock, held by the goroutine that writes to net. Its capacity is 1.
+	// turn is a lock. The goroutine that writes to net holds it. Its capacity is 1.
 	turn chan struct{}
 	// out contains the frames that Add has collected; nil: none. It belongs to the writer.
 	out []byte
 
 	made  time.Time
-	moved atomic.Int64 // when the read deadline was extended last, as time since made
+	moved atomic.Int64 // when the read deadline was last extended, as the time since made
 
 	control sync.WaitGroup // of routineControl
 
@@ -89,17 +87,17 @@ type Conn struct {
 	ended    bool
 	closed   bool
 	told     bool  // a close frame was sent
-	writeErr error // the reason why no more can be written
+	writeErr error // the reason why writes fail
 }
 
-// newConn returns an end of a connection that the library has made.
+// newConn makes a Conn from a connection of the library.
 func newConn(ws *gorilla.Conn, client bool, o Options) *Conn {
 	if o.Limit <= 0 {
 		o.Limit = DefaultMaxMessage
 	}
 	c := &Conn{ws: ws, net: ws.NetConn(), client: client, o: o, turn: make(chan struct{}, 1), made: time.Now()}
 	if w, ok := c.net.(*waitingConn); ok {
-		c.net = w.Conn // it waits no more, and adds nothing to the connection
+		c.net = w.Conn // from now on the wrapper does nothing
 	}
 	_, tcp := c.net.(*net.TCPConn)
 	c.vector = tcp && !client
@@ -182,7 +180,7 @@ func (c *Conn) isEnded() bool {
 	return c.ended
 }
 
-// readError translates an error of the library into one for callers.
+// readError converts an error of the library to an error for callers.
 func (c *Conn) readError(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,7 +193,7 @@ func (c *Conn) readError(err error) error {
 		c.told = true
 		return &TooLargeError{Limit: c.o.Limit}
 	case c.writeErr != nil:
-		return c.writeErr // it has closed the connection
+		return c.writeErr // the write error has closed the connection
 	case c.ended:
 		return net.ErrClosed
 	case errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
@@ -204,12 +202,12 @@ func (c *Conn) readError(err error) error {
 	return err
 }
 
-// silence is how long the peer may send no sign of life: two pings without an
-// answer, and time for the answer to the second.
+// silence returns how long the peer may give no sign of life: two intervals for pings without
+// an answer, and time for the answer to the second ping.
 func (c *Conn) silence() time.Duration { return 2*c.o.Ping + c.o.Ping/2 }
 
-// alive records a sign of life. It extends the read deadline in steps, because
-// that costs more than reading a small message.
+// alive records a sign of life. It extends the read deadline in steps, because an extension
+// costs more than reading a small message.
 func (c *Conn) alive() {
 	if c.o.Ping == 0 {
 		return
@@ -220,8 +218,8 @@ func (c *Conn) alive() {
 	}
 }
 
-// putOff moves the read deadline. It allows for the step by which the last sign
-// of life may be newer than now.
+// putOff extends the read deadline. Because of the steps, the last sign of life may be later
+// than now by one step, for which putOff adds time.
 func (c *Conn) putOff(now time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -102,7 +102,7 @@ func TestMessagesUpToTheLimit(t *testing.T) {
 	}
 }
 
-// budget is a Memory of so many bytes, which does not wait.
+// budget is a Memory with a fixed number of bytes. It does not wait.
 type budget struct{ left int }
 
 var errFull = errors.New("full")

@@ -17,11 +17,11 @@ import (
 	gorilla "github.com/gorilla/websocket"
 )
 
-// DialError is the error of a connection that could not be made.
+// DialError is the error of a failed attempt to connect.
 type DialError struct {
 	// URL is the server's URL without credentials; see PublicURL.
 	URL string
-	// Timeout is the exceeded limit, if that was the reason, else 0.
+	// Timeout is the limit that was exceeded, if that was the reason, else 0.
 	Timeout time.Duration
 	// Status is the HTTP status of a server that refused the upgrade, else 0.
 	Status int
@@ -45,13 +45,13 @@ type DialOptions struct {
 	Options
 	Header  http.Header
 	TLS     *tls.Config   // for wss; NextProtos is ignored; nil: the system's authorities are trusted
-	Timeout time.Duration // until the websocket is open
-	Buffer  int           // of received messages, in bytes
+	Timeout time.Duration // bounds the time until the websocket is open
+	Buffer  int           // size of received messages, in bytes
 	// Connect makes the underlying connection, and ends with its context; nil: a net.Dialer
 	// is used.
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
-	// Refused returns the error for the answer of a server that refuses the
-	// upgrade. It need not close the body.
+	// Refused returns the error for the answer of a server that refuses the upgrade. Refused
+	// need not close the body.
 	Refused func(*http.Response) error
 }
 
@@ -88,7 +88,7 @@ func Dial(ctx context.Context, address string, o DialOptions) (*Conn, error) {
 		target, dialer.Proxy = "ws://localhost/", nil
 		dialer.NetDialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, "unix", path) }
 	}
-	header := http.Header{"User-Agent": nil} // Codex CLI sends none
+	header := http.Header{"User-Agent": nil} // Codex CLI sends no User-Agent
 	maps.Copy(header, o.Header)
 	ws, res, err := dialer.DialContext(bound, target, header)
 	if res != nil && err != nil {
@@ -117,9 +117,9 @@ func Dial(ctx context.Context, address string, o DialOptions) (*Conn, error) {
 	return nil, e
 }
 
-// withoutHTTP2 returns a configuration that offers only HTTP/1.1, because a
-// websocket is upgraded from that. A configuration that was used by net/http
-// would prefer HTTP/2.
+// withoutHTTP2 returns a configuration that offers only HTTP/1.1, because only an HTTP/1.1
+// connection can be upgraded to a websocket. A configuration that net/http has used would
+// prefer HTTP/2.
 func withoutHTTP2(config *tls.Config) *tls.Config {
 	if config = config.Clone(); config != nil {
 		config.NextProtos = []string{"http/1.1"}
@@ -127,8 +127,8 @@ func withoutHTTP2(config *tls.Config) *tls.Config {
 	return config
 }
 
-// unusedBuffer is the size of the library's buffer for messages, which it does
-// not write here; 0 would be its default.
+// unusedBuffer is the size of the library's buffer for writing messages, which is not used
+// here. 0 would mean the library's default.
 const unusedBuffer = 1
 
 var (
@@ -136,9 +136,9 @@ var (
 	errOpening = fmt.Errorf("the answer is longer than %d bytes", maxOpening)
 )
 
-// isPublic reports whether the text of an error contains no part of the server's
-// answer. Errors of parsing the answer repeat it, and it may repeat the query of
-// the URL, which may contain credentials.
+// isPublic reports whether the text of an error contains no part of the server's answer. An
+// error about parsing the answer contains the answer, which may contain the query of the URL
+// and credentials in it.
 func isPublic(err error) bool {
 	var parsing *url.Error
 	if errors.As(err, &parsing) {
@@ -151,9 +151,8 @@ func isPublic(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errOpening)
 }
 
-// openingConn is a connection from which at most left bytes are read, because
-// the library has no limit for the answer to an upgrade. left must only be
-// changed while no goroutine reads.
+// openingConn is a connection from which at most left bytes can be read, because the library
+// does not limit the answer to an upgrade. left must only be changed while no goroutine reads.
 type openingConn struct {
 	net.Conn
 	left int64
@@ -171,8 +170,8 @@ func (c *openingConn) Read(b []byte) (int, error) {
 // CloseWrite closes the sending side, if the connection supports that.
 func (c *openingConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// closeWrite closes the sending side of a connection; errors.ErrUnsupported if
-// the connection cannot do that.
+// closeWrite closes the sending side of a connection. It returns errors.ErrUnsupported if the
+// connection cannot do that.
 func closeWrite(conn net.Conn) error {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if !ok {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// answering is a server that answers the head of each request with what answer
-// writes. It returns its address.
+// answering starts a server that reads the head of each request and then calls answer, which
+// writes the answer. It returns the server's address.
 func answering(t *testing.T, answer func(w io.Writer, head string)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,7 +77,8 @@ func TestDialSendsNoHeaderOfItsOwn(t *testing.T) {
 	}
 }
 
-// A server that speaks no websockets may repeat the query of the URL, which is secret.
+// TestDialTellsNothingOfTheAnswer: a server that does not support websockets may answer with
+// the query of the URL, which is secret. The error must not contain the answer.
 func TestDialTellsNothingOfTheAnswer(t *testing.T) {
 	endless := func(w io.Writer, _ string) {
 		_, _ = io.WriteString(w, "HTTP/1.1 101 x\r\n")

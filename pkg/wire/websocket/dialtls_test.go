@@ -12,8 +12,8 @@ import (
 	gorilla "github.com/gorilla/websocket"
 )
 
-// A configuration that net/http has used offers HTTP/2. A server that supports
-// it would choose it, and HTTP/2 has no upgrade.
+// TestDialOffersHTTP1Alone: a configuration that net/http has used offers HTTP/2. A server that
+// supports it would choose HTTP/2, which has no upgrade.
 func TestDialOffersHTTP1Alone(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ws, err := new(gorilla.Upgrader).Upgrade(w, r, nil); err == nil {

@@ -22,19 +22,19 @@ const (
 	opPing         Opcode = 0x9
 	opPong         Opcode = 0xA
 
-	finalBit = 1 << 7 // in the first byte: the message ends with this frame
-	maskBit  = 1 << 7 // of the second byte
+	finalBit = 1 << 7 // in the first byte: this is the last frame of the message
+	maskBit  = 1 << 7 // in the second byte: the payload is masked
 
-	// The sizes of a frame's head without the masking key, for payloads of up
-	// to 125 bytes, of up to 65535 bytes, and of more.
+	// The sizes of a frame's head without the masking key: for payloads of up to 125 bytes, of
+	// up to 65535 bytes, and of more.
 	shortHead  = 2
 	mediumHead = 4
 	longHead   = 10
 	// keySize is the size of a masking key.
 	keySize = 4
-	// maxHead is the most that a frame has in addition to its payload, in bytes.
+	// maxHead is the size of the largest head of a frame with its key, in bytes.
 	maxHead = longHead + keySize
-	// maskBlock is how much is masked at a time.
+	// maskBlock is how many bytes are masked at a time.
 	maskBlock = 1 << 10
 )
 
@@ -91,7 +91,8 @@ func appendFrame(b []byte, first byte, masked bool, parts ...[]byte) []byte {
 // appendMasked appends a frame with a payload of n bytes and a new masking key.
 func appendMasked(b []byte, first byte, n int, parts [][]byte) []byte {
 	b = appendHead(slices.Grow(b, maxHead+n), first, maskBit, n)
-	// The key repeated, and once more, so that it can begin at any of its bytes.
+	// The key repeated to the size of a block, and once more, so that a block can start at any
+	// byte of the key.
 	var keys [maskBlock + keySize]byte
 	_, _ = rand.Read(keys[:keySize]) // it never fails
 	for filled := keySize; filled < min(len(keys), n+2*keySize); filled *= 2 {
@@ -112,8 +113,8 @@ func appendMasked(b []byte, first byte, n int, parts [][]byte) []byte {
 	return b
 }
 
-// sealText makes frames of the text that follows start and the mediumHead bytes
-// that Open has left there.
+// sealText makes frames of a text. The text follows start and the mediumHead bytes that Open
+// has reserved.
 func sealText(b []byte, start int, masked bool) []byte {
 	body := len(b) - start - mediumHead
 	head := headSize(body)
@@ -131,7 +132,8 @@ func sealText(b []byte, start int, masked bool) []byte {
 	return b
 }
 
-// sealFragments is sealText into new memory, with frames of at most maxFrame.
+// sealFragments does the same as sealText, but copies to new memory, in frames of at most
+// maxFrame bytes.
 func sealFragments(b []byte, start int, masked bool) []byte {
 	text := b[start+mediumHead:]
 	out := make([]byte, 0, len(b)+(len(text)/maxFrame+1)*maxHead)
@@ -145,7 +147,7 @@ func sealFragments(b []byte, start int, masked bool) []byte {
 	}
 }
 
-// closeFrame returns a close frame. A reason that is too long is cut.
+// closeFrame returns a close frame. It clips a reason that is too long.
 func closeFrame(code int, reason string, masked bool) []byte {
 	if code == closeNoStatus {
 		return appendFrame(nil, firstByte(opClose, true), masked)

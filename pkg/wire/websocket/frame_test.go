@@ -12,7 +12,7 @@ import (
 	gorilla "github.com/gorilla/websocket"
 )
 
-// libraryPair is the two ends of a connection of the library.
+// libraryPair has the two ends of a connection of the library.
 func libraryPair(t testing.TB) (client, server *gorilla.Conn) {
 	t.Helper()
 	accepted := make(chan *gorilla.Conn, 1)
@@ -34,7 +34,7 @@ func libraryPair(t testing.TB) (client, server *gorilla.Conn) {
 	return client, server
 }
 
-// read makes the library read a frame, and a message after it.
+// read makes the library read a frame, and then another message.
 func read(t *testing.T, from, to *gorilla.Conn, wire, end []byte) (kind int, payload []byte) {
 	t.Helper()
 	handle := func(k int) func(string) error {
@@ -63,8 +63,8 @@ func read(t *testing.T, from, to *gorilla.Conn, wire, end []byte) (kind int, pay
 	}
 }
 
-// TestAgainstTheLibrary lets the library read payloads of all lengths at which
-// heads or blocks change, in several parts.
+// TestAgainstTheLibrary makes the library read payloads of all lengths at which the head or the
+// number of blocks changes, written in several parts.
 func TestAgainstTheLibrary(t *testing.T) {
 	client, server := libraryPair(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -107,7 +107,7 @@ func TestKeysDiffer(t *testing.T) {
 		wire := appendFrame(nil, firstByte(opPing, true), true, []byte("data"))
 		keys[string(wire[2:6])] = true
 	}
-	// Two of 100 keys of 32 bits are equal in one of a million runs.
+	// In one of a million runs, two of 100 random keys of 32 bits are equal.
 	if len(keys) < 99 {
 		t.Errorf("%d keys for 100 frames", len(keys))
 	}

@@ -13,15 +13,14 @@ import (
 	"syscall"
 )
 
-// socketMode lets only the user connect.
+// socketMode permits only this user to connect.
 const socketMode = 0o600
 
-// ListenUnix listens on a Unix socket that only this user may connect to; its mode
-// is never less strict. A socket at the path without a listener, as a killed
-// server leaves behind, is replaced; any other file there is an error. Close
-// removes the socket, unless another has replaced it. ListenUnix must be called
-// while no other goroutine creates files, because it changes the process's umask
-// for a moment.
+// ListenUnix listens on a Unix socket to which only this user may connect. The mode of the file
+// is that strict from the beginning. A killed server leaves a socket without a listener behind:
+// ListenUnix replaces it. Any other file at the path is an error. Close removes the socket,
+// unless another socket has replaced it. ListenUnix must be called while no other goroutine
+// creates files, because it changes the process's umask for a moment.
 func ListenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if most := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > most {
 		return nil, fmt.Errorf("a socket's path has at most %d bytes, and this one has %d", most, len(path))
@@ -30,8 +29,8 @@ func ListenUnix(ctx context.Context, path string) (net.Listener, error) {
 		return nil, err
 	}
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		// Linux copies the socket's mode to the file, also in a directory with a
-		// default ACL, where the umask does not apply.
+		// Linux copies the mode of the socket to the file. This also works in a directory with
+		// a default ACL, where the umask does not apply.
 		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), socketMode) })
 	}}
 	umask := syscall.Umask(0o777 &^ socketMode)
@@ -53,7 +52,8 @@ func ListenUnix(ctx context.Context, path string) (net.Listener, error) {
 	return &unixListener{Listener: u, path: path, made: info}, nil
 }
 
-// unixListener removes its socket, and no other, when it is closed.
+// unixListener removes its socket when it is closed. It does not remove another socket at the
+// same path.
 type unixListener struct {
 	net.Listener
 	path string
@@ -71,9 +71,9 @@ func (l *unixListener) Close() error {
 	return l.Listener.Close()
 }
 
-// removeStale removes a socket without a listener. Another server may start at the
-// same path meanwhile, so the file is moved aside first, and moved back if it is
-// not the one that was checked.
+// removeStale removes a socket without a listener. In the meantime another server may start to
+// listen at the same path. Therefore removeStale renames the file first, and renames it back if
+// it is not the one that was checked.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -2,7 +2,7 @@ package websocket
 
 import "testing"
 
-// TestIsLoopback has hosts of this machine, and some that only look like it.
+// TestIsLoopback has hosts that are this machine, and hosts that only look like it.
 func TestIsLoopback(t *testing.T) {
 	for host, want := range map[string]bool{
 		"localhost": true, "LocalHost": true, "127.0.0.1": true, "127.8.9.1": true, "::1": true,

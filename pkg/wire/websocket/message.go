@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// bufferClasses are the capacities of message buffers. A buffer grows from one
-// to the next as the bytes arrive, so that a peer cannot make the server
-// allocate by announcing a length. The last but one has space for the base64 of 32 MiB: so two messages of that
-// size fit into a client's half of the server's memory for messages.
+// bufferClasses are the capacities of message buffers. A buffer grows from one capacity to the
+// next while bytes arrive, so that a peer cannot make the server allocate memory by announcing
+// a length. The last class but one has space for the base64 text of 32 MiB: two messages of
+// that size fit into a client's half of the server's memory for messages.
 var bufferClasses = [...]int{2 << 10, 32 << 10, 64 << 10, 256 << 10, 2 << 20, 16 << 20, 44 << 20, 64<<20 + 128<<10}
 
-// pools contain free buffers of the classes up to 2 MiB. Larger ones are not kept.
+// pools contain free buffers of the classes up to 2 MiB. Larger buffers are not retained.
 var pools [5]sync.Pool
 
 // Message is one incoming message. Its bytes belong to the holder until
@@ -22,12 +22,11 @@ type Message struct {
 	class  int
 	memory Memory // nil: nobody counts
 	taken  int    // bytes of memory
-	// Text means that the message came in a text frame, so that it had to be
-	// UTF-8.
+	// Text means that the message arrived in a text frame. Its bytes are then valid UTF-8.
 	Text bool
 }
 
-// Bytes returns the message; they are invalid after Release.
+// Bytes returns the message. The bytes are invalid after Release.
 func (m *Message) Bytes() []byte { return m.buf }
 
 // Release returns the buffer to its pool. It must be called at most once.
@@ -47,7 +46,7 @@ func giveBuffer(b []byte, class int) {
 	}
 }
 
-// NewMessage returns a message of bytes that now belong to it.
+// NewMessage returns a message that takes ownership of the bytes.
 func NewMessage(b []byte) *Message { return &Message{buf: b, class: -1} }
 
 // Fit limits the unused memory of a message: if its buffer is more than twice as
@@ -61,8 +60,8 @@ func (m *Message) Fit() {
 	m.buf, m.class = text, -1
 }
 
-// newMessage returns an empty message of the smallest class with space for size
-// bytes, or of the first class of all.
+// newMessage returns an empty message of the smallest class with space for size bytes. If size
+// is too large for all classes, it uses the first class.
 func newMessage(size int) *Message {
 	for class, room := range bufferClasses {
 		if room >= size {
@@ -81,7 +80,8 @@ func takeBuffer(class int) []byte {
 	return make([]byte, 0, bufferClasses[class])
 }
 
-// grow makes space for more bytes, up to limit in all. It waits until the memory for that may be taken.
+// grow makes space for more bytes, up to limit bytes in total. It waits until Memory permits
+// that.
 func (m *Message) grow(limit int) error {
 	old := m.buf
 	oldClass := m.class
@@ -114,7 +114,8 @@ func (m *Message) grow(limit int) error {
 	return nil
 }
 
-// readAll appends all of r, failing with *TooLargeError past limit and with the error of memory.
+// readAll appends all of r. It returns a *TooLargeError if the message would exceed limit, and
+// an error of Memory.
 func (m *Message) readAll(r io.Reader, limit int) error {
 	for {
 		if len(m.buf) > limit {

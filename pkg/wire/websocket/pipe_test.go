@@ -17,7 +17,7 @@ import (
 	gorilla "github.com/gorilla/websocket"
 )
 
-// hijackable is the answer of an HTTP server on one connection.
+// hijackable is an http.ResponseWriter for one connection, which can be hijacked.
 type hijackable struct {
 	http.ResponseWriter
 	conn net.Conn
@@ -37,8 +37,8 @@ func accept(in *bufio.Reader, conn net.Conn, o Options) (*Conn, error) {
 	return Upgrade(hijackable{conn: conn, r: bufio.NewReader(conn)}, r, o, nil)
 }
 
-// ends returns both ends of a websocket over a pipe, which has no buffer: a write
-// waits until it is read.
+// ends returns both ends of a websocket over a pipe. The pipe has no buffer: a write waits
+// until the other end reads.
 func ends(t *testing.T, serverOptions, clientOptions Options) (server, client *Conn) {
 	t.Helper()
 	a, b := net.Pipe()
@@ -60,8 +60,8 @@ func ends(t *testing.T, serverOptions, clientOptions Options) (server, client *C
 
 const ping = 30 * time.Second
 
-// A peer that answers pings may be idle for ever. Another is lost after two and
-// a half intervals.
+// TestSilentPeerIsLost: a peer that answers pings may be idle for ever. A peer that does not is
+// lost after two and a half intervals.
 func TestSilentPeerIsLost(t *testing.T) {
 	for _, answers := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,8 @@ func TestSilentPeerIsLost(t *testing.T) {
 	}
 }
 
-// A peer that reads a large message slowly answers no ping before its end.
+// TestSlowReaderIsAlive: a peer that reads a large message slowly answers no ping before the
+// end of the message.
 func TestSlowReaderIsAlive(t *testing.T) {
 	for _, count := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -131,7 +132,8 @@ func TestSlowReaderIsAlive(t *testing.T) {
 	}
 }
 
-// While a write waits for the peer, its pings gather: the newest is answered.
+// TestNewestPingIsAnswered: while a write waits for the peer, several pings of the peer arrive.
+// Only the newest is answered.
 func TestNewestPingIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := ends(t, Options{}, Options{})
@@ -143,7 +145,7 @@ func TestNewestPingIsAnswered(t *testing.T) {
 			_ = server.Add(Text, []byte("busy"))
 			_ = server.Flush()
 		})
-		synctest.Wait() // the write waits for its reader
+		synctest.Wait() // the write waits until the peer reads
 		for _, data := range []string{"1", "2", "3"} {
 			if err := client.WriteFrames(appendFrame(nil, firstByte(opPing, true), true, []byte(data))); err != nil {
 				t.Error(err)
@@ -165,8 +167,8 @@ func TestNewestPingIsAnswered(t *testing.T) {
 	})
 }
 
-// Close ends a write that the peer does not read, and nothing is sent after the
-// incomplete frame.
+// TestCloseEndsAStuckWrite: Close ends a write that the peer does not read. After the
+// incomplete frame, no more is sent.
 func TestCloseEndsAStuckWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := ends(t, Options{Ping: ping}, Options{})
@@ -192,8 +194,8 @@ func TestCloseEndsAStuckWrite(t *testing.T) {
 	})
 }
 
-// A write timeout bounds the writing of pings too, and the reader says why the
-// connection is over.
+// TestPingThatNobodyTakes: a write timeout also bounds the writing of pings. The reader returns
+// the reason for which the connection has ended.
 func TestPingThatNobodyTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := ends(t, Options{}, Options{Ping: ping, WriteTimeout: time.Second})
@@ -207,7 +209,7 @@ func TestPingThatNobodyTakes(t *testing.T) {
 	})
 }
 
-// Interrupt ends the reading. Collected frames and the close frame are still sent.
+// TestInterrupt: Interrupt ends reading. Collected frames and the close frame are still sent.
 func TestInterrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := ends(t, Options{Ping: ping}, Options{})
@@ -250,8 +252,8 @@ type counted struct {
 
 func (c *counted) Write(b []byte) (int, error) { c.writes.Add(1); return c.Conn.Write(b) }
 
-// Collected messages go out in one system call, when there are enough or when
-// they are flushed. A long text goes out in fragments.
+// TestGathering: collected messages are sent in one system call, when there are enough or when
+// Flush is called. A long text is sent in fragments.
 func TestGathering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := ends(t, Options{}, Options{})

@@ -37,9 +37,9 @@ func dialed(t *testing.T, o Options) (server, client *Conn) {
 	return <-accepted, client
 }
 
-// Both ends write, read and ping each other as fast as they can, and each message
-// arrives whole and in order. At the end one closes the connection: no goroutine
-// is left, and Close does not deadlock.
+// TestBothEndsAtOnce: both ends write, read and ping each other as fast as they can, and each
+// message arrives whole and in order. Then one end closes the connection: no goroutine may be
+// left, and Close must not deadlock.
 func TestBothEndsAtOnce(t *testing.T) {
 	const messages = 3000
 	server, client := dialed(t, Options{Ping: time.Millisecond * 200, WriteTimeout: patience})
@@ -84,7 +84,7 @@ func TestBothEndsAtOnce(t *testing.T) {
 	running.Wait()
 }
 
-// Close and Abort may come at any time, from any goroutine.
+// TestEndsAtAnyTime: Close and Abort may be called at any time, from any goroutine.
 func TestEndsAtAnyTime(t *testing.T) {
 	for i := range 30 {
 		server, client := dialed(t, Options{Ping: time.Second})
@@ -103,7 +103,7 @@ func TestEndsAtAnyTime(t *testing.T) {
 		running.Go(func() {
 			for n := 0; ; n++ {
 				if _, err := client.ReadMessage(); err != nil {
-					_ = client.Abort() // the server waits for that
+					_ = client.Abort() // the server waits until the client has closed
 					return
 				}
 				client.probe()
@@ -120,7 +120,7 @@ func TestEndsAtAnyTime(t *testing.T) {
 	}
 }
 
-// heldConn is a connection for which only the peer's data matters.
+// heldConn is a connection that only supplies the data of the peer.
 type heldConn struct {
 	net.Conn
 	in *bytes.Reader
@@ -134,8 +134,8 @@ func (c heldConn) SetReadDeadline(time.Time) error  { return nil }
 func (c heldConn) SetWriteDeadline(time.Time) error { return nil }
 func (c heldConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
-// FuzzReadMessage has a peer send anything: messages are within the limit, and
-// the connection ends.
+// FuzzReadMessage: a peer sends any bytes. No message exceeds the limit, and the connection
+// ends.
 func FuzzReadMessage(f *testing.F) {
 	const limit = 1000
 	f.Add(appendFrame(nil, firstByte(Text, true), true, []byte("{}")), true)

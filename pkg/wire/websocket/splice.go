@@ -5,18 +5,18 @@ import (
 	"io"
 )
 
-// keptSplice is the most memory, in bytes, that a splice keeps for the next message
-// of a direction: nearly all messages need less.
+// keptSplice is the most memory, in bytes, that each direction of a splice retains for its next
+// message. Nearly all messages need less.
 const keptSplice = 1 << 20
 
-// Splice passes whole messages between two connections, in both directions, until one
-// of them ends. Then it closes the other: normally if the first was closed normally,
-// else without a message. It returns the error that ended it, nil for an orderly end. A
-// direction holds one message at a time, so a slow reader holds back the writer at the
+// Splice passes whole messages between two connections, in both directions, until one of them
+// ends. Then it closes the other one: with a normal close if the first was closed normally,
+// else without a message. It returns the error that ended it, and nil after a normal close.
+// Each direction buffers one message at a time, so a slow reader slows down the writer at the
 // other end.
 //
-// Splice reads from and writes to both connections; no other code may. It returns after
-// its two goroutines have ended.
+// While Splice runs, no other code may read from or write to the two connections. It returns
+// after its two goroutines have ended.
 func Splice(a, b Transport) error {
 	ended := make(chan error, 2)
 	go func() { ended <- pass(a, b) }()
@@ -28,11 +28,11 @@ func Splice(a, b Transport) error {
 	} else {
 		_, _ = a.Abort(), b.Abort()
 	}
-	<-ended // it ends because both connections have ended
+	<-ended // this pass ends because both connections have ended
 	return err
 }
 
-// pass writes each message of from to to until one of them fails.
+// pass writes each message of from to the connection to, until one of them fails.
 func pass(from, to Transport) error {
 	var frame []byte
 	for {

@@ -20,9 +20,9 @@ type Stdio struct {
 	closed bool
 }
 
-// NewStdio returns a connection that reads lines of up to limit bytes (0:
-// DefaultMaxLine) from in and writes to out. Close and Abort close in if it
-// is an io.Closer, which is how a blocked read ends; out stays open.
+// NewStdio returns a connection that reads lines of up to limit bytes (0: DefaultMaxLine) from
+// in, and writes to out. If in is an io.Closer, Close and Abort close it to end a blocked read.
+// out stays open.
 func NewStdio(in io.Reader, out io.Writer, limit int) *Stdio {
 	if limit <= 0 {
 		limit = DefaultMaxLine
@@ -34,7 +34,7 @@ func NewStdio(in io.Reader, out io.Writer, limit int) *Stdio {
 // Peer implements Transport.
 func (c *Stdio) Peer() string { return "stdio" }
 
-// ReadMessage implements Transport. A last line without a newline is a message too.
+// ReadMessage implements Transport. The last line is a message even if it has no newline.
 func (c *Stdio) ReadMessage() (*Message, error) {
 	for {
 		m := newMessage(0)
@@ -76,8 +76,8 @@ func (c *Stdio) readLine(m *Message) error {
 // Open implements Transport.
 func (c *Stdio) Open(b []byte) []byte { return b }
 
-// Seal implements Transport. The encoders of this project never put a newline in
-// a message.
+// Seal implements Transport. The encoders of this project never write a newline inside a
+// message.
 func (c *Stdio) Seal(b []byte, _ int) []byte { return append(b, '\n') }
 
 // WriteFrames implements Transport.

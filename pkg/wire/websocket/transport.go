@@ -7,10 +7,9 @@
 // deadlines, limits and closing. Queues belong to the callers, because each
 // protocol has its own rules for the order of messages and for back-pressure.
 //
-// Frames are written by this package and not by gorilla/websocket, which reads them:
-// with the library's, the server needs 1.2 to 1.4 times the processor time for the
-// output of a pipe (docs/performance.md), because it writes each message alone and
-// copies it.
+// gorilla/websocket reads the frames, but this package writes them. If the library also wrote
+// them, the server would need 1.2 to 1.4 times the processor time for the output of a pipe
+// (docs/performance.md), because the library copies each message and writes it separately.
 //
 // A connection has one reader and one writer, which may run at the same time. A
 // writer sends messages in one of three ways. Add gathers frames, and Flush
@@ -38,22 +37,23 @@ const (
 	CloseServiceRestart  = 1012
 	CloseTryAgainLater   = 1013
 
-	// closeNoStatus stands for a close frame without a code.
+	// closeNoStatus is the code for a close frame without a code.
 	closeNoStatus = 1005
 )
 
-// ErrClosed is the error of ReadMessage after the peer ended the connection
-// normally: with a websocket close frame.
+// ErrClosed is the error of ReadMessage after the peer has ended the connection normally, with
+// a websocket close frame.
 var ErrClosed = errors.New("the peer closed the connection")
 
-// ErrSilent is the error of ReadMessage when the peer is lost: it has answered
-// no ping and sent no other sign of life.
+// ErrSilent is the error of ReadMessage when the peer is lost: it has not answered pings and
+// has given no other sign of life.
 var ErrSilent = errors.New("the peer gives no sign of life")
 
-// CloseError is the ErrClosed of a websocket.
+// CloseError is the error of a websocket that its peer has closed normally. It matches
+// ErrClosed.
 type CloseError struct {
 	Code   int
-	Reason string // in the peer's own words
+	Reason string // the peer's own text
 }
 
 func (e *CloseError) Error() string { return ErrClosed.Error() }
@@ -61,9 +61,9 @@ func (e *CloseError) Error() string { return ErrClosed.Error() }
 // Is reports whether target is ErrClosed.
 func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 
-// TooLargeError means that an incoming message is over the limit.
+// TooLargeError means that an incoming message exceeds the limit.
 type TooLargeError struct {
-	// Limit is the most that is accepted, in bytes.
+	// Limit is the largest accepted size, in bytes.
 	Limit int
 }
 
@@ -76,11 +76,10 @@ const FragmentRoom = 16
 
 // Transport is one connection that carries whole messages.
 type Transport interface {
-	// ReadMessage blocks for the next message. It returns io.EOF at the normal
-	// end of a stream that can still be written to (stdio), ErrClosed after a
-	// close frame, *TooLargeError for a message over the limit, and other
-	// errors when the connection broke. After any error no more messages can be
-	// read. Only one goroutine may call it.
+	// ReadMessage waits for the next message. It returns io.EOF at the normal end of a stream
+	// that can still be written to (stdio), ErrClosed after a close frame, *TooLargeError for a
+	// message that exceeds the limit, and other errors if the connection has failed. After any
+	// error, no more messages can be read. Only one goroutine may call it.
 	ReadMessage() (*Message, error)
 
 	// Open appends space for the head of a frame to b. The caller then appends
@@ -96,10 +95,10 @@ type Transport interface {
 	// time.
 	WriteFrames(frames []byte) error
 
-	// Fragment sends one part of a message that is too large to be built in
-	// memory: parts in order, the first marked first, the last marked last. The
-	// first FragmentRoom bytes of part are space for the frame's head and no
-	// text. It must not be called while another goroutine is in WriteFrames.
+	// Fragment sends one part of a message that is too large to be built in memory. The parts
+	// are sent in order. first marks the first part, and last the last one. The first
+	// FragmentRoom bytes of part are space for the frame's head and not part of the text.
+	// Fragment must not be called while another goroutine is in WriteFrames.
 	Fragment(part []byte, first, last bool) error
 
 	// Close closes the connection. It sends the peer code and reason if the
@@ -115,12 +114,12 @@ type Transport interface {
 	Peer() string
 }
 
-// Suspender is a Transport that can outlive the network connection to its peer
-// for a while, such as a stream over a relay.
+// Suspender is a Transport that can survive the loss of its network connection for a while,
+// such as a stream over a relay.
 type Suspender interface {
-	// Suspended reports whether the network connection is lost and nothing was
-	// received since. A session of a suspended connection may be given to
-	// another client. It may be called at any time, from any goroutine.
+	// Suspended reports whether the network connection is lost and nothing has arrived since.
+	// Another client may take over the session of a suspended connection. Suspended may be
+	// called at any time, from any goroutine.
 	Suspended() bool
 }
 

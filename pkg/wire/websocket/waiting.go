@@ -10,12 +10,11 @@ import (
 	"syscall"
 )
 
-// LimitWaiting returns a listener that bounds unauthenticated connections, which
-// are those for which Admit has not been called: at most total of them are open.
-// For a further one, it closes the oldest connection of the source that has the
-// most. So a client that sends its request at once is served, however many silent
-// connections others make, and a source with few connections loses none to a
-// source with many.
+// LimitWaiting returns a listener that bounds unauthenticated connections: those for which
+// Admit was not called yet. At most total of them are open. For a further connection, it closes
+// the oldest connection of the source that has the most. So a client that sends its request at
+// once is served, however many silent connections other clients open, and a source with many
+// connections does not displace those of a source with few.
 //
 // source returns the source of a connection; nil: Source.
 func LimitWaiting(l net.Listener, total int, source func(net.Conn) string) net.Listener {
@@ -25,8 +24,8 @@ func LimitWaiting(l net.Listener, total int, source func(net.Conn) string) net.L
 	return &waitingListener{Listener: l, total: total, source: source, waiting: make(map[string][]*waitingConn)}
 }
 
-// Admit marks a connection of LimitWaiting as authenticated: it no longer counts,
-// and is not closed for a newer one. For other connections it does nothing.
+// Admit marks a connection of LimitWaiting as authenticated: it no longer counts, and no newer
+// connection displaces it. For other connections it does nothing.
 func Admit(conn net.Conn) {
 	for conn != nil {
 		if w, ok := conn.(*waitingConn); ok {
@@ -49,7 +48,7 @@ func Source(conn net.Conn) string {
 		return ""
 	}
 	if a.IP.To4() == nil {
-		// One machine may use all addresses of its /64.
+		// One machine may use every address of its /64 network.
 		return a.IP.Mask(net.CIDRMask(64, 128)).String()
 	}
 	return a.IP.String()
@@ -62,7 +61,7 @@ type waitingListener struct {
 
 	mu      sync.Mutex
 	count   int
-	waiting map[string][]*waitingConn // by source, the oldest first
+	waiting map[string][]*waitingConn // connections by source, the oldest first
 }
 
 // Accept implements net.Listener.
@@ -78,9 +77,9 @@ func (l *waitingListener) Accept() (net.Conn, error) {
 	return w, nil
 }
 
-// retryShortage converts an error about a temporary shortage, so that net/http accepts
-// again, with pauses of up to a second. net/http does that by itself for descriptors, but
-// would end the server if memory is short.
+// retryShortage converts an error about a temporary shortage, so that net/http calls Accept
+// again, after pauses of up to a second. For a shortage of descriptors net/http does that
+// itself, but a shortage of memory would end the server.
 func retryShortage(err error) error {
 	if errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENOBUFS) {
 		return shortage{err}
@@ -88,14 +87,14 @@ func retryShortage(err error) error {
 	return err
 }
 
-// shortage is an error that passes. It implements net.Error.
+// shortage is a temporary error. It implements net.Error.
 type shortage struct{ error }
 
 func (shortage) Temporary() bool { return true }
 func (shortage) Timeout() bool   { return false }
 func (e shortage) Unwrap() error { return e.error }
 
-// add counts a connection. It returns the connection to close for it, or nil.
+// add counts a connection. It returns the connection that must be closed in exchange, or nil.
 func (l *waitingListener) add(w *waitingConn) (surplus *waitingConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +120,7 @@ func (l *waitingListener) forget(w *waitingConn) {
 	l.drop(w)
 }
 
-// drop removes a connection from the count, once. The caller holds the lock.
+// drop stops counting a connection. Further calls for it do nothing. The caller holds the lock.
 func (l *waitingListener) drop(w *waitingConn) {
 	of := l.waiting[w.source]
 	for i, other := range of {
@@ -145,7 +144,7 @@ type waitingConn struct {
 	source string
 }
 
-// NetConn returns the connection beneath.
+// NetConn returns the underlying connection.
 func (w *waitingConn) NetConn() net.Conn { return w.Conn }
 
 // Close implements net.Conn.
@@ -157,19 +156,18 @@ func (w *waitingConn) Close() error {
 // CloseWrite closes the sending side, if the connection supports that.
 func (w *waitingConn) CloseWrite() error { return closeWrite(w.Conn) }
 
-// NewHTTPServer returns a server for unauthenticated requests, one per connection:
-// it ends a connection after every answer except an upgrade, and has deadlines for
-// a request's head and body and for reading the answer. Upgraded connections have
-// none of these deadlines.
+// NewHTTPServer returns a server for unauthenticated requests, one per connection. It ends a
+// connection after every answer except an upgrade. It has deadlines for a request's head and
+// body, and for reading the answer. Upgraded connections have none of these deadlines.
 func NewHTTPServer(h http.Handler) *http.Server {
 	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: requestTime,
 		ReadTimeout:       requestTime,
-		WriteTimeout:      requestTime + answerTime, // it counts from the end of the head
+		WriteTimeout:      requestTime + answerTime, // the time begins at the end of the head
 		IdleTimeout:       requestTime,
 		MaxHeaderBytes:    headerBytes,
-		ErrorLog:          log.New(io.Discard, "", 0), // net/http logs clients that disconnect
+		ErrorLog:          log.New(io.Discard, "", 0), // otherwise net/http logs clients that disconnect
 	}
 	s.SetKeepAlivesEnabled(false)
 	return s

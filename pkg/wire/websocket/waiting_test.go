@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A source with many connections loses its oldest one, and no other source loses any.
+// TestWaitingConnectionsDisplaceTheirOwn: a source with many connections loses its oldest one,
+// and no other source loses any.
 func TestWaitingConnectionsDisplaceTheirOwn(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -65,7 +66,7 @@ func TestWaitingConnectionsDisplaceTheirOwn(t *testing.T) {
 	}
 }
 
-// shortListener fails its first calls of Accept.
+// shortListener returns errors from its first calls of Accept.
 type shortListener struct {
 	net.Listener
 	errs []error
@@ -80,7 +81,7 @@ func (l *shortListener) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", err)}
 }
 
-// TestAcceptDuringShortage: a machine that is short of memory or descriptors does not end a
+// TestAcceptDuringShortage: a temporary shortage of memory or descriptors does not end a
 // server.
 func TestAcceptDuringShortage(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")

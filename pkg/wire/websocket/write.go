@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// gathered contains the frames that Add collects, so that idle connections need no such
-// memory.
+// gathered is a pool of buffers for the frames that Add collects, so that idle connections need
+// no such memory.
 var gathered = sync.Pool{New: func() any { b := make([]byte, 0, gatherBytes+gatherSpare); return &b }}
 
-// Add collects a message, in a frame whose payload consists of parts, and
-// writes the collected frames when there are enough for a system call. Flush
-// writes the rest. The parts are not kept.
+// Add collects a message, in a frame whose payload consists of parts. When there are enough
+// frames for a system call, it writes them. Flush writes the rest. Add does not retain the
+// parts.
 func (c *Conn) Add(code Opcode, parts ...[]byte) error {
 	return c.add(firstByte(code, true), parts...)
 }
@@ -44,7 +44,7 @@ func (c *Conn) Flush() error {
 	return c.writeGathered(nil)
 }
 
-// writeGathered writes the collected frames, and more after them.
+// writeGathered writes the collected frames, and then more.
 func (c *Conn) writeGathered(more []byte) error {
 	c.turn <- struct{}{}
 	err := c.write(c.out, more)
@@ -72,7 +72,7 @@ func (c *Conn) WriteText(text []byte) error {
 	return c.Flush()
 }
 
-// Open implements Transport: most messages fit a medium head.
+// Open implements Transport. It reserves a medium head, which is enough for most messages.
 func (c *Conn) Open(b []byte) []byte { return append(b, "    "[:mediumHead]...) }
 
 // Seal implements Transport.
@@ -90,8 +90,8 @@ func (c *Conn) WriteFrames(frames []byte) error {
 	return nil
 }
 
-// Fragment implements Transport. The frame's head goes right before the text, so
-// that one write carries both.
+// Fragment implements Transport. It writes the frame's head directly before the text, so that
+// one write sends both.
 func (c *Conn) Fragment(part []byte, first, last bool) error {
 	code := opContinuation
 	if first {
@@ -106,9 +106,8 @@ func (c *Conn) Fragment(part []byte, first, last bool) error {
 	return c.WriteFrames(part[start:])
 }
 
-// write writes b and, if the connection can do that in one system call, more.
-// The caller holds the turn. After an error no more can be written, because a
-// frame may be incomplete.
+// write writes b and more: both in one system call if the connection supports that. The caller
+// holds turn. After an error no more can be written, because a frame may be incomplete.
 func (c *Conn) write(b, more []byte) error {
 	err := c.beginWrite()
 	if err != nil {
@@ -139,10 +138,10 @@ func (c *Conn) beginWrite() error {
 	return c.writeErr
 }
 
-// receivePing notes a ping, which routineControl answers: the reader must not
-// wait for the writer, or two ends that both write would wait for each other.
-// Only the newest ping is answered (RFC 6455, section 5.5.3), so a peer that
-// sends pings without reading the answers fills no queue.
+// receivePing stores a ping, which routineControl answers. The reader must not wait for the
+// writer: otherwise two ends that both write would wait for each other. Only the newest ping is
+// answered (RFC 6455, section 5.5.3), so a peer that sends pings without reading the answers
+// fills no queue.
 func (c *Conn) receivePing(data string) error {
 	c.alive()
 	c.mu.Lock()
@@ -152,7 +151,7 @@ func (c *Conn) receivePing(data string) error {
 	return nil
 }
 
-// probe sends a ping, and is called again after a while.
+// probe sends a ping. A timer calls it again.
 func (c *Conn) probe() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,8 +171,8 @@ func (c *Conn) startControl() {
 	}
 }
 
-// routineControl writes pings and pongs until none is pending. If writing
-// fails, the connection is broken, and the reader returns the reason.
+// routineControl writes pings and pongs until none is pending. If a write fails, the connection
+// is broken, and the reader returns the reason.
 func (c *Conn) routineControl() {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
@@ -188,7 +187,7 @@ func (c *Conn) routineControl() {
 	}
 }
 
-// takeControl returns the ping and the pong that are due, or nil.
+// takeControl returns the pending ping and pong, or nil.
 func (c *Conn) takeControl() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
