@@ -73,7 +73,7 @@ const (
 // Decision is the next step of a run, and its reason.
 type Decision struct {
 	Step     Step
-	Question Question // of Ask
+	Question Question // with Ask
 	// Sandboxed, with Start, means that the command runs in its sandbox. It is also true for a
 	// profile that confines nothing. Retry means that this is the second attempt: see
 	// RetryParams.
@@ -81,7 +81,7 @@ type Decision struct {
 	// Remembered says, with Start, that no person was asked because of an
 	// approval for the session.
 	Remembered bool
-	Result     Result // of Done
+	Result     Result // with Done
 	Why        error  // with Done; nil unless the result is a denial
 	// Err is the reason for Refuse. Interrupt means that the person wants the caller to stop
 	// altogether, and not only to skip this command.
