@@ -229,7 +229,7 @@ func BenchmarkEvent(b *testing.B) {
 // writes left chunks of output and ends.
 type scripted struct {
 	answers chan []byte
-	acked   chan uint64 // the newest acknowledgement
+	acked   chan uint64 // newest acknowledgement
 	closed  chan struct{}
 	once    sync.Once
 	buf     []byte
@@ -237,7 +237,7 @@ type scripted struct {
 	// Used by Read only.
 	left    int
 	seq     uint64
-	through uint64 // the newest acknowledged
+	through uint64 // newest acknowledged event
 	started bool
 }
 

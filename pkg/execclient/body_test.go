@@ -28,7 +28,7 @@ func TestBodyStreams(t *testing.T) {
 		pieces []execproto.HTTPBodyDelta
 		lost   error
 		want   string
-		err    string // "": io.EOF
+		err    string // the expected error; "": io.EOF
 	}{
 		{"in order", []execproto.HTTPBodyDelta{piece(1, "a"), other, piece(2, "bc"), done(piece(3, ""))}, nil, "abc", ""},
 		{"the end with data", []execproto.HTTPBodyDelta{piece(1, "a"), done(piece(2, "b")), piece(3, "late")}, nil, "ab", ""},

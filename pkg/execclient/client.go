@@ -17,9 +17,9 @@ import (
 
 // Options configure a client. The zero value has all defaults.
 type Options struct {
-	ClientName        string        // default DefaultClientName
-	ConnectTimeout    time.Duration // default DefaultConnectTimeout
-	InitializeTimeout time.Duration // default DefaultInitializeTimeout
+	ClientName        string        // "": DefaultClientName
+	ConnectTimeout    time.Duration // 0: DefaultConnectTimeout
+	InitializeTimeout time.Duration // 0: DefaultInitializeTimeout
 	// ResumeSessionID attaches to a session whose connection was lost.
 	ResumeSessionID string
 	// BearerToken is sent to servers that require one. Over plain ws it is sent to loopback
@@ -117,7 +117,7 @@ type Client struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	info   execproto.InitializeResult
-	done   chan struct{} // closed when failed
+	done   chan struct{} // closed when the client has failed
 	bodies bodyStreams
 
 	watches   watches

@@ -73,13 +73,13 @@ type Cmd struct {
 	ExitState *ExitState
 
 	client  *Client
-	ctx     context.Context // of CommandContext
+	ctx     context.Context // set by CommandContext
 	started bool
 	waited  bool
-	in      *stdinPipe  // of StdinPipe
-	out     *outputPipe // of StdoutPipe
-	err     *outputPipe // of StderrPipe
-	run     *cmdRun     // of Start
+	in      *stdinPipe  // set by StdinPipe
+	out     *outputPipe // set by StdoutPipe
+	err     *outputPipe // set by StderrPipe
+	run     *cmdRun     // set by Start
 }
 
 // Command returns a command that runs a program with arguments on the server.

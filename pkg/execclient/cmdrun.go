@@ -22,7 +22,7 @@ type cmdRun struct {
 	killed bool          // set before killer ends: the context has ended the command
 
 	mu      sync.Mutex
-	copyErr error // the first
+	copyErr error // the first error
 }
 
 // startRun starts the goroutines of a command that has been started. They follow its output

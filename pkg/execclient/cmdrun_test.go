@@ -19,7 +19,7 @@ func TestCmdContext(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		script string
-		code   int // 0: no *ExitError
+		code   int // 0: the error is not an *ExitError
 	}{
 		{"a command", "echo ready; sleep 1000", 137},
 		{"its descendants", "echo ready; sleep 1000 & wait", 137},

@@ -11,7 +11,7 @@ func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// endGroup does nothing: here only the end of its stdin can ask a command to end.
+// endGroup does nothing: on Windows, only the end of its stdin can ask a command to end.
 func endGroup(*os.Process) {}
 
 // killGroup kills the command, but not its descendants.

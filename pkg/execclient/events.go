@@ -354,7 +354,7 @@ type outputReader struct {
 	rest   []byte
 }
 
-// output returns a reader of the streams for which only is true; nil means of all.
+// output returns a reader of the streams for which only is true; nil: all streams.
 func (p *Process) output(ctx context.Context, only func(execproto.Stream) bool) io.ReadCloser {
 	r := &outputReader{f: p.follow(0, only)}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)

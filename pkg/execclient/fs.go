@@ -27,7 +27,7 @@ import (
 // Package fsx makes an fs.FS of it.
 type FS struct {
 	c        *Client
-	sandbox  json.RawMessage // nil: none
+	sandbox  json.RawMessage // nil: no sandbox
 	confines bool            // the server must confine requests
 }
 
@@ -79,7 +79,7 @@ func (f *FS) call(ctx context.Context, op, path, method string, params, result e
 // fileError is the error in the Err field of a *fs.PathError.
 type fileError struct {
 	err   error
-	kinds []error // matched besides err
+	kinds []error // errors that it matches, in addition to err
 }
 
 func (e *fileError) Error() string { return e.err.Error() }

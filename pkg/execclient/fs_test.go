@@ -46,7 +46,7 @@ func TestFilesInBlocks(t *testing.T) {
 				t.Errorf("%d bytes came back as %d, %v", n, len(back), err)
 			}
 		}
-		// Written in pieces that do not fit the blocks.
+		// The sizes of the pieces do not divide the block size.
 		w, err := files.Create(t.Context(), name, execclient.WriteOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -219,7 +219,7 @@ func TestHandlesAreGivenBack(t *testing.T) {
 			t.Fatalf("after %d: %v", i, err)
 		}
 		switch i % 3 {
-		case 0: // read a little
+		case 0: // read a part
 			_, err = r.Read(make([]byte, 10))
 		case 1: // its context ends it
 			cancel()

@@ -15,7 +15,7 @@ import (
 
 func newHandleID() string {
 	var id [execproto.MaxHandleIDBytes / 2]byte
-	_, _ = rand.Read(id[:]) // it never fails
+	_, _ = rand.Read(id[:]) // Read never fails
 	return hex.EncodeToString(id[:])
 }
 

@@ -53,7 +53,7 @@ type walk struct {
 	result  execproto.WalkResult
 	seen    map[string]bool // directories by their paths without links, if links are followed
 	queue   []walkDir
-	dirs    uint64 // entered
+	dirs    uint64 // directories that were entered
 	looked  uint64 // all examined entries
 }
 
@@ -86,7 +86,7 @@ func (w *walk) run(ctx context.Context, root string) (execproto.WalkResult, erro
 		}
 		var refused *ServerError
 		switch {
-		case IsCode(err, execproto.CodeNotFound): // it was removed
+		case IsCode(err, execproto.CodeNotFound): // the entry was removed
 		case errors.As(err, &refused):
 			w.result.Errors = append(w.result.Errors, execproto.WalkError{Path: dir.uri, Message: refused.Message})
 		case err != nil:

@@ -49,7 +49,7 @@ type FileWriter struct {
 	answered func(r *execproto.WriteBlockResult, upTo uint64)
 
 	block  []byte // data that is not sent yet
-	offset uint64 // of block
+	offset uint64 // offset of block
 	closed bool
 }
 

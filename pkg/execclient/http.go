@@ -198,7 +198,7 @@ func (b *bodyStreams) fail(err error) {
 // bodyStream is a streamed body. The client's reader calls deliver, which never blocks.
 type bodyStream struct {
 	c     *Client
-	ctx   context.Context // of the request
+	ctx   context.Context // context of the request
 	id    string
 	moved chan struct{} // wakes Read
 

@@ -150,7 +150,7 @@ func TestHTTP(t *testing.T) {
 				}
 				defer res.Body.Close()
 				if i%4 == 0 {
-					return // nobody reads it
+					return // nobody reads the answer
 				}
 				want := []byte(strings.Repeat(fmt.Sprint(i), 300_000))
 				if body, err := io.ReadAll(res.Body); err != nil || !bytes.Equal(body, want) {

@@ -20,7 +20,7 @@ var errDown = errors.New("exec-server transport closed")
 // to it, and end with the transport.
 type connection struct {
 	t    Transport
-	out  chan []byte   // to be sent
+	out  chan []byte   // messages to send
 	down chan struct{} // closed when the reader has ended
 	why  error         // set before down is closed
 
@@ -176,7 +176,7 @@ type callUnderWay struct {
 	id     jsonrpc.ID
 	method string
 	answer chan jsonrpc.Message
-	err    error // of sending it
+	err    error // the error of sending it
 }
 
 // begin sends a request. Requests of one goroutine are sent in order. The caller must call

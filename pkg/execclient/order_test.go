@@ -57,7 +57,7 @@ func TestEventsOutOfOrderAreBounded(t *testing.T) {
 	p.follow(0, nil).stop() // no caller uses it any more
 	for seq := uint64(2); seq <= 5; seq++ {
 		must(t, p.receive(Event{Seq: seq, Kind: Output, Data: make([]byte, size)}))
-		must(t, p.receive(Event{Seq: seq, Kind: Output, Data: make([]byte, size)})) // counts once
+		must(t, p.receive(Event{Seq: seq, Kind: Output, Data: make([]byte, size)})) // it counts once
 	}
 	if err := p.receive(Event{Seq: 6, Kind: Output, Data: []byte("x")}); err == nil || !strings.Contains(err.Error(), "event 1 is missing") {
 		t.Errorf("past the bound: %v", err)
@@ -111,11 +111,11 @@ func TestMerge(t *testing.T) {
 	why := "broke"
 	for _, tt := range []struct {
 		name string
-		have []Event // beyond event 2
+		have []Event // events beyond event 2
 		read execproto.ReadResult
 		last uint64
 		code int
-		text string // of the error
+		text string // part of the error
 	}{
 		{"nothing new", nil, execproto.ReadResult{Chunks: chunk(1, 2), NextSeq: 3}, 2, -1, ""},
 		{"output", nil, execproto.ReadResult{Chunks: chunk(2, 3, 4), NextSeq: 5}, 4, -1, ""},
@@ -280,7 +280,7 @@ func TestRecoveryDropsNothing(t *testing.T) {
 // follows the process, or without one.
 func TestOutputWaitsForItsFirstConsumer(t *testing.T) {
 	for name, tt := range map[string]struct {
-		after    time.Duration // until somebody follows
+		after    time.Duration // time until a consumer follows
 		took     time.Duration
 		complete bool
 	}{

@@ -14,8 +14,8 @@ import (
 // peer is the server's end of a connection, played by the test.
 type peer struct {
 	t    *testing.T
-	in   chan []byte // from the client
-	out  chan []byte // to the client
+	in   chan []byte // messages from the client
+	out  chan []byte // messages to the client
 	down chan struct{}
 	once sync.Once
 }

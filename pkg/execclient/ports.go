@@ -28,8 +28,8 @@ type Ports struct {
 	Truncated bool
 }
 
-// PortWatch watches the TCP ports on which processes of the server listen (docs/spec/wire.md
-// §11.8). Its methods may be called from any goroutine.
+// PortWatch watches the TCP ports on which processes of the server listen
+// (docs/spec/wire.md §11.8). Its methods may be called from any goroutine.
 //
 // After a lost connection the server is asked again.
 type PortWatch struct {

@@ -46,7 +46,7 @@ type Process struct {
 	limits       []execproto.HeldLimit
 	started      bool             // the server has confirmed the start
 	pending      map[uint64]Event // arrived before earlier ones
-	pendingBytes int              // of their output
+	pendingBytes int              // bytes of output in pending
 	last         uint64           // the newest event in order
 	total        uint64           // bytes of output through event last
 	log          []Event          // the newest events in order

@@ -21,7 +21,7 @@ type model struct {
 	rng      *rand.Rand
 	h        *host
 	windowed bool
-	retain   int // bytes
+	retain   int // in bytes
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -32,7 +32,7 @@ type model struct {
 	acked   uint64
 	in      []byte
 	writes  map[string]bool
-	peer    *peer // attached
+	peer    *peer // the attached connection
 	stopped bool
 }
 

@@ -45,9 +45,9 @@ func TestLostChanges(t *testing.T) {
 		}
 		p.changed(1, 1, "a", "b")
 		expect("2 false")
-		p.changed(1, 3, "c") // one is missing
+		p.changed(1, 3, "c") // notification 2 is missing
 		expect("1 true")
-		p.changed(9, 1, "c") // of nobody
+		p.changed(9, 1, "c") // there is no watch 9
 		many := make([]string, maxWatchEvents/2+1)
 		for i := range many {
 			many[i] = "f"

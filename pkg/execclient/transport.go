@@ -213,7 +213,7 @@ func (t *webSocket) Close() error {
 type Command struct {
 	Path string
 	Args []string // without the program's name
-	Env  []string // nil: this program's
+	Env  []string // nil: this program's environment
 	Dir  string
 	// Stderr gets the command's standard error; nil: it is dropped.
 	Stderr io.Writer
@@ -229,7 +229,7 @@ type stdio struct {
 
 	begun  bool      // a message has arrived
 	banner int       // bytes of the lines before the first message
-	stderr io.Writer // gets those lines
+	stderr io.Writer // gets the lines before the first message
 }
 
 func startCommand(c Command) (Transport, error) {
