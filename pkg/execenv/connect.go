@@ -19,7 +19,7 @@ const DefaultClientName = "codex-environment"
 
 // Options configure how environments are connected to.
 type Options struct {
-	ClientName string // default DefaultClientName
+	ClientName string // "": DefaultClientName
 	// SelfExe is the absolute path of this program, which is started as the server of the
 	// local environment; empty: there is no local environment.
 	SelfExe string

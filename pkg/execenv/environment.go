@@ -22,7 +22,7 @@ type Environment struct {
 
 	mu        sync.Mutex
 	closed    bool
-	connected bool     // at least once
+	connected bool     // it was connected before
 	latest    *attempt // nil: idle
 	// startup is the first attempt; see WaitReady.
 	startup *attempt

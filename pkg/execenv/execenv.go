@@ -54,7 +54,7 @@ type Spec struct {
 	// Source is where the environment is configured: a variable or the path of a file.
 	Source string
 
-	URL string // of a WebSocket
+	URL string // for WebSocket
 	// Token is sent over wss or to a loopback address. Connecting to any other address fails.
 	Token Secret
 	// TLS has the files for a wss URL. They are read for each session.
@@ -63,13 +63,13 @@ type Spec struct {
 	// defaults.
 	ConnectTimeout, InitializeTimeout time.Duration
 
-	Program string   // of Stdio
+	Program string   // for Stdio
 	Args    []string // without the program's name
 	Env     []string // NAME=VALUE, added to this program's environment
 	Dir     string   // absolute; empty: this program's
 
-	Registry Registry // of Noise
-	Host     SSHHost  // of SSH
+	Registry Registry // for Noise
+	Host     SSHHost  // for SSH
 }
 
 // Registry is the registry entry of a Noise environment.
