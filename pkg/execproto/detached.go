@@ -27,8 +27,8 @@ var errWhenFull = errors.New("whenFull must be `dropOldest` or `wait`")
 
 // Detach makes the process of a process/start a detached one (docs/spec/wire.md §4.10).
 type Detach struct {
-	// StartID names this start. A start of a process that exists by the same StartID
-	// succeeds: the client has lost the answer to the first one.
+	// StartID identifies this start. If the process already exists and was started with the
+	// same StartID, the start succeeds: the client repeats it because it has lost the answer.
 	StartID string
 }
 

@@ -13,8 +13,8 @@ func (p *Shell) Fields(c *jsonwire.Codec) {
 	c.Text("path", orNull, &p.Path)
 }
 
-// Capabilities are the features that a client may rely on (docs/spec/wire.md
-// §7.2); absent means false.
+// Capabilities are the features that a client may rely on
+// (docs/spec/wire.md §7.2); absent means false.
 type Capabilities struct {
 	FileWriteStreaming     bool
 	SandboxedFileStreaming bool

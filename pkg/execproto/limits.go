@@ -74,12 +74,12 @@ type Cause string
 const (
 	CauseExit          Cause = "exit"
 	CauseSignal        Cause = "signal"
-	CauseTimeout       Cause = "timeout"       // ProcessLimits.WallMS
+	CauseTimeout       Cause = "timeout"       // ProcessLimits.WallMS was reached
 	CauseMemory        Cause = "memory"        // killed by the kernel at ProcessLimits.MemoryBytes
 	CausePIDs          Cause = "pids"          // failed after it could not start further processes
-	CauseCPU           Cause = "cpu"           // ProcessLimits.CPUSeconds
-	CauseOutput        Cause = "output"        // ProcessLimits.OutputBytes
-	CauseTerminated    Cause = "terminated"    // process/terminate
+	CauseCPU           Cause = "cpu"           // ProcessLimits.CPUSeconds was reached
+	CauseOutput        Cause = "output"        // ProcessLimits.OutputBytes was reached
+	CauseTerminated    Cause = "terminated"    // ended by process/terminate
 	CauseSessionEnded  Cause = "sessionEnded"  // the session was not resumed in time
 	CauseServerStopped Cause = "serverStopped" // the server was stopped
 )

@@ -175,7 +175,7 @@ type PolicyDecisionNotification struct {
 	Protocol       string
 	Host           string
 	Port           uint16
-	Method         string // "": none
+	Method         string // "": no method
 	Client         string
 	PolicyOverride bool
 }
