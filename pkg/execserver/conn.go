@@ -229,7 +229,7 @@ func (c *conn) suspended() bool {
 	return ok && s.Suspended()
 }
 
-// detach ends the connection's part in its session.
+// detach separates the connection from its session.
 func (c *conn) detach() {
 	if c.session != nil {
 		c.session.detach(c)

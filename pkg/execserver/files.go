@@ -28,7 +28,7 @@ func (srv *Server) newFiles() *files.Server {
 type fileSequences struct {
 	handles sequence // by the id of the handle
 	trees   sequence // fs/watch and fs/unwatch, by the id of the watch
-	missing sequence // fs/watchMissing
+	missing sequence // for fs/watchMissing
 }
 
 // The sequences of a connection, for bySequence.

@@ -57,7 +57,7 @@ func (t *streamTable) find(id string) *deltas {
 // deltas counts the deltas of a streamed response. One goroutine sends; any may
 // acknowledge.
 type deltas struct {
-	id     string        // of the stream
+	id     string        // id of the stream
 	window uint64        // how many may be unacknowledged; 0: any number
 	sent   uint64        // used by the sender only
 	acked  atomic.Uint64 // the highest acknowledged number

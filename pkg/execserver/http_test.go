@@ -43,7 +43,7 @@ func TestDeltasWaitForAcknowledgements(t *testing.T) {
 	const size, window = 20 << 20, 3
 	backend := newBackend(t, size)
 	p, _ := hello(t, url)
-	p.text(ackDelta("r", 1000)) // unknown: for nobody
+	p.text(ackDelta("r", 1000)) // an unknown stream is ignored
 	p.call("http/request", streamed(backend, "r", window), nil)
 	got, acked := 0, uint64(0)
 	for seq := uint64(1); ; seq++ {

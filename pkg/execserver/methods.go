@@ -9,8 +9,8 @@ import (
 	"codex.internal/pkg/fileop/fsops"
 )
 
-// The families of methods, with their names in the errors of the handshake (docs/spec/wire.md
-// §3.1).
+// The families of methods, with their names in the errors of the handshake
+// (docs/spec/wire.md §3.1).
 const (
 	familyExec        = "exec"
 	familyFilesystem  = "filesystem"

@@ -36,14 +36,14 @@ type proc struct {
 	tty       bool
 	startedAt time.Time
 
-	// The stages of its start set these before it starts.
+	// The stages of the start set these before the process starts.
 	confined bool
-	refusal  *os.File            // with confined: see runner.Command; closed at exit
-	profile  permissions.Profile // with confined
+	refusal  *os.File            // set if confined is: see runner.Command; closed at exit
+	profile  permissions.Profile // set if confined is
 	output   *outputlog.Log      // output on disk; nil: this is not a keeper
 
 	// The start itself.
-	stop    context.CancelFunc // cancels it
+	stop    context.CancelFunc // cancels the start
 	started chan struct{}      // closed when the start has succeeded or failed
 	running *process.Process   // set before started is closed; nil: the start has failed
 

@@ -30,7 +30,7 @@ func TestAStartThatIsRepeatedIsRefused(t *testing.T) {
 		if out, _ := p.closed(id); out != "hi\n" {
 			t.Errorf("got %q, want %q", out, "hi\n")
 		}
-		p.refuse("process/start", startObject(id, "echo hi"), -32600, "already exists") // it has closed
+		p.refuse("process/start", startObject(id, "echo hi"), -32600, "already exists") // after it has closed
 	}
 }
 

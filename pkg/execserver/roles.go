@@ -33,8 +33,8 @@ var methodRoles = map[string]wsauth.Role{
 	execproto.MethodProcessForget:     wsauth.RoleRun,
 	execproto.NotifyProcessAck:        wsauth.RoleRead,
 
-	execproto.MethodFSOpen:         wsauth.RoleRead, // to read: MayOpen
-	execproto.MethodFSOpenArchive:  wsauth.RoleRead, // to read: MayOpen
+	execproto.MethodFSOpen:         wsauth.RoleRead, // with RoleRead only for reading: see MayOpen
+	execproto.MethodFSOpenArchive:  wsauth.RoleRead, // with RoleRead only for reading: see MayOpen
 	execproto.MethodFSReadBlock:    wsauth.RoleRead,
 	execproto.MethodFSWriteBlock:   wsauth.RoleRun,
 	execproto.MethodFSClose:        wsauth.RoleRead, // only for handles that this client has opened

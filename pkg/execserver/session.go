@@ -20,8 +20,8 @@ import (
 )
 
 // session owns processes. It is attached to one connection at a time. When the connection ends,
-// the session is detached, and waits until another connection resumes it (docs/spec/wire.md
-// §3.2).
+// the session is detached, and waits until another connection resumes it
+// (docs/spec/wire.md §3.2).
 //
 // States: attached (conn set), detached (conn nil, expiry running), ended. attach, detach and
 // end change the state; every other method may be called from any goroutine at any time.

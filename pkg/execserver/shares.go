@@ -57,7 +57,7 @@ func (srv *Server) hasWhole(principal string) bool {
 
 // messageMemory counts the memory of a connection's incoming messages, for websocket.Options.
 type messageMemory struct {
-	ctx     context.Context // of the server
+	ctx     context.Context // context of the server
 	account *share.Account
 }
 

@@ -82,7 +82,7 @@ func (x *snapshots) get(
 	switch {
 	case err == nil:
 		e.found = found
-	case ctx.Err() == nil: // if the start was cancelled, the failure is not one of the shell
+	case ctx.Err() == nil: // after a cancelled start, the failure is not the shell's
 		e.failures++
 		e.failed = time.Now()
 	}

@@ -16,7 +16,6 @@ const (
 	sandboxLinux = "linuxSeccomp"
 )
 
-// startStages are what a start goes through, from top to bottom. Each reads what the ones before it
 // startStages are the stages of a start, from first to last. Each stage reads what the earlier
 // ones have stored in the start. If one fails, the earlier ones are undone, the last one first.
 //

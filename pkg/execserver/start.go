@@ -36,7 +36,7 @@ type start struct {
 	asksHeld bool                     // the client asks how the limits are enforced
 
 	// The results of the stages.
-	done        int                 // how many stages
+	done        int                 // number of completed stages
 	p           *proc               // registered in the session
 	ctx         context.Context     // ends when the start is cancelled
 	request     context.Context     // context of the worker, with the span of the request

@@ -60,7 +60,7 @@ func TestSessionsBelongToAToken(t *testing.T) {
 		})
 	}
 	owner.ws.Close()
-	connect(run).initialize(session) // the control
+	connect(run).initialize(session) // for comparison
 }
 
 // TestTokensEndConnections: within 5 s after its token has become invalid, a connection is
@@ -100,8 +100,8 @@ func TestTokensEndConnections(t *testing.T) {
 		name, reason string
 		config       wsauth.Config
 		token        func() string
-		end          func(token string) error // nil: it expires
-		sessions     int                      // that are left
+		end          func(token string) error // nil: the token expires
+		sessions     int                      // number of remaining sessions
 	}{
 		{"revoked", "the token was revoked or changed", byRole, func() string { return role(0) }, func(token string) error {
 			_, err := roles.Revoke(t.Context(), wsauth.TokenID(token))
@@ -165,6 +165,6 @@ func TestWebPagesGetNoWebsocket(t *testing.T) {
 				t.Errorf("%s from %q: %v", url, origin, err)
 			}
 		}
-		dial(t, url).initialize("") // the control
+		dial(t, url).initialize("") // for comparison
 	}
 }

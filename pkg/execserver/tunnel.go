@@ -64,7 +64,7 @@ func (p *proc) Dial(ctx context.Context, to tunnels.Target) (net.Conn, error) {
 type detachedTarget struct {
 	srv       *Server
 	owner, id string
-	ceiling   wsauth.Ceiling // of the client
+	ceiling   wsauth.Ceiling // ceiling of the client
 }
 
 // Dial implements tunnels.Process: the keeper of the process connects, because only the keeper
@@ -177,7 +177,7 @@ func (c *conn) closeOwnTunnels() {
 
 // portWatch is the watch of a connection.
 type portWatch struct {
-	sequence sequence // of the requests
+	sequence sequence // order of the requests
 	watch    tunnels.PortWatch
 }
 

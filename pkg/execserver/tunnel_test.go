@@ -109,7 +109,7 @@ func TestTunnelViolations(t *testing.T) {
 		}
 	}
 	for _, method := range []string{"tunnel/data", "tunnel/ack", "tunnel/close"} {
-		p.note(method, object{"tunnelId": 99, "offset": 0, "data": "", "position": 0}) // of no tunnel
+		p.note(method, object{"tunnelId": 99, "offset": 0, "data": "", "position": 0}) // the tunnel does not exist
 	}
 	p.call("process/list", nil, nil)
 }
@@ -168,7 +168,7 @@ func TestTunnelListenLimit(t *testing.T) {
 	p.refuse("tunnel/listen", object{"listenerId": 0, "port": 0, "window": 1}, -32602, "listenerId 0 is in use")
 	wantMetrics(t, url, `exec_server_limit_reached_total{limit="listeners"} 1`)
 	p.call("tunnel/unlisten", object{"listenerId": 0}, nil)
-	p.call("tunnel/unlisten", object{"listenerId": 0}, nil) // is no error
+	p.call("tunnel/unlisten", object{"listenerId": 0}, nil) // an unknown listener is no error
 	p.call("tunnel/listen", object{"listenerId": 0, "port": 0, "window": 1}, nil)
 }
 
@@ -205,11 +205,11 @@ func TestTunnelsAndTheCeiling(t *testing.T) {
 		{"other.test", 443, "", false},
 		{"example.com", 443, "10.0.0.1:443", false},  // the name resolves to an address in the owner's network
 		{"example.com", 443, "127.0.0.1:443", false}, // the name resolves to this machine
-		{"8.8.8.8", 443, "8.8.8.8:443", true},        // by its address
-		{"9.9.9.9", 443, "", false},                  // that nothing allows
+		{"8.8.8.8", 443, "8.8.8.8:443", true},        // permitted by its address
+		{"9.9.9.9", 443, "", false},                  // no rule permits it
 		{"169.254.169.254", 443, "", false},          // a private address
 		{"2852039166", 443, "", false},               // the same address, written as a number
-		{"::ffff:169.254.169.254", 443, "", false},   // and within IPv6
+		{"::ffff:169.254.169.254", 443, "", false},   // the same address as IPv6
 		{"localhost", 3000, "127.0.0.1:3000", true},  // this machine may be reached, whatever the defaults and the ports are
 		{"127.0.0.1", 3000, "127.0.0.1:3000", true},  //
 		{"127.0.0.1", 1, "", false},                  // except if it is denied

@@ -139,10 +139,10 @@ type windowClient struct {
 	window  int
 
 	text   map[string]*bytes.Buffer
-	seq    uint64 // newest event
+	seq    uint64 // number of the newest event
 	acked  uint64
-	onWay  []event // not acknowledged
-	exited bool    // process/read says so
+	onWay  []event // events without acknowledgement
+	exited bool    // according to process/read
 	passed bool    // seq has passed the number of the exit
 	closed bool
 	open   bool // the last connection was left open

@@ -25,7 +25,7 @@ const (
 	EventSessionEnded   = "session.ended"
 
 	EventProcessStarted  = "process.started"     // written before the process is started
-	EventProcessNotRun   = "process.not_started" // after process.started
+	EventProcessNotRun   = "process.not_started" // written after process.started
 	EventProcessEnded    = "process.ended"
 	EventProcessEndAsked = "process.end_asked" // written before the status page ends the process
 	EventDetachedStarted = "process.detached"  // written before the keeper starts the process
@@ -34,7 +34,7 @@ const (
 	EventHTTPRequest     = "http.request"      // a client's HTTP request; written before it is made
 	EventSandboxRefused  = "sandbox.refused"   // nothing ran
 	EventFileChanged     = "file.changed"      // written before the change
-	EventFileNotChanged  = "file.failed"       // after file.changed
+	EventFileNotChanged  = "file.failed"       // written after file.changed
 	EventNetworkDecision = "network.decision"
 	EventNetworkApproval = "network.approval" // the client was asked about a host
 )
@@ -47,7 +47,7 @@ type Event struct {
 	Principal string `json:"principal,omitempty"` // user, certificate or token of the client
 	Owner     string `json:"owner,omitempty"`     // owner of the process, if another client may end it
 	Client    string `json:"client,omitempty"`    // the name that the client gives itself
-	Peer      string `json:"peer,omitempty"`      // its address
+	Peer      string `json:"peer,omitempty"`      // address of the client
 	Thread    string `json:"threadId,omitempty"`
 	ToolCall  string `json:"toolCallId,omitempty"`
 	Process   string `json:"processId,omitempty"`
@@ -66,7 +66,7 @@ type Event struct {
 	Host     string `json:"host,omitempty"`
 	Port     uint16 `json:"port,omitempty"`
 	Decision string `json:"decision,omitempty"`
-	Source   string `json:"source,omitempty"` // of the decision
+	Source   string `json:"source,omitempty"` // source of the decision
 	Reason   string `json:"reason,omitempty"`
 
 	// Count is the number of refusals of the same client since the last record.
@@ -91,7 +91,7 @@ type record struct {
 	Time string `json:"time"`
 	Event
 	Key       string `json:"key,omitempty"`       // public key of a signature, in base64
-	Signature string `json:"signature,omitempty"` // in base64
+	Signature string `json:"signature,omitempty"` // encoded in base64
 	Prev      string `json:"prev"`                // SHA-256 of the previous line, without its newline; zeros in the first line
 }
 

@@ -33,8 +33,8 @@ type Verifier struct {
 	// such record is known.
 	Expect Position
 
-	Lines      int    // that were checked
-	Signatures int    // of them
+	Lines      int    // number of checked lines
+	Signatures int    // number of signatures among them
 	First      uint64 // the number of the first line
 	Last       uint64 // the number of the last line
 	Signed     uint64 // number of the last line that a signature covers; 0: none

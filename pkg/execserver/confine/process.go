@@ -22,7 +22,7 @@ type Process struct {
 	c       *Confiner
 	ctx     *permissions.Context
 	w       workspace
-	dir     string // of the command
+	dir     string // working directory of the command
 	managed bool   // enforceManagedNetwork
 	ceiling *wsauth.Ceiling
 }

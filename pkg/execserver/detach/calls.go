@@ -20,7 +20,7 @@ var ErrEnded = errors.New("the keeper of the process has ended")
 // keeper's own errors unchanged. If a process holds the lock but does not answer, because it is
 // not a keeper, Call waits as long as for a connection.
 func (k *Process) Call(ctx context.Context, method string, params, result execproto.Object) error {
-	var silent time.Time // since when
+	var silent time.Time // when the keeper first did not answer
 	for {
 		client, err := k.connect(ctx)
 		if err == nil {

@@ -44,7 +44,7 @@ const keeperFormat = 1
 // Record is what a server stores about a detached process before it starts the keeper.
 type Record struct {
 	Format      int      `json:"format"`
-	Version     string   `json:"version"` // of the program
+	Version     string   `json:"version"` // version of the program
 	Owner       string   `json:"owner"`
 	Principal   string   `json:"principal,omitempty"` // the owner's name in logs and lists, if it is not Owner
 	ProcessID   string   `json:"processId"`
@@ -118,7 +118,7 @@ type Options struct {
 	Command    []string
 	WorkDir    string
 	Settings   any
-	Version    string // of the program
+	Version    string // version of the program
 	Supervisor *process.Supervisor
 
 	Events *observe.Events
@@ -159,7 +159,7 @@ func (d *Store) Run(stopped <-chan struct{}) {
 // Process is one detached process.
 type Process struct {
 	store  *Store
-	name   string // of its directory
+	name   string // name of its directory
 	root   *os.Root
 	dir    *os.File // the same directory
 	Record Record

@@ -73,7 +73,7 @@ func TestRemoveAfterClose(t *testing.T) {
 // TestRetainedOutputIsDivided: one process of an owner asks to retain as much as all processes
 // may. The owner gets only its share, so that other owners can still start processes.
 func TestRetainedOutputIsDivided(t *testing.T) {
-	const all = 4 * outputlog.MinBytes // of options
+	const all = 4 * outputlog.MinBytes // the Bytes of options
 	for _, tt := range []struct {
 		name   string
 		owners []string

@@ -20,7 +20,7 @@ import (
 
 // Environment is the description of the server's machine. It never changes.
 type Environment struct {
-	Home, Cwd string // of the server
+	Home, Cwd string // directories of the server
 
 	codexHome string // "": config.toml is not read
 	info      execproto.EnvironmentInfo

@@ -33,7 +33,7 @@ type Options struct {
 	Sandboxes func() (*runner.Runtime, error)
 	// Launcher returns an idle launcher, or nil.
 	Launcher   func() *process.Standby
-	Supervisor *process.Supervisor // of helpers
+	Supervisor *process.Supervisor // starts helpers
 
 	// ReadsLarge is called with the size of a large file before the file is read and sent in
 	// parts.

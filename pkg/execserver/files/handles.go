@@ -27,7 +27,7 @@ type fileHandle struct {
 	file   openFile
 	mode   execproto.OpenMode
 	atomic bool // its file must be abandoned and not only closed: it replaces its target, or extracts an archive
-	packed bool // is an archive
+	packed bool // the file is an archive
 }
 
 func unknownHandle(id string) error {

@@ -82,7 +82,7 @@ func (h *helper) send(request ...[]byte) error {
 		size += len(piece)
 	}
 	if size > pipeRoom {
-		child := h.child // wait removes it
+		child := h.child // wait sets h.child to nil
 		h.writing.Go(func() { _ = write(child, request) })
 	} else if err := write(h.child, [][]byte{bytes.Join(request, nil)}); err != nil && !errors.Is(err, syscall.EPIPE) {
 		return execproto.Internal("failed to encode or decode fs sandbox helper message: " + err.Error())

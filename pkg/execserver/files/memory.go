@@ -92,7 +92,7 @@ func listing(ctx context.Context, directory string, run func() (fsops.Result, er
 	size, err := Blocking(ctx, func() (int64, error) {
 		info, err := os.Stat(directory)
 		if err != nil {
-			return 0, nil // run says why
+			return 0, nil // run returns the error
 		}
 		return info.Size(), nil
 	})

@@ -152,7 +152,7 @@ func TestWaitingForMemoryTakesNoTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Abandon()
-		const turns = 10 // of sharing
+		const turns = 10 // the limit in sharing
 		done := make(chan reply.Result, 2*turns)
 		for range turns {
 			go func() { done <- ask(t, ctx, execproto.MethodFSReadDirectory, dir) }()

@@ -217,7 +217,7 @@ func (w confinedFiles) openArchive(ctx context.Context, _ string, p *ArchiveRequ
 type confinedFile struct{ h *helper }
 
 func (f confinedFile) readBlock(ctx context.Context, offset, n uint64) (reply.Result, error) {
-	m, err := waitMemory(ctx, 2*execproto.MaxBlockBytes) // of its text
+	m, err := waitMemory(ctx, 2*execproto.MaxBlockBytes) // for the text of the answer
 	if err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ const (
 
 // Refused describes a client that was refused.
 type Refused struct {
-	Status    int    // of HTTP
+	Status    int    // HTTP status
 	Principal string // "": unknown
 	Peer      string
 	Err       error
@@ -128,12 +128,12 @@ type Flow int
 const (
 	Received   Flow = iota // messages of clients
 	Sent                   // messages to clients
-	Stdin                  // of processes
-	Stdout                 // of processes
-	Stderr                 // of processes
+	Stdin                  // input of processes
+	Stdout                 // output of processes
+	Stderr                 // error output of processes
 	Terminal               // output of processes
-	FromClient             // by tunnels
-	ToClient               // by tunnels
+	FromClient             // through tunnels
+	ToClient               // through tunnels
 	flows
 )
 
@@ -280,7 +280,7 @@ type Process struct {
 
 	// Set at ProcessStarted; Took is also set at ProcessStartFailed.
 	PID  int
-	Took time.Duration // of the start
+	Took time.Duration // duration of the start
 
 	// Set at ProcessExited.
 	Exit Exit
@@ -290,7 +290,7 @@ type Process struct {
 
 	span      *tracing.Span // nil: the process is not traced
 	recorded  bool          // the audit trail has the start
-	decisions atomic.Uint64 // about its network
+	decisions atomic.Uint64 // number of decisions about its network
 }
 
 // Exit is how a process has exited.
@@ -340,7 +340,7 @@ type EndRequest struct {
 	Owner            string // owner of the session; "": the process is detached
 	Process          string
 	Thread, ToolCall string
-	Principal, Peer  string // who ends it
+	Principal, Peer  string // the client that ends it
 }
 
 // Detached is a detached process, as its server sees it.

@@ -9,7 +9,7 @@ import (
 
 // Options configure the observers of a server.
 type Options struct {
-	Version string   // of the program
+	Version string   // version of the program
 	Methods []string // the methods that the server answers
 	Causes  []execproto.Cause
 	Log     *slog.Logger

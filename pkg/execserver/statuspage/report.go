@@ -30,8 +30,8 @@ type Report struct {
 
 // Session is a session on the status page.
 type Session struct {
-	Session   string    `json:"session"`         // set if it may be another principal's session
-	Owner     string    `json:"owner,omitempty"` // if it may be that of another principal
+	Session   string    `json:"session"`         // the digest that is also in the log
+	Owner     string    `json:"owner,omitempty"` // set if it may be another principal's session
 	Client    string    `json:"client"`
 	Peer      string    `json:"peer"`
 	Attached  bool      `json:"attached"`

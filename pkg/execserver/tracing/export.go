@@ -51,7 +51,7 @@ func (t *Tracer) routineExport() {
 func (t *Tracer) drain(batch []*Span) {
 	for len(t.queue) > 0 || len(batch) > 0 {
 		for len(t.queue) > 0 && len(batch) < maxBatch {
-			batch = append(batch, <-t.queue) // nobody else receives
+			batch = append(batch, <-t.queue) // there is no other receiver
 		}
 		t.export(batch)
 		batch = batch[:0]
@@ -100,7 +100,7 @@ func (t *Tracer) sleep(d time.Duration) bool {
 // retryError means that the same request may succeed later.
 type retryError struct {
 	error
-	after time.Duration // at least
+	after time.Duration // minimum time before the next attempt
 }
 
 func (e *retryError) Unwrap() error { return e.error }

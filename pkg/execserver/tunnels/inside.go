@@ -17,8 +17,8 @@ import (
 // ErrProcessEnded is the error of a tunnel into the sandbox of a process that has ended.
 var ErrProcessEnded = fmt.Errorf("the process has ended: %w", os.ErrProcessDone)
 
-// lead completes the target of a tunnel into the sandbox of a process (docs/spec/wire.md
-// §11.7). The address must be a loopback address, because the sandbox's network has no other
+// lead completes the target of a tunnel into the sandbox of a process
+// (docs/spec/wire.md §11.7). The address must be a loopback address, because the sandbox's network has no other
 // addresses.
 func (to *Target) lead(c Conn, p *execproto.TunnelOpenParams) (err error) {
 	if p.Path != "" {

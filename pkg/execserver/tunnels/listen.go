@@ -19,7 +19,7 @@ import (
 type listener struct {
 	net.Listener
 	id     uint64
-	window uint64 // of each tunnel
+	window uint64 // window of each tunnel
 	once   sync.Once
 	ended  chan struct{} // closed when the port is free
 }

@@ -156,7 +156,7 @@ func failureOf(err error) (kind execproto.TunnelFailure, reason string) {
 	var denied *deniedError
 	var dns *net.DNSError
 	var network net.Error
-	var elsewhere *execclient.TunnelError // of a keeper
+	var elsewhere *execclient.TunnelError // error of a keeper
 	switch {
 	case errors.As(err, &elsewhere):
 		return elsewhere.Failure, elsewhere.Reason

@@ -60,7 +60,7 @@ func NewServer(o Options) *Server {
 type Tunnels struct {
 	srv     *Server
 	log     *slog.Logger
-	ctx     context.Context // the session's
+	ctx     context.Context // context of the session
 	dialing chan struct{}   // contains an element for each connection attempt
 	wg      sync.WaitGroup  // counts slots and listeners
 

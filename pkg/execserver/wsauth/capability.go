@@ -106,7 +106,7 @@ func strength(token string) int {
 		case c >= 'a' && c <= 'f', c >= 'A' && c <= 'F':
 			tenths = max(tenths, 40)
 		default:
-			tenths = 60 // as base64
+			tenths = 60 // base64: log2(64)
 		}
 	}
 	return len(token) * tenths / 10

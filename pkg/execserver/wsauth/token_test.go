@@ -181,7 +181,7 @@ func TestRolesAllow(t *testing.T) {
 	}
 }
 
-// FuzzRoleTokens checks that every accepted token is one that Create would make.
+// FuzzRoleTokens checks that every accepted token is one that Create could make.
 func FuzzRoleTokens(f *testing.F) {
 	f.Add([]byte(`{"version":1,"tokens":[]}`))
 	f.Add([]byte(`{"version":1,"tokens":[{"id":"0123456789ab","role":"run","dir":"/srv","maxSandbox":"workspace-write","limits":{"pids":5},` +

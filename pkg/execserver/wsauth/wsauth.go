@@ -72,8 +72,8 @@ type Authenticator struct {
 	parser   *jwt.Parser
 	now      func() time.Time
 	skew     time.Duration
-	issuer   string // empty: any
-	audience string // empty: any
+	issuer   string // empty: any issuer
+	audience string // empty: any audience
 }
 
 // String returns the mode, and no secret.
