@@ -30,12 +30,12 @@ type Entry struct {
 	// Modified is in whole seconds in archives without times.
 	Modified time.Time
 	UID, GID uint32
-	Target   string // of links
+	Target   string // for links
 	// Extents are the parts of a sparse file that have data, in ascending order; nil: the whole
 	// file.
 	Extents []Extent
 	Sum     string // SHA-256 of a listed file, in hexadecimal, if requested
-	Text    string // of problems
+	Text    string // for problems
 	Discard bool   // for problems: the file before this entry is broken
 }
 

@@ -243,7 +243,7 @@ func TestPut(t *testing.T) {
 	defer u.Abort()
 	for _, tt := range []struct {
 		name string
-		size int64 // what is said
+		size int64 // the size in the entry
 		r    io.Reader
 		want error
 		text string

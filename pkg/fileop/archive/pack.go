@@ -42,11 +42,11 @@ type Packer struct {
 	names     int     // number of names held in all levels
 	selection selection
 
-	out     []byte // what comes next
+	out     []byte // the next bytes of the archive
 	used    int    // number of bytes of out that were read
 	read    int64  // number of bytes of the archive that were read
 	file    *dirfd.File
-	current Entry    // of file
+	current Entry    // the entry of file
 	extents []Extent // further data ranges of the file
 	left    int64    // bytes left in the first of them
 	fill    int64    // number of zeros to write in place of data that the file has lost
@@ -59,7 +59,7 @@ type Packer struct {
 type level struct {
 	dir   *dirfd.Dir
 	path  string   // relative to the source; "" for the source itself
-	names []string // that follow
+	names []string // the names that follow
 	after []string // the remaining names of After, while the walk is on that path
 	total int      // number of names that it holds
 }

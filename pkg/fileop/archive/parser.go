@@ -42,7 +42,7 @@ type parser struct {
 	taken    bool // the sink gets the entry's data
 	left     int64
 	pad      int
-	zeroed   int // number of consecutive zero blocks
+	zeroed   int // number of received zero blocks
 	records  *records
 	entries  int
 	err      error
@@ -51,7 +51,7 @@ type parser struct {
 // records has the values of an extended header.
 type records struct {
 	path, target, holes, sum, text string
-	size                           int64 // -1: not there
+	size                           int64 // -1: no record
 	uid, gid                       int64
 	modified                       time.Time
 	timed, discard                 bool

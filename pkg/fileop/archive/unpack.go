@@ -60,7 +60,7 @@ type made struct {
 // finish has the attributes that a directory gets after its last entry. Until then the
 // directory must be writable, and each new entry changes its time.
 type finish struct {
-	entry *Entry // nil: nothing
+	entry *Entry // nil: no attributes
 	isNew bool
 }
 
@@ -72,9 +72,9 @@ type pending struct {
 	temp    string
 	file    *dirfd.File
 	exists  bool
-	extents []Extent // that follow
+	extents []Extent // the further data ranges
 	left    int64    // bytes left in the current one
-	err     error    // the first
+	err     error    // the first error
 }
 
 // NewUnpacker returns an Unpacker into a directory. The Unpacker closes the directory. isNew

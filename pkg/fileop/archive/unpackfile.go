@@ -170,7 +170,7 @@ func (u *Unpacker) data(b []byte) {
 	if u.o.Got != nil {
 		u.o.Got(len(b))
 	}
-	if u.file == nil { // it was refused
+	if u.file == nil { // the entry was refused
 		return
 	}
 	u.file.write(b)

@@ -133,7 +133,7 @@ func (v version) compare(o version) int {
 		case notA == nil && notB == nil:
 			return cmp.Compare(x, y)
 		case (notA == nil) != (notB == nil):
-			return cmp.Compare(rank(notA != nil), rank(notB != nil)) // numbers come first
+			return cmp.Compare(rank(notA != nil), rank(notB != nil)) // numbers precede texts
 		}
 		return cmp.Compare(a, b)
 	})

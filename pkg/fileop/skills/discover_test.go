@@ -203,7 +203,7 @@ func FuzzParseManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		n := ParseManifest(text)
 		if n.inline && n.servers != nil {
-			return // given twice
+			return // a duplicate member
 		}
 		for _, named := range []*string{n.servers, n.apps} {
 			d := &discovery{root: "/root/of/all"}
