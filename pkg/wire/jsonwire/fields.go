@@ -318,7 +318,7 @@ func ListValue[T any](c *Codec, to *[]T, most int, value func(*Codec, *T)) {
 		if len(list) == most {
 			return fmt.Errorf("at most %d elements are allowed", most)
 		}
-		if c.mode == checking { // not kept
+		if c.mode == checking { // the values are dropped
 			value(c, new(T))
 			return c.err
 		}

@@ -93,8 +93,8 @@ const (
 // rule and its value.
 type Codec struct {
 	mode mode
-	b    []byte  // what was written
-	r    *Reader // what is read
+	b    []byte  // the written text
+	r    *Reader // the text that is read
 	err  error
 	at   position
 	bare bool // errors do not name the members

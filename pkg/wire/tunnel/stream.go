@@ -75,11 +75,11 @@ type Stream struct {
 	kept                 [][]byte // the bytes from keptFrom, which is at most acked
 	keptFrom             uint64
 	acked, next, written uint64
-	ended                bool // nothing follows written
+	ended                bool // no bytes follow written
 	endSent, endAcked    bool
 	closing              bool // Close or Abort was called
 	aborted              bool
-	reason               string // of Abort
+	reason               string // reason of Abort
 	closeSent            bool
 
 	// Positions of the bytes that this end receives: told (acknowledged) <= consumed <=
@@ -193,7 +193,7 @@ func (s *Stream) WriteTo(w io.Writer) (total int64, err error) {
 		n, err := w.Write(piece)
 		total += int64(n)
 		s.mu.Lock()
-		if len(s.queue) > 0 { // Close drops it
+		if len(s.queue) > 0 { // Close drops unread data
 			s.consume(n)
 		}
 		s.unlockAndTell()

@@ -79,7 +79,7 @@ type ends struct {
 	a, b    *Stream
 	running sync.WaitGroup // counts the goroutines of wires
 	wires   []*wire
-	done    sync.WaitGroup // of both streams
+	done    sync.WaitGroup // counts both streams
 }
 
 func newEnds() *ends {

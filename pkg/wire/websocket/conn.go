@@ -77,7 +77,7 @@ type Conn struct {
 	made  time.Time
 	moved atomic.Int64 // when the read deadline was last extended, as the time since made
 
-	control sync.WaitGroup // of routineControl
+	control sync.WaitGroup // counts routineControl
 
 	mu       sync.Mutex
 	pong     []byte // the data of the newest unanswered ping; nil: none

@@ -94,12 +94,12 @@ func appendMasked(b []byte, first byte, n int, parts [][]byte) []byte {
 	// The key repeated to the size of a block, and once more, so that a block can start at any
 	// byte of the key.
 	var keys [maskBlock + keySize]byte
-	_, _ = rand.Read(keys[:keySize]) // it never fails
+	_, _ = rand.Read(keys[:keySize]) // Read never fails
 	for filled := keySize; filled < min(len(keys), n+2*keySize); filled *= 2 {
 		copy(keys[filled:], keys[:filled])
 	}
 	b = append(b, keys[:keySize]...)
-	at := 0 // in the payload
+	at := 0 // position in the payload
 	for _, part := range parts {
 		for len(part) > 0 {
 			n := min(len(part), maskBlock)

@@ -20,8 +20,8 @@ var pools [5]sync.Pool
 type Message struct {
 	buf    []byte
 	class  int
-	memory Memory // nil: nobody counts
-	taken  int    // bytes of memory
+	memory Memory // nil: the memory is not counted
+	taken  int    // bytes taken from memory
 	// Text means that the message arrived in a text frame. Its bytes are then valid UTF-8.
 	Text bool
 }

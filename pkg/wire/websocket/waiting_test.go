@@ -37,7 +37,7 @@ func TestWaitingConnectionsDisplaceTheirOwn(t *testing.T) {
 		return client, server
 	}
 	open := func(server net.Conn) bool {
-		_ = server.SetReadDeadline(time.Unix(1, 0)) // at once
+		_ = server.SetReadDeadline(time.Unix(1, 0)) // end the read at once
 		_, err := server.Read(make([]byte, 1))
 		return !strings.Contains(err.Error(), "closed")
 	}
@@ -49,7 +49,7 @@ func TestWaitingConnectionsDisplaceTheirOwn(t *testing.T) {
 		t.Error("not the oldest of the loudest was closed")
 	}
 	Admit(c)
-	Admit(c) // counts once
+	Admit(c) // calling it again has no effect
 	_, d := connect("loud")
 	if !open(b) || !open(d) {
 		t.Error("a connection that was admitted is counted")

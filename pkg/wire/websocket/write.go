@@ -66,7 +66,7 @@ func (c *Conn) WriteText(text []byte) error {
 		}
 		code = opContinuation
 	}
-	if code == Text { // it is empty
+	if code == Text { // the message is empty
 		_ = c.add(firstByte(code, true))
 	}
 	return c.Flush()
