@@ -254,7 +254,7 @@ func TestInvariants(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	profiles := []permissions.Profile{readOnly, secret, secretGlob, noNetwork}
 	session := &Session{}
-	forSession := make(map[string]bool) // keyed by the whole request, as the test writes it
+	forSession := make(map[string]bool) // the keys are the whole requests
 	retries, refusals := 0, 0
 	for range 20_000 {
 		p := random.IntN(len(profiles))
