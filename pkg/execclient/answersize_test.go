@@ -9,7 +9,8 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// TestLargeAnswersAreForFilesAndBodies: a hostile server answers with more than the method can have.
+// TestLargeAnswersAreForFilesAndBodies: a hostile server sends an answer that is larger than
+// the method permits.
 func TestLargeAnswersAreForFilesAndBodies(t *testing.T) {
 	result := bytes.Repeat([]byte{' '}, maxAnswer+1)
 	for method, accepted := range map[string]bool{

@@ -15,7 +15,7 @@ func (f *FS) HasArchives() bool { return f.c.Has(execproto.MethodFSOpenArchive) 
 
 // ArchiveOptions select the entries of an archive of a tree (docs/spec/wire.md §5.14).
 type ArchiveOptions struct {
-	Exclude         []string // match names, or paths if they have a slash
+	Exclude         []string // patterns for names, or for paths if they contain a slash
 	Paths           []string // relative, with slashes; nil: everything
 	After           string   // continue after this path, the last one of an interrupted archive
 	List, Checksums bool     // files without contents; with checksums

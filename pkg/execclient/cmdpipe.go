@@ -63,7 +63,7 @@ func (c *Cmd) closePipes() {
 	}
 }
 
-// pipeState is the state of a pipe that the caller has before the command is started.
+// pipeState is the state of a pipe, which the caller gets before the command is started.
 type pipeState struct {
 	opened, closed chan struct{}
 	closing        sync.Once

@@ -83,7 +83,7 @@ func (f *FS) open(ctx context.Context, path string, stream bool) (*File, error) 
 	return r, nil
 }
 
-// openHandle opens a handle for reading with a request.
+// openHandle sends a request that opens a handle for reading.
 func (f *FS) openHandle(ctx context.Context, path, handle, method string, params execproto.Object) (*File, error) {
 	r := &File{f: f, path: path, handle: handle, window: 1}
 	var err error

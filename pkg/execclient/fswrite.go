@@ -45,7 +45,8 @@ type FileWriter struct {
 	slots  chan []byte // buffers; nil: not allocated yet
 	ending sync.Once
 
-	// answered, used by archives, gets the answers about the data up to an offset.
+	// answered is called for archives, with each answer and the offset up to which data was
+	// sent.
 	answered func(r *execproto.WriteBlockResult, upTo uint64)
 
 	block  []byte // data that is not sent yet
@@ -75,7 +76,7 @@ func (f *FS) Create(ctx context.Context, path string, o WriteOptions) (*FileWrit
 	})
 }
 
-// createHandle opens a handle for writing with a request.
+// createHandle sends a request that opens a handle for writing.
 func (f *FS) createHandle(ctx context.Context, path, handle, method string, params execproto.Object) (*FileWriter, error) {
 	w := &FileWriter{f: f, path: path, handle: handle, slots: make(chan []byte, blocksInFlight)}
 	for range blocksInFlight {

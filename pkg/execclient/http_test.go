@@ -62,7 +62,7 @@ func origin(t testing.TB) *httptest.Server {
 	return s
 }
 
-// hugeBody is more than a client keeps of an unread body.
+// hugeBody is larger than the part of an unread body that a client buffers.
 const hugeBody = 20 << 20
 
 // fetch makes a request through a server and returns the answer with its body.

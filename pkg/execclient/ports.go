@@ -31,7 +31,7 @@ type Ports struct {
 // PortWatch watches the TCP ports on which processes of the server listen
 // (docs/spec/wire.md §11.8). Its methods may be called from any goroutine.
 //
-// After a lost connection the server is asked again.
+// After a lost connection, the client asks the server again.
 type PortWatch struct {
 	c      *Client
 	params execproto.WatchPortsParams

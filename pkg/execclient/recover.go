@@ -158,8 +158,8 @@ func (c *Client) processes() []*Process {
 	return procs
 }
 
-// recoverProcesses requests the missed events of all processes. An error is one of the
-// connection; an error of one process ends that process only.
+// recoverProcesses requests the missed events of all processes. It returns errors of the
+// connection. An error about one process ends only that process.
 func (c *Client) recoverProcesses(ctx context.Context, l *connection) error {
 	for _, p := range c.processes() {
 		if !p.isStarted() {

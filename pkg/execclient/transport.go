@@ -297,9 +297,9 @@ func (t *stdio) Read() ([]byte, error) {
 	}
 }
 
-// isBanner reports whether a line was printed by the program that starts the server, such as a
-// shell with a greeting in its start-up files. Such a line comes before the first message and
-// is not a JSON object. It is passed on to stderr.
+// isBanner reports whether the line is from the program that starts the server, such as a shell
+// whose start-up files print a greeting. Such a line comes before the first message and is not
+// a JSON object. It is passed on to stderr.
 func (t *stdio) isBanner(line []byte) bool {
 	t.banner += len(line)
 	if t.begun || line[0] == '{' || t.banner > maxBanner {

@@ -224,7 +224,7 @@ func (t *tunnelTable) accept(c *Client, l *connection, n execproto.TunnelAccepte
 // connection.
 var errTunnelLost = &tunnel.ClosedError{Reason: "it ended while the connection was lost"}
 
-// resume resumes the tunnels and listeners on a new connection. An error is one of the
+// resume resumes the tunnels and listeners on a new connection. It returns errors of the
 // connection.
 func (t *tunnelTable) resume(ctx context.Context, c *Client, l *connection) error {
 	t.mu.Lock()

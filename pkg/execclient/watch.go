@@ -47,7 +47,8 @@ func (e *WatchEndedError) Error() string { return e.Reason }
 // Watch watches files of a server (docs/spec/wire.md §5.13). Its methods may be called from
 // any goroutine.
 //
-// After a lost connection the server is asked to watch again, and Next returns an overflow.
+// After a lost connection, the client asks the server to watch again, and Next returns an
+// overflow.
 type Watch struct {
 	f      *FS
 	params execproto.WatchParams // without the id
