@@ -22,7 +22,7 @@ type file struct {
 	Environments []entry `toml:"environments"`
 }
 
-// entry is one of its environments. A nil field is missing.
+// entry is one environment in the file. A nil field is missing.
 type entry struct {
 	ID                *string           `toml:"id"`
 	URL               *string           `toml:"url"`
