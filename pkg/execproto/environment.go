@@ -18,10 +18,9 @@ func (p *Shell) Fields(c *jsonwire.Codec) {
 type Capabilities struct {
 	FileWriteStreaming     bool
 	SandboxedFileStreaming bool
-	// RootWriteKeepsDevices and RootWriteKeepsRestrictions are about profiles
-	// that permit writing to /. Such commands have the usual devices, and paths
-	// that entries deny or make read-only stay so, also after an approved
-	// escalation.
+	// RootWriteKeepsDevices and RootWriteKeepsRestrictions are about profiles that permit
+	// writing to /. Commands with such a profile have the usual devices. Paths that entries
+	// deny or make read-only stay so, even after an approved escalation.
 	RootWriteKeepsDevices      bool
 	RootWriteKeepsRestrictions bool
 	// EnvironmentConfigRead means that the server answers environmentConfig/read.

@@ -70,8 +70,8 @@ const (
 	NotifyHTTPAck     = "http/request/ack"
 )
 
-// ExtensionDetach is the name in InitializeResult.Extensions of servers on which
-// StartParams.Detach works.
+// ExtensionDetach is the name of the extension with StartParams.Detach, in
+// InitializeResult.Extensions.
 const ExtensionDetach = "process/detach"
 
 // These notifications of tunnels are known only to this server. Both ends send the first
@@ -84,9 +84,9 @@ const (
 	NotifyTunnelPorts    = "tunnel/ports"
 )
 
-// ExtensionTakeOver is the name in InitializeResult.Extensions of servers that
-// support InitializeParams.TakeOver. The other extensions have the names of their
-// requests and notifications.
+// ExtensionTakeOver is the name of the extension with InitializeParams.TakeOver, in
+// InitializeResult.Extensions. The other extensions have the names of their requests and
+// notifications.
 const ExtensionTakeOver = "initialize/takeOver"
 
 // ExtensionLimits is the name of the extension with StartParams.Limits, and with
