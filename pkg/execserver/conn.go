@@ -77,7 +77,7 @@ type conn struct {
 	questions questions
 }
 
-// ending is how a connection ends: the close code and reason for the client.
+// ending describes how a connection ends: the close code and reason for the client.
 type ending struct {
 	code   int
 	reason string

@@ -38,7 +38,7 @@ func (d *Store) routineEnds(stopped <-chan struct{}) {
 }
 
 // outcome returns the status of the process, whether its keeper and the process run, and
-// whether it has ended. Both are false if it was never started.
+// whether it has ended. runs and ended are both false if the process was never started.
 func (k *Process) outcome() (status outputlog.Status, runs, ended bool) {
 	// The keeper writes the status before it ends: the order matters.
 	alive := k.Alive()

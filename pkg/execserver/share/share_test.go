@@ -73,7 +73,7 @@ func TestCloseGivesBackWhatIsHeld(t *testing.T) {
 }
 
 // TestAccountsAreServedInTurn: one connection has sent many requests, and another sends a
-// single one. The single request waits for one of the many only.
+// single one. The single request waits for only one of the many.
 func TestAccountsAreServedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(map[observe.Limit]int64{thing: 2})
