@@ -15,12 +15,12 @@ import (
 
 const own = "codex.internal/cmd/codex-linux-sandbox/initproc."
 
-// mayBeCalled are beginnings of the names of functions that a child may call; README.md has the rules.
+// mayBeCalled are prefixes of the functions that a child may call; README.md has the rules.
 var mayBeCalled = []string{own, "syscall.RawSyscall"}
 
-// leaves are functions that are the same and call no others: the system call itself, which is in
-// assembly, and memclrNoHeapPointers, which the compiler uses for a loop that clears bytes. The panics
-// are for indexes out of range, which do not occur in a child.
+// leaves are functions that a child may call because they call no others: the system call itself,
+// which is in assembly, and memclrNoHeapPointers, which the compiler uses for a loop that clears
+// bytes. The panics are for indexes out of range, which do not occur in a child.
 var leaves = []string{
 	"internal/runtime/syscall", "runtime.memclrNoHeapPointers", "runtime.panicIndex", "runtime.panicSlice", "runtime.panicBounds",
 }
@@ -29,7 +29,7 @@ func beginsWith(beginnings []string, name string) bool {
 	return slices.ContainsFunc(beginnings, func(begin string) bool { return strings.HasPrefix(name, begin) })
 }
 
-// TestChildrenCallOnlyTheKernel follows all calls from fork in the compiled packages, for each processor.
+// TestChildrenCallOnlyTheKernel follows all calls from fork in the compiled packages, for each processor architecture.
 func TestChildrenCallOnlyTheKernel(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command, to disassemble")
@@ -78,8 +78,8 @@ func onlyTheKernel(t *testing.T, processor string) {
 	}
 }
 
-// compiled returns the archives of this package and of its imports, compiled like this test but without the
-// race detector, which RawSyscall would call, too.
+// compiled returns the archives of this package and of its imports. They are compiled like this test but
+// without the race detector, because RawSyscall would call it, too.
 func compiled(t *testing.T, processor string) map[string]string {
 	t.Helper()
 	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}

@@ -1,12 +1,12 @@
-// Package initproc is everything of the launcher that runs without a Go runtime: the first process
-// of a sandbox, the init, and the process of the command up to its exec. Both are forked from the
-// launcher, a Go program with several threads. README.md has the rules of this package; read it
-// before a change.
+// Package initproc contains all code of the launcher that runs without a Go runtime: the first
+// process of a sandbox, the init, and the process of the command up to its exec. Both are forked
+// from the launcher, a Go program with several threads. README.md has the rules of this package;
+// read it before you change the package.
 //
-// It knows system calls, and nothing of sandboxes: what the calls are for is decided by the packages
-// that append them to a Program. It imports nothing of this repository.
+// The package knows system calls and no sandboxes: the packages that append calls to a Program
+// decide the purpose of the calls. It imports no package of this repository.
 //
-// Begin with Program (program.go), the list of system calls, then Processes (processes.go), which
-// forks and in which the children run, and Exec (exec.go). signals.go has what the launcher does
-// with signals without the Go runtime.
+// Begin with Program (program.go), the list of system calls. Then read Processes (processes.go),
+// which forks, and whose functions run in the children, and Exec (exec.go). signals.go handles the
+// launcher's signals without the Go runtime.
 package initproc

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Failure is the failed call and its error.
+// Failure is a failed call with its error.
 type Failure struct {
 	What, Path string // as in Step
 	Number     uintptr
@@ -22,10 +22,10 @@ func (f *Failure) Error() string {
 	return what + ": " + ErrnoText(f.Errno) + f.lacks()
 }
 
-// Unwrap returns the error of the kernel.
+// Unwrap returns the kernel's error.
 func (f *Failure) Unwrap() error { return f.Errno }
 
-// ErrnoText is the system's text with the number, as everywhere in codex.
+// ErrnoText returns the system's text of an error with its number, in the form that all parts of codex use.
 func ErrnoText(e syscall.Errno) string {
 	text := []byte(e.Error())
 	if len(text) > 0 && 'a' <= text[0] && text[0] <= 'z' {
@@ -34,8 +34,8 @@ func ErrnoText(e syscall.Errno) string {
 	return fmt.Sprintf("%s (os error %d)", text, int(e))
 }
 
-// since is the version of Linux that brought a system call which not every
-// kernel in use has.
+// since maps system calls to the version of Linux that introduced them. Some kernels in use lack
+// these calls.
 var since = map[uintptr]string{
 	unix.SYS_SECCOMP: "seccomp of 3.17", unix.SYS_OPENAT2: "openat2 of 5.6",
 	unix.SYS_FSOPEN: "fsopen of 5.2", unix.SYS_FSCONFIG: "fsconfig of 5.2", unix.SYS_FSMOUNT: "fsmount of 5.2",

@@ -9,22 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultPath is where commands are looked up without a PATH.
+// defaultPath is the search path for commands if PATH is not set.
 const defaultPath = "/bin:/usr/bin"
 
-// Exec is a prepared execvp: the files to try in order, looked up inside
-// the view by the kernel itself.
+// Exec is a prepared execvp: the files to try, in order. The kernel looks them up inside the view.
 type Exec struct {
 	candidates []*byte
-	fd         int // execute this descriptor instead; -1: none
+	fd         int // if not -1, execute this descriptor instead
 	empty      []byte
 	argv, envp []*byte
 	shell      []byte
-	script     []*byte // argv for a file format that the kernel does not know
+	script     []*byte // argv for a file whose format the kernel does not know
 }
 
-// PrepareExec prepares the execution of argv with an environment; arg0 is the command's name for
-// itself. With fd >= 0 that descriptor is executed, whatever argv says. It fails for a word with a NUL.
+// PrepareExec prepares the execution of argv with an environment. arg0 is argv[0] of the command. If fd
+// >= 0, Exec executes that descriptor, whatever argv says. It returns an error if a word contains a NUL.
 func PrepareExec(argv, env []string, arg0 string, fd int) (*Exec, error) {
 	e := &Exec{fd: fd, empty: []byte{0}, shell: []byte("/bin/sh\x00")}
 	name := argv[0]
@@ -59,9 +58,8 @@ func PrepareExec(argv, env []string, arg0 string, fd int) (*Exec, error) {
 	return e, nil
 }
 
-// Run executes the first candidate that there is, in this process. It returns only with the
-// error, which is that of a candidate that may not be executed before that of
-// one that is missing.
+// Run executes the first existing candidate, in this process. It returns only if that fails. An
+// error of a candidate that may not be executed takes precedence over one of a missing candidate.
 //
 //go:nosplit
 //go:norace
@@ -82,8 +80,8 @@ func (e *Exec) Run() syscall.Errno {
 		case unix.EACCES:
 			result = errno
 		case unix.ENOEXEC:
-			// As a number: if the garbage collector was running at the fork, storing a
-			// pointer would run code that takes locks when its buffer is full.
+			// Store the pointer as a number. If the garbage collector was running at the fork, storing
+			// a pointer would run the write barrier, which takes locks when its buffer is full.
 			*(*uintptr)(unsafe.Pointer(&e.script[1])) = uintptr(unsafe.Pointer(file))
 			_, _, errno = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(&e.shell[0])), uintptr(unsafe.Pointer(&e.script[0])), envp)
 			return errno

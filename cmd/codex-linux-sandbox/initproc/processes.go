@@ -12,36 +12,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ExitFailed is the exit code of a child that has given up. A Report says why.
+// ExitFailed is the exit code of a child that has failed. A Report gives the reason.
 const ExitFailed = 125
 
-// Processes is everything that the first process of a sandbox, the init, and the process of the
-// command need. It is prepared before the fork.
+// Processes contains everything that the init, which is the first process of a sandbox, and the
+// process of the command need. It is prepared before the fork.
 type Processes struct {
-	// What is started, and where.
-	Flags    uintptr // of clone: the namespaces
-	Cgroup   int     // a descriptor of the directory of a cgroup; 0: the launcher's own
-	InCgroup bool    // the init must not start elsewhere: the cgroup has limits
+	// The processes to start, and where.
+	Flags    uintptr // flags of clone: the namespaces
+	Cgroup   int     // descriptor of a cgroup's directory; 0: the launcher's own cgroup
+	InCgroup bool    // the init must start in Cgroup or not at all: that cgroup has limits
 
-	// What the processes do.
-	Init    *Program // of the init, before it starts the command
-	Command *Program // of the command's process, before it executes the command
+	// The programs that the processes run.
+	Init    *Program // steps of the init, before it starts the command
+	Command *Program // steps of the command's process, before it executes the command
 	Exec    *Exec    // the command
-	Subreap bool     // there is no PID namespace: end leftover processes by searching for them
+	Subreap bool     // there is no PID namespace: the init searches for leftover processes and ends them
 
-	// Status is the end of a pipe to which a child writes its Report. A negative one is no pipe.
+	// Status is the writing end of a pipe for the Report of a child. If it is negative, there is no pipe.
 	Status int
 
-	mask     uint64        // the launcher's mask of signals
-	signals  uint64        // the set that the init waits for
-	info     [128]byte     // siginfo
+	mask     uint64        // the launcher's signal mask
+	signals  uint64        // the set of signals that the init waits for
+	info     [128]byte     // siginfo_t
 	report   Report        // the data that is written to Status
-	listing  [8 << 10]byte // of children, for Subreap
-	children []byte        // path of that listing
-	words    []byte        // the launcher's arguments, which a command could read in /proc/1/cmdline
+	listing  [8 << 10]byte // list of child processes, for Subreap
+	children []byte        // path of the file with that list
+	words    []byte        // the launcher's arguments, which the child clears: a command could read them in /proc/1/cmdline
 }
 
-// Stage is how far a child had come.
+// Stage is the stage that a child had reached.
 type Stage int32
 
 // The stages of a Report.
@@ -53,17 +53,16 @@ const (
 	StageEnded                    // the command has ended
 )
 
-// Report is what a child reports before it gives up, or, with StageEnded, the exit code
-// of the command in place of the step. Usage is then the usage of all processes of the
-// sandbox.
+// Report is written by a child before it gives up. With StageEnded it has the exit code of the
+// command in place of the step, and Usage is the usage of all processes of the sandbox.
 type Report struct {
 	Stage       Stage
 	Step, Errno int32
 	Usage       unix.Rusage
 }
 
-// ReadReport waits for a report from the other end of Status; nil: there is none, and no process
-// is left that could write one.
+// ReadReport waits for a report from the other end of Status. It returns nil if none has arrived
+// and no process is left that could write one.
 func ReadReport(fd int) *Report {
 	told := &Report{}
 	buf := unsafe.Slice((*byte)(unsafe.Pointer(told)), unsafe.Sizeof(*told))
@@ -80,8 +79,8 @@ func ReadReport(fd int) *Report {
 }
 
 // Start forks the init and returns its process id. The calling goroutine must be locked to its
-// thread: if Init sets a parent-death signal, the init ends with that thread. With grouped the
-// init gets the signals of the launcher's process group itself, and the launcher ignores
+// thread: if Init sets a parent-death signal, the init ends with that thread. If grouped is set,
+// the init gets the signals of the launcher's process group directly, and the launcher ignores
 // Forwarded from then on.
 func (c *Processes) Start(grouped bool) (int, syscall.Errno) {
 	c.signals = Bit(unix.SIGCHLD) | Bit(Orphaned)
@@ -96,7 +95,7 @@ func (c *Processes) Start(grouped bool) (int, syscall.Errno) {
 	pid, errno := c.fork()
 	sigprocmask(&c.mask, nil)
 	if grouped && errno == 0 {
-		// Not before the fork: a signal that arrives in between would get lost.
+		// Ignore the signals only after the fork: a signal that arrives in between would be lost.
 		for _, s := range Forwarded {
 			Ignore(s)
 		}
@@ -104,8 +103,8 @@ func (c *Processes) Start(grouped bool) (int, syscall.Errno) {
 	return pid, errno
 }
 
-// RunAlone runs a program, which ends its process, in a child, and waits for its end. Flags are
-// those of clone. The error is a *Failure if a step has failed.
+// RunAlone runs a program in a child, and waits for the end of the child. The flags are flags of
+// clone. It returns a *Failure if a step fails.
 func RunAlone(p *Program, flags uintptr) error {
 	var status [2]int
 	if err := unix.Pipe2(status[:], unix.O_CLOEXEC); err != nil {
@@ -114,7 +113,7 @@ func RunAlone(p *Program, flags uintptr) error {
 	defer unix.Close(status[0])
 	c := &Processes{Init: p, Flags: flags, Status: status[1]}
 	all := ^uint64(0)
-	runtime.LockOSThread() // a mask of signals is a thread's
+	runtime.LockOSThread() // each thread has its own signal mask
 	sigprocmask(&all, &c.mask)
 	pid, errno := c.fork()
 	sigprocmask(&c.mask, nil)
@@ -124,7 +123,7 @@ func RunAlone(p *Program, flags uintptr) error {
 		return fmt.Errorf("fork: %w", errno)
 	}
 	code, err := Wait(pid)
-	_ = unix.Close(status[1]) // not before: with CLONE_FILES it is the child's too
+	_ = unix.Close(status[1]) // not before: with CLONE_FILES the child shares this descriptor
 	told := ReadReport(status[0])
 	switch {
 	case told != nil && told.Stage == StageInit:
@@ -151,8 +150,8 @@ func Wait(pid int) (unix.WaitStatus, error) {
 	}
 }
 
-// arguments returns the memory of a program's arguments after its name, which
-// the kernel shows to other processes; nil if they are elsewhere.
+// arguments returns the memory of a program's arguments after its name, which the kernel shows to
+// other processes. It returns nil if that memory is elsewhere.
 func arguments(args []string) []byte {
 	if len(args) < 2 {
 		return nil
@@ -168,17 +167,17 @@ func arguments(args []string) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(args[0])), len(args[0])+1)), size)
 }
 
-// All functions from here on also run in the children, without a Go runtime: see README.md.
+// All functions below also run in the children, without a Go runtime: see README.md.
 
-// clone forks, and returns 0 in the child. If cgroup is not 0, the child starts in it. If the
-// kernel or a system call filter forbids that, the child starts in the launcher's cgroup or,
-// with inCgroup, no child is made.
+// clone forks, and returns 0 in the child. If cgroup is not 0, the child starts in that cgroup. If
+// the kernel or a system call filter forbids that, the child starts in the launcher's cgroup; with
+// inCgroup, clone returns an error instead.
 //
 //go:nosplit
 //go:norace
 func clone(flags uintptr, cgroup int, inCgroup bool) (uintptr, syscall.Errno) {
 	if cgroup > 0 {
-		// struct clone_args; the other fields are for threads and process numbers.
+		// args is struct clone_args. Its other fields are for threads and process numbers.
 		args := [11]uint64{0: uint64(flags) | unix.CLONE_INTO_CGROUP, 4: uint64(unix.SIGCHLD), 10: uint64(cgroup)}
 		pid, _, errno := syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
 		if errno == 0 || inCgroup {
@@ -189,7 +188,7 @@ func clone(flags uintptr, cgroup int, inCgroup bool) (uintptr, syscall.Errno) {
 	return pid, errno
 }
 
-// fork makes the init. It returns in the launcher only.
+// fork starts the init. It returns in the launcher only.
 //
 //go:nosplit
 //go:norace
@@ -205,9 +204,9 @@ func (c *Processes) fork() (int, syscall.Errno) {
 	if step, errno := c.Init.run(); step >= 0 {
 		c.fail(StageInit, step, errno)
 	}
-	// vfork is not used, because it would suspend the init until the command is executed. Scenario: the
+	// The init does not use vfork, because vfork would suspend it until the command is executed. Scenario: the
 	// command is a file on a file system that does not answer, and its execution hangs. The init must still
-	// forward a Ctrl-C, and without a PID namespace it must end the process when the launcher has ended.
+	// forward a Ctrl-C. Without a PID namespace it must also end the process when the launcher has ended.
 	child, errno := clone(0, 0, false)
 	if errno != 0 {
 		c.fail(StageFork, 0, errno)
@@ -222,7 +221,7 @@ func (c *Processes) fork() (int, syscall.Errno) {
 	return 0, 0
 }
 
-// fail tells the launcher and ends this process.
+// fail reports a failure to the launcher and ends this process.
 //
 //go:nosplit
 //go:norace
@@ -232,7 +231,7 @@ func (c *Processes) fail(stage Stage, step int, errno syscall.Errno) {
 	c.end(ExitFailed)
 }
 
-// end ends this process, and with it, if it is the init, all in the sandbox.
+// end ends this process. If this process is the init of a PID namespace, all processes in the sandbox end with it.
 //
 //go:nosplit
 //go:norace
@@ -242,8 +241,8 @@ func (c *Processes) end(code uintptr) {
 	}
 }
 
-// wait is what the init does: it reaps processes that end, passes signals to the
-// command's process group, and ends as the command ends.
+// wait is the main loop of the init. It reaps ended processes, passes signals to the command's
+// process group, and ends when the command ends.
 //
 //go:nosplit
 //go:norace
@@ -259,7 +258,7 @@ func (c *Processes) wait(child uintptr) {
 			c.killAll()
 			c.end(ExitFailed)
 		case sig != uintptr(unix.SIGCHLD):
-			// The command may not have made its group yet.
+			// The command may not have created its process group yet.
 			if _, _, e := syscall.RawSyscall(unix.SYS_KILL, -child, sig, 0); e != 0 {
 				_, _, _ = syscall.RawSyscall(unix.SYS_KILL, child, sig, 0)
 			}
@@ -286,12 +285,12 @@ func (c *Processes) wait(child uintptr) {
 	}
 }
 
-// tellEnd tells the launcher the exit code of the command, if no other process is left
-// in the PID namespace: from then on nothing of the sandbox runs, and this process has
-// only the pipe open. So the launcher need not wait until the kernel has freed the
-// namespaces. Any leftover process descends from this one, and the kernel makes it a
-// child of this process when its parent ends. If there is one, the end of this process
-// ends it, and the launcher waits for that.
+// tellEnd reports the exit code of the command to the launcher if no other process is left in the
+// PID namespace. Then only this process is left of the sandbox, with only the pipe open, so the
+// launcher need not wait until the kernel has freed the namespaces. Any leftover process descends
+// from this process, and the kernel makes it a child of this process when its parent ends. If a
+// child is left, tellEnd reports nothing: the end of this process ends the child, and the launcher
+// waits for that.
 //
 //go:nosplit
 //go:norace
@@ -315,14 +314,14 @@ func (c *Processes) tellEnd(code int32) {
 		return
 	}
 	c.report.Stage, c.report.Step = StageEnded, code
-	children := -1 // RUSAGE_CHILDREN; a variable, as the constant does not fit a uintptr
+	children := -1 // RUSAGE_CHILDREN is -1; this is a variable because a negative constant does not fit a uintptr
 	_, _, _ = syscall.RawSyscall(unix.SYS_GETRUSAGE, uintptr(children), uintptr(unsafe.Pointer(&c.report.Usage)), 0)
 	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.Status), uintptr(unsafe.Pointer(&c.report)), unsafe.Sizeof(c.report))
 }
 
-// killAll ends every descendant. In a PID namespace the end of the init does
-// that. Without one, orphans become children of the init, which kills its
-// children until none are left.
+// killAll ends every descendant. In a PID namespace the kernel does that when the init ends.
+// Without one, orphans become children of the init, and killAll kills the init's children until
+// none are left.
 //
 //go:nosplit
 //go:norace
@@ -338,8 +337,8 @@ func (c *Processes) killAll() {
 		if errno != 0 {
 			return
 		}
-		// The list contains decimal numbers, each followed by a blank; a
-		// truncated number has no blank and is read the next time.
+		// The list contains decimal numbers, each followed by a blank. The last number may be
+		// truncated: it has no blank, and is read in the next pass.
 		pid := uintptr(0)
 		for i := 0; i < len(c.listing) && uintptr(i) < n; i++ {
 			if b := c.listing[i]; b >= '0' && b <= '9' {
@@ -355,7 +354,7 @@ func (c *Processes) killAll() {
 		if !found {
 			return
 		}
-		// Wait for one, and reap the others that have ended.
+		// Wait for one child, and reap the others that have ended.
 		options := uintptr(0)
 		for {
 			pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), 0, options, 0, 0, 0)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCloneIntoCgroup: the init starts in the given cgroup if cgroups can be
-// written, and otherwise elsewhere if that is permitted and there are no limits.
+// TestCloneIntoCgroup: if cgroups are writable, the init starts in the given cgroup. Otherwise it
+// starts elsewhere, if that is permitted and the cgroup has no limits.
 func TestCloneIntoCgroup(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -39,8 +39,8 @@ func TestCloneIntoCgroup(t *testing.T) {
 	}
 }
 
-// TestForksWhileTheRuntimeIsAtWork: a child works in whatever state the launcher's other threads, its heap and its
-// collector of garbage were at the fork.
+// TestForksWhileTheRuntimeIsAtWork: a child works in whatever state the launcher's other threads, heap and garbage
+// collector were at the fork.
 func TestForksWhileTheRuntimeIsAtWork(t *testing.T) {
 	stop := make(chan struct{})
 	var busy sync.WaitGroup
@@ -72,7 +72,7 @@ func TestForksWhileTheRuntimeIsAtWork(t *testing.T) {
 	defer busy.Wait()
 	defer close(stop)
 	file := filepath.Join(t.TempDir(), "script")
-	// The kernel does not know the format, so the shell executes it.
+	// The kernel does not know the format of this file, so the shell executes it.
 	if err := testutil.WriteProgram(file, []byte("exit 7\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +103,8 @@ func rootOf(t *testing.T) (st unix.Stat_t) {
 	return st
 }
 
-// TestRunAlone: the failure of a step is returned from the child, with its own or shared
-// namespaces and descriptors.
+// TestRunAlone: RunAlone returns the failure of a step from the child, whether namespaces and
+// descriptors are shared or not.
 func TestRunAlone(t *testing.T) {
 	for _, flags := range []uintptr{0, unix.CLONE_FILES} {
 		p := New()

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Program is a list of system calls, prepared before a fork, that the child makes. A call may
-// use the results of earlier ones, which are kept in registers.
+// Program is a list of system calls that is prepared before a fork. The child makes the calls. A
+// call may use the results of earlier calls, which are in registers.
 //
-// One goroutine uses a Program. After the fork it must not be changed.
+// Only one goroutine may use a Program. It must not be changed after the fork.
 type Program struct {
 	Steps  []Step
 	regs   []uintptr
@@ -20,36 +20,36 @@ type Program struct {
 // New returns a program without steps.
 func New() *Program { return &Program{Steps: make([]Step, 0, usualSteps)} }
 
-// usualSteps is how many steps a program usually has at most.
+// usualSteps is the usual maximum of the number of steps in a program.
 const usualSteps = 512
 
 // Step is one system call.
 type Step struct {
 	Number uintptr // of the system call
 	Args   [6]Arg
-	What   string // the purpose, for people
-	Path   string // for people: and which path it concerns
-	// Full means that any result other than the third argument is a failure too: a short read
-	// or write. Zero means that any result other than 0 is one.
+	What   string // the purpose, for error messages
+	Path   string // the path concerned, for error messages
+	// Full means that a short read or write is a failure: any result other than the third argument.
+	// Zero means that any result other than 0 is a failure.
 	Full, Zero bool
-	// Same, if not nil, is filled in by the call, an fstat. Another file than that is a failure, or that file if it is to
-	// be another one.
+	// If Same is not nil, the call, an fstat, fills it in. The step fails if the call finds another file. If another is
+	// set in Same, the step fails if the call finds this file.
 	Same *Identity
 
 	save Register // the register for the result
-	alt  int      // the step to continue with when this one fails; 0: the program fails
-	only bool     // alt is only for a file that is missing
+	alt  int      // the step to continue with if this one fails; 0: the program fails
+	only bool     // alt applies only if a file is missing
 }
 
-// Failure returns the error of a step that failed.
+// Failure returns the error for a failed step.
 func (s *Step) Failure(errno syscall.Errno) *Failure {
 	return &Failure{What: s.What, Path: s.Path, Number: s.Number, Errno: errno}
 }
 
-// Register names the result of a call; the zero value is none.
+// Register names the result of a call; the zero value names no result.
 type Register int
 
-// Arg is an argument of a call: a value, or, if From is not 0, the result of an earlier call.
+// Arg is an argument of a call: a value or, if From is not 0, the result of an earlier call.
 type Arg struct {
 	Value uintptr
 	From  Register
@@ -81,8 +81,8 @@ func Slice[T any](p *Program, s []T) Arg {
 	return Arg{Value: uintptr(unsafe.Pointer(unsafe.SliceData(s)))}
 }
 
-// Do appends a call. What and path are for the message if it fails. The step is valid until the
-// next call of a method.
+// Do appends a call. What and path are for the error message if the call fails. The returned step
+// is valid until the next call of a method.
 func (p *Program) Do(what, path string, number uintptr, args ...Arg) *Step {
 	s := Step{Number: number, What: what, Path: path}
 	copy(s.Args[:], args)
@@ -92,35 +92,35 @@ func (p *Program) Do(what, path string, number uintptr, args ...Arg) *Step {
 
 // Get appends a call and names its result.
 func (p *Program) Get(what, path string, number uintptr, args ...Arg) Register {
-	p.regs = append(p.regs, ^uintptr(0)) // no descriptor
+	p.regs = append(p.regs, ^uintptr(0)) // not a descriptor
 	r := Register(len(p.regs))
 	p.Do(what, path, number, args...).save = r
 	return r
 }
 
-// Close appends a close of a descriptor.
+// Close appends a call that closes a descriptor.
 func (p *Program) Close(r Register) { p.Do("close", "", unix.SYS_CLOSE, r.Arg()) }
 
 // Identity is the device and inode of a file as it was when the plan was made.
 type Identity struct {
 	Dev, Ino uint64
-	another  bool // it must not be this file
+	another  bool // the check fails if the file is this one
 	got      unix.Stat_t
 }
 
-// Identify appends a check that fails unless a descriptor refers to that file.
+// Identify appends a check that fails unless a descriptor refers to the file with this identity.
 func (p *Program) Identify(name string, fd Register, dev, ino uint64) {
 	id := &Identity{Dev: dev, Ino: ino}
 	p.Do("look at", name, unix.SYS_FSTAT, fd.Arg(), Pointer(p, &id.got)).Same = id
 }
 
-// Differ appends a check that fails if a path leads to that file.
+// Differ appends a check that fails if a path leads to the file with this identity.
 func (p *Program) Differ(what, name string, dev, ino uint64) {
 	id := &Identity{Dev: dev, Ino: ino, another: true}
 	p.Do(what, name, sysFstatat, CwdFD, p.Text(name), Pointer(p, &id.got), Val(0)).Same = id
 }
 
-// Look appends a check that fails unless a path leads to that directory, without links.
+// Look appends a check that fails unless a path leads, without links, to the directory with this identity.
 func (p *Program) Look(name string, dev, ino uint64) {
 	how := Pointer(p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
 	fd := p.Get("open", name, unix.SYS_OPENAT2, CwdFD, p.Text(name), how, Val(unix.SizeofOpenHow))
@@ -146,11 +146,11 @@ func (p *Program) Try(f func()) {
 	}
 }
 
-// Either appends the calls of f and those of g, which are made when one of f's fails.
+// Either appends the calls of f and of g. If a call of f fails, the program makes those of g.
 func (p *Program) Either(f, g func()) {
 	begin := len(p.Steps)
 	f()
-	// Closing no descriptor always fails, so it works as a jump.
+	// Closing an invalid descriptor always fails, so this call works as a jump.
 	p.Do("skip", "", unix.SYS_CLOSE, Arg{Value: ^uintptr(0)})
 	at := len(p.Steps)
 	for i := begin; i < at-1; i++ {
@@ -160,17 +160,16 @@ func (p *Program) Either(f, g func()) {
 	p.Steps[at-1].alt = len(p.Steps)
 }
 
-// IfThere appends the calls of f, whose first call looks up a path that may be
-// missing. If it is missing, the others are skipped. Any other error ends the
-// program: a mask must not be skipped because a look-up failed for lack of
-// memory or descriptors.
+// IfThere appends the calls of f. The first of them looks up a path that may be missing. If it is
+// missing, the program skips the others. Any other error ends the program: it must not skip a mask
+// because a look-up failed for lack of memory or descriptors.
 func (p *Program) IfThere(f func()) {
 	begin := len(p.Steps)
 	f()
 	p.Steps[begin].alt, p.Steps[begin].only = len(p.Steps), true
 }
 
-// Run makes the calls in this process. The error is a *Failure.
+// Run makes the calls in this process. Its error is a *Failure.
 func (p *Program) Run() error {
 	if step, errno := p.run(); step >= 0 {
 		return p.Steps[step].Failure(errno)
@@ -178,7 +177,7 @@ func (p *Program) Run() error {
 	return nil
 }
 
-// missingFile reports whether an error says that a path leads to no file.
+// missingFile reports whether an error means that a path leads to no file.
 //
 //go:nosplit
 //go:norace
@@ -186,7 +185,7 @@ func missingFile(e syscall.Errno) bool {
 	return e == unix.ENOENT || e == unix.ENOTDIR || e == unix.ELOOP
 }
 
-// run makes the calls and returns the one that failed, or -1.
+// run makes the calls and returns the index of the one that failed, or -1.
 //
 //go:nosplit
 //go:norace

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recorder makes programs whose steps report, with a byte in a pipe, that they
-// ran, and steps that fail.
+// recorder makes programs with steps that fail, and with steps that write a byte to a pipe when
+// they run.
 type recorder struct {
 	*Program
 	t *testing.T
@@ -103,7 +103,7 @@ func TestJumpsOfPrograms(t *testing.T) {
 	}
 }
 
-// A path that the plan saw missing must be missing in the view.
+// If a path was missing when the plan was made, it must be missing in the view.
 func TestWhatMustBeAbsent(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.WriteFile(dir+"/file", nil, 0o644), os.Symlink("file", dir+"/link"), os.Symlink("gone", dir+"/nowhere")); err != nil {
@@ -131,7 +131,7 @@ func TestRegistersOfPrograms(t *testing.T) {
 	p.Close(fd)
 	p.Do("write", file, unix.SYS_WRITE, other.Arg(), p.Text("!"), Val(1)).Full = true
 	p.Close(other)
-	// Reading at the end returns nothing, which is a failure if everything was required.
+	// A read at the end of a file returns no data. That is a failure if the step requires all data.
 	at := p.Get("open", file, unix.SYS_OPENAT, CwdFD, p.Text("/dev/null"), Val(unix.O_RDONLY|unix.O_CLOEXEC), Val(0))
 	p.Do("too short", "", unix.SYS_READ, at.Arg(), Slice(p, make([]byte, 1)), Val(1)).Full = true
 	step, errno := p.run()
@@ -215,7 +215,7 @@ func TestPrepareExec(t *testing.T) {
 	}
 }
 
-// If nothing can be executed, run returns with the error.
+// If no file can be executed, run returns with the error.
 func TestExecThatFails(t *testing.T) {
 	dir := t.TempDir()
 	locked := filepath.Join(dir, "locked")

@@ -18,13 +18,13 @@ var Forwarded = []syscall.Signal{
 // namespace.
 const Orphaned = unix.SIGPWR
 
-// Ignored reports whether the launcher was started with a signal ignored, for example by nohup,
-// and the command must ignore it as well.
+// Ignored reports whether a signal was ignored when the launcher was started, for example by nohup.
+// The command must then ignore it as well.
 func Ignored(s syscall.Signal) bool {
 	return s != unix.SIGINT && s != unix.SIGQUIT && signal.Ignored(s)
 }
 
-// Bit returns a signal as an element of a set of signals.
+// Bit returns the bit of a signal in a set of signals.
 func Bit(s syscall.Signal) uint64 { return 1 << (uint(s) - 1) }
 
 // ignoring is SIG_IGN, the handler of a signal that is ignored.
@@ -33,8 +33,8 @@ const ignoring = 1
 // Action is the kernel's struct sigaction. The zero value is the default action.
 type Action struct{ handler, flags, restorer, mask uintptr }
 
-// Ignore makes the kernel ignore a signal, and returns the previous action. It
-// bypasses the Go runtime, which would start threads for it.
+// Ignore makes the kernel ignore a signal, and returns the previous action. It bypasses the Go
+// runtime, which would start threads for this.
 func Ignore(s syscall.Signal) (old Action) {
 	now := Action{handler: ignoring}
 	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&now)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
@@ -51,9 +51,8 @@ func sigprocmask(set, old *uint64) {
 		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }
 
-// resetSignals appends steps that undo, for the command, the Go runtime's
-// handling of signals: handled ones get the default action, ignored ones stay
-// ignored, and the mask is restored.
+// resetSignals appends steps that undo the Go runtime's signal handling for the command: handled
+// signals get the default action, ignored signals stay ignored, and the mask is restored.
 func (p *Program) resetSignals(mask *uint64) {
 	initial := Pointer(p, &Action{})
 	for s := syscall.Signal(1); s <= 64; s++ {

@@ -2,8 +2,7 @@ package initproc
 
 import "golang.org/x/sys/unix"
 
-// Undumpable appends a step that prevents other processes of the user from inspecting this
-// one.
+// Undumpable appends a step that prevents other processes of the user from inspecting this process.
 func (p *Program) Undumpable() {
 	p.Do("set dumpable", "", unix.SYS_PRCTL, Val(unix.PR_SET_DUMPABLE), Val(0), Val(0), Val(0), Val(0))
 }
@@ -23,7 +22,7 @@ func Filter(p *Program, filter []unix.SockFilter) Arg {
 	return Pointer(p, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 }
 
-// InstallFilter appends a filter of system calls. The process must have no_new_privs.
+// InstallFilter appends a step that installs a system call filter. The process must have no_new_privs.
 func (p *Program) InstallFilter(filter []unix.SockFilter) {
 	p.Do("install the seccomp filter", "", unix.SYS_SECCOMP, Val(unix.SECCOMP_SET_MODE_FILTER), Val(0), Filter(p, filter))
 }
