@@ -9,26 +9,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program in a sandbox can confine its children further, as browsers and test runners do: by Landlock, without the right
-// to connect by TCP, or with abstract sockets in scope only. The kernel looks at the process that connects. That is the
-// launcher, which no such domain restricts, and so a connection of the launcher would undo the child's confinement.
+// A program in a sandbox can confine its children further by Landlock, as browsers and test runners do. It can take away the
+// right to connect by TCP, or restrict abstract sockets to its scope. The kernel checks the process that connects. Here that
+// process is the launcher, which such a domain does not restrict. So a connection of the launcher would undo the child's
+// confinement.
 //
-// The kernel tells nobody in which domain a process is. So the filter stops landlock_create_ruleset too, and the launcher makes
-// the ruleset. If it could restrict connections, the launcher first marks the process by a resource limit that the kernel
-// does not use any more: its children inherit the limit, and without a privilege nobody raises it again. For a process
-// with the mark the launcher makes no connections.
+// The kernel does not report the Landlock domain of a process. So the filter stops landlock_create_ruleset too, and the
+// launcher creates the ruleset. If the ruleset may restrict connections, the launcher first marks the process by a resource
+// limit that the kernel does not use any more. Its children inherit the limit, and a process without privileges cannot raise it
+// again. The launcher makes no connections for a process with the mark.
 //
-// The mark comes with the ruleset, and not with landlock_restrict_self, because nothing tells what the ruleset
-// restricts afterwards. xz confines itself as to files, and its caller continues connecting.
+// The mark is set when the ruleset is created, and not at landlock_restrict_self, because nothing reports the content of a
+// ruleset afterwards. A ruleset that restricts only files sets no mark: xz confines itself in this way, and its caller
+// continues to connect.
 
-// marking is the resource limit that marks a process: RLIMIT_LOCKS, which is unlimited and unused since Linux 2.4.
+// marking is the resource limit that marks a process: RLIMIT_LOCKS. Its default is unlimited, and the kernel has
+// not used it since Linux 2.4.
 const marking = unix.RLIMIT_LOCKS
 
-// rulesetHeader is the part of struct landlock_ruleset_attr that is known here: three words.
+// rulesetHeader is the size of the known part of struct landlock_ruleset_attr: three words.
 const rulesetHeader = 3 * 8
 
-// fileRights are the rights to files of a ruleset that restrict no connection: all of version 8. Newer ones, such as the
-// right to look up a Unix socket, may.
+// fileRights are the file rights that cannot restrict a connection: all rights of version 8. Newer ones, such as the
+// right to look up a Unix socket, may restrict one.
 const fileRights = 1<<16 - 1
 
 // restrictsConnections reports whether a ruleset with these attributes may forbid a connection.
@@ -40,10 +43,10 @@ func restrictsConnections(attr []byte) bool {
 		slices.ContainsFunc(newer, func(b byte) bool { return b != 0 })
 }
 
-// ruleset answers landlock_create_ruleset, with the result of the call if it does not fail.
+// ruleset answers landlock_create_ruleset. If it succeeds, it returns the result of the call.
 func (c *Connector) ruleset(n *notification) (int, syscall.Errno) {
 	at, size, flags := n.args[0], n.args[1], uint32(n.args[2])
-	if at == 0 && size == 0 { // a question, as for the version
+	if at == 0 && size == 0 { // a query, for example of the version
 		result, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, uintptr(flags))
 		return int(result), errno
 	}
@@ -82,6 +85,6 @@ func unmarked(tid int) error {
 	return nil
 }
 
-// errConfined is the error of a connection of a process that has confined itself. The kernel says EACCES for TCP and EPERM
-// for abstract sockets.
+// errConfined is the error for a connection of a process that has confined itself. The kernel's own error is EACCES for
+// TCP and EPERM for abstract sockets.
 const errConfined = unix.EACCES

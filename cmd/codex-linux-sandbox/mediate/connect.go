@@ -18,43 +18,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A command without a network has sockets of its own in an empty network
-// namespace (docs/spec/sandbox.md §7.6). TCP, UDP and abstract Unix sockets stay
-// in it by themselves. A Unix socket with a path does not: the path of a host's
-// socket, in /tmp for example, leads to that socket from every network. So the
-// filter stops each connect, and the launcher makes the connection in place of
-// the command, if it is one to a socket of the sandbox.
+// A command without a network has sockets of its own in an empty network namespace
+// (docs/spec/sandbox.md §7.6). The namespace confines TCP, UDP and abstract Unix sockets. It does
+// not confine a Unix socket with a path: the path of a host's socket, in /tmp for example, leads to
+// that socket from every network. So the filter stops each connect. If the connection is one to a
+// socket of the sandbox, the launcher makes it in place of the command.
 //
-// Nothing that the command can change counts: the launcher copies the address,
-// duplicates the socket, and opens the path in the command's own view. What it
-// holds then is looked up in the socket table of the sandbox's network, and this
-// very file is connected to. A path that is exchanged in between leads nowhere
-// else. SECCOMP_USER_NOTIF_FLAG_CONTINUE, which lets the kernel read all of this
-// again, is not used.
+// The launcher relies on nothing that the command can change meanwhile. It copies the address,
+// duplicates the socket, and opens the path in the command's own view. It looks the opened file up
+// in the socket table of the sandbox's network, and connects to this very file. If the command
+// replaces the path in between, the connection still leads to the same file. The launcher does not
+// use SECCOMP_USER_NOTIF_FLAG_CONTINUE, which lets the kernel read all arguments again.
 
-// maxConnecting bounds the connections that are made at the same time. Each occupies a
-// thread of the launcher while the backlog of the listener is full; further ones wait.
+// maxConnecting bounds the connections that are made at the same time. Each occupies a thread of
+// the launcher while the backlog of the listener is full. Further connections wait.
 const maxConnecting = 64
 
-// maxQueued bounds the calls that wait until one of these threads has time. More fail.
+// maxQueued bounds the calls that wait until one of these threads is free. Further calls fail.
 const maxQueued = 4096
 
-// maxAddress is the size of the kernel's struct sockaddr_storage: it accepts no
-// longer address.
+// maxAddress is the size of the kernel's struct sockaddr_storage. The kernel accepts no longer
+// address.
 const maxAddress = 128
 
-// CanConnect reports whether the kernel, and what confines the launcher
-// itself, let it duplicate descriptors of the command, which it must to connect its sockets.
+// CanConnect reports whether the launcher can duplicate descriptors of the command, which it must do to
+// connect the command's sockets. The kernel, or a filter that confines the launcher, may forbid this.
 func CanConnect() bool {
 	_, err := unix.PidfdGetfd(-1, -1, 0)
 	return errors.Is(err, unix.EBADF)
 }
 
-// InstallFilter appends steps that install the filter of a command. If the launcher
-// makes the connections, the necessary descriptors are sent over a socket; fixed is a
-// descriptor that may be replaced. If a filter cannot ask, because the kernel is
-// older than 5.19 or another program supervises this one, the command gets only
-// loopback sockets.
+// InstallFilter appends steps that install the filter of a command. If the launcher makes the
+// connections, the steps send the necessary descriptors over a socket; fixed is a descriptor that
+// they may replace. If the filter cannot ask the launcher, because the kernel is older than 5.19 or
+// another program supervises this one, the command gets only loopback sockets.
 func InstallFilter(p *initproc.Program, rules plan.Rules, over, fixed int) {
 	if !rules.Asks() {
 		p.InstallFilter(rules.Filter())
@@ -80,20 +77,20 @@ func InstallFilter(p *initproc.Program, rules plan.Rules, over, fixed int) {
 // Connector makes the connections of one sandbox.
 type Connector struct {
 	ours, theirs int       // the ends of the socket over which the descriptors arrive
-	table        int       // asks for the sockets of the sandbox's network
+	table        int       // queries the sockets of the sandbox's network
 	host         int       // queries the sockets of the launcher's network
 	listener     int       // reports the calls that the filter stops
-	redirect     *Redirect // nil: connections beyond the sandbox fail
+	redirect     *Redirect // nil: connections out of the sandbox fail
 
 	mu             sync.Mutex
-	threads, ready int             // all answering threads, and those of them that wait for a call
-	queue          []*notification // calls that are answered when a thread has time; at most maxQueued
+	threads, ready int             // the number of all answering threads, and of those that wait for a call
+	queue          []*notification // calls that wait for a free thread; at most maxQueued
 
-	asking sync.Mutex // a socket answers one question about its table at a time
+	asking sync.Mutex // a socket can answer only one query at a time
 }
 
-// NewConnector makes the socket for the descriptors. With server >= 0, connections that lead out of the
-// sandbox are redirected there (docs/spec/network.md §5). Release must be called at the end.
+// NewConnector creates the socket for the descriptors. If server >= 0, connections that lead out of the
+// sandbox are redirected to it (docs/spec/network.md §5). Release must be called at the end.
 func NewConnector(server int) (*Connector, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -109,8 +106,8 @@ func NewConnector(server int) (*Connector, error) {
 	return c, nil
 }
 
-// Capture appends steps that make all connections of the network local, if they are redirected. It
-// needs the privileges of the init.
+// Capture appends steps that redirect all connections of the network, if a server is given: they
+// make every address local. The steps need the privileges of the init.
 func (c *Connector) Capture(p *initproc.Program) {
 	if c.redirect != nil {
 		c.redirect.Catch(p)
@@ -155,9 +152,9 @@ func (c *Connector) Release() {
 // MaxMessage bounds the text of a message for Receive.
 const MaxMessage = 8<<10 + 1
 
-// Receive receives the descriptors of InstallFilter, and before them those of Capture if connections
-// are redirected, and starts to make connections with them. fds has those that have already arrived.
-// It returns when the socket has been closed inside, with a message of another kind.
+// Receive receives the descriptors of InstallFilter and starts to make connections with them. If connections
+// are redirected, it first receives the descriptors of Capture. fds are descriptors that have arrived
+// already. It returns when the socket has been closed inside, or with the first message of another kind.
 func Receive(socket int, to *Redirect, fds ...int) (message []byte) {
 	for {
 		text, oob := make([]byte, MaxMessage), make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(unix.SizeofUcred))
@@ -204,18 +201,18 @@ type notification struct {
 	id     uint64
 	pid    uint32
 	_      uint32
-	number int32    // of struct seccomp_data
-	_      [12]byte // the architecture and the address
+	number int32    // of the system call, in struct seccomp_data
+	_      [12]byte // the architecture and the instruction pointer
 	args   [6]uint64
 	_      [176]byte
 
-	since time.Time // when it was received
+	since time.Time // the time of receipt
 }
 
 // answer is struct seccomp_notif_resp.
 type answer struct {
 	id     uint64
-	result int64 // of a call that has not failed
+	result int64 // the result of a call that succeeds
 	errno  int32
 	_      uint32
 }
@@ -225,7 +222,7 @@ func ioctl[T any](fd int, request uint, to *T) syscall.Errno {
 	return errno
 }
 
-// start adds a thread that answers.
+// start adds an answering thread.
 func (c *Connector) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,10 +236,9 @@ func (c *Connector) add() {
 	go c.routine()
 }
 
-// take makes this thread answer a call, if another one waits for the next call.
-// The last thread does not answer calls that may wait for a peer: a call that
-// makes a pair of sockets must not wait behind them, because programs do not
-// expect it to block.
+// take decides whether this thread answers a call. It does if another thread waits for the next
+// call. The last waiting thread does not answer calls that may block until a peer acts: a call that
+// creates a socket pair must not wait behind them, because programs do not expect it to block.
 func (c *Connector) take(n *notification) (errno syscall.Errno, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,14 +256,14 @@ func (c *Connector) take(n *notification) (errno syscall.Errno, mine bool) {
 	return 0, false
 }
 
-// putBack queues a call whose connection has not been made yet behind the others that wait.
+// putBack queues a call whose connection could not be made yet. It goes behind the calls that wait already.
 func (c *Connector) putBack(n *notification) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = append(c.queue, n)
 }
 
-// next returns the call that has waited longest; nil: this thread must wait for
+// next returns the call that has waited longest. It returns nil if this thread must wait for
 // another call, because none is queued or no other thread waits for one.
 func (c *Connector) next() *notification {
 	c.mu.Lock()
@@ -281,11 +277,11 @@ func (c *Connector) next() *notification {
 	return n
 }
 
-// routine answers notifications until no process with the filter is left. If the launcher is root, the
-// thread drops its capabilities, so that paths are looked up with the rights of the command, which has
-// none. If that fails, the command's calls wait, and end with the sandbox.
+// routine answers notifications until no process with the filter is left. If the launcher is root, the thread
+// drops its capabilities, so that it looks paths up with the rights of the command, which has no capabilities.
+// If dropping them fails, it answers nothing: the command's calls wait, and end with the sandbox.
 func (c *Connector) routine() {
-	runtime.LockOSThread() // permanently: the thread ends with the goroutine
+	runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &make([]unix.CapUserData, 2)[0]); err != nil {
 		return
 	}
@@ -314,12 +310,12 @@ func (c *Connector) routine() {
 	}
 }
 
-// reply ends a call.
+// reply sends the result of a call, which ends it.
 func (c *Connector) reply(a *answer) { _ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, a) }
 
-// answer does what a call asks for, and ends it. It returns false if the connection is to be tried again.
+// answer does the work of a call, and ends it. It returns false if the connection must be tried again later.
 func (c *Connector) answer(n *notification) bool {
-	result, errno := 0, unix.EPERM // the filter asks about no other call
+	result, errno := 0, unix.EPERM // the filter reports no other call
 	switch n.number {
 	case unix.SYS_CONNECT:
 		switch errno = c.connect(n); errno {
@@ -339,8 +335,8 @@ func (c *Connector) answer(n *notification) bool {
 	return true
 }
 
-// valid returns an error unless the thread of a call still waits for it. If it does, its number
-// has not been another thread's since the call began.
+// valid returns an error unless the thread of a call still waits for it. While it waits, no other
+// thread can have had its id since the call began.
 func (c *Connector) valid(n *notification) error {
 	if errno := ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, &n.id); errno != 0 {
 		return errno
@@ -363,26 +359,26 @@ func (c *Connector) connect(n *notification) syscall.Errno {
 	return conn.make()
 }
 
-// errWaits means that the other end of a connection cannot accept one yet.
+// errWaits means that the peer of a connection cannot accept it yet.
 const errWaits = unix.ERESTART
 
-// errnoOf returns the kernel's error inside of another error.
+// errnoOf returns the kernel's error that an error wraps.
 func errnoOf(err error) syscall.Errno {
 	errno := unix.EPERM
 	_ = errors.As(err, &errno)
 	return errno
 }
 
-// connection has copies of the arguments that a thread has passed to connect.
+// connection contains copies of the arguments that a thread has passed to connect.
 type connection struct {
-	socket  int // a duplicate of the command's
+	socket  int // a duplicate of the command's socket
 	file    int // the Unix socket in the file system; -1: none
 	address []byte
-	since   time.Time // when the call came
+	since   time.Time // when the call arrived
 }
 
-// find copies what a connection needs from the thread that waits for it. The caller closes the
-// connection in any case.
+// find copies the data for a connection from the thread that waits for it. The caller must close
+// the connection, even after an error.
 func (c *Connector) find(n *notification) (conn *connection, err error) {
 	conn = &connection{file: -1, socket: -1, since: n.since}
 	size := int32(n.args[2])
@@ -405,8 +401,8 @@ func (c *Connector) find(n *notification) (conn *connection, err error) {
 			return conn, err
 		}
 	}
-	// The thread has waited all the time, so the address and the descriptor were read from it, and
-	// not from another thread that has its number now.
+	// The thread has waited all the time. So the address and the descriptor came from this thread,
+	// and not from another one that has its id now.
 	if err := c.valid(n); err != nil {
 		return conn, err
 	}
@@ -427,14 +423,14 @@ func addressOf(file int) []byte {
 	return append(binary.NativeEndian.AppendUint16(nil, unix.AF_UNIX), "/proc/self/fd/"+strconv.Itoa(file)+"\x00"...)
 }
 
-// maxWait bounds how long a thread waits for the other end of a connection at a time. Scenario: a hundred processes
-// connect to a listener that has a full backlog and accepts nothing, and are killed. A thread in connect is not
-// notified that the process for which it waits is gone, so all threads would wait forever. Even while those processes
-// exist, other connections must be made.
+// maxWait bounds how long a thread waits for a peer at a time. Scenario: a hundred processes connect to a listener
+// that has a full backlog and accepts nothing, and are killed. A thread in connect is not notified when the process
+// for which it waits has ended, so all threads would wait forever. Even while those processes exist, the launcher
+// must make other connections.
 const maxWait = 250 * time.Millisecond
 
-// make makes the connection, or returns errWaits. Then, if the command's socket is a blocking one, the calling thread
-// waits and this process tries again, until the time limit of the socket is over.
+// make makes the connection, or returns errWaits. In that case, if the command's socket is a blocking one, the
+// calling thread keeps waiting, and the launcher tries again until the timeout of the socket has passed.
 func (conn *connection) make() syscall.Errno {
 	flags, err := unix.FcntlInt(uintptr(conn.socket), unix.F_GETFL, 0)
 	limit, err2 := unix.GetsockoptTimeval(conn.socket, unix.SOL_SOCKET, unix.SO_SNDTIMEO)
@@ -457,7 +453,7 @@ func (conn *connection) make() syscall.Errno {
 	return errno
 }
 
-// makeOnce calls connect.
+// makeOnce calls connect once.
 func (conn *connection) makeOnce() syscall.Errno {
 	for {
 		_, _, errno := syscall.Syscall(unix.SYS_CONNECT, uintptr(conn.socket),
@@ -490,7 +486,7 @@ func readMemory(pid int, address uint64, to []byte) error {
 	return err
 }
 
-// Flags that are newer than the library of system calls.
+// Flags that the system call library does not know yet.
 const (
 	pidfdThread = unix.O_EXCL // PIDFD_THREAD, since Linux 6.9
 	syncWakeUp  = 1           // SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP
@@ -506,7 +502,7 @@ func descriptorOf(tid, number int) (int, error) {
 	return unix.PidfdGetfd(thread, number, 0)
 }
 
-// openThread opens a thread, before Linux 6.9 the process that it belongs to.
+// openThread opens a pidfd of a thread. Before Linux 6.9 it opens the process of the thread.
 func openThread(tid int) (int, error) {
 	thread, err := unix.PidfdOpen(tid, pidfdThread)
 	if err == nil {
@@ -519,7 +515,7 @@ func openThread(tid int) (int, error) {
 	return unix.PidfdOpen(pid, 0)
 }
 
-// processOf returns the number of the process of a thread.
+// processOf returns the process id of a thread.
 func processOf(tid int) (int, error) {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(tid) + "/status")
 	if err != nil {
@@ -530,10 +526,10 @@ func processOf(tid int) (int, error) {
 	return strconv.Atoi(text)
 }
 
-// pathOffset is where the path begins in struct sockaddr_un.
+// pathOffset is the offset of the path in struct sockaddr_un.
 const pathOffset = 2
 
-// socketPath returns the path in the address of a Unix socket; "": it has none.
+// socketPath returns the path in the address of a Unix socket, or "" if the address has no path.
 func socketPath(address []byte) string {
 	if len(address) <= pathOffset || *(*uint16)(unsafe.Pointer(&address[0])) != unix.AF_UNIX {
 		return ""
@@ -542,9 +538,9 @@ func socketPath(address []byte) string {
 	return name
 }
 
-// openFor opens a file at the path of a thread, in that thread's view, so that
-// the command's links cannot lead elsewhere. A relative path must not cross a
-// link, because that could lead to the root of the launcher.
+// openFor opens the file at a path that a thread has named. It looks the path up in that thread's
+// view, so that the command's links cannot lead elsewhere. A relative path must not cross a link,
+// because the link could lead to the launcher's root.
 func openFor(tid int, name string) (int, error) {
 	base, how := "/root", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	if !strings.HasPrefix(name, "/") {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPathsWithParentsWhileFilesAreRenamed: the kernel answers EAGAIN for a path with ".."
-// if any process renames something meanwhile. A command must not see that.
+// TestPathsWithParentsWhileFilesAreRenamed: the kernel returns EAGAIN for a path with ".." if any
+// process renames a file meanwhile. A command must not get this error.
 func TestPathsWithParentsWhileFilesAreRenamed(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"/socket", "/a"} {

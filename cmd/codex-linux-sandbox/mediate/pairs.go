@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A datagram socket, also one of a pair, can send to any such socket with a path: sendmsg
-// reads the address from memory, where the filter cannot see it. So a command gets no Unix
-// socket for datagrams. If it asks for a pair of them, the launcher makes a pair for packets
-// (SOCK_SEQPACKET) instead: these also preserve message boundaries, and for them the kernel
-// ignores the address (TestDatagramsOfAPair, TestUnixSockets).
+// A datagram socket, even one end of a pair, can send to any datagram socket with a path: sendmsg
+// reads the address from memory, where the filter cannot see it. So a command gets no Unix datagram
+// socket. If it asks for a pair of them, the launcher creates a pair of packet sockets
+// (SOCK_SEQPACKET) instead. These also preserve message boundaries, and the kernel ignores the
+// address for them (TestDatagramsOfAPair, TestUnixSockets).
 
 // kindMask is SOCK_TYPE_MASK of the kernel: the kind of a socket without its flags.
 const kindMask = 0xf
 
-// pair answers a socketpair for datagrams. The calling thread gets the descriptors of both
-// ends, and their numbers are written to its memory.
+// pair answers a socketpair call for datagrams. The calling process gets the descriptors of both
+// ends, and pair writes their numbers to its memory.
 func (c *Connector) pair(n *notification) syscall.Errno {
 	kind, at := int(uint32(n.args[1])), int64(n.args[3])
 	memory, err := unix.Open("/proc/"+strconv.Itoa(int(n.pid))+"/mem", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -27,8 +27,8 @@ func (c *Connector) pair(n *notification) syscall.Errno {
 		return errnoOf(err)
 	}
 	defer unix.Close(memory)
-	// The thread still waits, so this is the memory of its process, and not that of
-	// another process that has reused its number.
+	// The thread still waits, so this is the memory of its process, and not of another process that
+	// has its id now.
 	if err := c.valid(n); err != nil {
 		return errnoOf(err)
 	}
@@ -38,7 +38,7 @@ func (c *Connector) pair(n *notification) syscall.Errno {
 	}
 	defer unix.Close(ends[0])
 	defer unix.Close(ends[1])
-	// Descriptors cannot be taken back: check first whether their numbers can be written.
+	// Descriptors cannot be withdrawn once given, so first check whether their numbers can be written.
 	numbers := make([]byte, 8)
 	if _, err := unix.Pwrite(memory, numbers, at); err != nil {
 		return unix.EFAULT

@@ -7,22 +7,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A client reaches ports inside a sandbox through the server (docs/spec/wire.md §11.7).
-// The server needs sockets of the sandbox's network for that, and cannot make them: the
-// network belongs to a user namespace, which only a process with one thread can enter.
-// So the server starts the launcher with a descriptor of the network. A child without a
-// Go runtime enters it, makes the sockets, hands them out over the server's socket, and
-// ends. It is in no PID namespace of the sandbox: nothing there can see it. The server
-// itself connects the sockets; they stay in their network.
+// A client reaches ports inside a sandbox through the server (docs/spec/wire.md §11.7). For that
+// the server needs sockets of the sandbox's network. It cannot create them itself: the network
+// belongs to a user namespace, and only a process with one thread can enter that. So the server
+// starts the launcher with a descriptor of the network. A child without a Go runtime enters the
+// network, creates the sockets, sends them over the server's socket, and ends. The child is in no
+// PID namespace of the sandbox, so no process inside can see it. The server connects the sockets
+// itself; they stay in their network.
 
-// ReachSockets makes one TCP socket of each family in a network and sends them over a
-// socket, IPv4 first. Where the network has no IPv6 there is one.
+// ReachSockets creates one TCP socket of each family in a network and sends them over a socket,
+// IPv4 first. If the network has no IPv6, it creates only the IPv4 socket.
 func ReachSockets(network, over int) error {
 	owner, err := unix.IoctlRetInt(network, unix.NS_GET_USERNS)
 	if err != nil {
 		return fmt.Errorf("find the owner of the sandbox's network: %w", err)
 	}
-	var fixed [2]int // the numbers of the sockets
+	var fixed [2]int // the descriptor numbers of the sockets
 	for i := range fixed {
 		if fixed[i], err = unix.FcntlInt(uintptr(over), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 			return fmt.Errorf("reserve a descriptor: %w", err)
@@ -30,7 +30,7 @@ func ReachSockets(network, over int) error {
 	}
 	p := initproc.New()
 	p.Undumpable()
-	// As root, bwrap makes a network without a user namespace: then there is none to enter.
+	// A bwrap that root started creates a network without a user namespace, so none can be entered.
 	p.Try(func() {
 		p.Do("enter", "the user namespace", unix.SYS_SETNS, initproc.Val(owner), initproc.Val(unix.CLONE_NEWUSER))
 	})

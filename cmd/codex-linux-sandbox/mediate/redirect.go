@@ -13,40 +13,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs that do not use a proxy can also reach the hosts of a command's network
-// proxy (docs/spec/network.md §5). In the command's network every address is local,
-// by two routes. The filter stops each connect, as for a command's own sockets, and
-// the launcher connects the socket to a listener in this network instead. It accepts
-// the connection and passes its far end to the server, with the address that the
-// command has named. A socket that gets all DNS queries is passed too. The server
-// answers and decides. The launcher itself connects to nothing outside.
+// This file lets programs that do not use a proxy reach the hosts of a command's network proxy, too
+// (docs/spec/network.md §5).
 //
-// The alternative was a listener for each usual port, without the filter. The
-// command could not listen on these ports itself, and other ports would be
-// missing. Rules of netfilter need modules of the kernel that may not be there.
+// In the command's network two routes make every address local. The filter stops each connect, as for a command's
+// own sockets. The launcher then connects the socket to a listener in this network, accepts the connection, and
+// passes the accepted end to the server, with the address that the command has named. It also passes a socket
+// that receives all DNS queries. The server answers and decides. The launcher itself connects to nothing outside.
+//
+// The alternative was a listener for each usual port, without the filter. Then the command could not listen on
+// these ports itself, and connections to other ports would fail. Another alternative, rules of netfilter, needs
+// kernel modules that may be missing.
 
 const (
-	// listenBacklog is the queue of the listener.
+	// listenBacklog is the backlog of the listener.
 	listenBacklog = 128
-	// capturePort is the port of the listener, and namesPort that of DNS. The command
+	// capturePort is the port of the listener, and namesPort that of the DNS socket. The command
 	// may not listen below 1024, so its own ports cannot conflict.
 	capturePort = 1
 	namesPort   = 53
-	// acceptTime bounds how long the launcher waits for its own connection within
-	// one network, which takes microseconds. It looks again after acceptStep, because
-	// another thread may have accepted the connection.
+	// acceptTime bounds how long the launcher waits for its own connection within one network,
+	// which takes microseconds. It checks again every acceptStep, because another thread may have
+	// accepted the connection.
 	acceptTime = 2 * time.Second
 	acceptStep = 5 * time.Millisecond
-	// maxArrived bounds the connections that are accepted and belong to no thread yet,
-	// and arrivedTime how long each is kept. At most maxConnecting are waited for.
+	// maxArrived bounds the accepted connections that no thread has claimed yet, and arrivedTime
+	// how long each is kept. Threads wait for at most maxConnecting of them.
 	maxArrived  = 2 * maxConnecting
 	arrivedTime = 10 * time.Second
 )
 
 // Redirect passes the connections of a network to the server.
 type Redirect struct {
-	server int    // where the far ends are sent
-	Fixed  [2]int // numbers of the listeners inside; -1: closed
+	server int    // a socket to the server, for the accepted ends
+	Fixed  [2]int // descriptor numbers of the listeners inside; -1: closed
 
 	listener int
 
@@ -54,14 +54,14 @@ type Redirect struct {
 	arrived []arrival // at most maxArrived, the newest last
 }
 
-// arrival is the far end of a connection to the listener.
+// arrival is an accepted connection of the listener.
 type arrival struct {
-	ends [2]transparent.Message // the other end, and this one
+	ends [2]transparent.Message // the addresses of the other end and of this one
 	fd   int
 	at   time.Time
 }
 
-// NewRedirect reserves the numbers of the listeners. Server is a socket to the server.
+// NewRedirect reserves the descriptor numbers of the listeners. server is a socket to the server.
 func NewRedirect(server int) (*Redirect, error) {
 	r := &Redirect{server: server, Fixed: [2]int{-1, -1}}
 	for i := range r.Fixed {
@@ -85,15 +85,15 @@ func (r *Redirect) Release() {
 	}
 }
 
-// Catch appends steps that make every address local, and the sockets that
-// receive data sent there. Without IPv6 they are IPv4 sockets.
+// Catch appends steps that make every address local, and create the sockets that receive the
+// connections and data sent there. Without IPv6 they are IPv4 sockets.
 func (r *Redirect) Catch(p *initproc.Program) {
 	catchAll(p, unix.AF_INET)
 	catchAll(p, unix.AF_INET6)
 	p.Either(func() { r.listen(p, unix.AF_INET6) }, func() { r.listen(p, unix.AF_INET) })
 }
 
-// listen appends steps that make the sockets of a family. IPv6 sockets also accept IPv4.
+// listen appends steps that create the sockets of a family. IPv6 sockets also accept IPv4.
 func (r *Redirect) listen(p *initproc.Program, family int) {
 	zero, one := int32(0), int32(1)
 	on := func(fd initproc.Register, level, option int, value *int32) {
@@ -106,8 +106,8 @@ func (r *Redirect) listen(p *initproc.Program, family int) {
 	for i, kind := range []int{unix.SOCK_STREAM | unix.SOCK_NONBLOCK, unix.SOCK_DGRAM} {
 		fd := p.Get("make a socket", "", unix.SYS_SOCKET, initproc.Val(family), initproc.Val(kind|unix.SOCK_CLOEXEC), initproc.Val(0))
 		port := [...]uint16{capturePort, namesPort}[i]
-		// struct sockaddr_in6 of the unspecified address; that of IPv4 begins in the same
-		// way.
+		// This is struct sockaddr_in6 of the unspecified address. struct sockaddr_in of the
+		// unspecified address has the same beginning.
 		address := &unix.RawSockaddrInet6{Family: uint16(family), Port: port<<8 | port>>8}
 		size := unix.SizeofSockaddrInet4
 		if family == unix.AF_INET6 {
@@ -126,7 +126,7 @@ func (r *Redirect) listen(p *initproc.Program, family int) {
 	}
 }
 
-// routeRequest asks for a route: struct nlmsghdr, struct rtmsg and the interface.
+// routeRequest is a request for a route: struct nlmsghdr, struct rtmsg and the attribute with the interface.
 type routeRequest struct {
 	header    unix.NlMsghdr
 	route     unix.RtMsg
@@ -137,8 +137,8 @@ type routeRequest struct {
 // loopbackIndex is the number of the loopback interface in every new network.
 const loopbackIndex = 1
 
-// catchAll appends steps that make all addresses of a family local. Without the
-// route, connections beyond the loopback fail as in a network without one.
+// catchAll appends steps that make all addresses of a family local. If the route cannot be made,
+// connections beyond the loopback fail as in a network without a route.
 func catchAll(p *initproc.Program, family uint8) {
 	rq := &routeRequest{
 		route:     unix.RtMsg{Family: family, Table: unix.RT_TABLE_LOCAL, Protocol: unix.RTPROT_STATIC, Type: unix.RTN_LOCAL},
@@ -150,8 +150,8 @@ func catchAll(p *initproc.Program, family uint8) {
 	const flags = unix.NLM_F_REQUEST | unix.NLM_F_ACK | unix.NLM_F_CREATE | unix.NLM_F_EXCL
 	size := uint32(unsafe.Sizeof(*rq))
 	rq.header = unix.NlMsghdr{Len: size, Type: unix.RTM_NEWROUTE, Flags: flags}
-	// The answer to a request that has succeeded is struct nlmsghdr and struct
-	// nlmsgerr alone; otherwise the request follows. MSG_TRUNC tells the whole size.
+	// The answer to a successful request consists of struct nlmsghdr and struct nlmsgerr only. The
+	// answer to a failed one also contains the request. MSG_TRUNC makes the call return the whole size.
 	answer := make([]byte, unix.SizeofNlMsghdr+4+unix.SizeofNlMsghdr)
 	p.Try(func() {
 		fd := p.Get("make a socket", "for routes", unix.SYS_SOCKET,
@@ -163,8 +163,8 @@ func catchAll(p *initproc.Program, family uint8) {
 	})
 }
 
-// begin takes the listeners, and passes the DNS one to the server. If the server is
-// gone, every connection is refused.
+// begin takes the listener and the DNS socket, and passes the latter to the server. If the server
+// has ended, every connection is refused.
 func (r *Redirect) begin(listener, names int) {
 	defer unix.Close(names)
 	r.listener = listener
@@ -176,10 +176,10 @@ func (r *Redirect) send(m transparent.Message, fd int) error {
 	return unix.Sendmsg(r.server, m.Append(nil), unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL)
 }
 
-// destination reads the address and the port of a struct sockaddr. ok is false if
-// it is not one of the internet.
+// destination reads the address and the port of a struct sockaddr. ok is false if it is not an
+// Internet address.
 func destination(address []byte) (m transparent.Message, ok bool) {
-	const inet4, inet6 = 8, 24 // the minimum that the kernel reads of them
+	const inet4, inet6 = 8, 24 // the minimal sizes that the kernel accepts
 	if len(address) < inet4 {
 		return m, false
 	}
@@ -196,8 +196,8 @@ func destination(address []byte) (m transparent.Message, ok bool) {
 	return m, true
 }
 
-// own reports whether an address means the sandbox itself: 127.0.0.0/8, ::1, or
-// the unspecified address, which means one of them.
+// own reports whether an address means the sandbox itself: 127.0.0.0/8, ::1, or the unspecified
+// address, which the kernel treats as one of them.
 func own(address [16]byte) bool {
 	mapped := [12]byte{10: 0xff, 11: 0xff}
 	if [12]byte(address[:12]) == mapped {
@@ -206,8 +206,8 @@ func own(address [16]byte) bool {
 	return address == [16]byte{} || address == [16]byte{15: 1}
 }
 
-// redirected makes a connection through the server, if it leads out of the sandbox.
-// done is false if it does not.
+// redirected makes a connection through the server if it leads out of the sandbox. done is false if
+// it does not.
 func (r *Redirect) redirected(conn *connection) (errno syscall.Errno, done bool) {
 	to, ok := destination(conn.address)
 	if !ok {
@@ -220,22 +220,21 @@ func (r *Redirect) redirected(conn *connection) (errno syscall.Errno, done bool)
 		return unix.ECONNREFUSED, true
 	}
 	if _, err := unix.Getpeername(conn.socket); err == nil {
-		return 0, false // it is connected, and the kernel says so
+		return 0, false // the socket is connected already; the kernel returns the error for that
 	}
 	return r.make(conn, to), true
 }
 
-// isTCP reports whether a socket is one of TCP, or of TCP over several paths.
+// isTCP reports whether a socket is a TCP or Multipath TCP socket.
 func isTCP(socket int) bool {
 	protocol, err := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_PROTOCOL)
 	return err == nil && (protocol == unix.IPPROTO_TCP || protocol == unix.IPPROTO_MPTCP)
 }
 
-// make connects a socket to the listener and passes the far end to the server. The
-// address is the requested one, and only the port differs, so that getpeername
-// returns that address to the command. Several threads do this at a time: a
-// command can stall its own connection for minutes, for example with IP_MINTTL,
-// and that must not block the others.
+// make connects a socket to the listener and passes the accepted end to the server. The address is
+// the requested one, and only the port differs, so getpeername returns that address to the command.
+// Several threads do this at the same time: a command can stall its own connection for minutes, for
+// example with IP_MINTTL, and that must not block other connections.
 func (r *Redirect) make(conn *connection, to transparent.Message) syscall.Errno {
 	r.collect()
 	binary.BigEndian.PutUint16(conn.address[2:], capturePort)
@@ -249,14 +248,14 @@ func (r *Redirect) make(conn *connection, to transparent.Message) syscall.Errno 
 	}
 	defer unix.Close(far)
 	if r.send(to, far) != nil {
-		return unix.ECONNREFUSED // there is no server any more
+		return unix.ECONNREFUSED // the server has ended
 	}
 	return errno
 }
 
-// collect accepts all waiting connections, so that its queue is not full. Those that no
-// thread has claimed in time are closed: the command has made them in a way that the
-// filter does not stop, such as TCP Fast Open.
+// collect accepts all waiting connections, so that the backlog is not full. If no thread claims a
+// connection in time, it is closed: the command has made it in a way that the filter does not stop,
+// such as TCP Fast Open.
 func (r *Redirect) collect() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -268,14 +267,14 @@ func (r *Redirect) collect() {
 		if err != nil {
 			break
 		}
-		name, _ := unix.Getsockname(fd) // without a name, no thread claims it
+		name, _ := unix.Getsockname(fd) // without its address, no thread can claim it
 		r.arrived = append(r.arrived, arrival{[2]transparent.Message{endpointOf(peer), endpointOf(name)}, fd, time.Now()})
 		r.expire()
 	}
 	r.expire()
 }
 
-// expire closes ends that are too old or too many.
+// expire closes accepted connections that are too old or too many.
 func (r *Redirect) expire() {
 	for len(r.arrived) > 0 && (len(r.arrived) > maxArrived || time.Since(r.arrived[0].at) > arrivedTime) {
 		_ = unix.Close(r.arrived[0].fd)
@@ -283,7 +282,7 @@ func (r *Redirect) expire() {
 	}
 }
 
-// claim returns the far end of a socket's connection; -1: it has not arrived.
+// claim returns the accepted end of a socket's connection, or -1 if it has not arrived.
 func (r *Redirect) claim(socket int) int {
 	name, err := unix.Getsockname(socket)
 	peer, unconnected := unix.Getpeername(socket)
@@ -293,7 +292,7 @@ func (r *Redirect) claim(socket int) int {
 	ends := [2]transparent.Message{endpointOf(name), endpointOf(peer)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, a := range slices.Backward(r.arrived) { // the newest: the kernel may have used the ends before
+	for i, a := range slices.Backward(r.arrived) { // the newest first: an older connection may have used the same addresses
 		if a.ends == ends {
 			r.arrived = slices.Delete(r.arrived, i, i+1)
 			return a.fd
@@ -302,7 +301,7 @@ func (r *Redirect) claim(socket int) int {
 	return -1
 }
 
-// accept returns the far end of a socket's connection; -1: it did not arrive.
+// accept waits for the accepted end of a socket's connection, and returns it. It returns -1 if it did not arrive.
 func (r *Redirect) accept(socket int) int {
 	for deadline := time.Now().Add(acceptTime); ; {
 		r.collect()
@@ -316,7 +315,7 @@ func (r *Redirect) accept(socket int) int {
 	}
 }
 
-// endpointOf returns an address in the form of IPv6, and its port.
+// endpointOf returns an address in IPv6 form, and its port.
 func endpointOf(address unix.Sockaddr) (m transparent.Message) {
 	switch a := address.(type) {
 	case *unix.SockaddrInet4:

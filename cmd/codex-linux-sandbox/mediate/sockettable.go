@@ -19,8 +19,7 @@ const (
 	fileSize      = 8       // of struct unix_diag_vfs
 )
 
-// tableBuffer is the size of the longest message of a dump: the kernel sends no
-// longer one.
+// tableBuffer is the size of the longest message of a dump that the kernel sends.
 const tableBuffer = 32 << 10
 
 // tableRequest is a request for a dump: struct nlmsghdr and struct unix_diag_req.
@@ -35,8 +34,8 @@ type tableRequest struct {
 	cookie   [2]uint32
 }
 
-// ownNetwork returns an error if a socket does not belong to the sandbox's network. A
-// process outside can pass one to the command, and its connections would lead outside.
+// ownNetwork returns an error if a socket does not belong to the sandbox's network. A process
+// outside can pass such a socket to the command, and its connections would lead outside.
 func (c *Connector) ownNetwork(socket int) error {
 	own, err := networkOf(c.table)
 	if err != nil {
@@ -48,12 +47,12 @@ func (c *Connector) ownNetwork(socket int) error {
 	return nil
 }
 
-// networkOf returns the kernel's number of a socket's network.
+// networkOf returns the kernel's cookie of a socket's network namespace.
 func networkOf(socket int) (uint64, error) {
 	return unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 }
 
-// socketFile identifies the file of a Unix socket as the table does.
+// socketFile identifies the file of a Unix socket in the same way as the kernel's table.
 type socketFile struct{ inode, device uint32 }
 
 // check returns an error unless a file belongs to a listening socket in the
@@ -67,7 +66,7 @@ func (c *Connector) check(tid, file int) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return unix.ECONNREFUSED
 	}
-	// As the command may, and not as the launcher may.
+	// Check with the rights of the command, and not of the launcher.
 	if err := unix.Faccessat2(file, "", unix.W_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS); err != nil {
 		return err
 	}
@@ -88,11 +87,11 @@ func (c *Connector) check(tid, file int) error {
 	return err
 }
 
-// tableDevice returns the number of a device as in the kernel's tables.
+// tableDevice encodes a device number as in the kernel's tables.
 func tableDevice(major, minor uint32) uint32 { return major<<20 | minor }
 
-// isOwn reports whether a socket that listens in the sandbox's network has a file. It
-// fails if one in the launcher's network has it.
+// isOwn reports whether a file belongs to a listening socket in the sandbox's network. It returns
+// an error if it belongs to one in the launcher's network.
 func (c *Connector) isOwn(file socketFile) (bool, error) {
 	if c.host < 0 {
 		host, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
@@ -111,8 +110,8 @@ func (c *Connector) isOwn(file socketFile) (bool, error) {
 	return inTable(c.table, file)
 }
 
-// deviceOf returns the device of a file from the list of mounts that the thread
-// sees. For Btrfs and overlays stat returns another one, which no table has.
+// deviceOf returns the device of a file, from the list of mounts that the thread sees. For Btrfs
+// and overlayfs, stat returns another device, which is in no table.
 func deviceOf(tid, file int) (uint32, error) {
 	info, err := os.ReadFile("/proc/thread-self/fdinfo/" + strconv.Itoa(file))
 	if err != nil {
@@ -172,8 +171,8 @@ func inTable(table int, want socketFile) (found bool, err error) {
 	}
 }
 
-// hasFile reports whether an entry of the table, a struct unix_diag_msg with
-// attributes behind it, has a file.
+// hasFile reports whether an entry of the table, which is a struct unix_diag_msg followed by
+// attributes, has this file.
 func hasFile(entry []byte, want socketFile) bool {
 	const header = 16
 	if len(entry) < header {
