@@ -10,8 +10,8 @@ import (
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
 )
 
-// Exit codes of the launcher. When the command ran they are the command's:
-// its status, or 128 and the number of the signal that ended it.
+// Exit codes of the launcher. If the command ran, the exit code is that of the command: its status,
+// or 128 plus the number of the signal that ended it.
 const (
 	exitUsage      = 2                   // the arguments are invalid; nothing ran
 	exitFailed     = initproc.ExitFailed // the sandbox could not be made; nothing ran
@@ -20,39 +20,39 @@ const (
 	exitNotFound   = 127                 // the command does not exist
 )
 
-// options is the parsed command line, and the data of a job. Descriptors are -1 if there is none. When
-// adding a field, put it into its section.
+// options is the parsed command line, and the data of a job. A descriptor is -1 if it is not given.
+// When you add a field, put it into its section.
 type options struct {
-	// The mode: what the launcher does instead of running a command in a sandbox.
+	// The mode, if the launcher does not run a command in a sandbox.
 	help              bool
-	probe, probeFirst bool   // print which backends work, up to the first that does
-	explain           bool   // print what would be enforced
-	filterOnly        bool   // make no view, because the caller has made it
-	stage             string // this is the second stage of bwrap, with the first stage's data; see bwrapstage.go
-	standbyFD         int    // wait for a job, from this socket
-	janitorSocketFD   int    // be a janitor, with this socket
-	reachFD           int    // make sockets in this network; see mediate.ReachSockets
+	probe, probeFirst bool   // print which backends work; probeFirst stops at the first one
+	explain           bool   // print the sandbox that would be enforced
+	filterOnly        bool   // make no view: the caller has made it
+	stage             string // run the second stage of bwrap, with this data of the first stage; see bwrapstage.go
+	standbyFD         int    // wait for a job on this socket
+	janitorSocketFD   int    // run a janitor, with this socket
+	reachFD           int    // create sockets in this network; see mediate.ReachSockets
 	socketsFD         int    // and send them over this socket
 
 	// The policy.
 	profile            string   // a permission profile
-	profileFD          int      // or where it is read
-	policyCwd          string   // the paths of its project_roots
-	within             string   // what is granted must lie below it; "": anywhere
-	readOnly, writable bool     // the short forms
+	profileFD          int      // the descriptor to read it from
+	policyCwd          string   // the directory of its project_roots
+	within             string   // granted paths must lie below this directory; "": anywhere
+	readOnly, writable bool     // the short forms of a profile
 	roots              []string // writable roots of a short form
 	network            bool     // with a short form: the network is on
 	reading            bool     // nothing may be written, whatever the profile grants
-	proxied            bool     // only proxies can be reached over the network
-	routeSpec          string   // with proxied: routes that the caller has opened
-	proxyPorts         string   // with proxied and hasProxyPorts: the ports on which proxies may be
+	proxied            bool     // the command can reach only proxies over the network
+	routeSpec          string   // with proxied: routes that the caller has opened already
+	proxyPorts         string   // with proxied and hasProxyPorts: the permitted ports of proxies
 	hasProxyPorts      bool
-	unixSockets        bool // with proxied: Unix sockets are allowed
-	noLocalSockets     bool // only socket pairs while the network is off
-	nesting            bool // its own namespaces and mounts are permitted
+	unixSockets        bool // with proxied: the command may connect to Unix sockets outside
+	noLocalSockets     bool // while the network is off, the command gets only socket pairs
+	nesting            bool // the command may create its own namespaces and mounts
 	noProc             bool // /proc is empty
 
-	// How it is enforced.
+	// How the policy is enforced.
 	backend        string
 	legacyLandlock bool
 	stricter       bool // Landlock may enforce more than was requested
@@ -60,20 +60,20 @@ type options struct {
 	// The command.
 	command    []string
 	commandCwd string
-	arg0       string // its name for itself, with hasArg0
+	arg0       string // argv[0] of the command, with hasArg0
 	hasArg0    bool
-	execFD     int  // execute this instead of command[0]
-	envFD      int  // where its environment is read
-	helper     bool // it is the file system helper
+	execFD     int  // execute this descriptor instead of command[0]
+	envFD      int  // the descriptor to read its environment from
+	helper     bool // the command is the file system helper
 	tasks      int  // its RLIMIT_NPROC; 0: the launcher's
 
 	// The caller.
 	supervised bool // signals arrive at the whole process group
-	selfFD     int  // the launcher's program, which the command must not have
-	refusalFD  int  // where the server reads why nothing ran
+	selfFD     int  // the launcher's program, which the command must not inherit
+	refusalFD  int  // the server reads here why nothing ran
 	janitorFD  int  // a connection to the server's janitor
-	egressFD   int  // to the server, for the command's connections
-	reportFD   int  // to the server, for the exit code; part of a job
+	egressFD   int  // a socket to the server, for the command's connections
+	reportFD   int  // a socket to the server, for the exit code; part of a job
 	cgroupFD   int  // directory of the cgroup for new processes; part of a job
 	limited    bool // that cgroup has limits: no process may start elsewhere
 }
@@ -232,7 +232,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// Errors of a command line that is well formed but requests nothing.
+// These errors are for a command line that is well formed but requests nothing.
 var (
 	//lint:ignore ST1005 Codex CLI's words
 	errNoCommand = errors.New("No command specified to execute.")

@@ -19,7 +19,7 @@ import (
 
 // TestMain lets this program act as the launcher of its own tests.
 func TestMain(m *testing.M) {
-	// The second stage and janitors have no variables.
+	// The second stage and janitors get no environment variables, so this program recognizes them by their arguments.
 	if os.Getenv("LAUNCHER_TEST_MAIN") != "" || len(os.Args) > 1 && (os.Args[1] == "--second-stage" || os.Args[1] == "--janitor-socket-fd") {
 		machine.RefuseCalls(os.Getenv("LAUNCHER_TEST_REFUSED"))
 		os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr))
@@ -50,7 +50,7 @@ const (
 	uriInside = `{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"path","path":"file:///w"},"access":"read"}]},"network":"restricted"}`
 )
 
-// Runs that end before a process is started can be tested in this process.
+// Command lines that end before the launcher starts a process can be tested in this process.
 func TestRefusals(t *testing.T) {
 	for _, name := range proxybridge.Variables {
 		t.Setenv(name, "")
@@ -63,7 +63,7 @@ func TestRefusals(t *testing.T) {
 		name string
 		args []string
 		code int
-		want string // in stderr
+		want string // expected in stderr
 	}{
 		{"nothing", nil, 2, "--sandbox-policy-cwd <DIR>"},
 		{"unknown flag", []string{"--nope"}, 2, "error: unexpected argument '--nope' found\n"},
@@ -106,7 +106,7 @@ func TestHelpAndProbe(t *testing.T) {
 		t.Errorf("got code %d, errs %q; want code 0, out %v, errs.Len() at most 0", code, errs.String(), usage)
 	}
 	out.Reset()
-	// This process has other threads, so the backends are not probed.
+	// This process has other threads, so the test probes the backends in a child.
 	cmd := launcherCommand(t, "--probe")
 	cmd.Stdout = &out
 	if err := cmd.Run(); err != nil {
@@ -220,8 +220,8 @@ func TestInheritedTextIsBounded(t *testing.T) {
 	}
 }
 
-// TestInheritedTextOfNonBlockingPipe: the text may be written later, into a non-blocking
-// pipe.
+// TestInheritedTextOfNonBlockingPipe: the text may be written to a non-blocking pipe after the
+// launcher has begun to read.
 func TestInheritedTextOfNonBlockingPipe(t *testing.T) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
@@ -236,7 +236,7 @@ func TestInheritedTextOfNonBlockingPipe(t *testing.T) {
 		text, err := inherited("thing", p[0], 10)
 		read <- result{text, err}
 	}()
-	// It begins to read before there is any data.
+	// Let the reader begin before any data arrives.
 	runtime.Gosched()
 	if _, err := unix.Write(p[1], []byte("text")); err != nil {
 		t.Fatal(err)

@@ -21,20 +21,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bubblewrap is the backend that lets the system's bwrap make the namespaces,
-// for hosts that allow only bwrap to do that. It gets the plan as arguments.
-// Inside, it starts the launcher again, whose second stage confines itself and
-// executes the command: older versions of bwrap have no options for argv[0] and
-// for the filter.
+// bubblewrap is the backend that lets the system's bwrap make the namespaces, for hosts that allow
+// only bwrap to do that. bwrap gets the plan as arguments. Inside, it starts the launcher again.
+// This second stage confines itself and executes the command, because older versions of bwrap have
+// no options for argv[0] and for the filter.
 type bubblewrap struct{}
 
 func (bubblewrap) refuse(*launch) error { return bwrapRefusal() }
 
-// stagePath is the path of the launcher inside, in the view's own /dev, which every view has. The
-// program codex decides by this name that it is the launcher.
+// stagePath is the path of the launcher in the sandbox. It is in the view's own /dev, which every
+// view has. The program codex recognizes by this name that it must act as the launcher.
 const stagePath = "/dev/codex-linux-sandbox"
 
-// maxStderr bounds how much of the standard error of bwrap is read.
+// maxStderr bounds the standard error of bwrap that is read, in bytes.
 const maxStderr = 64 << 10
 
 func (b bubblewrap) run(l *launch) (int, error) {
@@ -70,13 +69,13 @@ type wrapped struct {
 	l            *launch
 	placeholders *placed
 	terminal     bool
-	init         int        // a descriptor of the sandbox's first process; 0: none
-	files        []*os.File // closed at the end
+	init         int        // a pidfd of the sandbox's first process; 0: not open
+	files        []*os.File // files to close at the end
 	talk         [2]int     // the second stage sends its process id here
-	complain     [2]int     // bwrap's own messages
-	came         uint64     // signals that were passed on
-	failed       string     // why the second stage has not run the command
-	binds        []byte     // the paths that the second stage must find
+	complain     [2]int     // bwrap writes its own messages here
+	came         uint64     // the set of signals that were passed on
+	failed       string     // the reason why the second stage has not run the command
+	binds        []byte     // paths that the second stage must find mounted
 }
 
 func (w *wrapped) close() {
@@ -90,7 +89,7 @@ func (w *wrapped) close() {
 	}
 }
 
-// The numbers of bwrap's descriptors after the standard three.
+// Numbers of bwrap's descriptors after the standard three.
 const (
 	talkFD = iota + 3
 	stderrFD
@@ -123,7 +122,7 @@ func (w *wrapped) run(program string) (int, error) {
 	return w.start(program, args, files)
 }
 
-// descriptors returns the descriptors for bwrap, by their numbers there.
+// descriptors returns the descriptors for bwrap. The index is the number in bwrap.
 func (w *wrapped) descriptors() ([]uintptr, error) {
 	standard, again, err := w.l.standard()
 	if err != nil {
@@ -146,8 +145,8 @@ func (w *wrapped) descriptors() ([]uintptr, error) {
 	w.binds = binds
 	outer := w.l.rules()
 	if outer.Sockets >= plan.SocketsLoopback || outer.Asks() {
-		// The second stage runs under this filter as well. It makes sockets, and then
-		// installs the filter that asks the launcher about connections.
+		// The second stage runs under this filter as well. It creates sockets, and then installs
+		// the filter that asks the launcher about connections.
 		outer.Network = plan.NetworkOn
 	}
 	filter := outer.Filter()
@@ -162,7 +161,7 @@ func (w *wrapped) descriptors() ([]uintptr, error) {
 	return files, nil
 }
 
-// arguments returns the arguments of bwrap, and the descriptors with those that the arguments name.
+// arguments returns the arguments of bwrap. given are files, and the descriptors that the arguments name.
 func (w *wrapped) arguments(files []uintptr) (args []string, given []uintptr, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -194,8 +193,8 @@ func (w *wrapped) arguments(files []uintptr) (args []string, given []uintptr, er
 		// the janitor must not clean up before bwrap has ended.
 		files = append(files, uintptr(j.FD))
 	}
-	// The command can read the arguments of bwrap, the first process inside, in /proc. They
-	// would tell which paths are denied.
+	// The command can read the arguments of bwrap, the first process inside, in /proc. They would
+	// show which paths are denied. So bwrap reads them from a descriptor.
 	hidden, err := w.memory([]byte(strings.Join(args, "\x00") + "\x00"))
 	if err != nil {
 		return nil, nil, err
@@ -215,11 +214,10 @@ func (w *wrapped) start(program string, args []string, files []uintptr) (int, er
 		}
 	}
 	defer signal.Stop(signals)
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // becomes the parent of bwrap's leftover processes: see supervise
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // this process becomes the parent of bwrap's leftover processes: see supervise
 	restore := lowerTasks(w.l.tasks)
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
-		// In its own group bwrap does not get signals to the launcher's group, which
-		// would end it.
+		// bwrap runs in a process group of its own: signals to the launcher's group would end it.
 		Files: files, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, UseCgroupFD: w.l.cgroupFD > 0, CgroupFD: w.l.cgroupFD},
 	})
 	restore()
@@ -228,7 +226,7 @@ func (w *wrapped) start(program string, args []string, files []uintptr) (int, er
 	}
 	code, err := w.supervise(pid, signals)
 	if err != nil {
-		// A signal that must end the command has arrived: the next try must not run it.
+		// A signal that ends the command has arrived. The next try must not run the command.
 		signal.Stop(signals)
 		for len(signals) > 0 {
 			w.came |= initproc.Bit((<-signals).(syscall.Signal))
@@ -238,7 +236,7 @@ func (w *wrapped) start(program string, args []string, files []uintptr) (int, er
 	return code, err
 }
 
-// memory puts data into memory that bwrap inherits.
+// memory writes data to a memory file that bwrap inherits.
 func (w *wrapped) memory(data []byte) (uintptr, error) {
 	fd, err := unix.MemfdCreate("codex-linux-sandbox", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -252,9 +250,9 @@ func (w *wrapped) memory(data []byte) (uintptr, error) {
 	return uintptr(fd), nil
 }
 
-// checkMounts returns an error if bwrap's mounts differ from the plan, and otherwise the grants
-// of the second wall. Without /proc only the first stage can check the rest: see
-// checkFromOutside.
+// checkMounts returns an error if bwrap's mounts differ from the plan. Otherwise it returns the
+// grants of the second wall. Without /proc it checks only a part, and the first stage checks the
+// rest: see checkFromOutside.
 func checkMounts(noProc bool) ([]plan.Grant, error) {
 	text, err := inherited("list of mounts", bindsFD, maxProfile)
 	if err == nil {
@@ -277,7 +275,7 @@ func (w *wrapped) checkFromOutside(inner int) error {
 	return nil
 }
 
-// open makes the channels to the second stage and from bwrap.
+// open creates the channel to the second stage and the pipe for bwrap's messages.
 func (w *wrapped) open() error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -293,8 +291,8 @@ func (w *wrapped) open() error {
 	return nil
 }
 
-// supervise learns the process id of the second stage, forwards signals to it
-// and waits. If there is no second stage, bwrap has failed.
+// supervise receives the process id of the second stage, forwards signals to it and waits. If there
+// is no second stage, bwrap has failed.
 func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 	_ = unix.Close(w.talk[1])
 	_ = unix.Close(w.complain[1])
@@ -320,8 +318,8 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 		return 0, err
 	}
 	if w.init > 0 {
-		// bwrap may end before the last process inside, and does not wait for the first one. This
-		// process waits for that one, so that getrusage includes its usage.
+		// bwrap may end before the last process inside, and does not wait for the first process. So
+		// this process waits for it, and getrusage then includes its usage.
 		_ = poll(w.init)
 		_ = unix.Waitid(unix.P_PIDFD, w.init, nil, unix.WEXITED, nil)
 	}
@@ -340,7 +338,7 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 	return status.ExitStatus(), nil
 }
 
-// readComplaints reads bwrap's own messages, and sends them when bwrap has ended.
+// readComplaints reads bwrap's own messages. It sends them on the channel when bwrap has ended.
 func (w *wrapped) readComplaints() <-chan []byte {
 	complaints := os.NewFile(uintptr(w.complain[0]), "stderr of bwrap")
 	w.complain[0] = -1
@@ -353,8 +351,8 @@ func (w *wrapped) readComplaints() <-chan []byte {
 	return said
 }
 
-// passSignals forwards signals to the group of the command, or to the command alone if
-// it leads none, until bwrap has ended. It returns the signals that have arrived.
+// passSignals forwards signals to the process group of the command until bwrap has ended. If the
+// command leads no group, only the command gets them. It returns the signals that have arrived.
 func passSignals(signals <-chan os.Signal, command int, ended <-chan struct{}) (came uint64) {
 	for {
 		select {
@@ -369,9 +367,9 @@ func passSignals(signals <-chan os.Signal, command int, ended <-chan struct{}) (
 	}
 }
 
-// begin lets the second stage execute the command. Before that it tells the janitor the first process inside, which
-// is the parent of the second stage: when that one ends, all processes inside have ended. It returns the
-// redirection of connections and its listeners; nil if connections are not redirected.
+// begin lets the second stage execute the command. Before that it reports the first process inside to the janitor.
+// That process is the parent of the second stage: when it ends, all processes inside have ended. It returns the
+// redirection of connections and its listeners, or nil if connections are not redirected.
 func (w *wrapped) begin(inner int) (to *mediate.Redirect, captured []int) {
 	init := bwrap.ParentOf(inner)
 	if fd, err := unix.PidfdOpen(init, 0); err == nil {
@@ -383,7 +381,7 @@ func (w *wrapped) begin(inner int) (to *mediate.Redirect, captured []int) {
 	if entered := enterNamespacesOf(inner, to); to != nil && entered {
 		captured = to.Fixed[:]
 	} else if to != nil {
-		// A bwrap that is set-user-ID has made namespaces that belong to root.
+		// A set-user-ID bwrap has made namespaces that belong to root.
 		to.Release()
 		to = nil
 	}
@@ -398,7 +396,7 @@ func (w *wrapped) begin(inner int) (to *mediate.Redirect, captured []int) {
 		err = w.placeholders.awaitJanitor()
 	}
 	if err != nil {
-		// Without this byte the second stage does not run the command.
+		// The second stage runs the command only if it gets this byte.
 		w.failed = err.Error()
 		_ = unix.Shutdown(w.talk[0], unix.SHUT_WR)
 	} else {
@@ -407,7 +405,7 @@ func (w *wrapped) begin(inner int) (to *mediate.Redirect, captured []int) {
 	return to, captured
 }
 
-// poll waits until a process has ended.
+// poll waits until the process of a pidfd has ended.
 func poll(pidfd int) error {
 	for {
 		_, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
@@ -437,7 +435,7 @@ func (w *wrapped) spec() string {
 	return strings.Join(spec, ",")
 }
 
-// probe determines whether bwrap works here, by using it.
+// probe determines whether bwrap works here, by running it.
 func (b bubblewrap) probe() error {
 	program, err := bwrap.Find()
 	if err == nil {

@@ -11,13 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noSize ends the error of versions of bwrap before 0.7.0. They are started again without
-// the option. Asking every bwrap for its options first took 1.5 ms of each start.
+// noSize is the end of the error of bwrap versions before 0.7.0 for --size. The launcher starts them again
+// without the option. The alternative, to ask every bwrap for its options first, took 1.5 ms of each start.
 const noSize = "Unknown option --size"
 
-// bwrapFailed returns the error of a bwrap that has started no second stage. For a version
-// that does not know an option, the error means that bwrap must be started again without
-// it.
+// bwrapFailed returns the error of a bwrap that has started no second stage. If the version does
+// not know an option, the error makes the launcher start bwrap again without it.
 func (w *wrapped) bwrapFailed(said []byte) error {
 	err := fmt.Errorf("bwrap failed: %s", said)
 	if !w.l.unsized && bytes.HasSuffix(said, []byte(noSize)) {
@@ -27,14 +26,14 @@ func (w *wrapped) bwrapFailed(said []byte) error {
 	return w.unlessMoved(err, said)
 }
 
-// notThere ends bwrap's error for a missing path.
+// notThere is the end of bwrap's error for a missing path.
 const notThere = ": No such file or directory"
 
-// unlessMoved returns a *changed if a file of the plan was moved or removed since bwrap was started, so that the plan
-// is made again, and otherwise an *unavailable. Nothing has run. Scenario: two users share a workspace, and the
-// placeholder for .agents of one's sandbox is removed before the other's bwrap binds it. said is bwrap's own error,
-// which names the path. Comparing inode numbers is not enough, because another placeholder with the same number may be
-// there by now.
+// unlessMoved returns a *changed if a file of the plan was moved or removed since bwrap was started. The launcher then
+// makes a new plan. Otherwise it returns an *unavailable. Nothing has run. Scenario: two users share a workspace, and
+// the placeholder for .agents of one user's sandbox is removed before the other user's bwrap binds it. said is bwrap's
+// own error, which names the path. Comparing inode numbers is not enough, because another placeholder with the same
+// number may be at the path by now.
 func (w *wrapped) unlessMoved(err error, said []byte) error {
 	binds, gone := bwrap.Binds(w.l.plan)
 	if gone != nil || !bytes.HasPrefix(w.binds, binds) || strings.HasSuffix(err.Error(), bwrap.TryAgain) ||

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stageWords is the part of the sandbox's description that the second stage gets from the first in the
+// stageWords is the part of the sandbox's description that the first stage passes to the second in the
 // argument of --second-stage.
 type stageWords struct {
 	rules            plan.Rules
@@ -62,8 +62,8 @@ func (l *launch) stageWords() (*stageWords, error) {
 	return w, nil
 }
 
-// secondStage is the launcher inside of bwrap's view: it confines itself and
-// executes the command.
+// secondStage runs the launcher inside of bwrap's view: it confines itself and executes the
+// command.
 func (l *launch) secondStage() (int, error) {
 	words, err := l.stageWords()
 	if err != nil {
@@ -79,7 +79,7 @@ func (l *launch) secondStage() (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("prepare the command: %w", err)
 	}
-	// Until now this was the pipe for bwrap's own errors.
+	// Until now descriptor 2 was the pipe for bwrap's own errors.
 	if err := unix.Dup3(stderrFD, 2, 0); err != nil {
 		return 0, fmt.Errorf("restore the standard error: %w", err)
 	}
@@ -106,7 +106,7 @@ func (l *launch) secondStage() (int, error) {
 		p.Do("take the terminal", "", unix.SYS_IOCTL, initproc.Val(0), initproc.Val(unix.TIOCSCTTY), initproc.Val(0))
 	}
 	wall := l.wall(p, words.rules)
-	passed, _ := inheritedDescriptors() // without /proc the command cannot open them again, so it gets fewer rights
+	passed, _ := inheritedDescriptors() // an error is ignored: without /proc the command cannot open them again, so it needs no grants
 	wall.grantInherited(passed)
 	wall.grantProgram(l.execFD)
 	wall.grantPaths(grants)
@@ -122,13 +122,13 @@ func (l *launch) secondStage() (int, error) {
 	return s.explain(initproc.Report{Stage: initproc.StageExec, Errno: int32(e.Run())})
 }
 
-// closeGiven closes bwrap's descriptors when the command is executed.
+// closeGiven makes the kernel close bwrap's descriptors when the command is executed.
 func closeGiven() {
 	for fd := talkFD; fd < firstEmpty; fd++ {
 		unix.CloseOnExec(fd)
 	}
 	if unix.CloseRange(firstEmpty, 1<<30, unix.CLOSE_RANGE_CLOEXEC) != nil {
-		// Before Linux 5.11: there are only the few that bwrap was given.
+		// Linux before 5.11 lacks this call. Only the few descriptors that bwrap was given are open.
 		for fd := firstEmpty; fd < maxGiven; fd++ {
 			unix.CloseOnExec(fd)
 		}

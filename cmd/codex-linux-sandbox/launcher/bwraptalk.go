@@ -6,23 +6,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The two stages of the launcher communicate over a packet socket. A byte 1 from
-// the second stage means that it is ready, and a byte 1 to it that it may run the
-// command. stageFailed from it, with a text, gives the reason why it does not. The
-// second stage does not have the descriptor on which the server reads why nothing
-// ran: bwrap, the first process inside, would have it as well, and the command
-// could open it again through /proc. A socket cannot be opened again.
+// The two stages of the launcher communicate over a packet socket. The second stage sends a byte 1 when it is ready, and
+// the first stage answers with a byte 1 if the second may run the command. If the second stage does not run the command, it
+// sends stageFailed and a text with the reason.
+//
+// The second stage does not have the descriptor on which the server reads why nothing ran. bwrap, the first process inside,
+// would have that descriptor as well, and the command could open it again through /proc. A socket cannot be opened again.
 
-// stageFailed begins the message of a second stage that does not run the
-// command.
+// stageFailed is the first byte of the message of a second stage that does not run the command.
 const stageFailed = 2
 
-// maxFailure bounds the text of that message.
+// maxFailure bounds the text of that message, in bytes.
 const maxFailure = mediate.MaxMessage - 1
 
-// hello waits for the second stage and returns its process id as seen here; 0
-// if there will be none, or if its first message is a failure. With a proxy,
-// the message also contains the listeners.
+// hello waits for the second stage and returns its process id in this PID namespace. It returns 0
+// if no second stage starts, or if its first message is a failure. With a proxy, the message also
+// contains the listeners.
 func (w *wrapped) hello() int {
 	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4*proxybridge.MaxRoutes))
 	text := make([]byte, 1+maxFailure)
@@ -46,7 +45,7 @@ func (w *wrapped) hello() int {
 	return pid
 }
 
-// failureIn returns the failure in a message of the second stage; "": it is none.
+// failureIn returns the failure text in a message of the second stage. It returns "" if the message is not a failure.
 func failureIn(message []byte) string {
 	if len(message) < 2 || message[0] != stageFailed {
 		return ""
@@ -54,15 +53,15 @@ func failureIn(message []byte) string {
 	return string(message[1:])
 }
 
-// tellFirstStage hands an error of the second stage to the first, and reports
-// whether that has worked.
+// tellFirstStage sends an error of the second stage to the first, and reports whether that
+// succeeded.
 func tellFirstStage(err error) bool {
 	var st unix.Stat_t
 	if unix.Fstat(talkFD, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return false
 	}
 	text := err.Error()
-	// The filter may be installed already: it permits write and refuses send.
+	// The filter may be installed already. It permits write, but not send.
 	_, err = unix.Write(talkFD, append([]byte{stageFailed}, text[:min(len(text), maxFailure)]...))
 	return err == nil
 }

@@ -10,12 +10,11 @@ import (
 // KEEP_CAPS (linux/securebits.h).
 const secureBits = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<5 | 1<<6 | 1<<7
 
-// capabilities is one more than the highest number that a capability can
-// have in the two words of capset.
+// capabilities bounds the numbers of capabilities: the two words of capset have 64 bits.
 const capabilities = 64
 
-// dropPrivileges appends steps that drop all privileges permanently: the process has no
-// capabilities, and gets none by executing a file that has some, by being root, or otherwise by
+// dropPrivileges appends steps that drop all privileges permanently. The process then has no
+// capabilities. It gains none by executing a file that has some, by being root, or by any other
 // exec.
 func dropPrivileges(p *initproc.Program) {
 	p.Try(func() {

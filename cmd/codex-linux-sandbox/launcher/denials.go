@@ -7,16 +7,17 @@ import (
 	"codex.internal/pkg/sandbox/plan"
 )
 
-// The second wall of denied paths below readable ones, for file requests: Landlock takes nothing away below a grant, so if a mask is
-// missing by a mistake, the kernel shows what it hides. The helper of file requests is told what the plan masks, and refuses
-// it too. A command cannot be told.
+// This file is the second wall of denied paths below readable ones, for file requests. Landlock cannot deny a path below a grant,
+// so if a mask is missing by a mistake, the kernel shows the hidden path. The helper of file requests gets the list of the plan's
+// masks, and refuses these paths as well. A command has no such check.
 
-// denialsVariable is the variable of the helper's environment that has the masks, as codexfs reads it: a line for each mount
-// that is a mask, with - and the quoted path, and for each one that is none, with +. The deepest one counts.
+// denialsVariable is the variable of the helper's environment that contains the masks, in the form that codexfs reads. Each
+// mount has a line: - and the quoted path for a mask, + and the quoted path for any other mount. The deepest matching mount
+// decides.
 const denialsVariable = "CODEX_FS_DENIED"
 
-// maxDenials bounds the variable: the kernel takes no longer one than 128 KiB. What a pattern has matched beyond it is left to the
-// masks.
+// maxDenials bounds the variable in bytes, because the kernel accepts at most 128 KiB. Matches of patterns that do not fit are
+// protected by their masks only.
 const maxDenials = 96 << 10
 
 // commandEnv returns the environment of the command.

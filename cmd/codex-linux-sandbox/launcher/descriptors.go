@@ -17,28 +17,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An inherited descriptor bypasses the view: through /proc/self/fd a command can open a
-// file again, for writing, and with the `..` of a directory it reaches everything beside
-// it. So an inherited file is opened again inside, at the same path and for reading, if
-// the same file is there. Otherwise the command does not get it, or gets /dev/null as one
-// of its first three. Pipes, connected sockets and the command's terminal are not changed. Neither
-// are files that are open for writing, because the program that started the launcher intends
-// them to be written. Another device that is open for writing is closed: it gives access to the machine.
+// An inherited descriptor bypasses the view: through /proc/self/fd a command can open a file again, for
+// writing, and with the `..` of a directory it reaches everything beside it. So the launcher opens an
+// inherited file again inside, at the same path and for reading, if the same file is at that path. Otherwise
+// the command does not get the file; if it is one of the first three descriptors, the command gets /dev/null
+// instead.
+//
+// Pipes, connected sockets and the command's terminal stay unchanged. Files that are open for writing stay
+// unchanged, too, because the program that started the launcher wants the command to write them. Any other
+// device that is open for writing is closed, because it gives access to the machine.
 
-// inheritedFile is a descriptor that the command does not get unchanged.
+// inheritedFile is an inherited descriptor that the command does not get unchanged.
 type inheritedFile struct {
 	fd    int
-	path  string // where to open it again; "": nowhere
+	path  string // the path to open again; "": do not open it
 	flags int
 	at    int64
-	// was is the file that must be found there; nil: any device of that name.
+	// was is the file that must be at path. If it is nil, any device of that name is accepted.
 	was *unix.Stat_t
-	// copied is a descriptor of a copy that replaces it; 0: none.
+	// copied is the descriptor of a copy that replaces the file; 0: no copy.
 	copied int
 }
 
-// memoryDevices are the devices of major number 1 by their minor numbers, as
-// the view has them.
+// memoryDevices maps minor numbers of the devices with major number 1 to their names in the view.
 var memoryDevices = map[uint32]string{3: "null", 5: "zero", 7: "full", 8: "random", 9: "urandom"}
 
 // maxCopied bounds the size of a removed file that is copied into memory: shells pass
@@ -78,8 +79,8 @@ func (l *launch) takeInherited() error {
 	return nil
 }
 
-// descriptors returns the descriptors that the command would inherit. A launcher that waited for a job
-// got three for the command. All others are its own, and it sets close-on-exec on them.
+// descriptors returns the descriptors that the command would inherit. A launcher that waited for a job received
+// three descriptors for the command. All others belong to the launcher, and it sets close-on-exec on them.
 func (l *launch) descriptors() ([]int, error) {
 	if l.fromJob && unix.CloseRange(standardFiles, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return []int{0, 1, 2}, nil
@@ -94,7 +95,7 @@ func inheritedDescriptors() (fds []int, err error) {
 		if err != nil {
 			return fmt.Errorf("a descriptor is named %s", name)
 		}
-		// Our own descriptors are closed anyway.
+		// The kernel closes the launcher's own descriptors at the exec.
 		if own, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && own&unix.FD_CLOEXEC == 0 {
 			fds = append(fds, fd)
 		}
@@ -106,10 +107,10 @@ func inheritedDescriptors() (fds []int, err error) {
 	return fds, nil
 }
 
-// dropSockets appends steps that remove sockets with which a command that
-// shares the launcher's view could bypass its network policy: the filter
-// forbids making sockets, but not using existing ones. The first three
-// descriptors become /dev/null.
+// dropSockets appends steps that remove inherited sockets with which a command could bypass its
+// network policy. It is for a command that shares the launcher's view: the filter forbids creating
+// sockets, but not using existing ones. If one of the first three descriptors is such a socket,
+// /dev/null replaces it.
 func (l *launch) dropSockets(p *initproc.Program) error {
 	if l.plan.Network == plan.NetworkOn {
 		return nil
@@ -141,8 +142,8 @@ func (l *launch) dropSockets(p *initproc.Program) error {
 	return nil
 }
 
-// inspect determines how a descriptor can be opened again, or that it may be
-// inherited unchanged.
+// inspect determines how to open a descriptor again. pass is true if the command may inherit it
+// unchanged.
 func inspect(fd int, network plan.Network, own plan.Sockets) (f inheritedFile, pass bool) {
 	f = inheritedFile{fd: fd}
 	var st unix.Stat_t
@@ -177,18 +178,18 @@ func inspect(fd int, network plan.Network, own plan.Sockets) (f inheritedFile, p
 	return f, pass
 }
 
-// Major numbers of the ends of pseudoterminals that programs get.
+// Major numbers of the ends of pseudoterminals that programs use as terminals.
 const firstTerminal, lastTerminal = 136, 143
 
-// isOwnTerminal reports whether a descriptor is of the command's terminal: the controlling one of the launcher's session, or a
-// pseudoterminal that is one of the first three descriptors. A program that starts another one on a pseudoterminal may not have
-// made it the controlling one.
+// isOwnTerminal reports whether a descriptor refers to the command's terminal: the controlling terminal of the launcher's
+// session, or a pseudoterminal that is one of the first three descriptors. If a program starts another one on a pseudoterminal,
+// it may not have made that the controlling terminal.
 func isOwnTerminal(fd int, device uint64) bool {
 	if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err != nil {
 		return false
 	}
 	if _, err := unix.IoctlGetInt(fd, unix.TIOCGPTN); err == nil {
-		return false // the other end: what is written there has been typed
+		return false // this is the other end: data that is written there appears as typed input
 	}
 	session, err := unix.IoctlGetInt(fd, unix.TIOCGSID)
 	if own, err2 := unix.Getsid(0); err == nil && err2 == nil && session == own {
@@ -203,16 +204,15 @@ func isOwnTerminal(fd int, device uint64) bool {
 	return false
 }
 
-// isUnixSocket reports whether a descriptor is of a Unix socket. Other sockets carry no descriptors.
+// isUnixSocket reports whether a descriptor is a Unix socket. Sockets of other families cannot pass descriptors.
 func isUnixSocket(fd int) bool {
 	family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	return err == nil && family == unix.AF_UNIX
 }
 
-// hasOnePeer reports whether a socket can only reach its connected peer. A
-// socket belongs to the network in which it was made: a datagram socket can
-// send to any address there, also when it is connected, and if connect is
-// permitted, an Internet socket can be connected to another peer.
+// hasOnePeer reports whether a socket can reach only its connected peer. A socket belongs to the
+// network in which it was created. A datagram socket can send to any address there, even when it is
+// connected. If connect is permitted, an Internet socket can be connected to another peer.
 func hasOnePeer(fd int, network plan.Network, own plan.Sockets) bool {
 	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil || kind != unix.SOCK_STREAM && kind != unix.SOCK_SEQPACKET {
@@ -225,25 +225,25 @@ func hasOnePeer(fd int, network plan.Network, own plan.Sockets) bool {
 	return err == nil && (family == unix.AF_UNIX || network == plan.NetworkOff && own < plan.SocketsLoopback)
 }
 
-// preventBind prevents a command that may bind sockets from giving an inherited
-// Unix socket a name in the host's network, to which it belongs: a socket can
-// have only one name, and here the kernel chooses it. For all other descriptors
-// it fails.
+// preventBind prevents a command that may bind sockets from giving an inherited Unix socket a name
+// in the host's network, to which the socket belongs. A socket can have only one name, so
+// preventBind binds it to a name that the kernel chooses. For descriptors of other kinds the call
+// fails.
 func (l *launch) preventBind(fd int) {
 	if l.sockets() >= plan.SocketsLoopback {
 		_ = unix.Bind(fd, &unix.SockaddrUnix{})
 	}
 }
 
-// mayRead reports whether the profile lets a removed file be read, by the name that it had.
+// mayRead reports whether the profile permits reading a removed file, by the name that the file had.
 func (l *launch) mayRead(name string) bool {
 	policy := l.plan.Policy
 	return policy == nil || strings.HasPrefix(name, "/memfd:") ||
 		policy.Access(name) != permissions.Deny && !policy.DeniesRead(name)
 }
 
-// copyRemoved copies a removed file, which cannot be opened again, into
-// read-only memory. It returns 0 if it cannot.
+// copyRemoved copies a removed file, which cannot be opened again, into read-only memory. It
+// returns 0 if the copy fails.
 func copyRemoved(f inheritedFile) int {
 	if f.was.Mode&unix.S_IFMT != unix.S_IFREG || f.flags&unix.O_PATH != 0 || f.was.Size > maxCopied {
 		return 0
@@ -272,7 +272,7 @@ func copyRemoved(f inheritedFile) int {
 	return fd
 }
 
-// reopen appends steps that open the files again, inside.
+// reopen appends steps that open the files again inside.
 func reopen(p *initproc.Program, files []inheritedFile) {
 	replace := func(f inheritedFile, by initproc.Arg) {
 		p.Do("replace the descriptor of", f.path, unix.SYS_DUP3, by, initproc.Val(f.fd), initproc.Val(0))
@@ -291,7 +291,7 @@ func reopen(p *initproc.Program, files []inheritedFile) {
 			continue
 		}
 		p.Try(func() {
-			// A FIFO may have no writer yet.
+			// Do not wait for a writer if the file is a FIFO.
 			how := initproc.Pointer(p, &unix.OpenHow{Flags: uint64(f.flags) | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
 			fd := p.Get("open", f.path, unix.SYS_OPENAT2, initproc.CwdFD, p.Text(f.path), how, initproc.Val(unix.SizeofOpenHow))
 			if f.was != nil {
@@ -309,12 +309,12 @@ func reopen(p *initproc.Program, files []inheritedFile) {
 	}
 }
 
-// maxGiven exceeds the number of bwrap's last descriptor: bwrap gets one for each mask.
+// maxGiven is above the number of bwrap's last descriptor: bwrap gets one descriptor for each mask.
 const maxGiven = 1 << 16
 
 // standard returns the standard descriptors for bwrap, and a list of those that its second stage
-// must open again. bwrap, the first process inside, does not get descriptors that the command must
-// not have, because the command could open them through /proc.
+// must open again. bwrap, the first process inside, must not have descriptors that the command must
+// not have: the command could open them through /proc.
 func (l *launch) standard() (files [standardFiles]uintptr, again []byte, err error) {
 	for fd := range files {
 		files[fd] = uintptr(fd)
@@ -340,7 +340,7 @@ func (l *launch) standard() (files [standardFiles]uintptr, again []byte, err err
 	return files, again, nil
 }
 
-// standardAgain decodes the list of standard.
+// standardAgain decodes the list that standard encoded.
 func standardAgain() (files []inheritedFile, err error) {
 	text, err := inherited("list of descriptors", inheritedFD, maxProfile)
 	for line := range strings.SplitSeq(string(text), "\x00") {
@@ -364,14 +364,14 @@ func standardAgain() (files []inheritedFile, err error) {
 // inherited reads the content of a descriptor from its beginning.
 func inherited(what string, fd, limit int) ([]byte, error) {
 	defer unix.Close(fd)
-	_, _ = unix.Seek(fd, 0, io.SeekStart) // a pipe has no beginning
+	_, _ = unix.Seek(fd, 0, io.SeekStart) // a pipe has no beginning, so an error is ignored
 	text := make([]byte, 0, usualText)
 	for len(text) <= limit {
 		text = slices.Grow(text, 1)
 		n, err := unix.Read(fd, text[len(text):cap(text)])
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EAGAIN): // a pipe that does not block
+		case errors.Is(err, unix.EAGAIN): // the pipe does not block
 			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
 		case err != nil:
 			return nil, fmt.Errorf("read the %s: %w", what, err)

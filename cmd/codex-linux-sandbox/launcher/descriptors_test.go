@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestInheritedSockets: unless the network is on, only sockets are inherited
-// that reach nobody but the peer that they have.
+// TestInheritedSockets: unless the network is on, the command inherits only sockets that can reach
+// no peer but their own.
 func TestInheritedSockets(t *testing.T) {
 	const off, proxy, on = plan.NetworkOff, plan.NetworkProxy, plan.NetworkOn
 	local := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
@@ -84,10 +84,9 @@ func TestInheritedSockets(t *testing.T) {
 	}
 }
 
-// TestReopenedFilesAreTheSame: a file that is opened again inside, by its path,
-// must be the one that was inherited. If another file is now at its path, the
-// descriptor is not replaced by that file, because the command may not be
-// permitted to read it.
+// TestReopenedFilesAreTheSame: the launcher opens a file again inside, by its path. It must be the
+// inherited file. If another file is at the path by now, the descriptor does not become that file,
+// because the command may not be permitted to read it.
 func TestReopenedFilesAreTheSame(t *testing.T) {
 	for name, exchanged := range map[string]bool{"the same file": false, "another file at its path": true} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +106,7 @@ func TestReopenedFilesAreTheSame(t *testing.T) {
 			if keep || f.path != own {
 				t.Fatalf("inherited as it is: %v; opened again at %q, want %q", keep, f.path, own)
 			}
-			// The descriptor before the file is opened again.
+			// This descriptor is in use before the file is opened again.
 			placeholder, err := os.Open(os.DevNull)
 			if err != nil {
 				t.Fatal(err)

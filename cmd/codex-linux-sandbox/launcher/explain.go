@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// explainTo prints what would be enforced, and by which backend.
+// explainTo prints the sandbox that would be enforced, and by which backend.
 func (l *launch) explainTo(w io.Writer) error {
 	var b strings.Builder
 	backend := l.explainBackend(&b)
@@ -32,8 +32,8 @@ func (l *launch) explainTo(w io.Writer) error {
 	return err
 }
 
-// explainBackend prints which backend would be used, and returns the text of choose;
-// "": none was chosen.
+// explainBackend prints which backend would be used, and returns the text of choose. It returns ""
+// if no backend is chosen.
 func (l *launch) explainBackend(b *strings.Builder) string {
 	switch {
 	case l.legacyLandlock:
@@ -46,7 +46,7 @@ func (l *launch) explainBackend(b *strings.Builder) string {
 	backend := l.choose()
 	b.WriteString("backend: " + backend + "\n")
 	if strings.HasPrefix(backend, "landlock") {
-		l.backend = "landlock" // also where it was not asked for
+		l.backend = "landlock" // for the explanation, even if the options do not name this backend
 	}
 	return backend
 }
@@ -111,8 +111,8 @@ func (l *launch) explainCalls(b *strings.Builder) {
 	}
 }
 
-// explainSockets prints which of its own sockets a command may use while its
-// network is off, and what it can reach besides managed proxies.
+// explainSockets describes which sockets of its own a command may use while its network is off, and
+// which addresses it can reach besides managed proxies.
 func (l *launch) explainSockets(backend string) string {
 	switch {
 	case l.plan.Network == plan.NetworkOn:
@@ -130,7 +130,7 @@ func (l *launch) explainSockets(backend string) string {
 	}[l.sockets()]
 }
 
-// choose returns which backend would be used, and why.
+// choose returns the name of the backend that would be used, and the reason.
 func (l *launch) choose() string {
 	names := preference
 	if l.backend != "auto" {
@@ -154,8 +154,8 @@ func (l *launch) choose() string {
 }
 
 // probeAll prints, as one JSON object, which backends work on this host, and the version of
-// Landlock. The server and `codex doctor` read it. It may stop at the first backend that works,
-// which auto uses.
+// Landlock. The server and `codex doctor` read it. With first, it stops at the first backend that
+// works, which is the one that auto uses.
 func probeAll(w io.Writer, first bool) error {
 	b := []byte(`{"backends":[`)
 	for i, name := range preference {

@@ -12,19 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// janitor is the launcher's connection to the process that removes what the launcher
-// leaves when it is killed (pkg/sandbox/placeholders, janitor.go). A server gives its
-// launchers connections to one janitor. The first process of the sandbox has the
-// connection open, too.
+// janitor is the launcher's connection to the process that removes the launcher's leftovers if the
+// launcher is killed (pkg/sandbox/placeholders, janitor.go). A server gives its launchers
+// connections to one janitor. The first process of the sandbox keeps the connection open, too.
 type janitor struct {
 	placeholders.JanitorOf
-	own  int  // the socket of a janitor that the launcher has started itself; -1: a server's
-	pid  int  // of that janitor
+	own  int  // the socket of a janitor that the launcher has started itself; -1: the janitor belongs to a server
+	pid  int  // process id of that janitor
 	told bool // the janitor accepts no more messages: the command was about to run
 }
 
-// takeJanitor takes the connection of the options, if there is one. The command must
-// not have it.
+// takeJanitor takes the connection of the options, if one is given. The command must not inherit
+// it.
 func (l *launch) takeJanitor() {
 	if l.janitorFD >= 0 {
 		unix.CloseOnExec(l.janitorFD)
@@ -32,7 +31,7 @@ func (l *launch) takeJanitor() {
 	}
 }
 
-// startJanitor starts the launcher's own janitor. connect waits for it.
+// startJanitor starts the launcher's own janitor. connect waits until it is ready.
 func startJanitor() (*janitor, error) {
 	ours, theirs, err := placeholders.JanitorPair()
 	if err != nil {
@@ -67,8 +66,8 @@ func (j *janitor) connect() (err error) {
 	return err
 }
 
-// startAhead starts the janitor of a launcher that has none and probably needs
-// one: its start takes as long as making the plan.
+// startAhead starts the janitor of a launcher that has none and probably needs one. It does so
+// before the plan is made, because both take equally long.
 func (l *launch) startAhead() (err error) {
 	if l.janitor == nil && !l.explain && !l.filterOnly && !l.reading && l.prof.ConfinesFiles() && l.prof.FileSystem.Writes() {
 		l.janitor, err = startJanitor()
@@ -76,8 +75,8 @@ func (l *launch) startAhead() (err error) {
 	return err
 }
 
-// forget tells the janitor that nothing is left to remove. If no command was about to run, the connection can be
-// used for another attempt to make the sandbox.
+// forget tells the janitor that nothing is left to remove. If no command was about to run, another attempt to
+// make the sandbox can use the connection.
 func (j *janitor) forget() {
 	j.Forget()
 	if j.told || j.own >= 0 {
@@ -90,12 +89,12 @@ func (j *janitor) forget() {
 	}
 }
 
-// runJanitor turns this process into a janitor. It ends when nothing is left to
-// remove, and not by a signal that is meant for others.
+// runJanitor turns this process into a janitor. It ends when nothing is left to remove. Signals
+// that are meant for other processes do not end it.
 func runJanitor(socket int) error {
 	signal.Ignore()
-	// It must hold no descriptor of its launcher: a reader of the command's output waits until all
-	// are closed.
+	// The janitor must hold no descriptor of its launcher: a reader of the command's output waits
+	// until all copies are closed.
 	fds, err := inheritedDescriptors()
 	if err != nil {
 		return err

@@ -19,8 +19,8 @@ func kernelRefusal() error {
 	return nil
 }
 
-// bwrapRefusal returns an error if this kernel lacks close_range, with which the janitor closes all
-// descriptors that it does not need. The namespaces backend needs a newer kernel anyway.
+// bwrapRefusal returns an error if this kernel lacks close_range. The janitor needs close_range to
+// close all descriptors that it does not use. The namespaces backend needs a newer kernel anyway.
 func bwrapRefusal() error {
 	err := unix.CloseRange(math.MaxInt32, math.MaxInt32, 0)
 	if errno, ok := err.(syscall.Errno); ok {

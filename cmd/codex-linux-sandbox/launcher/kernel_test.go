@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCallsThatAKernelLacks: a backend that needs them is refused by name, and
-// auto takes the next.
+// TestCallsThatAKernelLacks: if the kernel lacks a call that a backend needs, the launcher refuses
+// that backend when it is named, and auto uses the next one.
 func TestCallsThatAKernelLacks(t *testing.T) {
 	for _, tt := range []struct {
 		name, calls, backend string
-		says                 string // on standard error; nothing runs
+		says                 string // expected on standard error; nothing runs
 	}{
 		{"no mount can be copied", machine.Refused(unix.SYS_OPEN_TREE, unix.EINVAL), "namespaces", "namespaces: cannot be used here: cannot make the sandbox: copy the mount of"},
 		{"no mount can be copied", machine.Refused(unix.SYS_OPEN_TREE, unix.EINVAL), "auto", ""},
@@ -61,7 +61,7 @@ func TestCallsThatAKernelLacks(t *testing.T) {
 	}
 }
 
-// TestTheProbeMakesAView: a backend works only if its masks do.
+// TestTheProbeMakesAView: the probe reports that a backend works only if its masks work.
 func TestTheProbeMakesAView(t *testing.T) {
 	machine.NeedBackend(t, machine.Namespaces)
 	cmd := launcherCommand(t, "--probe")
@@ -72,7 +72,8 @@ func TestTheProbeMakesAView(t *testing.T) {
 	}
 }
 
-// TestTheNextBackendGetsTheTerminal, though the first has given it up.
+// TestTheNextBackendGetsTheTerminal: if the first backend has given up the terminal and then fails, the
+// command still gets the terminal from the next backend.
 func TestTheNextBackendGetsTheTerminal(t *testing.T) {
 	machine.NeedBackend(t, machine.Bwrap)
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -96,7 +97,7 @@ func TestTheNextBackendGetsTheTerminal(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	err = cmd.Run()
 	_ = slave.Close()
-	text, _ := io.ReadAll(master) // ends with EIO, because no process has the other end
+	text, _ := io.ReadAll(master) // reading ends with EIO when no process has the other end open
 	if err != nil || !strings.Contains(string(text), "to the terminal") {
 		t.Errorf(`got error %v, text %q, errs %q; want no error, text with "to the terminal"`, err, text, errs.String())
 	}

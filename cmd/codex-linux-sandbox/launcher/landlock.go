@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// landlock is the backend for hosts without namespaces: the command has the
-// host's view, and the kernel refuses access that the plan does not grant. A
-// Landlock rule grants access to a directory and everything below it, and
-// cannot deny a path below a grant; so a plan with such a path is refused.
+// landlock is the backend for hosts without namespaces. The command has the host's view, and the
+// kernel refuses access that the plan does not grant. A Landlock rule grants access to a directory
+// and everything below it, and cannot deny a path below a grant. So this backend refuses a plan
+// with such a path.
 type landlock struct{}
 
-// leastABI is the version that --use-legacy-landlock and the file system helper need. The helper
-// sends no signals, and truncates only files that it opens for writing.
+// leastABI is the version of Landlock that --use-legacy-landlock and the file system helper need.
+// The helper sends no signals, and truncates only files that it opens for writing.
 const leastABI = 1
 
 // landlockVersion returns the version of Landlock of this kernel.
@@ -67,7 +67,7 @@ func (b landlock) run(l *launch) (int, error) {
 	} else {
 		grants, err = l.plan.LandlockGrants(plan.HostView{})
 		rules.Sharing = true
-		// Landlock does not see changes of modes, owners and times.
+		// Landlock cannot restrict changes of modes, owners and times, so the filter does.
 		rules.Attributes = true
 	}
 	if err != nil {
@@ -104,12 +104,12 @@ func restrict(p *initproc.Program, abi int, l *launch, grants []plan.Grant) {
 type ruleset struct {
 	*initproc.Program
 	fd     initproc.Register
-	rights uint64 // that it handles
-	fixed  int    // the number that a descriptor has while it is granted
+	rights uint64 // the rights that it handles
+	fixed  int    // the number of the descriptor that is being granted
 }
 
-// newRuleset appends the creation of a ruleset that handles rights to files. Where the version can, it
-// also scopes signals and, unless the network is on, abstract Unix sockets. noTCP forbids TCP as well.
+// newRuleset appends the creation of a ruleset that handles rights to files. If the version supports scopes, the
+// ruleset also scopes signals and, unless the network is on, abstract Unix sockets. noTCP forbids TCP as well.
 func newRuleset(p *initproc.Program, abi int, rights uint64, l *launch, noTCP bool) *ruleset {
 	known := plan.LandlockOf(abi)
 	attr := &unix.LandlockRulesetAttr{Handled_access_fs: rights, Scoped: known.Scopes}
@@ -126,7 +126,7 @@ func newRuleset(p *initproc.Program, abi int, rights uint64, l *launch, noTCP bo
 	return &ruleset{p, fd, rights, l.reserved}
 }
 
-// grantPaths grants paths, which are opened without following links.
+// grantPaths grants rights to paths. It opens them without following links.
 func (r *ruleset) grantPaths(grants []plan.Grant) {
 	if r == nil || r.rights == 0 {
 		return
@@ -146,18 +146,18 @@ func (r *ruleset) grantPaths(grants []plan.Grant) {
 	}
 }
 
-// grant grants rights to the file of a register's descriptor, and to everything below.
+// grant grants rights to the file of the descriptor in a register, and to everything below it.
 func (r *ruleset) grant(path string, fd initproc.Register, rights uint64) {
 	if r == nil || r.rights&rights == 0 {
 		return
 	}
-	// The kernel reads the number from memory, where the result of a call
-	// cannot be put: dup3 gives it a number that is known beforehand.
+	// The kernel reads the number of the descriptor from memory, and a program cannot store the
+	// result of a call in memory. So dup3 gives the descriptor a number that is known beforehand.
 	r.Do("keep", path, unix.SYS_DUP3, fd.Arg(), initproc.Val(r.fixed), initproc.Val(unix.O_CLOEXEC))
 	r.grantFD(path, r.fixed, rights)
 }
 
-// grantFD grants rights to the file of a descriptor, and to everything below.
+// grantFD grants rights to the file of a descriptor, and to everything below it.
 func (r *ruleset) grantFD(path string, fd int, rights uint64) {
 	// struct landlock_path_beneath_attr is packed.
 	rule := make([]byte, 12)
@@ -166,7 +166,7 @@ func (r *ruleset) grantFD(path string, fd int, rights uint64) {
 	r.Do("grant", path, unix.SYS_LANDLOCK_ADD_RULE, r.fd.Arg(), initproc.Val(unix.LANDLOCK_RULE_PATH_BENEATH), initproc.Slice(r.Program, rule), initproc.Val(0))
 }
 
-// enforce puts the process under the ruleset. It needs no_new_privs.
+// enforce appends steps that put the process under the ruleset. The process must have no_new_privs.
 func (r *ruleset) enforce() {
 	if r == nil {
 		return

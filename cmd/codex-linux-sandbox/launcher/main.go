@@ -14,53 +14,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxEnvironment bounds an environment that is read from a descriptor: the
-// kernel takes less from exec.
+// maxEnvironment bounds an environment that is read from a descriptor, in bytes: exec accepts less.
 const maxEnvironment = 16 << 20
 
-// maxProfile bounds a profile that is read from a descriptor: several times the
-// maximum number of entries with paths of the maximum length.
+// maxProfile bounds a profile that is read from a descriptor, in bytes: several times the maximum
+// number of entries with paths of the maximum length.
 const maxProfile = 16 << 20
 
-// usualText is the first size of the buffer for an environment or a profile.
+// usualText is the initial size of the buffer for an environment or a profile.
 const usualText = 4 << 10
 
-// launch is one run of the launcher. When adding a field, put it into its section.
+// launch is one run of the launcher. When you add a field, put it into its section.
 type launch struct {
 	*options
 	stderr io.Writer
 
-	// The command and its environment, from the options and the launcher's own environment.
+	// The command and its environment. They come from the options and the launcher's own environment.
 	env      []string
-	plainEnv []string // env before the changes for proxies
-	terminal bool     // the terminal of standard input
+	plainEnv []string // the environment before it is changed for proxies
+	terminal bool     // standard input is the command's own terminal
 
 	// Its permissions: the profile, and the plan that follows from it.
 	decoded   permissions.Profile // the profile of the options
-	prof      permissions.Profile // the same without a $TMPDIR that must grant nothing
+	prof      permissions.Profile // the same profile, without a $TMPDIR that must grant nothing
 	scope     permissions.Scope   // the meaning of the profile's symbolic paths
-	temporary bool                // $TMPDIR may be granted; see plan.IsTemporary
+	temporary bool                // the profile may grant $TMPDIR; see plan.IsTemporary
 	plan      *plan.Plan
 
 	// The descriptors that the launcher has inherited; see takeInherited.
 	passed    []int           // the command gets them unchanged
 	reopened  []inheritedFile // the command gets them changed, or not at all
-	handed    bool            // one of passed is a Unix socket, over which others can come
-	inspected plan.Sockets    // which sockets of its own the command could have when they were inspected
+	handed    bool            // one of passed is a Unix socket, over which more sockets can arrive
+	inspected plan.Sockets    // the sockets of its own that the command could have when the descriptors were inspected
 
-	// These serve the command from outside.
+	// Processes and sockets that serve the command from outside.
 	proxies *proxies // nil: the network is not proxied
-	janitor *janitor // nil: none yet
+	janitor *janitor // nil: no janitor yet
 
-	// How the launcher itself was started, and what it has found out.
-	fromJob  bool // it waited for a job: its other descriptors are its own
+	// How the launcher was started, and what it has determined about the machine.
+	fromJob  bool // the launcher waited for a job: its other descriptors are its own
 	unsized  bool // bwrap has no option --size
-	reserved int  // a descriptor for children; 0: see reserve
+	reserved int  // a descriptor that children may replace; 0: see reserve
 }
 
-// backend enforces plans. Run returns when the command has ended. It returns an
-// *unavailable if the backend does not work on the host; then nothing ran.
-// Refuse returns why it cannot enforce a plan, if it cannot.
+// backend enforces plans. run returns when the command has ended. It returns an *unavailable if the
+// backend does not work on the host; then nothing ran. refuse returns the reason why the backend
+// cannot enforce a plan, or nil.
 type backend interface {
 	refuse(l *launch) error
 	run(l *launch) (exitCode int, err error)
@@ -74,7 +73,7 @@ var backends = map[string]backend{
 // preference is the order in which auto tries the backends.
 var preference = []string{"namespaces", "bwrap", "landlock"}
 
-// unavailable is the reason why a backend does not work on this host.
+// unavailable is the error of a backend that does not work on this host.
 type unavailable struct{ err error }
 
 func (u *unavailable) Error() string { return u.err.Error() }
@@ -86,8 +85,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, limiter.Run(args[1:]))
 		return exitFailed
 	}
-	// The parent-death signal of a child is sent when the thread that forked it ends, and the
-	// launcher's own was set for the first thread.
+	// The kernel sends the parent-death signal of a child when the thread that forked the child
+	// ends. The launcher's own signal was set for the first thread.
 	runtime.LockOSThread()
 	o, err := parse(args)
 	waits := err == nil && o.standbyFD >= 0
@@ -105,12 +104,11 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	l := &launch{options: o, stderr: stderr, fromJob: waits}
 	closeSelf(o)
 	if o.refusalFD >= 0 {
-		// The command must not have it: the server treats its content as the launcher's
-		// message.
+		// The command must not inherit it: the server treats its content as the launcher's message.
 		unix.CloseOnExec(o.refusalFD)
 	}
 	if o.egressFD >= 0 {
-		// Nor this: the server connects sockets for any process that asks over it.
+		// Nor may the command inherit this one: the server connects sockets for any process that asks over it.
 		unix.CloseOnExec(o.egressFD)
 	}
 	l.takeJanitor()
@@ -150,15 +148,14 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// closeSelf closes the descriptor of the launcher's program, which is not for the
-// command.
+// closeSelf closes the descriptor of the launcher's program, which the command must not have.
 func closeSelf(o *options) {
 	if o.selfFD >= 0 {
 		_ = unix.Close(o.selfFD)
 	}
 }
 
-// run is the launcher's work, from the options to the end of the command.
+// run does the launcher's work, from the options to the end of the command.
 func (l *launch) run(stdout io.Writer) (int, error) {
 	if err := l.policy(); err != nil {
 		return 0, err
@@ -195,19 +192,19 @@ func (l *launch) run(stdout io.Writer) (int, error) {
 	return l.runWithRetry()
 }
 
-// planTries bounds how often a plan is made anew because the file system has
-// changed while it was carried out.
+// planTries bounds how often the launcher makes a new plan because the file system has changed
+// while it carried the last one out.
 const planTries = 10
 
-// changed means that a plan could not be carried out because a file is missing
-// or has appeared meanwhile. Nothing has run.
+// changed is the error for a plan that could not be carried out because a file is missing or has
+// appeared meanwhile. Nothing has run.
 type changed struct{ err error }
 
 func (c *changed) Error() string { return c.err.Error() }
 func (c *changed) Unwrap() error { return c.err }
 
-// runWithRetry runs the command, with a new plan if files changed meanwhile:
-// other processes, including other sandboxes, work in the same directories.
+// runWithRetry runs the command. If files changed meanwhile, it tries again with a new plan: other
+// processes, including other sandboxes, work in the same directories.
 func (l *launch) runWithRetry() (code int, err error) {
 	l.plainEnv = l.env
 	if err := l.openProxies(); err != nil {
@@ -230,7 +227,7 @@ func (l *launch) runWithRetry() (code int, err error) {
 	return 0, err
 }
 
-// openProxies prepares the way to the proxies of the environment, if the network is proxied.
+// openProxies opens the routes to the proxies of the environment, if the network is proxied.
 func (l *launch) openProxies() (err error) {
 	if !l.proxied {
 		return nil
@@ -243,7 +240,7 @@ func (l *launch) openProxies() (err error) {
 	return nil
 }
 
-// rules are the rules of the command's filter.
+// rules returns the rules of the command's filter.
 func (l *launch) rules() plan.Rules {
 	return plan.Rules{
 		Network: l.plan.Network, Sockets: l.sockets(), Nesting: l.nesting, UnixSockets: l.unixSockets,
@@ -251,10 +248,9 @@ func (l *launch) rules() plan.Rules {
 	}
 }
 
-// sockets returns which sockets of its own the command may make at most. The helper of file
-// requests makes none. A backend without a network namespace permits only pairs, and so
-// does a policy under which nothing can be written: a command that only reads needs less of
-// the kernel.
+// sockets returns the maximum set of sockets that the command may create for itself. The helper of
+// file requests creates none. A backend without a network namespace permits only pairs. So does a
+// policy that permits no writing: a command that only reads needs less of the kernel.
 func (l *launch) sockets() plan.Sockets {
 	switch {
 	case l.plan.Network != plan.NetworkOff || l.noLocalSockets || l.helper:
@@ -267,18 +263,18 @@ func (l *launch) sockets() plan.Sockets {
 	return plan.SocketsOwn
 }
 
-// connects reports whether the launcher makes the connections of a command whose network is that of proxies, if
-// the backend can. Where the command may use Unix sockets outside, it does not: it would only make those to
-// sockets of the sandbox.
+// connects reports whether the launcher makes the connections of a command whose network goes through proxies,
+// if the backend supports that. It does not if the command may use Unix sockets outside, because the launcher
+// would connect only to sockets of the sandbox.
 func (l *launch) connects() bool {
 	return l.plan.OwnNetwork() && l.plan.Network == plan.NetworkProxy && !l.filterOnly && !l.unixSockets && mediate.CanConnect()
 }
 
-// redirects reports whether the connections of the command are redirected to the server, if the backend can.
+// redirects reports whether the command's connections are redirected to the server, if the backend supports that.
 func (l *launch) redirects() bool { return l.egressFD >= 0 && l.connects() }
 
-// prepareAgain prepares another try: it makes a new plan of the current files,
-// and new proxies, because those of the last try may be in use.
+// prepareAgain prepares another try: a new plan of the current files, and new proxies, because
+// those of the last try may be in use.
 func (l *launch) prepareAgain() error {
 	if err := l.openProxies(); err != nil {
 		return err
@@ -288,15 +284,15 @@ func (l *launch) prepareAgain() error {
 		return err
 	}
 	if l.inspected != l.sockets() {
-		// Scenario: the only writable directory was missing when the inherited descriptors were inspected, and is there
-		// now, so that the command may connect sockets. It was given one because it could not connect it.
+		// Scenario: the only writable directory was missing when the inherited descriptors were inspected, so the command could not
+		// connect sockets and was given an inherited socket. The directory exists now, so the command could connect that socket.
 		return errors.New("cannot make the sandbox: a writable path of the policy was created or has vanished while the sandbox was being prepared; try again")
 	}
 	return nil
 }
 
-// runConfined runs the command with the backend of the options, or with the
-// first that works here and can enforce the plan.
+// runConfined runs the command with the backend of the options. With auto it uses the first backend
+// that works here and can enforce the plan.
 func (l *launch) runConfined() (int, error) {
 	if err := kernelRefusal(); err != nil {
 		return 0, fmt.Errorf("no backend can be used here: %w", err)
@@ -309,7 +305,7 @@ func (l *launch) runConfined() (int, error) {
 	for i, name := range names {
 		b := backends[name]
 		if i > 0 {
-			// The backend before has changed the plan for what it found, and removed its placeholders.
+			// The previous backend has adapted the plan to the files that it found, and has removed its placeholders.
 			if err := l.prepareAgain(); err != nil {
 				return 0, err
 			}

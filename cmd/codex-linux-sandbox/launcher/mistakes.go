@@ -2,6 +2,6 @@
 
 package launcher
 
-// mistake reports whether something is left out by mistake. Only tests of the second walls build a launcher that
-// makes one: the variable CODEX_SANDBOX_MISTAKE names it.
+// mistake reports whether the launcher must make a mistake. Only tests of the second wall build a launcher that
+// makes mistakes; the variable CODEX_SANDBOX_MISTAKE names the mistake.
 func mistake(string) bool { return false }

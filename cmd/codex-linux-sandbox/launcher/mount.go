@@ -12,35 +12,35 @@ import (
 )
 
 const (
-	// devSize bounds the memory that a command can use in /dev/shm and the rest
-	// of its private /dev, which no other limit counts.
+	// devSize bounds the memory that a command can use in /dev/shm and the rest of its private
+	// /dev. No other limit counts this memory.
 	devSize = "size=512m"
-	// maskSize bounds the file system of the masks: a few names.
+	// maskSize bounds the file system of the masks, which contains only a few names.
 	maskSize = "size=1m"
 )
 
-// binding has the flags of every mount of the host that a command sees:
-// programs gain no privileges, and the only devices are those of /dev.
+// binding has the flags of every mount of the host that a command sees: no set-user-ID programs,
+// and no devices outside of /dev.
 const binding = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 
-// mounter appends the steps that build the view of a plan. It runs in a mount
-// namespace that is a copy of the host's. All shown files come from that copy
-// by their canonical paths, opened before anything is changed and without
-// following links: if a path now contains a link, the view is not built.
+// mounter appends the steps that build the view of a plan. The steps run in a mount namespace that
+// is a copy of the host's. All shown files come from that copy. The steps open them by their
+// canonical paths before they change any mount, and follow no links: if a path now contains a link,
+// they build no view.
 type mounter struct {
 	*initproc.Program
 	plan    *plan.Plan
 	root    initproc.Register   // the root of the view
 	sources []initproc.Register // for each mount of the plan, a detached copy of its source
-	masks   initproc.Register   // a file system with the sources of masks
-	names   int                 // names used in it
-	made    []string            // what the plan has mounted so far
+	masks   initproc.Register   // a file system that contains the sources of masks
+	names   int                 // number of names used in masks
+	made    []string            // targets that the plan has mounted so far
 	wall    *ruleset            // the second wall; nil: none
 	helper  bool                // the command is the helper of file requests
-	reading bool                // the command may write nothing
+	reading bool                // the command may not write any file
 }
 
-// tree is the kind of open_tree that copies a mount with what is below it.
+// tree has the flags of an open_tree that copies a mount with all mounts below it.
 const tree = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH | unix.AT_RECURSIVE
 
 // openHow is the struct open_how for opening paths: O_PATH, without following links.
@@ -55,8 +55,8 @@ func (m *mounter) open(what string, dir initproc.Arg, name string) initproc.Regi
 	return m.Get(what, name, unix.SYS_OPENAT2, dir, m.Text(name), m.openHow(0), initproc.Val(unix.SizeofOpenHow))
 }
 
-// copyMount makes a detached copy of a part of the host, whose identity must be
-// the one that the plan saw.
+// copyMount makes a detached copy of a part of the host. The part must have the identity that the
+// plan recorded.
 func (m *mounter) copyMount(name string, attr uint64, id plan.FileID) initproc.Register {
 	at := m.open("open", initproc.CwdFD, name)
 	m.mustBe(name, at, id)
@@ -66,14 +66,14 @@ func (m *mounter) copyMount(name string, attr uint64, id plan.FileID) initproc.R
 	return from
 }
 
-// setMountAttr sets attributes of a mount and of all below it.
+// setMountAttr sets attributes of a mount and of all mounts below it.
 func (m *mounter) setMountAttr(name string, fd initproc.Register, attr uint64) {
 	set := initproc.Pointer(m.Program, &unix.MountAttr{Attr_set: attr})
 	m.Do("restrict the mount of", name, unix.SYS_MOUNT_SETATTR, fd.Arg(), m.Text(""),
 		initproc.Val(unix.AT_EMPTY_PATH|unix.AT_RECURSIVE), set, initproc.Val(32))
 }
 
-// mustBe appends a check that a descriptor is of the file that the plan saw, if it saw one.
+// mustBe appends a check that a descriptor refers to the file that the plan recorded, if it recorded one.
 func (m *mounter) mustBe(name string, fd initproc.Register, id plan.FileID) {
 	if id != (plan.FileID{}) {
 		m.Identify(name, fd, id.Dev, id.Ino)
@@ -85,9 +85,8 @@ func (m *mounter) moveMount(fd initproc.Register, target string) {
 	m.moveMountOnto(fd, target, plan.FileID{})
 }
 
-// moveMountOnto is moveMount for a target whose identity must be the one that the plan
-// saw: another process may have exchanged a parent directory since the source was
-// copied.
+// moveMountOnto is moveMount for a target that must have the identity that the plan recorded:
+// another process may have replaced a parent directory since the source was copied.
 func (m *mounter) moveMountOnto(fd initproc.Register, target string, id plan.FileID) {
 	at := m.open("open", m.root.Arg(), relative(target))
 	m.mustBe(target, at, id)
@@ -106,7 +105,7 @@ func relative(name string) string {
 	return name[1:]
 }
 
-// fileSystem makes a new file system of a kind; options are KEY=VALUE.
+// fileSystem creates a new file system of a kind. Options have the form KEY=VALUE.
 func (m *mounter) fileSystem(kind string, attr uint64, options ...string) initproc.Register {
 	context := m.Get("make a file system of kind", kind, unix.SYS_FSOPEN, m.Text(kind), initproc.Val(unix.FSOPEN_CLOEXEC))
 	for _, o := range options {
@@ -155,9 +154,8 @@ func (m *mounter) copySources() {
 	}
 }
 
-// copyDevices copies the devices that the host has. They are read-only as
-// files, so that their owner on the host cannot change them; writing to the
-// devices still works.
+// copyDevices copies the devices that the host has. The copies are read-only as files, so that the
+// devices' owner cannot change their attributes. Writing to the devices still works.
 func (m *mounter) copyDevices() []initproc.Register {
 	fds := make([]initproc.Register, len(plan.Devices))
 	for i, name := range plan.Devices {
@@ -168,8 +166,8 @@ func (m *mounter) copyDevices() []initproc.Register {
 	return fds
 }
 
-// prepareRoot restricts the root, or makes an empty one at a path that every
-// host has; pivotRoot makes it the root at the end.
+// prepareRoot restricts the root, or mounts an empty one at a path that every host has. In the end
+// pivotRoot makes that the root.
 func (m *mounter) prepareRoot() {
 	switch m.plan.Root {
 	case plan.RootEmpty:
@@ -188,7 +186,7 @@ func (m *mounter) prepareRoot() {
 	}
 }
 
-// pivotRoot makes the new root the only one.
+// pivotRoot makes the new root the only root.
 func (m *mounter) pivotRoot() {
 	set := initproc.Pointer(m.Program, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	m.Do("restrict the mount of", "/", unix.SYS_MOUNT_SETATTR, m.root.Arg(), m.Text(""), initproc.Val(unix.AT_EMPTY_PATH), set, initproc.Val(32))
@@ -198,8 +196,8 @@ func (m *mounter) pivotRoot() {
 	m.Do("change directory to", "/", unix.SYS_CHDIR, m.Text("/"))
 }
 
-// makeParents makes the parents of a target where the view has no files of the
-// host: in an empty root, and in /dev.
+// makeParents creates the parents of a target where the view has no files of the host: in an empty
+// root, and in /dev.
 func (m *mounter) makeParents(target string, file bool) {
 	if m.plan.Root != plan.RootEmpty && !within(target, "/dev") {
 		return
@@ -235,7 +233,7 @@ func within(child, parent string) bool {
 func (m *mounter) makeFile(dir initproc.Register, name string, mode uint32) {
 	fd := m.Get("make the file", name, unix.SYS_OPENAT, dir.Arg(), m.Text(name),
 		initproc.Val(unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW), initproc.Val(mode))
-	// The umask does not apply.
+	// Set the mode again, because openat has applied the umask.
 	m.Do("set the mode of", name, unix.SYS_FCHMOD, fd.Arg(), initproc.Val(mode))
 	m.Close(fd)
 }
@@ -256,15 +254,15 @@ func (m *mounter) mount(i int) {
 		m.moveMountOnto(m.makeMask(mt), mt.Target, m.plan.Shown(i))
 		return
 	}
-	// The view's own /dev may not contain a path that is denied in the host's.
+	// A path that is denied in the host's /dev may be missing in the view's own /dev.
 	m.IfThere(func() {
 		m.Close(m.open("open", m.root.Arg(), relative(mt.Target)))
 		m.moveMount(m.makeMask(mt), mt.Target)
 	})
 }
 
-// makeMask makes the content of a mask in the file system of the masks, and
-// returns a read-only mount of it.
+// makeMask creates the content of a mask in the file system of the masks, and returns a read-only
+// mount of it.
 func (m *mounter) makeMask(mt *plan.Mount) initproc.Register {
 	m.names++
 	name := strconv.Itoa(m.names)
@@ -279,7 +277,7 @@ func (m *mounter) makeMask(mt *plan.Mount) initproc.Register {
 				m.Do("make the directory", h.Path, unix.SYS_MKDIRAT, m.masks.Arg(), m.Text(name+"/"+h.Path), initproc.Val(0o755))
 			}
 		}
-		// Directories below are not listed either.
+		// The directories below must not be listable either.
 		for _, h := range slices.Backward(mt.MountPoints) {
 			if !h.File {
 				m.Do("set the mode of", h.Path, unix.SYS_FCHMODAT, m.masks.Arg(), m.Text(name+"/"+h.Path), initproc.Val(mt.Mode))
@@ -293,11 +291,10 @@ func (m *mounter) makeMask(mt *plan.Mount) initproc.Register {
 	return fd
 }
 
-// mountMasks makes the file system of the masks, if there are any, and mounts it
-// over the root: Linux before 6.15 copies only mounts that are in the mount
-// namespace. No path leads there, because look-ups from the root begin below the
-// mounts on it. All of the host has been copied and restricted before: a later
-// copy of the root would include this mount.
+// mountMasks creates the file system of the masks, if any is needed, and mounts it over the root,
+// because Linux before 6.15 copies only mounts that are in the mount namespace. No path leads to
+// this mount: look-ups from the root begin below the mounts on it. All parts of the host have been
+// copied and restricted before, because a later copy of the root would include this mount.
 func (m *mounter) mountMasks() {
 	if !slices.ContainsFunc(m.plan.Mounts, isMask) {
 		return
@@ -309,9 +306,8 @@ func (m *mounter) mountMasks() {
 	m.Close(root)
 }
 
-// unmountMasks unmounts the file system of the masks: "/.." would lead there,
-// and it is writable. A mount on the root has no path, so it must be unmounted
-// from within.
+// unmountMasks unmounts the file system of the masks, which is writable and which "/.." would lead
+// to. A mount on the root has no path, so it must be unmounted from within.
 func (m *mounter) unmountMasks() {
 	if m.masks == 0 {
 		return
@@ -323,8 +319,8 @@ func (m *mounter) unmountMasks() {
 	m.masks = 0
 }
 
-// mountDev mounts a /dev with a few devices of the host, terminals of its own
-// and a directory for shared memory.
+// mountDev mounts a /dev with a few devices of the host, its own terminals and a directory for
+// shared memory.
 func (m *mounter) mountDev(devs []initproc.Register) {
 	if m.plan.Root == plan.RootEmpty {
 		m.Do("make the directory", "/dev", unix.SYS_MKDIRAT, m.root.Arg(), m.Text("dev"), initproc.Val(0o755))
@@ -351,7 +347,7 @@ func (m *mounter) mountDev(devs []initproc.Register) {
 	m.Close(shm)
 	m.Do("make the directory", "/dev/pts", unix.SYS_MKDIRAT, at.Arg(), m.Text("pts"), initproc.Val(0o755))
 	m.Close(at)
-	// Some hosts forbid new terminals here; then there are none.
+	// If the host forbids new terminals here, the view has none.
 	m.Try(func() {
 		pts := m.fileSystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "newinstance", "ptmxmode=0666", "mode=620")
 		m.grantOwn("/dev/pts", pts, plan.WallFiles|plan.WallReads)
@@ -360,7 +356,7 @@ func (m *mounter) mountDev(devs []initproc.Register) {
 	m.made = []string{"/dev"}
 }
 
-// If the host does not allow it, /proc is empty: the host's own would show all
+// If the host forbids mounting a new /proc, /proc is empty: the host's own would show all
 // processes.
 func (m *mounter) mountProc() {
 	if m.plan.Root == plan.RootEmpty {
@@ -373,7 +369,7 @@ func (m *mounter) mountProc() {
 	}
 	owned, attr := plan.HostOwned, uint64(binding|unix.MOUNT_ATTR_NOEXEC)
 	if m.reading {
-		owned, attr = nil, attr|unix.MOUNT_ATTR_RDONLY // as a whole
+		owned, attr = nil, attr|unix.MOUNT_ATTR_RDONLY // all of /proc is read-only
 	}
 	if mistake("kernel") {
 		owned = nil

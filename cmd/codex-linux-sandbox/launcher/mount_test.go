@@ -41,8 +41,8 @@ func TestMasksAreCopiedWhereTheyAreMounted(t *testing.T) {
 	}
 }
 
-// TestMountsAreIdentified: shown files and mount points must have the identities
-// that the plan saw, where the view shows the host.
+// TestMountsAreIdentified: where the view shows the host, shown files and mount points must have
+// the identities that the plan recorded.
 func TestMountsAreIdentified(t *testing.T) {
 	id := func(n uint64) plan.FileID { return plan.FileID{Dev: 7, Ino: n} }
 	mounts := []plan.Mount{
@@ -52,9 +52,9 @@ func TestMountsAreIdentified(t *testing.T) {
 		{Kind: plan.BindReadOnly, Source: "/w/a/d/open", Target: "/w/a/d/open", ID: id(4)},
 	}
 	for root, want := range map[plan.RootKind][]uint64{
-		// The sources first; the target of the last one is in the mask.
+		// The sources come first. The target of the last mount is in the mask.
 		plan.RootReadOnly: {1, 2, 4, 1, 2, 3},
-		// In an empty root the first target is made for the view.
+		// With an empty root, the launcher creates the first target for the view.
 		plan.RootEmpty: {1, 2, 4, 2, 3},
 	} {
 		p := initproc.New()

@@ -2,7 +2,6 @@
 
 package launcher
 
-// mounting means that the view is made. Only a test of the second wall builds a
-// launcher without it, with a build tag: such a launcher does not confine by
-// mounts.
+// mounting means that the launcher builds the view. Only a test of the second wall uses a build tag
+// to build a launcher that does not, and so does not confine by mounts.
 const mounting = true

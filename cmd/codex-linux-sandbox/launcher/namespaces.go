@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaces is the backend that makes everything itself, with namespaces and
-// the mount API of Linux 5.12.
+// namespaces is the backend that makes namespaces and mounts itself, with the mount API of Linux
+// 5.12.
 type namespaces struct{}
 
 func (namespaces) refuse(*launch) error { return nil }
@@ -23,9 +23,8 @@ func (namespaces) refuse(*launch) error { return nil }
 // loopbackName is the only interface of a new network.
 const loopbackName = "lo"
 
-// run starts the init in its namespaces. It builds the view, gives up every
-// privilege and starts the command, while the launcher passes signals on and
-// waits.
+// run starts the init in its namespaces. The init builds the view, gives up every privilege and
+// starts the command. The launcher passes signals on and waits.
 func (namespaces) run(l *launch) (int, error) {
 	s, err := l.prepare(false)
 	if err != nil {
@@ -48,7 +47,7 @@ func (namespaces) run(l *launch) (int, error) {
 	return s.run()
 }
 
-// namespaces are the clone flags for the namespaces of the plan.
+// namespaces returns the clone flags for the namespaces of the plan.
 func (l *launch) namespaces() uintptr {
 	if l.plan.OwnNetwork() {
 		return allNamespaces
@@ -73,8 +72,8 @@ func (s *supervisor) connect() (err error) {
 	return s.l.reserve()
 }
 
-// build appends the steps of the init: it enters the namespaces, makes the view,
-// and drops all privileges.
+// build appends the steps of the init: it enters the namespaces, builds the view, and drops all
+// privileges.
 func (s *supervisor) build() error {
 	l, p := s.l, s.processes.Init
 	if err := checkOwn(p, l.ownKinds()); err != nil {
@@ -93,12 +92,12 @@ func (s *supervisor) build() error {
 	return nil
 }
 
-// confine appends the steps of the init after the view is made: it checks for files
-// that the plan forbids, enters the directory of the command, and drops all privileges.
+// confine appends the steps of the init after it has built the view. The init checks for files that
+// the plan forbids, enters the directory of the command, and drops all privileges.
 func (s *supervisor) confine(wall *ruleset) {
 	l, p, rules := s.l, s.processes.Init, s.l.rules()
 	for _, r := range s.placeholders.undo.Names() {
-		// The directory of the view must be the one that is watched.
+		// The directory in the view must be the one that the launcher watches.
 		p.Look(path.Dir(r.Path), r.Dev, r.Ino)
 	}
 	for _, name := range l.plan.Absent {
@@ -135,8 +134,8 @@ func enter(p *initproc.Program) {
 	limitNamespace(p)
 }
 
-// raiseLoopback appends steps that bring up the loopback interface. If the host
-// forbids it, that is not a failure: then there is no network at all.
+// raiseLoopback appends steps that bring up the loopback interface. If the host forbids this, it is
+// not an error: the command then has no network at all.
 func raiseLoopback(p *initproc.Program) {
 	p.Try(func() {
 		var request struct {
@@ -152,8 +151,8 @@ func raiseLoopback(p *initproc.Program) {
 	})
 }
 
-// prepareCommand appends the steps of the command's process between its start
-// and its exec. If the command has its own terminal, the process takes it over.
+// prepareCommand appends the steps of the command's process between its start and its exec. If the
+// command has its own terminal, the process makes it its controlling terminal.
 func prepareCommand(p *initproc.Program, terminal bool) {
 	p.Do("make a session", "", unix.SYS_SETSID)
 	if terminal {
@@ -171,7 +170,7 @@ func restoreLimit(p *initproc.Program) {
 	}
 }
 
-// probe determines whether namespaces can be made here, by making them.
+// probe determines whether this host permits the namespaces, by creating them.
 func (namespaces) probe() error {
 	s := &supervisor{processes: &initproc.Processes{Init: initproc.New(), Command: initproc.New()}}
 	if err := s.openPipes(); err != nil {
@@ -182,12 +181,12 @@ func (namespaces) probe() error {
 	c.Flags = allNamespaces
 	s.begin()
 	enter(c.Init)
-	// With a mask, because every policy that permits writing has one.
+	// Include a mask, because every policy that permits writing needs one.
 	mask := []plan.Mount{{Kind: plan.EmptyDir, Target: "/proc", Mode: 0o555}}
 	(&mounter{Program: c.Init, plan: &plan.Plan{Confined: true, Mounts: mask}}).view()
 	c.Init.InstallFilter((&plan.Rules{}).Filter())
 	s.entered = len(c.Init.Steps)
-	// The command of a probe must end at once.
+	// The command of a probe ends at once.
 	c.Command.Do("end", "", unix.SYS_EXIT_GROUP, initproc.Val(0))
 	code, err := s.run()
 	if err == nil && code != 0 {

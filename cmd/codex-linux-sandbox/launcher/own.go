@@ -10,17 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The second wall of the namespaces: a namespace that a mistake has left out would be the host's, and the command would
-// reach the host's loopback, abstract sockets or processes. So the first process inside compares the identity of each with
-// that of the launcher, and nothing runs if they are the same. It does not ask what was to be made, but what the policy says.
+// This file is the second wall of the namespaces. If a namespace is left out by a mistake, the command has the host's, and
+// reaches the host's loopback, abstract sockets or processes. So the first process inside compares the identity of each
+// namespace with that of the launcher, and nothing runs if they are equal. The check uses the policy, and not the flags that
+// were passed to clone.
 
-// namespaceFlags are the flags of clone by the names of the namespaces in /proc.
+// namespaceFlags maps the names of namespaces in /proc to the flags of clone.
 var namespaceFlags = map[string]uintptr{
 	"user": unix.CLONE_NEWUSER, "mnt": unix.CLONE_NEWNS, "pid": unix.CLONE_NEWPID, "ipc": unix.CLONE_NEWIPC, "uts": unix.CLONE_NEWUTS,
 	"net": unix.CLONE_NEWNET,
 }
 
-// ownKinds are the kinds of namespaces that a command must have for itself.
+// ownKinds returns the kinds of namespaces that a command must not share with the host.
 func (l *launch) ownKinds() []string {
 	kinds := []string{"user", "mnt", "pid", "ipc", "uts"}
 	if l.plan.Network != plan.NetworkOn && !l.helper {
@@ -29,7 +30,7 @@ func (l *launch) ownKinds() []string {
 	return kinds
 }
 
-// namespacePath is where a process shows a namespace; process is a number or "self".
+// namespacePath returns the path of a process's namespace. process is a number or "self".
 func namespacePath(process, kind string) string { return "/proc/" + process + "/ns/" + kind }
 
 // namespaceOf returns the identity of a namespace of a process.
@@ -41,7 +42,8 @@ func namespaceOf(process, kind string) (st unix.Stat_t, err error) {
 	return st, nil
 }
 
-// checkOwn appends what ends the init if a namespace is the launcher's. It is made before the view: /proc is the host's.
+// checkOwn appends steps that end the init if a namespace is the launcher's. They come before the steps that build the
+// view, because they need the host's /proc.
 func checkOwn(p *initproc.Program, kinds []string) error {
 	for _, kind := range kinds {
 		st, err := namespaceOf("self", kind)
@@ -53,7 +55,7 @@ func checkOwn(p *initproc.Program, kinds []string) error {
 	return nil
 }
 
-// errShared is the error for a namespace that is the launcher's.
+// errShared returns the error for a namespace that is the launcher's.
 func errShared(kind string) error {
 	return errors.New("cannot make the sandbox: the namespace " + kind + " is the one of the launcher")
 }
@@ -67,7 +69,7 @@ func (l *launch) checkOwnOf(pid int) error {
 		}
 		theirs, err := namespaceOf(strconv.Itoa(pid), kind)
 		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-			continue // a bwrap that is set-user-ID: the namespaces belong to root
+			continue // a set-user-ID bwrap: the namespaces belong to root
 		}
 		if err != nil {
 			return err

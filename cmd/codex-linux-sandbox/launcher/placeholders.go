@@ -9,17 +9,17 @@ import (
 	"codex.internal/pkg/sandbox/plan"
 )
 
-// placed are the placeholders that the plan's masks are mounted on, and the names that are
-// removed when they appear. The launcher does that when the sandbox has ended,
-// or, when the launcher is killed, the janitor.
+// placed are the placeholders that the plan's masks are mounted on, and the names that must be
+// removed when they appear. The launcher removes both when the sandbox has ended. If the launcher
+// is killed, the janitor removes them.
 type placed struct {
 	made    []*placeholders.Placeholder
 	undo    *placeholders.Undo
-	janitor *janitor // nil: there is nothing to remove
+	janitor *janitor // nil: no placeholder or name may have to be removed
 }
 
-// makePlaceholders makes or joins the placeholders of the plan, and drops masks where a
-// file of the user exists. Without mounts there are no placeholders.
+// makePlaceholders creates or joins the placeholders of the plan. If the user has created a file at
+// the path of a mask meanwhile, it drops the mask. A backend without mounts needs no placeholders.
 func (l *launch) makePlaceholders(mounts bool) (*placed, error) {
 	p := &placed{}
 	wanted := mounts && slices.ContainsFunc(l.plan.Mounts, func(m plan.Mount) bool { return m.Placeholder || m.Perhaps })
@@ -43,7 +43,7 @@ func (l *launch) makePlaceholders(mounts bool) (*placed, error) {
 	return p, nil
 }
 
-// announceAndMake announces each placeholder to the janitor before making it, because a
+// announceAndMake announces each placeholder to the janitor before it creates it, because the
 // launcher may be killed at any moment.
 func (l *launch) announceAndMake(p *placed, mounts []plan.Mount, opened []*placeholders.Placeholder) (err error) {
 	for i := range mounts {
@@ -81,7 +81,7 @@ func (l *launch) announceAndMake(p *placed, mounts []plan.Mount, opened []*place
 	return nil
 }
 
-// connectJanitor connects the placeholders to the launcher's janitor, unless they are.
+// connectJanitor connects the placeholders to the launcher's janitor, unless they are connected already.
 func (p *placed) connectJanitor(l *launch) error {
 	if p.janitor != nil {
 		return nil
@@ -99,8 +99,8 @@ func (p *placed) connectJanitor(l *launch) error {
 	return nil
 }
 
-// makeOrJoin makes or joins the placeholders that were opened for mounts, and removes them
-// from the list.
+// makeOrJoin creates or joins the placeholders that were opened for mounts, and removes them from
+// the list.
 func (l *launch) makeOrJoin(p *placed, mounts []plan.Mount, opened []*placeholders.Placeholder) error {
 	for i := range mounts {
 		m := &mounts[i]
@@ -131,7 +131,7 @@ func (l *launch) makeOrJoin(p *placed, mounts []plan.Mount, opened []*placeholde
 		switch {
 		case placeholder != nil:
 			p.made = append(p.made, placeholder)
-			// Only the placeholder may be there when the view is made.
+			// When the view is built, only the placeholder may be at this path.
 			m.File, m.ID = !placeholder.IsDir(), placeholder.ID()
 			if m.Kind != plan.BindReadOnly {
 				m.Kind = plan.EmptyDir
@@ -146,7 +146,7 @@ func (l *launch) makeOrJoin(p *placed, mounts []plan.Mount, opened []*placeholde
 	return nil
 }
 
-// ifAppeared returns an error that leads to a new plan if a file has been moved.
+// ifAppeared returns a *changed, which leads to a new plan, if the error means that a file was moved.
 func ifAppeared(err error) error {
 	if errors.Is(err, plan.ErrAppeared) {
 		return &changed{err}
@@ -154,8 +154,8 @@ func ifAppeared(err error) error {
 	return err
 }
 
-// commit tells the janitor that the announcements are complete, and which process's end
-// means that all processes in the sandbox have ended. It may be called on nil.
+// commit tells the janitor that the announcements are complete. It names the process inside whose
+// end means that all processes in the sandbox have ended. It may be called on nil.
 func (p *placed) commit(init int) error {
 	if p == nil || p.janitor == nil {
 		return nil
@@ -164,8 +164,8 @@ func (p *placed) commit(init int) error {
 	return p.janitor.Run(init)
 }
 
-// awaitJanitor waits, after commit and before the command runs, until the janitor has understood.
-// It may be called on nil.
+// awaitJanitor waits until the janitor has processed the announcements. It must be called after
+// commit and before the command runs. It may be called on nil.
 func (p *placed) awaitJanitor() error {
 	if p == nil || p.janitor == nil {
 		return nil
@@ -173,8 +173,8 @@ func (p *placed) awaitJanitor() error {
 	return p.janitor.Await()
 }
 
-// stopWatch ends the watch of names that must not be created, and reports
-// whether any was. It may be called on nil.
+// stopWatch ends the watch for names that must not be created, and reports whether any was created.
+// It may be called on nil.
 func (p *placed) stopWatch() (appeared bool) { return p != nil && p.undo.Stop() }
 
 // remove removes the placeholders, unless another sandbox needs them. It may be called on nil, and more
@@ -190,9 +190,9 @@ func (p *placed) remove() {
 	p.undo.Stop()
 }
 
-// removeBeforeReport removes the placeholders before the server learns of the end. The janitor is released later,
-// because that takes time. But a janitor that removes names is released now: files that the user creates from then
-// on must stay, even if the launcher is killed. It may be called on nil.
+// removeBeforeReport removes the placeholders before the server is informed of the end of the command. The janitor
+// is released later, because that takes time. But a janitor that removes names is released now: files that the
+// user creates from then on must stay, even if the launcher is killed. It may be called on nil.
 func (p *placed) removeBeforeReport() {
 	if p != nil && p.undo != nil {
 		p.close()

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNamesAfterTheEnd: files that the user creates after the server knows of the end of the command stay,
-// even if the launcher is killed then: its janitor has been told that nothing is left to remove.
+// TestNamesAfterTheEnd: the server is informed of the end of the command, the user creates files, and then the
+// launcher is killed. The files stay, because the launcher has told its janitor before that nothing is left to remove.
 func TestNamesAfterTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	var st unix.Stat_t
@@ -59,7 +59,7 @@ func TestNamesAfterTheEnd(t *testing.T) {
 	if err := os.Mkdir(dir+"/.git", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if s.placeholders.janitor != nil { // the effect of the launcher's end
+	if s.placeholders.janitor != nil { // closing has the same effect as the launcher's end
 		_ = unix.Close(connection)
 	}
 	_ = unix.Close(ours)

@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/sandbox/plan"
 )
 
-// policy sets environment, directories, profile and scope from the options.
+// policy sets the environment, directories, profile and scope from the options.
 func (l *launch) policy() error {
 	if err := l.environment(); err != nil {
 		return err
@@ -27,9 +27,9 @@ func (l *launch) policy() error {
 	return nil
 }
 
-// grantTmpdir sets l.prof, in which $TMPDIR grants nothing if it is not a directory for temporary files of this user,
-// because it may be set by mistake or by another user. It is called again for each plan: a missing directory may be a
-// link by then.
+// grantTmpdir sets l.prof. In it, $TMPDIR grants nothing if it is not a directory for temporary files of this user,
+// because another user or a mistake may have set it. It is called again for each plan, because a missing directory
+// may have become a link by then.
 func (l *launch) grantTmpdir() {
 	l.temporary = !filepath.IsAbs(l.scope.Tmpdir) || plan.IsTemporary(l.scope.Tmpdir)
 	if l.prof = l.decoded; !l.temporary {
@@ -39,7 +39,7 @@ func (l *launch) grantTmpdir() {
 	}
 }
 
-// environment finds the command's environment.
+// environment reads the command's environment.
 func (l *launch) environment() error {
 	if l.envFD < 0 {
 		l.env = os.Environ()
@@ -54,7 +54,7 @@ func (l *launch) environment() error {
 	return err
 }
 
-// variable is the value of a variable of the command's environment.
+// variable returns the value of a variable in the command's environment.
 func (l *launch) variable(name string) string {
 	value := ""
 	for _, kv := range l.env {
@@ -80,8 +80,8 @@ func (l *launch) paths() error {
 		}
 		*dir = abs
 	}
-	// The command's directory is entered inside the view, where only its
-	// canonical path is certain to lead to it.
+	// The launcher enters the command's directory inside the view. Only the canonical path is
+	// certain to lead to it there.
 	if real, err := permissions.EffectivePath(plan.HostView{}, l.commandCwd); err == nil {
 		l.commandCwd = real
 	}
@@ -89,7 +89,7 @@ func (l *launch) paths() error {
 	return nil
 }
 
-// profileOf finds the profile of the options.
+// profileOf returns the profile of the options.
 func (l *launch) profileOf() error {
 	switch {
 	case l.readOnly || l.writable:
@@ -113,7 +113,7 @@ func (l *launch) profileOf() error {
 	return nil
 }
 
-// shortForm makes the profile of --read-only and --workspace-write.
+// shortForm returns the profile of --read-only and --workspace-write.
 func shortForm(o *options) (permissions.Profile, error) {
 	p := permissions.Profile{Kind: permissions.Managed}
 	if o.network {
@@ -144,7 +144,7 @@ func shortForm(o *options) (permissions.Profile, error) {
 
 func (l *launch) makePlan() error {
 	if l.prof.Kind == 0 {
-		return errors.New("no profile is given") // an empty one would allow everything
+		return errors.New("no profile is given") // an empty profile would allow everything
 	}
 	if l.legacyLandlock && permissions.NeedsDirectEnforcement(l.prof, l.scope, plan.HostView{}) {
 		return errDirect
@@ -160,8 +160,8 @@ func (l *launch) makePlan() error {
 		return err
 	}
 	made.NoProc = l.noProc
-	// The file system helper has no network code, and making a network takes
-	// longer than all the rest.
+	// The file system helper has no network code, and making a network takes longer than all other
+	// steps together.
 	made.SharedNetwork = l.helper
 	l.plan = made
 	return nil

@@ -13,24 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Managed proxy mode (docs/spec/network.md §3): inside there is an empty
-// network with a listener for each proxy. The listeners are made inside and
-// handed out to the launcher, which connects their connections to the proxies
-// of the host. They are not in the file system, and end with the launcher.
+// Managed proxy mode (docs/spec/network.md §3): the command has an empty network with a listener
+// for each proxy. The steps inside create the listeners and pass them to the launcher, which
+// connects each of their connections to a proxy of the host. The listeners are not in the file
+// system, and end with the launcher.
 
-// backlog is the queue of each listener inside.
+// backlog is the backlog of each listener inside.
 const backlog = 128
 
 // proxies are the routes of a launch.
 type proxies struct {
 	*proxybridge.Routes
-	fixed  []int // numbers of the listeners inside
-	ours   int   // our end of the socket over which they arrive
+	fixed  []int // descriptor numbers of the listeners inside
+	ours   int   // the launcher's end of the socket over which they arrive
 	theirs int
 }
 
-// findProxies finds the proxies of the command's environment, or of a route
-// spec.
+// findProxies returns the proxies of the command's environment, or of a route spec.
 func (l *launch) findProxies() (*proxies, error) {
 	routes, err := proxybridge.Find(l.env, l.routeSpec)
 	if err != nil {
@@ -48,8 +47,7 @@ func (l *launch) findProxies() (*proxies, error) {
 // errOutside is the error for a variable that names a proxy on another machine.
 var errOutside = errors.New("proxy endpoint is outside the managed sandbox context")
 
-// open makes the socket over which the listeners arrive, and reserves numbers
-// for them.
+// open creates the socket over which the listeners arrive, and reserves their descriptor numbers.
 func (x *proxies) open() error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -66,7 +64,7 @@ func (x *proxies) open() error {
 	return nil
 }
 
-// listen appends the steps that make the listeners inside and hand them out.
+// listen appends the steps that create the listeners inside and send them to the launcher.
 func (x *proxies) listen(p *initproc.Program) {
 	for i, port := range x.Ports {
 		fd := p.Get("make a socket", "", unix.SYS_SOCKET, initproc.Val(unix.AF_INET), initproc.Val(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), initproc.Val(0))
@@ -98,15 +96,15 @@ func (x *proxies) serve() {
 	}()
 }
 
-// adopt serves listeners that came from inside.
+// adopt serves listeners that were created inside.
 func (x *proxies) adopt(fds []int) {
 	for i, fd := range fds[:min(len(fds), len(x.Endpoints))] {
 		go proxybridge.Accept(fd, x.Endpoints[i])
 	}
 }
 
-// listenHere makes the listeners of ports in this process, which is inside,
-// and hands them out with a greeting.
+// listenHere creates the listeners of ports in this process, which is inside, and sends them with a
+// greeting.
 func (x *proxies) listenHere() error {
 	var fds []int
 	for _, port := range x.Ports {

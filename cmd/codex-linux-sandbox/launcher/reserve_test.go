@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Without a descriptor to replace, a directory would become descriptor 0, the
-// standard input of the command.
+// If no descriptor is reserved, a directory would become descriptor 0, the standard input of the
+// command.
 func TestReserveFails(t *testing.T) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

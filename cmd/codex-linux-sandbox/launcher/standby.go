@@ -7,20 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A server starts launchers ahead of need (pkg/host/warmstart): the start of a Go
-// program takes 2 ms of the 5 ms of a sandboxed start. Such a launcher gets its arguments
-// and descriptors when it is needed, and is then like any other: it makes one sandbox and
-// ends with it.
+// A server starts launchers ahead of need (pkg/host/warmstart), because the start of a Go program
+// takes 2 ms of the 5 ms of a sandboxed start. Such a launcher gets its arguments and descriptors
+// when it is needed. From then on it is like any other: it makes one sandbox and ends with it.
 //
-// The alternative was one launcher that forks the inits of all sandboxes. It saves
-// no more, as the fork and the namespaces remain, and it would be the parent of
-// every sandbox: exit codes, signals, terminals and clean-up would have to go
-// through it, and what one request leaves in its memory is there for the next.
+// The alternative was one launcher that forks the inits of all sandboxes. It saves no more time,
+// because the fork and the namespaces remain. It would also be the parent of every sandbox: exit
+// codes, signals, terminals and clean-up would have to go through it, and data that one request
+// leaves in its memory would be there for the next.
 
-// awaitJob waits for the job of a launcher that was started ahead, and returns
-// its options, with the received descriptors.
+// awaitJob waits for the job of a launcher that was started ahead of need. It returns the job's
+// options, with the received descriptors.
 func awaitJob(socket int) (*options, error) {
-	unix.CloseOnExec(socket) // the command must not have it
+	unix.CloseOnExec(socket) // the command must not inherit it
 	job, err := warmstart.Receive(socket)
 	if err != nil {
 		return nil, err
@@ -28,7 +27,7 @@ func awaitJob(socket int) (*options, error) {
 	return takeJob(socket, &job)
 }
 
-// takeJob takes the descriptors of a job, and returns its options.
+// takeJob receives the descriptors of a job, and returns its options.
 func takeJob(socket int, job *warmstart.Job) (*options, error) {
 	for fd := range standardFiles {
 		if err := unix.Dup3(job.Files[fd], fd, 0); err != nil {
@@ -66,8 +65,8 @@ func jobOptions(job *warmstart.Job) (*options, error) {
 	return o, o.renumber(files)
 }
 
-// renumber replaces the numbers that descriptors would have had in a launcher that
-// inherits them by those that they have.
+// renumber translates descriptor numbers. The options have the numbers that the descriptors would
+// have in a launcher that inherits them; renumber replaces these by the received descriptors.
 func (o *options) renumber(files []int) error {
 	for _, fd := range []*int{&o.profileFD, &o.execFD, &o.envFD, &o.selfFD, &o.refusalFD, &o.janitorFD, &o.egressFD} {
 		switch {

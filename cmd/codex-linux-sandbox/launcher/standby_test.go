@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waiting starts a launcher that waits for a job, and returns the starter's end
-// of its socket.
+// waiting starts a launcher that waits for a job, and returns the server's end of its socket.
 func waiting(t *testing.T) (*exec.Cmd, int) {
 	t.Helper()
 	ours, theirs, err := warmstart.Pair()
@@ -32,7 +31,7 @@ func waiting(t *testing.T) (*exec.Cmd, int) {
 	return cmd, ours
 }
 
-// memory returns a file with a text.
+// memory returns a memory file that contains the text.
 func memory(t *testing.T, text string) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
@@ -47,8 +46,8 @@ func memory(t *testing.T, text string) *os.File {
 	return f
 }
 
-// TestStandby: a launcher that was started ahead runs the command of its job with
-// the job's environment and descriptors, and nothing of its own.
+// TestStandby: a launcher that was started ahead of need runs the command of its job. The command
+// gets the job's environment and descriptors, and none of the launcher's own.
 func TestStandby(t *testing.T) {
 	machine.NeedBackend(t, machine.Namespaces)
 	cmd, socket := waiting(t)
@@ -91,9 +90,9 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// TestReportOfTheExit: a launcher reports the exit code of a command when no process of
-// the sandbox is left, and has closed the output by then. If a process is left, the
-// launcher ends it and reports by its own end. The command cannot influence this.
+// TestReportOfTheExit: a launcher reports the exit code of a command when no process of the sandbox
+// is left. By then it has closed the output. If a process is left, the launcher ends it, and its
+// own exit is the report. The command cannot influence this.
 func TestReportOfTheExit(t *testing.T) {
 	machine.NeedBackend(t, machine.Namespaces)
 	null, err := os.Open(os.DevNull)
@@ -126,7 +125,7 @@ func TestReportOfTheExit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// An ended launcher closes its end without a report.
+		// A launcher that ends without a report closes its end of the socket.
 		code, used, err := warmstart.ReadReport(starter)
 		if !tt.unreported && (err != nil || code != tt.code) || tt.unreported && !errors.Is(err, io.EOF) {
 			t.Errorf("%s: it reports %d, %v", tt.script, code, err)
@@ -145,8 +144,8 @@ func TestReportOfTheExit(t *testing.T) {
 	}
 }
 
-// TestStandbyWithoutJob: a launcher ends if its server has ended or no longer
-// needs it; a malformed job starts nothing.
+// TestStandbyWithoutJob: a launcher ends if its server has ended or no longer needs it. A malformed
+// job starts nothing.
 func TestStandbyWithoutJob(t *testing.T) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

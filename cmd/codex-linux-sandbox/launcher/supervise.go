@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervisor is the launcher's state while the command runs: it has what must
-// be undone afterwards, forwards signals and waits.
+// supervisor is the launcher's state while the command runs. It stores what must be undone
+// afterwards, forwards signals and waits.
 type supervisor struct {
 	l         *launch
 	processes *initproc.Processes
-	entered   int // steps of the init before this one only find out whether the backend works
-	// The init waits for a byte from gate twice: it does nothing before the
-	// launcher knows of it, and starts no command before signals are forwarded.
+	entered   int // index of a step of the init; if an earlier step fails, the backend does not work here
+	// The init waits for a byte from gate twice. It does nothing before the launcher knows its
+	// process id, and starts no command before the launcher forwards signals.
 	gate         [2]int
 	status       [2]int
 	terminal     bool
@@ -31,8 +31,8 @@ type supervisor struct {
 	connector *mediate.Connector
 }
 
-// prepare makes the resources that every backend with an init needs. subreap is
-// for those without a PID namespace.
+// prepare creates the resources that every backend with an init needs. subreap is for backends
+// without a PID namespace.
 func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	e, err := initproc.PrepareExec(l.command, l.commandEnv(), l.argv0(), l.execFD)
 	if err != nil {
@@ -56,8 +56,8 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	s.terminal = l.ownTerminal()
 	s.begin()
 	if subreap {
-		// Before it leaves the process group. Scenario: a SIGKILL to the group ends the
-		// launcher and the init, but the command is in its own group.
+		// Set it before the process leaves the process group. Scenario: a SIGKILL to the group ends
+		// the launcher and the init, but not the command, which is in its own group.
 		setParentDeathSignal(s.processes.Command, unix.SIGKILL)
 	}
 	prepareCommand(s.processes.Command, s.terminal)
@@ -65,8 +65,8 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	return s, nil
 }
 
-// begin appends the first steps of the init: it ends with the launcher, and
-// waits until the launcher knows of it.
+// begin appends the first steps of the init. They make it end with the launcher, and wait until the
+// launcher knows its process id.
 func (s *supervisor) begin() {
 	p := s.processes.Init
 	death := unix.SIGKILL
@@ -75,7 +75,7 @@ func (s *supervisor) begin() {
 	}
 	setParentDeathSignal(p, death)
 	if !s.supervised() {
-		// The launcher forwards signals to its group.
+		// The launcher forwards signals to this group.
 		p.Do("make a process group", "", unix.SYS_SETPGID, initproc.Val(0), initproc.Val(0))
 	}
 	p.Do("close", "the gate", unix.SYS_CLOSE, initproc.Val(s.gate[1]))
@@ -91,12 +91,12 @@ func (s *supervisor) await() {
 	p.Do("wait for", "the launcher", unix.SYS_READ, initproc.Val(s.gate[0]), initproc.Slice(p, make([]byte, 1)), initproc.Val(1)).Full = true
 }
 
-// awaitStart appends that the init waits until the command may run.
+// awaitStart appends steps in which the init waits until the command may run.
 func (s *supervisor) awaitStart() {
 	p := s.processes.Init
 	s.await()
-	// The launcher's byte is readable even after it has ended, and it may have ended before
-	// the init set its parent-death signal. Without a writer the kernel reports a hangup.
+	// The launcher may have ended before the init set its parent-death signal, and the launcher's byte
+	// is readable even then. So check for a hangup, which the kernel reports if no writer is left.
 	lookForLauncher(p, s.gate[0])
 	p.Do("close", "the gate", unix.SYS_CLOSE, initproc.Val(s.gate[0]))
 }
@@ -107,8 +107,8 @@ func setParentDeathSignal(p *initproc.Program, s syscall.Signal) {
 	p.Do("set the parent-death signal", "", unix.SYS_PRCTL, initproc.Val(unix.PR_SET_PDEATHSIG), initproc.Val(uint(s)), initproc.Val(0), initproc.Val(0), initproc.Val(0))
 }
 
-// lookForLauncher appends a check that fails if a descriptor reports a hangup, because the
-// launcher has ended.
+// lookForLauncher appends a check that fails if a descriptor reports a hangup. A hangup means that
+// the launcher has ended.
 func lookForLauncher(p *initproc.Program, fd int) {
 	p.Do("look for", "the launcher", unix.SYS_PPOLL, initproc.Pointer(p, &unix.PollFd{Fd: int32(fd)}),
 		initproc.Val(1), initproc.Pointer(p, &unix.Timespec{}), initproc.Val(0), initproc.Val(0)).Zero = true
@@ -124,9 +124,9 @@ func (s *supervisor) openPipes() error {
 	return nil
 }
 
-// ownTerminal reports whether the launcher was given a terminal for itself:
-// it leads the session whose controlling terminal is its standard input. If a
-// backend has given it up and then could not be used, it is still the command's.
+// ownTerminal reports whether the launcher was started with a terminal of its own: it leads the
+// session whose controlling terminal is its standard input. This is still true if a backend has
+// given up the terminal and then could not be used.
 func (l *launch) ownTerminal() bool {
 	if sid, err := unix.Getsid(0); err != nil || sid != os.Getpid() {
 		return false
@@ -136,9 +136,9 @@ func (l *launch) ownTerminal() bool {
 	return l.terminal
 }
 
-// giveUpTerminal lets the command's session take the terminal over. The kernel
-// sends SIGHUP to a process that gives up a terminal. It is ignored for that
-// moment, bypassing the Go runtime, which would forget the previous action.
+// giveUpTerminal gives up the controlling terminal, so that the command's session can take it. The
+// kernel sends SIGHUP to a process that gives up a terminal. For that moment the launcher ignores
+// SIGHUP, bypassing the Go runtime, which would forget the previous action.
 func giveUpTerminal() error {
 	old := initproc.Ignore(unix.SIGHUP)
 	defer initproc.SetAction(unix.SIGHUP, &old)
@@ -148,7 +148,7 @@ func giveUpTerminal() error {
 	return nil
 }
 
-// run starts the init and returns how the command ended.
+// run starts the init and waits. It returns how the command ended.
 func (s *supervisor) run() (code int, err error) {
 	defer s.release()
 	if s.terminal {
@@ -169,21 +169,21 @@ func (s *supervisor) run() (code int, err error) {
 	if err := s.open(); err != nil {
 		return 0, err
 	}
-	// The janitor handles the announcement while the init makes the view.
+	// The janitor processes the announcement while the init builds the view.
 	if err := s.placeholders.commit(pid); err != nil {
 		return 0, err
 	}
 	r := &relay{pid: pid}
 	defer func() {
 		if err != nil {
-			// Another try must not run a command that was to end.
+			// If a signal was meant to end the command, another try must not run the command.
 			endBy(r.stop())
 		}
 	}()
 	if !s.supervised() {
-		// Done while the init makes the view, because the Go runtime needs 0.7 ms
-		// for this. The command waits for it: a Ctrl-C in response to its first
-		// output must reach the command, and not end the launcher.
+		// Start the forwarding while the init builds the view, because the Go runtime needs 0.7 ms
+		// for it. The command starts only afterwards: a Ctrl-C in response to its first output must
+		// reach the command, and not end the launcher.
 		r.start()
 	}
 	if err := s.placeholders.awaitJanitor(); err != nil {
@@ -209,22 +209,22 @@ func (s *supervisor) open() error {
 	return nil
 }
 
-// supervised reports whether the init gets signals by itself: it is in the
-// launcher's process group.
+// supervised reports whether the init receives signals to the launcher's process group directly,
+// because it is in that group.
 func (s *supervisor) supervised() bool { return s.l == nil || s.l.supervised }
 
-// relay passes signals to a child of the launcher. It is at work until the
-// launcher ends, or another child is to be started.
+// relay passes signals to a child of the launcher. It does so until the launcher ends, or is about
+// to start another child.
 type relay struct {
 	pid     int
 	mu      sync.Mutex
 	reaped  bool
 	signals chan os.Signal
-	came    uint64        // signals
-	ended   chan struct{} // closed when no more are forwarded
+	came    uint64        // the set of signals that have arrived
+	ended   chan struct{} // closed when no more signals are forwarded
 }
 
-// start passes signals from now on.
+// start begins to pass signals on.
 func (r *relay) start() {
 	r.signals, r.ended = make(chan os.Signal, len(initproc.Forwarded)), make(chan struct{})
 	for _, sig := range initproc.Forwarded {
@@ -257,22 +257,22 @@ func (r *relay) stop() (came uint64) {
 	return r.came
 }
 
-// ending are the signals that end a launcher until the command has begun.
+// ending are the signals that end a launcher before the command has begun.
 var ending = []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM}
 
-// endBy ends the launcher if a signal that ends it has arrived for a command that has not run, because no other code
+// endBy ends the launcher by a signal if one has arrived that must end it and the command has not run. No other code
 // handles the signal any more.
 func endBy(came uint64) {
 	for _, s := range ending {
 		if came&initproc.Bit(s) != 0 && !initproc.Ignored(s) {
-			initproc.SetAction(s, &initproc.Action{}) // the Go runtime prints a trace for SIGQUIT
+			initproc.SetAction(s, &initproc.Action{}) // bypass the Go runtime, which prints a stack trace for SIGQUIT
 			_ = unix.Kill(os.Getpid(), s)
 		}
 	}
 }
 
-// wait waits for the child. It is no longer signalled once its process id may
-// be reused.
+// wait waits for the child. It stops forwarding signals before the child's process id can be
+// reused.
 func (r *relay) wait() (unix.WaitStatus, error) {
 	for errors.Is(unix.Waitid(unix.P_PID, r.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
@@ -282,8 +282,8 @@ func (r *relay) wait() (unix.WaitStatus, error) {
 	return initproc.Wait(r.pid)
 }
 
-// outcome waits for the end of the sandbox, and returns how the command ended or why
-// it did not start.
+// outcome waits for the end of the sandbox. It returns how the command ended or why it did not
+// start.
 func (s *supervisor) outcome(r *relay) (int, error) {
 	_ = unix.Close(s.status[1])
 	s.status[1] = -1
@@ -306,8 +306,8 @@ func (s *supervisor) outcome(r *relay) (int, error) {
 	return s.cleanUp(status.ExitStatus()), nil
 }
 
-// cleanUp removes the sandbox's leftovers when no process of it runs any more,
-// and returns the exit code of the launcher.
+// cleanUp removes the sandbox's leftovers. No process of the sandbox may be running. It returns the
+// launcher's exit code.
 func (s *supervisor) cleanUp(code int) int {
 	if made := s.placeholders.stopWatch(); made && code == 0 {
 		code = 1
@@ -316,9 +316,9 @@ func (s *supervisor) cleanUp(code int) int {
 	return code
 }
 
-// tellEnd reports the exit code to the server, if it reads reports, before the kernel
-// has freed the namespaces and this process. The server reads the command's output to
-// its end, so this process must not keep the output open.
+// tellEnd reports the exit code to the server, if the server reads reports, before the kernel has
+// freed the namespaces and this process. The server reads the command's output to its end, so this
+// process must not keep the output open.
 func (s *supervisor) tellEnd(code int, used *unix.Rusage) {
 	if s.l == nil || s.l.reportFD <= 0 {
 		return
@@ -329,7 +329,7 @@ func (s *supervisor) tellEnd(code int, used *unix.Rusage) {
 	_ = warmstart.Report(s.l.reportFD, code, warmstart.UsageOf(used))
 }
 
-// explain turns a report into an error and an exit code.
+// explain converts a report to an error and an exit code.
 func (s *supervisor) explain(r initproc.Report) (int, error) {
 	errno := syscall.Errno(r.Errno)
 	switch r.Stage {
@@ -346,7 +346,7 @@ func (s *supervisor) explain(r initproc.Report) (int, error) {
 		case st.Number == unix.SYS_CHDIR:
 			return 0, all
 		}
-		// Nothing has run: the next backend may not need this system call.
+		// Nothing has run, and the next backend may not need this system call.
 		return 0, &unavailable{all}
 	case initproc.StageFork:
 		return 0, forkError("start the command", errno)
@@ -362,7 +362,7 @@ func (s *supervisor) explain(r initproc.Report) (int, error) {
 	}
 }
 
-// forkError is the error of a fork.
+// forkError returns the error of a failed fork.
 func forkError(what string, errno syscall.Errno) error {
 	if errno == unix.EAGAIN {
 		return fmt.Errorf("%s: too many processes exist: %w", what, errno)
@@ -386,8 +386,8 @@ func (s *supervisor) release() {
 	s.placeholders.close()
 }
 
-// execDirectly executes the command in this process: there is no view, only the
-// filter, and not even that if the profile requests no sandbox.
+// execDirectly executes the command in this process. It makes no view and installs only the filter.
+// If the profile requests no sandbox, it does not install the filter either.
 func (l *launch) execDirectly() (int, error) {
 	s := &supervisor{l: l, processes: &initproc.Processes{}}
 	e, err := initproc.PrepareExec(l.command, l.commandEnv(), l.argv0(), l.execFD)

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSignalAtTheStart: a SIGTERM that the launcher gets as soon as the command
-// runs reaches the command. It does not end the launcher.
+// TestSignalAtTheStart: the launcher gets a SIGTERM as soon as the command runs. The signal reaches
+// the command, and does not end the launcher.
 func TestSignalAtTheStart(t *testing.T) {
 	const variable = "CODEX_TEST_SIGNALLED_LAUNCHER"
 	if os.Getenv(variable) != "" {
@@ -59,10 +59,10 @@ func signalledLauncher() (int, error) {
 	return s.run()
 }
 
-// TestSignalWhileTheCommandIsExecuted: a signal ends a command whose execution hangs.
+// TestSignalWhileTheCommandIsExecuted: a signal ends a command whose exec hangs.
 func TestSignalWhileTheCommandIsExecuted(t *testing.T) {
-	// If a file has a lease, the kernel blocks an open until the holder, which gets a SIGIO,
-	// has released the lease, or for 45 s.
+	// The test takes a lease on the file. The kernel then blocks an open until the holder, which
+	// gets a SIGIO, has released the lease, or for 45 s.
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGIO)
 	defer signal.Stop(asked)
@@ -110,8 +110,8 @@ func TestSignalWhileTheCommandIsExecuted(t *testing.T) {
 	}
 }
 
-// TestLauncherIsKilledBeforeTheInitBegins: nothing runs if the launcher let the init
-// continue, but was killed before the init did anything.
+// TestLauncherIsKilledBeforeTheInitBegins: the launcher has let the init continue, and is killed
+// before the init does anything. Nothing runs.
 func TestLauncherIsKilledBeforeTheInitBegins(t *testing.T) {
 	const variable = "CODEX_TEST_KILLED_LAUNCHER"
 	if os.Getenv(variable) != "" {
@@ -152,8 +152,8 @@ func TestLauncherIsKilledBeforeTheInitBegins(t *testing.T) {
 	}
 }
 
-// openedLauncher starts an init that waits for a byte from the standard input, lets it
-// continue up to the command, and waits to be killed.
+// openedLauncher starts an init that waits for a byte on standard input. It lets the init continue
+// up to the command, and then waits to be killed.
 func openedLauncher() error {
 	runtime.LockOSThread()
 	e, err := initproc.PrepareExec([]string{"echo", "the command ran"}, os.Environ(), "echo", -1)
@@ -190,7 +190,7 @@ func TestRelayTellsWhatCame(t *testing.T) {
 	}
 	r.start()
 	for _, sig := range []syscall.Signal{unix.SIGUSR1, unix.SIGHUP} {
-		r.signals <- sig // as the kernel would send it; other tests make this process stop handling it
+		r.signals <- sig // this is how the kernel would deliver it; other tests make this process stop handling the signal
 	}
 	want := initproc.Bit(unix.SIGUSR1) | initproc.Bit(unix.SIGHUP)
 	if came := r.stop(); came&want != want {
