@@ -1,12 +1,10 @@
-// Package nofile remembers the limit of open files with which this program was
-// started. The Go runtime raises the soft limit for itself when package syscall
-// is initialised, but a command must get the original limit. So this package
-// imports nothing, and makes the system call itself: then it is initialised
-// before syscall, whose path sorts after its own.
+// Package nofile records the limit of open files with which this program was started. The Go
+// runtime raises the soft limit when package syscall is initialised, but a command must get the
+// original limit. So this package imports nothing, and makes the system call itself. Go then
+// initialises it before syscall, whose path sorts after its own.
 package nofile
 
-// Limit is RLIMIT_NOFILE as it was inherited, soft and hard; Known is false if
-// it could not be read.
+// Limit is the inherited RLIMIT_NOFILE, soft and hard. Known is false if it could not be read.
 var Limit, Known = read()
 
 func read() (limit [2]uint64, known bool) {
