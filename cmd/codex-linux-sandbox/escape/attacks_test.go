@@ -15,21 +15,21 @@ import (
 // attack is one attempt to escape.
 type attack struct {
 	name string
-	// args are the attacker's; nil: the name.
+	// args are the arguments of the attacker; nil means the name of the attack.
 	args func(p *place) []string
-	// profile is the sandbox's profile; nil: opened.
+	// profile returns the profile of the sandbox; nil means the method opened.
 	profile func(p *place) string
-	// prepare makes the files that the attack needs.
+	// prepare creates the files that the attack needs.
 	prepare func(p *place)
 	// check checks the effects of the attack afterwards.
 	check func(t *testing.T, p *place, inside bool)
-	// The user as whom the attack is shown to work outside.
+	// control is the user as whom the attack must succeed outside of a sandbox.
 	control control
-	// tolerated means that only check shows whether it worked.
+	// tolerated means that the output does not show whether the attack succeeded: only check does.
 	tolerated bool
-	optional  bool // the kernel may lack it
-	victim    bool // needs a process outside
-	only      int  // run only as this user, if not 0
+	optional  bool // the kernel may lack the feature
+	victim    bool // the attack needs a process outside of the sandbox
+	only      int  // if not 0, the attack is run as this user only
 	backends  []string
 }
 
@@ -37,18 +37,18 @@ type control int
 
 const (
 	byAnybody control = iota
-	byRoot            // an ordinary user lacks the rights outside as well
-	byNobody          // this machine lacks the feature, or the attack would do harm
+	byRoot            // outside, too, an ordinary user lacks the rights
+	byNobody          // this machine lacks the feature, or the attack would do harm outside
 )
 
-// mounted are the backends with mounts.
+// mounted are the backends that use mounts.
 var mounted = []string{"namespaces", "bwrap"}
 
 func words(w ...string) func(*place) []string { return func(*place) []string { return w } }
 
 var attacks = []attack{
 	{name: "ptrace"}, {name: "process_vm"}, {name: "io_uring"}, {name: "userfaultfd"},
-	// Debian's kernels refuse it to ordinary users: their kernel.perf_event_paranoid is 3.
+	// Debian's kernels refuse perf_event_open to ordinary users: their kernel.perf_event_paranoid is 3.
 	{name: "perf", control: byRoot},
 	{name: "bpf", control: byRoot}, {name: "keys"}, {name: "kexec", control: byRoot, optional: true},
 	{name: "modules", control: byRoot, optional: true},
@@ -73,9 +73,9 @@ var attacks = []attack{
 	{name: "priorities of a user", victim: true, only: nobody, args: words("user's priorities", strconv.Itoa(nobody)),
 		check: func(t *testing.T, p *place, inside bool) {
 			if os.Geteuid() == nobody {
-				return // the attempt outside has changed this process as well
+				return // the attempt outside has changed the priority of this process as well
 			}
-			mine, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // which the victim has inherited: the tests may run under nice
+			mine, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // the victim has inherited this priority: the tests may run under nice
 			must(t, err)
 			if nice, err := unix.Getpriority(unix.PRIO_PROCESS, p.victim); inside && (err != nil || nice != mine) {
 				t.Errorf("the priority of a process outside was changed from %d to %d, %v", 20-mine, 20-nice, err)
@@ -85,8 +85,8 @@ var attacks = []attack{
 	{name: "limits", victim: true, args: func(p *place) []string { return []string{"limits", pid(p)} }},
 	{name: "look into a process", victim: true, args: func(p *place) []string { return []string{"look into", pid(p), p.secret} }},
 	{name: "any root", victim: true, args: func(p *place) []string { return []string{"any root", p.secret} }},
-	// bwrap's first process is bwrap, which other processes of the same user
-	// can always inspect; it has the filter and can do no more.
+	// Under bwrap the init is bwrap itself. Other processes of the same user can always inspect it.
+	// It has the filter and can do no more than the command.
 	{name: "look into the init", control: byNobody, args: words("init"), backends: []string{"namespaces", "landlock"}},
 	{name: "the init is filtered", control: byNobody, args: words("unfiltered init"), backends: mounted},
 	{name: "a file outside", args: func(p *place) []string { return []string{"write", p.secret} }},
@@ -95,8 +95,7 @@ var attacks = []attack{
 	{name: "a link to the outside", args: func(p *place) []string { return []string{"write", p.ws + "/out/secret"} },
 		prepare: func(p *place) { must(p.t, os.Symlink(p.dir, p.ws+"/out")) }},
 	{name: "crawl out", args: func(p *place) []string { return []string{"crawl", p.ws, p.secret} }},
-	// As root under bwrap, which cannot make devices read-only, they can be
-	// changed (docs/sandbox.md).
+	// bwrap cannot make devices read-only, so root can change their attributes (docs/sandbox.md).
 	{name: "devices' attributes", control: byRoot, args: words("devices"), profile: (*place).readOnly, backends: []string{"namespaces", "landlock"}},
 	{name: "a denied file", args: func(p *place) []string { return []string{"spellings", p.ws + "/d/x.env"} }, backends: mounted,
 		prepare: func(p *place) { p.file("ws/d/x.env", "key"); p.file("ws/d/other", "") },
@@ -161,7 +160,7 @@ var attacks = []attack{
 
 var protectedNames = []string{".git", ".codex", ".agents"}
 
-// noMetadata checks that no file of the attacker is under a protected name.
+// noMetadata checks that the attacker has created no file under a protected name.
 func noMetadata(t *testing.T, p *place, inside bool) {
 	for _, name := range protectedNames {
 		if b, err := os.ReadFile(p.ws + "/" + name + "/config"); inside && err == nil {
@@ -175,9 +174,9 @@ func noMetadata(t *testing.T, p *place, inside bool) {
 	}
 }
 
-// inShare reports whether the attack of this number is to be run. In emulated
-// guests all of them take minutes: CODEX_ESCAPE_SHARE, such as 1/4, leaves those
-// whose number divided by 4 has the remainder 1.
+// inShare reports whether the attack of this number must be run. In emulated guests all attacks
+// together take minutes. CODEX_ESCAPE_SHARE selects a share: 1/4 selects the attacks whose number
+// divided by 4 has the remainder 1.
 func inShare(t *testing.T, number int) bool {
 	text := os.Getenv("CODEX_ESCAPE_SHARE")
 	if text == "" {
@@ -213,7 +212,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// onlyMissing reports whether every try failed because the kernel lacks it.
+// onlyMissing reports whether every try failed because the kernel lacks the call.
 func onlyMissing(o outcome) bool {
 	return strings.Count(o.text, "held: ") == strings.Count(o.text, ": ENOSYS")
 }
@@ -237,10 +236,10 @@ func (a *attack) place(t *testing.T, uid int) (p *place, args []string, profile 
 	return p, args, profile
 }
 
-// test tries the attack as a user, with some backends.
+// test tries the attack as one user, with some backends.
 func (a *attack) test(t *testing.T, uid int, backends []string) {
-	// If no backend works, for example without user namespaces, there is nothing to attack,
-	// and attacks that need them do not work outside either.
+	// If no backend works, for example without user namespaces, no sandbox can be attacked. Attacks
+	// that need user namespaces do not work outside either.
 	some := slices.ContainsFunc(backends, func(backend string) bool { return usable(uid, backend) })
 	if some && (a.control == byAnybody || a.control == byRoot && uid == 0) {
 		p, args, _ := a.place(t, uid)

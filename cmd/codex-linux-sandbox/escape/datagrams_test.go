@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDatagramsOfAPair: a command without a network can make pairs of datagram sockets, but no other Unix socket
-// for datagrams. The errors are the kernel's.
+// TestDatagramsOfAPair: a command without a network can create pairs of datagram sockets, but no other Unix
+// datagram socket. The errors are the kernel's.
 func TestDatagramsOfAPair(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		for _, attack := range []string{"pairs of datagrams", "errors of pairs"} {
@@ -21,8 +21,8 @@ func TestDatagramsOfAPair(t *testing.T) {
 	})
 }
 
-// TestDatagramsAreExchanged: no datagram reaches a server outside while a command exchanges the descriptor from
-// which it sends, and the address.
+// TestDatagramsAreExchanged: no datagram reaches a server outside, even if a command replaces the sending
+// descriptor and the address during the call.
 func TestDatagramsAreExchanged(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		host := p.ws + "/host"

@@ -1,8 +1,7 @@
-// Package escape attacks the sandbox. Every attack is a subcommand of
-// testdata/attacker, which needs only the kernel. It is first run outside of
-// any sandbox, where it must work or reach its goal; otherwise the test would
-// prove nothing. Then it is run inside, with each backend, as root and as an
-// ordinary user, and must be refused.
+// Package escape attacks the sandbox. Every attack is a subcommand of testdata/attacker, which
+// needs only the kernel. The test first runs the attack outside of any sandbox. There it must work
+// or reach its goal; otherwise the test would prove nothing. Then the test runs it inside, with
+// each backend, as root and as an ordinary user, and the sandbox must refuse it.
 package escape
 
 import (
@@ -23,8 +22,8 @@ import (
 	"testing"
 	"time"
 
-	// The content of the program under test is part of the test's input, so
-	// that a cached result is not reused for another program.
+	// The import makes the launcher's code an input of the test, so that go test does not reuse a
+	// cached result for another launcher.
 	_ "codex.internal/cmd/codex-linux-sandbox/launcher"
 	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/machine"
@@ -42,19 +41,19 @@ var testTimeout = func() time.Duration {
 }()
 
 const (
-	// nobody is the ordinary user.
+	// nobody is the user id of the ordinary user.
 	nobody = 65534
-	// exitFailed is the launcher's exit code when it refuses.
+	// exitFailed is the launcher's exit code if it refuses to run a command.
 	exitFailed = 125
 )
 
-// base is a directory with the programs that everybody may read. It is not
-// below /tmp, because some policies make that writable.
+// base is a directory with the programs, which every user may read. It is not below /tmp, because
+// some policies make /tmp writable.
 var base, launcher, attacker string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The guests of scripts/kernels have the programs already, and choose the tests.
+	// The guests of scripts/kernels have the programs already, and select the tests themselves.
 	if testing.Short() && os.Getenv("CODEX_ESCAPE_PROGRAMS") == "" {
 		fmt.Println("left out with -short: the tests of this package take minutes")
 		os.Exit(0)
@@ -85,8 +84,7 @@ func prepare() error {
 		return err
 	}
 	launcher, attacker = filepath.Join(base, "codex-linux-sandbox"), filepath.Join(base, "attacker")
-	// Where nothing can be built, the programs have been built before, as in the guests of
-	// scripts/kernels.
+	// The guests of scripts/kernels cannot build the programs, so the programs were built before.
 	built := os.Getenv("CODEX_ESCAPE_PROGRAMS")
 	for program, source := range map[string]string{launcher: "..", attacker: "./testdata/attacker"} {
 		if built != "" {
@@ -106,7 +104,7 @@ func prepare() error {
 	return nil
 }
 
-// users are the users as whom attacks are run.
+// users returns the user ids as which attacks are run.
 func users() []int {
 	if os.Geteuid() == 0 {
 		return []int{0, nobody}
@@ -114,7 +112,7 @@ func users() []int {
 	return []int{os.Geteuid()}
 }
 
-// as returns how a process is started as a user.
+// as returns the attributes that start a process as a user.
 func as(uid int) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if uid != os.Geteuid() {
@@ -123,8 +121,8 @@ func as(uid int) *syscall.SysProcAttr {
 	return attr
 }
 
-// refusals are the launcher's reasons why a backend does not work here, by user and
-// backend; "": it works.
+// refusals are the launcher's reasons why a backend does not work here, by user and backend. The
+// empty string means that it works.
 var refusals = sync.OnceValue(func() map[int]map[string]string {
 	found := make(map[int]map[string]string)
 	for _, uid := range users() {
@@ -160,8 +158,8 @@ func usable(uid int, backend string) bool {
 	return known && reason == ""
 }
 
-// need skips a test of a backend that this machine lacks. In CI only bwrap and
-// Landlock may be missing: they are other people's.
+// need skips a test of a backend that this machine lacks. In CI only bwrap and Landlock may be
+// missing, because this project does not provide them.
 func need(t *testing.T, uid int, backend string) {
 	t.Helper()
 	if usable(uid, backend) {
@@ -175,8 +173,8 @@ func need(t *testing.T, uid int, backend string) {
 	t.Fatalf("the machine has what the backend %s needs, and the launcher says that it does not work for user %d: %s", backend, uid, reason)
 }
 
-// place is the files of an attack: a workspace, and files beside it that the
-// attack must not touch.
+// place contains the files of an attack: a workspace, and files beside it that the attack must not
+// change.
 type place struct {
 	t               *testing.T
 	uid             int
@@ -212,7 +210,7 @@ func forceRemove(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// file makes a file of the user, with its directories, below the place.
+// file creates a file of the user below the place, with its directories.
 func (p *place) file(name, content string) string {
 	p.t.Helper()
 	full := filepath.Join(p.dir, name)
@@ -228,7 +226,7 @@ func (p *place) file(name, content string) string {
 	return full
 }
 
-// startVictim starts a process outside of the sandbox that waits.
+// startVictim starts a waiting process outside of the sandbox.
 func (p *place) startVictim() {
 	p.t.Helper()
 	cmd := exec.Command(attacker, "wait")
@@ -248,16 +246,15 @@ func (p *place) startVictim() {
 	p.victim = cmd.Process.Pid
 }
 
-// Profiles. In the opened one no path is protected, so that Landlock can
-// enforce it, too.
+// Profiles. The profile of opened protects no path, so that Landlock can enforce it, too.
 func (p *place) workspace() string { return entries("root=read", p.ws+"=write") }
 func (p *place) opened() string {
 	return entries("root=read", p.ws+"=write", p.ws+"/.git=write", p.ws+"/.agents=write", p.ws+"/.codex=write")
 }
 func (p *place) readOnly() string { return entries("root=read") }
 
-// entries makes a profile of TARGET=ACCESS; a target is a path, a glob: or a
-// special one.
+// entries returns a profile of TARGET=ACCESS entries. A target is a path, a pattern that begins
+// with glob:, or a special target.
 func entries(list ...string) string {
 	type object = map[string]any
 	var all []object
@@ -304,8 +301,8 @@ func (p *place) command(ctx context.Context, backend, profile string, args ...st
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.SysProcAttr = p.ws, as(p.uid)
-	// A signal stops an attacker that this process traces, until the time is up. On a
-	// slow machine Go's runtime sends itself one for each goroutine that runs long.
+	// A signal stops an attacker that this process traces, until the test times out. On a slow
+	// machine Go's runtime sends such a signal to itself for each goroutine that runs long.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "GODEBUG=asyncpreemptoff=1"}
 	cmd.WaitDelay = testTimeout
 	return cmd
@@ -341,7 +338,7 @@ func (p *place) finish(cmd *exec.Cmd) outcome {
 	return o
 }
 
-// unharmed checks the files outside of the workspace.
+// unharmed checks that the files outside of the workspace are unchanged.
 func (p *place) unharmed() {
 	p.t.Helper()
 	if b, err := os.ReadFile(p.secret); err != nil || string(b) != "the key outside" {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHandedSockets: a socket that comes from elsewhere belongs to the network in which it was made. A process outside passes some
-// over a Unix socket that the command inherits. Where the launcher makes the connections, it connects none of another network.
-// Where it does not, the command receives none.
+// TestHandedSockets: a socket belongs to the network in which it was created. A process outside passes some sockets to the
+// command over an inherited Unix socket. If the launcher makes the connections, it connects no socket of another network.
+// Otherwise the command receives no socket.
 func TestHandedSockets(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		stream, packets, datagrams := p.ws+"/s", p.ws+"/p", p.ws+"/d"
@@ -81,8 +81,8 @@ func TestHandedSockets(t *testing.T) {
 	})
 }
 
-// TestConfinedFurther: the launcher makes no connection that a process in the sandbox has forbidden itself by Landlock, and still
-// those of a process that has confined itself as to files.
+// TestConfinedFurther: the launcher makes no connection for a process in the sandbox that has forbidden itself connections by
+// Landlock. It still makes those of a process that has restricted only its access to files.
 func TestConfinedFurther(t *testing.T) {
 	machine.NeedLandlock(t, 6)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
@@ -95,7 +95,7 @@ func TestConfinedFurther(t *testing.T) {
 }
 
 // TestBlockedConnections: processes that wait for a listener whose backlog is full do not prevent others from
-// connecting, neither while they exist nor after they were killed.
+// connecting, neither while they wait nor after they were killed.
 func TestBlockedConnections(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		if o := p.run(backend, p.opened(), "blocked connections"); o.text != "done\n" || o.code != 0 {

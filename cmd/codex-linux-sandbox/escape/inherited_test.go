@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestInheritedDescriptors: a file that is inherited open for reading cannot be
-// written through that descriptor.
+// TestInheritedDescriptors: a command cannot write to a file through a descriptor that it inherited
+// open for reading.
 func TestInheritedDescriptors(t *testing.T) {
 	file := func(t *testing.T, path string, flags int) *os.File {
 		f, err := os.OpenFile(path, flags, 0)
@@ -53,7 +53,7 @@ func TestInheritedDescriptors(t *testing.T) {
 		testutil.Need(t, "permission to make devices", err, unix.EPERM)
 		t.Run("a device as standard input", func(t *testing.T) {
 			o := run(p, backend, file(t, null, os.O_RDONLY))
-			// Opening it is its purpose.
+			// A command may open /dev/null: that is the purpose of the device.
 			for _, what := range o.breaches() {
 				if what != "reopen descriptor 0" {
 					t.Errorf("escaped: %s", what)
@@ -63,11 +63,10 @@ func TestInheritedDescriptors(t *testing.T) {
 	})
 }
 
-// TestInheritedDescriptorsOfWhatIsHidden: an inherited descriptor, open for
-// reading, gives no access to files outside of the view, whatever its number
-// and kind.
+// TestInheritedDescriptorsOfWhatIsHidden: an inherited descriptor that is open for reading gives no
+// access to files outside of the view, whatever its number and kind.
 func TestInheritedDescriptorsOfWhatIsHidden(t *testing.T) {
-	const high = 1100 // above the limit of select, and usual limits
+	const high = 1100 // above the limit of select, and above usual limits
 	open := func(name string, flags int) func(*place) (int, error) {
 		return func(p *place) (int, error) { return unix.Open(p.dir+"/"+name, flags|unix.O_CLOEXEC, 0) }
 	}
@@ -110,7 +109,7 @@ func TestInheritedDescriptorsOfWhatIsHidden(t *testing.T) {
 					cmd.Stdin, cmd.ExtraFiles = file, slices.Concat([]*os.File{file}, nils[:high-4], []*os.File{file})
 					return p.finish(cmd)
 				}
-				if name != "a process" { // before Linux 6.9 it has its own kind
+				if name != "a process" { // before Linux 6.9 a pidfd is a file of its own kind
 					works(t, run(""))
 				}
 				_ = os.Remove(p.dir + "/made")
@@ -120,8 +119,8 @@ func TestInheritedDescriptorsOfWhatIsHidden(t *testing.T) {
 	}
 }
 
-// TestInheritedDevices: a device that somebody leaves open for writing is not the command's, but for its terminal. What is written
-// to the other end of a pseudoterminal has been typed there.
+// TestInheritedDevices: the command does not get a device that its starter left open for writing, except its own terminal. Data
+// that is written to the other end of a pseudoterminal counts as typed there.
 func TestInheritedDevices(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -144,15 +143,15 @@ func TestInheritedDevices(t *testing.T) {
 		works(t, run("", nil, terminal, "3"))
 		contained(t, run(backend, master, master, "0", "3"))
 		contained(t, run(backend, nil, terminal, "3"))
-		// Its own terminal is the command's, by each number.
+		// The command gets its own terminal, under each number.
 		if o := run(backend, terminal, terminal, "0", "3"); len(o.breaches()) == 0 {
 			t.Errorf("the command has not got its terminal: %v", o)
 		}
 	})
 }
 
-// TestInheritedSockets: a command without a network cannot reach other sockets
-// from an inherited one.
+// TestInheritedSockets: a command without a network cannot reach other sockets from an inherited
+// socket.
 func TestInheritedSockets(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		socket := func(name string) *os.File {
@@ -183,9 +182,9 @@ func TestInheritedSockets(t *testing.T) {
 	})
 }
 
-// TestSocketsWithoutAView: a policy that permits writing everything needs no view,
-// and the launcher executes the command itself. Its network is off anyway: an
-// inherited listener would be a way to it.
+// TestSocketsWithoutAView: a policy that permits writing everything needs no view, so the launcher
+// executes the command in its own process. The network of the command is still off, and an
+// inherited listener would give access to it.
 func TestSocketsWithoutAView(t *testing.T) {
 	const aView = "a view (inside)"
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

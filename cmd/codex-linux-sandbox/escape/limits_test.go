@@ -9,11 +9,10 @@ import (
 	"codex.internal/pkg/testutil/machine"
 )
 
-// TestWatchersAreLeftForOthers: a command cannot take all inotify instances of
-// its user, but only some. Without any, no other sandbox that watches for a
-// .git could start.
+// TestWatchersAreLeftForOthers: a command can take only a share of the inotify instances of its
+// user. If a command took all, no other sandbox that watches for a .git could start.
 func TestWatchersAreLeftForOthers(t *testing.T) {
-	machine.NeedSettings(t) // as the launcher sets limits of user namespaces
+	machine.NeedSettings(t) // because the launcher sets limits of user namespaces
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
 	must(t, err)
 	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
@@ -34,7 +33,7 @@ func TestWatchersAreLeftForOthers(t *testing.T) {
 
 // TestTasksAreLeftForTheServer: a command cannot raise the limit of processes that the server has given it.
 func TestTasksAreLeftForTheServer(t *testing.T) {
-	const most = "3000" // so many more than the user has that the sandbox can be made
+	const most = "3000" // more processes than the user has, so that the sandbox can be created
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		works(t, p.run("", "", "tasks", most))
 		for _, profile := range []string{p.readOnly(), entries("root=write")} {

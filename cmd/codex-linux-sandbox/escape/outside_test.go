@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// each runs a test for users and backends of a list: see testutil.Pairs. Backends nil means
-// all.
+// each runs a test for each pair of a user and a backend of a list: see testutil.Pairs. If names is
+// nil, it uses all backends.
 func each(t *testing.T, names []string, f func(t *testing.T, p *place, backend string)) {
 	t.Helper()
 	if names == nil {
@@ -36,8 +36,8 @@ func each(t *testing.T, names []string, f func(t *testing.T, p *place, backend s
 	}
 }
 
-// contained checks that an attack was tried and nothing of it worked, or that
-// the launcher has refused to run it.
+// contained checks that the attack was tried and no part of it worked, or that the launcher refused
+// to run it.
 func contained(t *testing.T, o outcome) {
 	t.Helper()
 	if found := o.breaches(); len(found) > 0 {
@@ -56,8 +56,8 @@ func works(t *testing.T, o outcome) {
 	}
 }
 
-// TestUnixSockets: sockets of programs outside cannot be reached, with or
-// without a connection.
+// TestUnixSockets: a command cannot reach the sockets of programs outside, with or without a
+// connection.
 func TestUnixSockets(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		name := fmt.Sprintf("escape-%d-%s", os.Getpid(), filepath.Base(p.dir))
@@ -81,7 +81,7 @@ func TestUnixSockets(t *testing.T) {
 	})
 }
 
-// TestOtherInterfaces: the filter also applies to i386 and x32.
+// TestOtherInterfaces: the filter also applies to the system call interfaces of i386 and x32.
 func TestOtherInterfaces(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		if runtime.GOARCH != "amd64" {
@@ -95,8 +95,8 @@ func TestOtherInterfaces(t *testing.T) {
 	})
 }
 
-// TestSystemV: System V message objects of the host cannot be used, even if
-// their numbers are known.
+// TestSystemV: a command cannot use System V IPC objects of the host, even if it knows their
+// numbers.
 func TestSystemV(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		id := func(nr uintptr, args ...uintptr) int {
@@ -123,7 +123,7 @@ func TestSystemV(t *testing.T) {
 	})
 }
 
-// TestMessageQueues: nor can POSIX message queues.
+// TestMessageQueues: a command cannot use POSIX message queues of the host.
 func TestMessageQueues(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		name := "escape-" + filepath.Base(p.dir)
@@ -167,7 +167,7 @@ func TestSetuid(t *testing.T) {
 	}
 }
 
-// TestOrphansEnd: no process outlives the command, whatever parents it has.
+// TestOrphansEnd: no process outlives the command, whichever process is its parent.
 func TestOrphansEnd(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		token := "token-" + filepath.Base(p.dir)
@@ -182,7 +182,7 @@ func TestOrphansEnd(t *testing.T) {
 	})
 }
 
-// withArgument returns the processes that have an argument.
+// withArgument returns the processes that have the word as an argument.
 func withArgument(word string) []int {
 	var pids []int
 	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -196,8 +196,8 @@ func withArgument(word string) []int {
 	return pids
 }
 
-// TestTheFirstProcessShowsNoArguments: a command cannot read from it which
-// paths are denied.
+// TestTheFirstProcessShowsNoArguments: a command cannot read the denied paths from the arguments of
+// the sandbox's first process.
 func TestTheFirstProcessShowsNoArguments(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		p.file("name-of-a-secret", "")
@@ -208,7 +208,7 @@ func TestTheFirstProcessShowsNoArguments(t *testing.T) {
 	})
 }
 
-// TestTemporaryDirectory: $TMPDIR grants only a directory for temporary files.
+// TestTemporaryDirectory: a profile that grants $TMPDIR grants it only if it is a directory for temporary files.
 func TestTemporaryDirectory(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		run := func(value string) outcome {
@@ -238,8 +238,8 @@ func TestInitCannotBeKilled(t *testing.T) {
 	})
 }
 
-// TestTerminals: no input can be injected into a terminal, not even the
-// command's own, and other users' terminals cannot be opened.
+// TestTerminals: a command cannot inject input into a terminal, not even its own, and cannot open
+// other users' terminals.
 func TestTerminals(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		run := func(backend string) outcome {
@@ -286,8 +286,8 @@ func openPTY(t *testing.T) (master, slave *os.File, name string) {
 	return os.NewFile(uintptr(fd), "ptmx"), os.NewFile(uintptr(out), name), name
 }
 
-// TestEnvironment: variables of the command change neither the launcher nor
-// what it starts outside of the sandbox.
+// TestEnvironment: the command's environment variables change neither the launcher nor the programs
+// that the launcher starts outside of the sandbox.
 func TestEnvironment(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		run := func(backend string, env ...string) outcome {
@@ -304,7 +304,7 @@ func TestEnvironment(t *testing.T) {
 			found, _ := filepath.Glob(p.dir + "/trace*")
 			return found
 		}
-		// The dynamic loader of a program that is started outside writes there.
+		// LD_DEBUG_OUTPUT makes the dynamic loader of a program write a file. It would do so outside of the sandbox.
 		loader := []string{"LD_DEBUG=libs", "LD_DEBUG_OUTPUT=" + p.dir + "/trace", "LD_PRELOAD=" + p.ws + "/evil.so", "LD_LIBRARY_PATH=" + p.ws, "LD_AUDIT=" + p.ws + "/evil.so"}
 		run("", loader...)
 		if len(traces()) == 0 {
@@ -339,7 +339,7 @@ func TestEnvironment(t *testing.T) {
 	})
 }
 
-// TestOwnBwrap: a bwrap that a workspace contains is not used.
+// TestOwnBwrap: the launcher does not use a bwrap that is in the workspace.
 func TestOwnBwrap(t *testing.T) {
 	for _, uid := range users() {
 		need(t, uid, "bwrap")
@@ -352,7 +352,7 @@ func TestOwnBwrap(t *testing.T) {
 			cmd := p.command(ctx, "bwrap", p.opened(), "alive")
 			cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 			contained(t, p.finish(cmd))
-			// The launcher may be started elsewhere than the command.
+			// The launcher may be started in another directory than the command.
 			cmd = p.command(ctx, "bwrap", p.opened(), "alive")
 			cmd.Dir, cmd.Env = "/", []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 			contained(t, p.finish(cmd))
@@ -360,8 +360,8 @@ func TestOwnBwrap(t *testing.T) {
 	}
 }
 
-// TestBwrapWithoutSize runs a command with a bwrap that, as versions before
-// 0.7.0, ends because it does not know --size.
+// TestBwrapWithoutSize runs a command with a bwrap that, like versions before 0.7.0, ends because
+// it does not know --size.
 func TestBwrapWithoutSize(t *testing.T) {
 	for _, uid := range users() {
 		need(t, uid, "bwrap")
@@ -371,7 +371,7 @@ func TestBwrapWithoutSize(t *testing.T) {
 		bin := t.TempDir()
 		must(t, os.Chmod(filepath.Dir(bin), 0o755))
 		must(t, os.Chmod(bin, 0o755))
-		// The first argument is --args, the second the descriptor that has them.
+		// The first argument is --args, the second the descriptor with the arguments.
 		must(t, os.WriteFile(bin+"/bwrap", []byte("#!/bin/sh\n"+
 			"if tr '\\0' '\\n' < /proc/self/fd/$2 | grep -qxe --size; then echo 'bwrap: Unknown option --size' >&2; exit 1; fi\n"+
 			"exec "+real+" \"$@\"\n"), 0o755))
@@ -386,7 +386,7 @@ func TestBwrapWithoutSize(t *testing.T) {
 	}
 }
 
-// TestArguments: words of the command are never the launcher's.
+// TestArguments: the launcher never reads words of the command as its own options.
 func TestArguments(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		for _, words := range [][]string{
@@ -398,7 +398,7 @@ func TestArguments(t *testing.T) {
 			contained(t, p.finish(cmd))
 			cancel()
 		}
-		// Before the separator the last word counts, or it is refused.
+		// If an option is repeated before the separator, the last one counts or the launcher refuses the command line.
 		for _, words := range [][]string{
 			{"--permission-profile="}, {"--backend=none"}, {"--exec-fd=-1"}, {"--env-fd=99"}, {"--permission-profile-fd=98"},
 		} {

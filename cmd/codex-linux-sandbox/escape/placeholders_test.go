@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// running is a sandbox whose command waits.
+// running is a sandbox with a command that waits.
 type running struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -56,8 +56,7 @@ func (r *running) end() {
 	_ = r.cmd.Wait()
 }
 
-// kill kills the launcher, and waits until all in the sandbox have let go of
-// the output.
+// kill kills the launcher, and waits until all processes in the sandbox have closed the output.
 func (r *running) kill() {
 	_ = r.cmd.Process.Kill()
 	_, _ = io.Copy(io.Discard, r.out)
@@ -69,7 +68,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// mark gives a file or a directory the mark of placeholders.
+// mark gives a file or a directory the mode and time that mark placeholders.
 func mark(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
 	must(t, os.Chmod(path, mode))
@@ -77,8 +76,8 @@ func mark(t *testing.T, path string, mode os.FileMode) {
 	must(t, os.Chtimes(path, stamp, stamp))
 }
 
-// TestForgedPlaceholdersKeepData: a file that looks like a placeholder but is not empty is
-// never removed.
+// TestForgedPlaceholdersKeepData: the launcher never removes a file that looks like a placeholder
+// but is not empty.
 func TestForgedPlaceholdersKeepData(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		for _, name := range protectedNames {
@@ -112,9 +111,9 @@ func TestForgedPlaceholdersKeepData(t *testing.T) {
 	})
 }
 
-// TestReplacedPlaceholdersKeepData: a file with which the user replaces a placeholder
-// while the sandbox runs, as editors do when they save, is not removed, however the
-// sandbox ends.
+// TestReplacedPlaceholdersKeepData: while the sandbox runs, the user replaces a placeholder by a
+// file, as editors do when they save. The launcher does not remove that file, however the sandbox
+// ends.
 func TestReplacedPlaceholdersKeepData(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		for _, killed := range []bool{false, true} {
@@ -125,7 +124,7 @@ func TestReplacedPlaceholdersKeepData(t *testing.T) {
 			}
 			p.file("new", "what the user has written")
 			must(t, os.Rename(p.dir+"/new", secret))
-			// And in the existing one.
+			// The same in the existing directory.
 			must(t, os.Chmod(secret+".in", 0o644))
 			must(t, os.WriteFile(secret+".in", []byte("what the user has written"), 0o644))
 			if killed {
@@ -143,8 +142,8 @@ func TestReplacedPlaceholdersKeepData(t *testing.T) {
 	})
 }
 
-// TestSharedPlaceholders: of two sandboxes in one workspace the one that lasts longer
-// stays protected, and the last one tidies up.
+// TestSharedPlaceholders: two sandboxes share one workspace. When one ends, the other stays
+// protected; when the last one ends, it removes the placeholders.
 func TestSharedPlaceholders(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		for _, killed := range []bool{false, true} {
@@ -171,9 +170,9 @@ func TestSharedPlaceholders(t *testing.T) {
 	})
 }
 
-// TestNobodyIsLeftWhenPlaceholdersGo: while any process in the sandbox still runs,
-// the protected names stay masked, also when the command ends without its
-// children, or the launcher is killed.
+// TestNobodyIsLeftWhenPlaceholdersGo: while any process in the sandbox still runs, the protected
+// names stay masked. This also holds if the command ends before its children, or the launcher is
+// killed.
 func TestNobodyIsLeftWhenPlaceholdersGo(t *testing.T) {
 	rounds := testutil.Rounds(3, 4, 12)
 	for _, killed := range []bool{false, true} {
@@ -190,7 +189,7 @@ func TestNobodyIsLeftWhenPlaceholdersGo(t *testing.T) {
 					} else {
 						r.end()
 					}
-					// The placeholder is gone, or another file is there.
+					// Wait until the placeholder is removed or replaced by another file.
 					await(t, "the end of the placeholder", func() bool {
 						info, err := os.Lstat(p.ws + "/.codex")
 						return err != nil || info.Mode().Perm() != 0o555
@@ -205,11 +204,11 @@ func TestNobodyIsLeftWhenPlaceholdersGo(t *testing.T) {
 	}
 }
 
-// TestPlaceholdersCannotBeBlocked: names that look like those of half-made placeholders
-// do not prevent sandboxes from starting.
+// TestPlaceholdersCannotBeBlocked: other files with the temporary names of placeholders do not
+// prevent sandboxes from starting.
 func TestPlaceholdersCannotBeBlocked(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
-		// The launcher's process is one of the next.
+		// The launcher will get one of the next process ids.
 		cmd := exec.Command("true")
 		must(t, cmd.Run())
 		for n := cmd.Process.Pid; n < cmd.Process.Pid+300; n++ {
@@ -221,9 +220,8 @@ func TestPlaceholdersCannotBeBlocked(t *testing.T) {
 	})
 }
 
-// TestAWritableRootIsNotRedirected: a command cannot replace a writable root by
-// a link so that the next command, under the same policy, may write to the
-// link's target.
+// TestAWritableRootIsNotRedirected: a command replaces a writable root by a link. The next command,
+// under the same policy, cannot write to the target of the link.
 func TestAWritableRootIsNotRedirected(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		p.file("outside/secret", "the key outside")
@@ -231,7 +229,7 @@ func TestAWritableRootIsNotRedirected(t *testing.T) {
 		profile := nested(p, "sub/out")
 		o := p.run(backend, profile, "redirect", p.ws+"/sub", "out", p.dir+"/outside")
 		if backend == "landlock" && o.code == exitFailed && strings.Contains(o.text, "from being renamed") {
-			return // it cannot protect names
+			return // Landlock cannot protect names
 		}
 		if !strings.Contains(o.text, "done") {
 			t.Fatalf(`got %v, want o.text with "done"`, o)
@@ -243,13 +241,12 @@ func TestAWritableRootIsNotRedirected(t *testing.T) {
 	})
 }
 
-// TestDirectoriesAboveKeepTheirNames: a command cannot rename a directory above
-// a workspace or a denied path, up to the outermost writable root, and so
-// replace it.
+// TestDirectoriesAboveKeepTheirNames: a command cannot rename, and so replace, a directory above a
+// workspace or a denied path. This holds for all directories up to the outermost writable root.
 func TestDirectoriesAboveKeepTheirNames(t *testing.T) {
 	for name, tt := range map[string]struct {
 		entries func(p *place) []string
-		renamed []string // below the place
+		renamed []string // paths below the place
 	}{
 		"a workspace in a writable directory": {
 			func(p *place) []string { return []string{"root=read", p.ws + "=write", p.ws + "/a/b/in=write"} },
@@ -281,7 +278,7 @@ func TestDirectoriesAboveKeepTheirNames(t *testing.T) {
 					if exists(p.dir + "/" + dir + ".moved") {
 						t.Fatalf("escaped: %s was renamed: %v", dir, o)
 					}
-					// Landlock has no mounts that would protect names.
+					// Landlock has no mounts that protect names.
 					if refused := o.code == exitFailed; refused != (backend == "landlock") {
 						t.Errorf("got %v, want refused %v", o, backend == "landlock")
 					}
@@ -291,7 +288,7 @@ func TestDirectoriesAboveKeepTheirNames(t *testing.T) {
 	}
 }
 
-// nested makes the workspace writable, and a directory in it separately.
+// nested returns a profile that makes the workspace writable, and a directory in it with an entry of its own.
 func nested(p *place, name string) string {
 	list := []string{"root=read"}
 	for _, root := range []string{p.ws, p.ws + "/" + name} {
@@ -300,9 +297,8 @@ func nested(p *place, name string) string {
 	return entries(list...)
 }
 
-// TestLinksChangeWhileTheSandboxStarts: a writable directory that another
-// command swaps for a link to the outside, all the time, never opens the
-// outside.
+// TestLinksChangeWhileTheSandboxStarts: another command replaces a writable directory by a link to
+// the outside again and again. The sandbox never gives access to the outside.
 func TestLinksChangeWhileTheSandboxStarts(t *testing.T) {
 	rounds := testutil.Rounds(4, 5, 15)
 	each(t, nil, func(t *testing.T, p *place, backend string) {
@@ -321,8 +317,8 @@ func TestLinksChangeWhileTheSandboxStarts(t *testing.T) {
 	})
 }
 
-// TestDirectoriesChangeWhileTheSandboxStarts: what is denied stays hidden when
-// another command, under the same policy, renames all the time.
+// TestDirectoriesChangeWhileTheSandboxStarts: a denied path stays hidden while another command,
+// under the same policy, renames directories again and again.
 func TestDirectoriesChangeWhileTheSandboxStarts(t *testing.T) {
 	rounds := testutil.Rounds(4, 5, 15)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
@@ -345,15 +341,15 @@ func TestDirectoriesChangeWhileTheSandboxStarts(t *testing.T) {
 	})
 }
 
-// TestAMaskHoldsForTheNextCommand: a command cannot move a masked file to a
-// path where the next one, under the same policy, can read it.
+// TestAMaskHoldsForTheNextCommand: a command cannot move a masked file to a path where the next
+// command, under the same policy, can read it.
 func TestAMaskHoldsForTheNextCommand(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		secret := p.file("ws/a/d/x.env", "key")
 		must(t, os.Chmod(secret, 0o600))
 		for name, profile := range map[string]string{
 			"a path": entries("root=read", p.ws+"=write", p.ws+"/a/d/x.env=deny"),
-			// A directory that cannot be listed is not searched for matches.
+			// The launcher does not search a directory for matches if it cannot list it.
 			"a pattern": entries("root=read", p.ws+"=write", "glob:"+p.ws+"/**/*.env=deny"),
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -365,8 +361,8 @@ func TestAMaskHoldsForTheNextCommand(t *testing.T) {
 	})
 }
 
-// TestLinksToMaskedFiles: no second name can be made for a masked file, and
-// reading it through an existing link is masked, too.
+// TestLinksToMaskedFiles: a command cannot make a second name for a masked file, and an existing
+// link to it is masked, too.
 func TestLinksToMaskedFiles(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		p.file("ws/x.env", "key")
@@ -381,15 +377,15 @@ func TestLinksToMaskedFiles(t *testing.T) {
 	})
 }
 
-// TestPlaceholdersOfAKilledStart: the launcher is killed just after it has made a
-// placeholder, moved one into place, or made the next one: nothing is left. Scenario:
-// a server ends while it starts confined file requests (seed 41092 of the campaign).
+// TestPlaceholdersOfAKilledStart: the launcher is killed just after it has made a placeholder,
+// moved one into place, or made the next one. No placeholder is left. Scenario: a server ends while
+// it starts confined file requests (seed 41092 of the campaign).
 func TestPlaceholdersOfAKilledStart(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		dir := filepath.Join(p.ws, "killed")
 		must(t, os.Mkdir(dir, 0o755))
 		must(t, os.Chown(dir, p.uid, p.uid))
-		for kill := 1; kill <= 5; kill++ { // two events for each of four placeholders: bwrap has not begun
+		for kill := 1; kill <= 5; kill++ { // each of four placeholders makes two events, so bwrap has not begun
 			watch, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 			must(t, err)
 			_, err = unix.InotifyAddWatch(watch, dir, unix.IN_CREATE|unix.IN_MOVED_TO)
@@ -402,7 +398,7 @@ func TestPlaceholdersOfAKilledStart(t *testing.T) {
 				n, err := unix.Read(watch, buf)
 				must(t, err)
 				for at := 0; at < n; seen++ {
-					at += unix.SizeofInotifyEvent + int(buf[at+12]) // the length of the name
+					at += unix.SizeofInotifyEvent + int(buf[at+12]) // the length of the name, in struct inotify_event
 				}
 			}
 			must(t, cmd.Process.Kill())

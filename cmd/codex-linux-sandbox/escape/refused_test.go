@@ -15,9 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSecondStageRefuses: if bwrap mounts something else than it was told, the
-// second stage notices. Nothing runs, and the server reads the reason from the
-// descriptor for it.
+// TestSecondStageRefuses: if bwrap mounts a different file than the plan names, the second stage
+// notices this. It runs nothing, and the server reads the reason from the refusal descriptor.
 func TestSecondStageRefuses(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
 		real, err := exec.LookPath("bwrap")
@@ -45,9 +44,9 @@ func TestSecondStageRefuses(t *testing.T) {
 	})
 }
 
-// TestRedirectedMounts: bwrap follows links. So another command of the same user, which
-// may write the workspace, can make it mount a different source at a different target.
-// Here bwrap is told to do so; the real race was won in 6 of 100 tries.
+// TestRedirectedMounts: bwrap follows links. So another command of the same user, if it may write
+// to the workspace, can make bwrap mount a different source at a different target. Here the test
+// changes the arguments of bwrap; the real race succeeded in 6 of 100 tries.
 func TestRedirectedMounts(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
 		for _, name := range []string{"ws/f", "ws/g", "ws/d/ro/x/f", "ws/e/f", "beside/f", "secrets/f"} {
@@ -77,7 +76,7 @@ func TestRedirectedMounts(t *testing.T) {
 				}
 			}
 		}
-		// Root's settings in /proc, which a command of root's could change.
+		// Make root's settings in /proc writable: a command of root could change them.
 		p.editBwrap(`/^--ro-bind$/{N;s|^.*\n/proc/sys$|--bind\n/proc/sys|}`)
 		if o := p.runWith(backend, p.workspace()); o.code != exitFailed || !strings.Contains(o.text, "/proc/sys: it is not read-only") {
 			t.Errorf("a writable /proc/sys: %v", o)
@@ -85,8 +84,8 @@ func TestRedirectedMounts(t *testing.T) {
 	})
 }
 
-// TestBwrapAfterMoves: if files are moved after a plan was made, another plan is made. Another sandbox's placeholders
-// appear and disappear as it starts and ends; here that happens when bwrap is started for the first time.
+// TestBwrapAfterMoves: if files are moved after the launcher made a plan, it makes another plan. Scenario: another sandbox's
+// placeholders appear and disappear as that sandbox starts and ends. The test does this when bwrap is started for the first time.
 func TestBwrapAfterMoves(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
 		real, err := exec.LookPath("bwrap")
@@ -118,8 +117,8 @@ func TestBwrapAfterMoves(t *testing.T) {
 	})
 }
 
-// TestSignalsWhileBwrapFails: a signal that arrives while a try fails, after which another would be made, ends the
-// launcher, and not only the failing try.
+// TestSignalsWhileBwrapFails: a signal arrives while bwrap fails in a way that the launcher would retry. The
+// signal ends the launcher, and not only the failing try.
 func TestSignalsWhileBwrapFails(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
 		real, err := exec.LookPath("bwrap")
@@ -136,9 +135,9 @@ func TestSignalsWhileBwrapFails(t *testing.T) {
 	})
 }
 
-// TestSecondPlanIsJudgedAnew: results for a failed plan are not reused for the next one. Another user's link, which was
-// missing before, does not choose the writable directory for $TMPDIR; and an inherited socket that is permitted for a
-// command without connections is not passed to one that makes connections.
+// TestSecondPlanIsJudgedAnew: the launcher does not reuse checks of a failed plan for the next plan. First, a link of
+// another user that appears between the plans does not select the writable directory for $TMPDIR. Second, an inherited
+// socket that is permitted for a command without connections is not passed to a command that makes connections.
 func TestSecondPlanIsJudgedAnew(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
 		real, err := exec.LookPath("bwrap")
@@ -162,7 +161,7 @@ func TestSecondPlanIsJudgedAnew(t *testing.T) {
 		must(t, os.Chmod(p.dir+"/shared", 0o777|os.ModeSticky))
 		other := "chown -h " + strconv.Itoa(nobody) + " ../shared/tmp"
 		if p.uid != 0 {
-			other = "true" // a link of the user is followed
+			other = "true" // the launcher follows a link of the user
 		}
 		o := run("ln -s "+p.dir+"/victim ../shared/tmp; "+other, entries("root=read", p.ws+"=write", "tmpdir=write"), nil, "echo changed >"+p.dir+"/victim/f")
 		if text, err := os.ReadFile(p.dir + "/victim/f"); err != nil || (string(text) == "text") != (p.uid == 0) {
@@ -212,8 +211,8 @@ func TestEntriesOutOfReach(t *testing.T) {
 	})
 }
 
-// TestFilesInMasks: bwrap makes a file in a mask, as a mount point. If it is redirected, it
-// must not empty an existing file.
+// TestFilesInMasks: bwrap creates a file in a mask, as a mount point. If another process redirects
+// the path, bwrap must not empty an existing file.
 func TestFilesInMasks(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
 		shown := p.file("ws/denied/f", "text")
@@ -253,8 +252,8 @@ func (p *place) redirect(option, name, from, to string) string {
 	return "/^" + option + "$/{n;\\|^" + p.ws + name + "$|{s|.*|" + p.dir + from + "|;n;s|.*|" + p.dir + to + "|}}"
 }
 
-// runWith runs a command with further options, and with the bwrap of editBwrap, if there
-// is one.
+// runWith runs a command with further options, and with the bwrap of editBwrap if the test has made
+// one.
 func (p *place) runWith(backend, profile string, options ...string) outcome {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
@@ -265,11 +264,11 @@ func (p *place) runWith(backend, profile string, options ...string) outcome {
 	return p.finish(cmd)
 }
 
-// TestPolicyNamesDev: entries for /dev and its devices do not change the view's own devices, which can be used, and
-// leave nothing in the host's /dev. Devices that every sandbox needs cannot be denied.
+// TestPolicyNamesDev: entries for /dev and its devices neither change the view's own devices, which stay usable,
+// nor leave files in the host's /dev. A profile cannot deny the devices that every sandbox needs.
 func TestPolicyNamesDev(t *testing.T) {
 	const left = "/dev/codex-linux-sandbox"
-	before := unix.Access(left, unix.F_OK) == nil // of an older version
+	before := unix.Access(left, unix.F_OK) == nil // left by an older version
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		run := func(profile string) outcome {
 			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
@@ -311,7 +310,7 @@ func TestMountsThatNobodyReaches(t *testing.T) {
 		t.Skip("only root mounts file systems")
 	}
 	need(t, nobody, "bwrap")
-	const user = 54321 // not nobody, as whose files root's files appear inside
+	const user = 54321 // not nobody: the sandbox shows root's files as files of nobody
 	ownMounts(t)
 	p := newPlace(t, user)
 	defer p.mount("closed/m")()
@@ -330,9 +329,9 @@ func TestMountsThatNobodyReaches(t *testing.T) {
 	}
 }
 
-// TestCoveredMounts: bwrap shows a file system below a read-only or denied directory of
-// the workspace twice: with the workspace, where it is writable, and with the directory,
-// which hides the first. The same happens to a file system on which another one is
+// TestCoveredMounts: a file system is mounted below a read-only or denied directory of the
+// workspace. bwrap shows it twice: with the workspace, where it is writable, and with the
+// directory, which hides the first. The same happens to a file system on which another one is
 // mounted, as with systemd's automount units.
 func TestCoveredMounts(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -358,7 +357,7 @@ func TestCoveredMounts(t *testing.T) {
 		if backend != "bwrap" {
 			return
 		}
-		// The host's mount is at its path in any case.
+		// The host's mount stays at its path in each case.
 		p.file("ws/e/f", "text")
 		p.editBwrap(p.redirect("--bind", "/named/m", "/twice", "/ws/e"))
 		for _, options := range [][]string{nil, {"--no-proc"}} {
@@ -369,7 +368,7 @@ func TestCoveredMounts(t *testing.T) {
 	})
 }
 
-// ownMounts gives the test its own mount namespace. Its thread ends with it.
+// ownMounts gives the test its own mount namespace, which ends with the thread of the test.
 func ownMounts(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -377,7 +376,7 @@ func ownMounts(t *testing.T) {
 	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 }
 
-// mount mounts a file system, which everybody may write, on a directory below the place.
+// mount mounts a file system that every user may write on a directory below the place.
 func (p *place) mount(name string) (unmount func()) {
 	p.t.Helper()
 	at := p.dir + "/" + name

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// TestWhatGitReadsIsProtected: the configuration to which .git finally leads
-// can neither be changed nor created.
+// TestWhatGitReadsIsProtected: a command can neither change nor create the configuration that git
+// finally reads through .git.
 func TestWhatGitReadsIsProtected(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		files  map[string]string // below the place, whose ws and two can be written
+		files  map[string]string // paths below the place; ws and two are writable
 		links  map[string]string
 		config string // the file that git would read
 	}{

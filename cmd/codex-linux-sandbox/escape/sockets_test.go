@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostServer makes a server of the host, which greets each connection, and
-// counts received messages.
+// hostServer starts a server on the host that greets each connection and counts received messages.
 func hostServer(t *testing.T, kind int, name string) *atomic.Int32 {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
@@ -53,21 +52,21 @@ func hostServer(t *testing.T, kind int, name string) *atomic.Int32 {
 	return &arrived
 }
 
-// needSocketTable skips a test if the kernel has no table of Unix sockets (the
-// module unix_diag); without it, connections to paths are refused.
+// needSocketTable skips a test if the kernel cannot list Unix sockets (the module unix_diag).
+// Without that list the launcher refuses connections to paths.
 func needSocketTable(t *testing.T) {
 	t.Helper()
 	const what = "table of Unix sockets in its kernel"
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	testutil.Need(t, what, err, unix.EPROTONOSUPPORT)
 	defer unix.Close(fd)
-	// struct nlmsghdr and struct unix_diag_req, which asks for all sockets that listen.
+	// The request consists of struct nlmsghdr and struct unix_diag_req. It asks for all listening sockets.
 	request := [40]byte{0: 40, 4: unix.SOCK_DIAG_BY_FAMILY, 6: unix.NLM_F_REQUEST, 7: unix.NLM_F_DUMP >> 8, 16: unix.AF_UNIX, 21: 1 << 2}
 	must(t, unix.Sendto(fd, request[:], 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
 	answer := make([]byte, 32<<10)
 	n, err := unix.Read(fd, answer)
 	must(t, err)
-	const end = unix.NLMSG_HDRLEN + 4 // of a number after the header, in both kinds of messages
+	const end = unix.NLMSG_HDRLEN + 4 // the end of the error number after the header, which both kinds of messages have
 	if n < end {
 		t.Fatalf("the kernel answers with %d bytes", n)
 	}
@@ -88,8 +87,8 @@ func TestOwnSockets(t *testing.T) {
 	})
 }
 
-// TestSocketPairs: they work with every backend, also if the command has no
-// network namespace of its own.
+// TestSocketPairs: socket pairs work with every backend, even if the command has no network
+// namespace of its own.
 func TestSocketPairs(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		o := p.run(backend, p.opened(), "pairs")
@@ -99,8 +98,8 @@ func TestSocketPairs(t *testing.T) {
 	})
 }
 
-// TestSocketsOfTheHost: a server outside stays out of reach although its socket
-// is in a directory that the command may write, by whatever name.
+// TestSocketsOfTheHost: a command cannot reach a server outside under any name, even if the
+// server's socket is in a directory that the command may write.
 func TestSocketsOfTheHost(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		stream, datagrams := p.ws+"/s", p.ws+"/d"
@@ -122,8 +121,8 @@ func TestSocketsOfTheHost(t *testing.T) {
 	})
 }
 
-// TestSocketsAreExchanged: whatever a command exchanges while the launcher
-// makes a connection, it cannot reach a server outside.
+// TestSocketsAreExchanged: a command cannot reach a server outside by replacing files, memory or
+// descriptors while the launcher makes a connection.
 func TestSocketsAreExchanged(t *testing.T) {
 	needSocketTable(t)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
@@ -141,8 +140,8 @@ func TestSocketsAreExchanged(t *testing.T) {
 	})
 }
 
-// TestNoLocalSockets: neither the option nor a policy under which nothing can be
-// written leaves sockets that have addresses.
+// TestNoLocalSockets: with --no-local-sockets, and with a policy that permits no writing, a command
+// gets no sockets that have addresses.
 func TestNoLocalSockets(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		option := p.command(t.Context(), backend, p.opened(), "own sockets")

@@ -15,19 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// In these tests the workspace is a directory of a git work tree, so that a
-// .git that the command makes there is removed instead of masked.
+// In these tests the workspace is a directory of a git work tree. So the launcher does not mask a
+// .git that the command creates there, but removes it.
 
-// inWorkTree makes the workspace ws/tree/sub of the work tree ws/tree, and
-// returns a profile in which both can be written.
+// inWorkTree creates the workspace ws/tree/sub of the work tree ws/tree, and returns a profile that
+// makes both writable.
 func (p *place) inWorkTree() (sub, profile string) {
 	p.file("ws/tree/.git/HEAD", "ref: refs/heads/main\n")
 	p.file("ws/tree/sub/file", "x")
 	return p.ws + "/tree/sub", entries("root=read", p.ws+"=write", p.ws+"/tree/sub=write")
 }
 
-// shell prepares a shell command in a sandbox. Its first output is to be a
-// line "ready".
+// shell prepares a shell command in a sandbox. The script must first print a line "ready".
 func (p *place) shell(ctx context.Context, backend, dir, profile, script string, args ...string) *exec.Cmd {
 	args = append([]string{"--backend", backend, "--sandbox-policy-cwd", dir, "--permission-profile", profile, "--", "/bin/sh", "-c", script, "sh"}, args...)
 	cmd := exec.CommandContext(ctx, launcher, args...)
@@ -36,8 +35,8 @@ func (p *place) shell(ctx context.Context, backend, dir, profile, script string,
 	return cmd
 }
 
-// aged waits until the existing files are older than any new one: file systems
-// use a coarse clock.
+// aged waits until the existing files are older than any new file, because file systems use a
+// coarse clock.
 func aged(t *testing.T) {
 	t.Helper()
 	now := func(clock int32) int64 {
@@ -49,13 +48,13 @@ func aged(t *testing.T) {
 	await(t, "the next tick of the clock", func() bool { return now(unix.CLOCK_REALTIME_COARSE) > begin })
 }
 
-// TestUndoRemovesOnlyWhatTheCommandMade: whatever a command puts where .git
-// must not be made, the name is free afterwards, and what existed before the
-// command, in the workspace or elsewhere, still exists.
+// TestUndoRemovesOnlyWhatTheCommandMade: a command creates any kind of file under the forbidden
+// name .git. Afterwards the name is free, and all files that existed before the command, in the
+// workspace or elsewhere, still exist.
 func TestUndoRemovesOnlyWhatTheCommandMade(t *testing.T) {
 	for _, tt := range []struct {
 		name, script string
-		keeps        bool // something is left under another name
+		keeps        bool // files are left under another name
 	}{
 		{name: "a link in the place of the workspace", script: `mv "$1/tree" "$1/t" && mkdir "$1/tree" && ln -s "$2" "$1/tree/sub"; mkdir -p "$1/t/sub/.git/x"`},
 		{name: "a link in the place of a directory above", script: `mkdir "$1/v" && ln -s "$2" "$1/v/sub"; mv "$1/tree" "$1/t" && ln -s v "$1/tree"; mkdir .git`},
@@ -120,12 +119,11 @@ func TestUndoRemovesOnlyWhatTheCommandMade(t *testing.T) {
 	}
 }
 
-// TestUndoIsNotRedirected: another process moves the workspace, or a directory
-// above it, and puts a link to a repository in its place while a command runs.
-// Files that the command then makes are removed from the moved workspace.
-// Neither the launcher nor, if it is killed, the janitor looks anything up by
-// the path that now leads to the repository. (The command itself could do this
-// only if the names of directories above a workspace were not protected.)
+// TestUndoIsNotRedirected: while a command runs, another process moves the workspace, or a
+// directory above it, and puts a link to a repository in its place. The launcher removes files that
+// the command then creates from the moved workspace. Neither the launcher nor, if it is killed, the
+// janitor uses the path that now leads to the repository. (The command itself could do this only if
+// the names of directories above a workspace were not protected.)
 func TestUndoIsNotRedirected(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		for _, moved := range []string{"tree", "tree/sub"} {
@@ -176,9 +174,8 @@ func TestUndoIsNotRedirected(t *testing.T) {
 	})
 }
 
-// TestUndoOutlivesTheLauncher: if the launcher is killed, alone or with its
-// process group, as a server does it, the command's last files are still
-// removed, also if no path is masked.
+// TestUndoOutlivesTheLauncher: a server kills the launcher, alone or with its process group. The
+// command's last files are still removed, even if no path is masked.
 func TestUndoOutlivesTheLauncher(t *testing.T) {
 	rounds := testutil.Rounds(2, 2, 6)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
@@ -205,7 +202,7 @@ func TestUndoOutlivesTheLauncher(t *testing.T) {
 				if line, err := lines.ReadString('\n'); line != "ready\n" {
 					t.Fatalf("got line %q, error %v; want line %q", line, err, "ready\n")
 				}
-				// It is at work when it has been stopped for the first time.
+				// The launcher is watching when it has removed the first .git.
 				await(t, "the first .git", func() bool { return exists(sub + "/.git") })
 				killed := cmd.Process.Pid
 				if round%2 == 1 {
@@ -228,7 +225,7 @@ func TestUndoOutlivesTheLauncher(t *testing.T) {
 	})
 }
 
-// holds reports whether a process with a name has a directory open.
+// holds reports whether a process with this name has a directory open.
 func holds(name, dir string) bool {
 	comms, _ := filepath.Glob("/proc/[0-9]*/comm")
 	for _, comm := range comms {
@@ -245,8 +242,8 @@ func holds(name, dir string) bool {
 	return false
 }
 
-// lookAlike makes a lookalike of the placeholder of a missing name, and locks
-// it until the test ends.
+// lookAlike creates a file that looks like the placeholder of a missing name, and locks it until
+// the test ends.
 func (p *place) lookAlike(name string, uid int, isDir bool) {
 	p.t.Helper()
 	mode := os.FileMode(0o555)
@@ -264,9 +261,8 @@ func (p *place) lookAlike(name string, uid int, isDir bool) {
 	must(p.t, unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB))
 }
 
-// TestNoLockIsWaitedFor: if another process holds a lock on a lookalike of a
-// placeholder, sandboxes still start, and the name stays protected when the
-// lookalike disappears.
+// TestNoLockIsWaitedFor: another process holds a lock on a file that looks like a placeholder.
+// Sandboxes still start, and the name stays protected when that file disappears.
 func TestNoLockIsWaitedFor(t *testing.T) {
 	for _, dirs := range []bool{true, false} {
 		each(t, mounted, func(t *testing.T, p *place, backend string) { noLockIsWaitedFor(t, p, backend, dirs) })
@@ -300,9 +296,9 @@ func noLockIsWaitedFor(t *testing.T, p *place, backend string, dirs bool) {
 	}
 }
 
-// TestOtherUsersCannotStopASandbox: files that another user puts into a
-// directory that all users share do not prevent sandboxes from starting, are
-// left alone, and do not let the command make a protected name.
+// TestOtherUsersCannotStopASandbox: another user puts files into a directory that all users share.
+// These files do not prevent sandboxes from starting, the launcher does not remove them, and they
+// do not let the command create a protected name.
 func TestOtherUsersCannotStopASandbox(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be two users")
@@ -346,10 +342,9 @@ func TestOtherUsersCannotStopASandbox(t *testing.T) {
 	}
 }
 
-// TestUndoInForbiddenDirectories: if a command removes all permissions to
-// search or change the workspace, the files that it made there are still
-// removed, whether the launcher is alive at the end or not, and no placeholder
-// is left.
+// TestUndoInForbiddenDirectories: a command removes all permissions to search or change the
+// workspace. The files that it created there are still removed, whether the launcher is alive at
+// the end or not, and no placeholder is left.
 func TestUndoInForbiddenDirectories(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		sub, profile := p.inWorkTree()

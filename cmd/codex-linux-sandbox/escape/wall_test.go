@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launcherWith returns a launcher that is built with a tag; name is its directory.
+// launcherWith returns a function that builds the launcher with a build tag into the directory name.
 func launcherWith(name, tag string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
-		// Programs run under the launcher's own name in /dev.
+		// The second stage runs the launcher under its own name in /dev, so the file must have that name.
 		dir := filepath.Join(base, name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return "", err
@@ -36,13 +36,13 @@ func launcherWith(name, tag string) func() (string, error) {
 }
 
 var (
-	// launcherWithoutMounts shows the host's whole file system, writable, whatever the plan says.
+	// launcherWithoutMounts ignores the mounts of the plan: it shows the host's whole file system, writable.
 	launcherWithoutMounts = launcherWith("without-mounts", "sandbox_without_mounts")
 	// launcherWithMistakes makes the mistake that an environment variable names.
 	launcherWithMistakes = launcherWith("with-mistakes", "sandbox_mistakes")
 )
 
-// use has a test use another launcher.
+// use makes a test use another launcher.
 func use(t *testing.T, make func() (string, error)) {
 	t.Helper()
 	other, err := make()
@@ -52,20 +52,20 @@ func use(t *testing.T, make func() (string, error)) {
 	launcher = other
 }
 
-// TestMountMistake: even if by a mistake nothing in the view is read-only or missing, a
-// command writes only to writable paths, and with restricted reads it reads only readable files.
+// TestMountMistake: by a mistake no path of the view is read-only or hidden. Even then a command
+// writes only to writable paths, and with restricted reads it reads only readable files.
 func TestMountMistake(t *testing.T) {
 	abi := machine.NeedLandlock(t, plan.WallABI)
 	use(t, launcherWithoutMounts)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		inside := p.file("ws/file", "inside")
-		works(t, p.run(backend, p.readOnly(), "change", p.secret)) // there are no mounts: modes can be changed
+		works(t, p.run(backend, p.readOnly(), "change", p.secret)) // without mounts a command can change modes
 		works(t, p.run(backend, p.workspace(), "contents", inside))
 		outside := func(what, profile string) {
 			t.Run(what, func(t *testing.T) {
 				o := p.run(backend, profile, "contents", p.secret)
 				breaches := o.breaches()
-				if abi < 3 { // it does not see these two
+				if abi < 3 { // Landlock of this version does not restrict these two calls
 					breaches = slices.DeleteFunc(breaches, func(what string) bool { return what == "truncate" || what == "open with O_TRUNC" })
 				}
 				if len(breaches) > 0 || !strings.Contains(o.text, "held: ") {
@@ -81,7 +81,7 @@ func TestMountMistake(t *testing.T) {
 			t.Errorf("the launcher has mounts: %v", o)
 		}
 		t.Run("reading with restricted reads", func(t *testing.T) {
-			// The attacker lies in base, with everything else.
+			// The attacker is in base, like all other programs.
 			own := filepath.Join(p.ws, "attacker")
 			text, err := os.ReadFile(attacker)
 			must(t, err)
@@ -102,7 +102,7 @@ func TestMountMistake(t *testing.T) {
 	})
 }
 
-// TestMaskMistake: if a denied path is not masked by a mistake, the helper of file requests does not read it.
+// TestMaskMistake: by a mistake a denied path is not masked. Even then the helper of file requests does not read it.
 func TestMaskMistake(t *testing.T) {
 	use(t, launcherWithoutMounts)
 	helper := filepath.Join(base, "codex-fs")
@@ -132,7 +132,7 @@ func TestMaskMistake(t *testing.T) {
 	})
 }
 
-// TestNamespaceMistake: if a namespace is the host's by a mistake, nothing runs.
+// TestNamespaceMistake: by a mistake a namespace is the host's. Then nothing runs.
 func TestNamespaceMistake(t *testing.T) {
 	use(t, launcherWithMistakes)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
@@ -158,7 +158,7 @@ func TestNamespaceMistake(t *testing.T) {
 	})
 }
 
-// TestKernelMistake: if the settings of the kernel are writable mounts by a mistake, root's command changes none.
+// TestKernelMistake: by a mistake the kernel's settings are on writable mounts. Even then a command of root changes none.
 func TestKernelMistake(t *testing.T) {
 	machine.NeedLandlock(t, plan.WallABI)
 	use(t, launcherWithMistakes)
@@ -183,7 +183,7 @@ func TestFIFOs(t *testing.T) {
 			name = filepath.Join(p.dir, name)
 			must(t, unix.Mkfifo(name, 0o666))
 			must(t, os.Chmod(name, 0o666))
-			// A reader, like the service that the FIFO controls.
+			// Open the FIFO for reading, like the service that it controls.
 			f, err := os.OpenFile(name, os.O_RDWR|unix.O_NONBLOCK, 0)
 			must(t, err)
 			ends = append(ends, f)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unix sockets that carry datagrams, pairs of them, and the calls that send with an address.
+// This file uses Unix datagram sockets, pairs of them, and the calls that send to an address.
 
 func init() {
 	attacks["pairs of datagrams"] = func([]string) { datagramPairs() }
@@ -85,7 +85,7 @@ func sends(fd int, address, size uintptr) map[string]func() unix.Errno {
 	}
 }
 
-// datagramPair returns a pair for datagrams, or false if the sandbox has none.
+// datagramPair returns a pair of datagram sockets. It returns false if the sandbox refuses pairs.
 func datagramPair() (pair [2]int, ok bool) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
 	if err != nil {
@@ -94,8 +94,8 @@ func datagramPair() (pair [2]int, ok bool) {
 	return pair, err == nil
 }
 
-// arrived reports whether a message has come to the other end of a pair: a message that was sent
-// and has not come there has gone elsewhere.
+// arrived reports whether a message has arrived at the other end of a pair. If a sent message has
+// not arrived there, it went elsewhere.
 func arrived(end int) bool {
 	_, _, err := unix.Recvfrom(end, make([]byte, 10), unix.MSG_DONTWAIT)
 	return err == nil
@@ -159,8 +159,8 @@ func receivedDescriptor(from int) int {
 	return -1
 }
 
-// exchangeWhileSending sends to a socket of the host while other threads exchange what the calls are about:
-// the descriptor, which is a stream or an end of a pair for datagrams, and the address.
+// exchangeWhileSending sends to a socket of the host while other threads replace the arguments of the
+// calls: the address, and the descriptor, which is a stream or an end of a pair of datagram sockets.
 func exchangeWhileSending(host string) {
 	var stop atomic.Bool
 	defer stop.Store(true)
@@ -191,9 +191,9 @@ func exchangeWhileSending(host string) {
 		to.Family = unix.AF_UNIX
 	})
 	for call, f := range sends(fd, address, size) {
-		rounds := 20 * races // few meet an exchange on a machine with one processor
+		rounds := 20 * races // on a machine with one processor few calls coincide with a replacement
 		if call == "connect and write" {
-			rounds = races // the launcher answers each
+			rounds = races // the launcher answers each call
 		}
 		for range rounds {
 			if f() == 0 && !arrived(pair[1]) && !arrived(stream[1]) {
@@ -205,7 +205,7 @@ func exchangeWhileSending(host string) {
 	held("exchange", unix.EPERM)
 }
 
-// datagramPairs uses pairs for datagrams: messages keep their boundaries, and carry descriptors and credentials.
+// datagramPairs uses pairs of datagram sockets: messages keep their boundaries, and carry descriptors and credentials.
 func datagramPairs() {
 	for _, kind := range []int{unix.SOCK_DGRAM, unix.SOCK_RAW} {
 		if _, err := unix.Socket(unix.AF_UNIX, kind, 0); err != unix.EPERM {
@@ -232,7 +232,7 @@ func datagramPairs() {
 	}
 	passOverPair(pair)
 	flagsOfPairs()
-	const threads = 80 // more than the launcher has
+	const threads = 80 // more threads than the launcher has
 	var all sync.WaitGroup
 	for range threads {
 		all.Go(func() {
@@ -281,8 +281,8 @@ func flagsOfPairs() {
 	}
 }
 
-// errorsOfPairs tells which errors there are, and that none leaves a descriptor behind. They are the same with and without a
-// sandbox.
+// errorsOfPairs prints the errors of socketpair, and checks that no failed call leaves a descriptor open. The errors are the
+// same with and without a sandbox.
 func errorsOfPairs() {
 	next, err := unix.Dup(0)
 	broken("dup", err)

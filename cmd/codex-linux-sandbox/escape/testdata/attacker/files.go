@@ -15,7 +15,7 @@ import (
 func init() {
 	attacks["covers"] = covers
 	attacks["write"] = func(args []string) {
-		// Every way that changes a file, or what is known of it.
+		// Try every call that changes a file or its metadata.
 		change(args[0])
 		contents(args[0])
 	}
@@ -31,7 +31,7 @@ func init() {
 				try("write by "+name, err)
 			}
 		}
-		// What is open for reading is opened again for writing.
+		// Open a file again for writing from a descriptor that is open for reading.
 		fd, err := unix.Open(args[0], unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		broken("open for reading", err)
 		try("open again", open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_WRONLY|unix.O_NONBLOCK))
@@ -39,7 +39,7 @@ func init() {
 	attacks["everyday"] = everyday
 	attacks["change"] = func(args []string) { change(args[0]) }
 	attacks["flags"] = func(args []string) {
-		// The flags of a file are changed through a descriptor that reads.
+		// Change the flags of a file through a descriptor that is open for reading.
 		fd, err := unix.Open(args[0], unix.O_RDONLY, 0)
 		broken("open", err)
 		flags, err := unix.IoctlGetUint32(fd, unix.FS_IOC_GETFLAGS)
@@ -81,7 +81,7 @@ func init() {
 			read("fd", fmt.Sprintf("/proc/self/fd/%d%s", fd, path))
 			read("up from fd", fmt.Sprintf("/proc/self/fd/%d/../../..%s", fd, path))
 		}
-		// A path that is longer than the kernel takes, step by step.
+		// Open a path that is longer than the kernel accepts, one component at a time.
 		_ = os.Chdir("/")
 		for part := range strings.SplitSeq(dir[1:], "/") {
 			_ = os.Chdir(part)
@@ -89,7 +89,7 @@ func init() {
 		read("relative", name)
 		read("overlong", strings.Repeat("./", 2000)+name)
 		read("much too long", strings.Repeat("./", 5000)+name)
-		// Openat from directories that were opened before, and upwards.
+		// Call openat from directories that were opened before, and with "..".
 		if fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0); err == nil {
 			at, err := unix.Openat(fd, name, unix.O_RDONLY, 0)
 			if err == nil {
@@ -99,7 +99,7 @@ func init() {
 			}
 			try("openat", err)
 		}
-		// Without a mount being crossed it is not reached at all.
+		// If the call may not cross a mount, it does not reach the path at all.
 		if fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Resolve: unix.RESOLVE_NO_XDEV}); err == nil {
 			n, e := unix.Read(fd, make([]byte, 8))
 			if e == nil && n > 0 {
@@ -111,7 +111,7 @@ func init() {
 		try("exchange", exchange(path, dir+"/other"))
 	}
 	attacks["move parent"] = func(args []string) {
-		// args: a directory that holds something masked, and its name in it.
+		// args: a directory that contains a masked file, and the name of that file.
 		if err := unix.Rename(args[0], args[0]+".moved"); err != nil {
 			held("rename the parent", err)
 		}
@@ -132,8 +132,7 @@ func init() {
 		attacks["protected"](args)
 	}
 	attacks["redirect"] = func(args []string) {
-		// args: a directory, a name in it, and where a link of that name is to
-		// lead.
+		// args: a directory, a name in it, and the target for a link of that name.
 		_ = unix.Rename(args[0], args[0]+".moved")
 		_ = unix.Mkdir(args[0], 0o755)
 		_ = unix.Rename(args[0]+"/"+args[1], args[0]+"/moved")
@@ -145,8 +144,8 @@ func init() {
 		}
 	}
 	attacks["case"] = func(args []string) {
-		// Where names differ by case these are other names; they must not
-		// lead to the protected ones.
+		// On a case-sensitive file system these are other names. They must not lead to the
+		// protected ones.
 		for _, name := range []string{".GIT", ".Git", ".git.", ".git ", ".g\u200cit", ".CODEX", ".Agents"} {
 			p := args[0] + "/" + name
 			_ = os.Mkdir(p, 0o755)
@@ -160,7 +159,7 @@ func init() {
 		held("case", unix.ENOENT)
 	}
 	attacks["forge"] = func(args []string) {
-		// What looks like a placeholder: a directory and a file with the mode and the
+		// Create a directory and a file that look like placeholders: they have the mode and the
 		// time of one.
 		times := []unix.Timespec{{Sec: 3600, Nsec: 203_569_741}, {Sec: 3600, Nsec: 203_569_741}}
 		for _, name := range args {
@@ -171,7 +170,7 @@ func init() {
 		}
 	}
 	attacks["undo"] = func(args []string) {
-		// A .git that an ordinary user cannot empty in one go.
+		// Create a .git that an ordinary user cannot empty in one pass.
 		own := args[0] + "/own"
 		broken("mkdir", os.MkdirAll(own+"/hooks", 0o755))
 		for _, name := range []string{"config", "HEAD", "hooks/post-checkout"} {
@@ -205,7 +204,7 @@ func init() {
 		}
 	}
 	attacks["fill"] = func(args []string) {
-		// As much as fits, at most 700 MiB.
+		// Write as much data as fits, at most 700 MiB.
 		for _, dir := range args {
 			var st unix.Statfs_t
 			broken("statfs", unix.Statfs(dir, &st))
@@ -222,7 +221,7 @@ func init() {
 		}
 	}
 	attacks["memfd"] = func([]string) {
-		// A program from memory is confined as well.
+		// A program that is executed from memory is confined as well.
 		fd, err := unix.MemfdCreate("program", 0)
 		broken("memfd_create", err)
 		program, err := os.ReadFile("/proc/self/exe")
@@ -235,7 +234,7 @@ func init() {
 		held("execveat", errno)
 	}
 	attacks["crawl"] = func(args []string) {
-		// Up and out: a working directory that is moved while we are in it.
+		// Move the working directory while this process is in it, and go up from there.
 		broken("mkdir", os.MkdirAll(args[0]+"/a/b/c", 0o755))
 		broken("chdir", os.Chdir(args[0]+"/a/b/c"))
 		_ = unix.Rename(args[0]+"/a/b", args[0]+"/moved")
@@ -246,8 +245,7 @@ func init() {
 		held("crawl", unix.EROFS)
 	}
 	attacks["change links"] = func(args []string) {
-		// Swap a directory for a link to the outside and back until we are
-		// ended.
+		// Replace a directory by a link to the outside and back until this process is killed.
 		fmt.Println("ready")
 		for {
 			_ = exchange(args[0], args[1])
@@ -292,7 +290,7 @@ func change(path string) {
 	legacy(path)
 }
 
-// protected tries every way to make or replace a name.
+// protected tries every way to create or replace a name.
 func protected(name string) {
 	dir, base := filepath.Dir(name), filepath.Base(name)
 	broken("own directory", os.MkdirAll(dir+"/own", 0o755))
@@ -324,7 +322,7 @@ func protected(name string) {
 	try("mkfifo "+base, unix.Mkfifo(name, 0o600))
 	_, errno := raw(unix.SYS_MOUNT, text(dir+"/own"), text(name), 0, unix.MS_BIND, 0)
 	report("bind to "+base, errno)
-	if errno == 0 { // only outside; nothing is to be left there
+	if errno == 0 { // this happens only outside; remove the file, so that none is left
 		broken("unmount", unix.Unmount(name, unix.MNT_DETACH))
 	}
 	try("chmod "+base, unix.Chmod(name, 0o777))
@@ -334,8 +332,8 @@ func protected(name string) {
 	}
 }
 
-// covers looks for a writable mount of the file system that a mask is made of,
-// and for a mount over the root, which only the parent of the root leads to.
+// covers looks for a writable mount of the file system that masks come from, and for a mount over
+// the root, which only ".." of the root leads to.
 func covers(args []string) {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	broken("read the mounts", err)
@@ -362,7 +360,7 @@ func covers(args []string) {
 	held("covers", unix.EROFS)
 }
 
-// contents tries every way that changes what is in a file, or its name.
+// contents tries every way to change the content or the name of a file.
 func contents(path string) {
 	for name, flags := range map[string]int{"O_WRONLY": unix.O_WRONLY, "O_RDWR": unix.O_RDWR, "O_TRUNC": unix.O_RDONLY | unix.O_TRUNC, "O_APPEND": unix.O_WRONLY | unix.O_APPEND} {
 		try("open with "+name, open(path, flags))
@@ -378,8 +376,8 @@ func contents(path string) {
 	try("O_TMPFILE beside", open(filepath.Dir(path), unix.O_TMPFILE|unix.O_WRONLY))
 }
 
-// everyday does what ordinary programs do in a sandbox with two writable
-// directories: where it is, and args[0]. A breach here means that it works.
+// everyday does what ordinary programs do in a sandbox with two writable directories: the current
+// one and args[0]. A breach here means that it works.
 func everyday(args []string) {
 	other := args[0]
 	write := func(path string, flags int, text string) error {
@@ -397,7 +395,7 @@ func everyday(args []string) {
 	try("link in another directory", unix.Link("dir/file", "link"))
 	try("truncate", unix.Truncate("dir/file", 0))
 	try("make a file in the other directory", write(other+"/file", unix.O_CREAT, "x"))
-	if err := unix.Rename("link", other+"/link"); err != unix.EXDEV { // they are two mounts
+	if err := unix.Rename("link", other+"/link"); err != unix.EXDEV { // the directories are on two mounts
 		try("rename to the other directory", err)
 	}
 	try("make a FIFO", unix.Mkfifo("fifo", 0o644))
@@ -408,7 +406,7 @@ func everyday(args []string) {
 	try("truncate and write /dev/null", write("/dev/null", unix.O_TRUNC|unix.O_CREAT, "x"))
 	try("write in /dev/shm", write("/dev/shm/file", unix.O_CREAT|unix.O_TRUNC, "x"))
 	try("write to the file that is standard output", write("/proc/self/fd/1", unix.O_APPEND, ""))
-	if os.Geteuid() != 0 { // root writes nothing in /proc
+	if os.Geteuid() != 0 { // root may not write in /proc
 		try("set a thread's name", write("/proc/self/comm", unix.O_TRUNC, "name"))
 		try("set oom_score_adj", write("/proc/self/oom_score_adj", unix.O_TRUNC, "900"))
 	}

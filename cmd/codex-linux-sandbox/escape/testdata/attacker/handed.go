@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sockets that a process outside hands to the command, and connections that a process has forbidden itself.
+// These attacks use sockets that a process outside passes to the command, and connections that a process has forbidden itself.
 
 func init() {
 	attacks["handed sockets"] = func(args []string) { handedSockets(args) }
@@ -25,8 +25,8 @@ func init() {
 	}
 }
 
-// handedSockets connects sockets that come over standard input: a stream, packets and TCP, and sends from one for datagrams if
-// there is one. args: where to.
+// handedSockets connects sockets that arrive over standard input: a stream, a packet and a TCP socket. If a datagram socket
+// arrives as well, it sends from that one. args: the addresses.
 func handedSockets(args []string) {
 	oob := make([]byte, unix.CmsgSpace(4*4))
 	_, n, _, _, err := unix.Recvmsg(0, make([]byte, 1), oob, 0)
@@ -54,9 +54,10 @@ func handedSockets(args []string) {
 	}
 }
 
-// supervised executes a program whose system calls another one watches: a filter of the kernel has one listener only.
+// supervised executes a program whose system calls this process supervises: the kernel permits only one listener of
+// seccomp notifications.
 func supervised(args []string) {
-	const never = 212 // lookup_dcookie on x86-64; any number will do
+	const never = 212 // lookup_dcookie on x86-64; any number works here
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, {Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: never, Jf: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_USER_NOTIF}, {Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
@@ -67,12 +68,13 @@ func supervised(args []string) {
 	if errno != 0 {
 		broken("install a filter", errno)
 	}
-	_, err := unix.FcntlInt(fd, unix.F_SETFD, 0) // the listener stays, as the other program has it
+	_, err := unix.FcntlInt(fd, unix.F_SETFD, 0) // the listener must stay open, so the other program inherits it
 	broken("keep the listener", err)
 	broken("exec", unix.Exec(args[0], args, os.Environ()))
 }
 
-// confinedFurther forbids itself, by Landlock, to connect, or only to write files, and connects.
+// confinedFurther restricts itself by Landlock and then connects. It forbids itself connections, or with
+// filesOnly only to write files.
 func confinedFurther(filesOnly bool) {
 	_, tcp, err := listener(unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
 	broken("listen", err)
@@ -103,14 +105,14 @@ func confinedFurther(filesOnly bool) {
 	}
 	try("connect by TCP", connect(unix.AF_INET, tcp))
 	try("connect to an abstract socket", connect(unix.AF_UNIX, name))
-	// The children are confined as well.
+	// The children inherit the restriction.
 	out, err := exec.Command(os.Args[0], "connect", name.Name).Output()
 	broken("start a child", err)
 	_, _ = os.Stdout.Write(out[:len(out)-len("done\n")])
 }
 
-// blockedConnections has more processes than the launcher has threads connect to a listener that has no room, and connects
-// elsewhere: while they wait, and when they have been killed.
+// blockedConnections starts more processes than the launcher has threads. All connect to a listener whose backlog is full.
+// Then it connects elsewhere: while they wait, and after they were killed.
 func blockedConnections() {
 	const many = 100
 	full, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attacks by descriptors that somebody has left open.
+// These attacks use inherited descriptors.
 
 func init() {
 	attacks["through"] = through
 	attacks["inherited"] = func(args []string) {
-		// Descriptors that somebody has left open, for reading.
+		// Try inherited descriptors that are open for reading.
 		for _, fd := range []int{0, 3, 4} {
 			var st unix.Stat_t
 			if unix.Fstat(fd, &st) != nil {
@@ -48,8 +48,7 @@ func init() {
 		}
 	}
 	attacks["datagrams"] = func(args []string) {
-		// A datagram to a socket with a name, from descriptors that somebody has
-		// left open.
+		// Send a datagram to a named socket, from inherited descriptors.
 		to := &unix.SockaddrUnix{Name: args[0]}
 		for _, fd := range []int{0, 3} {
 			try(fmt.Sprint("send from descriptor ", fd), unix.Sendmsg(fd, []byte("x"), nil, to, 0))
@@ -57,8 +56,8 @@ func init() {
 	}
 }
 
-// through reads and writes by descriptors what is outside of the view. args: a
-// name that can be made in a directory outside, and the descriptors.
+// through uses descriptors to read and write files outside of the view. args: a name that can be
+// created in a directory outside, and the descriptors.
 func through(args []string) {
 	for _, n := range args[1:] {
 		var st unix.Stat_t
@@ -69,7 +68,7 @@ func through(args []string) {
 		}
 		switch kind := st.Mode & unix.S_IFMT; {
 		case kind == unix.S_IFCHR:
-			held("descriptor "+n, unix.ENOTTY) // that is /dev/null
+			held("descriptor "+n, unix.ENOTTY) // this is /dev/null
 			continue
 		case kind == 0:
 			breach("have a descriptor of the kernel's: " + n)
@@ -94,7 +93,7 @@ func through(args []string) {
 	}
 }
 
-// readKeyAt opens a file by a path from a directory, and looks for a key in it.
+// readKeyAt opens a path relative to a directory, and looks for a key in the file.
 func readKeyAt(dir int, name string) {
 	what := fmt.Sprintf("%s from directory %d", name, dir)
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -106,7 +105,7 @@ func readKeyAt(dir int, name string) {
 	_ = unix.Close(fd)
 }
 
-// readKey reads a file, which is outside of the view if there is a key in it.
+// readKey reads a file. If the file contains a key, it is outside of the view.
 func readKey(what string, fd int) {
 	b := make([]byte, 20)
 	n, err := unix.Pread(fd, b, 0)

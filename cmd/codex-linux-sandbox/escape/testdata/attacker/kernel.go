@@ -20,7 +20,7 @@ func init() {
 		v := unix.Iovec{Base: &b[0], Len: 8}
 		call("process_vm_readv", unix.SYS_PROCESS_VM_READV, uintptr(unix.Getpid()), pointer(&v), 1, pointer(&v), 1, 0)
 		call("process_vm_writev", unix.SYS_PROCESS_VM_WRITEV, uintptr(unix.Getpid()), pointer(&v), 1, pointer(&v), 1, 0)
-		// A server inside gets a pidfd of the launcher, which makes connections to it.
+		// A server inside can get a pidfd of the launcher, because the launcher connects to it.
 		if self, err := unix.PidfdOpen(unix.Getpid(), 0); err == nil {
 			call("pidfd_getfd", unix.SYS_PIDFD_GETFD, uintptr(self), 0, 0)
 		}
@@ -115,7 +115,7 @@ func init() {
 	}
 	attacks["sockets"] = func([]string) {
 		for _, family := range []uintptr{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK, unix.AF_VSOCK, unix.AF_ALG, unix.AF_TIPC, unix.AF_RDS, unix.AF_SMC, unix.AF_QIPCRTR, unix.AF_CAN, unix.AF_APPLETALK, unix.AF_X25} {
-			if family != unix.AF_INET && family != unix.AF_INET6 { // of its own network
+			if family != unix.AF_INET && family != unix.AF_INET6 { // the command has sockets of these two in its own network
 				call(fmt.Sprint("socket of family ", family), unix.SYS_SOCKET, family, unix.SOCK_DGRAM, 0)
 			}
 			call(fmt.Sprint("socketpair of family ", family), unix.SYS_SOCKETPAIR, family, unix.SOCK_DGRAM, 0, pointer(&[2]int32{}))
@@ -236,7 +236,7 @@ func init() {
 		try("read somebody else's terminal", open(args[0], unix.O_RDONLY|unix.O_NOCTTY))
 	}
 	attacks["setuid"] = func([]string) {
-		// A copy of this program that is root's, with the setuid bit.
+		// Execute a setuid copy of this program that belongs to root.
 		if os.Geteuid() != os.Getuid() {
 			breach("we run as another user")
 			return
@@ -268,14 +268,14 @@ var spaces = map[string]uintptr{
 	"ipc": unix.CLONE_NEWIPC, "uts": unix.CLONE_NEWUTS, "cgroup": unix.CLONE_NEWCGROUP, "time": unix.CLONE_NEWTIME,
 }
 
-// ours are files outside of the granted ones that anybody may write and that
-// are nobody's but the process's.
+// ours are files outside of the granted paths that every user may write, and that belong to no
+// other user.
 var ours = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/console",
-	// A process that writes there gets notices of their own.
+	// A process that writes to these files gets notifications of its own.
 	"/proc/pressure/cpu", "/proc/pressure/io", "/proc/pressure/memory", "/proc/pressure/irq"}
 
-// writables opens for writing everything in /proc, /sys and /dev that is not
-// a process's. It does not write.
+// writables opens every file in /proc, /sys and /dev for writing, except those of processes. It
+// writes no data.
 func writables(skip []string) {
 	skip = append(skip, ours...)
 	for _, top := range []string{"/proc", "/sys/kernel", "/sys/module", "/sys/power", "/sys/fs", "/sys/firmware", "/dev"} {
@@ -312,7 +312,7 @@ func writables(skip []string) {
 }
 
 func init() {
-	// What the kernel counts by user is there for others, too.
+	// Take resources that the kernel counts per user, which other processes of the user need as well.
 	attacks["watchers"] = func(args []string) {
 		most, err := strconv.Atoi(args[0])
 		broken("arguments", err)

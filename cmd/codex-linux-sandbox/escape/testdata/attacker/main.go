@@ -1,7 +1,6 @@
-// Command attacker tries to get out of a sandbox: each of its subcommands is
-// one way. It prints a line for each try, "breach: WHAT" when it worked or
-// reached what it should not, "held: WHAT: ERRNO" when it was refused, and
-// ends with "done". It needs nothing but the kernel.
+// Command attacker tries to escape from a sandbox. Each of its subcommands is one attack. It prints
+// a line for each try: "breach: WHAT" if the try worked or reached a forbidden object, and "held:
+// WHAT: ERRNO" if it was refused. At the end it prints "done". It needs only the kernel.
 package main
 
 import (
@@ -17,14 +16,15 @@ import (
 // attacks are the subcommands.
 var attacks = map[string]func(args []string){}
 
-// legacy are tries that only some architectures have.
+// legacy makes the attempts that only some architectures support.
 var legacy = func(string) {}
 
-// processors is how many threads run Go code at least. The test switches preemption off. On a machine with one processor, a
-// thread that changes memory all the time would keep the others, and so the attack itself, from running.
+// processors is the least number of threads that run Go code. The test switches preemption off. On a machine with one
+// processor, a thread that changes memory in a loop would stop the other threads, and so the attack itself.
 const processors = 4
 
-// Attacks run in the first thread. In another one, what ptrace has begun to trace would keep the process from being reaped.
+// Attacks run in the first thread. In another thread, a process that ptrace has begun to trace would keep this process from
+// being reaped.
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -48,7 +48,7 @@ func held(what string, err error) {
 	fmt.Printf("held: %s: %v\n", what, err)
 }
 
-// broken says that an attack could not even be tried.
+// broken reports that an attack could not be tried.
 func broken(what string, err error) {
 	if err != nil {
 		fmt.Printf("broken: %s: %v\n", what, err)
@@ -56,7 +56,7 @@ func broken(what string, err error) {
 	}
 }
 
-// try reports what came of something that must fail.
+// try prints the result of a call that must fail.
 func try(what string, err error) {
 	if err == nil {
 		breach(what)
@@ -89,8 +89,8 @@ func raw(nr uintptr, args ...uintptr) (uintptr, unix.Errno) {
 	return result, errno
 }
 
-// call makes a system call that nobody inside may make. Any answer but a
-// refusal means that the kernel's code behind it was reached.
+// call makes a system call that is forbidden in the sandbox. Any result other than a refusal means
+// that the call reached the kernel's code behind it.
 func call(what string, nr uintptr, args ...uintptr) {
 	switch _, errno := raw(nr, args...); errno {
 	case unix.EPERM, unix.EACCES, unix.EROFS, unix.ENOSYS:
@@ -102,7 +102,7 @@ func call(what string, nr uintptr, args ...uintptr) {
 	}
 }
 
-// forked makes a clone that ends at once, if it is made.
+// forked calls clone or fork. If the kernel makes the process, it ends at once.
 func forked(what string, nr uintptr, args ...uintptr) {
 	var a [6]uintptr
 	copy(a[:], args)
@@ -120,7 +120,7 @@ func forked(what string, nr uintptr, args ...uintptr) {
 	_, _ = unix.Wait4(int(pid), nil, unix.WALL, nil)
 }
 
-// errnoOf is the error of a file operation as the kernel gave it.
+// errnoOf gives the kernel's error of a file operation.
 func open(path string, flags int) error {
 	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
 	if err == nil {

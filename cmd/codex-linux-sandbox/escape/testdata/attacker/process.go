@@ -39,7 +39,7 @@ func init() {
 		try("pidfd_getfd", err)
 	}
 	attacks["kill all"] = func([]string) {
-		// Everybody who may be signalled, but for this process.
+		// Signal every process that may be signalled, except this one.
 		signal.Ignore(unix.SIGUSR2)
 		if err := unix.Kill(-1, unix.SIGUSR2); err != nil {
 			held("kill everybody", err)
@@ -47,7 +47,7 @@ func init() {
 	}
 	attacks["priorities"] = func(args []string) {
 		pid, _ := strconv.Atoi(args[0])
-		try("setpriority", unix.Setpriority(unix.PRIO_PROCESS, pid, 19)) // which nobody needs a right for, whatever it is now
+		try("setpriority", unix.Setpriority(unix.PRIO_PROCESS, pid, 19)) // no process needs a right to set this value, whatever the present one is
 		var cpus unix.CPUSet
 		cpus.Set(0)
 		try("sched_setaffinity", unix.SchedSetaffinity(pid, &cpus))
@@ -75,7 +75,7 @@ func init() {
 		report("ioprio_set of the group", errno)
 	}
 	attacks["lease"] = func(args []string) {
-		// args: a file of the user's that can be read.
+		// args: a readable file of the user.
 		fd, err := unix.Open(args[0], unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		broken("open", err)
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
@@ -147,14 +147,14 @@ func init() {
 		for sig := unix.Signal(1); sig <= 64; sig++ {
 			switch sig {
 			case unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGCHLD, unix.SIGCONT, unix.SIGPWR, unix.SIGWINCH:
-				continue // they are passed on to us, or ask the init to end all
+				continue // these signals are passed on to this process, or make the init end all processes
 			}
 			_ = unix.Kill(parent, sig)
 		}
 		fmt.Println("alive")
 	}
 	attacks["orphans"] = func(args []string) {
-		// Processes that leave every group and session, and are left alone.
+		// Start processes that leave every group and session, and do not wait for them.
 		self, _ := os.Executable()
 		for range 8 {
 			c := exec.Command(self, "linger", args[0])
@@ -164,7 +164,7 @@ func init() {
 	}
 	attacks["linger"] = func(args []string) {
 		signal.Ignore(unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT)
-		if len(args) < 2 { // once more, as a grandchild
+		if len(args) < 2 { // start the program once more, as a grandchild
 			c := exec.Command("/proc/self/exe", "linger", args[0], "again")
 			c.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 			_ = c.Start()
@@ -215,9 +215,9 @@ func report(what string, errno unix.Errno) {
 	}
 }
 
-// flood has processes that try all the time to move a directory of their own
-// onto a name, and says when they are at it. With "end" it ends then, without
-// waiting for them, else it waits.
+// flood starts processes that try again and again to move a directory of their own onto a name. It
+// prints a line when they have begun. With "end" it then ends without waiting for them, otherwise
+// it waits.
 func flood(args []string) {
 	target, how := args[0], args[1]
 	self, err := os.Executable()

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sockets of a command's own, and ways from them to those of the host. A server
-// of the host greets with hostGreeting.
+// These attacks use the command's own sockets, and try to reach sockets of the host from them. A
+// server of the host greets with hostGreeting.
 
 const (
 	hostGreeting = 'h'
 	ownGreeting  = 'o'
-	// races is how often an exchange is tried.
+	// races is the number of tries to replace an argument during a call.
 	races = 500
 )
 
@@ -64,7 +64,7 @@ func greeted(fd int, to unix.Sockaddr) (byte, error) {
 	return b[0], err
 }
 
-// ownSockets uses every kind of socket that a command has of its own.
+// ownSockets uses every kind of socket that a command may create.
 func ownSockets(writable bool) {
 	cwd, err := os.Getwd()
 	broken("find the directory", err)
@@ -159,8 +159,8 @@ func ownDatagrams() {
 	}
 }
 
-// errorsOfConnect compares the errors with those of the kernel, and with the
-// refusals of the sandbox.
+// errorsOfConnect compares the errors of connect with the kernel's errors, and with the refusals of
+// the sandbox.
 func errorsOfConnect(cwd string) {
 	path := func(s string) unix.Sockaddr { return &unix.SockaddrUnix{Name: s} }
 	for name, want := range map[string]error{"none": unix.ENOENT, "dir": unix.ECONNREFUSED, cwd + "/link/none": unix.ENOENT, "a/b": unix.ENOTDIR} {
@@ -220,8 +220,8 @@ func pairs() {
 	}
 }
 
-// hostSockets tries to reach servers of the host, whose sockets are in a
-// directory that can be written: a stream, packets behind it and datagrams.
+// hostSockets tries to reach servers of the host whose sockets are in a writable directory: a
+// stream socket, a packet socket beside it and a datagram socket.
 func hostSockets(stream, datagrams string) {
 	reach := func(what string, kind int, to string) {
 		fd, err := unix.Socket(unix.AF_UNIX, kind, 0)
@@ -253,7 +253,7 @@ func hostSockets(stream, datagrams string) {
 		if kind == unix.SOCK_DGRAM {
 			continue
 		}
-		// One's own socket has had the name.
+		// A socket of the command has had the name before.
 		if _, _, err := listener(unix.AF_UNIX, kind, &unix.SockaddrUnix{Name: "own"}); err == nil {
 			if os.Link(name, "other") == nil && os.Rename("other", "own") == nil {
 				reach("the place of a socket of its own", kind, "own")
@@ -266,8 +266,8 @@ func hostSockets(stream, datagrams string) {
 	}
 }
 
-// exchangeWhileConnecting connects again and again while other threads exchange what the call
-// is about: the files, the memory of the address, the descriptor.
+// exchangeWhileConnecting connects again and again while other threads replace the arguments of the
+// call: the files, the memory of the address, and the descriptor.
 func exchangeWhileConnecting(host string) {
 	if _, _, err := listener(unix.AF_UNIX, unix.SOCK_STREAM, &unix.SockaddrUnix{Name: "mine"}); err != nil {
 		held("make a server", err)
