@@ -34,8 +34,8 @@ func build(t *testing.T) string {
 	return name
 }
 
-// start starts the program with pipes. The returned function waits for its end
-// and returns its stderr.
+// start starts the program with pipes. The returned function waits for the end of the program and
+// returns its stderr.
 func start(t *testing.T, name string) (io.WriteCloser, *bufio.Reader, func() (string, *os.ProcessState)) {
 	t.Helper()
 	in, out, wait, _ := startAs(t, name, nil)
@@ -148,8 +148,8 @@ func TestProgram(t *testing.T) {
 		}
 	})
 
-	// The server has ended: neither the end of the input nor a missing reader
-	// of the answers may leave a temporary file.
+	// Scenario: the server has ended. Neither the end of the input nor a missing reader of the
+	// answers may leave a temporary file.
 	for _, deaf := range []bool{false, true} {
 		t.Run(map[bool]string{false: "given up", true: "given up by a server that does not read"}[deaf], func(t *testing.T) {
 			dir := t.TempDir()
@@ -190,7 +190,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// TestLinkedPackages forbids packages that would slow the start down.
+// TestLinkedPackages forbids packages that would make the start slower.
 func TestLinkedPackages(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
 	if err != nil {
@@ -208,8 +208,8 @@ func TestLinkedPackages(t *testing.T) {
 	}
 }
 
-// TestNotDumpable: other processes of the user cannot open the helper's streams
-// through /proc; the kernel makes the files there root's.
+// TestNotDumpable: other processes of the user cannot open the helper's streams through /proc,
+// because the kernel gives the files there to root.
 func TestNotDumpable(t *testing.T) {
 	name := build(t)
 	const nobody = 65534
@@ -232,7 +232,7 @@ func TestNotDumpable(t *testing.T) {
 	}
 }
 
-// everybodys copies a program to where every user can execute it.
+// everybodys copies a program to a path where every user can execute it.
 func everybodys(t *testing.T, program string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "codex-fs")
