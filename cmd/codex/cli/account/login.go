@@ -31,8 +31,8 @@ const maxSecret = 1 << 20
 
 // Identity has the external dependencies of signing in. Tests replace them.
 type Identity struct {
-	transport http.RoundTripper      // nil: from the environment
-	ports     []int                  // on which the browser returns; nil: the usual ones
+	transport http.RoundTripper      // nil: the transport that the environment defines
+	ports     []int                  // ports to which the browser returns; nil: the usual ones
 	Open      func(url string) error // opens a browser
 }
 
@@ -93,7 +93,7 @@ type loginRun struct {
 	s      cmdutil.Streams
 	id     Identity
 	config home.Config
-	log    *slog.Logger // of codex-login.log
+	log    *slog.Logger // logs to codex-login.log
 	in     signin.Login
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// identityService answers for the identity service, by METHOD https://host/path.
+// identityService answers in place of the identity service, by METHOD https://host/path.
 type identityService struct {
 	t       *testing.T
 	answers map[string]identityAnswer
@@ -43,8 +43,7 @@ func (s *identityService) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// homeWith returns a home directory with files in it; no credentials are in the
-// environment.
+// homeWith returns a home directory with files. It also removes credentials from the environment.
 func homeWith(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -99,7 +98,7 @@ func TestLoginTranscripts(t *testing.T) {
 		answers map[string]identityAnswer
 		stderr  string
 		code    int
-		auth    string // auth.json afterwards; empty: it does not exist
+		auth    string // expected auth.json afterwards; empty: it must not exist
 	}{
 		"an API key": {"login --with-api-key", " sk-1\n", nil, nil, nil,
 			"Reading API key from stdin...\nSuccessfully logged in\n", 0, "{\n  \"auth_mode\": \"apikey\",\n  \"OPENAI_API_KEY\": \"sk-1\"\n}"},
@@ -213,7 +212,7 @@ func TestStatusMakesNothing(t *testing.T) {
 
 func TestLoginNeedsAPipe(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		return // the test's terminal is Linux's
+		return // the test's terminal works on Linux only
 	}
 	homeWith(t, nil)
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -234,8 +233,8 @@ func TestLoginNeedsAPipe(t *testing.T) {
 func TestBrowserLogin(t *testing.T) {
 	tokens := identityAnswer{200, `{"id_token":"` + idToken(`{"https://api.openai.com/auth":{"chatgpt_account_id":"acct-1"}}`) + `","access_token":"sk-a","refresh_token":"secret-r"}`}
 	for name, tt := range map[string]struct {
-		query string // of the way back
-		end   string // of stderr
+		query string // the query with which the browser returns
+		end   string // expected end of stderr
 		code  int
 	}{
 		"signs in":     {"code=c", "Successfully logged in\n", 0},
@@ -265,7 +264,7 @@ func TestBrowserLogin(t *testing.T) {
 					return resp.Body.Close()
 				},
 			}
-			// The two hidden options are for the device flow alone.
+			// The two hidden options are for the device flow only.
 			stdout, stderr, code := runLogin(t, id, nil, "login", "--experimental_issuer", "http://127.0.0.1:1")
 			want := regexp.MustCompile(`^Starting local login server on http://localhost:\d+\.
 If your browser did not open, navigate to this URL to authenticate:
@@ -303,7 +302,7 @@ func TestDeviceLogin(t *testing.T) {
 		t.Errorf("got %d\n%s\n%s", code, stdout, stderr)
 	}
 	s.answers["POST "+issuer+"/api/accounts/deviceauth/token"] = identityAnswer{status: 500}
-	s.answers[revokePost] = identityAnswer{status: 200} // of the first attempt's tokens
+	s.answers[revokePost] = identityAnswer{status: 200} // revoke the tokens of the first attempt
 	_, stderr, code = runLogin(t, Identity{transport: s}, nil, args...)
 	if code != 1 || stderr != "Error logging in with device code: device auth failed with status 500 Internal Server Error\n" {
 		t.Errorf("got %d, %s", code, stderr)
