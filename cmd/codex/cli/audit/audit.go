@@ -153,7 +153,7 @@ func show(c *cli.Context, s cmdutil.Streams, files []string, match func(string) 
 	return errors.Join(b.Flush(), err)
 }
 
-// read checks files, and calls each for every line.
+// read checks files, and calls each with every line.
 func read(c *cli.Context, files []string, expect audit.Position, each func(*audit.Line) error) (*audit.Verifier, error) {
 	if len(files) == 0 {
 		return nil, cmdutil.Usagef("name the files of the audit trail; see %s --help", c.Command.HelpName)
