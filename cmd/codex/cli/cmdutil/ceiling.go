@@ -5,7 +5,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// CeilingFlags are the options for what the holder of a token may ask a server for.
+// CeilingFlags returns the options for the ceiling of a token: the most that its holder may request from a server.
 func CeilingFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "cwd", Usage: "confine file requests and working directories to `DIR`"},
@@ -13,7 +13,7 @@ func CeilingFlags() []cli.Flag {
 	}, ServerLimitFlags()...)
 }
 
-// Ceiling returns what the options of CeilingFlags say. The directory is as it was given.
+// Ceiling returns the ceiling that the options of CeilingFlags set. The directory is not resolved.
 func Ceiling(c *cli.Context) (wsauth.Ceiling, error) {
 	limits, err := ServerLimits(c)
 	return wsauth.Ceiling{Dir: c.String("cwd"), MaxSandbox: wsauth.Sandbox(c.String("max-sandbox")), Limits: wsauth.Limits(limits)}, err

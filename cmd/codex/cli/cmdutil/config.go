@@ -15,7 +15,7 @@ const (
 	rootRemoteToken = "remote-auth-token-env"
 )
 
-// RootFlags are those that come before the command.
+// RootFlags returns the options that come before the command.
 func RootFlags() []cli.Flag {
 	return append(ConfigFlags(),
 		&cli.StringFlag{Name: rootRemote, Hidden: true},
@@ -34,12 +34,11 @@ func overrideFlag(usage string) cli.Flag {
 	return &cli.StringSliceFlag{Name: optionOverride, Aliases: []string{"c"}, Usage: usage}
 }
 
-// ConfigFlags are those about config.toml. They may come before and after the
-// command.
+// ConfigFlags returns the options about config.toml. They may come before and after the command.
 func ConfigFlags() []cli.Flag { return configFlags(OverrideFlag()) }
 
-// ConfigOrFileFlags are ConfigFlags of a command whose options can stand in a file, which
-// --config can name too: see ReadOptions.
+// ConfigOrFileFlags returns ConfigFlags for a command that can read its options from a file.
+// --config can name that file, too: see ReadOptions.
 func ConfigOrFileFlags() []cli.Flag {
 	return configFlags(overrideFlag("with =: use this value instead of that in config.toml, may be repeated; without =: the same as --config-file (`KEY=VALUE|FILE`)"))
 }
@@ -75,7 +74,7 @@ func RefuseRootFlags(c *cli.Context) error {
 // before all commands.
 func levels(c *cli.Context) []*cli.Context {
 	lineage := c.Lineage()
-	return lineage[:len(lineage)-1] // without the program's
+	return lineage[:len(lineage)-1] // without the context of the program
 }
 
 func IsStrict(c *cli.Context) bool {

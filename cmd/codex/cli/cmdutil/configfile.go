@@ -20,10 +20,9 @@ import (
 )
 
 const (
-	// maxOptionsFile bounds a file with options, in bytes: each has a line.
+	// maxOptionsFile bounds a file with options, in bytes. Each option has a line.
 	maxOptionsFile = 1 << 20
-	// systemOptions is the directory of the files that are read unless another one is
-	// named.
+	// systemOptions is the directory of the files that are read by default.
 	systemOptions = "/etc/codex"
 	// othersWrite are the permissions with which other users can change a file.
 	othersWrite = 0o022
@@ -64,8 +63,8 @@ type OptionsFile struct {
 // Options are the options of a command with their origins.
 type Options struct {
 	c         *cli.Context
-	path      string            // of the file; empty: there is none
-	from      map[string]string // of options from the file: PATH:LINE
+	path      string            // path of the file; empty: no file
+	from      map[string]string // origins of the options from the file: PATH:LINE
 	variables map[string]string
 }
 
@@ -159,7 +158,7 @@ func (p *onePath) Set(path string) error {
 	return nil
 }
 
-// onlyOurs returns an error if other users can change the file: its options decide who may
+// onlyOurs returns an error if other users can change the file, because its options decide who may
 // run commands.
 func onlyOurs(path string) error {
 	info, err := os.Stat(path)
@@ -262,7 +261,7 @@ func (o *Options) unknown(at, key string) error {
 	return fmt.Errorf("%s: unknown key %s; allowed are the options of %s: %s", at, strconv.Quote(key), o.c.Command.HelpName, strings.Join(names, ", "))
 }
 
-// kindOf returns the value whose type tells the kind of an option: the flag, or the value of a GenericFlag.
+// kindOf returns the value whose type determines the kind of an option: the flag, or the value of a GenericFlag.
 func kindOf(flag cli.Flag) any {
 	if f, ok := flag.(*cli.GenericFlag); ok {
 		return f.Value
@@ -286,8 +285,8 @@ func allowed(flag cli.Flag) string {
 	}
 }
 
-// text returns the value of a key as a command line has it. The values of an option that may be repeated are
-// serialized into one text, which the library does not split at commas.
+// text returns the value of a key in the form of the command line. The values of an option that may be
+// repeated are serialized into one text, which the library does not split at commas.
 func text(flag cli.Flag, value any) (text string, err error) {
 	ok := false
 	switch kindOf(flag).(type) {
@@ -345,7 +344,7 @@ func (o *Options) Explain(err error) error {
 	return err
 }
 
-// Print prints the options if --print-config asks for it. done is true then: the command
+// Print prints the options if --print-config is given. In that case done is true, and the command
 // must end.
 func (o *Options) Print(w io.Writer) (done bool, err error) {
 	if !o.c.Bool(optionPrint) {
@@ -355,8 +354,8 @@ func (o *Options) Print(w io.Writer) (done bool, err error) {
 	return true, err
 }
 
-// Checked is called once the options were checked. done is true if --check-config was
-// given; then the command must end.
+// Checked must be called after the options were checked. done is true if --check-config is given;
+// then the command must end.
 func (o *Options) Checked(w io.Writer) (done bool, err error) {
 	switch {
 	case !o.c.Bool(optionCheck):
@@ -369,11 +368,11 @@ func (o *Options) Checked(w io.Writer) (done bool, err error) {
 	return true, err
 }
 
-// credentials finds a URL with a name or a password in front of its host.
+// credentials matches the part of a URL that has a name or a password before the host.
 var credentials = regexp.MustCompile(`://[^/\s"]*@`)
 
-// text returns the options as a file that has the same effect. Options without a value, or
-// with their default, are comments, and so are those that have a password.
+// text returns the options as a file that has the same effect. An option without a value, with its
+// default, or with a password is written as a comment.
 func (o *Options) text() string {
 	var b strings.Builder
 	for _, name := range o.names() {
@@ -395,7 +394,7 @@ func (o *Options) text() string {
 	return b.String()
 }
 
-// source says where the value of an option comes from.
+// source describes the origin of an option's value.
 func (o *Options) source(flag cli.Flag, name string) string {
 	if at := o.from[name]; at != "" {
 		return at

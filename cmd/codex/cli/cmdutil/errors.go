@@ -9,18 +9,18 @@ import (
 	"codex.internal/pkg/host/terminal"
 )
 
-// Exit codes.
+// Exit codes of the commands.
 const (
 	ExitFailed        = 1
 	ExitUsage         = 2
 	ExitDropped       = 3   // of remote logs: not all of the output is retained
-	ExitTimeout       = 124 // as of timeout(1)
+	ExitTimeout       = 124 // the same as of timeout(1)
 	ExitOurs          = 125 // of remote exec: an error before or outside of the command
 	ExitDenied        = 126 // of remote exec: the sandbox or a person denied the command
 	ExitNotExecutable = 126 // the remote command exists but cannot be executed, as in a shell
 	ExitNotStarted    = 127 // a remote command could not be started, as in a shell
 	ExitInterrupted   = 130 // as in a shell
-	ExitBrokenPipe    = 141 // the reader of the output has closed it: SIGPIPE, as in a shell
+	ExitBrokenPipe    = 141 // the reader of the output has closed it (SIGPIPE), as in a shell
 	ExitUnreachable   = 255
 
 	signalBase = 128 // plus the number of a signal, as in a shell
@@ -31,7 +31,7 @@ const (
 type ExitError struct {
 	Code   int
 	Err    error
-	Signal syscall.Signal // 0: none
+	Signal syscall.Signal // 0: no signal
 }
 
 // Signaled returns the error of a program that must end by a signal. err is printed before; it may be nil.

@@ -7,8 +7,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// TestIsSet: an option is set by the command line, under each of its names, by a variable, and by Context.Set, as a file
-// with options does it; not by its default, and not by an option of the same name before the command.
+// TestIsSet: an option is set by the command line, under each of its names, by a variable, and by Context.Set, which a
+// file with options uses. It is not set by its default, or by an option of the same name before the command.
 func TestIsSet(t *testing.T) {
 	t.Setenv("CODEX_TEST_VARIABLE", "1")
 	want := map[string]bool{

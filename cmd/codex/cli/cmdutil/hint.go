@@ -21,13 +21,13 @@ const (
 	CheckName  = "check the host's name"
 )
 
-// FromRegistry reports whether an error is the answer of a registry.
+// FromRegistry reports whether an error is a response of a registry.
 func FromRegistry(err error) bool {
 	var answered *registry.StatusError
 	return errors.As(err, &answered)
 }
 
-// RegistryHint returns advice on an error of a call to a registry; empty if there is none. role is the role of the
+// RegistryHint returns advice on an error of a call to a registry, or "" if it has none. role is the role of the
 // caller, and variable the name of the variable with its token.
 func RegistryHint(err error, role, variable string) string {
 	var answered *registry.StatusError
@@ -75,10 +75,10 @@ func CertificateHint(err error) string {
 	}
 }
 
-// noRegistry has the status codes with which web servers that are not a registry answer its calls.
+// noRegistry are the status codes with which a web server that is not a registry answers its calls.
 var noRegistry = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusPermanentRedirect, http.StatusMethodNotAllowed, http.StatusNotImplemented}
 
-// answerHint returns advice on the answer of a registry.
+// answerHint returns advice on a response of a registry.
 func answerHint(answered *registry.StatusError, role, variable string) string {
 	switch {
 	case answered.Unauthorized():

@@ -14,12 +14,12 @@ import (
 // limitOption is an option for one limit of processes. Its name depends on the command:
 // codex exec-server has --limit-NAME.
 type limitOption struct {
-	name, remote string // remote: in codex remote; "": the same
+	name, remote string // the name in codex remote; "": the same name
 	value, usage string
 	set          func(l *execproto.ProcessLimits, text string) (ok bool)
 }
 
-// In a usage text, %s is "each command" or "the command".
+// In a usage text, %s stands for "each command" or "the command".
 var limitOptions = []limitOption{
 	{"memory", "", "SIZE", "limit the memory of %s, with all its processes, to `SIZE`, such as 2G", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.MemoryBytes })},
 	{"swap", "", "SIZE", "let %s use `SIZE` of swap in addition to its memory; without this option, no swap", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.SwapBytes })},

@@ -48,7 +48,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// limitsOf runs a command with the options of a server or of a client, as the words have.
+// limitsOf runs a command with the limit options of a server or of a client, according to the words.
 func limitsOf(words []string) (l *execproto.ProcessLimits, err error) {
 	app := &cli.App{Writer: io.Discard, ErrWriter: io.Discard, Flags: RemoteLimitFlags(), ExitErrHandler: func(*cli.Context, error) {}}
 	read := RemoteLimits

@@ -15,7 +15,7 @@ func LogFlags() []cli.Flag {
 	}
 }
 
-// NewLogger returns the logger that the flags ask for.
+// NewLogger returns the logger that the flags describe.
 func NewLogger(c *cli.Context, to io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {

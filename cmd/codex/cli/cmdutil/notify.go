@@ -31,13 +31,13 @@ func (m *ServiceManager) Ready() { m.tell("READY=1") }
 // Stopping reports that the program shuts down.
 func (m *ServiceManager) Stopping() { m.tell("STOPPING=1") }
 
-// tell sends a line. If that fails, the error is logged, because the program works without
-// its manager.
+// tell sends a line. If that fails, it logs the error, because the program works without its
+// service manager.
 func (m *ServiceManager) tell(line string) {
 	if m == nil || m.socket == "" {
 		return
 	}
-	// systemd and package net both write names of the abstract namespace with @ in front.
+	// Both systemd and package net write @ before names of the abstract namespace.
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: m.socket, Net: "unixgram"})
 	if err == nil {
 		_, err = conn.Write([]byte(line))

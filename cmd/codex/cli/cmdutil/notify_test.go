@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestServiceManager plays the service manager.
+// TestServiceManager acts as the service manager.
 func TestServiceManager(t *testing.T) {
 	abstract := "@codex-notify-" + filepath.Base(t.TempDir()) + "-" + filepath.Base(filepath.Dir(t.TempDir()))
 	for name, socket := range map[string]string{"path": filepath.Join(t.TempDir(), "notify"), "abstract": abstract} {

@@ -12,8 +12,8 @@ import (
 // NoMost is the upper bound of an option that has no upper bound.
 const NoMost = math.MaxInt64
 
-// Number is the value of an option that takes a number or a duration. Set is the one place that refuses a
-// value that is out of range, wherever it comes from: the command line, a variable or a file with options.
+// Number is the value of an option that takes a number or a duration. Set is the only place that refuses a
+// value out of range, whether it comes from the command line, a variable or a file with options.
 // TestNumericOptions tries values out of range for all options.
 type Number[T int64 | time.Duration] struct {
 	Least, Most T

@@ -7,13 +7,13 @@ import (
 )
 
 // Operands declares the operands of a command. It is one of the command's flags, because the library's
-// Command has no field for it. Shell completion offers words of the declared kind, and Arrange reads
-// whether options may follow the operands.
+// Command has no field for it. Shell completion offers words of the declared kind. Arrange reads from
+// it whether options may follow the operands.
 //
 // TestOperandsAreDeclared fails if a command shows operands in its help and declares none.
 type Operands struct {
 	Kind OperandKind
-	// Last is the number of the last operand that Kind is for; 0: it is for all.
+	// Last is the number of the last operand to which Kind applies; 0: all operands.
 	Last int
 	// Words are offered for OfferWords.
 	Words func() []string
@@ -22,17 +22,17 @@ type Operands struct {
 	CommandLine bool
 }
 
-// OperandKind is what shell completion offers for operands.
+// OperandKind is the kind of words that shell completion offers for operands.
 type OperandKind int
 
 // The kinds of operands.
 const (
 	OfferNothing     OperandKind = iota
 	OfferLocalFiles              // the shell offers files of this machine
-	OfferRemoteFiles             // paths of the server
-	OfferBothFiles               // paths of the server after a colon, else local files
-	OfferHandles                 // of detached processes
-	OfferWords                   // Operands.Words
+	OfferRemoteFiles             // offers paths of the server
+	OfferBothFiles               // offers paths of the server after a colon, otherwise local files
+	OfferHandles                 // offers handles of detached processes
+	OfferWords                   // offers Operands.Words
 )
 
 // Declarations of the operands that several commands have.
@@ -41,7 +41,7 @@ var (
 	RemoteFiles = &Operands{Kind: OfferRemoteFiles}
 	BothFiles   = &Operands{Kind: OfferBothFiles}
 	Handles     = &Operands{Kind: OfferHandles}
-	OtherWords  = &Operands{Kind: OfferNothing} // such as the id of something new
+	OtherWords  = &Operands{Kind: OfferNothing} // words that completion cannot know, such as the id of something new
 	CommandLine = &Operands{CommandLine: true}
 )
 

@@ -11,21 +11,21 @@ import (
 )
 
 var (
-	// osError matches how servers report an error of the operating system: its text, its number and, if known, the
-	// object.
+	// osError matches the form in which servers report an error of the operating system: its text, its number and,
+	// if known, the object.
 	osError = regexp.MustCompile(`^([^:()]+) \(os error [0-9]+\)(?:: (.*))?$`)
 	// osNumber matches the number alone, within a longer text.
 	osNumber = regexp.MustCompile(` \(os error [0-9]+\)`)
 )
 
 // Plain returns the text of an error for the terminal. An error of a server is shown as system
-// tools show it, with the object first and without the numbers of the protocol and of the
-// operating system:
+// tools show it, with the object first and without the numbers of the protocol and of the operating
+// system:
 //
 //	/etc/x: exec-server rejected request (-32004): No such file or directory (os error 2): /etc/x
 //	/etc/x: no such file or directory
 //
-// The error's own text, which programs match, stays Codex CLI's.
+// The text of the error itself, which programs match, stays the same as in Codex CLI.
 func Plain(err error) string {
 	text := err.Error()
 	var answer *execclient.ServerError
@@ -39,8 +39,7 @@ func Plain(err error) string {
 	return before + plainAnswer(before, answer.Message) + after
 }
 
-// plainAnswer returns the message of a server in the form for showing it after a text that may already name the
-// object.
+// plainAnswer returns the message of a server for display after a text, which may already name the object.
 func plainAnswer(before, message string) string {
 	m := osError.FindStringSubmatch(message)
 	if m == nil {

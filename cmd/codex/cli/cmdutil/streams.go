@@ -14,11 +14,11 @@ import (
 	"golang.org/x/term"
 )
 
-// Streams are the input and the outputs of a command. Messages, tables and errors go
-// to out and err, which replace control sequences: text of a server, a registry, a
-// file name or a configuration file must not control the terminal. Output that must
-// be unchanged goes to rawOut and rawErr: output of remote commands and contents of
-// files, as with ssh and cat, and codex's own progress bars and prompts.
+// Streams are the input and the outputs of a command. Messages, tables and errors go to out and
+// err, which replace control sequences: text from a server, a registry, a file name or a
+// configuration file must not control the terminal. Output that must stay unchanged goes to rawOut
+// and rawErr: output of remote commands and contents of files, as with ssh and cat, and codex's own
+// progress bars and prompts.
 type Streams struct {
 	In             io.Reader
 	Out, Err       io.Writer
@@ -26,7 +26,7 @@ type Streams struct {
 }
 
 // NewStreams returns the streams of a program. If stdout is not a terminal, it is written without changes, for
-// programs that read names. Text on stderr is for people, so control sequences are replaced in any case.
+// programs that read names from it. Text on stderr is for people, so control sequences are replaced in any case.
 func NewStreams(stdin io.Reader, stdout, stderr io.Writer) Streams {
 	s := Streams{In: stdin, Out: stdout, Err: newDisplay(stderr), RawOut: stdout, RawErr: stderr}
 	if IsTerminal(stdout) {
@@ -35,8 +35,8 @@ func NewStreams(stdin io.Reader, stdout, stderr io.Writer) Streams {
 	return s
 }
 
-// display is a stream for messages. While a question is shown, it holds messages back, because a program such as
-// ssh that connects to a server may write at any time.
+// display is a stream for messages. While a question is shown, it holds messages back, because a program that
+// connects to a server, such as ssh, may write at any time.
 type display struct {
 	to   io.Writer
 	safe *terminal.Writer
@@ -72,7 +72,7 @@ func (w drawing) Write(text []byte) (int, error) {
 	return w.d.to.Write(text)
 }
 
-// hold holds messages back until show is called. It keeps only the last ones.
+// hold holds messages back until show is called. It retains only the last ones.
 func (d *display) hold() (show func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,7 +101,7 @@ func DrawOn(stream io.Writer) io.Writer {
 	return stream
 }
 
-// FileOf returns the file that a stream is, or that a display writes to.
+// FileOf returns the file of a stream: the stream itself, or the file that a display writes to.
 func FileOf(stream any) (*os.File, bool) {
 	switch s := stream.(type) {
 	case *display:
@@ -127,8 +127,8 @@ func ChildStderr(stream io.Writer) io.Writer {
 	return stream
 }
 
-// Messagef prints a message. Errors in it are printed in plain words and on one line each: text of a server in
-// them must not look like a message of codex.
+// Messagef prints a message. It prints each error in it in plain words and on one line, because text from a
+// server must not look like a message of codex.
 func Messagef(to io.Writer, format string, args ...any) {
 	for i, arg := range args {
 		if err, ok := arg.(error); ok {
@@ -138,14 +138,14 @@ func Messagef(to io.Writer, format string, args ...any) {
 	fmt.Fprintf(to, format, args...)
 }
 
-// ListedNames returns how to print a name on a stream. On a terminal, a name takes one line and its control
-// characters are escaped. For programs, names are not changed.
+// ListedNames returns a function that formats a name for a stream. On a terminal, a name takes one line and
+// its control characters are escaped. For programs, names are unchanged.
 func ListedNames(to io.Writer) func(name string) string {
 	if IsTerminal(to) {
 		return terminal.Text
 	}
-	// Between two of these bytes, which no text contains, tabwriter does not interpret tabs
-	// and line breaks.
+	// No text contains these two bytes. Between them tabwriter does not interpret tabs and line
+	// breaks.
 	escape := string([]byte{tabwriter.Escape})
 	return func(name string) string { return escape + name + escape }
 }

@@ -38,7 +38,7 @@ func TestTerminalsShowNothingThatSteersThem(t *testing.T) {
 	fmt.Fprint(s.Out, "out "+evil+" ")
 	fmt.Fprint(s.Err, "err "+evil+" ")
 	fmt.Fprintln(s.Out, ListedNames(s.Out)("a\nb"))
-	fmt.Fprint(s.RawOut, "\x1b[0m") // and this does
+	fmt.Fprint(s.RawOut, "\x1b[0m") // this output is not escaped
 	_ = tty.Close()
 	text, _ := io.ReadAll(master)
 	if got := string(text); strings.Count(got, "\x1b") != 1 || strings.ContainsAny(got, "\u202e\u009b") || !strings.Contains(got, `a\nb`) {

@@ -7,11 +7,10 @@ import (
 	"sync"
 )
 
-// maxSaid bounds the stderr of a program that is kept to explain why it failed: some lines.
+// maxSaid bounds the stderr of a program that is kept to explain a failure, in bytes: some lines.
 const maxSaid = 2 << 10
 
-// Tail keeps the end of a program's output. One goroutine writes to it, and another one
-// reads.
+// Tail retains the end of a program's output. One goroutine writes to it, and another one reads.
 type Tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -14,15 +14,15 @@ import (
 	"codex.internal/pkg/host/safeopen"
 )
 
-// maxTLSFile bounds a file of certificates or of a key, in bytes: those of all public
+// maxTLSFile bounds a file of certificates or of a key, in bytes. The certificates of all public
 // authorities together have 250 KB.
 const maxTLSFile = 1 << 20
 
 // TLSFiles are the files of a server that speaks TLS, in PEM format.
 type TLSFiles struct {
 	Cert, Key string
-	// ClientCA has the authorities of client certificates. If it is not empty, clients must
-	// have a certificate.
+	// ClientCA is a file with the authorities of client certificates. If it is not empty, clients
+	// must have a certificate.
 	ClientCA string
 }
 
@@ -59,7 +59,7 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.Cert, f.Key, err)
 	}
-	// A resumed TLS session is not verified again, so changed authorities would not apply.
+	// Disable session tickets: a resumed TLS session is not verified again, so changed authorities would not apply.
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true}
 	if f.ClientCA == "" {
 		return config, nil
@@ -71,7 +71,7 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	return config, nil
 }
 
-// authorities reads the certificates of authorities that an option names.
+// authorities reads the certificates of authorities from the file that an option names.
 func authorities(option, path string) (*x509.CertPool, error) {
 	text, err := readTLSFile(option, path)
 	if err != nil {
@@ -87,7 +87,7 @@ func authorities(option, path string) (*x509.CertPool, error) {
 func readTLSFile(option, path string) ([]byte, error) {
 	text, err := safeopen.ReadFile(path, maxTLSFile)
 	if about, ok := errors.AsType[*fs.PathError](err); ok {
-		err = about.Err // the message has the path
+		err = about.Err // the message has the path already
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", option, path, err)
@@ -101,11 +101,11 @@ type tlsReader struct {
 	log   *slog.Logger
 
 	mu     sync.Mutex
-	seen   [3]os.FileInfo // nil: there was no certificate
+	seen   [3]os.FileInfo // nil: no certificate was read
 	config *tls.Config
 }
 
-// current returns the content of the files, and reads them again if one has changed, which it finds out by three
+// current returns the content of the files. It reads them again if one has changed, which it checks with three
 // system calls.
 func (r *tlsReader) current() *tls.Config {
 	r.mu.Lock()
@@ -129,7 +129,7 @@ func (r *tlsReader) current() *tls.Config {
 	return config
 }
 
-// look describes the files.
+// look returns the file information of the files.
 func (r *tlsReader) look() (seen [3]os.FileInfo) {
 	for i, path := range []string{r.files.Cert, r.files.Key, r.files.ClientCA} {
 		if info, err := os.Stat(path); path != "" && err == nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// selfSigned writes a certificate for localhost, which is an authority too, and its key.
+// selfSigned writes a certificate for localhost and its key. The certificate is also an authority.
 func selfSigned(t *testing.T) TLSFiles {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -46,8 +46,8 @@ func selfSigned(t *testing.T) TLSFiles {
 	return f
 }
 
-// TestSessionsAreNotResumed: a client that kept a session of an earlier connection must show
-// its certificate again, which is verified by the current authorities.
+// TestSessionsAreNotResumed: a client that kept a session of an earlier connection must show its
+// certificate again. The server verifies it with the current authorities.
 func TestSessionsAreNotResumed(t *testing.T) {
 	files := selfSigned(t)
 	server, err := files.Server(slog.New(slog.DiscardHandler))
@@ -83,7 +83,7 @@ func TestSessionsAreNotResumed(t *testing.T) {
 			done := make(chan error, 1)
 			go func() {
 				conn := tls.Server(theirs, server)
-				_, err := conn.Write([]byte("x")) // a ticket arrives first
+				_, err := conn.Write([]byte("x")) // the client reads a ticket before this byte
 				done <- err
 			}()
 			conn := tls.Client(ours, client)

@@ -34,7 +34,7 @@ func ExpiryCell(expires *time.Time, now time.Time) string {
 	}
 }
 
-// Expiry returns when a token expires as JSON has it: nil, for the zero time, is never.
+// Expiry returns the time at which a token expires, for JSON. For the zero time it returns nil, which means never.
 func Expiry(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil

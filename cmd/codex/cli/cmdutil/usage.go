@@ -6,12 +6,12 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// OnUsageError makes an error of the library's flag parser a usage error, which names the help to read.
+// OnUsageError converts an error of the library's flag parser to a usage error that names the help to read.
 func OnUsageError(c *cli.Context, err error, _ bool) error {
 	return Usagef("%w; see %s --help", err, c.Command.HelpName)
 }
 
-// UnknownCommand returns the usage error of a first operand that is no command below c.
+// UnknownCommand returns the usage error for a first operand that is not a subcommand of c.
 func UnknownCommand(c *cli.Context) error { return NoCommand(c.Command, c.Args().First()) }
 
 // NoCommand returns the usage error for a word that is not a subcommand.
@@ -27,11 +27,11 @@ func NoCommand(above *cli.Command, word string) error {
 	return Usagef("%s has no command %q;%s see %s --help", above.HelpName, word, hint, above.HelpName)
 }
 
-// similar returns the name that has the longest beginning in common with a typed word, the shortest of
-// several, or "" if none has two bytes in common. The library's SuggestFlag and SuggestCommand return a name
-// for every word, however far it is.
+// similar returns the name that has the longest common prefix with a typed word. Of several such names it
+// returns the shortest. It returns "" if no name has two bytes in common with the word. The library's
+// SuggestFlag and SuggestCommand return a name for every word, however different it is.
 func similar(word string, names []string) string {
-	const enough = 2 // bytes in common; almost every word has one byte in common with some name
+	const enough = 2 // common bytes; almost every word has one byte in common with some name
 	best, length := "", enough
 	for _, name := range names {
 		n := 0

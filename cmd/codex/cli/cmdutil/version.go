@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// release is the version of a release; scripts/release has the linker set it.
+// release is the version of a release. scripts/release makes the linker set it.
 var release string
 
-// UserAgent is the User-Agent of a command of this program, with the version.
+// UserAgent returns the User-Agent of a command of this program, with the version.
 func UserAgent(command string) string { return command + "/" + Version() }
 
-// Version is the version from the build: that of a release, of the module, or the
-// commit.
+// Version returns the version from the build: that of a release or of the module, or the commit.
 func Version() string {
 	if release != "" {
 		return release
