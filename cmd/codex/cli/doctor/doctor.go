@@ -1,5 +1,5 @@
-// Package doctor implements the command codex doctor, which prints what this
-// machine can enforce.
+// Package doctor implements the command codex doctor, which prints what sandboxes this machine can
+// enforce.
 package doctor
 
 import (
@@ -83,11 +83,10 @@ var titles = map[string]string{
 	doctor.Bubblewrap: "bubblewrap", doctor.Terminal: "terminals", doctor.Cgroup: "cgroups", doctor.Inotify: "inotify",
 }
 
-// marks are how a status is shown.
+// marks are the words for statuses in the report.
 var marks = map[doctor.Status]string{doctor.OK: "ok", doctor.Warning: "warning", doctor.Failed: "FAILED", doctor.Absent: "-"}
 
-// showReport prints a report as text: the checks, the abilities of the backends, and
-// advice.
+// showReport prints a report as text: the checks, the features of the backends, and advice.
 func showReport(to io.Writer, r *doctor.Report) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "codex %s on %s/%s", r.Version, r.System, r.Arch)
@@ -153,7 +152,7 @@ func yes(b bool) string {
 	return "no"
 }
 
-// trimLines removes the blanks that a table has at the ends of lines.
+// trimLines removes the blanks at the ends of a table's lines.
 func trimLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
