@@ -8,8 +8,8 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 )
 
-// File cannot be opened on this system, because it does not report who owns the links in a
-// path.
+// File cannot be opened on this system, because the system does not report the owners of the links
+// in a path.
 type File struct{}
 
 // Open returns an error.

@@ -37,7 +37,7 @@ const (
 	maxPlaces = 16
 )
 
-// newEgressPolicy is the beginning of a new file.
+// newEgressPolicy is the initial text of a new file.
 const newEgressPolicy = "# What network proxies of commands permit: codex exec-server --egress-policy FILE.\n" +
 	"# codex remote --save has added what a person approved.\n" +
 	"default = \"deny\"\n"
@@ -48,11 +48,11 @@ const newEgressPolicy = "# What network proxies of commands permit: codex exec-s
 type File struct {
 	dir  *os.Root
 	name string
-	path string // for people
+	path string // the path for messages
 }
 
-// Open opens the directory of a file, and reads the file if it exists. It returns an error if the file is not a
-// valid egress policy, is a link or belongs to another user, and if the path leads through a link of another user.
+// Open opens the directory of a file, and reads the file if it exists. It returns an error if the file is not a valid egress
+// policy, is a link or belongs to another user. It also returns an error if the path leads through a link of another user.
 func Open(path string) (*File, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -103,8 +103,8 @@ func ownLinks(path string) error {
 	}
 }
 
-// firstLink returns the first link of an absolute path and the rest after it; "": there
-// is no link.
+// firstLink returns the first link of an absolute path and the rest after it. link is "" if the
+// path has no link.
 func firstLink(path string) (link, rest string, err error) {
 	at := ""
 	names := strings.Split(strings.Trim(path, "/"), "/")
@@ -130,11 +130,11 @@ func isOurs(info fs.FileInfo) bool {
 	return ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
-// errReplaced means that the file under a name was exchanged for another one.
+// errReplaced means that another file has replaced the file under its name.
 var errReplaced = errors.New("was replaced meanwhile")
 
-// read returns the text of the file, which is a valid egress policy. If the file does not exist, the text is
-// newEgressPolicy and info is nil. If another codex replaces the file meanwhile, the new one is read.
+// read returns the text of the file, which is a valid egress policy. If the file does not exist, it returns
+// newEgressPolicy, and info is nil. If another codex replaces the file meanwhile, it reads the new one.
 func (f *File) read() (string, fs.FileInfo, error) {
 	for tries := 1; ; tries++ {
 		text, info, err := f.readOnce()
@@ -183,15 +183,15 @@ func (f *File) readOnce() (string, fs.FileInfo, error) {
 	return string(text), info, nil
 }
 
-// Allow adds patterns to the list allow of the file, unless they are there already. The file has mode 0600 and is
-// replaced in one step, so a reader sees the old or the new one.
+// Allow adds patterns to the list allow of the file, unless the list has them already. The file gets mode 0600
+// and is replaced in one step, so a reader sees the old or the new one.
 func (f *File) Allow(ctx context.Context, patterns ...string) (err error) {
 	lock, err := f.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		_ = lock.Close() // a second time at worst
+		_ = lock.Close() // at worst this closes it a second time
 		if err != nil {
 			_ = f.dir.Remove(f.lockName())
 			err = fmt.Errorf("add to %s: %w", f.path, err)

@@ -63,7 +63,7 @@ func TestAllowIn(t *testing.T) {
 	}
 }
 
-// FuzzAllowIn: an addition to a policy is a policy with that addition, or an error.
+// FuzzAllowIn: after an addition, the text is a policy with that addition. Otherwise the addition returns an error.
 func FuzzAllowIn(f *testing.F) {
 	for _, text := range []string{
 		"default = 'deny'", "default = 'deny'\nallow = ['a.test']",
@@ -118,7 +118,7 @@ func TestEgressFile(t *testing.T) {
 	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	// Concurrent additions lose nothing.
+	// Concurrent additions are all preserved.
 	var adding sync.WaitGroup
 	const several = 8
 	for i := range several {
@@ -144,7 +144,7 @@ func TestEgressFile(t *testing.T) {
 	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
 		t.Errorf("left behind: %v, %v", names, err)
 	}
-	// The path was exchanged for a link meanwhile: the link is not followed, and stays.
+	// A link has replaced the file meanwhile. It is not followed, and stays.
 	victim := filepath.Join(dir, "victim")
 	if err := errorsOf(os.WriteFile(victim, []byte("default = 'deny'\n"), 0o600), os.Remove(path), os.Symlink(victim, path)); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestEgressFileRefuses(t *testing.T) {
 		}
 	}
 	if os.Geteuid() != 0 {
-		return // only root can make files of other users
+		return // only root can create files of other users
 	}
 	const other = 65534
 	if err := errorsOf(
@@ -240,7 +240,7 @@ func TestEgressFileIsReadWhileItIsReplaced(t *testing.T) {
 	replacing.Wait()
 }
 
-// TestEgressFileLocked: a file that another codex seems to change stays as it is.
+// TestEgressFileLocked: if another codex seems to change the file, it stays unchanged.
 func TestEgressFileLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.toml")
 	f, err := Open(path)

@@ -35,7 +35,7 @@ type inject struct {
 	UpstreamCA     string `toml:"upstream_ca"`
 }
 
-// Read reads the file of --egress-policy; "": no file.
+// Read reads the file of --egress-policy. An empty name means that there is no file.
 func Read(path string) (*egress.Ceiling, error) {
 	if path == "" {
 		return nil, nil

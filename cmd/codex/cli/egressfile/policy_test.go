@@ -21,7 +21,7 @@ func TestParseEgressPolicy(t *testing.T) {
 		"default = 'deny'\ndeny = ['a/b']":            "deny: unsupported domain pattern syntax: a/b",
 		"default = 'deny'\nask = ['']":                "ask: domain pattern is empty",
 		"default = 'deny'\nports = [0]":               "0 is not a valid port",
-		"default = 'deny'\nports = [65536]":           "1:", // the line and the column
+		"default = 'deny'\nports = [65536]":           "1:", // the expected line and column
 		"default = 'deny'\ndeny = 'a.test'":           "2:",
 		"default = [":                                 "1:",
 		injected:                                      "",
