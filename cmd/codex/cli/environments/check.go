@@ -24,8 +24,8 @@ import (
 // maxChecks bounds the environments that are checked at the same time: each may start a program.
 const maxChecks = 16
 
-// checkedEnvironment is the result of a connection to an environment. Error is set if
-// it failed, and the fields after it if it succeeded.
+// checkedEnvironment is the result of a connection to an environment. Error is set if the
+// connection failed, and the fields after it if it succeeded.
 type checkedEnvironment struct {
 	environmentEntry
 	OK          bool          `json:"ok"`
@@ -35,8 +35,8 @@ type checkedEnvironment struct {
 	Shell       *checkedShell `json:"shell,omitempty"`
 	OS          string        `json:"os,omitempty"`
 	Version     string        `json:"version,omitempty"`
-	// Sandbox reports whether a command was confined: yes, no, or unknown if
-	// the server does not tell.
+	// Sandbox says whether a command was confined: yes, no, or unknown if the server does not
+	// report it.
 	Sandbox string `json:"sandbox,omitempty"`
 }
 
@@ -93,7 +93,7 @@ Example:
 	}
 }
 
-// checkEnvironments tries environments at the same time.
+// checkEnvironments checks several environments at the same time.
 func checkEnvironments(ctx context.Context, config execenv.Config, ids []string) ([]checkedEnvironment, error) {
 	specs := make([]execenv.Spec, 0, len(ids))
 	for _, id := range ids {
@@ -118,7 +118,7 @@ func checkEnvironments(ctx context.Context, config execenv.Config, ids []string)
 	return results, nil
 }
 
-// checkEnvironment tries one.
+// checkEnvironment checks one environment.
 func checkEnvironment(ctx context.Context, s execenv.Spec) (r checkedEnvironment) {
 	said := &cmdutil.Tail{}
 	began := time.Now()
@@ -155,8 +155,8 @@ func checkEnvironment(ctx context.Context, s execenv.Spec) (r checkedEnvironment
 	return r
 }
 
-// trySandbox finds out whether a server confines a command that asks for a sandbox: it runs a command that does
-// nothing.
+// trySandbox determines whether a server confines a command that requests a sandbox. It runs a command that
+// does nothing.
 func trySandbox(ctx context.Context, client *execclient.Client, info execproto.EnvironmentInfo) (string, error) {
 	cwd := info.Cwd
 	if cwd == "" {

@@ -55,7 +55,7 @@ Examples:
 	}
 }
 
-// environmentEntry is an environment in the output of --json.
+// environmentEntry is an environment as --json prints it.
 type environmentEntry struct {
 	ID      string       `json:"id"`
 	Kind    execenv.Kind `json:"kind"`

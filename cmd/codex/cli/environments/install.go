@@ -17,7 +17,7 @@ import (
 	"codex.internal/pkg/host/terminal"
 )
 
-// systems are what uname -sm prints, for the systems that the server is built for.
+// systems maps the output of uname -sm to the systems for which the server is built.
 var systems = map[string]string{"Linux x86_64": "linux/amd64", "Linux aarch64": "linux/arm64"}
 
 // install copies this program to a machine. It replaces the file in one step, so that a running server there
@@ -51,8 +51,8 @@ func install(ctx context.Context, errs io.Writer, h execenv.SSHHost) error {
 	return nil
 }
 
-// sshOutput runs a command line on the machine and returns its output without
-// surrounding spaces. A banner before the last line is left out.
+// sshOutput runs a command line on the machine and returns its output without surrounding spaces.
+// It omits a banner before the last line.
 func sshOutput(ctx context.Context, errs io.Writer, h execenv.SSHHost, stdin io.Reader, line string) (string, error) {
 	program, args := h.Command(line)
 	cmd := exec.CommandContext(ctx, program, args...)
@@ -66,7 +66,7 @@ func sshOutput(ctx context.Context, errs io.Writer, h execenv.SSHHost, stdin io.
 	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:]), nil
 }
 
-// maxPrinted bounds the output of ssh that is kept.
+// maxPrinted bounds the retained output of ssh, in bytes.
 const maxPrinted = 64 << 10
 
 // limitedBuffer keeps the beginning of the data written to it.

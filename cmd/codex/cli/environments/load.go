@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/execenv"
 )
 
-// Load returns the configured environments. id may be one that only a registry knows.
+// Load returns the configured environments. id may name an environment that only a registry knows.
 func Load(id string) (execenv.Config, error) {
 	config, err := execenv.Load(execenv.LoadOptions{Home: home.Find, EnvironmentID: id})
 	var file *execenv.FileError
@@ -41,7 +41,7 @@ func UnknownEnvironment(config execenv.Config, id string) error {
 	return cmdutil.Usagef("%v in %s; there are: %s", &execenv.UnknownError{ID: id}, decidedBy(config), strings.Join(config.IDs(), ", "))
 }
 
-// NoDefault returns the error for a command without --env if there is no default environment.
+// NoDefault returns the error for a command without --env if no default environment is configured.
 func NoDefault(config execenv.Config) string {
 	if config.Source == execenv.URLVariable {
 		return execenv.URLVariable + " is none"
@@ -57,8 +57,8 @@ func decidedBy(config execenv.Config) string {
 	return config.Source
 }
 
-// IDs returns the ids of the configured environments. It returns none if the configuration cannot be read:
-// shell completion, which calls it, shows no errors.
+// IDs returns the ids of the configured environments. If the configuration cannot be read, it returns no
+// ids: its caller, shell completion, shows no errors.
 func IDs() []string {
 	config, err := Load("")
 	if err != nil {

@@ -14,9 +14,9 @@ func TestAdviceOnEnvironments(t *testing.T) {
 	const url, id, token = 0, 1, 2
 	for _, tt := range []struct {
 		name, file string
-		set        []int // of the variables of a registry
+		set        []int // which variables of a registry are set
 		id         string
-		want       string // the advice
+		want       string // the expected advice
 	}{
 		{name: "nothing"},
 		{name: "a rule of the file", file: "[[environments]]\nid = \"x\"", want: "hint: the file is PATH\n"},
