@@ -18,18 +18,18 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// errReplay is the reason not to retry a denied command that had much input.
+// errReplay is the reason not to retry a denied command that has read much input.
 var errReplay = fmt.Errorf("it read more than %d KiB of input, which is too much to keep for a retry", maxReplay>>10)
 
 // execution is a job together with its attempts.
 type execution struct {
 	x      *remoteExec
 	job    job
-	id     string // id of the processes, without the number of the attempt
+	id     string // id of the processes, without the attempt number
 	params execproto.StartParams
 	report report
 	feed   feed
-	last   *attempt // nil: no attempt was made
+	last   *attempt // nil: no attempt yet
 }
 
 // do makes the attempts of a job and returns its exit code.
@@ -38,7 +38,7 @@ func (x *remoteExec) do(ctx context.Context, j job) (int, error) {
 	e.report = report{out: x.s.RawOut, err: x.s.RawErr, json: x.json}
 	switch {
 	case x.json:
-		e.report.out = x.s.Out // with --json, too: a terminal would obey control characters in it
+		e.report.out = x.s.Out // also with --json: control characters in the output would control a terminal
 	case j.out != nil:
 		e.report.out = j.out
 	}
@@ -82,7 +82,7 @@ func (e *execution) attempt(ctx context.Context, d approval.Decision) (approval.
 		if err := e.report.emit(execEvent{Type: "retry"}); err != nil {
 			return approval.Result{}, err
 		}
-		// It has exited. This ends descendants that continue, as Codex CLI does.
+		// The command has exited. This ends its descendants that continue to run, as Codex CLI does.
 		_, _ = e.last.p.Load().Terminate(ctx)
 		e.params = approval.RetryParams(e.params, e.id)
 		if e.params.TTY {
@@ -99,7 +99,7 @@ func (e *execution) attempt(ctx context.Context, d approval.Decision) (approval.
 	return result, err
 }
 
-// judge decides what follows an attempt.
+// judge decides what to do after an attempt.
 func (e *execution) judge(run *approval.Run, result approval.Result) (approval.Decision, error) {
 	d := run.Result(result)
 	if d.Step != approval.Done && e.feed.more {
@@ -141,7 +141,7 @@ func (e *execution) done(d approval.Decision) int {
 	}
 }
 
-// denied describes what the sandbox denied, if that is known.
+// denied describes what the sandbox denied, if the server has reported it.
 func (e *execution) denied() string {
 	if len(e.last.refused) == 0 {
 		return "the sandbox on the server probably denied it; " + e.x.policy.Wider()
@@ -149,7 +149,7 @@ func (e *execution) denied() string {
 	return sandbox.RefusedHosts(e.last.refused)
 }
 
-// refused reports that the command will not run.
+// refused reports that the command does not run.
 func (e *execution) refused(d approval.Decision) (int, error) {
 	switch {
 	case !errors.Is(d.Err, approval.ErrRejected):
@@ -197,7 +197,7 @@ func (e *execution) approval(answer, by string) error {
 	return e.report.emit(execEvent{Type: "approval", Answer: answer, By: by})
 }
 
-// question returns the question that the user is asked.
+// question returns the question to show to the user.
 func (e *execution) question(q approval.Question) question {
 	asked := question{
 		facts:   []string{"sandbox: " + e.x.policy.Name(), placeOf(e.x.environment, e.job.cwd)},

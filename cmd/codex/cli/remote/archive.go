@@ -28,7 +28,7 @@ func (cp *copying) unpacking(uri string) archive.UnpackOptions {
 func (cp *copying) receiveArchive(u *archive.Unpacker, uri string, o execclient.ArchiveOptions) error {
 	for tries := 0; ; {
 		before := u.Done()
-		if utf8.ValidString(before) { // other paths cannot be put into a request
+		if utf8.ValidString(before) { // a request cannot contain other paths
 			o.After = before
 		}
 		err := cp.receiveOnce(u, uri, o)
@@ -55,15 +55,15 @@ func (cp *copying) receiveOnce(u *archive.Unpacker, uri string, o execclient.Arc
 	return err
 }
 
-// goesOn reports whether an interrupted copy should be tried again. The next request waits
-// until the connection is recovered, or fails if it cannot be.
+// goesOn reports whether an interrupted copy must be tried again. The next request waits until the
+// connection is recovered, and fails if it cannot be.
 func (cp *copying) goesOn(err error, tries int) bool {
 	var lost *execclient.DisconnectedError
 	return errors.As(err, &lost) && cp.ctx.Err() == nil && tries < resumeTries
 }
 
-// again copies a file, and once more from its beginning if the connection was lost and recovered: an open file
-// belongs to its connection.
+// again copies a file. If the connection was lost and recovered meanwhile, it copies the file once more from
+// its beginning, because an open file belongs to its connection.
 func (cp *copying) again(file func() error) error {
 	for tries := 1; ; tries++ {
 		if err := file(); err == nil || !cp.goesOn(err, tries) {
@@ -127,9 +127,9 @@ func (cp *copying) sendOnce(source, uri string, o archive.PackOptions, sent *sen
 
 // sending tracks which files of an archive the server has completed.
 type sending struct {
-	taken func() uint64 // returns how many bytes of the archive the server has processed
+	taken func() uint64 // returns the number of bytes of the archive that the server has processed
 	begun []beginning   // the entries after done
-	done  string        // the last completed one
+	done  string        // the last completed entry
 }
 
 type beginning struct {
@@ -143,8 +143,8 @@ func (s *sending) began(path string, offset int64) {
 	s.forget()
 }
 
-// forget drops the completed entries. A file is complete when the server has read the header
-// of the next entry, so when it has processed the archive up to the entry after that.
+// forget drops the completed entries. A file is complete when the server has read the header of the
+// next entry. That is certain when the server has processed the archive up to the entry after that one.
 func (s *sending) forget() {
 	if s.taken == nil {
 		return
@@ -157,7 +157,7 @@ func (s *sending) forget() {
 	s.begun = s.begun[n:]
 }
 
-// unnamed counts failures that the server did not name.
+// unnamed adds failures whose names the server did not report.
 func (cp *copying) unnamed(n uint64) {
 	cp.report("", fmt.Errorf("%d more files were not copied, too many to name", n))
 	cp.mu.Lock()

@@ -55,7 +55,7 @@ Examples:
 	}
 }
 
-// errLeft ends an attachment when the user has typed the keys for leaving.
+// errLeft ends an attachment when the user has typed the keys to leave it.
 var errLeft = errors.New("left")
 
 // attachment connects a terminal, or other streams, to a detached process.
@@ -85,7 +85,7 @@ func (a *attachment) run(ctx context.Context, client *execclient.Client) error {
 		defer raw.end()
 		resize := func() {
 			if size := screen.size(); size != nil {
-				_ = a.d.Resize(ctx, size.Rows, size.Cols) // refused if another client writes
+				_ = a.d.Resize(ctx, size.Rows, size.Cols) // fails if another client writes to the process
 			}
 		}
 		wg.Go(func() { routineResize(ctx, nil, screen.size, resize) })
@@ -183,7 +183,7 @@ const (
 	keyQ = 0x11
 )
 
-// pass returns the typed keys that are for the process. A Ctrl-P is held until the next key.
+// pass returns the typed keys that are meant for the process. It holds a Ctrl-P until the next key.
 // left reports that the user leaves; then all of typed is dropped.
 func (k *leavingKeys) pass(typed []byte) (data []byte, left bool) {
 	for _, key := range typed {

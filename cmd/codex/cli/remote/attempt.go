@@ -27,28 +27,28 @@ var errNotBegun = errors.New("interrupted before the command had started")
 // errNotConfined ends a command that a server runs without the requested sandbox.
 var errNotConfined = errors.New("the server did not confine the command, which was killed; it may be too old for --sandbox")
 
-// errNoProxies ends a command whose sandbox permits some hosts only, on a server that has no
-// network proxies.
+// errNoProxies ends a command whose sandbox permits only some hosts if the server has no network
+// proxies.
 var errNoProxies = errors.New("the server cannot give commands network proxies, which --allow-domain and --ask-network need")
 
-// errInterrupted ends a command that is interrupted while the server cannot be reached.
+// errInterrupted ends a command that is interrupted while the server is not reachable.
 var errInterrupted = errors.New("interrupted; because the server cannot be reached, the command may continue for a while")
 
-// attempt is one process on the server that uses this terminal.
+// attempt is one process on the server that is connected to this terminal.
 type attempt struct {
 	x      *remoteExec
 	params execproto.StartParams
 	report *report
 	feed   *feed
 	secret string                             // written to the process before any other input
-	p      atomic.Pointer[execclient.Process] // nil until it is started
+	p      atomic.Pointer[execclient.Process] // nil until the process is started
 	late   atomic.Bool                        // --timeout has passed
 	caught atomic.Int32                       // the last signal; 0: none
-	cause  execproto.Cause                    // of its end
-	asked  []string                           // the command as questions show it
-	raw    rawMode                            // of the terminal, if the process has one
-	over   chan struct{}                      // closed when the process has closed or is given up
-	// refused are hosts that the network proxy refused. It is set at the end.
+	cause  execproto.Cause                    // cause of its end
+	asked  []string                           // the command in the form that questions show
+	raw    rawMode                            // raw mode of the terminal, if the process has one
+	over   chan struct{}                      // closed when the process has closed or is abandoned
+	// refused are hosts that the network proxy refused. It is set when the process has ended.
 	refused []sandbox.Endpoint
 }
 
@@ -70,9 +70,9 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	}
 	defer p.Release()
 	if a.x.askNetwork {
-		// While a question is on the terminal, follow reads no events. So another goroutine
-		// waits for the end of the process, which withdraws the question. A process may ask at
-		// once: begin before its start is reported.
+		// While a question is on the terminal, follow reads no events. So another goroutine waits
+		// for the end of the process, and withdraws the question then. Begin before the start is
+		// reported, because a process may cause a question at once.
 		wg.Go(func() {
 			_, _ = p.WaitClosed(ctx)
 			isOver()
@@ -92,8 +92,8 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	result, err := a.follow(ctx, p)
 	switch {
 	case errors.Is(err, syscall.EPIPE) && context.Cause(ctx) == nil && !a.x.link.lost() && a.x.client.Err() == nil:
-		// The reader of our output has ended, as in "run -- yes | head". A local command would
-		// get SIGPIPE.
+		// The reader of the output has ended, as in "run -- yes | head". A local command would get
+		// SIGPIPE.
 		kill(ctx, p)
 		return result, &cmdutil.ExitError{Code: cmdutil.ExitBrokenPipe}
 	case err != nil:
@@ -102,7 +102,7 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	return result, nil
 }
 
-// start starts the process and checks that it is confined if it has to be.
+// start starts the process. If the process must be confined, start checks that it is.
 func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
 	if n := a.params.NetworkProxy; n != nil {
 		c := a.x.client.Capabilities()
@@ -135,8 +135,8 @@ func (a *attempt) started(p *execclient.Process) error {
 	})
 }
 
-// writeSecret writes the secret to the process, if it has one. A process that has closed its
-// stdin or has ended is no error.
+// writeSecret writes the secret to the process, if the job has one. If the process has closed its
+// stdin or has ended, that is not an error.
 func (a *attempt) writeSecret(ctx context.Context, p *execclient.Process) error {
 	if a.secret == "" {
 		return nil
@@ -201,7 +201,7 @@ func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.R
 	return approval.Result{ExitCode: state.Code, Denied: denied && a.params.Sandbox != nil}, nil
 }
 
-// giveUp kills a process that can no longer be followed, if the server can be reached.
+// giveUp kills a process whose output can no longer be read, if the server can be reached.
 func (a *attempt) giveUp(ctx context.Context, p *execclient.Process, err error) error {
 	err = cause(ctx, err)
 	switch {
@@ -225,7 +225,7 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// runError distinguishes a command that could not be started, with the exit codes of a shell,
+// runError distinguishes a command that could not be started, which gets the exit codes of a shell,
 // from a lost connection.
 func runError(err error, argv []string, approves bool) error {
 	var refused *execclient.ServerError

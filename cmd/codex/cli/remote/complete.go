@@ -18,16 +18,16 @@ const (
 	// server answers within milliseconds, and a user does not wait longer for one that cannot
 	// be reached.
 	completeTime = time.Second
-	// maxCompletions bounds the words that a shell gets. Shells ask before they show a
+	// maxCompletions bounds the words that a shell gets. Shells ask the user before they show a
 	// hundred.
 	maxCompletions = 1000
 )
 
-// CompletePaths returns the paths of the server that begin with typed, and begin with a colon
-// if typed does. Directories end with a slash. given has the options --url, --env and those
-// for TLS. Errors are not reported: they yield no paths. A server that is reached through
-// another program, such as ssh, is not asked, because that program may have side effects or
-// ask its user a question.
+// CompletePaths returns the paths of the server that begin with typed. If typed begins with a
+// colon, so do the paths. Directories end with a slash. given has the options --url, --env and
+// those for TLS. Errors are not reported: they yield no paths. A server that is reached through
+// another program, such as ssh, is not asked, because that program may have side effects or ask its
+// user a question.
 func CompletePaths(given map[string]string, typed string, onlyDirs bool) (paths []string) {
 	rest, marked := strings.CutPrefix(typed, ":")
 	before, name := path.Split(rest)
@@ -68,8 +68,8 @@ func CompletePaths(given map[string]string, typed string, onlyDirs bool) (paths 
 	return paths
 }
 
-// CompleteHandles returns the handles of the user's detached processes, as CompletePaths
-// returns paths.
+// CompleteHandles returns the handles of the user's detached processes that begin as typed. Like
+// CompletePaths, it reports no errors.
 func CompleteHandles(given map[string]string) (found []string) {
 	ask(given, func(ctx context.Context, client *execclient.Client) {
 		list, err := client.ListDetached(ctx)

@@ -23,7 +23,7 @@ func urlFlag() cli.Flag {
 	return &cli.StringFlag{Name: "url", Usage: "the server's `URL`: ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"}
 }
 
-// The flags of --url wss://.
+// The flags for TLS, which apply to --url wss://.
 func caFlag() cli.Flag {
 	return &cli.StringFlag{Name: "ca", Usage: "--url wss://: trust the authorities in `FILE`, and no others"}
 }
@@ -36,7 +36,7 @@ func clientKeyFlag() cli.Flag {
 	return &cli.StringFlag{Name: "client-key", Usage: "--url wss://: the `FILE` with the key of --client-cert"}
 }
 
-// tlsFiles returns the TLS files for a --url; their zero value if none were given.
+// tlsFiles returns the TLS files for a --url, or their zero value if no option names any.
 func tlsFiles(c *cli.Context, url string) (files execenv.TLSFiles, err error) {
 	for name, to := range map[string]*string{"ca": &files.CA, "client-cert": &files.ClientCert, "client-key": &files.ClientKey} {
 		if *to, err = cmdutil.FlagValue(c, name); err != nil {
@@ -91,7 +91,7 @@ func serverFlag(c *cli.Context) (url, id string, err error) {
 	}
 }
 
-// checkURL refuses a --url with a scheme of HTTP or none, and suggests the right one.
+// checkURL returns an error for a --url with a scheme of HTTP or without a scheme, and suggests the right one.
 func checkURL(url string) error {
 	scheme, rest, found := strings.Cut(url, "://")
 	meant := map[string]string{"http": "ws://" + rest, "https": "wss://" + rest}[strings.ToLower(scheme)]
@@ -101,7 +101,7 @@ func checkURL(url string) error {
 	switch {
 	case meant == "":
 		return nil
-	case strings.ContainsAny(url, "@?"): // it may contain a secret
+	case strings.ContainsAny(url, "@?"): // the URL may contain a secret
 		return cmdutil.Usagef("--url: expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH")
 	}
 	return cmdutil.Usagef("--url %s: expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH; did you mean %s?", url, meant)
@@ -155,15 +155,15 @@ func connect(ctx context.Context, c *cli.Context) (*execclient.Client, error) {
 	return connectTo(ctx, c, s, nil)
 }
 
-// asOwner returns a context for commands about detached processes. Only with it a connection
-// fails if the server does not recognize this client's key. Other commands use the key if they
-// can, so that they show processes of earlier sessions.
+// asOwner returns a context for commands about detached processes. Only with this context does a
+// connection fail if the server does not recognize this client's key. Other commands use the key if
+// possible, so that they show processes of earlier sessions.
 func asOwner(ctx context.Context) context.Context { return context.WithValue(ctx, ownerKey{}, true) }
 
 // ownerKey is the context key of asOwner.
 type ownerKey struct{}
 
-// keysFor returns the directory with the key for a server; "": the server needs none.
+// keysFor returns the directory with the key for a server, or "" if the server needs no key.
 func keysFor(s execenv.Spec) (string, error) {
 	if s.Kind != execenv.Noise {
 		return "", nil
@@ -175,8 +175,8 @@ func keysFor(s execenv.Spec) (string, error) {
 	return filepath.Join(dir, home.ClientKeys), nil
 }
 
-// connectTo opens a session on a server. answers answers its questions about hosts; nil if no
-// command is started that makes it ask.
+// connectTo opens a session on a server. answers answers the server's questions about hosts. It is
+// nil if the caller starts no command that causes such questions.
 func connectTo(
 	ctx context.Context, c *cli.Context, s execenv.Spec, answer func(context.Context, execproto.PolicyRequestParams) execproto.PolicyDecision,
 ) (*execclient.Client, error) {

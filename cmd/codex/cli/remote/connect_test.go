@@ -18,7 +18,7 @@ func TestHintsAboutAServer(t *testing.T) {
 	for _, tt := range []struct {
 		kind execenv.Kind
 		err  error
-		want string // at the end
+		want string // expected at the end
 	}{
 		{execenv.WebSocket, refused, "; is the server running? Start one with codex exec-server --listen ws://127.0.0.1:8765"},
 		{execenv.WebSocket, unauthorized, "; set " + tokenVariable + " to the server's token"},

@@ -84,8 +84,8 @@ func copyFiles(c *cli.Context, s cmdutil.Streams) error {
 type copyOptions struct {
 	recursive, preserve, owners bool
 
-	patterns []string                                  // of --exclude
-	exclude  func(below string, isDirectory bool) bool // matches patterns; nil if there are none
+	patterns []string                                  // the values of --exclude
+	exclude  func(below string, isDirectory bool) bool // matches patterns; nil if no patterns are given
 }
 
 // check prepares the options. It returns an error for an invalid pattern.
@@ -116,15 +116,15 @@ type copying struct {
 	options  copyOptions
 	quiet    bool
 	bar      *progress
-	in       io.Reader // of codex
+	in       io.Reader // stdin of codex
 	out      io.Writer
 	errs     io.Writer
 	large    chan struct{} // holds a value for each large file that is being copied
 	plain    sync.Mutex    // held while a plainTree is being copied
 	warnOnce sync.Once
 
-	// deferred reports whether an error is not reported yet; nil: all are reported. It is
-	// called with mu held.
+	// deferred reports whether the report of an error must wait; nil: every error is reported at
+	// once. It is called with mu held.
 	deferred func(err error) bool
 
 	mu      sync.Mutex
@@ -143,8 +143,8 @@ func (cp *copying) all(sources []string, target string, toServer bool) error {
 	return cp.outcome(err)
 }
 
-// each copies the sources with one. The error of a single source is returned; those of
-// several are reported.
+// each calls one for each source. It returns the error of a single source, and reports the errors
+// of several.
 func (cp *copying) each(sources []string, one func(source string) error) error {
 	if len(sources) == 1 {
 		if err := one(sources[0]); err != nil {
@@ -154,7 +154,7 @@ func (cp *copying) each(sources []string, one func(source string) error) error {
 	}
 	cp.bar.tree()
 	q := newQueue(cp.fatal)
-	for _, source := range slices.Backward(sources) { // the newest task is the first
+	for _, source := range slices.Backward(sources) { // the task that is added last runs first
 		q.add(func() {
 			if err := one(source); err != nil {
 				cp.report("", err)
@@ -175,8 +175,8 @@ func (cp *copying) reserveLarge(size int64) (release func()) {
 	return func() { <-cp.large }
 }
 
-// report prints why something was not copied, and the copy continues. After a lost connection
-// it does not.
+// report prints the reason why a file was not copied. The copy then continues, unless the
+// connection was lost.
 func (cp *copying) report(name string, err error) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()

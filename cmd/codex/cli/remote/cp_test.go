@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A server cannot choose a local name: it could say that its home directory is called .ssh.
+// A server must not choose a local name: it could report .ssh as the name of its home directory.
 func TestCopiesAreNamedByTheUser(t *testing.T) {
 	for typed, want := range map[string]string{
 		"/srv/x": "x", "/srv/x/": "x", "x": "x", "~/x": "x", "a/../x": "x", "~user": "~user", "./~": "~",

@@ -34,7 +34,7 @@ var whenFulls = map[string]execproto.WhenFull{
 	"": "", "drop-oldest": execproto.WhenFullDropOldest, "wait": execproto.WhenFullWait,
 }
 
-// checkDetach refuses options of run that contradict each other.
+// checkDetach returns an error for options of run that contradict each other.
 func checkDetach(c *cli.Context) error {
 	if !c.Bool("detach") {
 		for _, name := range []string{"name", "stdin", "retain-bytes", "retain-for", "when-full"} {
@@ -61,7 +61,7 @@ func checkDetach(c *cli.Context) error {
 // handleName matches valid names of detached processes, except for their length.
 var handleName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// errNoDetach is the error of servers without detached processes.
+// errNoDetach is the error for a server that does not support detached processes.
 var errNoDetach = errors.New("the server does not support detached processes; it may be too old, run with --retain-dir none, or not run on Linux")
 
 // runDetached starts argv as a detached process and prints its handle.
@@ -100,7 +100,7 @@ func runDetached(c *cli.Context, s cmdutil.Streams, argv []string) error {
 	return err
 }
 
-// newHandle makes a handle from the name of a program.
+// newHandle generates a handle from the name of a program.
 func newHandle(program string) string {
 	const most = 24
 	name := strings.Map(func(r rune) rune {
@@ -139,7 +139,7 @@ func oneHandle(c *cli.Context) (string, error) {
 	return c.Args().First(), nil
 }
 
-// aboutHandle adds the handle to an error, and a remedy if there is no such process.
+// aboutHandle adds the handle to an error. If no such process exists, it adds a remedy.
 func aboutHandle(handle string, err error) error {
 	var refused *execclient.ServerError
 	if errors.As(err, &refused) && strings.Contains(refused.Message, "unknown process") {

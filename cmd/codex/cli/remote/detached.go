@@ -64,7 +64,7 @@ Examples:
 	}
 }
 
-// psAll lists the detached processes and those of sessions.
+// psAll lists detached processes and the processes of sessions.
 func psAll(c *cli.Context, s cmdutil.Streams) error {
 	client, err := connect(c.Context, c)
 	if err != nil {
@@ -327,7 +327,7 @@ type logPrinter struct {
 	handle  string
 	s       cmdutil.Streams
 	dropped bool
-	waiting string // the last printed reason for which the process waits
+	waiting string // the last printed reason why the process waits
 	last    execproto.ReadResult
 }
 

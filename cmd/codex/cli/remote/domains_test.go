@@ -20,7 +20,7 @@ func TestNetworkOptions(t *testing.T) {
 		o       execOptions
 		domains []string
 		network bool
-		want    bool // it is accepted
+		want    bool // the pattern is accepted
 	}{
 		"nothing":                    {execOptions{}, nil, false, true},
 		"a sandbox":                  {execOptions{policy: read}, nil, false, true},
@@ -47,8 +47,8 @@ func TestNetworkOptions(t *testing.T) {
 	}
 }
 
-// TestNetworkProxyOption: a pattern with a port is sent without the port, with the request to
-// ask about its hosts. Without such patterns the server asks no questions.
+// TestNetworkProxyOption: a pattern with a port is sent to the server without the port, together
+// with a request to ask about its hosts. Without such patterns the server asks no questions.
 func TestNetworkProxyOption(t *testing.T) {
 	read, err := sandbox.ParsePolicy("read-only")
 	if err != nil {

@@ -45,7 +45,7 @@ func (cp *copying) download(sources []string, target string) error {
 	return cp.each(sources, func(source string) error { return cp.downloadNamed(source, dir, name) })
 }
 
-// downloadNamed copies a source to a name in a directory; an empty name means that of the
+// downloadNamed copies a source to a name in a directory. An empty name means the name of the
 // source.
 func (cp *copying) downloadNamed(source, dir, name string) error {
 	uri, err := cp.at.uri(source[1:])
@@ -102,7 +102,7 @@ func (d *downloadTop) copy(uri string) error {
 	}
 	a := attributesOf(m)
 	if d.fs.HasAttributes() {
-		if m.IsSymlink { // the user named it: copy its target
+		if m.IsSymlink { // the user named the link: copy its target
 			if uri, err = d.fs.Canonicalize(d.ctx, uri); err != nil {
 				return withoutPath(err)
 			}
@@ -124,7 +124,7 @@ func (d *downloadTop) copy(uri string) error {
 	return d.remoteTree(uri).unpack(into, made, nil)
 }
 
-// attributesOf returns attributes for a file of a server that does not report them.
+// attributesOf returns attributes for a file if the server does not report them.
 func attributesOf(m execproto.Metadata) execproto.Attributes {
 	a := execproto.Attributes{Size: m.Size, Permissions: 0o666}
 	if m.IsDirectory {
@@ -133,7 +133,7 @@ func attributesOf(m execproto.Metadata) execproto.Attributes {
 	return a
 }
 
-// directory enters the directory name, without following a link, and makes it if it is
+// directory enters the directory name without following a link. It creates the directory if it is
 // missing.
 func (d *downloadTop) directory(perm uint32) (into *dirfd.Dir, made bool, err error) {
 	in, err := d.open()
@@ -151,7 +151,7 @@ func (d *downloadTop) directory(perm uint32) (into *dirfd.Dir, made bool, err er
 	return into, made, nil
 }
 
-// file copies a file by the rules of archives: only regular files are replaced, in one step.
+// file copies a file by the rules of archives: it replaces only regular files, and in one step.
 func (d *downloadTop) file(uri string, a execproto.Attributes) error {
 	in, err := d.open()
 	if err != nil {
@@ -171,14 +171,14 @@ func (d *downloadTop) file(uri string, a execproto.Attributes) error {
 	e := &archive.Entry{Path: d.name, Type: archive.File, Perm: a.Permissions & 0o777, Size: int64(a.Size), Modified: time.UnixMilli(a.ModifiedAtMS)}
 	switch err := u.Put(e, contents); {
 	case contents.err != nil:
-		return contents.err // its path shows which end failed
+		return contents.err // the path in the error shows which end failed
 	case err != nil:
 		return d.failed(err)
 	}
 	return nil
 }
 
-// contents opens a file of the server. A small one takes one round trip. A server without
+// contents opens a file of the server. A small file takes one round trip. A server without
 // attributes may report a wrong size, so its files are streamed.
 func (cp *copying) contents(uri string, size uint64) (io.ReadCloser, error) {
 	if !cp.fs.HasAttributes() || size > smallFile {
@@ -188,12 +188,12 @@ func (cp *copying) contents(uri string, size uint64) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(data)), err
 }
 
-// errNoName keeps a server from choosing a local name: it could say that its home directory is
-// called .ssh.
+// errNoName prevents a server from choosing a local name: it could report .ssh as the name of its
+// home directory.
 var errNoName = errors.New("the source has no name for the copy; give the target's name too, as in ./NAME")
 
-// nameOf returns the local name for a copy of a path of the server: the last one that the user
-// typed.
+// nameOf returns the local name for a copy of a path of the server: the last component that the
+// user typed.
 func nameOf(typed string) (string, error) {
 	if strings.HasPrefix(typed, "file:") {
 		native, err := pathuri.Parse(typed, "")

@@ -89,14 +89,14 @@ func (e *editing) edit(uri string) error {
 	return errors.Join(failed, os.RemoveAll(filepath.Dir(name)))
 }
 
-// changedCopy reports whether the local copy has changed. One that cannot be read counts as
+// changedCopy reports whether the local copy has changed. If it cannot be read, it counts as
 // changed, so that it is not removed.
 func changedCopy(name string, before [sha256.Size]byte) bool {
 	data, err := os.ReadFile(name)
 	return err != nil || sha256.Sum256(data) != before
 }
 
-// read returns the contents of a file of the server; nothing if it does not exist.
+// read returns the contents of a file of the server. If the file does not exist, it returns no contents.
 func (e *editing) read(uri string) ([]byte, contents, error) {
 	there, err := e.fs.Stat(e.ctx, uri)
 	switch {
@@ -119,8 +119,8 @@ func (e *editing) read(uri string) ([]byte, contents, error) {
 	return data, contents{true, sha256.Sum256(data)}, err
 }
 
-// checkDirectory returns an error if the directory of a new file does not exist: the user
-// learns it before the work and not afterwards.
+// checkDirectory returns an error if the directory of a new file does not exist. So the user learns
+// this before editing and not afterwards.
 func (e *editing) checkDirectory(uri string) error {
 	dir := path.Dir(uri)
 	there, err := e.fs.Stat(e.ctx, dir)
@@ -133,8 +133,8 @@ func (e *editing) checkDirectory(uri string) error {
 	return nil
 }
 
-// local writes the copy that is edited, readable by this user only, and returns its path. It
-// keeps the file's name, from which editors choose a mode.
+// local writes the copy to edit, which only this user can read, and returns its path. The copy has
+// the file's name, from which editors choose a mode.
 func (e *editing) local(uri string, data []byte) (string, error) {
 	native, err := pathuri.Parse(uri, "")
 	if err != nil {
@@ -157,7 +157,7 @@ func (e *editing) local(uri string, data []byte) (string, error) {
 
 // run runs the editor.
 func (e *editing) run(name string) error {
-	// The terminal sends Ctrl-C to this program, too, but it is meant for the editor.
+	// The terminal sends Ctrl-C to this program, too, but the user means the editor.
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)

@@ -17,15 +17,15 @@ var errDisconnected = errors.New("the connection was closed by ~.; the command e
 // escapeHelp is printed for ~?.
 const escapeHelp = "\r\n~.  close the connection\r\n~~  send ~\r\n~?  this message\r\n(only at the beginning of a line)\r\n"
 
-// escapes finds the keys that are for this program and not for the command, as in ssh: a tilde
-// at the beginning of a line, and the key after it.
+// escapes finds the keys that are for this program and not for the command, as in ssh: a tilde at
+// the beginning of a line, followed by another key.
 type escapes struct {
-	inLine bool // something was typed since the last end of line
+	inLine bool // a key was typed since the last end of line
 	tilde  bool // the last key was a tilde at the beginning of a line
 }
 
-// feed returns the keys that are for the command, and whether the user asked to leave or for
-// help.
+// feed returns the keys that are for the command. leave and help report that the user asked to
+// leave or for help.
 func (e *escapes) feed(keys []byte) (own []byte, leave, help bool) {
 	own = make([]byte, 0, len(keys)+1)
 	for _, key := range keys {
@@ -54,9 +54,9 @@ func (e *escapes) feed(keys []byte) (own []byte, leave, help bool) {
 // keyInterrupt is Ctrl-C on a terminal in raw mode.
 const keyInterrupt = 0x03
 
-// pumpKeys writes typed keys to a process's terminal. It does not pass on the end of the
-// input, which is a key there. It also reads keys while the connection is lost: then Ctrl-C
-// ends the command by cancel, and ~. always does.
+// pumpKeys writes typed keys to a process's terminal. It does not pass on the end of the input,
+// because on a terminal that is a key. It also reads keys while the connection is lost. Then Ctrl-C
+// ends the command by cancel; ~. always does.
 func (a *attempt) pumpKeys(ctx context.Context, p *execclient.Process, cancel context.CancelCauseFunc) {
 	waiting := make(chan []byte, keysWaiting)
 	var wg sync.WaitGroup

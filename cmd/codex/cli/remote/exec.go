@@ -102,7 +102,7 @@ func execRemote(c *cli.Context, s cmdutil.Streams) error {
 	return x.exit(x.do(x.ctx, job{argv: argv, asked: argv, cwd: x.cwd}))
 }
 
-// ourFailure gives failures that are not the command's the exit code of exec for them.
+// ourFailure gives an error that is not the command's own the exit code that exec uses for such errors.
 func ourFailure(err error) error {
 	var e *cmdutil.ExitError
 	var refused *execclient.ServerError
@@ -125,15 +125,15 @@ func ourFailure(err error) error {
 type remoteExec struct {
 	execOptions
 	s           cmdutil.Streams
-	ctx         context.Context // ends with close
+	ctx         context.Context // canceled by close
 	client      *execclient.Client
-	environment string // its id
+	environment string // id of the environment
 	shell       execproto.Shell
-	cwd         string          // the directory of commands, a URI
-	sandbox     json.RawMessage // the sandbox of requests
+	cwd         string          // the directory of commands, as a URI
+	sandbox     json.RawMessage // the sandbox to request
 
 	rules    approval.Policy
-	silent   string   // the reason for not asking after a denial
+	silent   string   // the reason why a denial leads to no question
 	console  *console // nil: questions cannot be asked
 	approved approval.Session
 
@@ -191,8 +191,8 @@ func (x *remoteExec) open(c *cli.Context) error {
 		return err
 	}
 	cmdutil.Catch(x.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	// Without this, writing to a closed pipe would end this program at once, and the command
-	// would continue. With it the write fails with EPIPE. The channel is never read.
+	// Without this, writing to a closed pipe would end this program at once, and the remote command
+	// would continue. With it the write fails with EPIPE. No code reads the channel.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	x.closing = append(x.closing, func() { signal.Stop(x.signals); signal.Stop(broken) })
@@ -281,8 +281,8 @@ func (x *remoteExec) exit(code int, err error) error {
 
 // job is one command of the user.
 type job struct {
-	argv  []string // the arguments with which it is started
-	asked []string // the arguments as questions show them: without the shell that codex adds
+	argv  []string // the arguments of the process
+	asked []string // the arguments in the form that questions show, without the shell that codex adds
 	cwd   string   // a URI
 	out   *cwdFilter
 	// secret is sent to each process before any typed input.
@@ -300,7 +300,7 @@ func (x *remoteExec) request(j job) approval.Request {
 	}
 }
 
-// params returns the params of a job's first attempt, and the name of its process.
+// params returns the parameters of a job's first attempt, and the name of its process.
 func (x *remoteExec) params(j job) (execproto.StartParams, string) {
 	x.jobs++
 	name := path.Base(j.argv[0])

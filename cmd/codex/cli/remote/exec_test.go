@@ -53,7 +53,7 @@ func TestWhoIsAsked(t *testing.T) {
 		o        execOptions
 		terminal bool
 		want     approval.Policy
-		silent   string // a part
+		silent   string // a part of the expected text
 	}{
 		{"a terminal", execOptions{approves: true, policy: known}, true, afterwards, ""},
 		{"none", execOptions{approves: true, policy: known}, false, never, "no terminal"},
@@ -147,8 +147,8 @@ func (h halting) Read(b []byte) (int, error) {
 	return copy(b, text), nil
 }
 
-// TestInputLosesNothing reads from a pipe, whose reads can be interrupted, and from other
-// readers, which are read in the background.
+// TestInputLosesNothing reads from a pipe, where reads can be interrupted, and from other readers,
+// which are read in the background.
 func TestInputLosesNothing(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -221,7 +221,7 @@ func TestLink(t *testing.T) {
 	if !strings.HasPrefix(out.String(), "codex: reconnected after ") || l.lost() {
 		t.Errorf(`got %q; want a text beginning with "codex: reconnected after ", not l.lost()`, out.String())
 	}
-	// On a terminal the outcome replaces the line.
+	// On a terminal the outcome replaces the line about the lost connection.
 	out.Reset()
 	l.inPlace = true
 	change(execclient.Recovering)
@@ -229,7 +229,7 @@ func TestLink(t *testing.T) {
 	if got := out.String(); got != "\r\x1b[Kcodex: the connection was lost; reconnecting…\r\x1b[Kcodex: the connection was lost, and with it the session\r\n" {
 		t.Errorf("got %q, want %q", got, "\r\x1b[Kcodex: the connection was lost; reconnecting…\r\x1b[Kcodex: the connection was lost, and with it the session\r\n")
 	}
-	// Another writer gets complete lines.
+	// Another writer gets only complete lines.
 	var elsewhere bytes.Buffer
 	undo := l.divert(&elsewhere)
 	change(execclient.Recovering)
@@ -307,7 +307,7 @@ func TestShellsReportTheirDirectory(t *testing.T) {
 	}
 }
 
-// filter passes output through a cwdFilter in pieces of that size.
+// filter passes output through a cwdFilter in pieces of the given size.
 func filter(t *testing.T, out []byte, size int) (passed, dir string) {
 	t.Helper()
 	var to bytes.Buffer
@@ -325,8 +325,8 @@ func filter(t *testing.T, out []byte, size int) (passed, dir string) {
 	return to.String(), f.dir
 }
 
-// FuzzCwdFilter checks that the result does not depend on the pieces, and that only reports
-// are removed.
+// FuzzCwdFilter checks that the result does not depend on how the output is split, and that only
+// reports of directories are removed.
 func FuzzCwdFilter(f *testing.F) {
 	f.Add([]byte("out\n"+testReport+"/a b\a"), 3)
 	f.Add([]byte("\x1b\x1b]7;0\x1b]7;0123;"), 1)
@@ -345,9 +345,9 @@ func FuzzCwdFilter(f *testing.F) {
 	})
 }
 
-// TestQuestionsTakeTheInput: a question takes the input from a command that is reading it.
-// Keys that are typed before it is given back are the answer, and later ones are the
-// command's.
+// TestQuestionsTakeTheInput: a question takes the input from a command that is reading it. Keys
+// that are typed before the question gives the input back belong to the answer. Later keys belong
+// to the command.
 func TestQuestionsTakeTheInput(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -398,7 +398,7 @@ func TestQuestionsTakeTheInput(t *testing.T) {
 				}
 			}
 			giveBack := in.take()
-			cancel() // a read that waits for its turn ends too
+			cancel() // a read that waits for its turn ends, too
 			reading.Wait()
 			giveBack()
 		})

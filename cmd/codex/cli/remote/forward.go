@@ -240,7 +240,7 @@ func (x *remoteExec) openForwards() error {
 	return f.auto(false, say)
 }
 
-// prefixed writes lines as messages of codex beside the output of a command.
+// prefixed writes lines as messages of codex, between the output of a command.
 type prefixed struct{ to io.Writer }
 
 func (p prefixed) Write(line []byte) (int, error) {
@@ -248,7 +248,7 @@ func (p prefixed) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// supported explains the error of a server without tunnels.
+// supported explains the error of a server that does not support tunnels.
 func supported(err error) error {
 	if errors.Is(err, execclient.ErrUnsupported) {
 		return errors.New("this server cannot forward ports: it is Codex CLI's, or an older one")
@@ -256,7 +256,7 @@ func supported(err error) error {
 	return err
 }
 
-// connectStdio connects standard input and output to a host until the host ends its direction.
+// connectStdio connects standard input and output to a host until the host closes its direction.
 func connectStdio(ctx context.Context, s cmdutil.Streams, client *execclient.Client, to endpoint) error {
 	t, err := client.OpenTunnel(ctx, to.target())
 	if err != nil {
@@ -264,7 +264,7 @@ func connectStdio(ctx context.Context, s cmdutil.Streams, client *execclient.Cli
 	}
 	stop := context.AfterFunc(ctx, func() { _ = t.Abort("interrupted") })
 	defer stop()
-	// Nothing waits for this goroutine: a read of standard input cannot be interrupted. It
+	// No code waits for this goroutine, because a read of standard input cannot be interrupted. It
 	// ends with the program.
 	go func() {
 		if _, err := io.Copy(t, s.In); err != nil && !errors.Is(err, net.ErrClosed) {

@@ -25,7 +25,7 @@ type autoForward struct {
 	f    *forwarder
 	say  func(line string) // prints a change for the user
 	open map[autoKey]*autoPort
-	full bool // there are more ports than are forwarded
+	full bool // more ports are open than are forwarded
 }
 
 // autoKey identifies a port for the user: the same number in the same network. session and
@@ -42,8 +42,8 @@ type autoPort struct {
 	to        atomic.Pointer[execclient.TunnelTarget]
 }
 
-// auto begins to forward every port on which a process of this session listens or, with all,
-// of any session of the same user or token.
+// auto begins to forward every port on which a process of this session listens. With all, it
+// forwards those of all sessions of the same user or token.
 func (f *forwarder) auto(all bool, say func(line string)) error {
 	w, err := f.client.WatchPorts(f.ctx, execclient.PortOptions{AllSessions: all})
 	if errors.Is(err, execclient.ErrUnsupported) {
@@ -75,7 +75,7 @@ func (a *autoForward) routine(w *execclient.PortWatch) {
 	}
 }
 
-// update forwards exactly those ports.
+// update forwards exactly the given ports.
 func (a *autoForward) update(ports []execproto.Port) {
 	open := make(map[autoKey][]execproto.Port)
 	var order []autoKey
@@ -120,9 +120,9 @@ func (a *autoForward) update(ports []execproto.Port) {
 	}
 }
 
-// isOwn reports whether this program itself has opened a port, which the watch also reports if
-// the program runs in a session of the same user. Forwarding it would open another port, and
-// so on.
+// isOwn reports whether this program itself has opened a port. The watch also reports such ports if
+// the program runs in a session of the same user. Forwarding one would open another port, which
+// would be forwarded in turn, and so on.
 func (a *autoForward) isOwn(p execproto.Port) bool {
 	if p.PID != uint64(os.Getpid()) {
 		return false
@@ -135,11 +135,11 @@ func (a *autoForward) isOwn(p execproto.Port) bool {
 	return false
 }
 
-// forward listens for a port, on loopback addresses only: on the same number if it is free
-// here, or on another one.
+// forward listens for a port, on loopback addresses only. It uses the same number if that is free
+// here, otherwise another one.
 func (a *autoForward) forward(key autoKey, to *execclient.TunnelTarget, p execproto.Port) {
 	listeners, err := listenHere(a.f.ctx, endpoint{port: key.port})
-	if err != nil { // it is in use, or only root may use it
+	if err != nil { // the port is in use, or only root may use it
 		listeners, err = listenHere(a.f.ctx, endpoint{})
 	}
 	if err != nil {
@@ -156,7 +156,7 @@ func (a *autoForward) forward(key autoKey, to *execclient.TunnelTarget, p execpr
 	a.say(fmt.Sprintf("%s leads to port %d of %s (process %d)", port.here, key.port, terminal.Text(p.Command), p.PID))
 }
 
-// connect opens a tunnel for a connection to exactly that target.
+// connect opens a tunnel for a connection to exactly the given target.
 func (f *forwarder) connect(conn net.Conn, to execclient.TunnelTarget) error {
 	t, err := f.client.OpenTunnel(f.ctx, to)
 	if err != nil {
@@ -167,7 +167,7 @@ func (f *forwarder) connect(conn net.Conn, to execclient.TunnelTarget) error {
 	return nil
 }
 
-// autoTarget returns the target of connections to a port that is open on those addresses:
+// autoTarget returns the target of connections to a port that is open on the given addresses. It is
 // localhost if that is among them.
 func autoTarget(key autoKey, ports []execproto.Port) execclient.TunnelTarget {
 	to := execclient.TunnelTarget{Port: key.port, ProcessID: key.process, Session: key.session}

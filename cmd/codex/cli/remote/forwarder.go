@@ -17,13 +17,13 @@ import (
 	"codex.internal/pkg/sandbox/egress"
 )
 
-// forwarder has listeners here and on the server, and copies between their connections. close
+// forwarder has listeners here and on the server, and copies data between their connections. close
 // ends it.
 type forwarder struct {
 	client *execclient.Client
 	errs   io.Writer
-	// inside, if not nil, returns the process into whose sandbox ports without a host lead, or
-	// an error before it has started.
+	// If inside is not nil, ports without a host lead into the sandbox of the process that it
+	// returns. It returns an error if the process has not started.
 	inside func() (string, error)
 
 	ctx    context.Context
@@ -94,8 +94,8 @@ func listenHere(ctx context.Context, at endpoint) ([]net.Listener, error) {
 	case err == nil:
 		return []net.Listener{l, l6}, nil
 	case at.port != 0 && errors.Is(err, cmdutil.ErrAddressInUse):
-		// Connections to localhost could reach the other program, which has the port on the
-		// other address.
+		// Another program has the port on the other address. Connections to localhost could reach
+		// that program.
 		_ = l.Close()
 		return nil, listenError(at, err)
 	default:
@@ -154,21 +154,21 @@ func (f *forwarder) local(x forwarding) (port uint16, err error) {
 	return uint16(listeners[0].Addr().(*net.TCPAddr).Port), nil
 }
 
-// join opens a tunnel for a connection and copies both ways.
+// join opens a tunnel for a connection and copies data both ways.
 func (f *forwarder) join(conn net.Conn, to execclient.TunnelTarget) error {
 	t, err := f.openTunnel(to)
 	if err != nil {
 		reset(conn)
 		return err
 	}
-	// An error here means that one of the two programs ended early, which is for the other one
-	// to report. The command itself reports the loss of the server.
+	// An error here means that one of the two programs ended early. The other one reports that. The
+	// command itself reports that the server is lost.
 	_ = t.Join(conn)
 	return nil
 }
 
-// openTunnel opens a tunnel. To a port without a host it leads into the command's sandbox, if
-// that has a network of its own; to a path, if there is a sandbox.
+// openTunnel opens a tunnel. If the target is a port without a host, the tunnel leads into the command's sandbox
+// if the sandbox has a network of its own. If the target is a path, it leads into the sandbox if there is one.
 func (f *forwarder) openTunnel(to execclient.TunnelTarget) (*execclient.Tunnel, error) {
 	if f.inside == nil || to.Host != "" || to.Path != "" && !f.client.Has(execproto.ExtensionTunnelProcessPath) {
 		return f.client.OpenTunnel(f.ctx, to)
@@ -232,8 +232,8 @@ func (f *forwarder) remote(x forwarding) (net.Addr, error) {
 	return l.Addr(), nil
 }
 
-// dynamic listens on a port of this machine as a SOCKS5 proxy whose connections the server
-// makes.
+// dynamic listens on a port of this machine as a SOCKS5 proxy. The server makes the connections of
+// the proxy.
 func (f *forwarder) dynamic(at endpoint) (port uint16, err error) {
 	listeners, err := listenHere(f.ctx, at)
 	if err != nil {
@@ -250,7 +250,7 @@ func (f *forwarder) socks(conn net.Conn) error {
 	r := bufio.NewReader(conn)
 	host, port, reply, err := egress.AcceptSOCKS(conn, r)
 	if err != nil {
-		return nil // the client got an answer, or spoke another protocol
+		return nil // the client got a reply, or does not speak SOCKS5
 	}
 	t, err := f.client.OpenTunnel(f.ctx, execclient.TunnelTarget{Host: host, Port: port})
 	if err != nil {
@@ -264,7 +264,7 @@ func (f *forwarder) socks(conn net.Conn) error {
 	return nil
 }
 
-// socksOutcome returns the SOCKS reply for an error of opening a tunnel.
+// socksOutcome returns the SOCKS reply for an error when a tunnel was opened.
 func socksOutcome(err error) egress.SOCKSOutcome {
 	var failed *execclient.TunnelError
 	if !errors.As(err, &failed) {
@@ -284,7 +284,7 @@ func socksOutcome(err error) egress.SOCKSOutcome {
 	}
 }
 
-// buffered is a connection of which some bytes were read ahead.
+// buffered is a connection from which some bytes were read ahead.
 type buffered struct {
 	*net.TCPConn
 	r *bufio.Reader

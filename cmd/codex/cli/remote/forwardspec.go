@@ -32,11 +32,11 @@ func (e endpoint) target() execclient.TunnelTarget {
 	return execclient.TunnelTarget{Host: e.host, Port: e.port, Path: e.path}
 }
 
-// forwarding is a port on one side that leads to an endpoint on the other.
+// forwarding is a port on one side whose connections lead to an endpoint on the other side.
 type forwarding struct {
 	listen endpoint
 	to     endpoint
-	text   string // as it was typed
+	text   string // the text that the user typed
 }
 
 // parseForwarding parses PORT, LISTEN:PORT, LISTEN:HOST:PORT or BIND:LISTEN:HOST:PORT.

@@ -9,7 +9,7 @@ import (
 
 // ignored matches paths with the .gitignore files of a tree (gitignore(5)).
 type ignored struct {
-	rules map[string][]rule // by the directory of the file; "" is the top
+	rules map[string][]rule // keys are the directories of the files; "" is the top
 }
 
 // rule is one line of a .gitignore file.
@@ -22,11 +22,11 @@ type rule struct {
 // ignoreFile is the name of git's ignore files.
 const ignoreFile = ".gitignore"
 
-// errIgnoreFile is the error of an ignore file that is too large. It may have grown since it
+// errIgnoreFile is the error for an ignore file that is too large. The file may have grown since it
 // was listed.
 var errIgnoreFile = fmt.Errorf("it has more than %d bytes", maxIgnoreFile)
 
-// gitFolder is never part of a work tree.
+// gitFolder is the directory that is never part of a work tree.
 const gitFolder = ".git"
 
 // add adds the rules of the .gitignore file of a directory.
@@ -41,8 +41,8 @@ func (g *ignored) add(folder, text string) {
 	}
 }
 
-// parseRule parses a line. Blank lines, comments and invalid patterns, which git ignores too,
-// are no rules.
+// parseRule parses a line. It returns false for blank lines, comments and invalid patterns, which
+// git ignores, too.
 func parseRule(line string) (rule, bool) {
 	for strings.HasSuffix(line, " ") && !strings.HasSuffix(line, `\ `) {
 		line = line[:len(line)-1]
@@ -142,7 +142,7 @@ func (g *ignored) leavesOut(below string, isFolder bool) bool {
 	if strings.EqualFold(path.Base(below), gitFolder) { // many file systems ignore case
 		return true
 	}
-	// The file in the nearest directory takes precedence, and in a file the last line.
+	// The file in the nearest directory takes precedence. In a file, the last matching line takes precedence.
 	for folder := path.Dir(below); ; folder = path.Dir(folder) {
 		key, rest := folder, strings.TrimPrefix(below, folder+"/")
 		if folder == "." {

@@ -11,7 +11,7 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestIgnoresTheSameAsGit compares with git itself.
+// TestIgnoresTheSameAsGit compares the ignored paths with those of git itself.
 func TestIgnoresTheSameAsGit(t *testing.T) {
 	_, err := exec.LookPath("git")
 	testutil.Need(t, "git", err, exec.ErrNotFound)
@@ -34,7 +34,7 @@ func TestIgnoresTheSameAsGit(t *testing.T) {
 		cmd.Dir = root
 		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
 		cmd.Stdin = strings.NewReader(strings.Join(paths, "\x00") + "\x00")
-		out, _ := cmd.Output() // 1: nothing is ignored
+		out, _ := cmd.Output() // git exits with 1 if it ignores no path
 		return out
 	}
 	run("init", "-q")
@@ -74,8 +74,8 @@ func TestIgnoresTheSameAsGit(t *testing.T) {
 	}
 }
 
-// TestGitFolderIsLeftOut: other spellings are left out, too, because some file systems treat
-// them as the same name.
+// TestGitFolderIsLeftOut: other spellings of .git are left out, too, because some file systems
+// treat them as the same name.
 func TestGitFolderIsLeftOut(t *testing.T) {
 	var g ignored
 	for name, want := range map[string]bool{".git": true, "a/.git": true, ".GIT": true, "a/.Git": true, ".gitx": false, "git": false} {

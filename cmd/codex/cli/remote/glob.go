@@ -20,9 +20,9 @@ type matcher struct {
 	at  places
 }
 
-// expand replaces paths of the server with * ? or [ by the paths that match, each with a
-// colon. A file that has such a name itself is taken literally. verb is for errors: the
-// operation that was requested.
+// expand replaces paths of the server that contain * ? or [ by the matching paths, each with a
+// colon. If a file has exactly such a name, the path means that file. verb is the requested
+// operation, for errors.
 func (m *matcher) expand(verb string, sources []string) ([]string, error) {
 	var all []string
 	for _, source := range sources {
@@ -89,8 +89,8 @@ func (m *matcher) glob(pattern string) ([]string, error) {
 	return found, nil
 }
 
-// matches returns the paths of the names in a directory that match one part of a pattern; none
-// if it is not a directory or cannot be read.
+// matches returns the paths of the names in a directory that match one part of a pattern. It
+// returns none if the path is not a directory or cannot be read.
 func (m *matcher) matches(dir, part string) ([]string, error) {
 	if _, err := path.Match(part, ""); err != nil {
 		return nil, fmt.Errorf("%s: %w", part, err)

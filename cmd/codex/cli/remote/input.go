@@ -13,16 +13,16 @@ import (
 )
 
 // input is a stream, such as stdin, that several readers use one after the other. If a read is
-// given up, its data goes to the next read. A question may take the input from a command that
-// is reading.
+// abandoned, the next read gets its data. A question may take the input from a command that is
+// reading it.
 type input struct {
 	r    io.Reader
 	wait *waiter // nil: reads of r cannot be interrupted
 
 	reading sync.Mutex // held during a read, and while the input is taken
 	mu      sync.Mutex
-	taken   chan struct{}      // nil: not taken; closed by giveBack
-	giveWay context.CancelFunc // ends the current read; nil: there is none
+	taken   chan struct{}      // nil: no question has the input; closed by giveBack
+	giveWay context.CancelFunc // ends the current read; nil: no read
 
 	got     chan piece
 	pending bool // a read runs in the background
@@ -43,9 +43,9 @@ func newInput(r io.Reader) *input {
 	return in
 }
 
-// take takes the input from the command that reads it, and returns when that has stopped
-// reading. The command continues when the caller calls giveBack. It must not be called
-// twice without that.
+// take takes the input from the command that reads it. It returns when the command has stopped
+// reading. The command continues when the caller calls giveBack. take must not be called again
+// before that.
 func (in *input) take() (giveBack func()) {
 	in.mu.Lock()
 	taken := make(chan struct{})
@@ -64,7 +64,7 @@ func (in *input) take() (giveBack func()) {
 	}
 }
 
-// begin begins a read whose context ends when the input is taken.
+// begin begins a read. The context inner ends when the input is taken.
 func (in *input) begin(ctx context.Context) (inner context.Context, end func(), err error) {
 	for {
 		in.mu.Lock()
@@ -72,7 +72,7 @@ func (in *input) begin(ctx context.Context) (inner context.Context, end func(), 
 		if taken == nil {
 			inner, in.giveWay = context.WithCancel(ctx)
 			stop := in.giveWay
-			in.reading.Lock() // it is free: taken is nil
+			in.reading.Lock() // the input is free: taken is nil
 			in.mu.Unlock()
 			return inner, func() { in.reading.Unlock(); stop() }, nil
 		}
@@ -85,8 +85,8 @@ func (in *input) begin(ctx context.Context) (inner context.Context, end func(), 
 	}
 }
 
-// Read returns available data, or waits for some. If ctx ends first, it returns that error and
-// consumes nothing.
+// Read returns available data, or waits for data. If ctx ends first, it returns the error of ctx
+// and consumes nothing.
 func (in *input) Read(ctx context.Context, b []byte) (int, error) {
 	for {
 		inner, end, err := in.begin(ctx)
@@ -113,8 +113,8 @@ func (in *input) read(ctx context.Context, b []byte) (int, error) {
 	for len(in.rest.data) == 0 && in.rest.err == nil {
 		if !in.pending {
 			in.pending = true
-			// No wait group waits for this goroutine: a read of a terminal cannot be
-			// interrupted, so the last one ends with the program.
+			// No wait group waits for this goroutine, because a read of a terminal cannot be
+			// interrupted. The last such goroutine ends with the program.
 			go func() {
 				buf := make([]byte, inputChunk)
 				n, err := in.r.Read(buf)
@@ -136,7 +136,7 @@ func (in *input) read(ctx context.Context, b []byte) (int, error) {
 	return n, nil
 }
 
-// close releases the descriptors of waits.
+// close closes the descriptors that interrupt waits.
 func (in *input) close() {
 	if in.wait != nil {
 		in.wait.close()
@@ -153,7 +153,7 @@ func (in *input) discard() {
 	in.rest.data = nil
 }
 
-// reader returns an io.Reader of the input that ends with ctx.
+// reader returns an io.Reader of the input whose reads end with ctx.
 func (in *input) reader(ctx context.Context) io.Reader { return boundInput{in, ctx} }
 
 type boundInput struct {
@@ -163,24 +163,24 @@ type boundInput struct {
 
 func (b boundInput) Read(p []byte) (int, error) { return b.in.Read(b.ctx, p) }
 
-// feed is a command's stdin. It keeps the input of an attempt, so that a retry gets the same.
+// feed is a command's stdin. It retains the input of an attempt, so that a retry gets the same input.
 type feed struct {
 	in    *input
 	kept  []byte
-	more  bool // there was more input than is kept
+	more  bool // more input arrived than is retained
 	ended bool
-	// midLine is set if the data that was read last ends in the middle of a line.
+	// midLine is set if the last data that was read ends in the middle of a line.
 	midLine bool
 }
 
 // endOfFile is the end-of-file character of terminals, Ctrl-D.
 const endOfFile = 4
 
-// pump writes the input to a process until one of the two ends. It returns errors of reading,
-// and ErrNoCloseStdin; a process may end before its input does.
+// pump writes the input to a process until one of the two ends. It returns errors of reading, and
+// ErrNoCloseStdin; a process may end before its input does.
 //
-// A terminal gets the end-of-file character at the end: twice in the middle of a line, because
-// the first one only delivers the unfinished line.
+// A terminal gets the end-of-file character at the end of the input. In the middle of a line it
+// gets the character twice, because the first one only delivers the unfinished line.
 func (f *feed) pump(ctx context.Context, p *execclient.Process, tty bool) error {
 	to := p.Stdin(ctx)
 	if len(f.kept) > 0 {
@@ -225,8 +225,8 @@ func (f *feed) keep(b []byte) {
 	f.more = f.more || n < len(b)
 }
 
-// readLine reads one line of at most maxAnswer bytes; a longer one is an error. The input must
-// have been taken, or have no other reader.
+// readLine reads one line of at most maxAnswer bytes. A longer line is an error. The caller must
+// have taken the input, or be its only reader.
 func (in *input) readLine(ctx context.Context) (string, error) {
 	var line []byte
 	b := make([]byte, 1)

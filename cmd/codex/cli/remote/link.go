@@ -11,19 +11,19 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// link prints the state of the connection: a line while it is being recovered, which the
-// outcome replaces on a terminal.
+// link prints the state of the connection. While the connection is being recovered, it shows a
+// line, which the outcome replaces on a terminal.
 type link struct {
-	wake chan struct{} // there is something to print
+	wake chan struct{} // a change must be printed
 
 	mu      sync.Mutex
 	state   execclient.StateChange
-	lostAt  time.Time // zero: it is not lost
+	lostAt  time.Time // zero: the connection is not lost
 	backAt  time.Time
-	shown   execclient.State // the state in the last line
+	shown   execclient.State // the state that the last line shows
 	to      io.Writer
 	inPlace bool // to is a terminal
-	quiet   bool // print only that the session is lost
+	quiet   bool // print only the loss of the session
 }
 
 func newLink(to io.Writer, quiet bool) *link {
@@ -63,11 +63,11 @@ func (l *link) routineShow(ctx context.Context) {
 
 func (l *link) show() {
 	to, text := l.news()
-	// Not under the lock: a terminal may be slow, and the client must not wait for it.
+	// Write without the lock: a terminal may be slow, and the client must not wait for it.
 	_, _ = io.WriteString(to, text)
 }
 
-// news returns the text to print, and where. On a terminal, which may be in raw mode, a line
+// news returns the text to print, and the writer. On a terminal, which may be in raw mode, a line
 // that the outcome will replace has no line break.
 func (l *link) news() (to io.Writer, text string) {
 	l.mu.Lock()

@@ -25,7 +25,7 @@ func hideKeys(f *os.File) (show func(), err error) {
 	}
 	hidden := *before
 	hidden.Lflag &^= unix.ECHO | unix.ECHONL
-	hidden.Oflag |= unix.OPOST | unix.ONLCR // begin lines at the left, whatever the mode was
+	hidden.Oflag |= unix.OPOST | unix.ONLCR // begin lines at the left, whatever the previous mode was
 	if err := unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, &hidden); err != nil {
 		return nil, fmt.Errorf("set the modes of the terminal: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // TestReadsListedFiles reads files of a tree, and files that another process could have put in
-// their place since they were listed. Reading a FIFO does not wait for a writer.
+// their place after they were listed. Opening a FIFO for reading does not wait for a writer.
 func TestReadsListedFiles(t *testing.T) {
 	top := t.TempDir()
 	must := func(err error) {

@@ -18,11 +18,11 @@ import (
 // permissionsOf returns nil: files have no permissions that other systems know.
 func permissionsOf(os.FileMode) *os.FileMode { return nil }
 
-// localName returns the local name for a file name of the server. It refuses names with a
-// backslash or a colon, which would lead elsewhere, and those of devices.
+// localName returns the local name for a file name of the server. It returns an error for names
+// with a backslash or a colon, which would lead elsewhere, and for device names.
 func localName(name string) (string, error) { return filepath.Localize(name) }
 
-// Every Windows has this editor.
+// notepad exists on every Windows.
 const defaultEditor = "notepad"
 
 // editorCommand returns the command that edits a file. The editor may have options, separated
@@ -35,11 +35,11 @@ func editorCommand(editor, name string) *exec.Cmd {
 // openSpecial is empty: opening a device needs no flags here.
 const openSpecial = 0
 
-// noReader returns false: FIFOs have no names in directories here.
+// noReader returns false, because Windows has no FIFOs in directories.
 func noReader(string, error) bool { return false }
 
-// showEscapes makes a console interpret escape sequences until undo is called; older ones
-// print them otherwise.
+// showEscapes makes a console interpret escape sequences until undo is called. Older consoles would
+// print them.
 func showEscapes(to io.Writer) (undo func()) {
 	undo = func() {}
 	f, ok := cmdutil.FileOf(to)
@@ -57,12 +57,12 @@ func showEscapes(to io.Writer) (undo func()) {
 	return func() { _ = windows.SetConsoleMode(console, before) }
 }
 
-// lookAtSize is how often the console's size is polled, as no event reports a change: a user
-// who drags a window waits this long.
+// lookAtSize is the interval at which the console's size is polled, because no event reports a
+// change. A user who drags a window waits this long.
 const lookAtSize = 250 * time.Millisecond
 
-// routineResize calls changed when the terminal's size differs from sent, the size that the
-// process has got.
+// routineResize calls changed when the terminal's size differs from sent, the size that the process
+// got last.
 func routineResize(ctx context.Context, sent *execproto.TerminalSize, size func() *execproto.TerminalSize, changed func()) {
 	look := time.NewTicker(lookAtSize)
 	defer look.Stop()
@@ -82,7 +82,7 @@ func routineResize(ctx context.Context, sent *execproto.TerminalSize, size func(
 	}
 }
 
-// openTTY opens the console, even if stdin is something else.
+// openTTY opens the console, even if stdin is a different file.
 func openTTY() (in, out *os.File, err error) {
 	if in, err = os.OpenFile("CONIN$", os.O_RDWR, 0); err != nil {
 		return nil, nil, err
@@ -105,10 +105,10 @@ func flushTerminal(f *os.File) error {
 	return nil
 }
 
-// hideKeys does nothing: the console echoes keys only while a line is read.
+// hideKeys does nothing, because the console echoes keys only while a line is read.
 func hideKeys(*os.File) (show func(), err error) { return func() {}, nil }
 
-// waiter is not used here: consoles are readable after every key, even if a read would still
+// waiter is not used on Windows: consoles are readable after every key, even if a read would still
 // wait for a line.
 type waiter struct{}
 

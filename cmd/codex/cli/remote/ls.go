@@ -63,7 +63,7 @@ type row struct {
 	metadata   execproto.Metadata
 }
 
-// rows lists a directory, or describes what another path leads to.
+// rows lists a directory. For another path, it describes the file that the path leads to.
 func (l *listing) rows(ctx context.Context, typed, uri string) ([]row, error) {
 	m, err := l.fs.Stat(ctx, uri)
 	if err != nil {
@@ -111,7 +111,7 @@ func (l *listing) plain(ctx context.Context, uri string) ([]row, error) {
 		}
 		if l.long {
 			q.add(func() {
-				if m, err := l.fs.Stat(ctx, under(uri, e.FileName)); err == nil { // otherwise it is gone, or its name is not UTF-8
+				if m, err := l.fs.Stat(ctx, under(uri, e.FileName)); err == nil { // otherwise the file is gone, or its name is not UTF-8
 					rows[i].metadata = m
 				}
 			})
@@ -158,7 +158,7 @@ func kindOf(m execproto.Metadata) string {
 	return kind
 }
 
-// modeText formats a mode as ls does; ? is a device, a FIFO or a socket.
+// modeText formats a mode in the same way as ls; ? is a device, a FIFO or a socket.
 func modeText(a *execproto.Attributes) string {
 	var b strings.Builder
 	switch a.Kind {

@@ -49,7 +49,7 @@ type moving struct {
 	options execclient.RenameOptions
 }
 
-// all moves the sources to the target, or into it if it is a directory.
+// all moves the sources to the target. If the target is a directory, it moves them into it.
 func (m *moving) all(sources []string, target string) error {
 	uri, err := m.at.marked(target)
 	if err != nil {
@@ -68,7 +68,7 @@ func (m *moving) all(sources []string, target string) error {
 	return nil
 }
 
-// one moves a source to a URI, or into the directory there.
+// one moves a source to a URI, or into the directory at that URI.
 func (m *moving) one(source, to string, into bool) error {
 	from, err := m.at.marked(source)
 	if err != nil {
@@ -84,7 +84,7 @@ func (m *moving) one(source, to string, into bool) error {
 	return m.fs.Rename(m.c.Context, from, to, m.options)
 }
 
-// remedy adds the command that can move the file to the error of a rename that cannot.
+// remedy adds a command that can move the file to the error of a rename that cannot move it.
 func (m *moving) remedy(err error, source, target string) error {
 	switch {
 	case errors.Is(err, execclient.ErrUnsupported):
@@ -97,7 +97,7 @@ func (m *moving) remedy(err error, source, target string) error {
 		command = append(command, "-n")
 	}
 	for _, typed := range []string{source, target} {
-		uri, _ := m.at.marked(typed) // it was valid before
+		uri, _ := m.at.marked(typed) // the path was checked before
 		native, parse := pathuri.Parse(uri, "")
 		if parse != nil {
 			return err

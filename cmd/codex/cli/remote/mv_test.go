@@ -9,8 +9,7 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// TestMoveNamesTheRemedy: the error of a rename that cannot move a file names a command that
-// can.
+// TestMoveNamesTheRemedy: if a rename cannot move a file, its error names a command that can.
 func TestMoveNamesTheRemedy(t *testing.T) {
 	m := &moving{at: places{cwd: "file:///srv", home: "file:///root"}}
 	unsupported := fmt.Errorf("rename: %w", execclient.ErrUnsupported)

@@ -15,15 +15,15 @@ import (
 	"codex.internal/pkg/sandbox/egress"
 )
 
-// network answers the server's questions about hosts. The server's patterns have no ports. For
-// --allow-domain with a port it therefore asks about each connection to that host, and network
+// network answers the server's questions about hosts. The server's patterns have no ports. So for
+// --allow-domain with a port, the server asks about each connection to that host, and network
 // compares the port. Its methods may be called from any goroutine.
 type network struct {
 	allowed *egress.Endpoints
 	ask     bool          // ask the user (--ask-network)
 	turn    chan struct{} // holds a value while a goroutine's question is on the terminal
-	// file gets the hosts that the user permits; nil: no file. Only the goroutine whose turn
-	// it is uses it.
+	// file stores the hosts that the user permits; nil: no file. Only the goroutine whose turn it
+	// is uses it.
 	file *egressfile.File
 
 	mu      sync.Mutex
@@ -41,8 +41,8 @@ func newNetwork(o execOptions) *network {
 	}
 }
 
-// begin makes an attempt the current one until end is called, which must be after a.over was
-// closed. end waits until no question is on the terminal.
+// begin makes an attempt the current one until end is called. The caller must call end after a.over
+// was closed. end waits until no question is on the terminal.
 func (n *network) begin(a *attempt) (end func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,7 +56,7 @@ func (n *network) begin(a *attempt) (end func()) {
 	}
 }
 
-// interrupt removes the question from the terminal. It counts as refused once.
+// interrupt removes the question from the terminal. The host counts as refused once.
 func (n *network) interrupt() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -72,7 +72,7 @@ func (n *network) refusedByPerson(e sandbox.Endpoint) bool {
 	return n.refused[e]
 }
 
-// answer is execclient.Options.OnPolicyRequest.
+// answer implements execclient.Options.OnPolicyRequest.
 func (n *network) answer(ctx context.Context, q execproto.PolicyRequestParams) execproto.PolicyDecision {
 	if n.decide(ctx, q) {
 		return execproto.PolicyDecision{Type: string(egress.Pass)}
@@ -132,7 +132,7 @@ func (n *network) decide(ctx context.Context, q execproto.PolicyRequestParams) b
 	return n.put(ctx, a, e, q.Request.Protocol)
 }
 
-// remembered returns the answer that is kept for the session, if there is one.
+// remembered returns the answer that is retained for the session. known is false if there is no such answer.
 func (n *network) remembered(e sandbox.Endpoint) (allow, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -143,8 +143,8 @@ func (n *network) remembered(e sandbox.Endpoint) (allow, known bool) {
 	return allow, known
 }
 
-// count registers a question of an attempt, with the function by which interrupt cancels it,
-// and returns the number of questions so far; 0 if the attempt is over. A nil attempt
+// count registers a question of an attempt, with the function by which interrupt cancels it. It
+// returns the number of questions so far, or 0 if the attempt is over. With a nil attempt it
 // unregisters the question.
 func (n *network) count(a *attempt, cancel context.CancelFunc) int {
 	n.mu.Lock()
@@ -161,7 +161,7 @@ func (n *network) count(a *attempt, cancel context.CancelFunc) int {
 	return n.asked
 }
 
-// put asks the user about a host and keeps the answer.
+// put asks the user about a host and stores the answer.
 func (n *network) put(ctx context.Context, a *attempt, e sandbox.Endpoint, protocol string) bool {
 	word, err := a.askNetwork(ctx, e, protocol)
 	if err != nil {
@@ -169,7 +169,7 @@ func (n *network) put(ctx context.Context, a *attempt, e sandbox.Endpoint, proto
 	}
 	allow := word == answerOnce || word == answerSession
 	if allow && n.file != nil {
-		// Not with the question's context: the answer also counts if the command ends now.
+		// Do not use the question's context: the answer also applies if the command ends now.
 		if err := n.file.Allow(context.WithoutCancel(ctx), e.Option()); err != nil {
 			a.x.say("--save: " + err.Error())
 		}
@@ -185,7 +185,7 @@ func (n *network) put(ctx context.Context, a *attempt, e sandbox.Endpoint, proto
 	return allow
 }
 
-// The answers about a host in --json.
+// The words for an answer about a host in --json.
 const (
 	answerOnce    = "once"
 	answerSession = "session"
@@ -193,9 +193,9 @@ const (
 	answerNo      = "no"
 )
 
-// askNetwork asks the user about a host while the command runs. Meanwhile the command's output
-// and input are held back and its raw mode is left: the question must be the last thing on the
-// screen, and the answer must not reach the command.
+// askNetwork asks the user about a host while the command runs. Meanwhile the command's output and
+// input are held back and its raw mode is left: the question must be the last text on the screen,
+// and the answer must not reach the command.
 func (a *attempt) askNetwork(ctx context.Context, e sandbox.Endpoint, protocol string) (word string, err error) {
 	a.report.mu.Lock()
 	defer a.report.mu.Unlock()
@@ -238,8 +238,8 @@ func (a *attempt) networkQuestion(e sandbox.Endpoint, protocol string) question 
 	}
 }
 
-// denials returns the hosts that the process's network proxy refused and the user did not
-// refuse, at most sandbox.MaxShownDenials of them, and whether there were any.
+// denials returns the hosts that the process's network proxy refused and the user did not, at most
+// sandbox.MaxShownDenials of them. found reports whether there were any.
 func (n *network) denials(list []execproto.Denial) (shown []sandbox.Endpoint, found bool) {
 	for _, d := range list {
 		host, ok := egress.NormalHost(d.Host)

@@ -10,9 +10,9 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// eachOperand calls one for each operand. It returns the error of a single operand. Errors of
-// several operands are printed, and the returned error has their number and the verb done,
-// such as "removed". A lost connection ends it.
+// eachOperand calls one for each operand. It returns the error of a single operand. It prints the
+// errors of several operands, and returns an error with their number and the verb done, such as
+// "removed". A lost connection ends the calls.
 func eachOperand(ctx context.Context, errs io.Writer, done string, operands []string, one func(typed string) error) error {
 	failed := 0
 	for _, typed := range operands {

@@ -22,26 +22,26 @@ const (
 
 // execOptions are the options of a command.
 type execOptions struct {
-	// approves is true for exec: it asks, retries, and has exit codes of its own. run and
-	// shell do not.
+	// approves is true for exec, which asks, retries, and has its own exit codes. It is false for
+	// run and shell.
 	approves bool
 	policy   *sandbox.Policy // nil: no sandbox
 	env      map[string]string
 	tty      bool
-	ask      string // "": on-failure on a terminal, else never
+	ask      string // "": on-failure on a terminal, otherwise never
 	yes      bool
 	noInput  bool
 	json     bool
-	quiet    bool          // no notes
-	timeout  time.Duration // of each attempt; 0: none
+	quiet    bool          // print no notes
+	timeout  time.Duration // of each attempt; 0: no timeout
 	limits   *execproto.ProcessLimits
-	// endpoints are the hosts that the sandboxed command may reach. With askNetwork the user
-	// is asked about others.
+	// endpoints are the hosts that the sandboxed command may reach. With askNetwork, the user is
+	// asked about other hosts.
 	endpoints  *egress.Endpoints
 	askNetwork bool
 	// forwards are the ports that are forwarded while the command runs.
 	forwards forwards
-	// save is the file to which the hosts are added that the user permits; "": none.
+	// save is the file to which the hosts that the user permits are added; "": no file.
 	save string
 }
 
@@ -82,8 +82,8 @@ func askNetworkFlags() []cli.Flag {
 	}
 }
 
-// parseNetwork parses the options about the network. It refuses options without an effect, or
-// with another effect than expected.
+// parseNetwork parses the options about the network. It returns an error for an option that would
+// have no effect, or another effect than the user expects.
 func (o *execOptions) parseNetwork(domains []string, network bool) error {
 	var err error
 	if o.endpoints, err = egress.ParseEndpoints(domains); err != nil {
@@ -110,7 +110,7 @@ func (o *execOptions) parseNetwork(domains []string, network bool) error {
 }
 
 // networkProxy returns the request for a network proxy that permits the hosts and asks about
-// others; nil if there is to be none.
+// others. It returns nil if the command needs no proxy.
 func (o execOptions) networkProxy() *execproto.NetworkProxyLaunch {
 	allowed := make(map[string]execproto.DomainPermission)
 	for pattern, permission := range o.endpoints.Domains() {
@@ -130,7 +130,7 @@ func (o execOptions) networkProxy() *execproto.NetworkProxyLaunch {
 	return launch
 }
 
-// check refuses options that contradict each other.
+// check returns an error for options that contradict each other.
 func (o execOptions) check() error {
 	switch {
 	case o.ask != "" && o.ask != askNever && o.ask != askOnFailure && o.ask != askAlways:
@@ -146,8 +146,8 @@ func (o execOptions) check() error {
 	}
 }
 
-// approvals returns the approval policy. If the user is not asked, it also returns the
-// reason for not asking after a denial. terminal is true if a user can be asked.
+// approvals returns the approval policy. If the user must not be asked, it also returns the reason
+// why a denial leads to no question. terminal is true if a user can be asked.
 func (o execOptions) approvals(terminal bool) (p approval.Policy, silent string) {
 	ask := o.ask
 	if ask == "" {
@@ -180,8 +180,8 @@ func (o execOptions) approvals(terminal bool) (p approval.Policy, silent string)
 	}
 }
 
-// parseEnv returns the variables of --env-var, and those of --env in the commands where it
-// sets them too. An --env without an equals sign chooses the environment.
+// parseEnv returns the variables of --env-var. If the command also accepts variables in --env, it
+// returns these, too. An --env without an equals sign chooses the environment.
 func parseEnv(variables, env []string) (map[string]string, error) {
 	set := make(map[string]string, len(variables)+len(env))
 	add := func(flag, text string) error {

@@ -18,10 +18,10 @@ import (
 // links. Only complete trees are copied, without a comparison.
 type plainTree struct{ serverTree }
 
-// errSpecial is the error of devices, FIFOs and sockets in a directory.
+// errSpecial is the error for a device, a FIFO or a socket in a directory.
 var errSpecial = errors.New("not copied: it is a device, a FIFO or a socket")
 
-// take makes the directories, each before those in it, and then the files.
+// take creates the directories, each before the directories in it, and then the files.
 func (t *plainTree) take(from tree, _ []string) error {
 	t.plain.Lock()
 	defer t.plain.Unlock()
@@ -29,7 +29,7 @@ func (t *plainTree) take(from tree, _ []string) error {
 		t.warn()
 	}
 	here, directories, files := from.(*localTree), newQueue(t.fatal), newQueue(t.fatal)
-	// makers make each directory once, and report whether that succeeded.
+	// Each function creates its directory once, and reports whether that succeeded.
 	makers := map[string]func() bool{".": func() bool { return true }}
 	err := here.list(listOptions{}, func(e *archive.Entry) {
 		makeParent := makers[path.Dir(e.Path)]
@@ -101,8 +101,8 @@ func (d *plainDownload) put(e *archive.Entry, contents io.Reader) error {
 	return d.u.Put(e, contents)
 }
 
-// directory copies the entries of a directory of the server. Their names are validated,
-// because the server chooses them.
+// directory copies the entries of a directory of the server. It validates their names, because the
+// server chooses them.
 func (d *plainDownload) directory(below, uri string) {
 	entries, err := d.fs.ReadDir(d.ctx, uri)
 	if err != nil {
@@ -125,11 +125,11 @@ func (d *plainDownload) directory(below, uri string) {
 	}
 }
 
-// entry copies one entry. It opens a file while it waits for the description, because round
-// trips take most of the time on a slow connection.
+// entry copies one entry. It opens a file while it waits for its metadata, because round trips take
+// most of the time on a slow connection.
 func (d *plainDownload) entry(below, uri string, isFile bool) error {
 	var r io.ReadCloser
-	errOpen := errSpecial // replaced if it is listed as a file
+	errOpen := errSpecial // replaced if the entry is listed as a file
 	var opening sync.WaitGroup
 	if isFile {
 		opening.Go(func() { r, errOpen = d.fs.OpenStream(d.ctx, uri) })

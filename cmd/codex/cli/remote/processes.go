@@ -22,7 +22,7 @@ func scopeFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "server", Usage: "list the processes of all sessions of the server; needs the role admin"}
 }
 
-// errNoUsage is the error of servers that do not report what processes use.
+// errNoUsage is the error for a server that does not report the usage of processes.
 var errNoUsage = errors.New("the server does not report what processes use: it is too old, or it is Codex CLI's")
 
 // processRow is a process of a session, or a detached one, in ps, top and stats.
@@ -36,11 +36,11 @@ type processRow struct {
 	ExitCode  *int        `json:"exitCode"`
 	StartedAt time.Time   `json:"startedAt"`
 	Usage     *usageEvent `json:"usage,omitempty"`
-	running   bool        // it has not closed
-	share     float64     // of one processor
+	running   bool        // the process has not closed
+	share     float64     // as a share of one processor
 }
 
-// usageEvent is execproto.ProcessUsage in --json.
+// usageEvent is an execproto.ProcessUsage as --json prints it.
 type usageEvent struct {
 	UserMS      uint64 `json:"userMs"`
 	SystemMS    uint64 `json:"systemMs"`
@@ -51,7 +51,7 @@ type usageEvent struct {
 // key identifies a process on a server.
 func (r *processRow) key() string { return r.Session + "\x00" + r.ProcessID }
 
-// name returns the handle of a detached process, or the id.
+// name returns the handle of a detached process, or the id of another one.
 func (r *processRow) name() string {
 	const most = 24
 	if r.Handle != "" {
@@ -64,7 +64,7 @@ func (r *processRow) name() string {
 	return string(name)
 }
 
-// processor is the processor time that the process has used.
+// processor returns the processor time that the process has used.
 func (r *processRow) processor() time.Duration {
 	if r.Usage == nil {
 		return 0
@@ -102,7 +102,7 @@ type processList struct {
 	omitted uint64
 }
 
-// listProcesses lists the processes of sessions in a scope, and the detached ones if the
+// listProcesses lists the processes of sessions in a scope. It also lists detached processes if the
 // server supports them.
 func listProcesses(ctx context.Context, client *execclient.Client, scope execproto.ListScope) (processList, error) {
 	if !client.Has(execproto.ExtensionUsage) {
@@ -113,7 +113,7 @@ func listProcesses(ctx context.Context, client *execclient.Client, scope execpro
 		detached, err := client.ListDetachedUsage(ctx)
 		var refused *execclient.ServerError
 		switch {
-		case errors.As(err, &refused): // not supported by this client, for example through a relay
+		case errors.As(err, &refused): // the server does not support it for this client, for example through a relay
 		case err != nil:
 			return l, err
 		}
@@ -132,7 +132,7 @@ func listProcesses(ctx context.Context, client *execclient.Client, scope execpro
 	return l, nil
 }
 
-// scopeOf returns the scope that --server asks for.
+// scopeOf returns the scope that --server selects.
 func scopeOf(c *cli.Context) execproto.ListScope {
 	if c.Bool("server") {
 		return execproto.ListServer
@@ -180,7 +180,7 @@ func (l *processList) byShare() {
 	})
 }
 
-// summary is the line above the table.
+// summary returns the line above the table.
 func (l *processList) summary() string {
 	var share float64
 	var memory, processes uint64
@@ -232,5 +232,5 @@ func processorTime(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d.%02d", d/time.Minute, d%time.Minute/time.Second, d%time.Second/(10*time.Millisecond))
 }
 
-// ageOf returns how long ago a time was. The server's clock may be ahead of this one.
+// ageOf returns the time that has passed since then. The server's clock may be ahead of this machine's.
 func ageOf(now, then time.Time) string { return max(0, now.Sub(then)).Round(time.Second).String() }

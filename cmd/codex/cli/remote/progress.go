@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 )
 
-// redraw is how often a progress bar is drawn at most.
+// redraw is the minimal time between two drawings of a progress bar.
 const redraw = 100 * time.Millisecond
 
 // progress draws the progress of a copy, if stderr is a terminal. A nil progress draws
@@ -24,10 +24,10 @@ type progress struct {
 
 	mu          sync.Mutex
 	name        string
-	files       int // so far, in a copy of several, which has one line
+	files       int // files so far, in a copy of several files, which has one line
 	many        bool
 	done, total int64
-	// For a copy whose size is known before it begins.
+	// These fields are for a copy whose size is known before it begins.
 	expected      bool
 	expectedFiles int
 	began, last   time.Time
@@ -159,8 +159,8 @@ func (p *progress) draw() {
 	fmt.Fprintf(p.to, "\r%-*s %s%s", min(len(name), 30), string(name[:min(len(name), 30)]), bar, right)
 }
 
-// wholeLine returns the line for a copy of several files: their number, bytes and rate, and if
-// the total is known, that and the time left.
+// wholeLine returns the line for a copy of several files: their number, bytes and rate. If the
+// total is known, it adds the total and the time left.
 func (p *progress) wholeLine(rate float64) string {
 	if !p.expected {
 		return fmt.Sprintf("%d files %9s %9s/s", p.files, bytesText(float64(p.done)), bytesText(rate))

@@ -10,37 +10,37 @@ import (
 
 // question is a question about a command. Its texts have no control characters.
 type question struct {
-	facts   []string // what happened and where
+	facts   []string // the event, and where it happened
 	command string
 	ask     string
-	no      string // the label of the choice n; "": no
+	no      string // the label of the choice n; "": the word no
 }
 
-// The size of a terminal that does not report one, and the smallest size for a question: the
-// longest choice and a line of the command must fit.
+// The size that is assumed for a terminal that does not report one, and the smallest size for a
+// question: the longest choice and a line of the command must fit.
 const (
 	usualRows, usualCols = 24, 80
 	leastRows, leastCols = 9, 32
 )
 
-// errSmallTerminal is the reason not to ask.
+// errSmallTerminal is the reason why the user is not asked.
 var errSmallTerminal = fmt.Errorf("the terminal shows less than %d lines of %d characters, too few for the question; make it larger", leastRows, leastCols)
 
 const (
 	choices = "  [y] yes, once   [s] yes, for this session   [n] "
 	cue     = "> "
-	// bar marks a line that continues the one before, so that spaces in a command cannot make
-	// a part of it look like a line of the question.
+	// bar marks a line that continues the previous one, so that spaces in a command cannot make a
+	// part of it look like a line of the question.
 	bar = "  | "
-	// below is in the line above a question.
+	// below is a part of the line above a question.
 	below = "== codex asks; above this line is other output "
 )
 
-// screenful is the content of the screen: text, and the cue after which the answer is typed.
+// screenful is the content of the screen: a text, and the cue after which the user types the answer.
 type screenful struct{ text, cue string }
 
-// screenfuls lays a question out for a terminal. A long one is split into parts that are shown
-// one after another, so that every part of the command has been on the screen.
+// screenfuls lays out a question for a terminal. It splits a long question into parts that are
+// shown one after another, so that every part of the command has been on the screen.
 func (q question) screenfuls(rows, cols int) ([]screenful, error) {
 	if rows < leastRows || cols < leastCols {
 		return nil, errSmallTerminal
@@ -63,12 +63,12 @@ func (q question) screenfuls(rows, cols int) ([]screenful, error) {
 	if len(below) < cols {
 		line = below + line[len(below):]
 	}
-	// The line above, and an empty line before it that Reset creates.
+	// Subtract the line above the question, and an empty line before it that Reset creates.
 	space := rows - 2 - len(tail)
 	if len(body) <= space {
 		return []screenful{{join(line, body, tail), cue}}, nil
 	}
-	space-- // for the number of the part
+	space-- // leave space for the number of the part
 	parts := (len(body) + space - 1) / space
 	var all []screenful
 	for i := range parts {
@@ -90,8 +90,8 @@ func join(line string, body, tail []string) string {
 	return strings.Join(lines, "\n")
 }
 
-// wrap breaks a line before the last column, where terminals differ. Characters outside of
-// ASCII count as two columns.
+// wrap breaks a line before the last column, because terminals handle that column differently.
+// Characters outside of ASCII count as two columns.
 func wrap(text string, cols int) []string {
 	var lines []string
 	start, width := 0, 0
@@ -113,7 +113,7 @@ func wrap(text string, cols int) []string {
 	return lines
 }
 
-// isYes, isSession and isNext recognize answers. Everything else means no.
+// isYes, isSession and isNext recognize answers. Any other answer means no.
 func isYes(answer string) bool {
 	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")
 }
@@ -122,5 +122,5 @@ func isSession(answer string) bool { return strings.EqualFold(answer, "s") }
 
 func isNext(answer string) bool { return answer == "" }
 
-// before returns the bytes of a screenful.
+// before returns the bytes that show a screenful.
 func (s screenful) before() string { return terminal.Reset() + s.text }

@@ -50,7 +50,7 @@ func (p *person) resize(rows, cols int) {
 	p.screen = terminaltest.NewScreen(rows, cols)
 }
 
-// reads reads until text has been written since the last call.
+// reads reads until the terminal has shown text since the last call.
 func (p *person) reads(text string) {
 	p.t.Helper()
 	b := make([]byte, 4096)
@@ -105,7 +105,7 @@ Really?
 		"\x1b[24;1HReally?\r\n  [y] yes   > \x1b[H", "\x1b]10;#000\a\x1b]11;#000\a", "\x1b",
 	} {
 		t.Run(fmt.Sprintf("%q", state), func(t *testing.T) {
-			t.Parallel() // it waits for the question to settle
+			t.Parallel() // the test waits until keys count as an answer
 			p := newPerson(t, 24, 74)
 			fmt.Fprint(p.tty, "output\nUpdate? [y/N] "+state)
 			answer := p.asked(q)
@@ -127,7 +127,7 @@ func TestAnswers(t *testing.T) {
 		"\n": approval.Deny, "n\n": approval.Deny, "no\n": approval.Deny, "ye\n": approval.Deny, "yy\n": approval.Deny, "\x1b[?1;2cy\n": approval.Deny, "\x04": approval.Deny,
 	} {
 		t.Run(fmt.Sprintf("%q", keys), func(t *testing.T) {
-			t.Parallel() // it waits for the question to settle
+			t.Parallel() // the test waits until keys count as an answer
 			p := newPerson(t, 24, 80)
 			answer := p.asked(question{command: "true", ask: "Really?"})
 			p.reads("[n] no   > ")
@@ -139,11 +139,11 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Keys that are typed before the cue are no answer, and are not shown between the question and
-// the cue.
+// Keys that are typed before the cue do not count as an answer, and are not shown between the
+// question and the cue.
 func TestKeysBeforeTheQuestionAreDropped(t *testing.T) {
 	p := newPerson(t, 24, 80)
-	p.types("y\n") // shown, as any program's terminal does
+	p.types("y\n") // echoed, as on the terminal of any program
 	p.reads("y\r\n")
 	answer := p.asked(question{command: "true", ask: "Really?"})
 	p.reads("[n] no   ")
@@ -221,7 +221,7 @@ func TestNobodyIsAskedWhereTheQuestionDoesNotFit(t *testing.T) {
 			t.Errorf("%v: got a %v, error %v; want a %v, error %v", size, a, err, approval.Deny, errSmallTerminal)
 		}
 	}
-	p := newPerson(t, 0, 0) // a terminal that does not tell its size
+	p := newPerson(t, 0, 0) // a terminal that does not report its size
 	p.screen = terminaltest.NewScreen(24, 80)
 	answer := p.asked(question{command: "true", ask: "Really?"})
 	p.reads("> ")
@@ -231,7 +231,7 @@ func TestNobodyIsAskedWhereTheQuestionDoesNotFit(t *testing.T) {
 	}
 }
 
-// The parts of a command cannot look like lines of the question.
+// Parts of a command cannot look like lines of the question.
 func TestCommandsCannotImitateTheQuestion(t *testing.T) {
 	fake := "true" + strings.Repeat(" ", 62) + "Really?" + strings.Repeat(" ", 72) + "  [y] yes"
 	all, err := question{command: shellQuote(fake), ask: "Run it?"}.screenfuls(24, 80)

@@ -2,10 +2,10 @@ package remote
 
 import "sync"
 
-// queue runs tasks, copiesInFlight at a time. Tasks may add tasks. The newest runs first: a
+// queue runs tasks, copiesInFlight at a time. Tasks may add tasks. The newest task runs first: a
 // tree is walked depth first, so that few names wait.
 type queue struct {
-	failed func() error // waiting tasks are dropped if it returns an error
+	failed func() error // if it returns an error, waiting tasks are dropped
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -27,7 +27,7 @@ func (q *queue) add(task func()) {
 	q.changed.Signal()
 }
 
-// run runs the tasks and those that they add, and returns when none is left.
+// run runs the tasks and the tasks that they add. It returns when all have ended.
 func (q *queue) run() {
 	var workers sync.WaitGroup
 	for range copiesInFlight {

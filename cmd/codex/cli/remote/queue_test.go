@@ -38,8 +38,8 @@ func TestQueue(t *testing.T) {
 	q.run()
 }
 
-// TestQueueRunsTasksTogether: copiesInFlight tasks wait for each other. That ends only if all
-// of them run at the same time, and no further one may run.
+// TestQueueRunsTasksTogether: copiesInFlight tasks wait for each other. They end only if all of
+// them run at the same time. No further task may run.
 func TestQueueRunsTasksTogether(t *testing.T) {
 	q := newQueue(running)
 	var together sync.WaitGroup

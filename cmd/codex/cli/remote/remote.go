@@ -25,7 +25,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Variables for the client.
+// Environment variables of the client.
 const (
 	urlVariable   = execenv.URLVariable
 	tokenVariable = execenv.TokenVariable
@@ -66,9 +66,9 @@ Examples:
 	}
 }
 
-// unreachable returns the error of a failed connection, with a hint at a remedy.
+// unreachable returns the error for a failed connection, with a hint.
 func unreachable(err error, kind execenv.Kind) error {
-	own := kind != execenv.Noise // the address and the token are not those of a relay
+	own := kind != execenv.Noise // the user chose the address and the token: they are not those of a relay
 	var dns *net.DNSError
 	cert := cmdutil.CertificateHint(err)
 	hint := cmdutil.RegistryHint(err, "harness", execenv.NoiseVariables[2])
@@ -91,8 +91,8 @@ func unreachable(err error, kind execenv.Kind) error {
 	return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
 }
 
-// remoteURI returns the URI of a path that a user typed: absolute, or relative to base, the
-// server's directory as a URI. A tilde is the server's home directory.
+// remoteURI returns the URI of a path that a user typed. The path is absolute, or relative to base,
+// the server's directory as a URI. A tilde means the server's home directory.
 func remoteURI(typed, base, home string) (string, error) {
 	switch {
 	case strings.HasPrefix(typed, "file:"):
@@ -125,8 +125,8 @@ func lookAround(ctx context.Context, client *execclient.Client) (places, execpro
 
 func (p places) uri(typed string) (string, error) { return remoteURI(typed, p.cwd, p.home) }
 
-// marked is uri for a path that may begin with the colon that cp needs. A name that begins
-// with a colon is typed as ./:NAME.
+// marked is uri for a path that may begin with the colon that cp needs. The user types a name that
+// itself begins with a colon as ./:NAME.
 func (p places) marked(typed string) (string, error) { return p.uri(strings.TrimPrefix(typed, ":")) }
 
 func remoteInfoCommand(s cmdutil.Streams) *cli.Command {
@@ -232,7 +232,7 @@ Example:
 	}
 }
 
-// withoutPath removes the path from an error. The caller adds it as the user typed it.
+// withoutPath removes the path from an error. The caller adds the path as the user typed it.
 func withoutPath(err error) error {
 	var about *fs.PathError
 	if errors.As(err, &about) {

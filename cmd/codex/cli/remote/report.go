@@ -16,34 +16,34 @@ import (
 type execEvent struct {
 	Type    string `json:"type"`
 	Attempt int    `json:"attempt,omitempty"`
-	// For started. Sandbox is the confinement that the server reports.
+	// These fields are for started. Sandbox is the confinement that the server reports.
 	ProcessID   string   `json:"processId,omitempty"`
 	Environment string   `json:"environment,omitempty"`
 	Argv        []string `json:"argv,omitempty"`
 	Cwd         string   `json:"cwd,omitempty"`
 	Sandbox     string   `json:"sandbox,omitempty"`
-	// For output: either Data or DataBase64.
+	// These fields are for output. Either Data or DataBase64 is set.
 	Stream     execproto.Stream `json:"stream,omitempty"`
 	Data       *string          `json:"data,omitempty"`
 	DataBase64 []byte           `json:"dataBase64,omitempty"`
-	// For exited and denied.
+	// ExitCode is for exited and denied.
 	ExitCode *int `json:"exitCode,omitempty"`
-	// For exited.
+	// These fields are for exited.
 	SandboxDenied *bool         `json:"sandboxDenied,omitempty"`
 	Denials       []denialEvent `json:"denials,omitempty"`
 	// Cause and Resources are copied from process/exited.
 	Cause     execproto.Cause `json:"cause,omitempty"`
 	Resources *resourceEvent  `json:"resources,omitempty"`
-	// For started: copied from process/start.
+	// Limits is for started. It is copied from process/start.
 	Limits []limitEvent `json:"limits,omitempty"`
-	// For network: the host that the user was asked about.
+	// These fields are for network: the host about which the user was asked.
 	Host     string `json:"host,omitempty"`
 	Port     uint16 `json:"port,omitempty"`
 	Protocol string `json:"protocol,omitempty"`
-	// For approval and network.
+	// Answer is for approval and network.
 	Answer string `json:"answer,omitempty"`
 	By     string `json:"by,omitempty"`
-	// For denied: the reason for not retrying, if there is no retry.
+	// Reason is for denied: the reason why there is no retry.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -57,15 +57,15 @@ type denialEvent struct {
 	Reason   string `json:"reason"`
 }
 
-// report reports what happens to a command: its output as it is, or everything as JSON. Its
-// methods may be called from any goroutine.
+// report reports the events of a command: its output unchanged, or all events as JSON. Its methods
+// may be called from any goroutine.
 type report struct {
 	// mu is held by each method, and while a question about a host is on the terminal.
 	mu       sync.Mutex
 	out, err io.Writer
 	json     bool
 	attempt  int
-	partial  map[execproto.Stream][]byte // the beginning of an incomplete character, in JSON
+	partial  map[execproto.Stream][]byte // in JSON: the beginning of an incomplete character
 }
 
 // emit writes an event of --json.
@@ -75,7 +75,7 @@ func (r *report) emit(e execEvent) error {
 	return r.write(e)
 }
 
-// write is emit for callers that hold mu.
+// write does the work of emit. The caller must hold mu.
 func (r *report) write(e execEvent) error {
 	if !r.json {
 		return nil
@@ -113,8 +113,8 @@ func (r *report) process(e execclient.Event) error {
 	}
 }
 
-// output passes output on. In JSON, UTF-8 stays text: an incomplete character waits for its
-// rest.
+// output passes output on. In JSON, UTF-8 stays text: an incomplete character is held back until
+// its rest arrives.
 func (r *report) output(stream execproto.Stream, data []byte) error {
 	if !r.json {
 		to := r.out
@@ -148,7 +148,7 @@ func (r *report) emitOutput(stream execproto.Stream, data []byte) error {
 	return r.write(e)
 }
 
-// closed flushes the output.
+// closed writes output that was held back.
 func (r *report) closed() error {
 	for stream, rest := range r.partial {
 		delete(r.partial, stream)

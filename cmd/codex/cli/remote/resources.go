@@ -9,8 +9,8 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// wantedLimits returns the limits of a command: those of the options, and --timeout, which the
-// server enforces even if the connection is lost.
+// wantedLimits returns the limits of a command: those of the options, and --timeout. The server
+// enforces them even if the connection is lost.
 func (x *remoteExec) wantedLimits() *execproto.ProcessLimits {
 	if x.timeout <= 0 || !x.client.Has(execproto.ExtensionLimits) {
 		return x.limits
@@ -40,7 +40,7 @@ func (a *attempt) checkLimits(p *execclient.Process) {
 	}
 }
 
-// exceeded describes the limit that ended a command; "": none did.
+// exceeded describes the limit that ended a command. It returns "" if no limit did.
 func exceeded(cause execproto.Cause) string {
 	switch cause {
 	case execproto.CauseTimeout:
@@ -58,8 +58,8 @@ func exceeded(cause execproto.Cause) string {
 	}
 }
 
-// limitError returns the error of a command that a limit has ended; nil: none has. The exit
-// code is the command's, except after its time limit.
+// limitError returns the error for a command that a limit has ended, or nil if no limit has. The
+// exit code is the command's, except if the time limit ended it.
 func (a *attempt) limitError(exitCode int) error {
 	switch why := exceeded(a.cause); {
 	case a.late.Load(), a.x.timeout > 0 && a.cause == execproto.CauseTimeout:
@@ -73,7 +73,7 @@ func (a *attempt) limitError(exitCode int) error {
 	}
 }
 
-// resourceEvent is execproto.ProcessResources in --json.
+// resourceEvent is an execproto.ProcessResources as --json prints it.
 type resourceEvent struct {
 	WallMS          uint64  `json:"wallMs"`
 	UserMS          uint64  `json:"userMs"`
@@ -85,7 +85,7 @@ type resourceEvent struct {
 	Processes       *uint64 `json:"processes,omitempty"`
 }
 
-// limitEvent is execproto.HeldLimit in --json.
+// limitEvent is an execproto.HeldLimit as --json prints it.
 type limitEvent struct {
 	Name   string `json:"name"`
 	Value  uint64 `json:"value"`

@@ -61,7 +61,7 @@ type removing struct {
 	recursive, force bool
 }
 
-// operands returns the paths to be removed. With --force, a pattern may match nothing.
+// operands returns the paths to remove. With --force, a pattern may match no path.
 func (r *removing) operands(typed []string) ([]string, error) {
 	m := &matcher{r.ctx, r.fs, r.at}
 	var all []string
@@ -89,7 +89,7 @@ func (r *removing) one(typed string) error {
 	if native, err := pathuri.Parse(uri, ""); err == nil && path.Clean(native) == "/" {
 		return errors.New("this is the root directory of the server")
 	}
-	// Stat fails for a link that leads nowhere. The link itself is removed.
+	// Stat fails for a link whose target is missing. The link itself is removed.
 	there, err := r.fs.Stat(r.ctx, uri)
 	directory := err == nil && there.IsDirectory && !there.IsSymlink
 	switch {

@@ -95,7 +95,7 @@ Example:
 	}
 }
 
-// envOrVarFlag is --env of the older commands, where it may set variables, too.
+// envOrVarFlag returns --env for the older commands, in which it may also set variables.
 func envOrVarFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "env", Usage: "the environment with that `ID`; or NAME=VALUE, as --env-var"}
 }

@@ -14,12 +14,12 @@ import (
 // routineLine matches lines of a server's log, as text or JSON, below the level of warnings.
 var routineLine = regexp.MustCompile(`^(time=\S+ level=(DEBUG|INFO)[ +-]|\{"time":"[^"]*","level":"(DEBUG|INFO)[+"-])`)
 
-// verboseFlag prints the connection, and the log of a server that codex starts.
+// verboseFlag returns the flag that prints the state of the connection, and the log of a server that codex starts.
 func verboseFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print when connections are made, and the log of a server that an environment's program starts"}
 }
 
-// quietFlag leaves out notes, but neither results nor errors nor warnings.
+// quietFlag returns the flag that suppresses notes. It suppresses no results, errors or warnings.
 func quietFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show errors and warnings only: no progress and no notes"}
 }
@@ -28,12 +28,12 @@ func isVerbose(c *cli.Context) bool { return hasSwitch(c, "verbose") }
 
 func isQuiet(c *cli.Context) bool { return hasSwitch(c, "quiet") }
 
-// hasSwitch reports whether a switch was given, after the command or before it.
+// hasSwitch reports whether a switch was given after the command or before it.
 func hasSwitch(c *cli.Context, name string) bool {
 	return slices.ContainsFunc(c.Lineage(), func(at *cli.Context) bool { return at.Bool(name) })
 }
 
-// unlessQuiet returns stream, or a writer that discards if --quiet was given.
+// unlessQuiet returns stream. If --quiet was given, it returns a writer that discards its input.
 func unlessQuiet(c *cli.Context, stream io.Writer) io.Writer {
 	if isQuiet(c) {
 		return io.Discard
@@ -41,10 +41,10 @@ func unlessQuiet(c *cli.Context, stream io.Writer) io.Writer {
 	return stream
 }
 
-// childStderr returns the writer for the standard error of an environment's program. A server
-// that it starts logs there, between the output of commands, and most of its lines report
-// normal operation: without --verbose these are left out. Warnings and the messages of ssh and
-// shells are printed.
+// childStderr returns the writer for the standard error of an environment's program. If the program
+// starts a server, the server's log appears there, between the output of commands. Most of its
+// lines report normal operation, and are dropped without --verbose. Warnings, and the messages of
+// ssh and shells, are printed.
 func childStderr(c *cli.Context) io.Writer {
 	stream := cmdutil.ChildStderr(c.App.ErrWriter)
 	if isVerbose(c) {
@@ -53,17 +53,16 @@ func childStderr(c *cli.Context) io.Writer {
 	return &logFilter{to: stream}
 }
 
-// logFilter passes on lines except the routine ones of a server's log. It may be used by
-// several goroutines.
+// logFilter passes lines on, except routine lines of a server's log. Several goroutines may use it.
 type logFilter struct {
 	to io.Writer
 
 	mu   sync.Mutex
 	line []byte // the beginning of a line that is not classified yet
-	rest fate   // what happens to the rest of a classified line
+	rest fate   // what happens with the rest of a classified line
 }
 
-// fate is what happens to the rest of a line: unknown, passed on or dropped.
+// fate says what happens with the rest of a line: unknown, passed on or dropped.
 type fate int
 
 const (
@@ -72,8 +71,8 @@ const (
 	leftOut
 )
 
-// Write passes a line on as soon as it cannot be one of the log: it may be a question without
-// a line break.
+// Write passes a line on as soon as it cannot be a line of the log, because it may be a question
+// without a line break.
 func (f *logFilter) Write(text []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,7 +101,7 @@ func (f *logFilter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// mayBeLog reports whether a line with that beginning may be one of a server's log.
+// mayBeLog reports whether a line with this beginning may be a line of a server's log.
 func mayBeLog(line []byte) bool {
 	for _, start := range []string{"time=", `{"time":`} {
 		if n := min(len(line), len(start)); string(line[:n]) == start[:n] {

@@ -23,17 +23,17 @@ import (
 // shells are the shells whose syntax exec --shell uses.
 var shells = []string{"sh", "bash", "zsh", "dash", "ksh"}
 
-// Each command line runs in a shell of its own, so the session keeps the directory. At its end
-// the shell reports its directory, whatever has changed it: cd, pushd, a function. It uses the
-// sequence by which shells report it to terminals (OSC 7), with a secret word, and cwdFilter
-// removes the report from the output. A shell that is killed or replaced by exec reports
-// nothing; then the directory stays.
+// Each command line runs in a shell of its own, so the session keeps the directory. At its end the
+// shell reports its directory, whether cd, pushd or a function has changed it. It uses the sequence
+// by which shells report their directory to terminals (OSC 7), with a secret word. cwdFilter
+// removes the report from the output. A shell that is killed or replaced by exec reports nothing;
+// then the directory stays the same.
 //
-// A command that can read the word in the arguments or the environment of the shell could
-// report a directory of its choice. So the shell reads the word from its terminal, as the
-// first line, before any command runs. The word is then in the trap and in no variable,
-// because set -a would export that to commands. The terminal may echo the line, which
-// cwdFilter removes, too.
+// If a command could read the word in the arguments or the environment of the shell, it could
+// report a directory of its choice. So the shell reads the word from its terminal, as the first
+// line, before any command runs. It stores the word in the trap and in no variable, because set -a
+// would export a variable to commands. The terminal may echo the line, and cwdFilter removes the
+// echo, too.
 const (
 	reportScript = `IFS= read -r codex_word && trap 'printf "\033]7;'"$codex_word"';%s\007" "$PWD"' EXIT && unset codex_word; eval "$1"`
 	reportBegin  = "\x1b]7;%s;"
@@ -79,8 +79,8 @@ func (x *remoteExec) interact(ctx context.Context) (int, error) {
 	}
 }
 
-// readLine reads a command line from the terminal, which is in raw mode meanwhile. A signal or
-// a lost connection ends the session by cancel.
+// readLine reads a command line from the terminal, which is in raw mode meanwhile. A signal or a
+// lost connection calls cancel, which ends the session.
 func (x *remoteExec) readLine(ctx context.Context, cancel context.CancelCauseFunc, editor *term.Terminal, cwd string) (string, error) {
 	defer x.screen.makeRaw()()
 	defer x.link.divert(editor)()
@@ -127,7 +127,7 @@ func (x *remoteExec) runLine(ctx context.Context, line string, cwd *string) (int
 	return code, err
 }
 
-// exitLine reports whether a line ends the session, and with which exit code.
+// exitLine reports whether a line ends the session, and returns the exit code.
 func exitLine(line string, last int) (code int, ok bool) {
 	words := strings.Fields(line)
 	if words[0] != "exit" || len(words) > 2 {
@@ -140,8 +140,8 @@ func exitLine(line string, last int) (code int, ok bool) {
 	return code & 0xff, err == nil
 }
 
-// lineInput is the input of the line editor. Ctrl-C would be the end of the input there:
-// lineInput makes it clear the line instead.
+// lineInput is the input of the line editor. The editor would treat Ctrl-C as the end of the input.
+// lineInput replaces it by keys that clear the line.
 type lineInput struct {
 	io.Reader
 	io.Writer
@@ -185,7 +185,7 @@ func (f *cwdFilter) Write(b []byte) (int, error) {
 		end := bytes.IndexByte(rest, reportEnd)
 		switch {
 		case end > maxMarker || end < 0 && len(rest) > maxMarker:
-			// No directory is as long: this is output.
+			// No directory is that long, so this is output.
 			if err := f.pass(len(f.begin)); err != nil {
 				return 0, err
 			}
@@ -211,7 +211,7 @@ func (f *cwdFilter) pass(n int) error {
 // flush writes all held bytes at the end of the output.
 func (f *cwdFilter) flush() error { return f.pass(len(f.held)) }
 
-// partial returns how many bytes at the end of b can be the beginning of what.
+// partial returns how many bytes at the end of b may be the beginning of what.
 func partial(b, what []byte) int {
 	for n := min(len(b), len(what)-1); n > 0; n-- {
 		if bytes.Equal(b[len(b)-n:], what[:n]) {

@@ -12,11 +12,11 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// standard is the path of cp for standard input as a source and standard output as a target.
+// standard is the path by which cp names standard input as a source and standard output as a target.
 const standard = "-"
 
-// isOutput reports whether a local target is standard output. /dev/stdout is not opened by
-// name: that would write at the beginning of a file to which others, such as the shell's >>,
+// isOutput reports whether a local target is standard output. /dev/stdout is not opened by name:
+// this would write at the beginning of a file to which other programs, such as the shell with >>,
 // append.
 func isOutput(target string) bool { return target == standard || target == "/dev/stdout" }
 
@@ -24,11 +24,11 @@ func isOutput(target string) bool { return target == standard || target == "/dev
 func isInput(source string) bool { return source == standard || source == "/dev/stdin" }
 
 // isSpecial reports whether a file is a device, a FIFO, a terminal or a socket. Such files are
-// written into and read from, and never replaced.
+// written to and read from, and never replaced.
 func isSpecial(mode fs.FileMode) bool { return !mode.IsRegular() && !mode.IsDir() }
 
-// openWaiting opens a FIFO for writing as soon as a process reads it, and any other special
-// file at once. A blocking open of a FIFO could not be interrupted.
+// openWaiting opens a special file for writing. It opens a FIFO as soon as a process reads it, and
+// any other file at once. A blocking open of a FIFO could not be interrupted.
 func openWaiting(ctx context.Context, name string) (*os.File, error) {
 	look := time.NewTicker(lookForReader)
 	defer look.Stop()
@@ -52,7 +52,7 @@ func (cp *copying) writeSpecial(source, name string) error {
 		return fmt.Errorf("copy %s: %s: %w", source, name, withoutPath(err))
 	}
 	defer f.Close()
-	// If the FIFO's reader reads nothing, this ends the write when the copy is interrupted.
+	// If the FIFO's reader does not read, this ends the write when the copy is interrupted.
 	stop := context.AfterFunc(cp.ctx, func() { _ = f.SetWriteDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := cp.printFile(source, f); err != nil {
@@ -61,7 +61,7 @@ func (cp *copying) writeSpecial(source, name string) error {
 	return f.Close()
 }
 
-// printFile writes a file of the server, named as the user typed it, to out.
+// printFile writes a file of the server to out. source is the path as the user typed it.
 func (cp *copying) printFile(source string, out io.Writer) error {
 	uri, err := cp.at.uri(source[1:])
 	if err == nil {
@@ -73,9 +73,9 @@ func (cp *copying) printFile(source string, out io.Writer) error {
 	return nil
 }
 
-// uploadStream copies an input of unknown length, such as a pipe, to the server. With special
-// the target is a device, a FIFO or a terminal: it gets one message, because blocks are for
-// regular files.
+// uploadStream copies an input of unknown length, such as a pipe, to the server. If special is set,
+// the target is a device, a FIFO or a terminal. It then gets all data in one message, because
+// blocks are for regular files.
 func (cp *copying) uploadStream(in io.Reader, name, uri string, special bool) error {
 	var err error
 	if special {
@@ -100,7 +100,7 @@ func (cp *copying) uploadSpecial(in io.Reader, uri string) error {
 	return cp.fs.WriteFile(cp.ctx, uri, data)
 }
 
-// readWhole reads an input that is sent in one message.
+// readWhole reads an input to send it in one message.
 func readWhole(in io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, wholeLimit+1))
 	if err == nil && len(data) > wholeLimit {

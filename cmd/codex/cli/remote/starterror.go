@@ -10,8 +10,7 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// notStarted is the error of a command that the server could not start, in the words of a
-// shell.
+// notStarted is the error for a command that the server could not start, in the words of a shell.
 type notStarted struct {
 	text  string
 	cause error
@@ -19,16 +18,16 @@ type notStarted struct {
 
 func (e *notStarted) Error() string { return e.text }
 
-// As and Is find the cause, which is not printed: it has the same content in the protocol's
-// words.
+// As and Is find the cause. The cause is not printed, because it has the same content in the
+// protocol's words.
 func (e *notStarted) As(target any) bool   { return errors.As(e.cause, target) }
 func (e *notStarted) Is(target error) bool { return errors.Is(e.cause, target) }
 
-// shellSyntax has characters that mean something only to shells. A program name that contains
-// one was probably meant as a shell command line.
+// shellSyntax are characters that have a meaning only in shells. If a program name contains one,
+// the user probably meant a shell command line.
 const shellSyntax = " \t\n;|&<>$`"
 
-// startError returns the error for a start of argv that the server has refused.
+// startError returns the error for a start of argv that the server refused.
 func startError(err error, argv []string) error {
 	program := argv[0]
 	switch {
@@ -43,12 +42,12 @@ func startError(err error, argv []string) error {
 	return err
 }
 
-// notExecutable reports whether the server has found the program but may not execute it.
+// notExecutable reports whether the server found the program but may not execute it.
 func notExecutable(err error) bool {
 	return errors.Is(err, fs.ErrPermission) && strings.Contains(refusal(err), ": program ")
 }
 
-// refusal returns the server's text.
+// refusal returns the server's error text.
 func refusal(err error) string {
 	var refused *execclient.ServerError
 	if errors.As(err, &refused) {

@@ -88,7 +88,7 @@ func syncOnce(c *cli.Context, s cmdutil.Streams, options copyOptions, began *boo
 	})
 }
 
-// outcome returns err, or an error with the number of failures that were reported.
+// outcome returns err. If err is nil, it returns an error with the number of reported failures.
 func (cp *copying) outcome(err error) error {
 	switch {
 	case err != nil:

@@ -20,17 +20,17 @@ type syncing struct {
 
 	removes, checksums, git, dry, follows bool
 
-	began *bool // set when the first round of a watch is complete
+	began *bool // true when the first round of a watch is complete
 	most  int   // the largest number of entries of a list
 
 	ignored *ignored // with git: the rules of the last complete list of the source
 	some    bool     // only changed paths are copied now
-	again   bool     // in that round something was missing; needs mu
+	again   bool     // in the last round of this kind an entry was missing; needs mu
 }
 
 // listed is a list of a tree.
 type listed struct {
-	entries []*archive.Entry // in their order, without omitted entries
+	entries []*archive.Entry // in the order of the tree, without omitted entries
 	at      map[string]*archive.Entry
 	// problems are the errors of paths that could not be read.
 	problems map[string]error
@@ -43,7 +43,7 @@ func (y *syncing) look(t tree, paths []string, report bool) (*listed, error) {
 	err := t.list(listOptions{y.checksums, paths}, func(e *archive.Entry) {
 		names += len(e.Path) + len(e.Target) + len(e.Text)
 		if left--; left < 0 || names > maxListedNames {
-			return // the rest is only counted
+			return // the other problems are only counted
 		}
 		if e.Type == archive.Problem {
 			why := errors.New(strings.ToValidUTF8(e.Text, "\uFFFD"))
@@ -122,12 +122,12 @@ func (y *syncing) bring(from, to tree) error {
 	return y.carry(from, to, source, target, y.doomed(source, target))
 }
 
-// wholeFolders reports whether directories may be removed with all their contents, because no
-// entries are left out.
+// wholeFolders reports whether a directory may be removed together with all its contents, because
+// no entries are left out.
 func (y *syncing) wholeFolders() bool { return !y.git && len(y.options.patterns) == 0 }
 
-// defers reports whether an error is not printed yet: a changed path may be removed before it
-// is copied. The next round compares both trees and prints what is still wrong.
+// defers reports whether the report of an error must wait, because a changed path may be removed
+// before it is copied. The next round compares both trees and prints the remaining errors.
 func (y *syncing) defers(err error) bool {
 	y.again = y.again || y.some && isMissing(err)
 	return y.some && isMissing(err)
@@ -202,8 +202,8 @@ func (y *syncing) changed(source, target *listed, doomed []*archive.Entry) []*ar
 	return list
 }
 
-// same reports whether an entry of the target (nil if there is none) equals one of the source.
-// Times are compared in microseconds, because some systems keep no more.
+// same reports whether an entry of the target equals one of the source. there is nil if the target
+// has no such entry. Times are compared in microseconds, because some systems store no more.
 func (y *syncing) same(e, there *archive.Entry) bool {
 	keepsPermissions := permissionsOf(0) != nil // false on Windows
 	if there == nil || there.Type != e.Type || keepsPermissions && e.Type != archive.Link && e.Perm != there.Perm {
@@ -221,7 +221,7 @@ func (y *syncing) same(e, there *archive.Entry) bool {
 	return e.Size == there.Size && sameTime
 }
 
-// show returns a name for printing: on a terminal without control characters.
+// show returns a name for printing. On a terminal it has no control characters.
 func (y *syncing) show(name string) string {
 	if cmdutil.IsTerminal(y.out) {
 		return terminal.Text(name)

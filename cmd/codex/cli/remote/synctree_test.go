@@ -22,8 +22,8 @@ func (l listsEntries) list(_ listOptions, each func(e *archive.Entry)) error {
 	return nil
 }
 
-// TestListsAreBounded: listing a tree with too many entries is an error, and no more than the
-// limit are kept.
+// TestListsAreBounded: listing a tree with too many entries is an error, and only as many as the
+// limit are retained.
 func TestListsAreBounded(t *testing.T) {
 	y := &syncing{copying: &copying{}, most: 100}
 	l, err := y.look(listsEntries{count: 100}, nil, false)
@@ -36,7 +36,7 @@ func TestListsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPendingChanges: the paths that the next round of a sync updates after changes of its
+// TestPendingChanges checks which paths the next round of a sync updates after changes of its
 // source.
 func TestPendingChanges(t *testing.T) {
 	exclude, err := archive.Excluder([]string{"*.o", "out"})
@@ -95,8 +95,8 @@ func TestPendingChanges(t *testing.T) {
 	}
 }
 
-// TestVanishedFilesAreLookedAtAgain: in a round for some paths, a missing file is not
-// reported; the next round compares both trees.
+// TestVanishedFilesAreLookedAtAgain: a round for some paths does not report a missing file. The
+// next round compares both trees.
 func TestVanishedFilesAreLookedAtAgain(t *testing.T) {
 	y := &syncing{}
 	missing := errors.New("open: no such file or directory")

@@ -23,14 +23,14 @@ import (
 
 // sourceChange is a change in the source of a sync.
 type sourceChange struct {
-	below     string // relative to the source, with slashes; "": the source itself
-	gone      bool   // the name does not exist any more
+	below     string // path relative to the source, with slashes; "": the source itself
+	gone      bool   // the name no longer exists
 	unwatched bool   // changes in this directory are not reported
 	folder    bool
 }
 
-// sourceWatch reports changes in the source of a sync. next waits for changes. lost means that
-// others were lost. After an error there are no more.
+// sourceWatch reports changes in the source of a sync. next waits for changes; lost means that
+// other changes were lost. After an error it reports no more changes.
 type sourceWatch interface {
 	next(ctx context.Context) (changes []sourceChange, lost bool, err error)
 	close()
@@ -39,7 +39,7 @@ type sourceWatch interface {
 // serverChanges watches a directory of the server.
 type serverChanges struct {
 	watch *execclient.Watch
-	root  string // its native path
+	root  string // its native path on the server
 }
 
 // watched begins to watch a directory of the server.
@@ -75,7 +75,7 @@ type localChanges struct {
 	batches chan watch.Batch // closed when routineBatches has ended
 }
 
-// watched begins to watch a local directory. It works on Linux only.
+// watched begins to watch a local directory. It is supported on Linux only.
 func (t *localTree) watched() (sourceWatch, error) {
 	root, err := filepath.Abs(t.path)
 	if err != nil {
@@ -149,21 +149,21 @@ func (c *localChanges) close() {
 	c.ending.Close()
 }
 
-// belowRoot returns a path relative to the watched directory; "" for the directory itself.
+// belowRoot returns a path relative to the watched directory. For that directory itself it returns "".
 func belowRoot(root, changed string) string {
 	return strings.Trim(strings.TrimPrefix(changed, root), "/")
 }
 
 // pendingPaths are the changes for the next round of a sync.
 type pendingPaths struct {
-	whole bool            // compare both trees: changes were lost, or affect other paths
-	gone  map[string]bool // the changed paths; true: it was removed last
+	whole bool            // compare both trees, because changes were lost or affect other paths
+	gone  map[string]bool // the changed paths; true: the last change removed the path
 }
 
-// follow keeps the target equal to the source until the context ends or the source cannot be
-// watched any more.
+// follow keeps the target equal to the source until the context ends or the source can no longer be
+// watched.
 func (y *syncing) follow(from, to tree) error {
-	w, err := from.watched() // before the first list, so that changes during it are reported
+	w, err := from.watched() // begin before the first list, so that changes during the list are reported
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", from.shown("."), err)
 	}
@@ -176,8 +176,7 @@ func (y *syncing) follow(from, to tree) error {
 		case y.ctx.Err() != nil:
 			return y.ctx.Err()
 		case errors.As(err, &lost) && tries < resumeTries:
-			// The next request waits until the connection is recovered, or fails if it cannot
-			// be.
+			// The next request waits until the connection is recovered, and fails if it cannot be.
 			tries++
 			p = pendingPaths{whole: true}
 			continue
@@ -195,8 +194,8 @@ func (y *syncing) follow(from, to tree) error {
 	}
 }
 
-// followAgain calls once. If the session is lost after the first round, for example because
-// the server restarted or this machine slept, it reconnects until the context ends.
+// followAgain calls once. If the session is lost after the first round, for example because the
+// server restarted or this machine slept, it reconnects. It continues until the context ends.
 func followAgain(ctx context.Context, errs io.Writer, began *bool, once func() error) error {
 	for last := ""; ; {
 		err := once()
@@ -206,7 +205,7 @@ func followAgain(ctx context.Context, errs io.Writer, began *bool, once func() e
 		if ctx.Err() != nil || !*began || !errors.As(err, &lost) && !unreachable {
 			return err
 		}
-		if text := err.Error(); text != last { // print it once, not for each attempt
+		if text := err.Error(); text != last { // print the same error once, and not for each attempt
 			cmdutil.Messagef(errs, "codex: %s; connecting again until Ctrl-C\n", terminal.Text(text))
 			last = text
 		}
@@ -220,7 +219,7 @@ func followAgain(ctx context.Context, errs io.Writer, began *bool, once func() e
 	}
 }
 
-// gather waits for a change unless some are pending, and then collects more for syncGather.
+// gather waits for a change unless some are pending already. Then it collects further changes for syncGather.
 func (y *syncing) gather(w sourceWatch, p pendingPaths) (pendingPaths, error) {
 	for p.empty() {
 		changes, lost, err := w.next(y.ctx)
@@ -279,7 +278,7 @@ func (y *syncing) pend(p *pendingPaths, changes []sourceChange, lost bool) {
 	}
 }
 
-// skips reports whether a path, or a directory on the way to it, is left out.
+// skips reports whether a path, or a directory above it, is left out.
 func (y *syncing) skips(below string, folder bool) bool {
 	if y.options.leavesOut(below, folder) {
 		return true
@@ -313,8 +312,8 @@ func (y *syncing) round(from, to tree, p *pendingPaths) error {
 	return err
 }
 
-// bringSome updates the pending paths of the target. It returns false, and changes nothing, if
-// both trees must be compared: a directory is to be removed in which entries may be left out.
+// bringSome updates the pending paths of the target. It returns false, and changes nothing, if both
+// trees must be compared because a directory must be removed in which entries may be left out.
 func (y *syncing) bringSome(from, to tree, p *pendingPaths) (bool, error) {
 	asked := p.paths()
 	if len(asked) > syncPaths {
@@ -335,8 +334,7 @@ func (y *syncing) bringSome(from, to tree, p *pendingPaths) (bool, error) {
 	var doomed []*archive.Entry
 	for _, e := range target.entries {
 		there := source.at[e.Path]
-		// An entry that is missing but was not reported as removed could not be read, or is
-		// being removed.
+		// A missing entry that was not reported as removed could not be read, or is being removed.
 		if !y.removes || there == nil && !p.gone[e.Path] || there != nil && there.Type == e.Type {
 			continue
 		}
@@ -353,8 +351,8 @@ func (y *syncing) bringSome(from, to tree, p *pendingPaths) (bool, error) {
 	return true, y.carry(from, to, source, target, doomed)
 }
 
-// paths returns the pending paths and the directories above them, whose times change with
-// their entries.
+// paths returns the pending paths and the directories above them: the times of a directory change
+// with its entries.
 func (p *pendingPaths) paths() []string {
 	all := make(map[string]bool, 2*len(p.gone))
 	for below := range p.gone {
@@ -370,8 +368,8 @@ func (p *pendingPaths) paths() []string {
 	return list
 }
 
-// isMissing reports whether something could not be read or copied because it does not exist.
-// Errors in archives are texts.
+// isMissing reports whether a path could not be read or copied because it does not exist. Errors in
+// archives are plain texts, so it also matches the text.
 func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || strings.HasSuffix(err.Error(), "no such file or directory")
 }

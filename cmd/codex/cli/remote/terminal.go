@@ -14,7 +14,7 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is the terminal that stdin is connected to, if it is one.
+// screen is the terminal that stdin is connected to, if any.
 type screen struct {
 	f   *os.File // nil: stdin is not a terminal
 	out io.Writer
@@ -27,14 +27,14 @@ func newScreen(s cmdutil.Streams) screen {
 	return screen{nil, s.RawOut}
 }
 
-// size returns the size of the terminal; nil if there is none.
+// size returns the size of the terminal, or nil if stdin is not a terminal.
 func (s screen) size() *execproto.TerminalSize {
 	if s.f == nil {
 		return nil
 	}
 	cols, rows, err := term.GetSize(int(s.f.Fd()))
 	if out, ok := cmdutil.FileOf(s.out); err != nil && ok {
-		// Windows reports the size for the output of a console only.
+		// Windows reports the size only for the output of a console.
 		cols, rows, err = term.GetSize(int(out.Fd()))
 	}
 	if err != nil || cols < 1 || rows < 1 {
@@ -43,8 +43,8 @@ func (s screen) size() *execproto.TerminalSize {
 	return &execproto.TerminalSize{Rows: uint16(rows), Cols: uint16(cols)}
 }
 
-// makeRaw puts the terminal into raw mode until restore is called, which may be called from
-// any goroutine and more than once.
+// makeRaw puts the terminal into raw mode until restore is called. restore may be called from any
+// goroutine and more than once.
 func (s screen) makeRaw() (restore func()) {
 	if s.f == nil {
 		return func() {}
@@ -60,8 +60,8 @@ func (s screen) makeRaw() (restore func()) {
 	})
 }
 
-// rawMode is the raw mode of a terminal, which is left while a question is asked. The zero
-// value is not in raw mode. Its methods may be called from any goroutine.
+// rawMode is the raw mode of a terminal. It is left while a question is asked. The zero value is
+// not in raw mode. Its methods may be called from any goroutine.
 type rawMode struct {
 	mu      sync.Mutex
 	screen  screen
@@ -101,8 +101,8 @@ func (r *rawMode) leave() (back func()) {
 	}
 }
 
-// isNull reports whether stdin is the null device. Then a command gets its own null device,
-// which works with servers that cannot close a pipe, too.
+// isNull reports whether stdin is the null device. In that case a command gets its own null device,
+// which also works with servers that cannot close a pipe.
 func isNull(stdin io.Reader) bool {
 	f, ok := cmdutil.FileOf(stdin)
 	if !ok {
@@ -113,19 +113,19 @@ func isNull(stdin io.Reader) bool {
 	return err == nil && nullErr == nil && os.SameFile(st, null)
 }
 
-// console is the controlling terminal. Questions are asked there and not on stdin, whose
-// content must not count as an answer.
+// console is the controlling terminal. Questions are asked there and not on stdin, because the
+// content of stdin must not count as an answer.
 type console struct {
 	f       *os.File
 	in      *input
-	own     *input // in, unless it is stdin's input
+	own     *input // input of in, unless that is the input of stdin
 	out     io.Writer
 	opened  []*os.File
 	signals <-chan os.Signal
 }
 
 // openConsole opens the controlling terminal. If stdin is the same terminal, answers are read
-// through stdin's input, which may be reading already.
+// through the input of stdin, which may be reading already.
 func openConsole(stdin *input, s screen, signals <-chan os.Signal) (*console, error) {
 	in, out, err := openTTY()
 	if err != nil {
@@ -148,12 +148,12 @@ func (c *console) close() {
 	}
 }
 
-// ask asks a question and waits for the answer: y, yes or s. Everything else is a no, as are
-// the end of the input and an interrupt.
+// ask asks a question and waits for the answer: y, yes or s. Any other answer, the end of the
+// input, and an interrupt mean no.
 //
-// The command has written to this terminal, and may try to hide the question or to imitate it.
-// So the terminal is reset first, the question is the last thing on the screen, and keys that
-// were typed before a user can have read it are discarded.
+// The command has written to this terminal, and may try to hide the question or to imitate it. So
+// the terminal is reset first, the question is the last thing on the screen, and keys that were
+// typed before a user can have read it are discarded.
 func (c *console) ask(ctx context.Context, q question) (approval.Answer, error) {
 	line, err := c.line(ctx, q, c.signals)
 	switch {
@@ -168,8 +168,8 @@ func (c *console) ask(ctx context.Context, q question) (approval.Answer, error) 
 	}
 }
 
-// line asks a question and returns the line of the answer. A signal from signals, which may be
-// nil, is a no.
+// line asks a question and returns the line of the answer. A signal from signals means no. signals
+// may be nil.
 func (c *console) line(ctx context.Context, q question, signals <-chan os.Signal) (string, error) {
 	screenfuls, err := q.screenfuls(c.size())
 	if err != nil {
@@ -196,11 +196,11 @@ func (c *console) line(ctx context.Context, q question, signals <-chan os.Signal
 	return c.show(ctx, screenfuls[last])
 }
 
-// noAnswer stands for a missing answer.
+// noAnswer is the answer that is assumed if none was given.
 const noAnswer = "no"
 
-// show shows a part of a question and returns the line that is typed after it, or "no" if
-// no line comes.
+// show shows a part of a question and returns the line that is typed after it. It returns "no" if
+// no line arrives.
 func (c *console) show(ctx context.Context, s screenful) (string, error) {
 	echo, err := hideKeys(c.f)
 	if err != nil {
@@ -228,12 +228,12 @@ func (c *console) show(ctx context.Context, s screenful) (string, error) {
 	if err == nil {
 		return line, nil
 	}
-	_, _ = io.WriteString(c.out, "\n") // the cursor is after the question
+	_, _ = io.WriteString(c.out, "\n") // the cursor is still behind the question
 	// The rest of an answer that is too long must not be read as a command line.
 	return noAnswer, flushTerminal(c.f)
 }
 
-// size returns the size of the terminal, or the usual one if it reports none.
+// size returns the size of the terminal, or a usual size if it reports none.
 func (c *console) size() (rows, cols int) {
 	f := c.f
 	if out, ok := cmdutil.FileOf(c.out); ok {

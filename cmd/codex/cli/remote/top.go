@@ -21,8 +21,8 @@ import (
 	"golang.org/x/term"
 )
 
-// leastInterval is the shortest interval of top and stats: the server itself measures at most
-// twice a second.
+// leastInterval is the shortest interval of top and stats, because the server itself measures at
+// most twice a second.
 const leastInterval = time.Second
 
 func intervalFlag() cli.Flag {
@@ -97,8 +97,8 @@ func printRows(to io.Writer, rows []processRow) error {
 }
 
 const (
-	// screenBegin switches to the alternate screen, hides the cursor, and lets the terminal
-	// cut long lines: only the terminal knows how wide each character is.
+	// screenBegin switches to the alternate screen, hides the cursor, and makes the terminal cut
+	// long lines, because only the terminal knows the width of each character.
 	screenBegin = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	screenEnd   = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 	screenHome  = "\x1b[H"
@@ -151,8 +151,8 @@ func topRows(to io.Writer) int {
 	return usualRows
 }
 
-// drawTop draws the screen in one write. All text except the sequences of this function is
-// made visible once more.
+// drawTop draws the screen in one write. It escapes all text except its own sequences, even if the
+// text was escaped before.
 func drawTop(screen io.Writer, list *processList, rows int) error {
 	var table bytes.Buffer
 	fmt.Fprintf(&table, "%s; Ctrl-C ends\n", list.summary())
@@ -208,12 +208,12 @@ Examples:
 	}
 }
 
-// stats prints what processes use.
+// stats prints the usage of processes.
 type stats struct {
 	s      cmdutil.Streams
 	client *execclient.Client
 	scope  execproto.ListScope
-	names  []string // empty: all that run
+	names  []string // empty: all running processes
 	json   bool
 	before processList
 	headed bool
@@ -235,7 +235,7 @@ func (st *stats) follow(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// line prints a line for each process, and reports whether one of them runs.
+// line prints a line for each process, and reports whether one of the processes runs.
 func (st *stats) line(ctx context.Context) (running bool, err error) {
 	list, err := listProcesses(ctx, st.client, st.scope)
 	if err != nil {
@@ -272,7 +272,7 @@ func (st *stats) line(ctx context.Context) (running bool, err error) {
 	return running, st.print(&list)
 }
 
-// wants reports whether a process was asked for.
+// wants reports whether the user has named a process.
 func (st *stats) wants(r *processRow) bool {
 	return len(st.names) == 0 || slices.Contains(st.names, r.Handle) && r.Handle != "" || slices.Contains(st.names, r.ProcessID)
 }

@@ -22,15 +22,15 @@ import (
 type tree interface {
 	// shown returns the path of an entry for display.
 	shown(below string) string
-	// list calls each for every entry of the tree, in their order. A tree that does not
-	// exist has none.
+	// list calls each for every entry of the tree, in order. A tree that does not exist has no
+	// entries.
 	list(o listOptions, each func(e *archive.Entry)) error
 	// read returns a small file of the tree.
 	read(below string) (string, error)
-	// remove removes entries: each of them before the directory that it is in.
+	// remove removes entries. It removes each entry before its directory.
 	remove(doomed []*archive.Entry, whole bool)
-	// take copies entries of a tree on the other side into this one; nil means all of them. It
-	// prints the errors of single files, and returns an error if the copy ended early.
+	// take copies entries of a tree on the other side into this one. If paths is nil, it copies
+	// all. It prints the errors of single files, and returns an error if the copy ended early.
 	take(from tree, paths []string) error
 	// watched begins to watch the tree.
 	watched() (sourceWatch, error)
@@ -39,8 +39,8 @@ type tree interface {
 // remoteTree is a tree of the server.
 type remoteTree interface {
 	tree
-	// unpack copies entries into a local directory, which it closes; nil means all of them.
-	// made is true if the directory is new.
+	// unpack copies entries into a local directory, and closes the directory. If paths is nil, it
+	// copies all. made is true if the directory is new.
 	unpack(into *dirfd.Dir, made bool, paths []string) error
 }
 
@@ -53,14 +53,14 @@ func (cp *copying) remoteTree(uri string) remoteTree {
 	return &plainTree{t}
 }
 
-// listOptions select what list returns: with paths only those entries, and a directory among
-// them without its contents.
+// listOptions select the entries that list returns. With paths, it returns only these entries, and
+// directories among them without their contents.
 type listOptions struct {
 	checksums bool
 	paths     []string
 }
 
-// localTree is a local directory. In a dry run, one that does not exist has no path.
+// localTree is a local directory. In a dry run, path is empty if the directory does not exist.
 type localTree struct {
 	*copying
 	path string
@@ -83,8 +83,8 @@ func (t *localTree) list(o listOptions, each func(e *archive.Entry)) error {
 	return archive.List(p, each)
 }
 
-// open opens a regular file without following links, which may have replaced it since it was
-// listed.
+// open opens a regular file. It does not follow links, because a link may have replaced the file
+// since it was listed.
 func (t *localTree) open(below string) (*dirfd.File, dirfd.Info, error) {
 	d, err := dirfd.Open(t.path)
 	if err != nil {
@@ -139,7 +139,7 @@ func (t *localTree) remove(doomed []*archive.Entry, whole bool) {
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		// The directory may contain entries that are left out.
+		// The directory may contain entries that are left out, so it may stay.
 		if in, errIn := fs.ReadDir(root.FS(), e.Path); e.Type != archive.Directory || errIn != nil || len(in) == 0 {
 			t.report(t.shown(e.Path), err)
 		}
@@ -154,7 +154,7 @@ func (t *localTree) take(from tree, paths []string) error {
 	return from.(remoteTree).unpack(into, false, paths)
 }
 
-// serverTree is a directory of the server. In a dry run, one that does not exist has no URI.
+// serverTree is a directory of the server. In a dry run, uri is empty if the directory does not exist.
 type serverTree struct {
 	*copying
 	uri string
@@ -189,15 +189,15 @@ func (t *serverTree) read(below string) (string, error) {
 	return string(text), err
 }
 
-// remove removes all entries but directories first. With whole, a directory is removed with
-// all its contents.
+// remove first removes all entries except directories. With whole, it removes a directory with all
+// its contents.
 func (t *serverTree) remove(doomed []*archive.Entry, whole bool) {
 	removeOne := func(e *archive.Entry, o execclient.RemoveOptions) {
-		// A directory above it may have been replaced by a link since it was listed.
+		// A link may have replaced a directory above the entry since it was listed.
 		o.NoFollow, o.Link = true, e.Type == archive.Link
 		err := t.fs.RemoveWith(t.ctx, under(t.uri, e.Path), o)
 		var refused *execclient.ServerError
-		// The directory may contain entries that are left out.
+		// The directory may contain entries that are left out, so it may stay.
 		kept := e.Type == archive.Directory && errors.As(err, &refused) && notEmpty.MatchString(refused.Message)
 		if err != nil && !kept && !execclient.IsCode(err, execproto.CodeNotFound) {
 			t.report(t.shown(e.Path), err)
@@ -211,7 +211,7 @@ func (t *serverTree) remove(doomed []*archive.Entry, whole bool) {
 			t.report(t.shown(e.Path), errors.New("not removed: the name is not UTF-8"))
 		case e.Type == archive.Directory && !whole:
 			folders = append(folders, e)
-		case whole && len(folders) > 0 && isBelow(e.Path, folders[len(folders)-1].Path): // removed with that directory
+		case whole && len(folders) > 0 && isBelow(e.Path, folders[len(folders)-1].Path): // it was removed with that directory
 		default:
 			if e.Type == archive.Directory {
 				folders = append(folders, e)
@@ -228,7 +228,7 @@ func (t *serverTree) remove(doomed []*archive.Entry, whole bool) {
 	}
 }
 
-// notEmpty matches the error of removing a directory that is not empty, of Linux or macOS.
+// notEmpty matches the error of Linux or macOS for removing a directory that is not empty.
 var notEmpty = regexp.MustCompile(`\(os error (39|66)\)`)
 
 // isBelow reports whether a path is in a directory.
@@ -243,8 +243,8 @@ func (t *serverTree) take(from tree, paths []string) error {
 	})
 }
 
-// unpack requests archives of limited numbers of paths, and unpacks only entries that were
-// requested: a server could send others.
+// unpack requests archives of limited numbers of paths. It unpacks only requested entries, because
+// a server could send others.
 func (t *serverTree) unpack(into *dirfd.Dir, made bool, paths []string) error {
 	batches := [][]string{nil}
 	if paths != nil {

@@ -48,10 +48,10 @@ func (cp *copying) upload(sources []string, target string) error {
 	})
 }
 
-// uploadNamed copies a source to a URI. A device or a FIFO is read. special means that the
-// target is a device, a FIFO or a terminal: data is written into it. below means that the
-// user named the directory of the URI: if a directory is copied, a link at the target is not
-// followed.
+// uploadNamed copies a source to a URI. If the source is a device or a FIFO, it copies the data
+// that it reads from it. special means that the target is a device, a FIFO or a terminal, and that
+// the data is written into it. below means that the user named the directory of the URI: if a
+// directory is copied, a link at the target is not followed.
 func (cp *copying) uploadNamed(source, uri string, special, below bool) error {
 	if isInput(source) {
 		return cp.uploadStream(cp.in, "standard input", uri, special)
@@ -77,15 +77,15 @@ func (cp *copying) uploadNamed(source, uri string, special, below bool) error {
 	return cp.uploadStream(f, source, uri, special)
 }
 
-// uploadTree copies a directory. It returns an error if the copy ended early; other errors are
-// reported.
+// uploadTree copies a directory. It returns an error if the copy ended early. It reports other
+// errors itself.
 func (cp *copying) uploadTree(source, uri string, st os.FileInfo, below bool) error {
 	if !cp.options.recursive {
 		return fmt.Errorf("%s is a directory; copy it with -r", source)
 	}
 	err := cp.makeDirectory(uri, st, below)
 	if err == nil && !below {
-		uri, err = cp.fs.Canonicalize(cp.ctx, uri) // a link that the user named is followed
+		uri, err = cp.fs.Canonicalize(cp.ctx, uri) // the user named the link, so it is followed
 	}
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", source, withoutPath(err))
@@ -93,7 +93,7 @@ func (cp *copying) uploadTree(source, uri string, st os.FileInfo, below bool) er
 	cp.bar.tree()
 	err = cp.remoteTree(uri).take(&localTree{cp, source}, nil)
 	if own := permissionsOf(st.Mode()); !cp.options.preserve && cp.fs.HasAttributes() && own != nil && *own&0o700 != 0o700 {
-		// Until now the directory had to be writable.
+		// The directory had to be writable until now.
 		if err := cp.setAttributes(uri, st); err != nil {
 			cp.report(source, err)
 		}
@@ -104,7 +104,7 @@ func (cp *copying) uploadTree(source, uri string, st os.FileInfo, below bool) er
 	return nil
 }
 
-// makeDirectory makes a directory of the server that is writable for this copy.
+// makeDirectory creates a directory on the server. The directory is writable until this copy has ended.
 func (cp *copying) makeDirectory(uri string, st os.FileInfo, noFollow bool) error {
 	o := execclient.MkdirOptions{NoFollow: noFollow}
 	if cp.fs.HasAttributes() {
@@ -115,8 +115,8 @@ func (cp *copying) makeDirectory(uri string, st os.FileInfo, noFollow bool) erro
 	return cp.fs.MkdirAllWith(cp.ctx, uri, o)
 }
 
-// setAttributes sets the permissions of a file or directory of the server, and with -p its
-// time, to those of a local one. The path of the URI must have no links.
+// setAttributes gives a file or directory of the server the permissions of a local one, and with -p
+// its time. The path of the URI must contain no links.
 func (cp *copying) setAttributes(uri string, st os.FileInfo) error {
 	if !cp.fs.HasAttributes() {
 		cp.warn()
@@ -129,8 +129,7 @@ func (cp *copying) setAttributes(uri string, st os.FileInfo) error {
 	return withoutPath(cp.fs.SetAttributes(cp.ctx, uri, changes))
 }
 
-// uploadNamedFile copies a regular file that the user has named. A link at the target is
-// followed.
+// uploadNamedFile copies a regular file that the user has named. It follows a link at the target.
 func (cp *copying) uploadNamedFile(source, uri string, st os.FileInfo) error {
 	f, err := os.Open(source)
 	if err != nil {
@@ -155,8 +154,8 @@ func (cp *copying) uploadNamedFile(source, uri string, st os.FileInfo) error {
 	return cp.setAttributes(uri, st)
 }
 
-// uploadFile writes a file of the server. Servers that cannot replace a file in one step
-// write into it.
+// uploadFile writes a file of the server. A server that cannot replace a file in one step writes
+// into the existing file.
 func (cp *copying) uploadFile(f io.Reader, name, uri string, size int64, own *os.FileMode, noFollow bool) error {
 	cp.bar.begin(name, size)
 	o := execclient.WriteOptions{Atomic: cp.fs.CanWriteAtomically(), NoFollow: noFollow}
@@ -171,13 +170,13 @@ func (cp *copying) uploadFile(f io.Reader, name, uri string, size int64, own *os
 	}
 	defer cp.reserveLarge(size)()
 	err := cp.fs.WriteStream(cp.ctx, uri, &counted{Reader: f, bar: cp.bar}, o)
-	if errors.Is(err, execclient.ErrUnsupported) { // the server takes no blocks
+	if errors.Is(err, execclient.ErrUnsupported) { // the server does not support blocks
 		return cp.uploadWhole(f, uri)
 	}
 	return err
 }
 
-// uploadSmall sends a file in one message: that is one round trip.
+// uploadSmall sends a file in one message, which takes one round trip.
 func (cp *copying) uploadSmall(f io.Reader, uri string, size int64, o execclient.WriteOptions) error {
 	data := make([]byte, size)
 	n, err := io.ReadFull(f, data)
@@ -191,11 +190,11 @@ func (cp *copying) uploadSmall(f io.Reader, uri string, size int64, o execclient
 	return nil
 }
 
-// counted is a reader that reports its bytes to a progress bar.
+// counted is a reader that reports the read bytes to a progress bar.
 type counted struct {
 	io.Reader
 	bar *progress
-	err error // error of reading; nil at the end
+	err error // the error of reading; nil at the end of the input
 }
 
 func (c *counted) Read(b []byte) (int, error) {
@@ -207,7 +206,7 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// uploadWhole sends a file in one message to a server that does not take blocks.
+// uploadWhole sends a file in one message to a server that does not support blocks.
 func (cp *copying) uploadWhole(in io.Reader, uri string) error {
 	data, err := readWhole(in)
 	if err != nil {
@@ -217,8 +216,8 @@ func (cp *copying) uploadWhole(in io.Reader, uri string) error {
 	return writeBeside(cp.ctx, cp.fs, uri, data)
 }
 
-// writeBeside writes a file on a server that cannot replace one in one step. It writes another
-// file first and copies that, so that a lost connection leaves the target as it was.
+// writeBeside writes a file on a server that cannot replace one in one step. It writes another file
+// first and copies that, so that a lost connection leaves the target unchanged.
 func writeBeside(ctx context.Context, fs *execclient.FS, uri string, data []byte) error {
 	beside := uri + ".codex-part"
 	if err := fs.WriteFile(ctx, beside, data); err != nil {

@@ -127,7 +127,7 @@ func (w *watching) run(at places, cwd string, command []string) error {
 	}
 }
 
-// next returns the next changes that are not left out.
+// next returns the next changes without those that are left out.
 func (w *watching) next(ctx context.Context) (execclient.Changes, error) {
 	for {
 		n, err := w.watch.Next(ctx)
@@ -141,12 +141,12 @@ func (w *watching) next(ctx context.Context) (execclient.Changes, error) {
 	}
 }
 
-// excluded reports whether a path, or a directory on the way to it, is left out.
+// excluded reports whether a path, or a directory above it, is left out.
 func (w *watching) excluded(changed string) bool {
 	return w.exclude.leavesOut(belowRoot(w.root, changed), false)
 }
 
-// settle waits until nothing has changed for watchPause.
+// settle waits until there was no change for watchPause.
 func (w *watching) settle() error {
 	for {
 		ctx, cancel := context.WithTimeout(w.ctx, watchPause)
@@ -163,8 +163,8 @@ func (w *watching) settle() error {
 	}
 }
 
-// command runs the command once. A failure of the command is printed, and the watch
-// continues. An error of starting it ends the watch.
+// command runs the command once. It prints a failure of the command, and the watch continues. If
+// the command cannot be started, the error ends the watch.
 func (w *watching) command(dir string, argv []string) error {
 	command := w.client.CommandContext(w.ctx, argv[0], argv[1:]...)
 	command.Dir, command.Stdout, command.Stderr = dir, w.s.RawOut, w.s.RawErr

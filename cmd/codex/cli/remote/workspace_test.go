@@ -9,8 +9,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// The root directory is the workspace only if the user names it, and not if the server or the
-// shell happens to run there.
+// The root directory is the workspace only if the user names it, and not only because the server or
+// the shell runs there.
 func TestTheRootIsAWorkspaceOnlyIfTheUserSaysSo(t *testing.T) {
 	const profile = `{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"write"}]},"network":"restricted"}`
 	for _, tt := range []struct {
