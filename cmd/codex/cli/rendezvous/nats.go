@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// natsVariable is for URLs with a password, which other users could read from the command line.
+// natsVariable is a variable for URLs with a password: other users could read a password on the command line.
 const natsVariable = "CODEX_RENDEZVOUS_NATS_URL"
 
 func natsFlags() []cli.Flag {
@@ -24,10 +24,10 @@ func natsFlags() []cli.Flag {
 	}
 }
 
-// maxReplicas is the most replicas that JetStream supports.
+// maxReplicas is the largest number of replicas that JetStream supports.
 const maxReplicas = 5
 
-// natsOptions returns how to connect to NATS according to the flags and the environment; nil if it is not used.
+// natsOptions returns the options for NATS from the flags and the environment. It returns nil if NATS is not used.
 func natsOptions(c *cli.Context, log *slog.Logger) (*natsbus.Options, error) {
 	servers, err := cmdutil.FlagValue(c, "nats")
 	if err != nil {

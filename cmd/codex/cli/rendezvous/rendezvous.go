@@ -1,5 +1,5 @@
-// Package rendezvous has the commands of codex rendezvous, which run the service
-// and keep its tokens.
+// Package rendezvous implements the commands of codex rendezvous, which run the service and manage
+// its tokens.
 package rendezvous
 
 import (
@@ -131,7 +131,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	if err != nil {
 		return err
 	}
-	// Scenario: a script passes --state=$STATE, and the variable is not set. The service would start without its state.
+	// Scenario: a script passes --state=$STATE, and the variable is not set. The service would start without its state, so an empty value is an error.
 	for _, name := range []string{"listen", "tls-cert", "tls-key", "state", "public-url", "nats", "nats-creds", "nats-ca"} {
 		if c.IsSet(name) && c.String(name) == "" {
 			return emptyFlag(name)
@@ -185,7 +185,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	return serveRendezvous(c, s, srv, listener, config, node, log)
 }
 
-// flagged makes an error of the service about its options a usage error with the name of the flag.
+// flagged converts an error of the service about its options to a usage error with the name of the flag.
 func flagged(err error) error {
 	var unfit *rendezvous.InvalidError
 	if !errors.As(err, &unfit) {
@@ -194,7 +194,7 @@ func flagged(err error) error {
 	return cmdutil.Usagef("--%s %s", strings.ReplaceAll(strings.ToLower(unfit.What), " ", "-"), unfit.Reason)
 }
 
-// rendezvousTLS reads the certificate of the flags; nil: no TLS.
+// rendezvousTLS reads the certificate that the flags name. It returns nil if the service does not use TLS.
 func rendezvousTLS(c *cli.Context, log *slog.Logger) (*tls.Config, error) {
 	files, err := cmdutil.CheckTLSFiles(c.String("tls-cert"), c.String("tls-key"), "")
 	if err != nil || files.Cert == "" {
@@ -222,17 +222,17 @@ func listenRendezvous(c *cli.Context, encrypted bool) (net.Listener, error) {
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) {
-			err = op.Err // without the address, which the message already has
+			err = op.Err // omit the address, which the message has already
 		}
 		return nil, fmt.Errorf("--listen %s: %w%s", where, err, cmdutil.ListenHint(err))
 	}
 	return l, nil
 }
 
-// serveRendezvous serves, and shuts down at a signal or when a node has lost NATS
-// permanently.
+// serveRendezvous serves until a signal arrives or a node has lost NATS permanently. Then it shuts
+// down.
 func serveRendezvous(c *cli.Context, s cmdutil.Streams, srv *rendezvous.Server, l net.Listener, config *tls.Config, node *natsbus.Node, log *slog.Logger) error {
-	// The first signal ends ctx; after stop the second has its usual effect.
+	// The first signal ends ctx. After stop, a second one has its default effect.
 	ctx, stop := signal.NotifyContext(c.Context, append(cmdutil.NotIgnored(os.Interrupt), syscall.SIGTERM)...)
 	defer stop()
 	context.AfterFunc(ctx, stop)

@@ -88,7 +88,7 @@ Examples:
 	}
 }
 
-// tokenEntry is a token in the output of --json.
+// tokenEntry is a token as --json prints it.
 type tokenEntry struct {
 	ID           string          `json:"id"`
 	Name         string          `json:"name"`
