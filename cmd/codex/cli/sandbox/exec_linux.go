@@ -18,8 +18,8 @@ const (
 	maxArgument = 100 << 10
 )
 
-// exec replaces this process by the launcher, which then has the signals, the terminal and the exit code. It
-// returns only after an error, or if the command has a network proxy, which runs in this process.
+// exec replaces this process by the launcher, which then handles the signals, the terminal and the exit
+// code. It returns only after an error, or if the command has a network proxy, which runs in this process.
 func (l *localLaunch) exec() error {
 	if l.endpoints.Any() {
 		return l.runProxied()
@@ -36,8 +36,8 @@ func (l *localLaunch) exec() error {
 	return &cmdutil.ExitError{Code: notStarted, Err: fmt.Errorf("start the launcher %s: %w; install codex again", launcher, err)}
 }
 
-// launcherArgs returns the launcher's arguments. A long profile is passed by pass, which
-// returns the number of the descriptor that the launcher reads it from.
+// launcherArgs returns the launcher's arguments. It passes a long profile to pass, which returns
+// the number of the descriptor from which the launcher reads it.
 func (l *localLaunch) launcherArgs(pass func(profile []byte) (fd int, err error)) ([]string, error) {
 	args := append([]string{launcherName}, l.args...)
 	switch {
@@ -57,7 +57,7 @@ func (l *localLaunch) launcherArgs(pass func(profile []byte) (fd int, err error)
 	return args, nil
 }
 
-// findLauncher finds the launcher like launch.Runtime: beside this program, or
+// findLauncher finds the launcher in the same way as launch.Runtime: beside this program, or as
 // this program itself under the launcher's name.
 func findLauncher() (string, error) {
 	self, err := os.Executable()
@@ -71,7 +71,7 @@ func findLauncher() (string, error) {
 	return "/proc/self/exe", nil
 }
 
-// inMemory returns a descriptor, which children inherit, of a file in memory with the text.
+// inMemory returns a descriptor of a memory file with the text. Child processes inherit the descriptor.
 func inMemory(text []byte) (int, error) {
 	fd, err := unix.MemfdCreate("profile", 0)
 	if err != nil {

@@ -27,7 +27,7 @@ func Flags(policy string) []cli.Flag {
 	}
 }
 
-// errInputIsTheCommands is the error of a profile on stdin, which the command reads.
+// errInputIsTheCommands is the error for a profile on stdin, because the command reads stdin.
 var errInputIsTheCommands = cmdutil.Usagef("--profile-file -: the standard input is the command's; write the profile to a file, or use --profile-file <(...) in bash")
 
 // checkFlags returns an error for options of Flags that cannot be used together.
@@ -68,7 +68,7 @@ func checkFlags(c *cli.Context) error {
 	}
 }
 
-// writesByWord reports whether the options ask for workspace-write by its name.
+// writesByWord reports whether the options name the policy workspace-write.
 func writesByWord(c *cli.Context) bool {
 	return c.Bool("workspace-write") || c.String("sandbox") == WorkspaceWrite
 }
@@ -141,7 +141,7 @@ func PolicyOf(c *cli.Context) (*Policy, error) {
 	return p, nil
 }
 
-// refused has the options of codex sandbox in Codex CLI that this program does not have, with what to use instead.
+// refused are the options of Codex CLI's sandbox command that this program does not support, with the alternative for each.
 var refused = []struct{ name, instead string }{
 	{"sandbox-state-json", "the sandbox state of a session of Codex CLI is not read; give a permission profile with --profile-file"},
 	{"sandbox-state-readable-root", "it belongs to --sandbox-state-json; give a permission profile with --profile-file"},
@@ -151,7 +151,7 @@ var refused = []struct{ name, instead string }{
 	{"disable", "codex sandbox has no features to switch off"},
 }
 
-// refusedFlags returns the options of refused, so that each has an error of its own.
+// refusedFlags returns the options of refused as flags, so that each has its own error.
 func refusedFlags() []cli.Flag {
 	var flags []cli.Flag
 	for _, r := range refused {
@@ -164,7 +164,7 @@ func refusedFlags() []cli.Flag {
 	return flags
 }
 
-// checkRefused returns an error for an option of refused.
+// checkRefused returns an error if an option of refused is given.
 func checkRefused(c *cli.Context) error {
 	for _, r := range refused {
 		if c.IsSet(r.name) {

@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// Profiles that Codex CLI has built in.
+// The built-in profiles of Codex CLI.
 const (
 	builtinReadOnly   = ":read-only"
 	builtinWorkspace  = ":workspace"
@@ -33,8 +33,8 @@ const (
 // projectRootsGlob begins a pattern below each workspace root (docs/spec/sandbox.md §1.2).
 const projectRootsGlob = "codex-project-roots://"
 
-// specialPaths are the paths that begin with a colon. The second name of the workspace
-// is that of older files.
+// specialPaths are the paths that begin with a colon. Older files use the second name of the
+// workspace.
 var specialPaths = map[string]permissions.PathKind{
 	":root": permissions.Root, ":minimal": permissions.Minimal, ":tmpdir": permissions.Tmpdir, ":slash_tmp": permissions.SlashTmp,
 	":workspace_roots": permissions.ProjectRoots, ":project_roots": permissions.ProjectRoots,
@@ -46,8 +46,8 @@ var accessWords = map[string]permissions.Access{
 }
 
 // namedProfile returns the profile with a name: a built-in one, or one of the tables of [permissions]. cwd is the
-// workspace, and home the directory that ~ means; both are absolute, and home may be empty. A key that this
-// program would not enforce is an error; Codex CLI warns, or ignores it.
+// workspace, and home the directory that ~ means. Both are absolute; home may be empty. A key that this program
+// would not enforce is an error; Codex CLI warns about it, or ignores it.
 func namedProfile(tables map[string]any, name, cwd, home string) (permissions.Profile, error) {
 	if p, ok := builtin(name); ok {
 		return p, nil
@@ -57,7 +57,7 @@ func namedProfile(tables map[string]any, name, cwd, home string) (permissions.Pr
 	if err != nil {
 		return permissions.Profile{}, err
 	}
-	for _, table := range slices.Backward(chain) { // a profile has precedence over the one that it extends
+	for _, table := range slices.Backward(chain) { // a profile takes precedence over the one that it extends
 		if err := b.read(table); err != nil {
 			return permissions.Profile{}, fmt.Errorf("the permission profile %q of the configuration: %w", name, err)
 		}
@@ -69,7 +69,7 @@ func namedProfile(tables map[string]any, name, cwd, home string) (permissions.Pr
 	return b.profile(cwd), nil
 }
 
-// builtin returns a profile of Codex CLI.
+// builtin returns a built-in profile of Codex CLI.
 func builtin(name string) (p permissions.Profile, ok bool) {
 	switch name {
 	case builtinReadOnly:
@@ -83,8 +83,8 @@ func builtin(name string) (p permissions.Profile, ok bool) {
 	}
 }
 
-// inheritance returns the tables of a profile and of the profiles that it extends. The
-// built-in profile at the end of the chain is an element that has only keyExtends.
+// inheritance returns the tables of a profile and of the profiles that it extends. If the chain
+// ends with a built-in profile, the last element has only keyExtends.
 func inheritance(tables map[string]any, name string) ([]map[string]any, error) {
 	var chain []map[string]any
 	seen := make(map[string]bool)
@@ -123,13 +123,13 @@ func known(tables map[string]any) string {
 	return "there are " + strings.Join(names, ", ")
 }
 
-// profileReader makes a profile from tables. A later table has precedence.
+// profileReader makes a profile from tables. A later table takes precedence.
 type profileReader struct {
 	name, home string
 	access     map[permissions.Path]permissions.Access
 	depth      int
 	network    permissions.Network
-	limits     string          // a key about the network that is not enforced; "": none
+	limits     string          // a key that restricts the network and is not enforced; "": no such key
 	roots      map[string]bool // workspace roots besides the directory of the command
 }
 
@@ -161,7 +161,7 @@ func (b *profileReader) read(table map[string]any) error {
 	return nil
 }
 
-// eachOf calls a function for each key of a table, sorted.
+// eachOf calls a function for each key of a table, in sorted order.
 func (b *profileReader) eachOf(name string, value any, do func(key string, value any) error) error {
 	table, ok := value.(map[string]any)
 	if !ok {
@@ -178,7 +178,7 @@ func (b *profileReader) eachOf(name string, value any, do func(key string, value
 // fileSystem reads one key of the table of files.
 func (b *profileReader) fileSystem(key string, value any) error {
 	if key == keyScanDepth {
-		const most = 1<<31 - 1 // deeper than any tree
+		const most = 1<<31 - 1 // a depth greater than that of any tree
 		depth, ok := value.(int64)
 		if !ok || depth < 1 {
 			return fmt.Errorf("%s must be a number, at least 1", key)
@@ -222,13 +222,13 @@ func (b *profileReader) entry(key, sub string, value any) error {
 	return b.below("", path.Join(dir, sub), word, access)
 }
 
-// below reads the access to a path or pattern. base is projectRootsGlob for one below the
-// workspace roots, empty for an absolute one.
+// below reads the access to a path or pattern. base is projectRootsGlob for a path below the
+// workspace roots, and empty for an absolute path.
 func (b *profileReader) below(base, at, word string, access permissions.Access) error {
 	const glob = "*?["
 	pattern, isPattern := at, strings.ContainsAny(at, glob)
 	if dir, ok := strings.CutSuffix(at, "/**"); ok && !strings.ContainsAny(dir, glob) {
-		at, isPattern = cmp.Or(dir, "/"), false // DIR/** is all below DIR
+		at, isPattern = cmp.Or(dir, "/"), false // DIR/** means DIR with everything below it
 	}
 	switch {
 	case isPattern && access != permissions.Deny:
@@ -291,7 +291,7 @@ func (b *profileReader) readNetwork(value any) error {
 	})
 }
 
-// profile returns the result for a workspace.
+// profile returns the profile that was read, for a workspace.
 func (b *profileReader) profile(cwd string) permissions.Profile {
 	p := permissions.Profile{Kind: permissions.Managed, Network: b.network}
 	p.FileSystem.GlobScanMaxDepth = b.depth

@@ -9,8 +9,8 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// readNamed returns the profile t of a document whose tables are the tables of
-// [permissions].
+// readNamed parses a document and returns its profile t. The tables of the document are the tables
+// of [permissions].
 func readNamed(document string) (permissions.Profile, error) {
 	var tables map[string]any
 	if err := home.DecodeTOML([]byte(document), &tables, false); err != nil {
@@ -19,7 +19,7 @@ func readNamed(document string) (permissions.Profile, error) {
 	return namedProfile(tables, "t", "/w", "/home/me")
 }
 
-// entriesOf writes the entries of a profile, one a line.
+// entriesOf formats the entries of a profile, one on each line.
 func entriesOf(p permissions.Profile) string {
 	var lines []string
 	for _, e := range p.FileSystem.Entries {
@@ -102,8 +102,8 @@ func TestNamedProfile(t *testing.T) {
 	}
 }
 
-// FuzzNamedProfile: a trusted project can write config.toml, too. Any content is either
-// an error, or a profile that the launcher reads in the same way.
+// FuzzNamedProfile: a trusted project can write config.toml, too. Any content leads to an error, or
+// to a profile that the launcher reads in the same way.
 func FuzzNamedProfile(f *testing.F) {
 	f.Add("[t]\nextends = \":workspace\"\n[t.filesystem]\n\"/srv/*.key\" = \"deny\"\n[t.filesystem.\":workspace_roots\"]\ndocs = \"read\"")
 	f.Add("[t.filesystem]\n\":root\" = \"read\"\n\"~/x\" = \"write\"\nglob_scan_max_depth = 3\n[t.network]\nenabled = true")
@@ -116,7 +116,7 @@ func FuzzNamedProfile(f *testing.F) {
 		text := p.AppendJSON(nil)
 		again, err := permissions.DecodeProfile(text, permissions.NativePath("/home/me"))
 		if err != nil && isLarge(&p) {
-			return // the launcher reports it
+			return // the launcher reports this error
 		}
 		if err != nil {
 			t.Fatalf("the launcher does not take %s: %v", text, err)

@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// Words for --sandbox.
+// The words that --sandbox accepts.
 const (
 	ReadOnly       = "read-only"
 	WorkspaceWrite = "workspace-write"
@@ -23,25 +23,25 @@ const (
 
 // Policy is the value of --sandbox with its related options.
 type Policy struct {
-	word string          // policyReadOnly or policyWorkspaceWrite; empty: json
+	word string          // policyReadOnly or policyWorkspaceWrite; empty: json is used
 	json json.RawMessage // a profile, or a whole sandbox object
 	// whole means that json is a sandbox object and not a profile.
 	whole bool
-	// network leaves the network on; with word only.
+	// network leaves the network on. It is used only with word.
 	network bool
-	// roots are directories of the server that may be written too, as they were typed;
-	// with workspace-write only.
+	// roots are further directories of the server that may be written, as the user typed them. They
+	// are used only with workspace-write.
 	roots []string
 	// Confines is set by Object: the command must run in a sandbox. It is false for a profile without a
-	// sandbox. A whole object is read only by the server.
+	// sandbox. Only the server interprets a whole object.
 	Confines bool
-	// Profile is set by Object: the profile of the policy. Known is false if only the server can read it.
+	// Profile is set by Object: the profile of the policy. Known is false if only the server can interpret it.
 	Profile permissions.Profile
 	Known   bool
 }
 
-// ParsePolicy reads --sandbox, and returns nil if it is empty. The content of a JSON
-// policy is left to the server to validate.
+// ParsePolicy parses --sandbox. It returns nil if the text is empty. It does not validate the
+// content of a JSON policy, because the server does.
 func ParsePolicy(text string) (*Policy, error) {
 	switch {
 	case text == "" || text == FullAccess:
@@ -63,8 +63,8 @@ func ParsePolicy(text string) (*Policy, error) {
 	return p, nil
 }
 
-// WithNetwork permits the network. It returns an error for a policy in JSON, which says itself which network the
-// command has.
+// WithNetwork permits the network. It returns an error for a policy in JSON, because the JSON itself determines
+// the network of the command.
 func (p *Policy) WithNetwork() error {
 	if p.word == "" {
 		return cmdutil.Usagef("--network cannot be used with the JSON of --sandbox, which sets the network itself")
@@ -76,8 +76,8 @@ func (p *Policy) WithNetwork() error {
 // NeedsCwd reports whether the directory of the command is a writable root of the policy.
 func (p *Policy) NeedsCwd() bool { return p.word == WorkspaceWrite }
 
-// WritesWorkspace reports, after Object, whether something in the workspace is writable. A whole object says
-// itself where the workspace is.
+// WritesWorkspace reports whether any path in the workspace is writable. It must be called after Object. A
+// whole object itself determines the workspace, so the result is false for it.
 func (p *Policy) WritesWorkspace() bool {
 	return p != nil && !p.whole && writesWorkspace(p.Profile)
 }
@@ -99,16 +99,16 @@ func IsRootURI(uri string) bool {
 // driveRoot matches the root of a drive.
 var driveRoot = regexp.MustCompile(`^/?[A-Za-z]:/?\.?$`)
 
-// RootOf returns the text of such a directory for display.
+// RootOf returns the path of such a directory for display.
 func RootOf(uri string) string {
 	dir, err := pathuri.Parse(uri, "")
 	if err != nil {
-		return strings.TrimPrefix(uri, "file://") // not a path of this machine
+		return strings.TrimPrefix(uri, "file://") // the path is not one of this machine
 	}
 	return dir
 }
 
-// Name returns the name of the policy; for nil it is the text for no sandbox.
+// Name returns the name of the policy. For nil it returns the name for no sandbox.
 func (p *Policy) Name() string {
 	switch {
 	case p == nil:
@@ -127,7 +127,7 @@ func (p *Policy) Name() string {
 	}
 }
 
-// Wider returns advice for a user whose command needed more than the policy permits.
+// Wider returns advice for a user whose command needs more than the policy permits.
 func (p *Policy) Wider() string {
 	switch p.word {
 	case ReadOnly:
@@ -139,7 +139,7 @@ func (p *Policy) Wider() string {
 	}
 }
 
-// widerNetwork returns advice on how to let the command use the network, if it cannot.
+// widerNetwork returns advice on how to give the command the network. If the command has the network already, it returns none.
 func (p *Policy) widerNetwork() string {
 	if p.network {
 		return ""
@@ -147,8 +147,7 @@ func (p *Policy) widerNetwork() string {
 	return "; to let it reach hosts use --allow-domain, --ask-network or --network"
 }
 
-// sandboxObject is the sandbox of a request in the form that today's servers
-// and Codex CLI accept.
+// sandboxObject is the sandbox of a request in the form that current servers and Codex CLI accept.
 type sandboxObject struct {
 	Permissions                  json.RawMessage `json:"permissions"`
 	Cwd                          string          `json:"cwd"`
@@ -159,7 +158,7 @@ type sandboxObject struct {
 }
 
 // Object returns the sandbox of a request for a command in a directory of the server, which is the workspace. home
-// is the server's home directory, as a URI. For a nil policy it returns nothing.
+// is the server's home directory, as a URI. For a nil policy it returns nil.
 func (p *Policy) Object(cwd, home string) (json.RawMessage, error) {
 	if p == nil {
 		return nil, nil
@@ -199,7 +198,7 @@ func (p *Policy) Object(cwd, home string) (json.RawMessage, error) {
 	return text, nil
 }
 
-// addRoots lets the profile write also below the directories of --writable-root, which are
+// addRoots adds the directories of --writable-root to the writable paths of the profile. They are
 // absolute, in the server's home, or relative to the directory of the command.
 func (p *Policy) addRoots(cwd, home string) error {
 	for _, typed := range p.roots {
@@ -232,7 +231,7 @@ func shortProfile(write bool) permissions.Profile {
 	return permissions.ReadOnly()
 }
 
-// withURIs returns a profile with its paths as URIs, as in requests.
+// withURIs returns a copy of a profile in which paths are URIs, as in requests.
 func withURIs(p permissions.Profile) permissions.Profile {
 	entries := make([]permissions.Entry, len(p.FileSystem.Entries))
 	for i, e := range p.FileSystem.Entries {

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// portAnswerTime bounds the answer to a question of the proxy about a port, which takes no time.
+// portAnswerTime bounds the answer to a question of the proxy about a port. The program answers at once.
 const portAnswerTime = time.Second
 
 // maxSignals bounds the signals that wait to be passed to the child.
@@ -45,7 +45,7 @@ func (r *refusals) add(report egress.Report) {
 func (l *localLaunch) proxy(refused *refusals) (*egress.Proxy, error) {
 	config := egress.Config{SOCKS5: true, Upstream: true, Domains: l.endpoints.Domains(), Review: l.endpoints.Review()}
 	if len(config.Review) > 0 {
-		// No person is asked, so a DNS query for a name that no pattern matches fails.
+		// The program asks no user, so a DNS query for a name that no pattern matches fails.
 		config.AskTime = portAnswerTime
 	}
 	policy, err := egress.NewPolicy(config)
@@ -64,9 +64,8 @@ func (l *localLaunch) proxy(refused *refusals) (*egress.Proxy, error) {
 	}})
 }
 
-// runProxied runs the launcher as a child, beside the command's network proxy, and
-// returns when it has ended. The child uses this program's terminal, input and
-// output.
+// runProxied runs the launcher as a child, with the command's network proxy in this process. It
+// returns when the child has ended. The child uses this program's terminal, input and output.
 func (l *localLaunch) runProxied() error {
 	var refused refusals
 	proxy, err := l.proxy(&refused)
@@ -98,7 +97,7 @@ func (l *localLaunch) runProxied() error {
 	return &cmdutil.ExitError{Code: code}
 }
 
-// child returns the launcher as a child process, which is killed if this process dies.
+// child returns the launcher as a child process. The kernel kills it if this process ends.
 func (l *localLaunch) child(proxy *egress.Proxy) (*exec.Cmd, error) {
 	launcher, err := findLauncher()
 	if err != nil {
@@ -126,7 +125,7 @@ func (l *localLaunch) child(proxy *egress.Proxy) (*exec.Cmd, error) {
 }
 
 // redirect returns one end of a socket for the launcher. Over it, the launcher passes connections and DNS
-// queries of programs that do not use a proxy themselves, and the proxy serves them.
+// queries of programs that do not use a proxy themselves. The proxy serves them.
 func redirect(proxy *egress.Proxy) (theirs *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -143,18 +142,18 @@ func redirect(proxy *egress.Proxy) (theirs *os.File, err error) {
 // supervise runs a child to its end, forwards signals, and returns the exit code. If a
 // signal ended the child, the exit code is 128 plus its number.
 func supervise(cmd *exec.Cmd) (code int, err error) {
-	// The child is killed when the thread that started it ends.
+	// The kernel kills the child when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	signals := make(chan os.Signal, maxSignals)
-	// A signal that is ignored stays ignored, here and in the child.
+	// A signal that is ignored stays ignored, in this process and in the child.
 	cmdutil.Catch(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
 	for _, f := range cmd.ExtraFiles {
-		_ = f.Close() // the child has them
+		_ = f.Close() // the child has copies
 	}
 	ended := make(chan struct{})
 	var wg sync.WaitGroup

@@ -1,5 +1,5 @@
-// Package sandbox has the command codex sandbox, and the sandboxes that options of
-// the command line ask for.
+// Package sandbox implements the command codex sandbox, and the sandboxes that options of the
+// command line define.
 package sandbox
 
 import (
@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// maxProfile bounds a profile, as the launcher does.
+	// maxProfile bounds a profile, in bytes. The launcher has the same limit.
 	maxProfile = 16 << 20
 	// notStarted is the exit code of the launcher if it cannot start the command.
 	notStarted = 125
-	// onAServer is the advice on a system without a sandbox.
+	// onAServer is the advice on a system that supports no sandbox.
 	onAServer = "use the sandbox of a server on Linux: codex remote run --sandbox"
 )
 
@@ -56,8 +56,8 @@ Examples:
 			&cli.StringFlag{Name: "permission-profile", Aliases: []string{"P"}, Usage: "use the permission profile `NAME` of config.toml, or :read-only, :workspace or :danger-full-access"},
 			cmdutil.OverrideFlag(),
 			&cli.StringFlag{Name: "profile", Aliases: []string{"p"}, Usage: "also read the config profile `NAME`, which is NAME.config.toml beside config.toml and takes precedence"},
-			// Users who know --ask-network from codex remote run get an error with an
-			// explanation.
+			// Users who know --ask-network from codex remote run get an error that explains why it
+			// is missing here.
 			&cli.BoolFlag{Name: "ask-network", Hidden: true, Usage: "is refused: the command could answer the questions itself"},
 			&cli.StringFlag{Name: "backend", Value: runner.Backends[0], Usage: "the sandbox backend: " + strings.Join(runner.Backends, ", ") + " (`NAME`)"},
 			&cli.BoolFlag{Name: "stricter", Usage: "where Landlock cannot enforce a policy exactly, enforce a stricter one instead of refusing"},
@@ -104,13 +104,13 @@ func checkTarget(c *cli.Context) error {
 // localLaunch has the arguments of the launcher.
 type localLaunch struct {
 	args    []string
-	profile []byte // nil: a short form is among the arguments
+	profile []byte // nil: the arguments contain a short form
 	command []string
 	// endpoints are the hosts that the command may reach through a network proxy.
 	endpoints *egress.Endpoints
 }
 
-// launchOf returns the arguments of the launcher for the options.
+// launchOf returns the launcher's arguments for the options.
 func launchOf(c *cli.Context, s cmdutil.Streams) (*localLaunch, error) {
 	cwd := c.String("cwd")
 	if cwd == "" {
@@ -182,7 +182,7 @@ func wordProfile(c *cli.Context, write bool) (permissions.Profile, error) {
 	return p, nil
 }
 
-// checkWorkspace returns an error if the workspace would be the root directory only because that is the
+// checkWorkspace returns an error if the root directory would be the workspace only because it is the
 // current directory, as in a service.
 func checkWorkspace(c *cli.Context, writes bool) error {
 	if !writes || c.String("cwd") != "" {
@@ -242,8 +242,8 @@ func readProfile(name string, stdin io.Reader) ([]byte, error) {
 	return text, nil
 }
 
-// nativeProfile checks a profile, whose paths may be native or URIs as in
-// requests, and returns it in the launcher's form.
+// nativeProfile checks a profile and returns it in the launcher's form. Its paths may be native, or
+// URIs as in requests.
 func nativeProfile(name string, text []byte) (permissions.Profile, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -256,8 +256,8 @@ func nativeProfile(name string, text []byte) (permissions.Profile, error) {
 	return p, nil
 }
 
-// profileError rewords an error of decoding a profile for the command line: the error itself has the words of the
-// protocol.
+// profileError rewords an error of decoding a profile for the command line, because the error itself uses the
+// words of the protocol.
 func profileError(err error) error {
 	var shape *permissions.ShapeError
 	var path *permissions.PathError

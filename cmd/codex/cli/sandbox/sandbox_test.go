@@ -29,8 +29,8 @@ func TestTheSandboxOfThisMachineIsNotTheRoot(t *testing.T) {
 	}
 }
 
-// TestNobodyIsAskedHere: the command has the terminal, so a question on it could be
-// answered by the command. The option of codex remote run is refused with another way.
+// TestNobodyIsAskedHere: the command has the terminal, so it could answer a question on the
+// terminal. So this command refuses the option of codex remote run, and names an alternative.
 func TestNobodyIsAskedHere(t *testing.T) {
 	for _, args := range []string{"--ask-network -- true", "--workspace-write --cwd /tmp --allow-domain a.test --ask-network -- true", "--ask-network --explain"} {
 		app := &cli.App{Commands: []*cli.Command{Command(cmdutil.Streams{})}, Writer: io.Discard, ExitErrHandler: func(*cli.Context, error) {}}

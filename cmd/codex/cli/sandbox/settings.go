@@ -28,21 +28,21 @@ const (
 	keyWorkspaceWrite     = "sandbox_workspace_write"
 )
 
-// configSuffix ends the name of a config profile's file.
+// configSuffix is the suffix of the file names of config profiles.
 const configSuffix = ".config.toml"
 
-// maxLayerFile bounds the file of --profile, as that of every other config.toml.
+// maxLayerFile bounds the file of --profile, in bytes. Every other config.toml has the same limit.
 const maxLayerFile = 1 << 20
 
 // settings is the part of the configuration about the permissions of commands.
 type settings struct {
 	tree     map[string]any // all layers, merged
-	override map[string]any // -c alone, which is in tree too
+	override map[string]any // only -c, which tree contains, too
 }
 
-// loadSettings reads config.toml of the system, of the user and of trusted projects of
-// cwd, which is absolute, with the layer of --profile above the user's, and -c above all.
-// In Codex CLI the order is the same.
+// loadSettings reads config.toml of the system, of the user and of trusted projects of cwd, which
+// is absolute. The layer of --profile is above the user's, and -c is above all. The order is the
+// same as in Codex CLI.
 func loadSettings(c *cli.Context, cwd string) (settings, error) {
 	s := settings{tree: make(map[string]any), override: make(map[string]any)}
 	dir, err := home.Find()
@@ -81,7 +81,7 @@ func loadSettings(c *cli.Context, cwd string) (settings, error) {
 			return s, cmdutil.Usagef("%v", err)
 		}
 		for _, to := range []map[string]any{s.tree, s.override} {
-			var tree map[string]any // each has its own: merge may keep tables of it
+			var tree map[string]any // each layer has its own tree, because merge may keep tables of it
 			if err := home.DecodeTOML(document, &tree, false); err != nil {
 				return s, cmdutil.Usagef("-c %s: %s", key, err.Message)
 			}
@@ -114,7 +114,7 @@ func profileLayer(dir, name string) (codexconfig.Layer, error) {
 }
 
 // ProfileNames returns the names that --permission-profile accepts in the current directory. If the configuration
-// cannot be read, these are the built-in ones.
+// cannot be read, it returns the built-in ones.
 func ProfileNames() []string {
 	names := []string{builtinReadOnly, builtinWorkspace, builtinFullAccess}
 	cwd, err := os.Getwd()
@@ -128,7 +128,7 @@ func ProfileNames() []string {
 	return names
 }
 
-// ConfigProfiles returns the names that --profile accepts; none if they cannot be read.
+// ConfigProfiles returns the names that --profile accepts. It returns none if they cannot be read.
 func ConfigProfiles() (names []string) {
 	dir, err := home.Find()
 	if err != nil {
@@ -159,7 +159,7 @@ func merge(to, over map[string]any) {
 }
 
 // configured returns the profile that --permission-profile or the configuration names, for a command in cwd, which
-// is absolute; nil if neither names one.
+// is absolute. It returns nil if neither names one.
 func configured(c *cli.Context, cwd string) (*permissions.Profile, error) {
 	named := c.IsSet("permission-profile")
 	s, err := loadSettings(c, cwd)
@@ -186,7 +186,7 @@ func configured(c *cli.Context, cwd string) (*permissions.Profile, error) {
 	}
 	user, err := os.UserHomeDir()
 	if err != nil {
-		user = "" // only a path with ~ needs it
+		user = "" // only a path with ~ needs the home directory
 	}
 	p, err := namedProfile(tables, name, cwd, user)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// hideState denies a profile what the sandboxes of this user's servers do not show, at its default places: detached processes,
-// whose output and secrets a command could read in the home directory, and the client's keys. Landlock, which cannot hide
-// anything, would refuse each command: then nothing is denied, except with --stricter.
+// hideState denies a profile the files that the sandboxes of this user's servers hide, at their default places: the detached
+// processes, whose output and secrets a command could read in the home directory, and the client's keys. Landlock cannot hide
+// files, and would refuse each command. So with Landlock the profile stays unchanged, except with --stricter.
 func hideState(c *cli.Context, p *permissions.Profile) {
 	var named []string
 	if dir := home.Detached(); dir != "" {

@@ -7,5 +7,5 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// hideState does nothing: commands are confined on Linux only.
+// hideState does nothing, because commands are confined on Linux only.
 func hideState(*cli.Context, *permissions.Profile) {}

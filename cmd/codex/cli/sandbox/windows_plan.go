@@ -33,8 +33,8 @@ func explainWindows(c *cli.Context, s cmdutil.Streams) error {
 	return nil
 }
 
-// runWindows follows the launch of the command on a Windows host, and returns the error of the first step that is
-// missing there. It runs nothing.
+// runWindows goes through the steps of a launch on a Windows host, and returns the error of the first step that
+// is missing there. It runs nothing.
 func runWindows(c *cli.Context, s cmdutil.Streams) error {
 	l, _, err := windowsLaunch(c, s.In)
 	if err != nil {
@@ -49,8 +49,8 @@ func runWindows(c *cli.Context, s cmdutil.Streams) error {
 }
 
 // windowsLaunch returns the values that determine the set-up, and the arguments of the wrapper, for the
-// options. The environment is this process's. Only the names of its variables are arguments, because values
-// may be secret.
+// options. The environment is that of this process. The arguments contain only the names of its variables,
+// because values may be secret.
 func windowsLaunch(c *cli.Context, stdin io.Reader) (winsandbox.Launch, []string, error) {
 	var none winsandbox.Launch
 	profile, err := windowsProfile(c, stdin)
@@ -67,7 +67,7 @@ func windowsLaunch(c *cli.Context, stdin io.Reader) (winsandbox.Launch, []string
 	}
 	env, shown := make(map[string]string), make(map[string]string)
 	for _, variable := range os.Environ() {
-		// Windows has variables whose names begin with this sign.
+		// On Windows some variables have names that begin with an equals sign.
 		if name, value, ok := strings.Cut(variable, "="); ok && name != "" {
 			env[name], shown[name] = value, "..."
 		}
@@ -88,7 +88,7 @@ func windowsLaunch(c *cli.Context, stdin io.Reader) (winsandbox.Launch, []string
 	return l, args, nil
 }
 
-// windowsProfile is the profile of the options.
+// windowsProfile returns the profile of the options.
 func windowsProfile(c *cli.Context, stdin io.Reader) (permissions.Profile, error) {
 	if given, err := givenProfile(c, stdin); err != nil || given != nil {
 		if err != nil {
