@@ -30,10 +30,10 @@ const (
 // toStdout is the value of --audit-log for a trail that is written to standard output.
 const toStdout = "-"
 
-// firstFree is the first number of a descriptor that is none of the standard streams.
+// firstFree is the first descriptor number after the standard streams.
 const firstFree = 3
 
-// auditKeyFile is the key of the audit trail in the home directory.
+// auditKeyFile is the file in the home directory that contains the key of the audit trail.
 const auditKeyFile = "audit-key.pem"
 
 func auditFlags() []cli.Flag {
@@ -60,8 +60,8 @@ func auditKey(c *cli.Context) (string, error) {
 	return filepath.Join(dir, auditKeyFile), nil
 }
 
-// auditFiles returns the files of the audit trail that the options name, which sandboxed
-// commands must not see.
+// auditFiles returns the files of the audit trail that the options name. Sandboxed commands must
+// not see them.
 func auditFiles(c *cli.Context) []string {
 	path := c.String("audit-log")
 	if path == "" {
@@ -69,7 +69,7 @@ func auditFiles(c *cli.Context) []string {
 	}
 	key, err := auditKey(c)
 	if err != nil {
-		return nil // openAudit returns the error
+		return nil // openAudit returns this error
 	}
 	if path == toStdout {
 		return []string{key}
@@ -77,7 +77,7 @@ func auditFiles(c *cli.Context) []string {
 	return []string{path, key}
 }
 
-// openAudit opens the audit trail of the options; nil: no audit trail.
+// openAudit opens the audit trail of the options. It returns nil if they name none.
 func openAudit(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*observe.Audit, error) {
 	path := c.String("audit-log")
 	if path == "" {
@@ -123,8 +123,8 @@ func openAudit(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*observe.Au
 	return &observe.Audit{Log: trail, Commands: c.Bool("audit-commands"), Paths: c.Bool("audit-paths")}, nil
 }
 
-// ownStdout returns standard output under another number: Go ends a program that writes to a pipe without a reader under
-// the number 1, and the trail must be able to fail.
+// ownStdout returns standard output under another descriptor number. Go ends a program that writes to a pipe without a
+// reader under number 1, but a failed write to the trail must only return an error.
 func ownStdout(s cmdutil.Streams) (*os.File, error) {
 	out, ok := s.RawOut.(*os.File)
 	if !ok {
@@ -137,8 +137,8 @@ func ownStdout(s cmdutil.Streams) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "standard output"), nil
 }
 
-// rotateAudit starts another file of the audit trail at each SIGHUP. The caller must call the function that it
-// returns, which stops that and closes the trail. trail may be nil.
+// rotateAudit begins a new file of the audit trail at each SIGHUP. The caller must call stop, which ends the
+// rotation and closes the trail. trail may be nil.
 func rotateAudit(trail *observe.Audit, log *slog.Logger) (stop func()) {
 	if trail == nil {
 		return func() {}

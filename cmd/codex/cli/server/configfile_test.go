@@ -120,7 +120,7 @@ func TestWrongOptionsInAFile(t *testing.T) {
 	}
 }
 
-// TestLimitsInAFile: the limits of commands are options like others.
+// TestLimitsInAFile: the limits of commands are options like any others.
 func TestLimitsInAFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -147,7 +147,7 @@ func TestLimitsInAFile(t *testing.T) {
 	}
 }
 
-// TestOptionsFileIsRefused: a file is refused if it is missing or if others can change it.
+// TestOptionsFileIsRefused: the server refuses a file that is missing or that other users can change.
 func TestOptionsFileIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "options.toml")
 	if _, err := serverAt(path, "--check-config"); err == nil || !strings.Contains(err.Error(), path) {
@@ -180,7 +180,7 @@ func TestConfigNamesTheFile(t *testing.T) {
 	const both = "config = [\"x=2\"]\nmax-handles = 7\n"
 	for _, tt := range []struct {
 		args []string
-		want string // of --print-config, without comments
+		want string // the output of --print-config, without comments
 	}{
 		{[]string{"--config", file}, both},
 		{[]string{"--config=" + file}, both}, // this = belongs to the option
@@ -199,8 +199,8 @@ func TestConfigNamesTheFile(t *testing.T) {
 	}
 }
 
-// TestConfigNamesNoFile: naming two files, or none, is an error. So is a file before the
-// command, where it would be ignored.
+// TestConfigNamesNoFile: naming two files, or no file, is an error. Naming a file before the
+// command is an error, too, because the file would be ignored there.
 func TestConfigNamesNoFile(t *testing.T) {
 	file, other := filepath.Join(t.TempDir(), "options.toml"), filepath.Join(t.TempDir(), "other.toml")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// serverFlags returns the options of a server, in the order in which the help has them.
+// serverFlags returns the options of a server, in the order of the help.
 func serverFlags() []cli.Flag {
 	return slices.Concat(
 		cmdutil.ConfigOrFileFlags(), listenFlags(), authFlags(), capacityFlags(), detachedFlags(),
@@ -42,7 +42,8 @@ func listenFlags() []cli.Flag {
 	}
 }
 
-// maxClockSkewSeconds bounds --ws-max-clock-skew-seconds, 34 years, so that a sum of it and a time of a token does not overflow.
+// maxClockSkewSeconds bounds --ws-max-clock-skew-seconds, to 34 years, so that the sum of the skew and a token's time does not
+// overflow.
 const maxClockSkewSeconds = 1 << 30
 
 // authFlags returns the options for the authentication of clients.

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// forwardDialTime is how long connecting to the destination may take: the client
-	// has 10 s for its first answer.
+	// forwardDialTime bounds the time to connect to the destination: the client waits 10 s for its
+	// first answer.
 	forwardDialTime = 8 * time.Second
 
-	// forwardPing is how often the destination is pinged, as other servers are.
+	// forwardPing is the interval of pings to the destination, the same as for other servers.
 	forwardPing = 30 * time.Second
 )
 
@@ -46,7 +46,7 @@ Example:
 	}
 }
 
-// runForward registers, and forwards streams until a signal ends it.
+// runForward registers, and forwards streams until a signal arrives.
 func runForward(c *cli.Context, s cmdutil.Streams) error {
 	if err := process.UnblockSignals(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func runForward(c *cli.Context, s cmdutil.Streams) error {
 	})
 }
 
-// checkForward checks the options, in the words of Codex CLI.
+// checkForward checks the options. Its errors use the words of Codex CLI.
 func checkForward(c *cli.Context) error {
 	if c.Args().Present() {
 		return cmdutil.Usagef("forward takes no arguments, got %q; see codex exec-server forward --help", c.Args().First())

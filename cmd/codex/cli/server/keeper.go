@@ -20,11 +20,11 @@ import (
 	"codex.internal/pkg/sandbox/runner"
 )
 
-// maxKeeperSettings bounds the settings that a keeper reads from its standard input.
+// maxKeeperSettings bounds the settings that a keeper reads from its standard input, in bytes.
 const maxKeeperSettings = 64 << 10
 
-// keeperProcessors bounds the processors that a keeper uses at a time. It copies the output of one process, and there may be hundreds of
-// keepers: each has a thread for each processor.
+// keeperProcessors bounds the processors that a keeper uses at a time. A keeper copies the output of one process, and hundreds of
+// keepers may run, each with a thread for each processor.
 const keeperProcessors = 2
 
 // keeperSettings are the options of a server that its keepers share.
@@ -35,17 +35,17 @@ type keeperSettings struct {
 	Stricter       bool     `json:"stricter"`
 	NoLocalSockets bool     `json:"noLocalSockets"`
 	Cgroups        bool     `json:"cgroups"`
-	Hidden         []string `json:"hidden"` // from sandboxed commands
+	Hidden         []string `json:"hidden"` // paths to hide from sandboxed commands
 	Private        []string `json:"private"`
 
 	Limits   execproto.ProcessLimits `json:"limits"`
 	NoLimits string                  `json:"noLimits"` // see process.Options
 
 	TraceCommands bool              `json:"traceCommands"`
-	Collector     map[string]string `json:"collector"` // variables that are not in the environment; see tracing.HeaderVariables
+	Collector     map[string]string `json:"collector"` // variables that were removed from the environment; see tracing.HeaderVariables
 }
 
-// addKeepers lets a server keep detached processes. self is this program.
+// addKeepers makes a server support detached processes. self is the path of this program.
 func addKeepers(opts *execserver.Options, self string) {
 	opts.Keeper = execserver.KeeperOptions{Command: []string{self, KeeperArg}, Settings: keeperSettings{
 		Version: opts.Version, CodexHome: opts.CodexHome, Backend: opts.Sandbox.Backend, Stricter: opts.Sandbox.Stricter,
@@ -55,8 +55,8 @@ func addKeepers(opts *execserver.Options, self string) {
 	}}
 }
 
-// privateOf returns the paths that keepers' sandboxes hide: a keeper has no --retain-dir of
-// its own.
+// privateOf returns the paths that keepers' sandboxes hide. A keeper has no --retain-dir of its
+// own.
 func privateOf(opts *execserver.Options) []string {
 	private := slices.Clone(opts.PrivatePaths)
 	if opts.RetainDir != "" {
@@ -65,9 +65,9 @@ func privateOf(opts *execserver.Options) []string {
 	return private
 }
 
-// noKeeperLimits returns why the cgroups of keepers have no limits; empty if they have. Scenario: a service
-// restarts while a keeper continues. If the cgroup of the service had controllers enabled for the cgroup of
-// the keeper, the kernel would not let a process enter it, and the service could not start.
+// noKeeperLimits returns the reason why the cgroups of keepers have no limits. It returns "" if they have limits.
+// Scenario: a service restarts while a keeper continues. If the cgroup of the service had controllers enabled for the
+// cgroup of the keeper, the kernel would not let a process enter the service's cgroup, and the service could not start.
 func noKeeperLimits() string {
 	if !process.ServiceCgroup() {
 		return ""
@@ -75,8 +75,8 @@ func noKeeperLimits() string {
 	return "systemd could not start this service again while a cgroup limits a detached process: the unit needs DelegateSubgroup=server (systemd 254)"
 }
 
-// Keeper is the main function of the keeper of a detached process, and returns its exit
-// code. SIGTERM ends it with its process. It ignores signals from a terminal.
+// Keeper is the main function of the keeper of a detached process. It returns the keeper's exit
+// code. SIGTERM ends the keeper together with its process. It ignores signals from a terminal.
 func Keeper() int {
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

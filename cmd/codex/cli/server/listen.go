@@ -19,14 +19,14 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// maxListeners bounds how often --listen may be given: a machine has few addresses, and
-// all listeners share the limit of clients that are not authenticated yet.
+// maxListeners bounds the number of --listen options: a machine has few addresses, and all
+// listeners share the limit of clients that are not authenticated yet.
 const maxListeners = 16
 
 // listenFront listens on the address of each --listen.
 func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log *slog.Logger) (front, error) {
-	// A server that listens uses no setting of config.toml: with --strict-config the
-	// file is only checked.
+	// A server that listens uses no setting of config.toml. With --strict-config the file is only
+	// checked.
 	if cmdutil.IsStrict(c) {
 		if _, err := cmdutil.LoadConfig(c); err != nil {
 			return front{}, err
@@ -71,21 +71,21 @@ func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 	}}, nil
 }
 
-// portRules has the requirements for clients of a port.
+// portRules are the requirements for clients of a port.
 type portRules struct {
-	tls          *tls.Config // nil: it is not encrypted
+	tls          *tls.Config // nil: connections are not encrypted
 	certificates bool        // clients must present a certificate
-	tokens       bool        // clients need one
+	tokens       bool        // clients must present a token
 	anyPeer      bool        // --allow-unauthenticated-bind
 }
 
 // listening are the listeners of a server.
 type listening struct {
 	listeners []execserver.Listener
-	urls      []string // one of each
+	urls      []string // one for each listener
 }
 
-// add listens.
+// add listens on an address, and adds the listener.
 func (f *listening) add(ctx context.Context, where listenOn, rules portRules) error {
 	var l execserver.Listener
 	var url string
@@ -113,14 +113,14 @@ func listenPort(ctx context.Context, where listenOn, rules portRules) (execserve
 			"add --ws-auth, or --allow-unauthenticated-bind if that is what you want", where.text)
 	}
 	anyPeer := rules.anyPeer && !loopback
-	// "tcp" would listen on IPv6, too, for the IPv4 wildcard address.
+	// "tcp" would also listen on IPv6 for the IPv4 wildcard address.
 	family := "tcp6"
 	if where.addr.Addr().Is4() {
 		family = "tcp4"
 	}
 	var config net.ListenConfig
 	if loopback {
-		config.SetMultipathTCP(false) // there is only one path; checking whether the kernel supports it takes 70 microseconds
+		config.SetMultipathTCP(false) // the network has only one path, and the check whether the kernel supports Multipath TCP takes 70 microseconds
 	}
 	l, err := config.Listen(ctx, family, where.addr.String())
 	if err != nil {
@@ -138,7 +138,7 @@ func (f *listening) close() error {
 	return errors.Join(errs...)
 }
 
-// serve prints the URLs and serves.
+// serve prints the URLs and accepts clients.
 func (f *listening) serve(ctx context.Context, s cmdutil.Streams, srv *execserver.Server, log *slog.Logger, ready func()) error {
 	for _, url := range f.urls {
 		if _, err := fmt.Fprintln(s.Out, url); err != nil {
@@ -151,8 +151,8 @@ func (f *listening) serve(ctx context.Context, s cmdutil.Streams, srv *execserve
 	return srv.ServeListeners(ctx, f.listeners)
 }
 
-// tlsFiles returns the files that the options name, and checks that they belong to what
-// --listen names.
+// tlsFiles returns the files that the options name, and checks that --listen has an address that
+// uses them.
 func tlsFiles(c *cli.Context) (cmdutil.TLSFiles, error) {
 	files, err := cmdutil.CheckTLSFiles(c.String("tls-cert"), c.String("tls-key"), c.String("tls-client-ca"))
 	urls := c.StringSlice("listen")
@@ -169,17 +169,17 @@ func tlsFiles(c *cli.Context) (cmdutil.TLSFiles, error) {
 	return files, nil
 }
 
-// isEncrypted reports whether the URL of a --listen is one with TLS.
+// isEncrypted reports whether the URL of a --listen uses TLS.
 func isEncrypted(url string) bool { return strings.HasPrefix(url, "wss://") }
 
-// listenError returns the error of listening on a port, with advice.
+// listenError adds advice to an error of listening on a port.
 func listenError(addr netip.AddrPort, err error) error {
 	err = withoutAddress(err)
 	return fmt.Errorf("listen on %s: %w%s", addr, err, cmdutil.ListenHint(err))
 }
 
-// withoutAddress returns an error without the address, which the message around
-// it will have.
+// withoutAddress removes the address from an error, because the message around it will have the
+// address.
 func withoutAddress(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -194,10 +194,10 @@ type listenOn struct {
 	stdio  bool
 	socket string // the path of a Unix socket; empty: not a Unix socket
 	addr   netip.AddrPort
-	tls    bool // of the port
+	tls    bool // the port uses TLS
 }
 
-// scheme returns the beginning of the URL of a port.
+// scheme returns the scheme of a port's URL.
 func (l *listenOn) scheme() string {
 	if l.tls {
 		return "wss://"

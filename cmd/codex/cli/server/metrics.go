@@ -14,11 +14,11 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// maxScrapers bounds the connections of --metrics-listen: a service that collects
-// metrics has one, and there are few such services.
+// maxScrapers bounds the connections of --metrics-listen: a service that collects metrics uses one
+// connection, and few such services exist.
 const maxScrapers = 16
 
-// listenMetrics listens on the address of --metrics-listen; nil: no such option.
+// listenMetrics listens on the address of --metrics-listen. It returns nil if the option is not given.
 func listenMetrics(c *cli.Context) (net.Listener, error) {
 	where := c.String("metrics-listen")
 	if !cmdutil.IsSet(c, "metrics-listen") {
@@ -35,8 +35,7 @@ func listenMetrics(c *cli.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// startMetrics serves metrics on l, which may be nil, until the function that it
-// returns is called.
+// startMetrics serves metrics on l until stop is called. l may be nil.
 func startMetrics(l net.Listener, handler http.Handler, log *slog.Logger) (stop func()) {
 	if l == nil {
 		return func() {}

@@ -21,8 +21,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// pidNamespaceIsolate gives each sandbox its own PID namespace. Codex CLI also has
-// inherit, which leaves commands in the server's, for debuggers.
+// pidNamespaceIsolate gives each sandbox its own PID namespace. Codex CLI also has inherit, which
+// leaves commands in the server's namespace, for debuggers.
 const pidNamespaceIsolate = "isolate"
 
 // optionsName is the file with options of servers in /etc/codex.
@@ -125,7 +125,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	return opts, nil
 }
 
-// authenticator returns the authenticator of clients; nil if --ws-auth is not given.
+// authenticator returns the authenticator of clients. It returns nil if --ws-auth is not given.
 func authenticator(c *cli.Context, log *slog.Logger) (*wsauth.Authenticator, error) {
 	config := wsauth.Config{
 		Mode: c.String("ws-auth"), TokenFile: c.String("ws-token-file"), TokenSHA256: c.String("ws-token-sha256"), TokensFile: c.String("ws-tokens"),
@@ -141,7 +141,7 @@ func authenticator(c *cli.Context, log *slog.Logger) (*wsauth.Authenticator, err
 		return nil, err
 	}
 	if _, err := os.Stat(config.TokensFile); config.TokensFile != "" && errors.Is(err, fs.ErrNotExist) {
-		// The file is read again when it changes, so the server can start before it.
+		// The server reads the file again when it changes, so it can start before the file exists.
 		log.Warn("the file of --ws-tokens does not exist: no client is admitted until codex exec-server token create --tokens has made it", "path", config.TokensFile)
 	}
 	return auth, nil
@@ -164,8 +164,8 @@ func checkValues(c *cli.Context) error {
 	return nil
 }
 
-// sessionTTL converts --session-ttl for execserver.Options: there 0 is the default, and with a negative
-// time a session ends with its connection.
+// sessionTTL converts --session-ttl for execserver.Options. There, 0 means the default, and with a
+// negative time a session ends with its connection.
 func sessionTTL(c *cli.Context) time.Duration {
 	if ttl := c.Duration("session-ttl"); ttl > 0 {
 		return ttl

@@ -28,8 +28,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkRemote checks the options of a server that registers in place of
-// listening, in the words of Codex CLI.
+// checkRemote checks the options of a server that registers instead of listening. Its errors use
+// the words of Codex CLI.
 func checkRemote(c *cli.Context) error {
 	if cmdutil.IsSet(c, "remote") && cmdutil.IsSet(c, "listen") {
 		return cmdutil.Usagef("the argument '--remote <URL>' cannot be used with '--listen <URL>'%s", remoteUsage(c))
@@ -47,8 +47,8 @@ func checkRemote(c *cli.Context) error {
 // neededFlag is a required option, and the name of its value.
 type neededFlag struct{ name, value string }
 
-// checkRegistration checks the options for registering, in the words of Codex CLI.
-// usage ends the errors.
+// checkRegistration checks the options for registering. Its errors use the words of Codex CLI, and
+// end with usage.
 func checkRegistration(c *cli.Context, usage string, needed ...neededFlag) error {
 	if c.Bool("registration-bearer-stdin") && c.Bool("use-agent-identity-auth") {
 		return cmdutil.Usagef("the argument '--registration-bearer-stdin' cannot be used with '--use-agent-identity-auth'%s", usage)
@@ -65,9 +65,8 @@ func checkRegistration(c *cli.Context, usage string, needed ...neededFlag) error
 	return nil
 }
 
-// remoteUsage names the missing options and the given ones, in the usual order:
-// the missing ones first, then the others in the order of the command line.
-// This is Codex CLI's order.
+// remoteUsage names the missing options, and then the given ones in the order of the command line.
+// Codex CLI uses the same order.
 func remoteUsage(c *cli.Context) string {
 	flags := []string{"--environment-id <ID>", "--remote <URL>"}
 	if cmdutil.IsSet(c, "remote") && cmdutil.IsSet(c, "environment-id") {
@@ -105,8 +104,8 @@ func remoteFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 	}}, nil
 }
 
-// newRegistrar returns a registrar for the options of a command, which has what it
-// needs for registering.
+// newRegistrar returns a registrar for the options of a command. The registrar is ready to
+// register.
 func newRegistrar(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*registrar, error) {
 	if cmdutil.IsSet(c, "rendezvous-token-file") {
 		switch {
@@ -116,8 +115,8 @@ func newRegistrar(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*registr
 			return nil, cmdutil.Usagef("--rendezvous-token-file cannot be used with --registration-bearer-stdin or --use-agent-identity-auth")
 		}
 	}
-	// The token in the environment that the server was started with stays in /proc/PID/environ, and all credentials in its memory:
-	// commands of the same user must not read them there (TestTokenIsKeptFromCommands).
+	// The token in the environment with which the server was started stays in /proc/PID/environ, and all credentials stay in its
+	// memory. Commands of the same user must not read them there (TestTokenIsKeptFromCommands).
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("keep the credentials from other processes: prctl: %w", err)
 	}
@@ -151,22 +150,21 @@ func newRegistrar(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*registr
 	return r, nil
 }
 
-// describe returns the description of this server for a rendezvous service; nil for none.
+// describe returns the description of this server for a rendezvous service. It returns nil if no description is sent.
 func describe(c *cli.Context) http.Header {
 	if c.Bool("no-description") {
 		return nil
 	}
 	name := strings.TrimSpace(c.String("name"))
 	if name == "" {
-		name, _ = os.Hostname() // without a name, the page shows none
+		name, _ = os.Hostname() // without a name, the status page shows none
 	}
 	return relay.Description{Name: name, Agent: cmdutil.UserAgent("codex-exec-server")}.Header()
 }
 
 const wantURL = "give --remote https://HOST:PORT"
 
-// adviseRegistration adds to an error why a server could not register what can
-// be done about it.
+// adviseRegistration adds a remedy to the error of a server that could not register.
 func adviseRegistration(err error) error {
 	const variable = "CODEX_RENDEZVOUS_TOKEN"
 	switch {
@@ -179,8 +177,8 @@ func adviseRegistration(err error) error {
 	}
 }
 
-// takeSecrets returns a copy of the environment, and removes the credentials for registering from the environment,
-// because commands must not get them.
+// takeSecrets returns a function that reads variables of the original environment. It removes the credentials for
+// registering from the environment, because commands must not get them.
 func takeSecrets() func(name string) string {
 	taken := make(map[string]string)
 	for _, name := range signin.Variables {
@@ -195,20 +193,20 @@ func takeSecrets() func(name string) string {
 	}
 }
 
-// maxTokenFile bounds the file of --rendezvous-token-file: a token has less than 100 bytes.
+// maxTokenFile bounds the file of --rendezvous-token-file, in bytes: a token has less than 100.
 const maxTokenFile = 4 << 10
 
 // registrar registers a server at an environment registry, and serves the clients that connect through its relay.
 type registrar struct {
 	url, environment string
 	agent            bool          // sign in as an agent
-	tokenFile        string        // sign in with the token in it; empty: there is none
-	sessionTTL       time.Duration // how long a refused server tries again: the sessions without a client end then
-	bearer           signin.Secret // sign in with it; empty: there is none
+	tokenFile        string        // sign in with the token in this file; empty: no file
+	sessionTTL       time.Duration // how long a refused server tries again: after that time the sessions without a client have ended
+	bearer           signin.Secret // sign in with this token; empty: no token
 	description      http.Header   // see describe
 	log              *slog.Logger
 	transport        *http.Transport
-	tls              *tls.Config     // of the relay; may be nil
+	tls              *tls.Config     // TLS configuration for the relay; may be nil
 	counts           *observe.Remote // set before serve; nil: metrics are off
 
 	credentials signin.Resolver
@@ -217,13 +215,13 @@ type registrar struct {
 
 	mu         sync.Mutex
 	credential signin.Credential
-	registered bool      // at least once, with credentials that were valid then
-	refused    time.Time // since when the credentials are not good any more; zero: they are
-	// sendsGrants says that the service that registered the server tells what a client's token permits.
+	registered bool      // registered at least once, with credentials that were valid then
+	refused    time.Time // the time since which the credentials are refused; zero: they are valid
+	// sendsGrants means that the service that registered the server reports what a client's token permits.
 	sendsGrants bool
 }
 
-// prepare finds the credentials and checks the other requirements of registering.
+// prepare loads the credentials and checks the other requirements of registering.
 func (r *registrar) prepare(ctx context.Context, config home.Config, getenv func(string) string) error {
 	dir, err := home.Find()
 	if err != nil {
@@ -289,12 +287,12 @@ func (r *registrar) serve(ctx context.Context, ready func(), stream func(websock
 	mode := r.credential.Mode()
 	r.mu.Unlock()
 	if cmdutil.FromRegistry(err) && mode != signin.ModeRendezvous && mode != signin.ModeAPIKey {
-		return err // of no rendezvous, whose tokens would help
+		return err // the registry is not a rendezvous service, so a token of one would not help
 	}
 	return adviseRegistration(err)
 }
 
-// register registers the server's key.
+// register registers the server's key at the registry.
 func (r *registrar) register(ctx context.Context) (relay.Registration, error) {
 	var made registry.Registration
 	err := r.ask(ctx, func() (err error) {
@@ -319,9 +317,10 @@ func (r *registrar) register(ctx context.Context) (relay.Registration, error) {
 	return registration, nil
 }
 
-// tryAgain makes an error of a registration one after which the executor tries again, if the service has refused credentials that were
-// good, and not for as long as sessions are kept. Scenario: an operator revokes the token, and puts another one into the file, or
-// means that the server ends: its commands then go on as long as after any other lost connection.
+// tryAgain makes the error of a registration retryable if the service has refused credentials that were valid before, and the
+// server has tried for less than the lifetime of sessions. Scenario: an operator revokes the token. If the operator then puts
+// another token into the file, the server registers again. If the operator wants the server to end, its commands still continue
+// for as long as after any other lost connection.
 func (r *registrar) tryAgain(err error) error {
 	var refused interface{ Unauthorized() bool }
 	if !errors.As(err, &refused) || !refused.Unauthorized() {
@@ -338,7 +337,7 @@ func (r *registrar) tryAgain(err error) error {
 	return &refusedError{err}
 }
 
-// refusedError is an error of a registration that is tried again.
+// refusedError is the error of a registration that will be tried again.
 type refusedError struct{ error }
 
 func (e *refusedError) Unwrap() error { return e.error }
@@ -346,7 +345,7 @@ func (e *refusedError) Unwrap() error { return e.error }
 // Retryable reports that another attempt may succeed.
 func (e *refusedError) Retryable() bool { return true }
 
-// validate asks whether a harness may come in, and what its token permits.
+// validate asks the registry whether a harness may connect, and what its token permits.
 func (r *registrar) validate(ctx context.Context, registration string, harness noise.PublicKey, authorization string) (grant *registry.Grant, err error) {
 	r.mu.Lock()
 	claim := registry.Claim{RegistrationID: registration, HarnessKey: harness, Authorization: authorization, AcceptsGrant: r.sendsGrants}
@@ -358,11 +357,11 @@ func (r *registrar) validate(ctx context.Context, registration string, harness n
 	return grant, err
 }
 
-// ask asks the registry. If it refuses the credentials, ask reads them again, because the user may have signed in
-// again, and asks once more if they have changed.
+// ask calls question. If the registry refuses the credentials, ask reads them again, because the user may have
+// signed in again. If they have changed, it calls question once more.
 func (r *registrar) ask(ctx context.Context, question func() error) error {
 	r.mu.Lock()
-	former := r.credential // the credentials of the question, or older ones
+	former := r.credential // the credentials that question used, or older ones
 	r.mu.Unlock()
 	err := question()
 	var refused interface{ Unauthorized() bool }

@@ -10,14 +10,14 @@ import (
 	"codex.internal/pkg/account/signin"
 )
 
-// TestRefusedCredentials: refused credentials are read again, and used if they have
+// TestRefusedCredentials: the registrar reads refused credentials again, and uses them if they have
 // changed.
 func TestRefusedCredentials(t *testing.T) {
 	refused := &registry.StatusError{Status: http.StatusUnauthorized, Message: "no"}
 	for _, tt := range []struct {
 		name       string
 		registered bool
-		now        string // the key
+		now        string // the key at that time
 		err        error
 		asked      int
 	}{

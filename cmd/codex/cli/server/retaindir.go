@@ -20,9 +20,9 @@ import (
 // retainNone is the value of --retain-dir that turns detached processes off.
 const retainNone = "none"
 
-// retainDir returns the directory of --retain-dir; "": no detached processes. By default each
-// server has its own directory, which the next server at the same place finds. Two servers of
-// one user must not list, kill or forget each other's processes, nor conflict in their names.
+// retainDir returns the directory of --retain-dir. It returns "" if detached processes are turned off. By default
+// each server has its own directory, which the next server at the same place finds. Two servers of one user must
+// not list, kill or forget each other's processes, and the names of their processes must not conflict.
 func retainDir(c *cli.Context) (string, error) {
 	flag := c.String("retain-dir")
 	switch {
@@ -40,16 +40,16 @@ func retainDir(c *cli.Context) (string, error) {
 	return filepath.Join(state, placeOf(c)), nil
 }
 
-// placeOf returns a name for where clients find the server: its first --listen, or its environment at a registry.
-// All servers on stdin and stdout have the same name: each serves one connection, and the next one, as through
-// ssh, must find the detached processes of the one before.
+// placeOf returns a name for the place where clients find the server: its first --listen, or its environment at a
+// registry. All servers on stdin and stdout have the same name. Each serves one connection, and the next server,
+// for example through ssh, must find the detached processes of the previous one.
 func placeOf(c *cli.Context) string {
 	kind, place := "remote-", c.String("remote")+" "+c.String("environment-id")
 	if !cmdutil.IsSet(c, "remote") {
 		where, err := parseListen(c.StringSlice("listen")[0])
 		switch {
 		case err != nil:
-			return "" // parseListeners returns the error
+			return "" // parseListeners returns this error
 		case where.stdio:
 			return "stdio"
 		}
@@ -62,13 +62,13 @@ func placeOf(c *cli.Context) string {
 	return kind + hex.EncodeToString(digest[:8])
 }
 
-// maxAnyPort bounds the servers of a user that listen on any free port of an address and
-// keep detached processes, at a time.
+// maxAnyPort bounds the number of servers of a user that run at the same time, listen on any free
+// port of an address and keep detached processes.
 const maxAnyPort = 64
 
 // claimRetainDir returns the directory of a server that listens on any free port: the first one that no running
 // server uses. So a server finds the detached processes of the previous server, and two servers at the same time
-// have different directories. Servers on a fixed address need no claim: only one server at a time can have the
+// have different directories. A server on a fixed address needs no claim: only one server at a time can have the
 // address, and the next one may start while the old one still ends its processes. The caller must call release at
 // the end.
 func claimRetainDir(c *cli.Context, dir string, log *slog.Logger) (claimed string, release func()) {
@@ -82,7 +82,7 @@ func claimRetainDir(c *cli.Context, dir string, log *slog.Logger) (claimed strin
 	}
 	root, err := safeopen.PrivateDir(filepath.Dir(dir), true)
 	if err != nil {
-		return dir, release // the first detached process is refused for the same reason
+		return dir, release // the first detached process will be refused for the same reason
 	}
 	defer root.Close()
 	for i := range maxAnyPort {

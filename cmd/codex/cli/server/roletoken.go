@@ -114,7 +114,7 @@ Client: %s=TOKEN codex remote --url wss://HOST:PORT info
 	return err
 }
 
-// tokenNotes returns notes about what a token permits that a user may not expect. named is the value of --cwd.
+// tokenNotes returns notes about permissions of a token that a user may not expect. named is the value of --cwd.
 func tokenNotes(named string, t *wsauth.Token) (notes []string) {
 	if abs, err := filepath.Abs(named); named != "" && err == nil && abs != t.Dir {
 		notes = append(notes, fmt.Sprintf("%s is a link or is reached by one; the token is for %s, and clients must use that path", named, t.Dir))
@@ -153,7 +153,7 @@ func directory(name string) (string, error) {
 	return abs, nil
 }
 
-// roleTokenEntry is a token in the output of --json.
+// roleTokenEntry is a token as --json prints it.
 type roleTokenEntry struct {
 	ID         string         `json:"id"`
 	Name       string         `json:"name"`

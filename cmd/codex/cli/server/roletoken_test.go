@@ -11,8 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// TestTokenNotes: the creator of a token is told what else it permits. Links are resolved
-// when the token is created.
+// TestTokenNotes: the command that creates a token prints what else the token permits. It resolves
+// links when it creates the token.
 func TestTokenNotes(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -27,7 +27,7 @@ func TestTokenNotes(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		args []string
-		note string // "": none
+		note string // "": no note
 		dir  string
 	}{
 		{[]string{"--role", "read"}, "reads every file that the user of the server can read", ""},

@@ -18,8 +18,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// serve runs the server with its front, and shuts it down. ready tells the service manager that clients can
-// connect.
+// serve runs the server with its front, and shuts it down. ready informs the service manager that clients
+// can connect.
 func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, log *slog.Logger,
 	manager *cmdutil.ServiceManager, ready func()) error {
 	return untilAsked(c, s, !f.stdin && c.Bool("exit-on-stdin-close"), log, func(ctx context.Context) error {
@@ -39,16 +39,16 @@ func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, l
 	})
 }
 
-// logEnd logs the reason if a program was asked to end.
+// logEnd logs the reason why the program ends, if it was asked to.
 func logEnd(ctx context.Context, log *slog.Logger) {
 	if cause := context.Cause(ctx); cause != nil {
 		log.Info("shutting down", "reason", cause)
 	}
 }
 
-// untilAsked runs f, whose context ends at the first SIGINT, SIGTERM or SIGHUP and, with
-// watchStdin, at the end of stdin. A second signal ends the program at once. With an audit
-// trail SIGHUP is for rotateAudit.
+// untilAsked runs f. The context of f ends at the first SIGINT, SIGTERM or SIGHUP and, with
+// watchStdin, at the end of stdin. A second signal ends the program at once. With an audit trail,
+// SIGHUP is for rotateAudit instead.
 func untilAsked(c *cli.Context, s cmdutil.Streams, watchStdin bool, log *slog.Logger, f func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(c.Context)
 	defer stop(nil)
@@ -68,7 +68,7 @@ func untilAsked(c *cli.Context, s cmdutil.Streams, watchStdin bool, log *slog.Lo
 	wg.Go(func() { routineSignals(signals, ended, stop, log) })
 
 	if watchStdin {
-		// Reading stdin cannot be interrupted, so this goroutine is not waited for.
+		// A read of stdin cannot be interrupted, so nothing waits for this goroutine.
 		go func() {
 			_, _ = io.Copy(io.Discard, s.In)
 			stop(errors.New("stdin closed"))
@@ -77,7 +77,7 @@ func untilAsked(c *cli.Context, s cmdutil.Streams, watchStdin bool, log *slog.Lo
 	return f(ctx)
 }
 
-// serveStdio serves the one connection on stdin and stdout.
+// serveStdio serves the only connection, which is on stdin and stdout.
 func serveStdio(ctx context.Context, s cmdutil.Streams, srv *execserver.Server) error {
 	done := make(chan error, 1)
 	go func() { done <- srv.ServeConn(websocket.NewStdio(s.In, s.Out, 0)) }()
@@ -89,7 +89,7 @@ func serveStdio(ctx context.Context, s cmdutil.Streams, srv *execserver.Server) 
 	}
 }
 
-// routineSignals shuts the server down at the first signal, and ends it at once at the second.
+// routineSignals shuts the server down at the first signal, and ends the program at the second.
 func routineSignals(signals <-chan os.Signal, ended <-chan struct{}, stop context.CancelCauseFunc, log *slog.Logger) {
 	select {
 	case sig := <-signals:

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// shutdownTime bounds a shutdown. Processes that still run then are killed with the program, by their parent-death
+// shutdownTime bounds a shutdown. Processes that still run then are killed with the program: by their parent-death
 // signal and by the watchdog.
 const shutdownTime = 15 * time.Second
 
@@ -73,7 +73,7 @@ variables over the file.`,
 // runExecServer runs the server until its input, a signal or its listener
 // ends it.
 func runExecServer(c *cli.Context, s cmdutil.Streams) error {
-	// This must be done before the secrets are removed from the environment.
+	// Do this before the secrets are removed from the environment.
 	if err := process.UnblockSignals(); err != nil {
 		return err
 	}
@@ -155,12 +155,12 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 
 // front accepts the clients of a server.
 type front struct {
-	// serve serves until ctx ends. It calls ready when clients can connect,
-	// possibly more than once.
+	// serve accepts clients until ctx ends. It calls ready when clients can connect, possibly more
+	// than once.
 	serve   func(ctx context.Context, srv *execserver.Server, ready func()) error
-	stdin   bool         // clients come through stdin
-	close   func() error // closes the listeners if serve is not called; may be nil
-	metrics net.Listener // of --metrics-listen; nil: no such option
+	stdin   bool         // the client uses stdin
+	close   func() error // closes the listeners of a front whose serve is not called; may be nil
+	metrics net.Listener // listener of --metrics-listen; nil: the option is not given
 }
 
 // closeUnused closes the listeners of a front that does not serve.

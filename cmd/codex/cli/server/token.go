@@ -72,7 +72,7 @@ or name it for single commands:
 // makeToken creates the file. It does not follow a link at the end of the path.
 func makeToken(path string) error {
 	secret := make([]byte, tokenBytes)
-	_, _ = rand.Read(secret) // which never fails
+	_, _ = rand.Read(secret) // this never fails
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func makeToken(path string) error {
 	return nil
 }
 
-// quoted returns a path as a word of a shell, in a form that is safe to print.
+// quoted returns a path as a quoted word for a shell. The result is safe to print.
 func quoted(path string) string {
 	for _, c := range path {
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '/' && c != '.' && c != '-' && c != '_' {

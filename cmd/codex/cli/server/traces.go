@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/execserver/tracing"
 )
 
-// traceFlushTime bounds how long the end of the server waits for the collector of traces.
+// traceFlushTime bounds the time that an ending server waits for the collector of traces.
 const traceFlushTime = 3 * time.Second
 
 // startTracer returns the tracer that exports to the collector in OpenTelemetry's variables. It returns nil if
@@ -37,8 +37,8 @@ func startTracer(log *slog.Logger) (*tracing.Tracer, func()) {
 	return t, func() { flushTraces(t) }
 }
 
-// newTracer returns the exporter of traces to the collector in OpenTelemetry's variables; nil if
-// they name none.
+// newTracer returns the exporter of traces to the collector in OpenTelemetry's variables. It
+// returns nil if they name no collector.
 func newTracer(getenv func(string) string, version string, log *slog.Logger) (*tracing.Tracer, error) {
 	return tracing.New(tracing.Options{
 		Getenv: getenv, Version: version, Logger: log,
@@ -52,8 +52,8 @@ func flushTraces(t *tracing.Tracer) {
 	t.Shutdown(ctx)
 }
 
-// keeperTracer is startTracer for a keeper. It has the variables of its server except those with the secret, which
-// are in its settings. The server has already warned of invalid variables. RunKeeper shuts the tracer down.
+// keeperTracer is startTracer for a keeper. A keeper inherits the variables of its server except those with the secret,
+// which its settings contain. The server has already warned of invalid variables. RunKeeper shuts the tracer down.
 func keeperTracer(secrets map[string]string, version string, log *slog.Logger) *tracing.Tracer {
 	t, err := newTracer(func(name string) string { return cmp.Or(secrets[name], os.Getenv(name)) }, version, log)
 	if err != nil {
@@ -62,8 +62,8 @@ func keeperTracer(secrets map[string]string, version string, log *slog.Logger) *
 	return t
 }
 
-// collectorSecrets returns the headers for the collector, before startTracer takes them out of
-// the environment.
+// collectorSecrets returns the headers for the collector. It must be called before startTracer
+// removes them from the environment.
 func collectorSecrets() map[string]string {
 	secrets := make(map[string]string)
 	for _, name := range tracing.HeaderVariables {

@@ -1,4 +1,4 @@
-// Package server has the command codex exec-server.
+// Package server implements the command codex exec-server.
 package server
 
 // WatchdogArg makes the program the watchdog of a server; see process.Options. Only a server uses it.
