@@ -124,7 +124,7 @@ Example: start a server, and use it from a second terminal:
 	return app
 }
 
-// addCommon adds to a command, and to those below it, what all commands have.
+// addCommon adds the common options and settings of all commands to a command and its subcommands.
 func addCommon(c *cli.Command) {
 	c.OnUsageError, c.CustomHelpTemplate, c.Flags = cmdutil.OnUsageError, commandTemplate, append(c.Flags, cli.HelpFlag)
 	c.UsageText = strings.TrimSpace(c.HelpName + " [command options] " + c.ArgsUsage)

@@ -64,8 +64,8 @@ func TestOperandsAreDeclared(t *testing.T) {
 	})
 }
 
-// TestUndeclaredOperandsAreRefused gives an operand to each command whose help shows none. If a command
-// accepts it, the command uses operands without declaring them.
+// TestUndeclaredOperandsAreRefused gives an operand to each command whose help shows none. A command
+// that accepts it uses operands without declaring them, and fails the test.
 func TestUndeclaredOperandsAreRefused(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
@@ -81,7 +81,7 @@ func TestUndeclaredOperandsAreRefused(t *testing.T) {
 	})
 }
 
-// TestSpaceInValues: the library trims the values of an option that may be repeated, unless it is told not to.
+// TestSpaceInValues: the library trims the values of an option that may be repeated, unless the application turns that off.
 func TestSpaceInValues(t *testing.T) {
 	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 	var got []string

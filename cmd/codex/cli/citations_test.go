@@ -13,15 +13,15 @@ import (
 )
 
 var (
-	// citation is a document with the sections that are cited of it:
-	// docs/spec/wire.md §3.2, or in a document a link to it before the section.
+	// citation matches a document followed by the cited sections, as in docs/spec/wire.md §3.2. In
+	// a document, a link may stand before the section.
 	citation = regexp.MustCompile("([A-Za-z0-9_./-]+\\.md)[)`]? (" + oneSection + "(?:(?:,| and|, and| to) " + oneSection + ")*)")
-	// numbered is a heading with a number.
+	// numbered matches a heading with a number.
 	numbered = regexp.MustCompile(`(?m)^(##|###) ([0-9]+(?:\.[0-9]+)?) \S`)
-	// unnamed is a section that is cited in words, or after a bare document
-	// name, where a reader cannot find it.
+	// unnamed matches a section that is cited in words or after a bare document name, so that a
+	// reader cannot find it.
 	unnamed = regexp.MustCompile(`(?i)\bsections? [0-9]+(\.[0-9]+)?|\.md [0-9]+(\.[0-9]+)?\b`)
-	// standard is a citation of a standard from elsewhere.
+	// standard matches a citation of an external standard.
 	standard = regexp.MustCompile(`\b(?:RFC|FIPS) [0-9]+,? (?:sections? )?[0-9][0-9.]*`)
 	aSection = regexp.MustCompile(oneSection)
 )
@@ -44,8 +44,8 @@ func TestCitations(t *testing.T) {
 	}
 }
 
-// TestWrongCitationsAreFound checks the checker: otherwise a checker that
-// accepts everything would pass.
+// TestWrongCitationsAreFound checks the checker itself: a checker that accepts everything would
+// pass TestCitations.
 func TestWrongCitationsAreFound(t *testing.T) {
 	sections := make(sectionsOf)
 	for text, want := range map[string]int{
@@ -91,12 +91,10 @@ func TestSpecification(t *testing.T) {
 	}
 }
 
-// sectionsOf has the section numbers of each document; nil: the document does
-// not exist.
+// sectionsOf maps each document to its section numbers. nil means that the document does not exist.
 type sectionsOf map[string][]string
 
-// check reports the wrong citations of a text, and returns how many there are of
-// all kinds.
+// check reports the wrong citations of a text. It returns the number of all citations.
 func (s sectionsOf) check(t *testing.T, name, text string) int {
 	t.Helper()
 	for _, problem := range s.wrong(t, name, text) {

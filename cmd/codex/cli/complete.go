@@ -21,8 +21,8 @@ import (
 // completionWord is the last argument when a completion script asks for the next words.
 const completionWord = "--generate-bash-completion"
 
-// completingVariable has the word before the cursor. Scripts of older versions do not set it: they filter the
-// words themselves.
+// completingVariable names the variable with the word before the cursor. Scripts of older versions do not set
+// it: they filter the words themselves.
 const completingVariable = "CODEX_COMPLETING"
 
 // The first line of an answer says whether the names of local files are candidates too.
@@ -36,14 +36,14 @@ type completer struct {
 	command  *cli.Command
 	path     []string
 	operands int
-	given    map[string]string // values of options, by their first names
-	pending  string            // the option whose value comes next; empty: none
+	given    map[string]string // values of options, by the first name of the option
+	pending  string            // the option that needs a value next; empty: none
 }
 
 // choice is the set of possible next words: a list, or files and handles.
 type choice struct {
 	list     []string
-	from     cmdutil.OperandKind // OfferNothing: the list alone
+	from     cmdutil.OperandKind // OfferNothing: only the list
 	onlyDirs bool                // of OfferRemoteFiles
 }
 
@@ -79,8 +79,8 @@ func printCompletions(to io.Writer, app *cli.App, words []string) {
 	}
 }
 
-// completions returns the candidates for the word typed, which follows words, and whether local files are
-// candidates. Names with control characters are omitted.
+// completions returns the candidates for the word typed, which follows words. kind says whether local
+// files are candidates, too. Names with control characters are omitted.
 func completions(app *cli.App, words []string, typed string) (kind string, found []string) {
 	c := newCompleter(app)
 	next := c.follow(words)

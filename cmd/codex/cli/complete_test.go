@@ -11,8 +11,8 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 )
 
-// TestComplete checks the offered words: values of options and operands, and nothing
-// wrong, such as names for the help command in place of files.
+// TestComplete checks the offered words: values of options and operands, and no wrong words, such
+// as names for the help command in place of files.
 func TestComplete(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("CODEX_HOME", home)
@@ -80,16 +80,16 @@ func namesOf(name string) string {
 	return strings.Join(names, " ")
 }
 
-// TestCompletions asks like the scripts: with the word before the cursor, and it expects
-// to be told whether local files may follow.
+// TestCompletions asks in the same way as the scripts, with the word before the cursor. It checks
+// that the answer says whether local files may follow.
 func TestCompletions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
 	home := t.TempDir()
 	t.Setenv("CODEX_HOME", home)
-	// There is no server: pressing the key gives no error, and no local files in place of
-	// the server's.
+	// The server is not running. Pressing the key gives no error, and does not offer local files in
+	// place of the server's.
 	file := "default = \"build\"\n[[environments]]\nid = \"build\"\nurl = \"ws://127.0.0.1:1\"\n[[environments]]\nid = \"by-program\"\nprogram = \"touch\"\nargs = [\"" + home + "/started\"]\n"
 	if err := os.WriteFile(filepath.Join(home, "environments.toml"), []byte(file), 0o600); err != nil {
 		t.Fatal(err)

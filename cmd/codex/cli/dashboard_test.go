@@ -15,7 +15,7 @@ import (
 
 const prometheusFiles = "docs/operations/prometheus"
 
-// dashboard is the part of Grafana's file that the test reads.
+// dashboard is the part of Grafana's dashboard file that the test reads.
 type dashboard struct {
 	Panels []struct {
 		Title, Type, Description string

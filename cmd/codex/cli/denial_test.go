@@ -16,8 +16,8 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// oldServer answers like a server that does not support sandboxes, or reports that only
-// later.
+// oldServer answers like a server that does not support sandboxes, or that reports only later
+// whether it does.
 func oldServer(t *testing.T, started, exited, read string) (url string, methods func() []string) {
 	t.Helper()
 	var seen []string

@@ -17,13 +17,13 @@ import (
 )
 
 var (
-	// optionRow is a row of a table of options: names, default, meaning.
+	// optionRow matches a row of a table of options: names, default, meaning.
 	optionRow = regexp.MustCompile("(?m)^\\| (`-[^|]*`) \\|([^|]*)\\|")
-	// optionName is an option in it.
+	// optionName matches an option in such a row.
 	optionName = regexp.MustCompile("`--?([a-z0-9-]+)")
 	heading    = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	codeSpan   = regexp.MustCompile("`([^`\n]+)`")
-	// shownLine is a line of an indented block with a command: behind a dollar sign, or of codex.
+	// shownLine matches a line of an indented block that has a command: after a dollar sign, or a command of codex.
 	shownLine = regexp.MustCompile(`^    (?:\$ (.*)|((?:(?:[A-Z_]+=\S+|sudo) )*codex .*))`)
 	wordOfCLI = regexp.MustCompile(`^(?:bin/)?codex$`)
 )
@@ -41,13 +41,13 @@ var optionsAt = map[string][2]string{
 	"codex logout":                  {"docs/sign-in.md", "Commands"},
 }
 
-// saidElsewhere are options that many commands have.
+// saidElsewhere are common options, which other documents describe.
 var saidElsewhere = map[string][]string{
 	"codex remote ": {"url", "ca", "client-cert", "client-key", "env", "verbose", "quiet"}, "codex login": {"config", "strict-config"}, "codex logout": {"config", "strict-config"},
 }
 
-// TestDocumentedOptions compares the tables of options with the program: names,
-// and defaults other than none and off.
+// TestDocumentedOptions compares the tables of options with the program: their names, and their
+// defaults unless the default is none or off.
 func TestDocumentedOptions(t *testing.T) {
 	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 	walkCommands(app.Commands, nil, func(path []string) {
@@ -88,7 +88,7 @@ func TestDocumentedSections(t *testing.T) {
 	walkCommands(app.Commands, nil, func(path []string) {
 		name := strings.Join(append([]string{"codex"}, path...), " ")
 		if c := commandAt(app.Commands, path); len(c.Subcommands) > 0 && len(c.VisibleFlags()) == 1 {
-			return // it has --help and the commands below it, which are documented
+			return // it has only --help and subcommands, which are documented themselves
 		}
 		at, elsewhere := optionsAt[name]
 		if !elsewhere {
@@ -103,7 +103,7 @@ func TestDocumentedSections(t *testing.T) {
 	})
 }
 
-// common reports whether an option is one of many commands.
+// common reports whether an option is common to many commands.
 func common(command, flag string) bool {
 	for prefix, flags := range saidElsewhere {
 		if strings.HasPrefix(command, prefix) && slices.Contains(flags, flag) {
@@ -113,8 +113,7 @@ func common(command, flag string) bool {
 	return false
 }
 
-// options returns the cells with the defaults of the options in a text, by each
-// of their names.
+// options returns the default cells of the options in a text, by each name of the option.
 func options(text string) map[string]string {
 	rows := make(map[string]string)
 	for _, m := range optionRow.FindAllStringSubmatch(text, -1) {
@@ -125,14 +124,14 @@ func options(text string) map[string]string {
 	return rows
 }
 
-// defaultOf is the value of a flag that is not given; empty: none.
+// defaultOf returns the default value of a flag; empty: none.
 func defaultOf(flag cli.Flag) string {
 	f, ok := flag.(cli.DocGenerationFlag)
 	if _, isSwitch := flag.(*cli.BoolFlag); isSwitch || !ok {
 		return ""
 	}
-	value := strings.Trim(f.GetValue(), `"`)            // an option that may be repeated quotes each
-	if value == "0" || value == "0s" || value == "[]" { // which the usage explains
+	value := strings.Trim(f.GetValue(), `"`)            // an option that may be repeated quotes each value
+	if value == "0" || value == "0s" || value == "[]" { // the usage explains these defaults
 		return ""
 	}
 	return value
@@ -147,8 +146,8 @@ func flagNamed(flags []cli.Flag, name string) cli.Flag {
 	return nil
 }
 
-// sectionOf returns the part of a document from a heading to the next one; empty:
-// the heading does not exist.
+// sectionOf returns the part of a document from a heading to the next one. It returns an empty text
+// if the heading does not exist.
 func sectionOf(t *testing.T, document, title string) string {
 	t.Helper()
 	text := read(t, document)
@@ -165,8 +164,8 @@ func sectionOf(t *testing.T, document, title string) string {
 	return ""
 }
 
-// forReaders returns the names of the documents, but not of the specification,
-// which TestSpecification checks.
+// forReaders returns the names of the documents for readers. The specification is not among them,
+// because TestSpecification checks it.
 func forReaders(t *testing.T) []string {
 	t.Helper()
 	var names []string
@@ -186,8 +185,8 @@ func forReaders(t *testing.T) []string {
 	return names
 }
 
-// TestDocumentedCommands checks each command line of codex that is shown in a
-// document: its commands and options exist.
+// TestDocumentedCommands checks that the commands and options exist in each command line of codex
+// that a document shows.
 func TestDocumentedCommands(t *testing.T) {
 	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 	seen := 0
@@ -244,8 +243,8 @@ func shownCommands(text string) (lines []string) {
 	return lines
 }
 
-// TestShownCommands checks what is found in a document: nothing would be found wrong with lines that
-// are not found.
+// TestShownCommands checks which command lines are found in a document: the other test would report
+// no mistakes in lines that it does not find.
 func TestShownCommands(t *testing.T) {
 	for text, want := range map[string][]string{
 		"    $ codex remote ls /\n":              {"codex remote ls /"},
@@ -260,7 +259,7 @@ func TestShownCommands(t *testing.T) {
 	}
 }
 
-// wrongCommand says what is wrong with a command line; empty: nothing.
+// wrongCommand describes the mistake in a command line. It returns an empty text if the line is right.
 func wrongCommand(app *cli.App, line string) string {
 	commands, flags := app.Commands, slices.Concat(app.Flags, []cli.Flag{cli.VersionFlag, cli.HelpFlag})
 	words := strings.Fields(line)[1:]
@@ -281,7 +280,7 @@ func wrongCommand(app *cli.App, line string) string {
 			continue
 		}
 		if len(commands) == 0 || word != strings.ToLower(word) {
-			continue // arguments, and what stands for them
+			continue // arguments, and placeholders for them
 		}
 		command := (&cli.Command{Subcommands: commands}).Command(word)
 		if command == nil {
@@ -292,8 +291,8 @@ func wrongCommand(app *cli.App, line string) string {
 	return ""
 }
 
-// TestDocumentLinks checks that the links between documents lead to a document
-// and a heading, and that each document of docs leads to the glossary.
+// TestDocumentLinks checks that the links between documents lead to existing documents and
+// headings, and that each document in docs links to the glossary.
 func TestDocumentLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#: ]*)(#[^) ]*)?\)`)
 	for _, name := range forReaders(t) {
@@ -313,7 +312,7 @@ func TestDocumentLinks(t *testing.T) {
 	}
 }
 
-// anchors returns the anchors that the headings of a document have on its page.
+// anchors returns the anchors of a document's headings.
 func anchors(text string) (list []string) {
 	drop := regexp.MustCompile("[^a-z0-9 _-]")
 	for _, m := range heading.FindAllStringSubmatch(text, -1) {
@@ -322,17 +321,16 @@ func anchors(text string) (list []string) {
 	return list
 }
 
-// TestDocumentedNames checks the tables of names that the source has: each name
-// of the source is in the document, and each of the document in the source.
+// TestDocumentedNames compares the tables of names with the source: both must have the same names.
 func TestDocumentedNames(t *testing.T) {
 	for _, tt := range []struct {
 		what             string
 		sources          []string
-		source           string // finds a name in the source, as the first group
+		source           string // finds a name in the source, with its first group
 		document, title  string
 		cell             string // finds a name in the document
 		leftOut, outside []string
-		others           bool // the document has other words of this form
+		others           bool // the document also has other words of this form
 	}{
 		{
 			what: "methods and notifications", sources: []string{"pkg/execproto/methods.go"}, source: `(?:Method|Notify)\w+ += "([a-zA-Z/]+)"`,
@@ -381,7 +379,7 @@ func TestDocumentedNames(t *testing.T) {
 		{
 			what: "variables", sources: []string{"cmd/codex/cli", "pkg"}, source: `"(CODEX_[A-Z_]+)"`,
 			document: "docs/configuration.md", title: "Variables", cell: "`(CODEX_[A-Z_]+)`",
-			// Codex CLI's, which are named to keep them from others; those of Windows hosts, and of tests; that between launcher and helper.
+			// Left out: variables of Codex CLI, named to tell them from others; of Windows hosts and tests; that between launcher and helper.
 			leftOut: []string{"CODEX_TEST_ALL", "CODEX_FS_DENIED", "CODEX_CONNECTORS_TOKEN", "CODEX_NETWORK_ALLOW_LOCAL_BINDING", "CODEX_WINDOWS_SANDBOX_PROXY_PORTS"},
 		},
 	} {
@@ -408,8 +406,8 @@ func TestDocumentedNames(t *testing.T) {
 	}
 }
 
-// TestDocumentedAuditEvents compares the table of events with the program, and fails for a kind of event that no
-// code writes or that no test has seen.
+// TestDocumentedAuditEvents compares the table of events with the program. It fails for a kind of event that no
+// code writes or that no test checks.
 func TestDocumentedAuditEvents(t *testing.T) {
 	const document, declared = "docs/operations.md", "pkg/execserver/audit/record.go"
 	documented := make(map[string]bool)
@@ -441,8 +439,8 @@ func TestDocumentedAuditEvents(t *testing.T) {
 	}
 }
 
-// TestSpecifiedNames checks that the specification has each method, each notification
-// and each member of a message that the protocol's types have.
+// TestSpecifiedNames checks that the specification names each method and notification of the
+// protocol, and each member of the protocol's message types.
 func TestSpecifiedNames(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(repository, "docs/spec/*.md"))
 	if err != nil || len(names) == 0 {
@@ -458,7 +456,7 @@ func TestSpecifiedNames(t *testing.T) {
 		t.Errorf("found %d methods and %d members", len(methods), len(members))
 	}
 	maps.Copy(methods, members)
-	words := matches(`([a-zA-Z0-9/]+)`, text) // all documents at once: a pattern for each name takes seconds
+	words := matches(`([a-zA-Z0-9/]+)`, text) // search all documents at once: a pattern for each name would take seconds
 	for name := range methods {
 		if !words[name] {
 			t.Errorf("docs/spec does not have %s", name)
@@ -475,10 +473,10 @@ func matches(pattern, text string) map[string]bool {
 	return found
 }
 
-// sourceText returns the Go files below a directory, without tests; or one file.
+// sourceText returns the text of the Go files below a directory, without tests. name may also be one file.
 func sourceText(t *testing.T, name string) string { return goText(t, name, false) }
 
-// testText returns the tests of a directory and all below it.
+// testText returns the text of the tests in a directory and below it.
 func testText(t *testing.T, name string) string { return goText(t, name, true) }
 
 func goText(t *testing.T, name string, tests bool) string {
@@ -518,7 +516,7 @@ func TestDocumentedPaths(t *testing.T) {
 	}
 }
 
-// TestReadmeIsShort limits the README to what a newcomer reads; the rest is in docs.
+// TestReadmeIsShort limits the length of the README: it is for newcomers, and everything else belongs in docs.
 func TestReadmeIsShort(t *testing.T) {
 	const most = 200
 	if n := strings.Count(read(t, "README.md"), "\n"); n > most {

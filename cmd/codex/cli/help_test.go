@@ -134,7 +134,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 			got := helpOf(t, app, path...)
 			c := commandAt(app.Commands, path)
 			checkHelp(t, got, c.VisibleCommands(), c.VisibleFlags())
-			for at := range path { // codex help remote run, codex remote help run
+			for at := range path { // codex help remote run, and codex remote help run
 				args := append([]string{"codex"}, slices.Insert(slices.Clone(path), at, "help")...)
 				var out bytes.Buffer
 				app = newApp(cmdutil.Streams{Out: &out, Err: io.Discard})
@@ -165,8 +165,7 @@ func checkHelp(t *testing.T, help string, commands []*cli.Command, flags []cli.F
 	}
 }
 
-// walkCommands calls visit with the path of each command, but for those that
-// the library adds.
+// walkCommands calls visit with the path of each command, except those that the library adds.
 func walkCommands(commands []*cli.Command, parent []string, visit func(path []string)) {
 	for _, c := range commands {
 		if c.Name == "help" {

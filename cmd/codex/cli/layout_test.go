@@ -7,11 +7,10 @@ import (
 	"testing"
 )
 
-// mayImport are the groups of packages below pkg, and the groups that each may
-// import besides itself. docs/architecture.md explains the rule: specific
-// packages import general ones. Packages that act on the machine (host) do not
-// depend on a protocol, and packages that implement a protocol (wire) do not
-// depend on anything else.
+// mayImport maps the groups of packages below pkg to the groups that each may import besides
+// itself. docs/architecture.md explains the rule: specific packages import general ones. Packages
+// that act on the machine (host) do not depend on a protocol, and packages that implement a
+// protocol (wire) do not depend on anything else.
 var mayImport = map[string][]string{
 	"wire":       {},
 	"execproto":  {"wire"},
@@ -29,7 +28,7 @@ var mayImport = map[string][]string{
 	"testutil":   {"wire"},
 }
 
-// launcherMayImport are the packages of cmd/codex-linux-sandbox, and the packages of this repository that each may
+// launcherMayImport maps the packages of cmd/codex-linux-sandbox to the packages of this repository that each may
 // import. The launcher must be trusted, so its parts are separate: code that runs without a Go runtime (initproc)
 // does not depend on sandboxes, and code that serves the command's requests (mediate) does not depend on options and
 // plans.
@@ -44,7 +43,7 @@ var launcherMayImport = map[string][]string{
 	},
 }
 
-// TestLauncherImportsWhatItMay checks the imports of the launcher's packages, without those of tests.
+// TestLauncherImportsWhatItMay checks the imports of the launcher's packages. Imports of tests do not count.
 func TestLauncherImportsWhatItMay(t *testing.T) {
 	const root, program = "codex.internal/", "cmd/codex-linux-sandbox"
 	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...")
@@ -58,7 +57,7 @@ func TestLauncherImportsWhatItMay(t *testing.T) {
 		words := strings.Fields(line)
 		name := strings.TrimPrefix(strings.TrimPrefix(words[0], root+program), "/")
 		allowed, known := launcherMayImport[name]
-		if !known && name != "escape" { // it has tests alone
+		if !known && name != "escape" { // escape contains only tests
 			t.Errorf("%s is not in launcherMayImport", words[0])
 		}
 		seen[name] = true
@@ -77,9 +76,9 @@ func TestLauncherImportsWhatItMay(t *testing.T) {
 	}
 }
 
-// roomsMayImport are the rooms below groups of packages that have some, and the rooms of the group that each may import.
+// roomsMayImport maps groups to their subpackages, and each subpackage to those of its group that it may import.
 var roomsMayImport = map[string]map[string][]string{
-	// The server joins confine, detach, files, tunnels and statuspage, which know neither it nor each other, and all tell observe what happens.
+	// The server connects confine, detach, files, tunnels and statuspage, which import neither it nor each other. All report to observe.
 	"execserver": {
 		"":            {"confine", "detach", "environment", "files", "tunnels", "statuspage", "observe", "tracing", "reply", "share", "wsauth"},
 		"confine":     {"observe", "wsauth"},
@@ -95,8 +94,8 @@ var roomsMayImport = map[string]map[string][]string{
 		"tracing":     {},
 		"wsauth":      {},
 	},
-	// A plan is made from a policy. It does not import the packages that carry it out or
-	// clean up after it.
+	// The code that makes a plan from a policy does not import the packages that carry the plan out
+	// or clean up after it.
 	"sandbox": {
 		"":             {},
 		"permissions":  {},
@@ -113,8 +112,8 @@ var roomsMayImport = map[string]map[string][]string{
 	},
 }
 
-// TestRoomsImportWhatTheyMay checks which packages of a group import each other, without
-// the imports of tests.
+// TestRoomsImportWhatTheyMay checks which packages of a group import each other. Imports of tests
+// do not count.
 func TestRoomsImportWhatTheyMay(t *testing.T) {
 	for group, rooms := range roomsMayImport {
 		top := "codex.internal/pkg/" + group
@@ -144,12 +143,12 @@ func TestRoomsImportWhatTheyMay(t *testing.T) {
 	}
 }
 
-// testPackages are packages outside of tests that only tests use, such as those that
+// testPackages are packages without a test file name that only tests use, such as those that
 // end-to-end tests import.
 var testPackages = []string{"codex.internal/cmd/codex/e2e/harness"}
 
-// TestGroupsImportWhatTheyMay checks the imports of every package, without those
-// of tests. The commands may import all groups but testutil.
+// TestGroupsImportWhatTheyMay checks the imports of every package. Imports of tests do not count.
+// The commands may import all groups except testutil.
 func TestGroupsImportWhatTheyMay(t *testing.T) {
 	const pkg = "codex.internal/pkg/"
 	seen := 0

@@ -137,7 +137,7 @@ func TestDocumentedLimits(t *testing.T) {
 		for _, m := range row.FindAllStringSubmatch(sectionOf(t, table.document, table.title), -1) {
 			names, listed := table.rows[m[1]]
 			if !listed {
-				if number.MatchString(m[2]) { // headings have none
+				if number.MatchString(m[2]) { // headings contain no limits
 					t.Errorf("%s, %s: the row %q is not compared", table.document, table.title, m[1])
 				}
 				continue
@@ -169,7 +169,7 @@ func TestDocumentedLimits(t *testing.T) {
 	}
 }
 
-// statedDefaults are default values in the text of documents, in addition to those of options: each expression finds
+// statedDefaults are default values in the text of documents, in addition to those of options. Each expression finds
 // one, which must equal the constant.
 var statedDefaults = []struct{ document, expression, constant string }{
 	{"docs/spec/wire.md", "`retain.bytes` .* default ([^.]+)\\.", "pkg/execserver.DefaultRetain"},
@@ -213,13 +213,13 @@ func TestDocumentedDefaults(t *testing.T) {
 	}
 }
 
-// constants are the constants of packages, by package and name.
+// constants contains the constants of packages, by package and name.
 type constants struct {
 	t      *testing.T
 	values map[string]map[string]constant.Value
 }
 
-// of returns a constant, as pkg/group.name.
+// of returns a constant. The name has the form pkg/group.name.
 func (c constants) of(name string) constant.Value {
 	c.t.Helper()
 	at := strings.LastIndexByte(name, '.')
@@ -273,8 +273,8 @@ func (c constants) read(dir string) map[string]constant.Value {
 	return values
 }
 
-// evaluate returns the value of an expression of numbers, time units and known
-// constants; nil: it is not such an expression.
+// evaluate returns the value of an expression that consists of numbers, time units and known
+// constants. It returns nil for any other expression.
 func evaluate(e ast.Expr, known map[string]constant.Value) constant.Value {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -300,7 +300,7 @@ func evaluate(e ast.Expr, known map[string]constant.Value) constant.Value {
 			n, _ := constant.Uint64Val(y)
 			return constant.Shift(x, e.Op, uint(n))
 		case token.QUO:
-			return constant.BinaryOp(x, token.QUO_ASSIGN, y) // of integers
+			return constant.BinaryOp(x, token.QUO_ASSIGN, y) // QUO_ASSIGN forces integer division
 		case token.ADD, token.SUB, token.MUL:
 			return constant.BinaryOp(x, e.Op, y)
 		}
@@ -308,7 +308,7 @@ func evaluate(e ast.Expr, known map[string]constant.Value) constant.Value {
 	return nil
 }
 
-// spellings are the ways in which documents write a limit.
+// spellings returns the ways in which documents may write a limit.
 func (c constants) spellings(name string) []string {
 	c.t.Helper()
 	n, exact := constant.Int64Val(c.of(name))

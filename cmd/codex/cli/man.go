@@ -61,8 +61,8 @@ func printMan(c *cli.Context) error {
 	return writeMan(c.App.Writer, "codex-"+command.Name, source, command, command.Subcommands)
 }
 
-// manSource is the text at the foot of a page: a date, or "" if it is not known, and
-// the program with its version.
+// manSource is the text at the foot of a page: the date, or "" if it is not known, and the program
+// with its version.
 type manSource struct{ date, program string }
 
 // listMan prints the names of the commands, one in a line.
@@ -117,7 +117,7 @@ func (m *manText) macro(name string, args ...string) {
 	m.WriteByte('\n')
 }
 
-// text writes lines without roff markup.
+// text writes lines as plain text, without roff markup.
 func (m *manText) text(s string) {
 	for line := range strings.SplitSeq(s, "\n") {
 		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {

@@ -60,7 +60,7 @@ func TestManPages(t *testing.T) {
 	}
 }
 
-// TestManLint has mandoc read every page as a packager does: with a warning there is none.
+// TestManLint makes mandoc check every page, as a packager does. A warning is a failure.
 func TestManLint(t *testing.T) {
 	mandoc, err := exec.LookPath("mandoc")
 	testutil.Need(t, "mandoc", err, exec.ErrNotFound)
@@ -88,7 +88,7 @@ func TestManLint(t *testing.T) {
 	}
 }
 
-// TestManDate rejects what is no date.
+// TestManDate rejects text that is not a date.
 func TestManDate(t *testing.T) {
 	for _, date := range []string{"today", "2026-13-01", "2026-1-1", "2026-01-31T00:00:00Z"} {
 		app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})

@@ -13,8 +13,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// TestNumericOptions gives each numeric option of each command values that are out of its range: a negative
-// one, and values beyond its bounds; and its bounds. No option may parse a number in another way.
+// TestNumericOptions gives each numeric option of each command values outside of its range: a negative one,
+// and values beyond its bounds. It also gives its bounds. No option may parse a number in another way.
 func TestNumericOptions(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	tried := 0

@@ -23,8 +23,8 @@ var commandsWithFile = map[string]map[string]string{
 	"rendezvous":  {"nats": "CODEX_RENDEZVOUS_NATS_URL"},
 }
 
-// sample has values for options of one type: two valid ones in TOML and on the command line,
-// and invalid ones in TOML with the error's text about permitted values.
+// sample has values for options of one type: two valid ones, as in TOML and on the command line,
+// and invalid ones in TOML. It also has the error's text about permitted values.
 type sample struct {
 	file, printed  string // in the file, and as --print-config prints it
 	argument, said string // on the command line, and as printed
@@ -32,7 +32,7 @@ type sample struct {
 	allowed        string
 }
 
-// sampleOf returns values of an option. They need not make sense: --print-config does not use
+// sampleOf returns values for an option. The values need not be useful: --print-config does not use
 // them.
 func sampleOf(t *testing.T, flag cli.Flag) sample {
 	t.Helper()
@@ -108,7 +108,7 @@ func eachOption(t *testing.T, test func(t *testing.T, command string, flag cli.F
 	}
 }
 
-// printedOption returns the line that --print-config prints of an option.
+// printedOption returns the line of an option in the output of --print-config.
 func printedOption(text, name string) string {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, name+" = ") || strings.HasPrefix(line, "# "+name+" ") {
@@ -184,16 +184,16 @@ func TestWrongValuesOfEveryOption(t *testing.T) {
 	})
 }
 
-// withPassword are values that have the password hunter2, for an option that takes a URL.
+// withPassword are values for an option that takes a URL. Each contains the password hunter2.
 var withPassword = []string{
 	"nats://someone:hunter2@127.0.0.1:1", "https://hunter2@host.test/x", "a=wss://x:hunter2@h", "nats://a.test,nats://u:hunter2@b.test",
 }
 
-// takingURLs are options whose URL may have a password, or is taken for one that has.
+// takingURLs are options whose value is a URL that may contain a password, or is treated like one.
 var takingURLs = []string{"remote", "nats", "public-url"}
 
-// TestPasswordsAreNotPrinted: a URL that has a password, in the file, on the command line or in
-// a variable, is not printed, whatever option has it. Errors about a URL do not show it either.
+// TestPasswordsAreNotPrinted: a URL with a password, in the file, on the command line or in a
+// variable, is not printed, for any option. Errors about a URL do not show the password either.
 func TestPasswordsAreNotPrinted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -207,7 +207,7 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 		}
 		for _, url := range withPassword {
 			if name == "config" {
-				url = "a=" + url // without =, it would name a file
+				url = "a=" + url // without =, the value would name a file
 			}
 			line := name + ` = "` + url + `"`
 			check := func(source, text string, args ...string) {
@@ -244,7 +244,7 @@ func TestConfigNamesTheFileOfEachCommand(t *testing.T) {
 	for command := range commandsWithFile {
 		for _, tt := range []struct {
 			args []string
-			want string // on stderr; empty: the file is read
+			want string // expected on stderr; empty: the file is read
 		}{
 			{[]string{"--config", path}, ""},
 			{[]string{"--config=" + path}, ""},

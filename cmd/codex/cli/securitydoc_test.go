@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// repository is where the documents are.
+// repository is the path of the repository's root, where the documents are.
 const repository = "../../.."
 
 var (
@@ -17,8 +17,8 @@ var (
 	citedLink   = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 )
 
-// TestSecurityDocument: every test, script and document that the document of
-// promises cites exists, and each promise cites something.
+// TestSecurityDocument: the security document cites tests, scripts and documents for its promises.
+// All of them exist, and each promise cites at least one.
 func TestSecurityDocument(t *testing.T) {
 	document := read(t, "docs/security.md")
 	for _, m := range citedTest.FindAllStringSubmatch(document, -1) {
@@ -34,7 +34,7 @@ func TestSecurityDocument(t *testing.T) {
 			exists(t, filepath.Join(filepath.Dir(name), m[1]))
 		}
 	}
-	// Rows of tables with the column "shown by".
+	// Find the rows of tables with the column "shown by".
 	promises, shown := 0, false
 	for line := range strings.Lines(document) {
 		line = strings.TrimSpace(line)

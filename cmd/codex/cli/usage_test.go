@@ -8,9 +8,8 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 )
 
-// TestWrongUse is the table of invalid command lines that people may type. For none of them is a
-// connection made or a program started. TestNumericOptions tries each number, TestWrongUsageExitsWith2
-// each command.
+// TestWrongUse tries invalid command lines that people may type. None of them may make a connection or
+// start a program. TestNumericOptions tries each number, and TestWrongUsageExitsWith2 each command.
 func TestWrongUse(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	for _, tt := range []struct{ args, want string }{
@@ -87,7 +86,7 @@ func TestWrongUse(t *testing.T) {
 	}
 }
 
-// TestRefusedUse: right usage that cannot be carried out here exits with 1 and names the remedy.
+// TestRefusedUse: a valid command line that cannot be carried out on this machine exits with 1 and names the remedy.
 func TestRefusedUse(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("CODEX_HOME", home)
@@ -106,7 +105,7 @@ func TestRefusedUse(t *testing.T) {
 	}
 }
 
-// runMain runs codex with words that are separated by blanks, without input.
+// runMain runs codex without input. The words of args are separated by blanks.
 func runMain(args string) (code int, out, errs string) {
 	var stdout, stderr bytes.Buffer
 	code = Main(append([]string{"codex"}, strings.Fields(args)...), strings.NewReader(""), &stdout, &stderr)

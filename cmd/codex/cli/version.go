@@ -9,12 +9,12 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// built is what codex version --json prints.
+// built is the output of codex version --json.
 type built struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
-	Time     string `json:"time,omitempty"`     // of the commit
-	Modified bool   `json:"modified,omitempty"` // there were uncommitted changes
+	Time     string `json:"time,omitempty"`     // time of the commit
+	Modified bool   `json:"modified,omitempty"` // the work tree had uncommitted changes
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
@@ -47,7 +47,7 @@ func printVersion(c *cli.Context) error {
 	return err
 }
 
-// build returns what is known about how the program was built.
+// build returns the known facts about the build of the program.
 func build(version string) built {
 	b := built{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

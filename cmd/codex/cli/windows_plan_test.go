@@ -10,8 +10,8 @@ import (
 	"codex.internal/pkg/sandbox/winsandbox"
 )
 
-// TestExplainWindows checks what is printed for --target windows: the wrapper can
-// parse its arguments, and no value of a variable is shown.
+// TestExplainWindows checks the output of --target windows: the wrapper can parse its arguments,
+// and the output shows no value of a variable.
 func TestExplainWindows(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	t.Setenv("HTTPS_PROXY", "http://user:hidden@127.0.0.1:8080")
