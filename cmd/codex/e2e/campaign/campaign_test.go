@@ -1,16 +1,14 @@
-// Package campaign attacks the sandbox at random and compares what happened with an
-// oracle.
+// Package campaign attacks the sandbox at random and compares the effects with an oracle.
 //
-// A seed makes a scenario: a tree of directories, files, links, FIFOs, sockets and
-// repositories, a policy about it, and circumstances. A probe that is confined under
-// the policy tries everything that system calls can do to every path, by many
-// spellings, and a server works on the same paths with the same policy. Meanwhile
-// other sandboxes and an unconfined process rename, exchange, link and mount. At the
-// end only paths that the oracle allows may have been read, written, created,
-// removed or changed, and no placeholder and no process may be left.
+// A seed determines a scenario: a tree of directories, files, links, FIFOs, sockets and
+// repositories, a policy for it, and circumstances. A probe that is confined under the policy tries
+// every operation of the system calls on every path, under many spellings. A server works on the
+// same paths with the same policy. Meanwhile other sandboxes and an unconfined process rename,
+// exchange, link and mount. At the end, only paths that the oracle allows may have been read,
+// written, created, removed or changed, and no placeholder and no process may be left.
 //
-// The oracle (oracle_test.go) is written from the documentation alone, and shares no
-// code with what it judges.
+// The oracle (oracle_test.go) is written from the documentation alone, and shares no code with the
+// program that it judges.
 package campaign
 
 import (
@@ -41,21 +39,21 @@ import (
 // allBackends are the backends of --backend all.
 var allBackends = []string{"namespaces", "bwrap", "landlock"}
 
-// mostRefused is the share of a backend's runs that may be refused. With more,
-// the campaign shows little. Most refusals happen because other sandboxes have
-// put links in the path of an entry; bwrap also fails when a file is moved while
-// it mounts, and Landlock cannot express many policies.
+// mostRefused is the largest share of a backend's runs that may be refused. With a larger share,
+// the campaign proves little. Most refusals happen because other sandboxes have put links in the
+// path of an entry. bwrap also fails when a file is moved while it mounts, and Landlock cannot
+// express many policies.
 var mostRefused = map[string]float64{"namespaces": 0.5, "bwrap": 0.65, "landlock": 0.65}
 
 const (
-	// enough runs to judge such a share.
+	// enough is the number of runs from which such a share is judged.
 	enough = 60
-	// shrinkTries is how often a scenario is played without a circumstance before
+	// shrinkTries is the number of times that a scenario is played without a circumstance before
 	// that circumstance counts as needed.
 	shrinkTries = 2
-	// usualSeed is of a scenario in which a command of each backend may read, write, rename and connect.
+	// usualSeed is the seed of a scenario in which a command of each backend may read, write, rename and connect.
 	usualSeed = 6
-	// worstTime is longer than any scenario takes.
+	// worstTime is longer than any scenario needs.
 	worstTime = 5 * time.Minute
 )
 
@@ -69,7 +67,7 @@ func TestMain(m *testing.M) {
 	harness.SlowMain(m)
 }
 
-// playOne is a worker: BIN DIR SEED BACKEND UID WITHOUT.
+// playOne is the main function of a worker. Arguments: BIN DIR SEED BACKEND UID WITHOUT.
 func playOne(args []string) int {
 	seed, _ := strconv.ParseUint(args[2], 10, 64)
 	uid, _ := strconv.Atoi(args[4])
@@ -85,7 +83,7 @@ type campaign struct {
 	*settings
 	bed    *harness.Testbed
 	mu     sync.Mutex
-	totals map[string]*total // by backend and user
+	totals map[string]*total // by backend and user id
 }
 
 type total struct {
@@ -126,7 +124,7 @@ func init() {
 	flag.BoolVar(&asked.show, "show", false, "print the scenario of --seed and --backend, and run nothing")
 }
 
-// decided returns the options, completed for this machine.
+// decided returns the options with defaults for this machine.
 func (s settings) decided(t *testing.T) *settings {
 	s.backends = allBackends
 	if *backend != "all" {
@@ -193,7 +191,7 @@ type task struct {
 	uid     int
 }
 
-// feed sends the scenarios to play, until there are enough of them or the time is over.
+// feed sends the scenarios to play until enough have been sent or the time is over.
 func (s *settings) feed(ctx context.Context, tasks chan<- task) {
 	deadline := time.Now().Add(s.duration)
 	for n := uint64(0); s.count == 0 || n < uint64(s.count); n++ {
@@ -212,8 +210,8 @@ func (s *settings) feed(ctx context.Context, tasks chan<- task) {
 	}
 }
 
-// control plays scenarios without a sandbox. A breach that does not appear even
-// then can never be found.
+// control plays scenarios without a sandbox. If a kind of breach does not appear even then, the
+// campaign could never find it.
 func (c *campaign) control(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		fmt.Println("campaign: without root there is no control: nothing runs without a sandbox where it could do harm")
@@ -240,7 +238,7 @@ func (c *campaign) control(ctx context.Context) error {
 	return fmt.Errorf("without a sandbox nothing of this was found out: %v", slices.Sorted(maps.Keys(missing)))
 }
 
-// play has a worker play a scenario.
+// play makes a worker play a scenario.
 func (c *campaign) play(ctx context.Context, seed uint64, backend string, uid int, without []string) (r result, err error) {
 	dir, err := os.MkdirTemp(c.bed.Dir, "w")
 	if err != nil {
@@ -342,7 +340,7 @@ func (c *campaign) shrink(ctx context.Context, seed uint64, backend string, uid 
 	return without
 }
 
-// summary prints the numbers, and fails if they prove too little.
+// summary prints the counts, and fails the test if they prove too little.
 func (c *campaign) summary() {
 	ran := 0
 	for _, key := range sortedKeys(c.totals) {

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// breach is something that happened and must not have.
+// breach is an effect that the policy forbids.
 type breach struct{ Kind, Text string }
 
-// judge compares the current state, and the reports from inside, with what the
-// oracles of all policies that were in force allow.
+// judge compares the current state, and the reports of the probes, with the effects that the
+// oracles of all enforced policies allow.
 func (w *world) judge(oracles []*oracle, said []string, o *outside) []breach {
 	j := &judgement{
 		world: w, oracles: oracles, outside: o, after: w.snapshot(), names: make(map[uint64][]string),
-		// Patterns are expanded when a sandbox starts. For files that commands
-		// rename between two starts there is no promise.
+		// A sandbox expands patterns when it starts. There is no promise for files that commands
+		// rename between two starts.
 		globs: w.Runs == 1 && w.Inside == "" && w.Wide == nil && w.Requests == 0,
 	}
 	for rel, s := range w.before {
@@ -32,14 +32,14 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) []breach {
 	return append(j.found, o.judge(j.canWrite, oracles)...)
 }
 
-// judgement is the data of judge, and the breaches that it has found.
+// judgement is the data of judge, with the breaches that it has found.
 type judgement struct {
 	*world
 	oracles []*oracle
 	outside *outside
 	after   map[string]state
-	names   map[uint64][]string // as before, by inode: hard links that were made before stay usable
-	globs   bool                // patterns count
+	names   map[uint64][]string // the names before the run, by inode: existing hard links stay usable
+	globs   bool                // patterns are taken into account
 	found   []breach
 }
 
@@ -63,24 +63,24 @@ func (j *judgement) canRead(rel string) bool {
 	return j.some(func(o *oracle) bool { return o.canRead(j.full(rel), j.globs) })
 }
 
-// anyName reports whether f holds for any name that a file had before.
+// anyName reports whether f is true for any name that a file had before.
 func (j *judgement) anyName(rel string, f func(string) bool) bool {
 	return slices.ContainsFunc(j.names[j.before[rel].ino], f)
 }
 
-// gone reports whether the mask of a path may have been lost with what it was mounted on.
+// gone reports whether the mask of a path may have been lost together with the file on which it was
+// mounted.
 //
-// Scenario: t may be written, and t/sw/y is read-only or denied. The unconfined process
-// has exchanged t/sw and the link, and a command moves or removes the link. For the next
-// sandbox t/sw/y does not exist: it gets a placeholder at t/sw, which the unconfined
-// process exchanges with the directory (seeds 900288 and 1300079). A mask or read-only
-// mount stays with the file on which it was mounted (docs/sandbox.md).
+// Scenario: t may be written, and t/sw/y is read-only or denied. The unconfined process has exchanged t/sw
+// and the link, and a command moves or removes the link. For the next sandbox t/sw/y does not exist, so it
+// gets a placeholder at t/sw, and the unconfined process exchanges that with the directory (seeds 900288
+// and 1300079). A mask or read-only mount stays with the file on which it was mounted (docs/sandbox.md).
 func (j *judgement) gone(rel string) bool {
 	others := j.Runs > 1 || j.Inside != "" || j.Wide != nil || j.Requests > 0
 	return j.swaps() && within(rel, j.Swap+"/sw") && others && j.outside.disturbed.Load()
 }
 
-// seen checks what was read and listed.
+// seen checks the files that were read and the names that were listed.
 func (j *judgement) seen(said []string) {
 	for i, n := range j.Nodes {
 		if j.gone(n.Path) {
@@ -105,7 +105,7 @@ func (j *judgement) seen(said []string) {
 	}
 }
 
-// changed checks the files that existed before: is one gone or changed?
+// changed checks that no file that existed before was removed or changed.
 func (j *judgement) changed() {
 	moved := make(map[uint64]state, len(j.after))
 	for _, s := range j.after {
@@ -116,9 +116,8 @@ func (j *judgement) changed() {
 		if rel == j.Swap+"/sl" || rel == j.Swap+"/sw" {
 			continue // the unconfined process exchanges them
 		}
-		// If a writable root is behind the link when a sandbox starts, it is
-		// missing at its own path, and so has no names to protect; its contents
-		// count.
+		// If a writable root is behind the link when a sandbox starts, it is missing at its own
+		// path, and so has no names to protect. Its contents are still checked.
 		swapped := j.swaps() && within(rel, j.Swap+"/sw")
 		now, ok := j.after[rel]
 		if !swapped && !j.canMove(rel) && (!ok || now.ino != old.ino) {
@@ -132,7 +131,7 @@ func (j *judgement) changed() {
 	}
 }
 
-// changes returns the differences of a path, except those that sandboxes cause.
+// changes returns the differences of a path, except those that sandboxes themselves cause.
 func (j *judgement) changes(rel string, old, now state) []string {
 	c := old.changes(now)
 	// Placeholders for missing paths, and exchanged names, change the times of
@@ -156,8 +155,8 @@ func (j *judgement) created() {
 	for rel := range j.before {
 		known[filepath.Base(rel)] = true
 	}
-	// Scenario: a file request copies a tree on which a file system is mounted at that
-	// moment, and the file in it goes along (seed 900304).
+	// Scenario: a file request copies a tree while a file system is mounted on it, and so also
+	// copies the file in that file system (seed 900304).
 	known[mountedName] = len(j.Mounts) > 0
 	for _, rel := range sortedKeys(j.after) {
 		if _, ok := j.before[rel]; ok || j.swaps() && (within(rel, j.Swap+"/sw") || within(rel, j.Swap+"/sl")) {
@@ -178,7 +177,7 @@ func (j *judgement) created() {
 	}
 }
 
-// guarded checks paths that must stay missing and that the snapshot does not reach.
+// guarded checks paths that must stay missing and that the snapshot does not contain.
 func (j *judgement) guarded() {
 	for _, o := range j.oracles {
 		for _, g := range o.guards {
@@ -202,7 +201,7 @@ func (j *judgement) guarded() {
 	}
 }
 
-// reached checks what was sent to FIFOs, sockets and the network.
+// reached checks the data that FIFOs, sockets and the network have received.
 func (j *judgement) reached() {
 	for rel, f := range j.fifos {
 		buf := make([]byte, 64)
@@ -211,7 +210,7 @@ func (j *judgement) reached() {
 		}
 	}
 	for rel, l := range j.listeners {
-		// Landlock has no right for connecting.
+		// Landlock has no right that restricts connections to these sockets.
 		if l.accepted.Load() > 0 && (!j.Network || j.Backend != "landlock" && !j.canRead(rel)) {
 			j.bad("socket", "%s was connected to", rel)
 		}

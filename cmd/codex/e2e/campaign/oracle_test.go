@@ -8,27 +8,27 @@ import (
 	"testing"
 )
 
-// oracle says what a policy lets a command do, as slowly and plainly as it can
-// be said, on the files as they are before anything runs. It knows the rules of
-// docs/sandbox.md and nothing of the program: it is an upper bound, and whatever happens
-// beyond it is a breach.
+// oracle computes what a policy permits a command to do, on the files as they are before any
+// process runs. It is written as simply as possible, even if it is slow. It implements the rules of
+// docs/sandbox.md and uses no code of the program. It is an upper bound: any effect beyond it is a
+// breach.
 //
-//   - Of the entries that hold a path, after links are resolved, the longest
-//     wins; of two that are the same, deny wins over write, and write over read.
-//     Without an entry nothing is allowed.
-//   - .git, .agents and .codex right below a writable directory are read-only,
-//     or must not come to be, unless an entry grants them or something in them;
-//     so is what a .git file points to.
-//   - A name can be taken away only if its directory can be written and there is
-//     nothing in it that must keep its name.
+//   - Links in a path are resolved first. Of the entries that contain the path, the
+//     longest takes precedence. Of equal ones, deny takes precedence over write, and
+//     write over read. Without an entry, nothing is permitted.
+//   - .git, .agents and .codex directly below a writable directory are read-only, or
+//     must not be created, unless an entry grants them or a path in them. The same
+//     holds for the directory that a .git file points to.
+//   - A name can be removed only if its directory is writable and the name contains
+//     no path that must keep its name.
 type oracle struct {
 	rules []rule
-	// granted are the paths that entries make writable, by name. Scenario: t/.git is a link
-	// to t, and an entry grants t/.git. The link's target may be written, and the name is not
+	// granted are the paths that entries make writable, by name. Scenario: t/.git is a link to t,
+	// and an entry grants t/.git. Then the link's target may be written, and the name is not
 	// protected (docs/spec/sandbox.md §2.4; seed 11685190251768).
 	granted []string
-	guards  []string // paths that must keep their names, and their contents unless granted
-	whole   bool     // nothing is narrowed
+	guards  []string // paths whose names must stay, and whose contents must stay unless granted
+	whole   bool     // the policy restricts no files
 	// matched are the paths that patterns match. A path that a command renames may no
 	// longer match.
 	matched []string
@@ -56,7 +56,7 @@ func within(p, top string) bool {
 	return p == top || strings.HasPrefix(p, strings.TrimSuffix(top, "/")+"/")
 }
 
-// effective is a path with all links in its existing part resolved.
+// effective returns a path in which all links of the existing part are resolved.
 func effective(p string) string {
 	if real, err := filepath.EvalSymlinks(p); err == nil {
 		return real
@@ -67,7 +67,7 @@ func effective(p string) string {
 	return filepath.Join(effective(filepath.Dir(p)), filepath.Base(p))
 }
 
-// newOracle reads the policy for a scenario that has been laid out in top.
+// newOracle makes the oracle of a policy, for a scenario that has been laid out in top.
 func newOracle(top, workspace string, entries []entry) *oracle {
 	o := &oracle{}
 	narrowed := false
@@ -106,7 +106,7 @@ func (o *oracle) access(p string) access {
 		if !within(p, r.path) {
 			continue
 		}
-		// At equal length deny beats write, and write beats read.
+		// At equal length deny takes precedence over write, and write over read.
 		if n := len(r.path); n > longest || n == longest && (r.access == none || best != none && r.access > best) {
 			longest, best = n, r.access
 		}
@@ -135,20 +135,20 @@ func (o *oracle) guard() {
 	}
 }
 
-// keep guards a path unless an entry grants exactly that path.
+// keep adds a guard for a path unless an entry grants exactly that path.
 func (o *oracle) keep(p string) {
 	if !o.grants(p) {
 		o.guards = append(o.guards, p)
 	}
 }
 
-// grants reports whether an entry lets that very path be written, and no other forbids it.
+// grants reports whether an entry makes exactly this path writable, and no other entry forbids it.
 func (o *oracle) grants(p string) bool {
 	return slices.Contains(o.granted, p) && o.access(effective(p)) == write || slices.Contains(o.rules, rule{p, write}) && o.access(p) == write
 }
 
-// pointers are the directories that a .git file leads to: the one that it
-// names, and the one that this shares with others.
+// pointers returns the directories that a .git file leads to: the directory that it names, and the
+// common directory that this one shares with others.
 func pointers(dir string) []string {
 	text, err := os.ReadFile(filepath.Join(dir, ".git"))
 	target, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "gitdir:")
@@ -170,15 +170,15 @@ func pointers(dir string) []string {
 	return found
 }
 
-// canRead reports whether the contents at a path may be read. With globs,
-// patterns are taken into account.
+// canRead reports whether the contents at a path may be read. With globs, it takes patterns into
+// account.
 func (o *oracle) canRead(p string, globs bool) bool {
 	return o.whole || o.access(p) >= read && !(globs && o.hidden(p))
 }
 
 func (o *oracle) hidden(p string) bool {
 	return slices.ContainsFunc(o.matched, func(m string) bool {
-		// An entry below a matched path permits it again.
+		// An entry below a matched path permits that part again.
 		return within(p, m) && !slices.ContainsFunc(o.rules, func(r rule) bool { return within(p, r.path) && within(r.path, m) && r.path != m })
 	})
 }
@@ -200,8 +200,8 @@ func (o *oracle) canWrite(p string, globs bool) bool {
 	return true
 }
 
-// canMove reports whether a name may be removed or renamed. A path that a
-// pattern matches keeps its name only as long as its directories do.
+// canMove reports whether a name may be removed or renamed. A path that a pattern matches must keep
+// its name only while its directories keep theirs.
 func (o *oracle) canMove(p string) bool {
 	if o.whole {
 		return true
@@ -210,8 +210,8 @@ func (o *oracle) canMove(p string) bool {
 	return !holds && o.canWrite(filepath.Dir(p), false) && o.canWrite(p, false)
 }
 
-// matches tries each file below the fixed part of a pattern; links are not
-// followed. The target of a matching link counts.
+// matches tests each file below the fixed part of a pattern. It does not follow links. If a link
+// matches, its target counts as a match.
 func matches(pattern string) (found []string) {
 	fixed := pattern
 	for strings.ContainsAny(fixed, "*?[") {
@@ -268,19 +268,19 @@ func TestOracle(t *testing.T) {
 		{"t/w/new", true, true, true},
 		{"t/w/.git", true, false, false},
 		{"t/w/.git/hooks", true, false, false},
-		{"t/w/.codex", true, false, false},     // must not be created
-		{"t/w/sub", true, true, false},         // contains a path that must keep its name
-		{"t/w/sub/nested/x", true, true, true}, // below another root
+		{"t/w/.codex", true, false, false},     // it must not be created
+		{"t/w/sub", true, true, false},         // it contains a path that must keep its name
+		{"t/w/sub/nested/x", true, true, true}, // it is below another root
 		{"t/w/sub/nested/.git", true, false, false},
-		{"t/w/sub/f1", false, false, true}, // masked, but patterns do not protect names
+		{"t/w/sub/f1", false, false, true}, // it is masked, but patterns do not protect names
 		{"t/w/d", false, false, false},
 		{"t/w/d/x", false, false, false},
 		{"t/w/d/open", true, false, false},
 		{"t/w/gone", true, true, false},
 		{"t/w/gone/deep", false, false, false},
-		{"t/real/x", true, true, true}, // by the link
+		{"t/real/x", true, true, true}, // granted by the link
 		{"t/link", true, false, false}, // the link itself is not granted
-		{"v", false, false, false},     // deny beats write
+		{"v", false, false, false},     // deny takes precedence over write
 	} {
 		p := filepath.Join(top, test.path)
 		if r, w, m := o.canRead(p, true), o.canWrite(p, true), o.canMove(p); r != test.read || w != test.write || m != test.move {
@@ -308,8 +308,7 @@ func TestScenariosAreMadeAgain(t *testing.T) {
 	}
 }
 
-// TestHiddenEntries: which file systems hide paths that the sandbox does not
-// promise to find.
+// TestHiddenEntries checks which file systems hide paths that the sandbox does not promise to find.
 func TestHiddenEntries(t *testing.T) {
 	for _, test := range []struct {
 		backend string
@@ -338,8 +337,8 @@ func TestHiddenEntries(t *testing.T) {
 	}
 }
 
-// TestExposedFIFOs: which FIFOs a command may write to because docs/security.md does
-// not promise that it cannot.
+// TestExposedFIFOs checks to which FIFOs a command may write, because docs/security.md does not
+// promise to prevent it.
 func TestExposedFIFOs(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -358,7 +357,7 @@ func TestExposedFIFOs(t *testing.T) {
 		{"t/w/r/p", "namespaces", "", true},
 		{"t/w/.git/p", "bwrap", "", true},
 		{"t/w/d/p", "namespaces", "", false}, // masked
-		{"t/o/p", "namespaces", "", false},   // Landlock grants nothing there
+		{"t/o/p", "namespaces", "", false},   // Landlock grants no rights there
 		{"t/w/r/p", "landlock", "", false},
 		{"t/w/r/p", "landlock", "landlock", false},
 		{"t/w/r/p", "landlock", "bwrap", true},
@@ -370,7 +369,7 @@ func TestExposedFIFOs(t *testing.T) {
 	}
 }
 
-// TestGrantedMetadata: an entry that names .git opens that name, also if it is a link.
+// TestGrantedMetadata: an entry that names .git permits writing to that name, even if it is a link.
 func TestGrantedMetadata(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

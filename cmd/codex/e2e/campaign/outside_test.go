@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outside is the unconfined process that works on the tree meanwhile. It never
-// moves a protected file to an unprotected place, because that would not be a
-// fault of the sandbox. It exchanges a directory with a link that leads
-// elsewhere, and mounts and unmounts file systems on directories.
+// outside is the unconfined process that changes the tree meanwhile. It never moves a protected
+// file to an unprotected place, because the result would not be a fault of the sandbox. It
+// exchanges a directory with a link that leads elsewhere, and mounts and unmounts file systems on
+// directories.
 type outside struct {
 	w    *world
 	stop chan struct{}
 	wg   sync.WaitGroup
 	// failed counts mounts that could not be made.
 	failed atomic.Int64
-	// disturbed means that a command has moved or removed an exchanged name: one of
-	// the two names was missing, or led to another file.
+	// disturbed means that a command has moved or removed an exchanged name: one of the two names
+	// was missing, or led to a third file.
 	disturbed atomic.Bool
 	mu        sync.Mutex
 	written   map[string]string // changes in a mounted file system, by directory
@@ -46,18 +46,18 @@ func (w *world) startOutside() *outside {
 	return o
 }
 
-// end stops the work and waits.
+// end stops the work and waits until it has ended.
 func (o *outside) end() {
 	close(o.stop)
 	o.wg.Wait()
-	// Names are left as they were, unless a process inside has moved them.
+	// Leave the names as they were, unless a process inside has moved them.
 	if sw, sl := o.w.at(o.w.Swap+"/sw"), o.w.at(o.w.Swap+"/sl"); o.w.Swap != "" && o.w.before[o.w.Swap+"/sl"].ino == inode(sw) {
 		_ = unix.Renameat2(unix.AT_FDCWD, sw, unix.AT_FDCWD, sl, unix.RENAME_EXCHANGE)
 	}
 }
 
-// swap exchanges until it is stopped, and looks below fd, where no mount hides it,
-// whether a command does something to the two names.
+// swap exchanges the two names until it is stopped. Below fd, where no mount hides them, it checks
+// whether a command changes the two names.
 func (o *outside) swap(fd int) {
 	defer unix.Close(fd)
 	in := "/proc/self/fd/" + strconv.Itoa(fd) + "/"
@@ -148,16 +148,15 @@ func (o *outside) mountOnce(dir string, on int) error {
 	return nil
 }
 
-// mountedName is the file in each file system that is mounted, and mountedText is
-// in it.
+// mountedName is the name of the file in each mounted file system, and mountedText is its content.
 const mountedName, mountedText = "mounted", "mounted"
 
 // judge reports changes in mounted file systems at paths that must not be written.
 func (o *outside) judge(canWrite func(rel string) bool, oracles []*oracle) (found []breach) {
-	// If mounts are shared, later mounts get into the view of bwrap, and below a
-	// writable root Landlock does not back the mounts up, even for read-only paths
-	// (docs/security.md). Scenario: t may be written, and root mounts a file system on
-	// t/.codex while the command runs (seed 700060).
+	// If mounts are shared, later mounts appear in the view of bwrap. Below a writable root,
+	// Landlock is no second wall for these mounts, even for read-only paths (docs/security.md).
+	// Scenario: t may be written, and root mounts a file system on t/.codex while the command runs
+	// (seed 700060).
 	arrives := func(dir string) bool {
 		return o.w.Shared && (o.w.Backend == "bwrap" || o.w.Inside == "bwrap") && slices.ContainsFunc(oracles, func(or *oracle) bool {
 			return slices.ContainsFunc(or.rules, func(r rule) bool { return r.access == write && within(filepath.Join(o.w.top, dir), r.path) })

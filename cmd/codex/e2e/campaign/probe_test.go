@@ -21,23 +21,23 @@ import (
 type errand struct {
 	Seed  uint64
 	Top   string   // the directory of the scenario
-	Cwd   string   // where the probe starts
+	Cwd   string   // the directory in which the probe starts
 	Paths []string // all paths of the tree, absolute
-	// Links are links of the tree and their targets: other ways to a path.
+	// Links maps links of the tree to their targets: they are other ways to reach a path.
 	Links map[string]string
-	// Churn has it rename, exchange and link until it is killed.
+	// Churn makes the probe rename, exchange and link files until it is killed.
 	Churn bool
-	// Hold makes it wait for the end of its input when it is done.
+	// Hold makes the probe wait for the end of its input when it is done.
 	Hold bool
-	TCP  int    // a port outside
+	TCP  int    // a TCP port outside
 	Unix string // an abstract socket outside
 }
 
-// canary is a text that only initial files contain: scenario and number of the node.
+// canary matches a text that only initial files contain. It has the scenario and the number of the node.
 var canary = regexp.MustCompile(`CANARY-[0-9a-f]+-\d+;`)
 
 const (
-	ownPrefix = "n-" // names that probes make
+	ownPrefix = "n-" // prefix of the names that probes create
 	churnTime = 20 * time.Second
 	mostRead  = 4096
 )
@@ -46,14 +46,14 @@ type probe struct {
 	*rand.Rand
 	errand
 	said  map[string]bool
-	works map[string]int // successful operations, by kind
+	works map[string]int // number of successful operations, by kind
 	n     int
 	topFD int
 }
 
-// runProbe is the confined end. It reports what it could read on stdout, with a
-// line "read CANARY HOW" or "listed NAME HOW" for each; other effects are
-// visible from outside.
+// runProbe is the main function of the confined probe. It prints what it could read: a line "read
+// CANARY HOW" for each text, and "listed NAME HOW" for each name. Other effects are visible from
+// outside.
 func runProbe(file string) int {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *probe) say(word, what, how string) {
 	}
 }
 
-// ok counts an attempt that worked.
+// ok counts an attempt if it succeeded.
 func (p *probe) ok(kind string, err error) bool {
 	if err == nil {
 		p.works[kind]++
@@ -113,7 +113,7 @@ func (p *probe) fresh() string {
 	return ownPrefix + strconv.FormatUint(p.Uint64()%1e9, 36) + strconv.Itoa(p.n)
 }
 
-// spellings are spellings of a path: the path itself, and others by chance.
+// spellings returns the path itself, and randomly chosen other spellings of it.
 func (p *probe) spellings(at string) []string {
 	dir, base := filepath.Dir(at), filepath.Base(at)
 	rel := strings.TrimPrefix(at, p.Top+"/")
@@ -122,8 +122,7 @@ func (p *probe) spellings(at string) []string {
 		dir + "/../" + filepath.Base(dir) + "/./" + base,
 		fmt.Sprintf("/proc/self/fd/%d/%s", p.topFD, rel),
 	}
-	// After the probe's directory has been moved, such a path may lead
-	// anywhere.
+	// If the probe's directory has been moved, a relative path may lead anywhere.
 	here, err := os.Getwd()
 	if r, err2 := filepath.Rel(p.Cwd, at); err == nil && err2 == nil && here == p.Cwd {
 		all = append(all, "/proc/self/cwd/"+r, r)
@@ -183,7 +182,7 @@ func (p *probe) readAt(s string) {
 	}
 }
 
-// sweep reads all that can be found by listing, whatever it is called now.
+// sweep reads all files that it finds by listing directories, whatever their present names are.
 func (p *probe) sweep(top string) {
 	_ = filepath.WalkDir(top, func(at string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
@@ -205,7 +204,7 @@ func (p *probe) descriptors() {
 			continue
 		}
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || fd > 2 && flags&unix.FD_CLOEXEC != 0 {
-			continue // the probe's own
+			continue // the descriptor is the probe's own
 		}
 		how := fmt.Sprintf("descriptor %d", fd)
 		if n, err := unix.Pread(fd, buf, 0); err == nil {
@@ -314,7 +313,7 @@ func (p *probe) changeAt(s string) {
 	p.metadataIn(s)
 }
 
-// metadataIn tries to create or change files that tools trust.
+// metadataIn tries to create or change files in a directory that tools trust.
 func (p *probe) metadataIn(dir string) {
 	at := dir + "/" + pick(p.Rand, metadata)
 	switch p.IntN(6) {
@@ -335,7 +334,7 @@ func (p *probe) metadataIn(dir string) {
 	}
 }
 
-// ancestors are the directories above a path, up to the scenario's.
+// ancestors returns the directories above a path, up to the scenario's.
 func (p *probe) ancestors(at string) (list []string) {
 	for dir := filepath.Dir(at); within(dir, p.Top) && dir != p.Top; dir = filepath.Dir(dir) {
 		list = append(list, dir)
@@ -343,8 +342,8 @@ func (p *probe) ancestors(at string) (list []string) {
 	return list
 }
 
-// restructure moves things: every path and every directory above one, with
-// links and directories in their place.
+// restructure moves every path and every directory above one, and puts links and directories in
+// their place.
 func (p *probe) restructure() {
 	for _, at := range p.shuffled() {
 		p.move(at, p.Top)
@@ -398,7 +397,7 @@ func (p *probe) move(at, _ string) {
 	}
 }
 
-// churn changes one name after the other until its time is over.
+// churn changes one name after another until its time is over.
 func (p *probe) churn() {
 	at, other := pick(p.Rand, p.Paths), pick(p.Rand, p.Paths)
 	switch p.IntN(10) {

@@ -86,7 +86,7 @@ func (r *requester) request() (method string, params object) {
 	return method, params
 }
 
-// path chooses a path of the tree, or one below it, and how it is spelled.
+// path chooses a path of the tree, or one below it, and its spelling.
 func (r *requester) path() string {
 	at := pick(r.Rand, r.Paths)
 	switch r.IntN(6) {
@@ -113,7 +113,7 @@ func (w *worker) serve(requests []byte) ([]byte, error) {
 	return cmd.Output()
 }
 
-// answered counts an answer of a server, and records what it reveals of files.
+// answered counts an answer of a server, and records the contents and names in it.
 func (w *worker) answered(line []byte) {
 	var answer struct {
 		ID     int

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// node is a file, directory or link in the tree of a scenario. Its path is
-// relative to the scenario's directory: policies are about "t/...", and "v/..."
-// are repositories beside it.
+// node is a file, directory or link in the tree of a scenario. Its path is relative to the
+// scenario's directory. Policies are about "t/..."; "v/..." are repositories outside of the
+// policies.
 type node struct {
 	Path string
 	Kind string // dir, file, link, hard, fifo or socket
@@ -22,52 +22,49 @@ type node struct {
 	Mode uint32
 }
 
-// entry is one of a policy. The target is a path as of a node, a pattern
-// ("glob:t/**/f1"), or special: root, minimal, tmp, workspace or
-// workspace/SUBPATH.
+// entry is an entry of a policy. The target is a path like that of a node, a pattern
+// ("glob:t/**/f1"), or special: root, minimal, tmp, workspace or workspace/SUBPATH.
 type entry struct{ Target, Access string }
 
-// scenario has all decisions that are made before any process runs. A seed and
-// a backend make the same scenario again; only the schedule of processes
-// differs.
+// scenario contains all decisions that are made before any process runs. The same seed and backend
+// make the same scenario. Only the schedule of processes differs.
 type scenario struct {
 	Seed      uint64
-	Backend   string // namespaces, bwrap, landlock; none runs the probe unconfined
+	Backend   string // namespaces, bwrap or landlock; none runs the probe unconfined
 	UID       int
 	Nodes     []node
 	Entries   []entry
 	Network   bool
 	Workspace string
-	AtRoot    bool // the command starts in /, not in the workspace
+	AtRoot    bool // the command starts in / instead of the workspace
 	Stricter  bool
 	Runs      int
-	// Inside is the backend of a second sandbox under the same policy that
-	// churns names while the probe runs; "" for none.
+	// Inside is the backend of a second sandbox under the same policy that changes names while the
+	// probe runs. "" means that there is no second sandbox.
 	Inside string
-	// Wide are the entries of a sandbox that may write all of t. It runs while
-	// the probe is kept waiting inside its own sandbox.
+	// Wide are the entries of a sandbox that may write all of t. It runs while the probe waits
+	// inside its own sandbox.
 	Wide []entry
-	// Swap is a directory in which a directory and a link are exchanged by an
-	// unconfined process all the time; Mounts are directories on which it
-	// mounts and unmounts file systems.
+	// Swap is a directory in which an unconfined process exchanges a directory and a link again and
+	// again. Mounts are directories on which it mounts and unmounts file systems.
 	Swap   string
-	Still  bool // nothing is exchanged
+	Still  bool // the process exchanges no names
 	Mounts []string
 	Shared bool // mounts propagate, as on hosts with systemd
 	// Kill kills the launcher in the middle of a run.
 	Kill bool
-	// Descriptors are opened for reading, or only as a path, and inherited;
-	// Stdin is the probe's input.
+	// Descriptors are inherited descriptors, opened for reading or only with O_PATH. Stdin is the
+	// probe's input.
 	Descriptors []descriptor
 	Stdin       string
 	Requests    int // file requests to a server, in addition to the commands
 }
 
-// circumstances are what can be left out of a scenario, to see which of them a
+// circumstances are the parts of a scenario that can be left out, to determine which of them a
 // breach needs.
 var circumstances = []string{"inside", "wide", "swap", "mounts", "kill", "descriptors", "stdin", "requests", "again"}
 
-// without lists circumstances to leave out.
+// without returns a copy of the scenario without the listed circumstances.
 func (s *scenario) without(list []string) *scenario {
 	for _, what := range list {
 		switch what {
@@ -114,7 +111,7 @@ type generator struct {
 
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 
-// chance is true in so many of a hundred cases.
+// chance returns true with a probability of percent in a hundred.
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
 
 func (g *generator) add(n node) bool {
@@ -166,7 +163,7 @@ func (g *generator) repository(dir string) {
 }
 
 func (g *generator) tree() {
-	// Paths that no policy grants, unless a link leads there.
+	// No policy grants these paths, unless a link leads there.
 	for _, d := range []string{"v", "v/r", "v/empty"} {
 		g.add(node{Path: d, Kind: "dir"})
 	}
@@ -216,7 +213,7 @@ func (g *generator) tree() {
 	}
 }
 
-// metadata adds to a directory some of the files that tools trust, in one of many forms.
+// metadata adds some of the files that tools trust to a directory, each in one of many forms.
 func (g *generator) metadata(dir string) {
 	switch g.IntN(7) {
 	case 0, 1:
@@ -283,7 +280,7 @@ func (g *generator) policy() {
 	switch {
 	case whole < 60:
 		add("root", "read")
-	case whole < 68 && s.Backend != "landlock" && os.Geteuid() == 0: // whose workers have a root of their own
+	case whole < 68 && s.Backend != "landlock" && os.Geteuid() == 0: // workers of root have a root file system of their own
 		add("root", "write")
 		add("v", "read")
 	default:
@@ -325,7 +322,7 @@ func (g *generator) policy() {
 	}
 }
 
-// grants makes a policy that only grants, as Landlock needs it.
+// grants makes a policy that only grants access, because Landlock can enforce no other.
 func (g *generator) grants() {
 	for range 1 + g.IntN(3) {
 		at := pick(g.Rand, g.dirs)
@@ -403,16 +400,16 @@ func (g *generator) circumstances() {
 	}
 }
 
-// hides reports whether a file system on a directory hides what an entry is about
-// in a way that docs/security.md leaves to the process that mounts it:
-//   - A writable root is missing as long as it is hidden, and so is left out with
-//     all that is protected in it and above it (seed 41035).
+// hides reports whether a file system that is mounted on a directory hides the target of an entry
+// in one of the ways for which docs/security.md makes the mounting process responsible:
+//   - A writable root is missing while it is hidden. So the plan leaves it out, with
+//     all protected names in it and above it (seed 41035).
 //   - Files that a pattern would match are not found, and the targets of links are not visible.
-//   - Landlock has no view of its own, and bwrap's gets what is unmounted later
-//     where the mounts are shared: what was hidden comes to light there.
+//   - Landlock has no view of its own. If mounts are shared, a later unmount also takes effect in
+//     the view of bwrap. In both cases, hidden files become visible.
 //
-// Mounts that hide denied and read-only paths from the other views are played:
-// the plan sees them or not, and the view must agree with it.
+// The campaign plays mounts that hide denied and read-only paths in other ways. The plan sees such
+// a mount or not, and the view must agree with the plan.
 func (g *generator) hides(dir string, e entry) bool {
 	s := g.s
 	if pattern, ok := strings.CutPrefix(e.Target, "glob:"); ok {
@@ -422,7 +419,7 @@ func (g *generator) hides(dir string, e entry) bool {
 	if sub, ok := strings.CutPrefix(at, "workspace"); ok {
 		at = s.Workspace + sub
 	}
-	// The target of a link may be hidden while the link is not (seed 1200181).
+	// A mount may hide the target of a link and not the link (seed 1200181).
 	leads := func(n node) bool {
 		return n.Kind == "link" && within(at, n.Path) && within(strings.TrimLeft(n.Text, "@./"), dir)
 	}

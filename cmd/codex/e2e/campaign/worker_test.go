@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// exitRefused is the launcher's exit code when it could not make the sandbox.
+	// exitRefused is the launcher's exit code if it could not make the sandbox.
 	exitRefused = 125
-	// runTime is longer than a probe takes on a busy machine.
+	// runTime is longer than a probe needs on a busy machine.
 	runTime = 60 * time.Second
-	// settleTime is how long the rest of a sandbox may take to end.
+	// settleTime bounds the time in which the remaining processes of a sandbox must end.
 	settleTime = 20 * time.Second
 )
 
@@ -36,19 +36,19 @@ const (
 type result struct {
 	Breaches []breach
 	Ran      int
-	Refused  []string // why, one for each run that was refused
+	Refused  []string // the reasons, one for each run that was refused
 	Killed   int
-	Works    map[string]int // what probes were permitted to do and did
+	Works    map[string]int // permitted operations that probes performed
 	Requests int            // file requests that were answered
-	Denied   int            // operations with an error
-	Broken   string         // the scenario could not be played
+	Denied   int            // operations that returned an error
+	Broken   string         // the reason why the scenario could not be played
 }
 
 // worker plays one scenario in its own process. It is the subreaper of all
 // started processes, and as root has its own mounts.
 type worker struct {
 	*scenario
-	bin, self string // where the programs are; the directory of this worker
+	bin, self string // the directory of the programs, and that of this worker
 	w         *world
 	oracle    *oracle
 	r         result
@@ -71,14 +71,14 @@ func (w *worker) play() error {
 	for i := range w.Runs {
 		w.run(i)
 	}
-	// This must be before the wider sandbox: its command may put a link to v/r at t/a,
-	// and then the next sandbox of the policy "t/a: write" makes its placeholders
-	// there, as docs/security.md says about wider policies (seed 900394).
+	// This must come before the wider sandbox. The wider sandbox's command may put a link to v/r at
+	// t/a. The next sandbox of the policy "t/a: write" would then make its placeholders in v/r,
+	// which docs/security.md describes for wider policies (seed 900394).
 	if w.Requests > 0 {
 		w.requests()
 	}
 	if w.Wide != nil {
-		// Even one that is refused may have changed times: of placeholders.
+		// Even a sandbox that is refused may have changed times, because it made placeholders.
 		wide := w.wideOracle()
 		if w.wide() {
 			oracles = append(oracles, wide)
@@ -98,7 +98,7 @@ func (w *worker) play() error {
 	return nil
 }
 
-// prepare creates the scenario's files in a place where they harm nothing else.
+// prepare creates the scenario's files in a place where they cannot harm other files.
 func (w *worker) prepare() (err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
@@ -130,12 +130,11 @@ func (w *worker) prepare() (err error) {
 	return nil
 }
 
-// wideOracle returns the oracle of the wider sandbox, without the guards of paths that
-// the first sandbox can move. If the first sandbox has moved a path, it is missing when
-// the second one starts, which then cannot guard it. Scenario: the first one makes
-// t/b/d/a a link to t/b, and removes it while the second one starts. Then it is unknown
-// where t/b/d/a/c led for the second sandbox, whatever is visible here (seed
-// 1456591222885).
+// wideOracle returns the oracle of the wider sandbox, without the guards of paths that the first
+// sandbox can move. If the first sandbox has moved a path, the path is missing when the second one
+// starts, which then cannot guard it. Scenario: the first sandbox makes t/b/d/a a link to t/b, and
+// removes the link while the second one starts. Then the test cannot know where t/b/d/a/c led for
+// the second sandbox, whatever is visible now (seed 1456591222885).
 func (w *worker) wideOracle() *oracle {
 	top := w.w.top
 	wide := newOracle(top, w.Workspace, w.Wide)
@@ -156,10 +155,9 @@ func (w *worker) wideOracle() *oracle {
 	return wide
 }
 
-// ownRoot gives the worker a root whose changes do not reach the machine's: an
-// overlay that vanishes with the worker. Only the worker's directory and the
-// programs are the real ones. A probe that escapes, or is not confined, must do
-// no harm.
+// ownRoot gives the worker a root file system whose changes do not reach the machine's: an overlay
+// that disappears with the worker. Only the worker's directory and the programs are the real ones.
+// So a probe that escapes, or is not confined, does no harm.
 func (w *worker) ownRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -210,7 +208,7 @@ func (w *worker) ownRoot() error {
 	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
 }
 
-// confined is a launcher at work.
+// confined is a running launcher.
 type confined struct {
 	cmd    *exec.Cmd
 	cancel context.CancelFunc
@@ -330,7 +328,7 @@ func (w *worker) inherit(c *confined) {
 	}
 }
 
-// await waits for a line, and reports whether it came.
+// await waits for a line, and reports whether it arrived.
 func (c *confined) await(line string) bool {
 	for l := range c.lines {
 		c.seen = append(c.seen, l)
@@ -352,9 +350,8 @@ func (w *worker) run(i int) {
 	w.finish(c, w.Kill)
 }
 
-// wide runs the probe. When the probe has finished, wide runs a second sandbox
-// that may write more; then the first one ends. It reports whether the second
-// one was started.
+// wide runs the probe. When the probe has finished, it runs a second sandbox that may write more.
+// Then the first one ends. It reports whether the second one was started.
 func (w *worker) wide() bool {
 	c := w.start(w.Backend, w.Entries, &errand{Seed: w.Seed + 200, Hold: true}, true)
 	held := c.await("held")
@@ -411,7 +408,7 @@ func (w *worker) finish(c *confined, killed bool) {
 	}
 }
 
-// profile is the permission profile of entries; in requests paths are URIs.
+// profile returns the permission profile of entries. In requests the paths are URIs.
 func (w *worker) profile(entries []entry, scheme string) any {
 	var list []object
 	for _, e := range entries {
@@ -441,7 +438,7 @@ func (w *worker) profile(entries []entry, scheme string) any {
 	return object{"type": "managed", "network": network, "file_system": object{"type": "restricted", "entries": list}}
 }
 
-// settle waits until no started process is left.
+// settle waits until all started processes have ended.
 func (w *worker) settle() {
 	for deadline := time.Now().Add(settleTime); ; time.Sleep(time.Millisecond) {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)

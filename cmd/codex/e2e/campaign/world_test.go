@@ -17,23 +17,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// state is the part of a file that must not change.
+// state is the state of a file that must not change.
 type state struct {
 	dev, ino uint64
 	mode     uint32
 	uid, gid uint32
 	size     int64
 	mtime    unix.Timespec
-	content  string // of regular files and links
+	content  string // for regular files and links
 }
 
 // world is a scenario laid out on disk.
 type world struct {
 	*scenario
 	top    string
-	fd     int // the descriptor of top; it stays valid even when a directory above is renamed
+	fd     int // a descriptor of top; it stays valid even if a directory above is renamed
 	before map[string]state
-	// listeners count the connections to a socket, by the path of its node.
+	// listeners are the listening sockets, by the path of the node. Each counts its connections.
 	listeners map[string]*listener
 	fifos     map[string]*os.File
 	tcp       *listener
@@ -130,12 +130,12 @@ func (w *world) make(i int, n node) error {
 		if err := unix.Mkfifo(at, 0o666); err != nil {
 			return err
 		}
-		// There is always a process at the other end.
+		// The test keeps the FIFO open, so that it always has a reader and a writer.
 		f, err := os.OpenFile(at, os.O_RDWR|unix.O_NONBLOCK, 0)
 		w.fifos[n.Path] = f
 		return err
 	default:
-		// Paths of sockets are short.
+		// Addresses of Unix sockets must be short, so use the descriptor.
 		l, err := listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", w.fd, n.Path))
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func (w *world) close() {
 	_ = unix.Close(w.fd)
 }
 
-// at is a path of a node that stays valid when top is renamed.
+// at returns a path of a node that stays valid if top is renamed.
 func (w *world) at(rel string) string { return "/proc/self/fd/" + strconv.Itoa(w.fd) + "/" + rel }
 
 // look returns the state of a path; ok is false if it does not exist.
@@ -207,7 +207,7 @@ func (w *world) snapshot() map[string]state {
 	return all
 }
 
-// changes describes forbidden differences.
+// changes returns the forbidden differences between two states.
 func (a state) changes(b state) (list []string) {
 	differ := func(what string, is bool) {
 		if is {
@@ -224,11 +224,10 @@ func (a state) changes(b state) (list []string) {
 	return list
 }
 
-// exposed reports whether docs/security.md permits writes to a FIFO: it is in a
-// read-only path of a writable root, and is not masked. Scenario: t may be written, t/c
-// is read-only, and t/c/a/p22 is a FIFO. A read-only mount does not stop writes to it,
-// and Landlock grants all of t (seed 1200359). The landlock backend has no mounts, and
-// refuses such policies.
+// exposed reports whether docs/security.md permits writes to a FIFO: the FIFO is in a read-only
+// path of a writable root, and is not masked. Scenario: t may be written, t/c is read-only, and
+// t/c/a/p22 is a FIFO. A read-only mount does not stop writes to the FIFO, and Landlock grants all
+// of t (seed 1200359). The landlock backend has no mounts, and refuses such policies.
 func (w *world) exposed(fifo string, oracles []*oracle) bool {
 	mounts := w.Backend != "landlock" || w.Inside != "" && w.Inside != "landlock"
 	return mounts && slices.ContainsFunc(oracles, func(o *oracle) bool {
@@ -238,14 +237,14 @@ func (w *world) exposed(fifo string, oracles []*oracle) bool {
 	})
 }
 
-// kept reports whether something is left as docs/sandbox.md says.
-//   - A .git that must not be created is moved aside, and deleted only if it was
+// kept reports whether a new file may stay because docs/sandbox.md permits it.
+//   - A .git that must not be created is moved aside. It is deleted only if it was
 //     born after the sandbox was planned. Scenarios: a command moves a directory of
-//     the user there; it moves one there that the command of an earlier sandbox, or
-//     of another one at work, has made.
+//     the user to .git; a command moves a directory there that the command of
+//     another sandbox, earlier or at the same time, has created.
 //   - A command under a policy that may write all of t changes the placeholder of a
-//     narrower sandbox, for which a file named gone is missing. It is no placeholder
-//     any more.
+//     narrower sandbox, in which a file named gone is missing. Then it is no longer
+//     a placeholder.
 func (w *world) kept(rel string, s state) bool {
 	old := slices.ContainsFunc(slices.Collect(maps.Values(w.before)), func(b state) bool { return b.ino == s.ino && b.dev == s.dev })
 	others := w.Runs > 1 || w.Inside != "" || w.Wide != nil
@@ -255,19 +254,19 @@ func (w *world) kept(rel string, s state) bool {
 	return w.Wide != nil && s.mode&unix.S_IFMT == unix.S_IFREG && filepath.Base(rel) == "gone"
 }
 
-// placeholder reports whether something of this kind can be a placeholder.
+// placeholder reports whether a file of this mode can be a placeholder.
 func placeholder(mode uint32) bool {
 	return mode&unix.S_IFMT == unix.S_IFREG || mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// madeByBwrap reports whether bwrap has made a mount point itself: an empty
-// directory or file, which no process removes. That is a known weakness of bwrap,
-// which works with paths (docs/security.md); no other backend has it.
+// madeByBwrap reports whether bwrap itself has created a mount point: an empty directory or file
+// that no process removes. This is a known weakness of bwrap, which works with paths
+// (docs/security.md). No other backend has it.
 //   - An unconfined process moves the directory of a placeholder away, or hides it
-//     with a mount, when bwrap is about to mount on it: bwrap makes another one.
+//     with a mount, when bwrap is about to mount on it: bwrap creates another one.
 //   - An unconfined process exchanges a directory with a link when bwrap is about to
-//     bind it: bwrap binds what the link leads to, and makes the mount points that
-//     belong into the directory there. The second stage then refuses.
+//     bind it: bwrap binds the target of the link, and creates the mount points of
+//     the directory there. The second stage then refuses.
 func (w *world) madeByBwrap(after map[string]state, rel string, oracles []*oracle) bool {
 	if w.Backend != "bwrap" && w.Inside != "bwrap" || len(w.Mounts) == 0 && !w.swaps() {
 		return false
@@ -295,8 +294,8 @@ func (w *world) madeByBwrap(after map[string]state, rel string, oracles []*oracl
 // swaps reports whether a directory and a link are exchanged.
 func (w *world) swaps() bool { return w.Swap != "" && !w.Still }
 
-// leads reports whether an entry grants something at or below a path, so that
-// its name is seen.
+// leads reports whether an entry grants access at or below a path, so that the path's name is
+// visible.
 func (w *world) leads(rel string, oracles []*oracle) bool {
 	at := filepath.Join(w.top, rel)
 	return slices.ContainsFunc(oracles, func(o *oracle) bool {
