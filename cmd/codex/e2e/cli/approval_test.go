@@ -53,7 +53,7 @@ func TestRemoteExecWithoutATerminal(t *testing.T) {
 		code    int
 		made    bool
 		out     string
-		errs    string // a part
+		errs    string // a part of the expected stderr
 	}{
 		{"nobody can be asked", nil, write, 126, false, "", blocked + "; it is not retried without: no terminal is available for the question"},
 		{"nor when that was wanted", []string{"--ask", "on-failure"}, write, 126, false, "", "no terminal is available for the question"},
@@ -155,7 +155,7 @@ func TestRemoteExecInJSON(t *testing.T) {
 		case "approval":
 			text += " " + e.Answer + " by " + e.By
 		case "output":
-			continue // how output is cut is the pipe's affair
+			continue // the pipe determines how output is split
 		}
 		seen = append(seen, text)
 	}
@@ -171,13 +171,13 @@ func TestRemoteExecInJSON(t *testing.T) {
 	}
 }
 
-// TestApproval: a read-only sandbox denies a write. Each possible answer is given to the
-// question whether the command may run again.
+// TestApproval: a read-only sandbox denies a write. The client asks whether the command may run
+// again, and the test gives each possible answer.
 func TestApproval(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
-	t.Parallel() // it waits for questions to settle
+	t.Parallel() // the test waits until keys count as an answer
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
 	_, url := harness.Server(t)
@@ -231,13 +231,13 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// A command can write any text before the client asks about it. Whatever it wrote,
-// the question must be readable at the end of the screen.
+// A command can write any text before the client asks about it. The question must still be readable
+// at the end of the screen.
 func TestCommandsCannotHideTheQuestion(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
-	t.Parallel() // it waits for questions to settle
+	t.Parallel() // the test waits until keys count as an answer
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)
 	_, url := harness.Server(t)
@@ -285,7 +285,7 @@ func TestApprovalBeforeTheCommandRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
-	t.Parallel() // it waits for questions to settle
+	t.Parallel() // the test waits until keys count as an answer
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)
 	_, url := harness.Server(t)
@@ -301,7 +301,7 @@ func TestApprovalBeforeTheCommandRuns(t *testing.T) {
 	if rest, code := u.End(); code != 126 || strings.Contains(rest, "ran\r\n") {
 		t.Errorf("no: exit code %d, %q", code, rest)
 	}
-	// The first yes is for the sandbox; without a sandbox there is another question.
+	// The first yes is for the sandbox. Without a sandbox there is a second question.
 	u = start()
 	u.Types("y\n")
 	u.Expect("ran\r\n")
@@ -313,7 +313,7 @@ func TestApprovalBeforeTheCommandRuns(t *testing.T) {
 }
 
 func TestKeysBeforeTheQuestionAreNoAnswer(t *testing.T) {
-	t.Parallel() // it waits for questions to settle
+	t.Parallel() // the test waits until keys count as an answer
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)
 	_, url := harness.Server(t)
@@ -381,8 +381,8 @@ func TestSession(t *testing.T) {
 	u.Expect("31 97\r\n")
 	prompt(workspace)
 
-	// The directory stays, however it was changed, and the report of it is not
-	// to be seen.
+	// The directory is kept, however the line has changed it, and the output does not show the
+	// report of it.
 	u.Types("cd 'a dir' && printf '%s' shown\r")
 	dir := filepath.Join(workspace, "a dir")
 	u.Expect("\nshownremote:" + dir + " (read-only)> ")
@@ -403,7 +403,7 @@ func TestSession(t *testing.T) {
 	if !removed(t, filepath.Join(dir, "made")) {
 		t.Error("approved for the session, and not made")
 	}
-	// In another directory, or as another command, it is.
+	// In another directory, or as another command, the client asks again.
 	u.Types("cd ..\r")
 	prompt(workspace)
 	u.Types(write + "\r")

@@ -10,8 +10,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestAuditedDetached: the trail records the end of each detached process once: while a server
-// runs, without a server, together with the keeper, and when the process is forgotten at once.
+// TestAuditedDetached: the trail records the end of each detached process once. The process may end
+// while a server runs, while no server runs, together with its keeper, or when it is forgotten at once.
 func TestAuditedDetached(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

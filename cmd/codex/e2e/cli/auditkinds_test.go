@@ -26,7 +26,7 @@ import (
 // event is a line of an audit trail.
 type event map[string]any
 
-// eventsOf returns the lines of files of a trail, and checks that codex audit accepts them.
+// eventsOf returns the lines of a trail's files, and checks that codex audit accepts them.
 func eventsOf(t *testing.T, files ...string) (list []event) {
 	t.Helper()
 	if out, errs, code := harness.Run(t, "", append([]string{"audit", "verify"}, files...)...); code != 0 {
@@ -35,7 +35,7 @@ func eventsOf(t *testing.T, files ...string) (list []event) {
 	return eventsSoFar(t, files...)
 }
 
-// eventsSoFar returns the lines of files of a trail that a server still writes.
+// eventsSoFar returns the lines of a trail's files while a server still writes them.
 func eventsSoFar(t *testing.T, files ...string) (list []event) {
 	t.Helper()
 	for _, file := range files {
@@ -50,7 +50,7 @@ func eventsSoFar(t *testing.T, files ...string) (list []event) {
 	return list
 }
 
-// wantEvent checks that an event of a kind has members, a regular expression for the text of each.
+// wantEvent checks that an event of a kind has these members. The value of each is a regular expression for the member's text.
 func wantEvent(t *testing.T, list []event, kind string, members map[string]string) {
 	t.Helper()
 	for _, e := range list {
@@ -70,8 +70,8 @@ func wantEvent(t *testing.T, list []event, kind string, members map[string]strin
 	t.Errorf("no %s has %v in %v", kind, members, list)
 }
 
-// TestAuditKinds has a client do each thing that is in the audit trail, once: the trail has it
-// with its members, and no path and command unless it is to have them.
+// TestAuditKinds makes a client do each audited operation once. The trail has an event for each,
+// with its members. It has paths and commands only if it is configured to have them.
 func TestAuditKinds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -115,12 +115,12 @@ func TestAuditKinds(t *testing.T) {
 	}
 }
 
-// auditKinds does each thing that is in the audit trail.
+// auditKinds does each audited operation.
 type auditKinds struct {
 	t               *testing.T
 	web, host, port string // a web server
 	work            string // a directory
-	names           bool   // the trail has paths and commands
+	names           bool   // the trail must have paths and commands
 }
 
 // request makes a request of each kind.
@@ -133,7 +133,7 @@ func (k *auditKinds) request(c *rawClient) {
 			`{"path":{"type":"path","path":"file://%[1]s/%[2]s"},"access":"deny"}]}},"cwd":"file://%[1]s"}`, k.work, denied)
 	}
 	c.output("p2", "true", about+sandbox("real"), "")
-	c.output("p3", "true", about+sandbox("link"), "") // no such policy can be enforced
+	c.output("p3", "true", about+sandbox("link"), "") // no backend can enforce such a policy
 	c.call("process/start", `{"processId":"p4","argv":["/no/such/program"],"cwd":"file:///","env":{},"tty":false}`, "")
 	file := "file://" + k.work + "/file-secret"
 	c.call("fs/writeFile", fmt.Sprintf(`{"path":%q,"dataBase64":"eA=="}`, file), "")
@@ -155,8 +155,8 @@ func (k *auditKinds) resume(url, session string) {
 	}
 }
 
-// reach has sandboxed commands reach hosts: one that is allowed, one that is not, and one about
-// which a person says no.
+// reach makes sandboxed commands connect to hosts: to an allowed host, to a forbidden one, and to
+// one that a person refuses.
 func (k *auditKinds) reach(url string) {
 	remote := func(args ...string) []string {
 		return append([]string{"remote", "exec", "--url", url, "--cwd", k.work, "--sandbox", "read-only"}, args...)
@@ -180,7 +180,7 @@ func (k *auditKinds) want(list []event) {
 	about := map[string]string{"threadId": `"thread-1"`, "toolCallId": `"call-1"`}
 	for _, e := range []struct {
 		kind    string
-		more    map[string]string // that events of commands with metadata have
+		more    map[string]string // further members of events of commands with metadata
 		members map[string]string
 	}{
 		{"session.started", nil, map[string]string{"client": `"test"`, "peer": `".+"`}},
@@ -207,8 +207,8 @@ func (k *auditKinds) want(list []event) {
 	}
 }
 
-// TestAuditRotatesBySize: a file that is full is followed by another one, and all together are one
-// trail.
+// TestAuditRotatesBySize: when a file is full, the server begins another one. All files together
+// are one trail.
 func TestAuditRotatesBySize(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -219,7 +219,7 @@ func TestAuditRotatesBySize(t *testing.T) {
 	server, url := harness.Server(t, "--audit-log", trail, "--audit-key", filepath.Join(dir, "key"), "--audit-commands", "--audit-max-bytes", fmt.Sprint(1<<20))
 	c := connectRaw(t, url)
 	long := strings.Repeat("x", 50<<10)
-	const starts = 45 // more than two files
+	const starts = 45 // enough for more than two files
 	for i := range starts {
 		c.output(fmt.Sprint("p", i), ": "+long, "", "")
 	}
@@ -251,8 +251,8 @@ func TestAuditRotatesBySize(t *testing.T) {
 	}
 }
 
-// serverOnDisk starts a server in its own mount namespace, in which dir is a small file
-// system. It returns the path of dir as the test sees it.
+// serverOnDisk starts a server in its own mount namespace, in which dir is a small file system. It
+// returns the path of dir that the test can use.
 func serverOnDisk(t *testing.T, dir string, args ...string) (server *exec.Cmd, url, seen string) {
 	t.Helper()
 	err := exec.Command("unshare", "--mount", "true").Run()
@@ -268,9 +268,9 @@ func serverOnDisk(t *testing.T, dir string, args ...string) (server *exec.Cmd, u
 	return server, url, fmt.Sprintf("/proc/%d/root%s", server.Process.Pid, dir)
 }
 
-// TestAuditOnFullDisk: when the disk is full, new work is refused or continues, depending on the
-// option. The log reports it, the metrics count missing records, and the trail reports them when
-// there is space again. No other records are missing.
+// TestAuditOnFullDisk: when the disk is full, the server refuses new work or continues, depending
+// on the option. The log reports this, the metrics count missing records, and the trail reports
+// them when there is space again. No other records are missing.
 func TestAuditOnFullDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -363,8 +363,8 @@ func readiness(t *testing.T, url string) int {
 	return res.StatusCode
 }
 
-// TestAuditFileIsRemoved: a command that removes the trail is the last one that runs before SIGHUP, and the next file says
-// that the one before was removed.
+// TestAuditFileIsRemoved: a command removes the trail. No later command runs before SIGHUP, and the next file records that
+// the previous one was removed.
 func TestAuditFileIsRemoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -398,7 +398,8 @@ func TestAuditFileIsRemoved(t *testing.T) {
 	wantEvent(t, eventsOf(t, append(older, trail)...), "log.tampered", map[string]string{"reason": `"it was removed"`})
 }
 
-// TestAuditToStdout: with --audit-log - the trail is on standard output behind the URL, and what is there can be verified.
+// TestAuditToStdout: with --audit-log - the trail is on standard output, after the URL. codex audit can verify the
+// captured output.
 func TestAuditToStdout(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -420,7 +421,7 @@ func TestAuditToStdout(t *testing.T) {
 	if _, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--", "sh", "-c", "exit 3"); code != 3 {
 		t.Fatalf("got %d %s, want 3", code, errs)
 	}
-	harness.Must(t, server.Process.Signal(syscall.SIGHUP)) // ends nothing
+	harness.Must(t, server.Process.Signal(syscall.SIGHUP)) // SIGHUP does not end the server
 	harness.Must(t, server.Process.Signal(os.Interrupt))
 	harness.Must(t, server.Wait())
 	trail := filepath.Join(dir, "trail")
@@ -435,7 +436,7 @@ func TestAuditToStdout(t *testing.T) {
 	}
 }
 
-// fill makes a file that uses up its file system.
+// fill creates a file that fills its file system.
 func fill(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.Create(name)
@@ -448,8 +449,8 @@ func fill(t *testing.T, name string) {
 	harness.Must(t, f.Close())
 }
 
-// startsOnFullDisk is how many commands startOnFullDisk starts: the last page of the trail may have
-// space for some lines.
+// startsOnFullDisk is the number of commands that startOnFullDisk starts: the last page of the
+// trail may have space for some lines.
 const startsOnFullDisk = 60
 
 // startOnFullDisk starts commands one after the other until one is refused. It returns how many ran,

@@ -11,7 +11,7 @@ import (
 	"codex.internal/pkg/testutil/machine"
 )
 
-// TestCauses: each cause that does not need a cgroup is reported to the client and the
+// TestCauses: the server reports each cause that does not need a cgroup to the client and in the
 // log, without a sandbox and with each backend. scripts/services tests memory and pids.
 func TestCauses(t *testing.T) {
 	if testing.Short() {
@@ -46,11 +46,11 @@ func TestCauses(t *testing.T) {
 	})
 }
 
-// causes are the causes for which processes of one server end.
+// causes runs processes of one server that end for different causes.
 type causes struct {
 	t       *testing.T
 	log     serverLog
-	sandbox []byte // of all processes; nil: none
+	sandbox []byte // the sandbox of all processes; nil: no sandbox
 }
 
 func (w *causes) dial(url string) *execclient.Client {
@@ -69,7 +69,7 @@ func (w *causes) start(c *execclient.Client, id, script string, limits *execprot
 	return p
 }
 
-// logged waits for the log record of a process's end.
+// logged waits for the log record about a process's end.
 func (w *causes) logged(id string, want execproto.Cause) {
 	w.t.Helper()
 	harness.Eventually(w.t, id+": another cause than "+string(want)+" in the log", func() []string {
@@ -84,7 +84,7 @@ func (w *causes) logged(id string, want execproto.Cause) {
 func (w *causes) ends(c *execclient.Client) {
 	w.t.Helper()
 	ofSignal := execproto.CauseExit
-	if w.sandbox != nil { // the launcher reports a status, and 137 can also be a signal's
+	if w.sandbox != nil { // the launcher reports only a status, and 137 may also mean a signal
 		ofSignal = execproto.CauseSignal
 	}
 	for _, tt := range []struct {

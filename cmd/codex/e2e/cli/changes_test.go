@@ -9,12 +9,12 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// changesCase is a command that changes files below a directory, of which DIR in
-// arguments and messages is the path.
+// changesCase is a command that changes files below a directory. DIR in its arguments and messages
+// stands for the path of the directory.
 type changesCase struct {
 	args, code string
-	errs       string // the beginnings of the lines of stderr, separated by |
-	want       string // the files afterwards, see contents
+	errs       string // expected beginnings of the lines of stderr, separated by |
+	want       string // expected files afterwards, in the form of contents
 }
 
 // changes runs commands one after another.
@@ -85,8 +85,8 @@ func TestRemoteMakeDirectoriesAndLinks(t *testing.T) {
 	})
 }
 
-// TestReportsAreInPlainWords: the message about one file of many has the same words as
-// the error about a single file.
+// TestReportsAreInPlainWords: a message about one of many files has the same words as the error
+// about a single file.
 func TestReportsAreInPlainWords(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)
@@ -102,7 +102,7 @@ func TestReportsAreInPlainWords(t *testing.T) {
 	}
 }
 
-// TestRemoteEdit writes what the editor has changed, and loses no changes.
+// TestRemoteEdit checks that edit writes the file that the editor has changed, and that no change is lost.
 func TestRemoteEdit(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

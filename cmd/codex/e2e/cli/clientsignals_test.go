@@ -15,9 +15,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestReaderOfOutputEnds runs a command that writes for ever, and reads one line of
-// it: the command ends at once, and the client ends by the same signal as other
-// programs.
+// TestReaderOfOutputEnds runs a command that writes for ever, and reads one line of its output. The
+// command ends at once, and the client ends by the same signal as other programs.
 func TestReaderOfOutputEnds(t *testing.T) {
 	t.Parallel()
 	server, url := harness.Server(t)
@@ -44,8 +43,8 @@ func TestReaderOfOutputEnds(t *testing.T) {
 	}
 }
 
-// TestInterruptedClientEndsByTheSignal interrupts a client. A shell that runs it in a
-// loop ends the loop then.
+// TestInterruptedClientEndsByTheSignal interrupts a client. If a shell runs the client in a loop,
+// the loop ends, too.
 func TestInterruptedClientEndsByTheSignal(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)
@@ -68,8 +67,8 @@ func TestInterruptedClientEndsByTheSignal(t *testing.T) {
 	}
 }
 
-// TestIgnoredSignalsStayIgnored: if nohup, or a background job of a script, has started
-// a client, signals that it inherited as ignored do not end it.
+// TestIgnoredSignalsStayIgnored: nohup, or a script that runs it as a background job, starts a
+// client with ignored signals. These signals do not end the client.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)
@@ -86,8 +85,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		harness.Must(t, client.Process.Signal(sig))
 	}
-	// The effect of a handled signal may come late, so the kernel's signal masks are
-	// checked, too.
+	// A handled signal may take effect late, so the test also checks the signal masks in /proc.
 	const both = 1<<(syscall.SIGHUP-1) | 1<<(syscall.SIGINT-1)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", client.Process.Pid))
 	harness.Must(t, err)
@@ -105,8 +103,8 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	}
 }
 
-// TestSignalThatTheCommandHandles: if a command continues after an interrupt, its
-// own end determines how its client ends.
+// TestSignalThatTheCommandHandles: if a command continues after an interrupt, the command's own end
+// determines how its client ends.
 func TestSignalThatTheCommandHandles(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

@@ -11,8 +11,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// shells describes how each shell is started without the user's files, and how it
-// loads the script at SCRIPT.
+// shells says how to start each shell without the user's files, and how it loads the script at
+// SCRIPT.
 var shells = map[string][]string{
 	"bash":                     {"bash", "--norc", "--noprofile", "-i"},
 	"bash with its completion": {"bash", "--norc", "--noprofile", "-i"},
@@ -36,7 +36,7 @@ var hostileNames = []string{
 	"über", "es\x1b]0;title\acape", "tab\tbed", "new\nline",
 }
 
-// completions are lines with Tab, and the arguments that they become. R is a directory of the server.
+// completions are lines with Tab, and the arguments that they are completed to. R is a directory of the server.
 var completions = []struct{ typed, want string }{
 	{"remote ca\t", "<remote><cat>"},
 	{"remote run --sandbox re\t", "<remote><run><--sandbox><read-only>"},
@@ -93,7 +93,7 @@ func completeIn(t *testing.T, name string, args []string, url, remote string) {
 	here := t.TempDir()
 	bin, calls := filepath.Join(home, "bin"), filepath.Join(home, "calls")
 	harness.Must(t, os.MkdirAll(bin, 0o755))
-	// Called by the completion scripts it prints candidates, and otherwise its arguments.
+	// If a completion script calls this program, it prints candidates. Otherwise it prints its arguments.
 	harness.Must(t, os.WriteFile(filepath.Join(bin, "codex"), []byte(`#!/bin/sh
 for last; do :; done
 if [ "$last" = --generate-bash-completion ]; then
@@ -123,7 +123,7 @@ printf 'ARGS'; printf '<%s>' "$@"; echo
 		u.Expect("ARGS" + strings.ReplaceAll(tt.want, "R/", remote+"/"))
 		u.Expect("READY> ")
 	}
-	// All of them in a list. Names that would steer the terminal are not in it.
+	// This shows all names in a list. Names with control characters are not in it.
 	if name == "fish" { // a second Tab selects there
 		u.Types("codex remote --env build cat " + remote + "/\t")
 	} else {

@@ -10,7 +10,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestCopiesFollowNoLinks: a copy stays below its target, whatever exists there already.
+// TestCopiesFollowNoLinks: a copy stays below its target, whatever files exist there already.
 func TestCopiesFollowNoLinks(t *testing.T) {
 	t.Parallel()
 	bothServers(t, copiesFollowNoLinks)
@@ -23,7 +23,7 @@ func copiesFollowNoLinks(t *testing.T, url string) {
 	harness.Must(t, os.WriteFile(filepath.Join(source, "sub", "file"), []byte("new"), 0o644))
 	for name, tt := range map[string]struct {
 		prepare func(target, elsewhere string) error
-		errs    string // empty: it succeeds
+		errs    string // empty: the copy must succeed
 	}{
 		"nothing there":      {func(string, string) error { return nil }, ""},
 		"directories":        {func(target, _ string) error { return os.MkdirAll(filepath.Join(target, "x", "sub"), 0o755) }, ""},
@@ -59,7 +59,7 @@ func copiesFollowNoLinks(t *testing.T, url string) {
 		if (code == 0) != (tt.errs == "") || !strings.Contains(errs, tt.errs) {
 			t.Errorf("%s: exit code %d, %q", name, code, errs)
 		}
-		if tt.errs == "" { // otherwise it may be a FIFO
+		if tt.errs == "" { // otherwise the target may be a FIFO
 			if text, err := os.ReadFile(filepath.Join(target, "x", "sub", "file")); string(text) != "new" {
 				t.Errorf("%s: the copy has %q, %v", name, text, err)
 			}
@@ -70,7 +70,7 @@ func copiesFollowNoLinks(t *testing.T, url string) {
 			}
 		}
 	}
-	// A server cannot choose the name for its home directory here.
+	// The server cannot choose the local name for its home directory.
 	target := t.TempDir()
 	for _, from := range []string{":~", ":.", ":", ":~/.", ":" + source + "/.."} {
 		if _, errs, code := harness.Alone(t, nil, "remote", "cp", "-r", "--url", url, from, target); code == 0 || !strings.Contains(errs, "give the target's name too") {

@@ -13,8 +13,8 @@ import (
 	"codex.internal/pkg/testutil/faultproxy"
 )
 
-// TestCopiesGoOnAfterCuts: a copy whose connection is reset continues after the last
-// whole file, in both directions, and the trees are equal.
+// TestCopiesGoOnAfterCuts: after the connection is reset, a copy continues behind the last complete
+// file, in both directions. The trees are equal in the end.
 func TestCopiesGoOnAfterCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -58,7 +58,7 @@ func TestCopiesGoOnAfterCuts(t *testing.T) {
 	}
 }
 
-// TestFilesGoOnAfterCuts: a copy of one file whose connection is reset begins again, in both directions.
+// TestFilesGoOnAfterCuts: after the connection is reset, a copy of one file begins again, in both directions.
 func TestFilesGoOnAfterCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

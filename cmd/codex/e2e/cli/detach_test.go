@@ -18,8 +18,7 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// detaching has servers, one after the other, that share one directory of detached
-// processes.
+// detaching runs servers, one after the other, that share one directory of detached processes.
 type detaching struct {
 	t   *testing.T
 	dir string
@@ -38,7 +37,7 @@ func newDetachingIn(t *testing.T, dir string, args ...string) *detaching {
 	d := &detaching{t: t, dir: dir}
 	d.start(args...)
 	t.Cleanup(func() {
-		// Running processes would keep the directory in use.
+		// The processes must end, because they would keep the directory in use.
 		d.end(syscall.SIGKILL)
 		d.endKeepers()
 	})
@@ -74,12 +73,12 @@ func (d *detaching) end(sig syscall.Signal) {
 	_ = d.cmd.Wait()
 }
 
-// keepers are the keepers of the directory's processes: they have its directories open.
+// keepers returns the keepers of the directory's processes. They have its directories open.
 func (d *detaching) keepers() []int {
 	var pids []int
 	dir, err := filepath.EvalSymlinks(d.dir)
 	if err != nil {
-		return nil // not made yet
+		return nil // the directory does not exist yet
 	}
 	names, _ := filepath.Glob("/proc/[0-9]*/fd/3")
 	for _, name := range names {
@@ -92,13 +91,13 @@ func (d *detaching) keepers() []int {
 	return pids
 }
 
-// run runs codex remote with the present server.
+// run runs codex remote with the current server.
 func (d *detaching) run(command string, args ...string) (stdout, stderr string, code int) {
 	d.t.Helper()
 	return harness.Run(d.t, "", append([]string{"remote", command, "--url", d.url}, args...)...)
 }
 
-// must is run for commands that must succeed.
+// must is like run. The command must succeed.
 func (d *detaching) must(command string, args ...string) string {
 	d.t.Helper()
 	out, errs, code := d.run(command, args...)
@@ -108,7 +107,7 @@ func (d *detaching) must(command string, args ...string) string {
 	return out
 }
 
-// status returns the state of a process from ps; "": it is not listed.
+// status returns the state of a process from ps. It returns "" if the process is not listed.
 func (d *detaching) status(handle string) string {
 	d.t.Helper()
 	for line := range strings.Lines(d.must("ps", "--json")) {
@@ -121,8 +120,8 @@ func (d *detaching) status(handle string) string {
 	return ""
 }
 
-// TestDetachedOutlivesServers starts a process whose client and server end, the server in
-// every possible way. The last server returns its output and its exit code.
+// TestDetachedOutlivesServers starts a process. Its client ends, and its servers end in every
+// possible way. The last server returns the output and the exit code of the process.
 func TestDetachedOutlivesServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -174,8 +173,8 @@ func TestDetachedOutlivesServers(t *testing.T) {
 	d.awaitNoKeepers(t.Context())
 }
 
-// TestDetachedEnds ends processes in all possible ways: killed by a client, signalled, and
-// with their keepers, also while the server does not run.
+// TestDetachedEnds ends processes in all possible ways: killed by a client, signalled, and with
+// their keepers, even while no server runs.
 func TestDetachedEnds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -231,8 +230,8 @@ func TestDetachedEnds(t *testing.T) {
 	}
 }
 
-// TestDetachedRetention: a process writes more output than is retained. Either the oldest is
-// dropped and reported, or the process waits until a client consumes.
+// TestDetachedRetention: a process writes more output than is retained. Either the oldest output is
+// dropped and reported, or the process waits until a client reads.
 func TestDetachedRetention(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -267,8 +266,8 @@ func TestDetachedRetention(t *testing.T) {
 	}
 }
 
-// TestDetachedOverStdio starts servers on standard input and output, each of which ends
-// with its client. The next one finds the process of its user.
+// TestDetachedOverStdio starts servers on standard input and output. Each ends with its client. The
+// next one finds the user's process.
 func TestDetachedOverStdio(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -288,8 +287,8 @@ func TestDetachedOverStdio(t *testing.T) {
 	}
 }
 
-// TestDetachedInSandbox: the sandbox is the same as for other processes, and outlives the
-// server.
+// TestDetachedInSandbox: a detached process has the same sandbox as other processes, and the
+// sandbox outlives the server.
 func TestDetachedInSandbox(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -334,7 +333,7 @@ func TestRefusedDetachedStarts(t *testing.T) {
 	} {
 		params := execproto.StartParams{ProcessID: name, Argv: []string{"true"}, Cwd: "file:///"}
 		change(&params)
-		// The server itself gives up after a minute.
+		// The server itself would give up after a minute.
 		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience/2)
 		if _, err := c.StartDetached(ctx, params); err == nil || ctx.Err() != nil {
 			t.Errorf("%s: got error %v; want an error, ctx.Err() nil", name, err)

@@ -16,20 +16,20 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// detachedBytes is how much output TestDetachedCuts follows. By hand:
+// detachedBytes is the amount of output that TestDetachedCuts follows, in bytes. To run a longer test by hand:
 //
 //	go test ./e2e/cli -run TestDetachedCuts -timeout 2h -args \
 //	   -detached-bytes 8589934592 -detached-cuts 1000 -detached-restarts 20
 var detachedBytes = flag.Int64("detached-bytes", 8<<20, "output of the process of TestDetachedCuts, in bytes")
 
-// The disturbances of TestDetachedCuts: one after each part of the output.
+// The disturbances of TestDetachedCuts. One happens after each part of the output.
 var (
 	detachedCuts     = flag.Int("detached-cuts", 100, "cuts of the connection in TestDetachedCuts")
 	detachedRestarts = flag.Int("detached-restarts", 4, "killed servers in TestDetachedCuts")
 )
 
-// TestDetachedCuts follows the numbered output of a detached process while the connection is
-// cut and servers are killed. It must get every byte once.
+// TestDetachedCuts follows the numbered output of a detached process while the connection is cut
+// and servers are killed. The client must get every byte exactly once.
 func TestDetachedCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -54,7 +54,7 @@ func TestDetachedCuts(t *testing.T) {
 	}
 }
 
-// cutFollower follows a process over clients that are lost.
+// cutFollower follows a process over clients whose connections are lost.
 type cutFollower struct {
 	t        *testing.T
 	d        *detaching
@@ -85,7 +85,7 @@ func (f *cutFollower) follow() {
 	}
 }
 
-// part reads over one client, until the process has closed or the client is lost.
+// part reads with one client, until the process has closed or the client's session is lost.
 func (f *cutFollower) part(client *execclient.Client) (over bool, err error) {
 	o := execclient.FollowOptions{After: f.after, Wait: true, Consume: true}
 	for r, err := range client.Detached("numbers").Follow(f.t.Context(), o) {
@@ -108,7 +108,7 @@ func (f *cutFollower) part(client *execclient.Client) (over bool, err error) {
 	return false, errors.New("the output ended")
 }
 
-// disturb cuts the connection, or kills the server, as often as is due by now.
+// disturb cuts the connection, or kills the server, as often as is due at the present position.
 func (f *cutFollower) disturb() {
 	for f.cuts < *detachedCuts && f.bytes >= f.size*int64(f.cuts)/int64(*detachedCuts) {
 		f.cuts++
@@ -122,8 +122,8 @@ func (f *cutFollower) disturb() {
 	}
 }
 
-// TestDetachedFollowers has two clients follow a process that a third one writes to; a fourth
-// one may not write meanwhile.
+// TestDetachedFollowers: two clients follow a process that a third one writes to. A fourth client
+// may not write meanwhile.
 func TestDetachedFollowers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -175,7 +175,7 @@ func TestDetachedFollowers(t *testing.T) {
 	}
 }
 
-// TestAttach uses a detached shell at a terminal, leaves it, and comes back.
+// TestAttach uses a detached shell at a terminal, leaves it, and attaches again.
 func TestAttach(t *testing.T) {
 	t.Parallel()
 	d := newDetaching(t)

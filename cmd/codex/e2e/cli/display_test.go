@@ -13,7 +13,7 @@ import (
 
 const steering = "\x1b[31m\x1b]0;title\a\u202e\u009b31m"
 
-// TestNothingFromElsewhereSteersTheTerminal: on a terminal, foreign names and errors are
+// TestNothingFromElsewhereSteersTheTerminal: on a terminal, names and errors from a server are
 // escaped. A program gets names unchanged.
 func TestNothingFromElsewhereSteersTheTerminal(t *testing.T) {
 	t.Parallel()

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diagnosis is the output of codex doctor --json, declared again here because
-// other programs rely on these names.
+// diagnosis is the output of codex doctor --json. It is declared here again because other programs
+// rely on these names.
 type diagnosis struct {
 	Schema         int
 	Version        string
@@ -42,7 +42,7 @@ type diagnosis struct {
 	Notes []string
 }
 
-// checked is a check in one line; empty if it was not made.
+// checked returns a check as one line. It returns an empty text if the check was not made.
 func (d *diagnosis) checked(name string) string {
 	for _, c := range d.Checks {
 		if c.Name == name {
@@ -52,7 +52,7 @@ func (d *diagnosis) checked(name string) string {
 	return ""
 }
 
-// diagnose runs a doctor that prints JSON.
+// diagnose runs a doctor with JSON output.
 func diagnose(t *testing.T, cmd *exec.Cmd) (*diagnosis, int) {
 	t.Helper()
 	var errs bytes.Buffer
@@ -146,7 +146,7 @@ func TestDoctorForPeople(t *testing.T) {
 	}
 }
 
-// inside starts a command in new namespaces, as their root.
+// inside returns a command that runs in new namespaces, as their root.
 func inside(flags uintptr, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -157,7 +157,7 @@ func inside(flags uintptr, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// needNamespaces skips a test that breaks a host by namespaces.
+// needNamespaces skips a test that needs namespaces to simulate a broken host.
 func needNamespaces(t *testing.T) {
 	t.Helper()
 	err := inside(syscall.CLONE_NEWNS|syscall.CLONE_NEWPID, "/bin/true").Run()
@@ -172,10 +172,10 @@ func TestDoctorOfABrokenHost(t *testing.T) {
 	needNamespaces(t)
 	for name, tt := range map[string]struct {
 		flags uintptr
-		spoil string // a script
-		enf   bool   // workspace-write can be enforced nevertheless
+		spoil string // a script that breaks the host
+		enf   bool   // workspace-write can be enforced all the same
 		check string
-		want  []string // in the check
+		want  []string // expected in the check
 	}{
 		"no user namespaces": {
 			spoil: "echo 0 >/proc/sys/user/max_user_namespaces", check: "userNamespace",
@@ -212,7 +212,7 @@ func TestDoctorOfABrokenHost(t *testing.T) {
 		if d.WorkspaceWrite != tt.enf || tt.enf != (code == 0) {
 			t.Errorf("%s: exit code %d, %+v", name, code, d)
 		}
-		// If only Landlock works, doctor must not report that all is well.
+		// If only Landlock works, doctor must not report that all checks succeeded.
 		if !d.WorkspaceWrite && d.ReadOnly && !strings.Contains(strings.Join(d.Notes, " "), "Landlock alone cannot protect .git") {
 			t.Errorf("%s: notes %q", name, d.Notes)
 		}
@@ -235,7 +235,7 @@ func TestDoctorOfARootWithoutSETFCAP(t *testing.T) {
 	}
 	done := make(chan result)
 	go func() {
-		// The thread ends with this goroutine; it is never unlocked.
+		// The thread is never unlocked, so it ends with this goroutine.
 		runtime.LockOSThread()
 		defer close(done)
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SETFCAP, 0, 0, 0); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// checkout is the repository, whose documents are tested.
+// checkout is the path of the repository with the tested documents.
 const checkout = harness.Repository
 
 // documents are the documents whose commands are run, in order. Each document has
@@ -77,15 +77,15 @@ var notMarked = map[string]string{
 
 const secretsOfManifests = "it needs a cluster: scripts/tools/release compares the secrets with the manifests"
 
-// runElsewhere are sections all of whose commands are run by a script, which reads them there.
+// runElsewhere are sections whose commands a script runs. The script reads them from the document.
 var runElsewhere = map[string]string{"### From the package to a first command": "scripts/package_suite.py"}
 
 // unmarked finds a command line without a dollar sign in an indented block.
 var unmarked = regexp.MustCompile(`(?m)^    ((?:[A-Z_]+=\S+ |sudo )*` +
 	`(?:source |go [a-z]+ |codex |bin/|scripts/|\.ci/|\./|curl |dpkg |export |kubectl |mkdir |printf |skopeo |systemctl |\(umask |[a-z]+\(\) ).*)$`)
 
-// TestDocumentsAreListed: each document with command lines is run, or is listed
-// with a reason; and tests that are named instead exist.
+// TestDocumentsAreListed: each document with command lines is run, or is listed with a reason. If a
+// reason names a test, the test exists.
 func TestDocumentsAreListed(t *testing.T) {
 	var names []string
 	for _, pattern := range []string{"docs/*.md", "docs/operations/*/*.md", "*.md"} {
@@ -137,9 +137,8 @@ func TestDocumentsAreListed(t *testing.T) {
 	}
 }
 
-// TestDocuments runs the commands of documents and compares the output with the
-// document, so that a newcomer sees what was promised. A line of dots in a
-// document stands for any lines.
+// TestDocuments runs the commands of documents and compares the output with the document, so that a
+// newcomer sees the promised output. A line of dots in a document stands for any lines.
 func TestDocuments(t *testing.T) {
 	harness.NeedSandbox(t)
 	unused := maps.Clone(notRun)
@@ -166,8 +165,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// notRunElsewhere returns a document without the sections of runElsewhere. The script must name
-// the heading.
+// notRunElsewhere returns a document without the sections of runElsewhere. It checks that the
+// script names the heading.
 func notRunElsewhere(t *testing.T, text string) string {
 	t.Helper()
 	for title, script := range runElsewhere {
@@ -188,8 +187,8 @@ func notRunElsewhere(t *testing.T, text string) string {
 	return text
 }
 
-// commandsWithoutPrompt returns the command lines of indented blocks that do not follow
-// a dollar sign, without comments.
+// commandsWithoutPrompt returns the command lines of indented blocks that have no dollar sign,
+// without comments.
 func commandsWithoutPrompt(text string) (lines []string) {
 	for _, m := range unmarked.FindAllStringSubmatch(text, -1) {
 		line, _, _ := strings.Cut(m[1], " #")
@@ -198,14 +197,14 @@ func commandsWithoutPrompt(text string) (lines []string) {
 	return lines
 }
 
-// example is a command line of a document, and the lines that it shows below.
+// example is a command line of a document, with the output lines that the document shows below it.
 type example struct {
 	line string
 	want []string
 }
 
-// documented returns the commands of a document: in its indented blocks, behind a
-// dollar sign.
+// documented returns the commands of a document, which are in its indented blocks after a dollar
+// sign.
 func documented(text string) (list []example) {
 	inside := false
 	for line := range strings.Lines(text) {
@@ -225,13 +224,13 @@ func documented(text string) (list []example) {
 	return list
 }
 
-// reader is a person who types the commands of a document.
+// reader acts as a person who types the commands of a document.
 type reader struct {
 	t      *testing.T
-	dir    string            // the checkout
-	env    []string          // of its shell
-	before []string          // lines that change the shell: they apply to all later ones
-	places map[string]string // names that were different where the document was written
+	dir    string            // the directory of the checkout
+	env    []string          // environment of its shell
+	before []string          // earlier lines that change the shell, and so apply to all later lines
+	places map[string]string // maps names in the document to names of this test
 }
 
 func newReader(t *testing.T) *reader {
@@ -255,7 +254,7 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// here replaces names in a text of the document by the names of this test.
+// here replaces the names of the document in a text by the names of this test.
 func (r *reader) here(text string) string {
 	for _, there := range slices.Sorted(maps.Keys(r.places)) {
 		text = strings.ReplaceAll(text, there, r.places[there])
@@ -263,16 +262,16 @@ func (r *reader) here(text string) string {
 	return text
 }
 
-// changesShell are commands that the shell itself does.
+// changesShell matches commands that change the shell itself.
 var changesShell = regexp.MustCompile(`^(export|unset|source|cd) `)
 
-// shownFile is a command that shows a file which the reader is to write.
+// shownFile matches a command that shows a file which the reader must write.
 var shownFile = regexp.MustCompile(`^cat ~/(\S+)$`)
 
-// asks is a line in which the program asks a question and the reader types the answer.
+// asks matches a line in which the program asks a question and the reader types the answer.
 var asks = regexp.MustCompile(`^(.*(?:\[n\] no   > |\((?:read-only|workspace-write)\)> ))(.+)$`)
 
-// try runs a command on a terminal, types the document's input, and compares.
+// try runs a command on a terminal, types the document's input, and compares the output.
 func (r *reader) try(c example) {
 	r.t.Helper()
 	line := r.here(c.line)
@@ -309,12 +308,12 @@ func (r *reader) try(c example) {
 // The terminal is so wide that no line is broken.
 const screenRows, screenColumns = 60, 250
 
-// controls matches sequences that control a terminal and show nothing.
+// controls matches sequences that control a terminal and show no text.
 var controls = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(\x07|\x1b\\)|[ -/]*[0-~])|[\x00-\x08\x0b-\x0c\x0e-\x1f]`)
 
-// readable is the text that a person saw who watched the terminal all the time,
-// including text that has left the screen. For a line that was overwritten,
-// such as a progress bar, it is the last state.
+// readable returns the text that a person has seen who watched the terminal all the time, including
+// text that has left the screen. For a line that was overwritten, such as a progress bar, it
+// returns the last state.
 func readable(seen string) string {
 	var b strings.Builder
 	for line := range strings.Lines(controls.ReplaceAllString(seen, "")) {
@@ -324,7 +323,7 @@ func readable(seen string) string {
 	return b.String()
 }
 
-// different from one run to the next, or from one machine to another.
+// different matches text that differs from one run to the next, or from one machine to another.
 var different = []struct {
 	what *regexp.Regexp
 	name string
@@ -340,8 +339,8 @@ var different = []struct {
 	{regexp.MustCompile(`\s+`), " "},
 }
 
-// differs returns the line in which a screen differs from a document; empty: in
-// none.
+// differs returns the first line in which a screen differs from a document. It returns an empty
+// text if they agree.
 func differs(want, got string) string {
 	plain := func(text string) (lines []string) {
 		for line := range strings.Lines(text) {
@@ -377,8 +376,8 @@ func differs(want, got string) string {
 	return ""
 }
 
-// TestDocumentsDiffer checks the comparison: a comparison that always succeeds
-// would otherwise go unnoticed.
+// TestDocumentsDiffer checks the comparison itself: no other test would notice a comparison that
+// always succeeds.
 func TestDocumentsDiffer(t *testing.T) {
 	for _, tt := range []struct {
 		want, got string

@@ -29,7 +29,7 @@ func TestExecServerOptions(t *testing.T) {
 	remote := []string{"--remote", "http://x", "--environment-id", "e"}
 	for _, tt := range []struct {
 		name, config string
-		before, args []string // before the command and after it
+		before, args []string // options before the command, and arguments after it
 		code         int
 		errs         string
 	}{
@@ -102,8 +102,8 @@ func TestNamesOfProgramsThatAreNotHere(t *testing.T) {
 	}
 }
 
-// inServer runs a shell's script in a server on stdin and stdout with an
-// environment, through its client, and returns its output.
+// inServer starts a server on stdin and stdout with an environment. Through a client it runs a
+// shell script there, and returns the output.
 func inServer(t *testing.T, env []string, home, script string) (out, errs string) {
 	t.Helper()
 	out, errs, code := harness.RunWith(t, env, home, "", "remote", "--env", "local", "run", "--", "sh", "-c", script)
@@ -176,8 +176,8 @@ func TestServersWorkWithoutAliases(t *testing.T) {
 	}
 }
 
-// someEnvironments makes a home directory with environments: a server at a URL, a program, and
-// one that fails. The function runs codex with it.
+// someEnvironments creates a home directory with environments: a server at a URL, a program, and
+// one that fails. codex runs codex with that home directory.
 func someEnvironments(t *testing.T) (url string, codex func(args ...string) (string, string, int)) {
 	t.Helper()
 	_, url = harness.Server(t)
@@ -258,7 +258,7 @@ func TestChosenEnvironment(t *testing.T) {
 		name string
 		args []string
 		code int
-		want string // in stdout or stderr
+		want string // expected in stdout or stderr
 	}{
 		{"the default", []string{"info"}, 0, "server     " + url + "/ "},
 		{"before the command", []string{"--env", "program", "run", "--env", "A=b,c", "--", "sh", "-c", `pwd; echo "$A"`}, 0, "HOME/work\nb,c\n"},
@@ -285,7 +285,7 @@ func TestWithoutAFileOfEnvironments(t *testing.T) {
 		name, variable string
 		args           []string
 		code           int
-		want           string // in stdout or stderr
+		want           string // expected in stdout or stderr
 	}{
 		{"this machine", "", []string{"remote", "run", "--", "pwd"}, 0, "codex: no server is named by --url, --env, environments.toml or CODEX_EXEC_SERVER_URL: this is the local environment\n"},
 		{"a URL", "CODEX_EXEC_SERVER_URL=" + url, []string{"remote", "info"}, 0, "server     " + url + " "},

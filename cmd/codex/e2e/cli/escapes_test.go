@@ -8,8 +8,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestLeavingAShell: with ~. a user can leave a terminal, also when the server no
-// longer answers. Ctrl-C works while the client reconnects.
+// TestLeavingAShell: a user can leave a terminal with ~., even if the server no longer answers.
+// Ctrl-C works while the client reconnects.
 func TestLeavingAShell(t *testing.T) {
 	t.Parallel()
 	t.Run("hangs", func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// everywhere makes environments of one home directory, one for each way to reach a server: a
+// everywhere creates environments in one home directory, one for each way to reach a server: a
 // port, a Unix socket, TLS, ssh and a rendezvous service.
 func everywhere(t *testing.T) (home string, env, ways []string) {
 	t.Helper()
@@ -84,7 +84,7 @@ func TestEverywhere(t *testing.T) {
 	})
 }
 
-// day performs these operations over one way.
+// day performs the operations over one way.
 type day struct {
 	t           *testing.T
 	home        string
@@ -93,7 +93,7 @@ type day struct {
 	here, there string // directories of the client and of the server
 }
 
-// try runs codex remote with input. It must end as wanted.
+// try runs codex remote with input, and checks its output and exit code.
 func (d *day) try(want string, code int, command string, args ...string) {
 	d.t.Helper()
 	if out, errs, got := d.run(command, args...); got != code || out != want {
@@ -114,7 +114,7 @@ func (d *day) commands() {
 	d.try("out\n", 0, "exec", "--no-input", "--cwd", d.there, "--", "echo", "out")
 }
 
-// looks lists the processes of the server. This client has none.
+// looks lists the processes of the server. This client has no processes.
 func (d *day) looks() {
 	if out, errs, code := d.run("top", "--server"); code != 0 || !strings.Contains(out, "PROCESS") {
 		d.t.Errorf("top: exit code %d, %q\n%s", code, out, errs)
@@ -185,9 +185,9 @@ func (d *day) watches() {
 	}
 }
 
-// leaves starts a process, disconnects and comes back.
+// leaves starts a process, disconnects and connects again.
 func (d *day) leaves() {
-	const name = "left" // each server has its own
+	const name = "left" // each server has its own directory, so the name is free
 	handle, errs, code := d.run("run", "--detach", "--name", name, "--", "sh", "-c", "echo first; exec sleep 1000")
 	if code != 0 {
 		d.t.Fatal(errs)
@@ -208,7 +208,7 @@ func (d *day) leaves() {
 	d.try("", 0, "forget", name)
 }
 
-// strangers looks up the process as another client with the same token: it has another key.
+// strangers looks for the process as another client. It has the same token and another key.
 func (d *day) strangers(name string) {
 	home := d.t.TempDir()
 	text, err := os.ReadFile(filepath.Join(d.home, "environments.toml"))

@@ -10,15 +10,14 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestHomeOfFIFOs: each file of CODEX_HOME is a FIFO whose other end is not
-// open. No command waits for it: reading it is refused; writing replaces it or
-// is skipped.
+// TestHomeOfFIFOs: each file of CODEX_HOME is a FIFO whose other end is not open. No command waits
+// for it. Commands refuse to read it, and to write it they replace or skip it.
 func TestHomeOfFIFOs(t *testing.T) {
 	for _, tt := range []struct {
 		file  string
 		args  []string
 		stdin string
-		says  string // empty: it succeeds
+		says  string // empty: the command must succeed
 	}{
 		{"auth.json", []string{"login", "status"}, "", "not a regular file"},
 		{"auth.json", []string{"login", "--with-api-key"}, "sk-key\n", ""},

@@ -22,7 +22,7 @@ func (d *detaching) keeperDir(name string) string {
 	return filepath.Join(d.dir, hex.EncodeToString(digest[:16]))
 }
 
-// record returns the record of a process, to be changed and written again.
+// record returns the record of a process, so that the test can change and rewrite it.
 func (d *detaching) record(name string) map[string]any {
 	d.t.Helper()
 	text, err := os.ReadFile(filepath.Join(d.keeperDir(name), "record.json"))
@@ -32,7 +32,7 @@ func (d *detaching) record(name string) map[string]any {
 	return record
 }
 
-// plant makes the directory of a process that no server has started.
+// plant creates the directory of a process that no server has started.
 func (d *detaching) plant(name string, record map[string]any) (dir string) {
 	d.t.Helper()
 	dir = d.keeperDir(name)
@@ -44,8 +44,8 @@ func (d *detaching) plant(name string, record map[string]any) (dir string) {
 	return dir
 }
 
-// TestKeepersOfOthers: another user cannot connect to the socket of a keeper, not even
-// with its secret and with the directories opened to everybody.
+// TestKeepersOfOthers: another user cannot connect to the socket of a keeper, not even with the
+// keeper's secret and if the directories are open to all users.
 func TestKeepersOfOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -76,7 +76,7 @@ func TestKeepersOfOthers(t *testing.T) {
 	if got := try(0); got != "101" {
 		t.Errorf("the control, the keeper's user, gets %s", got)
 	}
-	// The next server uses nothing from a directory that others can change.
+	// The next server uses no file from a directory that others can change.
 	d.end(syscall.SIGKILL)
 	d.start()
 	if out := d.must("ps", "--quiet"); out != "" {
@@ -92,9 +92,8 @@ func TestKeepersOfOthers(t *testing.T) {
 	}
 }
 
-// TestPlantedKeepers: if something already exists where a server is about to make the
-// directory of a process, the start fails. Nothing is written through it, and the server
-// continues.
+// TestPlantedKeepers: a file already exists where a server is about to create the directory of a
+// process. The start fails. The server writes nothing through that file, and continues.
 func TestPlantedKeepers(t *testing.T) {
 	t.Parallel()
 	d := newDetaching(t)
@@ -137,9 +136,8 @@ func TestPlantedKeepers(t *testing.T) {
 	}
 }
 
-// TestForgedKeepers: the record was not written by a server, and its lock is held by a
-// foreign process or by none. The server must neither signal a foreign process nor wait for
-// ever.
+// TestForgedKeepers: a record was not written by a server, and a foreign process or no process
+// holds its lock. The server must neither signal a foreign process nor wait for ever.
 func TestForgedKeepers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -147,15 +145,15 @@ func TestForgedKeepers(t *testing.T) {
 	t.Parallel()
 	d := newDetaching(t)
 	d.must("run", "--detach", "--name", "real", "--", "sleep", "1000")
-	victim := exec.Command("sleep", "300") // no Pdeathsig: that signal comes when the thread that started the process ends
+	victim := exec.Command("sleep", "300") // no Pdeathsig: the kernel would send it when the thread that started the process ends
 	record := d.record("real")
 	forge := func(name string) string {
 		record["processId"], record["pid"], record["keeper"] = "detached/"+name, 1, 1
 		return d.plant(name, record)
 	}
-	// A keeper and its server were killed before the process was started.
+	// This simulates a keeper and a server that were killed before the process was started.
 	forge("stale")
-	// A foreign process holds the lock, and has another keeper's socket.
+	// A foreign process holds the lock, and the directory has the socket of another keeper.
 	dir := forge("forged")
 	lock, err := os.OpenFile(dir+"/lock", os.O_RDWR, 0)
 	harness.Must(t, err)
@@ -168,7 +166,7 @@ func TestForgedKeepers(t *testing.T) {
 		_ = victim.Wait()
 	})
 	harness.Must(t, os.Symlink(d.keeperDir("real")+"/socket", dir+"/socket"))
-	// The real keeper answers there. It does not know the forged process, and the server
+	// The real keeper answers on that socket. It does not know the forged process, and the server
 	// must not mistake it for that process's keeper.
 	for _, name := range []string{"forged", "stale"} {
 		for _, command := range []string{"kill", "wait", "logs"} {
@@ -179,7 +177,7 @@ func TestForgedKeepers(t *testing.T) {
 		}
 	}
 	harness.Must(t, os.Remove(dir+"/socket"))
-	d.end(syscall.SIGKILL) // it has a connection still
+	d.end(syscall.SIGKILL) // the foreign process still has a connection
 	d.start()
 	if _, errs, code := d.run("kill", "forged"); code == 0 || !strings.Contains(errs, "keeper") {
 		t.Errorf("kill without a socket: exit code %d, %s", code, errs)
@@ -190,7 +188,7 @@ func TestForgedKeepers(t *testing.T) {
 	if s := d.status("real"); s != "running" {
 		t.Errorf("the real process is %q", s)
 	}
-	// When its lock is free, the rest can be removed.
+	// When the lock is free, the server can remove the other files.
 	_ = victim.Process.Kill()
 	_ = victim.Wait()
 	d.must("forget", "forged")

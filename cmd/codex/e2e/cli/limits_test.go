@@ -42,8 +42,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsOfServer: limits of a server, from its options or its file, hold whatever a client asks
-// for, and the limit of the client if that is lower.
+// TestLimitsOfServer: limits of a server, from its options or its file, apply whatever limits a
+// client requests. If the client's limit is lower, that one applies.
 func TestLimitsOfServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -53,7 +53,7 @@ func TestLimitsOfServer(t *testing.T) {
 	harness.Must(t, os.WriteFile(file, []byte("limit-open-files = \"100\"\n"), 0o600))
 	_, url := harness.Server(t, "--limit-open-files", "100", "--limit-output", "8")
 	_, ofFile := harness.Server(t, "--config-file", file)
-	// The launcher sets the limits if it is a program of its own, and codex otherwise.
+	// If the launcher is a separate program, it sets the limits, otherwise codex does.
 	dir := t.TempDir()
 	harness.Must(t, harness.Install(dir, "codex", "codex-linux-sandbox"))
 	_, ofLauncher := harness.ServerOf(t, filepath.Join(dir, "codex"), "--limit-open-files", "100")
@@ -73,8 +73,8 @@ func TestLimitsOfServer(t *testing.T) {
 	}
 }
 
-// TestResources: a command's usage includes its descendants, with and without a sandbox.
-// The sandbox's launcher is not counted when it reports the end.
+// TestResources: a command's usage includes its descendants, with and without a sandbox. It does
+// not include the sandbox's launcher if that reports the end.
 func TestResources(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)
@@ -99,11 +99,11 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// TestOOMScore: the kernel kills commands, and helpers that work for one, before the server.
+// TestOOMScore: when memory is short, the kernel kills commands, and helper processes of a command, before the server.
 func TestOOMScore(t *testing.T) {
 	t.Parallel()
 	server, url := harness.Server(t)
-	text, err := os.ReadFile("/proc/self/oom_score_adj") // which the server has inherited
+	text, err := os.ReadFile("/proc/self/oom_score_adj") // the server has inherited this value
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestOOMScore(t *testing.T) {
 			t.Errorf("%s: %q, %q, %d; the server has %d", sandbox, out, errs, code, own)
 		}
 	}
-	// The server has another value while it forks, as it does for the next launcher.
+	// While the server forks, for example for the next launcher, it has another value.
 	harness.Eventually(t, "another value of the server", func() []string {
 		after, err := os.ReadFile("/proc/" + strconv.Itoa(server.Process.Pid) + "/oom_score_adj")
 		if err != nil || string(after) != string(text) {

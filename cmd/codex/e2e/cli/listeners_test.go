@@ -14,7 +14,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// listening starts a server and returns it with the URLs that it prints.
+// listening starts a server, and returns it with the URLs that it has printed.
 func listening(t *testing.T, args ...string) (cmd *exec.Cmd, urls []string) {
 	t.Helper()
 	cmd = exec.Command(harness.Codex, append([]string{"exec-server"}, args...)...)
@@ -38,8 +38,8 @@ func listening(t *testing.T, args ...string) (cmd *exec.Cmd, urls []string) {
 	return cmd, urls
 }
 
-// TestSeveralListeners: one server listens at several addresses and admits clients by the
-// rules of each. An option that weakens the rules of one address does not weaken those of another.
+// TestSeveralListeners: one server listens at several addresses and admits clients by the rules of
+// each address. An option that weakens the rules of one address does not weaken those of another.
 func TestSeveralListeners(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -81,14 +81,14 @@ func TestSeveralListeners(t *testing.T) {
 			t.Errorf("%s/readyz: %s", url, res.Status)
 		}
 	}
-	if os.Geteuid() == 0 { // another user can connect where everybody may, and nowhere else
+	if os.Geteuid() == 0 { // another user can connect only to the address that is open to all users
 		for url, want := range map[string]string{open: "101", urls[3]: "403"} {
 			if got := upgradeAs(65534, "http"+strings.TrimPrefix(url, "ws")); got != want {
 				t.Errorf("another user at %s: %s, want %s", url, got, want)
 			}
 		}
 	}
-	// An address in use is named in the error, and the listeners before it are closed.
+	// The error names the address that is in use, and the server closes the listeners before it.
 	_, errs, code := harness.Run(t, "", "exec-server", "--listen", "unix://"+file("other"), "--listen", urls[3])
 	if code != 1 || !strings.Contains(errs, "listen on "+strings.TrimPrefix(urls[3], "ws://")+": ") {
 		t.Errorf("an address in use: %d %s", code, errs)
@@ -105,7 +105,7 @@ func TestSeveralListeners(t *testing.T) {
 	}
 }
 
-// TestListenersAreChosenWell: conflicting options are refused before the server listens.
+// TestListenersAreChosenWell: the server refuses conflicting options before it listens.
 func TestListenersAreChosenWell(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -117,7 +117,7 @@ func TestListenersAreChosenWell(t *testing.T) {
 		"is not a loopback address":                           {"--listen", "ws://127.0.0.1:0", "--listen", "ws://0.0.0.0:0"},
 		"at most 16 times":                                    strings.Fields(strings.Repeat("--listen ws://127.0.0.1:0 ", 17)),
 		"needs --tls-cert":                                    {"--listen", "ws://127.0.0.1:0", "--listen", "wss://127.0.0.1:0"},
-		// --tls-client-ca admits clients at the address with TLS alone.
+		// --tls-client-ca applies only to clients of the address with TLS.
 		"--listen ws://0.0.0.0:0 is not a loopback address": {"--listen", "wss://127.0.0.1:0", "--listen", "ws://0.0.0.0:0",
 			"--tls-cert", file("server.pem"), "--tls-key", file("server.key"), "--tls-client-ca", file("clients.pem")},
 	} {
@@ -127,15 +127,15 @@ func TestListenersAreChosenWell(t *testing.T) {
 	}
 }
 
-// upgradeAs returns the status of the answer to a websocket request that curl sends as another
-// user. The arguments are passed to curl.
+// upgradeAs makes curl send a websocket request as another user, and returns the status of the
+// response. The arguments are passed to curl.
 func upgradeAs(user uint32, args ...string) string {
 	cmd := exec.Command("curl", append([]string{
 		"-s", "-o", "/dev/null", "-w", "%{http_code}", "-m", "2", "-H", "Connection: Upgrade", "-H", "Upgrade: websocket",
 		"-H", "Sec-WebSocket-Version: 13", "-H", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
 	}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
-	out, _ := cmd.Output() // a websocket stays open until curl's time is over
+	out, _ := cmd.Output() // an accepted websocket stays open until curl's time limit
 	return string(out)
 }
 

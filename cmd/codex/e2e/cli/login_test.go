@@ -16,8 +16,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestLoginThroughAProxy: the identity service, whose address is fixed, is reached through the
-// user's proxy, and verified by the user's certificate authorities.
+// TestLoginThroughAProxy: the identity service has a fixed address. The program reaches it through
+// the user's proxy, and verifies it with the user's certificate authorities.
 func TestLoginThroughAProxy(t *testing.T) {
 	t.Parallel()
 	const host = "auth.openai.com"

@@ -9,7 +9,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestCommandsThatCannotStart: exit codes and errors are those of a shell.
+// TestCommandsThatCannotStart: exit codes and errors are the same as those of a shell.
 func TestCommandsThatCannotStart(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)
@@ -29,7 +29,7 @@ func TestCommandsThatCannotStart(t *testing.T) {
 	} {
 		for _, command := range []string{"run", "exec"} {
 			_, errs, code := harness.Run(t, "", append([]string{"remote", command, "--url", url}, tt.args...)...)
-			// With exec, the launcher of the sandbox reports it in its own words.
+			// With exec, the launcher of the sandbox reports the error in its own words.
 			if code != tt.code || errs != tt.want && command == "run" {
 				t.Errorf("%s %q: %d %q, want %q", command, tt.args, code, errs, tt.want)
 			}
@@ -41,8 +41,8 @@ func TestCommandsThatCannotStart(t *testing.T) {
 	}
 }
 
-// TestServerLogIsNotInTheOutput: the log of a server that an environment's program starts
-// is shown if it warns, or with -v.
+// TestServerLogIsNotInTheOutput: an environment's program starts a server. Its log is shown only if
+// it contains a warning, or with -v.
 func TestServerLogIsNotInTheOutput(t *testing.T) {
 	t.Parallel()
 	home, env := harness.HomeDirectory(t, map[string]string{"environments.toml": `
@@ -63,7 +63,7 @@ args = ["-c", "echo from-ssh >&2; exec '` + harness.Codex + `' exec-server --lis
 	}
 }
 
-// TestQuietAndVerbose: -q suppresses notes but not errors; -v reports about the connection.
+// TestQuietAndVerbose: -q suppresses notes but not errors; -v reports the state of the connection.
 func TestQuietAndVerbose(t *testing.T) {
 	t.Parallel()
 	home, env := harness.HomeDirectory(t, nil)
@@ -71,7 +71,7 @@ func TestQuietAndVerbose(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
 		code int
-		errs string // a part; empty: nothing
+		errs string // a part of the expected text; empty: no output
 	}{
 		{[]string{"remote", "run", "--", "true"}, 0, "codex: no server is named"},
 		{[]string{"remote", "run", "-q", "--", "true"}, 0, ""},

@@ -9,8 +9,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestMistakes: an error that only a server can detect names the object, the reason and a remedy. The
-// table of option errors is in cmd/codex/cli: TestWrongUse.
+// TestMistakes: if only a server can detect a mistake, the error names the object, the reason and a
+// remedy. cmd/codex/cli: TestWrongUse has the table of option errors.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	home, env := harness.HomeDirectory(t, nil)
@@ -25,8 +25,7 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%s: got %d %q %q, want 1 and %q", args, code, out, errs, want)
 		}
 	}
-	// The file may be created later, so the server starts, and logs why it admits no
-	// client.
+	// The file may be created later. So the server starts, and logs why it admits no client.
 	if _, errs, code := harness.RunWith(t, env, home, "", "exec-server", "--listen", "ws://127.0.0.1:0", "--exit-on-stdin-close",
 		"--ws-auth", "capability-token", "--ws-tokens", filepath.Join(home, "missing")); code != 0 || !strings.Contains(errs, "the file of --ws-tokens does not exist") {
 		t.Errorf("a file of tokens that is missing: %d %q", code, errs)

@@ -25,7 +25,7 @@ func TestRemoteMove(t *testing.T) {
 	harness.Must(t, os.Symlink("c", file("l")))
 	for _, tt := range []struct {
 		args []string
-		want string // the files afterwards, with their contents
+		want string // expected files afterwards, with their contents
 	}{
 		{[]string{file("a"), file("new")}, "b=b c=c d/ d/a=d/a l=c new=a"},
 		{[]string{":" + file("new"), ":" + file("b")}, "b=a c=c d/ d/a=d/a l=c"},
@@ -42,7 +42,7 @@ func TestRemoteMove(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		args []string
-		want string // how the error begins
+		want string // expected beginning of the error
 	}{
 		{[]string{file("no"), file("new")}, "move " + file("no") + ": no such file or directory\n"},
 		{[]string{":" + file("e/c"), file("no/new")}, "move :" + file("e/c") + ": " + file("no/new") + ": no such file or directory\n"},
@@ -80,14 +80,14 @@ func TestRemoteMoveToAnotherFileSystem(t *testing.T) {
 	}
 }
 
-// contents lists the files of a directory with what is in them, and its directories.
+// contents lists the directories and files of a directory, with the contents of the files.
 func contents(t *testing.T, dir string) string {
 	t.Helper()
 	var all []string
 	harness.Must(t, filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
 		below := strings.TrimPrefix(strings.TrimPrefix(name, dir), "/")
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it goes meanwhile
+		case errors.Is(err, fs.ErrNotExist): // the file was removed meanwhile
 			return nil
 		case err != nil || below == "":
 			return err
@@ -96,7 +96,7 @@ func contents(t *testing.T, dir string) string {
 			return nil
 		}
 		data, err := os.ReadFile(name)
-		if d.Type()&os.ModeSymlink != 0 { // the link's target, or its location
+		if d.Type()&os.ModeSymlink != 0 { // write the target of the link, or its location
 			data, err = nil, nil
 			if target, _ := os.Readlink(name); target != "" {
 				data = []byte(target)

@@ -17,8 +17,8 @@ import (
 // networkQuestion is the end of the question about a host.
 const networkQuestion = "Let it reach this host and port?\r\n  [y] yes, once   [s] yes, for this session   [n] never   > "
 
-// fetch is a script with a function that prints the status of a request for a URL,
-// by the command's proxy, and fails if that is not 200. The shell must be bash.
+// fetch is a script with a function that requests a URL through the command's proxy and prints the
+// status. The function fails if the status is not 200. The shell must be bash.
 const fetch = `fetch() {
   rest=${1#http://}
   exec 3<>"/dev/tcp/127.0.0.1/${HTTP_PROXY##*:}"
@@ -31,8 +31,8 @@ const fetch = `fetch() {
 }
 `
 
-// outside starts a server of codex that reaches every name without a resolver: through a proxy
-// from its environment. port is that proxy's port on 127.0.0.1.
+// outside starts a server of codex that reaches every name without a resolver, because it uses a
+// proxy from its environment. port is that proxy's port on 127.0.0.1.
 func outside(t *testing.T) (url string, port string) {
 	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
@@ -44,8 +44,8 @@ func outside(t *testing.T) (url string, port string) {
 	return url, port
 }
 
-// TestPortsOfAllowedDomains: a pattern with a port lets a command reach this port of
-// the host and no other.
+// TestPortsOfAllowedDomains: with a pattern that has a port, a command can reach this port of the
+// host and no other.
 func TestPortsOfAllowedDomains(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)
@@ -101,7 +101,7 @@ func TestAskNetwork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
-	t.Parallel() // it waits for questions to settle
+	t.Parallel() // the test waits until keys count as an answer
 	harness.NeedSandbox(t)
 	url, _ := outside(t)
 	workspace, _ := harness.Places(t)
@@ -157,13 +157,13 @@ func asking(t *testing.T, url, script string, options ...string) *harness.User {
 	return harness.AtTerminal(t, append(args, "--", "bash", "-c", fetch+script)...)
 }
 
-// TestNetworkQuestionsAreSafe: what a command writes, types ahead in the terminal and
-// has in the name of a host does not change the question and its answer.
+// TestNetworkQuestionsAreSafe: a command cannot change a question and its answer by its output, by
+// keys in the terminal's queue, or by the name of a host.
 func TestNetworkQuestionsAreSafe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
-	t.Parallel() // it waits for questions to settle
+	t.Parallel() // the test waits until keys count as an answer
 	harness.NeedSandbox(t)
 	url, _ := outside(t)
 	t.Run("typed ahead", func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestNetworkQuestionsAreSafe(t *testing.T) {
 		}
 	})
 	t.Run("letters of another script", func(t *testing.T) {
-		// A server without an upstream proxy resolves names, but only after the question.
+		// A server without an upstream proxy resolves names itself, but only after the question.
 		_, url := harness.Server(t)
 		u := asking(t, url, "fetch 'http://p\u0430ypal.test\u202e/'")
 		u.Expect(`the command wants to reach p\u0430ypal.test\u202e port 80 (http)`)
@@ -225,14 +225,13 @@ func TestNetworkQuestionsAreSafe(t *testing.T) {
 	})
 }
 
-// TestNetworkQuestionsEnd: a question disappears when the command ends, and
-// after an interrupt, which the command gets too. A command can cause only a
-// limited number of questions.
+// TestNetworkQuestionsEnd: a question disappears when the command ends, and after an interrupt,
+// which the command gets as well. A command can cause only a limited number of questions.
 func TestNetworkQuestionsEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
-	t.Parallel() // it waits for questions to settle
+	t.Parallel() // the test waits until keys count as an answer
 	harness.NeedSandbox(t)
 	url, _ := outside(t)
 	t.Run("the command ends", func(t *testing.T) {
@@ -274,10 +273,10 @@ func TestNetworkQuestionsEnd(t *testing.T) {
 	})
 }
 
-// TestNetworkAnswersOfASession: s and n also apply to later commands of --shell. A
-// host that the user refused is not a reason to ask about the sandbox.
+// TestNetworkAnswersOfASession: s and n also apply to later commands of --shell. If the user
+// refused a host, the client does not ask about the sandbox for that reason.
 func TestNetworkAnswersOfASession(t *testing.T) {
-	t.Parallel() // it waits for questions to settle
+	t.Parallel() // the test waits until keys count as an answer
 	harness.NeedSandbox(t)
 	url, _ := outside(t)
 	workspace, _ := harness.Places(t)
@@ -301,8 +300,8 @@ func TestNetworkAnswersOfASession(t *testing.T) {
 	u.End()
 }
 
-// TestDeniedHosts: if a command fails after its proxy has refused a host, the
-// failure is reported as a denial by the sandbox.
+// TestDeniedHosts: a command fails after its proxy has refused a host. The client reports the
+// failure as a denial by the sandbox.
 func TestDeniedHosts(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)
@@ -364,10 +363,10 @@ func TestNetworkAnswersInJSON(t *testing.T) {
 	}
 }
 
-// TestSavedHosts: --save makes an egress policy of the hosts that a user permitted. A
-// server with this policy permits exactly these.
+// TestSavedHosts: --save writes an egress policy with the hosts that a user has permitted. A server
+// with this policy permits exactly these hosts.
 func TestSavedHosts(t *testing.T) {
-	t.Parallel() // it waits for questions to settle
+	t.Parallel() // the test waits until keys count as an answer
 	harness.NeedSandbox(t)
 	url, _ := outside(t)
 	workspace, beside := harness.Places(t)
@@ -388,7 +387,7 @@ func TestSavedHosts(t *testing.T) {
 	if info, err := os.Stat(policy); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("got info %v, error %v; want no error, info.Mode().Perm() 0o600", info, err)
 	}
-	// The policy is the ceiling of a server now. It bounds every client.
+	// Now the policy is the ceiling of a server, and restricts every client.
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
 	t.Cleanup(web.Close)
 	_, bounded := harness.ServerWith(t, []string{"HTTP_PROXY=" + web.URL}, "--egress-policy", policy)
@@ -397,7 +396,7 @@ func TestSavedHosts(t *testing.T) {
 	if want := "status 200\nstatus 200\nstatus 403\nstatus 403\n"; out != want || code != 0 {
 		t.Errorf("exit code %d, %q, %q, want %q", code, out, errs, want)
 	}
-	// A file that is not a policy is detected before the command runs.
+	// The program detects a file that is not a policy before the command runs.
 	harness.Must(t, os.WriteFile(policy, []byte("default = 1"), 0o600))
 	u = asking(t, url, "echo ran", "--save", policy)
 	if rest, code := u.End(); code != 125 || strings.Contains(rest, "ran\r\n") || !strings.Contains(rest, policy+" is not a valid egress policy") {

@@ -15,8 +15,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestServerInNumbers runs commands on a server with metrics and a log in JSON: the
-// metrics count them, on a port of their own, and each field of the log has one type.
+// TestServerInNumbers runs commands on a server with metrics and a log in JSON. The metrics, on a
+// port of their own, count the commands, and each field of the log has one type.
 func TestServerInNumbers(t *testing.T) {
 	t.Parallel()
 	log := &serverLog{}
@@ -80,8 +80,8 @@ func TestServerInNumbers(t *testing.T) {
 	}
 }
 
-// checkMetrics has Prometheus check metrics, and looks for labels that have a value which a client
-// can choose: their number would have no limit.
+// checkMetrics makes Prometheus check metrics. It also searches for label values that a client can
+// choose, because their number would be unbounded.
 func checkMetrics(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -116,7 +116,7 @@ func checkMetrics(t *testing.T, text string) {
 	}
 }
 
-// metricsOf returns the metrics at an address.
+// metricsOf returns the metrics of the server at an address.
 func metricsOf(t *testing.T, url string) string {
 	t.Helper()
 	web := http.Client{Timeout: harness.Patience}
@@ -131,8 +131,8 @@ func metricsOf(t *testing.T, url string) string {
 	return string(text)
 }
 
-// TestAuditTrail: a server writes what it was asked to do, begins another file at SIGHUP,
-// hides the trail from sandboxed commands, and codex audit finds each change.
+// TestAuditTrail: a server writes the requested operations to the trail, begins another file at
+// SIGHUP, and hides the trail from sandboxed commands. codex audit detects each change of the trail.
 func TestAuditTrail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

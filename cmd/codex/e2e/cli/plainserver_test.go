@@ -15,10 +15,10 @@ import (
 // plain are the extensions for copies, which Codex CLI's servers do not have.
 var plain = []string{"fs/openArchive", "fs/setAttributes", "fs/readDirectory/attributes", "fs/remove/link", "process/list"}
 
-// disguised returns the URL of a proxy in front of a server that hides some of its
+// disguised returns the URL of a proxy for a server. The proxy hides some of the server's
 // extensions.
 func disguised(t *testing.T, url string, without ...string) string {
-	// The frames of a server are not masked; the lengths stay.
+	// A server does not mask its frames, so the proxy can replace text in them. It keeps the lengths.
 	var pairs []string
 	for _, name := range without {
 		pairs = append(pairs, `"`+name+`"`, `"`+strings.Repeat("-", len(name))+`"`)
@@ -27,16 +27,16 @@ func disguised(t *testing.T, url string, without ...string) string {
 	return between(t, url, nil, func(b []byte) []byte { return []byte(names.Replace(string(b))) })
 }
 
-// bothServers runs a test of copies with a server of this project, and with one that has
-// only Codex CLI's features.
+// bothServers runs a test of copies with a server of this project, and with a server that has only
+// Codex CLI's features.
 func bothServers(t *testing.T, test func(t *testing.T, url string)) {
 	_, url := harness.Server(t)
 	t.Run("archives", func(t *testing.T) { test(t, url) })
 	t.Run("requests", func(t *testing.T) { test(t, disguised(t, url, plain...)) })
 }
 
-// between returns the URL of a proxy in front of a server. up changes messages of clients, and
-// down messages of the server; nil changes nothing.
+// between returns the URL of a proxy for a server. up changes messages of clients, and down
+// messages of the server. A nil function changes nothing.
 func between(t *testing.T, url string, up, down func([]byte) []byte) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func between(t *testing.T, url string, up, down func([]byte) []byte) string {
 	return "ws://" + l.Addr().String()
 }
 
-// pass copies from one end to the other, with changes.
+// pass copies data from one end to the other, and changes it.
 func pass(to, from net.Conn, change func([]byte) []byte) {
 	defer to.Close()
 	defer from.Close()
@@ -86,8 +86,8 @@ func pass(to, from net.Conn, change func([]byte) []byte) {
 	}
 }
 
-// TestServersWithoutAttributes: copies to and from servers such as Codex CLI's preserve
-// what the protocol can express, and a message says what is lost.
+// TestServersWithoutAttributes: copies to and from servers such as Codex CLI's preserve the
+// attributes that the protocol can express. A message names the lost ones.
 func TestServersWithoutAttributes(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

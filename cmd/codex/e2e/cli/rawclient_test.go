@@ -11,7 +11,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// messages is a connection, directly or through a relay.
+// messages is a message connection, direct or through a relay.
 type messages interface {
 	Read() ([]byte, error)
 	Write(message []byte) error
@@ -36,8 +36,8 @@ type rawClient struct {
 	conn messages
 	id   int
 
-	session string // its id
-	failure string // the error of the last call; empty: it has succeeded
+	session string // id of the session
+	failure string // the error of the last call; empty: it succeeded
 }
 
 func connectRaw(t *testing.T, url string) *rawClient {
@@ -57,7 +57,7 @@ func greet(t *testing.T, conn messages) *rawClient {
 	return c
 }
 
-// call sends a request, whose trace member is left out if trace is empty, and returns the result.
+// call sends a request and returns its result. If trace is empty, the request has no trace member.
 func (c *rawClient) call(method, params, trace string) map[string]any {
 	c.t.Helper()
 	c.id++

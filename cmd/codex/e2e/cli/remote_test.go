@@ -117,7 +117,7 @@ func TestRemoteFiles(t *testing.T) {
 	small := filepath.Join(dir, "src", "sub", "small é")
 	for _, tt := range []struct {
 		args []string
-		want string // how the error begins
+		want string // expected beginning of the error
 	}{
 		{[]string{"cp", "--url", url, "/none/such", ":" + dir}, "copy /none/such: no such file or directory\n"},
 		{[]string{"cp", "--url", url, ":/none/such", dir}, "copy :/none/such: no such file or directory\n"},
@@ -133,8 +133,8 @@ func TestRemoteFiles(t *testing.T) {
 	}
 }
 
-// TestTerminalWithoutALocalOne gives commands a terminal while stdin is not a
-// terminal: they see the end of the input, also in the middle of a line.
+// TestTerminalWithoutALocalOne gives commands a terminal while stdin is not a terminal. The
+// commands read the end of the input, even in the middle of a line.
 func TestTerminalWithoutALocalOne(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

@@ -10,8 +10,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestServersKeepApart: servers of one user neither list nor conflict with each other's
-// detached processes, and each server finds those of the previous one at the same place.
+// TestServersKeepApart: servers of one user do not list each other's detached processes, and their
+// names do not conflict. Each server finds the processes of the previous one at the same place.
 func TestServersKeepApart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -27,7 +27,7 @@ func TestServersKeepApart(t *testing.T) {
 			keepers.endKeepers()
 		}
 	})
-	// Both kinds of places, each with two servers at a time.
+	// Test both kinds of places, each with two servers at a time.
 	for _, listen := range [][2]string{
 		{"ws://127.0.0.1:0", "ws://127.0.0.1:0"},
 		{"unix://" + sockets + "/a", "unix://" + sockets + "/b"},
@@ -59,7 +59,7 @@ func TestServersKeepApart(t *testing.T) {
 			start(i)
 			check("after kill -9", i)
 		}
-		// Forgetting a process at one place does not affect the other.
+		// Forgetting a process at one place does not affect a process at the other.
 		servers[0].must("kill", "job")
 		servers[0].must("forget", "job")
 		check("after the other one has forgotten its process", 1)
@@ -72,7 +72,7 @@ func TestServersKeepApart(t *testing.T) {
 	if out, _, _ := harness.Run(t, "", "remote", "ps", "--quiet", "--url", url); out != "job\n" {
 		t.Errorf("with one directory the other server lists %q", out)
 	}
-	// --check-config makes no directory.
+	// --check-config creates no directory.
 	_, errs, code := harness.RunWith(t, append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(state, "none")), "-", "", "exec-server", "--check-config")
 	if _, err := os.Stat(filepath.Join(state, "none")); code != 0 || err == nil {
 		t.Errorf("--check-config: %d %s, %v", code, errs, err)

@@ -9,7 +9,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestRoles has clients with tokens of different roles and ceilings use one server.
+// TestRoles: clients with tokens of different roles and ceilings use one server.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)
@@ -28,12 +28,12 @@ func TestRoles(t *testing.T) {
 	_, url := harness.ServerWith(t, []string{"XDG_STATE_HOME=" + state}, "--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token", "--ws-tokens", file)
 	home, _ := harness.HomeDirectory(t, nil)
 	in := func(name string) string { return ":" + filepath.Join(ws, name) }
-	// A detached process of the principal ci, which its other token may follow.
+	// Start a detached process of the principal ci. The principal's other token may follow it.
 	for _, tt := range []struct {
 		token string
 		args  []string
 		code  int
-		want  string // in the output or the errors
+		want  string // expected in the output or the errors
 	}{
 		{"read", []string{"cat", in("f")}, 0, "text"},
 		{"read", []string{"ls", ":" + ws}, 0, "f\n"},
@@ -76,7 +76,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// newToken makes a token of a server in a file.
+// newToken creates a token of a server in a file.
 func newToken(t *testing.T, file string, args ...string) string {
 	t.Helper()
 	out, errs, code := harness.Run(t, "", append([]string{"exec-server", "token", "create", "--tokens", file}, args...)...)

@@ -10,15 +10,15 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// turnCounter counts how often a client sends after the server has sent. Requests that are sent
-// together, or streamed, are one turn.
+// turnCounter counts turns: how often a client sends after the server has sent. Requests that are
+// sent together, or streamed, are one turn.
 type turnCounter struct {
 	mu     sync.Mutex
 	turns  int
-	server bool // spoke last
+	server bool // the server has sent the last message
 }
 
-// spoke returns a function that is called when the server, or a client, sends a message.
+// spoke returns a function that must be called when the server, or a client, sends a message.
 func (c *turnCounter) spoke(server bool) func([]byte) []byte {
 	return func(b []byte) []byte {
 		c.mu.Lock()
@@ -31,7 +31,7 @@ func (c *turnCounter) spoke(server bool) func([]byte) []byte {
 	}
 }
 
-// count returns the turns since it was called last.
+// count returns the number of turns since the last call of count.
 func (c *turnCounter) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,8 +40,8 @@ func (c *turnCounter) count() int {
 	return n
 }
 
-// TestRoundTrips: copies and listings of many files do not wait for an answer per file. With
-// one each, 400 files over a network of 50 ms would take 20 seconds.
+// TestRoundTrips: copies and listings of many files do not wait for an answer for each file. If
+// they did, 400 files over a network with a round trip of 50 ms would take 20 seconds.
 func TestRoundTrips(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -67,7 +67,7 @@ func TestRoundTrips(t *testing.T) {
 	} {
 		counter.count()
 		_, errs, code := harness.Run(t, "", append([]string{"remote", args[0], "--url", through}, args[1:]...)...)
-		if turns := counter.count(); code != 0 || turns == 0 || turns > most { // the handshake is one
+		if turns := counter.count(); code != 0 || turns == 0 || turns > most { // the handshake is one turn
 			t.Errorf("%q: %d round trips, want at most %d; %d %s", args, turns, most, code, errs)
 		} else {
 			t.Logf("%s: %d", args[0], turns)

@@ -22,16 +22,16 @@ func (l *serverLog) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// records returns the records that were written so far.
+// records returns the records that have been written so far.
 func (l *serverLog) records(t *testing.T) (list []map[string]any) {
 	t.Helper()
 	l.mu.Lock()
 	text := l.text.String()
 	l.mu.Unlock()
-	text = text[:strings.LastIndexByte(text, '\n')+1] // a record may be being written
+	text = text[:strings.LastIndexByte(text, '\n')+1] // the last record may be incomplete
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "WARNING: proceeding") {
-			continue // for a person: the test's home is in a temporary directory
+			continue // a warning for the user: the test's home is in a temporary directory
 		}
 		var record map[string]any
 		if err := json.Unmarshal([]byte(line), &record); err != nil {
@@ -42,7 +42,7 @@ func (l *serverLog) records(t *testing.T) (list []map[string]any) {
 	return list
 }
 
-// await waits for a record with that message.
+// await waits for a record with this message.
 func (l *serverLog) await(t *testing.T, message string) (found map[string]any) {
 	t.Helper()
 	harness.Eventually(t, "a record "+message, func() (missing []string) {
@@ -57,7 +57,7 @@ func (l *serverLog) await(t *testing.T, message string) (found map[string]any) {
 	return found
 }
 
-// cause returns the cause in the record of a process's end; "": there is no record yet.
+// cause returns the cause in the record about a process's end. It returns "" if there is no record yet.
 func (l *serverLog) cause(t *testing.T, process string) string {
 	t.Helper()
 	for _, record := range l.records(t) {

@@ -12,8 +12,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// background starts two processes on the server: one that ignores all signals
-// that it can, and one in a session of its own. It returns their pids by name.
+// background starts two processes on the server. One ignores all signals that a process can ignore,
+// and one is in its own session. It returns their process ids by name.
 func background(t *testing.T, url string) map[string]int {
 	t.Helper()
 	cmd := exec.Command(harness.Codex, "remote", "run", "--url", url, "--", "sh", "-c", "trap '' INT TERM HUP; setsid sh -c 'echo own $$; exec sleep 1000' & echo leader $$; wait")
@@ -61,13 +61,13 @@ func TestSIGKILLLeavesNobodyBehind(t *testing.T) {
 			harness.AwaitGone(t, pids["own"])
 			continue
 		}
-		// Without cgroups the watchdog does not know a process that has made
-		// its own session: that is the documented limit.
+		// Without cgroups, the watchdog does not find a process that has created its own session.
+		// This limitation is documented.
 		_ = syscall.Kill(pids["own"], syscall.SIGKILL)
 	}
 }
 
-// haveCgroups reports whether the server can make cgroups on this machine.
+// haveCgroups reports whether the server can create cgroups on this machine.
 func haveCgroups(t *testing.T) bool {
 	t.Helper()
 	_, errs, _ := harness.Run(t, `{"id":1,"method":"initialize","params":{"clientName":"x"}}
@@ -107,7 +107,7 @@ func TestStdioAnswersBeforeItEnds(t *testing.T) {
 
 func TestSignalsAreNormalised(t *testing.T) {
 	t.Parallel()
-	// The server starts with SIGINT ignored, as in the background of a script.
+	// The server starts with SIGINT ignored, like a background job of a script.
 	cmd := exec.Command("sh", "-c", "trap '' INT; exec "+harness.Codex+" exec-server --listen stdio")
 	cmd.Stdin = strings.NewReader(`{"id":1,"method":"initialize","params":{"clientName":"x"}}
 {"method":"initialized"}

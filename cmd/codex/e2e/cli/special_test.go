@@ -11,8 +11,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestCopiesWriteIntoSpecialFiles: cp of a file onto a FIFO, a device or standard
-// output writes into it, as cp of the system does, on both sides.
+// TestCopiesWriteIntoSpecialFiles: cp of a file onto a FIFO, a device or standard output writes
+// into it, on both sides, as the system's cp does.
 func TestCopiesWriteIntoSpecialFiles(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

@@ -10,9 +10,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// fakeSSH puts a program ssh on the PATH that runs commands on this machine, in a home
-// directory of its own. It returns the directory and the environment. The script runs
-// first.
+// fakeSSH puts a program ssh on the PATH that runs commands on this machine, in its own home
+// directory. before is a script that it runs first. It returns the directory and the environment.
 func fakeSSH(t *testing.T, before string) (there, home string, env []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,8 +69,7 @@ func TestSSHFailures(t *testing.T) {
 	}
 }
 
-// TestSSHInstall: this program is copied to machines of the same platform, and to no
-// others.
+// TestSSHInstall: the command copies this program to machines of the same platform only.
 func TestSSHInstall(t *testing.T) {
 	t.Parallel()
 	there, home, env := fakeSSH(t, "echo Welcome")
@@ -95,7 +93,7 @@ func TestSSHInstall(t *testing.T) {
 	}
 }
 
-// TestRendezvousEnvironment: an environment of a rendezvous service in the file.
+// TestRendezvousEnvironment uses an environment of a rendezvous service that the file defines.
 func TestRendezvousEnvironment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

@@ -20,8 +20,8 @@ const stateSecret = "the-output-of-another-session"
 // the secret, and a token.
 type state struct {
 	*detaching
-	parent string // of the directory of detached processes, writable for the attacker
-	token  string // the file
+	parent string // parent of the directory of detached processes, writable for the attacker
+	token  string // path of the token file
 }
 
 // newState starts a server whose state is in a workspace, below a link.
@@ -57,7 +57,7 @@ func TestStateIsHidden(t *testing.T) {
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap, machine.Landlock}, func(t *testing.T, backend string) {
 		args := []string{"--sandbox-backend", backend}
 		if backend == machine.Landlock {
-			args = append(args, "--sandbox-stricter") // without a state it hides nothing
+			args = append(args, "--sandbox-stricter") // without this option, Landlock hides no state
 		}
 		s := newState(t, args...)
 		// The attack must work without a sandbox.
@@ -77,7 +77,7 @@ func TestStateIsHidden(t *testing.T) {
 			}
 			s.check(policy+", detached", harness.Run, "remote", "logs", "--url", s.url, policy)
 		}
-		// A command moves a directory that leads to the state, for the next command.
+		// A command moves a directory on the path of the state, to attack with the next command.
 		_, _, _ = s.run("run", "--cwd", workspace, "--sandbox", "workspace-write", "--", "sh", "-c",
 			fmt.Sprintf("mv %s %[1]s.moved; mv %[1]s/retain %[1]s/other; ln -sn other %[1]s/retain; true", s.parent))
 		s.check("after renames", harness.Run, "remote", "run", "--url", s.url, "--cwd", workspace, "--sandbox", "read-only", "--", "sh", "-c",
@@ -86,7 +86,7 @@ func TestStateIsHidden(t *testing.T) {
 	})
 }
 
-// TestLocalSandboxHidesState has a command of codex sandbox read what the user's servers keep at their default places.
+// TestLocalSandboxHidesState: a command of codex sandbox tries to read the state of the user's servers at its default places.
 func TestLocalSandboxHidesState(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)
@@ -170,8 +170,8 @@ func (s *state) checkFiles(backend string, args []string) {
 	}
 }
 
-// TestReplacedTokenIsHidden: if a file of the server is replaced, the new file is also
-// hidden from requests for which a helper was started before.
+// TestReplacedTokenIsHidden: if a file of the server is replaced, the new file is also hidden from
+// requests whose helper was started before.
 func TestReplacedTokenIsHidden(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -189,7 +189,7 @@ func TestReplacedTokenIsHidden(t *testing.T) {
 	defer client.Close()
 	files := client.FS().WithSandbox(execclient.ReadOnlySandbox())
 	for range 20 {
-		// The second read has a helper started for the one that follows.
+		// The second read makes the server start a helper for the next one.
 		for range 2 {
 			if text, err := files.ReadFile(ctx, filepath.Join(dir, "file")); err != nil || string(text) != "readable" {
 				t.Fatalf("got %q, %v", text, err)

@@ -13,8 +13,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// syncs runs a test of sync in both directions. The source exists and is empty, the target does
-// not exist; run synchronizes them.
+// syncs runs a test of sync in both directions. At the start, the source is empty, and the target
+// does not exist. run synchronizes them.
 func syncs(t *testing.T, test func(t *testing.T, source, target string, run func(options ...string) (out, errs string, code int))) {
 	_, url := harness.Server(t)
 	for _, direction := range []string{"up", "down"} {
@@ -61,7 +61,7 @@ func TestSyncs(t *testing.T) {
 		if out, _, code := run("-n", "--delete"); code != 0 || out != "" {
 			t.Errorf("there is something to do again: %d %q", code, out)
 		}
-		// One file with another time, one with the same size, and a link.
+		// Change the time of one file, the content of one with the same size, and a link.
 		writeText(t, source+"/plain", "PLAIN")
 		writeText(t, source+"/private/new/f", "x")
 		harness.Must(t, os.Remove(source+"/loop"))
@@ -79,7 +79,7 @@ func TestSyncs(t *testing.T) {
 	})
 }
 
-// TestSyncChecksums: contents are compared, and not the times.
+// TestSyncChecksums: with checksums, sync compares contents and not times.
 func TestSyncChecksums(t *testing.T) {
 	t.Parallel()
 	syncs(t, func(t *testing.T, source, target string, run func(...string) (string, string, int)) {
@@ -98,8 +98,8 @@ func TestSyncChecksums(t *testing.T) {
 	})
 }
 
-// TestSyncDeletes: --delete removes files that the source does not have, except
-// omitted ones, and removes nothing if the source was not read completely.
+// TestSyncDeletes: --delete removes files that the source does not have, except omitted files. It
+// removes nothing if the source was not read completely.
 func TestSyncDeletes(t *testing.T) {
 	t.Parallel()
 	syncs(t, func(t *testing.T, source, target string, run func(...string) (string, string, int)) {
@@ -131,8 +131,8 @@ func TestSyncDeletes(t *testing.T) {
 	})
 }
 
-// TestSyncDeletesNothingElsewhere: a directory of the target that becomes a link after it
-// was listed does not lead a removal away, be it of a link, a file or a directory.
+// TestSyncDeletesNothingElsewhere: a directory of the target becomes a link after it was listed.
+// The removal of a link, a file or a directory does not follow that link.
 func TestSyncDeletesNothingElsewhere(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)

@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// follows runs a test of sync --watch in both directions, over a connection that can be cut.
-// start waits until the first round is done.
+// follows runs a test of sync --watch in both directions, over a connection that the test can cut.
+// start waits until the first round is complete.
 func follows(t *testing.T,
 	test func(t *testing.T, source, target string, start func(options ...string) *harness.User, cut func(during func())),
 ) {
@@ -33,7 +33,7 @@ func follows(t *testing.T,
 				u.Expect("for changes until Ctrl-C")
 				return u
 			}, func(during func()) {
-				cutter.SetTarget("127.0.0.1:1") // which refuses
+				cutter.SetTarget("127.0.0.1:1") // this port refuses connections
 				cutter.Cut()
 				during()
 				cutter.SetTarget(harness.Address(url))
@@ -42,8 +42,7 @@ func follows(t *testing.T,
 	}
 }
 
-// becomes waits until a tree has the same contents as the source, except for omitted
-// files.
+// becomes waits until a tree has the contents of the source, except for omitted files.
 func becomes(t *testing.T, target, want string) {
 	t.Helper()
 	harness.Eventually(t, "the target is not like the source", func() []string {
@@ -54,9 +53,9 @@ func becomes(t *testing.T, target, want string) {
 	})
 }
 
-// TestSyncFollows: new, changed, renamed and removed files and directories are
-// transferred. Files that exist only in the target stay, until both trees are compared
-// completely: after a directory was removed, and after changes were lost.
+// TestSyncFollows: sync transfers new, changed, renamed and removed files and directories. Files
+// that exist only in the target stay until it compares both trees completely: after a directory was
+// removed, and after changes were lost.
 func TestSyncFollows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -82,7 +81,7 @@ func TestSyncFollows(t *testing.T) {
 		writeText(t, source+"/a/h", "h")
 		becomes(t, target, "a/ a/h=h d/ d/f=f l=file mine=m new/ new/deep/ new/deep/g=g")
 
-		// Only files: a removed directory leads to a complete comparison.
+		// Remove only files: a removed directory would cause a complete comparison.
 		harness.Must(t, os.Remove(source+"/l"))
 		becomes(t, target, "a/ a/h=h d/ d/f=f mine=m new/ new/deep/ new/deep/g=g")
 		harness.Must(t, os.Rename(source+"/new", filepath.Dir(source)+"/outside"))
@@ -114,8 +113,8 @@ func TestSyncFollows(t *testing.T) {
 	})
 }
 
-// TestSyncFollowsAnotherServer: when the session is lost with its server, the sync
-// continues with the next server, and finds the changes made meanwhile.
+// TestSyncFollowsAnotherServer: the session is lost together with its server. The sync continues
+// with the next server, and finds the changes that were made meanwhile.
 func TestSyncFollowsAnotherServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -133,7 +132,7 @@ func TestSyncFollowsAnotherServer(t *testing.T) {
 			writeText(t, dir+"/source/a", "a")
 			u := harness.AtTerminal(t, "remote", "sync", "--watch", "--delete", "--url", through, from, to)
 			u.Expect("for changes until Ctrl-C")
-			cutter.SetTarget("127.0.0.1:1") // which refuses
+			cutter.SetTarget("127.0.0.1:1") // this port refuses connections
 			harness.Must(t, server.Process.Kill())
 			writeText(t, dir+"/source/b", "b")
 			harness.Must(t, os.Remove(dir+"/source/a"))
@@ -165,13 +164,13 @@ func TestSyncFollowsGit(t *testing.T) {
 		writeText(t, source+"/c", "c")
 		becomes(t, target, ".gitignore=*.log\n b=b c=c")
 		writeText(t, source+"/.gitignore", "/b\n")
-		// Newly ignored files stay, like all omitted files.
+		// Newly ignored files stay in the target, like all omitted files.
 		becomes(t, target, ".gitignore=/b\n a.log=l b=b c=c c.log=")
 	})
 }
 
-// TestSyncFollowsFloods: if there are more changes than a watch can hold, they are
-// reported as lost, and the trees are compared completely.
+// TestSyncFollowsFloods: if there are more changes than a watch can hold, it reports lost changes,
+// and sync compares the trees completely.
 func TestSyncFollowsFloods(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

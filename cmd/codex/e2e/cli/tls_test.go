@@ -18,15 +18,15 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// authority makes certificates.
+// authority is a certificate authority.
 type authority struct {
 	t    *testing.T
-	dir  string // of the files
+	dir  string // directory of the files
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// newAuthority makes an authority, whose certificate is the file NAME.pem of a directory.
+// newAuthority creates an authority. Its certificate is the file NAME.pem of a directory.
 func newAuthority(t *testing.T, dir, name string) *authority {
 	t.Helper()
 	a := &authority{t: t, dir: dir}
@@ -35,7 +35,7 @@ func newAuthority(t *testing.T, dir, name string) *authority {
 	return a
 }
 
-// issue makes NAME.pem and NAME.key.
+// issue creates NAME.pem and NAME.key.
 func (a *authority) issue(name string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -78,8 +78,8 @@ func (a *authority) client(name string) {
 	})
 }
 
-// TestTLS: a server of wss:// admits only clients with a certificate of its authority,
-// and presents its own new certificate as soon as there is one.
+// TestTLS: a server of wss:// admits only clients with a certificate of its authority. When its own
+// certificate is replaced, it presents the new one.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -110,13 +110,13 @@ func TestTLS(t *testing.T) {
 	check("no key", 2, "must be given together", "--client-cert", file("me.pem"))
 	check("no such file", 255, "no such file", "--ca", file("none.pem"))
 
-	// The certificate is renewed, by another authority.
+	// Another authority issues a new server certificate.
 	others.server("server")
 	check("the new certificate", 0, "hello\n", append(me, "--ca", file("others.pem"))...)
 	check("the old authority", 255, "certificate", append(me, "--ca", file("ours.pem"))...)
 	harness.Must(t, os.WriteFile(file("server.pem"), []byte("nothing"), 0o600))
 	check("a file that is wrong", 0, "hello\n", append(me, "--ca", file("others.pem"))...)
-	// The admitted clients change, too.
+	// Another authority also replaces the authority of the clients.
 	harness.Must(t, os.Rename(file("others.pem"), file("clients.pem")))
 	others.server("server")
 	others.write("others.pem", "CERTIFICATE", others.cert.Raw)
@@ -148,8 +148,7 @@ func TestTLSOfAnEnvironment(t *testing.T) {
 	}
 }
 
-// TestTLSIsChosenWell: files that are not certificates are refused before the server
-// listens.
+// TestTLSIsChosenWell: the server refuses files that are not certificates before it listens.
 func TestTLSIsChosenWell(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,8 +12,8 @@ import (
 // hostileArgument would set the title of a terminal's window and clear its screen.
 const hostileArgument = "\x1b]0;owned\a\x1b[2J\u202e\nlast"
 
-// TestTop lists a detached process and one of a session with all commands. If an argument of
-// theirs could control a terminal, it is escaped.
+// TestTop lists a detached process and a process of a session with all commands. An argument of
+// theirs that could control a terminal is escaped.
 func TestTop(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -57,7 +57,7 @@ func TestTop(t *testing.T) {
 		t.Errorf("stats of no process: %d %s", code, errs)
 	}
 
-	// To a file and to a terminal.
+	// Write to a file and to a terminal.
 	for _, command := range [][]string{{"ps"}, {"ps", "--all"}, {"top"}, {"stats"}} {
 		out := d.must(command[0], command[1:]...)
 		if strings.ContainsAny(out, "\x1b\a\u202e") || !strings.Contains(out, "busy") {
@@ -75,13 +75,13 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// topAtTerminal watches three tables, and leaves. The argument of the processes does not control the
+// topAtTerminal watches three tables, and leaves. The processes' argument does not control the
 // terminal.
 func topAtTerminal(t *testing.T, url string) {
 	t.Helper()
 	top := harness.AtTerminal(t, "remote", "top", "--url", url, "--interval", "1s")
 	var screen string
-	for range 3 { // as many tables
+	for range 3 { // read as many tables
 		screen += top.UpTo("Ctrl-C ends") + top.UpTo(`\nlast`)
 	}
 	top.Types("\x03")

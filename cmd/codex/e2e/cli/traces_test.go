@@ -35,10 +35,10 @@ func collectSpans(t *testing.T) (*collected, string) {
 	c := &collected{}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/private-name" {
-			return // for an HTTP request of a client
+			return // the span is for an HTTP request of a client
 		}
 		body, err := io.ReadAll(r.Body)
-		var data tracepb.TracesData // has the form of an ExportTraceServiceRequest
+		var data tracepb.TracesData // it has the form of an ExportTraceServiceRequest
 		if err != nil || proto.Unmarshal(body, &data) != nil || r.URL.Path != "/v1/traces" || r.Header.Get("X-Key") != "se-cret" {
 			t.Errorf(`%s %v: got %x; want no error, proto.Unmarshal(body, &data) nil, r.URL.Path "/v1/traces", r.Header.Get("X-Key") "se-cret"`, r.URL, r.Header, body)
 			w.WriteHeader(http.StatusBadRequest)
@@ -57,7 +57,7 @@ func collectSpans(t *testing.T) (*collected, string) {
 	return c, s.URL
 }
 
-// of returns the spans of a trace, by name.
+// of returns the spans of a trace, by their names.
 func (c *collected) of(trace string) map[string]*tracepb.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (c *collected) of(trace string) map[string]*tracepb.Span {
 	return byName
 }
 
-// TestTracesOfDetachedProcesses: the life of a detached process is a span of its trace. Its
+// TestTracesOfDetachedProcesses: the lifetime of a detached process is a span of its trace. Its
 // keeper exports the span after the server that started it has ended. The command gets the trace
 // context.
 func TestTracesOfDetachedProcesses(t *testing.T) {
@@ -118,14 +118,14 @@ func TestTracesOfDetachedProcesses(t *testing.T) {
 	}
 }
 
-// TestDroppedSpansOfKeepers: the metrics of a server have the spans that a keeper could not export,
-// also one that was started by the server before it.
+// TestDroppedSpansOfKeepers: the metrics of a server count the spans that a keeper could not
+// export, even if the previous server has started that keeper.
 func TestDroppedSpansOfKeepers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
 	t.Parallel()
-	var server, refused atomic.Int64 // the pid of the server; the spans of other programs
+	var server, refused atomic.Int64 // the pid of the server; the number of spans of other programs
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		var data tracepb.TracesData
@@ -148,7 +148,7 @@ func TestDroppedSpansOfKeepers(t *testing.T) {
 		d.cmd, d.url = harness.ServerWith(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL}, "--retain-dir", d.dir)
 		server.Store(int64(d.cmd.Process.Pid))
 	}
-	before := int64(0) // that the server before has counted
+	before := int64(0) // spans that the previous server has counted
 	dropped := func() {
 		t.Helper()
 		testutil.Eventually(t.Context(), t, "the dropped spans", func() (string, bool) {
@@ -172,8 +172,8 @@ func TestDroppedSpansOfKeepers(t *testing.T) {
 	dropped()
 }
 
-// TestTracesThroughRendezvous: a server that registers continues the trace of a client that meets
-// it at a rendezvous service.
+// TestTracesThroughRendezvous: a client reaches a registered server through a rendezvous service.
+// The server continues the client's trace.
 func TestTracesThroughRendezvous(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -211,9 +211,9 @@ func TestTracesThroughRendezvous(t *testing.T) {
 	}
 }
 
-// TestTraces: a server continues the traces of its clients and exports spans to a collector;
-// commands get their span's context if the server is configured so. Spans contain no commands,
-// paths or secrets, and no value of a trace member causes an error.
+// TestTraces: a server continues the traces of its clients and exports spans to a collector. If the
+// server is configured so, commands get the context of their span. Spans contain no commands, paths
+// or secrets, and no value of a trace member causes an error.
 func TestTraces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

@@ -13,15 +13,15 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// described lists what is in a directory: kinds, permissions, links, contents, and with
-// times the modification times.
+// described lists the entries of a directory: kinds, permissions, links and contents. With times,
+// it adds the modification times.
 func described(t *testing.T, dir string, times bool) string {
 	t.Helper()
 	format := "%P %y %m %l %s\\n"
 	if times {
 		format = "%P %y %m %l %s %TY-%Tm-%Td %TH:%TM\\n"
 	}
-	// The size of a directory depends on its history.
+	// Leave out the sizes of directories, which depend on their history.
 	out, err := exec.Command("sh", "-c", `find "$1" -mindepth 1 -printf "$2" | sed 's/ d \([0-9]*\)  [0-9]*/ d \1/' | LC_ALL=C sort`, "sh", dir, format).CombinedOutput()
 	harness.Must(t, err)
 	return string(out)
@@ -53,7 +53,7 @@ func sampleTree(t *testing.T) string {
 	return dir
 }
 
-// TestCopiesOfTrees: permissions, links and empty directories survive, and with -p times.
+// TestCopiesOfTrees: a copy preserves permissions, links and empty directories, and with -p times.
 func TestCopiesOfTrees(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -73,7 +73,7 @@ func TestCopiesOfTrees(t *testing.T) {
 		{"upp", []string{"-rp", source, ":" + dir + "/upp"}, true},
 		{"downp", []string{"-r", "-p", ":" + source, dir + "/downp"}, true},
 		{"again/w", []string{"-r", source, ":" + dir + "/again/"}, false},
-		{"again/w", []string{"-rp", "--exclude", "readonly", source, ":" + dir + "/again/"}, false}, // over the first copy
+		{"again/w", []string{"-rp", "--exclude", "readonly", source, ":" + dir + "/again/"}, false}, // copies over the first copy
 	} {
 		_, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "--url", url}, tt.args...)...)
 		if code != 0 || errs != "" {
@@ -119,7 +119,7 @@ func copiesGoOn(t *testing.T, url string) {
 	lossy := filepath.Join(source, "odd\xff")
 	harness.Must(t, os.WriteFile(lossy, nil, 0o644))
 	_, errs, code := harness.Run(t, "", "remote", "cp", "-r", "--url", url, ":"+source, dir+"/lossy")
-	// An archive can contain any name, requests to other servers only UTF-8.
+	// An archive can contain any name. Requests to servers without archives can contain only UTF-8.
 	want, failures := "a=a d/ d/b=d/b odd\xff= z=z", "Error: 1 file was not copied, or not as it is\n"
 	if strings.HasSuffix(t.Name(), "requests") {
 		want, failures = "a=a d/ d/b=d/b z=z", "Error: 2 files were not copied, or not as they are\n"
@@ -127,7 +127,7 @@ func copiesGoOn(t *testing.T, url string) {
 	if got := contents(t, dir+"/lossy"); got != want || code != 1 || !strings.HasSuffix(errs, failures) {
 		t.Errorf("got exit code %d, %q and %q; want 1 and %q", code, errs, got, want)
 	}
-	// Several sources, of which one does not exist.
+	// Copy several sources, one of which does not exist.
 	harness.Must(t, os.Mkdir(dir+"/into", 0o755))
 	_, errs, code = harness.Run(t, "", "remote", "cp", "--url", url, source+"/a", source+"/none", source+"/z", ":"+dir+"/into")
 	if got := contents(t, dir+"/into"); got != "a=a z=z" || code != 1 || strings.Count(errs, "\n") != 2 {
@@ -161,7 +161,7 @@ func copiesUpFollowNoLinks(t *testing.T, url string) {
 			t.Fatalf("%s: %s was written", name, got)
 		}
 	}
-	// The target itself is the user's choice.
+	// A link at the target itself is followed, because the user has named it.
 	harness.Must(t, os.Symlink(elsewhere, filepath.Join(dir, "chosen")))
 	if _, errs, code := harness.Run(t, "", "remote", "cp", "-r", "--url", url, source, ":"+dir+"/chosen"); code != 0 {
 		t.Errorf("got exit code %d, stderr %q; want exit code 0", code, errs)
@@ -211,7 +211,7 @@ func TestCopiesByPatterns(t *testing.T) {
 	}
 }
 
-// TestCopiesOfManyFiles: a tree of a thousand files arrives whole.
+// TestCopiesOfManyFiles: a tree of a thousand files is copied completely.
 func TestCopiesOfManyFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

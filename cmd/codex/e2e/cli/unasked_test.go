@@ -11,8 +11,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// generous is a server on standard input and output that sends whole trees, whatever of them
-// it is asked for.
+// generous is a server on standard input and output that sends whole trees, even if a part is
+// requested.
 func generous() int {
 	cmd := exec.Command(os.Args[2], "exec-server", "--listen", "stdio")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -37,7 +37,7 @@ func generous() int {
 	}
 }
 
-// everything replaces a request for an archive by one for the whole tree.
+// everything replaces a request for an archive by a request for the whole tree.
 func everything(line []byte) []byte {
 	var request map[string]any
 	if json.Unmarshal(line, &request) != nil || request["method"] != "fs/openArchive" {

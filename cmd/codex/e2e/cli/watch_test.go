@@ -14,15 +14,14 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// lines starts a command and returns a function that reads the next line of its
-// output. The command is killed at the end of the test, and if a line does not
-// come in time.
+// lines starts a command and returns a function that reads the next line of its output. The command
+// is killed at the end of the test, and if no line arrives in time.
 func lines(t *testing.T, args ...string) func() string {
 	t.Helper()
 	return linesWith(t, nil, args...)
 }
 
-// linesWith is lines with an environment; nil: the test's.
+// linesWith is lines with an environment. If env is nil, the command gets the environment of the test.
 func linesWith(t *testing.T, env []string, args ...string) func() string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -47,8 +46,8 @@ func linesWith(t *testing.T, env []string, args ...string) func() string {
 	}
 }
 
-// awaitWatch writes a file repeatedly until the watch reports it: from then on the
-// watch reports everything.
+// awaitWatch writes a file repeatedly until the watch reports it. From then on the watch reports
+// every change.
 func awaitWatch(t *testing.T, dir string, next func() string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
