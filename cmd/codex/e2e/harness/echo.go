@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Echo returns the port of a server that echoes its input, until the end of the test.
+// Echo starts a server that echoes its input until the end of the test, and returns the server's port.
 func Echo(t testing.TB) uint16 {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -23,8 +23,8 @@ func Echo(t testing.TB) uint16 {
 	return uint16(l.Addr().(*net.TCPAddr).Port)
 }
 
-// ServeEcho echoes the data of a listener's connections. It returns when the listener is
-// closed and they have ended.
+// ServeEcho echoes the data of a listener's connections. It returns when the listener is closed and
+// all connections have ended.
 func ServeEcho(l net.Listener) {
 	var serving sync.WaitGroup
 	defer serving.Wait()

@@ -21,8 +21,8 @@ import (
 	"testing"
 	"time"
 
-	// The content of the binary is part of the test's input, so that a cached
-	// result is not reused for another binary.
+	// The import makes the program's code an input of the test, so that go test does not reuse a
+	// cached result for another binary.
 	_ "codex.internal/cmd/codex/cli"
 	"codex.internal/pkg/testutil"
 )
@@ -30,7 +30,7 @@ import (
 // Patience is how long tests wait for an event that must come.
 const Patience = testutil.Timeout
 
-// testVariables are the variables of the environment that are for tests.
+// testVariables are the environment variables that configure the tests.
 var testVariables = []string{"CODEX_E2E_CONTAINER", "CODEX_UPSTREAM", "CODEX_REAL_CLIENT", "CODEX_TEST_CACHE", "CODEX_TEST_ALL"}
 
 // Repository is the path of this repository from the directories of the tests.
@@ -58,14 +58,14 @@ func Main(m *testing.M) {
 	for _, kv := range os.Environ() {
 		name, value, _ := strings.Cut(kv, "=")
 		if name == builtVariable {
-			built = value // not with os.Getenv, because then go test would not reuse results for another directory
+			built = value // not os.Getenv: go test would then not reuse results for another directory
 		}
 		if strings.HasPrefix(name, "CODEX_") && !slices.Contains(testVariables, name) {
 			_ = os.Unsetenv(name) // the name is valid
 		}
 	}
-	// A shell starts background jobs of a script with some signals ignored, and programs
-	// would inherit that. They do not inherit a handler.
+	// A shell starts background jobs of a script with some signals ignored, and programs would
+	// inherit this. They do not inherit a handler, so install one.
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
@@ -85,8 +85,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// SlowMain is Main for a package whose tests take minutes together: with -short none of
-// them runs.
+// SlowMain is Main for a package whose tests together take minutes: with -short it runs none of
+// them.
 func SlowMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {
@@ -96,8 +96,8 @@ func SlowMain(m *testing.M) {
 	Main(m)
 }
 
-// Install puts programs in their released form into a directory: those that
-// scripts/test has built, or else it builds them now, like scripts/install.
+// Install puts programs in their released form into a directory. It uses the programs that
+// scripts/test has built. If there are none, it builds them, like scripts/install.
 func Install(dir string, programs ...string) error {
 	if built == "" {
 		args := append([]string{"-euc", `. "$1/scripts/lib.sh"; shift; build "$@"`, "build", Repository, dir}, programs...)
@@ -118,7 +118,7 @@ func Install(dir string, programs ...string) error {
 	return nil
 }
 
-// LinkOrCopy gives a program another name, or copies it if that is on another file system.
+// LinkOrCopy gives a program another name. If that is on another file system, it copies the program.
 func LinkOrCopy(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil
@@ -149,7 +149,7 @@ func ServerLogging(t *testing.T, log io.Writer, args ...string) (*exec.Cmd, stri
 	return startServer(t, Codex, nil, log, args)
 }
 
-// ServerOf starts a server by a program that becomes it.
+// ServerOf starts a server through a program that execs it.
 func ServerOf(t *testing.T, program string, args ...string) (*exec.Cmd, string) {
 	t.Helper()
 	return startServer(t, program, nil, ShownOnFailure(t), args)
@@ -228,7 +228,7 @@ func AwaitGone(t *testing.T, pids ...int) {
 	}
 }
 
-// Eventually polls until look finds nothing.
+// Eventually polls until look reports no differences.
 func Eventually(t *testing.T, what string, look func() []string) {
 	t.Helper()
 	testutil.Eventually(t.Context(), t, "no "+what, func() (string, bool) {

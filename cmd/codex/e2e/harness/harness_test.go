@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTail checks that the end of a long log is kept.
+// TestTail checks that Tail retains the end of a long log.
 func TestTail(t *testing.T) {
 	w := &Tail{}
 	for range 3 {

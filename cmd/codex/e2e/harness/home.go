@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// HomeDirectory makes a home for codex that is not below a directory for
-// temporary files, as the aliases require, and returns it with an environment
-// that names it.
+// HomeDirectory creates a home for codex, and returns it with an environment that names it. The
+// home is not in a directory for temporary files, because aliases are not created there.
 func HomeDirectory(t *testing.T, files map[string]string) (home string, env []string) {
 	t.Helper()
 	home, err := filepath.EvalSymlinks(t.TempDir())

@@ -15,14 +15,14 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// job is one process, the actions on it and the expected outcome.
+// job is one process, with the actions on it and the expected outcome.
 type job struct {
 	id       string
 	argv     []string
 	tty      bool
 	stdin    bool
 	out, err *Checked
-	codes    []int // it may exit with
+	codes    []int // permitted exit codes
 	started  atomic.Bool
 	follow   follower
 	// input writes the process's input while it is followed; nil: no input.
@@ -46,7 +46,7 @@ func (j *job) run(ctx context.Context, c *execclient.Client) error {
 	if j.input != nil {
 		feeding.Go(func() {
 			if inputErr = j.input(ctx, c, p); inputErr != nil {
-				cancel() // following it would not end
+				cancel() // otherwise following it would not end
 			}
 		})
 	}
@@ -70,8 +70,7 @@ func (j *job) run(ctx context.Context, c *execclient.Client) error {
 	return nil
 }
 
-// shortError means that the end of the output is missing, and that this was not
-// reported.
+// shortError is the error for output whose end is missing without a report.
 type shortError struct{ error }
 
 // String describes the progress of the job.
@@ -79,15 +78,15 @@ func (j *job) String() string {
 	return fmt.Sprintf("%s (started: %v, terminal: %v, %v, %v)", j.id, j.started.Load(), j.tty, j.out, j.err)
 }
 
-// jobs makes the jobs of a run.
+// jobs creates the jobs of a run.
 type jobs struct {
 	rng   *rand.Rand
-	emit  string // the program
+	emit  string // path of the program emit
 	seed  uint64
 	count int
 }
 
-// newJob makes a job that runs emit with its own output.
+// newJob creates a job that runs emit with an output of its own.
 func (m *jobs) newJob(kind string, stdout, stderr int64) *job {
 	m.count++
 	j := &job{id: fmt.Sprintf("%s-%d", kind, m.count), tty: m.rng.IntN(2) == 0, codes: []int{m.rng.IntN(99)}}
@@ -103,27 +102,27 @@ func (m *jobs) newJob(kind string, stdout, stderr int64) *job {
 // bytesSeed is the seed of the output of the newest job.
 func (m *jobs) bytesSeed() uint64 { return m.seed<<8 | uint64(m.count) }
 
-// printer writes and exits.
+// printer returns a job that writes and exits.
 func (m *jobs) printer(kind string, size int64) *job {
 	j := m.newJob(kind, size, m.rng.Int64N(size/8+1))
 	j.argv = []string{m.emit, "print", decimal(m.bytesSeed()), decimal(j.out.length), decimal(j.err.length), decimal(j.codes[0])}
 	return j
 }
 
-// gated writes and exits when a connection to addr ends.
+// gated returns a job that writes, and exits when a connection to addr ends.
 func (m *jobs) gated(addr string) *job {
 	j := m.newJob("gated", m.rng.Int64N(100_000), 0)
 	j.argv = []string{m.emit, "await", addr, decimal(m.bytesSeed()), decimal(j.out.length), decimal(j.codes[0])}
 	return j
 }
 
-// echo writes back its input. It ends after that, or, if so configured, with
-// the end of its input.
+// echo returns a job that writes back its input. It ends after size bytes or, with untilEOF, at the
+// end of its input.
 func (m *jobs) echo(size int64, untilEOF bool) *job {
 	j := m.newJob("echo", size, 0)
 	j.stdin = true
 	data := RandomBytes(m.bytesSeed(), 1)
-	most := int(size/50) + m.rng.IntN(20_000) // a write takes a round trip
+	most := int(size/50) + m.rng.IntN(20_000) // each write takes a round trip
 	random := rand.New(rand.NewPCG(m.bytesSeed(), 3))
 	ready := make(chan struct{})
 	if untilEOF && !j.tty {
@@ -163,7 +162,7 @@ func (m *jobs) echo(size int64, untilEOF bool) *job {
 	return j
 }
 
-// greeted is a writer whose first byte is a greeting.
+// greeted is a writer that expects a greeting as its first byte.
 type greeted struct {
 	ready chan struct{}
 	to    io.Writer
@@ -186,7 +185,7 @@ func decimal[N int | int64 | uint64](n N) string { return strconv.FormatInt(int6
 // offers, and writes the output.
 type follower func(ctx context.Context, p *execclient.Process, out, errs io.Writer) (execclient.ExitState, error)
 
-// follower chooses one. Output that the server still has all of in the end can
+// follower chooses a way to follow. If the server retains all output until the end, the job can
 // also be followed late.
 func (m *jobs) follower(size int64) follower {
 	const retained = 512 << 10
@@ -197,7 +196,7 @@ func (m *jobs) follower(size int64) follower {
 	return ways[m.rng.IntN(len(ways))]
 }
 
-// followEvents also checks the numbers and the kinds of events.
+// followEvents also checks the sequence numbers and the kinds of events.
 func followEvents(ctx context.Context, p *execclient.Process, out, errs io.Writer) (execclient.ExitState, error) {
 	state := execclient.ExitState{Code: -1}
 	last, exited, closed := uint64(0), false, false
@@ -250,7 +249,7 @@ func followReaders(ctx context.Context, p *execclient.Process, out, errs io.Writ
 	return state, errors.Join(err, outErr, errErr)
 }
 
-// followLate follows it twice: while it runs, and again after its end.
+// followLate follows the process twice: while it runs, and again after its end.
 func followLate(ctx context.Context, p *execclient.Process, out, errs io.Writer) (execclient.ExitState, error) {
 	var first, second int64
 	state, err := followEvents(ctx, p, io.MultiWriter(out, (*counter)(&first)), errs)
@@ -279,7 +278,7 @@ func (c *counter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// idle is killed when the others have done enough, and exits with one of codes.
+// idle returns a job that is killed when the others have done enough, and exits with one of codes.
 func (m *jobs) idle(enough <-chan struct{}, codes []int) *job {
 	j := m.newJob("idle", 0, 0)
 	j.argv, j.codes = []string{m.emit, "idle"}, codes
@@ -289,8 +288,8 @@ func (m *jobs) idle(enough <-chan struct{}, codes []int) *job {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		// Whether a terminate was carried out is unknown when its connection
-		// is lost, and a second one does no harm.
+		// If the connection is lost, the client does not know whether a terminate was carried out.
+		// A second one does no harm.
 		for {
 			_, err := p.Terminate(ctx)
 			if !errors.Is(err, execclient.ErrClosed) || c.State() == execclient.Failed {
@@ -301,9 +300,9 @@ func (m *jobs) idle(enough <-chan struct{}, codes []int) *job {
 	return j
 }
 
-// Signalling is a writer that signals each write.
+// Signalling is a writer that sends a signal on a channel for each write.
 type Signalling struct {
-	Written chan struct{} // capacity 1
+	Written chan struct{} // has capacity 1
 	To      io.Writer
 }
 
@@ -315,7 +314,7 @@ func (s *Signalling) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// notify wakes the goroutine that waits for a channel of capacity 1.
+// notify wakes the goroutine that waits on a channel of capacity 1.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

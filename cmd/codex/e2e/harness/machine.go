@@ -36,7 +36,7 @@ func Processes() (all []Process) {
 		dir := filepath.Join("/proc", name.Name())
 		info, err := os.Stat(dir)
 		stat, err2 := os.ReadFile(filepath.Join(dir, "stat"))
-		// The name of the program, in parentheses, may have any characters.
+		// The name of the program, in parentheses, may contain any characters.
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if err != nil || err2 != nil || len(fields) < 2 {
 			continue // it has ended
@@ -54,8 +54,8 @@ func Processes() (all []Process) {
 // ErrNoController means that no cgroup hierarchy has the file that NewCgroup needs.
 var ErrNoController = errors.New("no hierarchy of cgroups has the file")
 
-// NewCgroup makes a cgroup, of version 1 or 2, that has a file such as pids.max. When the test
-// ends, the processes in it are killed and it is removed.
+// NewCgroup creates a cgroup, of version 1 or 2, that has a file such as pids.max. When the test
+// ends, it kills the processes in the cgroup and removes it.
 func NewCgroup(t *testing.T, file string) (dir string, err error) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -71,7 +71,7 @@ func NewCgroup(t *testing.T, file string) (dir string, err error) {
 		}
 		if _, err = os.Stat(filepath.Join(dir, file)); err == nil {
 			t.Cleanup(func() { removeCgroup(t, dir) })
-			// A server reads its limits there, whoever its user is.
+			// A server of any user reads its limits there.
 			return dir, os.Chmod(dir, 0o755)
 		}
 		_ = os.Remove(dir)
@@ -87,7 +87,7 @@ func removeCgroup(t *testing.T, dir string) {
 		if err == nil && d.IsDir() {
 			all = append([]string{path}, all...)
 		}
-		return nil // others are removed at the same time
+		return nil // other calls remove cgroups at the same time
 	})
 	for _, dir := range all {
 		testutil.Eventually(context.Background(), t, "no process in the cgroup", func() (string, bool) {

@@ -37,8 +37,8 @@ func Authority(t *testing.T, hosts ...string) (tls.Certificate, []byte) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// ConnectProxy is an HTTP proxy that connects to address, wherever it is told
-// to. It returns its URL.
+// ConnectProxy starts an HTTP proxy that connects to address, whatever host a client requests. It
+// returns the proxy's URL.
 func ConnectProxy(t *testing.T, address string) string {
 	t.Helper()
 	var tunnels sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// NewExecutor starts an executor and returns when it is connected; stop ends it.
+// NewExecutor starts an executor and returns when it is connected. stop ends it.
 type NewExecutor func(context.Context, ExecutorOptions) (stop func() error, err error)
 
 // ExecutorOptions describe where an executor registers.
@@ -26,8 +26,8 @@ type ExecutorOptions struct {
 	Log                     io.Writer
 }
 
-// ExecutorInProcess returns a function that starts executors as a part of the
-// test, so that the race detector sees both ends.
+// ExecutorInProcess returns a function that starts executors in the test process, so that the race
+// detector sees both ends.
 func ExecutorInProcess(srv *execserver.Server) NewExecutor {
 	return func(ctx context.Context, o ExecutorOptions) (func() error, error) {
 		identity, err := noise.GenerateIdentity()
@@ -69,7 +69,7 @@ func ExecutorInProcess(srv *execserver.Server) NewExecutor {
 	}
 }
 
-// awaitConnected waits until an executor is connected. Otherwise it stops it.
+// awaitConnected waits until an executor is connected. If that fails, it stops the executor.
 func awaitConnected(connected, done <-chan struct{}, stop func() error) error {
 	select {
 	case <-connected:
@@ -81,7 +81,7 @@ func awaitConnected(connected, done <-chan struct{}, stop func() error) error {
 	}
 }
 
-// NewRelayDialer returns a dialer of streams to an environment, with its own harness.
+// NewRelayDialer returns a dialer of streams to an environment, with a harness of its own.
 func NewRelayDialer(url, token, environment string, log *slog.Logger) (execclient.Dialer, error) {
 	identity, err := noise.GenerateIdentity()
 	if err != nil {
@@ -103,7 +103,7 @@ func NewRelayDialer(url, token, environment string, log *slog.Logger) (execclien
 	return execclient.DialerOf(relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: connect, Logger: log})), nil
 }
 
-// Pause reports whether it was not interrupted.
+// Pause waits for d. It returns false if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

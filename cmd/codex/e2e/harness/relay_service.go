@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// Service is a rendezvous service that can be killed and started again at the
-// same address. It is for one goroutine at a time, but for its log.
+// Service is a rendezvous service that can be killed and started again at the same address. One
+// goroutine at a time may use it, except for its log.
 type Service struct {
-	Args []string // without --listen
-	Addr string   // HOST:PORT, once it has run
+	Args []string // arguments without --listen
+	Addr string   // HOST:PORT, after the first start
 	log  Tail
-	cmd  *exec.Cmd // nil: it does not run
+	cmd  *exec.Cmd // nil: not running
 }
 
-// Start starts it and returns when it listens. If another program uses the
-// address meanwhile, Start waits for it.
+// Start starts the service and returns when it listens. If another program uses the address
+// meanwhile, Start waits until it is free.
 func (s *Service) Start(ctx context.Context) error {
 	for end := time.Now().Add(Patience); ; {
 		err := s.startOnce()
@@ -66,7 +66,7 @@ func (s *Service) startOnce() error {
 	return nil
 }
 
-// Kill ends it like a crash.
+// Kill ends the service like a crash.
 func (s *Service) Kill() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill()
@@ -75,13 +75,13 @@ func (s *Service) Kill() {
 	}
 }
 
-// Tail keeps the end of the data written to it.
+// Tail retains the end of the data written to it.
 type Tail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-// tailBytes is how much it keeps: the end of a log contains the reason for a failure.
+// tailBytes is the number of bytes that Tail retains: the end of a log contains the reason for a failure.
 const tailBytes = 64 << 10
 
 func (t *Tail) Write(b []byte) (int, error) {

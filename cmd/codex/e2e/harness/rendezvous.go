@@ -26,12 +26,12 @@ type Meeting struct {
 	t      *testing.T
 	Cmd    *exec.Cmd
 	URL    string
-	Tokens string // file
+	Tokens string // path of the token file
 	Tls    *tls.Config
-	Said   bytes.Buffer // from stderr; to be read after its end
+	Said   bytes.Buffer // stderr of the service; read it only after its end
 }
 
-// Rendezvous starts a service on a free port.
+// Rendezvous starts a rendezvous service on a free port.
 func Rendezvous(t *testing.T, tokens string, args ...string) *Meeting {
 	t.Helper()
 	m := &Meeting{t: t, Tokens: tokens}
@@ -61,7 +61,7 @@ func (m *Meeting) End() {
 	}
 }
 
-// Token makes a token.
+// Token creates a token.
 func (m *Meeting) Token(args ...string) string {
 	m.t.Helper()
 	out, errs, code := Run(m.t, "", append([]string{"rendezvous", "token", "create", "--tokens", m.Tokens}, args...)...)
@@ -71,8 +71,7 @@ func (m *Meeting) Token(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// Call makes a call of the API, and returns the status and the members of the
-// answer.
+// Call makes a call of the API. It returns the status and the members of the response.
 func (m *Meeting) Call(token, path string, body any) (int, map[string]any) {
 	m.t.Helper()
 	text, err := json.Marshal(body)
@@ -89,7 +88,7 @@ func (m *Meeting) Call(token, path string, body any) (int, map[string]any) {
 	return res.StatusCode, members
 }
 
-// Dial dials the URL that a call has returned.
+// Dial dials the URL in the response of a call.
 func (m *Meeting) Dial(answer map[string]any) *websocket.Conn {
 	m.t.Helper()
 	dialer := websocket.Dialer{TLSClientConfig: m.Tls, HandshakeTimeout: Patience}
@@ -111,7 +110,7 @@ func (m *Meeting) Ready() int {
 	return res.StatusCode
 }
 
-// Register registers an environment and returns the answer.
+// Register registers an environment and returns the response.
 func (m *Meeting) Register(token, id string) map[string]any {
 	m.t.Helper()
 	status, registered := m.Call(token, url.PathEscape(id)+"/register", map[string]any{
@@ -139,7 +138,7 @@ func (m *Meeting) Stream(token, id string, executor *websocket.Conn, records uin
 	}
 }
 
-// MeetingStatus is the part of /status about one environment.
+// MeetingStatus is the part of /status for one environment.
 type MeetingStatus struct {
 	ID           string
 	Registration string `json:"executor_registration_id"`
@@ -167,7 +166,7 @@ func (m *Meeting) status(token string) MeetingStatus {
 	return page.Environments[0]
 }
 
-// Await polls the status until done likes it.
+// Await polls the status until done returns true.
 func (m *Meeting) Await(token, what string, done func(MeetingStatus) bool) MeetingStatus {
 	m.t.Helper()
 	var s MeetingStatus
@@ -178,7 +177,7 @@ func (m *Meeting) Await(token, what string, done func(MeetingStatus) bool) Meeti
 	return s
 }
 
-// Pass sends a frame from one socket and reads it at the other.
+// Pass sends a frame on one socket and reads it from the other.
 func Pass(t *testing.T, from, to *websocket.Conn, f frame.Frame) {
 	t.Helper()
 	sent, err := f.Append(nil)

@@ -16,32 +16,31 @@ import (
 	"codex.internal/pkg/testutil/faultproxy"
 )
 
-// runTime bounds one run: far more than the client's own 25 s of recovery.
+// runTime bounds one run. It is far more than the 25 s for which the client tries to recover.
 const runTime = 90 * time.Second
 
-// mostFaults is more than any run has.
+// mostFaults is more than the faults of any run.
 const mostFaults = 32
 
 // RecoverySetup is the common setup of a suite's runs.
 type RecoverySetup struct {
 	Target string           // HOST:PORT of the server
-	Shape  faultproxy.Shape // of the faults of a run's connections
-	Emit   string           // the program
-	// Parallel is the number of concurrent runs, per processor.
+	Shape  faultproxy.Shape // the faults of a run's connections
+	Emit   string           // path of the program emit
+	// Parallel is the number of concurrent runs for each processor.
 	Parallel int
-	// Size is the most that most processes print, in bytes, and large the
-	// most that one in sixteen does.
+	// Size is the maximum output of most processes, in bytes. Large is the maximum of one process
+	// in sixteen.
 	Size, Large int64
-	// Lossy means that the server does not hold a process back while its client
-	// is away: then output may be lost, but the loss must be reported.
+	// Lossy means that the server does not block a process while its client is disconnected. Then
+	// output may be lost, but the loss must be reported.
 	Lossy bool
 	// Killed are the possible exit codes of a terminated process.
 	Killed []int
 }
 
-// recoveryRun is a client that runs processes on a server while its connections
-// are disturbed. Everything depends on the seed, except the work of the
-// scheduler.
+// recoveryRun is a client that runs processes on a server while its connections are disturbed. The
+// seed determines everything except the order in which the scheduler runs goroutines.
 type recoveryRun struct {
 	RecoverySetup
 	seed uint64
@@ -50,23 +49,23 @@ type recoveryRun struct {
 	proxy  *faultproxy.Proxy
 	client *execclient.Client
 
-	faults  chan struct{} // gets a value for each fault while there is space
+	faults  chan struct{} // receives a value for each fault while it has space
 	gate    net.Listener
 	opening sync.Once // closes the gate
 	enough  chan struct{}
 
 	recoveries atomic.Int64
-	slowest    atomic.Int64 // duration of a recovery in ns
-	losses     atomic.Int64 // that were told
-	ends       atomic.Int64 // of a terminal's output that are missing
+	slowest    atomic.Int64 // duration of the slowest recovery, in ns
+	losses     atomic.Int64 // reported losses
+	ends       atomic.Int64 // ends of a terminal's output that are missing
 
 	mu     sync.Mutex
 	jobs   []*job
-	states []string // the states that the client reported
-	wrong  error    // errors in these states
+	states []string // the states that the client has reported
+	wrong  error    // an error in the sequence of these states
 }
 
-// do makes the run. Its error contains all information about a failure.
+// do runs the client and its processes. Its error contains all information about a failure.
 func (r *recoveryRun) do(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
@@ -114,7 +113,7 @@ func (r *recoveryRun) connect(ctx context.Context) error {
 	return err
 }
 
-// fault is called when a connection is cut. It does not wait.
+// fault must be called when a connection is cut. It does not block.
 func (r *recoveryRun) fault() {
 	r.openGate()
 	select {
@@ -145,8 +144,8 @@ func (r *recoveryRun) stateChanged(s execclient.StateChange, since *time.Time) {
 	}
 }
 
-// work runs the jobs: most at once, a few when there is a fault, and the gated
-// and the idle one until the others have ended.
+// work runs the jobs: most of them at once, and a few when a fault happens. The gated and the idle
+// job run until the others have ended.
 func (r *recoveryRun) work(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -191,7 +190,7 @@ func (r *recoveryRun) work(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// printed is how much a process prints.
+// printed chooses how many bytes a process prints.
 func (r *recoveryRun) printed(rng *rand.Rand) int64 {
 	const least = 100_000
 	if rng.IntN(16) == 0 {
@@ -200,14 +199,13 @@ func (r *recoveryRun) printed(rng *rand.Rand) int64 {
 	return int64(least * math.Exp(rng.Float64()*math.Log(float64(r.Size)/least)))
 }
 
-// everyServerRetains is how much of a process's newest output can always be read.
+// everyServerRetains is the amount of a process's newest output that can always be read, in bytes.
 const everyServerRetains = 1<<20 - 64<<10
 
-// lost reports whether a job's error means a permitted loss: of output, of the
-// session where that can happen, or of a start, because Codex CLI's server
-// leaves a process in the state starting for ever if the connection is cut at
-// the wrong moment. That server also sometimes loses the end of a terminal's
-// output, with all events in order; no client can notice that.
+// lost reports whether a job's error means a permitted loss: of output, of a session if the server
+// may lose it, or of a start. Codex CLI's server leaves a process in the state starting for ever if
+// the connection is cut at the wrong moment. That server also sometimes loses the end of a
+// terminal's output while all events are in order. No client can notice that.
 func (r *recoveryRun) lost(j *job, err error) bool {
 	if !r.Lossy {
 		return false
@@ -228,7 +226,7 @@ func (r *recoveryRun) lost(j *job, err error) bool {
 	}
 }
 
-// dump describes the progress of everything.
+// dump describes the progress of all jobs.
 func (r *recoveryRun) dump() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  plan: %v\n", r.plan)

@@ -31,7 +31,7 @@ func NeedSandbox(t *testing.T) {
 const Unconfined = "none"
 
 // EachBackend runs a subtest for each chosen backend of the sandbox: see testutil.Choice. If the
-// machine lacks what a backend needs, such as bubblewrap, the subtest is skipped.
+// machine lacks a requirement of a backend, such as bubblewrap, the subtest is skipped.
 func EachBackend(t *testing.T, backends []string, test func(t *testing.T, backend string)) {
 	t.Helper()
 	for _, backend := range testutil.Choice(t.Name(), backends) {
@@ -44,8 +44,8 @@ func EachBackend(t *testing.T, backends []string, test func(t *testing.T, backen
 	}
 }
 
-// Places makes a workspace with a repository in it and a directory beside it,
-// outside of /tmp, because workspace-write permits writing to /tmp.
+// Places creates a workspace with a repository in it, and a directory beside the workspace. Both
+// are outside of /tmp, because workspace-write permits writing to /tmp.
 func Places(t *testing.T) (workspace, beside string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "codex-e2e-")
@@ -61,7 +61,7 @@ func Places(t *testing.T) (workspace, beside string) {
 // Object is a JSON object of a request.
 type Object = map[string]any
 
-// FileURI returns the URI of a path. The path is left as it is, with "..", too.
+// FileURI returns the URI of a path. It does not change the path, even if the path contains "..".
 func FileURI(path string) string { return "file://" + path }
 
 // PathEntry returns an entry of a profile for a path.

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// RandomBytes is the output of emit for a seed on stdout (1) or stderr (2).
+// RandomBytes returns the output of emit for a seed, on stdout (stream 1) or stderr (stream 2).
 func RandomBytes(seed uint64, stream byte) *rand.ChaCha8 {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
@@ -16,13 +16,13 @@ func RandomBytes(seed uint64, stream byte) *rand.ChaCha8 {
 	return rand.NewChaCha8(key)
 }
 
-// Checked is a writer that accepts only the expected bytes. So it proves that
-// each came once and in order.
+// Checked is a writer that accepts only the expected bytes. So it proves that each byte arrived
+// once and in order.
 type Checked struct {
 	name   string
-	length int64 // how many are expected
+	length int64 // number of expected bytes
 
-	mu   sync.Mutex // progress may be read at the same time
+	mu   sync.Mutex // another goroutine may read the progress meanwhile
 	want *rand.ChaCha8
 	got  int64
 	buf  []byte
@@ -32,7 +32,7 @@ func Expect(name string, seed uint64, stream byte, length int64) *Checked {
 	return &Checked{name: name, length: length, want: RandomBytes(seed, stream)}
 }
 
-// Write fails at the first byte that is wrong or too much.
+// Write returns an error at the first byte that is wrong or beyond the expected length.
 func (c *Checked) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +52,7 @@ func (c *Checked) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Extend expects more.
+// Extend increases the number of expected bytes by n.
 func (c *Checked) Extend(n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *Checked) Complete() error {
 	return nil
 }
 
-// String describes the progress.
+// String describes how many bytes have arrived.
 func (c *Checked) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

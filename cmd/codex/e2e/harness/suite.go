@@ -19,10 +19,10 @@ var (
 	recoveryRuns = flag.Uint64("recovery.runs", 0, "make the runs of the seeds 1 to this; 0: as many as fit")
 )
 
-// mostFailures is the number of failed runs after which no more are made.
+// mostFailures is the number of failed runs after which no further runs are made.
 const mostFailures = 3
 
-// BuildEmit builds the program that runs print with.
+// BuildEmit builds emit, the program whose output the runs check.
 func BuildEmit(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "emit")
@@ -37,8 +37,8 @@ var RecoveryShape = faultproxy.Shape{
 	Cuts: 6, Refusals: 2, First: 4096, Up: 64 << 10, Down: 2 << 20, Pause: 40 * time.Millisecond,
 }
 
-// RecoverySuite makes the runs for the seeds from 1 on, or for those that the
-// flags select, several at a time.
+// RecoverySuite makes a number of runs with the seeds from 1 on, or with the seeds that the flags
+// select. Several runs are made at a time.
 func RecoverySuite(t *testing.T, name string, runs uint64, setup RecoverySetup) {
 	first := uint64(1)
 	switch {
@@ -71,7 +71,7 @@ func RecoverySuite(t *testing.T, name string, runs uint64, setup RecoverySetup) 
 	}
 }
 
-// tally sums runs up.
+// tally sums the results of runs.
 type tally struct {
 	mu                         sync.Mutex
 	runs, failed, faults       int

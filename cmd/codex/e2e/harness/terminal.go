@@ -16,7 +16,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// Alone runs codex to its end without a terminal for questions.
+// Alone runs codex to its end. It has no terminal on which it could ask questions.
 func Alone(t *testing.T, stdin io.Reader, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.Command(Codex, args...)
@@ -32,13 +32,13 @@ func Alone(t *testing.T, stdin io.Reader, args ...string) (stdout, stderr string
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// User is a person at a terminal in which codex runs.
+// User acts as a person at a terminal in which codex runs.
 type User struct {
 	T    *testing.T
 	Cmd  *exec.Cmd
 	TTY  *os.File
-	seen string          // the screen's text after the last expected text
-	all  strings.Builder // everything that has been on it
+	seen string          // the screen's text after the last text that was expected
+	all  strings.Builder // all text that has been on the screen
 	Stop *time.Timer
 }
 
@@ -47,7 +47,7 @@ func AtTerminal(t *testing.T, args ...string) *User {
 	return AtTerminalOf(t, Codex, args...)
 }
 
-// AtTerminalOf is AtTerminal with a given command.
+// AtTerminalOf is AtTerminal with another program than codex.
 func AtTerminalOf(t *testing.T, name string, args ...string) *User {
 	t.Helper()
 	u := &User{T: t, Cmd: exec.Command(name, args...)}
@@ -82,7 +82,7 @@ func (u *User) Expect(want string) {
 	}
 }
 
-// Screen is all output of the screen so far, as bytes.
+// Screen returns all output of the screen so far, as bytes.
 func (u *User) Screen() string { return u.all.String() }
 
 func (u *User) Types(keys string) {
@@ -99,7 +99,7 @@ func (u *User) End() (rest string, code int) {
 	return u.seen + string(text), u.Cmd.ProcessState.ExitCode()
 }
 
-// ThroughProxy returns a proxy before a server, which can cut its connections, and the URL that leads through it.
+// ThroughProxy returns a proxy that can cut the connections to a server, and the URL of the server through the proxy.
 func ThroughProxy(t *testing.T, url string) (proxy *faultproxy.Proxy, through string) {
 	t.Helper()
 	proxy, err := faultproxy.New(context.Background(), Address(url), faultproxy.Plan{})

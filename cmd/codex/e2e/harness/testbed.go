@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Testbed is a directory outside of /tmp with the programs, which every user can start, and
-// with directories of one user. Tests that play an ordinary user as root use it, and policies
+// Testbed is a directory outside of /tmp. It contains the programs, which every user can start, and
+// directories of one user. Tests use it to act as an ordinary user when they run as root. Policies
 // that deny /tmp leave it readable.
 type Testbed struct {
 	T    *testing.T
@@ -18,8 +18,8 @@ type Testbed struct {
 	User *syscall.Credential // nil: the test's own user
 }
 
-// NewTestbed makes a testbed for a user; uid < 0: the test's own. It is removed when the
-// test ends.
+// NewTestbed creates a testbed for a user. If uid < 0, it is the test's own user. The testbed is
+// removed when the test ends.
 func NewTestbed(t *testing.T, uid int) *Testbed {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "codex-testbed-")
@@ -47,8 +47,8 @@ func NewTestbed(t *testing.T, uid int) *Testbed {
 
 var programs = []string{"codex", "codex-fs", "codex-linux-sandbox"}
 
-// allPrograms is the directory of all programs. It is made once, because building them
-// takes seconds.
+// allPrograms returns the directory of all programs. They are built once, because that takes
+// seconds.
 func allPrograms() string { return filepath.Join(filepath.Dir(Codex), "all") }
 
 var installAll = sync.OnceValue(func() error { return Install(allPrograms(), programs...) })
@@ -83,8 +83,8 @@ func (b *Testbed) Own(path string) error {
 	return os.Chown(path, int(b.User.Uid), int(b.User.Gid))
 }
 
-// Command returns a program that runs as the user. Files that it writes to a default place go to
-// a directory of the testbed.
+// Command returns a command that runs as the user. Files that the program writes to a default place
+// go to a directory of the testbed.
 func (b *Testbed) Command(home, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = home
@@ -93,22 +93,22 @@ func (b *Testbed) Command(home, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// KillAll kills all processes of the user, unless that is the test's own.
+// KillAll kills all processes of the user, unless the test itself runs as that user.
 func (b *Testbed) KillAll() {
 	if b.User == nil {
 		return
 	}
 	cmd := exec.Command("/bin/sh", "-c", "kill -KILL -1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: b.User}
-	_ = cmd.Run() // it kills itself, too
+	_ = cmd.Run() // the command also kills itself
 }
 
 // firstUser is the first id that UnusedUser tries. It is above the ids of ordinary and
 // system users.
 const firstUser = 210_000
 
-// UnusedUser returns the id of a user that has no process. The kernel counts the processes of a
-// user for RLIMIT_NPROC.
+// UnusedUser returns the id of a user without processes, because the kernel counts the processes of
+// a user for RLIMIT_NPROC.
 func UnusedUser() int {
 	used := make(map[int]bool)
 	for _, p := range Processes() {
@@ -121,7 +121,7 @@ func UnusedUser() int {
 	return uid
 }
 
-// RemoveAll removes a tree whatever the modes of its directories are.
+// RemoveAll removes a tree, whatever the modes of its directories are.
 func RemoveAll(dir string) error {
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, _ error) error {
 		if d != nil && d.IsDir() {

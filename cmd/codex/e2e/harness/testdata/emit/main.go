@@ -1,5 +1,5 @@
-// Command emit is what the tests of recovery run on the server: its output
-// is decided by its arguments.
+// Command emit is the program that the recovery tests run on the server. Its arguments determine
+// its output.
 //
 //	emit print SEED STDOUT STDERR CODE   write so many random bytes, exit
 //	emit await ADDR SEED STDOUT CODE     do so when a connection to ADDR ends
@@ -7,7 +7,7 @@
 //	                                     many bytes of stdin
 //	emit idle                            wait for the end
 //
-// On a terminal it turns off all that would change bytes on their way.
+// On a terminal it turns off every mode that would change bytes.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 		code = int(number(args[3]))
 	case "await":
 		if c, err := net.Dial("tcp", args[0]); err == nil {
-			_, _ = io.Copy(io.Discard, c) // whatever ends it
+			_, _ = io.Copy(io.Discard, c) // whatever ends the connection
 		}
 		print(os.Stdout, number(args[1]), 1, number(args[2]))
 		code = int(number(args[3]))
@@ -82,7 +82,7 @@ func number(s string) uint64 {
 	return n
 }
 
-// fail ends with a code that no test expects.
+// fail exits with a code that no test expects.
 func fail(err error) {
 	fmt.Fprintln(os.Stderr, "emit:", err)
 	os.Exit(99)
