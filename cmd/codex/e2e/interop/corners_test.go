@@ -18,14 +18,13 @@ import (
 	"codex.internal/pkg/testutil/faultproxy"
 )
 
-// corner is an executor and a client that meet at our service.
+// corner is an executor and a client that meet at a rendezvous service of this project.
 type corner struct {
 	t            *testing.T
 	meeting      *harness.Meeting
 	state, token string
-	// The faulty network between each of them and the service. It can only
-	// reset connections to a service that is gone, whereas real networks refuse
-	// them: in that case no proxy is used.
+	// The faulty network between each of them and the service. A proxy can only reset connections
+	// to a service that has ended, but a real network refuses them. In that case no proxy is used.
 	executor, client *faultproxy.Proxy
 }
 
@@ -58,7 +57,7 @@ func (c *corner) proxy() *faultproxy.Proxy {
 	return p
 }
 
-// reach returns the URL of the service, through a proxy if there is one.
+// reach returns the URL of the service, which leads through the proxy if it is not nil.
 func (c *corner) reach(proxy *faultproxy.Proxy) string {
 	if proxy == nil {
 		return c.meeting.URL
@@ -66,7 +65,7 @@ func (c *corner) reach(proxy *faultproxy.Proxy) string {
 	return "http://" + proxy.Addr()
 }
 
-// The faults.
+// The faults that a test can cause.
 const (
 	clientCut   = "client cut off"
 	executorCut = "executor cut off"
@@ -98,7 +97,7 @@ func (c *corner) run(client, command string) (string, error) {
 		"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=" + c.token,
 	}
 	if client != harness.Codex {
-		// No server listens there: the other variables take precedence.
+		// No server listens at this URL: the other variables take precedence.
 		return printing(c.t, "ws://127.0.0.1:1", command, env...)
 	}
 	cmd := exec.CommandContext(c.t.Context(), client, "remote", "run", "--", "sh", "-c", command)
@@ -111,8 +110,8 @@ func (c *corner) run(client, command string) (string, error) {
 	return string(out), err
 }
 
-// through makes a command print, strikes in the middle of it, and returns the
-// client's output and how long the second half took.
+// through makes a command print, causes a fault in the middle of the output, and returns the
+// client's output and the duration of the second half.
 func (c *corner) through(client, what string) (out string, took time.Duration, err error) {
 	name := filepath.Join(c.t.TempDir(), "middle")
 	harness.Must(c.t, syscall.Mkfifo(name, 0o600))
@@ -122,7 +121,7 @@ func (c *corner) through(client, what string) (out string, took time.Duration, e
 	var running sync.WaitGroup
 	running.Go(func() {
 		out, err = c.run(client, numberedLines("echo > "+name))
-		_, _ = middle.Write([]byte{'\n'}) // in case the command has not been reached
+		_, _ = middle.Write([]byte{'\n'}) // the command may not have reached the middle
 	})
 	if _, err := middle.Read(make([]byte, 1)); err != nil {
 		c.t.Errorf("the middle of the command: %v", err)
@@ -133,14 +132,13 @@ func (c *corner) through(client, what string) (out string, took time.Duration, e
 	return out, time.Since(began), err
 }
 
-// unreached is the message of Codex CLI's client about a service to which it
-// had a connection for a moment. If a connection is refused, it tries again. A
-// service that is killed may cause this message; one that is told to end does
-// not.
+// unreached is the message of Codex CLI's client about a service to which it had a connection for a
+// moment. If a connection is refused, the client tries again. A killed service may cause this
+// message. A service that shuts down normally does not.
 const unreached = "environment registry request failed: error sending request for url"
 
-// TestCorners breaks the path between executors and clients while a command
-// prints. Whichever programs are the two ends, no output is lost.
+// TestCorners breaks the path between executors and clients while a command prints. No output is
+// lost, whichever programs are the two ends.
 func TestCorners(t *testing.T) {
 	upstream := variable(t, upstreamVariable)
 	names := map[string]string{harness.Codex: "ours", upstream: "theirs"}

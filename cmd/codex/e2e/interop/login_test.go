@@ -26,7 +26,7 @@ type signedIn struct {
 	url  string
 
 	mu    sync.Mutex
-	asked []string // path, authorization and, if it is about tokens, body
+	asked []string // path, authorization and, if the request is about tokens, its body
 	fresh string   // the access token that a refresh returns
 }
 
@@ -49,7 +49,7 @@ func (h *signedIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/refresh":
 		question += string(body)
 		_, _ = fmt.Fprintf(w, `{"access_token":%q,"refresh_token":"rt-2"}`, h.fresh)
-	default: // a registry that refuses all registrations
+	default: // the registry refuses all registrations
 		w.WriteHeader(http.StatusNotFound)
 	}
 	h.asked = append(h.asked, question)
@@ -62,17 +62,17 @@ func (h *signedIn) run(program, stdin string, args ...string) string {
 	cmd.Env = []string{"HOME=" + h.home, "CODEX_HOME=" + h.home, "PATH=" + os.Getenv("PATH"),
 		"CODEX_AUTHAPI_BASE_URL=" + h.url, "CODEX_REFRESH_TOKEN_URL_OVERRIDE=" + h.url + "/refresh"}
 	cmd.Stdin = strings.NewReader(stdin)
-	out, _ := cmd.CombinedOutput() // its output says how it ends
+	out, _ := cmd.CombinedOutput() // the output describes how it ends
 	return string(out)
 }
 
 func (h *signedIn) file() string {
-	text, _ := os.ReadFile(filepath.Join(h.home, "auth.json")) // none: empty
+	text, _ := os.ReadFile(filepath.Join(h.home, "auth.json")) // empty if the file is missing
 	return string(text)
 }
 
-// TestEitherSignsInForTheOther: each codex uses, and deletes, the credentials
-// that the other has stored. Both store the same.
+// TestEitherSignsInForTheOther: each codex uses, and deletes, the credentials that the other has
+// stored. Both store the same data.
 func TestEitherSignsInForTheOther(t *testing.T) {
 	upstream := variable(t, upstreamVariable)
 	for flag, tt := range map[string]struct{ secret, status string }{
@@ -99,8 +99,8 @@ func TestEitherSignsInForTheOther(t *testing.T) {
 	}
 }
 
-// TestEitherRefreshesForTheOther: one codex refreshes the tokens, and the other
-// registers with the stored result.
+// TestEitherRefreshesForTheOther: one codex refreshes the tokens, and the other registers with the
+// stored tokens.
 func TestEitherRefreshesForTheOther(t *testing.T) {
 	upstream := variable(t, upstreamVariable)
 	jwt := func(claims string) string {
@@ -123,7 +123,7 @@ func TestEitherRefreshesForTheOther(t *testing.T) {
 		}
 		register := "/cloud/environment/env-1/register Bearer " + h.fresh
 		h.mu.Lock()
-		// Later versions send more in a refresh.
+		// Later versions send more data in a refresh.
 		if len(h.asked) != 3 || !strings.HasPrefix(h.asked[0], "/refresh ") || !strings.Contains(h.asked[0], `"refresh_token":"rt-1"`) || h.asked[1] != register || h.asked[2] != register {
 			t.Errorf("%s, then %s: asked %q", p.first, p.second, h.asked)
 		}

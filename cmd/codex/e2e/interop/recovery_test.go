@@ -19,21 +19,21 @@ import (
 	"codex.internal/pkg/testutil/faultproxy"
 )
 
-// The tests of this file are run by scripts/interop, which sets these.
+// scripts/interop runs the tests of this file, and sets these variables.
 const (
-	// upstreamVariable is the path of Codex CLI's binary.
+	// upstreamVariable names the path of Codex CLI's binary.
 	upstreamVariable = "CODEX_UPSTREAM"
-	// realClientVariable is the path of the program that drives it as a client.
+	// realClientVariable names the path of the program that drives Codex CLI as a client.
 	realClientVariable = "CODEX_REAL_CLIENT"
 )
 
 const (
-	// upstreamRuns are fewer than with our server: they only show that the
-	// client copes with the other's behaviour.
+	// upstreamRuns is lower than the number of runs with this project's server. The runs only show
+	// that the client handles the other server's behaviour.
 	upstreamRuns = 150
 
-	// turns is how many turns of Codex CLI's client are disturbed, each
-	// while a command prints so many lines.
+	// turns is the number of turns of Codex CLI's client that are disturbed. In each, a command
+	// prints turnLines lines.
 	turns, turnLines = 10, 200
 )
 
@@ -66,25 +66,24 @@ func listen(t *testing.T, binary string) string {
 	return addr
 }
 
-// TestRecoveryWithUpstream: Codex CLI's server does not hold processes back,
-// and its sessions cannot be taken over. So output may be lost, but then the
-// client reports it.
+// TestRecoveryWithUpstream: Codex CLI's server does not block processes, and its sessions cannot be
+// taken over. So output may be lost, but then the client reports the loss.
 func TestRecoveryWithUpstream(t *testing.T) {
 	harness.RecoverySuite(t, t.Name(), upstreamRuns, harness.RecoverySetup{
 		Target: listen(t, variable(t, upstreamVariable)), Shape: harness.RecoveryShape, Emit: harness.BuildEmit(t), Parallel: 8,
 		Size: 1 << 20, Large: 10 << 20, Lossy: true,
-		// Pipes and terminals differ, and it is now and then quicker than
-		// its own bookkeeping.
+		// The exit code differs between pipes and terminals. Sometimes the server answers before it
+		// has recorded the code.
 		Killed: []int{-1, 1, 137},
 	})
 }
 
-// givenUp is what Codex CLI's client tells the model when a connection is cut
-// before a start was answered. It does not repeat a start, whatever the server.
+// givenUp is the text that Codex CLI's client sends to the model if a connection is cut before a
+// start was answered. With any server, it does not repeat a start.
 const givenUp = "Failed to create unified exec process: exec-server transport disconnected"
 
-// TestUpstreamClientRecovers has Codex CLI's client run commands on our
-// server through connections that are cut, most of them while they print.
+// TestUpstreamClientRecovers: Codex CLI's client runs commands on this project's server. Its
+// connections are cut, most of them while the commands print.
 func TestUpstreamClientRecovers(t *testing.T) {
 	target := listen(t, harness.Codex)
 	var recovered, gaveUp atomic.Int32
@@ -120,14 +119,14 @@ func TestUpstreamClientRecovers(t *testing.T) {
 	}
 }
 
-// numberedLines is a command that prints them for two seconds, does something
-// else in the middle, and exits with code 3.
+// numberedLines returns a command that prints numbered lines for two seconds, runs middle halfway,
+// and exits with code 3.
 func numberedLines(middle string) string {
 	return fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "<line $i>"; sleep 0.01; [ $i != %d ] || %s; done; exit 3`, turnLines, turnLines/2, middle)
 }
 
-// printing makes the client run a command and returns what it told the model
-// about it.
+// printing makes the client run a command, and returns the text about it that the client sends to
+// the model.
 func printing(t *testing.T, url, command string, env ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "python3", "testdata/printing.py", variable(t, realClientVariable), variable(t, upstreamVariable), url, command)
@@ -151,8 +150,8 @@ func printing(t *testing.T, url, command string, env ...string) (string, error) 
 	return told.Outputs[0], nil
 }
 
-// allLines checks that each line exists once, in order, and how the command
-// ended.
+// allLines checks that each line exists once and in order, and that the command exited with the
+// expected code.
 func allLines(out string) error {
 	var want strings.Builder
 	for i := range turnLines {

@@ -29,8 +29,8 @@ func startUpstream(t *testing.T, args []string, stdin string, env ...string) {
 	harness.Must(t, err)
 }
 
-// TestUpstreamMeetsItself: Codex CLI's executor and harness find each other
-// through our service, and the executor comes back to it.
+// TestUpstreamMeetsItself: Codex CLI's executor and harness find each other through this project's
+// service, and the executor reconnects to the service.
 func TestUpstreamMeetsItself(t *testing.T) {
 	dir := t.TempDir()
 	state := filepath.Join(dir, "state.json")
@@ -41,7 +41,7 @@ func TestUpstreamMeetsItself(t *testing.T) {
 	startUpstream(t, []string{"app-server"}, `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}
 {"method":"initialized"}
 `, "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL="+m.URL, "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID=env-1", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN="+token)
-	// Up: resume, handshake, initialize, initialized. Down: the answers.
+	// Client to server: resume, handshake, initialize, initialized. Server to client: the responses.
 	m.Await(token, "the handshake and initialize", func(s harness.MeetingStatus) bool { return s.Harnesses == 1 && s.Up.Frames >= 4 && s.Down.Frames >= 2 })
 	m.End()
 	again := harness.Rendezvous(t, m.Tokens, "--state", state, "--listen", strings.TrimPrefix(m.URL, "http://"))
