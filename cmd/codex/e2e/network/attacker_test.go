@@ -22,14 +22,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attackVariable makes this program act as the attacker. It is a JSON list of actions,
-// each a list of the name and the arguments of one of attacks.
+// attackVariable makes this program act as the attacker. Its value is a JSON list of actions. Each
+// action is a list that contains the name of one of attacks and its arguments.
 const attackVariable = "E2E_NETWORK_ATTACKS"
 
-// through begins the line about an attack that got an answer.
+// through begins the line about an attack that received an answer.
 const through = "through: "
 
-// Times of the attacker. A refusal comes at once; if packets vanish, an attempt takes
+// Timeouts of the attacker. A refusal arrives at once. If packets are dropped, an attempt takes
 // dialTime.
 const (
 	dialTime   = 2 * time.Second
@@ -69,7 +69,7 @@ func init() {
 	os.Exit(0)
 }
 
-// tcp connects to an address and greets.
+// tcp connects to an address and sends a greeting.
 func tcp(arguments []string) (string, error) { return plain([]string{arguments[0], "hello"}) }
 
 // plain sends a text to an address, and returns the answer.
@@ -106,7 +106,7 @@ func udp(arguments []string) (string, error) {
 	return "sent", nil
 }
 
-// query sends a DNS query for a name, of a type, to a server, by UDP and by TCP.
+// query sends a DNS query of a type for a name to a server, by UDP and by TCP.
 func query(arguments []string) (string, error) {
 	number, err := strconv.Atoi(arguments[2])
 	if err != nil {
@@ -143,7 +143,7 @@ func query(arguments []string) (string, error) {
 	return answers, nil
 }
 
-// manyNames asks for more names than are stored, each with data in it.
+// manyNames queries more names than are stored, each with data in it.
 func manyNames(arguments []string) (string, error) {
 	resolver := net.Resolver{PreferGo: true}
 	ctx, done := context.WithTimeout(context.Background(), 2*dialTime)
@@ -154,7 +154,7 @@ func manyNames(arguments []string) (string, error) {
 	return "asked", nil
 }
 
-// socket makes a socket from numbers.
+// socket creates a socket. The arguments are numbers.
 func socket(arguments []string) (string, error) {
 	var numbers [3]int
 	for i, text := range arguments {
@@ -167,7 +167,7 @@ func socket(arguments []string) (string, error) {
 	return "made", unix.Close(fd)
 }
 
-// raw sends an ICMP echo request by a kind of socket.
+// raw sends an ICMP echo request with a kind of socket.
 func raw(arguments []string) (string, error) {
 	kind, _ := strconv.Atoi(arguments[0])
 	fd, err := unix.Socket(unix.AF_INET, kind, unix.IPPROTO_ICMP)
@@ -179,7 +179,7 @@ func raw(arguments []string) (string, error) {
 	return "sent", unix.Sendto(fd, []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0}, 0, &unix.SockaddrInet4{Addr: to})
 }
 
-// packet sends a frame by each interface.
+// packet sends a frame on each interface.
 func packet([]string) (string, error) {
 	const experiment = 0x88b5
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
@@ -197,7 +197,7 @@ func packet([]string) (string, error) {
 	return "sent", err
 }
 
-// fastOpen connects without connect.
+// fastOpen connects by TCP Fast Open, without the system call connect.
 func fastOpen(arguments []string) (string, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -220,7 +220,7 @@ func severalPaths(arguments []string) (string, error) {
 	return converse(conn, "hello")
 }
 
-// udpLite sends a packet by UDP-Lite.
+// udpLite sends a UDP-Lite packet.
 func udpLite(arguments []string) (string, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE)
 	if err != nil {
@@ -243,8 +243,8 @@ func bindDevice(arguments []string) (string, error) {
 	return "sent", unix.Sendto(fd, []byte("hello"), 0, &unix.SockaddrInet4{Addr: netip.MustParseAddr(arguments[0]).As4(), Port: 99})
 }
 
-// routes asks the kernel for its routes and then to remove the loopback's, as a
-// command would that wants its packets to go elsewhere.
+// routes asks the kernel for its routes, and then tries to remove the loopback route, so that
+// packets would take another way.
 func routes([]string) (string, error) {
 	if _, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE); err != nil {
 		return "", err
@@ -252,7 +252,7 @@ func routes([]string) (string, error) {
 	return "made", nil
 }
 
-// namespaces makes or enters other networks.
+// namespaces tries to create or enter other network namespaces.
 func namespaces([]string) (string, error) {
 	var failed error
 	for _, path := range []string{"/proc/1/ns/net", "/proc/self/ns/net"} {
@@ -287,7 +287,7 @@ func unixSocket(arguments []string) (string, error) {
 	return "", failed
 }
 
-// descriptors searches for sockets that were left open, also those of the first process.
+// descriptors searches for open sockets, including those of the first process.
 func descriptors([]string) (string, error) {
 	var found []string
 	for _, process := range []string{"self", "1", strconv.Itoa(os.Getppid())} {
@@ -305,13 +305,13 @@ func descriptors([]string) (string, error) {
 	return strings.Join(found, " "), nil
 }
 
-// getent asks the C library for a name.
+// getent looks up a name with the C library.
 func getent(arguments []string) (string, error) {
 	out, err := exec.Command("getent", "ahosts", arguments[0]).Output()
 	return string(out), err
 }
 
-// greet sends a request for a host over TLS with a name, and returns the answer.
+// greet opens TLS with a server name, sends a request for a host, and returns the response.
 func greet(conn net.Conn, sni, host string) (string, error) {
 	_ = conn.SetDeadline(time.Now().Add(dialTime))
 	inner := tls.Client(conn, &tls.Config{ServerName: sni, InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
@@ -321,7 +321,7 @@ func greet(conn net.Conn, sni, host string) (string, error) {
 	return statuses(inner, 1, "GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
 }
 
-// direct opens TLS to an address: ADDRESS NAME HOST.
+// direct opens TLS to an address. Arguments: ADDRESS NAME HOST.
 func direct(arguments []string) (string, error) {
 	conn, err := net.DialTimeout("tcp", arguments[0], dialTime)
 	if err != nil {
@@ -331,13 +331,13 @@ func direct(arguments []string) (string, error) {
 	return greet(conn, arguments[1], arguments[2])
 }
 
-// viaProxy connects to a proxy that a variable names.
+// viaProxy connects to the proxy that an environment variable names.
 func viaProxy(variable string) (net.Conn, error) {
 	_, address, _ := strings.Cut(os.Getenv(variable), "://")
 	return net.DialTimeout("tcp", address, dialTime)
 }
 
-// viaHTTP sends unmodified requests to the HTTP proxy: COUNT TEXT.
+// viaHTTP sends unmodified requests to the HTTP proxy. Arguments: COUNT TEXT.
 func viaHTTP(arguments []string) (string, error) {
 	count, err := strconv.Atoi(arguments[0])
 	if err != nil {
@@ -351,8 +351,8 @@ func viaHTTP(arguments []string) (string, error) {
 	return statuses(conn, count, arguments[1])
 }
 
-// statuses sends requests and returns the statuses of the answers. An error means
-// that none is 200.
+// statuses sends requests and returns the statuses of the responses. It returns an error if none is
+// 200.
 func statuses(conn net.Conn, count int, text string) (string, error) {
 	_ = conn.SetDeadline(time.Now().Add(dialTime))
 	if _, err := io.WriteString(conn, text); err != nil {
@@ -377,7 +377,7 @@ func statuses(conn net.Conn, count int, text string) (string, error) {
 	return strings.Join(list, " "), nil
 }
 
-// viaConnect opens TLS through the HTTP proxy: TARGET NAME HOST. Without a name it greets.
+// viaConnect opens TLS through the HTTP proxy. Without a name it sends a greeting without TLS. Arguments: TARGET NAME HOST.
 func viaConnect(arguments []string) (string, error) {
 	conn, err := viaProxy("HTTPS_PROXY")
 	if err != nil {
@@ -406,8 +406,8 @@ func viaConnect(arguments []string) (string, error) {
 	return greet(conn, arguments[1], arguments[2])
 }
 
-// viaSOCKS connects through the SOCKS proxy and greets: TYPE HOST PORT, where TYPE is
-// name or address.
+// viaSOCKS connects through the SOCKS proxy and sends a greeting. Arguments: TYPE HOST PORT, where
+// TYPE is name or address.
 func viaSOCKS(arguments []string) (string, error) {
 	port, _ := strconv.Atoi(arguments[2])
 	to := append([]byte{3, byte(len(arguments[1]))}, arguments[1]...)
@@ -422,7 +422,7 @@ func viaSOCKS(arguments []string) (string, error) {
 	return socks(1, append(to, byte(port>>8), byte(port)))
 }
 
-// socksCommand sends another command than CONNECT, for an address outside.
+// socksCommand sends a SOCKS command other than CONNECT, for an address outside.
 func socksCommand(arguments []string) (string, error) {
 	number, _ := strconv.Atoi(arguments[0])
 	return socks(byte(number), []byte{1, 93, 184, 215, 14, 0, 80})

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// one is a word of an attack with its arguments.
+// one returns the words of one action of an attack: its name and arguments.
 func one(words ...string) []string { return words }
 
-// get is a request for a URL, with the Host header that belongs to it.
+// get returns a request for a URL, with the matching Host header.
 func get(url string) string {
 	host, _, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
 	return "GET " + url + " HTTP/1.1\r\nHost: " + host[strings.LastIndexByte(host, '@')+1:] + "\r\n\r\n"
@@ -28,20 +28,20 @@ func get(url string) string {
 // attack is an attack by a sandboxed command.
 type attack struct {
 	name  string
-	allow []string // the patterns of hosts; none: allowed.test
+	allow []string // patterns of permitted hosts; none: allowed.test
 	words [][]string
-	// reaches are the packets that may leave, all to allowed hosts.
+	// reaches are the packets that may leave the network. All go to allowed hosts.
 	reaches []string
 	// never are texts that no service may receive.
 	never []string
-	// control is a variant that gets through with the same policy; without one, words
-	// get through without a sandbox. leaves is the packet that must then leave; "": the
-	// result shows it.
+	// control is a variant of the attack that succeeds under the same policy. If there is none,
+	// words succeed without a sandbox. leaves is the packet that must then leave the network; "":
+	// the output shows the success.
 	control []string
 	leaves  string
 }
 
-// Packets for the allowed host.
+// Packets to the allowed host.
 const (
 	query4 = "udp " + resolver + ":53"
 	web4   = "tcp " + resolver + ":80"
@@ -50,7 +50,7 @@ const (
 
 var everyHost = []string{"*"}
 
-// viaHTTPControl is a request that every policy here allows.
+// viaHTTPControl is a request that every policy in this file allows.
 var viaHTTPControl = one("http", "1", "GET http://allowed.test/control HTTP/1.1\r\n\r\n")
 
 // sockets are attacks that bypass the proxy.
@@ -105,8 +105,8 @@ var sockets = []attack{
 	{name: "other families", words: otherFamilies()},
 }
 
-// otherFamilies makes sockets of each family and type except IPv4 and IPv6, and raw
-// IP sockets.
+// otherFamilies returns actions that create sockets of each family and type except IPv4 and IPv6,
+// and raw IP sockets.
 func otherFamilies() (words [][]string) {
 	for family := range 46 {
 		kinds := []int{syscall.SOCK_STREAM, syscall.SOCK_DGRAM, syscall.SOCK_RAW, syscall.SOCK_SEQPACKET}
@@ -121,7 +121,7 @@ func otherFamilies() (words [][]string) {
 	return words
 }
 
-// tunnels carry data in names.
+// tunnels are attacks that carry data in DNS names.
 var tunnels = []attack{
 	{name: "long labels", words: queries(strings.Repeat("a", 63)+"."+strings.Repeat("b", 63)+"."+strings.Repeat("c",
 		63)+".denied.test.", resolver+":53"), leaves: query4},
@@ -140,7 +140,7 @@ var tunnels = []attack{
 	}, control: viaHTTPControl, leaves: web4},
 }
 
-// queries asks a server for all types of records that are used by tunnels.
+// queries returns queries to a server of all record types that DNS tunnels use.
 func queries(name, server string) (words [][]string) {
 	for _, kind := range []string{"1", "5", "10", "15", "16", "28", "33", "64", "65", "252", "255", "65399"} {
 		words = append(words, one("query", server, name, kind))
@@ -165,7 +165,7 @@ var localSpellings = []string{
 	"198.18.0.1", "192.0.2.1", "224.0.0.1", "255.255.255.255",
 }
 
-// byEachProxy asks for a host by each kind of proxy.
+// byEachProxy returns actions that request a host through each kind of proxy.
 func byEachProxy(host string) [][]string {
 	name := strings.Trim(host, "[]")
 	return [][]string{
@@ -174,7 +174,7 @@ func byEachProxy(host string) [][]string {
 	}
 }
 
-// spellings are attacks that ask a proxy for an address which is not public.
+// spellings returns attacks that request a non-public address from a proxy.
 func spellings() []attack {
 	words := [][]string{
 		one("socks", "address", "127.0.0.1", "80"), one("socks", "address", "::1", "80"), one("socks", "address",
@@ -203,7 +203,7 @@ func spellings() []attack {
 	return list
 }
 
-// connections are attacks that name an allowed host but mean another one.
+// connections are attacks that name an allowed host but try to reach another one.
 var connections = []attack{
 	{name: "another name in TLS and in HTTP", words: [][]string{
 		one("connect", "allowed.test:443", "denied.test", "denied.test"), one("tls", other+":443", "allowed.test", "denied.test"),
@@ -253,7 +253,7 @@ func init() {
 	}
 }
 
-// smuggled are requests in which the proxy and a server could see two different ends.
+// smuggled returns requests whose end the proxy and a server could interpret differently.
 func smuggled() (words [][]string) {
 	const begin, end = "POST http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\n",
 		"GET http://denied.test/smuggled HTTP/1.1\r\nHost: denied.test\r\n\r\n"
@@ -274,7 +274,7 @@ func smuggled() (words [][]string) {
 	return words
 }
 
-// run makes a sandboxed command do what words say, and returns its output.
+// run makes a sandboxed command carry out the words, and returns its output.
 func (w *world) run(t *testing.T, url string, allow []string, words ...[]string) string {
 	t.Helper()
 	if len(allow) == 0 {
@@ -284,7 +284,7 @@ func (w *world) run(t *testing.T, url string, allow []string, words ...[]string)
 	harness.Must(t, err)
 	arguments := []string{"remote", "run", "--url", url, "--cwd", w.workspace, "--sandbox", "workspace-write", "-e",
 		attackVariable + "=" + encode(t, words)}
-	// With the race detector, the attacker would wait for a second when it ends.
+	// With the race detector, the attacker would otherwise wait for a second when it ends.
 	arguments = append(arguments, "-e", "GORACE=atexit_sleep_ms=0")
 	for _, pattern := range allow {
 		arguments = append(arguments, "--allow-domain", pattern)
@@ -298,7 +298,7 @@ func (w *world) run(t *testing.T, url string, allow []string, words ...[]string)
 	return out.String()
 }
 
-// runFree does what words say without a sandbox.
+// runFree carries out the words without a sandbox.
 func (w *world) runFree(t *testing.T, words ...[]string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -350,7 +350,7 @@ func (w *world) holds(t *testing.T, url string, a attack) {
 	}
 }
 
-// works checks that an attack could have succeeded: its control gets through.
+// works checks that an attack could have succeeded, because its control succeeds.
 func (w *world) works(t *testing.T, url string, a attack) {
 	t.Helper()
 	w.left()
@@ -370,8 +370,8 @@ func (w *world) works(t *testing.T, url string, a attack) {
 	}
 }
 
-// TestUpstreamProxies: only the upstream proxy can resolve Internet names. It is not
-// asked for a name that it may take for an address or for its own machine.
+// TestUpstreamProxies: only the upstream proxy can resolve Internet names. The proxy does not ask
+// it for a name that it may interpret as an address or as its own machine.
 func TestUpstreamProxies(t *testing.T) {
 	w := newWorld(t)
 	var env []string
@@ -394,8 +394,8 @@ func TestUpstreamProxies(t *testing.T) {
 	}
 }
 
-// TestAttacks plays attacks on the network of a sandbox. Each is also tried where it
-// must get through. The backend need not stop requests to the proxies.
+// TestAttacks runs attacks on the network of a sandbox. Each attack is also run where it must
+// succeed. The backend need not stop requests to the proxies.
 func TestAttacks(t *testing.T) {
 	w := newWorld(t)
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {

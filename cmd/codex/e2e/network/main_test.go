@@ -1,6 +1,6 @@
-// Package network attacks the network of a sandbox with the released programs. The
-// tests make a network of their own, whose only way out leads to a machine that has
-// every address and records all packets.
+// Package network attacks the network of a sandbox with the released programs. The tests create a
+// network of their own. Its only route leads to a machine that has every address and records all
+// packets.
 package network
 
 import (

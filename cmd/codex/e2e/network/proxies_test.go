@@ -15,7 +15,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// loopbackPorts returns the ports of 127.0.0.1 inside on which something listens.
+// loopbackPorts returns the ports of 127.0.0.1 on which programs inside listen.
 func (w *world) loopbackPorts(t *testing.T) (list []string) {
 	t.Helper()
 	text, err := os.ReadFile(w.inside.file("net/tcp"))
@@ -35,7 +35,7 @@ func (w *world) loopbackPorts(t *testing.T) (list []string) {
 	return list
 }
 
-// start starts a sandboxed command that waits, with a network proxy of its own.
+// start starts a waiting sandboxed command with its own network proxy.
 func (w *world) start(t *testing.T, url string) {
 	t.Helper()
 	cmd := exec.Command(harness.Codex, "remote", "run", "--url", url, "--cwd", w.workspace, "--sandbox", "workspace-write",
@@ -53,14 +53,14 @@ func (w *world) start(t *testing.T, url string) {
 	}
 }
 
-// TestOtherProxies: neither the proxies of another process nor the server itself are
-// reached through a proxy, although the policy lets the machine be reached.
+// TestOtherProxies: a command cannot reach the proxies of another process, or the server itself,
+// through its proxy, even if the policy permits connections to the machine.
 func TestOtherProxies(t *testing.T) {
 	w := newWorld(t)
 	url := w.server(t, nil)
 	w.start(t, url)
 	ports := w.loopbackPorts(t)
-	if len(ports) != 3 { // the server, and two proxies
+	if len(ports) != 3 { // the server and two proxies listen
 		t.Fatalf("ports %q", ports)
 	}
 	own := []string{"127.0.0.1", "localhost", "93.184.215.1", "::1", "0.0.0.0", "127.0.0.2"}

@@ -33,21 +33,21 @@ var names = map[string][]string{
 	"mapped.test.":      {"::ffff:127.0.0.1"},
 	"translated.test.":  {"64:ff9b::a9fe:a9fe"},
 	"made-up.test.":     {"198.18.0.1"},
-	// The attacker's resolver may also know names that look like addresses.
+	// The attacker's resolver may also resolve names that look like addresses.
 	"2852039166.": {"169.254.169.254"},
 	"127.1.":      {"127.0.0.1"},
 }
 
-// rebinding is a name for which the second answer differs from the first.
+// rebinding is a name whose second answer differs from the first.
 const rebinding = "rebinding.test."
 
-// resolverSockets are where services of the machine resolve names for its programs.
+// resolverSockets are the sockets of services that resolve names for the programs of a machine.
 var resolverSockets = []string{
 	"/run/nscd/socket", "/run/dbus/system_bus_socket", "/run/systemd/resolve/io.systemd.Resolve", "/run/avahi-daemon/socket",
 }
 
-// serve starts the services: those outside, which have every address, and those of the
-// machine inside, which must not be reached.
+// serve starts the services: those outside, which have every address, and those of the machine
+// inside, which commands must not reach.
 func (w *world) serve() {
 	w.t.Helper()
 	certificate := makeCertificate(w)
@@ -83,7 +83,7 @@ func (w *world) serve() {
 	w.resolve()
 }
 
-// listen serves a listener of a space until the end of the test.
+// listen serves a listener in a space until the end of the test.
 func (w *world) listen(s *space, network, address string, serve func(net.Listener)) {
 	w.t.Helper()
 	var l net.Listener
@@ -92,7 +92,7 @@ func (w *world) listen(s *space, network, address string, serve func(net.Listene
 		return err
 	}))
 	if u, ok := l.(*net.UnixListener); ok {
-		u.SetUnlinkOnClose(false) // it is in another view of the file system
+		u.SetUnlinkOnClose(false) // the socket is in another view of the file system
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { serve(l) })
@@ -127,7 +127,7 @@ func (w *world) web(place string) http.Handler {
 	})
 }
 
-// proxy is an HTTP proxy that notes its targets. It knows no names and connects nowhere.
+// proxy is an HTTP proxy that records its targets. It resolves no names and connects to no host.
 func (w *world) proxy(conn net.Conn) {
 	r, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
@@ -211,7 +211,7 @@ func (w *world) answer(query []byte, asked *int) []byte {
 	return packed
 }
 
-// makeCertificate makes one for every name: the clients of these tests verify nothing.
+// makeCertificate creates a certificate for every name: the clients of these tests verify no certificates.
 func makeCertificate(w *world) *tls.Certificate {
 	w.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

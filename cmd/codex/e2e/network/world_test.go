@@ -22,10 +22,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses of the outer network. The machine outside has all other addresses, too.
+// Addresses of the outer network. The machine outside also has all other addresses.
 const (
 	resolver  = "93.184.215.14" // also the address of allowed.test
-	other     = "93.184.216.34" // of denied.test
+	other     = "93.184.216.34" // the address of denied.test
 	insideV4  = "93.184.215.1/24"
 	insideV6  = "2606:4700:1::1/64"
 	outsideV4 = "93.184.215.14/24"
@@ -34,8 +34,8 @@ const (
 	worldLink = "02:00:00:00:00:02"
 )
 
-// space is a network namespace and a view of the file system. A thread of this program
-// is in it; programs that the thread starts and sockets that it makes belong to it.
+// space is a network namespace and a view of the file system. A thread of this program is in the
+// space. Programs that the thread starts and sockets that it creates belong to the space.
 type space struct {
 	calls chan func()
 	tid   int
@@ -46,7 +46,7 @@ func newSpace(t *testing.T, flags int) *space {
 	s := &space{calls: make(chan func())}
 	ready := make(chan error)
 	go func() {
-		runtime.LockOSThread() // permanently: the thread ends with the goroutine
+		runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 		s.tid = unix.Gettid()
 		ready <- unix.Unshare(flags)
 		for call := range s.calls {
@@ -82,12 +82,12 @@ func (s *space) run(cmd *exec.Cmd) error {
 	return nil
 }
 
-// file is the path of something of the space's thread in /proc.
+// file returns the path of a file of the space's thread in /proc.
 func (s *space) file(name string) string {
 	return fmt.Sprintf("/proc/%d/task/%d/%s", os.Getpid(), s.tid, name)
 }
 
-// world is the network: inside, where servers and sandboxes are, and outside.
+// world contains both networks: the one inside, with servers and sandboxes, and the one outside.
 type world struct {
 	t               *testing.T
 	inside, outside *space
@@ -115,7 +115,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// connect connects both networks. All addresses outside of the inner network lead out.
+// connect connects both networks. Routes for all other addresses lead outside.
 func (w *world) connect() {
 	w.t.Helper()
 	ip := func(s *space, commands string) {
@@ -138,7 +138,7 @@ func (w *world) connect() {
 		"neighbour replace 2606:4700:1::1 lladdr "+outerLink+" nud permanent dev world\n")
 }
 
-// mount gives the inside a resolver, and a directory for the sockets of services.
+// mount gives the network inside a resolver configuration, and a directory for the sockets of services.
 func (w *world) mount() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -190,11 +190,11 @@ func (w *world) watch() {
 	w.t.Cleanup(func() { _ = w.packets.Close() })
 }
 
-// marker is the port of a packet by which left finds the end of the sent packets.
+// marker is the port of a packet that left sends last: when the packet arrives, all earlier packets have arrived.
 const marker = "9"
 
-// left returns what has left the inside since the last call: new TCP connections, and
-// packets of all other protocols.
+// left returns the packets that have left the network inside since the last call: new TCP
+// connections, and packets of all other protocols.
 func (w *world) left() (list []string) {
 	w.t.Helper()
 	harness.Must(w.t, w.inside.do(func() error {
@@ -231,8 +231,8 @@ func (w *world) left() (list []string) {
 	}
 }
 
-// describe returns the protocol and the destination of a packet, or "" for packets
-// that do not count: the kernel's own, and those of established connections.
+// describe returns the protocol and the destination of a packet. It returns "" for packets that are
+// ignored: the kernel's own, and those of established connections.
 func describe(frame []byte) string {
 	const header, v4, v6, arp = 14, 0x0800, 0x86dd, 0x0806
 	if len(frame) < header {
@@ -263,11 +263,11 @@ func describeTransport(protocol byte, to netip.Addr, body []byte) string {
 	case protocol == unix.IPPROTO_UDP && len(body) > 4:
 		return "udp " + netip.AddrPortFrom(to, binary.BigEndian.Uint16(body[2:])).String()
 	case protocol == multicastReports, protocol == hopByHop:
-		return "" // memberships of the kernel
+		return "" // multicast memberships of the kernel
 	case protocol == unix.IPPROTO_ICMPV6 && len(body) > 0 && body[0] >= 130:
-		return "" // discovery of neighbours
+		return "" // neighbour discovery
 	case protocol == unix.IPPROTO_ICMP && len(body) > 0 && body[0] == 3:
-		return "" // the kernel's answer to a packet from outside
+		return "" // the kernel's response to a packet from outside
 	default:
 		return fmt.Sprintf("protocol %d to %s", protocol, to)
 	}
@@ -280,7 +280,7 @@ func (w *world) note(format string, arguments ...any) {
 	w.events = append(w.events, fmt.Sprintf(format, arguments...))
 }
 
-// noted returns what the services have received since the last call.
+// noted returns the data that the services have received since the last call.
 func (w *world) noted() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
