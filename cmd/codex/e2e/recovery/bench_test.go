@@ -11,13 +11,13 @@ import (
 	"codex.internal/pkg/testutil/faultproxy"
 )
 
-// calm is slightly longer than a connection must have lasted for the client to
-// reconnect at once.
+// calm is slightly longer than the minimal lifetime of a connection after which the client
+// reconnects at once.
 const calm = 1100 * time.Millisecond
 
-// BenchmarkRecovery measures the time from the cut of a connection to the next
-// event of a process, which echoes input that is sent after the cut. Each takes
-// more than a second, so -benchtime=20x is enough.
+// BenchmarkRecovery measures the time from the cut of a connection to the next event of a process,
+// which echoes input that is sent after the cut. Each iteration takes more than a second, so
+// -benchtime=20x is enough.
 func BenchmarkRecovery(b *testing.B) {
 	ctx := b.Context()
 	proxy, err := faultproxy.New(ctx, inProcess(b), faultproxy.Plan{})
@@ -36,8 +36,8 @@ func benchOK(b *testing.B, err error) {
 	}
 }
 
-// measureCuts measures the time from the beginning of a cut to the answer of a
-// process to what is sent after it.
+// measureCuts measures the time from the beginning of a cut until the process has answered the
+// input that is sent after the cut.
 func measureCuts(b *testing.B, client *execclient.Client, cut func() error) {
 	ctx := b.Context()
 	p, err := client.Start(ctx, execproto.StartParams{
@@ -53,11 +53,11 @@ func measureCuts(b *testing.B, client *execclient.Client, cut func() error) {
 		_, err, _ = next()
 		benchOK(b, err)
 	}
-	ask() // so that both ends know that the other acknowledges
+	ask() // after this, each end knows that the other acknowledges
 	var took []time.Duration
 	for range b.N {
 		b.StopTimer()
-		time.Sleep(calm) // otherwise the client's pause would be part of the measurement
+		time.Sleep(calm) // otherwise the client's reconnection pause would be part of the measurement
 		b.StartTimer()
 		began := time.Now()
 		benchOK(b, cut())

@@ -10,19 +10,18 @@ import (
 	"time"
 )
 
-// balancer passes each connection on to one of several nodes that listens, which
-// one is chance. It has a goroutine that accepts and two per connection; close
-// waits for them.
+// balancer forwards each connection to a randomly chosen node that listens. It has one goroutine
+// that accepts and two for each connection. close waits for them.
 type balancer struct {
 	l      *net.TCPListener
-	nodes  []string // HOST:PORT
+	nodes  []string // addresses as HOST:PORT
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
 	mu    sync.Mutex
 	rng   *rand.Rand
-	taken []int // connections, by node
+	taken []int // number of connections, by node
 }
 
 func newBalancer(ctx context.Context, seed uint64, nodes []string) (*balancer, error) {
@@ -44,7 +43,7 @@ func (b *balancer) close() {
 	b.wg.Wait()
 }
 
-// connections returns how many connections each node has got so far.
+// connections returns the number of connections that each node has got so far.
 func (b *balancer) connections() []int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,14 +80,14 @@ func (b *balancer) serve(client net.Conn) {
 	up.Wait()
 }
 
-// pour copies to the end and closes both: nodes and clients do not half-close.
+// pour copies data to its end and then closes both connections: nodes and clients do not half-close.
 func pour(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	_ = to.Close()
 	_ = from.Close()
 }
 
-// dial connects to any node that listens; nil: no node does.
+// dial connects to any node that listens. It returns nil if no node does.
 func (b *balancer) dial() net.Conn {
 	b.mu.Lock()
 	order := b.rng.Perm(len(b.nodes))

@@ -16,27 +16,26 @@ import (
 )
 
 const (
-	// blockPause is between two blocks of a stream, and blockSize the largest of
-	// them, in bytes.
+	// blockPause is the pause between two blocks of a stream. blockSize is the size of the largest
+	// block, in bytes.
 	blockPause = 200 * time.Millisecond
 	blockSize  = 8 << 10
 )
 
-// clusterStream is a client that sends blocks to a process and gets them back,
-// one at a time.
+// clusterStream is a client that sends blocks to a process and receives them back, one at a time.
 type clusterStream struct {
 	name      string
 	seed      uint64
 	client    *execclient.Client
-	recovered atomic.Int64 // how often the session was resumed
+	recovered atomic.Int64 // number of times that the session was resumed
 
 	mu      sync.Mutex
-	back    int // blocks since the last mark
+	back    int // blocks received since the last mark
 	last    time.Time
-	longest time.Duration // without a block, since the last mark
+	longest time.Duration // longest time without a block, since the last mark
 }
 
-// connect makes the client. It retries after errors that may be temporary.
+// connect connects the client. It retries after errors that may be temporary.
 func (s *clusterStream) connect(ctx context.Context, d execclient.Dialer) error {
 	o := execclient.Options{ClientName: s.name, OnStateChange: func(c execclient.StateChange) {
 		if c.State == execclient.Recovering {
@@ -55,7 +54,7 @@ func (s *clusterStream) connect(ctx context.Context, d execclient.Dialer) error 
 	}
 }
 
-// run sends blocks until stop is closed, and checks every byte that comes back.
+// run sends blocks until stop is closed, and checks every byte that it receives.
 func (s *clusterStream) run(ctx context.Context, stop <-chan struct{}) error {
 	p, err := s.client.Start(ctx, execproto.StartParams{
 		ProcessID: s.name, Argv: []string{"cat"}, Cwd: "file:///", PipeStdin: true,
@@ -72,7 +71,7 @@ func (s *clusterStream) run(ctx context.Context, stop <-chan struct{}) error {
 	var sendErr error
 	sending.Go(func() {
 		if sendErr = s.send(ctx, p, out, arrived, stop); sendErr != nil {
-			cancel() // the process would not end
+			cancel() // otherwise the process would not end
 		}
 	})
 	state, err := p.Stream(ctx, &harness.Signalling{Written: arrived, To: out}, io.Discard)
@@ -89,7 +88,7 @@ func (s *clusterStream) run(ctx context.Context, stop <-chan struct{}) error {
 	return out.Complete()
 }
 
-// send sends a block, waits until it is back, and so on.
+// send sends blocks. It waits for the return of each block before it sends the next.
 func (s *clusterStream) send(ctx context.Context, p *execclient.Process, out *harness.Checked, arrived, stop <-chan struct{}) error {
 	data := harness.RandomBytes(s.seed, 1)
 	random := rand.New(rand.NewPCG(s.seed, 7))
@@ -121,7 +120,7 @@ func (s *clusterStream) send(ctx context.Context, p *execclient.Process, out *ha
 	}
 }
 
-// beat notes that a block is back.
+// beat records that a block has returned.
 func (s *clusterStream) beat() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,8 +139,8 @@ func (s *clusterStream) mark() {
 	s.back, s.longest = 0, 0
 }
 
-// measured returns how many blocks are back since the mark, and the longest time
-// without one, including the time since the last.
+// measured returns the number of blocks since the mark, and the longest time without one. That time
+// includes the time since the last block.
 func (s *clusterStream) measured() (back int, longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,27 +27,27 @@ var (
 
 const (
 	clusterNodes = 3
-	// A test with the race detector, or with -short, has fewer.
+	// Tests with the race detector, or with -short, use fewEnvironments.
 	clusterEnvironments, fewEnvironments = 50, 10
 	streamsPerEnvironment                = 4
 
-	// settled is how many blocks of each stream come back after a node was
-	// killed until the next is.
+	// settled is the number of blocks of each stream that must return after a node was killed,
+	// before the next one is killed.
 	settled = 40
-	// clusterGap is the longest gap that the service promises, and
-	// clusterPatience the longest for a machine with other work.
+	// clusterGap is the longest gap that the service promises. clusterPatience is the longest gap
+	// that is accepted on a machine with other work.
 	clusterGap, clusterPatience = 5 * time.Second, 15 * time.Second
-	// clusterTime bounds all.
+	// clusterTime bounds the whole test.
 	clusterTime = 5 * time.Minute
 )
 
-// cluster is a service of several nodes behind a balancer, with its users.
+// cluster is a service of several nodes behind a balancer, with its clients and executors.
 type cluster struct {
 	t         *testing.T
 	nats      natstest.Cluster
 	nodes     []*harness.Service
 	balancer  *balancer
-	log       harness.Tail // of the executors
+	log       harness.Tail // log of the executors
 	executors []func() error
 	streams   []*clusterStream
 }
@@ -111,8 +111,8 @@ func (c *cluster) start(ctx context.Context) (tokens string) {
 	return tokens
 }
 
-// populate makes environments, each with an executor and streams. Each has a
-// token of its own, as the users of a shared service have.
+// populate creates environments, each with an executor and streams. Each has its own token, as the
+// users of a shared service do.
 func (c *cluster) populate(ctx context.Context, tokens string, environments int) {
 	execute := harness.ExecutorInProcess(executionServer(c.t))
 	url := "http://" + c.balancer.addr()
@@ -132,9 +132,8 @@ func (c *cluster) populate(ctx context.Context, tokens string, environments int)
 	}
 }
 
-// execute starts an executor like a supervisor: it restarts it while the
-// service reports that its state cannot be reached, because JetStream elects a
-// leader.
+// execute starts an executor in the same way as a supervisor. It restarts the executor while the
+// service reports that its state is unavailable because JetStream elects a leader.
 func (c *cluster) execute(ctx context.Context, execute harness.NewExecutor, o harness.ExecutorOptions) (stop func() error, err error) {
 	for began := time.Now(); ; {
 		stop, err = execute(ctx, o)
@@ -145,7 +144,7 @@ func (c *cluster) execute(ctx context.Context, execute harness.NewExecutor, o ha
 	}
 }
 
-// close ends everybody.
+// close ends all clients, executors and nodes.
 func (c *cluster) close() {
 	var closing sync.WaitGroup
 	for _, s := range c.streams {
@@ -172,8 +171,8 @@ func (c *cluster) must(ctx context.Context, err error) {
 	}
 }
 
-// measure does something to the cluster, and reports the longest time without
-// data for each stream from then on.
+// measure calls do, which disturbs the cluster, and prints the longest time without data for each
+// stream from then on.
 func (c *cluster) measure(ctx context.Context, what string, do func()) {
 	c.t.Helper()
 	recovered := c.recovered()
@@ -203,8 +202,8 @@ func (c *cluster) recovered() (n int64) {
 	return n
 }
 
-// await waits until every stream has received some blocks, and returns the
-// longest times without one.
+// await waits until every stream has received settled blocks. It returns the longest times without
+// a block.
 func (c *cluster) await(ctx context.Context, what string) []time.Duration {
 	c.t.Helper()
 	deadline := time.Now().Add(clusterPatience + 2*settled*blockPause)
@@ -230,7 +229,7 @@ func (c *cluster) await(ctx context.Context, what string) []time.Duration {
 	}
 }
 
-// newToken makes a token for both ends of an environment.
+// newToken creates a token for both ends of an environment.
 func newToken(t testing.TB, tokens, environment string) string {
 	t.Helper()
 	create := exec.Command(harness.Codex, "rendezvous", "token", "create", "--tokens", tokens, "--role", "both", "--environment", environment)
@@ -241,8 +240,7 @@ func newToken(t testing.TB, tokens, environment string) string {
 	return strings.TrimSpace(string(token))
 }
 
-// executionServer returns a server that ends with the test. The caller makes
-// its connections.
+// executionServer returns a server that ends with the test. The caller connects it.
 func executionServer(t testing.TB) *execserver.Server {
 	t.Helper()
 	srv, err := execserver.New(execserver.Options{Process: process.Options{Cgroups: true}})

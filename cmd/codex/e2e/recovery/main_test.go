@@ -1,5 +1,5 @@
-// Package recovery tests from outside that nothing is lost when connections are cut and
-// services are killed.
+// Package recovery tests from outside that no data is lost when connections are cut and services
+// are killed.
 package recovery
 
 import (

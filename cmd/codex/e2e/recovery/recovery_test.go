@@ -14,12 +14,12 @@ import (
 	"codex.internal/pkg/testutil/leakcheck"
 )
 
-// The runs of the stage "recovery" of .ci/run, of a test with the race detector, chosen
-// so that two processors need less than 90 s, of an ordinary test, and of one with -short.
+// Numbers of runs: of the stage "recovery" of .ci/run; of a test with the race detector, chosen so
+// that two processors need less than 90 s; of an ordinary test; and of a test with -short.
 const allRuns, raceRuns, someRuns, shortRuns = 1000, 100, 30, 20
 
-// inProcess returns the address of a server that ends with the test. It is a
-// part of the test, so that the race detector sees both sides.
+// inProcess starts a server in the test process, so that the race detector sees both sides. It
+// returns the server's address. The server ends with the test.
 func inProcess(t testing.TB) string {
 	t.Helper()
 	srv, err := execserver.New(execserver.Options{Process: process.Options{Cgroups: true}})
@@ -47,9 +47,9 @@ func inProcess(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// TestRecovery: many clients run processes through connections that are cut, stalled and
-// refused. The faults must have no visible effect: every byte comes once and in order,
-// every exit code is right. Package simulation does the same through a rendezvous service.
+// TestRecovery: many clients run processes through connections that are cut, stalled and refused.
+// The faults must have no visible effect: every byte arrives once and in order, and every exit code
+// is right. Package simulation tests the same through a rendezvous service.
 func TestRecovery(t *testing.T) {
 	noneLeft := leakcheck.Goroutines(t)
 	t.Run("runs", func(t *testing.T) {
