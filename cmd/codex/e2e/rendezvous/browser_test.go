@@ -20,30 +20,30 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// browserFlags make Chromium run without a screen, a profile or background
-// traffic. Its sandbox needs features that root and many containers lack, and
-// the only page is ours.
+// browserFlags make Chromium run without a screen, a profile or background traffic. They turn off
+// its sandbox, which needs features that root and many containers lack, because the test opens only
+// its own pages.
 var browserFlags = []string{
 	"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run",
 	"--disable-background-networking", "--disable-component-update", "--disable-sync",
 	"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
 }
 
-// browser is a running Chromium, driven by the DevTools protocol over a pipe.
+// browser is a running Chromium that the test controls by the DevTools protocol over a pipe.
 type browser struct {
 	t   *testing.T
 	out *os.File
 
 	mu       sync.Mutex
-	password string // answers a page that asks for one; empty: cancel
-	last     int    // id of a call
+	password string // the answer to a page that asks for a password; empty: cancel
+	last     int    // id of the last call
 	waiting  map[int]chan<- browserMessage
-	requests map[string]int // by URL
-	errors   []string       // from the console, and unexpected events
+	requests map[string]int // number of requests, by URL
+	errors   []string       // errors from the console, and unexpected events
 	ended    error
 }
 
-// browserMessage is an answer or an event.
+// browserMessage is a response or an event.
 type browserMessage struct {
 	ID        int
 	SessionID browserSession
@@ -53,7 +53,7 @@ type browserMessage struct {
 	Error     *struct{ Message string }
 }
 
-// browserSession names the page that is talked about; empty: the browser.
+// browserSession names the page that a message concerns; empty: the browser itself.
 type browserSession string
 
 // startBrowser runs Chromium until the test ends. If it is not installed the
@@ -82,7 +82,7 @@ func startBrowser(t *testing.T) *browser {
 	var reading sync.WaitGroup
 	reading.Go(func() { b.routineRead(in) })
 	t.Cleanup(func() {
-		// All of its processes, so that none writes to its profile any more.
+		// Kill all its processes, so that none writes to its profile any more.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 		_ = out.Close()
@@ -92,7 +92,7 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
-// routineRead distributes the browser's messages, until it ends.
+// routineRead distributes the browser's messages until the browser ends.
 func (b *browser) routineRead(in io.Reader) {
 	messages := bufio.NewReader(in)
 	for {
@@ -115,7 +115,7 @@ func (b *browser) routineRead(in io.Reader) {
 	}
 }
 
-// take passes an answer to the waiting caller, or handles an event.
+// take passes a response to the waiting caller, or handles an event.
 func (b *browser) take(m browserMessage) {
 	if m.ID == 0 {
 		b.event(m)
@@ -130,7 +130,7 @@ func (b *browser) take(m browserMessage) {
 	}
 }
 
-// event records what a page does, and answers questions that would block it.
+// event records the actions of a page, and answers questions that would block it.
 func (b *browser) event(m browserMessage) {
 	var p struct {
 		RequestID string
@@ -171,7 +171,7 @@ func (b *browser) credentials() map[string]any {
 	return map[string]any{"response": "ProvideCredentials", "username": "anybody", "password": password}
 }
 
-// trust has the browser answer the next page that asks with a password.
+// trust makes the browser answer the next page that asks for a password.
 func (b *browser) trust(password string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -193,14 +193,14 @@ func (b *browser) complaints() []string {
 	return list
 }
 
-// asked returns the URLs that pages have asked for.
+// asked returns the URLs that pages have requested.
 func (b *browser) asked() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Sorted(maps.Keys(b.requests))
 }
 
-// send makes a call whose answer, if needed, is sent to a buffered channel.
+// send makes a call. The response, if needed, is sent to a buffered channel.
 func (b *browser) send(session browserSession, method string, params any, answer chan<- browserMessage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -246,7 +246,7 @@ func (b *browser) call(session browserSession, method string, params, result any
 	}
 }
 
-// page is a tab with cookies and passwords of its own.
+// page is a tab with its own cookies and passwords.
 type page struct {
 	*browser
 	session browserSession
@@ -297,15 +297,14 @@ func (p *page) eval(script string, value any) {
 	}
 }
 
-// show sets how wide the page is, in pixels, and whether its reader likes it
-// dark.
+// show sets the width of the page in pixels, and the preferred colour scheme.
 func (p *page) show(width int, scheme string) {
 	p.t.Helper()
 	p.call(p.session, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
 	p.call(p.session, "Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
-// screenshot returns a picture of the page, a PNG.
+// screenshot returns a picture of the page, in PNG format.
 func (p *page) screenshot() []byte {
 	p.t.Helper()
 	var shot struct{ Data string }

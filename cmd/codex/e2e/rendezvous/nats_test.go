@@ -23,8 +23,8 @@ import (
 	"codex.internal/pkg/testutil/natstest"
 )
 
-// TestRendezvousNodes has an executor at one node and a harness at another, of
-// which the executor's is killed.
+// TestRendezvousNodes: an executor connects to one node and a harness to another. Then the
+// executor's node is killed.
 func TestRendezvousNodes(t *testing.T) {
 	t.Parallel()
 	nats := natstest.Start(t)
@@ -54,7 +54,7 @@ func TestRendezvousNodes(t *testing.T) {
 	harness.Pass(t, h, x, hello)
 	harness.Pass(t, x, h, hello)
 
-	// The executor comes back with its old URL, at another node.
+	// The executor reconnects with its old URL, to another node.
 	killed := time.Now()
 	harness.Must(t, a.Cmd.Process.Kill())
 	_ = a.Cmd.Wait()
@@ -68,7 +68,7 @@ func TestRendezvousNodes(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 
-	// Without NATS the service reports that within bounded time, and serves again when NATS
+	// Without NATS, the service reports the failure within bounded time. It serves again when NATS
 	// is back.
 	nats.Kill()
 	began := time.Now()
@@ -84,13 +84,13 @@ func TestRendezvousNodes(t *testing.T) {
 		status := b.Ready()
 		return strconv.Itoa(status), status == http.StatusOK
 	})
-	hello.StreamID = "another" // the former harness has the first
+	hello.StreamID = "another" // the previous harness uses the first stream
 	harness.Pass(t, join(), x, hello)
 	b.End()
 }
 
-// rejecting forwards one connection to a NATS server and, when told to, reports
-// an error to the client.
+// rejecting forwards one connection to a NATS server. When reject is called, it sends an error to
+// the client.
 func rejecting(t *testing.T, server string) (url string, reject func()) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	harness.Must(t, err)
@@ -126,8 +126,7 @@ func rejecting(t *testing.T, server string) (url string, reject func()) {
 	return "nats://" + l.Addr().String(), func() { rejected.Store(true) }
 }
 
-// If the NATS client of a node has given up, the node ends, so that its
-// supervisor can act.
+// If the NATS client of a node has given up, the node ends, so that its supervisor can restart it.
 func TestRendezvousNodeLosesNATS(t *testing.T) {
 	url, reject := rejecting(t, natstest.Start(t).URL())
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"), "--nats", url)

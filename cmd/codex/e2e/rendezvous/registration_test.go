@@ -27,13 +27,12 @@ import (
 	"codex.internal/pkg/relay"
 )
 
-// identityService is the identity service and the registry of a test: it
-// records the requests, and its relay refuses all connections, so that
-// executors register again and again.
+// identityService acts as the identity service and the registry of a test. It records the requests.
+// Its relay refuses all connections, so that executors register again and again.
 type identityService struct {
 	*httptest.Server
 	answers  map[string]string
-	requests chan *http.Request // with the body's content in their Form, as
+	requests chan *http.Request // each request has the content of its body in Form, as
 }
 
 func newIdentityService(t *testing.T, answers map[string]string) *identityService {
@@ -57,15 +56,15 @@ func newIdentityService(t *testing.T, answers map[string]string) *identityServic
 }
 
 // TestDescription: an executor and a client use registries that accept descriptions, that do not, and that
-// answer something else. They describe themselves only to the first kind, and as configured. A client has no
-// name.
+// answer with other data. They send a description only to the first kind, with the configured content. The
+// description of a client has no name.
 func TestDescription(t *testing.T) {
 	t.Parallel()
 	host, err := os.Hostname()
 	harness.Must(t, err)
 	v := version(t)
 	for _, tt := range []struct {
-		end       string // exec-server or remote
+		end       string // the described end: exec-server or remote
 		announces string
 		args      []string
 		want      relay.Description
@@ -104,8 +103,8 @@ func TestDescription(t *testing.T) {
 	}
 }
 
-// announcingRegistry starts a registry whose answers have more members. It refuses connections
-// to its relay, and sends their headers to dialed.
+// announcingRegistry starts a registry whose answers have additional members. It refuses
+// connections to its relay, and sends the headers of their requests to dialed.
 func announcingRegistry(t *testing.T, members string) (s *httptest.Server, dialed <-chan http.Header) {
 	t.Helper()
 	key, err := json.Marshal(harness.PublicKey(t))
@@ -136,7 +135,7 @@ func connects(t *testing.T, registry string) {
 	startUntilEnd(t, cmd)
 }
 
-// startUntilEnd starts a command that the end of the test kills.
+// startUntilEnd starts a command that is killed at the end of the test.
 func startUntilEnd(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.Stderr = harness.ShownOnFailure(t)
@@ -157,7 +156,7 @@ func version(t *testing.T) string {
 	return strings.TrimPrefix(strings.TrimSpace(out), "codex ")
 }
 
-// next is the next request for a path; others are skipped.
+// next returns the next request for a path. It skips others.
 func (s *identityService) next(t *testing.T, path string) *http.Request {
 	t.Helper()
 	timeout := time.After(harness.Patience)
@@ -191,15 +190,15 @@ func segment(v any) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// chatGPTToken is a token that expires at a time; its signature is not checked here.
+// chatGPTToken returns a token that expires at a time. These tests do not check its signature.
 func chatGPTToken(name string, ends time.Time) string {
 	return segment(map[string]string{"alg": "none"}) + "." + segment(map[string]any{
 		"name": name, "exp": ends.Unix(), "https://api.openai.com/auth": map[string]any{"chatgpt_account_id": "acct-1"},
 	}) + ".x"
 }
 
-// TestRegistrationsAreOfOneIdentity: the identity stays the same when the relay
-// makes a server register again; the name is not sent.
+// TestRegistrationsAreOfOneIdentity: the identity stays the same when the relay makes a server
+// register again. The registration does not contain the name.
 func TestRegistrationsAreOfOneIdentity(t *testing.T) {
 	s := newIdentityService(t, nil)
 	_, env := harness.HomeDirectory(t, nil)
@@ -257,7 +256,7 @@ func TestAgentsRegister(t *testing.T) {
 	harness.Must(t, err)
 	encode := base64.RawURLEncoding.EncodeToString
 	keys := fmt.Sprintf(`{"keys":[{"kty":"RSA","alg":"RS256","use":"sig","kid":"k1","n":%q,"e":%q}]}`, encode(trusted.N.Bytes()), encode(big.NewInt(int64(trusted.E)).Bytes()))
-	// Agents are known at a fixed host, to which the user's proxy leads.
+	// Codex uses a fixed host for agents, and reaches it through the user's proxy.
 	s := newIdentityService(t, map[string]string{
 		"/backend-api/wham/agent-identities/jwks":         keys,
 		"/api/accounts/v1/agent/agent-rt-1/task/register": `{"task_id":"task-1"}`,

@@ -20,8 +20,7 @@ func executor(t *testing.T, env []string, args ...string) *exec.Cmd {
 	return connected(t, env, exec.Command(harness.Codex, append([]string{"exec-server"}, args...)...))
 }
 
-// connected starts a command that becomes an executor and waits until it is
-// connected.
+// connected starts a command that execs an executor, and waits until the executor is connected.
 func connected(t *testing.T, env []string, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	cmd.Env = env
@@ -53,13 +52,13 @@ func connected(t *testing.T, env []string, cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// registryEnv is the environment of a client that asks a registry.
+// registryEnv returns the environment of a client that uses a registry.
 func registryEnv(env []string, m *harness.Meeting, token string) []string {
 	return append(env[:len(env):len(env)], "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL="+m.URL, "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN="+token)
 }
 
-// TestRemoteEnvironment: a client and an executor meet at a service with its
-// own certificate, with tokens for one role each.
+// TestRemoteEnvironment: a client and an executor meet at a service with its own certificate. Each
+// has a token for its role only.
 func TestRemoteEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	cert, key, _ := certificate(t, dir)
@@ -95,8 +94,8 @@ func TestRemoteEnvironment(t *testing.T) {
 	}
 }
 
-// TestForward has a client reach a server that listens, through a program that
-// registers for it: also again after the server was away.
+// TestForward: a client reaches a listening server through a program that registers for it. It also
+// does so after the server was down for a while.
 func TestForward(t *testing.T) {
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
 	home, env := harness.HomeDirectory(t, nil)
@@ -126,8 +125,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// A program that inherits blocked signals executes itself once more, and must
-// still have its secrets then.
+// A program that inherits blocked signals executes itself once more. It must still have its secrets
+// then.
 func TestExecutorInheritsBlockedSignals(t *testing.T) {
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
 	home, env := harness.HomeDirectory(t, nil)

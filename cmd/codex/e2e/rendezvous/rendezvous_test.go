@@ -28,7 +28,7 @@ import (
 func TestRendezvous(t *testing.T) {
 	dir := t.TempDir()
 	m := harness.Rendezvous(t, filepath.Join(dir, "tokens.json"), "--state", filepath.Join(dir, "state.json"))
-	// The running service notices new tokens.
+	// The running service reads new tokens.
 	executor := m.Token("--role", "executor", "--environment", "ci-*", "--name", "build")
 	client := m.Token("--role", "harness", "--environment", "ci-1", "--expires", "1h")
 	executorKey, harnessKey := harness.PublicKey(t), harness.PublicKey(t)
@@ -70,7 +70,7 @@ func TestRendezvous(t *testing.T) {
 		t.Errorf("got %s, want a text with %q", text, "rendezvous_streams 1\n")
 	}
 
-	// It ends normally, and the executor comes back with its old URL.
+	// The service ends normally, and the executor reconnects with its old URL.
 	var closed error
 	done := make(chan struct{})
 	go func() {
@@ -141,14 +141,14 @@ func certificate(t *testing.T, dir string) (cert, key string, pool *x509.CertPoo
 }
 
 func TestRendezvousCommandLine(t *testing.T) {
-	t.Parallel() // it waits for locks of other processes
+	t.Parallel() // the test waits for locks of other processes
 	dir := t.TempDir()
 	tokens, state := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "state.json")
 	taken := harness.Rendezvous(t, filepath.Join(dir, "others.json"), "--state", state)
 	for _, tt := range []struct {
 		args []string
 		code int
-		want string // in stdout or stderr
+		want string // expected in stdout or stderr
 	}{
 		{[]string{"--help"}, 0, "--public-url"},
 		{[]string{"stray"}, 2, "stray"},

@@ -13,8 +13,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestServerStatusPage opens the status page of a server with a browser without
-// scripts, and ends a process there.
+// TestServerStatusPage opens the status page of a server in a browser without scripts, and ends a
+// process there.
 func TestServerStatusPage(t *testing.T) {
 	t.Parallel()
 	b := startBrowser(t)
@@ -55,8 +55,7 @@ func TestServerStatusPage(t *testing.T) {
 			p.lookAt("server", width, scheme)
 		}
 	}
-	// First the page asks for confirmation, which can be cancelled. Then it ends each
-	// process.
+	// The page asks for confirmation, which the user can cancel. Then it ends each process.
 	for _, name := range []string{"detached/kept", "sh-"} {
 		link := fmt.Sprintf(`[...document.querySelectorAll('th')].find(e => e.innerText.startsWith(%q)).querySelector('a').click()`, name)
 		p.eval(link, nil)
@@ -96,7 +95,7 @@ func TestServerStatusPage(t *testing.T) {
 	}
 }
 
-// awaitPage waits until the browser is on a page with that heading.
+// awaitPage waits until the browser shows a page with this heading.
 func (p *page) awaitPage(heading string) {
 	p.t.Helper()
 	testutil.Eventually(p.t.Context(), p.t, "the page "+heading, func() (string, bool) {
@@ -105,7 +104,7 @@ func (p *page) awaitPage(heading string) {
 	})
 }
 
-// ask is eval of a script that has a text, which is empty while the browser leaves a page.
+// ask evaluates a script that returns a text. The text is empty while the browser leaves a page.
 func (p *page) ask(script string) string {
 	p.t.Helper()
 	answer := make(chan browserMessage, 1)
@@ -122,7 +121,7 @@ func (p *page) ask(script string) string {
 	return out.Result.Value
 }
 
-// load opens a URL without scripts, which visit needs.
+// load opens a URL on a page without scripts; visit needs scripts.
 func (p *page) load(url, heading string) {
 	p.t.Helper()
 	p.call(p.session, "Page.navigate", map[string]any{"url": url}, nil)

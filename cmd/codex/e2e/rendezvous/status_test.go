@@ -19,11 +19,10 @@ import (
 	"codex.internal/pkg/testutil/natstest"
 )
 
-// hostileID contains everything that the rules for ids permit.
+// hostileID contains every kind of character that the rules for ids permit.
 const hostileID = `<img src=x onerror=alert(1)>&lt;"'<b>`
 
-// read returns what a person reads on the page, one blank for any amount of
-// them.
+// read returns the text that a person sees on the page, with one blank for each sequence of blanks.
 func (p *page) read() string {
 	p.t.Helper()
 	var text string
@@ -31,7 +30,7 @@ func (p *page) read() string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// await waits until a person reads something on the page.
+// await waits until a person sees a text on the page.
 func (p *page) await(want string) {
 	p.t.Helper()
 	p.eval(fmt.Sprintf(`new Promise(done => {
@@ -41,7 +40,7 @@ func (p *page) await(want string) {
 	})`, want), nil)
 }
 
-// expect checks that a person reads all of that.
+// expect checks that a person sees all the texts on the page.
 func (p *page) expect(wants ...string) {
 	p.t.Helper()
 	text := p.read()
@@ -76,12 +75,12 @@ func TestStatusPage(t *testing.T) {
 		"build-0 connected "+hostileName+" codex-exec-server/"+version(t)+" 1 "+theirs+" 1 ")
 	p.eval(`window.loaded = 'once'`, nil)
 
-	// Without a reload, it shows changes.
+	// The page shows changes without a reload.
 	m.Dial(offline)
 	p.await("build-2 connected")
 	m.Register(token, "build-3")
 	p.await("5 environments, 3 connected")
-	p.await("KiB/s") // when the ten seconds that it is an average of are over
+	p.await("KiB/s") // after ten seconds, over which the value is an average
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int{1000, 360} {
 			p.look(width, scheme)
@@ -100,13 +99,13 @@ func TestStatusPage(t *testing.T) {
 		t.Errorf("the page does not work well: %q", errs)
 	}
 
-	// If the service is gone, the page shows no news; without a state file the
-	// next service knows nothing.
+	// If the service has ended, the page shows no changes. Without a state file, the next service
+	// has no data.
 	m.End()
 	p.await("trying again")
 	p.expect("5 environments")
 	m = harness.Rendezvous(t, m.Tokens, "--listen", strings.TrimPrefix(m.URL, "http://"))
-	p.await("1 environment, ") // its executor registers again
+	p.await("1 environment, ") // the executor registers again
 	if text := p.read(); strings.Contains(text, "trying again") {
 		t.Errorf("after it came back: %q", text)
 	}
@@ -127,7 +126,7 @@ func TestStatusPage(t *testing.T) {
 const hostileName = `<script>alert(1)</script>&amp;"' box`
 
 // describesItself starts an executor of the environment build-0 at a service, and a client that
-// is connected to it by another node.
+// connects to it through another node.
 func describesItself(t *testing.T, m, far *harness.Meeting, token string) {
 	t.Helper()
 	home, env := harness.HomeDirectory(t, nil)
@@ -146,8 +145,8 @@ func describesItself(t *testing.T, m, far *harness.Meeting, token string) {
 	}
 }
 
-// TestStatusPageOfNodes compares the pages of both nodes of a service, and then checks the
-// page of the remaining one.
+// TestStatusPageOfNodes compares the pages of both nodes of a service. Then it ends one node and
+// checks the page of the other.
 func TestStatusPageOfNodes(t *testing.T) {
 	t.Parallel()
 	nats := natstest.Start(t)
@@ -180,7 +179,7 @@ func TestStatusPageOfNodes(t *testing.T) {
 	pages[1].expect("build-0 offline", hostileName)
 }
 
-// look checks how the page looks on a screen.
+// look checks the layout of the page on a screen of this size.
 func (p *page) look(width int, scheme string) {
 	p.t.Helper()
 	p.show(width, scheme)
@@ -199,7 +198,7 @@ func (p *page) look(width int, scheme string) {
 	}
 }
 
-// TestStatusPageNeedsAToken: without a token, the page shows only that one is needed.
+// TestStatusPageNeedsAToken: without a token, the page only says that it needs one.
 func TestStatusPageNeedsAToken(t *testing.T) {
 	t.Parallel()
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
