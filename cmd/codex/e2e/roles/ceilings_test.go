@@ -8,15 +8,15 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// startAttack is a process/start that a ceiling must refuse, or whose process must change
+// startAttack is a process/start. Either the ceiling must refuse it, or its process must change
 // nothing outside of the directory.
 type startAttack struct {
 	name   string
 	params execproto.StartParams
-	want   string // of the error; "": it may run
+	want   string // expected in the error; "": the process may run
 }
 
-// startAttacks are attacks by a client whose token has --cwd and workspace-write.
+// startAttacks returns attacks by a client whose token has --cwd and workspace-write.
 func (w *world) startAttacks() []startAttack {
 	script := "echo x > " + w.beside + "/new; echo x > " + w.ws + "/link/new; echo x > " + w.ws + "/../beside/new; " +
 		"echo x >> " + w.beside + "/secret; chmod 777 " + w.beside + "/secret; rm -f " + w.beside + "/secret; " +
@@ -83,8 +83,8 @@ func (w *world) startAttacks() []startAttack {
 	}
 }
 
-// TestStartsUnderACeiling: neither a process nor a detached one gets more than its token
-// permits, whatever its client requests.
+// TestStartsUnderACeiling: no process, detached or not, gets more permissions than its token,
+// whatever its client requests.
 func TestStartsUnderACeiling(t *testing.T) {
 	someWorld(t, func(w *world) {
 		token := w.token("--role", "run", "--cwd", w.ws)
@@ -111,7 +111,7 @@ func TestStartsUnderACeiling(t *testing.T) {
 	})
 }
 
-// letters keeps the characters that a handle may contain.
+// letters replaces each character except ASCII letters by a hyphen, because a handle may not contain all characters.
 func letters(r rune) rune {
 	if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
 		return r

@@ -17,12 +17,12 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// grantTime is how long at most a token is good that was revoked or changed
-// (docs/spec/wire.md §1.7), and what a busy machine adds.
+// grantTime is the longest time for which a revoked or changed token is still valid
+// (docs/spec/wire.md §1.7), plus a margin for a busy machine.
 const grantTime = 5*time.Second + harness.Patience/2
 
-// TestTokensEnd: however a token ends while its client is connected, the session ends with its
-// processes, tunnels and watches, and detached processes continue.
+// TestTokensEnd: a token ends, in several ways, while its client is connected. The session then
+// ends with its processes, tunnels and watches. Detached processes continue.
 func TestTokensEnd(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)
@@ -57,7 +57,7 @@ func TestTokensEnd(t *testing.T) {
 		end(w, token)
 		sessions = append(sessions, session)
 	}
-	for _, s := range sessions { // all wait at the same time
+	for _, s := range sessions { // all sessions wait at the same time
 		s.awaitEnd()
 	}
 }
@@ -69,10 +69,10 @@ type busySession struct {
 	client            *execclient.Client
 	tunnel            *execclient.TunnelListener
 	watch             *execclient.Watch
-	process, detached int // pids
+	process, detached int // process ids
 }
 
-// pid returns the content of a file into which a process has written its pid.
+// pid returns the process id that a process has written to a file.
 func (w *world) pid(name string) int {
 	w.t.Helper()
 	var pid int
@@ -102,7 +102,7 @@ func (w *world) busy(token string) *busySession {
 	return s
 }
 
-// awaitEnd waits for the end of the session, and checks that nothing of it is left.
+// awaitEnd waits for the end of the session, and checks that none of its resources are left.
 func (s *busySession) awaitEnd() {
 	t := s.w.t
 	t.Helper()
@@ -135,7 +135,7 @@ func (s *busySession) awaitEnd() {
 	}
 }
 
-// change changes a member of a token in the file, like an editor.
+// change changes a member of a token in the file, as an editor would.
 func (w *world) change(token, member string, value any) {
 	w.t.Helper()
 	text, err := os.ReadFile(w.tokens)
@@ -158,8 +158,8 @@ func (w *world) change(token, member string, value any) {
 // id returns the id of a token.
 func id(token string) string { return strings.Split(token, "_")[1] }
 
-// TestReplacedTokenFile: a replaced file admits exactly the tokens that it contains.
-// While it cannot be read, no client is admitted, and the server continues.
+// TestReplacedTokenFile: after the file was replaced, the server admits exactly the tokens in the
+// new file. While the file cannot be read, it admits no client, and continues to run.
 func TestReplacedTokenFile(t *testing.T) {
 	harness.NeedSandbox(t)
 	w := newWorld(t, "auto", nil)

@@ -20,7 +20,7 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// fileAttack tries to read or change a path, and returns what it read.
+// fileAttack tries to read or change a path. It returns the data that it has read.
 type fileAttack struct {
 	name string
 	try  func(ctx context.Context, f *execclient.FS, path string) (string, error)
@@ -126,16 +126,16 @@ func (w *world) changeAttacks() []fileAttack {
 	}
 }
 
-// beyondLandlock are requests that Landlock does not restrict: they reveal that a path
-// exists, its attributes and the targets of links, but no content (docs/operations.md).
+// beyondLandlock are requests that Landlock does not restrict. They reveal the existence of a path,
+// its attributes and the targets of links, but no content (docs/operations.md).
 var beyondLandlock = []string{"getMetadata", "canonicalize", "getAttributes"}
 
-// withoutLandlock are changes in a directory of the token that Landlock does not permit: to protect
-// the names of .git and others, it permits no new names beside them; and system calls for attributes
-// are filtered.
+// withoutLandlock are changes in a directory of the token that do not work with Landlock. To protect
+// names such as .git, Landlock permits no new names beside them. System calls for attributes are
+// filtered.
 var withoutLandlock = []string{"copy from there", "rename there", "rename from there", "replace", "chmod", "times"}
 
-// extract has the server extract an archive of files with the content x.
+// extract makes the server extract an archive of files with the content x.
 func extract(ctx context.Context, f *execclient.FS, path string, headers ...tar.Header) error {
 	var text bytes.Buffer
 	w := tar.NewWriter(&text)
@@ -168,14 +168,14 @@ func extract(ctx context.Context, f *execclient.FS, path string, headers ...tar.
 	return errors.Join(append(failed, err)...)
 }
 
-// TestFilesUnderACeiling: no file request leaves the directory of the token, with the sandbox
-// of the request or without.
+// TestFilesUnderACeiling: no file request reaches a path outside of the token's directory, whether
+// the request has a sandbox or not.
 func TestFilesUnderACeiling(t *testing.T) {
 	someWorld(t, func(w *world) {
 		token := w.token("--role", "run", "--cwd", w.ws)
 		w.serve()
 		ctx, files := w.t.Context(), w.client(token).FS()
-		// Archives with names and links that lead outside.
+		// Extract archives with names and links that lead outside.
 		err := extract(ctx, files, w.ws,
 			tar.Header{Name: "../beside/dots", Typeflag: tar.TypeReg, Mode: 0o644},
 			tar.Header{Name: w.beside + "/absolute", Typeflag: tar.TypeReg, Mode: 0o644},
@@ -215,7 +215,7 @@ func TestFilesUnderACeiling(t *testing.T) {
 	})
 }
 
-// controls: each attack works inside of the directory.
+// controls checks that each attack works inside of the directory.
 func (w *world) controls(files *execclient.FS) {
 	w.t.Helper()
 	ctx := w.t.Context()

@@ -14,11 +14,11 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// errStatic means that the programs of a machine need no libraries.
+// errStatic means that the programs of this machine need no libraries.
 var errStatic = errors.New("/bin/cat is linked statically")
 
-// TestDynamicHelper: where the helper of file requests is linked dynamically, a request of a
-// client whose token has --cwd fails with what can be done about it.
+// TestDynamicHelper: the helper of file requests is linked dynamically, and the client's token has
+// --cwd. A request fails with an error that names a remedy.
 func TestDynamicHelper(t *testing.T) {
 	eachWorld(t, func(w *world) {
 		f, err := elf.Open("/bin/cat")
@@ -35,8 +35,8 @@ func TestDynamicHelper(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "is linked dynamically") || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
 			w.t.Errorf("the error is %v", err)
 		}
-		// If its sandbox shows the libraries, the helper starts, with the descriptors that it needs to load them.
-		// It is cat here, and answers with the request.
+		// If the sandbox shows the libraries, the helper starts. It has the descriptors that it needs to load
+		// them. Here the helper is cat, so it answers with the request itself.
 		_, err = w.client(w.token("--role", "run")).FS().WithSandbox(execclient.ReadOnlySandbox()).ReadFile(w.t.Context(), w.ws+"/f")
 		if err == nil || !strings.Contains(err.Error(), "failed to encode or decode") {
 			w.t.Errorf("without --cwd, the error is %v", err)

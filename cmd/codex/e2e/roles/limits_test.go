@@ -19,10 +19,10 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// sleepers distinguishes the processes that tests search for by how long they sleep.
+// sleepers numbers the sleep times of processes, so that tests can find their own processes.
 var sleepers atomic.Int64
 
-// sleeper is a command that no other test has, and sleepersOf are the processes of it.
+// sleeper returns a command that no other test runs. sleepersOf returns the processes of such a command.
 func sleeper() string {
 	return fmt.Sprintf("sleep %d.%d", 100_000+os.Getpid()%100_000, sleepers.Add(1))
 }
@@ -38,9 +38,9 @@ func sleepersOf(command string) (pids []string) {
 	return pids
 }
 
-// daemon changes a shell script so that it leaves its session and its parent. Without a
-// sandbox and cgroups the server does not find such a process before its own end
-// (docs/operations.md); in that case the script only leaves the session.
+// daemon changes a shell script so that it leaves its session and its parent. Without a sandbox and
+// cgroups, the server finds such a process only when it ends itself (docs/operations.md). In that
+// case the script leaves only the session.
 func (w *world) daemon(sandbox object, script string) string {
 	if sandbox == nil && !w.hasCgroups() {
 		return "setsid sh -c '" + script + "' &"
@@ -48,7 +48,7 @@ func (w *world) daemon(sandbox object, script string) string {
 	return "(setsid sh -c '(" + script + ") &' &);"
 }
 
-// hasCgroups reports whether the server's user may make cgroups.
+// hasCgroups reports whether the server's user may create cgroups.
 func (w *world) hasCgroups() bool {
 	w.t.Helper()
 	out, err := w.command("doctor", "--json").Output()
@@ -68,17 +68,17 @@ func (w *world) hasCgroups() bool {
 	return false
 }
 
-// limitCase is a process whose descendant reaches a limit of the token that is lower than
-// the requested one.
+// limitCase is a process whose descendant reaches a limit of the token. The limit is lower than the
+// requested one.
 type limitCase struct {
 	name   string
 	script string
 	cause  execproto.Cause
-	out    string // "": any
+	out    string // "": any output
 }
 
-// limitCases have a descendant that has left its session and its parent, for which
-// command is another sleeper.
+// limitCases returns processes with a descendant that has left its session and its parent. command
+// is the sleeper for that descendant.
 func (w *world) limitCases(sandbox object, command string) []limitCase {
 	file := fmt.Sprint(w.ws, "/sub/big", sandbox == nil)
 	return []limitCase{
@@ -99,7 +99,7 @@ func TestLimitsOfTokens(t *testing.T) {
 		timed, worked := w.token(append(limits, "--limit-time", "2s")...), w.token(append(limits, "--limit-cpu-time", "1s")...)
 		w.serve()
 		clients := map[string]*execclient.Client{"time": w.client(timed), "": w.client(worked)}
-		var wg sync.WaitGroup // of processes, which mostly wait
+		var wg sync.WaitGroup // the processes mostly wait, so run them at the same time
 		var commands []string
 		count := len(w.limitCases(nil, ""))
 		for sandboxed, cases := range testutil.Pairs(w.t.Name(), []bool{false, true}, numbers(count)) {
@@ -126,7 +126,7 @@ func TestLimitsOfTokens(t *testing.T) {
 	})
 }
 
-// numbers returns the numbers below n.
+// numbers returns the numbers from 0 to n-1.
 func numbers(n int) []int {
 	list := make([]int, n)
 	for i := range list {

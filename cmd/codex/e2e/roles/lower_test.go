@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/testutil/machine"
 )
 
-// TestLowerCeilings: a token with read, and one with run whose sandbox is read-only, change
-// nothing with any request or process; the first cannot start processes.
+// TestLowerCeilings: a token with the role read, and one with run whose sandbox is read-only,
+// cannot change files by any request or process. The first cannot start processes.
 func TestLowerCeilings(t *testing.T) {
 	eachWorld(t, func(w *world) {
 		reader, looker := w.token("--role", "read", "--cwd", w.ws), w.token("--role", "run", "--max-sandbox", "read-only")
@@ -43,8 +43,9 @@ func TestLowerCeilings(t *testing.T) {
 	})
 }
 
-// TestReadersAreConfined: a token that may only read does so in a sandbox, also without a directory of its own: it sees nothing of
-// the server's process, and not the server's own files where the backend can hide them.
+// TestReadersAreConfined: the file requests of a token that may only read run in a sandbox, even if the token has no directory of
+// its own. They cannot read the files of the server's process in /proc. If the backend can hide files, they cannot read the
+// server's own files either.
 func TestReadersAreConfined(t *testing.T) {
 	eachWorld(t, func(w *world) {
 		reader, admin := w.token("--role", "read"), w.token("--role", "admin")
@@ -70,7 +71,7 @@ func TestReadersAreConfined(t *testing.T) {
 	})
 }
 
-// onlyLooks checks starts of a client whose sandbox must be read-only.
+// onlyLooks checks the starts of a client whose sandbox must be read-only.
 func (w *world) onlyLooks(c *execclient.Client) {
 	w.t.Helper()
 	script := "echo x > " + w.ws + "/new; echo x >> " + w.ws + "/f; echo x > /tmp/codex-roles-new; echo x > $TMPDIR/new; rm -f " + w.ws + "/f; cat " + w.ws + "/f; echo ran"
@@ -78,7 +79,7 @@ func (w *world) onlyLooks(c *execclient.Client) {
 	for i, tt := range []struct {
 		name    string
 		sandbox object
-		want    string // of the error; "": it runs
+		want    string // expected in the error; "": the process runs
 	}{
 		{"nothing writable", managed(), ""},
 		{"$TMPDIR", managed(special("tmpdir", "write")), ""},

@@ -10,8 +10,8 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// TestSessionsOfOthers: a session and its processes are those of one token. Neither another
-// token of the same principal, nor one with a higher role, resumes it or reaches its processes.
+// TestSessionsOfOthers: a session and its processes belong to one token. Neither another token of
+// the same principal nor one with a higher role can resume the session or reach its processes.
 func TestSessionsOfOthers(t *testing.T) {
 	harness.NeedSandbox(t)
 	w := newWorld(t, "auto", nil)
@@ -50,13 +50,13 @@ func TestSessionsOfOthers(t *testing.T) {
 	}
 }
 
-// detachedAttack does something to the detached process "job".
+// detachedAttack is an operation on the detached process "job".
 type detachedAttack struct {
 	name string
 	try  func(ctx context.Context, d *execclient.Detached) error
 }
 
-// detachedAttacks begin with the reading ones. The last two end the process and remove it.
+// detachedAttacks begin with operations that only read. The last two end the process and remove it.
 var detachedAttacks = []detachedAttack{
 	{"state", func(ctx context.Context, d *execclient.Detached) error { _, err := d.State(ctx); return err }},
 	{"write", func(ctx context.Context, d *execclient.Detached) error { return d.Write(ctx, []byte("x\n")) }},
@@ -70,8 +70,8 @@ var detachedAttacks = []detachedAttack{
 	}},
 }
 
-// TestDetachedOfOthers: a detached process belongs to its principal. The principal's tokens
-// can use it as their role and ceiling permit; other tokens do not learn that it exists.
+// TestDetachedOfOthers: a detached process belongs to its principal. The principal's tokens can use
+// it as far as their role and ceiling permit. Other tokens cannot learn that it exists.
 func TestDetachedOfOthers(t *testing.T) {
 	harness.NeedSandbox(t)
 	w := newWorld(t, "auto", nil)
@@ -79,7 +79,7 @@ func TestDetachedOfOthers(t *testing.T) {
 	const unknown, role, ceilings = "unknown process id", "the role run", "other ceilings"
 	tokens := []struct {
 		name, token string
-		want        [5]string // the errors of detachedAttacks; "": it is permitted
+		want        [5]string // expected errors of detachedAttacks; "": the operation is permitted
 	}{
 		{"another", w.token("--role", "run"), [5]string{unknown, unknown, unknown, unknown, unknown}},
 		{"another admin", w.token("--role", "admin"), [5]string{unknown, unknown, unknown, unknown, unknown}},
@@ -103,7 +103,7 @@ func TestDetachedOfOthers(t *testing.T) {
 		d := c.Detached("job")
 		for i, a := range detachedAttacks {
 			if tt.want[i] == "" && a.name == "forget" && tt.want[3] != "" {
-				continue // it would wait for the end
+				continue // this operation would wait for the end of the process
 			}
 			err := a.try(t.Context(), d)
 			if (tt.want[i] == "") != (err == nil) || !strings.Contains(errorText(err), tt.want[i]) {

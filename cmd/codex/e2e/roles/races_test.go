@@ -15,13 +15,13 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// rounds returns how often each way is tried while names are exchanged: an attack that is not
-// refused succeeds within ten.
+// rounds returns the number of tries of each attack while names are exchanged. An attack that is
+// not refused succeeds within ten tries.
 func rounds() int { return testutil.Rounds(2, 4, 10) }
 
-// TestExchangedLinks: while a process exchanges a directory with a link to the outside, starts
-// and file requests of a client with a ceiling read and change nothing outside. The directory
-// is below the token's directory, or is that directory.
+// TestExchangedLinks: a process exchanges a directory with a link to the outside. Meanwhile, starts
+// and file requests of a client with a ceiling neither read nor change a file outside. The
+// directory is below the token's directory, or is that directory.
 func TestExchangedLinks(t *testing.T) {
 	someWorld(t, func(w *world) {
 		top := w.dir + "/top"
@@ -50,7 +50,7 @@ func TestExchangedLinks(t *testing.T) {
 	})
 }
 
-// control shows that the exchange leads outside without a sandbox.
+// control checks that the exchanged name leads outside without a sandbox.
 func (w *world) control(dir string) {
 	w.t.Helper()
 	testutil.Eventually(w.t.Context(), w.t, "a write by the exchanged link", func() (string, bool) {
@@ -61,8 +61,8 @@ func (w *world) control(dir string) {
 	harness.Must(w.t, os.Remove(w.beside+"/control"))
 }
 
-// removeMountPoints removes the empty directories that bwrap makes where it is about to mount
-// something, by paths: docs/security.md names that. They must be empty.
+// removeMountPoints removes the empty directories that bwrap creates before it mounts, because
+// bwrap works with paths: see docs/security.md. They must be empty.
 func (w *world) removeMountPoints() {
 	w.t.Helper()
 	if w.backend != "bwrap" {
@@ -75,8 +75,8 @@ func (w *world) removeMountPoints() {
 	}
 }
 
-// startWhileExchanging starts processes that write through their working directory and by its
-// name, until the launchers of some have seen the directory. A refusal counts as success, too.
+// startWhileExchanging starts processes that write to their working directory, directly and by its name. It
+// continues until some launchers have found the directory and not the link. A refusal is a correct result, too.
 func (w *world) startWhileExchanging(c *execclient.Client, dir string) {
 	script := "echo x > cwd; echo x > " + dir + "/name; chmod 777 secret; rm -f " + dir + "/secret; echo ran"
 	ran, refused, launched := 0, 0, 0
@@ -104,7 +104,7 @@ func (w *world) startWhileExchanging(c *execclient.Client, dir string) {
 	w.t.Logf("in %s %d processes ran, %d were refused by the server and %d by the launcher", dir, ran, refused, launched-ran)
 }
 
-// requestWhileExchanging reads and writes by the name.
+// requestWhileExchanging reads and writes files under the exchanged name.
 func (w *world) requestWhileExchanging(f *execclient.FS, dir string) {
 	ctx := w.t.Context()
 	wrote := 0

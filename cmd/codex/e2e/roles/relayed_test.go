@@ -20,8 +20,8 @@ func relayedWorld(t *testing.T) *world {
 	return newWorldOf(t, pair{"auto", os.Geteuid()}, true)
 }
 
-// TestNamesThroughARendezvous: behind a rendezvous service, the audit trail of a server names the token of each client, and an
-// unnamed one by its id.
+// TestNamesThroughARendezvous: a client connects through a rendezvous service. The server's audit trail names the client's
+// token, or has its id if the token has no name.
 func TestNamesThroughARendezvous(t *testing.T) {
 	w := relayedWorld(t)
 	named, unnamed := w.token("--role", "run", "--name", "ada", "--cwd", w.ws), w.token("--role", "run", "--max-sandbox", "read-only")
@@ -44,7 +44,7 @@ func TestNamesThroughARendezvous(t *testing.T) {
 	}
 }
 
-// TestSessionsOfOthersThroughARendezvous: no other client resumes a session, whatever its token permits.
+// TestSessionsOfOthersThroughARendezvous: no other client can resume a session, whatever its token permits.
 func TestSessionsOfOthersThroughARendezvous(t *testing.T) {
 	w := relayedWorld(t)
 	first, second, admin := w.token("--role", "run"), w.token("--role", "run", "--max-sandbox", "read-only"), w.token("--role", "admin")
@@ -65,8 +65,8 @@ func TestSessionsOfOthersThroughARendezvous(t *testing.T) {
 	}
 }
 
-// TestLoweredTokenThroughARendezvous: when a token permits less than before, its client is disconnected, and what comes back gets
-// the new ceiling.
+// TestLoweredTokenThroughARendezvous: when a token's permissions are reduced, its client is disconnected. After the client
+// reconnects, the new ceiling applies.
 func TestLoweredTokenThroughARendezvous(t *testing.T) {
 	w := relayedWorld(t)
 	token := w.token("--role", "run")
@@ -85,13 +85,13 @@ func TestLoweredTokenThroughARendezvous(t *testing.T) {
 	}
 }
 
-// TestTokenIsKeptFromCommands: no command of the server's user reads what the server was started with or has in memory, and a
-// sandboxed one does not see the file of the token.
+// TestTokenIsKeptFromCommands: no command of the server's user can read the server's environment, arguments or memory. A
+// sandboxed command cannot see the token's file.
 func TestTokenIsKeptFromCommands(t *testing.T) {
 	harness.NeedSandbox(t)
 	user := pair{"auto", os.Geteuid()}
 	if user.uid == 0 {
-		user.uid = nobody // root may read everything
+		user.uid = nobody // root may read all files
 	}
 	w := newWorldOf(t, user, true)
 	token := w.token("--role", "run")
@@ -112,8 +112,9 @@ func TestTokenIsKeptFromCommands(t *testing.T) {
 	}
 }
 
-// TestRotatedExecutorToken: a server whose token is revoked goes on if its file has another one by then. If not, its registration
-// ends at once and the server after --session-ttl, so that commands have the time that they have after any lost connection.
+// TestRotatedExecutorToken: the token of a server is revoked. If its file contains another one by then, the server continues. If
+// not, its registration ends at once, and the server ends after --session-ttl, so that commands have the same time as after any
+// lost connection.
 func TestRotatedExecutorToken(t *testing.T) {
 	t.Parallel()
 	w := relayedWorld(t)
@@ -135,7 +136,7 @@ func TestRotatedExecutorToken(t *testing.T) {
 	defer c.Close()
 	revoke()
 	w.write(executor, next)
-	// The service looks at tokens twice a minute.
+	// The service checks tokens twice a minute.
 	if out, code, err := run(t.Context(), c, w.params("across", nil, "sleep 40; echo ran")); err != nil || code != 0 || out != "ran\n" {
 		t.Errorf("a command across the rotation: got %q, code %d, error %v; want that it runs to its end", out, code, err)
 	}

@@ -13,13 +13,13 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// fewDescriptors is how many descriptors the server of TestDescriptorsRunOut may have: enough to
-// start some tens of processes.
+// fewDescriptors is the number of descriptors that the server of TestDescriptorsRunOut may have:
+// enough to start some tens of processes.
 const fewDescriptors = 100
 
-// TestDescriptorsRunOut: a server without free descriptors refuses starts with an error that says
-// so, answers file requests, continues, and accepts new work when processes have ended. Several
-// starts come at a time.
+// TestDescriptorsRunOut: a server without free descriptors refuses starts with an error that names
+// the shortage. It answers file requests and continues to run. It accepts new starts when processes
+// have ended. Several starts arrive at a time.
 func TestDescriptorsRunOut(t *testing.T) {
 	eachWorld(t, func(w *world) {
 		token := w.token("--role", "run")
@@ -33,7 +33,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 	})
 }
 
-// exhaust uses all descriptors of the server for processes, ends these, and starts another
+// exhaust starts processes until the server has no free descriptors, ends them, and starts another
 // one.
 func (w *world) exhaust(token string, sandbox object) {
 	w.t.Helper()
@@ -64,11 +64,11 @@ func (w *world) exhaust(token string, sandbox object) {
 
 var lastID atomic.Int64
 
-// newID returns an id that no process has.
+// newID returns an id that no other process has.
 func newID() string { return fmt.Sprint("p", lastID.Add(1)) }
 
-// Starts of startUntilRefused at a time, the refusals after which it stops, and the most times: more
-// processes than fewDescriptors let run.
+// startsAtOnce is the number of concurrent starts of startUntilRefused. It stops after
+// enoughRefusals, or after mostRounds, which start more processes than fewDescriptors permit.
 const startsAtOnce, enoughRefusals, mostRounds = 8, 5, 20
 
 // startUntilRefused starts processes, several at a time, until some are refused.
@@ -97,7 +97,7 @@ func (w *world) startUntilRefused(c *execclient.Client, sandbox object) (kept []
 	return nil, nil
 }
 
-// requestAllKinds makes file requests, which may fail but must be answered.
+// requestAllKinds makes file requests of all kinds. They may fail but must be answered.
 func (w *world) requestAllKinds(c *execclient.Client, sandbox object) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), harness.Patience)

@@ -29,27 +29,27 @@ import (
 type world struct {
 	t           *testing.T
 	backend     string
-	credential  *syscall.Credential // environment of the server; nil: the test's
-	bin         string              // the program, which that user may execute
-	dir         string              // has the rest
-	ws, beside  string              // a directory of a token, and one outside of it
-	tokens      string              // the file with tokens
+	credential  *syscall.Credential // credential of the server's process; nil: that of the test
+	bin         string              // path of the program, which the server's user may execute
+	dir         string              // directory with all other files
+	ws, beside  string              // the directory of a token, and one outside of it
+	tokens      string              // path of the token file
 	url         string
-	descriptors int  // the most descriptors that the server may open; 0: as many as the test
+	descriptors int  // maximum number of descriptors of the server; 0: that of the test
 	relayed     bool // clients reach the server through a rendezvous service, which has the tokens
 }
 
-// nobody is an ordinary user.
+// nobody is the user id of an ordinary user.
 const nobody = 65534
 
-// pair is a backend, and the user of a server that has it.
+// pair is a backend, and the user of a server with that backend.
 type pair struct {
 	name string
 	uid  int
 }
 
-// backends are the pairs of backend and user that tests try. The user is the test's own and,
-// if that is root, an ordinary one: see testutil.Pairs.
+// backends returns the pairs of backend and user that tests try. The user is the test's own. If
+// that is root, some pairs have an ordinary user: see testutil.Pairs.
 func backends(t *testing.T) (list []pair) {
 	users := []int{os.Geteuid()}
 	if os.Geteuid() == 0 {
@@ -64,7 +64,7 @@ func backends(t *testing.T) (list []pair) {
 	return list
 }
 
-// eachWorld runs a test with the backends that the machine has.
+// eachWorld runs a test with each backend that the machine supports.
 func eachWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	inWorlds(t, backends(t), test)
@@ -76,8 +76,9 @@ func someWorld(t *testing.T, test func(w *world)) {
 	inWorlds(t, testutil.Choice(t.Name(), backends(t)), test)
 }
 
-// inWorlds runs a test with the backends of a list, and with the first of them through a rendezvous service too: the server
-// enforces what the service tells of a token by the same code as for a token of its port.
+// inWorlds runs a test with each pair of a list. With the first pair it also runs the test through a rendezvous service.
+// One pair is enough for that, because the server uses the same code for the permissions of a token from the service and of
+// its own tokens.
 func inWorlds(t *testing.T, list []pair, test func(w *world)) {
 	t.Helper()
 	harness.NeedSandbox(t)
@@ -106,7 +107,7 @@ func newWorldOf(t *testing.T, b pair, relayed bool) *world {
 
 func newWorld(t *testing.T, backend string, credential *syscall.Credential) *world {
 	t.Helper()
-	// Not below /tmp, which workspace-write lets be written.
+	// Do not use /tmp, because workspace-write makes it writable.
 	dir, err := os.MkdirTemp("/var/tmp", "codex-roles-")
 	harness.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -133,14 +134,14 @@ func (w *world) own(path string) {
 	}
 }
 
-// write makes a file of the server's user.
+// write creates a file of the server's user.
 func (w *world) write(path, text string) {
 	w.t.Helper()
 	harness.Must(w.t, os.WriteFile(path, []byte(text), 0o600))
 	w.own(path)
 }
 
-// command is codex, run as the server's user.
+// command returns a command that runs codex as the server's user.
 func (w *world) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(w.bin, args...)
 	cmd.Dir = w.dir
@@ -169,7 +170,7 @@ func (w *world) token(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// serve starts the server, which stricter lets Landlock enforce workspace-write.
+// serve starts the server. Its options permit Landlock to enforce workspace-write with stricter rules.
 func (w *world) serve(args ...string) *exec.Cmd {
 	w.t.Helper()
 	args = append([]string{"--sandbox-backend", w.backend, "--sandbox-stricter"}, args...)
@@ -185,7 +186,7 @@ func (w *world) serve(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// limit lets a server open no more descriptors than w.descriptors.
+// limit prevents a server from opening more descriptors than w.descriptors.
 func (w *world) limit(cmd *exec.Cmd) {
 	if w.descriptors > 0 {
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, w.descriptors), "sh"}, cmd.Args...)
@@ -211,7 +212,7 @@ func firstLine(t *testing.T, out io.Reader) string {
 	return strings.TrimSpace(line)
 }
 
-// environment is the name of a server at the rendezvous service.
+// environment is the id of the server's environment at the rendezvous service.
 const environment = "box"
 
 // register starts a rendezvous service and the server, and waits until a client reaches it.
@@ -238,12 +239,12 @@ func (w *world) register(args []string) *exec.Cmd {
 	return cmd
 }
 
-// options are those of a client with a token, which may be another user's than the server.
+// options returns the options of a client with a token. The client's user may differ from the server's.
 func (w *world) options(token string) execclient.Options {
 	return execclient.Options{BearerToken: token, ServerUser: w.user(), RecoveryTimeout: -1}
 }
 
-// user is the user of the server.
+// user returns the id of the server's user.
 func (w *world) user() int {
 	if w.credential == nil {
 		return os.Geteuid()
@@ -260,7 +261,7 @@ func (w *world) client(token string) *execclient.Client {
 	return c
 }
 
-// dial connects with a token, and resumes a session if it is not empty.
+// dial connects with a token. If session is not empty, it resumes that session.
 func (w *world) dial(token, session string) (*execclient.Client, error) {
 	w.t.Helper()
 	o := w.options(token)
@@ -283,7 +284,7 @@ var (
 	with    = harness.With
 )
 
-// managed is a sandbox that permits reading everything, and more.
+// managed returns a sandbox that permits reading every path, with further entries.
 func managed(entries ...object) object {
 	return harness.ManagedSandbox(append([]object{special("root", "read")}, entries...)...)
 }
@@ -298,7 +299,7 @@ func raw(t *testing.T, o object) json.RawMessage {
 	return text
 }
 
-// params start a shell script in the workspace.
+// params returns the parameters to start a shell script in the workspace.
 func (w *world) params(id string, sandbox object, script string) execproto.StartParams {
 	return execproto.StartParams{
 		ProcessID: id, Argv: []string{"/bin/sh", "-c", script}, Cwd: uri(w.ws), Env: map[string]string{"PATH": "/usr/bin:/bin"}, Sandbox: raw(w.t, sandbox),
@@ -317,7 +318,7 @@ func run(ctx context.Context, c *execclient.Client, params execproto.StartParams
 	return text.String(), end.Code, err
 }
 
-// untouched fails the test if something outside of the workspace has changed.
+// untouched fails the test if a file outside of the workspace has changed.
 func (w *world) untouched(what string) {
 	w.t.Helper()
 	entries, err := os.ReadDir(w.beside)
@@ -329,11 +330,11 @@ func (w *world) untouched(what string) {
 	}
 }
 
-// pause is the longest time between two exchanges: a start takes some tens of milliseconds.
+// pause is the longest time between two exchanges: the start of a process takes some tens of milliseconds.
 const pause = 30 * time.Millisecond
 
-// exchanging exchanges two names again and again until stop is called, which restores them.
-// Because of the pauses, a start that was refused can succeed at the next attempt.
+// exchanging exchanges two names again and again until stop is called, which restores them. It
+// pauses between exchanges, so that a start that was refused can succeed at the next attempt.
 func exchanging(t *testing.T, a, b string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
