@@ -16,8 +16,8 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// TestConfinedArchives reads and extracts archives in a sandbox: hidden and protected paths
-// are the same as for other file requests, and nothing is written outside of the directory.
+// TestConfinedArchives reads and extracts archives in a sandbox. Hidden and protected paths are the
+// same as for other file requests, and no file outside of the directory is written.
 func TestConfinedArchives(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		client, err := execclient.DialWebSocket(t.Context(), c.url, execclient.Options{})
@@ -49,7 +49,7 @@ func TestConfinedArchives(t *testing.T) {
 			}
 		}
 
-		// Where the sandbox does not permit writing, nothing is written.
+		// If the sandbox does not permit writing, no file is written.
 		if failed, err := c.extract(files, c.dir, text); err == nil && !slices.Contains(failed, "f") {
 			t.Errorf("outside of the workspace: %q", failed)
 		}
@@ -95,13 +95,13 @@ func (c *confined) archived(files *execclient.FS) []string {
 			return names
 		}
 		harness.Must(c.t, err)
-		if h.Typeflag == tar.TypeReg { // and no reported failure
+		if h.Typeflag == tar.TypeReg { // the file was not reported as a failure
 			names = append(names, h.Name)
 		}
 	}
 }
 
-// extract writes an archive into a directory, and returns the names that were refused.
+// extract extracts an archive into a directory, and returns the names that the server refused.
 func (c *confined) extract(files *execclient.FS, at string, text []byte) (failed []string, err error) {
 	c.t.Helper()
 	w, err := files.CreateArchive(c.t.Context(), at, execclient.ExtractOptions{
@@ -117,7 +117,7 @@ func (c *confined) extract(files *execclient.FS, at string, text []byte) (failed
 	return failed, w.Close()
 }
 
-// archiveOf returns an archive whose files have the beginning of the alphabet in them.
+// archiveOf returns an archive whose files contain the first letters of the alphabet.
 func archiveOf(t *testing.T, headers []tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -129,6 +129,6 @@ func archiveOf(t *testing.T, headers []tar.Header) []byte {
 			harness.Must(t, err)
 		}
 	}
-	_ = w.Close() // an error if a file is not whole
+	_ = w.Close() // Close returns an error if a file is incomplete
 	return b.Bytes()
 }

@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/execclient/fsx"
 )
 
-// TestClientInASandbox: the client's commands and files are confined, and it
-// is told why they fail.
+// TestClientInASandbox: the client's commands and file requests are confined, and their errors say
+// why they fail.
 func TestClientInASandbox(t *testing.T) {
 	ws := t.TempDir()
 	harness.Must(t, os.Mkdir(filepath.Join(ws, ".git"), 0o755))

@@ -16,14 +16,14 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// confined is a server with a workspace, spoken to in raw JSON-RPC.
+// confined is a server with a workspace. Tests send it raw JSON-RPC messages.
 type confined struct {
 	t      *testing.T
-	dir    string // the workspace's parent: its other entries are outside
+	dir    string // parent of the workspace; its other entries are outside
 	ws     string
 	pid    int
 	url    string
-	before []int // descendants of the server before anything was asked
+	before []int // descendants of the server before the first request
 	*wire
 }
 
@@ -33,8 +33,8 @@ var separate = sync.OnceValues(func() (string, error) {
 	return filepath.Join(dir, "codex"), harness.Install(dir, "codex", "codex-fs", "codex-linux-sandbox")
 })
 
-// onBoth runs a test on the single binary or on separate ones, or, where there is a bwrap, with
-// that backend: see testutil.Choice.
+// onBoth runs a test with the single binary or with separate ones. If the machine has bwrap, it may
+// use that backend, too: see testutil.Choice.
 func onBoth(t *testing.T, test func(c *confined)) {
 	layouts := []string{"single", "separate"}
 	if _, err := exec.LookPath("bwrap"); err == nil {
@@ -70,7 +70,7 @@ func confinedBy(t *testing.T, binary string, args ...string) *confined {
 	cmd, url := harness.ServerOf(t, binary, args...)
 	c.pid, c.url = cmd.Process.Pid, url
 	c.wire = connect(t, url)
-	// With the first process the server starts a watchdog.
+	// When the server starts its first process, it also starts a watchdog.
 	c.start("first", nil, "true")
 	c.end("first")
 	c.before = descendants(c.pid)
@@ -88,7 +88,7 @@ var (
 	with    = harness.With
 )
 
-// usual lets everything be read but one file, and the workspace be written.
+// usual returns a sandbox in which every path except one file is readable, and the workspace is writable.
 func (c *confined) usual() object {
 	return with(managed(special("root", "read"), special("project_roots", "write"), at(c.ws+"/secret", "deny")), "cwd", uri(c.ws))
 }
@@ -106,7 +106,7 @@ func (c *confined) script(id string, sandbox any, script string, more ...any) ob
 	}, more...)
 }
 
-// descendants are the processes below one.
+// descendants returns the descendants of a process.
 func descendants(pid int) []int {
 	parents := map[int]int{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -132,11 +132,11 @@ func descendants(pid int) []int {
 	return found
 }
 
-// idleLaunchers is how many launchers a server keeps for the next requests.
+// idleLaunchers is the number of launchers that a server keeps ready for the next requests.
 const idleLaunchers = 2
 
-// isIdleLauncher reports whether a process is a launcher that was started ahead of
-// need, and has started nothing yet.
+// isIdleLauncher reports whether a process is a launcher that was started ahead of need and has
+// started no process yet.
 func isIdleLauncher(pid int) bool { return hasOption(pid, "--standby-fd") && len(children(pid)) == 0 }
 
 // isJanitor reports whether a process is the janitor of a server's sandboxes.
@@ -147,8 +147,8 @@ func hasOption(pid int, option string) bool {
 	return err == nil && strings.Contains(string(line), "\x00"+option+"\x00")
 }
 
-// quiet waits until the server has no more processes than at first, except for
-// the idle launchers and the janitor.
+// quiet waits until the server has only the processes that it had at first, and the idle launchers
+// and the janitor.
 func (c *confined) quiet() {
 	c.t.Helper()
 	c.until("processes are left", func() bool {
@@ -168,7 +168,7 @@ func (c *confined) until(what string, done func() bool) {
 	testutil.Eventually(c.t.Context(), c.t, "an end of this: "+what, func() (string, bool) { return "it goes on", done() })
 }
 
-// names are the names in the workspace.
+// names returns the names in the workspace.
 func (c *confined) names() string {
 	entries, err := os.ReadDir(c.ws)
 	harness.Must(c.t, err)
@@ -218,7 +218,7 @@ func TestConfinedAnswers(t *testing.T) {
 		c.refuse("fs/writeFile", object{"path": uri(f), "dataBase64": "", "sandbox": managed(special("root", "read"))}, -32603, "Read-only file system (os error 30)")
 		c.refuse("fs/readFile", read(with(roots, "cwd", uri(c.ws)), c.dir+"/outside"), -32004, "No such file or directory (os error 2)")
 		c.refuse("process/start", with(c.script("p", c.usual(), ""), "argv", []string{}), -32602, "argv must not be empty")
-		// Our rule: without a level, the roots count.
+		// A rule of this project: without a level, the roots decide.
 		for _, s := range []object{
 			with(roots, "cwd", uri(c.ws+"/sub"), "workspaceRoots", []string{uri(c.ws)}),
 			with(roots, "cwd", uri(c.ws), "windowsSandboxLevel", "disabled"),
@@ -230,7 +230,7 @@ func TestConfinedAnswers(t *testing.T) {
 			}
 		}
 		c.refuse("fs/readFile", read(with(roots, "cwd", uri(c.ws), "workspaceRoots", []string{uri(c.ws + "/sub")}), f), -32004, "os error 2")
-		// A policy that cannot be enforced is reported where the launcher is available.
+		// If the launcher is available, it reports a policy that it cannot enforce.
 		harness.Must(c.t, os.Symlink(c.dir, c.ws+"/l"))
 		crossing := managed(special("root", "read"), at(c.ws, "write"), at(c.ws+"/l/x", "deny"))
 		const why = "cannot enforce sandbox deny-read path"

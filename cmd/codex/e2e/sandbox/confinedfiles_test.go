@@ -51,7 +51,7 @@ func TestConfinedFiles(t *testing.T) {
 		if got := fmt.Sprint(ask("fs/walk", c.ws+"/a", walk...)); !strings.Contains(got, c.ws+"/a/b/copy") {
 			t.Errorf("got %v, want a text with %q", got, c.ws+"/a/b/copy")
 		}
-		// With attributes, a masked path has those of the mask, in a list as in a walk.
+		// With attributes, a masked path has the attributes of the mask, both in a list and in a walk.
 		listed := fmt.Sprint(ask("fs/readDirectory", c.ws, "attributes", true))
 		walk[1].(object)["attributes"] = true
 		walked := fmt.Sprint(ask("fs/walk", c.ws, walk...))
@@ -79,7 +79,7 @@ func TestConfinedFiles(t *testing.T) {
 		no("fs/writeFile", c.ws+"/.codex/config", -32603, erofs, "dataBase64", "")
 		c.refuse("fs/copy", object{"sourcePath": uri(c.ws + "/secret"), "destinationPath": uri(c.ws + "/copied"), "recursive": false, "sandbox": s}, -32600, eacces)
 		c.refuse("fs/copy", object{"sourcePath": uri(c.ws + "/f"), "destinationPath": uri(c.dir + "/copied"), "recursive": false, "sandbox": s}, -32603, erofs)
-		// A masked or missing path is not visible either.
+		// The metadata of a masked path also reveal nothing about it.
 		if got := ask("fs/getMetadata", c.ws+"/secret"); got["size"] != 0.0 {
 			t.Errorf(`got %v, want got["size"] 0.0`, got)
 		}
@@ -87,7 +87,7 @@ func TestConfinedFiles(t *testing.T) {
 		s = hidden
 		no("fs/readDirectory", c.dir+"/none", -32004, "os error 2")
 		no("fs/getMetadata", c.ws+"/f", -32004, "os error 2")
-		// A command may have put a link where it can write: no operation follows it.
+		// A command may have put a link into a writable directory. No operation follows the link.
 		if err := os.Symlink(c.dir, c.ws+"/linked"); err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestConfinedFiles(t *testing.T) {
 }
 
 // TestHelperOfReading: a helper that reads a file in a sandbox may open as many files as the server,
-// although it is started with a limit of none.
+// although it is started with a limit of zero.
 func TestHelperOfReading(t *testing.T) {
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap, machine.Landlock}, func(t *testing.T, backend string) {
 		c := confinedBy(t, harness.Codex, "--sandbox-backend", backend)
@@ -139,8 +139,8 @@ func TestHelperOfReading(t *testing.T) {
 	})
 }
 
-// TestReplacedDenial: between reads, a denied directory is exchanged with another one, and so is its parent. The
-// directory that is now at the path is denied, and the rest can be read.
+// TestReplacedDenial: between reads, another process exchanges a denied directory with another directory, and
+// then its parent. The directory that is at the path afterwards is denied, and all others are readable.
 func TestReplacedDenial(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		ws := c.dir + "/denial"
@@ -171,7 +171,7 @@ func TestReplacedDenial(t *testing.T) {
 	})
 }
 
-// TestConfinedRename: renaming works within writable paths, and nowhere else.
+// TestConfinedRename: renaming works within writable paths only.
 func TestConfinedRename(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		s := c.usual()
@@ -202,11 +202,11 @@ func TestConfinedRename(t *testing.T) {
 		no(c.ws+"/f", c.ws+"/.codex/hook", -32600, "Permission denied (os error 13): "+c.ws+"/.codex/hook")
 		no(c.ws+"/sub", c.ws+"/.git", -32600, "")
 		no(c.ws, c.dir+"/gone", -32603, erofs+c.ws)
-		// Between two writable roots, which are two mounts.
+		// Rename between two writable roots, which are two mounts.
 		harness.Must(t, os.Mkdir(c.dir+"/second", 0o755))
 		s = with(managed(special("root", "read"), special("project_roots", "write"), at(c.dir+"/second", "write")), "cwd", uri(c.ws))
 		no(c.ws+"/f", c.dir+"/second/f", -32600, "copy with fs/copy, then remove the source with fs/remove")
-		// A link that leads out is itself renamed.
+		// Renaming a link that leads outside renames the link itself.
 		harness.Must(t, os.Symlink(c.dir+"/outside", c.ws+"/link"))
 		s = c.usual()
 		c.call("fs/rename", params(c.ws+"/link", c.ws+"/sub/link"))
@@ -218,8 +218,7 @@ func TestConfinedRename(t *testing.T) {
 	})
 }
 
-// TestConfinedAttributes: changing attributes and making links works within
-// writable paths, and nowhere else.
+// TestConfinedAttributes: changing attributes and creating links works within writable paths only.
 func TestConfinedAttributes(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		s := c.usual()

@@ -17,8 +17,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// fetchEnv makes this program a client that fetches a URL through the proxies
-// of its environment, and then tries to reach an address directly.
+// fetchEnv makes this program act as a client that fetches a URL through the proxies of its
+// environment, and then tries to reach an address directly.
 const fetchEnv = "E2E_FETCH"
 
 func init() {
@@ -70,7 +70,7 @@ func TestConfinedProcesses(t *testing.T) {
 		if e := run("echo x > ../outside"); e.code == 0 || !e.denied || !strings.Contains(e.out, "Read-only file system") {
 			t.Errorf(`got %+v; want e.code other than 0, e.denied true, e.out with "Read-only file system"`, e)
 		}
-		// The answer to process/read contains it as well.
+		// The response of process/read contains the denial as well.
 		c.start("read", s, "echo x > ../outside")
 		r := c.call("process/read", object{"processId": "read", "waitMs": 20000})
 		for r["closed"] != true {
@@ -165,7 +165,7 @@ func TestKindsOfProfiles(t *testing.T) {
 				t.Errorf("%s: got %+v; want filtered true, e.out with %q", tt.name, e, net)
 			}
 		}
-		// The oldest shape.
+		// This is the oldest form of a sandbox object.
 		old := object{"sandboxPolicy": object{"type": "workspace-write"}, "windowsSandboxLevel": "disabled", "useLegacyLandlock": false, "additionalPermissions": nil}
 		c.start("old", old, "echo x > made && rm made && ! echo x 2>/dev/null > /codex-e2e && echo held")
 		if e := c.end("old"); e.out != "held\n" {
@@ -227,7 +227,7 @@ func TestConfinedAtTheEdges(t *testing.T) {
 			}
 			c.call("fs/writeFile", object{"path": uri(c.ws + "/f"), "dataBase64": encode("text"), "sandbox": s})
 		}
-		// A profile of 300 KiB.
+		// This profile has 300 KiB.
 		entries := []object{special("root", "read"), at(c.ws, "write"), at(c.ws+"/secret", "deny")}
 		for i := range 900 {
 			entries = append(entries, at("/missing/"+strings.Repeat("x", 300)+strconv.Itoa(i), "read"))
@@ -239,13 +239,13 @@ func TestConfinedAtTheEdges(t *testing.T) {
 			t.Fatalf("%d bytes", len(text))
 		}
 		check("long", long, "textheld\n")
-		// The folder of the binaries is hidden, and so is the whole file system.
+		// The profile hides the directory of the binaries, and then the whole file system.
 		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c.pid))
 		harness.Must(t, err)
 		check("hidden", managed(special("root", "read"), at(c.ws, "write"), at(c.ws+"/secret", "deny"), at(filepath.Dir(exe), "deny")), "textheld\n")
 		check("restricted", managed(special("minimal", "read"), at(c.ws, "write"), at(c.ws+"/secret", "deny")), "textheld\n")
 
-		// The legacy mode is for policies of its time, and protects no metadata.
+		// The legacy mode is for policies of earlier versions, and protects no metadata.
 		harness.Must(t, os.MkdirAll(c.ws+"/.git", 0o755))
 		harness.Must(t, os.MkdirAll(c.ws+"/.agents", 0o755))
 		harness.Must(t, os.MkdirAll(c.ws+"/.codex", 0o755))

@@ -23,18 +23,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A hardened container: no namespaces and no mounts can be made in it. The
-// tests make one from a process of their own, which installs the restrictions
-// and then executes a program.
+// A hardened container does not permit creating namespaces and mounts. The tests simulate one by a
+// process that installs the restrictions and then executes a program.
 
-// containerVariable makes this test program act as a container; its value is
-// the kind, and the arguments are the command.
+// containerVariable makes this test program act as a container. Its value is the kind of the
+// container, and the arguments are the command.
 const containerVariable = "CODEX_E2E_CONTAINER"
 
 // The kinds of containers.
 const (
 	filtered = "seccomp"    // a filter refuses the system calls
-	limited  = "namespaces" // a nested user namespace in which no more can be made
+	limited  = "namespaces" // a nested user namespace in which no further ones can be created
 )
 
 func init() {
@@ -59,8 +58,8 @@ func init() {
 	os.Exit(99)
 }
 
-// installContainerFilter refuses the system calls that the default filters of
-// container engines refuse.
+// installContainerFilter installs a filter that refuses the system calls which the default filters
+// of container engines refuse.
 func installContainerFilter() error {
 	const (
 		deny  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
@@ -72,7 +71,7 @@ func installContainerFilter() error {
 
 		namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
-		arg0 = 16 // its offset in struct seccomp_data
+		arg0 = 16 // the offset of the first argument in struct seccomp_data
 	)
 	code := []unix.SockFilter{{Code: load}}
 	for _, nr := range []uint32{
@@ -99,7 +98,7 @@ func installContainerFilter() error {
 	return nil
 }
 
-// contained prepares a program in a container.
+// contained returns a command that runs a program in a container.
 func contained(kind, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", append([]string{program}, args...)...)
 	cmd.Env = append(os.Environ(), containerVariable+"="+kind)
@@ -112,7 +111,7 @@ func contained(kind, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// serve starts an exec-server and connects to it, with a token if it demands one.
+// serve starts an exec-server and connects to it. If the server requires a token, the client uses token.
 func serve(t *testing.T, token string, cmd *exec.Cmd) *execclient.Client {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
@@ -137,7 +136,7 @@ func serve(t *testing.T, token string, cmd *exec.Cmd) *execclient.Client {
 // outcome is the result of a process.
 type outcome struct {
 	execproto.ReadResult
-	kind string // the sandboxType
+	kind string // the reported sandboxType
 	text string
 	code int
 }
@@ -173,7 +172,7 @@ func runSandboxed(t *testing.T, c *execclient.Client, id, cwd, script string, sa
 	return e, nil
 }
 
-// sandboxOf is a sandbox with entries of the form TARGET=ACCESS.
+// sandboxOf returns a sandbox with entries of the form TARGET=ACCESS.
 func sandboxOf(cwd string, list ...string) json.RawMessage {
 	var entries []object
 	for _, e := range list {
@@ -190,7 +189,7 @@ func sandboxOf(cwd string, list ...string) json.RawMessage {
 	return b
 }
 
-// workspace makes a directory with a file, beside a secret. It is not below
+// workspace creates a directory with a file, and a secret beside the directory. It is not below
 // /tmp, because some policies make that writable.
 func workspace(t *testing.T) (ws, secret string) {
 	t.Helper()
@@ -208,7 +207,7 @@ func workspace(t *testing.T) (ws, secret string) {
 	return ws, secret
 }
 
-// probed is the launcher's report about a container.
+// probed returns the launcher's report about a container.
 func probed(t *testing.T, kind string) map[string]string {
 	t.Helper()
 	if kind == limited {
@@ -234,11 +233,11 @@ func probed(t *testing.T, kind string) map[string]string {
 	return reasons
 }
 
-// confinedStatus is true of a process that has been confined.
+// confinedStatus is a shell condition that is true if the process is confined.
 const confinedStatus = `grep -q 'NoNewPrivs:.1' /proc/self/status && grep -q 'Seccomp:.2' /proc/self/status`
 
-// TestHardenedContainer: if only Landlock works, policies that it can enforce
-// work, and all others are refused before the command runs.
+// TestHardenedContainer: only Landlock works. Policies that it can enforce work. All others are
+// refused before the command runs.
 func TestHardenedContainer(t *testing.T) {
 	for _, kind := range []string{filtered, limited} {
 		t.Run(kind, func(t *testing.T) {
@@ -277,13 +276,13 @@ func containerProcesses(t *testing.T, client *execclient.Client) {
 	if b, _ := os.ReadFile(ws + "/f"); string(b) != "data" {
 		t.Errorf("the file is %q", b)
 	}
-	// Restricted reads: the secret is not readable, its neighbour is. Output and
-	// errors come by two pipes, in no order.
+	// Restricted reads: the secret is not readable, but the file beside it is. Output and errors
+	// arrive over two pipes, in any order.
 	e, err = runSandboxed(t, client, "hides", ws, "cat f; cat "+secret, sandboxOf(ws, "minimal=read", ws+"=read"))
 	if err != nil || e.code == 0 || !strings.Contains(e.text, "data") || strings.Contains(e.text, "key") || !e.SandboxDenied {
 		t.Errorf("restricted reads: %+v, %v", e, err)
 	}
-	// A writable root in which no path must be protected.
+	// Use a writable root in which no path must be protected.
 	open := sandboxOf(ws, "root=read", ws+"=write", ws+"/.git=write", ws+"/.agents=write", ws+"/.codex=write")
 	e, err = runSandboxed(t, client, "opens", ws, "echo y > f && mkdir -p a/b && mv f a/b/g && echo x > "+secret, open)
 	if b, _ := os.ReadFile(ws + "/a/b/g"); err != nil || e.code == 0 || string(b) != "y\n" || !e.SandboxDenied {
@@ -292,7 +291,7 @@ func containerProcesses(t *testing.T, client *execclient.Client) {
 	if b, _ := os.ReadFile(secret); string(b) != "key" {
 		t.Errorf("the secret is %q", b)
 	}
-	// No process outside can be signalled, and there is no network.
+	// The command cannot signal a process outside, and has no network.
 	e, err = runSandboxed(t, client, "signals", ws, fmt.Sprintf("kill -0 %d", os.Getpid()), readOnly)
 	if err != nil || e.code == 0 {
 		t.Errorf("a signal: %+v, %v", e, err)
@@ -330,8 +329,8 @@ func containerFiles(t *testing.T, client *execclient.Client) {
 	}
 }
 
-// containerRefusals: commands whose policy Landlock cannot express do not run,
-// and the error names the path.
+// containerRefusals checks that a command does not run if Landlock cannot express its policy, and
+// that the error names the path.
 func containerRefusals(t *testing.T, client *execclient.Client) {
 	for name, make := range map[string]func(ws, secret string) (path string, sandbox json.RawMessage){
 		"a name that must not be created": func(ws, _ string) (string, json.RawMessage) {
@@ -365,8 +364,8 @@ func containerRefusals(t *testing.T, client *execclient.Client) {
 				t.Errorf("the error does not name %s: %s", path, text)
 			}
 			t.Logf("%s", strings.TrimSpace(text))
-			// A file system request that would change something is refused
-			// alike; one that reads is confined or refused.
+			// A file system request that would change a file is refused in the same way. One that
+			// reads is confined or refused.
 			ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 			defer cancel()
 			err = client.Call(ctx, execproto.MethodFSWriteFile, &execproto.WriteFileParams{

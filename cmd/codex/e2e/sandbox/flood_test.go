@@ -17,8 +17,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// askEnv makes this program ask its proxy for as many hosts at a time as its value
-// says. It prints a line for each answer.
+// askEnv makes this program ask its proxy for several hosts at a time. The value is their number.
+// The program prints a line for each answer.
 const askEnv = "E2E_ASK"
 
 func init() {
@@ -34,7 +34,7 @@ func init() {
 	os.Exit(0)
 }
 
-// askFor asks the proxy for a tunnel, and returns the status.
+// askFor asks the proxy for a tunnel to a host, and returns the status.
 func askFor(host string) string {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(os.Getenv("HTTP_PROXY"), "http://"))
 	if err != nil {
@@ -51,7 +51,7 @@ func askFor(host string) string {
 	return strconv.Itoa(resp.StatusCode)
 }
 
-// floods starts a process that asks for hosts, about each of which its client is asked.
+// floods starts a process that requests hosts. The server asks the client about each host.
 func (c *confined) floods(t *testing.T, w *wire, id string, count int) {
 	t.Helper()
 	self, err := os.Executable()
@@ -66,7 +66,7 @@ func (c *confined) floods(t *testing.T, w *wire, id string, count int) {
 	})
 }
 
-// question receives the next question, and returns its id and its process.
+// question receives the next question. It returns the id of the question and the process.
 func (w *wire) question() (id json.RawMessage, process string) {
 	w.t.Helper()
 	m := w.wait(func(m message) bool { return m.Method == "network/policyRequest" })
@@ -75,14 +75,14 @@ func (w *wire) question() (id json.RawMessage, process string) {
 	return m.ID, p.ProcessID
 }
 
-// decline answers a question.
+// decline answers a question with a refusal.
 func (w *wire) decline(id json.RawMessage) {
 	w.t.Helper()
 	text := fmt.Sprintf(`{"id":%s,"result":{"decision":{"type":"deny","reason":"not_allowed"}}}`, id)
 	harness.Must(w.t, w.ws.WriteMessage(websocket.TextMessage, []byte(text)))
 }
 
-// refusals waits for output of processes until it has that many lines, all refusals.
+// refusals reads the output of processes until it has the given number of lines. All must be refusals.
 func (w *wire) refusals(ids []string, lines int) {
 	w.t.Helper()
 	out := ""
@@ -99,9 +99,9 @@ func (w *wire) refusals(ids []string, lines int) {
 	}
 }
 
-// TestFloodsOfQuestions: processes that ask for hosts in a loop overload neither the
-// connection nor the client. Excess requests are refused at once without a question, the
-// connection serves other requests, and another client still gets questions.
+// TestFloodsOfQuestions: processes that request hosts in a loop overload neither the connection nor
+// the client. Excess requests are refused at once without a question, the connection serves other
+// requests, and another client still gets questions.
 func TestFloodsOfQuestions(t *testing.T) {
 	harness.NeedSandbox(t)
 	c := confinedBy(t, harness.Codex)
@@ -111,7 +111,7 @@ func TestFloodsOfQuestions(t *testing.T) {
 		ids = append(ids, fmt.Sprint("flood", i))
 		c.floods(t, c.wire, ids[i], each)
 	}
-	c.refusals(ids, processes*each-most) // the others are open
+	c.refusals(ids, processes*each-most) // the other questions are open
 	open := map[string]int{}
 	var questions []json.RawMessage
 	for range most {

@@ -140,9 +140,9 @@ func pythonPackage(t *testing.T) []byte {
 // keeper is a server that injects the credential at one host.
 type keeper struct {
 	url, origin, workspace, home, file string
-	log                                string // the path of its log
-	// credential is made when the test runs, so that it is in no program's text.
-	// pattern finds it and not itself.
+	log                                string // path of its log
+	// credential is created when the test runs, so that no program contains it. pattern matches the
+	// credential and not itself.
 	credential, pattern string
 }
 
@@ -185,8 +185,8 @@ func keep(t *testing.T, backend, host string) *keeper {
 	return k
 }
 
-// arguments are the arguments of a command that runs a script in a sandbox of the
-// server. ORIGIN in the script stands for the host of the credential.
+// arguments returns the arguments of codex that run a script in a sandbox of the server. In the
+// script, ORIGIN stands for the host of the credential.
 func (k *keeper) arguments(policy, script string) []string {
 	return []string{
 		"remote", "run", "--url", k.url, "--cwd", k.workspace, "--sandbox", policy, "--allow-domain", "localhost", "--allow-domain", "127.0.0.1",
@@ -194,8 +194,8 @@ func (k *keeper) arguments(policy, script string) []string {
 	}
 }
 
-// TestInjectedPrograms: real programs use a credential that they do not have, and
-// trust the proxy by the variables that they read.
+// TestInjectedPrograms: real programs use a credential that they do not have. They trust the proxy
+// because of the variables that they read.
 func TestInjectedPrograms(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)
@@ -218,7 +218,7 @@ func TestInjectedPrograms(t *testing.T) {
 		}
 		for _, k := range []*keeper{name, address} {
 			if k == address && tt.program == "npm" {
-				continue // npm does not finish with a registry that has no name
+				continue // npm does not finish if the registry has no name
 			}
 			out, errs, code := harness.Run(t, "", k.arguments("workspace-write", "export HOME=$PWD; "+tt.script)...)
 			if code != 0 || !strings.Contains(out, tt.want) || strings.Contains(out+errs, k.credential) {
@@ -228,8 +228,8 @@ func TestInjectedPrograms(t *testing.T) {
 	}
 }
 
-// holding sends requests, shows what it can find of the credential, and waits for
-// the end of its input while it is looked at. The pattern is not the credential.
+// holding is a script that sends requests, prints all parts of the credential that it can find, and
+// waits for the end of its input while the test inspects it. The pattern differs from the credential.
 const holding = `
 python3 -u -c '
 import os, sys, urllib.request as r
@@ -242,8 +242,8 @@ print("ready", flush=True)
 sys.stdin.read()
 '`
 
-// TestCredentialsStayOutside: the credential is in no memory, environment, file or
-// output of a sandbox that uses it, nor in the server's log. The same search finds the
+// TestCredentialsStayOutside: a sandbox uses a credential. The credential is not in the memory,
+// environment, files or output of the sandbox, nor in the server's log. The same search finds the
 // placeholder.
 func TestCredentialsStayOutside(t *testing.T) {
 	harness.NeedSandbox(t)
@@ -300,9 +300,9 @@ func staysOutside(t *testing.T, k *keeper, policy string) {
 	})
 }
 
-// searchProcesses looks for the credential in the environment and the memory of
-// all processes of the sandbox: those that have the variable of the placeholder and
-// the workspace as their directory.
+// searchProcesses searches for the credential in the environment and the memory of all processes of
+// the sandbox. These are the processes that have the variable of the placeholder, and the workspace
+// as their directory.
 func searchProcesses(t *testing.T, k *keeper) {
 	t.Helper()
 	list, err := filepath.Glob("/proc/[0-9]*")
@@ -326,13 +326,13 @@ func searchProcesses(t *testing.T, k *keeper) {
 			searched++
 		}
 	}
-	if searched < 2 { // sh and python3
+	if searched < 2 { // at least sh and python3
 		t.Errorf("the placeholder was found in %d processes: the search finds nothing", searched)
 	}
 }
 
-// searchMemory reports whether the placeholder and the credential are in the memory
-// of a process.
+// searchMemory reports whether the memory of a process contains the placeholder (found) and the
+// credential (has).
 func searchMemory(t *testing.T, dir string, placeholder, credential []byte) (found, has bool) {
 	t.Helper()
 	mem, err := os.Open(dir + "/mem")
@@ -346,11 +346,11 @@ func searchMemory(t *testing.T, dir string, placeholder, credential []byte) (fou
 		begin, beginErr := strconv.ParseInt(from, 16, 64)
 		end, endErr := strconv.ParseInt(to, 16, 64)
 		if beginErr != nil || endErr != nil || !strings.HasPrefix(fields[1], "r") {
-			continue // a part of the kernel's, or not readable
+			continue // memory of the kernel, or not readable
 		}
 		text, err := io.ReadAll(io.NewSectionReader(mem, begin, end-begin))
 		if err != nil && len(text) == 0 {
-			continue // such as [vvar]
+			continue // a special region such as [vvar]
 		}
 		found = found || bytes.Contains(text, placeholder)
 		has = has || bytes.Contains(text, credential)

@@ -12,8 +12,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// janitor waits until the server has one janitor, which is not that of the argument, and
-// returns it.
+// janitor waits until the server has exactly one janitor, other than the process not, and returns
+// it.
 func (c *confined) janitor(not int) int {
 	c.t.Helper()
 	var found []int
@@ -30,7 +30,7 @@ func (c *confined) covered() bool {
 	return strings.Contains(names, ".codex") && strings.Contains(names, ".agents")
 }
 
-// launcherOf is the launcher of the sandbox in which a command line has a word.
+// launcherOf returns the launcher of the sandbox in which a process has the word in its command line.
 func (c *confined) launcherOf(word string) int {
 	c.t.Helper()
 	for _, text := range children(c.pid) {
@@ -46,9 +46,9 @@ func (c *confined) launcherOf(word string) int {
 	return 0
 }
 
-// TestOneJanitor: the sandboxes of a server share a janitor. It removes the leftovers
-// of a killed launcher, keeps nothing for ended sandboxes, and if it is killed itself,
-// the next sandbox gets another one.
+// TestOneJanitor: the sandboxes of a server share a janitor. It removes the leftovers of a killed
+// launcher, and retains nothing for ended sandboxes. If it is killed itself, the next sandbox gets
+// another one.
 func TestOneJanitor(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		s := c.usual()

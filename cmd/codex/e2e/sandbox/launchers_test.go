@@ -23,7 +23,7 @@ func (c *confined) idle() []int {
 	return found
 }
 
-// cgroupOfPlain is the cgroup of the process without a sandbox.
+// cgroupOfPlain returns the cgroup of the process without a sandbox.
 func (c *confined) cgroupOfPlain() string {
 	for _, pid := range descendants(c.pid) {
 		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.HasPrefix(string(line), "/bin/sh\x00") {
@@ -34,7 +34,7 @@ func (c *confined) cgroupOfPlain() string {
 	return ""
 }
 
-// cgroupOf is the cgroup of a process according to /proc.
+// cgroupOf returns the cgroup of a process according to /proc.
 func cgroupOf(pid int) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	for line := range strings.Lines(string(text)) {
@@ -45,16 +45,15 @@ func cgroupOf(pid int) string {
 	return ""
 }
 
-// foreign reports whether a descriptor is not one that a launcher has while it waits.
-// The Go runtime reads its share of the processors from cgroups.
+// foreign reports whether a descriptor is not one of those that a waiting launcher has. The Go
+// runtime reads its processor limit from cgroups, so these files are permitted.
 func foreign(to string) bool {
 	return to != os.DevNull && !strings.HasPrefix(to, "socket:") && !strings.HasPrefix(to, "anon_inode:") && !strings.HasPrefix(to, "/sys/fs/cgroup/")
 }
 
-// TestLaunchersAhead: a waiting launcher carries out the next request, has only its
-// socket open before, and is replaced. Its children are in the cgroup of the process.
-// A killed launcher is replaced too, and the request that would have used it gets a
-// new one.
+// TestLaunchersAhead: a waiting launcher carries out the next request, and the server starts
+// another one in its place. Before the request, only its socket is open. Its children are in the
+// cgroup of the process. A killed launcher is replaced, too, and the next request gets a new one.
 func TestLaunchersAhead(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		s := c.usual()
@@ -64,7 +63,7 @@ func TestLaunchersAhead(t *testing.T) {
 		c.saying("plain", "ready")
 		waiting := c.idle()
 		plain := c.cgroupOfPlain()
-		// A launcher that has just been started still has its program open.
+		// A newly started launcher still has its program open.
 		c.until("descriptors of a launcher", func() bool {
 			return !slices.ContainsFunc(waiting, func(pid int) bool { return slices.ContainsFunc(descriptors(pid), foreign) })
 		})
@@ -75,7 +74,7 @@ func TestLaunchersAhead(t *testing.T) {
 			t.Fatal("no launcher that was waiting has made the sandbox")
 		}
 		for _, pid := range descendants(waiting[used]) {
-			// Without cgroups all processes are in the server's.
+			// Without cgroups, all processes are in the server's cgroup.
 			if got := cgroupOf(pid); path.Dir(got) != path.Dir(plain) {
 				t.Errorf("the process %d is in the cgroup %s, one without a sandbox in %s", pid, got, plain)
 			}

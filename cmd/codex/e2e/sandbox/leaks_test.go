@@ -23,8 +23,8 @@ import (
 const (
 	leakRequests = 1000
 	leakWorkers  = 8
-	// leakKillAfter is how many more requests are answered before the server is
-	// killed during others.
+	// leakKillAfter is the number of further requests that are answered before the server is killed
+	// while it handles others.
 	leakKillAfter = 60
 )
 
@@ -95,7 +95,7 @@ func (l *leaker) storm(ctx context.Context, done func(answered int64) bool) erro
 	return failed
 }
 
-// mentioning returns the processes whose command line contains a word.
+// mentioning returns the processes whose command lines contain a word.
 func mentioning(word string) []string {
 	var found []string
 	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -107,7 +107,7 @@ func mentioning(word string) []string {
 	return found
 }
 
-// children are the children of all threads of a process.
+// children returns the children of all threads of a process.
 func children(pid int) []string {
 	var found []string
 	names, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -131,7 +131,7 @@ func descriptors(pid int) []string {
 	return found
 }
 
-// strays are the files of a tree that should not exist.
+// strays returns the unexpected files of a tree.
 func strays(dir string, expected func(name string) bool) []string {
 	var found []string
 	_ = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
@@ -153,8 +153,8 @@ func mounts(t *testing.T) string {
 	return string(b)
 }
 
-// TestNothingLeaks: after a thousand sandboxed requests, and after the server
-// was killed during further ones, nothing is left of any sandbox.
+// TestNothingLeaks: after a thousand sandboxed requests, and after the server was killed during
+// further ones, no process and no file of any sandbox is left.
 func TestNothingLeaks(t *testing.T) {
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
 		requests := int64(leakRequests)
@@ -189,12 +189,12 @@ func leaks(t *testing.T, backend string, requests int64) {
 		}
 	}
 
-	// The first requests open files that stay open.
+	// The first requests open descriptors that stay open.
 	harness.Must(t, l.storm(ctx, func(n int64) bool { return n >= 3*leakWorkers }))
 	clean("in the beginning")
 	pid := cmd.Process.Pid
 	var fds, kids []string
-	settled := func() bool { // no request is in flight any more
+	settled := func() bool { // no request is in flight
 		f, k := descriptors(pid), children(pid)
 		same := slices.Equal(f, fds) && slices.Equal(k, kids)
 		idle := 0

@@ -8,8 +8,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestWorkspaceBelowLinks: if a client names a workspace by a path through links, for example because /home leads to
-// another disk, that works like the real path. Scenario: /home/user/project, two levels below the link, was refused.
+// TestWorkspaceBelowLinks: a client names a workspace by a path through links, for example because /home leads to another
+// disk. That works in the same way as the real path. Scenario: /home/user/project, two levels below the link, was refused.
 func TestWorkspaceBelowLinks(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		real := c.dir + "/disk/user/project/sub"

@@ -9,13 +9,13 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestSandboxByConfiguration uses the options of Codex CLI's codex sandbox: named
-// permission profiles, config profiles, single values, and the order of the layers.
-// Codex CLI 0.169.0 does the same with the same files, unless a case says otherwise.
+// TestSandboxByConfiguration uses the options of Codex CLI's codex sandbox: named permission
+// profiles, config profiles, single values, and the order of the layers. Codex CLI 0.169.0 gives
+// the same results with the same files, unless a case says otherwise.
 func TestSandboxByConfiguration(t *testing.T) {
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
-	// Not below /tmp, which :workspace lets be written.
+	// Do not use /tmp, because :workspace makes it writable.
 	home := filepath.Join(filepath.Dir(workspace), "home")
 	harness.Must(t, os.MkdirAll(home, 0o755))
 	t.Setenv("CODEX_HOME", home)
@@ -33,7 +33,7 @@ func TestSandboxByConfiguration(t *testing.T) {
 		config, project string
 		args            []string
 		code            int
-		out, errs       string // the operations that worked; a part of stderr
+		out, errs       string // the operations that must work; a part of the expected stderr
 	}{
 		{"nothing is configured", "", "", nil, 0, "read ", ""},
 		{"a named profile", dev, "", []string{"-P", "dev"}, 0, "here ", ""},
@@ -77,8 +77,8 @@ func TestSandboxByConfiguration(t *testing.T) {
 	}
 }
 
-// TestWritableRootsOfTheServer: --writable-root and the short forms are the same options
-// for the sandbox of a server as for that of this machine.
+// TestWritableRootsOfTheServer: --writable-root and the short forms mean the same for the sandbox
+// of a server and for that of this machine.
 func TestWritableRootsOfTheServer(t *testing.T) {
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
@@ -109,7 +109,7 @@ func TestWritableRootsOfTheServer(t *testing.T) {
 				`(: >"$1/.made") 2>/dev/null && printf 'here '; (: >"$2/.made") 2>/dev/null && printf 'beside '; exit 0`, "sh", workspace, beside)...)
 			want := tt.code
 			if command == "exec" && want == 1 {
-				want = 125 // its own failures, so that they do not count as the command's
+				want = 125 // the exit code for failures of codex, which differ from those of the command
 			}
 			if code != want || out != tt.out || !strings.Contains(errs, tt.errs) {
 				t.Errorf("%s, %s: exit code %d, %q, %q", command, tt.name, code, out, errs)

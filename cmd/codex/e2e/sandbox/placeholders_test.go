@@ -10,9 +10,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestEndOfServerLeavesNoPlaceholders: if a server ends while confined file
-// requests are being answered, including failing ones, none of the launcher's
-// placeholders is left in the workspace.
+// TestEndOfServerLeavesNoPlaceholders: a server ends while it answers confined file requests,
+// including failing ones. None of the launcher's placeholders is left in the workspace.
 func TestEndOfServerLeavesNoPlaceholders(t *testing.T) {
 	for _, test := range []struct {
 		name, method, path string

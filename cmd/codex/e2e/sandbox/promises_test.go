@@ -8,10 +8,9 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestPromisesOfTheBackend: Codex CLI asks for streams of confined files, and for
-// approved escalations under a profile with denied reads, only where the server
-// announces that its backend supports them. Landlock cannot enforce every policy,
-// so a server with this backend announces none of them.
+// TestPromisesOfTheBackend: Codex CLI requests streams of confined files, and approved escalations
+// under a profile with denied reads, only if the server announces that its backend supports them.
+// Landlock cannot enforce every policy, so a server with this backend announces neither.
 func TestPromisesOfTheBackend(t *testing.T) {
 	var probe struct {
 		Backends []struct {
@@ -32,7 +31,7 @@ func TestPromisesOfTheBackend(t *testing.T) {
 		}
 		announced := 0
 		if b.Works && b.Name != "landlock" {
-			announced = 2 // in both answers
+			announced = 2 // each of the two responses contains it
 			tried++
 		}
 		for _, name := range []string{"sandboxedFileStreaming", "linuxApprovedRootWritePreservesRestrictions", "linuxRootWritePreservesDevices"} {

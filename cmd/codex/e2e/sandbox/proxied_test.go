@@ -21,8 +21,8 @@ import (
 	"codex.internal/pkg/testutil/machine"
 )
 
-// fetchURL is a script with a function that prints the status of a request for a URL by
-// the command's proxy. The shell must be bash.
+// fetchURL is a script with a function that requests a URL through the command's proxy and prints
+// the status. The shell must be bash.
 const fetchURL = `fetch() {
   rest=${1#http://}
   exec 3<>"/dev/tcp/127.0.0.1/${HTTP_PROXY##*:}"
@@ -33,8 +33,8 @@ const fetchURL = `fetch() {
 }
 `
 
-// TestSandboxWithDomains: a local command reaches only the allowed hosts and
-// ports, through codex's own proxy.
+// TestSandboxWithDomains: a local command can reach only the allowed hosts and ports, through
+// codex's own proxy.
 func TestSandboxWithDomains(t *testing.T) {
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
@@ -44,7 +44,7 @@ func TestSandboxWithDomains(t *testing.T) {
 	harness.Must(t, err)
 	profile := filepath.Join(beside, "profile.json")
 	entries := []string{`{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}`}
-	for i := range 1000 { // longer than an argument can be
+	for i := range 1000 { // the profile is longer than the limit of one argument
 		entries = append(entries, fmt.Sprintf(`{"path":{"type":"path","path":"/nonexistent/%090d"},"access":"read"}`, i))
 	}
 	harness.Must(t, os.WriteFile(profile, []byte(`{"type":"managed","file_system":{"type":"restricted","entries":[`+
@@ -57,7 +57,7 @@ func TestSandboxWithDomains(t *testing.T) {
 		script  string
 		code    int
 		out     string
-		errs    string // a part
+		errs    string // a part of the expected stderr
 	}{
 		{"the port", []string{"--allow-domain", "127.0.0.1:" + port}, script, 0, "status 200\n", ""},
 		{"every port", []string{"--workspace-write", "--allow-domain", "127.0.0.1"}, script, 0, "status 200\n", ""},
@@ -88,8 +88,8 @@ func TestSandboxWithDomains(t *testing.T) {
 	}
 }
 
-// TestSandboxWithDomainsAndSignals: codex forwards signals, an interrupt from
-// the terminal arrives once, and if codex is killed no process is left.
+// TestSandboxWithDomainsAndSignals: codex forwards signals, and an interrupt from the terminal
+// arrives once. If codex is killed, no process is left.
 func TestSandboxWithDomainsAndSignals(t *testing.T) {
 	harness.NeedSandbox(t)
 	start := func(script string) (*exec.Cmd, *bufio.Reader) {
@@ -134,7 +134,7 @@ func TestSandboxWithDomainsAndSignals(t *testing.T) {
 		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", cmd.Process.Pid, cmd.Process.Pid))
 		harness.Must(t, err)
 		harness.Must(t, cmd.Process.Kill())
-		_, _ = io.ReadAll(out) // the command has it open
+		_, _ = io.ReadAll(out) // reading ends when the command has ended, which has the pipe open
 		for _, text := range strings.Fields(string(children)) {
 			pid, err := strconv.Atoi(text)
 			harness.Must(t, err)

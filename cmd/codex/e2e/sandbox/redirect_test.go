@@ -26,8 +26,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialEnv makes this program one that does not use a proxy. Its value is a list
-// of actions; each line of output is the action and its result.
+// dialEnv makes this program act as a program that does not use a proxy. Its value is a list of
+// actions. Each line of output is an action and its result.
 const dialEnv = "E2E_DIAL"
 
 func init() {
@@ -41,7 +41,7 @@ func init() {
 	os.Exit(0)
 }
 
-// dialWord carries out an action: it greets a server over a network, or starts its own
+// dialWord carries out an action: it sends a greeting to a server over a network, starts its own
 // server, or floods the launcher's listener.
 func dialWord(word string) string {
 	network, address, _ := strings.Cut(word, "/")
@@ -111,8 +111,8 @@ func ownServer(address string) string {
 	return greet(conn)
 }
 
-// flood connects to the launcher's listener by TCP Fast Open, which needs no connect,
-// more often than its queue is long.
+// flood connects to the launcher's listener by TCP Fast Open, which needs no connect. It makes more
+// connections than the listener's backlog holds.
 func flood() string {
 	for range 200 {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
@@ -127,7 +127,7 @@ func flood() string {
 	return "done"
 }
 
-// given connects a socket that is received over the standard input.
+// given connects a socket that it receives over standard input.
 func given(address string) string {
 	oob := make([]byte, unix.CmsgSpace(4))
 	if _, _, _, _, err := unix.Recvmsg(0, make([]byte, 1), oob, 0); err != nil {
@@ -148,8 +148,8 @@ func given(address string) string {
 	return "connected"
 }
 
-// stall makes connections that are never established, because the socket only accepts
-// packets that have passed no router. It returns when they wait.
+// stall makes connections that are never established, because the socket accepts only packets that
+// have passed no router. It returns when all of them wait.
 func stall(address string) string {
 	const connections = 3
 	to := netip.MustParseAddrPort(address)
@@ -188,11 +188,11 @@ func many(address string) string {
 	return strings.Join(slices.Compact(ended), " ")
 }
 
-// redirected is a network proxy whose names lead to a server of this machine.
+// redirected is a network proxy that resolves its names to a server of this machine.
 type redirected struct {
 	t       *testing.T
 	proxy   *egress.Proxy
-	off     bool   // the command has no network, and no proxy
+	off     bool   // the command has neither a network nor a proxy
 	port    string // port of an echo server
 	stdin   *os.File
 	mu      sync.Mutex
@@ -229,7 +229,7 @@ func (r *redirected) run(backend string, words ...string) map[string]string {
 	profile := permissions.Profile{Kind: permissions.Managed}
 	profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}}
 	confinement := runner.Confinement{Profile: profile, PolicyCwd: "/", CommandCwd: "/"}
-	if r.off { // a command that cannot write gets no sockets of its own
+	if r.off { // a command that may not write gets no sockets of its own
 		confinement.Profile.FileSystem.Entries = append(profile.FileSystem.Entries, permissions.Entry{Path: permissions.Path{Text: r.t.TempDir()}, Access: permissions.Write})
 	} else {
 		confinement.ManagedNetwork, confinement.ProxyPorts, confinement.Redirect = true, r.proxy.Ports(), true
@@ -260,15 +260,15 @@ func (r *redirected) run(backend string, words ...string) map[string]string {
 	return ended
 }
 
-// TestProgramsThatKnowNoProxy: programs that connect directly can reach the hosts of
-// the process's policy by their names, and nothing else.
+// TestProgramsThatKnowNoProxy: programs that connect directly can reach the hosts of the process's
+// policy by their names, and no other hosts.
 func TestProgramsThatKnowNoProxy(t *testing.T) {
 	for _, backend := range redirecting(t) {
 		t.Run(backend, func(t *testing.T) { programsThatKnowNoProxy(t, backend) })
 	}
 }
 
-// redirecting returns backends that redirect connections: see testutil.Choice.
+// redirecting returns the backends that redirect connections: see testutil.Choice.
 func redirecting(t *testing.T) []string {
 	harness.NeedSandbox(t)
 	if _, err := exec.LookPath("bwrap"); err != nil {
@@ -287,12 +287,12 @@ func programsThatKnowNoProxy(t *testing.T, backend string) {
 		"tcp6/denied.test:" + r.port:           "not found",
 		"many/a.allowed.test:" + r.port:        "hello",
 		"tcp/denied.test:" + r.port:            "not found",
-		"tcp/127.0.0.1:" + r.port:              "connection refused", // of this machine
+		"tcp/127.0.0.1:" + r.port:              "connection refused", // a port of this machine, not of the sandbox
 		"tcp/127.0.0.1:1":                      "connection refused", // the launcher's listener
 		"tcp/[::1]:1":                          "connection refused",
 		"tcp/93.184.216.34:" + r.port:          "connection reset by peer",
 		"tcp/[2606:4700::1]:" + r.port:         "connection reset by peer",
-		"tcp/198.18.9.9:" + r.port:             "connection reset by peer", // no name
+		"tcp/198.18.9.9:" + r.port:             "connection reset by peer", // an address that belongs to no name
 		"tcp/169.254.169.254:" + r.port:        "connection reset by peer",
 		"tcp/[::ffff:93.184.216.34]:" + r.port: "connection reset by peer",
 		"udp/93.184.216.34:123":                "connection refused",
@@ -337,8 +337,8 @@ func TestStalledConnections(t *testing.T) {
 	}
 }
 
-// TestStartUpFilesAreRedirected: start-up files that are read for a snapshot of a shell
-// reach what their command reaches, and do not wait for a server that never answers.
+// TestStartUpFilesAreRedirected: a shell's start-up files are read for a snapshot. They can reach
+// the same hosts as their command, and do not wait for a server that never answers.
 func TestStartUpFilesAreRedirected(t *testing.T) {
 	harness.NeedSandbox(t)
 	c := confinedBy(t, harness.Codex)
@@ -358,8 +358,8 @@ func TestStartUpFilesAreRedirected(t *testing.T) {
 	}
 }
 
-// TestSocketsOfAnotherNetwork: a socket of this machine's network, which a process
-// outside hands to the command, is connected to nothing.
+// TestSocketsOfAnotherNetwork: a process outside passes a socket of this machine's network to the
+// command. The launcher does not connect it.
 func TestSocketsOfAnotherNetwork(t *testing.T) {
 	for _, backend := range redirecting(t) {
 		for _, off := range []bool{false, true} {
@@ -386,8 +386,8 @@ func socketsOfAnotherNetwork(t *testing.T, backend string, off bool) {
 	}
 }
 
-// TestServersRedirect: the server of a process receives the connections that bypass
-// its network proxy, and reports refusals to the client.
+// TestServersRedirect: the connections of a process that bypass its network proxy arrive at its
+// server, which reports refusals to the client.
 func TestServersRedirect(t *testing.T) {
 	harness.NeedSandbox(t)
 	c := confinedBy(t, harness.Codex)

@@ -19,8 +19,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// reflectEnv makes this program try to get a host's credential out of the data that
-// the host's server echoes. Its value is the host.
+// reflectEnv makes this program try to extract a host's credential from the data that the host's
+// server echoes. Its value is the host.
 const reflectEnv = "E2E_REFLECT"
 
 func init() {
@@ -44,8 +44,8 @@ func init() {
 	os.Exit(0)
 }
 
-// reflects adds pages that echo the credential of a request: unchanged, in the parts that
-// the request asks for, and compressed, although the request does not ask for that.
+// reflects adds pages that echo the credential of a request: unchanged, in the requested byte
+// ranges, and compressed without a request for that.
 func reflects(mux *http.ServeMux) {
 	mux.HandleFunc("/parts", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "x.txt", time.Time{}, strings.NewReader(r.Header.Get("Authorization")))
@@ -62,7 +62,7 @@ func reflects(mux *http.ServeMux) {
 	})
 }
 
-// through asks for a path of the origin by the proxy.
+// through requests a path of the origin through the proxy.
 func through(origin, path string, header http.Header) (*http.Response, string, error) {
 	proxy, err := url.Parse(os.Getenv("HTTPS_PROXY"))
 	if err != nil {
@@ -88,7 +88,7 @@ func whole(origin string) (string, error) {
 	return text, err
 }
 
-// pieces asks for every byte by itself.
+// pieces requests every byte separately.
 func pieces(origin string) (string, error) {
 	var all strings.Builder
 	for i := range 8 {
@@ -101,7 +101,7 @@ func pieces(origin string) (string, error) {
 	return all.String(), nil
 }
 
-// parts asks for the answer in two parts.
+// parts requests the response in two byte ranges.
 func parts(origin string) (string, error) {
 	resp, text, err := through(origin, "/parts", http.Header{"Range": {"bytes=0-9,10-"}})
 	if err != nil {
@@ -126,7 +126,7 @@ func unknown(origin string) (string, error) {
 	return resp.Status, nil
 }
 
-// tunnel makes a tunnel to the origin, and TLS in it with one application protocol.
+// tunnel opens a tunnel to the origin, and TLS in it with one application protocol.
 func tunnel(origin, protocol string) (net.Conn, error) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(os.Getenv("HTTPS_PROXY"), "http://"))
 	if err != nil {
@@ -151,7 +151,7 @@ func tunnel(origin, protocol string) (net.Conn, error) {
 	return inner, inner.Handshake()
 }
 
-// say sends a text within TLS and returns the first line of the answer, and the body.
+// say sends a text over TLS. It returns the first line and the body of the response.
 func say(origin, text string) (string, error) {
 	conn, err := tunnel(origin, "")
 	if err != nil {
@@ -175,8 +175,8 @@ func http2(origin string) (string, error) {
 	return "", err
 }
 
-// preface speaks HTTP/2 without negotiating it: an empty SETTINGS frame, and HEADERS for
-// GET / (RFC 9113, RFC 7541).
+// preface sends HTTP/2 without negotiating it: an empty SETTINGS frame, and HEADERS for GET / (RFC
+// 9113, RFC 7541).
 func preface(origin string) (string, error) {
 	block := append([]byte{0x82, 0x87, 0x84, 0x41, byte(len(origin))}, origin...)
 	frames := append([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, byte(len(block)), 1, 5, 0, 0, 0, 1}, block...)
@@ -192,8 +192,8 @@ func connectInside(origin string) (string, error) {
 	return say(origin, "CONNECT "+origin+" HTTP/1.1\r\nHost: "+origin+"\r\nConnection: close\r\n\r\n")
 }
 
-// TestReflectedCredentials: a host that echoes its credential reveals it neither in parts
-// nor compressed, and HTTP/2 cannot bypass the search.
+// TestReflectedCredentials: if a host echoes its credential in byte ranges or compressed, the
+// command does not receive it. HTTP/2 does not bypass the proxy's search.
 func TestReflectedCredentials(t *testing.T) {
 	harness.NeedSandbox(t)
 	k := keep(t, "auto", "127.0.0.1")
@@ -225,8 +225,8 @@ func TestReflectedCredentials(t *testing.T) {
 	controlReflection(t, k)
 }
 
-// controlReflection: without the proxy, the host reveals the credential in each of these
-// ways.
+// controlReflection checks that the host reveals the credential in each of these ways if there is
+// no proxy.
 func controlReflection(t *testing.T, k *keeper) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{

@@ -13,13 +13,13 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// TestRefusedPolicy: if a sandbox cannot be set up, nothing runs, and
-// process/exited says which policy was refused, and why. A command that ends in
-// the same way by itself is not reported like that.
+// TestRefusedPolicy: if a sandbox cannot be set up, nothing runs, and process/exited names the
+// refused policy and the reason. If a command itself ends in the same way, it is not reported as
+// refused.
 func TestRefusedPolicy(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	harness.Must(t, err)
-	// A link in a writable directory is not a denied path that could be enforced.
+	// The path is a link in a writable directory, so the launcher cannot enforce a denial of it.
 	harness.Must(t, os.Mkdir(filepath.Join(dir, "real"), 0o755))
 	harness.Must(t, os.Symlink("real", filepath.Join(dir, "link")))
 	for _, tt := range []struct {

@@ -54,7 +54,7 @@ func TestSandbox(t *testing.T) {
 		stdin string
 		code  int
 		out   string
-		errs  string // a part
+		errs  string // a part of the expected stderr
 	}{
 		{"by default nothing may be written", script(nil, "cat plain; echo y >made"), "", 2, "x", "Read-only"},
 		{"read-only says the same", script([]string{"--read-only"}, "echo y >made || exit 4"), "", 4, "", "Read-only"},
@@ -88,7 +88,7 @@ func TestSandbox(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q, %q", tt.name, code, out, errs)
 		}
 	}
-	// Longer than an argument can be.
+	// The profile is longer than the limit of one argument.
 	many := []string{entry(workspace)}
 	for i := range 1000 {
 		many = append(many, fmt.Sprintf(`{"path":{"type":"path","path":"/nonexistent/%090d"},"access":"read"}`, i))
@@ -114,7 +114,7 @@ func TestSandboxExplains(t *testing.T) {
 func TestSandboxAndTheNetwork(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
-	// With the network the server is reached, and admits no confined process.
+	// With the network on, the command reaches the server, which admits no confined process.
 	const refused = "the client is refused"
 	for _, tt := range []struct {
 		option  string
@@ -173,7 +173,7 @@ func TestRemoteRunInASandbox(t *testing.T) {
 		name, policy, script string
 		code                 int
 		out, errs            string
-		denied               string // expected advice; empty: none
+		denied               string // expected advice; empty: no advice
 	}{
 		{"nothing may be written", "read-only", "cat plain; echo y >made || exit 5", 5, "x", "Read-only", "--sandbox workspace-write"},
 		{"the workspace may", "workspace-write", "echo y >made; cat made", 0, "y\n", "", ""},

@@ -21,10 +21,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attacks on archives and watches: each has a control, which shows that it works where
-// nothing protects from it.
+// The attacks in this file use archives and watches. Each has a control that shows that the attack
+// works without protection.
 
-// exchanging exchanges two names all the time until stop is called, which puts them back.
+// exchanging exchanges two names again and again until stop is called, which restores them.
 func exchanging(t *testing.T, a, b string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -40,7 +40,7 @@ func exchanging(t *testing.T, a, b string) (stop func()) {
 	}
 }
 
-// files returns the files of a client of the server: with a sandbox, or without.
+// files returns the file system of a client of the server, with or without a sandbox.
 func (c *confined) files(sandbox object) *execclient.FS {
 	c.t.Helper()
 	client, err := execclient.DialWebSocket(c.t.Context(), c.url, execclient.Options{})
@@ -54,7 +54,7 @@ func (c *confined) files(sandbox object) *execclient.FS {
 	return client.FS().WithSandbox(text)
 }
 
-// most returns the most memory that a process has had, in bytes.
+// most returns the peak memory of a process, in bytes.
 func most(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -65,9 +65,8 @@ func most(t *testing.T, pid int) int {
 	return kib << 10
 }
 
-// TestAttackArchiveExchange: while an archive is written and read, a process exchanges a
-// directory of the target with a link to the outside. Nothing is written or read
-// outside.
+// TestAttackArchiveExchange: while an archive is extracted and read, a process exchanges a
+// directory of the target with a link to the outside. No file outside is written or read.
 func TestAttackArchiveExchange(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(c *confined) {
@@ -115,7 +114,7 @@ func huge(kind byte, size string) []byte {
 	copy(b[100:], "0000644\x000000000\x000000000\x00")
 	if len(size) < 12 {
 		copy(b[124:], size)
-	} else { // base 256
+	} else { // the base-256 encoding of tar
 		n, _ := strconv.ParseUint(size, 10, 64)
 		b[124] = 0x80
 		for i := range 8 {
@@ -147,8 +146,8 @@ func pax(key, value string) []byte {
 	return append(b, make([]byte, 1024)...)
 }
 
-// TestAttackArchiveBombs sends archives that claim to be large, or are: the server's
-// memory does not grow with them, no file is left, and the server continues.
+// TestAttackArchiveBombs sends archives that are large, or claim to be. The server's memory does
+// not grow with their size, no file is left, and the server continues.
 func TestAttackArchiveBombs(t *testing.T) {
 	t.Parallel()
 	c := confinedBy(t, harness.Codex)
@@ -192,7 +191,7 @@ func TestAttackArchiveBombs(t *testing.T) {
 	})
 	harness.Must(t, err)
 	entries := 0
-	for block := bytes.Repeat(huge('3', "00000000000"), 2048); entries < 1_000_000; entries += 2048 { // of devices
+	for block := bytes.Repeat(huge('3', "00000000000"), 2048); entries < 1_000_000; entries += 2048 { // write headers of devices
 		if _, err := w.Write(block); err != nil {
 			t.Fatal(err)
 		}
@@ -211,8 +210,8 @@ func TestAttackArchiveBombs(t *testing.T) {
 	}
 }
 
-// TestAttackWatchExchange: a watched directory and one below it are exchanged with links
-// to the outside, where files are created. These files are not reported.
+// TestAttackWatchExchange: a watched directory and one below it are exchanged with links to the
+// outside, and files are created there. The watch does not report these files.
 func TestAttackWatchExchange(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(c *confined) {
@@ -233,7 +232,7 @@ func TestAttackWatchExchange(t *testing.T) {
 				harness.Must(t, os.WriteFile(fmt.Sprintf("%s/treasure%d", outside, n), nil, 0o644))
 			}
 			stop()
-			harness.Must(t, os.WriteFile(control, nil, 0o644)) // which is reported: the watch works
+			harness.Must(t, os.WriteFile(control, nil, 0o644)) // the watch reports this file, so it works
 			for told := false; !told; {
 				n, err := w.Next(t.Context())
 				harness.Must(t, err)
@@ -243,11 +242,11 @@ func TestAttackWatchExchange(t *testing.T) {
 						t.Fatalf("told %+v", e)
 					}
 				}
-				if n.Overflow { // it may be among the lost changes
+				if n.Overflow { // the change may be among the lost ones
 					harness.Must(t, os.WriteFile(control, []byte("again"), 0o644))
 				}
 			}
-			// The directory itself: after the exchange, nothing is reported.
+			// Exchange the watched directory itself. After that, the watch reports nothing.
 			harness.Must(t, unix.Renameat2(unix.AT_FDCWD, c.ws+"/top", unix.AT_FDCWD, c.ws+"/link", unix.RENAME_EXCHANGE))
 			harness.Must(t, os.WriteFile(outside+"/treasure", []byte("x"), 0o644))
 			for err == nil {
@@ -267,9 +266,9 @@ func TestAttackWatchExchange(t *testing.T) {
 	})
 }
 
-// TestAttackWatchQueue: a client does not read the notifications of its watch during a
-// flood of changes. The server's memory stays bounded, other clients are served, and the
-// client learns that changes were lost.
+// TestAttackWatchQueue: a client does not read the notifications of its watch during a flood of
+// changes. The server's memory stays bounded, it serves other clients, and it reports to the client
+// that changes were lost.
 func TestAttackWatchQueue(t *testing.T) {
 	t.Parallel()
 	c := confinedBy(t, harness.Codex)
@@ -298,9 +297,9 @@ func TestAttackWatchQueue(t *testing.T) {
 	}
 }
 
-// TestAttackWatchExhaustion: a request under a sandbox uses as many watches as it can. It
-// is refused with an error that names the limit, and others of the same user still get
-// some.
+// TestAttackWatchExhaustion: a request under a sandbox uses as many watches as it can. The server
+// refuses it with an error that names the limit, and other requests of the same user can still
+// watch.
 func TestAttackWatchExhaustion(t *testing.T) {
 	harness.NeedSandbox(t)
 	c := confinedBy(t, harness.Codex)
@@ -316,7 +315,7 @@ func TestAttackWatchExhaustion(t *testing.T) {
 	if m.Error == nil || !strings.Contains(m.Error.Message, "fs.inotify.max_user_watches") && !strings.Contains(m.Error.Message, "a watch takes at most") {
 		t.Errorf("%d directories are watched: %+v", folders, m.Error)
 	}
-	// The watches of a refused request are free again.
+	// A refused request has released its watches.
 	c.refuse("fs/watch", object{"watchId": 1, "path": uri(c.ws), "recursive": true, "sandbox": c.usual()}, -32600, "watch")
 	c.call("fs/watch", object{"watchId": 1, "path": uri(c.ws + "/1"), "recursive": true, "sandbox": c.usual()})
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)

@@ -11,8 +11,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// changes returns events of a watch of the tree at dir up to the one that ends with
-// last, without unimportant kinds.
+// changes returns the events of a watch of the tree at dir, up to the event that ends with last. It
+// omits unimportant kinds.
 func (c *confined) changes(last string) []string {
 	c.t.Helper()
 	var told []string
@@ -35,9 +35,9 @@ func (c *confined) changes(last string) []string {
 	}
 }
 
-// TestWatchTellsWhatMayBeRead: a watch under a profile reports nothing of denied paths:
-// neither of a masked file, nor after another process has created the file anew so that
-// its mask is gone, nor of new files that a pattern denies.
+// TestWatchTellsWhatMayBeRead: a watch under a profile does not report denied paths. It reports
+// neither a masked file nor new files that a pattern denies. It also does not report a masked file
+// after another process has recreated it, so that the file's mask is lost.
 func TestWatchTellsWhatMayBeRead(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		harness.Must(t, os.MkdirAll(c.ws+"/closed/below", 0o755))
@@ -68,8 +68,8 @@ func TestWatchTellsWhatMayBeRead(t *testing.T) {
 	})
 }
 
-// TestWatchOfFewRoots: under a profile that permits reading little, nothing else is
-// reported.
+// TestWatchOfFewRoots: under a profile that permits reading only a few roots, the watch reports
+// only changes in them.
 func TestWatchOfFewRoots(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		profile := with(managed(special("minimal", "read"), at(c.ws, "read")), "cwd", uri(c.ws))
@@ -84,8 +84,8 @@ func TestWatchOfFewRoots(t *testing.T) {
 		if m.Error == nil {
 			t.Errorf("a directory outside of the roots is watched")
 		}
-		// The directory above the root may be visible in order to reach the root: its
-		// entries outside of the sandbox are not reported.
+		// The directory above the root may be visible as a part of the root's path. The watch does
+		// not report its other entries.
 		m = c.answer(c.send("fs/watch", object{"watchId": 3, "path": uri(c.dir), "recursive": true, "sandbox": profile}))
 		harness.Must(t, os.WriteFile(filepath.Join(c.dir, "hidden"), nil, 0o644))
 		harness.Must(t, os.WriteFile(c.ws+"/two", nil, 0o644))

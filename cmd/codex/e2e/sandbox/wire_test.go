@@ -12,7 +12,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// wire is a connection.
+// wire is a connection that sends raw messages.
 type wire struct {
 	t    *testing.T
 	ws   *websocket.Conn
@@ -104,7 +104,7 @@ type ended struct {
 	denied bool
 }
 
-// end reads the notifications of a process up to the last.
+// end reads the notifications of a process up to the last one.
 func (w *wire) end(id string) ended {
 	w.t.Helper()
 	var e ended
