@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bombPause is how long a process of the bomb waits if it could not start another one. A hundred of them still
-// take each free slot at once, and other tests have processor time.
+// bombPause is the time for which a process of the bomb waits if it could not start another one. A hundred of
+// them still take each free slot at once, and the pause leaves processor time for other tests.
 const bombPause = 100 * time.Millisecond
 
 // bomb is the main function of a fork bomb. Its first process waits for the end of its standard input.
-// The others start as many processes as they can, and do not stop until the other end of their
-// standard input is closed, which means that the server has ended.
+// The others start as many processes as they can. They stop only when the other end of their standard
+// input is closed, which means that the server has ended.
 func bomb() {
 	runtime.LockOSThread()
 	var limit syscall.Rlimit
@@ -45,7 +45,7 @@ func forkOnce() {
 	syscall.Exit(0)
 }
 
-// bombLoop never returns. It uses nothing of the Go runtime, of which a forked process has one thread.
+// bombLoop never returns. It must not use the Go runtime, because a forked process has only one of the runtime's threads.
 //
 //go:nosplit
 //go:norace

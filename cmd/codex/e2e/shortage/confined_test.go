@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// tooMany is in each error of an operation that needs a process when none can be started.
+// tooMany is a part of each error of an operation that needs a process when no process can be started.
 const tooMany = "too many processes"
 
 // confined starts sandboxed commands and makes sandboxed file requests. Each succeeds, is refused with an
@@ -21,11 +21,11 @@ const tooMany = "too many processes"
 type confined struct {
 	w               *world
 	c               *execclient.Client
-	path            string // of a file
+	path            string // path of a file to read
 	refused, notRun atomic.Int64
 
 	mu   sync.Mutex
-	ends []string // of the commands that have not run
+	ends []string // reported ends of the commands that have not run
 }
 
 func (w *world) confined(c *execclient.Client) *confined {
@@ -84,8 +84,8 @@ func (x *confined) refusal(err error) error {
 	return err
 }
 
-// told checks that the server has reported each sandboxed command that has not run, and has
-// counted all refusals.
+// told checks that the server has reported each sandboxed command that did not run, and has counted
+// all refusals.
 func (x *confined) told() {
 	x.w.t.Helper()
 	metrics, err := harness.Metrics(x.w.url)

@@ -10,8 +10,8 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// detachedWorks are requests about a detached process that runs, whose keeper must continue, and starts of further
-// ones, which may be refused.
+// detachedWorks returns two kinds of work: requests about a running detached process, whose keeper must continue,
+// and starts of further ones, which may be refused.
 func (w *world) detachedWorks(c *execclient.Client) []*work {
 	w.t.Helper()
 	d, err := c.StartDetached(w.t.Context(), w.params("/bin/cat"))

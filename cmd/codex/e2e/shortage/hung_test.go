@@ -17,15 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hungRequests is more than the threads of the short machine, and fewHungRequests fewer than the concurrent file
-// requests of the server. Both are numbers of requests about files that hang.
+// hungRequests exceeds the number of threads of the short machine. fewHungRequests is lower than the number of
+// concurrent file requests of the server. Both are numbers of requests for files that hang.
 const (
 	hungRequests    = 2 * mostProcesses
 	fewHungRequests = 100
 )
 
 // TestHungFiles: the server of a file system does not answer, and clients request more of its files than the machine
-// has threads. The server carries out some of the requests; others about files wait. The server continues, starts
+// has threads. The exec-server works on some of the requests, and other file requests wait. It continues, starts
 // processes, and answers requests that are not about files.
 func TestHungFiles(t *testing.T) {
 	for _, s := range shortages {
@@ -51,8 +51,7 @@ func TestHungFiles(t *testing.T) {
 	}
 }
 
-// TestFewHungFiles: if fewer requests hang, requests about other files are answered
-// meanwhile.
+// TestFewHungFiles: if fewer requests hang, the server answers requests for other files meanwhile.
 func TestFewHungFiles(t *testing.T) {
 	w := newWorld(t)
 	hung := w.hang()
@@ -77,11 +76,11 @@ type hungFiles struct {
 	ending sync.Once
 }
 
-// hang mounts a file system that hangs, in a mount namespace of the test's thread. The server inherits it when it
-// is started; other tests and programs do not see the mount.
+// hang mounts a file system that hangs, in a mount namespace of the test's thread. The server inherits the
+// namespace when it is started. Other tests and programs do not see the mount.
 func (w *world) hang() *hungFiles {
 	w.t.Helper()
-	runtime.LockOSThread() // until the goroutine of the test ends, together with the thread
+	runtime.LockOSThread() // not unlocked: the thread ends with the goroutine of the test
 	err := unix.Unshare(unix.CLONE_NEWNS)
 	testutil.Need(w.t, "right to make a mount namespace", err, fs.ErrPermission)
 	harness.Must(w.t, unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
@@ -96,8 +95,8 @@ func (w *world) hang() *hungFiles {
 	return h
 }
 
-// end ends the file system, so that hanging calls fail. The test's goroutine must call it, because its thread has the
-// mount; otherwise the directory could not be removed.
+// end ends the file system, so that hanging calls fail. The test's goroutine must call it, because only its thread
+// has the mount. Without it, the directory could not be removed.
 func (h *hungFiles) end() {
 	h.ending.Do(func() {
 		_ = unix.Close(h.server)
@@ -105,7 +104,7 @@ func (h *hungFiles) end() {
 	})
 }
 
-// asked are requests about files that hang.
+// asked are requests for files that hang.
 type asked struct {
 	w        *world
 	requests int
@@ -113,7 +112,7 @@ type asked struct {
 	answered atomic.Int64
 }
 
-// ask has clients ask for files of a file system.
+// ask makes clients request files of a file system.
 func (w *world) ask(hung *hungFiles, requests int) *asked {
 	w.t.Helper()
 	a := &asked{w: w, requests: requests}

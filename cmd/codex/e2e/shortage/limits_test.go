@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostProcesses is how many processes and threads the server and its commands may have together.
+// mostProcesses is the maximum number of processes and threads that the server and its commands may have together.
 const mostProcesses = 600
 
 // shortages are the ways in which a machine limits processes.
@@ -49,7 +49,7 @@ func limitCgroup(w *world, pid int) string {
 	write := func(name string, value int) {
 		harness.Must(w.t, os.WriteFile(filepath.Join(dir, name), []byte(strconv.Itoa(value)), 0o644))
 	}
-	harness.Must(w.t, os.Chmod(dir, 0o755)) // like every cgroup: the server reads the limit
+	harness.Must(w.t, os.Chmod(dir, 0o755)) // every cgroup is readable: the server reads the limit from it
 	write("pids.max", mostProcesses)
 	write("cgroup.procs", pid)
 	return ""

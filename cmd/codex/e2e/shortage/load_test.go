@@ -18,12 +18,12 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// work is a request, or a group of requests, that a client makes again and again. It does
-// not need a process.
+// work is a request, or a group of requests, that a client makes again and again. It does not need
+// a new process.
 type work struct {
 	name string
 	do   func(ctx context.Context) error
-	done atomic.Int64 // how often
+	done atomic.Int64 // number of times it was done
 }
 
 // load is the concurrent work of clients.
@@ -34,7 +34,7 @@ type load struct {
 	wg     sync.WaitGroup
 }
 
-// client connects.
+// client returns a new client that is connected to the server.
 func (w *world) client() *execclient.Client {
 	w.t.Helper()
 	c, err := execclient.DialWebSocket(w.t.Context(), w.url, execclient.Options{RecoveryTimeout: -1})
@@ -45,7 +45,7 @@ func (w *world) client() *execclient.Client {
 
 var lastID atomic.Int64
 
-// params start a program in the workspace.
+// params returns the parameters to start a program in the workspace.
 func (w *world) params(argv ...string) execproto.StartParams {
 	return execproto.StartParams{
 		ProcessID: fmt.Sprint("p", lastID.Add(1)), Argv: argv, Cwd: harness.FileURI(w.workspace),
@@ -61,7 +61,7 @@ func (w *world) start(c *execclient.Client, argv ...string) *execclient.Process 
 	return p
 }
 
-// The clients of a load, and the file requests that each has in work.
+// The number of clients of a load, and of the concurrent file requests of each.
 const clients, filesAtOnce = 4, 8
 
 // busy makes clients send requests of all kinds until stop is called, with or without
@@ -111,7 +111,7 @@ func (l *load) routineWork(ctx context.Context, work *work) {
 	}
 }
 
-// counts returns how often each work was done, and which was done least often of each name.
+// counts returns, for each name, how often the work that was done least often was done.
 func (l *load) counts() map[string]int64 {
 	least := make(map[string]int64)
 	for _, work := range l.works {
@@ -123,7 +123,7 @@ func (l *load) counts() map[string]int64 {
 	return least
 }
 
-// awaitProgress waits until each work was done some more times.
+// awaitProgress waits until each kind of work was done several more times.
 func (l *load) awaitProgress() {
 	l.w.t.Helper()
 	const times = 3
@@ -147,7 +147,7 @@ func (l *load) stop() {
 	l.wg.Wait()
 }
 
-// reads reads a file.
+// reads returns a function that reads a file.
 func (w *world) reads(c *execclient.Client) func(ctx context.Context) error {
 	text := bytes.Repeat([]byte("text\n"), 8<<10)
 	path := filepath.Join(w.workspace, fmt.Sprint("file", lastID.Add(1)))
@@ -161,7 +161,7 @@ func (w *world) reads(c *execclient.Client) func(ctx context.Context) error {
 	}
 }
 
-// polls reads the retained output of a process.
+// polls returns a function that reads the retained output of a process.
 func (w *world) polls(c *execclient.Client) func(ctx context.Context) error {
 	p := w.start(c, "/bin/sh", "-c", "echo begun; exec cat")
 	if line, err := bufio.NewReader(p.Stdout(w.t.Context())).ReadString('\n'); line != "begun\n" {
@@ -176,7 +176,7 @@ func (w *world) polls(c *execclient.Client) func(ctx context.Context) error {
 	}
 }
 
-// outputs has a process print, and follows that.
+// outputs returns a function that makes a process print, and reads the output.
 func (w *world) outputs(c *execclient.Client) func(ctx context.Context) error {
 	p := w.start(c, "/usr/bin/yes", strings.Repeat("output", 100))
 	out := p.Stdout(w.t.Context())
@@ -187,7 +187,7 @@ func (w *world) outputs(c *execclient.Client) func(ctx context.Context) error {
 	}
 }
 
-// tunnels sends bytes through a tunnel to a server that sends them back.
+// tunnels returns a function that sends bytes through a tunnel to a server that echoes them.
 func (w *world) tunnels(c *execclient.Client, port uint16) func(ctx context.Context) error {
 	conn, err := c.OpenTunnel(w.t.Context(), execclient.TunnelTarget{Host: "127.0.0.1", Port: port})
 	harness.Must(w.t, err)

@@ -1,4 +1,4 @@
-// Package shortage uses up the resources that a server and its commands share, and shows that the
+// Package shortage exhausts the resources that a server and its commands share, and checks that the
 // server continues.
 package shortage
 
@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These variables make the test's program act as something else: a fork bomb; a program that forks once; and a program
-// that reads a line, which contains the limit of processes or nothing, and executes its arguments.
+// These variables make the test's program act as another program: a fork bomb; a program that forks once; and a
+// program that reads a line, which contains the limit of processes or is empty, and executes its arguments.
 const (
 	bombVariable  = "SHORTAGE_BOMB"
 	forkVariable  = "SHORTAGE_FORK"

@@ -16,8 +16,8 @@ import (
 )
 
 // TestForkBomb: a command without a sandbox raises its limit as far as it can, and then uses all processes that
-// commands may have. The server continues: it starts commands, which cannot fork, answers all requests that need no
-// process, keeps sessions and detached processes, and ends the command when its client asks for that.
+// commands may have. The server continues. It starts commands, which cannot fork, and answers all requests that
+// need no process. It retains sessions and detached processes, and ends the command when its client requests that.
 func TestForkBomb(t *testing.T) {
 	for _, s := range shortages {
 		t.Run(s.name, func(t *testing.T) {
@@ -29,8 +29,8 @@ func TestForkBomb(t *testing.T) {
 	}
 }
 
-// TestForkBombInASandbox: the same for a command in a sandbox. Meanwhile sandboxed commands run, or are refused with an
-// error that names the shortage, and sandboxed requests are answered.
+// TestForkBombInASandbox is TestForkBomb for a command in a sandbox. Meanwhile sandboxed commands run, or are refused
+// with an error that names the shortage. Sandboxed requests are answered.
 func TestForkBombInASandbox(t *testing.T) {
 	harness.NeedSandbox(t)
 	for _, s := range shortages {
@@ -46,7 +46,7 @@ func TestForkBombInASandbox(t *testing.T) {
 	}
 }
 
-// survive runs clients, including those of more, while a fork bomb uses up all processes.
+// survive runs clients while a fork bomb uses all processes. more is further work for the clients.
 func (w *world) survive(bomb execproto.StartParams, more []*work) {
 	w.t.Helper()
 	l := w.busy(true, more...)
@@ -62,7 +62,7 @@ func (w *world) survive(bomb execproto.StartParams, more []*work) {
 	w.t.Logf("the server has %s, and did %v", w.threads(), l.counts())
 }
 
-// bombed starts a fork bomb, and ends it when commands could not fork for a while.
+// bombed starts a fork bomb. It ends the bomb when no command could fork for a while.
 func (w *world) bombed(bomb execproto.StartParams, l *load, c *execclient.Client) {
 	w.t.Helper()
 	bomb.Env[bombVariable] = "1"
@@ -84,11 +84,11 @@ func (w *world) bombed(bomb execproto.StartParams, l *load, c *execclient.Client
 	w.t.Logf("it was ended in %v", time.Since(ended))
 }
 
-// enoughFailures is how many commands in a row must not be able to fork until the bomb has taken everything.
+// enoughFailures is the number of commands in a row that must fail to fork. Then the bomb has taken all processes.
 const enoughFailures = 10
 
-// awaitFull starts commands that fork until enoughFailures in a row cannot. Each must run, or be refused with an error
-// that names the shortage.
+// awaitFull starts commands that fork until enoughFailures in a row have failed to. Each command must run, or be
+// refused with an error that names the shortage.
 func (w *world) awaitFull(c *execclient.Client) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 2*harness.Patience)
@@ -111,7 +111,7 @@ func (w *world) awaitFull(c *execclient.Client) {
 	}
 }
 
-// awaitStart waits until a program runs.
+// awaitStart waits until the server can start a program.
 func (w *world) awaitStart(c *execclient.Client) {
 	w.t.Helper()
 	harness.Eventually(w.t, "refusal after the bomb was ended", func() []string {
@@ -128,7 +128,7 @@ func (w *world) awaitStart(c *execclient.Client) {
 	})
 }
 
-// answers checks that a process that was started before runs on, with its input and output.
+// answers checks that a process that was started earlier still runs, with its input and output.
 func (w *world) answers(p *execclient.Process) {
 	w.t.Helper()
 	if _, err := p.Write(w.t.Context(), []byte("still here\n")); err != nil {
@@ -152,7 +152,7 @@ func (w *world) lives() {
 	}
 }
 
-// threads returns how many threads the server has.
+// threads returns the number of the server's threads.
 func (w *world) threads() string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.server.Process.Pid))
 	for line := range strings.Lines(string(text)) {

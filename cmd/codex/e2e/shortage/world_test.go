@@ -10,7 +10,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// world is a server of an ordinary user, for which the machine has few processes.
+// world is a server of an ordinary user, on a machine that permits few processes.
 type world struct {
 	*harness.Testbed
 	t         *testing.T
@@ -20,8 +20,8 @@ type world struct {
 	url       string
 }
 
-// newWorld makes the directories of a user that has no processes yet, or of the test's own
-// user if that is not root.
+// newWorld creates the directories of a user that has no processes yet. If the test does not run as
+// root, it uses the test's own user.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	uid := -1
@@ -33,8 +33,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// serve starts the server. limit is called with the process that becomes the server, and returns its limit of
-// processes; "": no limit.
+// serve starts the server. It calls limit with the process that will exec the server. limit returns the limit
+// of processes to set; "": none.
 func (w *world) serve(limit func(w *world, pid int) string) {
 	w.t.Helper()
 	cmd := w.Command(w.workspace, w.Self(), w.Program("codex"), "exec-server", "--listen", "ws://127.0.0.1:0",
