@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// dialer makes the connections of another client.
+// dialer is the Dialer of a further client.
 type dialer struct {
 	execclient.Dialer
 	takeOver bool
@@ -22,8 +22,8 @@ type dialer struct {
 	last *transport
 }
 
-// acknowledge acknowledges received output, as a client must for a process with a window.
-// If an acknowledgement is lost with the connection, the next one makes up for it.
+// acknowledge acknowledges received output, as a client must for a process with a window. If an
+// acknowledgement is lost with the connection, the next one replaces it.
 func (d *dialer) acknowledge(seq uint64) {
 	d.mu.Lock()
 	last := d.last
@@ -43,7 +43,7 @@ func (d *dialer) Dial(ctx context.Context) (execclient.Transport, error) {
 	return d.last, nil
 }
 
-// direct makes websockets to the server with a function that makes connections.
+// direct opens websockets to the server. The function makes the connections.
 type direct func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Dial implements execclient.Dialer.
@@ -60,7 +60,7 @@ func (d direct) Dial(ctx context.Context) (execclient.Transport, error) {
 
 func refused(res *http.Response) error { return fmt.Errorf("the server answered %s", res.Status) }
 
-// socket is a websocket in the form that a client needs.
+// socket adapts a websocket to the interface that a client needs.
 type socket struct{ *websocket.Conn }
 
 func (s socket) Read() ([]byte, error) {
@@ -73,11 +73,11 @@ func (s socket) Write(message []byte) error { return s.WriteText(message) }
 
 func (s socket) Close() error { return s.Conn.Close(websocket.CloseNormal, "") }
 
-// transport requests a take-over in its first message if it is told to.
+// transport requests a take-over in its first message, if it is configured so.
 type transport struct {
 	execclient.Transport
 
-	mu       sync.Mutex // of writes
+	mu       sync.Mutex // serializes writes
 	takeOver bool
 }
 

@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// finish ends the process and compares what clients have seen with what it has done.
+// finish ends the process, and compares the output that clients have received with the output of the process.
 func (w *world) finish(ctx context.Context, owner *execclient.Client, plot string) {
 	_, err := w.write(ctx, owner, "quit\n")
 	if err != nil {
@@ -72,7 +72,7 @@ func common(a, b []byte) int {
 	return n
 }
 
-// write writes to the process for a client.
+// write writes to the process as a client.
 func (w *world) write(ctx context.Context, c *execclient.Client, text string) (execproto.WriteStatus, error) {
 	if c == w.a {
 		return w.proc.Write(ctx, []byte(text))
@@ -87,7 +87,7 @@ func (w *world) write(ctx context.Context, c *execclient.Client, text string) (e
 	}
 }
 
-// readAll reads the retained output of the process from its beginning to its end.
+// readAll reads the retained output of the process from the beginning to the end.
 func (w *world) readAll(ctx context.Context, c *execclient.Client) (seen map[execproto.Stream][]byte, complete bool) {
 	seen = make(map[execproto.Stream][]byte)
 	var after uint64

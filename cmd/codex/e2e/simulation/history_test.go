@@ -13,43 +13,43 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// An operation of a client, as the model knows it.
+// The operations of a client in the model.
 const (
-	opStart   = "start"   // a process
-	opWrite   = "write"   // to its stdin
-	opResume  = "resume"  // the session
-	opTake    = "take"    // the session over
-	opEnd     = "end"     // of the session, whenever it is
-	opObserve = "observe" // what the process has read so far
-	opFinal   = "final"   // all that the process has read, once it has ended normally
+	opStart   = "start"   // starts a process
+	opWrite   = "write"   // writes to its stdin
+	opResume  = "resume"  // resumes the session
+	opTake    = "take"    // takes the session over
+	opEnd     = "end"     // the session ends, at any time
+	opObserve = "observe" // the input that the process has read so far
+	opFinal   = "final"   // all input that the process has read, after it has ended normally
 )
 
-// How it went.
+// The results of an operation.
 const (
 	resultOK      = "ok"
-	resultRefused = "refused" // it has no effect, and never will have
-	resultUnknown = "unknown" // it has happened or will, or never does
+	resultRefused = "refused" // the operation has no effect, and will have none
+	resultUnknown = "unknown" // the operation has happened, will happen, or never happens
 	resultNone    = "no session"
 )
 
 // input and output of an operation of the model.
 type input struct {
 	op    string
-	id    string   // of the write
-	lines []string // that the process has read
+	id    string   // id of the write
+	lines []string // lines that the process has read
 }
 
 type output string
 
-// sessionState is a session with one process, in the model. The zero value has neither.
+// sessionState is the state of the model: a session with one process. The zero value has no session and no process.
 type sessionState struct {
 	started, ended bool
 	written        string // ids of the writes, each followed by a blank
 }
 
-// sessionModel defines the valid histories: a process is started once; an accepted write
-// is in the input once, in the clients' order; the process has read a prefix of that; and
-// an ended session is not resumed.
+// sessionModel defines the valid histories. A process is started once. The input contains an
+// accepted write once, in the clients' order. The process has read a prefix of the input. An ended
+// session is not resumed.
 func sessionModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return sessionState{} },
@@ -96,7 +96,7 @@ func joined(lines []string) string {
 	return b.String()
 }
 
-// history records what the clients of one run have done and when.
+// history records the operations of the clients of one run, with their times.
 type history struct {
 	mu    sync.Mutex
 	began time.Time
@@ -106,7 +106,7 @@ type history struct {
 
 func newHistory() *history { return &history{began: time.Now()} }
 
-// packet records a party's packet, with -packets.
+// packet records a packet of a party, if -packets is given.
 func (h *history) packet(direction string, data []byte) {
 	if *packets {
 		h.note("%s %d bytes, %x", direction, len(data), sha256.Sum256(data))
@@ -120,7 +120,7 @@ func (h *history) note(format string, args ...any) {
 	h.lines = append(h.lines, fmt.Sprintf("%12d ", time.Since(h.began))+fmt.Sprintf(format, args...))
 }
 
-// call notes that a client has begun something. The function that it returns is called
+// call records that a client has begun an operation. The caller must call the returned function
 // with the outcome.
 func (h *history) call(client int, in input) func(out output) {
 	call := time.Since(h.began)
@@ -140,10 +140,10 @@ func (h *history) call(client int, in input) func(out output) {
 // checkTime bounds the search of the checker, in real time.
 const checkTime = 20 * time.Second
 
-// check reports whether the model allows the history. It must not run in a bubble, whose
-// clock stands still while it searches.
+// check reports whether the model allows the history. It must not run in a bubble, because the
+// bubble's clock stands still while it searches.
 //
-// A write of unknown outcome that the process was never seen to read is left out: it may
+// It leaves out a write of unknown outcome if the process was never seen to read it: the write may
 // never happen, and each such write would double the search.
 func (h *history) check() porcupine.CheckResult {
 	read := make(map[string]bool)
@@ -159,8 +159,8 @@ func (h *history) check() porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(sessionModel(), ops, checkTime)
 }
 
-// TestTheModelRefusesWrongHistories has histories of a server that loses, repeats or
-// exchanges operations.
+// TestTheModelRefusesWrongHistories checks that the model refuses histories of a server that loses,
+// repeats or reorders operations.
 func TestTheModelRefusesWrongHistories(t *testing.T) {
 	type op struct {
 		call, end int64

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// socketBytes is the capacity of one direction of a connection before a write waits,
-// like the buffers of sockets.
+// socketBytes is the number of bytes that one direction of a connection holds before a write
+// blocks, like the buffers of sockets.
 const socketBytes = 64 << 10
 
-// dice returns a separate source for each purpose, so that the random numbers of one
-// goroutine do not depend on another.
+// dice returns a separate random source for each purpose, so that the random numbers of one
+// goroutine do not depend on another goroutine.
 func dice(seed uint64, purpose string, n int) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %d", purpose, n)
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// ids makes the ids of a run.
+// ids generates the ids of a run.
 type ids struct {
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -40,13 +40,13 @@ func (r *ids) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// between returns a duration with nanoseconds at random: hardly two events happen at the
-// same moment, which leaves less to the scheduler.
+// between returns a random duration with a resolution of nanoseconds. So hardly two events happen
+// at the same time, and fewer decisions are left to the scheduler.
 func between(rng *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(rng.Int64N(int64(most-least)))
 }
 
-// network connects dialers with listeners, and disturbs the connections until it is calm.
+// network connects dialers with listeners. It disturbs the connections until settle is called.
 type network struct {
 	seed uint64
 	note func(format string, args ...any)
@@ -69,7 +69,7 @@ func newNetwork(seed uint64, h *history) *network {
 	}
 }
 
-// listen returns the listener for an address; the one before it is replaced.
+// listen returns a new listener for an address. It replaces the previous one.
 func (n *network) listen(address string) *listener {
 	l := &listener{n: n, address: address, queue: make(chan net.Conn, 64), closed: make(chan struct{})}
 	n.mu.Lock()
@@ -78,24 +78,24 @@ func (n *network) listen(address string) *listener {
 	return l
 }
 
-// settle ends all disturbances: later connections do not break.
+// settle ends all disturbances. Later connections do not break.
 func (n *network) settle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calm = true
 }
 
-// disturb ends the calm.
+// disturb begins the disturbances again.
 func (n *network) disturb() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calm = false
 }
 
-// stop ends everything that the network has in flight.
+// stop ends all connections and dials of the network.
 func (n *network) stop() {
 	close(n.stopped)
-	time.Sleep(time.Second) // dials that are no longer waited for end meanwhile
+	time.Sleep(time.Second) // meanwhile dials for which no caller waits end
 	n.mu.Lock()
 	timers := n.timers
 	n.timers = nil
@@ -106,12 +106,12 @@ func (n *network) stop() {
 	n.breakAll()
 }
 
-// dialer returns the function by which a party makes connections.
+// dialer returns the function with which a party makes connections.
 func (n *network) dialer(party string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, _, address string) (net.Conn, error) { return n.dial(ctx, party, address) }
 }
 
-// within is dialer for callers that leave a bound to it.
+// within is like dialer, with an upper bound for the time of a dial, for callers that set no bound themselves.
 func (n *network) within(bound time.Duration, party string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, bound)
@@ -149,7 +149,7 @@ func (n *network) dial(ctx context.Context, party, address string) (net.Conn, er
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	if !calm && rng.IntN(8) == 0 {
-		n.stray(rng, l) // a duplicate connection: no data comes on this one
+		n.stray(rng, l) // this is a duplicate connection without data
 	}
 	name := fmt.Sprintf("%s#%d", party, number)
 	c := n.connect(name, rng, l)
@@ -165,7 +165,7 @@ func (n *network) dial(ctx context.Context, party, address string) (net.Conn, er
 	return c, nil
 }
 
-// connect makes a connection, or returns nil if there is no listener any more.
+// connect makes a connection. It returns nil if the listener is closed.
 func (n *network) connect(name string, rng *rand.Rand, l *listener) *end {
 	slow := between(rng, 20*time.Microsecond, 5*time.Millisecond)
 	if rng.IntN(5) == 0 {
@@ -186,13 +186,13 @@ func (n *network) connect(name string, rng *rand.Rand, l *listener) *end {
 	return client
 }
 
-// watch returns a function that is called with the bytes that one direction of a connection
+// watch returns a function that must be called with the bytes that one direction of a connection
 // accepts.
 func (n *network) watch(direction string) func(data []byte) {
 	return func(data []byte) { n.sent(direction, data) }
 }
 
-// stray makes a connection on which only a part of a request comes.
+// stray makes a connection on which only a part of a request arrives.
 func (n *network) stray(rng *rand.Rand, l *listener) {
 	const request = "GET / HTTP/1.1\r\nHost: server\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
 	c := n.connect("stray", rng, l)
@@ -210,7 +210,7 @@ func (n *network) doom(c *end, rng *rand.Rand) {
 		life = between(rng, time.Millisecond, 80*time.Millisecond)
 	}
 	switch rng.IntN(8) {
-	case 0, 1: // it lives, or ends with the quiet phase
+	case 0, 1: // the connection stays, or ends with the quiet phase
 		return
 	case 2, 3, 4:
 		n.after(life, func() { n.cut(c, "reset", func() { c.abort(syscall.ECONNRESET); c.other.abort(syscall.ECONNRESET) }) })
@@ -226,13 +226,12 @@ func (n *network) doom(c *end, rng *rand.Rand) {
 	}
 }
 
-// keepAlive is the time after which the kernel gives up a silent connection, as
-// configured by net.Dialer and net.ListenConfig: 15 s, and nine probes with as much
-// between.
+// keepAlive is the time after which the kernel gives up a silent connection, as configured by
+// net.Dialer and net.ListenConfig: 15 s, and nine probes at the same interval.
 const keepAlive = 150 * time.Second
 
-// giveUp makes the kernel of each end notice a silent connection. A harness that behaves
-// like Codex CLI has no other way, because it sends no probes.
+// giveUp simulates the keep-alive of each end's kernel, which detects a silent connection. A
+// harness that behaves like Codex CLI has no other way to detect one, because it sends no probes.
 func (n *network) giveUp(c *end) {
 	n.after(keepAlive, func() { c.abort(syscall.ETIMEDOUT); c.other.abort(syscall.ETIMEDOUT) })
 }
@@ -247,7 +246,7 @@ func (n *network) cut(c *end, how string, f func()) {
 	}
 }
 
-// after has f called later, unless the network is stopped before.
+// after calls f later, unless the network is stopped before.
 func (n *network) after(d time.Duration, f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -274,8 +273,8 @@ type listener struct {
 	closed  chan struct{}
 }
 
-// offer queues a connection. It returns false if there is no listener any more or the queue is
-// full. If a listener is closed and its queue has space, a select chooses at random.
+// offer queues a connection. It returns false if the listener is closed or the queue is full. If
+// the listener is closed and its queue has space, a select chooses one of the two at random.
 func (l *listener) offer(c *end) bool {
 	select {
 	case <-l.closed:
@@ -351,7 +350,7 @@ func (e *end) Close() error {
 	return nil
 }
 
-// abort makes this end fail with err; the other is not told.
+// abort makes this end fail with err. The other end gets no notification.
 func (e *end) abort(err error) {
 	e.in.fail(err, true)
 	e.out.fail(err, false)
@@ -364,7 +363,7 @@ func (e *end) SetDeadline(t time.Time) error {
 func (e *end) SetReadDeadline(t time.Time) error  { e.in.deadline(t, true); return nil }
 func (e *end) SetWriteDeadline(t time.Time) error { e.out.deadline(t, false); return nil }
 
-// replace makes l, or none, the listener of an address and returns the previous one.
+// replace makes l the listener of an address, and returns the previous one. l may be nil.
 func (n *network) replace(address string, l *listener) *listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -376,7 +375,7 @@ func (n *network) replace(address string, l *listener) *listener {
 // breakAll resets every connection, the oldest first.
 func (n *network) breakAll() { n.breakThose("") }
 
-// breakThose resets the connections of parties whose name has a prefix.
+// breakThose resets the connections of the parties whose names have a prefix.
 func (n *network) breakThose(prefix string) {
 	n.mu.Lock()
 	open := slices.DeleteFunc(slices.Clone(n.made), func(e *end) bool { return !n.open[e] || !strings.HasPrefix(e.name, prefix) })

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipe is a pipe of the kernel whose ends never block: waiting for it is done in the
-// bubble, where the clock can move on meanwhile.
+// pipe is a kernel pipe whose ends never block. Goroutines wait for it within the bubble, where the
+// clock can advance meanwhile.
 type pipe struct {
 	mu      sync.Mutex
 	changed chan struct{}
-	fds     [2]int // -1: closed
+	fds     [2]int // descriptors; -1: closed
 }
 
 func newPipe(size int) (*pipe, error) {
@@ -33,7 +33,7 @@ func newPipe(size int) (*pipe, error) {
 	return p, err
 }
 
-// change wakes all waiting goroutines. The caller holds the lock.
+// change wakes all waiting goroutines. The caller must hold the lock.
 func (p *pipe) change() {
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -44,10 +44,10 @@ type pipeEnd struct {
 	*pipe
 	side int
 
-	limit time.Time // of reads; the pipe's lock guards it
+	limit time.Time // deadline of reads; the pipe's lock guards it
 }
 
-// rawEnd is the syscall.RawConn of an end.
+// rawEnd implements syscall.RawConn for an end.
 type rawEnd struct{ *pipeEnd }
 
 func (e rawEnd) Read(f func(uintptr) bool) error  { return e.until(f) }
@@ -67,7 +67,7 @@ func (e *pipeEnd) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// until calls f until it is done, each time that something has happened in the pipe.
+// until calls f after each event in the pipe until f returns true.
 func (e *pipeEnd) until(f func(uintptr) bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,7 +89,7 @@ func (e *pipeEnd) until(f func(uintptr) bool) error {
 	}
 }
 
-// read returns available data, or waits for some; 0 is the end.
+// read returns available data, or waits for data. It returns 0 at the end.
 func (e *pipeEnd) read(b []byte) (n int, err error) {
 	e2 := e.until(func(fd uintptr) bool {
 		n, err = unix.Read(int(fd), b)
@@ -98,7 +98,7 @@ func (e *pipeEnd) read(b []byte) (n int, err error) {
 	return max(n, 0), errors.Join(err, e2)
 }
 
-// Write writes everything, and waits for space.
+// Write writes all data. It waits until there is space.
 func (e *pipeEnd) Write(b []byte) (int, error) {
 	written := 0
 	for written < len(b) {
@@ -129,7 +129,7 @@ func (e *pipeEnd) Close() error {
 	return err
 }
 
-// machine starts programs that only exist in the simulation.
+// machine starts programs that exist only in the simulation.
 type machine struct {
 	seed uint64
 
@@ -137,10 +137,10 @@ type machine struct {
 	programs []*program
 }
 
-// firstPid is above every pid that the kernel gives: no signal can reach a real process.
+// firstPid is greater than every pid that the kernel assigns, so no signal can reach a real process.
 const firstPid = 1 << 30
 
-// launch is process.Options.Launch. It may be slow, and may fail.
+// launch implements process.Options.Launch. It may be slow, and may fail.
 func (m *machine) launch(ctx context.Context, spec *process.Spec) (process.Program, error) {
 	m.mu.Lock()
 	number := len(m.programs)
@@ -165,23 +165,23 @@ func (m *machine) launch(ctx context.Context, spec *process.Spec) (process.Progr
 	return p, nil
 }
 
-// named returns the programs of that name.
+// named returns the programs with this name.
 func (m *machine) named(name string) []*program {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(m.programs), func(p *program) bool { return p.name != name })
 }
 
-// program prints numbered lines on both streams and handles the lines that it reads. The
-// line "quit", or the end of the input, ends it with exit code 7.
+// program prints numbered lines on both streams and handles the lines that it reads. The line
+// "quit", or the end of the input, makes it exit with code 7.
 type program struct {
 	pid   int
 	rng   *rand.Rand
 	name  string
 	pipes [3]*pipe // stdin, stdout, stderr
 	wg    sync.WaitGroup
-	quit  chan struct{} // closed when it prints no more
-	over  chan struct{} // closed when it was killed
+	quit  chan struct{} // closed when it must print no more
+	over  chan struct{} // closed when the program was killed
 
 	mu      sync.Mutex
 	stopped bool
@@ -218,7 +218,7 @@ func (p *program) Kill() {
 	_ = (&pipeEnd{pipe: p.pipes[2], side: 1}).Close()
 }
 
-// stop ends the output, once.
+// stop ends the output. It may be called more than once.
 func (p *program) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -243,7 +243,7 @@ func (p *program) Wait() (code int, signaled bool) {
 
 const exitCode = 7
 
-// pause waits, and reports false if the program is killed meanwhile.
+// pause waits. It returns false if the program is killed meanwhile.
 func (p *program) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -260,7 +260,7 @@ func (p *program) routineInput() {
 	in := &pipeEnd{pipe: p.pipes[0]}
 	var line []byte
 	buf := make([]byte, 1+p.rng.IntN(9000))
-	pauses := 0 // a process that reads few bytes at a time must not take hours
+	pauses := 0 // bounds the pauses: a process that reads few bytes at a time must not take hours
 	for {
 		if pauses < 30 && p.rng.IntN(20) == 0 {
 			if pauses++; !p.pause(between(p.rng, time.Millisecond, 2*time.Second)) {
@@ -294,7 +294,7 @@ func (p *program) routineOutput(stream int, rng *rand.Rand) {
 	defer out.Close()
 	for n := 0; ; n++ {
 		text := fmt.Appendf(nil, "%d.%d %s\n", stream, n, bytes.Repeat([]byte{'x'}, rng.IntN(1+rng.IntN(3000))))
-		if n >= 400 { // the retained output must contain it all, because a client may read it from the beginning
+		if n >= 400 { // the retained output must contain all lines, because a client may read it from the beginning
 			<-p.quit
 			return
 		}
@@ -325,7 +325,7 @@ func (p *program) forgotten() bool {
 	return !p.endedAt.IsZero() && time.Since(p.endedAt) >= closedReadable
 }
 
-// closedReadable is how long a server keeps the output of an ended process.
+// closedReadable is the time for which a server retains the output of an ended process.
 const closedReadable = 30 * time.Second
 
 // inputs returns the lines that the program has applied, in their order.

@@ -20,40 +20,39 @@ import (
 const (
 	rendezvousAddress = "rendezvous:80"
 	environment       = "environment"
-	// relayedTTL is how long a session outlives its connection when it is relayed, and
-	// relayedRecovery how long a client tries to resume it. An executor whose relay does
-	// not answer notices after 75 s and may wait another 30 s for its next connection; with
-	// the defaults of a minute and 25 s nearly every disturbance would end the session, and
-	// the behaviour afterwards would not be tested.
+	// relayedTTL is the time that a relayed session outlives its connection, and relayedRecovery
+	// the time for which a client tries to resume it. An executor whose relay does not answer
+	// notices this after 75 s, and may wait another 30 s for its next connection. With the defaults
+	// of a minute and 25 s, nearly every disturbance would end the session, and no run would test
+	// the behaviour after the recovery.
 	relayedTTL      = 6 * time.Minute
 	relayedRecovery = 4 * time.Minute
-	// dialTimeout bounds the making of a connection for a request to the registry, as in
-	// http.DefaultTransport.
+	// dialTimeout bounds a dial for a request to the registry, as in http.DefaultTransport.
 	dialTimeout = 30 * time.Second
 )
 
-// relayedPlots are additional events that may happen in a run with a rendezvous service.
+// relayedPlots are the plots of a run with a rendezvous service. They include additional events.
 var relayedPlots = append([]string{"rendezvous restart", "rendezvous restart", "rendezvous outage", "executor outage"}, plots...)
 
-// kept are the plots after which a relayed session must still exist: relayedRecovery is
-// longer than all disturbances, and no other client takes the session over. Otherwise a
-// client that gave up would count as one whose server was away for too long.
+// kept are the plots after which a relayed session must still exist: relayedRecovery is longer than
+// all disturbances, and no other client takes the session over. Without this check, a client that
+// gives up too early would count as one whose server was away for too long.
 var kept = []string{"calm", "rendezvous restart", "rendezvous outage", "executor outage"}
 
-// relayed is the rendezvous service of a run, and both ends that meet there: an executor
-// whose streams the server serves, and a harness for each client.
+// relayed is the rendezvous service of a run, with both ends that meet there: an executor whose
+// streams the server serves, and a harness for each client.
 type relayed struct {
 	w     *world
 	token string
 	opts  rendezvous.Options
-	keys  *noise.Identity // of all clients: a session belongs to its key
+	keys  *noise.Identity // keys of all clients: a session belongs to its client's key
 	plain [2]bool         // the executor and the harnesses behave like Codex CLI
 
 	service *rendezvous.Server
 	serving sync.WaitGroup
 
 	executing sync.WaitGroup
-	stop      context.CancelFunc // of the executor
+	stop      context.CancelFunc // stops the executor
 }
 
 // newRelayed starts a rendezvous service.
@@ -78,7 +77,7 @@ func newRelayed(ctx context.Context, w *world) *relayed {
 	return r
 }
 
-// serve starts the service; one before it has been stopped.
+// serve starts the service. The caller must have stopped the previous one.
 func (r *relayed) serve() {
 	service, err := rendezvous.New(context.Background(), r.opts)
 	if err != nil {
@@ -89,7 +88,7 @@ func (r *relayed) serve() {
 	r.serving.Go(func() { _ = service.Serve(context.Background(), l, nil) })
 }
 
-// stopService ends the service, which tells its peers if the network permits.
+// stopService ends the service. The service informs its peers if the network permits.
 func (r *relayed) stopService() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -99,8 +98,8 @@ func (r *relayed) stopService() {
 	r.serving.Wait()
 }
 
-// restart ends the service, normally or with its machine, and starts it again later.
-// Without a state file it then knows no registration.
+// restart ends the service and starts it again later. The service ends normally, or as if its
+// machine had failed. Without a state file it then has no registrations.
 func (r *relayed) restart(ctx context.Context) {
 	crash := r.w.rng.IntN(2) == 0
 	r.w.note("the rendezvous service ends (crash: %t)", crash)
@@ -126,7 +125,7 @@ func (r *relayed) registry(party string) *registry.Client {
 	return c
 }
 
-// execute makes a server serve the streams that come through the relay, until stopExecutor.
+// execute makes a server serve the streams from the relay, until stopExecutor is called.
 func (r *relayed) execute(srv *execserver.Server) {
 	identity, err := noise.GenerateIdentity()
 	if err != nil {
@@ -148,7 +147,7 @@ func (r *relayed) execute(srv *execserver.Server) {
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	r.executing.Go(func() {
-		// The first registration must succeed, or Run ends: a supervisor starts it again.
+		// If the first registration fails, Run returns. Then a supervisor would start it again, as this loop does.
 		for ctx.Err() == nil {
 			err := relay.NewExecutor(o).Run(ctx)
 			r.w.note("executor ends: %t", err == nil)
@@ -162,7 +161,7 @@ func (r *relayed) stopExecutor() {
 	r.executing.Wait()
 }
 
-// client returns a function that makes the streams of a client.
+// client returns a dialer for the streams of a client.
 func (r *relayed) client(party string) execclient.Dialer {
 	reg := r.registry(party + "'s registry")
 	jitter := &jitter{rng: dice(r.w.seed, "jitter "+party, 0)}
@@ -178,7 +177,7 @@ func (r *relayed) client(party string) execclient.Dialer {
 	}))
 }
 
-// jitter is the chance in the pauses of a harness.
+// jitter is the random part of the pauses of a harness.
 type jitter struct {
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -190,7 +189,7 @@ func (j *jitter) within(most time.Duration) time.Duration {
 	return time.Duration(j.rng.Int64N(int64(most)))
 }
 
-// happen plays the events that only a rendezvous service has.
+// happen simulates the events that only a rendezvous service has.
 func (r *relayed) happen(ctx context.Context, plot string) {
 	switch plot {
 	case "rendezvous restart":

@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// fewSeeds and someSeeds are how many seeds are played without -count. CI plays more in a
-// separate stage.
+// fewSeeds and someSeeds are the numbers of seeds that are played without -count. CI plays more in
+// a separate stage.
 const (
 	fewSeeds  = 10
 	someSeeds = 50
@@ -27,23 +27,22 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Goroutines that a package starts once for the whole program must not belong to a
-	// bubble.
+	// Start goroutines that a package starts once for the whole program now: they must not belong
+	// to a bubble.
 	s, err := process.NewSupervisor(process.Options{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	s.Close()
-	// With one processor, and without garbage collections in between, four of five replays
-	// are exact.
+	// With one processor and without garbage collections, four of five replays are exact.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(-1)
 	os.Exit(m.Run())
 }
 
-// TestSeeds plays many seeds. A failure names its seed and shows its history. Of many runs a
-// quarter must be complete: sessions that are lost show little.
+// TestSeeds plays many seeds. A failure names its seed and shows its history. If there are many
+// runs, a quarter of them must be complete, because runs that lose their session prove little.
 func TestSeeds(t *testing.T) {
 	count := *seedCount
 	if count == 0 {
@@ -72,7 +71,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// safely plays a seed and names it if the bubble finds goroutines that are left.
+// safely plays a seed. If the bubble finds leftover goroutines, it names the seed.
 func safely(t *testing.T, seed uint64) outcome {
 	defer func() {
 		if r := recover(); r != nil {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// twin makes a second connection with the request of the first. An HTTP proxy that has lost an
-// answer does that: it may repeat a GET, and each websocket begins with a GET. The other end sees
-// two connections of the same party, in either order; the second is not used.
+// twin makes a second connection with the request of the first. An HTTP proxy that has lost a
+// response does the same: it may repeat a GET, and each websocket begins with a GET. The other end
+// sees two connections of the same party, in either order. The party does not use the second one.
 type twin struct {
 	n       *network
 	address string
@@ -21,8 +21,7 @@ type twin struct {
 	done    bool
 }
 
-// copy collects the request, and sends it again once it is complete. A nil twin does
-// nothing.
+// copy collects the request, and sends it again when it is complete. A nil twin does nothing.
 func (t *twin) copy(b []byte) {
 	if t == nil {
 		return

@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// packet is the data of one write, and when it arrives.
+// packet is the data of one write, with the time of its arrival.
 type packet struct {
 	at   time.Time
 	data []byte
 }
 
-// wire is one direction of a connection: bytes arrive late, but in their order.
+// wire is one direction of a connection. Bytes arrive with a delay and in order.
 //
-// How late depends on the number of the byte, not on that of the write: whether a party
-// sends two messages in one write or in two is up to the scheduler.
+// The delay depends on the position of a byte, and not on the number of the write, because the
+// scheduler decides whether a party sends two messages in one write or in two.
 type wire struct {
 	seed uint64
 	slow time.Duration
-	tell func(data []byte) // is called with the sent data
-	sent uint64            // bytes
+	tell func(data []byte) // called with the sent data
+	sent uint64            // number of sent bytes
 
 	mu                  sync.Mutex
 	changed             chan struct{}
@@ -42,13 +42,13 @@ func newWire(seed uint64, slow time.Duration, tell func([]byte)) *wire {
 	return &wire{seed: seed, slow: slow, tell: tell, changed: make(chan struct{})}
 }
 
-// change wakes all waiting goroutines. The caller holds the lock.
+// change wakes all waiting goroutines. The caller must hold the lock.
 func (w *wire) change() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// wait releases the lock until something changes or one of the times is reached.
+// wait releases the lock until the state changes or one of the times is reached.
 func (w *wire) wait(moments ...time.Time) {
 	changed := w.changed
 	w.mu.Unlock()
@@ -126,7 +126,7 @@ func (w *wire) write(b []byte) (int, error) {
 	}
 }
 
-// push sends a packet. The caller holds the lock.
+// push sends a packet. The caller must hold the lock.
 func (w *wire) push(data []byte) {
 	at := time.Now().Add(w.delay())
 	if at.Before(w.last) {
@@ -168,7 +168,7 @@ func (w *wire) finish() {
 	w.change()
 }
 
-// abandon means that the data is not read any more: the writer gets a reset.
+// abandon means that no one reads the data any more. The writer gets a reset.
 func (w *wire) abandon() {
 	w.fail(net.ErrClosed, true)
 	w.mu.Lock()
@@ -198,7 +198,7 @@ func (w *wire) silence() {
 	w.change()
 }
 
-// stall has everything arrive later from now on until the pause is over.
+// stall delays all data that arrives before the end of the pause.
 func (w *wire) stall(pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,27 +25,27 @@ const (
 	serverAddress = "server:80"
 	serverURL     = "ws://" + serverAddress
 	processName   = "p"
-	// patience is the time after which every call must have ended once the network is
-	// quiet, on the clock of the bubble.
+	// patience is the time within which every call must end after the network has become quiet, on
+	// the clock of the bubble.
 	patience = 10 * time.Minute
-	keep     = 5 * time.Second // between probes of a connection
-	// longOutage leaves time for events that must come after it.
+	keep     = 5 * time.Second // interval between probes of a connection
+	// longOutage bounds an outage, so that time is left for the events that must come after it.
 	longOutage = 5 * time.Minute
 )
 
 // The numbers of the clients in a history.
 const (
 	clientA = iota
-	clientB // takes the session over
-	clientC // resumes it while it is attached
-	nobody  // observes
+	clientB // takes over the session
+	clientC // tries to resume it while another client is attached
+	nobody  // observes the process
 )
 
-// world is one run.
+// world is the state of one run.
 type world struct {
 	*history
 	t       *testing.T
-	dir     string // for files
+	dir     string // directory for files
 	seed    uint64
 	rng     *rand.Rand
 	net     *network
@@ -53,19 +53,19 @@ type world struct {
 	server  *execserver.Server
 	serving sync.WaitGroup
 	relayed *relayed      // nil: clients reach the server directly
-	ttl     time.Duration // of a session without a connection
+	ttl     time.Duration // lifetime of a session without a connection
 	a       *execclient.Client
 	proc    *execclient.Process
-	b       *execclient.Client // that has taken the session over; may be nil
-	other   *dialer            // of the client that has joined
+	b       *execclient.Client // the client that has taken over the session; may be nil
+	other   *dialer            // dialer of the client that has joined
 	wg      sync.WaitGroup
 
-	complete bool // a client has seen the process end normally, with all its output
+	complete bool // a client has received the normal end of the process, with all its output
 
 	mu       sync.Mutex
 	failures []string
-	outputs  map[execproto.Stream][]byte // output that client A has seen
-	seenErr  error                       // the reason why it saw no more
+	outputs  map[execproto.Stream][]byte // output that client A has received
+	seenErr  error                       // the reason why client A received no more
 }
 
 // outcome is the result of a run.
@@ -73,7 +73,7 @@ type outcome struct {
 	lines    []string
 	failures []string
 	plot     string
-	complete bool // see world
+	complete bool // see world.complete
 }
 
 // history returns the recorded events of a seed's run, as text.
@@ -89,9 +89,9 @@ func (o outcome) history(seed uint64) string {
 // play runs one seed in a bubble.
 func play(t *testing.T, seed uint64) (o outcome) {
 	var ran *history
-	uuid.SetRand(&ids{rng: dice(seed, "ids", 0)}) // texts have ids of sessions
+	uuid.SetRand(&ids{rng: dice(seed, "ids", 0)}) // messages contain session ids
 	defer uuid.SetRand(nil)
-	cryptotest.SetGlobalRandom(t, seed) // of keys and nonces, whose texts differ in length in URLs
+	cryptotest.SetGlobalRandom(t, seed) // makes keys and nonces reproducible; their texts differ in length in URLs
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory()
@@ -117,7 +117,7 @@ func (w *world) failf(format string, args ...any) {
 	w.failures = append(w.failures, fmt.Sprintf(format, args...))
 }
 
-// serve starts a server on the address; one before it has been stopped.
+// serve starts a server on the address. The caller must have stopped the previous one.
 func (w *world) serve() {
 	srv, err := execserver.New(execserver.Options{AnyPeer: true, SessionTTL: w.ttl, Process: process.Options{Launch: w.machine.launch}})
 	if err != nil {
@@ -144,10 +144,10 @@ func (w *world) stopServer() {
 	w.serving.Wait()
 }
 
-// plots are events that may happen in a run, in addition to the network's faults.
+// plots are the events that may happen in a run, in addition to the network's faults.
 var plots = []string{"calm", "calm", "take-over", "take-over after an end", "intruder", "outage", "restart"}
 
-// run plays a run to its end and returns its plot.
+// run plays a run to its end. It returns the plot of the run.
 func (w *world) run(ctx context.Context) string {
 	plot := plots[w.rng.IntN(len(plots))]
 	if dice(w.seed, "route", 0).IntN(2) == 0 {
@@ -194,8 +194,8 @@ func (w *world) run(ctx context.Context) string {
 	return plot
 }
 
-// luck is how long a disturbed network may keep the first client from starting its process.
-// Through a rendezvous service five connections must last for that.
+// luck is the time for which a disturbed network may prevent the first client from starting its
+// process. Through a rendezvous service, five connections must survive for a start.
 const luck = 2 * time.Minute
 
 // begin connects the first client and starts the process.
@@ -233,7 +233,7 @@ func (w *world) begin(ctx context.Context) bool {
 	return true
 }
 
-// route returns how a client makes its first connection, and so the others.
+// route returns a function that makes a client's first connection. The client makes its later connections in the same way.
 func (w *world) route(party string) func(context.Context) (*execclient.Client, error) {
 	o := execclient.Options{KeepAlive: keep, Connect: w.net.dialer(party), ClientName: party}
 	if w.relayed == nil {
@@ -246,11 +246,11 @@ func (w *world) route(party string) func(context.Context) (*execclient.Client, e
 	return func(ctx context.Context) (*execclient.Client, error) { return execclient.Dial(ctx, d, o) }
 }
 
-// ended reports whether an error says that the session is lost, which a client learns
-// when its server was away for too long.
+// ended reports whether an error means that the session is lost. A client gets it if its server was
+// away for too long.
 func ended(err error) bool { return errors.Is(err, execclient.ErrClosed) }
 
-// writers begins the writes of the first client: two goroutines write at a time.
+// writers begins the writes of the first client. Two goroutines write at a time.
 func (w *world) writers(ctx context.Context) *sync.WaitGroup {
 	var wg sync.WaitGroup
 	for n := range 2 {
@@ -277,7 +277,7 @@ func (w *world) writers(ctx context.Context) *sync.WaitGroup {
 	return &wg
 }
 
-// line returns what is written for an id, which may be longer than a pipe.
+// line returns the text of a write with an id. It may be longer than the capacity of a pipe.
 func line(rng *rand.Rand, id string) []byte {
 	most := 200
 	if rng.IntN(6) == 0 {
@@ -286,7 +286,7 @@ func line(rng *rand.Rand, id string) []byte {
 	return fmt.Appendf(nil, "%s %s\n", id, strings.Repeat("y", rng.IntN(most)))
 }
 
-// written is the outcome of a write in the history.
+// written converts the result of a write to an outcome in the history.
 func (w *world) written(status execproto.WriteStatus, err error) output {
 	switch {
 	case err == nil && status == execproto.WriteAccepted:
@@ -301,7 +301,7 @@ func (w *world) written(status execproto.WriteStatus, err error) output {
 	}
 }
 
-// follow collects the output that the first client sees.
+// follow collects the output that the first client receives.
 func (w *world) follow(ctx context.Context) {
 	var last uint64
 	for e, err := range w.proc.Events(ctx) {
@@ -320,7 +320,7 @@ func (w *world) follow(ctx context.Context) {
 	}
 }
 
-// happen plays the plot and returns the client that has the session then; nil: the first.
+// happen simulates the plot. It returns the client that then has the session; nil: the first one.
 func (w *world) happen(ctx context.Context, plot string) *execclient.Client {
 	switch plot {
 	case "take-over", "take-over after an end":
@@ -363,7 +363,7 @@ func (w *world) happen(ctx context.Context, plot string) *execclient.Client {
 	return nil
 }
 
-// join has another client resume the session.
+// join makes another client resume the session.
 func (w *world) join(ctx context.Context, client int, takeOver bool) *execclient.Client {
 	op := opResume
 	if takeOver {
