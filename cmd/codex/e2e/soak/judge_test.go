@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// leastRate is the part of the requested rate that must be reached: with less, the
-	// soak shows nothing about that rate.
+	// leastRate is the share of the requested rate that the soak must reach. With less, it proves
+	// nothing about that rate.
 	leastRate = 0.8
-	// leastSamples is how many samples of load are compared.
+	// leastSamples is the minimum number of samples under load that are compared.
 	leastSamples = 40
 )
 
@@ -45,8 +45,8 @@ func (s *soak) judge(complain func(format string, args ...any)) {
 	fmt.Printf("soak: %v of load, %.3g turns a second; again: scripts/soak --seed %d with the same options\n", s.loaded.Round(time.Second), rate, s.seed)
 }
 
-// uncalled returns the methods of the server's table that were never answered with a
-// result. The server's metrics have a row for each.
+// uncalled returns the methods in the server's table that have never returned a result. The
+// server's metrics have a row for each method.
 func (s *soak) uncalled() []string {
 	metrics, err := harness.Metrics(s.server.metrics)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *soak) judgeLoad(complain func(string, ...any)) {
 		return
 	}
 	tenth := len(loaded) / 10
-	// The first tenth begins when the first sessions have reached their maximum age.
+	// Begin the first tenth when the first sessions have reached their maximum age.
 	first, last := loaded[tenth:2*tenth], loaded[len(loaded)-tenth:]
 	for q, k := range kinds {
 		before, after := median(first, quantity(q)), median(last, quantity(q))
@@ -102,7 +102,7 @@ func (s *soak) reached() float64 {
 	return sum / max(1, float64(len(loaded)))
 }
 
-// table prints the numbers of the document.
+// table prints the table of numbers for the documentation.
 func (s *soak) table() {
 	loaded := s.meter.kept(phaseLoad)
 	fmt.Printf("%-46s %10s %10s %10s\n", "", "first rest", "load", "last rest")

@@ -13,8 +13,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// proportionalMemory returns the resident memory of a process in bytes; pages that it
-// shares with others count in part.
+// proportionalMemory returns the resident memory of a process in bytes. Pages that several
+// processes share are counted in proportion.
 func proportionalMemory(pid int) int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	for line := range strings.Lines(string(text)) {
@@ -50,7 +50,7 @@ func lines(name string) int {
 	return bytes.Count(text, []byte("\n"))
 }
 
-// countDirectories counts the directories below one.
+// countDirectories counts the directories below a directory.
 func countDirectories(dir string) int {
 	if dir == "" {
 		return 0
@@ -60,14 +60,14 @@ func countDirectories(dir string) int {
 		if err == nil && d.IsDir() {
 			count++
 		}
-		return nil // others are removed meanwhile
+		return nil // other goroutines and processes remove some meanwhile
 	})
 	return max(count, 0)
 }
 
-// processes returns the server, its descendants, all other processes of its user if no
-// other program uses that user, and all whose command line contains the soak's directory;
-// not this program.
+// processes returns the server, its descendants, and all processes whose command line contains the
+// soak's directory. If no other program uses the server's user, it also returns all processes of
+// that user. It does not return this program.
 func (s *soak) processes() (ours []harness.Process) {
 	all := harness.Processes()
 	parents := make(map[int]int)
@@ -83,13 +83,13 @@ func (s *soak) processes() (ours []harness.Process) {
 	return ours
 }
 
-// owns reports whether a file belongs to the server's user, if no other program uses that
-// user.
+// owns reports whether a file belongs to the server's user. It returns false if other programs use
+// that user.
 func (s *soak) owns(info os.FileInfo) bool {
 	return s.User != nil && info.Sys().(*syscall.Stat_t).Uid == s.User.Uid
 }
 
-// descends reports whether a process is another one, or descends from it.
+// descends reports whether pid is the process from, or one of its descendants.
 func descends(parents map[int]int, pid, from int) bool {
 	for range len(parents) {
 		if pid == from {
@@ -114,14 +114,14 @@ func mountNamespaces(server int, of []harness.Process) int {
 	return len(seen)
 }
 
-// publicDirectories are the directories in which programs that ignore TMPDIR make temporary
+// publicDirectories are the directories in which programs that ignore TMPDIR create temporary
 // files.
 var publicDirectories = []string{"/tmp", "/var/tmp", "/dev/shm"}
 
-// leftFiles returns the files in the server's temporary directory and among its detached
-// processes; files in the workspaces outside of the turns' own directories; files in the
-// directory beside them, which must not be written; and files of the server's user in the
-// public directories.
+// leftFiles returns leftover files: files in the server's temporary directory and among its
+// detached processes; files in the workspaces outside of the turns' own directories; files in the
+// directory beside them, which must not be written; and files of the server's user in the public
+// directories.
 func (s *soak) leftFiles() []string {
 	found := below(filepath.Join(s.Dir, "tmp"))
 	found = append(found, below(filepath.Join(s.Dir, "beside"))...)
@@ -149,7 +149,7 @@ func below(dir string) (found []string) {
 		if err == nil && path != dir {
 			found = append(found, path)
 		}
-		return nil // others are removed meanwhile
+		return nil // other goroutines and processes remove some meanwhile
 	})
 	return found
 }

@@ -11,7 +11,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// meter measures the server at intervals, and writes each sample as a line of CSV.
+// meter measures the server at intervals, and writes each sample as a CSV line.
 type meter struct {
 	s  *soak
 	wg sync.WaitGroup
@@ -20,11 +20,11 @@ type meter struct {
 	file    *os.File
 	phase   string
 	samples []sample
-	turns   int // of the last sample
+	turns   int // number of turns at the last sample
 	at      time.Time
 }
 
-// startMeter starts a meter, which measures until the end of the test.
+// startMeter starts a meter that measures until the end of the test.
 func startMeter(s *soak) *meter {
 	s.T.Helper()
 	file, err := os.Create(filepath.Join(s.out, "soak.csv"))
@@ -66,14 +66,14 @@ func (m *meter) enter(phase string) {
 	m.phase = phase
 }
 
-// take measures.
+// take makes a measurement.
 func (m *meter) take() sample {
 	now := sample{seconds: time.Since(m.s.began).Seconds()}
 	m.measure(&now)
 	return now
 }
 
-// keep adds a measurement to those of a phase, and to the CSV file. It returns it.
+// keep adds a measurement to the samples of a phase and to the CSV file, and returns it.
 func (m *meter) keep(phase string, now sample) sample {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,7 +85,7 @@ func (m *meter) keep(phase string, now sample) sample {
 	m.turns, m.at = turns, time.Now()
 	kept := now
 	if phase != phaseRest {
-		kept.processes, kept.files, kept.descriptors = nil, nil, nil // hours of them are much
+		kept.processes, kept.files, kept.descriptors = nil, nil, nil // these lists would need much memory over hours
 	}
 	m.samples = append(m.samples, kept)
 	if _, err := fmt.Fprintln(m.file, now.csv()); err != nil {
@@ -106,7 +106,7 @@ func (m *meter) kept(phase string) (found []sample) {
 	return found
 }
 
-// measure fills in all values but the rate.
+// measure fills in all values except the rate.
 func (m *meter) measure(to *sample) {
 	srv := m.s.server
 	metrics, err := harness.Metrics(srv.metrics)

@@ -20,19 +20,19 @@ import (
 const (
 	smallBody = "hello from the web server"
 	largeBody = 1 << 20
-	// idleTime is how long a connection may be idle. The server under test would keep
-	// connections for later requests for a minute and a half, which would make its rest
-	// as long.
+	// idleTime is the time for which a connection may be idle. By default the server would keep
+	// connections for later requests for a minute and a half. The soak would then have to wait as
+	// long for the server to be at rest.
 	idleTime = 2 * time.Second
 )
 
-// outside has what clients reach through the server: a web server, and one that echoes.
+// outside contains the servers that clients reach through the exec-server: a web server and an echo server.
 type outside struct {
 	url  string
 	port uint16
 }
 
-// startOutside starts both, until the end of the test.
+// startOutside starts both servers. They end with the test.
 func startOutside(t *testing.T) *outside {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -42,7 +42,7 @@ func startOutside(t *testing.T) *outside {
 	})
 	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {
 		piece := bytes.Repeat([]byte("y"), 32<<10)
-		ticker := time.NewTicker(5 * time.Millisecond) // without a limit it would use all memory of the machine
+		ticker := time.NewTicker(5 * time.Millisecond) // without this limit it would use all memory of the machine
 		defer ticker.Stop()
 		for r.Context().Err() == nil {
 			if _, err := w.Write(piece); err != nil {
@@ -58,8 +58,8 @@ func startOutside(t *testing.T) *outside {
 	return &outside{url: web.URL, port: harness.Echo(t)}
 }
 
-// greet is the program of turns about ports: it listens on the address and says so, and
-// greets each connection until it is terminated.
+// greet is the program of turns that use ports. It listens on the address, prints a line, and sends
+// a greeting to each connection until it is terminated.
 func greet(args []string) int {
 	signal.Ignore(syscall.SIGPIPE)
 	l, err := net.Listen("tcp", args[0])
@@ -80,8 +80,8 @@ func greet(args []string) int {
 
 const greeting = "hello from inside"
 
-// fetch is the program of turns about network proxies: it prints the status of the answer
-// for each URL. Unlike others it asks the proxy for addresses of this machine, too.
+// fetch is the program of turns that use network proxies. It prints the status of the response for
+// each URL. Unlike other programs, it also uses the proxy for addresses of this machine.
 func fetch(urls []string) int {
 	proxy, err := url.Parse(os.Getenv("HTTP_PROXY"))
 	if err != nil {

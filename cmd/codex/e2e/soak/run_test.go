@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// The phases of a soak, as the CSV file names them.
+// The phases of a soak, with their names in the CSV file.
 const (
 	phaseWarm  = "warm-up"
 	phaseDrain = "drain"
@@ -23,18 +23,18 @@ const (
 )
 
 const (
-	// restTime is how long a server may take to come to rest after the lifetime of its
-	// sessions: idle helpers end after 3 s, closed processes are removed after 30 s.
+	// restTime is the time, after the lifetime of sessions, within which a server must be at rest.
+	// Idle helpers end after 3 s, and closed processes are removed after 30 s.
 	restTime = time.Minute
-	// releaseFile is the size of a file after which the server returns memory to the
-	// system (limits.go of pkg/execserver), and releaseTime how long after that.
+	// releaseFile is the size of a file after which the server returns memory to the system
+	// (limits.go of pkg/execserver), and releaseTime the time until it does.
 	releaseFile = 9 << 20
 	releaseTime = 3 * time.Second
-	// pollTime is the interval of the checks whether it is at rest.
+	// pollTime is the interval of the checks that the server is at rest.
 	pollTime = 500 * time.Millisecond
 )
 
-// soak is one run.
+// soak is one run of the test.
 type soak struct {
 	*harness.Testbed
 	options
@@ -43,13 +43,13 @@ type soak struct {
 	meter   *meter
 	tally   tally
 	began   time.Time
-	loaded  time.Duration // how long there was load
+	loaded  time.Duration // duration of the load
 
-	first, last sample // at rest
-	err         error  // the reason why it did not come to rest
+	first, last sample // measurements at rest
+	err         error  // the reason why the server is not at rest
 }
 
-// newSoak starts the server and the services that its clients reach through it. All end
+// newSoak starts the server, and the services that its clients reach through it. All of them end
 // with the test.
 func newSoak(t *testing.T, o options) *soak {
 	t.Helper()
@@ -68,7 +68,7 @@ func newSoak(t *testing.T, o options) *soak {
 	return s
 }
 
-// play loads the server, lets it rest, loads it for long, and lets it rest again.
+// play loads the server and lets it come to rest. Then it loads the server for a long time, and lets it come to rest again.
 func (s *soak) play(ctx context.Context) error {
 	fmt.Printf("soak: %d connections, %.3g turns a second, %v, seed %d, server %d as user %d, backend %s\n",
 		s.connections, s.rate, s.duration, s.seed, s.server.pid(), s.user, s.backend)
@@ -84,7 +84,7 @@ func (s *soak) play(ctx context.Context) error {
 	began := time.Now()
 	s.load(ctx, phaseLoad, s.duration)
 	s.loaded = time.Since(began)
-	// An interrupted soak is judged too.
+	// The results of an interrupted soak are judged, too.
 	s.last, s.err = s.rest(context.WithoutCancel(ctx), &s.first)
 	fmt.Printf("soak: at rest after %v: %v\n", s.loaded.Round(time.Second), s.last)
 	return nil
@@ -105,7 +105,7 @@ func (s *soak) load(ctx context.Context, phase string, d time.Duration) {
 	wg.Wait()
 }
 
-// pace distributes turns at the rate until ctx ends. If no worker takes a turn in time, it
+// pace distributes turns at the rate until ctx ends. If no worker takes a turn in time, the turn
 // counts as missed.
 func (s *soak) pace(ctx context.Context, turns chan<- int) {
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / s.rate))
@@ -126,8 +126,8 @@ func (s *soak) pace(ctx context.Context, turns chan<- int) {
 	}
 }
 
-// rest waits until the server has no resources of its clients left, and no more of
-// anything than before. It returns the measurement then, or at the end.
+// rest waits until the server has no resources of its clients, and not more of any other resource
+// than before. It returns the last measurement.
 func (s *soak) rest(ctx context.Context, before *sample) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.ttl+2*restTime)
 	defer cancel()
@@ -135,7 +135,7 @@ func (s *soak) rest(ctx context.Context, before *sample) (sample, error) {
 		return sample{}, err
 	}
 	now, err := s.until(ctx, sample.idle)
-	// Garbage is collected before memory is measured.
+	// Collect garbage before the memory is measured.
 	if err == nil {
 		err = s.release(ctx)
 	}
@@ -150,7 +150,7 @@ func (s *soak) rest(ctx context.Context, before *sample) (sample, error) {
 	return s.meter.keep(phaseRest, now), err
 }
 
-// until measures until look finds no difference, and returns the last measurement.
+// until measures repeatedly until look returns nil. It returns the last measurement.
 func (s *soak) until(ctx context.Context, look func(sample) error) (sample, error) {
 	ticker := time.NewTicker(pollTime)
 	defer ticker.Stop()
@@ -168,7 +168,7 @@ func (s *soak) until(ctx context.Context, look func(sample) error) (sample, erro
 	}
 }
 
-// tidy ends and forgets the detached processes that interrupted turns have left.
+// tidy ends and forgets detached processes that interrupted turns have left.
 func (s *soak) tidy(ctx context.Context) error {
 	client, err := execclient.DialWebSocket(ctx, s.server.url, execclient.Options{})
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *soak) tidy(ctx context.Context) error {
 	return err
 }
 
-// release reads a large file, after which the server returns memory to the system.
+// release reads a large file. After that the server returns memory to the system.
 func (s *soak) release(ctx context.Context) error {
 	client, err := execclient.DialWebSocket(ctx, s.server.url, execclient.Options{})
 	if err != nil {

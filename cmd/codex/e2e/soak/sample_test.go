@@ -8,7 +8,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// quantity is one of the numbers that are measured.
+// quantity is one of the measured quantities.
 type quantity int
 
 const (
@@ -26,19 +26,19 @@ const (
 	sessions
 	tunnels
 	turnRate
-	quantities // how many exist
+	quantities // the number of quantities
 )
 
 // kind describes a quantity.
 type kind struct {
-	name  string // in the CSV file
-	title string // in the table
-	// atRest is how much more than after the first minute may exist at rest at the end,
-	// relative and absolute, each with a reason. Numbers without a reason are not judged.
+	name  string // the name in the CSV file
+	title string // the title in the table
+	// atRest, part and more say how much more may exist at the final rest than after the first minute: a
+	// relative and an absolute tolerance, each with a reason. A quantity without a reason is not judged.
 	part, more float64
 	reason     string
-	// underLoad is how much more may exist in the last tenth of the load than in the
-	// first tenth, as a factor of the median; 0: not judged.
+	// underLoad is the permitted growth from the first to the last tenth of the load, as a factor
+	// of the median; 0: not judged.
 	underLoad, moreLoad float64
 }
 
@@ -63,14 +63,14 @@ var kinds = [quantities]kind{
 	turnRate:       {name: "turns_per_second", title: "Turns a second"},
 }
 
-// sample is all of them at a time.
+// sample contains the values of all quantities at one time.
 type sample struct {
 	seconds float64
 	phase   string
 	values  [quantities]float64
-	err     error // no measurement was possible
+	err     error // the reason why no measurement was possible
 
-	// Items that are counted, so that people see what is left.
+	// The counted items, so that the test can print leftover ones.
 	processes   []harness.Process
 	files       []string
 	descriptors []string
@@ -123,11 +123,11 @@ func (s sample) idle() error {
 	return errors.Join(errs...)
 }
 
-// mostIdleProcesses is the number of a resting server's processes: itself, its watchdog,
+// mostIdleProcesses is the maximum number of processes of a server at rest: itself, its watchdog,
 // and two idle launchers, each of which may have a helper of its backend.
 const mostIdleProcesses = 6
 
-// more returns an error if more of something exists than before, beyond its tolerance.
+// more returns an error if a quantity exceeds its value in before by more than its tolerance.
 func (s sample) more(before sample) error {
 	var errs []error
 	for q, k := range kinds {

@@ -14,20 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endTime is how long the server may take to end after SIGTERM.
+// endTime is the time within which the server must end after SIGTERM.
 const endTime = 30 * time.Second
 
-// server is the program under test, in a process of its own.
+// server is the program under test, in its own process.
 type server struct {
 	cmd     *exec.Cmd
-	url     string // for clients
-	address string // of url
-	metrics string // URL without a path
-	cgroup  string // its own, in which it makes others; "": there is none
+	url     string // URL for clients
+	address string // address of url
+	metrics string // URL of the metrics, without a path
+	cgroup  string // the server's cgroup, in which it creates others; "": no cgroup
 	log     *os.File
 }
 
-// startServer starts a server that writes to the directories of the soak alone. It ends with the test.
+// startServer starts a server that writes only to the directories of the soak. It ends with the test.
 func startServer(s *soak) *server {
 	s.T.Helper()
 	port, err := testutil.FreePort()
@@ -45,7 +45,7 @@ func startServer(s *soak) *server {
 	srv.cmd.Dir, srv.cmd.Stderr = s.Dir, srv.log
 	srv.cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
 	if os.Geteuid() == 0 {
-		// Mounts that others on this machine make meanwhile are not counted.
+		// Use a mount namespace, so that mounts of other programs are not counted.
 		srv.cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
 	}
 	srv.delegate(s)
@@ -55,8 +55,8 @@ func startServer(s *soak) *server {
 	return srv
 }
 
-// delegate makes a cgroup for the server, as systemd does with Delegate=yes, in which it
-// starts. An ordinary user cannot make one.
+// delegate creates a cgroup in which the server starts, as systemd does with Delegate=yes. An
+// ordinary user cannot create one.
 func (srv *server) delegate(s *soak) {
 	s.T.Helper()
 	if os.Geteuid() != 0 {

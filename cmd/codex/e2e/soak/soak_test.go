@@ -1,13 +1,13 @@
 // Package soak loads the released program for hours and searches for leaks.
 //
-// It starts a codex exec-server as a process of an ordinary user with a cgroup of its own,
-// and keeps many connections to it. Each goes through a proxy that cuts, stalls and refuses,
-// and calls all methods of the protocol in turn, with sandboxes and without. After the first
-// minute, and at the end, it lets the server come to rest: all connections are closed, and
-// the lifetime of lost sessions has passed. Memory, descriptors, goroutines, processes,
-// cgroups, mounts and files must be the same both times, but for named tolerances.
+// It starts a codex exec-server as a process of an ordinary user with its own cgroup, and keeps
+// many connections to it. Each connection goes through a proxy that cuts, stalls and refuses
+// connections. The clients call all methods of the protocol in turn, with and without sandboxes.
+// After the first minute, and at the end, the test lets the server come to rest: it closes all
+// connections, and waits for the lifetime of lost sessions. Memory, descriptors, goroutines,
+// processes, cgroups, mounts and files must then be the same both times, within named tolerances.
 //
-// What is measured meanwhile is written as CSV.
+// It writes measurements during the load as CSV.
 package soak
 
 import (
@@ -51,8 +51,8 @@ func init() {
 	flag.BoolVar(&asked.verbose, "v", false, "print each failed and each lost turn")
 }
 
-// helpers are what this program does with another first argument: the programs that the server
-// runs in turns about the network.
+// helpers are the functions of this program that its first argument selects: the programs that the
+// server runs in turns that use the network.
 var helpers = map[string]func([]string) int{"greet": greet, "fetch": fetch}
 
 func TestMain(m *testing.M) {
@@ -86,11 +86,11 @@ func TestSoak(t *testing.T) {
 	s.judge(t.Errorf)
 }
 
-// mostTries is how often a turn is repeated that has lost its connection by the plan of its proxy.
+// mostTries is the maximum number of repetitions of a turn whose connection was lost by a planned fault of its proxy.
 const mostTries = 20
 
-// TestTurnsCallEveryMethod takes each turn once and asks the server which methods of its
-// table it has answered: a new method needs a turn.
+// TestTurnsCallEveryMethod takes each turn once, and reads from the server which methods in its
+// table it has answered. A new method needs a turn.
 func TestTurnsCallEveryMethod(t *testing.T) {
 	harness.NeedSandbox(t)
 	o := options{connections: 1, ttl: time.Second, interval: time.Hour, user: -1, backend: "auto", out: t.TempDir(), seed: 1}
@@ -160,11 +160,11 @@ func TestWhatIsMoreIsTold(t *testing.T) {
 	}
 }
 
-// TestGrowthUnderLoadIsTold: growth under constant load is a leak, even if nothing of
-// it is left at rest.
+// TestGrowthUnderLoadIsTold: growth under constant load is a leak, even if no growth is left at
+// rest.
 func TestGrowthUnderLoadIsTold(t *testing.T) {
 	for name, tt := range map[string]struct {
-		growth float64 // of descriptors, a sample
+		growth float64 // growth of the number of descriptors for each sample
 		want   int
 	}{"steady": {0, 0}, "grows": {1, 1}} {
 		s := &soak{meter: &meter{}}

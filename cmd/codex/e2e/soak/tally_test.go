@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/testutil/faultproxy"
 )
 
-// mostPrinted is how many failures are printed.
+// mostPrinted is the maximum number of failures that are printed.
 const mostPrinted = 50
 
 // tally counts turns. Its zero value is ready.
@@ -95,7 +95,7 @@ func (t *tally) taken() (n int) {
 	return n
 }
 
-// print prints all counts, and returns how many turns failed.
+// print prints all counts, and returns the number of failed turns.
 func (t *tally) print() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,8 +110,7 @@ func (t *tally) print() int {
 	return t.failed
 }
 
-// losses returns how many turns have lost their connection, and how many connections
-// were cut.
+// losses returns the number of turns whose connection was lost, and the number of cut connections.
 func (t *tally) losses() (lost, cuts int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -68,7 +68,7 @@ func files(ctx context.Context, v *visit, f *execclient.FS) error {
 	)
 }
 
-// streams writes a file in blocks, one step and abandoned, and reads it in blocks.
+// streams writes a file in blocks and in one step, abandons a write, and reads a file in blocks.
 func streams(ctx context.Context, v *visit, f *execclient.FS) error {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1+v.rng.IntN(100_000))
 	name := v.dir + "/stream"
@@ -88,7 +88,7 @@ func streams(ctx context.Context, v *visit, f *execclient.FS) error {
 			}
 			return err
 		},
-		func() error { // abandoned
+		func() error { // this write is abandoned
 			w, err := f.Create(ctx, name, execclient.WriteOptions{Atomic: true})
 			if err != nil {
 				return err
@@ -97,7 +97,7 @@ func streams(ctx context.Context, v *visit, f *execclient.FS) error {
 			_, err = w.Write(data)
 			return err
 		},
-		func() error { // left open for the connection to close
+		func() error { // the file stays open until the connection closes it
 			if v.rng.IntN(4) > 0 {
 				return nil
 			}
@@ -175,7 +175,7 @@ func unpack(ctx context.Context, f *execclient.FS, dir string, archive []byte) e
 	return errors.Join(w.Close(), failed)
 }
 
-// watch waits until a new file is reported.
+// watch waits until the server reports a new file.
 func watch(ctx context.Context, v *visit, f *execclient.FS) error {
 	w, err := f.Watch(ctx, v.dir, execclient.WatchOptions{Recursive: true})
 	if err != nil {
@@ -195,13 +195,13 @@ func watch(ctx context.Context, v *visit, f *execclient.FS) error {
 				return nil
 			}
 		}
-		if changes.Overflow { // the connection was lost in between
+		if changes.Overflow { // the connection was lost meanwhile
 			return nil
 		}
 	}
 }
 
-// watchMissing watches for a file as Codex CLI does. The client does not pass the
+// watchMissing watches for a file in the same way as Codex CLI. The client does not pass the
 // notification on.
 func watchMissing(ctx context.Context, v *visit) error {
 	v.count++
@@ -216,7 +216,7 @@ func watchMissing(ctx context.Context, v *visit) error {
 		return errors.New("it is not watched")
 	}
 	if v.rng.IntN(2) == 0 {
-		return nil // the connection ends it, or the next one replaces it
+		return nil // the watch ends with the connection, or when the next one replaces it
 	}
 	return v.client.FS().WriteFile(ctx, v.dir+"/later", []byte("x"))
 }

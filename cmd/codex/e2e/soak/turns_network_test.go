@@ -53,8 +53,8 @@ func capabilities(ctx context.Context, v *visit) error {
 	return v.client.Call(ctx, execproto.MethodCapabilitiesDiscover, &execproto.InstalledParams{Cwd: "file://" + v.dir, Sandbox: v.sandbox()}, &installed)
 }
 
-// webRequests makes the server send one request whose answer comes as a whole, and
-// one whose answer is streamed.
+// webRequests makes the server send two requests. The response of the first arrives as a whole, and
+// that of the second is streamed.
 func webRequests(ctx context.Context, v *visit) error {
 	r, err := v.client.DoHTTP(ctx, execproto.HTTPRequestParams{Method: "GET", URL: v.outside.url + "/small", RequestID: v.id("http")})
 	if err != nil {
@@ -92,20 +92,20 @@ func abandonedRequest(ctx context.Context, v *visit) error {
 	}
 	_, err = io.CopyN(io.Discard, response.Body, 300_000)
 	err = errors.Join(err, response.Body.Close())
-	// The server cannot be told to end the request; the end of the connection ends it.
+	// The protocol has no message to end the request. The end of the connection ends it.
 	v.leave()
 	return err
 }
 
-// tunnel sends bytes to a port of the server's machine, and gets them back.
+// tunnel sends bytes to a port of the server's machine, and receives them back.
 func tunnel(ctx context.Context, v *visit) error { return v.echo(ctx, func() {}) }
 
-// cutTunnel loses the connection meanwhile: the tunnel must not notice.
+// cutTunnel cuts the connection meanwhile. The tunnel must not be affected.
 func cutTunnel(ctx context.Context, v *visit) error {
 	return v.echo(ctx, func() { v.cut(v.proxy) })
 }
 
-// echo sends bytes through a tunnel to the echo, half of them after disturb.
+// echo sends bytes through a tunnel to the echo server, half of them after it has called disturb.
 func (v *visit) echo(ctx context.Context, disturb func()) error {
 	t, err := v.client.OpenTunnel(ctx, execclient.TunnelTarget{Port: v.outside.port})
 	if err != nil {
@@ -192,7 +192,7 @@ func tunnelInside(ctx context.Context, v *visit) error {
 // insidePort is the port on which a program in a sandbox listens.
 const insidePort = 3000
 
-// startGreeter starts a program that listens: in a sandbox on insidePort, else on any port.
+// startGreeter starts a program that listens. In a sandbox it listens on insidePort, otherwise on any port.
 func (v *visit) startGreeter(ctx context.Context, sandbox []byte) (p *execclient.Process, port uint16, err error) {
 	address := "127.0.0.1:0"
 	if sandbox != nil {
@@ -214,7 +214,7 @@ func (v *visit) startGreeter(ctx context.Context, sandbox []byte) (p *execclient
 	return p, port, err
 }
 
-// endGreeter terminates it. If that fails, the end of the session terminates it.
+// endGreeter terminates the process. If that fails, the end of the session terminates it.
 func (v *visit) endGreeter(p *execclient.Process) {
 	if _, err := p.Terminate(context.Background()); err != nil {
 		v.left = 0
@@ -222,7 +222,7 @@ func (v *visit) endGreeter(p *execclient.Process) {
 	p.Release()
 }
 
-// ports waits until a port on which a program listens is reported.
+// ports waits until the server reports a port on which a program listens.
 func ports(ctx context.Context, v *visit) error {
 	w, err := v.client.WatchPorts(ctx, execclient.PortOptions{})
 	if err != nil {
@@ -249,8 +249,8 @@ func ports(ctx context.Context, v *visit) error {
 	}
 }
 
-// proxied asks for two hosts through a network proxy of its own: one that its policy allows,
-// and one that it does not.
+// proxied requests two hosts through its own network proxy: one that its policy allows, and one
+// that it does not.
 func proxied(ctx context.Context, v *visit) error {
 	p, err := v.client.Start(ctx, execproto.StartParams{
 		ProcessID: v.id("proxied"), Cwd: "file://" + v.dir, Env: commandEnv, Sandbox: v.sandbox(),

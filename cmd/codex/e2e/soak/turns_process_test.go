@@ -27,7 +27,7 @@ func plainCommand(ctx context.Context, v *visit) error {
 	return expect("output", string(out), v.dir+"\n")
 }
 
-// sandboxedCommand writes where it may, and cannot write elsewhere.
+// sandboxedCommand writes to a permitted path, and checks that it cannot write elsewhere.
 func sandboxedCommand(ctx context.Context, v *visit) error {
 	const script = `echo x > "$0/in" || exit 4
 if echo x 2>/dev/null > "$1/out"; then exit 5; fi
@@ -70,7 +70,7 @@ func inputAndOutput(ctx context.Context, v *visit) error {
 	return nil
 }
 
-// muchOutput is more than the server retains.
+// muchOutput prints more output than the server retains.
 func muchOutput(ctx context.Context, v *visit) error {
 	const size = 3 << 20
 	out, err := v.client.CommandContext(ctx, "head", "-c", fmt.Sprint(size), "/dev/zero").Output()
@@ -80,7 +80,7 @@ func muchOutput(ctx context.Context, v *visit) error {
 	return expect("bytes of output", len(out), size)
 }
 
-// terminal types at a shell, changes the size of its terminal and interrupts it.
+// terminal types into a shell, changes the size of its terminal and interrupts it.
 func terminal(ctx context.Context, v *visit) error {
 	p, err := v.client.Start(ctx, execproto.StartParams{
 		ProcessID: v.id("terminal"), Argv: []string{"cat"}, Cwd: "file://" + v.dir, Env: commandEnv, TTY: true,
@@ -91,7 +91,7 @@ func terminal(ctx context.Context, v *visit) error {
 	}
 	defer p.Release()
 	err = typeAt(ctx, p)
-	// When the interrupt was lost, it still runs.
+	// If the interrupt was lost, the shell still runs.
 	_, ended := p.Terminate(ctx)
 	return errors.Join(err, ended)
 }
@@ -118,7 +118,7 @@ func typeAt(ctx context.Context, p *execclient.Process) error {
 	return expect("exit code", state.Code, 130)
 }
 
-// descendants starts processes that continue, and terminates them all.
+// descendants starts processes that continue to run, and terminates all of them.
 func descendants(ctx context.Context, v *visit) error {
 	p, err := startBackground(ctx, v)
 	if err != nil {
@@ -136,7 +136,7 @@ func descendants(ctx context.Context, v *visit) error {
 	return expect("exit code", state.Code, 137)
 }
 
-// leftToTheSession starts such processes and leaves them to the end of the session.
+// leftToTheSession starts such processes. The end of the session must end them.
 func leftToTheSession(ctx context.Context, v *visit) error {
 	p, err := startBackground(ctx, v)
 	if err == nil {
@@ -159,7 +159,7 @@ func startBackground(ctx context.Context, v *visit) (*execclient.Process, error)
 	return v.client.Start(ctx, params)
 }
 
-// longPoll reads as Codex CLI does: with process/read, which waits.
+// longPoll reads in the same way as Codex CLI: with process/read, which waits.
 func longPoll(ctx context.Context, v *visit) error {
 	p, err := v.client.Start(ctx, execproto.StartParams{
 		ProcessID: v.id("poll"), Cwd: "file://" + v.dir, Env: commandEnv, Sandbox: v.sandbox(),
@@ -235,7 +235,7 @@ func detached(ctx context.Context, v *visit) error {
 		return errors.Join(err, ended, closed, d.Forget(ctx))
 	}
 	if v.rng.IntN(4) == 0 {
-		v.leave() // its last part is another session's
+		v.leave() // the next part uses another session
 		if err := v.join(ctx); err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func (v *visit) converse(ctx context.Context, d *execclient.Detached) error {
 	return expect("output", text, "hello\n")
 }
 
-// refusals are requests that fail, which must leave nothing, either.
+// refusals makes requests that fail. They must leave no resources either.
 func refusals(ctx context.Context, v *visit) error {
 	if err := v.client.Call(ctx, "no/such/method", nil, nil); !execclient.IsCode(err, execproto.CodeMethodNotFound) {
 		return fmt.Errorf("an unknown method: %w", err)
@@ -293,7 +293,7 @@ func refusals(ctx context.Context, v *visit) error {
 	return nil
 }
 
-// isServerError reports whether the server has answered, with an error.
+// isServerError reports whether the error is a response of the server.
 func isServerError(err error) bool {
 	var e *execclient.ServerError
 	return errors.As(err, &e)

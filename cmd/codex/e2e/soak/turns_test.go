@@ -8,11 +8,11 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// turn is a part of a client's work: a few requests, whose answers it checks, and which
-// leave nothing.
+// turn is a part of a client's work: a few requests. It checks the responses, and leaves no
+// resources.
 type turn struct {
 	name   string
-	weight int // how often it occurs in a deck: see dealt
+	weight int // number of times that it is in a deck: see dealt
 	do     func(context.Context, *visit) error
 }
 
@@ -22,7 +22,7 @@ type visit struct {
 	dir string // its own empty directory
 }
 
-// turns are all. Together they call every method: see judge.
+// turns are all turns. Together they call every method: see judge.
 var turns = []turn{
 	{"command", 8, plainCommand},
 	{"command, sandboxed", 16, sandboxedCommand},
@@ -58,9 +58,8 @@ var turns = []turn{
 	{"network proxy", 3, proxied},
 }
 
-// dealt returns the turn with a number. The turns come in decks that the seed shuffles. Each
-// deck contains a turn as often as its weight says, so that even a short soak calls every
-// method.
+// dealt returns the turn with a number. The turns are in decks, which the seed shuffles. Each deck
+// contains a turn as often as its weight says, so that even a short soak calls every method.
 func dealt(seed uint64, number int) turn {
 	var deck []turn
 	for _, t := range turns {
@@ -73,10 +72,10 @@ func dealt(seed uint64, number int) turn {
 	return deck[number%len(deck)]
 }
 
-// sandbox lets the worker's directory be written.
+// sandbox returns a sandbox in which the worker's directory is writable.
 func (v *visit) sandbox() []byte { return execclient.WorkspaceSandbox(v.ws) }
 
-// sandboxed is the server's file system under that sandbox.
+// sandboxed returns the server's file system under that sandbox.
 func (v *visit) sandboxed() *execclient.FS { return v.client.FS().WithSandbox(v.sandbox()) }
 
 // id returns a name that is unique in this soak.

@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// turnTime is longer than any turn with a recovery in it takes. A turn that takes
-	// longer hangs.
+	// turnTime is longer than any turn, including a recovery, takes. A turn that takes longer
+	// hangs.
 	turnTime = 90 * time.Second
 	// leastTurns and mostTurns bound the turns of one session.
 	leastTurns, mostTurns = 15, 60
-	// cutShare is the part of turns during which the connection is cut at a random time,
-	// in addition to the proxy's planned faults.
+	// cutShare is the share of turns during which the connection is cut at a random time, in
+	// addition to the proxy's planned faults.
 	cutShare = 0.1
-	// cutDelay bounds how long after the start of the turn that is.
+	// cutDelay bounds the time from the start of the turn to that cut.
 	cutDelay = 200 * time.Millisecond
-	// dials is how often a session is asked for before that fails: the proxy cuts
-	// handshakes, too.
+	// dials is the number of attempts to open a session. Several are needed, because the proxy also
+	// cuts handshakes.
 	dials = 20
 )
 
-// shape bounds what the proxies do to the first connections of a session. Later ones are
-// only cut by the clock.
+// shape bounds the faults of the first connections of a session. Later connections are only cut at
+// set times.
 var shape = faultproxy.Shape{Cuts: 3, Refusals: 2, First: 4096, Up: 1 << 20, Down: 16 << 20, Pause: 100 * time.Millisecond}
 
 // worker has one connection at a time, and takes turns.
@@ -41,26 +41,26 @@ type worker struct {
 	*soak
 	n      int
 	rng    *rand.Rand
-	ws     string // the directory that its sandboxes may write
+	ws     string // the directory that is writable in its sandboxes
 	proxy  *faultproxy.Proxy
 	client *execclient.Client
-	left   int          // turns of this session
-	count  uint64       // numbers for unique names
-	losses atomic.Int64 // of connections
+	left   int          // turns that are left in this session
+	count  uint64       // numbers unique names
+	losses atomic.Int64 // lost connections
 }
 
 func newWorker(s *soak, n int) *worker {
 	return &worker{soak: s, n: n, rng: rand.New(rand.NewPCG(s.seed, uint64(n))), ws: filepath.Join(s.Dir, "work", strconv.Itoa(n))}
 }
 
-// routine takes turns until ctx ends. A turn that has begun is finished.
+// routine takes turns until ctx ends. It finishes a turn that it has begun.
 func (k *worker) routine(ctx context.Context, turns <-chan int) {
 	if err := k.MakeDirectory(k.ws); err != nil {
 		k.tally.fail("set-up", err)
 		return
 	}
 	defer k.leave()
-	// Connections exist from the start.
+	// Connect first, so that connections exist from the start.
 	if err := k.join(ctx); err != nil {
 		k.tally.fail("connect", err)
 	}
@@ -74,7 +74,7 @@ func (k *worker) routine(ctx context.Context, turns <-chan int) {
 	}
 }
 
-// join makes the worker's session if it has none.
+// join opens the worker's session if it has none.
 func (k *worker) join(ctx context.Context) error {
 	if k.client != nil && k.client.Err() == nil && k.left > 0 {
 		return nil
@@ -105,7 +105,7 @@ func (k *worker) join(ctx context.Context) error {
 	return err
 }
 
-// leave ends the session: the server ends the processes left in it.
+// leave ends the session. The server then ends the session's processes.
 func (k *worker) leave() {
 	if k.client != nil {
 		_ = k.client.Close()
@@ -153,7 +153,7 @@ func (k *worker) turn(ctx context.Context, t turn) {
 	}
 }
 
-// take runs a turn in a directory of its own.
+// take runs a turn in its own directory.
 func (k *worker) take(ctx context.Context, t turn) error {
 	ctx, cancel := context.WithTimeout(ctx, turnTime)
 	defer cancel()
@@ -163,7 +163,7 @@ func (k *worker) take(ctx context.Context, t turn) error {
 		return err
 	}
 	err := t.do(ctx, &visit{worker: k, dir: dir})
-	// Files that a turn has left are not a leak of the server.
+	// Files that a turn leaves are not a leak of the server.
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
@@ -173,8 +173,8 @@ func (k *worker) cut(proxy *faultproxy.Proxy) {
 	proxy.Cut()
 }
 
-// isLoss reports whether a lost connection explains an error: operations that cannot be
-// repeated safely fail with it. judge checks that there are no more of them than cuts.
+// isLoss reports whether a lost connection explains an error. Operations that cannot be repeated
+// safely return such errors. judge checks that they are not more than the cuts.
 func isLoss(err error) bool {
 	return errors.Is(err, execclient.ErrClosed) || errors.Is(err, net.ErrClosed)
 }
