@@ -19,8 +19,8 @@ import (
 	"codex.internal/pkg/testutil/machine"
 )
 
-// attack tries to connect to addresses, and reports which it reached; with "sockets" it
-// lists the sockets that it was given, with "listen" it opens that many ports.
+// attack tries to connect to addresses, and prints which of them it has reached. With "sockets" it
+// lists the sockets that it has inherited. With "listen" it opens the given number of ports.
 func attack(args []string) int {
 	switch args[0] {
 	case "sockets":
@@ -52,7 +52,7 @@ func attack(args []string) int {
 	return 0
 }
 
-// attacker runs attack, in a sandbox unless workspace is empty, and returns its output.
+// attacker runs attack and returns its output. If workspace is not empty, it runs in a sandbox.
 func attacker(t *testing.T, c *execclient.Client, workspace string, args ...string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -73,9 +73,9 @@ func attacker(t *testing.T, c *execclient.Client, workspace string, args ...stri
 	return strings.TrimSuffix(string(out), "done\n")
 }
 
-// TestConfinedAttacks: while tunnels lead into its own sandbox and another one, a sandboxed
-// process tries to reach through them: the server's own port, a port of the server that leads to
-// the client, the other sandbox, and leftover sockets. Each attack works without a sandbox.
+// TestConfinedAttacks: tunnels lead into the sandbox of a process and into another sandbox. The
+// process tries to use them to reach the server's own port, a port of the server that leads to the
+// client, the other sandbox, and leftover sockets. Each attack works without a sandbox.
 func TestConfinedAttacks(t *testing.T) {
 	harness.NeedSandbox(t)
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
@@ -111,7 +111,7 @@ func TestConfinedAttacks(t *testing.T) {
 	})
 }
 
-// TestTokenAttacks has clients whose tokens permit less use tunnels for what they may not do.
+// TestTokenAttacks: clients whose tokens have fewer permissions use tunnels for operations that are forbidden to them.
 func TestTokenAttacks(t *testing.T) {
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)
@@ -136,7 +136,7 @@ func TestTokenAttacks(t *testing.T) {
 	owner := client(url, full)
 	victim := greeterIn(t, owner, "victim", "127.0.0.1:3000", workspace)
 	port := harness.Echo(t)
-	all, err := client(url, full).WatchPorts(t.Context(), execclient.PortOptions{AllSessions: true}) // the control
+	all, err := client(url, full).WatchPorts(t.Context(), execclient.PortOptions{AllSessions: true}) // the control: a full token can do this
 	harness.Must(t, err)
 	told := awaitPorts(t, all, "victim 127.0.0.1:3000 inside=true other=true")
 	session := told.Ports[0].Session
@@ -156,7 +156,7 @@ func TestTokenAttacks(t *testing.T) {
 		if l, err := c.Listen(t.Context(), "", 0); err == nil || !strings.Contains(err.Error(), "token") {
 			t.Errorf("%s: listen: %v, %v", name, l, err)
 		}
-		// It only learns of its own ports, although the principal is the same.
+		// The client sees only its own ports, although the principal is the same.
 		w, err := c.WatchPorts(t.Context(), execclient.PortOptions{AllSessions: true})
 		harness.Must(t, err)
 		if name == "capped" {
@@ -167,8 +167,8 @@ func TestTokenAttacks(t *testing.T) {
 	}
 }
 
-// TestPortExhaustion: a sandboxed process opens more ports than are reported, and clients
-// begin an endless number of watches. The server continues, and reports what it can.
+// TestPortExhaustion: a sandboxed process opens more ports than the server reports, and clients
+// begin an endless number of watches. The server continues, and reports as many ports as it can.
 func TestPortExhaustion(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
@@ -206,8 +206,8 @@ func TestPortExhaustion(t *testing.T) {
 	said.await("more than 64 ports are open")
 }
 
-// TestHostileCommandLine: the name of a command could control the terminal of the user who is
-// told about its port.
+// TestHostileCommandLine: a command's name contains control characters. The message to the user
+// about its port must not let them control the terminal.
 func TestHostileCommandLine(t *testing.T) {
 	_, url := harness.Server(t)
 	self, err := os.Executable()

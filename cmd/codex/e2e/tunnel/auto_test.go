@@ -27,7 +27,7 @@ func startLines(t *testing.T, cmd *exec.Cmd) *lines {
 	errs, err := cmd.StderrPipe()
 	harness.Must(t, err)
 	harness.Must(t, cmd.Start())
-	stop := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // a test that waits for a line in vain
+	stop := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // end a test that waits for a line in vain
 	t.Cleanup(func() {
 		stop.Stop()
 		_ = cmd.Process.Kill()
@@ -40,7 +40,7 @@ func startLines(t *testing.T, cmd *exec.Cmd) *lines {
 func (l *lines) await(text string) string {
 	l.t.Helper()
 	line, err := l.r.ReadString('\n')
-	for err == nil && !strings.HasPrefix(line, "codex: ") { // of a server at the other end of a pipe
+	for err == nil && !strings.HasPrefix(line, "codex: ") { // skip lines of a server at the other end of a pipe
 		line, err = l.r.ReadString('\n')
 	}
 	if err != nil || !strings.Contains(line, text) {
@@ -56,7 +56,7 @@ func (l *lines) awaitForward(port uint16) string {
 	return strings.Fields(line)[1]
 }
 
-// greeting is the text that comes from a local address.
+// greeting returns the text that a local address sends.
 func greeting(t *testing.T, address string) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
@@ -67,8 +67,8 @@ func greeting(t *testing.T, address string) string {
 	return string(text)
 }
 
-// TestForwardAuto has ports forwarded that processes of another session open, in a sandbox
-// and outside.
+// TestForwardAuto: processes of another session open ports, in a sandbox and outside. The client
+// forwards them.
 func TestForwardAuto(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)
@@ -103,7 +103,7 @@ func TestForwardAuto(t *testing.T) {
 	}
 }
 
-// TestForwardAutoTaken: the number of a port is in use here.
+// TestForwardAutoTaken: the port's number is already in use on the client's machine.
 func TestForwardAutoTaken(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
@@ -151,7 +151,7 @@ func TestAutoOverEveryWay(t *testing.T) {
 			harness.Must(t, cmd.Wait())
 
 			if name == "stdio" {
-				return // each client has a server of its own
+				return // each client has its own server
 			}
 			all := exec.Command(harness.Codex, append(append([]string{"remote"}, way[0]...), "forward", "--auto")...)
 			all.Env = append(os.Environ(), way[1]...)

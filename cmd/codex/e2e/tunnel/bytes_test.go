@@ -11,11 +11,11 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// stalledBytes is more than the windows of a tunnel and the buffers of its socket hold.
+// stalledBytes exceeds the windows of a tunnel and the buffers of its sockets.
 const stalledBytes = 12 << 20
 
-// TestManyStalledTunnels has so many tunnels that do not move, full in both directions, that the
-// windows of the session are used up. Another one moves its bytes anyway.
+// TestManyStalledTunnels opens so many stalled tunnels, which are full in both directions, that
+// they use up the session's windows. Another tunnel still transfers its bytes.
 func TestManyStalledTunnels(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)
@@ -29,14 +29,14 @@ func TestManyStalledTunnels(t *testing.T) {
 			if err != nil {
 				return
 			}
-			wg.Go(func() { // writes, and does not read until all is written
+			wg.Go(func() { // writes all data before it reads
 				defer conn.Close()
 				_, _ = conn.Write(make([]byte, stalledBytes))
 				_, _ = io.Copy(io.Discard, conn)
 			})
 		}
 	})
-	const count = 200 // 128 full windows together take this much
+	const count = 200 // 128 full windows are as large as the window of the session
 	tunnels := make([]*execclient.Tunnel, count)
 	for i := range tunnels {
 		tunnels[i], err = c.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: uint16(l.Addr().(*net.TCPAddr).Port)})
@@ -47,9 +47,9 @@ func TestManyStalledTunnels(t *testing.T) {
 	}
 	conn, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: harness.Echo(t)})
 	harness.Must(t, err)
-	harness.Must(t, conn.SetDeadline(time.Now().Add(time.Minute))) // so that a stalled one fails
+	harness.Must(t, conn.SetDeadline(time.Now().Add(time.Minute))) // makes a stalled tunnel fail
 	harness.Must(t, exchange(conn, 4<<20, 1))
-	// The data that waited in a stalled one arrives completely once it is read.
+	// The data that waited in a stalled tunnel arrives completely when it is read.
 	if n, err := io.ReadFull(tunnels[count-1], make([]byte, stalledBytes)); err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// upgrade asks for a websocket over a connection, and returns the status of the answer.
+// upgrade requests a websocket over a connection, and returns the status of the response.
 func upgrade(t *testing.T, conn net.Conn, err error) int {
 	t.Helper()
 	harness.Must(t, err)
@@ -28,9 +28,9 @@ func upgrade(t *testing.T, conn net.Conn, err error) int {
 	return answer.StatusCode
 }
 
-// TestCarriedConnectionsReachNoServer has a server and a client carry connections to a server of the same user that asks
-// for no token. Whoever is at the other end of what they carry must not be taken for the user: a client whose token
-// permits sandboxed commands only would have that server run others.
+// TestCarriedConnectionsReachNoServer: a server and a client carry connections to a second server, which belongs to the
+// same user and requires no token. The second server must not treat the origin of a carried connection as the user.
+// Otherwise a client whose token permits only sandboxed commands could run other commands there.
 func TestCarriedConnectionsReachNoServer(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")

@@ -20,7 +20,7 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// forward starts codex remote forward and returns the lines that report readiness.
+// forward starts codex remote forward, and returns the lines that it prints when it is ready.
 func forward(t *testing.T, env []string, lines int, args ...string) (*exec.Cmd, []string) {
 	t.Helper()
 	cmd := exec.Command(harness.Codex, append([]string{"remote"}, args...)...)
@@ -45,7 +45,7 @@ func forward(t *testing.T, env []string, lines int, args ...string) (*exec.Cmd, 
 	return cmd, said
 }
 
-// webServer is a program on the server's machine.
+// webServer starts a program on the server's machine, and returns its port.
 func webServer(t *testing.T) (port uint16) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -65,8 +65,8 @@ func get(t *testing.T, client *http.Client, url string) string {
 	return string(text)
 }
 
-// awaitRefusal waits until no program listens at an address. A child of the server may
-// hold the socket for a moment, between its fork and its exec.
+// awaitRefusal waits until no program listens at an address. A child of the server may have the
+// socket open for a moment, between its fork and its exec.
 func awaitRefusal(t *testing.T, address string) {
 	t.Helper()
 	harness.Eventually(t, "listener at "+address, func() []string {
@@ -79,8 +79,7 @@ func awaitRefusal(t *testing.T, address string) {
 	})
 }
 
-// ways are the ways to connect a client to a server: the options, and variables
-// of the environment.
+// ways are the ways to connect a client to a server: options, and environment variables.
 func ways(t *testing.T) map[string][2][]string {
 	t.Helper()
 	_, direct := harness.Server(t)
@@ -117,7 +116,7 @@ func ways(t *testing.T) map[string][2][]string {
 	}
 }
 
-// TestForward has each option of the command carry requests, over each way to a server.
+// TestForward: each option of the command carries requests, over each way to a server.
 func TestForward(t *testing.T) {
 	t.Parallel()
 	port := webServer(t)
@@ -190,7 +189,7 @@ func TestForwardErrors(t *testing.T) {
 	}
 }
 
-// TestForwardWhileRunning runs a command with a port that leads to its server.
+// TestForwardWhileRunning runs a command with a forwarded port of its server.
 func TestForwardWhileRunning(t *testing.T) {
 	_, url := harness.Server(t)
 	port := webServer(t)
@@ -216,7 +215,7 @@ func TestForwardWhileRunning(t *testing.T) {
 	}
 }
 
-// TestSSH has ssh, and git and rsync over it, reach a host through -W over a rendezvous.
+// TestSSH: ssh, and git and rsync over ssh, reach a host through -W over a rendezvous.
 func TestSSH(t *testing.T) {
 	for _, program := range []string{"ssh", "ssh-keygen", "git", "rsync"} {
 		_, err := exec.LookPath(program)
@@ -225,7 +224,7 @@ func TestSSH(t *testing.T) {
 	const sshd = "/usr/sbin/sshd"
 	_, err := os.Stat(sshd)
 	testutil.Need(t, sshd, err, os.ErrNotExist)
-	dir, err := os.MkdirTemp("/var/tmp", "ssh") // its parents must belong to root
+	dir, err := os.MkdirTemp("/var/tmp", "ssh") // its parent directories must belong to root
 	harness.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	run := func(name string, args ...string) string {

@@ -42,7 +42,7 @@ func greeter(t *testing.T, c *execclient.Client, id, address string) *execclient
 	return p
 }
 
-// failure is the kind of failure of a tunnel that must not open.
+// failure opens a tunnel, which must fail, and returns the kind of the failure.
 func failure(t *testing.T, c *execclient.Client, to execclient.TunnelTarget) execproto.TunnelFailure {
 	t.Helper()
 	tunnel, err := c.OpenTunnel(t.Context(), to)
@@ -60,7 +60,7 @@ func failure(t *testing.T, c *execclient.Client, to execclient.TunnelTarget) exe
 // its own sandbox, and none to the server's machine.
 func TestInside(t *testing.T) {
 	harness.NeedSandbox(t)
-	host := harness.Echo(t) // a port of the server's machine that is in no sandbox
+	host := harness.Echo(t) // a port of the server's machine, outside of all sandboxes
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
 		_, url := harness.Server(t, "--sandbox-backend", backend)
 		c := dial(t, url)
@@ -91,7 +91,7 @@ func TestInside(t *testing.T) {
 	})
 }
 
-// TestInsideRefused: the process has no sandbox, or has ended.
+// TestInsideRefused: a tunnel is refused if the process has no sandbox, or has ended.
 func TestInsideRefused(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
@@ -118,7 +118,7 @@ func TestInsideRefused(t *testing.T) {
 	}
 }
 
-// TestInsideLandlock: the sandbox has no network of its own.
+// TestInsideLandlock: a tunnel is refused if the sandbox has no network of its own.
 func TestInsideLandlock(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t, "--sandbox-backend", "landlock")
@@ -138,7 +138,7 @@ func TestInsideLandlock(t *testing.T) {
 	})
 }
 
-// TestForwardInside: -L of a command leads into its sandbox.
+// TestForwardInside: a port that -L of a command forwards leads into the command's sandbox.
 func TestForwardInside(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	harness.SlowMain(m)
 }
 
-// greet listens on an address, says so, sends the address to each connection, and ends
-// with its standard input.
+// greet listens on an address and prints a line. It sends the address to each connection, and ends
+// at the end of its standard input.
 func greet(address string) int {
 	network := "tcp"
 	if strings.HasPrefix(address, "/") {

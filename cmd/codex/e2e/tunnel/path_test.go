@@ -22,15 +22,15 @@ import (
 	"codex.internal/pkg/testutil/machine"
 )
 
-// sandboxed is the sandbox object of a process that may write one directory.
+// sandboxed returns the sandbox object of a process that may write one directory.
 func sandboxed(workspace string) []byte {
 	return []byte(`{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[` +
 		`{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},` +
 		`{"path":{"type":"path","path":"file://` + workspace + `"},"access":"write"}]},"network":"restricted"}}`)
 }
 
-// TestInsidePath connects to Unix sockets in sandboxes: to the command's own ones, but not to
-// those to which it makes a link lead.
+// TestInsidePath connects to Unix sockets in sandboxes. It reaches the command's own sockets, but
+// not sockets outside to which the command has made a link.
 func TestInsidePath(t *testing.T) {
 	harness.NeedSandbox(t)
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
@@ -69,7 +69,7 @@ func TestInsidePath(t *testing.T) {
 			filepath.Join(workspace, "loop"):   execproto.TunnelFailed,
 			filepath.Join(workspace, "absent"): execproto.TunnelFailed,
 			filepath.Join(workspace, "file"):   execproto.TunnelRefused,
-			"/proc/self/root" + own:            execproto.TunnelFailed, // a magic link
+			"/proc/self/root" + own:            execproto.TunnelFailed, // this is a magic link
 		} {
 			if got := failure(t, c, execclient.TunnelTarget{Path: path, ProcessID: p.ID()}); got != want {
 				t.Errorf("%s: %s, want %s", path, got, want)
@@ -97,7 +97,7 @@ func greeterIn(t *testing.T, c *execclient.Client, id, address, workspace string
 	return p
 }
 
-// TestForwardPath: -L leads to a socket in the sandbox of a command.
+// TestForwardPath: -L leads to a Unix socket in the sandbox of a command.
 func TestForwardPath(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
@@ -121,8 +121,8 @@ func TestForwardPath(t *testing.T) {
 	harness.Must(t, cmd.Wait())
 }
 
-// TestInsideDetached reaches a port and a socket in the sandbox of a detached process, through
-// two servers at a time, and after the one that has started it has ended.
+// TestInsideDetached reaches a port and a socket in the sandbox of a detached process. It does so
+// through two servers at a time, and after the server that started the process has ended.
 func TestInsideDetached(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)
@@ -186,8 +186,8 @@ func TestInsideDetached(t *testing.T) {
 	}
 }
 
-// leave listens on a Unix socket, passes it on over standard output, which is also a
-// socket, and ends, like a daemon that goes to the background.
+// leave listens on a Unix socket, passes the socket on over standard output, which is also a
+// socket, and exits, like a daemon that goes to the background.
 func leave(path string) int {
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -203,7 +203,7 @@ func leave(path string) int {
 	return 0
 }
 
-// startDaemon runs leave, and returns the pid that it had. The test has its socket from then on.
+// startDaemon runs leave, and returns the pid of its process, which has ended. From then on the test has the listening socket.
 func startDaemon(t *testing.T, path string) int {
 	t.Helper()
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
@@ -229,8 +229,8 @@ func startDaemon(t *testing.T, path string) int {
 }
 
 // TestInsidePathOfADaemon: a daemon's first process began to listen and has ended. A sandboxed
-// command starts processes until one has the same pid. A tunnel to the daemon's socket must
-// not count as one to a socket of the command.
+// command starts processes until one has the same pid. A tunnel must not treat the daemon's socket
+// as a socket of the command.
 func TestInsidePathOfADaemon(t *testing.T) {
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
@@ -246,8 +246,8 @@ func TestInsidePathOfADaemon(t *testing.T) {
 	for try := range 25 {
 		path := filepath.Join(outside, strconv.Itoa(try))
 		pid := startDaemon(t, path)
-		// The kernel continues after the last pid. Without this the command would have to start
-		// some ten thousand processes.
+		// The kernel assigns pids after the last one. Without this write, the command would have to
+		// start some ten thousand processes.
 		err = os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(pid-3)), 0)
 		testutil.Need(t, "permission to choose the next pid", err, fs.ErrPermission, fs.ErrNotExist, syscall.EROFS)
 		_, err = p.Write(t.Context(), []byte("\n"))
@@ -256,7 +256,7 @@ func TestInsidePathOfADaemon(t *testing.T) {
 			t.Fatalf("it says %q, %v", line, err)
 		}
 		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) != "sleep\n" {
-			continue // another process was faster
+			continue // another process has taken the pid
 		}
 		if got := failure(t, c, execclient.TunnelTarget{Path: path, ProcessID: p.ID()}); got != execproto.TunnelDenied {
 			t.Errorf("%s, want %s", got, execproto.TunnelDenied)

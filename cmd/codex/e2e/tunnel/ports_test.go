@@ -18,7 +18,7 @@ import (
 	"codex.internal/pkg/testutil/machine"
 )
 
-// freePort is a port on which no program listens at the moment.
+// freePort returns a port on which no program listens at the moment.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
 	port, err := testutil.FreePort()
@@ -59,7 +59,7 @@ func portNames(t *testing.T, ports execclient.Ports) (names []string) {
 	return names
 }
 
-// awaitPorts reads a watch until its result is as wanted.
+// awaitPorts reads a watch until it reports exactly the wanted ports.
 func awaitPorts(t *testing.T, w *execclient.PortWatch, want ...string) execclient.Ports {
 	t.Helper()
 	slices.Sort(want)
@@ -100,7 +100,7 @@ func TestPorts(t *testing.T) {
 		awaitPorts(t, all, name+"true")
 		own := plainGreeter(t, other, "own", fmt.Sprintf("127.0.0.2:%d", port))
 		awaitPorts(t, all, name+"true", fmt.Sprintf("own 127.0.0.2:%d inside=false other=false", port))
-		if backend != machine.Landlock { // which denies it to listen
+		if backend != machine.Landlock { // Landlock denies it to listen
 			confined := greeter(t, c, "confined", fmt.Sprintf("127.0.0.1:%d", port))
 			inside := fmt.Sprintf("confined 127.0.0.1:%d inside=true other=", port)
 			awaitPorts(t, w, name+"false", inside+"false")
@@ -129,7 +129,7 @@ func TestPorts(t *testing.T) {
 	})
 }
 
-// greetedBy opens a tunnel to greet.
+// greetedBy opens a tunnel to greet, and checks the greeting.
 func greetedBy(t *testing.T, c *execclient.Client, to execclient.TunnelTarget) {
 	t.Helper()
 	tunnel, err := c.OpenTunnel(t.Context(), to)
@@ -140,7 +140,7 @@ func greetedBy(t *testing.T, c *execclient.Client, to execclient.TunnelTarget) {
 	}
 }
 
-// TestPortsOfOthers: clients ask for ports of others.
+// TestPortsOfOthers: clients try to list the ports of other users.
 func TestPortsOfOthers(t *testing.T) {
 	_, url := harness.Server(t)
 	c := dial(t, url)

@@ -29,7 +29,7 @@ func dial(t *testing.T, url string) *execclient.Client {
 	return c
 }
 
-// exchange sends bytes through a connection to an echo server, and compares.
+// exchange sends bytes through a connection to an echo server, and compares the result.
 func exchange(conn net.Conn, size int, seed byte) error {
 	data := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{seed}).Read(data)
@@ -92,7 +92,7 @@ func TestTunnel(t *testing.T) {
 	}
 }
 
-// TestThousandTunnels opens a thousand tunnels at once, each of which transfers bytes.
+// TestThousandTunnels opens a thousand tunnels at once. Each transfers bytes.
 func TestThousandTunnels(t *testing.T) {
 	_, url := harness.Server(t)
 	c := dial(t, url)
@@ -122,8 +122,8 @@ func TestThousandTunnels(t *testing.T) {
 	wg.Wait()
 }
 
-// TestCuts transfers bytes through tunnels while the connection to the server breaks
-// again and again. Connections also come to a port of the server.
+// TestCuts transfers bytes through tunnels while the connection to the server breaks again and
+// again. Meanwhile connections also arrive at a port of the server.
 func TestCuts(t *testing.T) {
 	t.Parallel()
 	_, url := harness.Server(t)
@@ -168,7 +168,7 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// open opens a tunnel, and retries if the connection breaks before the answer.
+// open opens a tunnel. It retries if the connection breaks before the answer.
 func open(ctx context.Context, c *execclient.Client, port uint16) (*execclient.Tunnel, error) {
 	for {
 		conn, err := c.OpenTunnel(ctx, execclient.TunnelTarget{Port: port})
@@ -179,9 +179,8 @@ func open(ctx context.Context, c *execclient.Client, port uint16) (*execclient.T
 	}
 }
 
-// reverse makes a program of the server's machine connect to a port there that leads
-// here. If its connection came at the moment of a cut it is reset, and the program tries
-// again.
+// reverse makes a program on the server's machine connect to a port there that leads to this test.
+// If the connection arrives at the moment of a cut, it is reset, and the program tries again.
 func reverse(t *testing.T, l net.Listener, seed uint64) {
 	var serving sync.WaitGroup
 	serving.Go(func() { harness.ServeEcho(l) })
@@ -224,7 +223,7 @@ func TestListen(t *testing.T) {
 	if got := far.RemoteAddr().String(); got != conn.LocalAddr().String() {
 		t.Errorf("it came from %s, not %v", got, conn.LocalAddr())
 	}
-	// The client disconnects: its ports and tunnels end at once, and not with the session.
+	// The client disconnects. Its ports and tunnels end at once, and not only with the session.
 	harness.Must(t, c.Close())
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection is open without a client")
@@ -236,7 +235,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestSessionEnds: the server is lost permanently.
+// TestSessionEnds: the server is lost permanently, and the session ends.
 func TestSessionEnds(t *testing.T) {
 	srv, url := harness.Server(t)
 	c, err := execclient.DialWebSocket(t.Context(), url, execclient.Options{RecoveryTimeout: 100 * time.Millisecond})

@@ -20,9 +20,9 @@ import (
 // viteVersion is the version that the test installs from the npm registry.
 const viteVersion = "5.4.21"
 
-// TestVite runs vite's development server in a sandbox without a network, with its port
-// forwarded automatically. The page loads, and its websocket reports a changed file. It
-// downloads vite, and therefore runs only in CI, or with TEST_NPM=1.
+// TestVite runs vite's development server in a sandbox without a network, with its port forwarded
+// automatically. The page loads, and its websocket reports a changed file. The test downloads vite,
+// so it runs only in CI, or with TEST_NPM=1.
 func TestVite(t *testing.T) {
 	if os.Getenv("CI") != "true" && os.Getenv("TEST_NPM") == "" {
 		t.Skip("it installs vite from the registry of npm: set TEST_NPM=1 to run it outside of CI")
