@@ -16,7 +16,7 @@ func fsHelper() int { return codexfs.Main(os.Stdin, os.Stdout, os.Stderr) }
 func linuxSandbox(args []string) int { return launcher.Main(args, os.Stdout, os.Stderr) }
 
 // serverRole runs the program as an auxiliary process of a server, if its first argument, role,
-// asks for one; ok is false if it does not.
+// selects one. Otherwise ok is false.
 func serverRole(role string, args []string) (code int, ok bool) {
 	switch role {
 	case server.WatchdogArg:

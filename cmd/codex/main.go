@@ -1,5 +1,5 @@
-// Command codex is the exec-server, its client and, by the name it is called
-// by, its helpers.
+// Command codex is the exec-server, its client and, depending on the name by which it is called,
+// its helpers.
 package main
 
 import (
@@ -12,12 +12,12 @@ import (
 	"codex.internal/cmd/codex/cli"
 )
 
-// applyPatchArg asks for a tool that Codex CLI has.
+// applyPatchArg selects a tool that only Codex CLI has.
 const applyPatchArg = "--codex-run-as-apply-patch"
 
 func main() { os.Exit(run(os.Args)) }
 
-// run determines from the base name of argv[0] which program this is.
+// run determines from the base name of argv[0] which program it must run.
 func run(args []string) int {
 	name := ""
 	if len(args) > 0 {
@@ -43,7 +43,7 @@ func run(args []string) int {
 	return cli.Main(args, os.Stdin, os.Stdout, os.Stderr)
 }
 
-// refuse reports what is not available.
+// refuse prints an error about a feature that is not available.
 func refuse(format string, args ...any) int {
 	fmt.Fprintf(os.Stderr, "Error: "+format+"\n", args...)
 	return 1
