@@ -9,15 +9,15 @@ import (
 	"codex.internal/pkg/sandbox/plan"
 )
 
-// devSize bounds what a command can put into /dev/shm, in bytes.
+// devSize is the most that a command can store in /dev/shm, in bytes.
 const devSize = "536870912"
 
-// EmptyFD stands for a descriptor of an empty file, one for each use.
+// EmptyFD stands for a descriptor of an empty file. Each use needs its own descriptor.
 const EmptyFD = "EMPTY"
 
-// Arguments are the arguments of bwrap for the plan. EmptyFD in them must be
-// replaced by the number of a descriptor. sized means that bwrap has --size
-// (from 0.7.0 on); without it /dev/shm has no limit.
+// Arguments returns the arguments of bwrap for the plan. The caller must replace each EmptyFD in
+// them by the number of a descriptor. sized means that bwrap has --size (from 0.7.0 on). Without
+// --size, /dev/shm has no limit.
 func Arguments(p *plan.Plan, sized bool) []string {
 	args := []string{"--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"}
 	if p.OwnNetwork() {
@@ -72,9 +72,9 @@ func Arguments(p *plan.Plan, sized bool) []string {
 	return args
 }
 
-// lastAt returns the last mount at each target, which hides the earlier ones there. The
-// earlier ones are left out: bwrap then makes one mount for each path, so that the second
-// stage notices if a mount went elsewhere.
+// lastAt returns the last mount at each target, which hides the earlier ones there. The earlier
+// mounts are left out. bwrap then makes one mount for each path, so the second stage notices if
+// bwrap has mounted it elsewhere.
 func lastAt(p *plan.Plan) map[string]int {
 	last := make(map[string]int, len(p.Mounts))
 	for i, m := range p.Mounts {
@@ -95,12 +95,13 @@ func mountArguments(m plan.Mount) []string {
 	case plan.Link:
 		return []string{"--symlink", m.Source, m.Target}
 	case plan.EmptyFile:
-		// An empty file that cannot be opened: /dev/null can.
+		// The mask is an empty file that cannot be opened. /dev/null would not do, because it can
+		// be opened.
 		return []string{"--perms", mode, "--ro-bind-data", EmptyFD, m.Target}
 	default:
-		// A file for a mount point is made when something is mounted on it. Scenario: another
-		// command puts a link to a file of the user into the place of a directory above.
-		// --file would empty that file, wherever it is.
+		// bwrap creates a file for the mount point when something is mounted on it. --file would be
+		// unsafe. Scenario: another command replaces a parent directory by a link to a file of the
+		// user. --file would empty that file, wherever it is.
 		args := []string{"--perms", mode, "--tmpfs", m.Target}
 		for _, h := range m.MountPoints {
 			if !h.File {

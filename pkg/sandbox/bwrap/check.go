@@ -17,9 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Find returns the bwrap of the system. A bwrap below the current directory, or
-// in one of the other directories, is ignored, because a workspace could
-// contain its own.
+// Find returns the bwrap of the system. It ignores a bwrap in or below the current directory or one
+// of the other directories, because a workspace could contain its own bwrap.
 func Find(others ...string) (string, error) {
 	cwd, err := os.Getwd()
 	if err != nil {
@@ -45,10 +44,9 @@ func Find(others ...string) (string, error) {
 	return "", errors.New("bubblewrap is unavailable: bwrap is not on PATH; install your system's bubblewrap")
 }
 
-// Binds returns the paths that the plan shows or masks, with the identities
-// that the plan saw there. bwrap follows links, so the second stage checks
-// whether it has mounted the right files at the right paths. The error means
-// that a path has already been moved.
+// Binds returns the paths that the plan shows or masks, with the identities of the files that the
+// plan saw there. bwrap follows links, so the second stage must check whether bwrap has mounted the
+// right files at the right paths. Binds returns an error if a path has already been moved.
 func Binds(p *plan.Plan) ([]byte, error) {
 	var text []byte
 	if p.Root == plan.RootWritable {
@@ -65,7 +63,7 @@ func Binds(p *plan.Plan) ([]byte, error) {
 		}
 		id := m.ID
 		if m.Kind == plan.EmptyDir || m.Kind == plan.EmptyFile {
-			// A view has a /dev and a /proc of its own.
+			// A view has its own /dev and /proc.
 			if !permissions.Within(m.Target, "/dev") && !permissions.Within(m.Target, "/proc") {
 				text = fmt.Appendf(text, "%s %d %d %o %s\x00", maskPrefix, id.Dev, id.Ino, m.Mode, m.Target)
 			}
@@ -126,9 +124,9 @@ func appendPlace(text []byte, kind string, st *unix.Statx_t, name string) []byte
 	return fmt.Appendf(text, "%s%d %d %s\x00", kind, id.Dev, id.Ino, name)
 }
 
-// The prefixes of the lines of Binds: for read-only and for writable paths, for those of
-// them that are on a mount of the host, for paths that must be missing, and for masks.
-// Lines without a prefix are directories that must only be the ones that the plan saw.
+// These are the prefixes of the lines of Binds: for read-only and for writable paths, for read-only
+// and writable paths that are on a mount of the host, for paths that must be missing, and for
+// masks. A line without a prefix names a directory that must still be the one that the plan saw.
 const (
 	readPrefix   = "ro "
 	writePrefix  = "rw "
@@ -137,9 +135,9 @@ const (
 	maskPrefix   = "mask"
 )
 
-// CheckBinds checks, inside the sandbox, whether the paths are as in Binds. If there
-// are any mounts, it also checks the masks and whether read-only paths are read-only.
-// text is the result of Binds; other lines in it are ignored.
+// CheckBinds runs inside the sandbox and checks whether the paths are as Binds recorded them. If
+// there are any mounts, it also checks the masks, and whether read-only paths are read-only. text
+// is the result of Binds; CheckBinds ignores other lines in it.
 func CheckBinds(text []byte, mounting bool) error {
 	if mounting {
 		if err := checkMasks(text); err != nil {
@@ -177,12 +175,13 @@ func CheckBinds(text []byte, mounting bool) error {
 	return nil
 }
 
-// openShown opens, inside, what a place shows. It returns -1 if a directory of another
-// user keeps this process from it: what cannot be seen was not shown by mistake.
+// openShown opens the file at a path inside the sandbox. It returns -1 if the permissions of
+// another user's directory forbid that: the command cannot see such a file either, so nothing was
+// shown by mistake.
 //
-// Scenario: another command of the same user puts a link into the place of a directory
-// above, or takes its own right to search that away, while the place is examined, and
-// undoes that before the command runs.
+// Scenario: while openShown examines the path, another command of the same user replaces a parent
+// directory by a link, or removes its own search permission there, and undoes this before the
+// command runs.
 func openShown(name string) (int, error) {
 	fd, err := openCanonical(name)
 	if errors.Is(err, unix.EACCES) && unreachable(name) {
@@ -191,29 +190,31 @@ func openShown(name string) (int, error) {
 	return fd, err
 }
 
-// TryAgain ends errors that are caused by others moving or mounting files while bwrap was
-// at work.
+// TryAgain is appended to errors that occur because another process moved or mounted files while
+// bwrap was at work.
 const TryAgain = " while the sandbox was made; try again"
 
-// errMoved means that bwrap has mounted a file at another path than it was told.
+// errMoved means that bwrap has mounted a file at a different path from the requested one.
 var errMoved = errors.New("nothing is mounted there: directories were moved" + TryAgain)
 
 // errWritable is the reason why a mount may be writable.
 var errWritable = errors.New("bwrap could not make it read-only, or it changed after the sandbox plan was made")
 
-// checkBind looks, inside, whether what a place shows is id, whether it is mounted
-// there, and whether it is read-only.
+// checkBind runs inside the sandbox. It checks the file that is open as fd: whether it is the file
+// that the plan saw (id), whether it is the root of a mount (if mounted), and whether it is
+// read-only (if readOnly).
 //
-// Scenario: /ws and the file /ws/f may be written, and /secret is denied. A command of
-// another sandbox, which may write /ws, puts a link to /secret into the place of /ws/f
-// when bwrap looks at the source, one to another file of the workspace when bwrap
-// mounts, and the file itself when this is called. bwrap has mounted /secret, writable, on
-// the other file. It mounts once for each place, so what is elsewhere is missing here.
+// Scenario: /ws and the file /ws/f are writable, and /secret is denied. A command in another
+// sandbox, which may also write /ws, exchanges /ws/f three times. When bwrap opens the source of
+// the mount, /ws/f is a link to /secret. When bwrap mounts, /ws/f is a link to another file of the
+// workspace. When checkBind runs, /ws/f is the original file again. So bwrap has mounted /secret,
+// writable, on that other file. bwrap makes one mount for each path, so no mount is at /ws/f, and
+// checkBind returns errMoved.
 //
-// Scenario: bwrap binds a directory, and makes it read-only in a second step, by its
-// path. A file system that arrives there between the two, from a mount of the host that
-// propagates, is made read-only in its place; when the host unmounts it, the directory
-// can be written.
+// Scenario: bwrap binds a directory, and makes it read-only by its path in a second step. Between
+// the two steps, a file system of the host is mounted on the directory and propagates into the
+// sandbox. bwrap then makes that file system read-only instead of the directory. When the host
+// unmounts the file system, the directory is writable.
 func checkBind(fd int, id plan.FileID, mounted, readOnly bool) error {
 	st, err := statOf(fd)
 	if err != nil {
@@ -250,8 +251,8 @@ func fileID(st *unix.Statx_t) plan.FileID {
 	return plan.FileID{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino}
 }
 
-// isMountRoot reports whether a file is the root of a mount, if the kernel reports
-// that: it does from Linux 5.8 on.
+// isMountRoot reports whether a file is the root of a mount. Before Linux 5.8 the kernel does not
+// report that, and isMountRoot returns true.
 func isMountRoot(st *unix.Statx_t) bool {
 	return st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
@@ -272,10 +273,9 @@ func checkMasks(text []byte) error {
 	return nil
 }
 
-// checkMask checks, inside the sandbox, whether a path shows a mask, and not
-// the file that the plan saw there. If another process exchanges a parent
-// directory with a link while bwrap works, bwrap mounts the mask at the link's
-// target.
+// checkMask runs inside the sandbox. It checks whether a path shows a mask, and not the file that
+// the plan saw there. If another process replaces a parent directory by a link while bwrap works,
+// bwrap mounts the mask at the link's target.
 func checkMask(name string, hidden plan.FileID, mode uint32) error {
 	fd, err := openShown(name)
 	if err != nil || fd < 0 {
@@ -292,10 +292,10 @@ func checkMask(name string, hidden plan.FileID, mode uint32) error {
 	return nil
 }
 
-// CheckWritable checks that nothing can be written except the writable paths of Binds
-// and below them: bwrap may have followed a link to another path and mounted there.
-// The process is self, inside the sandbox, or the number of a process inside, if that
-// has no /proc.
+// CheckWritable checks that only the writable paths of Binds, and paths below them, can be written.
+// bwrap may have followed a link and mounted something writable at another path. process is "self"
+// inside the sandbox. If the sandbox has no /proc, process is the number of a process in the
+// sandbox.
 func CheckWritable(text []byte, process string) error {
 	mounts, err := mountinfo.Read(process)
 	if err != nil {
@@ -306,12 +306,13 @@ func CheckWritable(text []byte, process string) error {
 
 // checkWritable is CheckWritable for the text of a mountinfo.
 //
-// Scenario: /ws may be written, /ws/vendor is read-only, and a file system is mounted at
-// /ws/vendor/x. bwrap shows that twice: with /ws, where it may be written, and with
-// /ws/vendor, which covers the first. No path leads to the first.
+// Scenario: /ws is writable, /ws/vendor is read-only, and a file system is mounted at /ws/vendor/x.
+// bwrap shows this file system twice: writable, as a part of /ws, and read-only, as a part of
+// /ws/vendor. The mount of /ws/vendor covers the writable one, so no path leads to it.
 //
-// Scenario: as that of checkBind, and a file system of the host is mounted at /ws/d/f. It
-// is shown with /ws, so that a mount begins at /ws/d/f also if that of the plan does not.
+// Scenario: the first one of checkBind, but a file system of the host is mounted at /ws/d/f. bwrap
+// shows it as a part of /ws. So a mount begins at /ws/d/f even if bwrap has made the plan's mount
+// elsewhere.
 func checkWritable(text []byte, mounts string) error {
 	places := map[string]bool{"/dev": true, "/proc": true} // may this path be written?
 	var onMounts []string
@@ -345,7 +346,7 @@ func checkWritable(text []byte, mounts string) error {
 	return nil
 }
 
-// nearestPlace returns the entry of places for a path, or for its nearest parent.
+// nearestPlace returns the entry of places for a path, or for its nearest parent that has one.
 func nearestPlace(places map[string]bool, at string) bool {
 	for {
 		if writable, known := places[at]; known || at == "/" {
@@ -355,12 +356,12 @@ func nearestPlace(places map[string]bool, at string) bool {
 	}
 }
 
-// unreachable reports whether a directory of somebody else's, which only that owner could
-// open to others, keeps this process from a path.
+// unreachable reports whether this process cannot reach a path because of the permissions of
+// another user's directory. Only that user can change these permissions.
 //
-// Scenario: docker mounts file systems below /var/lib/docker, which only root can enter.
-// bwrap, started by an ordinary user, cannot make them read-only, and nobody inside gets
-// to them.
+// Scenario: docker mounts file systems below /var/lib/docker, which only root can enter. bwrap,
+// started by an ordinary user, cannot make them read-only, and no process in the sandbox can reach
+// them.
 func unreachable(at string) bool {
 	dir, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -382,7 +383,7 @@ func unreachable(at string) bool {
 	return false
 }
 
-// ParentOf is the process id of a process's parent; 0 if it has ended.
+// ParentOf returns the process id of a process's parent, or 0 if the process has ended.
 func ParentOf(pid int) int {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

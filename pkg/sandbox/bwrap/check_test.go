@@ -35,8 +35,8 @@ func TestBindsTellWhatMustBeAbsent(t *testing.T) {
 	}
 }
 
-// A mask that bwrap has mounted elsewhere is noticed, and so is a bind of what
-// the plan has not seen.
+// The checks notice a mask that bwrap has mounted elsewhere, and a bind of a file that the plan has
+// not seen.
 func TestBindsTellWhatMustBeMasked(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(dir+"/secret", 0o000); err != nil {
@@ -61,8 +61,8 @@ func TestBindsTellWhatMustBeMasked(t *testing.T) {
 	}
 }
 
-// One mount for each place. Scenario: /ws may be written, /ws/p is denied, and /ws/p/pub is
-// read-only. The plan shows /ws/p/pub below the mask and above it.
+// bwrap makes one mount for each path. Scenario: /ws is writable, /ws/p is denied, and /ws/p/pub is
+// read-only. The plan shows /ws/p/pub twice: below the mask and above it.
 func TestBwrapMountsOnceForEachPlace(t *testing.T) {
 	p := &plan.Plan{Mounts: []plan.Mount{
 		{Kind: plan.BindWritable, Source: "/ws", Target: "/ws"},
@@ -111,7 +111,7 @@ func TestBindsTellWhatMustBeMounted(t *testing.T) {
 			t.Errorf("%s, bind of kind %d, and nothing is mounted: %v", tt.at, tt.kind, err)
 		}
 	}
-	// The same directory, through a link in place of a parent directory.
+	// A link in place of a parent directory leads to the same directory.
 	text, err := Binds(&plan.Plan{NoProc: true, Mounts: []plan.Mount{{Kind: plan.BindReadOnly, Source: dir + "/d", Target: dir + "/d"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -124,8 +124,8 @@ func TestBindsTellWhatMustBeMounted(t *testing.T) {
 	}
 }
 
-// A command of the same user can remove the search permission, and restore it. Other
-// users' directories stay closed.
+// A command of the same user can remove and restore the search permission of its directories. It
+// cannot open other users' directories.
 func TestBindsThatCannotBeSeen(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make directories of two users")
@@ -189,8 +189,8 @@ func TestWritableMounts(t *testing.T) {
 	}
 }
 
-// A mount that another mount hides cannot be written. The mounts are those of / (2),
-// of /ws (3), which may be written, and of /ws/ro (4), and each line adds one.
+// A mount that another mount hides cannot be written. The mounts are those of / (2), of /ws (3),
+// which is writable, and of /ws/ro (4). Each line adds one mount.
 func TestCoveredMounts(t *testing.T) {
 	const binds = "rw 1 2 /ws\x00ro 1 3 /ws/ro\x00"
 	const line = "%s 8:1 / %s,relatime - ext4 /dev/sda1 rw\n"
@@ -227,7 +227,7 @@ func TestCoveredMounts(t *testing.T) {
 	}
 }
 
-// A place on a mount of the host has two mounts: the host's, and on it the plan's.
+// A path that is on a mount of the host has two mounts: the host's, and the plan's on top of it.
 func TestPlacesOnMounts(t *testing.T) {
 	const binds = "rw 1 2 /ws\x00rw 1 3 /ws/m\x00on /ws/m\x00"
 	for _, tt := range []struct {
@@ -252,8 +252,8 @@ func TestPlacesOnMounts(t *testing.T) {
 	}
 }
 
-// Names with white space that the kernel does not escape, in the directory that is
-// mounted and in the mount point.
+// The mounted directory and the mount point have names with white space that the kernel does not
+// escape.
 func TestWritableMountsWithOddNames(t *testing.T) {
 	const binds = "rw 1 2 /ws/a\vb\x00rw 1 3 /ws/\u3000rw\x00"
 	for _, tt := range []struct {

@@ -1,9 +1,13 @@
-// Package bwrap is the plan as bwrap understands it, and the check of what bwrap has done (docs/sandbox-design.md, "bwrap").
+// Package bwrap turns a plan into arguments of bwrap, and checks what bwrap has mounted
+// (docs/sandbox-design.md, "bwrap").
 //
-// bwrap looks paths up itself and follows links. So the second stage, which runs inside, compares what is mounted
-// with what the plan saw: Binds writes that down outside, and CheckBinds and CheckWritable read it inside.
+// bwrap looks paths up itself and follows links. So the second stage, which runs inside the
+// sandbox, compares the mounts with the files that the plan saw. Binds records those files outside,
+// and CheckBinds and CheckWritable check them inside.
 //
-// It knows plans and the options of bwrap, and starts nothing: the launcher does. It may import plan, mountinfo and permissions.
+// The package does not start bwrap; the launcher does. It may import plan, mountinfo and
+// permissions.
 //
-// Read arguments.go first, then check.go, then wall.go: what the second stage grants by Landlock.
+// Read arguments.go first, then check.go, then wall.go, which grants rights by Landlock in the
+// second stage.
 package bwrap

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownPieces are the parts of bwrap's view that are its own and can be written.
+// ownPieces are the writable paths of bwrap's view that are private to the view.
 var ownPieces = []string{"/dev/shm", "/dev/pts", "/proc"}
 
 // Kinds of lines that AppendWall adds to the list of binds.
@@ -78,16 +78,16 @@ func ParseWall(text []byte) []plan.Grant {
 	return grants
 }
 
-// isOwnDev reports whether /dev is bwrap's private one: no host has the
-// launcher there.
+// isOwnDev reports whether /dev is bwrap's private one. It looks for the launcher there, because no
+// host has the launcher in /dev.
 func isOwnDev() bool {
 	var fs unix.Statfs_t
 	var st unix.Stat_t
 	return unix.Statfs("/dev", &fs) == nil && fs.Type == unix.TMPFS_MAGIC && unix.Lstat("/dev/"+sandbox.LauncherName, &st) == nil
 }
 
-// isOwnProc reports whether /proc is the one of this PID namespace: in the
-// host's, this process has another number.
+// isOwnProc reports whether /proc is that of this PID namespace. In the host's /proc, this process
+// has a different number.
 func isOwnProc() bool {
 	var fs unix.Statfs_t
 	self, err := os.Readlink("/proc/self")

@@ -24,7 +24,7 @@ func TestWallOfTheSecondStage(t *testing.T) {
 	if helper := string(AppendWall(nil, p, true)); strings.Contains(helper, "/dev") || strings.Contains(helper, "/proc") {
 		t.Errorf("the helper is granted more than the plan: %q", helper)
 	}
-	// This test runs without a sandbox: here /dev and /proc are the host's.
+	// This test runs without a sandbox, so /dev and /proc are the host's.
 	isProc := isOwnProc()
 	for _, g := range ParseWall([]byte(text)) {
 		if g.Path != "/ws with, 1 2" && !(isProc && g.Path == "/proc") || g.Path != "/proc" && g.Rights != plan.WallDirectory {

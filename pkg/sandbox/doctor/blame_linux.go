@@ -12,7 +12,7 @@ import (
 // blame is a cause of a failure, with its remedy.
 type blame struct{ cause, fix string }
 
-// act is a kind of operation; causes of failures differ by it.
+// act is a kind of operation. The likely causes of a failure depend on the operation.
 type act int
 
 const (
@@ -100,7 +100,7 @@ func (f *facts) suspects(a act) []blame {
 	return all
 }
 
-// seccomp returns the blame on a filter of system calls.
+// seccomp returns a seccomp filter as a cause.
 func (f *facts) seccomp() blame {
 	n := "a seccomp filter"
 	if f.seccompFilters > 1 {
@@ -112,14 +112,14 @@ func (f *facts) seccomp() blame {
 		"securityContext.seccompProfile.type: Unconfined, or Localhost with a profile that allows clone, unshare, mount and the mount API")}
 }
 
-// apparmorProfile is the command that grants this program and its launcher
-// user namespaces, in the way of the profiles that Ubuntu has for browsers.
+// apparmorProfile returns the command that grants this program and its launcher user namespaces. It
+// writes a profile like those that Ubuntu has for browsers.
 func (f *facts) apparmorProfile() string {
 	return fmt.Sprintf(`printf 'abi <abi/4.0>,\ninclude <tunables/global>\nprofile codex "%s{,-linux-sandbox}" flags=(unconfined) {\n  userns,\n}\n' `+
 		`| sudo tee /etc/apparmor.d/codex && sudo apparmor_parser -r /etc/apparmor.d/codex`, f.self)
 }
 
-// inContainer returns the remedy for the kind of host that this is.
+// inContainer returns the remedy for this kind of host: a plain host, Docker or Kubernetes.
 func (f *facts) inContainer(host, docker, kubernetes string) string {
 	switch f.container {
 	case "":
@@ -133,12 +133,12 @@ func (f *facts) inContainer(host, docker, kubernetes string) string {
 	}
 }
 
-// sysctl is the command that changes a setting, now and at every boot.
+// sysctl returns the command that changes a setting now and at every boot.
 func sysctl(name, value string) string {
 	return fmt.Sprintf("echo %s=%s | sudo tee -a /etc/sysctl.d/60-codex.conf && sudo sysctl --system", name, value)
 }
 
-// install is the command that installs a package on this machine.
+// install returns the command that installs a package on this machine.
 func (f *facts) install(name string) string {
 	for _, id := range f.os {
 		switch id {
@@ -159,7 +159,7 @@ func (f *facts) install(name string) string {
 	return "install your system's package " + name
 }
 
-// someOf names the first few of a list.
+// someOf returns the first few names of a list.
 func someOf(list []string) string {
 	const few = 3
 	if len(list) <= few {

@@ -19,13 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names of the children of the doctor.
+// These are the names of the doctor's child processes.
 const (
 	childWaits    = "wait"     // until its input ends
 	childConfined = "confined" // prints what it can do in a sandbox
 )
 
-// Main runs a child of the doctor and returns its exit code. args are the arguments behind Arg.
+// Main runs a child of the doctor and returns its exit code. args are the arguments after Arg.
 func Main(args []string) int {
 	time.AfterFunc(childTime, func() { os.Exit(1) })
 	switch {
@@ -56,10 +56,10 @@ const (
 	didLoopback      = "reach its own loopback interface"
 )
 
-// harmless lists actions that policies neither promise nor forbid.
+// harmless lists actions that policies neither guarantee nor forbid.
 var harmless = []string{didOwnSockets, didProc, didLoopback}
 
-// attempt tries everything, and returns what worked.
+// attempt tries every action, and returns the actions that succeeded.
 func attempt(d attempts) (did []string) {
 	try := func(what string, f func() error) {
 		if f() == nil {
@@ -113,7 +113,8 @@ func attempt(d attempts) (did []string) {
 			return err
 		}
 		defer unix.Close(fd)
-		// No service has this port. An interface that is down is not reached at all.
+		// No service uses this port. If an interface is down, a connection attempt does not reach
+		// it at all.
 		const discard = 9
 		err = unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: discard})
 		if errors.Is(err, unix.ECONNREFUSED) {
@@ -135,7 +136,7 @@ func attemptsIn(dir string) attempts {
 	}
 }
 
-// make makes the files for the attempts. The directory .codex is missing.
+// make creates the files for the attempts. It does not create the directory .codex.
 func (a attempts) make() error {
 	for _, dir := range []string{a.workspace, a.git, a.outside} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -145,7 +146,7 @@ func (a attempts) make() error {
 	return os.WriteFile(a.readable, []byte("x"), 0o600)
 }
 
-// enforce has a backend enforce both policies, and notes what a confined child could do.
+// enforce makes a backend enforce both policies, and records what a confined child could do.
 func (e *examination) enforce(b *Backend) {
 	if _, err := e.confine(b.Name, "read-only", false); err != nil {
 		b.Reason = err.Error()
@@ -171,8 +172,8 @@ func (e *examination) enforce(b *Backend) {
 	}
 }
 
-// confine runs a child in a sandbox, and returns what it could do. The error means that it could
-// do more or less than the policy permits.
+// confine runs a child in a sandbox, and returns what the child could do. It returns an error if
+// the child could do more or less than the policy permits.
 func (e *examination) confine(backend, policy string, write bool) (did []string, err error) {
 	defer func() {
 		if err != nil {
@@ -224,7 +225,7 @@ func (e *examination) confine(backend, policy string, write bool) (did []string,
 	return did, nil
 }
 
-// attempted runs a command that prints what it could do.
+// attempted runs a command that prints what it could do, and returns that list.
 func attempted(cmd *exec.Cmd) (did []string, err error) {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, killDelay

@@ -1,6 +1,5 @@
-// Package doctor finds out what a host can confine: which backends of the sandbox
-// work for this user, what the kernel or its configuration forbids, and how to
-// allow it.
+// Package doctor finds out how well a host can confine commands: which backends of the sandbox work
+// for this user, what the kernel or its configuration forbids, and how to allow it.
 //
 //	report := doctor.Examine(ctx)
 //	if !report.WorkspaceWrite { ... }
@@ -24,14 +23,13 @@ type Status string
 
 // The outcomes.
 const (
-	// OK: it works.
+	// OK means that the check succeeded.
 	OK Status = "ok"
-	// Warning: something works less well without it, but every policy can be
-	// enforced.
+	// Warning means that some feature works less well, but every policy can be enforced.
 	Warning Status = "warning"
-	// Failed: a backend does not work because of it.
+	// Failed means that a backend does not work because of this.
 	Failed Status = "failed"
-	// Absent: it is missing or does not work, but is not needed here.
+	// Absent means that a feature is missing or does not work, but is not needed here.
 	Absent Status = "absent"
 )
 
@@ -54,13 +52,14 @@ const (
 	Inotify          = "inotify"          // a watch
 )
 
-// Check is one thing that was tried. Steps after one that failed were not tried and have no check.
+// Check is the result of one test. If a step fails, the later steps are not tried and have no
+// check.
 type Check struct {
 	Name   string `json:"name"`
 	Status Status `json:"status"`
 	// Detail is the result in a few words: a version, or the failure.
 	Detail string `json:"detail"`
-	// Matters names the consequence if it does not work; empty if it works.
+	// Matters is the consequence of a failure; empty if the check succeeded.
 	Matters string `json:"matters,omitempty"`
 	// Causes are the possible causes, the most likely first.
 	Causes []string `json:"causes"`
@@ -69,13 +68,14 @@ type Check struct {
 	Fixes []string `json:"fixes"`
 }
 
-// Backend reports what a backend of the sandbox can enforce here: it has confined a
-// child, and the doctor has checked what the child could do.
+// Backend reports what a backend of the sandbox can enforce here. The backend has confined a child,
+// and the doctor has checked what the child could do.
 type Backend struct {
 	Name string `json:"name"`
-	// Works is the launcher's answer; Reason is the reason if it does not.
+	// Works reports whether the launcher says that the backend works. If it does not, Reason is the
+	// launcher's reason.
 	Works bool `json:"works"`
-	// ReadOnly and WorkspaceWrite are whether it enforces these policies.
+	// ReadOnly and WorkspaceWrite report whether the backend enforces these policies.
 	ReadOnly       bool   `json:"readOnly"`
 	WorkspaceWrite bool   `json:"workspaceWrite"`
 	Reason         string `json:"reason,omitempty"`
@@ -84,7 +84,7 @@ type Backend struct {
 	OwnSockets bool `json:"ownSockets"`
 }
 
-// Choice is the choice of the backend `auto`.
+// Choice is the backend that `auto` selects.
 type Choice struct {
 	// Backend is the first one that works, or empty.
 	Backend string `json:"backend"`
@@ -99,20 +99,20 @@ type Report struct {
 	Arch    string `json:"arch"`    // as GOARCH
 	Kernel  string `json:"kernel"`  // its release; empty if not Linux
 	UID     int    `json:"uid"`
-	// Container is docker, podman, kubernetes, another word by which a
-	// container names itself, or empty.
+	// Container is docker, podman, kubernetes, or another word by which a container names itself.
+	// It is empty outside of a container.
 	Container string `json:"container"`
-	// ReadOnly and WorkspaceWrite are whether any backend enforces these.
+	// ReadOnly and WorkspaceWrite report whether at least one backend enforces these policies.
 	ReadOnly       bool      `json:"readOnly"`
 	WorkspaceWrite bool      `json:"workspaceWrite"`
 	Auto           Choice    `json:"auto"`
 	Backends       []Backend `json:"backends"`
 	Checks         []Check   `json:"checks"`
-	// Notes are sentences about all of it.
+	// Notes are sentences about the whole report.
 	Notes []string `json:"notes"`
 }
 
-// Check returns the check with a name; nil if it was not made.
+// Check returns the check with a name, or nil if there is no such check.
 func (r *Report) Check(name string) *Check {
 	for i := range r.Checks {
 		if r.Checks[i].Name == name {

@@ -26,8 +26,8 @@ const (
 	landlockName   = "landlock"
 )
 
-// Examine asks the launcher, and tries the rest. It takes a second at most, unless something
-// hangs and is given up.
+// Examine asks the launcher for its results, and runs the other checks itself. It takes at most a
+// second, unless a child hangs; then it gives up on the child after childTime.
 func Examine(ctx context.Context) *Report {
 	e := &examination{ctx: ctx, facts: readFacts(os.DirFS("/"))}
 	if self, err := os.Executable(); err == nil {
@@ -41,7 +41,7 @@ func Examine(ctx context.Context) *Report {
 	dir, err := os.MkdirTemp("", "codex-doctor-")
 	if err == nil {
 		defer func() { _ = os.RemoveAll(dir) }()
-		// The temporary directory may be reached through a link.
+		// The path of the temporary directory may contain a link.
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ func (e *examination) note(format string, args ...any) {
 	e.report.Notes = append(e.report.Notes, fmt.Sprintf(format, args...))
 }
 
-// backend is the result for a backend, by name.
+// backend returns the result for the backend with a name.
 func (e *examination) backend(name string) *Backend {
 	for i := range e.report.Backends {
 		if e.report.Backends[i].Name == name {
@@ -89,7 +89,7 @@ func (e *examination) backend(name string) *Backend {
 	return &Backend{Name: name}
 }
 
-// backends asks the launcher which backends work, and makes each enforce the policies that
+// backends asks the launcher which backends work, and makes each of them enforce the policies that
 // it can.
 func (e *examination) backends() {
 	sandboxes, err := runner.NewRuntime(runner.Options{Self: true})
@@ -121,17 +121,17 @@ func (e *examination) backends() {
 
 func workspaceWrites(b Backend) bool { return b.WorkspaceWrite }
 
-// redirects reports whether connections that bypass a network proxy are redirected
-// to it: the launcher makes them, like those to a command's own Unix sockets.
+// redirects reports whether the launcher redirects connections that bypass a network proxy to the
+// proxy. The launcher makes these connections itself, as it does with connections to a command's
+// own Unix sockets.
 func redirects(b Backend) bool { return b.Name != landlockName && b.WorkspaceWrite && b.OwnSockets }
 
-// ok adds a check that went well.
+// ok adds a check that succeeded.
 func (e *examination) ok(name, detail string) {
 	e.report.Checks = append(e.report.Checks, Check{Name: name, Status: OK, Detail: detail, Causes: []string{}, Fixes: []string{}})
 }
 
-// bad adds a check that failed. detail is the failure, and matters is what does not work
-// because of it.
+// bad adds a check that failed. detail is the failure, and matters is its consequence.
 func (e *examination) bad(name string, status Status, detail, matters string, all []blame) {
 	c := Check{Name: name, Status: status, Detail: detail, Matters: matters, Causes: []string{}, Fixes: []string{}}
 	for _, b := range all {
@@ -140,8 +140,9 @@ func (e *examination) bad(name string, status Status, detail, matters string, al
 	e.report.Checks = append(e.report.Checks, c)
 }
 
-// namespaces reports how far the launcher came with the backend namespaces: it creates all
-// namespaces at once, maps the user, and sets up a view. Steps after the failed one are not reported.
+// namespaces reports how far the launcher got with the backend namespaces. The launcher creates all
+// namespaces at once, maps the user, and sets up a view. Steps after the failed one are not
+// reported.
 func (e *examination) namespaces() {
 	p, known := e.probed[namespacesName]
 	if !known {
@@ -207,7 +208,7 @@ func (e *examination) seccomp() {
 	}
 }
 
-// terminal passes a line through a PTY.
+// terminal checks that a line written to a PTY arrives at its other end.
 func (e *examination) terminal() {
 	err := tryTerminal()
 	if err == nil {
@@ -244,11 +245,11 @@ func tryTerminal() error {
 	return nil
 }
 
-// fewInstances is a limit of inotify instances that sandboxes alone can reach:
-// a sandbox that watches for a missing .git takes one.
+// fewInstances is a limit of inotify instances that sandboxes alone can exhaust. Each sandbox that
+// watches for a missing .git takes one instance.
 const fewInstances = 16
 
-// inotify watches a directory.
+// inotify checks that a directory can be watched.
 func (e *examination) inotify() {
 	const matters = "only so many sandboxes at a time can keep .git from being made in a part of a git work tree; more do not start"
 	raise := sysctl("fs.inotify.max_user_instances", "1024")
@@ -283,8 +284,8 @@ func tryInotify() error {
 	return os.NewSyscallError("inotify_add_watch", err)
 }
 
-// landlock reports the version of Landlock that the launcher has found, for the backend and for the
-// second wall.
+// landlock reports the version of Landlock that the launcher has found. The backend landlock and
+// the second wall need it.
 func (e *examination) landlock() {
 	if !e.launches {
 		return
@@ -313,8 +314,8 @@ func (e *examination) landlock() {
 	}
 }
 
-// secondWall reports whether Landlock can also confine commands that the mounts confine.
-// That needs an older version than the backend landlock.
+// secondWall reports whether Landlock can confine commands in addition to the mounts. An older
+// version of Landlock is enough for this than for the backend landlock.
 func (e *examination) secondWall(reason string, all []blame) {
 	switch {
 	case e.abi == 0:
@@ -341,8 +342,8 @@ func (e *examination) unlessNeeded() Status {
 	return Failed
 }
 
-// bubblewrap asks the bwrap that the launcher would start for its version.
-// Whether it works has been tried with the backends.
+// bubblewrap runs the bwrap that the launcher would start, and asks for its version. backends has
+// already tried whether bwrap works.
 func (e *examination) bubblewrap() {
 	const matters = "the backend bwrap does not work; it is for hosts that permit namespaces only for bwrap"
 	program, err := bwrap.Find()
@@ -365,14 +366,14 @@ func (e *examination) bubblewrap() {
 		return
 	}
 	var all []blame
-	// The cause that prevents namespaces is reported with them.
+	// The check of the namespaces already reports what prevents them.
 	if step := e.probed[namespacesName].Step; step == runner.StepClone || step == runner.StepMap || step == runner.StepMount {
 		all = []blame{{"it needs the same namespaces", "as above"}}
 	}
 	e.bad(Bubblewrap, e.unlessNeeded(), program+", "+version+": "+b.Reason, matters, all)
 }
 
-// tasks reports that the processes and threads of commands are not limited: see
+// tasks adds a note if the processes and threads of commands cannot be limited: see
 // pkg/host/process, tasks_linux.go.
 func (e *examination) tasks() {
 	if os.Geteuid() == 0 && !e.boundsTasks() {
@@ -381,13 +382,14 @@ func (e *examination) tasks() {
 	}
 }
 
-// boundsTasks reports whether cgroups below the own one, or one around it, may have the controller pids.
+// boundsTasks reports whether cgroups below this program's cgroup, or below one of its parents, may
+// have the controller pids.
 func (e *examination) boundsTasks() bool {
 	text, err := os.ReadFile(filepath.Join(e.facts.cgroup, "cgroup.controllers"))
 	return e.facts.cgroup != "" && err == nil && slices.Contains(strings.Fields(string(text)), "pids") && unix.Access(e.facts.cgroup, unix.W_OK) == nil
 }
 
-// cgroup makes a cgroup below its own, starts a child in it and kills all its
+// cgroup creates a cgroup below this program's cgroup, starts a child in it and kills all its
 // processes with cgroup.kill.
 func (e *examination) cgroup() {
 	if all, err := e.tryCgroup(); err != nil {
@@ -397,7 +399,7 @@ func (e *examination) cgroup() {
 	}
 }
 
-// tryCgroup returns an error with its likely causes.
+// tryCgroup makes the test of cgroup. On failure it returns the error and its likely causes.
 func (e *examination) tryCgroup() ([]blame, error) {
 	delegate := e.facts.inContainer("start codex as a systemd service with Delegate=yes, or by systemd-run --user --scope -p Delegate=yes",
 		"docker run --cgroupns private, with /sys/fs/cgroup mounted writable",
@@ -451,7 +453,7 @@ func (e *examination) tryCgroup() ([]blame, error) {
 	return nil, nil
 }
 
-// conclude sums up.
+// conclude sets the fields of the report that summarize the checks.
 func (e *examination) conclude() {
 	r := &e.report
 	for _, b := range r.Backends {

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain makes the test act as the children's program, too. It is not a launcher.
+// TestMain lets the test binary also act as the program of the doctor's children. The test binary
+// is not a launcher.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Args[0] == "codex-linux-sandbox":
@@ -54,8 +55,8 @@ func TestExamineWithoutALauncher(t *testing.T) {
 	}
 }
 
-// TestChecksFollowTheLauncher: the checks agree with the launcher's answer, and there are none
-// about the steps after the failed one.
+// TestChecksFollowTheLauncher: the checks agree with the launcher's answer, and the steps after a
+// failed one have no checks.
 func TestChecksFollowTheLauncher(t *testing.T) {
 	const works = "userNamespace ok, userMapping ok, mountNamespace ok, mountAPI ok, pidNamespace ok, "
 	did := []string{didRead, didWrite, didProc, didLoopback}

@@ -13,7 +13,7 @@ import (
 // unset is the value of a setting that this kernel does not have.
 const unset = -1
 
-// facts are settings of the host. They explain a failure, and decide nothing.
+// facts are settings of the host. They only explain failures; no result depends on them.
 type facts struct {
 	self      string // the path of this program
 	kernel    string
@@ -22,8 +22,8 @@ type facts struct {
 
 	usernsClone int64 // kernel.unprivileged_userns_clone, of Debian's and Arch's kernels
 	maxUserns   int64 // user.max_user_namespaces
-	// exhausted is the first kind of namespaces whose limit is 0, and missing the first one that
-	// this kernel does not have; empty: none.
+	// exhausted is the first kind of namespaces whose limit is 0, and missing is the first kind
+	// that this kernel does not have. Each is empty if there is no such kind.
 	exhausted, missing string
 	apparmorUserns     int64 // kernel.apparmor_restrict_unprivileged_userns, of Ubuntu's
 	inotifyInstances   int64 // fs.inotify.max_user_instances
@@ -44,15 +44,15 @@ type facts struct {
 	cgroup string   // the directory of this program's cgroup v2; empty: not mounted
 }
 
-// kinds are the kinds of namespaces that the launcher makes in one call, by their names in /proc,
-// with the checks that report them.
+// kinds are the kinds of namespaces that the launcher creates in one call, by their names in /proc,
+// and the names of the checks that report them.
 var kinds = [...]struct{ name, check string }{
 	{"user", UserNamespace}, {"mnt", MountNamespace}, {"pid", PIDNamespace},
 	{"net", NetworkNamespace}, {"ipc", OtherNamespaces}, {"uts", OtherNamespaces},
 }
 
-// refusedNamespace returns the check of the kind of namespaces that the kernel is likely to have
-// refused with an error.
+// refusedNamespace returns the check for the kind of namespaces that most likely caused the
+// kernel's error.
 func (f *facts) refusedNamespace(errno syscall.Errno) string {
 	likely := ""
 	switch errno {
@@ -77,7 +77,7 @@ const (
 
 func (f *facts) has(capability uint) bool { return f.capabilities&(1<<capability) != 0 }
 
-// readFacts reads them from a file system that is the host's `/`.
+// readFacts reads the facts from root, the file system that is the host's `/`.
 func readFacts(root fs.FS) *facts {
 	t := tree{root}
 	f := &facts{
@@ -115,9 +115,9 @@ func readFacts(root fs.FS) *facts {
 	return f
 }
 
-// tree reads small files. A file that cannot be read counts as missing. Each is read with
-// one call, because the kernel returns only the first piece of a setting that is read in
-// pieces.
+// tree reads small files. A file that cannot be read counts as missing. Each file is read with a
+// single call, because the kernel returns only the first part of a setting that is read in several
+// calls.
 type tree struct{ fs.FS }
 
 func (t tree) text(name string) string {
@@ -149,8 +149,8 @@ func (t tree) link(name string) string {
 	return to
 }
 
-// rootedApart reports whether the first process is in the same mount namespace but has
-// another root directory, so that it sees other mounts. Only root may read that.
+// rootedApart reports whether process 1 is in the same mount namespace but has another root
+// directory. Then process 1 sees other mounts than this process does. Only root may read that.
 func (t tree) rootedApart() bool {
 	mounts := t.link("proc/self/ns/mnt")
 	return mounts != "" && t.link("proc/1/ns/mnt") == mounts && t.text("proc/1/mountinfo") != t.text("proc/self/mountinfo")
@@ -200,9 +200,8 @@ func (f *facts) status(text string) {
 	}
 }
 
-// label reads the security module's profile of this process.
-// AppArmor writes `unconfined` or `NAME (MODE)`, SELinux a context of four
-// words.
+// label reads the security module's profile of this process. AppArmor reports `unconfined` or `NAME
+// (MODE)`. SELinux reports a context of four words.
 func (f *facts) label(t tree) {
 	text := t.text("proc/self/attr/apparmor/current")
 	if text == "" {
@@ -220,7 +219,8 @@ func (f *facts) label(t tree) {
 	}
 }
 
-// nested reports whether a user map does not map the whole range.
+// nested reports whether a user map does not map the whole range of ids: then this process is in a
+// nested user namespace.
 func nested(text string) bool {
 	fields := strings.Fields(text)
 	return len(fields) > 0 && (len(fields) != 3 || fields[0] != "0" || fields[1] != "0" || fields[2] != "4294967295")
@@ -246,7 +246,7 @@ func (f *facts) mounts(mounts, cgroups string) {
 		if strings.HasPrefix(at, "/proc/") && !strings.HasPrefix(tail, "binfmt_misc ") && !strings.HasPrefix(tail, "autofs ") {
 			f.masked = append(f.masked, at)
 		}
-		// The mount may show only a part of the hierarchy.
+		// The mount may show only a part of the cgroup hierarchy.
 		if below, ok := relative(shows, own); ok && strings.HasPrefix(tail, "cgroup2 ") && own != "" {
 			f.cgroup = path.Join(at, below)
 		}
@@ -254,7 +254,7 @@ func (f *facts) mounts(mounts, cgroups string) {
 	f.chroot = mounts != "" && !root
 }
 
-// relative is the rest of a path below a directory.
+// relative returns the part of a path below a directory.
 func relative(dir, name string) (string, bool) {
 	if name == dir || dir == "/" {
 		return strings.TrimPrefix(name, dir), true
@@ -262,7 +262,7 @@ func relative(dir, name string) (string, bool) {
 	return strings.CutPrefix(name, dir+"/")
 }
 
-// distribution reads ID and ID_LIKE of os-release.
+// distribution reads ID and ID_LIKE from os-release.
 func distribution(text string) []string {
 	var ids []string
 	for line := range strings.Lines(text) {

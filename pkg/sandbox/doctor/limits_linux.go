@@ -3,12 +3,12 @@ package doctor
 import "time"
 
 const (
-	// childTime bounds each child. The slowest starts bwrap, which takes a few
-	// milliseconds; a host under load needs more.
+	// childTime is the time limit of each child. The slowest child starts bwrap, which takes a few
+	// milliseconds; it takes longer on a host under load.
 	childTime = 10 * time.Second
-	// killDelay is how long a child's output is read after its end, if a
-	// descendant keeps it open.
+	// killDelay is how long the output of an ended child is read if a descendant keeps the pipe
+	// open.
 	killDelay = time.Second
-	// maxSaid bounds the part of a program's output that is shown, in bytes.
+	// maxSaid is the most that is shown of a program's output, in bytes.
 	maxSaid = 500
 )

@@ -17,11 +17,10 @@ import (
 	"time"
 )
 
-// certAuthority is the certificate authority of one process's proxy. Its keys are
-// only in memory. Its own certificate restricts it to the hosts of the injections
-// (RFC 5280, section 4.2.1.10): a process that obtained the key could not impersonate
-// another host. Its methods may be called from
-// any goroutine.
+// certAuthority is the certificate authority of one process's proxy. Its keys are only in memory.
+// Its own certificate restricts it to the hosts of the injections (RFC 5280, section 4.2.1.10), so
+// a process that obtained the key could not impersonate another host. Its methods may be called
+// from any goroutine.
 type certAuthority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -29,7 +28,7 @@ type certAuthority struct {
 	leafKey *ecdsa.PrivateKey
 
 	mu sync.Mutex
-	// leaves holds the newest certificate of each host: at most one per injection.
+	// leaves holds the newest certificate of each host. It has at most one per injection.
 	leaves map[string]*tls.Certificate
 }
 
@@ -54,9 +53,9 @@ func newAuthority(hosts []string) (*certAuthority, error) {
 	return a, nil
 }
 
-// constrain restricts an authority to hosts. A kind of names without a list of
-// permitted ones would be unrestricted. Therefore the list of DNS names is never empty: without
-// names it holds one that cannot exist (RFC 6761, section 6.4).
+// constrain restricts an authority to hosts. If a certificate has no list of permitted names of
+// some kind, names of that kind are unrestricted. Therefore the list of DNS names is never empty:
+// if no host is a name, the list contains a name that cannot exist (RFC 6761, section 6.4).
 func constrain(template *x509.Certificate, hosts []string) {
 	template.PermittedDNSDomainsCritical = true
 	for _, host := range hosts {
@@ -127,8 +126,8 @@ func (a *certAuthority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// errOtherName is the error of a TLS handshake that names another host than the
-// tunnel. crypto/tls then answers with an alert.
+// errOtherName is the error of a TLS handshake that names a different host from that of the tunnel.
+// crypto/tls then sends an alert.
 var errOtherName = errors.New("the TLS handshake names another host than the tunnel")
 
 // server returns the TLS configuration with which the proxy answers in place of a host.

@@ -29,8 +29,8 @@ func TestUpstreamIsVerified(t *testing.T) {
 	}
 }
 
-// TestBundleEnds: the bundle is a file that only this user can read, and is gone
-// with the proxy.
+// TestBundleEnds: the bundle is a file that only this user can read, and closing the proxy removes
+// it.
 func TestBundleEnds(t *testing.T) {
 	x := injecting(t, Hooks{}, placed("1", "", secretFile(t, testSecret)))
 	path := x.Bundle()

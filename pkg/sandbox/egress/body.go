@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 )
 
-// body is the body of a request, on the connection to the process.
+// body is the body of a request, which is read from the connection to the process.
 type body struct {
-	// proceed, if set, asks the process to send the body, before it is read.
+	// proceed, if set, is called before the body is read. It asks the process to send the body.
 	proceed func()
 	once    sync.Once
 	reader  io.Reader
@@ -19,7 +19,7 @@ type body struct {
 	ended   atomic.Bool   // all of it was read
 }
 
-// newBody returns the body of a request with that head, or nil.
+// newBody returns the body of a request with the head h, or nil if the request has none.
 func newBody(h *head, r *bufio.Reader) *body {
 	chunked := len(h.TransferEncoding) > 0
 	switch {
@@ -32,7 +32,7 @@ func newBody(h *head, r *bufio.Reader) *body {
 	}
 }
 
-// Read reads the body. The trailer of a chunked one is dropped.
+// Read reads the body. It drops the trailer of a chunked body.
 func (b *body) Read(p []byte) (int, error) {
 	b.once.Do(func() {
 		if b.proceed != nil {
@@ -76,7 +76,7 @@ func (b *body) skipTrailer() error {
 	}
 }
 
-// Close does nothing: the connection is used for the next request, or its owner closes it.
+// Close does nothing: either the connection is used for the next request, or its owner closes it.
 func (b *body) Close() error { return nil }
 
 // drained reports whether the rest of the body was read, so that the connection

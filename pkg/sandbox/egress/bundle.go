@@ -11,26 +11,26 @@ import (
 	"codex.internal/pkg/host/safeopen"
 )
 
-// bundleVariables name the file of certificate authorities that programs trust:
-// those that Codex CLI sets, and those of deno, the tools of AWS and of Nix. All
-// except NODE_EXTRA_CA_CERTS and DENO_CERT replace the system's authorities, so a
-// bundle contains those too.
+// bundleVariables are the environment variables that name the file of certificate authorities that
+// programs trust: those that Codex CLI sets, and those of deno, of the AWS tools and of Nix. With
+// any of them except NODE_EXTRA_CA_CERTS and DENO_CERT, a program no longer trusts the system's
+// authorities, so a bundle contains those too.
 var bundleVariables = []string{
 	"CODEX_CA_CERTIFICATE", "SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
 	"PIP_CERT", "BUNDLE_SSL_CA_CERT", "CARGO_HTTP_CAINFO", "NPM_CONFIG_CAFILE", "npm_config_cafile", "DENO_CERT", "AWS_CA_BUNDLE",
 	"NIX_SSL_CERT_FILE",
 }
 
-// systemBundles are the files with the certificate authorities of systems, in the order of
+// systemBundles are the paths at which systems store their certificate authorities, in the order of
 // crypto/x509.
 var systemBundles = []string{
 	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/cacert.pem",
 	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
 }
 
-// bundle is a file with the certificate authorities that a process trusts, in a
-// directory of its own. The directory is locked before the file is created: a
-// file in a directory that is not locked is left from a server that was killed.
+// bundle is a file with the certificate authorities that a process trusts. It is alone in its
+// directory. The directory is locked before the file is created. So if a directory with a file is
+// not locked, its server was killed.
 type bundle struct {
 	path   string
 	root   *os.Root // the directory
@@ -44,9 +44,9 @@ const (
 	bundleDir  = "codex-proxy-"
 )
 
-// newBundle writes a bundle below dir; empty: the directory for temporary files.
-// The file belongs to this user and is not writable: a sandbox must keep it so for a
-// process of the same user.
+// newBundle writes a bundle below dir, or below the directory for temporary files if dir is empty.
+// The file belongs to this user and is not writable. A sandbox must not let a process of the same
+// user change it.
 func newBundle(dir string, system, own []byte) (*bundle, error) {
 	fail := func(err error) (*bundle, error) {
 		return nil, fmt.Errorf("write the certificate bundle of a process: %w", err)
@@ -90,8 +90,7 @@ func (b *bundle) write(system, own []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// close removes the bundle. The directory is removed only if it has no other
-// entries.
+// close removes the bundle. It removes the directory only if the directory has no other entries.
 func (b *bundle) close() {
 	_ = b.root.Remove(bundleName)
 	_ = b.root.Close()
@@ -129,7 +128,7 @@ func RemoveBundles(dir string) (removed int, err error) {
 	return removed, nil
 }
 
-// removeBundle removes one directory, if it is left behind.
+// removeBundle removes one directory, if a killed server has left it behind.
 func removeBundle(root *os.Root, name string) bool {
 	link, err := root.Lstat(name)
 	if err != nil || !link.IsDir() || !ownedByUser(link) {
@@ -149,15 +148,15 @@ func removeBundle(root *os.Root, name string) bool {
 	if err != nil || !os.SameFile(info, link) {
 		return false // exchanged for a link meanwhile
 	}
-	// A directory without a file may be new, and not locked yet.
+	// A directory without a file may be new, and not yet locked.
 	if _, err := inner.Lstat(bundleName); err != nil || lock(dir) != nil {
 		return false
 	}
 	return inner.Remove(bundleName) == nil && root.Remove(name) == nil
 }
 
-// systemBundle returns the certificate authorities that this program trusts: those
-// of SSL_CERT_FILE, else of the system; nil if none are found.
+// systemBundle returns the certificate authorities that this program trusts: those of
+// SSL_CERT_FILE, or otherwise those of the system. It returns nil if it finds none.
 func systemBundle(getenv func(string) string) ([]byte, error) {
 	paths := systemBundles
 	if named := getenv("SSL_CERT_FILE"); named != "" {

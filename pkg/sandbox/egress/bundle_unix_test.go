@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestBundlesOfKilledServers: bundles of a killed server are removed, and nothing
+// TestBundlesOfKilledServers: RemoveBundles removes the bundles of a killed server, and nothing
 // else.
 func TestBundlesOfKilledServers(t *testing.T) {
 	top := t.TempDir()

@@ -7,15 +7,14 @@ import (
 	"slices"
 )
 
-// CeilingConfig is the egress policy of a server's owner: the most that policies of clients may
-// permit.
+// CeilingConfig is the egress policy of a server's owner. Policies of clients can permit only what
+// it permits.
 type CeilingConfig struct {
-	// Default is the permission of hosts that no pattern matches: Allow leaves them to the
-	// client's policy, Deny refuses them, and AskFirst asks the client although its
-	// policy allows them.
+	// Default applies to hosts that no pattern matches. Allow leaves the decision to the client's
+	// policy. Deny refuses the hosts. AskFirst asks the client even if its policy allows them.
 	Default Permission
-	// Allow, Deny and Ask are patterns as ParseEndpoints reads them: one with a port is
-	// for this port alone. Deny wins over Ask, and Ask over Allow.
+	// Allow, Deny and Ask are patterns as ParseEndpoints reads them. A pattern with a port applies
+	// to this port only. Deny takes precedence over Ask, and Ask over Allow.
 	Allow, Deny, Ask []string
 	// Ports are the permitted ports; empty: every port.
 	Ports []uint16
@@ -73,8 +72,8 @@ func NewCeiling(config CeilingConfig) (*Ceiling, error) {
 // public.
 func (c *Ceiling) private() bool { return c == nil || c.config.PrivateAddresses }
 
-// judgeName judges a host whose port is not known yet: it is refused if it is on every
-// port.
+// judgeName judges a host whose port is not known yet. It refuses the host only if the host is
+// refused on every port.
 func (c *Ceiling) judgeName(host string) (refusal *decision, ask bool) {
 	if c == nil {
 		return nil, false
@@ -112,7 +111,8 @@ func (c *Ceiling) denied(host string, port uint16) *decision {
 	return nil
 }
 
-// judgeAddress is judge for an address to which a permitted name has resolved: only rules for addresses apply.
+// judgeAddress is judge for an address to which a permitted name has resolved. Only rules for
+// addresses apply.
 func (c *Ceiling) judgeAddress(address netip.Addr, port uint16) (refusal *decision, ask bool) {
 	if c == nil {
 		return nil, false
@@ -121,8 +121,8 @@ func (c *Ceiling) judgeAddress(address netip.Addr, port uint16) (refusal *decisi
 	return c.denied(host, port), c.ask.Match(host, port) != ""
 }
 
-// judge returns the refusal of a host that is not permitted, and otherwise
-// whether the client must be asked about it.
+// judge returns a refusal if the host is not permitted. Otherwise it reports whether the client
+// must be asked about the host.
 func (c *Ceiling) judge(q Question) (refusal *decision, ask bool) {
 	if c == nil {
 		return nil, false

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// TestCeiling: if the owner refuses a host, neither a client's policy nor an
-// answer can permit it; and the owner's policy permits no host that the
-// client's policy does not.
+// TestCeiling: if the owner refuses a host, neither a client's policy nor an answer can permit it.
+// The owner's policy does not permit a host that the client's policy refuses.
 func TestCeiling(t *testing.T) {
 	open := Config{AskTime: time.Minute, LocalBinding: true, Domains: map[string]Permission{"*": Allow, "client-denies.test": Deny}}
 	narrow := Config{Domains: map[string]Permission{"127.0.0.1": Allow, "localhost": Allow, "a.test": Allow}}
@@ -73,7 +72,7 @@ func TestCeiling(t *testing.T) {
 	}
 }
 
-// TestCeilingAndNames: a name whose port is not known yet is refused if it is on every
+// TestCeilingAndNames: a name whose port is not known yet is refused only if it is refused on every
 // port.
 func TestCeilingAndNames(t *testing.T) {
 	for name, tt := range map[string]struct {

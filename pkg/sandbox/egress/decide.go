@@ -18,8 +18,8 @@ const (
 	SOCKS   Protocol = "socks5_tcp"
 )
 
-// Verdict is the result of a decision. Ask blocks like Block: the client wants
-// to be asked again later.
+// Verdict is the result of a decision. Ask blocks like Block, and means that the client wants to be
+// asked again later.
 type Verdict string
 
 // The verdicts.
@@ -54,14 +54,14 @@ const (
 	ReasonPlaceholder = "credential_placeholder"
 )
 
-// Question asks about a host about which the patterns do not decide.
+// Question asks the client about a host that the patterns neither allow nor deny.
 type Question struct {
 	Protocol Protocol
 	Host     string // normalised
 	Port     uint16
 }
 
-// Answer is the client's answer to a Question. The zero value means no answer, which
+// Answer is the client's answer to a Question. The zero value means that there is no answer, and
 // denies.
 type Answer struct {
 	Verdict Verdict
@@ -76,8 +76,8 @@ type decision struct {
 	rule     string // the pattern or rule that matched, for the log
 	override bool   // the client allowed a host that the patterns do not allow
 	asked    bool   // the client was asked
-	// addresses are those to connect to if the verdict is Pass; all were judged.
-	// Empty: only an upstream proxy gets the name.
+	// addresses are the addresses to connect to if the verdict is Pass. All of them were judged.
+	// The list is empty if an upstream proxy resolves the name.
 	addresses []netip.Addr
 }
 
@@ -136,8 +136,8 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 	return d
 }
 
-// judgeAddresses applies the rules about addresses to those that a name has. The process could otherwise have a denied
-// address by a name of its own.
+// judgeAddresses applies the rules for addresses to the addresses that a name resolves to.
+// Otherwise a process could reach a denied address by a name that resolves to it.
 func (x *Proxy) judgeAddresses(ctx context.Context, q Question, addresses []netip.Addr, d *decision) {
 	mustAsk := false
 	for _, address := range addresses {
@@ -163,16 +163,17 @@ func (x *Proxy) judgeAddresses(ctx context.Context, q Question, addresses []neti
 	}
 }
 
-// misread reports whether an upstream proxy may take a name for another host: some
-// map names to ASCII and get another name, and those with the C library's
-// resolver take 2852039166 for the address 169.254.169.254. No pattern and no rule
+// misread reports whether an upstream proxy may take a name for another host. Some proxies map
+// names to ASCII, which gives a different name. Proxies with the C library's resolver take
+// 2852039166 for the address 169.254.169.254. No pattern and no rule was compared with that other
+// host.
 // was compared with that host.
 func misread(name string) bool {
 	return endsInNumber(name) || strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
-// decideName decides about a name in a DNS query, whatever the port. It
-// resolves nothing and asks no one: both happen when the process connects.
+// decideName decides about a name in a DNS query, on any port. It resolves nothing and does not ask
+// the client: both happen when the process connects.
 func (x *Proxy) decideName(host string) decision {
 	p := x.policy
 	refusal, mustAsk := x.host.opts.Ceiling.judgeName(host)
@@ -192,10 +193,11 @@ func (x *Proxy) decideName(host string) decision {
 	return decision{verdict: Pass, source: Baseline, reason: ReasonAllow, rule: rule}
 }
 
-// untold is the rule that refuses addresses which stand for a name, but which DNS has not returned.
+// untold is the reason for refusing an address of the networks that stand for names, if DNS has not
+// returned that address.
 const untold = "DNS has not returned this address"
 
-// noOne is the rule that refuses a host about which no client can be asked.
+// noOne is the reason for refusing a host if no client can be asked about it.
 const noOne = "no pattern allows it, and no user can be asked"
 
 // asks reports whether a client can be asked.
@@ -203,14 +205,13 @@ func (x *Proxy) asks() bool {
 	return x.policy.config.AskTime != 0 && x.hooks.Ask != nil && x.asking.Err() == nil
 }
 
-// localBinding reports whether addresses are not judged.
+// localBinding reports whether the rules for addresses are disabled.
 func (x *Proxy) localBinding() bool {
 	return x.policy.config.LocalBinding && x.host.opts.Ceiling.private()
 }
 
-// resolve fills in the addresses of a name, or blocks it. Every address counts,
-// because the process could choose the name so that it has a public and a
-// private one.
+// resolve fills in the addresses of a name, or blocks the name. All its addresses are judged,
+// because a process could choose a name that has a public and a private address.
 func (x *Proxy) resolve(ctx context.Context, q Question, byName bool, d *decision) {
 	bound, done := context.WithTimeout(ctx, resolveTime)
 	addresses, err := x.host.resolve(bound, q.Host)
@@ -230,7 +231,7 @@ func (x *Proxy) resolve(ctx context.Context, q Question, byName bool, d *decisio
 			}
 		}
 	}
-	// With localBinding and without an address, connecting fails.
+	// With localBinding and no address, the verdict is Pass, and the later connection fails.
 	if x.judgeAddresses(ctx, q, addresses, d); d.verdict == Pass && !byName {
 		d.addresses = addresses[:min(len(addresses), maxAddresses)]
 	}
@@ -254,7 +255,7 @@ func (x *Proxy) ask(ctx context.Context, q Question) decision {
 	defer done()
 	stop := context.AfterFunc(x.asking, done)
 	defer stop()
-	// AfterFunc ends ctx in another goroutine, which may not have run yet.
+	// context.AfterFunc cancels ctx in another goroutine, which may not have run yet.
 	if ctx.Err() != nil || x.asking.Err() != nil {
 		return d
 	}
@@ -284,9 +285,8 @@ func hasControl(text string) bool {
 	return false
 }
 
-// refusal returns the message to the process for a reason. Two of the messages contain
-// the word sandbox, by which Codex CLI recognizes the failure of a command as a
-// denial of the sandbox.
+// refusal is the message to the process for a reason. Two of the messages contain the word sandbox:
+// Codex CLI takes the failure of a command for a denial of the sandbox if it finds this word.
 type refusal struct{ code, message string }
 
 var refusals = map[string]refusal{

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// testProxy returns a proxy of a policy that is closed with the test.
+// testProxy returns a proxy with a policy. The proxy is closed when the test ends.
 func testProxy(t testing.TB, o Options, config Config, hooks Hooks) *Proxy {
 	t.Helper()
 	if o.Getenv == nil {
@@ -31,7 +31,7 @@ func testProxy(t testing.TB, o Options, config Config, hooks Hooks) *Proxy {
 	return x
 }
 
-// names resolves the names of these tests.
+// names returns the resolver of these tests.
 func names(looked *[]string) func(context.Context, string) ([]netip.Addr, error) {
 	return func(_ context.Context, name string) ([]netip.Addr, error) {
 		*looked = append(*looked, name)
@@ -133,8 +133,8 @@ func TestDeniedSpellings(t *testing.T) {
 	}
 }
 
-// TestDeniedAddressesByName: a rule about an address applies to each name that resolves to it. If a command may reach
-// every host except one, it could otherwise reach that one by another name.
+// TestDeniedAddressesByName: a rule about an address applies to each name that resolves to it.
+// Otherwise a command that may reach every host except one could reach that host by another name.
 func TestDeniedAddressesByName(t *testing.T) {
 	all := map[string]Permission{"*": Allow, "localhost": Allow}
 	denied := map[string]Permission{"*": Allow, "localhost": Allow, "8.8.8.*": Deny, "::1": Deny, "169.254.169.254": Deny}
@@ -178,8 +178,8 @@ func TestDeniedAddressesByName(t *testing.T) {
 	}
 }
 
-// TestNamesBelowLocalhost: these names mean this machine, as localhost does, and
-// are not resolved.
+// TestNamesBelowLocalhost: names below localhost mean this machine, as localhost does, and are not
+// resolved.
 func TestNamesBelowLocalhost(t *testing.T) {
 	var looked []string
 	x := testProxy(t, Options{Resolve: names(&looked)}, Config{Domains: map[string]Permission{"*": Allow, "app.localhost": Allow}}, Hooks{})
@@ -196,14 +196,14 @@ func TestNamesBelowLocalhost(t *testing.T) {
 	}
 }
 
-// TestUpstreamNames: a name that only an upstream proxy can resolve goes there;
-// one that is private here does not.
+// TestUpstreamNames: a name that only an upstream proxy can resolve is sent to that proxy. A name
+// that has a private address here is not.
 func TestUpstreamNames(t *testing.T) {
 	var looked []string
 	x := testProxy(t, Options{Resolve: names(&looked)}, Config{Domains: map[string]Permission{"*": Allow}}, Hooks{})
 	for host, want := range map[string]Verdict{
 		"none.test": Pass, "mixed.test": Block, "public.test": Pass, "1.0x.test": Pass, "0x7f.test": Pass,
-		// Names that an upstream proxy may take for this machine, or for another address.
+		// An upstream proxy may take these names for this machine, or for another address.
 		"x.localhost": Block, "localhost.localdomain": Block, "2852039166": Block, "127.1": Block, "0x7f.0.0.1": Block, "0177.0.0.01": Block,
 		"0xa9fea9fe": Block, "a.0x": Block, "1.2.3.4.5": Block, "b\u00fccher.test": Block,
 	} {
@@ -227,7 +227,7 @@ func wait(ctx context.Context, _ Question) Answer {
 	return Answer{}
 }
 
-// TestQuestionTime: a question ends 5 s after the client's own time.
+// TestQuestionTime: a question ends 5 s after the time limit that the client has set.
 func TestQuestionTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := askingProxy(Config{AskTime: time.Second}, wait)
@@ -243,8 +243,8 @@ func TestQuestionTime(t *testing.T) {
 	})
 }
 
-// TestStopAsking: an open question is denied, and so is each later one, while
-// listed hosts work on.
+// TestStopAsking: StopAsking denies an open question and each later one. Listed hosts can still be
+// reached.
 func TestStopAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := askingProxy(Config{AskTime: time.Hour, LocalBinding: true, Domains: map[string]Permission{"127.0.0.1": Allow}}, wait)
@@ -266,7 +266,7 @@ func TestStopAsking(t *testing.T) {
 	})
 }
 
-// TestQuestionLimit: one question too many is denied at once.
+// TestQuestionLimit: a question beyond the limit is denied at once.
 func TestQuestionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := askingProxy(Config{AskTime: time.Hour}, wait)

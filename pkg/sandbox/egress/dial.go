@@ -23,11 +23,11 @@ type route struct {
 	upstream  *url.URL // nil: none
 }
 
-// errOwnPort is the error of a port on which this program itself listens.
+// errOwnPort means that this program itself listens on the port.
 var errOwnPort = errors.New("the port belongs to the server itself")
 
-// dial connects to one of the addresses of a route, which decide has judged, or
-// to its upstream proxy. Close closes the connection.
+// dial connects to one of the addresses of a route, which decide has judged, or to the upstream
+// proxy of the route. Proxy.Close closes the connection.
 func (x *Proxy) dial(ctx context.Context, r route) (net.Conn, error) {
 	if !x.begin() {
 		return nil, net.ErrClosed
@@ -40,7 +40,7 @@ func (x *Proxy) dial(ctx context.Context, r route) (net.Conn, error) {
 	var conn net.Conn
 	var err error
 	if r.upstream != nil {
-		// The operator has named the upstream proxy: its address is not judged.
+		// The operator has chosen the upstream proxy, so its address is not judged.
 		dialer := net.Dialer{Resolver: &net.Resolver{PreferGo: true}}
 		conn, err = dialer.DialContext(ctx, "tcp", r.upstream.Host)
 	} else {
@@ -55,8 +55,8 @@ func (x *Proxy) dial(ctx context.Context, r route) (net.Conn, error) {
 	return &outside{Conn: conn.(*net.TCPConn), proxy: x}, nil
 }
 
-// outside is a connection to a host. It keeps TCPConn's methods, so that bytes
-// can be moved within the kernel.
+// outside is a connection to a host. It keeps TCPConn's methods, so that the kernel can move bytes
+// from one connection to the other.
 type outside struct {
 	Conn
 	proxy *Proxy
@@ -71,9 +71,9 @@ func (o *outside) Close() error {
 	return o.Conn.Close()
 }
 
-// dialAddresses connects to the first address that answers. After
-// nextAddressTime the next one is tried in parallel: an address of a family that
-// does not work here would otherwise take all the time.
+// dialAddresses connects to the first address that answers. After nextAddressTime it also tries the
+// next address. Otherwise an address of a family that does not work here would use up the whole
+// time limit.
 func (x *Proxy) dialAddresses(ctx context.Context, r route) (net.Conn, error) {
 	if len(r.addresses) == 0 {
 		return nil, errors.New("the name does not resolve")
@@ -96,7 +96,8 @@ func (x *Proxy) dialAddresses(ctx context.Context, r route) (net.Conn, error) {
 		})
 	}
 	defer func() {
-		// Overtaken attempts are cancelled and end by themselves.
+		// Attempts that are still running when another one succeeds are cancelled, and end by
+		// themselves.
 		for range running {
 			x.wg.Go(func() {
 				if o := <-outcomes; o.conn != nil {
@@ -134,8 +135,8 @@ func (x *Proxy) dialAddresses(ctx context.Context, r route) (net.Conn, error) {
 	}
 }
 
-// dialOne connects to an address, unless this program itself listens there. It also checks
-// the address of the connection that it got.
+// dialOne connects to an address, unless this program itself listens there. It also checks the
+// address that it has actually connected to.
 func (x *Proxy) dialOne(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	own := x.host.ownPort(to.Port())
 	if own && peercred.IsOwnAddress(to.Addr()) {
@@ -156,8 +157,8 @@ func (h *Host) ownPort(port uint16) bool {
 	return proxy || h.opts.OwnPort(port)
 }
 
-// tunnelTo connects to the host of a tunnel, through its upstream proxy if it
-// has one. The reader, if not nil, has the bytes that the far side has sent already.
+// tunnelTo connects to the host of a tunnel, through the route's upstream proxy if there is one.
+// The reader, if not nil, holds bytes that the other side has already sent.
 func (x *Proxy) tunnelTo(ctx context.Context, q Question, r route) (*outside, *bufio.Reader, error) {
 	conn, err := x.dial(ctx, r)
 	if err != nil {
@@ -201,7 +202,7 @@ func connectThrough(ctx context.Context, conn net.Conn, upstream *url.URL, targe
 	if !stop() {
 		return nil, ctx.Err()
 	}
-	// The reader is needed only for the bytes that were read with the head.
+	// The reader is still needed for bytes that were read together with the head.
 	head.N = 0
 	return reader, nil
 }

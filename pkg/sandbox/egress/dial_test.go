@@ -55,8 +55,8 @@ func TestUpstreamProxy(t *testing.T) {
 	}
 }
 
-// TestOwnPorts: neither a port of the server nor of another process's proxy can
-// be reached through a proxy, whatever the policy allows.
+// TestOwnPorts: whatever the policy allows, a proxy connects neither to a port of the server nor to
+// a port of another process's proxy.
 func TestOwnPorts(t *testing.T) {
 	l := echo(t)
 	config := Config{LocalBinding: true, Domains: map[string]Permission{"*": Allow}}
@@ -82,8 +82,8 @@ func mappedZero(ctx context.Context, name string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 }
 
-// TestOwnPortUpstream: a port of the server is not asked of an upstream proxy,
-// which may find another address for the name than this machine does.
+// TestOwnPortUpstream: the proxy does not request a port of the server from an upstream proxy,
+// which may resolve the name to another address than this machine does.
 func TestOwnPortUpstream(t *testing.T) {
 	env := map[string]string{"HTTP_PROXY": "http://127.0.0.1:1", "HTTPS_PROXY": "http://127.0.0.1:1"}
 	config := local()
@@ -113,7 +113,7 @@ func TestPinnedAddress(t *testing.T) {
 	}
 }
 
-// TestNextAddress: after an address that refuses, the next one is tried.
+// TestNextAddress: if an address refuses the connection, the next address is tried.
 func TestNextAddress(t *testing.T) {
 	l := echo(t)
 	x := testProxy(t, Options{}, local(), Hooks{})

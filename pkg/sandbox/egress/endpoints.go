@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// Endpoints are patterns of hosts, each for every port or, as in
-// "*.example.com:443", for one. They do not change.
+// Endpoints are patterns of hosts. Each applies to every port or, as in "*.example.com:443", to one
+// port. They do not change.
 //
-// A Policy has no ports, because the protocol's domains have none. A caller that needs
-// ports gives the Policy the patterns without ports (Domains), makes it ask about the
-// hosts of patterns with a port (Review), and answers with Match.
+// A Policy has no ports, because the domains of the protocol have none. A caller that needs ports
+// passes three things to the Policy: the patterns without ports (Domains), the patterns of hosts to
+// ask about, which are those with a port (Review), and a function that answers the questions with
+// Match.
 type Endpoints struct {
 	texts, hosts []string // as given, and without the port
 	every        patterns
@@ -55,8 +56,8 @@ func ParseEndpoints(texts []string) (*Endpoints, error) {
 // Any reports whether there are any patterns.
 func (e *Endpoints) Any() bool { return len(e.hosts) > 0 }
 
-// splitPort cuts the port off a pattern; 0: it has no port, like an IPv6 address without
-// brackets.
+// splitPort cuts the port off a pattern. The port is 0 if the pattern has none, as in an IPv6
+// address without brackets.
 func splitPort(text string) (host string, port uint16, err error) {
 	text = strings.Trim(text, " \t")
 	if _, err := netip.ParseAddr(text); err == nil {
@@ -119,6 +120,6 @@ func (e *Endpoints) Review() []string {
 	return review
 }
 
-// NormalHost returns the form of a host in questions, in reports and for
-// Match; ok is false if text is not a host.
+// NormalHost returns the form of a host that questions, reports and Match use. ok is false if text
+// is not a host.
 func NormalHost(text string) (host string, ok bool) { return normalHost(text) }

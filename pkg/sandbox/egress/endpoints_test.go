@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestEndpoints: a pattern with a port permits that port and no other, and its host
-// is one to ask about.
+// TestEndpoints: a pattern with a port permits that port and no other, and the client is asked
+// about its host.
 func TestEndpoints(t *testing.T) {
 	e, err := ParseEndpoints([]string{"a.test", "b.test:443", "*.c.test:22", "**.d.test:8080", "::1", "[::2]:80", "[2001:db8::3]", "*:993", "127.0.0.1:5432"})
 	if err != nil {

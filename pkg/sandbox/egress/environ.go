@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The variables of a process with a proxy, as Codex CLI sets them.
+// These are the variables of a process with a proxy, as Codex CLI sets them.
 var (
 	webVariables = []string{
 		"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "YARN_HTTP_PROXY", "YARN_HTTPS_PROXY",
@@ -18,15 +18,14 @@ var (
 	otherVariables  = []string{
 		"CODEX_NETWORK_PROXY_ACTIVE=1", "NODE_USE_ENV_PROXY=1", "ELECTRON_GET_USE_PROXY=true",
 	}
-	// removedVariables belong to an outer proxy, if this server itself runs
-	// behind one.
+	// removedVariables configure an outer proxy, if this server itself runs behind one.
 	removedVariables = []string{
 		"CODEX_NETWORK_PROXY_ATTRIBUTION", "CODEX_NETWORK_PROXY_BROKERED_CREDENTIALS",
 		"CODEX_NETWORK_PROXY_CREDENTIAL_BROKER_ACTIVE",
 	}
 )
 
-// localNetworks are not proxied for a process with local binding.
+// localNetworks are reached without the proxy if the policy has LocalBinding.
 const localNetworks = "localhost,127.0.0.1,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16"
 
 // Environ returns a copy of an environment (NAME=VALUE) that points its process at
@@ -68,8 +67,8 @@ func (x *Proxy) Environ(env []string) []string {
 	return append(kept, set...)
 }
 
-// Ports returns the proxy's ports on 127.0.0.1: the port of the HTTP proxy and,
-// if there is one, of the SOCKS5 proxy.
+// Ports returns the proxy's ports on 127.0.0.1: the port of the HTTP proxy and the port of the
+// SOCKS5 proxy, if there is one.
 func (x *Proxy) Ports() []uint16 {
 	ports := []uint16{portOf(x.web)}
 	if x.socks != nil {

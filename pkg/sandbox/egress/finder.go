@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// finder reads a stream and finds texts in it, also across reads. It holds back
-// only bytes that may be the beginning of a text, until the next ones have
-// arrived, so that a stream of events is not delayed.
+// finder reads a stream and finds texts in it, also if a text is split across reads. It holds back
+// only bytes that may be the beginning of a text, until the next bytes arrive. So a stream of
+// events is not delayed.
 type finder struct {
 	from  io.Reader
 	texts [][]byte
-	// found is called with each text that occurs; the reader gets asterisks instead of the
-	// text. Its error ends the stream before the text.
+	// found is called with each text that occurs. The reader gets asterisks instead of the text. If
+	// found returns an error, the stream ends before the text.
 	found func(text []byte) error
 
 	buffer []byte
@@ -49,7 +49,7 @@ func (f *finder) fill() {
 		}
 		f.buffer = make([]byte, longest+copyBuffer)
 	}
-	// The held bytes lie directly behind the ready ones.
+	// The held bytes directly follow the ready ones.
 	if f.held > 0 {
 		held := f.ready[len(f.ready) : len(f.ready)+f.held]
 		copy(f.buffer, held)
@@ -92,8 +92,8 @@ func beginning(got, text []byte) int {
 	}
 }
 
-// longestFirst sorts texts, because one may be a prefix of another: the rest of
-// the longer one must not reach the reader.
+// longestFirst sorts texts by length. One text may be a prefix of another: if the shorter one were
+// replaced first, the rest of the longer one would reach the reader.
 func longestFirst(texts [][]byte) [][]byte {
 	return slices.SortedStableFunc(slices.Values(texts), func(a, b []byte) int { return len(b) - len(a) })
 }

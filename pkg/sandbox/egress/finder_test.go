@@ -8,8 +8,8 @@ import (
 	"testing/iotest"
 )
 
-// TestFinder: texts are found however a stream is cut, and only a possible
-// beginning of a text is held back.
+// TestFinder: texts are found wherever the stream is split, and only a possible beginning of a text
+// is held back.
 func TestFinder(t *testing.T) {
 	texts := [][]byte{[]byte("secret"), []byte("******"), []byte("se")}
 	for text, want := range map[string]string{
@@ -41,7 +41,7 @@ func TestFinder(t *testing.T) {
 	}
 }
 
-// FuzzFinder: what is read is the stream with every text replaced, however it is cut.
+// FuzzFinder: the result is the stream with every text replaced, wherever the stream is split.
 func FuzzFinder(f *testing.F) {
 	f.Add("a secret, a sesecret", "secret", byte(3))
 	f.Add("aaab", "aab", byte(1))
@@ -60,7 +60,7 @@ func FuzzFinder(f *testing.F) {
 	})
 }
 
-// cut returns at most size bytes per read.
+// cut is a reader that returns at most size bytes per read.
 type cut struct {
 	r    io.Reader
 	size int

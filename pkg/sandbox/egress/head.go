@@ -23,9 +23,9 @@ var (
 	errBusyHead  = errors.New("too many requests have large heads")
 )
 
-// headSize counts the bytes of a head while it is read, and takes a slot of the
-// proxy when the head becomes large. Otherwise a process could make the server hold
-// maxHead bytes for each connection, by not finishing its heads.
+// headSize counts the bytes of a head while it is read, and takes a slot of the proxy when the head
+// becomes large. Without slots, a process could make the server hold maxHead bytes for each
+// connection, by sending heads that never end.
 type headSize struct {
 	admit func() bool // takes a slot; called at most once
 	size  int
@@ -46,12 +46,11 @@ func (s *headSize) add(n int) error {
 	return nil
 }
 
-// readHead reads the head of a request. The lines are read here, and net/http
-// parses them. net/http's server and ReadRequest would drop the Host header of a
-// request for an absolute URI, which must be compared with the URI; they refuse
-// a second Host header without a message; and they bound the head only by its
-// size. Headers that continue on a second line are refused, because the next
-// server may read them differently.
+// readHead reads the head of a request. It reads the lines itself, and net/http parses them. The
+// server and ReadRequest of net/http are not used for three reasons. They drop the Host header of a
+// request for an absolute URI, which must be compared with the URI. They refuse a second Host
+// header without a message. They limit only the size of the head. readHead refuses headers that
+// continue on a second line, because the next server may read them differently.
 func readHead(r *bufio.Reader, counted *headSize) (*head, error) {
 	var text bytes.Buffer
 	h := &head{}
@@ -94,8 +93,8 @@ func readHead(r *bufio.Reader, counted *headSize) (*head, error) {
 	}
 }
 
-// readLine reads a line with its end. count is called with the size of each
-// part; an error of count ends the line.
+// readLine reads a line with its line end. It calls count with the size of each part; if count
+// returns an error, readLine returns it.
 func readLine(r *bufio.Reader, count func(int) error) ([]byte, error) {
 	var line []byte
 	for {
@@ -119,7 +118,7 @@ type target struct {
 	tls    bool   // https: this proxy opens no TLS
 }
 
-// Errors of a target, in the words of Codex CLI.
+// These are the errors of a target, in the words of Codex CLI.
 var (
 	errNoHost       = errors.New("missing host")
 	errHosts        = errors.New("multiple Host headers")
@@ -127,11 +126,11 @@ var (
 	errHostHeader   = errors.New("invalid Host header")
 )
 
-// target returns the target of the request: the host of its URI, else that
-// of its Host header.
+// target returns the target of the request: the host of its URI, or otherwise the host of its Host
+// header.
 func (h *head) target() (t target, err error) {
 	if h.Method == http.MethodConnect {
-		// Its Host header is ignored, as Codex CLI does.
+		// The Host header of a CONNECT is ignored, as in Codex CLI.
 		if t.host, t.port, err = authority(h.RequestURI, 80); err != nil {
 			return t, errNoHost
 		}
@@ -142,8 +141,8 @@ func (h *head) target() (t target, err error) {
 	}
 	scheme, rest, absolute := strings.Cut(h.RequestURI, "://")
 	if !absolute || strings.HasPrefix(scheme, "/") {
-		// Neither a path nor `*` of OPTIONS: in front of an upstream proxy it would
-		// become a part of the host.
+		// This is neither a path nor the `*` of OPTIONS. An upstream proxy would get it appended to
+		// the host, and read it as a part of the host.
 		if t.path = h.RequestURI; t.path[0] != '/' && (t.path != "*" || h.Method != http.MethodOptions) {
 			return t, errNoHost
 		}
@@ -194,7 +193,7 @@ func (h *head) absolute(scheme, rest string) (t target, err error) {
 	return t, nil
 }
 
-// authority reads host[:port].
+// authority parses host[:port].
 func authority(text string, port uint16) (string, uint16, error) {
 	name := text
 	if i := strings.LastIndexByte(text, ':'); i >= 0 && strings.IndexByte(text[i:], ']') < 0 {
@@ -220,7 +219,7 @@ var hopByHop = []string{
 	"Transfer-Encoding", "Upgrade",
 }
 
-// endToEnd returns the headers that are sent on.
+// endToEnd returns the headers that are forwarded.
 func endToEnd(headers http.Header) http.Header {
 	kept := headers.Clone()
 	for _, list := range headers["Connection"] {
@@ -234,8 +233,8 @@ func endToEnd(headers http.Header) http.Header {
 	return kept
 }
 
-// outgoing returns the request for the far side, without a body. Its path is
-// the received one, byte for byte.
+// outgoing returns the request to the host, without a body. Its path is the received path, byte for
+// byte.
 func (h *head) outgoing(t target, r route) *http.Request {
 	path, query, found := strings.Cut(t.path, "?")
 	to := &url.URL{
@@ -247,9 +246,10 @@ func (h *head) outgoing(t target, r route) *http.Request {
 	case r.upstream != nil:
 		to.Opaque = "//" + t.header + path
 	case strings.HasPrefix(path, "//"):
-		// As Opaque it would become a host. net/url sends RawPath as it is only if it
-		// is an encoding of Path that it knows; for others the whole URI says what
-		// the host is, which every server must accept (RFC 9112, section 3.2.2).
+		// In Opaque, such a path would be read as a host. net/url sends RawPath unchanged only if
+		// it recognizes RawPath as an encoding of Path. For other paths the request contains the
+		// whole URI, which names the host, and which every server must accept (RFC 9112, section
+		// 3.2.2).
 		to.Opaque, to.RawPath = "", path
 		to.Path, _ = url.PathUnescape(path)
 		if to.EscapedPath() != path {

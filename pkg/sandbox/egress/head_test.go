@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestHeads: a head that is malformed or too large gets an answer, and the
-// connection ends.
+// TestHeads: the proxy answers a head that is malformed or too large with an error, and ends the
+// connection.
 func TestHeads(t *testing.T) {
 	server := webServer(t)
 	x := testProxy(t, Options{}, local(), Hooks{})
@@ -50,8 +50,8 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// TestTargetsThatAreNoPath: what is neither a URI nor a path would become a part
-// of the host in front of an upstream proxy.
+// TestTargetsThatAreNoPath: text that is neither a URI nor a path would become a part of the host
+// in a request to an upstream proxy.
 func TestTargetsThatAreNoPath(t *testing.T) {
 	for request, want := range map[string]error{
 		"GET x.evil.org:80/p":       errNoHost,
@@ -103,7 +103,7 @@ func FuzzHead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// A path that begins as a host does may become a whole URI: see outgoing.
+		// A path that looks like the beginning of a host may become a whole URI: see outgoing.
 		if uri := again.RequestURI; uri != to.path && (!strings.HasPrefix(to.path, "//") || uri != "http://"+to.header+to.path) {
 			t.Fatalf("%q becomes %q", text, sent.String())
 		}
@@ -113,8 +113,8 @@ func FuzzHead(f *testing.F) {
 // anyHead counts a head that always gets a slot.
 func anyHead() *headSize { return &headSize{admit: func() bool { return true }} }
 
-// TestLargeHeadsAreBounded: heads that a process does not finish do not take
-// maxHead bytes for each of its connections.
+// TestLargeHeadsAreBounded: a process that does not finish its heads cannot take maxHead bytes for
+// each of its connections.
 func TestLargeHeadsAreBounded(t *testing.T) {
 	x := testProxy(t, Options{}, local(), Hooks{})
 	host := x.host
@@ -142,7 +142,7 @@ func TestLargeHeadsAreBounded(t *testing.T) {
 	if resp, _ := exchange(t, conn, r, large+"\r\n\r\n"); resp.StatusCode != http.StatusBadGateway {
 		t.Errorf("after one has ended: %s", resp.Status)
 	}
-	// The answer is sent before its slot is free.
+	// The proxy sends the answer before it frees the slot.
 	await(t, func() bool { return len(x.heads) < maxLargeHeads })
 	for range maxAllLargeHeads {
 		host.heads <- struct{}{}
@@ -156,7 +156,7 @@ func TestLargeHeadsAreBounded(t *testing.T) {
 	}
 }
 
-// await waits until a condition holds that has no event.
+// await polls until a condition holds. It is for conditions that no event reports.
 func await(t *testing.T, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(testTimeout); !holds(); time.Sleep(time.Millisecond) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// errHello ends a handshake after the client's first message was read.
+// errHello ends a handshake once the client's first message has been read.
 var errHello = errors.New("the first message was read")
 
 // serverName returns the name of the server in a TLS client's first message, as a host in
@@ -30,14 +30,14 @@ func serverName(r *bufio.Reader) string {
 	return host
 }
 
-// peeked is a connection on which a TLS server reads ahead. It discards
-// writes.
+// peeked is a connection for a TLS server that only peeks at the incoming bytes. Writes to it are
+// discarded.
 type peeked struct {
 	r  *bufio.Reader
 	at int // how many bytes of the buffer were read
 }
 
-// Read reads the next bytes of the reader's buffer.
+// Read returns the next bytes of the reader's buffer.
 func (p *peeked) Read(b []byte) (int, error) {
 	if _, err := p.r.Peek(p.at + 1); err != nil {
 		return 0, err

@@ -46,8 +46,8 @@ func inRecords(hello []byte) []byte {
 	return b
 }
 
-// TestServerNames: the name is found, however the message comes, and all of the
-// message is left to be sent on.
+// TestServerNames: the name is found however the message is split, and the whole message can still
+// be forwarded.
 func TestServerNames(t *testing.T) {
 	long := strings.Repeat("x", 60) + "." + strings.Repeat("y", 60) + ".test"
 	protocols := make([]string, 100)

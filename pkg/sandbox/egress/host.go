@@ -7,8 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// localhost is the name that means this machine. It is never resolved, nor are the
-// names below it.
+// localhost is the name of this machine. Neither this name nor a name below it is ever resolved.
 const localhost = "localhost"
 
 // isLocalhost reports whether a normalised host means this machine by its name (RFC
@@ -53,8 +52,8 @@ func normalHost(text string) (host string, ok bool) {
 	return host, validName(host, "*?")
 }
 
-// validName reports whether text is a name of non-empty labels. The characters
-// that have a meaning in URLs, and more, do not occur in it.
+// validName reports whether text is a name of non-empty labels that contains none of the characters
+// in more and none that have a meaning in URLs.
 func validName(text, more string) bool {
 	if len(text) > maxHostBytes || !utf8.ValidString(text) {
 		return false
@@ -69,8 +68,8 @@ func validName(text, more string) bool {
 	})
 }
 
-// lower returns text with its ASCII letters in lower case. Other letters stay:
-// names are not converted, so that no two of them become the same.
+// lower returns text with its ASCII letters in lower case. Other letters are unchanged, so that two
+// different names never become equal.
 func lower(text string) string {
 	b := []byte(text)
 	for i, c := range b {
@@ -81,8 +80,8 @@ func lower(text string) string {
 	return string(b)
 }
 
-// reserved are the networks that are not the public Internet: a
-// process must not reach them by a public name.
+// reserved are the networks that do not belong to the public Internet. A process must not reach
+// them by a public name.
 var reserved = func() (list []netip.Prefix) {
 	for _, text := range []string{
 		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
@@ -101,9 +100,9 @@ var (
 	compatible    = netip.MustParsePrefix("::/96")
 )
 
-// packed returns the IPv4 address that an IPv6 address contains. A translator in the
-// network may lead connections to the latter to the former. ok is false if it contains
-// none.
+// packed returns the IPv4 address that an IPv6 address contains. A translator in the network may
+// forward connections for the IPv6 address to that IPv4 address. ok is false if the IPv6 address
+// contains none.
 func packed(address netip.Addr) (inner netip.Addr, ok bool) {
 	if !address.Is6() {
 		return netip.Addr{}, false
@@ -118,8 +117,8 @@ func packed(address netip.Addr) (inner netip.Addr, ok bool) {
 	return netip.Addr{}, false
 }
 
-// spellings returns the hosts by which a pattern denies a normalised host: itself and,
-// if it is an IPv6 address that contains an IPv4 address, the latter.
+// spellings returns the hosts for which a pattern denies a normalised host: the host itself and, if
+// it is an IPv6 address that contains an IPv4 address, that IPv4 address.
 func spellings(host string) []string {
 	if address, err := netip.ParseAddr(host); err == nil {
 		if inner, ok := packed(address); ok {
@@ -129,8 +128,8 @@ func spellings(host string) []string {
 	return []string{host}
 }
 
-// public reports whether an address belongs to the public Internet. An IPv6
-// address that contains an IPv4 address is judged by the latter.
+// public reports whether an address belongs to the public Internet. An IPv6 address that contains
+// an IPv4 address is public if the IPv4 address is.
 func public(address netip.Addr) bool {
 	address = address.Unmap()
 	if inner, ok := packed(address); ok {

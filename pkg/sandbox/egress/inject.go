@@ -15,26 +15,26 @@ import (
 	"codex.internal/pkg/host/safeopen"
 )
 
-// Injection is a credential that proxies put into the requests for one host, so
-// that the process which sends them never has it (docs/spec/network.md §4.8).
+// Injection is a credential that proxies add to the requests for one host. The process that sends
+// the requests never has the credential (docs/spec/network.md §4.8).
 type Injection struct {
 	// Host is a name or an address, with a port unless that is 443. It is not a pattern:
 	// the owner must know which host gets the credential.
 	Host string
 	// Header is the header that gets the credential, such as Authorization.
 	Header string
-	// Scheme precedes the value, as in `Bearer VALUE`; empty: the value alone. For
+	// Scheme precedes the value, as in `Bearer VALUE`. If it is empty, the value is sent alone. For
 	// Basic the value is user:password, which is sent in base64.
 	Scheme string
-	// ValueFile is the absolute path of the file with the value, which is read for
-	// each request, blanks and newlines around it ignored. Sandboxed processes must not
-	// see its directory: see Ceiling.SecretPaths.
+	// ValueFile is the absolute path of the file with the value. The file is read for each request,
+	// and blanks and newlines around the value are ignored. Sandboxed processes must not see its
+	// directory: see Ceiling.SecretPaths.
 	ValueFile string
-	// PlaceholderEnv names the variable in which a process gets a text that stands for
-	// the value; empty: none.
+	// PlaceholderEnv names the variable in which a process gets a text that stands for the value;
+	// empty: the process gets no such text.
 	PlaceholderEnv string
-	// UpstreamCA is the absolute path of a file with the only certificate authorities
-	// (PEM) that the host is verified by; empty: those of the system.
+	// UpstreamCA is the absolute path of a PEM file. Only the certificate authorities in it may
+	// have signed the host's certificate; empty: the system's authorities are used.
 	UpstreamCA string
 }
 
@@ -45,7 +45,7 @@ type injection struct {
 	port uint16
 }
 
-// checkInjections checks the injections of a CeilingConfig, without their files.
+// checkInjections checks the injections of a CeilingConfig. It does not read their files.
 func checkInjections(list []Injection) ([]injection, error) {
 	if len(list) > maxInjections {
 		return nil, fmt.Errorf("inject: %d entries are given; at most %d are supported", len(list), maxInjections)
@@ -96,8 +96,8 @@ func (e Injection) check() (injection, error) {
 	return one, checkValueFile(e.ValueFile)
 }
 
-// checkValueFile refuses a path whose directory cannot be hidden from sandboxed
-// processes, because they need it for other purposes.
+// checkValueFile refuses a path in a directory that cannot be hidden from sandboxed processes,
+// because they need that directory for other purposes.
 func checkValueFile(path string) error {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
 		return fmt.Errorf("value_file is %q: it must be absolute, and have no . or .. in it", path)
@@ -133,8 +133,8 @@ func isVariable(name string) bool {
 	}) && (name[0] < '0' || name[0] > '9')
 }
 
-// reservedVariable reports whether the proxy sets a variable itself, or its
-// value decides which programs are run.
+// reservedVariable reports whether the proxy sets a variable itself, or the value of the variable
+// decides which programs are run.
 func reservedVariable(name string) bool {
 	for _, list := range [][]string{
 		webVariables, allVariables, exceptVariables, removedVariables, bundleVariables, {"PATH", "HOME", "SHELL", "IFS", "BASH_ENV", "ENV"},
@@ -148,9 +148,8 @@ func reservedVariable(name string) bool {
 		name == "ELECTRON_GET_USE_PROXY"
 }
 
-// CheckFiles reads the files of the injections as a request would, so that a
-// server does not start with one that is missing or readable by others. A nil
-// Ceiling has none.
+// CheckFiles reads the files of the injections as a request would, so that a server does not start
+// if a file is missing or readable by others. A nil Ceiling has no injections.
 func (c *Ceiling) CheckFiles() error {
 	if c == nil {
 		return nil
@@ -169,8 +168,9 @@ func (c *Ceiling) CheckFiles() error {
 }
 
 // SecretPaths returns the paths that no sandboxed process may see: the directories of the value
-// files, the targets of links above them, and the files themselves, because entries of a profile
-// for a file win over those for its directory. A nil Ceiling has none.
+// files, the targets of links above them, and the files themselves. The files are included because
+// an entry of a profile for a file takes precedence over an entry for its directory. A nil Ceiling
+// has no such paths.
 func (c *Ceiling) SecretPaths() []string {
 	var list []string
 	if c == nil {
@@ -187,8 +187,8 @@ func (c *Ceiling) SecretPaths() []string {
 	return slices.Compact(list)
 }
 
-// credential is a header's value, and the texts by which it is recognized in
-// answers. It must not be logged.
+// credential is the value of a header, and the texts by which the proxy recognizes the credential
+// in answers. It must not be logged.
 type credential struct {
 	header  string
 	secrets [][]byte
@@ -224,8 +224,8 @@ func (e *injection) value() (credential, error) {
 // basicScheme is the scheme whose credentials are in base64 (RFC 7617).
 const basicScheme = "Basic"
 
-// roots returns the certificate authorities that must have signed the host's
-// certificate; nil: those of the system.
+// roots returns the certificate authorities that may sign the host's certificate; nil: those of the
+// system.
 func (e *injection) roots() (*x509.CertPool, error) {
 	if e.UpstreamCA == "" {
 		return nil, nil

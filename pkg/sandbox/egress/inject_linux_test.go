@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestInjectionPastTheProxy: a program that does not use the proxy gets the
-// credential too, and a placeholder that it sends to another host is refused.
+// TestInjectionPastTheProxy: the proxy also injects the credential if a program bypasses the proxy,
+// and it refuses a placeholder that such a program sends to another host.
 func TestInjectionPastTheProxy(t *testing.T) {
 	port, ca := tlsServer(t, show)
 	x := injecting(t, Hooks{}, placed(port, ca, secretFile(t, testSecret)))

@@ -50,9 +50,8 @@ func tlsServer(t *testing.T, handler http.HandlerFunc) (port, ca string) {
 	return port, ca
 }
 
-// injecting returns the proxy of a process whose server injects credentials. The
-// names of these tests are those of httptest's certificate, and resolve to this
-// machine.
+// injecting returns the proxy of a process whose server injects credentials. The host names in
+// these tests are those of httptest's certificate, and resolve to this machine.
 func injecting(t *testing.T, hooks Hooks, list ...Injection) *Proxy {
 	t.Helper()
 	return injectingWith(t, Options{}, hooks, list...)
@@ -91,7 +90,7 @@ func variable(x *Proxy, name string) string {
 	return ""
 }
 
-// trusting returns a client's TLS that trusts the process's bundle alone.
+// trusting returns a TLS configuration that trusts only the process's bundle.
 func trusting(t *testing.T, x *Proxy, name string) *tls.Config {
 	t.Helper()
 	text, err := os.ReadFile(variable(x, "SSL_CERT_FILE"))
@@ -105,7 +104,7 @@ func trusting(t *testing.T, x *Proxy, name string) *tls.Config {
 	return &tls.Config{RootCAs: pool, ServerName: name, NextProtos: []string{"h2", "http/1.1"}}
 }
 
-// secure opens a tunnel by CONNECT and TLS in it.
+// secure opens a tunnel by CONNECT, and TLS in it.
 func secure(t *testing.T, x *Proxy, target string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, r := wire(t, x.web)
@@ -133,8 +132,8 @@ func show(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s %s %s %v %d %s", r.Method, r.RequestURI, r.Host, good, len(r.Header["Authorization"]), body)
 }
 
-// TestInjection: requests carry the credential in place of the process's header,
-// whichever way the process connects to the host.
+// TestInjection: the credential replaces the process's header in each request, however the process
+// connects to the host.
 func TestInjection(t *testing.T) {
 	port, ca := tlsServer(t, show)
 	x := injecting(t, Hooks{}, placed(port, ca, secretFile(t, "  "+testSecret+"\n")))
@@ -187,8 +186,9 @@ func TestInjection(t *testing.T) {
 	}
 }
 
-// TestRepeatedCredentials: wherever a host repeats the credential in its answer, and in whatever way the proxy changes or
-// quotes that place, the process does not read it, nor does the log tell it.
+// TestRepeatedCredentials: if a host repeats the credential anywhere in its answer, the process
+// does not receive it and the log does not contain it, however the proxy changes or quotes that
+// part.
 func TestRepeatedCredentials(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nConnection: close\r\n"
 	answers := map[string]string{
@@ -240,8 +240,8 @@ func TestRepeatedCredentials(t *testing.T) {
 	}
 }
 
-// TestInjectionOfBasic: the credential of the scheme Basic is in base64, and an
-// answer that repeats it in either form does not tell it.
+// TestInjectionOfBasic: the proxy sends the credential of the scheme Basic in base64, and removes
+// both its plain and its base64 form from answers.
 func TestInjectionOfBasic(t *testing.T) {
 	port, ca := tlsServer(t, func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
@@ -259,8 +259,8 @@ func TestInjectionOfBasic(t *testing.T) {
 	}
 }
 
-// TestCredentialChanges: a credential is read for each request, and a file that
-// others may read is not used.
+// TestCredentialChanges: the credential file is read for each request, and is not used if others
+// may read it.
 func TestCredentialChanges(t *testing.T) {
 	port, ca := tlsServer(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, len(r.Header.Get("X-Key")))
@@ -290,8 +290,8 @@ func TestCredentialChanges(t *testing.T) {
 	}
 }
 
-// TestMisusedPlaceholders: a placeholder that is sent to another host is refused
-// and reported, wherever it is in the request, and nothing of it is sent on.
+// TestMisusedPlaceholders: a placeholder that is sent to another host is refused and reported,
+// wherever it is in the request. No part of it is forwarded.
 func TestMisusedPlaceholders(t *testing.T) {
 	port, ca := tlsServer(t, show)
 	second, secondCA := tlsServer(t, show)
@@ -355,7 +355,7 @@ func basicOf(text string) string {
 	return strings.TrimPrefix(r.Header.Get("Authorization"), "Basic ")
 }
 
-// TestOtherTunnelsStayClosed: other hosts and ports are tunnels as before, without
+// TestOtherTunnelsStayClosed: connections to other hosts and ports are plain tunnels without
 // credentials, and the process's authority signs for no other names.
 func TestOtherTunnelsStayClosed(t *testing.T) {
 	port, ca := tlsServer(t, show)
@@ -382,8 +382,8 @@ func TestOtherTunnelsStayClosed(t *testing.T) {
 	}
 }
 
-// TestInjectionThroughUpstream: behind a corporate proxy the requests go through a
-// tunnel of that proxy, by name.
+// TestInjectionThroughUpstream: behind a corporate proxy, the requests go through a tunnel that
+// this proxy opens to the host's name.
 func TestInjectionThroughUpstream(t *testing.T) {
 	port, ca := tlsServer(t, show)
 	asked := make(chan string, 1)

@@ -25,7 +25,7 @@ type concealed struct {
 	io.Closer
 }
 
-// earlier is a connection of which some bytes have been read already.
+// earlier is a connection from which some bytes have already been read.
 type earlier struct {
 	net.Conn
 	r io.Reader
@@ -34,9 +34,9 @@ type earlier struct {
 // Read implements io.Reader.
 func (e earlier) Read(p []byte) (int, error) { return e.r.Read(p) }
 
-// intercept terminates the TLS of a tunnel to an origin, and serves the requests in
-// it until the process closes the connection. r has the bytes that were read from conn already.
-// The host of the tunnel was allowed, and to is the route to it.
+// intercept terminates the TLS of a tunnel to an origin, and serves the requests in it until the
+// process closes the connection. r holds the bytes that were already read from conn. The host of
+// the tunnel is already allowed, and to is the route to it.
 func (x *Proxy) intercept(conn net.Conn, r *bufio.Reader, o *origin, a attempt, to route) {
 	inner := tls.Server(earlier{conn, r}, o.server)
 	ctx, done := context.WithTimeout(x.ctx, headTime)
@@ -67,19 +67,19 @@ func (c *web) serveInside(h *head, b *body) bool {
 		c.text(h, http.StatusBadRequest, err.Error())
 		return c.keeps(h, b)
 	case h.Method == http.MethodTrace:
-		// Its answer repeats the headers of the request.
+		// The answer to TRACE repeats the headers of the request, with the credential.
 		c.text(h, http.StatusMethodNotAllowed, "TRACE is not sent to a host that gets credentials")
 		return c.keeps(h, b)
 	case t.host != a.Host || t.port != a.Port:
-		// A server of several hosts would answer for the other host, which would then
-		// get a credential of this one.
+		// A server for several hosts would serve the other host, which would then get a credential
+		// of this host.
 		c.text(h, http.StatusMisdirectedRequest, "the request names another host than the connection")
 		return c.keeps(h, b)
 	}
 	out := h.outgoing(t, route{})
 	out.URL.Scheme = "https"
 	if strings.HasPrefix(out.URL.Opaque, "//") {
-		// net/http puts the scheme in front; see outgoing.
+		// net/http adds the scheme; see outgoing.
 		out.URL.Host = t.header
 	}
 	return c.exchange(h, b, &sending{attempt: a, origin: c.inside.origin, out: out, route: c.inside.route})
@@ -102,7 +102,7 @@ func (h *head) insideTarget() (target, error) {
 	return t, err
 }
 
-// sending is a request that is allowed.
+// sending is an allowed request that is being sent.
 type sending struct {
 	attempt attempt
 	origin  *origin // nil: it gets no credentials
@@ -111,8 +111,8 @@ type sending struct {
 	secrets [][]byte // the credentials in it
 }
 
-// prepare adds credentials to the request, and searches it for placeholders of
-// other hosts. If the request cannot be sent, it answers and returns false.
+// prepare adds credentials to the request, and searches it for placeholders of other hosts. If the
+// request must not be sent, prepare answers it and returns false.
 func (c *web) prepare(h *head, b *body, s *sending) bool {
 	foreign := c.proxy.secrets.foreign(s.origin)
 	if headHolds(h, foreign) {
@@ -127,8 +127,8 @@ func (c *web) prepare(h *head, b *body, s *sending) bool {
 			c.text(h, http.StatusBadGateway, "the server cannot read the credential for this host; its log says why")
 			return false
 		}
-		// Credentials cannot be found in an answer that is compressed, or that is a part
-		// which the process has chosen.
+		// A credential could not be found in a compressed answer, or in a partial answer whose
+		// range the process has chosen.
 		s.out.Header["Accept-Encoding"] = []string{"identity"}
 		for _, name := range []string{"Range", "If-Range"} {
 			delete(s.out.Header, name)
@@ -143,9 +143,9 @@ func (c *web) prepare(h *head, b *body, s *sending) bool {
 	return true
 }
 
-// decompress undoes the compression of an answer for which none was requested: some
-// hosts store files compressed. It returns an error for an unknown compression, because a
-// credential in it would not be found.
+// decompress decompresses an answer that is compressed although that was not requested: some hosts
+// store files compressed. It returns an error for an unknown compression, because it could not find
+// a credential in such an answer.
 func decompress(resp *http.Response) error {
 	coding := lower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ",")))
 	switch coding {
@@ -161,7 +161,7 @@ func decompress(resp *http.Response) error {
 	return nil
 }
 
-// decompressed is the body of an answer that is compressed with gzip.
+// decompressed is the body of an answer that was compressed with gzip.
 type decompressed struct {
 	io.Closer
 	from io.Reader
@@ -178,14 +178,13 @@ func (d *decompressed) Read(p []byte) (n int, err error) {
 	return d.zip.Read(p)
 }
 
-// misuse is the decision against a request with a placeholder of another
-// host.
+// misuse returns the decision that blocks a request with a placeholder of another host.
 func misuse() decision {
 	return blocked(ReasonPlaceholder, "a placeholder of a credential is for another host")
 }
 
-// failed answers a request that was not carried out. reason is the text of the error,
-// without any part of an answer.
+// failed answers a request that could not be completed. reason is the text of the error, without
+// any part of the host's answer.
 func (c *web) failed(h *head, s *sending, err error, reason string) {
 	switch {
 	case errors.Is(err, errPlaceholder): // reported when it was found

@@ -50,9 +50,9 @@ const (
 	// helloTime is how long a connection to port 443 of an address waits for the
 	// name in the first message of TLS: clients send it at once.
 	helloTime = 5 * time.Second
-	// lingerTime is how long a connection is read after a last answer. Without
-	// it, unread data makes the kernel reset the connection, and the process may
-	// lose the answer.
+	// lingerTime is how long the proxy still reads from a connection after its last answer. If it
+	// closed the connection with unread data, the kernel would reset the connection, and the
+	// process could lose the answer.
 	lingerTime = time.Second
 	// continueTime is how long a body waits for the far side's 100 Continue.
 	continueTime = time.Second
@@ -75,12 +75,12 @@ const (
 	idleOutside     = 32
 	idleOutsideTime = 30 * time.Second
 
-	// askGrace is added to the time that the client gave itself for an answer,
-	// so that an answer sent at the last moment still counts.
+	// askGrace is added to the time limit that the client has set for an answer, so that an answer
+	// sent at the last moment still counts.
 	askGrace = 5 * time.Second
 	// maxQuestions bounds the unanswered questions of one process.
 	maxQuestions = 64
-	// maxReason bounds the reason in an answer: it is repeated in refusals.
+	// maxReason bounds the reason in an answer, because refusals repeat it.
 	maxReason = 1024
 
 	// maxNames bounds the names that a process resolves by DNS: a browser needs some
@@ -109,24 +109,23 @@ const (
 	maxBundle     = 8 << 20
 	// maxBundles bounds the directories that a server examines when it starts.
 	maxBundles = 4096
-	// maxHeaderName bounds the name of a header, a scheme and a variable.
+	// maxHeaderName bounds the names of headers, schemes and variables.
 	maxHeaderName = 128
 	// placeholderBytes is how many random bytes a placeholder has, too many to guess.
 	placeholderBytes = 16
-	// authorityTime is how long the certificate authority of a process is valid: its
-	// key ends with the process, which may run for years. leafTime is the same for the
-	// certificate of a host. Both begin clockSkew in the past: both sides use the same
-	// clock, but a program may compare with the time of its start.
+	// authorityTime is how long the certificate authority of a process is valid. Its key exists
+	// only while the process runs, which may be years. leafTime is the same for the certificate of
+	// a host. Both begin clockSkew in the past: both sides use the same clock, but a program may
+	// compare with the time of its own start.
 	authorityTime = 10 * 365 * 24 * time.Hour
 	leafTime      = 24 * time.Hour
 	clockSkew     = time.Hour
 
-	// maxRecords bounds the records of one process in the server's log, of 300 bytes
-	// each. Nobody reads more to find a reason, and process/exited counts the refusals of
-	// each host.
+	// maxRecords bounds the records of one process in the server's log, of 300 bytes each. More are
+	// not needed to find a cause, and process/exited counts the refusals of each host.
 	maxRecords = 256
 
-	// maxHostBytes is the longest name that DNS has.
+	// maxHostBytes is the length of the longest DNS name.
 	maxHostBytes = 253
 	// maxPatterns bounds the patterns of a policy, each of which is compared
 	// with each host.

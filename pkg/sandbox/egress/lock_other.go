@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// lock returns an error: on this system a lock would not end with a killed program.
+// lock returns an error: on this system a lock would not be released when its program is killed.
 func lock(*os.File) error { return errors.ErrUnsupported }
 
-// ownedByUser reports whether a file belongs to the user of this program, which is not known.
+// ownedByUser returns false, because the owner of a file is not known on this system.
 func ownedByUser(os.FileInfo) bool { return false }

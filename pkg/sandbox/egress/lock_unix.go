@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock locks an open directory until it is closed or this program ends, also by a
-// signal. The error is errors.ErrUnsupported if the file system has no locks.
+// lock locks an open directory. The kernel releases the lock when the directory is closed or this
+// program ends, also by a signal. The error is errors.ErrUnsupported if the file system has no
+// locks.
 func lock(dir *os.File) error {
 	err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.ENOLCK) { // of NFS

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// recordLimit passes records on to another handler, at most maxRecords of level info
-// and above. A process that is refused a host in a loop writes thousands of them in a
-// second, and would fill the disk of the server. Further ones have level debug, and are
-// counted. Its methods may be called from any goroutine.
+// recordLimit passes records on to another handler. It passes at most maxRecords of level info and
+// above, gives further ones level debug, and counts them. Without a limit, a process that requests
+// a refused host in a loop would cause thousands of records in a second, and fill the disk of the
+// server. Its methods may be called from any goroutine.
 type recordLimit struct {
 	slog.Handler
 	records *atomic.Int64 // shared by all loggers that were derived from one
@@ -42,7 +42,7 @@ func (l *recordLimit) WithGroup(name string) slog.Handler {
 	return &recordLimit{Handler: l.Handler.WithGroup(name), records: l.records}
 }
 
-// close logs how many records were left out.
+// close logs how many records exceeded the limit.
 func (l *recordLimit) close() {
 	if left := l.records.Load() - maxRecords; left > 0 {
 		slog.New(l.Handler).Info("network proxy: left out records of one process", "records", left, "limit", maxRecords)

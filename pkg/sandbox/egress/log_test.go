@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRecordsAreLimited: repeated refusals of a process do not fill the log, and its
-// hosts are still reported.
+// TestRecordsAreLimited: repeated refusals of a process do not fill the log, and all its hosts are
+// still reported.
 func TestRecordsAreLimited(t *testing.T) {
 	const more = 10
 	for level, wantRefusals := range map[slog.Level]int{slog.LevelInfo: maxRecords, slog.LevelDebug: maxRecords + more} {

@@ -16,7 +16,7 @@ import (
 // an IPv6 address are the IPv4 address for the same name.
 var madeUp = [...]netip.Prefix{netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("fd9c:4e1b:a367::/96")}
 
-// isMadeUp reports whether an address can only stand for a name.
+// isMadeUp reports whether an address belongs to the networks whose addresses stand for names.
 func isMadeUp(address netip.Addr) bool {
 	return madeUp[0].Contains(address) || madeUp[1].Contains(address)
 }
@@ -39,9 +39,9 @@ type nameTable struct {
 	refused   map[string]struct{}
 }
 
-// address returns the address that stands for a name, always the same one. ok is
-// false if the table is full. No address is reused for a second name: the process
-// would then reach a different host from the one that it resolved.
+// address returns the address that stands for a name. A name always gets the same address. ok is
+// false if the table is full. No address is reused for a second name: otherwise the process would
+// reach a different host from the one that it resolved.
 func (n *nameTable) address(host string) (address netip.Addr, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -61,7 +61,7 @@ func (n *nameTable) address(host string) (address netip.Addr, ok bool) {
 	return address, true
 }
 
-// of returns the name that an address stands for.
+// of returns the name for which an address stands.
 func (n *nameTable) of(address netip.Addr) (host string, ok bool) {
 	if madeUp[1].Contains(address) {
 		six := address.As16()
@@ -73,9 +73,9 @@ func (n *nameTable) of(address netip.Addr) (host string, ok bool) {
 	return host, ok
 }
 
-// meant translates an address that stands for a name into the name. A process may have got such
-// an address by DNS before it connects through the proxy, because SOCKS clients may resolve
-// names themselves. It returns other hosts unchanged.
+// meant returns the name for which an address stands, and any other host unchanged. A process may
+// have got such an address by DNS before it connects through the proxy, because SOCKS clients may
+// resolve names themselves.
 func (n *nameTable) meant(host string) string {
 	if address, err := netip.ParseAddr(host); err == nil {
 		if name, ok := n.of(address); ok {
@@ -85,7 +85,7 @@ func (n *nameTable) meant(host string) string {
 	return host
 }
 
-// refuse reports whether a refused name is new. Programs ask for a name many times.
+// refuse reports whether a name is refused for the first time. Programs repeat a query many times.
 func (n *nameTable) refuse(host string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -114,9 +114,9 @@ type reply struct {
 	text    string
 }
 
-// answerNames answers a DNS query to any server, and returns nil for a malformed one.
-// No query leaves this program: an allowed name gets an address that stands for it,
-// and is resolved when the process connects. So queries leak nothing.
+// answerNames returns the answer to a DNS query for any server, or nil if the query is malformed.
+// No query leaves this program. An allowed name gets an address that stands for it, and is resolved
+// when the process connects. So queries leak nothing.
 func (x *Proxy) answerNames(query []byte) []byte {
 	var p dnsmessage.Parser
 	head, err := p.Start(query)
@@ -146,8 +146,8 @@ func (x *Proxy) answerNames(query []byte) []byte {
 	return answer
 }
 
-// hasOptions reports whether a query has the OPT record, whose answer may carry a reason
-// (RFC 6891).
+// hasOptions reports whether a query has an OPT record (RFC 6891). Only then may the answer contain
+// a reason.
 func hasOptions(p *dnsmessage.Parser) bool {
 	if p.SkipAllQuestions() != nil || p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
 		return false
@@ -171,7 +171,7 @@ func (x *Proxy) lookUp(q dnsmessage.Question) reply {
 	host, ok := normalHost(q.Name.String())
 	switch {
 	case strings.HasSuffix(host, ".in-addr.arpa") || strings.HasSuffix(host, ".ip6.arpa") || !ok:
-		// The name of an address, which many programs query without being told to.
+		// Many programs query the name of an address without a request by the user.
 		return reply{code: dnsmessage.RCodeNameError}
 	case isLocalhost(host):
 		return loopbackReply(q.Type)
@@ -208,8 +208,8 @@ func loopbackReply(t dnsmessage.Type) reply {
 	}
 }
 
-// encode encodes the reply to a question. It is below 512 bytes, which every client
-// takes.
+// encode encodes the reply to a question. The result is shorter than 512 bytes, which every client
+// accepts.
 func (a reply) encode(head dnsmessage.Header, q dnsmessage.Question, options bool) ([]byte, error) {
 	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{
 		ID: head.ID, Response: true, OpCode: head.OpCode, RecursionDesired: head.RecursionDesired, RecursionAvailable: true, RCode: a.code,
@@ -243,7 +243,7 @@ func (a reply) encode(head dnsmessage.Header, q dnsmessage.Question, options boo
 	return b.Finish()
 }
 
-// encodeOptions encodes the accepted size of queries, and the reason.
+// encodeOptions encodes the largest size of a query that is accepted, and the reason.
 func (a reply) encodeOptions(b *dnsmessage.Builder) error {
 	var record dnsmessage.ResourceHeader
 	if err := record.SetEDNS0(maxQuery, a.code, false); err != nil {

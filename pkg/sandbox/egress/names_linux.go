@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// routineNames answers DNS queries until the socket is closed. The sender of each
-// answer is the server that the query was for: clients drop others.
+// routineNames answers DNS queries until the socket is closed. It sends each answer from the
+// address of the queried server, because clients drop answers from other addresses.
 func (x *Proxy) routineNames(conn *net.UDPConn) {
 	query, oob := make([]byte, maxQuery), make([]byte, packetInfoSpace)
 	for {
@@ -21,7 +21,7 @@ func (x *Proxy) routineNames(conn *net.UDPConn) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			// For example, an earlier answer was refused by its receiver.
+			// For example, a receiver may have refused an earlier answer.
 			select {
 			case <-time.After(acceptPause):
 				continue
@@ -41,8 +41,8 @@ func (x *Proxy) routineNames(conn *net.UDPConn) {
 // packet was sent, for IPv4 and IPv6.
 var packetInfoSpace = syscall.CmsgSpace(syscall.SizeofInet6Pktinfo) + syscall.CmsgSpace(syscall.SizeofInet4Pktinfo)
 
-// packetInfo returns the control data with which an answer is sent from the
-// address that was queried; nil if that address is unknown.
+// packetInfo returns the control data that makes the kernel send an answer from the queried
+// address. It returns nil if that address is unknown.
 func packetInfo(oob []byte) []byte {
 	messages, err := syscall.ParseSocketControlMessage(oob)
 	if err != nil {

@@ -62,7 +62,7 @@ func told(t testing.TB, answer []byte) string {
 	return strings.Join(words, " ")
 }
 
-// askNothing fails a test that asks the client.
+// askNothing returns hooks that fail the test if the client is asked.
 func askNothing(t *testing.T) Hooks {
 	return Hooks{Ask: func(_ context.Context, q Question) Answer {
 		t.Errorf("asked about %+v", q)
@@ -70,8 +70,8 @@ func askNothing(t *testing.T) Hooks {
 	}}
 }
 
-// TestNames: an allowed name gets its own address, whichever server is asked. Other
-// names are refused with the reason. No name is resolved.
+// TestNames: an allowed name gets its own address, from any server. Other names are refused with
+// the reason. No name is resolved.
 func TestNames(t *testing.T) {
 	var looked []string
 	seen := &reports{}
@@ -123,8 +123,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestNamesThatAreAskedAbout: the client is asked when the process connects, and not
-// by a query, which a program may send for many names that it does not use.
+// TestNamesThatAreAskedAbout: the client is asked when the process connects, and not when it sends
+// a query. A program may query many names that it does not use.
 func TestNamesThatAreAskedAbout(t *testing.T) {
 	ceiling, err := NewCeiling(CeilingConfig{Default: Allow, Deny: []string{"denied.test"}, Ports: []uint16{443}})
 	if err != nil {
@@ -176,7 +176,8 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// TestQueriesThatAreNone: an answer to an answer could go back and forth forever.
+// TestQueriesThatAreNone: if the proxy answered an answer, the two sides could answer each other
+// forever.
 func TestQueriesThatAreNone(t *testing.T) {
 	x := testProxy(t, Options{}, local(), Hooks{})
 	query := dnsQuery(t, "a.test.", dnsmessage.TypeA, false)

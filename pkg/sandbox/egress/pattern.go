@@ -25,7 +25,7 @@ func (p pattern) match(host string) bool {
 	return glob(p.text, host) || p.apex && glob(p.text[len("*."):], host)
 }
 
-// parsePattern reads a pattern. A port in it is dropped.
+// parsePattern parses a pattern. It drops a port.
 func parsePattern(text string) (pattern, error) {
 	body := strings.Trim(text, " \t")
 	syntax := fmt.Errorf("unsupported domain pattern syntax: %s", text)
@@ -63,7 +63,7 @@ func parsePattern(text string) (pattern, error) {
 	return p, nil
 }
 
-// bracketed reads an IPv6 address in brackets, with or without a port.
+// bracketed parses an IPv6 address in brackets, with or without a port.
 func bracketed(body, text string, syntax error) (pattern, error) {
 	brackets := fmt.Errorf("brackets are only supported for IPv6 literals or [*]: %s", text)
 	inner, found := strings.CutPrefix(body, "[")
@@ -87,8 +87,8 @@ func bracketed(body, text string, syntax error) (pattern, error) {
 	return pattern{text: address.Unmap().String()}, nil
 }
 
-// checkReach returns an error for a pattern that matches no host as programs name it: an owner who has written it to deny a
-// host would deny nothing.
+// checkReach returns an error for a pattern that matches no host in the spelling that programs use.
+// An owner who wrote such a pattern to deny a host would deny nothing.
 func (p pattern) checkReach() error {
 	label := p.text[strings.LastIndexByte(p.text, '.')+1:]
 	_, err := netip.ParseAddr(p.text)
@@ -106,8 +106,8 @@ func digits(text string) bool {
 	return text != "" && strings.Trim(text, "0123456789") == ""
 }
 
-// glob reports whether pattern, in which `*` is any run of bytes and `?` any one
-// byte, matches all of text. It takes at most len(pattern) x len(text) steps.
+// glob reports whether pattern matches all of text. In pattern, `*` matches any run of bytes and
+// `?` any one byte. It takes at most len(pattern) x len(text) steps.
 func glob(pattern, text string) bool {
 	p, t, star, mark := 0, 0, -1, 0
 	for t < len(text) {
@@ -145,7 +145,8 @@ func (l *patterns) add(p pattern) {
 	l.exact[p.text] = true
 }
 
-// find returns the pattern that matches a host, an exact one first, or "".
+// find returns the pattern that matches a host, or "". An exact pattern takes precedence over
+// others.
 func (l *patterns) find(host string) string {
 	if l.exact[host] {
 		return host

@@ -31,14 +31,13 @@ type Config struct {
 	// LocalBinding disables the rules for addresses: only the patterns decide.
 	LocalBinding bool
 	Domains      map[string]Permission
-	// Review lists the patterns of hosts that are asked about although they
-	// are allowed.
+	// Review lists the patterns of allowed hosts about which the client is still asked.
 	Review []string
-	// UnixSockets are paths. They are checked and have no effect: on Linux
-	// Codex CLI's proxy reaches no Unix sockets either.
+	// UnixSockets are paths. They are checked but have no effect: on Linux, Codex CLI's proxy does
+	// not reach Unix sockets either.
 	UnixSockets map[string]Permission
-	// AskTime is the longest time that the client takes to answer a question;
-	// 0: it is not asked.
+	// AskTime is the longest time that the client takes to answer a question. If it is 0, the
+	// client is not asked.
 	AskTime time.Duration
 }
 
@@ -48,7 +47,7 @@ type Policy struct {
 	allow, deny, review patterns
 }
 
-// NewPolicy checks a Config. The error is one of the params.
+// NewPolicy checks a Config. Its error names the invalid member of the params.
 func NewPolicy(config Config) (*Policy, error) {
 	p := &Policy{config: config}
 	if len(config.Domains)+len(config.Review) > maxPatterns {

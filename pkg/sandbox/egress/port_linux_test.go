@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestPortsCloseForAll: the ports of a proxy that has ended accept no
-// connection while a program that is being started still has copies of their
-// descriptors.
+// TestPortsCloseForAll: after a proxy has closed, its ports accept no connection, even while a
+// child that is just being started still has copies of their descriptors.
 func TestPortsCloseForAll(t *testing.T) {
 	x := testProxy(t, Options{}, local(), Hooks{})
 	for _, l := range []net.Listener{x.web, x.socks} {

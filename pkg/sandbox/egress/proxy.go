@@ -20,10 +20,10 @@ import (
 type Options struct {
 	// Logger receives the decisions with the rule that matched. Nil: no log.
 	Logger *slog.Logger
-	// PrivateViaUpstream sends private addresses, but for loopback ones, to
-	// upstream proxies too.
+	// PrivateViaUpstream sends requests for private addresses to upstream proxies too, except for
+	// loopback addresses.
 	PrivateViaUpstream bool
-	// Ceiling is the egress policy of the server's owner. Nil: everything is permitted.
+	// Ceiling is the egress policy of the server's owner. Nil: the owner permits everything.
 	Ceiling *Ceiling
 	// BundleDir is the directory for the certificate bundles of processes, if Ceiling
 	// injects credentials. Empty: the directory for temporary files.
@@ -79,9 +79,9 @@ func NewHost(opts Options) *Host {
 	return &Host{opts: opts, heads: make(chan struct{}, maxAllLargeHeads)}
 }
 
-// Works returns an error if this machine does not report the user of a
-// connection: every connection to a proxy would be refused. The first call tests
-// it with a connection to itself.
+// Works returns an error if this machine does not report the user of a connection: a proxy would
+// then refuse every connection. The first call makes a connection to this program itself to find
+// out.
 func (h *Host) Works() error {
 	h.tested.Do(func() { h.works = h.test() })
 	return h.works
@@ -115,9 +115,8 @@ func (h *Host) test() error {
 	return nil
 }
 
-// resolve resolves a name by the system's configuration. It uses Go's resolver:
-// the C library's cannot be cancelled, and Close would have to wait for a pending
-// answer.
+// resolve resolves a name by the system's configuration. It uses Go's resolver. The C library's
+// resolver cannot be cancelled, so Close would have to wait for a pending answer.
 func (h *Host) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
 	if h.opts.Resolve != nil {
 		return h.opts.Resolve(ctx, name)
@@ -126,7 +125,7 @@ func (h *Host) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
 	return resolver.LookupNetIP(ctx, "ip", name+".")
 }
 
-// Hooks are the functions that a proxy calls. Several goroutines call them at a time.
+// Hooks are the functions that a proxy calls. Several goroutines may call them at the same time.
 type Hooks struct {
 	// Ask returns the answer to a question, or the zero Answer. It returns soon
 	// after its context has ended. Nil: no questions are asked.
@@ -150,8 +149,8 @@ type Report struct {
 	Override bool   // the client allowed a host that the patterns do not allow
 }
 
-// Proxy is the network proxy of one process. It has one goroutine per listener
-// and one per connection, and two for each tunnel. Close ends them all.
+// Proxy is the network proxy of one process. It has one goroutine per listener, one per connection,
+// and two per tunnel. Close ends them all.
 type Proxy struct {
 	host   *Host
 	policy *Policy
@@ -179,7 +178,7 @@ type Proxy struct {
 	count int                   // connections from the process
 }
 
-// Start makes the proxy of a process. The caller must call Close.
+// Start creates the proxy of a process. The caller must call Close.
 func (h *Host) Start(policy *Policy, hooks Hooks) (*Proxy, error) {
 	if policy == nil {
 		return nil, errNoPolicy
@@ -230,8 +229,8 @@ func portOf(l net.Listener) uint16 { return l.Addr().(*net.TCPAddr).AddrPort().P
 // StopAsking denies the open questions and all later ones.
 func (x *Proxy) StopAsking() { x.mute() }
 
-// Close closes the ports and every connection, and returns when all goroutines of the
-// proxy have ended. It does not wait for answers from outside.
+// Close closes the ports and every connection, and returns when all goroutines of the proxy have
+// ended. It does not wait for answers from hosts.
 func (x *Proxy) Close() {
 	x.mu.Lock()
 	x.over = true
@@ -266,8 +265,8 @@ func (x *Proxy) routineAccept(l net.Listener, serve func(net.Conn), refuse func(
 		case err == nil:
 			x.admit(conn, serve, refuse)
 		case errors.Is(err, net.ErrClosed), x.ctx.Err() != nil:
-			// closePort ends the port before it closes the listener, and Accept
-			// may return in between.
+			// closePort shuts the port down before it closes the listener, and Accept may return
+			// between the two.
 			return
 		default:
 			x.log.Warn("network proxy: accept a connection", "error", err)
@@ -279,11 +278,10 @@ func (x *Proxy) routineAccept(l net.Listener, serve func(net.Conn), refuse func(
 	}
 }
 
-// admit serves a connection in a goroutine of its own. It closes the connection
-// if its other end belongs to another user: any local user can connect to a
-// loopback port, and would get the network access of this server's user. Root may use
-// it, because root can become this user. The proxy of another program may not: its process has
-// another policy.
+// admit serves a connection in its own goroutine. If the other end belongs to another user, admit
+// closes the connection: any local user can connect to a loopback port, and would get the network
+// access of this server's user. Root may use the proxy, because root can become this user. The
+// proxy of another program may not use it, because the process of that proxy has another policy.
 func (x *Proxy) admit(conn net.Conn, serve, refuse func(net.Conn)) {
 	user, err := x.host.opts.UserOf(conn)
 	if err != nil || user != os.Geteuid() && user != 0 {
@@ -302,8 +300,8 @@ func (x *Proxy) admit(conn net.Conn, serve, refuse func(net.Conn)) {
 	})
 }
 
-// enter counts a connection from the process. It returns false if there are too
-// many, or the proxy is closed.
+// enter counts a connection from the process. It returns false if there are too many connections,
+// or if the proxy is closed.
 func (x *Proxy) enter(conn net.Conn) bool {
 	if x.host.connections.Add(1) > x.host.opts.Connections {
 		x.host.connections.Add(-1)
@@ -350,9 +348,9 @@ func (x *Proxy) releaseHead() {
 	<-x.heads
 }
 
-// begin makes Close wait for the caller, until wg.Done. It returns false if the
-// proxy is closed. Only goroutines of the transport need it: they may connect for
-// later requests too, and Close would not wait for them otherwise.
+// begin makes Close wait for the caller, until wg.Done. It returns false if the proxy is closed.
+// Only goroutines of the transport need begin: they may connect for later requests too, and Close
+// would not wait for them otherwise.
 func (x *Proxy) begin() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -362,8 +360,8 @@ func (x *Proxy) begin() bool {
 	return !x.over
 }
 
-// keep registers a connection to a host, so that Close closes it. If the proxy is closed
-// already, it closes the connection and returns an error.
+// keep registers a connection to a host, so that Close closes it. If the proxy is already closed,
+// keep closes the connection and returns an error.
 func (x *Proxy) keep(conn net.Conn) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

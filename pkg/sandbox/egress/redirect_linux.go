@@ -22,10 +22,10 @@ const (
 	portTLS   = 443
 )
 
-// Redirect serves the descriptors that the launcher of the process sends over a socket: the DNS
-// queries of the process, and its connections that bypass the proxy
-// (docs/spec/network.md §5). It takes ownership of the socket and returns at once. Close
-// ends everything that arrived over it.
+// Redirect serves the descriptors that the launcher of the process sends over a socket. They are
+// the DNS queries of the process, and its connections that bypass the proxy (docs/spec/network.md
+// §5). Redirect takes ownership of the socket and returns at once. Close ends everything that
+// arrived over the socket.
 func (x *Proxy) Redirect(socket *os.File) error {
 	conn, err := net.FileConn(socket)
 	_ = socket.Close()
@@ -53,7 +53,7 @@ func (x *Proxy) Redirect(socket *os.File) error {
 	return nil
 }
 
-// discard closes a connection that keep has registered.
+// discard closes a connection that was registered by keep.
 func (x *Proxy) discard(conn net.Conn) {
 	x.forget(conn)
 	_ = conn.Close()
@@ -96,7 +96,7 @@ func fileIn(oob []byte) *os.File {
 	return os.NewFile(uintptr(fds[0]), "connection")
 }
 
-// take begins to serve a descriptor, of which it keeps a copy.
+// take begins to serve a copy of the descriptor of file.
 func (x *Proxy) take(m transparent.Message, file *os.File) error {
 	if m.Kind == transparent.Names {
 		packets, err := net.FilePacketConn(file)
@@ -133,7 +133,7 @@ func (x *Proxy) take(m transparent.Message, file *os.File) error {
 	return nil
 }
 
-// reset closes a connection so that the process gets an error and not an end of file.
+// reset closes a connection with a reset, so that the process gets an error and not an end of file.
 func reset(conn net.Conn) {
 	if c, ok := conn.(*net.TCPConn); ok {
 		_ = c.SetLinger(0)
@@ -141,10 +141,10 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// serveRedirected serves a connection that the process has made to an address. An address from a
-// DNS answer of this proxy stands for its name. For any other address, the name counts that an
-// HTTP or TLS client sends: the address may come from a file or another program, and the proxy
-// does not connect to it.
+// serveRedirected serves a connection that the process has made to an address. If the address comes
+// from a DNS answer of this proxy, the host is the name for which it stands. For any other address,
+// the host is the name that an HTTP or TLS client sends. The proxy does not connect to such an
+// address itself, because it may come from a file or another program.
 func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
 	if to.Port() == portNames {
 		x.serveNames(conn, bufio.NewReaderSize(conn, readBuffer))
@@ -168,7 +168,8 @@ func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
 	}
 	a := attempt{Question: Question{SOCKS, host, to.Port()}, client: conn.RemoteAddr().String()}
 	if !named && isMadeUp(to.Addr()) {
-		// It stands for no name, and the host of that address must not be reached.
+		// The address belongs to the networks that stand for names, but stands for no name. A real
+		// host with that address must not be reached.
 		d := blocked(ReasonLocal, untold)
 		x.report(a, d, true)
 		x.refuse(conn, a, d)
@@ -177,18 +178,18 @@ func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
 	x.join(conn, r, a)
 }
 
-// judgesRequests reports whether the HTTP proxy serves a connection to port 80, and
-// judges each request by its host: in the limited mode, if the address stands for
-// no name and no entry names exactly it, and if an upstream proxy serves the name.
+// judgesRequests reports whether the HTTP proxy serves a connection to port 80 and judges each
+// request by its host. It does so in three cases: in the limited mode; if the address stands for no
+// name and no entry names exactly this address; and if an upstream proxy serves the name.
 func (x *Proxy) judgesRequests(host string, named bool) bool {
 	return x.policy.config.Limited || !named && !x.policy.allow.exact[host] ||
 		named && x.upstream(Question{HTTP, host, portHTTP}) != nil
 }
 
-// join connects the process with a host, or refuses it, and returns when the
-// connection has ended.
+// join connects the process to a host, or refuses the connection. It returns when the connection
+// has ended.
 func (x *Proxy) join(conn *net.TCPConn, r *bufio.Reader, a attempt) {
-	// Only the process writes to the connection, so reading reports its end.
+	// Only the process writes to the connection, so a read reports when the process ends it.
 	d, to := x.permit(a, func() bool { return hungUp(conn, r) }, true)
 	if d.verdict != Pass {
 		x.refuse(conn, a, d)
@@ -207,7 +208,7 @@ func (x *Proxy) join(conn *net.TCPConn, r *bufio.Reader, a attempt) {
 	x.tunnel(conn, r, out, early)
 }
 
-// hungUp reports whether the process has closed a connection.
+// hungUp reports whether the process has closed its connection.
 func hungUp(conn net.Conn, r *bufio.Reader) bool {
 	_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := r.Peek(1)
@@ -215,8 +216,8 @@ func hungUp(conn net.Conn, r *bufio.Reader) bool {
 	return errors.Is(err, syscall.ECONNRESET)
 }
 
-// refuse ends a refused connection with an error message of the protocol of its
-// port: HTTP, TLS or SSH. Otherwise the connection is reset.
+// refuse ends a refused connection with an error message in the protocol of its port: HTTP, TLS or
+// SSH. On any other port it resets the connection.
 func (x *Proxy) refuse(conn *net.TCPConn, a attempt, d decision) {
 	refusal := refusalOf(d.reason)
 	var words []byte

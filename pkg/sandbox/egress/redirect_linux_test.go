@@ -102,8 +102,8 @@ func echoServer(t *testing.T) uint16 {
 	return portOf(l)
 }
 
-// TestRedirectedConnections: an address from a DNS answer stands for its name, and any
-// other for itself. A refusal is sent in the protocol of the port.
+// TestRedirectedConnections: an address from a DNS answer stands for its name, and any other
+// address for itself. The proxy sends a refusal in the protocol of the port.
 func TestRedirectedConnections(t *testing.T) {
 	port := echoServer(t)
 	seen := &reports{}
@@ -161,8 +161,8 @@ func TestRedirectedConnections(t *testing.T) {
 	}
 }
 
-// upstreamProxy is an upstream proxy for tunnels. It answers in place of the host,
-// with the target and the received data, and returns its URL.
+// upstreamProxy is an upstream proxy for tunnels. It answers instead of the host, with the target
+// and the data that it received. It returns its URL.
 func upstreamProxy(t *testing.T) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {
@@ -181,9 +181,9 @@ func upstreamProxy(t *testing.T) string {
 	return s.URL
 }
 
-// TestNamesWithinConnections: a connection to an address means the name that TLS and
-// HTTP clients send. The address does not count: the name is given to the upstream
-// proxy, or resolved.
+// TestNamesWithinConnections: the host of a connection to an address is the name that TLS and HTTP
+// clients send. The proxy ignores the address: it gives the name to the upstream proxy, or resolves
+// it.
 func TestNamesWithinConnections(t *testing.T) {
 	proxy := upstreamProxy(t)
 	getenv := func(name string) string {
@@ -223,7 +223,7 @@ func TestNamesWithinConnections(t *testing.T) {
 	}
 }
 
-// TestRedirectedQueries: queries come by UDP and by connections to port 53.
+// TestRedirectedQueries: queries arrive over UDP and over connections to port 53.
 func TestRedirectedQueries(t *testing.T) {
 	x := testProxy(t, Options{}, Config{Domains: map[string]Permission{"a.test": Allow}}, Hooks{})
 	l := redirectTo(t, x)
@@ -241,7 +241,8 @@ func TestRedirectedQueries(t *testing.T) {
 	_ = client.SetDeadline(time.Now().Add(testTimeout))
 	query := dnsQuery(t, "a.test.", dnsmessage.TypeA, true)
 	answer := make([]byte, 600)
-	// A message that is too long, or is not a query, gets no answer and ends nothing.
+	// A message that is too long, or is not a query, gets no answer. Later queries are still
+	// answered.
 	for _, b := range [][]byte{make([]byte, maxQuery+1), []byte("x"), query} {
 		if _, err := client.Write(b); err != nil {
 			t.Fatal(err)
@@ -273,8 +274,8 @@ func TestRedirectedQueries(t *testing.T) {
 	}
 }
 
-// TestRedirectEnds: Close ends all connections and queries that came over the socket.
-// A malformed message ends nothing, and a connection above the limit is reset.
+// TestRedirectEnds: Close ends all connections and queries that arrived over the socket. A
+// malformed message does not end anything, and a connection beyond the limit is reset.
 func TestRedirectEnds(t *testing.T) {
 	x := testProxy(t, Options{Connections: 1}, local(), Hooks{})
 	l := redirectTo(t, x)
@@ -306,8 +307,8 @@ func TestRedirectEnds(t *testing.T) {
 	}
 }
 
-// TestBrokenConnections: if a process breaks a connection before the server accepts
-// it, only this connection ends.
+// TestBrokenConnections: if a process breaks a connection before the server accepts it, only this
+// connection ends.
 func TestBrokenConnections(t *testing.T) {
 	for _, limited := range []bool{false, true} {
 		x := testProxy(t, Options{}, Config{Limited: limited}, Hooks{})
@@ -339,7 +340,8 @@ func TestBrokenConnections(t *testing.T) {
 	}
 }
 
-// TestLimitedModeWithoutProxy: a plain request is judged as one to the HTTP proxy.
+// TestLimitedModeWithoutProxy: a plain request that bypasses the proxy is judged like one to the
+// HTTP proxy.
 func TestLimitedModeWithoutProxy(t *testing.T) {
 	x := testProxy(t, Options{}, Config{Limited: true, Domains: map[string]Permission{"a.test": Allow}}, Hooks{})
 	l := redirectTo(t, x)
@@ -352,7 +354,7 @@ func TestLimitedModeWithoutProxy(t *testing.T) {
 	}
 }
 
-// TestDisconnectSSH: the packet is one of RFC 4253, section 6.
+// TestDisconnectSSH: the message is a valid packet of RFC 4253, section 6.
 func TestDisconnectSSH(t *testing.T) {
 	for _, text := range []string{"", "a", "Domain not in allowlist.", strings.Repeat("x", 100)} {
 		version, b, found := bytes.Cut(disconnectSSH(text), []byte("\r\n"))
@@ -367,9 +369,9 @@ func TestDisconnectSSH(t *testing.T) {
 	}
 }
 
-// TestAddressesThatStandForNames: if a client resolves a name and then asks a proxy for
-// the returned address, it reaches the host of the name. The proxy connects to no other
-// address of these networks, whatever the policy allows, because outside they belong to
+// TestAddressesThatStandForNames: if a client resolves a name and then requests the returned
+// address from a proxy, it reaches the host of the name. The proxy connects to no other address of
+// these networks, whatever the policy allows: outside of this machine these addresses belong to
 // other hosts.
 func TestAddressesThatStandForNames(t *testing.T) {
 	port := echoServer(t)

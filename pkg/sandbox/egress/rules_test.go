@@ -113,7 +113,8 @@ func TestPublicAddresses(t *testing.T) {
 	}
 }
 
-// TestPatternsThatMatchNothing: a rule in a spelling that no host has is refused, and does not look as if it denied one.
+// TestPatternsThatMatchNothing: a rule in a spelling that no host has is refused. Otherwise its
+// owner would believe that it denies a host.
 func TestPatternsThatMatchNothing(t *testing.T) {
 	for text, matches := range map[string]bool{
 		"bücher.test": false, "*.bücher.test": false, "b*ücher.test": false, "xn--bcher-kva.test": true,
@@ -126,15 +127,15 @@ func TestPatternsThatMatchNothing(t *testing.T) {
 		if got := []bool{deny == nil, client == nil || text == "*", review == nil}; slices.Contains(got, !matches) {
 			t.Errorf("%s: accepted %v, want %v: %v", text, got, matches, deny)
 		}
-		// Codex CLI's executor takes it, and it permits nothing.
+		// Codex CLI's executor accepts such a pattern in an allow rule, where it permits nothing.
 		if _, err := NewPolicy(Config{Domains: map[string]Permission{text: Allow}}); err != nil {
 			t.Errorf("%s allowed: %v", text, err)
 		}
 	}
 }
 
-// FuzzPattern: an accepted pattern without wildcards is a host in normal form
-// that matches itself, and no match takes long.
+// FuzzPattern: an accepted pattern without wildcards is a host in normal form that matches itself,
+// and matching takes little time.
 func FuzzPattern(f *testing.F) {
 	for _, text := range []string{"a.test", "*.a.test", "**.a", "[::1]:80", "a?b*c", "[*]"} {
 		f.Add(text, "a.test")

@@ -18,7 +18,7 @@ type secrets struct {
 	authority *certAuthority
 	bundle    *bundle
 	origins   map[string]*origin // by host:port
-	// placeholders are random for each process, by the variable.
+	// placeholders maps each variable to its placeholder, which is random for each process.
 	placeholders map[string]string
 	texts        [][]byte // the longest of all placeholders
 }
@@ -34,8 +34,8 @@ type origin struct {
 	foreign [][]byte
 }
 
-// newSecrets makes the authority, the bundle and the placeholders of a process. It returns
-// nil if the server injects nothing.
+// newSecrets creates the authority, the bundle and the placeholders of a process. It returns nil if
+// the server injects nothing.
 func (x *Proxy) newSecrets() (*secrets, error) {
 	ceiling := x.host.opts.Ceiling
 	if ceiling == nil || len(ceiling.injections) == 0 {
@@ -100,7 +100,7 @@ func (s *secrets) add(x *Proxy, one *injection) error {
 	return nil
 }
 
-// placeholderPrefix lets people recognize a placeholder.
+// placeholderPrefix makes a placeholder recognizable to people.
 const placeholderPrefix = "codex-placeholder-"
 
 // close removes the bundle and closes the idle connections.
@@ -114,9 +114,9 @@ func (s *secrets) close() {
 	}
 }
 
-// Bundle returns the path of the file with the certificate authorities that the
-// process must trust, or "". The process must be able to read it and
-// must not be able to change it. Close removes it.
+// Bundle returns the path of the file with the certificate authorities that the process must trust,
+// or "" if there is none. The process must be able to read the file and must not be able to change
+// it. Close removes the file.
 func (x *Proxy) Bundle() string {
 	if x.secrets == nil {
 		return ""
@@ -132,7 +132,7 @@ func (s *secrets) origin(q Question) *origin {
 	return s.origins[hostPort(q.Host, q.Port)]
 }
 
-// environ adds the placeholders and the paths of the bundle by add.
+// environ calls add with the placeholders and with the path of the bundle.
 func (s *secrets) environ(add func(names []string, value string)) {
 	if s == nil {
 		return
@@ -143,8 +143,8 @@ func (s *secrets) environ(add func(names []string, value string)) {
 	}
 }
 
-// foreign returns the placeholders that must not be sent to an origin; nil stands for any host without
-// credentials.
+// foreign returns the placeholders that must not be sent to an origin. A nil origin stands for any
+// host without credentials.
 func (s *secrets) foreign(o *origin) [][]byte {
 	switch {
 	case s == nil:
@@ -156,13 +156,13 @@ func (s *secrets) foreign(o *origin) [][]byte {
 	}
 }
 
-// holds reports whether any of the texts occurs in a text.
+// holds reports whether text contains one of the texts.
 func holds(text string, texts [][]byte) bool {
 	return slices.ContainsFunc(texts, func(t []byte) bool { return strings.Contains(text, string(t)) })
 }
 
-// headHolds reports whether one of the texts occurs in a head, also in credentials
-// of the scheme Basic, which programs make of a user and a password.
+// headHolds reports whether a head contains one of the texts, also within Basic credentials, which
+// programs encode from a user and a password.
 func headHolds(h *head, texts [][]byte) bool {
 	if len(texts) == 0 {
 		return false
@@ -180,7 +180,7 @@ func headHolds(h *head, texts [][]byte) bool {
 	return false
 }
 
-// basic returns the user:password of credentials with the scheme Basic; else "".
+// basic returns the user:password of Basic credentials, or "" for any other scheme.
 func basic(value string) string {
 	scheme, encoded, _ := strings.Cut(value, " ")
 	if !strings.EqualFold(scheme, basicScheme) {
@@ -190,8 +190,8 @@ func basic(value string) string {
 	return string(text)
 }
 
-// credentials puts the credentials of an origin into a request, in place of the process's own
-// headers of these names. It returns the texts that must be hidden in the answer.
+// credentials adds the credentials of an origin to a request. They replace the headers of the same
+// names that the process has sent. It returns the texts that must be hidden in the answer.
 func (o *origin) credentials(out *http.Request) ([][]byte, error) {
 	var texts [][]byte
 	for _, one := range o.injections {
@@ -205,17 +205,17 @@ func (o *origin) credentials(out *http.Request) ([][]byte, error) {
 	return longestFirst(texts), nil
 }
 
-// conceal replaces the texts in the body of an answer by asterisks. Otherwise a host that echoes the
-// headers of a request, such as a page that shows them, would disclose the
-// credential to the process. copyAnswer does the same with the head.
+// conceal replaces the texts in the body of an answer by asterisks. Otherwise a host that echoes
+// the headers of a request, such as a page that shows them, would disclose the credential to the
+// process. copyAnswer does the same with the head.
 func conceal(resp *http.Response, texts [][]byte) {
 	if len(texts) > 0 {
 		resp.Body = &concealed{Closer: resp.Body, finder: finder{from: resp.Body, texts: texts, found: func([]byte) error { return nil }}}
 	}
 }
 
-// hide replaces the texts, the longest first, in a text by asterisks. The case of letters does not count: names of headers
-// get capitals.
+// hide replaces the texts in a text by asterisks, the longest first. It ignores the case of
+// letters, because Go capitalizes the names of headers.
 func hide(text string, texts [][]byte) string {
 	for _, t := range texts {
 		secret := lower(string(t))
@@ -231,7 +231,7 @@ func hide(text string, texts [][]byte) string {
 	return text
 }
 
-// names returns the headers of an origin, for the log.
+// names returns the names of the headers that an origin gets, for the log.
 func (o *origin) names() string {
 	var b bytes.Buffer
 	for i, one := range o.injections {

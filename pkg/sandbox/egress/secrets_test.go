@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestInjectionsAreChecked: an entry that would not do what its owner intended
-// is refused.
+// TestInjectionsAreChecked: an entry that would not have the effect that its owner intended is
+// refused.
 func TestInjectionsAreChecked(t *testing.T) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -94,9 +94,9 @@ func TestInjectionFiles(t *testing.T) {
 	}
 }
 
-// TestSecretPaths: the result also contains the targets of links, and the file itself: a
-// profile's entry for the file, such as one below its project root, would take precedence
-// over the entry for the directory.
+// TestSecretPaths: the result also contains the targets of links, and the file itself. A profile's
+// entry for the file, or for a directory between, would take precedence over the entry for the
+// directory.
 func TestSecretPaths(t *testing.T) {
 	file := secretFile(t, testSecret)
 	dir, err := filepath.EvalSymlinks(filepath.Dir(file))

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// testTimeout bounds waits that end only if the program has no defect.
+// testTimeout limits waits that take this long only if the program has a defect.
 const testTimeout = 20 * time.Second
 
 // local is a policy that allows the servers of these tests.
@@ -143,7 +143,7 @@ func TestPlainRequests(t *testing.T) {
 	}
 }
 
-// TestPipelining: each request of a packet is judged by itself.
+// TestPipelining: if one packet has several requests, each request is judged by itself.
 func TestPipelining(t *testing.T) {
 	server := webServer(t)
 	var seen reports
@@ -167,7 +167,7 @@ func TestPipelining(t *testing.T) {
 	}
 }
 
-// TestContinue: the proxy asks for a body that the process holds back.
+// TestContinue: the proxy requests a body that the process holds back.
 func TestContinue(t *testing.T) {
 	server := webServer(t)
 	x := testProxy(t, Options{}, local(), Hooks{})
@@ -184,8 +184,8 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// TestStreams: each part of an answer is delivered before the next one is made.
-// An old client gets it without chunks.
+// TestStreams: each part of an answer is delivered before the next part is written. An HTTP/1.0
+// client gets it without chunks.
 func TestStreams(t *testing.T) {
 	next := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -218,7 +218,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestLimitedMode: plain reading only.
+// TestLimitedMode: the limited mode permits only reading over plain HTTP.
 func TestLimitedMode(t *testing.T) {
 	server := webServer(t)
 	config := local()
@@ -243,7 +243,7 @@ func TestLimitedMode(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit: a connection above the limit gets an answer that says so.
+// TestConnectionLimit: a connection beyond the limit gets an answer with the reason.
 func TestConnectionLimit(t *testing.T) {
 	x := testProxy(t, Options{Connections: 1}, local(), Hooks{})
 	first, r := wire(t, x.web)
@@ -278,7 +278,7 @@ func TestEnviron(t *testing.T) {
 	}
 }
 
-// TestWorks: a machine that does not report the owner of a connection has no proxies.
+// TestWorks: on a machine that does not report the owner of a connection, no proxies are started.
 func TestWorks(t *testing.T) {
 	if err := NewHost(Options{}).Works(); err != nil {
 		t.Error(err)

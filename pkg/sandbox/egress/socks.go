@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// These are the parts of SOCKS5 that are used here (RFC 1928).
+// These are the constants of SOCKS5 (RFC 1928) that are used here.
 const (
 	socksVersion = 5
 
@@ -96,10 +96,9 @@ func socksRequest(r *bufio.Reader) (command byte, host string, port uint16, err 
 	return head[1], host, binary.BigEndian.Uint16(rest[size:]), nil
 }
 
-// socksReply encodes a reply with an IPv4 address: the address of the
-// connection to the host, or 0.0.0.0 without a connection or for IPv6. The port
-// is always 0: the process does not need it, and could only help others find
-// the connection.
+// socksReply encodes a reply with an IPv4 address. It is the local address of the connection to the
+// host, or 0.0.0.0 if there is no connection or if it uses IPv6. The port is always 0: the process
+// does not need it, and it could only help others to find the connection.
 func socksReply(code byte, local net.Addr) []byte {
 	reply := []byte{socksVersion, code, 0, socksIPv4, 0, 0, 0, 0, 0, 0}
 	if tcp, ok := local.(*net.TCPAddr); ok {
@@ -144,10 +143,10 @@ const (
 	SOCKSNoService SOCKSOutcome = socksUnreachable
 )
 
-// AcceptSOCKS reads the request of a SOCKS5 client from conn, for a proxy without a policy:
-// the host and port of a CONNECT. r returns the bytes that the client sends after it. reply must be
-// called once. AcceptSOCKS answers any other request itself, and returns an error for the
-// log.
+// AcceptSOCKS reads the request of a SOCKS5 client from conn, for a proxy without a policy. It
+// returns the host and port of a CONNECT. r returns the bytes that the client sends after the
+// request. The caller must call reply once. AcceptSOCKS answers any other request itself, and
+// returns an error for the log.
 func AcceptSOCKS(conn net.Conn, r *bufio.Reader) (host string, port uint16, reply func(SOCKSOutcome) error, err error) {
 	command, host, port, err := socksBegin(conn, r)
 	if err != nil {
@@ -163,8 +162,7 @@ func AcceptSOCKS(conn net.Conn, r *bufio.Reader) (host string, port uint16, repl
 	return host, port, reply, nil
 }
 
-// serveSOCKS serves one connection of the SOCKS5 proxy. net/http has a client
-// of SOCKS5 and no server.
+// serveSOCKS serves one connection of the SOCKS5 proxy. net/http has a SOCKS5 client but no server.
 func (x *Proxy) serveSOCKS(conn net.Conn) {
 	r := bufio.NewReader(conn)
 	command, host, port, err := socksBegin(conn, r)
@@ -182,8 +180,8 @@ func (x *Proxy) serveSOCKS(conn net.Conn) {
 	}
 }
 
-// socksConnect makes the tunnel of a CONNECT, and returns when it has ended. Without
-// a tunnel, it returns the code of the reply.
+// socksConnect makes the tunnel of a CONNECT, and returns when the tunnel has ended. If there is no
+// tunnel, it returns the code of the reply.
 func (x *Proxy) socksConnect(conn net.Conn, r *bufio.Reader, a attempt) byte {
 	gone := func() bool { return x.gone(conn, r) }
 	d, to := x.permit(a, gone, false)
@@ -209,10 +207,9 @@ func (x *Proxy) socksConnect(conn net.Conn, r *bufio.Reader, a attempt) byte {
 	return socksDone
 }
 
-// permit decides about an attempt to make a tunnel, reports the decision and
-// returns the route. gone reports whether the process has hung up while a question was
-// open; then the attempt is refused. upstream lets the tunnel go through the upstream
-// proxy of tunnels.
+// permit decides about an attempt to make a tunnel, reports the decision and returns the route.
+// gone reports whether the process has hung up while a question was open; permit then refuses the
+// attempt. upstream allows the tunnel to go through the upstream proxy of tunnels.
 func (x *Proxy) permit(a attempt, gone func() bool, upstream bool) (decision, route) {
 	const tls = 443
 	limited, to := x.policy.config.Limited, route{port: a.Port}
@@ -237,15 +234,14 @@ func (x *Proxy) permit(a attempt, gone func() bool, upstream bool) (decision, ro
 	return d, to
 }
 
-// guarded is the decision of the limited mode against a request whose host is
-// allowed.
+// guarded returns the decision by which the limited mode refuses an allowed host.
 func guarded(reason string) decision {
 	return decision{verdict: Block, source: ModeGuard, reason: reason, rule: "limited mode"}
 }
 
-// gone reports whether the process has closed the connection while a question was open. Then
-// the request is dropped without a report. A process that has closed only its own direction
-// still waits for the answer; the kernel then still has its socket.
+// gone reports whether the process has closed the connection while a question was open. Then the
+// request is dropped without a report. A process that has closed only its sending direction still
+// waits for the answer, and the kernel still has its socket.
 func (x *Proxy) gone(conn net.Conn, r *bufio.Reader) bool {
 	_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := r.Peek(1)

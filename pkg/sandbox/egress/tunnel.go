@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// tunnel copies bytes both ways until both directions have ended, and closes outer.
-// The end of one direction is passed on separately; an error ends both. early and
-// inEarly, if not nil, hold bytes that were read from either side already.
+// tunnel copies bytes both ways until both directions have ended, and closes out. It passes the end
+// of one direction on without ending the other; an error ends both. early and inEarly, if not nil,
+// hold bytes that were already read from either side.
 func (x *Proxy) tunnel(in net.Conn, inEarly *bufio.Reader, out *outside, early *bufio.Reader) {
 	defer out.Close()
 	_ = in.SetDeadline(time.Time{})
@@ -23,8 +23,8 @@ func (x *Proxy) tunnel(in net.Conn, inEarly *bufio.Reader, out *outside, early *
 	<-ended
 }
 
-// pipe copies bytes from one connection to the other and then ends its
-// direction. If that fails, it closes both.
+// pipe copies bytes from one connection to the other until the end of from, and then ends that
+// direction of to. If that fails, it closes both.
 func pipe(to, from *net.TCPConn, early *bufio.Reader) {
 	var err error
 	if early != nil && early.Buffered() > 0 {
@@ -42,8 +42,8 @@ func pipe(to, from *net.TCPConn, early *bufio.Reader) {
 	}
 }
 
-// finish ends a connection after its last answer. It reads the data that the
-// process still sends for lingerTime: see there.
+// finish ends a connection after its last answer. It first reads what the process still sends, for
+// up to lingerTime; the comment there gives the reason.
 func finish(conn net.Conn) {
 	if c, ok := conn.(interface{ CloseWrite() error }); ok { // TCP, or TLS in a tunnel
 		_ = c.CloseWrite()

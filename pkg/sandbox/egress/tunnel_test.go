@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// echo listens, and answers with the received data when the sender has ended.
+// echo returns a listener that collects the data of each connection, and sends it back when the
+// sender has ended.
 func echo(t *testing.T) net.Listener {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,7 +46,8 @@ func TestTunnels(t *testing.T) {
 	for _, name := range []string{"localhost", "127.0.0.1"} {
 		target := fmt.Sprintf("%s:%d", name, portOf(l))
 		conn, r := wire(t, x.web)
-		// Bytes behind the head in the same packet are not lost, and the Host header is ignored.
+		// Bytes that follow the head in the same packet are not lost, and the Host header is
+		// ignored.
 		resp, _ := exchange(t, conn, r, "CONNECT "+target+" HTTP/1.1\r\nHost: other.test\r\n\r\nearly ")
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("got %v, want resp.StatusCode %v", resp.Status, http.StatusOK)
@@ -134,8 +136,8 @@ func TestSOCKS(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForNoAnswer: Close returns while a name, a question, a tunnel
-// and an answer are waited for, and cuts every connection.
+// TestCloseWaitsForNoAnswer: Close closes every connection and returns, even if the proxy is
+// waiting for a name, a question, a tunnel or an answer.
 func TestCloseWaitsForNoAnswer(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -228,8 +230,8 @@ func FuzzSOCKS(f *testing.F) {
 	})
 }
 
-// TestHalfClosedClients: a client that has ended its direction still gets its
-// answer, also if a question had to be asked.
+// TestHalfClosedClients: a client that has closed its sending direction still gets its answer, even
+// if a question had to be asked first.
 func TestHalfClosedClients(t *testing.T) {
 	server := echo(t)
 	port := uint16(server.Addr().(*net.TCPAddr).Port)

@@ -6,10 +6,10 @@ import (
 	"net/netip"
 )
 
-// PermitsTunnel returns an error if the owner does not permit the server to connect to a
-// host and port for a client (docs/spec/wire.md §11.6). A host about which the ceiling would have the
-// client asked is permitted, because the client itself makes the request. Hosts of this machine are
-// refused only if a pattern denies them. A nil Ceiling permits everything.
+// PermitsTunnel returns an error if the owner does not permit the server to connect to a host and
+// port for a client (docs/spec/wire.md §11.6). It permits a host about which the ceiling would ask
+// the client, because the client itself makes the request. It refuses hosts of this machine only if
+// a pattern denies them. A nil Ceiling permits everything.
 func (c *Ceiling) PermitsTunnel(host string, port uint16) error {
 	if c == nil {
 		return nil
@@ -33,8 +33,8 @@ func (c *Ceiling) PermitsTunnel(host string, port uint16) error {
 	return nil
 }
 
-// PermitsAddress is PermitsTunnel for an address that a host has resolved to, which may
-// be the same.
+// PermitsAddress is PermitsTunnel for an address to which host has resolved. host may be the
+// address itself.
 func (c *Ceiling) PermitsAddress(to netip.AddrPort, host string) error {
 	if c == nil {
 		return nil

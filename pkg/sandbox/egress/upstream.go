@@ -23,8 +23,8 @@ func (x *Proxy) upstream(q Question) *url.URL {
 		return nil
 	}
 	if x.host.ownPort(q.Port) {
-		// An upstream proxy on this machine would connect to this program for a name
-		// that it resolves to a loopback address.
+		// This program listens on the port. An upstream proxy on this machine would connect to this
+		// program if it resolved the name to a loopback address.
 		return nil
 	}
 	getenv := x.host.opts.Getenv
@@ -47,8 +47,8 @@ func (x *Proxy) upstream(q Question) *url.URL {
 	return nil
 }
 
-// direct reports whether a host must not be reached through an upstream proxy,
-// because the address means another machine there.
+// direct reports whether a host must not be reached through an upstream proxy, because at that
+// proxy the address means another machine.
 func (x *Proxy) direct(host string) bool {
 	address, err := netip.ParseAddr(host)
 	switch {

@@ -16,8 +16,8 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// web is one connection to the HTTP proxy. Requests are served one after the
-// other, in order of arrival.
+// web is one connection to the HTTP proxy. It serves requests one after the other, in order of
+// arrival.
 type web struct {
 	proxy  *Proxy
 	conn   net.Conn
@@ -27,8 +27,8 @@ type web struct {
 	inside *inside // nil: it is not within a tunnel
 }
 
-// serveHTTP serves one connection of the HTTP proxy. Its loop is not that of
-// net/http's server: see readHead.
+// serveHTTP serves one connection of the HTTP proxy. It does not use net/http's server: see
+// readHead.
 func (x *Proxy) serveHTTP(conn net.Conn) {
 	c := &web{
 		proxy: x, conn: conn, client: conn.RemoteAddr().String(),
@@ -72,7 +72,7 @@ func (c *web) next() bool {
 	return more
 }
 
-// refuseHTTP answers a connection that is one too many.
+// refuseHTTP answers a connection beyond the limit.
 func (x *Proxy) refuseHTTP(conn net.Conn) {
 	_ = conn.SetWriteDeadline(time.Now().Add(lingerTime))
 	_, _ = io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"+
@@ -157,7 +157,7 @@ func (c *web) keeps(h *head, b *body) bool {
 	return c.w.Flush() == nil && !h.Close && b.drained()
 }
 
-// proceed asks the process for the body that it holds back.
+// proceed asks the process for a body that it holds back (100 Continue).
 func (c *web) proceed() {
 	_, _ = c.w.WriteString("HTTP/1.1 100 Continue\r\n\r\n")
 	_ = c.w.Flush()
@@ -224,8 +224,8 @@ func (c *web) refuseUnix(h *head) {
 	c.text(h, http.StatusNotImplemented, "unix sockets unsupported")
 }
 
-// connect serves a CONNECT. It connects to the far side before it answers: after a
-// 200 no error could be sent to the process.
+// connect serves a CONNECT. It connects to the host before it answers, because no error can be sent
+// to the process after a 200.
 func (c *web) connect(h *head, q Question, to route) bool {
 	out, early, err := c.proxy.tunnelTo(c.proxy.ctx, q, to)
 	if err != nil {
@@ -253,8 +253,8 @@ func (c *web) accept() {
 // routeKey is the key of a request's route in its context.
 type routeKey struct{}
 
-// newTransport makes the client side of the HTTP proxy: net/http's transport,
-// which reuses connections and connects along the route of each request.
+// newTransport returns the client side of the HTTP proxy: net/http's transport, which reuses
+// connections, and which connects along the route of each request.
 func (x *Proxy) newTransport() *http.Transport {
 	routeOf := func(ctx context.Context) route {
 		r, _ := ctx.Value(routeKey{}).(route)
@@ -274,7 +274,7 @@ func (x *Proxy) newTransport() *http.Transport {
 	}
 }
 
-// exchange sends a request on and its answer back.
+// exchange forwards a request, and forwards its answer.
 func (c *web) exchange(h *head, b *body, s *sending) bool {
 	ctx, done := context.WithCancel(context.WithValue(c.proxy.ctx, routeKey{}, s.route))
 	defer done()
@@ -295,8 +295,8 @@ func (c *web) exchange(h *head, b *body, s *sending) bool {
 	}
 	resp, err := transport.RoundTrip(out.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if b != nil {
-		// The transport may still read the body: it must not write 100 Continue
-		// into the answer.
+		// The transport may still read the body. It must then not write 100 Continue into the
+		// answer.
 		b.once.Do(func() {})
 	}
 	if err != nil || resp.StatusCode == http.StatusSwitchingProtocols {
@@ -320,12 +320,13 @@ func (c *web) exchange(h *head, b *body, s *sending) bool {
 	}
 	conceal(resp, s.secrets)
 	more := c.copyAnswer(h, resp, s.secrets)
-	// The transport may read the body still, until the connection is closed.
+	// The transport may still read the body, until the connection is closed.
 	return more && (b == nil || b.ended.Load())
 }
 
-// reasonOf returns the text of an error after a connection was made; nil is an answer that cannot be passed on. Errors of
-// parsing an answer hold a piece of it, and that may be the credential, quoted or cut.
+// reasonOf returns the text of a failure after a connection was made. err is nil if the answer
+// cannot be forwarded. For that, and for errors of parsing an answer, it returns a fixed text: a
+// parse error contains a part of the answer, which may be the credential, quoted or truncated.
 func reasonOf(err error) string {
 	var network net.Error
 	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errPlaceholder) {
@@ -401,7 +402,7 @@ func (c *web) copyBody(from io.Reader, chunked bool) error {
 			}
 			return c.w.Flush()
 		case err != nil:
-			// The process must notice that the answer is incomplete.
+			// Close the connection, so that the process notices that the answer is incomplete.
 			_ = c.conn.Close()
 			return err
 		}

@@ -24,9 +24,9 @@ type Entry struct {
 
 // Parse reads the text of a mountinfo.
 //
-// Scenario: a directory is called "a\vb", or has U+3000 in its name. The kernel escapes
-// spaces, tabs and newlines, and strings.Fields splits at all white space of Unicode: it
-// would take a part of the name for the next field, and the name for the options.
+// Scenario: a directory is called "a\vb", or has U+3000 in its name. The kernel escapes spaces,
+// tabs and newlines only. strings.Fields would split at all white space of Unicode, take a part of
+// the name for the next field, and take the rest of the name for the options.
 func Parse(text string) ([]Entry, error) {
 	var entries []Entry
 	for line := range strings.Lines(text) {
@@ -44,7 +44,7 @@ func Parse(text string) ([]Entry, error) {
 	return entries, nil
 }
 
-// Tree shows which mounts are on top of which others.
+// Tree records which mounts are mounted on which others.
 type Tree struct {
 	byID map[string]*Entry
 	on   map[string][]*Entry // the mounts on a mount, by its id
@@ -60,8 +60,8 @@ func NewTree(entries []Entry) *Tree {
 	return t
 }
 
-// Covered reports whether another mount hides a mount, so that no path leads to it:
-// another one is mounted on its root, or on the path to it within its parent mount.
+// Covered reports whether another mount hides m, so that no path leads to it. That mount is on the
+// root of m, or on the path to m within its parent mount.
 func (t *Tree) Covered(m *Entry) bool {
 	var child *Entry
 	for range len(t.byID) { // the list is read in parts, and ids are reused: there may be a circle
@@ -77,8 +77,7 @@ func (t *Tree) Covered(m *Entry) bool {
 	return false
 }
 
-// OnMount reports whether the file at a path is on a mount that is mounted on another one
-// there.
+// OnMount reports whether two mounts are at a path, one on top of the other.
 func (t *Tree) OnMount(at string) bool {
 	for _, m := range t.byID {
 		if holder := t.byID[m.Parent]; m.At == at && holder != nil && holder.At == at && !t.Covered(m) {
@@ -88,9 +87,9 @@ func (t *Tree) OnMount(at string) bool {
 	return false
 }
 
-// Read reads the mounts of a process: its number, or self. os.ReadFile takes three times as long:
-// the file is pollable, for which the Go runtime starts threads, and it has no size, so it is
-// read in small pieces.
+// Read reads the mounts of a process, given by its number or "self". os.ReadFile takes three times
+// as long: the file is pollable, so the Go runtime starts threads for it, and it has no size, so
+// os.ReadFile reads it in small pieces.
 func Read(process string) ([]byte, error) {
 	fd, err := unix.Open("/proc/"+process+"/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -57,8 +57,8 @@ func readProfile(r *jsonwire.Reader, decode PathDecoder) (Profile, error) {
 	return p, nil
 }
 
-// decoder decodes profiles and keeps the first path that was refused: an error of the
-// shape is reported before it.
+// decoder decodes profiles. It keeps the first path that was refused, because an error of the shape
+// must be reported before that.
 type decoder struct {
 	decode PathDecoder
 	bad    error
@@ -118,8 +118,7 @@ func (d *decoder) fileSystem(fs *FileSystem) func(*jsonwire.Reader) error {
 	}
 }
 
-// depth reads a number that is not 0. A number beyond the depth of any tree becomes
-// the largest int.
+// depth reads a number that is not 0. A number that does not fit an int becomes the largest int.
 func depth(to *int) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
 		n, err := r.Uint64()
@@ -168,7 +167,7 @@ func appendEntry(to *[]Entry, e Entry) error {
 	return nil
 }
 
-// literal reads a path. One that is refused is remembered.
+// literal reads a path. If the path is refused, the decoder keeps the error.
 func (d *decoder) literal(to *string) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
 		b, err := r.StringBytes()
@@ -206,7 +205,7 @@ func (d *decoder) path(p *Path) func(*jsonwire.Reader) error {
 	}
 }
 
-// pattern reads a pattern. A ~ at its beginning is the home directory.
+// pattern reads a pattern. A ~ at its beginning stands for the home directory.
 func (d *decoder) pattern(to *string) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
 		if err := text(to)(r); err != nil {

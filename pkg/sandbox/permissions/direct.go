@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// NeedsDirectEnforcement reports whether no legacy policy can express a profile,
-// so that it must not be enforced in the legacy Landlock mode
-// (docs/spec/sandbox.md §3): it cannot be mapped back, it protects a missing metadata
-// name, or it and its round trip resolve to different
-// policies.
+// NeedsDirectEnforcement reports whether no legacy policy can express a profile, so that it must
+// not be enforced in the legacy Landlock mode (docs/spec/sandbox.md §3). That is so in three cases:
+// the profile cannot be mapped back; it protects a missing metadata name; or the profile and its
+// round trip resolve to different policies.
 func NeedsDirectEnforcement(p Profile, scope Scope, view View) bool {
 	if p.Kind != Managed || p.FileSystem.Unrestricted {
 		return false
@@ -33,7 +32,7 @@ func NeedsDirectEnforcement(p Profile, scope Scope, view View) bool {
 	return !policy.equal(back)
 }
 
-// equal reports whether two policies of one view permit the same.
+// equal reports whether two policies of one view grant the same access.
 func (p *Policy) equal(q *Policy) bool {
 	if p.fullRead != q.fullRead || p.fullWrite != q.fullWrite || p.platformDefaults() != q.platformDefaults() {
 		return false

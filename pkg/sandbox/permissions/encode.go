@@ -2,8 +2,8 @@ package permissions
 
 import "codex.internal/pkg/wire/jsonwire"
 
-// AppendJSON appends the profile in its tagged shape, with native paths.
-// Decoded with NativePath it is the same profile again.
+// AppendJSON appends the profile in its tagged shape, with native paths. Decoding the result with
+// NativePath returns the same profile.
 func (p Profile) AppendJSON(b []byte) []byte {
 	switch p.Kind {
 	case Disabled:

@@ -18,8 +18,8 @@ func (e *PathError) Error() string { return "invalid sandbox permission path URI
 // Unwrap returns the error of the PathDecoder.
 func (e *PathError) Unwrap() error { return e.Err }
 
-// ShapeError means that a JSON text is not a permission profile. Its text is Codex
-// CLI's, without the reason; Cause has the reason.
+// ShapeError means that a JSON text is not a permission profile. Error returns the text of Codex
+// CLI, which does not contain the reason; Cause is the reason.
 type ShapeError struct {
 	Cause error // the error of decoding it as a tagged profile, or in the older form if it has no tag
 }

@@ -5,21 +5,19 @@ import (
 	"strings"
 )
 
-// Git runs programs that are named in the configuration and the hooks of a
-// repository. The .git of a work tree leads to them: it is a directory, or a
-// file with `gitdir: PATH`. A file `commondir` in that directory leads to
-// another one, and any of them may contain symbolic links. A command that can
-// write to the directory at the end of this chain, or can create a missing part
-// of it, makes the user run programs with the next git command.
+// Git runs programs that are named in the configuration and the hooks of a repository. The .git of
+// a work tree leads to them: it is a directory, or a file with `gitdir: PATH`. A file `commondir`
+// in that directory leads to another directory, and any of these paths may contain symbolic links.
+// If a command can write to the directory at the end of this chain, or can create a missing part of
+// it, the user's next git command runs programs that the command has chosen.
 
 // linkedNames are the entries of a repository that are checked for links.
 var linkedNames = [...]string{"commondir", "config", "config.worktree", "hooks", "info", "modules", "objects", "refs", "worktrees"}
 
-// repositoryPaths returns the paths to which the .git of a root, or of a directory
-// above it, leads, whether they exist or not: git searches for a .git upwards. A
-// .git that the policy makes writable is not protected. bare has the directories
-// without a .git in them and above them, so that nested roots are not each
-// searched up to /.
+// repositoryPaths returns the paths to which the .git of a root leads, or the .git of a directory
+// above it, because git searches upwards. It includes paths that do not exist. A .git that the
+// policy makes writable is not protected. bare has the directories of which it is known that they
+// and their parents have no .git, so that nested roots are not each searched up to /.
 func (p *Policy) repositoryPaths(root WritableRoot, granted bool, bare map[string]bool) []string {
 	g := gitWalk{view: p.view}
 	none := true
@@ -83,13 +81,13 @@ func (g *gitWalk) repository(git string) (missing bool) {
 	return false
 }
 
-// asGitReads returns the path in the text of a file as git reads it: blanks at the end belong to
-// the path, but line ends do not.
+// asGitReads returns the path in the text of a file as git reads it: blanks at the end are a part
+// of the path, but line ends are not.
 func asGitReads(text []byte) string { return strings.TrimRight(string(text), "\r\n") }
 
-// target records the path to which a pointer in a directory leads, and returns it; "" if the
-// path does not exist. If the pointer goes down and up again, the directory that it passes is
-// recorded too, because a link in its place would lead elsewhere.
+// target records the path to which a pointer in a directory leads, and returns it. It returns "" if
+// the path does not exist. If the pointer goes down and up again, target also records the directory
+// on the way, because a link in its place would lead elsewhere.
 func (g *gitWalk) target(dir, to string) string {
 	if to == "" {
 		return ""

@@ -23,8 +23,8 @@ type pattern struct {
 	err      error     // the reason why it cannot be matched
 }
 
-// addGlob adds a denied pattern, for each project root if it is relative to
-// these.
+// addGlob adds a denied pattern. If the pattern is relative to the project roots, it adds one for
+// each root.
 func (p *Policy) addGlob(text string, scope Scope) {
 	if rest, ok := strings.CutPrefix(text, projectRootsGlob); ok {
 		for _, root := range scope.roots() {
@@ -99,10 +99,10 @@ func escapeGlob(p string) string {
 	return b.String()
 }
 
-// compileGlob compiles an absolute pattern: `*` and `?` do not cross `/`, `**`
-// does, and as a component of its own it may stand for none; `[ab-z]` and
-// `[!a]` are classes, `{a,b}` alternatives, `\` takes the next character
-// literally. A bracket or brace that is not closed is literal.
+// compileGlob compiles an absolute pattern. `*` and `?` do not match `/`. `**` does; as a whole
+// component it also matches no component. `[ab-z]` and `[!a]` are classes, `{a,b}` are
+// alternatives, and `\` makes the next character literal. A bracket or brace that is not closed is
+// literal.
 func compileGlob(text string) pattern {
 	p := pattern{text: text}
 	alternatives, err := expandBraces(text)
@@ -144,8 +144,8 @@ type class struct {
 // program is a compiled pattern.
 type program []token
 
-// nextChar returns the first character of s. Bytes that are not UTF-8 are
-// characters of their own, beyond Unicode.
+// nextChar returns the first character of s. A byte that is not UTF-8 is returned as a character
+// beyond Unicode.
 func nextChar(s string) (rune, int) {
 	r, n := utf8.DecodeRuneInString(s)
 	if r == utf8.RuneError && n == 1 {
@@ -198,7 +198,7 @@ func compileOne(text string) (program, error) {
 	return prog, nil
 }
 
-// compileClass compiles a class, and returns its size: 0 if it is not closed.
+// compileClass compiles a class, and returns its size. The size is 0 if the class is not closed.
 func compileClass(s string) (class, int, error) {
 	var set class
 	i := 1
@@ -258,8 +258,8 @@ func expandBraces(text string) ([]string, error) {
 	return done, nil
 }
 
-// findBraces finds the first brace that is closed, the one that closes it, and
-// the commas between them. Without one, end is 0.
+// findBraces finds the first brace that is closed, the brace that closes it, and the commas between
+// them. end is 0 if there is none.
 func findBraces(s string) (open, end int, commas []int) {
 	depth := 0
 	for i := 0; i < len(s); i++ {

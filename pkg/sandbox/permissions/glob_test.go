@@ -104,7 +104,7 @@ func TestAFolderThatCannotBeListedIsDeniedWhole(t *testing.T) {
 	}
 }
 
-// crowd is a folder /w with many entries.
+// crowd is a file system whose folder /w has many entries.
 type crowd struct {
 	memory
 	name string
@@ -188,7 +188,7 @@ func FuzzGlob(f *testing.F) {
 			t.Fatalf("%q escaped does not match itself", at)
 		}
 		got := slices.ContainsFunc(p.programs, func(prog program) bool { return prog.accepts(prog.feed(prog.start(), at)) })
-		// If both know the syntax, the slow matcher's result is right.
+		// If slowMatch knows the syntax, its result is the right one.
 		plain := !strings.ContainsAny(text, `[]{}\`) && !strings.Contains(strings.ReplaceAll("/"+text+"/", "/**/", "/"), "**")
 		if plain && len(text)+len(at) < 40 && got != slowMatch(text, at) && strings.ToValidUTF8(at+text, "") == at+text {
 			t.Fatalf("%q and %q: %v", text, at, got)
@@ -196,8 +196,7 @@ func FuzzGlob(f *testing.F) {
 	})
 }
 
-// If a pattern would deny nothing because it means something else to other
-// programs, that is an error.
+// A pattern that means something else to other programs would deny nothing here, so it is an error.
 func TestPatternsThatWouldDenyNothing(t *testing.T) {
 	for _, text := range []string{"~", "~/x", "~u/*", "{~/a,b}/*", "{b,~u/a}", "$HOME/*", "${HOME}/.ssh/*", "file:///w/*", "file:/w/*"} {
 		p := Resolve(FileSystem{Entries: []Entry{{Path{Kind: Glob, Text: text}, Deny}}}, Scope{Cwd: "/w"}, tree("/w/a x"))

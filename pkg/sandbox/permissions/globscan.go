@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// states is the set of the steps of a program that may come next, one bit
-// each; the last stands for its end.
+// states is the set of the steps of a program that may come next, one bit for each. The last bit
+// stands for the end of the program.
 type states []uint64
 
 func (prog program) start() states {
@@ -20,7 +20,7 @@ func (prog program) start() states {
 	return s
 }
 
-// add adds a step, and those that may come instead of it.
+// add adds a step, and the steps that may come in its place.
 func (prog program) add(s states, i int) {
 	for ; ; i++ {
 		s[i/64] |= 1 << (i % 64)
@@ -38,8 +38,8 @@ func (prog program) add(s states, i int) {
 	}
 }
 
-// feed returns the steps that may come after those in s and a text, or nil.
-// It does not change s.
+// feed returns the steps that may follow those in s after text is matched, or nil. It does not
+// change s.
 func (prog program) feed(s states, text string) states {
 	if s == nil {
 		return nil
@@ -68,7 +68,7 @@ func (prog program) feed(s states, text string) states {
 	return s
 }
 
-// step adds to next the steps that may come after a step and a character.
+// step adds to next the steps that may follow step i after the character c.
 func (prog program) step(next states, i int, c rune) bool {
 	t := &prog[i]
 	switch t.op {
@@ -101,8 +101,7 @@ func (prog program) accepts(s states) bool {
 	return s != nil && s[len(prog)/64]&(1<<(len(prog)%64)) != 0
 }
 
-// matches reports whether the pattern matches an absolute clean path or a
-// folder that it lies in.
+// matches reports whether the pattern matches an absolute clean path or one of its parent folders.
 func (p pattern) matches(at string) bool {
 	return slices.ContainsFunc(p.programs, func(prog program) bool {
 		s := prog.start()
@@ -131,15 +130,15 @@ func (prog program) searchRoot() string {
 	return path.Dir(string(fixed))
 }
 
-// ExpandGlobs returns the paths that the denied patterns match now, sorted and without
-// duplicates: files and directories of every type, dotfiles included, by effective path.
-// For a symbolic link the result has the link and its target. Directories are not entered
-// through links, and no deeper than the policy says. A directory that cannot be listed is
-// in the result itself if a match could lie in it. /proc and /dev are left out, as a
-// sandbox has its own, but a pattern may name one of them.
+// ExpandGlobs returns the paths that the denied patterns match now, sorted and without duplicates.
+// They are files and directories of every type, including dotfiles, by effective path. For a
+// symbolic link the result has the link and its target. The search does not follow links to
+// directories, and does not go deeper than the policy permits. If a directory that could contain a
+// match cannot be listed, the result contains the directory itself. /proc and /dev are left out,
+// because a sandbox has its own, unless a pattern names one of them.
 //
-// More than 8192 matches are an error, and so are more than maxVisited directory entries.
-// Files that appear later are not in the result.
+// More than 8192 matches are an error, and so are more than maxVisited directory entries. Files
+// that are created later are not in the result.
 func (p *Policy) ExpandGlobs() ([]string, error) {
 	scan := globScan{view: p.view, depth: p.fs.GlobScanMaxDepth, found: make(map[string]bool)}
 	for _, pattern := range p.patterns {
@@ -160,7 +159,7 @@ func (p *Policy) ExpandGlobs() ([]string, error) {
 	return paths, nil
 }
 
-// PatternRoots returns the directories from which the matches of patterns are searched.
+// PatternRoots returns the directories from which the search for matches begins.
 func (p *Policy) PatternRoots() (roots []string) {
 	for _, pattern := range p.patterns {
 		for _, prog := range pattern.programs {
@@ -176,7 +175,7 @@ type globScan struct {
 	depth   int // 0: any
 	found   map[string]bool
 	visited int
-	// limit bounds visited for the pattern at hand.
+	// limit bounds visited for the current pattern.
 	limit int
 }
 
@@ -243,7 +242,7 @@ func (g *globScan) walk(prog program, s states, dir string, depth int) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // it is gone
 	case err != nil:
-		// Files in it could still be opened by name.
+		// A command could still open files in it by name.
 		return g.add(dir, Dir)
 	}
 	for _, d := range dirs {
@@ -254,8 +253,8 @@ func (g *globScan) walk(prog program, s states, dir string, depth int) error {
 	return nil
 }
 
-// add adds a match, and its target if it is a link, except for `/`, which
-// has rules of its own.
+// add adds a match and, if it is a link, the link's target. It does not add `/`, which has its own
+// rules.
 func (g *globScan) add(at string, t FileType) error {
 	if t == Missing {
 		return nil
@@ -272,10 +271,9 @@ func (g *globScan) add(at string, t FileType) error {
 	return nil
 }
 
-// DeniesRead reports whether a tool must not read a path. It is denied if its
-// spelling or its effective path is at or below a denied root (in either
-// spelling), or if it or a parent folder matches a denied pattern. An invalid
-// pattern denies everything.
+// DeniesRead reports whether a tool must not read a path. It returns true if the path or its
+// effective path is at or below a denied root, in either spelling of the root, or if a denied
+// pattern matches the path or a parent folder. An invalid pattern denies everything.
 func (p *Policy) DeniesRead(at string) bool {
 	if p.fs.Unrestricted {
 		return false

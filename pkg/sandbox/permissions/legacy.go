@@ -23,7 +23,7 @@ const (
 type LegacyPolicy struct {
 	Kind    LegacyKind
 	Network Network // always enabled for DangerFullAccess
-	// The rest belongs to WorkspaceWrite.
+	// The following fields are for WorkspaceWrite only.
 	WritableRoots   []string // clean absolute native paths
 	ExcludeTmpdir   bool
 	ExcludeSlashTmp bool
@@ -107,8 +107,8 @@ func (p LegacyPolicy) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// ToProfile maps the policy to a profile (docs/spec/sandbox.md §3). cwd is
-// absolute and clean, or "" for the mapping that does not know it.
+// ToProfile maps the policy to a profile (docs/spec/sandbox.md §3). cwd is absolute and clean, or
+// "" if the working directory is unknown.
 func (p LegacyPolicy) ToProfile(cwd string, view View) Profile {
 	switch p.Kind {
 	case DangerFullAccess:
@@ -161,8 +161,8 @@ func (p LegacyPolicy) workspaceEntries(entries []Entry, cwd string, view View) [
 	return entries
 }
 
-// LegacyFromProfile maps a profile back to a policy. Entries that the policy cannot
-// express are lost; if one of them grants writing, the error is ErrOutsideWorkspace.
+// LegacyFromProfile maps a profile back to a policy. The result omits entries that the policy
+// cannot express. If one of these grants write access, the error is ErrOutsideWorkspace.
 func LegacyFromProfile(p Profile, cwd string) (LegacyPolicy, error) {
 	switch {
 	case p.Kind == Disabled:

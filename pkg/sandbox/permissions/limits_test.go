@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// TestTheLargestPolicyIsResolvedInTime resolves as many entries as are
-// accepted, in the arrangement that costs most: each root is inside of the
-// previous one, and all of them have carve-outs.
+// TestTheLargestPolicyIsResolvedInTime resolves the largest accepted number of entries in the most
+// expensive arrangement: each root is inside the previous one, and all of them have carve-outs.
 func TestTheLargestPolicyIsResolvedInTime(t *testing.T) {
 	var list strings.Builder
 	at := ""
@@ -27,7 +26,7 @@ func TestTheLargestPolicyIsResolvedInTime(t *testing.T) {
 	if want := maxEntries / 2 * (maxEntries/2 + 1) / 2; n != want {
 		t.Errorf("%d read-only paths, want %d", n, want)
 	}
-	// It takes a few tenths of a second; the bound is for slow machines.
+	// The test takes a few tenths of a second; the limit is for slow machines.
 	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("it took %v", took)
 	} else {

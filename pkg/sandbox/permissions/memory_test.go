@@ -8,13 +8,12 @@ import (
 	"testing"
 )
 
-// memory is a file system in memory: for each absolute path "" for a
-// directory, "->TARGET" for a symbolic link, anything else is the text of a
-// file.
+// memory is a file system in memory. It maps each absolute path to "" for a directory, to
+// "->TARGET" for a symbolic link, and otherwise to the text of a file.
 type memory map[string]string
 
-// tree makes a memory of lines such as `/w/`, `/w/f text`, `/w/l -> target`.
-// Folders above are made as needed.
+// tree makes a memory from lines such as `/w/`, `/w/f text`, `/w/l -> target`. It adds parent
+// folders as needed.
 func tree(lines ...string) memory {
 	m := memory{"/": ""}
 	for _, line := range lines {
@@ -65,8 +64,8 @@ func (m memory) ReadFile(at string, limit int) ([]byte, error) {
 	return []byte(text[:min(len(text), limit)]), nil
 }
 
-// ReadDir hides the type of names that begin with a `u`, and cannot list a
-// directory whose text is "!".
+// ReadDir hides the type of names that begin with a `u`, and cannot list a directory whose text is
+// "!".
 func (m memory) ReadDir(at string, each func(string, FileType) error) error {
 	if m[at] == "!" {
 		return errors.New("permission denied")

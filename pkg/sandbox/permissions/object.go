@@ -59,8 +59,8 @@ func find(object []byte, name string) (value []byte, err error) {
 	return value, err
 }
 
-// bare returns the error about a path or a shape in err without the names of the members
-// around it, because the protocol has its own texts for these.
+// bare returns the error about a path or a shape that err contains, without the names of the
+// enclosing members: the protocol has its own texts for these.
 func bare(err error) error {
 	if p, ok := errors.AsType[*PathError](err); ok {
 		return p
@@ -71,7 +71,7 @@ func bare(err error) error {
 	return err
 }
 
-// text reads a string that can be a path, a pattern or a name.
+// text reads a string for a path, a pattern or a name.
 func text(to *string) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
 		b, err := r.StringBytes()

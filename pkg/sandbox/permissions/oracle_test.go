@@ -11,9 +11,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// oracle computes, slowly and simply, what a policy of literal entries, root
-// entries and deny globs means: each rule of docs/spec/sandbox.md §2 is a loop
-// over all entries.
+// oracle is a slow and simple implementation of a policy of literal entries, root entries and deny
+// globs. Each rule of docs/spec/sandbox.md §2 is a loop over all entries.
 type oracle struct {
 	entries []Entry
 	view    memory
@@ -105,8 +104,8 @@ func (o oracle) canWrite(p string) bool {
 	return true
 }
 
-// real resolves all links of a path by replacing the first and starting anew;
-// it fails if the path does not exist.
+// real resolves all links of a path by replacing the first link and starting again. It fails if the
+// path does not exist.
 func (o oracle) real(p string) (string, bool) {
 	for range 100 {
 		parts := components(p)
@@ -121,7 +120,7 @@ func (o oracle) real(p string) (string, bool) {
 				if !path.IsAbs(target) {
 					target = path.Dir(at) + "/" + target
 				}
-				// The test's targets have no .. after a link.
+				// The targets in this test have no .. after a link.
 				p, again = path.Clean(target+"/"+strings.Join(parts[i+1:], "/")), true
 				break
 			}
@@ -165,7 +164,7 @@ func (o oracle) unreadable() (list []string) {
 	return list
 }
 
-// readOnly are the carve-outs of entries for a root, spelled below it.
+// readOnly returns the carve-outs of entries for a root, spelled below the root.
 func (o oracle) readOnly(root WritableRoot) (list []string) {
 	for _, e := range o.paths() {
 		p := e.Path.Text
@@ -314,7 +313,7 @@ func (o oracle) compare(r *rand.Rand, p *Policy) string {
 	return ""
 }
 
-// globs goes over the whole tree for each pattern.
+// globs searches the whole tree for each pattern.
 func (o oracle) globs() []string {
 	list := []string{}
 	for _, e := range o.entries {
@@ -345,7 +344,7 @@ func (o oracle) globs() []string {
 	return slices.Compact(list)
 }
 
-// slowMatch matches component by component, trying everything.
+// slowMatch matches one component after the other, and tries every possibility.
 func slowMatch(pattern, at string) bool {
 	return slowComponents(components(pattern), components(at))
 }

@@ -11,15 +11,14 @@ import (
 // AdditionalProfile is a partial overlay over a profile
 // (docs/spec/sandbox.md §1.3).
 type AdditionalProfile struct {
-	// Network is nil if the overlay does not mention it. `enabled: false` is
-	// NetworkRestricted, `enabled: null` counts as absent.
+	// Network is nil if the overlay does not contain it. `enabled: false` is NetworkRestricted, and
+	// `enabled: null` counts as absent.
 	Network *Network
-	// FileSystem is nil if the overlay does not mention it. It is always
-	// restricted.
+	// FileSystem is nil if the overlay does not contain it. It is always restricted.
 	FileSystem *FileSystem
 }
 
-// additional reads an overlay, which has no other members.
+// additional reads an overlay. Other members are errors.
 func (d *decoder) additional(a *AdditionalProfile) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
 		var enabled *bool
@@ -154,9 +153,9 @@ func appendStrings(b []byte, list []string) []byte {
 	return append(b, ']')
 }
 
-// Normalize returns the overlay with paths that exist resolved, except for a
-// link in the last component, and without duplicates; empty parts are
-// absent. For a pattern that is not denied the error is ErrGlobAccess.
+// Normalize returns the overlay without duplicates and with empty parts removed. It resolves
+// existing paths, except for a link in the last component. For a pattern that is not denied the
+// error is ErrGlobAccess.
 func (a AdditionalProfile) Normalize(view View) (AdditionalProfile, error) {
 	if a.FileSystem == nil {
 		return a, nil
@@ -217,8 +216,8 @@ func (a AdditionalProfile) Merge(b AdditionalProfile) AdditionalProfile {
 	return merged
 }
 
-// Apply returns the profile with an overlay over it: entries are appended to a
-// restricted file system, the network is enabled if either enables it.
+// Apply returns the profile with an overlay applied. It appends the entries to a restricted file
+// system, and enables the network if either enables it.
 func (a AdditionalProfile) Apply(p Profile) Profile {
 	if a.Network != nil && *a.Network == NetworkEnabled {
 		p.Network = NetworkEnabled
@@ -229,7 +228,7 @@ func (a AdditionalProfile) Apply(p Profile) Profile {
 	return p
 }
 
-// merge appends the entries of an overlay that are missing.
+// merge appends those entries of an overlay that fs does not have.
 func (fs FileSystem) merge(over FileSystem) FileSystem {
 	merged := FileSystem{Entries: slices.Clip(fs.Entries)}
 	for _, e := range over.Entries {
@@ -245,8 +244,8 @@ func (fs FileSystem) hasDenyGlob() bool {
 	return slices.ContainsFunc(fs.Entries, func(e Entry) bool { return e.Path.Kind == Glob && e.Access == Deny })
 }
 
-// depthOf returns the depth for the patterns of the sides from which fs is made:
-// the larger one, or none if a side with patterns has none.
+// depthOf returns the depth for the patterns of fs, which is made from sides: the larger depth, or
+// 0 if a side with patterns has no depth.
 func (fs FileSystem) depthOf(sides ...FileSystem) int {
 	depth := 0
 	for _, side := range sides {

@@ -25,7 +25,7 @@ func decodeAdditional(text []byte, decode PathDecoder) (a AdditionalProfile, err
 	return a, d.alone(text, d.additional(&a))
 }
 
-// alone reads text, and nothing may follow.
+// alone reads text, and returns an error if text continues after the value.
 func (d *decoder) alone(text []byte, read func(*jsonwire.Reader) error) error {
 	r := jsonwire.NewReader(text)
 	if err := read(r); err != nil {

@@ -19,9 +19,8 @@ var (
 	errNotThere = errors.New("no such file or directory")
 )
 
-// NativePath returns the decoder for the launcher's form: absolute paths, and
-// `~` or `~/x` for paths below home. Paths are cleaned by their spelling.
-// Relative paths are errors, and so are file: URIs.
+// NativePath returns the decoder for the launcher's form: absolute paths, and `~` or `~/x` for
+// paths below home. It cleans paths by their spelling. Relative paths and file: URIs are errors.
 func NativePath(home string) PathDecoder {
 	return func(text string) (string, error) {
 		if text == "~" || strings.HasPrefix(text, "~/") {
@@ -37,9 +36,9 @@ func NativePath(home string) PathDecoder {
 	}
 }
 
-// decode turns a text into a path with a decoder. It refuses a path that could not
-// be passed to the kernel, or not be written as JSON again: a changed denied path
-// would be granted.
+// decode decodes a text into a path. It refuses a path that could not be passed to the kernel or
+// could not be encoded as JSON again. If such a path were changed instead, a denied path would be
+// granted.
 func (decode PathDecoder) decode(text string) (string, error) {
 	native, err := decode(text)
 	if err == nil {

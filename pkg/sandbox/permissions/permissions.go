@@ -23,12 +23,12 @@ import (
 // Context is a decoded `sandbox` member of a request
 // (docs/spec/sandbox.md §1.1).
 type Context struct {
-	// Profile is the permission profile. A sandbox policy, the oldest shape, depends on a
-	// working directory, so here its profile is incomplete: it is enough for ConfinesFiles,
+	// Profile is the permission profile. A sandbox policy, the oldest shape, depends on a working
+	// directory. For this shape the Profile here is incomplete: it is enough for ConfinesFiles,
 	// ConfinesProcesses and NeedsCwd. ProfileFor returns the complete one.
 	Profile Profile
-	// Legacy and Additional are the policy of the oldest shape and the overlay
-	// over it; nil if absent.
+	// Legacy is the policy of the oldest shape, and Additional is the overlay over it. Each is nil
+	// if absent.
 	Legacy     *LegacyPolicy
 	Additional *AdditionalProfile
 
@@ -46,8 +46,8 @@ func (c *Context) ConfinesFiles() bool { return c.Profile.ConfinesFiles() }
 // ConfinesProcesses reports whether a process must be confined.
 func (c *Context) ConfinesProcesses() bool { return c.Profile.ConfinesProcesses() }
 
-// ProfileFor returns the profile for a working directory, which only the
-// oldest shape depends on.
+// ProfileFor returns the profile for a working directory. Only the oldest shape depends on the
+// directory.
 func (c *Context) ProfileFor(cwd string, view View) Profile {
 	if c.Legacy == nil {
 		return c.Profile
@@ -67,9 +67,9 @@ func (noView) Readlink(string) (string, error)                    { return "", e
 func (noView) ReadFile(string, int) ([]byte, error)               { return nil, errNotThere }
 func (noView) ReadDir(string, func(string, FileType) error) error { return errNotThere }
 
-// DecodeContext decodes a `sandbox` member: an object with a permission
-// profile, or of the older protocol with a sandbox policy. The error is for
-// the client; one that is a *PathError has a code of its own.
+// DecodeContext decodes a `sandbox` member: an object with a permission profile or, in the older
+// protocol, with a sandbox policy. The error is for the client. A *PathError has its own error
+// code.
 func DecodeContext(raw []byte, decode PathDecoder) (*Context, error) {
 	c := &Context{WindowsSandboxLevel: "disabled"}
 	d := decoder{decode: decode}
@@ -108,7 +108,7 @@ func DecodeContext(raw []byte, decode PathDecoder) (*Context, error) {
 		err = r.End()
 	}
 	if policy != nil {
-		// It replaces the members of the same names.
+		// The policy's members replace those of the same names in the context.
 		c.Cwd, c.WorkspaceRoots = policy.Cwd, policy.WorkspaceRoots
 	}
 	if err == nil {
@@ -140,7 +140,7 @@ func (c *Context) check(bad error) error {
 
 var windowsLevels = []string{"disabled", "restricted-token", "elevated"}
 
-// directories lists the members with the directories that the context is about.
+// directories lists the members that hold the directories of the context.
 func (c *Context) directories(j *jsonwire.Codec) {
 	j.Read("cwd", orNull, text(&c.Cwd))
 	j.Read("workspaceRoots", orNull, roots(&c.WorkspaceRoots))

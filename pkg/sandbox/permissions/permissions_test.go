@@ -106,7 +106,7 @@ func FuzzDecodeContext(f *testing.F) {
 	})
 }
 
-// The directories of a policyContext replace those beside it.
+// The directories of a policyContext replace those next to it.
 func TestPolicyContext(t *testing.T) {
 	for _, tt := range []struct {
 		name, members, cwd string

@@ -78,13 +78,13 @@ const (
 	Unknown
 )
 
-// Path is the path of an entry. Paths that are equal by == are the same.
+// Path is the path of an entry. Two paths mean the same if they are equal by ==.
 type Path struct {
 	Kind PathKind
 	// Text is a clean absolute native path (Literal), the pattern as it was
 	// written (Glob), or the name of an unknown special path.
 	Text string
-	// Subpath belongs to ProjectRoots and Unknown, as it was written.
+	// Subpath is set for ProjectRoots and Unknown. It is the text as written.
 	Subpath    string
 	HasSubpath bool
 }
@@ -105,17 +105,16 @@ type FileSystem struct {
 	GlobScanMaxDepth int
 }
 
-// Profile is a permission profile (docs/spec/sandbox.md §1.2). Those that are
-// Disabled or External have an unrestricted file system, and Disabled has the
-// network.
+// Profile is a permission profile (docs/spec/sandbox.md §1.2). A Disabled or External profile has
+// an unrestricted file system, and a Disabled one has the network.
 type Profile struct {
 	Kind       Kind
 	FileSystem FileSystem
 	Network    Network
 }
 
-// FullWrite reports whether the profile permits writing everything. Disabled
-// and External do, because this program then confines nothing.
+// FullWrite reports whether the profile permits writing everything. Disabled and External profiles
+// do, because this program then confines nothing.
 func (p Profile) FullWrite() bool { return p.Kind != Managed || p.FileSystem.FullWrite() }
 
 // ConfinesFiles reports whether file system requests must be confined.
@@ -126,8 +125,8 @@ func (p Profile) ConfinesProcesses() bool {
 	return p.ConfinesFiles() || p.Kind == Managed && p.Network != NetworkEnabled
 }
 
-// FullRead reports whether everything may be read: a root entry that can read,
-// and nothing denied.
+// FullRead reports whether everything may be read: the profile has a root entry that can read, and
+// denies nothing.
 func (fs FileSystem) FullRead() bool {
 	if fs.Unrestricted {
 		return true
@@ -142,8 +141,8 @@ func (fs FileSystem) FullRead() bool {
 	return root
 }
 
-// DeniesReads reports whether an entry denies a path or a pattern, which
-// only a sandbox can enforce, whatever else is granted.
+// DeniesReads reports whether an entry denies a path or a pattern. Only a sandbox can enforce that,
+// whatever else is granted.
 func (fs FileSystem) DeniesReads() bool {
 	return !fs.Unrestricted && slices.ContainsFunc(fs.Entries, func(e Entry) bool { return e.Access == Deny })
 }
@@ -153,8 +152,8 @@ func (fs FileSystem) Writes() bool {
 	return fs.Unrestricted || slices.ContainsFunc(fs.Entries, func(e Entry) bool { return e.Access == Write })
 }
 
-// FullWrite reports whether everything may be written: a root entry with
-// write, and no entry that narrows it.
+// FullWrite reports whether everything may be written: the profile has a root entry with write
+// access, and no entry that narrows it.
 func (fs FileSystem) FullWrite() bool {
 	if fs.Unrestricted {
 		return true
@@ -163,7 +162,7 @@ func (fs FileSystem) FullWrite() bool {
 	return slices.Contains(fs.Entries, root) && !slices.ContainsFunc(fs.Entries, fs.narrows)
 }
 
-// narrows reports whether an entry restricts a root that may be written.
+// narrows reports whether an entry restricts a writable root.
 func (fs FileSystem) narrows(e Entry) bool {
 	switch e.Path.Kind {
 	case Glob:
@@ -185,7 +184,7 @@ func (fs FileSystem) narrows(e Entry) bool {
 	}
 }
 
-// target returns p with one spelling for paths that mean the same.
+// target returns p in a form that is equal for all paths that mean the same.
 func (p Path) target() Path {
 	switch p.Kind {
 	case Root:
@@ -239,7 +238,7 @@ func (p Profile) WithProjectRoots(roots []string) Profile {
 	return p
 }
 
-// join is the clean path of sub below root; an absolute sub replaces it.
+// join returns the clean path of sub below root. If sub is absolute, it returns sub.
 func join(root, sub string) string {
 	if path.IsAbs(sub) {
 		return path.Clean(sub)

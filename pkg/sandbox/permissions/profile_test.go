@@ -11,7 +11,7 @@ import (
 
 const shapeText = "data did not match any variant of untagged enum PermissionProfileDe"
 
-// entry texts of the wire.
+// These are the JSON texts of entries.
 const (
 	rootRead  = `{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}`
 	pathWrite = `{"path":{"type":"path","path":"/w"},"access":"write"}`

@@ -2,18 +2,16 @@ package permissions
 
 import "path"
 
-// ReadOnly returns the profile under which everything may be read, nothing written, and
-// no network used.
+// ReadOnly returns the profile that permits reading everything, writing nothing, and no network.
 func ReadOnly() Profile {
 	p := Profile{Kind: Managed}
 	p.FileSystem.Entries = []Entry{{Path: Path{Kind: Root}, Access: Read}}
 	return p
 }
 
-// Workspace returns ReadOnly, except that /tmp, $TMPDIR and the
-// directories may be written, without .git, .agents and .codex in them. The directories
-// are absolute native paths; without any, it is the workspace of the request: its roots,
-// or the directory of the command.
+// Workspace returns ReadOnly plus write access to /tmp, $TMPDIR and the directories dirs, except
+// for .git, .agents and .codex in them. The directories are absolute native paths. If dirs is
+// empty, the workspace of the request is writable: its roots, or the directory of the command.
 func Workspace(dirs ...string) Profile {
 	p := ReadOnly()
 	add := func(at Path, access Access) {

@@ -2,7 +2,7 @@ package permissions
 
 import "testing"
 
-// TestProfiles compares the profiles by their names with their rules.
+// TestProfiles compares the named profiles with their rules.
 func TestProfiles(t *testing.T) {
 	view := noView{}
 	for _, c := range []struct {

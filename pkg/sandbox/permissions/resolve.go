@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Scope has the directories for which special paths and relative patterns stand.
+// Scope has the directories that special paths and relative patterns refer to.
 type Scope struct {
 	// Cwd is the policy cwd, absolute and clean; "" if it is unknown.
 	Cwd string
-	// WorkspaceRoots are the project roots, absolute and clean; if the list is
-	// empty, Cwd is the only one.
+	// WorkspaceRoots are the project roots, absolute and clean. If the list is empty, Cwd is the
+	// only root.
 	WorkspaceRoots []string
 	// Tmpdir is $TMPDIR; it is ignored unless it is absolute.
 	Tmpdir string
-	// Within, if not "", is a directory, absolute and clean. Every path that an entry makes
-	// writable must be in it or in /tmp, with all links followed. With WithinReads, every path
-	// that an entry makes readable must be in it, and /tmp is no exception.
+	// Within, if not "", is an absolute clean directory. Every path that an entry makes writable
+	// must be in it or in /tmp, with all links followed. With WithinReads, every path that an entry
+	// makes readable must be in it, and /tmp is not an exception.
 	Within      string
 	WithinReads bool
 }
@@ -33,8 +33,8 @@ func (s Scope) roots() []string {
 	}
 }
 
-// Policy is a resolved file system policy (docs/spec/sandbox.md §2). It is not
-// safe for concurrent use, as its view need not be.
+// Policy is a resolved file system policy (docs/spec/sandbox.md §2). It is not safe for concurrent
+// use, because its view may not be.
 type Policy struct {
 	fs        FileSystem
 	fullRead  bool
@@ -116,7 +116,7 @@ func (p *Policy) add(at string, access Access, index int) {
 	if !path.IsAbs(at) {
 		return
 	}
-	// If links cannot be followed to the end, the resolved part counts.
+	// If EffectivePath cannot follow the links to the end, use the part that it has resolved.
 	effective, _ := EffectivePath(p.view, at)
 	p.entries = append(p.entries, resolved{path: at, effective: effective, access: access, index: index})
 	if access > p.at[at] || p.at[at] == 0 {
@@ -127,8 +127,7 @@ func (p *Policy) add(at string, access Access, index int) {
 	}
 }
 
-// ancestors yields an absolute clean path and all directories above it, the root
-// last.
+// ancestors yields an absolute clean path and all its parent directories, the root last.
 func ancestors(p string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for yield(p) && p != "/" {
@@ -137,9 +136,9 @@ func ancestors(p string) func(yield func(string) bool) {
 	}
 }
 
-// Access returns the access to a path by its spelling: the entry
-// with the longest prefix of it decides, deny before write before read. A path
-// without an entry is denied.
+// Access returns the access to a path by its spelling. The entry with the longest prefix of the
+// path decides. Between equal prefixes, deny takes precedence over write, and write over read. A
+// path without an entry is denied.
 func (p *Policy) Access(at string) Access {
 	if p.fs.Unrestricted {
 		return Write
@@ -155,8 +154,8 @@ func (p *Policy) Access(at string) Access {
 	return Deny
 }
 
-// CanWrite reports whether a path may be written, by its spelling: its access
-// is write, and it is not protected metadata without its own grant.
+// CanWrite reports whether a path may be written, by its spelling. Its access must be write, and it
+// must not be protected metadata unless an entry grants it.
 func (p *Policy) CanWrite(at string) bool {
 	if p.Access(at) != Write {
 		return false

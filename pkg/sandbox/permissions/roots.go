@@ -5,38 +5,36 @@ import (
 	"slices"
 )
 
-// WritableRoot is a path that may be written, with the paths below it that may not.
+// WritableRoot is a writable path, with the paths below it that must not be written.
 type WritableRoot struct {
 	Path      string // as the entry spells it
 	Effective string // with the links of existing ancestors resolved
-	// ReadOnly are the paths that must not be written: first the defaults, then
-	// those of entries in their order, without duplicates. Those below the root are
-	// spelled below Path; a default may be elsewhere (the target of a .git file).
+	// ReadOnly are the paths that must not be written, without duplicates: first the defaults, then
+	// the paths of entries in their order. Paths below the root are spelled below Path. A default
+	// may be elsewhere: the target of a .git file.
 	ReadOnly []ReadOnlyPath
 	// Names are the protected names that must not be created right below it.
 	Names []string
-	// Repository are the paths to which the .git of the root, or of a directory
-	// above it, leads. Those in a writable root must neither be written nor
-	// created.
+	// Repository are the paths to which the .git of the root, or of a directory above it, leads. If
+	// such a path is in a writable root, it must neither be written nor created.
 	Repository []string
 }
 
 // ReadOnlyPath is a path that must not be written.
 type ReadOnlyPath struct {
 	Path string
-	// Default means that no entry names it: it is existing metadata.
+	// Default means that no entry names the path: it is existing metadata.
 	Default bool
-	// ProjectRootsMetadata means that it is a missing .git, .agents or .codex
-	// directly below the root, named by a read entry as in the usual workspace
-	// profile. The root's Names handle it.
+	// ProjectRootsMetadata means that the path is a missing .git, .agents or .codex directly below
+	// the root, which a read entry names as in the usual workspace profile. The root's Names
+	// protect it.
 	ProjectRootsMetadata bool
 	// Entry is the index of the entry, -1 for a default.
 	Entry int
 }
 
-// ReadableRoots returns the paths that may be read, writable roots included, as spelled;
-// nil if everything may be read. Paths that are the same after links are
-// resolved appear once.
+// ReadableRoots returns the readable paths as spelled, writable roots included. It returns nil if
+// everything may be read. If several spellings lead to the same path, only one is returned.
 func (p *Policy) ReadableRoots() []string {
 	if p.fullRead {
 		return nil
@@ -52,8 +50,8 @@ func (p *Policy) ReadableRoots() []string {
 	return roots
 }
 
-// ReadablePaths returns the paths that may be read as the entries spell them, writable
-// roots included. Unlike ReadableRoots it returns every spelling of a path.
+// ReadablePaths returns the readable paths as the entries spell them, writable roots included.
+// Unlike ReadableRoots it returns every spelling of a path.
 func (p *Policy) ReadablePaths() []string {
 	var paths []string
 	for _, e := range p.entries {
@@ -64,8 +62,8 @@ func (p *Policy) ReadablePaths() []string {
 	return paths
 }
 
-// PlatformRoots returns the directories of the system that a profile with
-// restricted reads and `minimal` may read, those that exist.
+// PlatformRoots returns the existing system directories that may be read under a profile with
+// restricted reads and `minimal`.
 func (p *Policy) PlatformRoots() []string {
 	if !p.platformDefaults() {
 		return nil
@@ -101,9 +99,9 @@ func (p *Policy) UnreadableRoots() []string {
 	return roots
 }
 
-// WritableRoots returns the roots that may be written, one for each effective path,
-// in the order of the entries; nil if everything may be written. A path that is
-// denied by another spelling is not a root.
+// WritableRoots returns the writable roots, one for each effective path, in the order of the
+// entries. It returns nil if everything may be written. A path that another spelling denies is not
+// a root.
 func (p *Policy) WritableRoots() []WritableRoot {
 	if p.fullWrite {
 		return nil
@@ -114,7 +112,7 @@ func (p *Policy) WritableRoots() []WritableRoot {
 			denied[e.effective] = true
 		}
 	}
-	// The spellings of each root, in the order of the roots.
+	// spellings has the spellings of each root, in the order of the roots.
 	spellings := make(map[string][]string)
 	var order []string
 	for _, e := range p.entries {
@@ -179,9 +177,9 @@ func (p *Policy) writableRoot(effective string, spellings []string, bare map[str
 	return root
 }
 
-// respell returns the path of an entry as a path below a root: its own spelling if
-// that is below the root, even if a link in it leads elsewhere, else its effective
-// path.
+// respell returns the path of an entry as a path below a root. If the entry's own spelling is below
+// the root, that is the result, even if a link in it leads elsewhere. Otherwise the result is
+// derived from the effective path.
 func respell(e resolved, root WritableRoot, spellings []string) (string, bool) {
 	if root.Path != "/" {
 		for _, s := range spellings {
@@ -235,9 +233,8 @@ func (p *Policy) defaultMetadata(root WritableRoot) []string {
 	return existingMetadata(p.view, root.Path, p.cwd != "" && p.cwd == root.Effective)
 }
 
-// existingMetadata returns the existing metadata of a root: the target of a .git
-// file, .git, .agents and .codex, the latter on request even if it is
-// missing.
+// existingMetadata returns the existing metadata of a root: the target of a .git file, .git,
+// .agents and .codex. With missingCodex, .codex is included even if it is missing.
 func existingMetadata(view View, root string, missingCodex bool) []string {
 	var paths []string
 	git := path.Join(root, ".git")
@@ -260,7 +257,7 @@ func existingMetadata(view View, root string, missingCodex bool) []string {
 	return paths
 }
 
-// gitdir returns the path that a .git file points to, "" unless it exists.
+// gitdir returns the path to which a .git file points, or "" if that path does not exist.
 func gitdir(view View, git, effective string) string {
 	target := pointer(view, effective)
 	if target == "" {
