@@ -9,11 +9,10 @@
 //		Config: [][]string{{"mcp_servers"}},
 //	})
 //
-// A project is hostile until the user's configuration trusts it: no file of an
-// untrusted project is read except its `.git` file, and only the names in it are
-// looked up. Files are opened without waiting, so that a FIFO in place of one is
-// an error. All functions are safe for concurrent use; no state is kept between
-// calls.
+// A project is hostile until the user's configuration trusts it. In an untrusted project, only its
+// `.git` file is read, and only the names in the project are looked up. Files are opened without
+// waiting, so that a FIFO in place of a file causes an error. All functions are safe for concurrent
+// use. The package keeps no state between calls.
 package codexconfig
 
 import (
@@ -40,11 +39,10 @@ const SystemDirectory = "/etc/codex"
 
 // Query selects the parts to read.
 type Query struct {
-	// Cwd is the directory whose project counts: absolute and clean. It need not
-	// exist.
+	// Cwd is a directory of the project to read, absolute and clean. It need not exist.
 	Cwd string
-	// Config and Requirements are the paths of keys to select of config.toml and
-	// of requirements.toml. No path may be empty.
+	// Config and Requirements are the paths of the keys to select from config.toml and from
+	// requirements.toml. No path may be empty.
 	Config, Requirements [][]string
 }
 
@@ -58,28 +56,27 @@ type Layer struct {
 // Stack has the layers of one kind, the lowest first.
 type Stack struct {
 	Layers []Layer
-	// System is how many of them, at the beginning, are the administrator's that
-	// the user may override.
+	// System is how many layers, at the beginning, are the administrator's layers that the user may
+	// override.
 	System int
 }
 
 // Result is the answer to a Query.
 type Result struct{ Config, Requirements Stack }
 
-// reader carries out one call.
+// reader is the state of one call of Read.
 type reader struct {
 	ctx   context.Context
 	m     Machine
 	bytes int // of the files read so far
 	text  int // of the selected parts
 
-	// system, user and managed are config.toml of the machine; nil: missing.
+	// system, user and managed are the config.toml files of the machine; nil: the file is missing.
 	system, user, managed *document
 }
 
-// Read reads the files again. A missing file makes no layer, and neither does a
-// file of which no part is selected. A file that cannot be read or parsed fails
-// the call with an error that names it.
+// Read reads the files again at each call. A file that is missing, or of which no part is selected,
+// gives no layer. If a file cannot be read or parsed, Read fails with an error that names the file.
 func (m Machine) Read(ctx context.Context, q Query) (Result, error) {
 	r := &reader{ctx: ctx, m: m}
 	for _, file := range []struct {
@@ -126,8 +123,8 @@ func (r *reader) config(s selection, projects []*document) (Stack, error) {
 	return stack, err
 }
 
-// requirements returns the layers of requirements.toml. The last of them follows from
-// the managed configuration.
+// requirements returns the layers of requirements.toml. It derives the last layer from the managed
+// configuration.
 func (r *reader) requirements(s selection) (Stack, error) {
 	var stack Stack
 	d, err := r.read(filepath.Join(r.m.System, "requirements.toml"))
@@ -147,8 +144,7 @@ func (r *reader) requirements(s selection) (Stack, error) {
 	return stack, err
 }
 
-// add adds the selected part of a document to a stack. kind begins the layer's
-// source.
+// add adds the selected part of a document to a stack. kind is the beginning of the layer's source.
 func (r *reader) add(stack *Stack, s selection, kind string, d *document) error {
 	if d == nil {
 		return nil
@@ -170,10 +166,10 @@ func (r *reader) add(stack *Stack, s selection, kind string, d *document) error 
 	return nil
 }
 
-// read reads a file; nil: it does not exist.
+// read reads a file. It returns nil if the file does not exist.
 func (r *reader) read(path string) (*document, error) { return r.readAs(path, path) }
 
-// readAs reads the file at path, which results and errors call name.
+// readAs reads the file at path. Results and errors use name as its path.
 func (r *reader) readAs(path, name string) (*document, error) {
 	if err := context.Cause(r.ctx); err != nil {
 		return nil, err
@@ -191,7 +187,7 @@ func (r *reader) readAs(path, name string) (*document, error) {
 	return parse(name, text)
 }
 
-// cause returns an error without its path.
+// cause returns an error without the path.
 func cause(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

@@ -17,8 +17,7 @@ type document struct {
 	path string
 	// root is the document with its order and the spelling of its values.
 	root *table
-	// values is the same document decoded. The settings that this package itself
-	// obeys are read from it.
+	// values is the same document decoded. This package reads its own settings from it.
 	values map[string]any
 }
 
@@ -56,8 +55,8 @@ func (t *table) remove(key string) {
 	t.keys = slices.DeleteFunc(t.keys, func(k string) bool { return k == key })
 }
 
-// enter returns the table below t that a header or a dotted key names, and makes it
-// if it is missing. For an array of tables it is the last one.
+// enter returns the table below t that a header or a dotted key names, and creates it if it is
+// missing. For an array of tables it returns the last table.
 func (t *table) enter(path []string) *table {
 	for _, key := range path {
 		v := t.values[key]
@@ -78,8 +77,8 @@ func (t *table) enter(path []string) *table {
 // errDepth is the error for a document that is nested too deeply.
 var errDepth = fmt.Errorf("tables and arrays are nested more than %d levels deep", maxDepth)
 
-// parse parses a file of the given path. The error contains the path and the
-// position, but no text of the file, which may contain secrets.
+// parse parses a file with the given path. The error contains the path and the position, but no
+// text of the file, which may contain secrets.
 func parse(path string, text []byte) (*document, error) {
 	if !utf8.Valid(text) {
 		return nil, fmt.Errorf("%s: the file is not UTF-8", path)
@@ -103,8 +102,7 @@ func parse(path string, text []byte) (*document, error) {
 	}
 }
 
-// build fills the tree from a document, which it reads up to the first error of
-// syntax.
+// build fills the tree from a document. It stops at the first syntax error.
 func (d *document) build(text []byte) error {
 	var p unstable.Parser
 	p.Reset(text)
@@ -143,7 +141,7 @@ func (t *table) append(key string) *table {
 	return added
 }
 
-// assign carries out `key = value`; depth is how deep t is.
+// assign executes `key = value`. depth is the nesting depth of t.
 func (t *table) assign(e *unstable.Node, depth int) error {
 	path := keyOf(e)
 	if depth += len(path); depth > maxDepth {

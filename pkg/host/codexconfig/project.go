@@ -13,8 +13,8 @@ import (
 // folder is the directory of a project that holds its configuration.
 const folder = ".codex"
 
-// never are the keys that a project must not set: they select servers that get the
-// user's data, and credentials. They are removed from its files.
+// never are the keys that a project must not set. They select credentials, and servers that get the
+// user's data. They are removed from the project's files.
 var never = []string{
 	"model_provider", "model_providers", "openai_base_url", "chatgpt_base_url",
 	"profile", "profiles", "notify", "otel",
@@ -48,8 +48,8 @@ func (r *reader) projects(cwd string) ([]*document, error) {
 // linked work tree whose main tree is trusted, the hooks of the main tree
 // replace its own hooks, as a separate layer.
 func (r *reader) project(dir, root string, tree workTree) ([]*document, error) {
-	// The path with resolved links is the one that is trusted, and read. A user
-	// who can exchange a directory of it can create files there anyway.
+	// The path with resolved links is checked for trust and then read. A user who can exchange a
+	// directory on this path can create files there anyway.
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || !r.trusted(dir, real, root, tree) || r.isHome(real) {
 		return nil, nil
@@ -81,8 +81,8 @@ func (r *reader) project(dir, root string, tree workTree) ([]*document, error) {
 	return append(layers, hooks), nil
 }
 
-// isHome reports whether a directory's folder is CODEX_HOME, whose file is the
-// user's layer and not a project's.
+// isHome reports whether a directory's .codex is CODEX_HOME. Its config.toml is then the user's
+// layer, and not a project's.
 func (r *reader) isHome(dir string) bool {
 	a, err := os.Stat(filepath.Join(dir, folder))
 	if err != nil {
@@ -92,8 +92,8 @@ func (r *reader) isHome(dir string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// trusted reports whether the configuration of a directory counts: by the entry
-// of the directory, else of its project's root, else of the main work tree.
+// trusted reports whether the configuration of a directory is used. The entry of the directory
+// decides, then the entry of its project's root, then the entry of the main work tree.
 func (r *reader) trusted(dir, real, root string, tree workTree) bool {
 	realRoot, err := filepath.EvalSymlinks(root)
 	if err != nil {
@@ -107,8 +107,8 @@ func (r *reader) trusted(dir, real, root string, tree workTree) bool {
 	return false
 }
 
-// trustOf looks a directory up in the tables `projects` of the machine's files, of
-// which the higher layer counts. An entry with any word except trusted denies trust.
+// trustOf looks a directory up in the `projects` tables of the machine's files. The higher layer
+// takes precedence. An entry with any word except trusted denies trust.
 func (r *reader) trustOf(path string) (trusted, decided bool) {
 	for _, d := range []*document{r.managed, r.user, r.system} {
 		if level, ok := d.text("projects", path, "trust_level"); ok && path != "" {
@@ -141,9 +141,8 @@ func projectRoot(cwd string, markers []string) string {
 	}
 }
 
-// marks reports whether a directory has a marker. A directory `.git` without a
-// HEAD is not a repository: an empty one would make each directory below it part of
-// a project.
+// marks reports whether a directory has a marker. A directory `.git` without a HEAD is not a
+// repository. Otherwise an empty `.git` would make each directory below it a part of a project.
 func marks(dir, name string) bool {
 	path := filepath.Join(dir, name)
 	info, err := os.Stat(path)
@@ -154,8 +153,8 @@ func marks(dir, name string) bool {
 	return err == nil
 }
 
-// between returns the directories from root down to dir, both among them. root is
-// dir or above it.
+// between returns the directories from root down to dir, including both. root is dir or a parent of
+// it.
 func between(root, dir string) []string {
 	list := []string{dir}
 	for dir != root && dir != filepath.Dir(dir) {
@@ -166,12 +165,12 @@ func between(root, dir string) []string {
 	return list
 }
 
-// workTree is the git work tree of a directory, without symbolic links. In a
-// linked one, main is the tree that has the repository; otherwise both are the
-// same. Both are empty outside of a work tree.
+// workTree is the git work tree of a directory, without symbolic links. In a linked work tree, main
+// is the tree that has the repository; otherwise main equals dir. Both are empty outside of a work
+// tree.
 type workTree struct{ dir, main string }
 
-// findWorkTree finds the work tree that a directory is in.
+// findWorkTree finds the work tree that contains a directory.
 func findWorkTree(cwd string) workTree {
 	root := projectRoot(cwd, []string{".git"})
 	if !marks(root, ".git") {
@@ -184,11 +183,11 @@ func findWorkTree(cwd string) workTree {
 	return workTree{dir: real, main: mainTree(real)}
 }
 
-// mainTree returns the main tree of the work tree at dir, or dir.
+// mainTree returns the main tree of the work tree at dir, or dir if the work tree is not linked.
 //
-// A hostile project can contain a `.git` file that names the repository of a trusted one.
-// Therefore the file alone does not make a linked tree: the repository must name dir too,
-// as `git worktree add` writes it.
+// A hostile project can contain a `.git` file that names the repository of a trusted project.
+// Therefore the file alone does not prove a linked tree: the repository must name dir too, as `git
+// worktree add` records it.
 func mainTree(dir string) string {
 	gitFile := filepath.Join(dir, ".git")
 	named, ok := readLine(gitFile)

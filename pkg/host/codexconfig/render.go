@@ -68,8 +68,8 @@ func (r *renderer) header(begin string, path []byte, end string) {
 	r.b = append(r.b, end...)
 }
 
-// needsHeader reports whether a table would vanish without its header: it has
-// values, or it is empty.
+// needsHeader reports whether a table would disappear without its header, because it has values or
+// is empty.
 func (t *table) needsHeader() bool {
 	for _, v := range t.values {
 		if v.tables == nil && (v.table == nil || v.table.inline) {

@@ -4,8 +4,8 @@ package codexconfig
 // selection selects the whole value.
 type selection map[string]selection
 
-// newSelection unites paths of keys. A path that another one begins with contains
-// it.
+// newSelection combines paths of keys. A path that is a prefix of another path contains the other
+// one.
 func newSelection(paths [][]string) selection {
 	root := make(selection)
 	for _, path := range paths {
@@ -29,9 +29,8 @@ func newSelection(paths [][]string) selection {
 	return root
 }
 
-// of returns the selected part of a table. A path that leads through a value that
-// is not a table selects the value; one that leads to a missing key of a table
-// leaves an empty table.
+// of returns the selected part of a table. If a path leads through a value that is not a table, it
+// selects that value. If it leads to a missing key of a table, the result has an empty table.
 func (s selection) of(t *table) *table {
 	if s == nil {
 		return t

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// accessFlags check the rights that an open would have. Not every version of macOS has a
-// flag that does not follow links, so callers check for a link before.
+// accessFlags check the rights that an open would have. Not every version of macOS has a flag that
+// prevents following links, so callers check for a link first.
 const accessFlags = unix.AT_EACCESS
 
 // setModified sets the modification time of an open file, to a microsecond.
@@ -19,8 +19,8 @@ func setModified(fd int, at time.Time) error {
 	return unix.Futimes(fd, []unix.Timeval{unix.NsecToTimeval(st.Atim.Nano()), unix.NsecToTimeval(at.UnixNano())})
 }
 
-// SetLinkModified does not change the time: on this system that needs a path, which could
-// lead elsewhere.
+// SetLinkModified does not change the time. On this system that needs a path, and the path could
+// lead to another file.
 func (d *Dir) SetLinkModified(string, time.Time) error { return nil }
 
 // CheckWritable returns nil: macOS has no /proc.

@@ -10,8 +10,8 @@ import (
 // accessFlags request the access rights that an open would need, without following a link.
 const accessFlags = unix.AT_EACCESS | unix.AT_SYMLINK_NOFOLLOW
 
-// setModified sets the modification time of an open file. Before Linux 5.8 only /proc
-// leads to it.
+// setModified sets the modification time of an open file. Before Linux 5.8 that is possible only
+// through /proc.
 func setModified(fd int, at time.Time) error {
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(at.UnixNano())}
 	err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)
@@ -39,9 +39,9 @@ func (d *Dir) CheckWritable() error {
 	return nil
 }
 
-// NextData returns the next range of the file, from at on, that is not a hole. It ends at
-// the end of the file: then start and end are the size. ok is false if the file system
-// does not report holes.
+// NextData returns the next range of the file, at or after at, that is not a hole. If there is
+// none, start and end are the size of the file. ok is false if the file system does not report
+// holes.
 func (f *File) NextData(at, size int64) (start, end int64, ok bool) {
 	start, err := unix.Seek(f.fd, at, unix.SEEK_DATA)
 	if err == unix.ENXIO {

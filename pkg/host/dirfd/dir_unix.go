@@ -29,7 +29,7 @@ func Open(path string) (*Dir, error) {
 // Close closes the directory.
 func (d *Dir) Close() error { return unix.Close(d.fd) }
 
-// ValidName reports whether a text can be a name in a directory.
+// ValidName reports whether a text can be a file name in a directory.
 func ValidName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
 }
@@ -50,8 +50,7 @@ func retry(call func() error) error {
 	}
 }
 
-// Enter opens a directory in this one. For a link the error is ErrLink, for any other file
-// ErrNotDirectory.
+// Enter opens a subdirectory. For a link the error is ErrLink, for any other file ErrNotDirectory.
 func (d *Dir) Enter(name string) (*Dir, error) {
 	fd, err := openat(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	switch err {
@@ -68,7 +67,7 @@ func (d *Dir) Enter(name string) (*Dir, error) {
 	return nil, err
 }
 
-// Lstat describes a name.
+// Lstat returns the Info of a name.
 func (d *Dir) Lstat(name string) (Info, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -77,7 +76,7 @@ func (d *Dir) Lstat(name string) (Info, error) {
 	return infoOf(&st), nil
 }
 
-// Stat describes the directory itself.
+// Stat returns the Info of the directory itself.
 func (d *Dir) Stat() (Info, error) { return fstat(d.fd) }
 
 func fstat(fd int) (Info, error) {
@@ -104,8 +103,8 @@ func infoOf(st *unix.Stat_t) Info {
 	return i
 }
 
-// Names returns the names in the directory, sorted by their bytes. More than limit are
-// ErrTooManyNames.
+// Names returns the names in the directory, sorted by their bytes. If there are more than limit
+// names, the error is ErrTooManyNames.
 func (d *Dir) Names(limit int) ([]string, error) {
 	buf := make([]byte, namesBuffer)
 	var names []string
@@ -132,7 +131,7 @@ func (d *Dir) Names(limit int) ([]string, error) {
 	}
 }
 
-// Mkdir makes a directory with permissions less the umask.
+// Mkdir creates a directory with permissions perm, reduced by the umask.
 func (d *Dir) Mkdir(name string, perm uint32) error { return unix.Mkdirat(d.fd, name, perm) }
 
 // Readlink returns the target of a link.
@@ -148,7 +147,7 @@ func (d *Dir) Readlink(name string) (string, error) {
 // Symlink makes a link. Its target may be any text.
 func (d *Dir) Symlink(target, name string) error { return unix.Symlinkat(target, d.fd, name) }
 
-// Rename renames a file or directory in the directory, and replaces an existing one with the
+// Rename renames a file or directory within the directory. It replaces an existing file with the
 // new name.
 func (d *Dir) Rename(from, to string) error { return unix.Renameat(d.fd, from, d.fd, to) }
 
@@ -177,8 +176,8 @@ func (d *Dir) ChownLink(name string, uid, gid uint32) error {
 // File is an open regular file.
 type File struct{ fd int }
 
-// Open opens a regular file for reading, and describes it. For other files the error is ErrLink or
-// ErrNotRegular; callers check the type first, because opening a device may have effects.
+// Open opens a regular file for reading, and returns its Info. For other files the error is ErrLink
+// or ErrNotRegular. Callers check the type first, because opening a device may have effects.
 func (d *Dir) Open(name string) (*File, Info, error) {
 	fd, err := openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err == unix.ELOOP {
@@ -252,7 +251,7 @@ func (f *File) Truncate(size int64) error {
 	return retry(func() error { return unix.Ftruncate(f.fd, size) })
 }
 
-// Stat describes the file.
+// Stat returns the Info of the file.
 func (f *File) Stat() (Info, error) { return fstat(f.fd) }
 
 // Chmod sets the permissions.

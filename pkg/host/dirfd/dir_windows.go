@@ -22,7 +22,7 @@ func Open(path string) (*Dir, error) {
 	return &Dir{root}, nil
 }
 
-// bare removes the names from an error, which the caller adds in a better form.
+// bare removes the names from an error. The caller adds them in a better form.
 func bare(err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
@@ -38,11 +38,11 @@ func bare(err error) error {
 // Close closes the directory.
 func (d *Dir) Close() error { return d.root.Close() }
 
-// reserved are the characters that no name of Windows has.
+// reserved are the characters that cannot be in a file name on Windows.
 const reserved = "/\\:*?\"<>|\x00"
 
-// ValidName reports whether a text can be a name in a directory, and does not name
-// a stream of a file or a device.
+// ValidName reports whether a text can be a file name in a directory. A text that names a stream of
+// a file or a device is not valid.
 func ValidName(name string) bool {
 	if name == "" || strings.ContainsAny(name, reserved) || strings.TrimRight(name, ". ") != name {
 		return false
@@ -59,8 +59,7 @@ func ValidName(name string) bool {
 	return true
 }
 
-// Enter opens a directory in this one. For a link the error is ErrLink, for any other file
-// ErrNotDirectory.
+// Enter opens a subdirectory. For a link the error is ErrLink, for any other file ErrNotDirectory.
 func (d *Dir) Enter(name string) (*Dir, error) {
 	named, err := d.root.Lstat(name)
 	switch {
@@ -75,7 +74,8 @@ func (d *Dir) Enter(name string) (*Dir, error) {
 	if err != nil {
 		return nil, bare(err)
 	}
-	// Root follows links that stay inside: the opened directory must be the one with the name.
+	// os.Root follows links that stay inside. So check that the opened directory is the one with
+	// this name.
 	opened, err := sub.Stat(".")
 	if err == nil && !os.SameFile(opened, named) {
 		err = ErrLink
@@ -87,7 +87,7 @@ func (d *Dir) Enter(name string) (*Dir, error) {
 	return &Dir{sub}, nil
 }
 
-// Lstat describes a name.
+// Lstat returns the Info of a name.
 func (d *Dir) Lstat(name string) (Info, error) {
 	st, err := d.root.Lstat(name)
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *Dir) Lstat(name string) (Info, error) {
 	return infoOf(st), nil
 }
 
-// Stat describes the directory itself.
+// Stat returns the Info of the directory itself.
 func (d *Dir) Stat() (Info, error) { return d.Lstat(".") }
 
 func infoOf(st fs.FileInfo) Info {
@@ -112,8 +112,8 @@ func infoOf(st fs.FileInfo) Info {
 	return i
 }
 
-// Names returns the names in the directory, sorted by their bytes. More than limit are
-// ErrTooManyNames.
+// Names returns the names in the directory, sorted by their bytes. If there are more than limit
+// names, the error is ErrTooManyNames.
 func (d *Dir) Names(limit int) ([]string, error) {
 	f, err := d.root.Open(".")
 	if err != nil {
@@ -166,7 +166,7 @@ func (d *Dir) Chown(_, _ uint32) error { return errors.ErrUnsupported }
 // SetModified sets the modification time of the directory itself.
 func (d *Dir) SetModified(at time.Time) error { return bare(d.root.Chtimes(".", time.Time{}, at)) }
 
-// SetLinkModified leaves the time of a link as it is.
+// SetLinkModified does not change the time of a link.
 func (d *Dir) SetLinkModified(string, time.Time) error { return nil }
 
 // ChownLink is not supported.
@@ -175,8 +175,8 @@ func (d *Dir) ChownLink(string, uint32, uint32) error { return errors.ErrUnsuppo
 // CheckWritable returns nil: Windows has no /proc.
 func (d *Dir) CheckWritable() error { return nil }
 
-// File is an open regular file. Its time is set by name when it is closed: Windows has no
-// call for an open one in package os.
+// File is an open regular file. Its modification time is set by name when the file is closed,
+// because package os cannot set it on an open file on Windows.
 type File struct {
 	f        *os.File
 	dir      *os.Root
@@ -184,8 +184,8 @@ type File struct {
 	modified time.Time
 }
 
-// Open opens a regular file for reading, and describes it. Anything else is ErrLink or
-// ErrNotRegular.
+// Open opens a regular file for reading, and returns its Info. For any other file the error is
+// ErrLink or ErrNotRegular.
 func (d *Dir) Open(name string) (*File, Info, error) {
 	named, err := d.root.Lstat(name)
 	switch {
@@ -244,7 +244,7 @@ func (f *File) Truncate(size int64) error { return bare(f.f.Truncate(size)) }
 // NextData returns false: this system does not report holes.
 func (f *File) NextData(_, _ int64) (start, end int64, ok bool) { return 0, 0, false }
 
-// Stat describes the file.
+// Stat returns the Info of the file.
 func (f *File) Stat() (Info, error) {
 	st, err := f.f.Stat()
 	if err != nil {

@@ -1,14 +1,14 @@
-// Package dirfd works on the names in an open directory without following links: another
-// process that changes a path meanwhile cannot redirect an operation. Copies of whole trees
-// use it, at both ends.
+// Package dirfd operates on the names in an open directory without following links, so another
+// process that changes a path meanwhile cannot redirect an operation. Client and server use it to
+// copy whole trees.
 //
 //	root, err := dirfd.Open("/srv/project")
 //	sub, err := root.Enter("src")
 //	f, err := sub.Create(".random.tmp", 0o644)
 //	err = sub.Rename(".random.tmp", "main.go")
 //
-// A name is one component of a path: callers check it with ValidName, and never pass
-// one with a separator. A Dir and a File are for one goroutine at a time.
+// A name is one component of a path. Callers must check it with ValidName, so that it has no
+// separator. Only one goroutine at a time may use a Dir or a File.
 package dirfd
 
 import (
@@ -27,7 +27,7 @@ const (
 	Other // a device, a FIFO or a socket
 )
 
-// Info describes a file; for a link, the link itself.
+// Info describes a file. For a link it describes the link itself.
 type Info struct {
 	Kind     Kind
 	Size     int64  // in bytes
@@ -47,8 +47,8 @@ var (
 	ErrNotDirectory = errors.New("a file exists here that is not a directory")
 	// ErrNotRegular is the error of opening anything but a regular file.
 	ErrNotRegular = errors.New("not a regular file")
-	// ErrProc refuses to write below /proc, where files are a program's memory and its
-	// descriptors.
+	// ErrProc means that a write below /proc is refused: files there are the memory and the
+	// descriptors of processes.
 	ErrProc = errors.New("files of /proc are not written")
 	// ErrTooManyNames means that a directory has more names than the caller accepts.
 	ErrTooManyNames = errors.New("the directory has too many names")

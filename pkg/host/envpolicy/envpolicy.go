@@ -1,14 +1,13 @@
-// Package envpolicy computes the environment of a process
-// (docs/spec/wire.md §4.2): the server's variables that a policy lets through,
-// and the request's variables, which take precedence.
+// Package envpolicy computes the environment of a process (docs/spec/wire.md §4.2) from two
+// sources: the server's variables that a policy selects, and the request's variables, which take
+// precedence.
 //
 //	env := envpolicy.Environ(os.Environ(), policy, requested)
 //
-// The package is pure: it does no I/O. Names are compared without regard to case, as
-// Codex CLI does it, so that a policy written for one platform hides the same secrets
-// on another; values are passed on untouched. Names that no shell could set (empty, or
-// with `=` in them) are passed on too, as in Codex CLI; a NUL in a name or value is
-// refused when the process is started, because only there it can do harm.
+// The package does no I/O. It ignores the case of names, as Codex CLI does, so that a policy
+// written for one platform hides the same secrets on another. Values are not changed. Names that no
+// shell could set, because they are empty or contain `=`, are accepted, as in Codex CLI. A NUL in a
+// name or value is refused when the process is started, because it does harm only there.
 package envpolicy
 
 import (
@@ -17,33 +16,32 @@ import (
 	"strings"
 )
 
-// The values of Policy.Inherit. With any other value nothing is inherited.
+// These are the values of Policy.Inherit. With any other value no variable is inherited.
 const (
 	InheritAll  = "all"
 	InheritCore = "core"
 	InheritNone = "none"
 )
 
-// Policy selects the variables of the server that a process inherits. The
-// fields are applied in their order. The zero value inherits nothing.
+// Policy selects the variables of the server that a process inherits. The fields are applied in the
+// order of this declaration. The zero value inherits nothing.
 type Policy struct {
-	// Inherit is where to start from: InheritAll of the server's variables,
-	// InheritCore (those that Core returns) or InheritNone.
+	// Inherit is the initial set: InheritAll for all variables of the server, InheritCore for those
+	// that Core returns, or InheritNone.
 	Inherit string
-	// IgnoreDefaultExcludes lets variables through whose names look like
-	// secrets, see DefaultExcludes.
+	// IgnoreDefaultExcludes keeps variables whose names suggest secrets: see DefaultExcludes.
 	IgnoreDefaultExcludes bool
-	// Exclude drops the names that match one of its patterns (see Match).
+	// Exclude removes the names that match one of its patterns (see Match).
 	Exclude []string
-	// Set adds variables, over the inherited ones.
+	// Set adds variables. They replace inherited ones.
 	Set map[string]string
-	// IncludeOnly, unless it is empty, keeps only the names that match one of
-	// its patterns, of Set too.
+	// IncludeOnly, unless it is empty, removes all names that match none of its patterns, including
+	// names of Set.
 	IncludeOnly []string
 }
 
-// Core returns the names that InheritCore lets through: the variables that a program needs
-// to find its files and to use its user's language.
+// Core returns the names of the variables that InheritCore selects: a program needs them to find
+// its files and to use the language of its user.
 func Core() []string {
 	return []string{
 		"PATH", "SHELL", "TMPDIR", "TEMP", "TMP", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "USER",
@@ -53,10 +51,9 @@ func Core() []string {
 // DefaultExcludes returns the patterns of names that often hold secrets.
 func DefaultExcludes() []string { return []string{"*KEY*", "*SECRET*", "*TOKEN*"} }
 
-// Environ returns the environment of a process as NAME=VALUE, sorted by name:
-// exactly env if p is nil, else the result of p.Apply(server) with the variables
-// of env, which take precedence. Neither argument is changed, and the result
-// shares no memory with env.
+// Environ returns the environment of a process as NAME=VALUE, sorted by name. If p is nil, it is
+// exactly env. Otherwise it is the result of p.Apply(server) with the variables of env, which take
+// precedence. Neither argument is changed, and the result shares no memory with env.
 func Environ(server []string, p *Policy, env map[string]string) []string {
 	all := env
 	if p != nil {
@@ -70,8 +67,8 @@ func Environ(server []string, p *Policy, env map[string]string) []string {
 	return list
 }
 
-// Apply applies the policy to an environment, given as NAME=VALUE; strings of
-// another form are left out. The caller may change the result.
+// Apply applies the policy to an environment of NAME=VALUE strings; it omits strings of any other
+// form. The caller may change the result.
 func (p *Policy) Apply(server []string) map[string]string {
 	env := make(map[string]string, len(p.Set))
 	if dropped, inherits := p.filters(); inherits != nil {
@@ -93,8 +90,8 @@ func (p *Policy) Apply(server []string) map[string]string {
 	return env
 }
 
-// filters returns the patterns of the server's names that are inherited, and of
-// those that are then removed. If no name is inherited, both are nil.
+// filters returns two lists of patterns for the server's names: dropped removes names from those
+// that inherits selects. If no name is inherited, both are nil.
 func (p *Policy) filters() (dropped, inherits patterns) {
 	switch p.Inherit {
 	case InheritAll:

@@ -2,11 +2,11 @@ package envpolicy
 
 import "unicode"
 
-// patterns are compiled once and matched against many names. A pattern matches the
-// whole of a name, without regard to case: `*` stands for any number of characters
-// and `?` for one; every other character stands for itself, and none can be quoted.
+// patterns are compiled once and matched against many names. A pattern must match a whole name.
+// Case is ignored. `*` matches any number of characters and `?` matches one. Every other character
+// matches itself, and there is no escape.
 //
-// No pattern takes more steps than the product of both lengths.
+// A match takes at most as many steps as the product of both lengths.
 type patterns [][]rune
 
 func compile(texts []string) patterns {
@@ -17,7 +17,7 @@ func compile(texts []string) patterns {
 	return out
 }
 
-// match reports whether one of the patterns matches a folded name.
+// match reports whether one of the patterns matches a name that fold has returned.
 func (ps patterns) match(name []rune) bool {
 	for _, p := range ps {
 		if matchFolded(p, name) {
@@ -36,9 +36,8 @@ func fold(s string) []rune {
 	return text
 }
 
-// matchFolded walks through the name once and backtracks only to the last star:
-// the part before it was matched as early as possible, so a longer match of an
-// earlier star could not succeed either.
+// matchFolded reads the name once, and backtracks only to the last star. It matched the part before
+// that star as early as possible, so a longer match of an earlier star could not succeed either.
 func matchFolded(pattern, name []rune) bool {
 	p, n := 0, 0
 	star, mark := -1, 0 // the last star, and the end of its match in name

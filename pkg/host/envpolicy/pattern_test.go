@@ -43,15 +43,15 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestMatchIsNotExponential would not end if the matcher tried every way to
-// divide a name among its stars.
+// TestMatchIsNotExponential would not end if the matcher tried every way to distribute a name over
+// the stars.
 func TestMatchIsNotExponential(t *testing.T) {
 	if matches(strings.Repeat("*a", 200)+"b", strings.Repeat("a", 2000)) {
 		t.Error("matched")
 	}
 }
 
-// FuzzMatch compares with a regular expression.
+// FuzzMatch compares the matcher with a regular expression.
 func FuzzMatch(f *testing.F) {
 	for _, s := range [][2]string{
 		{"*KEY*", "my_key"}, {"a?c", "ABC"}, {"", ""}, {"**a", "aaa"}, {"*a*b*c", "xaybzc"}, {"*ab***", "xab"}, {"é?", "ÉK"}, {"(+[", "(+["},

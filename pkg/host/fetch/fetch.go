@@ -30,8 +30,8 @@ const (
 	readStep = 1 << 20
 	// maxHeaderBytes bounds the head of a response.
 	maxHeaderBytes = 1 << 20
-	// dialTime bounds how long a server may take to accept a connection, and
-	// idleTime how long an unused one is kept.
+	// dialTime bounds how long a connection attempt may take, and idleTime how long an unused
+	// connection is kept.
 	dialTime = 30 * time.Second
 	idleTime = 90 * time.Second
 )
@@ -43,8 +43,8 @@ func (e *InvalidError) Error() string { return e.text }
 
 func invalidf(format string, args ...any) error { return &InvalidError{fmt.Sprintf(format, args...)} }
 
-// Header is one header line. In a request the value of the environment
-// variable EnvVar, if that is not nil, is appended to Value.
+// Header is one header line. If EnvVar is not nil, it names an environment variable of the server,
+// whose value is appended to Value in a request.
 type Header struct {
 	Name, Value string
 	EnvVar      *string
@@ -75,12 +75,13 @@ type Client struct {
 	transport func() *http.Transport // created for the first request
 }
 
-// NewClient returns a client with connections of its own.
+// NewClient returns a client with its own connections.
 func NewClient() *Client { return &Client{sync.OnceValue(newTransport)} }
 
 func newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	// A client must not reach a server of this user that asks for no token: see peercred.Carried.
+	// A client of the exec-server must not reach a local server of this user that needs no token:
+	// see peercred.Carried.
 	t.DialContext = (&net.Dialer{Timeout: dialTime, Control: peercred.Carried}).DialContext
 	t.DisableCompression = true
 	t.IdleConnTimeout = idleTime
@@ -92,8 +93,8 @@ func newTransport() *http.Transport {
 // Close drops idle connections.
 func (c *Client) Close() { c.transport().CloseIdleConnections() }
 
-// Do makes a request. The error is an *InvalidError if the request is invalid,
-// else the failure of the request. ctx covers the body too.
+// Do makes a request. The error is an *InvalidError if the request is invalid; otherwise it is the
+// failure of the request. ctx also applies to the body.
 func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	target, err := r.check()
 	if err != nil {
@@ -134,7 +135,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	}, nil
 }
 
-// timedBody ends the request's timeout when the body ends.
+// timedBody stops the timer of the request when the body ends.
 type timedBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -171,13 +172,13 @@ func validToken(s string) bool {
 	})
 }
 
-// validValue reports whether s has no control characters but tabs.
+// validValue reports whether s has no control characters except tabs.
 func validValue(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
-// headers returns the headers of the request, and the names of those whose
-// values came from variables.
+// headers returns the headers of the request, and the names of those headers whose values came from
+// variables.
 func (r *Request) headers() (headers http.Header, secret []string, err error) {
 	// An empty header keeps net/http from adding its own.
 	headers = http.Header{"User-Agent": {""}}
@@ -207,14 +208,14 @@ func (r *Request) headers() (headers http.Header, secret []string, err error) {
 	return headers, secret, nil
 }
 
-// credentials are variables with the credentials of this program and of programs
-// that run beside it. A client must not be able to send them to any URL.
+// credentials are the variables with credentials of this program and of programs that run next to
+// it. A client must not be able to send them to a URL.
 var credentials = []string{
 	"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN", "OPENAI_FEDERATION_RULE_ID", "OPENAI_IDENTITY_TOKEN_FILE",
 	"OPENAI_WORKLOAD_IDENTITY_CONTEXT", "OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "CODEX_CONNECTORS_TOKEN",
 	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE",
 	"GOOGLE_APPLICATION_CREDENTIALS",
-	// This project's own.
+	// These are this project's own variables.
 	"CODEX_RENDEZVOUS_TOKEN", "CODEX_RENDEZVOUS_NATS_URL", "CODEX_EXEC_SERVER_CONNECTION_TOKEN",
 	"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
 }
@@ -235,14 +236,14 @@ func variable(header, name string) (string, error) {
 	}
 }
 
-// bound are the headers that always contain credentials, and Referer, which the
-// library adds and which contains the URL.
+// bound are the headers that are never sent to another origin. They always contain credentials,
+// except for Referer, which the library adds and which contains the URL.
 var bound = []string{"Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "Referer"}
 
-// redirect decides whether a redirect is followed, and with which headers.
-// Credentials and secrets are sent only to the origin that the client has named,
-// not to one that a server redirects to. The library compares host names alone,
-// and sends credentials to subdomains and other ports.
+// redirect decides whether to follow a redirect, and with which headers. Credentials and secrets
+// are sent only to the origin that the client has named, and not to an origin that a server
+// redirects to. The library itself compares host names only, and would send credentials to
+// subdomains and other ports.
 func (r *Request) redirect(next *http.Request, via []*http.Request, secret []string) error {
 	if r.StopRedirects {
 		return http.ErrUseLastResponse
@@ -253,7 +254,8 @@ func (r *Request) redirect(next *http.Request, via []*http.Request, secret []str
 	home := originOf(via[0].URL)
 	away := func(other *http.Request) bool { return originOf(other.URL) != home }
 	if away(next) || slices.ContainsFunc(via, away) {
-		// Also if it leads back to the first origin: another server chose the URL.
+		// This is so even if the redirect leads back to the first origin, because another server
+		// chose the URL.
 		for _, name := range slices.Concat(bound, secret) {
 			next.Header.Del(name)
 		}
@@ -271,8 +273,8 @@ func originOf(u *url.URL) string {
 	return strings.ToLower(u.Scheme) + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// answered returns the headers of an answer, sorted by name. Values with control
-// characters or non-ASCII bytes are left out.
+// answered returns the headers of an answer, sorted by name. It omits values with control
+// characters or non-ASCII bytes.
 func answered(in http.Header) []Header {
 	var out []Header
 	for name, values := range in {
@@ -298,8 +300,8 @@ func reason(err error) error {
 	return err
 }
 
-// ReadAll reads the whole body. It calls reserve before it allocates, and returns
-// reserve's error. A body of more than MaxBuffered bytes is an error.
+// ReadAll reads the whole body. It calls reserve before it allocates memory, and returns reserve's
+// error. If the body has more than MaxBuffered bytes, it returns an error.
 func (r *Response) ReadAll(reserve func(bytes int) error) ([]byte, error) {
 	if r.length > MaxBuffered {
 		return nil, tooLarge()

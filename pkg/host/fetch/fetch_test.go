@@ -198,8 +198,8 @@ func TestCharacters(t *testing.T) {
 	}
 }
 
-// The executor's own credentials are in no request, in whatever case of letters
-// the client asks for them.
+// A request never contains the executor's own credentials, whatever the case of letters in the
+// client's request.
 func TestCredentialsAreRefused(t *testing.T) {
 	c := client(t)
 	for _, name := range credentials {
@@ -219,9 +219,8 @@ func TestCredentialsAreRefused(t *testing.T) {
 	}
 }
 
-// Secrets are sent to the origin that the client has named, and not to the
-// target of a redirect: not to another port, not to another name of the same
-// machine, and not back from there.
+// Secrets are sent to the origin that the client has named, and not to the target of a redirect:
+// neither to another port, nor to another name of the same machine, nor back to the first origin.
 func TestSecretsStayWithTheirOrigin(t *testing.T) {
 	t.Setenv("FETCH_TEST_SECRET", "hunter2")
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -281,8 +280,8 @@ func TestSecretsStayWithTheirOrigin(t *testing.T) {
 	}
 }
 
-// TestSecretsStayWithTheirScheme: a redirect to another scheme leads elsewhere, also with the
-// same host and port.
+// TestSecretsStayWithTheirScheme: a redirect to another scheme leads to another origin, even if
+// host and port are the same.
 func TestSecretsStayWithTheirScheme(t *testing.T) {
 	for _, tt := range []struct {
 		from, to string

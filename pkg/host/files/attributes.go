@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxPermissions are all permission bits. Set-id bits and the sticky bit are not set
-// for clients, as copies have none.
+// MaxPermissions are the permission bits that clients can set. They cannot set the set-id bits and
+// the sticky bit, which copies do not have either.
 const MaxPermissions = 0o777
 
-// The kinds of a name.
+// These are the kinds of files.
 const (
 	KindFile      = "file"
 	KindDirectory = "directory"
@@ -20,7 +20,7 @@ const (
 	KindOther     = "other" // a device, a FIFO or a socket
 )
 
-// Attributes describe a file; for a link, the link itself.
+// Attributes describe a file. For a link they describe the link itself.
 type Attributes struct {
 	Kind         string
 	Size         uint64 // in bytes
@@ -37,7 +37,7 @@ type NamedAttributes struct {
 	Attributes
 }
 
-// GetAttributes describes a name, without following a link at its end.
+// GetAttributes returns the attributes of a path. It does not follow a link at the end of the path.
 func GetAttributes(name string) (Attributes, error) {
 	a, err := attributesAt(unix.AT_FDCWD, name)
 	return a, wrap(name, err)
@@ -70,9 +70,8 @@ func attributesAt(dir int, name string) (Attributes, error) {
 	return a, nil
 }
 
-// ListAttributes lists a directory, sorted by the bytes of the names. Links are
-// listed as links, wherever they lead. Names that were removed meanwhile are left out.
-// Its limit is that of ReadDirectory.
+// ListAttributes lists a directory, sorted by the bytes of the names. It lists links as links. It
+// omits names that were removed meanwhile. It has the same limit as ReadDirectory.
 func ListAttributes(ctx context.Context, name string) ([]NamedAttributes, error) {
 	fd, names, err := openNames(ctx, name)
 	if err != nil {
@@ -100,16 +99,16 @@ func ListAttributes(ctx context.Context, name string) ([]NamedAttributes, error)
 	return list, nil
 }
 
-// Changes are new attributes of a file or directory; nil leaves one as it is.
+// Changes are new attributes of a file or directory. A nil field is not changed.
 type Changes struct {
 	Permissions  *uint32 // at most MaxPermissions
 	ModifiedAtMS *int64  // milliseconds since 1970; the time of the last access stays
 }
 
-// SetAttributes changes the attributes of a regular file or a directory. A link at the
-// end of the path is not followed. Errors: ErrSymlink for a link, ErrNotFile for other files, and
-// ErrPermissions for permissions above MaxPermissions. The changed file is the one that was checked,
-// also if another process renames it meanwhile.
+// SetAttributes changes the attributes of a regular file or a directory. It does not follow a link
+// at the end of the path. The error is ErrSymlink for a link, ErrNotFile for other files, and
+// ErrPermissions for permissions above MaxPermissions. It changes the file that it has checked,
+// even if another process renames the file meanwhile.
 func SetAttributes(name string, c Changes, o Options) error {
 	if c.Permissions != nil && *c.Permissions > MaxPermissions {
 		return ErrPermissions
@@ -131,8 +130,8 @@ func SetAttributes(name string, c Changes, o Options) error {
 	return wrap(name, retry(func() error { return setModified(fd, at) }))
 }
 
-// openToChange opens a regular file or a directory, without the right to read it where
-// the system can do that.
+// openToChange opens a regular file or a directory. Where the system permits, it needs no right to
+// read the file.
 func openToChange(name string, o Options) (int, error) {
 	dir, base, err := openParent(name, o)
 	if err != nil {
@@ -172,8 +171,8 @@ func mayChange(name string, st *unix.Stat_t) error {
 	}
 }
 
-// Symlink makes a symbolic link at name, with any target. If name
-// exists, the error is EEXIST; with overwrite a link is replaced, but no other file.
+// Symlink creates a symbolic link at name, with any target. If name exists, the error is EEXIST.
+// With overwrite, a link is replaced, but no other file.
 func Symlink(target, name string, overwrite bool, o Options) error {
 	dir, base, err := openParent(name, o)
 	if err != nil {

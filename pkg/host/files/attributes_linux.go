@@ -13,8 +13,8 @@ func modified(st *unix.Stat_t) unix.StatxTimestamp {
 	return unix.StatxTimestamp{Sec: int64(st.Mtim.Sec), Nsec: uint32(st.Mtim.Nsec)}
 }
 
-// chmodOpen changes the permissions of an open file. Before Linux 6.6, which has
-// fchmodat2, only /proc leads to a file that was opened with O_PATH.
+// chmodOpen changes the permissions of an open file. Before Linux 6.6, which has fchmodat2, a file
+// that was opened with O_PATH can be changed only through /proc.
 func chmodOpen(fd int, mode uint32) error {
 	err := unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
 	if err == unix.ENOSYS || err == unix.EOPNOTSUPP || err == unix.EINVAL {
@@ -23,8 +23,8 @@ func chmodOpen(fd int, mode uint32) error {
 	return err
 }
 
-// setModified changes the modification time of an open file. Before Linux 5.8 only
-// /proc leads to a file that was opened with O_PATH.
+// setModified changes the modification time of an open file. Before Linux 5.8, a file that was
+// opened with O_PATH can be changed only through /proc.
 func setModified(fd int, at unix.Timespec) error {
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, at}
 	err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)

@@ -34,8 +34,8 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// TestListsHaveAttributesIfAsked: lists of directories and trees have the attributes of
-// each name itself, if requested. Otherwise the lists are as before.
+// TestListsHaveAttributesIfAsked: if requested, lists of directories and trees have the attributes
+// of each name itself. Otherwise they have no attributes.
 func TestListsHaveAttributesIfAsked(t *testing.T) {
 	dir := planted(t, "d/", "d/f=abc", "d/l -> f", "d/dangling -> nowhere", "d/ld -> .", "d/p|", "d/sub/")
 	for _, attributes := range []bool{false, true} {
@@ -136,8 +136,8 @@ func TestSymlink(t *testing.T) {
 	wantTree(t, dir, "f=abc", "old -> x", "d/", "d/up -> ../f", "new -> /nowhere")
 }
 
-// TestNewFilesHaveTheirPermissionsAtOnce: a secret is never readable by others, also
-// not while it is written.
+// TestNewFilesHaveTheirPermissionsAtOnce: other users can never read a secret, not even while it is
+// written.
 func TestNewFilesHaveTheirPermissionsAtOnce(t *testing.T) {
 	dir := planted(t, "old=abc")
 	wantMode(t, dir+"/old", 0o666&^currentMask())

@@ -7,19 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Copy copies a file with its mode, a link as a link, or with recursive a
-// directory with all its contents, which are merged into an existing one.
+// Copy copies a file with its mode, or a link as a link. With recursive it also copies a directory
+// with all its contents, and merges them into an existing directory.
 //
-// Links in the two paths are followed, also a link at the end of destination.
-// Links inside a tree are not followed: if the destination has a link in the
-// place of a file or directory, or any name in the place of a link, the copy
-// stops with EEXIST. An existing file is overwritten and gets the source's
-// mode; it is not truncated before it is known not to be the source. Set-id
+// Links in the two paths are followed, including a link at the end of destination. Links inside a
+// tree are not followed. If the destination has a link where the source has a file or directory, or
+// any file where the source has a link, the copy stops with EEXIST. An existing file is overwritten
+// and gets the source's mode; it is truncated only after a check that it is not the source. Set-id
 // bits are kept only if the copy has the same owner, or group, as the original.
 //
-// An error names the path that it concerns; files that were copied before it
-// stay. Special files in a tree do not stop the copy: they are left out, and
-// when all else is copied the error is a *LeftOutError that names them.
+// An error names the path that it concerns. Files that were copied before the error remain. Special
+// files in a tree do not stop the copy: they are omitted, and after everything else is copied, the
+// error is a *LeftOutError that names them.
 func Copy(ctx context.Context, source, destination string, recursive bool) error {
 	return copyAll(&copier{ctx: ctx}, source, destination, recursive)
 }
@@ -62,7 +61,7 @@ func copyAll(c *copier, source, destination string, recursive bool) error {
 	}
 }
 
-// located is a name in an open directory, with the path for error texts.
+// located is a name in an open directory, with its path for error texts.
 type located struct {
 	dir  int
 	name string
@@ -114,9 +113,8 @@ func (c *copier) tree(source located, destination string) error {
 	return nil
 }
 
-// openDestination opens the destination directory of a tree. It creates the
-// directory and missing ones above it, after it has checked that they are
-// not in the source.
+// openDestination opens the destination directory of a tree. It first checks that the destination
+// is not in the source. Then it creates the directory and its missing parents.
 func (c *copier) openDestination(destination string) (fd int, made bool, err error) {
 	at, missing, err := openExisting(destination)
 	if err != nil {
@@ -165,7 +163,7 @@ func exists(name string) bool {
 	return unix.Lstat(name, &st) == nil
 }
 
-// checkOutside returns ErrIntoItself if the destination is the source or in it.
+// checkOutside returns ErrIntoItself if the destination is the source or inside of it.
 func (c *copier) checkOutside(dir int, destination string) error {
 	within, err := isWithin(dir, c.from.id)
 	if within {
@@ -174,8 +172,8 @@ func (c *copier) checkOutside(dir int, destination string) error {
 	return wrap(destination, err)
 }
 
-// isWithin reports whether an open directory is the one with that id or below it.
-// It goes up from the directory and compares: names may lead through links.
+// isWithin reports whether an open directory is the directory with the id top or is below it. It
+// follows ".." up and compares ids, because the names of a path may lead through links.
 func isWithin(dir int, top fileID) (bool, error) {
 	at, err := openAt(dir, ".", anchor, 0, Options{})
 	if err != nil {
@@ -201,8 +199,8 @@ func isWithin(dir int, top fileID) (bool, error) {
 	}
 }
 
-// makeDir makes a directory, or opens an existing one that is not a link. The
-// owner may write to a new directory, whatever mode says; see setMode.
+// makeDir creates a directory, or opens an existing one that is not a link. A new directory is
+// writable for its owner, whatever mode says, until setMode sets its mode.
 func makeDir(parent int, name string, mode uint32) (fd int, made bool, err error) {
 	switch err := unix.Mkdirat(parent, name, mode&0o777|0o700); err {
 	case nil:
@@ -224,7 +222,7 @@ type dirLevel struct {
 	made bool // by this copy
 }
 
-// contents copies the contents of the current directory and of those below it.
+// contents copies the contents of the current directory, and of the directories below it.
 func (c *copier) contents() error {
 	names, err := sortedNames(c.ctx, c.from.fd, maxNames)
 	if err != nil {
@@ -282,8 +280,8 @@ func (c *copier) enter(name string) (made bool, err error) {
 	return made, c.to.enter(name)
 }
 
-// leave returns to the parent on both sides, and sets the mode of the directory
-// if it was made.
+// leave returns to the parent on both sides. If the copy has created the directory, leave sets its
+// mode.
 func (c *copier) leave(made bool) error {
 	mode := c.from.mode
 	_, from, err := c.from.leave()

@@ -181,7 +181,7 @@ func TestCopyReportsSpecialFiles(t *testing.T) {
 	}
 }
 
-// TestLongPathsLeftOut: paths that have too many bytes together are counted only.
+// TestLongPathsLeftOut: if the paths together have too many bytes, the rest are only counted.
 func TestLongPathsLeftOut(t *testing.T) {
 	var c copier
 	long := strings.Repeat("x", namedLeftOutBytes/2)
@@ -193,7 +193,7 @@ func TestLongPathsLeftOut(t *testing.T) {
 	}
 }
 
-// TestCopyWritesThroughNoLink merges into a tree that an attacker prepared.
+// TestCopyWritesThroughNoLink merges a tree into a tree that an attacker has prepared.
 func TestCopyWritesThroughNoLink(t *testing.T) {
 	outside, check := guarded(t)
 	for _, tt := range []struct{ from, trap string }{
@@ -292,7 +292,7 @@ func TestCopyContents(t *testing.T) {
 	}
 	wantContents(t, in("longer"), "s")
 
-	// Without the kernel's help: some bytes, then the rest.
+	// Copy without copy_file_range: first some bytes, then the rest.
 	from, to := open2(t, in("big"), in("by hand"))
 	c := &copier{ctx: t.Context()}
 	for _, n := range []int64{copyBuffer + 5, -1} {
@@ -313,7 +313,7 @@ func TestCopyContents(t *testing.T) {
 	wantContents(t, in("version"), string(want))
 }
 
-// open2 opens two files for a copy by hand.
+// open2 opens two files for a test that copies between descriptors.
 func open2(t *testing.T, from, to string) (in, out int) {
 	t.Helper()
 	in, err := open(from, unix.O_RDONLY, 0, Options{})

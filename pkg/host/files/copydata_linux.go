@@ -2,8 +2,8 @@ package files
 
 import "golang.org/x/sys/unix"
 
-// data copies the contents: by copy_file_range if possible, which shares blocks
-// on some file systems. It keeps holes.
+// data copies the contents. If possible it uses copy_file_range, which shares blocks on some file
+// systems. It preserves holes.
 func (c *copier) data(in, out int, source *unix.Stat_t) (side, error) {
 	if source.Blocks*512 < source.Size {
 		if done, which, err := c.sparse(in, out, source.Size); done {
@@ -13,8 +13,8 @@ func (c *copier) data(in, out int, source *unix.Stat_t) (side, error) {
 	return c.span(in, out, -1)
 }
 
-// sparse copies only the data of a file with holes. done is false, and nothing
-// has been copied, if the file system does not report holes.
+// sparse copies only the data of a file with holes. If the file system does not report holes,
+// sparse copies nothing and done is false.
 func (c *copier) sparse(in, out int, size int64) (done bool, which side, err error) {
 	for at := int64(0); ; {
 		start, err := unix.Seek(in, at, unix.SEEK_DATA)
@@ -46,7 +46,7 @@ func (c *copier) sparse(in, out int, size int64) (done bool, which side, err err
 	return true, targetSide, unix.Ftruncate(out, size)
 }
 
-// span copies n bytes from the offsets of the two descriptors on, or with -1 the
+// span copies n bytes, from the current offsets of both descriptors. If n is -1, it copies the
 // rest.
 func (c *copier) span(in, out int, n int64) (side, error) {
 	for n != 0 {
@@ -63,10 +63,9 @@ func (c *copier) span(in, out int, n int64) (side, error) {
 		case err == unix.ENOSPC || err == unix.EDQUOT || err == unix.EFBIG:
 			return targetSide, err
 		case err != nil, moved == 0 && n < 0:
-			// The kernel or the file systems do not support the call, or the
-			// file is virtual and looks empty to it. The offsets are correct,
-			// so copyBuffered continues from here. If the error is a real one,
-			// copyBuffered returns it again.
+			// Either the kernel or the file systems do not support the call, or the file is virtual
+			// and its size is reported as 0. The offsets are correct, so copyBuffered can continue.
+			// A real error occurs again in copyBuffered, which returns it.
 			return c.copyBuffered(in, out, n)
 		case moved == 0:
 			return targetSide, nil // the file became shorter

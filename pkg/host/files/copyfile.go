@@ -7,9 +7,8 @@ import (
 // setIDs are the set-user-id and set-group-id bits.
 const setIDs = unix.S_ISUID | unix.S_ISGID
 
-// file copies a regular file with its mode. follow is true if the caller named
-// the destination: then it may be a link, which is followed, or a device, which
-// is written to.
+// file copies a regular file with its mode. follow is true if the caller named the destination.
+// Then the destination may be a link, which is followed, or a device, which is written to.
 func (c *copier) file(from, to located, follow bool) error {
 	in, err := openAt(from.dir, from.name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY, 0, Options{})
 	if err != nil {
@@ -60,7 +59,7 @@ func (c *copier) file(from, to located, follow bool) error {
 	}
 }
 
-// side is the file of the two that an error concerns.
+// side tells which of the two files an error concerns.
 type side int
 
 const (
@@ -68,8 +67,8 @@ const (
 	sourceSide
 )
 
-// fill copies the mode and then the contents of in to out. The mode comes first,
-// so that the contents are never readable by more users than the source.
+// fill copies first the mode and then the contents of in to out. So the contents are never readable
+// by more users than the source.
 func (c *copier) fill(in, out int, source *unix.Stat_t, anyTarget bool) (side, error) {
 	var target unix.Stat_t
 	if err := unix.Fstat(out, &target); err != nil {
@@ -104,8 +103,9 @@ func (c *copier) fill(in, out int, source *unix.Stat_t, anyTarget bool) (side, e
 	return targetSide, nil
 }
 
-// keepSetIDs returns a mode of source with the set-id bits that a copy may have:
-// those for which both files have the same owner, or group.
+// keepSetIDs returns the mode of source with only those set-id bits that a copy may have: the
+// set-user-id bit if both files have the same owner, and the set-group-id bit if they have the same
+// group.
 func keepSetIDs(mode uint32, source, target *unix.Stat_t) uint32 {
 	mode &= 0o7777
 	if source.Uid != target.Uid {
@@ -117,7 +117,7 @@ func keepSetIDs(mode uint32, source, target *unix.Stat_t) uint32 {
 	return mode
 }
 
-// setMode gives a directory the mode of the one that it is a copy of.
+// setMode gives a copied directory the mode of its original.
 func setMode(fd int, mode uint32, of int) error {
 	var source, target unix.Stat_t
 	if err := unix.Fstat(of, &source); err != nil {

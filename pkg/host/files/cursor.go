@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cursor is a directory in a tree that is being changed or copied. It enters
-// directories by name without following links. It returns to the parent by the
-// parent's descriptor if that is held. Otherwise it uses "..", and checks that
-// this is the same directory, because another process may have moved the tree. It
-// holds at most heldParents+1 descriptors at any depth.
+// cursor is a position in a tree that is being changed or copied: its current directory. It enters
+// directories by name without following links. If it holds the descriptor of the parent, it returns
+// to the parent by that. Otherwise it uses "..", and checks that this is the same directory,
+// because another process may have moved the tree. It holds at most heldParents+1 descriptors at
+// any depth.
 type cursor struct {
 	root  string // the path of the top, for error texts
 	fd    int    // the current directory, readable
@@ -60,7 +60,7 @@ func (c *cursor) close() {
 // depth is how many directories the cursor has entered.
 func (c *cursor) depth() int { return len(c.above) }
 
-// here is the path of the current directory, and path the path of a name in it.
+// here returns the path of the current directory. path returns the path of a name in it.
 func (c *cursor) here() string { return c.path("") }
 
 func (c *cursor) path(name string) string {

@@ -20,8 +20,8 @@ type dirent struct {
 
 var direntBuffers = sync.Pool{New: func() any { return new([direntBuffer]byte) }}
 
-// readNames reads names from an open directory, from its current offset on, until
-// it has at least limit of them. whole reports that the end was reached.
+// readNames reads names from an open directory, beginning at its current offset, until it has at
+// least limit names. whole reports that it has reached the end.
 func readNames(ctx context.Context, fd, limit int) (names []dirent, whole bool, err error) {
 	buf := direntBuffers.Get().(*[direntBuffer]byte)
 	defer direntBuffers.Put(buf)
@@ -65,8 +65,8 @@ func appendNames(names []dirent, fd int, buf []byte) []dirent {
 	return names
 }
 
-// entryMode returns the mode bits for the type of an entry. Some file systems do
-// not report the type: then it stats the file.
+// entryMode returns the mode bits for the type of an entry. If the file system does not report the
+// type, it calls stat.
 func entryMode(fd int, name string, kind byte) uint32 {
 	if kind != unix.DT_UNKNOWN {
 		return uint32(kind) << 12 // as IFTODT and DTTOIF define it
@@ -78,8 +78,8 @@ func entryMode(fd int, name string, kind byte) uint32 {
 	return fileType(&st)
 }
 
-// sortedNames reads all names of an open directory, sorted by their bytes;
-// more than limit are ErrTooManyNames.
+// sortedNames reads all names of an open directory, sorted by their bytes. If there are more than
+// limit names, the error is ErrTooManyNames.
 func sortedNames(ctx context.Context, fd, limit int) ([]dirent, error) {
 	names, whole, err := readNames(ctx, fd, limit+1)
 	if err != nil {
@@ -92,8 +92,8 @@ func sortedNames(ctx context.Context, fd, limit int) ([]dirent, error) {
 	return names, nil
 }
 
-// openNames opens a directory and reads its names, sorted by their bytes; more than
-// maxNames are ErrTooManyNames. The caller closes the descriptor.
+// openNames opens a directory and reads its names, sorted by their bytes. If there are more than
+// maxNames names, the error is ErrTooManyNames. The caller closes the descriptor.
 func openNames(ctx context.Context, name string) (fd int, names []dirent, err error) {
 	fd, err = open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0, Options{})
 	if err != nil {

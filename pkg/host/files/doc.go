@@ -8,19 +8,18 @@
 //
 // # What it promises
 //
-// The trees may be hostile and may change during an operation. Remove, Copy and
-// Walk hold descriptors of the directories that they are in and do not enter
-// symbolic links: if a directory is replaced by a link, they do not leave the
-// tree. A file is not checked by name and then used by name where an attacker
-// could exchange it in between. Trees may be of any depth: neither the stack nor
-// the number of descriptors grows with it.
+// The trees may be hostile and may change during an operation. Remove, Copy and Walk hold
+// descriptors of the directories that they are in, and do not enter symbolic links. So if a
+// directory is replaced by a link, they do not leave the tree. No file is checked by name and then
+// opened by name if an attacker could exchange it in between. Trees may be of any depth: neither
+// the stack nor the number of descriptors grows with the depth.
 //
-// A pipe or device never blocks an operation forever: every file is opened
-// without blocking, and a write fails if the reader takes no data for WriteStall.
+// A pipe or device never blocks an operation forever. Every file is opened without blocking, and a
+// write fails if the reader takes no data for WriteStall.
 //
 // # Concurrency
 //
-// All functions are safe for concurrent use. Those that can take long have a
-// context and stop soon after it ends; changes made until then stay. The
-// package starts no goroutines.
+// All functions are safe for concurrent use. Those that can take long have a context, and stop soon
+// after it ends; they do not undo the changes that they have made. The package starts no
+// goroutines.
 package files

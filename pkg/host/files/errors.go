@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind is the category of an error; the server has a code for each.
+// Kind is the category of an error. The server has an error code for each.
 type Kind int
 
 // The kinds of errors.
@@ -66,7 +66,8 @@ var (
 	ErrProc = newRule("path leads into /proc, where sandboxed requests do not write")
 	// ErrProcess is the error of reading a file of a process in /proc, or what a process has open.
 	ErrProcess = newRule("path leads to a process in /proc, whose files no request reads")
-	// ErrTooLarge is the error for files of more than MaxReadFile bytes.
+	// ErrProcess is the error of reading a process's file in /proc, or a file that a process has
+	// open.
 	ErrTooLarge = newRule("file is too large to read: limit is " + strconv.Itoa(MaxReadFile) + " bytes")
 	// ErrOffset is the error of writes that would end beyond the largest offset.
 	ErrOffset = newRule("file write range exceeds the signed 64-bit file offset limit")
@@ -89,8 +90,8 @@ var (
 	// ErrOtherFileSystem is the error of renaming to another file system, or to
 	// another mount: in a sandbox, writable roots are mounts.
 	ErrOtherFileSystem = newRule("source and destination are on different file systems")
-	// ErrNoReplace is the error of renaming without overwrite on a file system that
-	// cannot rename and refuse to replace in one step.
+	// ErrNoReplace is the error of renaming without overwrite on a file system that cannot do this
+	// in one step: rename, but fail if the destination exists.
 	ErrNoReplace = newRule("the file system cannot rename without replacing an existing destination: " +
 		"rename with overwrite, if an existing file may be replaced")
 	// ErrBusy is the error of renaming to or from a mount point. A sandbox protects
@@ -103,8 +104,8 @@ var (
 		", directories=" + strconv.Itoa(MaxWalkDirectories) + ", entries=" + strconv.Itoa(MaxWalkEntries))
 )
 
-// LeftOutError means that a tree was copied except for its special files. It matches
-// ErrSpecial. Count is their number. Paths names them, or as many as fit into an answer.
+// LeftOutError means that a tree was copied without its special files. It matches ErrSpecial. Count
+// is the number of the special files. Paths names them, or as many of them as fit into an answer.
 type LeftOutError struct {
 	Count uint64
 	Paths []string
@@ -135,7 +136,7 @@ func ofProcess(name string) error {
 
 func notFile(name string) error { return ruleErr(ErrNotFile, "path `"+name+"` is not a file") }
 
-// OSError is an error of the system with the path that it concerns.
+// OSError is an error of the operating system, with the path that it concerns.
 type OSError struct {
 	Path  string
 	Errno syscall.Errno
@@ -149,7 +150,7 @@ func (e *OSError) Error() string {
 // Unwrap returns the system's error.
 func (e *OSError) Unwrap() error { return e.Errno }
 
-// strerror returns the C library's text, which has a capital letter.
+// strerror returns the text of the C library, which begins with a capital letter.
 func strerror(errno syscall.Errno) string {
 	text := []byte(errno.Error())
 	if c := text[0]; c >= 'a' && c <= 'z' {
@@ -158,8 +159,8 @@ func strerror(errno syscall.Errno) string {
 	return string(text)
 }
 
-// wrap adds the path to an error of the system, to ErrTooManyNames and to
-// ErrStalled. It returns other errors unchanged.
+// wrap adds the path to an error of the operating system, to ErrTooManyNames and to ErrStalled. It
+// returns other errors unchanged.
 func wrap(name string, err error) error {
 	if err == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plant makes files in a directory from lines: `d/` is a directory, `l -> t` a
-// link, `p|` a pipe, and `f=text` a file.
+// plant creates files in a directory from lines: `d/` is a directory, `l -> t` a link, `p|` a pipe,
+// and `f=text` a file.
 func plant(t testing.TB, dir string, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
@@ -106,8 +106,8 @@ func wantMode(t testing.TB, name string, want uint32) {
 	}
 }
 
-// wantError checks an error. For errors of the system it also checks the text:
-// the system's words first, and the path at the end.
+// wantError checks an error. For an error of the operating system it also checks the text: first
+// the system's message, and at the end the path.
 func wantError(t testing.TB, what string, err, want error, at string) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -120,9 +120,8 @@ func wantError(t testing.TB, what string, err, want error, at string) {
 	}
 }
 
-// asNobody runs f without root's right to bypass permissions, in a thread of
-// its own; an ordinary user has no such right anyway. The files of f must
-// belong to the user nobody: see give.
+// asNobody runs f on its own thread without root's right to bypass permissions. An ordinary user
+// has no such right anyway. The files that f uses must belong to the user nobody: see give.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -147,7 +146,7 @@ func asNobody(t *testing.T, f func()) {
 
 const nobody = 65534
 
-// give gives a tree to the user nobody, and removes all permissions.
+// give gives a tree to the user nobody, and removes all its permissions.
 func give(t *testing.T, dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

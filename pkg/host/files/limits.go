@@ -3,8 +3,8 @@ package files
 import "time"
 
 const (
-	// MaxReadFile is the largest file, in bytes, that OpenRegular opens
-	// (docs/spec/wire.md §5.3): it is answered in one message.
+	// MaxReadFile is the largest file that OpenRegular opens, in bytes (docs/spec/wire.md §5.3).
+	// The file is sent in one message.
 	MaxReadFile = 512 << 20
 
 	// WriteStall is how long a write to a pipe or terminal waits while its
@@ -19,9 +19,8 @@ const (
 	MaxWalkDirectories = 10_000
 	MaxWalkEntries     = 50_000
 
-	// maxNames bounds the names of one directory that are held at a time for
-	// sorting: four times as many as make ls unpleasant, and at most 300 MiB
-	// with the longest names.
+	// maxNames bounds the names of one directory that are held in memory for sorting. It is four
+	// times the number at which ls becomes unpleasant. With the longest names they take 300 MiB.
 	maxNames = 1 << 20
 
 	// removeBatch is how many names of one directory Remove holds at a time.
@@ -31,18 +30,16 @@ const (
 	// direntBuffer is how many bytes of a directory are read at a time.
 	direntBuffer = 32 << 10
 
-	// heldParents is how many of the directories above the current one a cursor
-	// keeps open. Most trees are not deeper; in deeper ones it returns by "..".
+	// heldParents is how many parents of the current directory a cursor keeps open. Most trees are
+	// not deeper. In a deeper tree the cursor returns by "..".
 	heldParents = 8
 
-	// copyBuffer is the buffer, in bytes, for copies that the kernel does not
-	// make by itself.
+	// copyBuffer is the size in bytes of the buffer for copies that the kernel cannot make itself.
 	copyBuffer = 256 << 10
 
-	// namedLeftOut is how many of the files that a copy omitted are listed, and
-	// namedLeftOutBytes the total length of their paths in bytes. This is enough to
-	// see which kind of files they are, and the answer stays below 1 MiB even if
-	// each byte is escaped.
+	// namedLeftOut is how many of the files that a copy omitted are listed, and namedLeftOutBytes
+	// is the total length of their paths in bytes. This is enough to see which kind of files they
+	// are. Even if each byte is escaped, the answer stays below 1 MiB.
 	namedLeftOut      = 100
 	namedLeftOutBytes = 256 << 10
 
@@ -52,8 +49,7 @@ const (
 	// tempRandom is how many random bytes are in the name of a temporary file.
 	tempRandom = 16
 
-	// tempTries bounds the attempts to find a free name for a temporary file.
-	// The names are random, so one attempt is enough unless an attacker makes
-	// files with the same names.
+	// tempTries bounds the attempts to find a free name for a temporary file. The names are random,
+	// so one attempt is enough unless an attacker creates files with the same names.
 	tempTries = 10
 )

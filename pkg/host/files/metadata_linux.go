@@ -10,8 +10,8 @@ import (
 
 const statxMask = unix.STATX_TYPE | unix.STATX_SIZE | unix.STATX_MTIME | unix.STATX_BTIME
 
-// Stat returns the metadata of a path's target, by one system call unless the path
-// is a link. A dangling link is ENOENT.
+// Stat returns the metadata of a path's target. It makes one system call unless the path is a link.
+// For a dangling link the error is ENOENT.
 func Stat(name string, o Options) (Metadata, error) {
 	var st unix.Statx_t
 	if o.NoFollow {
@@ -64,7 +64,7 @@ func Canonicalize(name string) (string, error) {
 	return real, wrap(name, err)
 }
 
-// realPath returns the path of an open file, which was opened by name.
+// realPath returns the real path of an open file. name is the path by which it was opened.
 func realPath(fd int, name string) (string, error) {
 	buf := make([]byte, maxLink)
 	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), buf)
@@ -74,7 +74,7 @@ func realPath(fd int, name string) (string, error) {
 			return real, nil
 		}
 	}
-	// Without /proc, or for a file that was just deleted, resolve name by name.
+	// /proc is missing, or the file was just deleted: resolve one component after the other.
 	return filepath.EvalSymlinks(name)
 }
 

@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CreateDirectory makes a directory with mode 0777 less the umask. With recursive
-// it makes missing parents too, and returns nil for a directory that exists.
+// CreateDirectory creates a directory with mode 0777, reduced by the umask. With recursive it also
+// creates missing parents, and returns nil if the directory exists.
 func CreateDirectory(name string, recursive bool, o Options) error {
 	return CreateDirectoryWith(name, MaxPermissions, recursive, o)
 }
 
-// CreateDirectoryWith is CreateDirectory with given permissions for the directory
-// itself. Its parents, and an existing directory, do not get them. Permissions
-// above MaxPermissions are ErrPermissions.
+// CreateDirectoryWith is CreateDirectory with given permissions for the directory itself. They do
+// not apply to its parents or to an existing directory. If permissions are above MaxPermissions,
+// the error is ErrPermissions.
 func CreateDirectoryWith(name string, permissions uint32, recursive bool, o Options) error {
 	if permissions > MaxPermissions {
 		return ErrPermissions
@@ -45,8 +45,8 @@ func mustBeDirectory(name string) error {
 	return nil
 }
 
-// createWithParents goes up until a directory can be made, and makes the others
-// on the way down.
+// createWithParents goes up until it can create a directory, and creates the others on the way
+// down.
 func createWithParents(name string, mode uint32) error {
 	end := len(name)
 	for err := error(unix.ENOENT); err == unix.ENOENT; {
@@ -82,7 +82,8 @@ func createWithParents(name string, mode uint32) error {
 	return nil
 }
 
-// createNoFollow makes a directory; a link anywhere on its path is ErrSymlink.
+// createNoFollow creates a directory. If any component of the path is a link, the error is
+// ErrSymlink.
 func createNoFollow(name string, mode uint32, recursive bool) error {
 	if name == "/" {
 		if recursive {
@@ -105,8 +106,8 @@ func createNoFollow(name string, mode uint32, recursive bool) error {
 	return wrap(name, err)
 }
 
-// mustBeDirectoryAt checks an existing name: it returns ErrSymlink for a link, nil
-// for a directory with recursive, else EEXIST.
+// mustBeDirectoryAt checks an existing name. It returns ErrSymlink for a link, nil for a directory
+// if recursive is set, and otherwise EEXIST.
 func mustBeDirectoryAt(dir int, base string, recursive bool) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -122,8 +123,8 @@ func mustBeDirectoryAt(dir int, base string, recursive bool) error {
 	}
 }
 
-// createFromRoot makes a directory and its parents. It enters each directory in
-// turn and follows no link.
+// createFromRoot creates a directory and its parents. It enters one directory after the other from
+// the root, and follows no link.
 func createFromRoot(name string, mode uint32) error {
 	at, err := unix.Open("/", anchor|unix.O_CLOEXEC, 0)
 	if err != nil {

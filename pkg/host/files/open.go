@@ -11,26 +11,24 @@ import (
 
 // Options control how the path of an operation is resolved.
 type Options struct {
-	// NoFollow makes a symbolic link anywhere on the path an error,
-	// ErrSymlink: by openat2, or where the system lacks it, by entering one
-	// directory after the other.
+	// NoFollow makes a symbolic link anywhere on the path an error, ErrSymlink. It uses openat2. If
+	// the system lacks openat2, it opens one directory after the other.
 	NoFollow bool
-	// Confined is for the helper that carries out confined requests: a file that
-	// is written must be a regular file (else ErrNotFile), and must not be
-	// reached through /proc (else ErrProc). A FIFO or device is not opened at
-	// all: a service outside of the sandbox may read commands from it. Through
-	// /proc a request could write into the helper's memory and so make the
-	// helper answer with anything.
+	// Confined is for the helper that performs confined requests. It permits writing only to a
+	// regular file (else ErrNotFile) that is not reached through /proc (else ErrProc). A FIFO or
+	// device is not opened at all, because a service outside of the sandbox may read commands from
+	// it. Through /proc a request could write into the helper's memory, and so make the helper send
+	// any answer.
 	Confined bool
 }
 
-// open opens a path; its errors name it. The descriptor is the caller's.
+// open opens a path. Its errors contain the path. The caller closes the descriptor.
 func open(name string, flags int, mode uint32, o Options) (int, error) {
 	fd, err := openAt(unix.AT_FDCWD, name, flags, mode, o)
 	return fd, wrap(name, err)
 }
 
-// openAt opens a path relative to a directory; its errors do not name the path.
+// openAt opens a path relative to a directory. Its errors do not contain the path.
 func openAt(dir int, name string, flags int, mode uint32, o Options) (fd int, err error) {
 	flags |= unix.O_CLOEXEC
 	err = retry(func() error {
@@ -47,8 +45,8 @@ func openAt(dir int, name string, flags int, mode uint32, o Options) (fd int, er
 	return fd, nil
 }
 
-// openTarget opens a file for writing, relative to a directory. Its errors do not
-// name the file, except violations of this package's rules, which name shown.
+// openTarget opens a file for writing, relative to a directory. Its errors do not contain the path,
+// except for violations of this package's rules, which contain shown.
 func openTarget(dir int, name, shown string, flags int, mode uint32, o Options) (int, error) {
 	if o.Confined {
 		return openConfined(dir, name, shown, flags|unix.O_CLOEXEC, mode, o.NoFollow)
@@ -56,8 +54,8 @@ func openTarget(dir int, name, shown string, flags int, mode uint32, o Options) 
 	return openAt(dir, name, flags, mode, o)
 }
 
-// openByComponents does what openat2 with RESOLVE_NO_SYMLINKS does: it opens one
-// directory after the other, and fails if one of the names is a link.
+// openByComponents replaces openat2 with RESOLVE_NO_SYMLINKS. It opens one directory after the
+// other, and fails if one of the names is a link.
 func openByComponents(dir int, name string, flags int, mode uint32) (int, error) {
 	start := "."
 	if path.IsAbs(name) {
@@ -82,8 +80,8 @@ func openByComponents(dir int, name string, flags int, mode uint32) (int, error)
 	}
 }
 
-// openComponent opens one name of a path, which must not be a link: a directory
-// if it is not the last one.
+// openComponent opens one component of a path. The component must not be a link and, if it is not
+// the last one, it must be a directory.
 func openComponent(at int, part string, onTheWay bool, flags int, mode uint32) (int, error) {
 	if onTheWay {
 		flags, mode = anchor|unix.O_CLOEXEC, 0
@@ -108,8 +106,8 @@ func isLinkAt(dir int, name string) bool {
 	return err == nil && fileType(&st) == unix.S_IFLNK
 }
 
-// openParent opens the directory that holds the last name of a path. Its
-// errors name the path itself.
+// openParent opens the directory that contains the last component of a path. Its errors contain the
+// path itself.
 func openParent(name string, o Options) (dir int, base string, err error) {
 	base = path.Base(name)
 	if base == "/" || base == "." {
@@ -119,8 +117,8 @@ func openParent(name string, o Options) (dir int, base string, err error) {
 	return dir, base, wrap(name, err)
 }
 
-// openDirAt opens a directory for reading its names. Its errors do not name the
-// directory; a link is ENOTDIR.
+// openDirAt opens a directory to read its names. Its errors do not contain the path. For a link the
+// error is ENOTDIR.
 func openDirAt(dir int, name string) (fd int, err error) {
 	fd, err = openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0, Options{})
 	if err == unix.ELOOP {
@@ -136,8 +134,8 @@ func idOf(st *unix.Stat_t) fileID { return fileID{uint64(st.Dev), st.Ino} }
 
 func fileType(st *unix.Stat_t) uint32 { return modeOf(st) & unix.S_IFMT }
 
-// modeOf returns the type and the permissions; systems differ in their width.
+// modeOf returns the type and the permissions. The width of st.Mode depends on the system.
 func modeOf(st *unix.Stat_t) uint32 { return uint32(st.Mode) }
 
-// isErrno reports whether err is, or names a path for, that error.
+// isErrno reports whether err is errno, or an error that adds a path to it.
 func isErrno(err error, errno syscall.Errno) bool { return errors.Is(err, errno) }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// anchor opens a directory only to start from: it needs no permission to read
+// anchor are the flags to open a directory as a starting point. That needs no permission to read
 // its names.
 const anchor = unix.O_PATH | unix.O_DIRECTORY
 
@@ -17,11 +17,11 @@ const anchor = unix.O_PATH | unix.O_DIRECTORY
 // following a link.
 const accessFlags = unix.AT_EACCESS | unix.AT_SYMLINK_NOFOLLOW
 
-// noOpenat2 is set once openat2 was found to be missing (before Linux 5.6) or
-// blocked by a seccomp filter (in older containers).
+// noOpenat2 is set when openat2 turns out to be missing (before Linux 5.6) or to be blocked by a
+// seccomp filter (in older containers).
 var noOpenat2 atomic.Bool
 
-// openNoFollow opens a path; a link anywhere on it is ErrSymlink.
+// openNoFollow opens a path. If any component is a link, the error is ErrSymlink.
 func openNoFollow(dir int, name string, flags int, mode uint32) (int, error) {
 	if noOpenat2.Load() {
 		return openByComponents(dir, name, flags, mode)
@@ -41,8 +41,8 @@ func openNoFollow(dir int, name string, flags int, mode uint32) (int, error) {
 	return fd, err
 }
 
-// openat2Works reports whether openat2 may be called. EPERM of an open may mean
-// that or that the file may not be opened.
+// openat2Works reports whether openat2 may be called. EPERM from openat2 can also mean that the
+// file may not be opened.
 func openat2Works() bool {
 	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
 	if err != nil {
@@ -52,7 +52,7 @@ func openat2Works() bool {
 	return true
 }
 
-// isOpenLink reports whether fd is a symbolic link itself, which O_PATH permits.
+// isOpenLink reports whether fd is a symbolic link itself, which is possible with O_PATH.
 func isOpenLink(fd, flags int) bool {
 	if flags&(unix.O_PATH|unix.O_DIRECTORY) != unix.O_PATH {
 		return false
@@ -62,11 +62,11 @@ func isOpenLink(fd, flags int) bool {
 	return err == nil && fileType(&st) == unix.S_IFLNK
 }
 
-// openConfined opens a regular file for writing. Files of /proc and files that are
-// reached through its magic links, such as /dev/stdout, are ErrProc; others that
-// are not regular are ErrNotFile. The type is checked before the file is opened
-// for writing, because the reader of a FIFO would notice the open, and again
-// afterwards. It needs openat2 (Linux 5.6), as the sandbox does.
+// openConfined opens a regular file for writing. For files of /proc, and for files reached through
+// the magic links of /proc, such as /dev/stdout, the error is ErrProc. For other files that are not
+// regular it is ErrNotFile. The type is checked before the file is opened for writing, because the
+// reader of a FIFO would notice the open, and again afterwards. openConfined needs openat2 (Linux
+// 5.6), as the sandbox does.
 func openConfined(dir int, name, shown string, flags int, mode uint32, noFollow bool) (int, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | uint64(flags&unix.O_NOFOLLOW), Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	if noFollow {
@@ -109,9 +109,10 @@ func openConfined(dir int, name, shown string, flags int, mode uint32, noFollow 
 	return fd, nil
 }
 
-// openToRead opens a file for reading, without waiting. Files of processes in /proc, and those that are reached through the
-// magic links there, are ErrProcess: a client whose token may only read took other clients' tokens from /proc/self/mem of the
-// server. Launchers and keepers have secrets as well, and a request has no need of a process's files.
+// openToRead opens a file for reading, without waiting. For files of processes in /proc, and for
+// files that are reached through the magic links there, the error is ErrProcess. Scenario: a client
+// whose token may only read took the tokens of other clients from the server's /proc/self/mem.
+// Launchers and keepers have secrets as well, and no request needs a process's files.
 func openToRead(name string, o Options) (fd int, err error) {
 	const flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	if o.NoFollow || noOpenat2.Load() {
@@ -145,14 +146,15 @@ func openToRead(name string, o Options) (fd int, err error) {
 	return fd, nil
 }
 
-// denied reports whether a path, without links, is denied; nil: none is.
+// denied reports whether a path without links is denied. If denied is nil, no path is.
 var denied func(name string) bool
 
-// Deny has reading of files and directories refused by their paths without links, from now on. It is for a program that serves
-// requests under one policy, and must be called before the first.
+// Deny makes this package refuse to read files and directories for which f returns true. f gets
+// paths without links. Deny is for a program that serves requests under one policy, and must be
+// called before the first request.
 func Deny(f func(name string) bool) { denied = f }
 
-// refuseDenied returns an error for a file that is denied, or whose path is not known.
+// refuseDenied returns an error if a file is denied or its path is unknown.
 func refuseDenied(fd int, shown string) error {
 	if denied == nil {
 		return nil
@@ -163,8 +165,9 @@ func refuseDenied(fd int, shown string) error {
 	return nil
 }
 
-// refuseProcess returns an error for a file of a process in /proc: one with a number in its path. The exceptions are status and comm, which have
-// no contents of a process, and which clients of Codex CLI may read.
+// refuseProcess returns an error for a file of a process in /proc: a file with a number in its
+// path. The exceptions are status and comm, because they do not reveal data of the process, and
+// clients of Codex CLI may read them.
 func refuseProcess(fd int, shown string) error {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
@@ -190,9 +193,9 @@ func refuseProcess(fd int, shown string) error {
 	return nil
 }
 
-// resolvesOtherwise reports whether a path that gave ELOOP with
-// RESOLVE_NO_MAGICLINKS can be opened without it: then it contains a magic link
-// of /proc, and no loop of links.
+// resolvesOtherwise reports whether a path that failed with ELOOP under RESOLVE_NO_MAGICLINKS can
+// be opened without that flag. Then the path contains a magic link of /proc, and not a loop of
+// links.
 func resolvesOtherwise(dir int, name string, flags int) bool {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC|flags&unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -202,9 +205,9 @@ func resolvesOtherwise(dir int, name string, flags int) bool {
 	return true
 }
 
-// mustBeWritable returns an error for a file that is not regular or is in /proc.
-// With before, which means that the file will be opened for writing next, it
-// returns nil for directories and links: that open returns their errors.
+// mustBeWritable returns an error for a file that is not regular or is in /proc. before means that
+// the caller opens the file for writing next. Then mustBeWritable returns nil for directories and
+// links, because that open returns their errors.
 func mustBeWritable(fd int, shown string, before bool) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withoutOpenat2 runs a test twice: normally, and as if the system lacked
-// openat2.
+// withoutOpenat2 runs a test twice: as usual, and as if the system lacked openat2.
 func withoutOpenat2(t *testing.T, test func(t *testing.T)) {
 	t.Run("openat2", test)
 	t.Run("by components", func(t *testing.T) {
@@ -25,7 +24,7 @@ func withoutOpenat2(t *testing.T, test func(t *testing.T)) {
 	})
 }
 
-// TestNoFollow covers all five operations, with a link at every position of the path.
+// TestNoFollow tests all five operations, with a link at every position of the path.
 func TestNoFollow(t *testing.T) {
 	no := Options{NoFollow: true}
 	operations := map[string]func(name string) error{
@@ -114,7 +113,7 @@ func TestNoFollowWithoutLinks(t *testing.T) {
 		wantError(t, "missing", err, unix.ENOENT, in("none"))
 		_, err = Stat(in("d/f/x"), no)
 		wantError(t, "below a file", err, unix.ENOTDIR, in("d/f/x"))
-		// Links in the tree are removed, and their targets are not.
+		// Remove removes the links in the tree, and not their targets.
 		plant(t, in("full/x"), "out -> ../../d", "f=")
 		if err := Remove(t.Context(), in("full"), RemoveOptions{Options: no, Recursive: true}); err != nil {
 			t.Error(err)
@@ -123,8 +122,8 @@ func TestNoFollowWithoutLinks(t *testing.T) {
 	})
 }
 
-// TestForbiddenFileIsNotAMissingOpenat2: EPERM from a file must not be mistaken
-// for a system call filter.
+// TestForbiddenFileIsNotAMissingOpenat2: EPERM for a file does not mean that a seccomp filter
+// blocks openat2.
 func TestForbiddenFileIsNotAMissingOpenat2(t *testing.T) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
 	testutil.Need(t, "openat2", err, unix.ENOSYS, unix.EPERM)
@@ -180,8 +179,8 @@ func TestOpenRegular(t *testing.T) {
 	}
 }
 
-// TestFilesOfProcessesAreRefused: nothing of a process is read by way of /proc: neither its memory, nor its environment, nor what it
-// has open, whatever the spelling.
+// TestFilesOfProcessesAreRefused: through /proc, a request cannot read a process's memory, its
+// environment or its open files, whatever the spelling of the path.
 func TestFilesOfProcessesAreRefused(t *testing.T) {
 	secret, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -215,8 +214,8 @@ func TestFilesOfProcessesAreRefused(t *testing.T) {
 	}
 }
 
-// TestReadsDoNotWait: a file whose read waits for what comes next is not waited for. Scenario: a client reads /proc/kmsg a thousand
-// times, and each read holds a thread.
+// TestReadsDoNotWait: a read does not wait for data that does not exist yet. Scenario: a client
+// reads /proc/kmsg a thousand times, and each read occupies a thread.
 func TestReadsDoNotWait(t *testing.T) {
 	name := t.TempDir() + "/f"
 	if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {

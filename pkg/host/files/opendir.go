@@ -2,9 +2,9 @@ package files
 
 import "golang.org/x/sys/unix"
 
-// OpenDirectory opens a directory for reading its names, or to work in it. The
-// caller closes the descriptor. With Confined files may be created in it: then the error is ErrProc for a
-// directory of /proc, or one that is reached through the magic links there.
+// OpenDirectory opens a directory to read its names or to work in it. The caller closes the
+// descriptor. With Confined, files may be created in it. Then the error is ErrProc for a directory
+// of /proc, or for a directory that is reached through the magic links there.
 func OpenDirectory(name string, o Options) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NONBLOCK
 	var fd int

@@ -9,11 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenRegular opens a regular file of at most MaxReadFile bytes for reading
-// and returns its size at this moment, which is 0 for virtual files, as in /proc.
-// It does not wait: a pipe is ErrNotFile.
-// The file is the caller's to close. Errors: ErrNotFile, ErrTooLarge,
-// ErrSymlink, ErrProcess, *OSError.
+// OpenRegular opens a regular file of at most MaxReadFile bytes for reading, and returns its
+// current size, which is 0 for virtual files, as in /proc. It does not wait: for a pipe the error
+// is ErrNotFile. The caller closes the file. Errors: ErrNotFile, ErrTooLarge, ErrSymlink,
+// ErrProcess, *OSError.
 func OpenRegular(name string, o Options) (*os.File, int64, error) {
 	f, size, err := openRegular(name, o)
 	if err != nil {
@@ -46,9 +45,10 @@ func openRegular(name string, o Options) (*os.File, int64, error) {
 	return newFile(fd, name), st.Size, nil
 }
 
-// newFile takes over the descriptor of a regular file. It blocks while os looks at it, so that os does not try to poll
-// it: regular files cannot be polled. Afterwards it does not: a read of /proc/kmsg would hold its thread until the kernel
-// says something, and fails with EAGAIN.
+// newFile takes over the descriptor of a regular file. The descriptor is in blocking mode while
+// package os examines it, because os would otherwise try to poll it, and regular files cannot be
+// polled. Afterwards newFile makes it non-blocking: a read of /proc/kmsg fails with EAGAIN then. A
+// blocking read would occupy its thread until the kernel logs a message.
 func newFile(fd int, name string) *os.File {
 	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0) // it has no other flags
 	f := os.NewFile(uintptr(fd), name)
@@ -56,9 +56,8 @@ func newFile(fd int, name string) *os.File {
 	return f
 }
 
-// ReadHandle is a regular file that is open for reading. It reads the file that
-// it opened, also after the file is renamed or removed. Its methods may be called
-// concurrently.
+// ReadHandle is a regular file that is open for reading. It reads the file that it opened, even
+// after the file is renamed or removed. Its methods may be called concurrently.
 type ReadHandle struct{ f *os.File }
 
 // OpenRead opens a regular file of any size, without waiting.
@@ -83,5 +82,5 @@ func (h *ReadHandle) ReadAt(b []byte, offset uint64) (n int, eof bool, err error
 	return n, false, wrap(h.f.Name(), err)
 }
 
-// Close ends the handle. A second call returns an error and does nothing.
+// Close closes the handle. A second call returns an error and does nothing.
 func (h *ReadHandle) Close() error { return wrap(h.f.Name(), h.f.Close()) }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Entry is one name in a directory. A name that is not UTF-8 is lossy: it has
-// U+FFFD in the place of invalid bytes.
+// Entry is one name in a directory. IsLossy means that the name is not UTF-8, and that each invalid
+// byte was replaced by U+FFFD.
 type Entry struct {
 	Name                string
 	IsDirectory, IsFile bool
@@ -17,12 +17,12 @@ type Entry struct {
 	Attributes          *Attributes // of the name itself; nil: not asked for
 }
 
-// ReadDirectory lists a directory, sorted by the bytes of the names. Links have
-// the type of their target; dangling links are left out. A directory with more
-// than a million names is ErrTooManyNames.
+// ReadDirectory lists a directory, sorted by the bytes of the names. A link has the type of its
+// target; dangling links are omitted. If a directory has more than a million names, the error is
+// ErrTooManyNames.
 //
-// With attributes each entry has them, and dangling links are listed, with no type. Names
-// that were removed meanwhile are left out.
+// With attributes, each entry has attributes, and dangling links are listed without a type. Names
+// that were removed meanwhile are omitted.
 func ReadDirectory(ctx context.Context, name string, attributes bool) ([]Entry, error) {
 	fd, names, err := openNames(ctx, name)
 	if err != nil {
@@ -32,7 +32,7 @@ func ReadDirectory(ctx context.Context, name string, attributes bool) ([]Entry, 
 	entries := make([]Entry, 0, len(names))
 	for _, e := range names {
 		if e.mode == unix.S_IFLNK {
-			// Links cost a system call each.
+			// Each link costs a system call.
 			if err := checkContext(ctx); err != nil {
 				return nil, err
 			}

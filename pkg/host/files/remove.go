@@ -9,22 +9,21 @@ import (
 // RemoveOptions control what Remove does with directories, links and missing paths.
 type RemoveOptions struct {
 	Options
-	// Recursive removes a directory with its contents. Without it a directory
-	// that is not empty is ENOTEMPTY.
+	// Recursive removes a directory with its contents. Without it, the error for a directory that
+	// is not empty is ENOTEMPTY.
 	Recursive bool
-	// Link makes Remove with NoFollow remove a link at the end of the path itself,
-	// instead of refusing it. Links above it are not followed.
+	// Link makes Remove with NoFollow remove a link at the end of the path instead of refusing it.
+	// Links earlier in the path are still refused.
 	Link bool
 	// Force makes Remove return nil for a path that does not exist.
 	Force bool
 }
 
-// Remove removes a file, a link (not its target) or a directory. It never leaves
-// the tree, whatever other processes change in it, and handles trees of any depth
-// and width. A name inside a tree that another process has removed is not an error.
-// The first other error ends it and names the file that could not be removed.
-// With NoFollow a path that is itself a link is ErrSymlink, unless Link is set; links inside a tree
-// are always removed and never followed.
+// Remove removes a file, a link (not its target) or a directory. It never leaves the tree, whatever
+// other processes change in it. It handles trees of any depth and width. It ignores names inside
+// the tree that another process has removed. The first other error ends Remove, and names the file
+// that could not be removed. With NoFollow, a path that is itself a link is ErrSymlink, unless Link
+// is set. Links inside a tree are always removed and never followed.
 func Remove(ctx context.Context, name string, o RemoveOptions) error {
 	err := remove(ctx, name, o)
 	if o.Force && isErrno(err, unix.ENOENT) {
@@ -70,11 +69,11 @@ func unlinkAt(dir int, name string, flags int) error {
 	return retry(func() error { return unix.Unlinkat(dir, name, flags) })
 }
 
-// isFull reports whether err is one of the two errors of rmdir for a directory
-// that is not empty.
+// isFull reports whether err is one of the two errors that rmdir returns for a directory that is
+// not empty.
 func isFull(err error) bool { return err == unix.ENOTEMPTY || err == unix.EEXIST }
 
-// batch is some names of a directory that must still be removed.
+// batch holds names of a directory that must still be removed.
 type batch struct {
 	names []dirent
 	whole bool // the directory has no other names
@@ -100,7 +99,7 @@ func empty(ctx context.Context, c *cursor) error {
 				levels = append(levels, batch{})
 			}
 		case !level.whole:
-			// The earlier names are removed: read the directory from its start.
+			// The names of the last batch are removed, so read the directory from its start again.
 			if _, err := unix.Seek(c.fd, 0, unix.SEEK_SET); err != nil {
 				return wrap(c.here(), err)
 			}
@@ -136,8 +135,8 @@ func leaveAndRemove(c *cursor) error {
 	return nil
 }
 
-// removeEntry removes one name, or enters it if it is a directory that is not
-// empty. The type in e may be out of date: it only decides what is tried first.
+// removeEntry removes one name, or enters it if it is a directory that is not empty. The type in e
+// may be out of date; it only decides which system call is tried first.
 func removeEntry(c *cursor, e dirent) (entered bool, err error) {
 	if e.mode != unix.S_IFDIR {
 		err = unlinkFile(c.fd, e.name)

@@ -98,8 +98,8 @@ func at(t *testing.T, dir string) *cursor {
 	return c
 }
 
-// TestRemoveTrustsNoType gives names types that differ from those the directory
-// just reported: the actual files are removed, and no link is followed.
+// TestRemoveTrustsNoType passes wrong types of the names to removeEntry. It must remove the actual
+// files, and follow no link.
 func TestRemoveTrustsNoType(t *testing.T) {
 	outside, check := guarded(t)
 	dir := planted(t, "file=x", "full", "full/x=", "empty", "link -> "+outside, "left=x")
@@ -118,14 +118,14 @@ func TestRemoveTrustsNoType(t *testing.T) {
 	check()
 }
 
-// TestCursorIsNotLedAway exchanges the directory that a cursor is about to enter, or is in.
+// TestCursorIsNotLedAway exchanges the directory that a cursor is in or is about to enter.
 func TestCursorIsNotLedAway(t *testing.T) {
 	outside, check := guarded(t)
 	dir := planted(t, "top", "top/l -> "+outside)
 	c := at(t, filepath.Join(dir, "top"))
 	wantError(t, "a link", c.enter("l"), unix.ENOTDIR, filepath.Join(dir, "top/l"))
 
-	// Not deep: the parent's descriptor is held, and moving the child away changes nothing.
+	// Not deep: the cursor holds the parent's descriptor, so moving the child away changes nothing.
 	plant(t, dir, "top/a/b")
 	for _, name := range []string{"a", "b"} {
 		if err := c.enter(name); err != nil {
@@ -145,7 +145,7 @@ func TestCursorIsNotLedAway(t *testing.T) {
 		t.Errorf("the cursor is elsewhere, %v", err)
 	}
 
-	// Deep: the directory that ".." leads to is checked.
+	// Deep: the cursor checks the directory to which ".." leads.
 	path := filepath.Join(dir, "top/a")
 	for range heldParents + 3 {
 		path = filepath.Join(path, "x")
@@ -171,8 +171,8 @@ func TestCursorIsNotLedAway(t *testing.T) {
 	check()
 }
 
-// TestRemoveWhileLinksAppear removes trees in which directories and links to
-// the outside are exchanged all the time.
+// TestRemoveWhileLinksAppear removes trees in which directories and links to outside directories
+// are constantly exchanged.
 func TestRemoveWhileLinksAppear(t *testing.T) {
 	outside, check := guarded(t)
 	for range 30 {
@@ -193,7 +193,7 @@ func TestRemoveWhileLinksAppear(t *testing.T) {
 		err := Remove(t.Context(), filepath.Join(dir, "t"), RemoveOptions{Recursive: true, Force: true})
 		close(done)
 		<-stopped
-		// It may lose the race, but then it returns an error.
+		// Remove may lose the race, but then it must return an error.
 		if err != nil && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.ENOTEMPTY) {
 			t.Errorf("got error %v, want %v", err, unix.ENOTEMPTY)
 		}

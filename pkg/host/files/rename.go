@@ -4,18 +4,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rename gives a file, a link or a directory a new name, in one step: other
-// processes see it under either the old name or the new one, never under both or
-// neither. Links on the way to the two names are followed; a name that is itself a
-// link is renamed or replaced, and its target stays as it is.
+// Rename gives a file, a link or a directory a new name in one step: other processes always see
+// exactly one of the two names. Links on the way to the two names are followed. If a name is itself
+// a link, the link is renamed or replaced, and its target does not change.
 //
-// Without overwrite, an existing destination is EEXIST, also if another process
-// creates it meanwhile. With overwrite a file or link replaces a file or link, and a
-// directory replaces an empty directory; anything else is EISDIR, ENOTDIR or
-// ENOTEMPTY.
+// Without overwrite, the error for an existing destination is EEXIST, even if another process
+// creates the destination meanwhile. With overwrite, a file or link replaces a file or link, and a
+// directory replaces an empty directory. Otherwise the error is EISDIR, ENOTDIR or ENOTEMPTY.
 //
-// Errors: ErrSameFile, ErrIntoItself, ErrOtherFileSystem, ErrNoReplace, ErrBusy,
-// ErrRoot, *OSError. After an error nothing has changed.
+// Errors: ErrSameFile, ErrIntoItself, ErrOtherFileSystem, ErrNoReplace, ErrBusy, ErrRoot, *OSError.
+// If there is an error, nothing has changed.
 func Rename(source, destination string, overwrite bool) error {
 	r := renaming{source: source, destination: destination, overwrite: overwrite}
 	var err error
@@ -31,7 +29,7 @@ func Rename(source, destination string, overwrite bool) error {
 	if err := unix.Fstatat(r.from, r.old, &old, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return wrap(source, err)
 	}
-	// For two names of one file the kernel does nothing and reports success.
+	// If both names refer to one file, the kernel does nothing and reports success.
 	if unix.Fstatat(r.to, r.new, &there, unix.AT_SYMLINK_NOFOLLOW) == nil && idOf(&old) == idOf(&there) {
 		return ruleErr(ErrSameFile, "`"+source+"` and `"+destination+"` are the same file")
 	}
@@ -46,13 +44,13 @@ type renaming struct {
 	overwrite           bool
 }
 
-// failed returns the error of the system call with the path that it concerns. id
-// is that of the source.
+// failed returns the error of the system call with the path that it concerns. id is the id of the
+// source.
 func (r *renaming) failed(id fileID, err error) error {
 	switch err {
 	case unix.EXDEV:
-		// The kernel compares the mounts before it checks whether they may be
-		// written to: a copy would fail too.
+		// The kernel compares the mounts before it checks write permission. If a directory is not
+		// writable, a copy would fail too, so report that error first.
 		if err := r.unwritable(); err != nil {
 			return err
 		}

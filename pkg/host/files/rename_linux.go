@@ -2,8 +2,8 @@ package files
 
 import "golang.org/x/sys/unix"
 
-// renameAt is rename in open directories. Without overwrite, file systems that
-// cannot refuse to replace a name return EINVAL.
+// renameAt is renameat for open directories. Without overwrite, it fails with EINVAL on file
+// systems that cannot rename without replacing.
 func renameAt(from int, old string, to int, name string, overwrite bool) error {
 	if overwrite {
 		return unix.Renameat(from, old, to, name)

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRenameToAnotherFileSystem refuses, names the remedy, and leaves the source.
+// TestRenameToAnotherFileSystem: Rename refuses, its error names the remedy, and the source is
+// unchanged.
 func TestRenameToAnotherFileSystem(t *testing.T) {
 	shm, err := os.MkdirTemp("/dev/shm", "codex")
 	testutil.Need(t, "/dev/shm", err, fs.ErrNotExist, fs.ErrPermission)
@@ -39,7 +40,7 @@ func TestRenameToAnotherFileSystem(t *testing.T) {
 	}
 }
 
-// TestRenameNeedsBothDirectories names the directory that may not be written to.
+// TestRenameNeedsBothDirectories: the error names the directory that is not writable.
 func TestRenameNeedsBothDirectories(t *testing.T) {
 	dir := renameTree(t)
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -77,8 +78,8 @@ func TestRenameNeedsBothDirectories(t *testing.T) {
 	})
 }
 
-// withoutCapabilities runs f, and waits for it, on a thread without
-// capabilities, because with them root may do everything.
+// withoutCapabilities runs f on a thread without capabilities, and waits for it. With capabilities,
+// root could do everything.
 func withoutCapabilities(t *testing.T, f func()) {
 	done := make(chan struct{})
 	go func() {

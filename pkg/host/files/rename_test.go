@@ -115,8 +115,8 @@ func names(t *testing.T, dir string) string {
 	return strings.Join(all, "\n")
 }
 
-// TestRenameWithoutOverwriteIsAtomic renames many files to one name at the same
-// time: one of them gets it, and no file is lost.
+// TestRenameWithoutOverwriteIsAtomic renames many files to one name at the same time. Exactly one
+// rename succeeds, and no file is lost.
 func TestRenameWithoutOverwriteIsAtomic(t *testing.T) {
 	dir := t.TempDir()
 	const files = 32
@@ -145,8 +145,8 @@ func TestRenameWithoutOverwriteIsAtomic(t *testing.T) {
 	}
 }
 
-// TestRenameErrorsNameThePath checks errors of system calls that do not say
-// which of the two paths they concern.
+// TestRenameErrorsNameThePath checks errors of system calls that do not report which of the two
+// paths failed.
 func TestRenameErrorsNameThePath(t *testing.T) {
 	dir := renameTree(t)
 	id := fileID{}

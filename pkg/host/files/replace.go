@@ -16,19 +16,17 @@ import (
 // WriteOptions control how a file is replaced.
 type WriteOptions struct {
 	Options
-	// Atomic writes to a temporary file in the target's directory, which replaces
-	// the target when Close is called. Until then, and after Abort, the target is
-	// unchanged, and other readers see the old contents or the new, never a
-	// mixture. The replacement has the target's permission bits, and its owner
-	// and group as far as the system permits; other hard links to the target keep
-	// the old contents; access lists are not kept.
+	// Atomic writes to a temporary file in the target's directory, which replaces the target when
+	// Close is called. Until then, and after Abort, the target is unchanged. Other readers see
+	// either the old or the new contents, never a mixture. The replacement has the target's
+	// permission bits, and its owner and group as far as the system permits. Other hard links to
+	// the target keep the old contents. Access lists are not preserved.
 	//
-	// The data is not synced to disk, as with cp or rsync: after a power failure
-	// the file may be damaged. A server that is killed leaves the temporary
-	// file, .RANDOM.tmp, behind.
+	// The data is not synced to disk, as with cp or rsync: after a power failure the file may be
+	// damaged. If the server is killed, the temporary file .RANDOM.tmp remains.
 	Atomic bool
-	// Permissions are those of a new file, less the umask; nil:
-	// 0666. The file has them from the beginning, so that no other user reads a secret meanwhile.
+	// Permissions are the permissions of a new file, reduced by the umask; nil: 0666. The file is
+	// created with them, so that no other user can read a secret meanwhile.
 	Permissions *uint32
 }
 
@@ -40,23 +38,22 @@ func (o *WriteOptions) newMode() uint32 {
 	return *o.Permissions
 }
 
-// WriteHandle is a file that is being replaced: truncated at once, or at the
-// end when it is atomic. It ends with Close or Abort, whichever is called
-// first; the second call returns os.ErrClosed and does nothing. WriteAt may be
-// called concurrently with all methods.
+// WriteHandle is a file that is being replaced. An atomic write replaces the file at the end;
+// otherwise it is truncated at once. The handle ends with the first call of Close or Abort. A
+// second call returns os.ErrClosed and does nothing. WriteAt may be called concurrently with all
+// methods.
 type WriteHandle struct {
 	f     *os.File
 	name  string
 	ended atomic.Bool
-	// For atomic writes: the directory (else -1), the temporary name in it and
-	// the final name.
+	// These are for atomic writes: the directory (otherwise -1), the temporary name in it and the
+	// final name.
 	dir        int
 	temp, base string
 }
 
-// OpenWrite begins to replace a regular file, which need not exist but whose
-// directory must. Links are followed unless NoFollow. Errors: ErrNotFile,
-// ErrSymlink, ErrDangling, *OSError.
+// OpenWrite begins to replace a regular file. The file need not exist, but its directory must.
+// Links are followed unless NoFollow is set. Errors: ErrNotFile, ErrSymlink, ErrDangling, *OSError.
 func OpenWrite(name string, o WriteOptions) (*WriteHandle, error) {
 	if o.newMode() > MaxPermissions {
 		return nil, ErrPermissions
@@ -127,7 +124,7 @@ func (h *WriteHandle) findTarget(o Options) (*unix.Stat_t, error) {
 	case fileType(st) != unix.S_IFREG:
 		err = notFile(h.name)
 	default:
-		// A file that may not be written may not be replaced either.
+		// If the user may not write to the file, it must not be replaced either.
 		err = unix.Faccessat(dir, h.base, unix.W_OK, accessFlags)
 	}
 	if err != nil {
@@ -137,9 +134,9 @@ func (h *WriteHandle) findTarget(o Options) (*unix.Stat_t, error) {
 	return st, nil
 }
 
-// followTarget opens the directory of a link's target. The kernel follows the
-// link, so that its protection of links in shared directories applies. The file
-// that is then found by name must be the one that the kernel reached.
+// followTarget opens the directory of a link's target. The kernel follows the link, so that its
+// protection of links in shared directories applies. Then the file is looked up by name, and must
+// be the one that the kernel has reached.
 func (h *WriteHandle) followTarget(st *unix.Stat_t) error {
 	real, err := resolveRegular(h.name, st)
 	if err == unix.ENOENT {
@@ -163,8 +160,8 @@ func (h *WriteHandle) followTarget(st *unix.Stat_t) error {
 	return err
 }
 
-// makeTemp makes the temporary file, with the owner, group and mode of the old
-// file as far as the system permits, or with mode if it did not exist.
+// makeTemp creates the temporary file. It gets the owner, group and mode of the old file as far as
+// the system permits, or mode if there is no old file.
 func (h *WriteHandle) makeTemp(old *unix.Stat_t, mode uint32) error {
 	if old != nil {
 		mode = modeOf(old) & 0o777
@@ -202,10 +199,9 @@ func tempName() string {
 	return "." + hex.EncodeToString(random[:]) + ".tmp"
 }
 
-// copyOwnerAndMode gives a new file the owner, the group and the mode of an old
-// one. If the group cannot be set, its permissions are removed, so that another
-// group does not get them. Set-id bits are not copied: a write would clear them
-// too.
+// copyOwnerAndMode gives a new file the owner, the group and the mode of an old file. If the group
+// cannot be set, the group permissions are removed, so that a different group does not get them.
+// Set-id bits are not copied, because a write would clear them too.
 func copyOwnerAndMode(fd int, old *unix.Stat_t) error {
 	mode := modeOf(old) & 0o777
 	var st unix.Stat_t
@@ -220,12 +216,12 @@ func copyOwnerAndMode(fd int, old *unix.Stat_t) error {
 	if modeOf(&st)&0o7777 == mode {
 		return nil
 	}
-	// The umask must not remove permissions that the old file had.
+	// The umask may have removed permissions that the old file has.
 	return unix.Fchmod(fd, mode)
 }
 
-// WriteAt writes at the given offset in bytes, in any order; gaps between writes
-// are zero. An offset beyond the largest file is ErrOffset.
+// WriteAt writes at the given offset in bytes. Offsets may be in any order; gaps between writes are
+// zero. For an offset beyond the largest file size the error is ErrOffset.
 func (h *WriteHandle) WriteAt(b []byte, offset uint64) error {
 	if offset > math.MaxInt64-uint64(len(b)) {
 		return ErrOffset
@@ -234,17 +230,17 @@ func (h *WriteHandle) WriteAt(b []byte, offset uint64) error {
 	return wrap(h.name, err)
 }
 
-// Close ends the handle. An atomic write replaces the target here; if that fails,
-// the temporary file is removed.
+// Close closes the handle. For an atomic write it replaces the target; if that fails, it removes
+// the temporary file.
 func (h *WriteHandle) Close() error {
 	return h.end(func() error { return unix.Renameat(h.dir, h.temp, h.dir, h.base) })
 }
 
-// errAborted keeps an aborted write from replacing the target.
+// errAborted tells end not to replace the target.
 var errAborted = errors.New("aborted")
 
-// Abort ends the handle. An atomic write leaves the target unchanged; any other
-// leaves the data that was written.
+// Abort closes the handle. An atomic write then leaves the target unchanged; any other write leaves
+// the data that was written.
 func (h *WriteHandle) Abort() error {
 	err := h.end(func() error { return errAborted })
 	if err == errAborted {

@@ -46,7 +46,7 @@ func randomTree(r *rand.Rand, n int, outside string) []string {
 	return lines
 }
 
-// guarded is a directory that must not be changed, as a target for links.
+// guarded returns a directory that must not change, for links to point to.
 func guarded(t testing.TB) (dir string, check func()) {
 	t.Helper()
 	dir = planted(t, "d/e", "d/f=safe", "f=safe")
@@ -93,9 +93,8 @@ func TestRandomTreesAreCopied(t *testing.T) {
 	}
 }
 
-// TestRandomTreesAreMerged compares a copy into another tree with a model,
-// which is a map of names. Both must agree on the result, or both find a
-// conflict.
+// TestRandomTreesAreMerged compares a copy into another tree with a model, which is a map of names.
+// Both must have the same result, or both must report a conflict.
 func TestRandomTreesAreMerged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -127,7 +126,7 @@ func TestRandomTreesAreMerged(t *testing.T) {
 	}
 }
 
-// overlay is the slow and obvious merge of two snapshots.
+// overlay is a slow and simple merge of two snapshots.
 func overlay(over, under []string) (merged []string, conflict bool) {
 	split := func(line string) (name string, kind byte) {
 		i := strings.IndexAny(line, "=|")
@@ -169,7 +168,7 @@ func TestRandomTreesAreWalked(t *testing.T) {
 	seeds := testutil.Rounds[uint64](20, 30, 70)
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 4))
-		// Below two extra directories, to which links of the tree lead.
+		// The tree is below two extra directories, to which its links lead.
 		dir := filepath.Join(planted(t, "a/b"), "a/b")
 		plant(t, dir, randomTree(r, 5+r.IntN(60), outside)...)
 		o := WalkOptions{
@@ -196,7 +195,7 @@ func TestRandomTreesAreWalked(t *testing.T) {
 	}
 }
 
-// slowWalk is Walk by paths and package os.
+// slowWalk is Walk implemented with paths and package os.
 func slowWalk(t *testing.T, root string, o WalkOptions) (result WalkResult) {
 	type directory struct {
 		path  string
@@ -302,7 +301,7 @@ func TestDeepTree(t *testing.T) {
 	}
 	_ = unix.Close(fd)
 	_ = unix.Close(at)
-	// Two cursors and the files in work.
+	// The test needs descriptors for two cursors and for the files in work.
 	fewDescriptors(t, 2*(heldParents+1)+6)
 	if err := Copy(t.Context(), from, to, true); err != nil {
 		t.Fatalf("copy: %.300v", err)

@@ -10,14 +10,13 @@ import (
 // WalkOptions bound a walk (docs/spec/wire.md §5.7). The limits must not exceed
 // MaxWalkDepth, MaxWalkDirectories and MaxWalkEntries.
 type WalkOptions struct {
-	// MaxDepth is how many levels of directories are entered below the root; 0
-	// lists only the root's entries.
+	// MaxDepth is how many levels of directories below the root are entered. With 0 only the root's
+	// entries are listed.
 	MaxDepth uint64
-	// MaxDirectories is how many directories are entered, the root among
-	// them; above 0.
+	// MaxDirectories is how many directories are entered, including the root. It must be above 0.
 	MaxDirectories uint64
-	// MaxEntries is how many names are examined, above 0. Links and special
-	// files count although they are not listed; dangling links do not count.
+	// MaxEntries is how many names are examined. It must be above 0. Links and special files count
+	// although they are not listed. Dangling links do not count.
 	MaxEntries uint64
 	// FollowDirectorySymlinks lists links to directories as directories, and
 	// enters them. No directory is entered twice.
@@ -25,8 +24,7 @@ type WalkOptions struct {
 	// PruneHiddenDirectories lists directories whose names begin with a dot,
 	// but does not enter them. The root is always entered.
 	PruneHiddenDirectories bool
-	// Attributes gives each entry its attributes. A name that was removed meanwhile is
-	// left out.
+	// Attributes adds attributes to each entry. Names that were removed meanwhile are omitted.
 	Attributes bool
 }
 
@@ -37,7 +35,7 @@ type WalkEntry struct {
 	Attributes  *Attributes // of the name itself; nil: not asked for
 }
 
-// WalkError is a directory that could not be listed.
+// WalkError reports a directory that could not be listed.
 type WalkError struct {
 	Path string
 	Err  error
@@ -71,10 +69,10 @@ type pending struct {
 	depth uint64
 }
 
-// Walk lists a tree. The result is empty if the root is a file, or a link to a
-// directory and links are not followed. A missing root is an error. Unless links
-// are followed, the walk never leaves the root, also if a link replaces a
-// directory meanwhile. The result names directories that cannot be read.
+// Walk lists a tree. If the root is a file, or a link to a directory and links are not followed,
+// the result is empty. A missing root is an error. Unless links are followed, Walk never leaves the
+// root, even if another process replaces a directory by a link meanwhile. The result names the
+// directories that cannot be read.
 func Walk(ctx context.Context, root string, o WalkOptions) (WalkResult, error) {
 	if o.MaxDirectories == 0 || o.MaxEntries == 0 {
 		return WalkResult{}, ErrWalkLimits
@@ -159,8 +157,8 @@ func (w *walker) enter(at pending) error {
 	return nil
 }
 
-// add adds one name. It returns false if MaxEntries is reached. An error is one of the
-// name's attributes.
+// add adds one name. It returns false if MaxEntries is reached. An error means that the name's
+// attributes could not be read.
 func (w *walker) add(dir int, at pending, e dirent) (goesOn bool, err error) {
 	link := e.mode == unix.S_IFLNK
 	if link {
@@ -202,9 +200,8 @@ func (w *walker) add(dir int, at pending, e dirent) (goesOn bool, err error) {
 	return true, nil
 }
 
-// addError records a directory that could not be listed; there are at most
-// MaxEntries of them. A directory that was removed or replaced by a link is left
-// out.
+// addError records a directory that could not be listed. There are at most MaxEntries such records.
+// Directories that were removed or replaced by a link are ignored.
 func (w *walker) addError(at pending, err error) {
 	if err == unix.ENOENT || err == ErrSymlink {
 		return

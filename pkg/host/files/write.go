@@ -9,14 +9,13 @@ import (
 // replaceFlags open a file to replace its contents, without waiting.
 const replaceFlags = unix.O_WRONLY | unix.O_CREAT | unix.O_TRUNC | unix.O_NONBLOCK | unix.O_NOCTTY
 
-// WriteFile creates or truncates a file and writes data to it in one go. A new
-// file gets mode 0666 less the umask; an old one keeps its mode, owner and
-// hard links, and a symbolic link is followed. When the write fails, the file
-// holds a part of data.
+// WriteFile creates or truncates a file and writes data to it. A new file gets mode 0666, reduced
+// by the umask. An existing file keeps its mode, owner and hard links. A symbolic link is followed.
+// If the write fails, the file contains a part of data.
 //
-// Devices and pipes are written as by a shell's redirection, but without waiting: the error is ENXIO for a
-// pipe without a reader, and ErrStalled if the reader takes no data for WriteStall. With Confined
-// devices and pipes are not written at all.
+// Devices and pipes are written as by a shell's redirection, but without waiting. The error is
+// ENXIO for a pipe without a reader, and ErrStalled if the reader takes no data for WriteStall.
+// With Confined, WriteFile does not write to devices and pipes at all.
 func WriteFile(name string, data []byte, o Options) error {
 	fd, err := openTarget(unix.AT_FDCWD, name, name, replaceFlags, 0o666, o)
 	if err != nil {
@@ -66,5 +65,5 @@ func waitWritable(fd int) error {
 	}
 }
 
-// writeStall is WriteStall, shorter in tests.
+// writeStall is WriteStall. Tests set it to a shorter time.
 var writeStall = WriteStall

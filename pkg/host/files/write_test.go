@@ -62,7 +62,7 @@ func TestWriteFileToPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	// More than a pipe holds, so that the write has to wait for the reader.
+	// This is more than a pipe can hold, so the write has to wait for the reader.
 	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	got := make([]byte, len(want))
 	read := make(chan error, 1)
@@ -199,8 +199,8 @@ func TestAtomicWrite(t *testing.T) {
 	}
 }
 
-// TestAtomicWriteReplacesNames changes the target while it is written: the name
-// is replaced, and the target of a link with that name is not changed.
+// TestAtomicWriteReplacesNames changes the target while it is written. The write replaces the name,
+// and does not change the target of a link with that name.
 func TestAtomicWriteReplacesNames(t *testing.T) {
 	dir := planted(t, "f=old", "victim=safe", "d")
 	name := filepath.Join(dir, "f")
@@ -264,8 +264,8 @@ func TestAtomicWriteNeedsWhatAWriteNeeds(t *testing.T) {
 	wantTree(t, dir, "f=old", "d/", "d/f=old", "w=")
 }
 
-// TestForeignGroupGetsNothing: if a replacement cannot have the group of the
-// old file, the group's rights are not given to another group.
+// TestForeignGroupGetsNothing: if a replacement cannot have the group of the old file, its own
+// group does not get the old group's permissions.
 func TestForeignGroupGetsNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a file of a group that it then is not in")

@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// Info describes the machine at the time of Read. Paths are native, absolute and
-// clean, or empty if they are unknown; they need not exist.
+// Info describes the machine at the time of Read. Paths are native, absolute and clean, or empty if
+// unknown. They need not exist.
 type Info struct {
 	// Shell runs a user's command lines.
 	Shell Shell
@@ -23,7 +23,7 @@ type Info struct {
 	Cwd string
 	// TempDir is the directory for temporary files: TMPDIR, or the platform's default.
 	TempDir string
-	// Home is the user's home: HOME, or the one of the user database. It is
+	// Home is the user's home: HOME or, if HOME is unset, the home in the user database. It is
 	// empty if HOME is not absolute.
 	Home string
 	// TemporaryDirectories has the directory of TMPDIR; it is empty if TMPDIR is unset.
@@ -35,7 +35,7 @@ type Info struct {
 // Read describes the machine. Unknown fields are empty; Shell is always set. It
 // reads at most maxUserDatabase bytes of /etc/passwd.
 func Read() Info {
-	// Not os.Getwd, which believes PWD.
+	// os.Getwd is not used, because it trusts PWD.
 	cwd, err := syscall.Getwd()
 	if err != nil || !filepath.IsAbs(cwd) {
 		cwd = "" // removed, or outside the root
@@ -77,8 +77,8 @@ func describe(m machine) Info {
 	return info
 }
 
-// absolute returns a path relative to a working directory as an absolute one, or
-// "" if that is not possible.
+// absolute converts a path relative to a working directory to an absolute path. It returns "" if
+// that is not possible.
 func absolute(path, cwd string) string {
 	switch {
 	case path == "":

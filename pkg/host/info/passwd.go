@@ -11,9 +11,8 @@ import (
 // account is a user's entry in the user database.
 type account struct{ home, shell string }
 
-// lookupUser reads the user database itself, because a static program cannot call
-// the C library. It returns the zero account for users of a directory service,
-// and if the file cannot be read.
+// lookupUser reads the user database itself, because a static program cannot call the C library. It
+// returns the zero account if the user is in a directory service, or if the file cannot be read.
 func lookupUser(database string, uid int) account {
 	f, err := os.Open(database)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Shell is a command interpreter: its name, by which a client chooses the syntax of
-// command lines, and its absolute path.
+// Shell is a command interpreter. Name is the name by which a client chooses the syntax of command
+// lines. Path is absolute.
 type Shell struct{ Name, Path string }
 
 // loginShells are the login shells that are reported to clients. A client that
@@ -22,9 +22,9 @@ var fallbackShells = []string{"bash", "zsh"}
 // may have left unset.
 var usualDirectories = []string{"/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin"}
 
-// chooseShell returns the login shell if it is one of loginShells and exists, else
-// the first of fallbackShells that exists, else /bin/sh. Relative directories in
-// path, the value of PATH, are ignored: they depend on the working directory.
+// chooseShell returns the login shell if it is one of loginShells and exists. Otherwise it returns
+// the first of fallbackShells that exists, or /bin/sh. Relative directories in path, the value of
+// PATH, are ignored, because they depend on the working directory.
 func chooseShell(login, path string, runs func(string) bool) Shell {
 	if name := filepath.Base(login); filepath.IsAbs(login) && slices.Contains(loginShells, name) && runs(login) {
 		return Shell{Name: name, Path: login}

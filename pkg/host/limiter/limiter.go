@@ -1,7 +1,7 @@
-// Package limiter starts a program with lower resource limits. Go cannot set limits between fork and exec, so
-// another program does it: the limiter. It is started in place of the program, lowers its own limits, and executes
-// the program. codex-linux-sandbox is one, because it starts faster than codex; codex is one where it is the only
-// file that is installed.
+// Package limiter starts a program with lower resource limits. Go cannot set limits between fork
+// and exec, so another program does it: the limiter. It is started in place of the program, lowers
+// its own limits, and executes the program. codex-linux-sandbox acts as the limiter, because it
+// starts faster than codex. If codex is the only installed file, codex acts as the limiter.
 //
 // Setting the limits of a running process was rejected: children that it had already started would have no
 // limits.
@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Arg is the first argument of a limiter. The others are those that Command returns.
+// Arg is the first argument of a limiter. The other arguments are those that Command returns.
 const Arg = "--codex-run-as-limiter"
 
 // Limit is a resource limit: a number such as unix.RLIMIT_NPROC, and the soft limit.
@@ -31,16 +31,16 @@ type Limit struct {
 	Value    uint64
 }
 
-// processors is the variable that tells the runtime of Go how many processors to use. With one, a limiter starts
-// no threads that it does not need, and takes 1.0 ms in place of 1.4.
+// processors is the variable that sets how many processors Go's runtime uses. With one processor, a
+// limiter does not start threads that it does not need, and takes 1.0 ms instead of 1.4.
 const processors = "GOMAXPROCS="
 
-// Command returns the arguments after Arg, and the environment, of a limiter that executes a program with a name for
-// itself, arguments and an environment. The limiter writes to the descriptor fd if it fails, and otherwise
-// closes it; see ReadErrno.
+// Command returns the arguments after Arg, and the environment, of a limiter. The limiter executes
+// program with name as its argv[0], args and env. If that fails, the limiter writes an errno to the
+// descriptor fd; otherwise it closes fd. See ReadErrno.
 //
-// The arguments are the limits, as RESOURCE=VALUE with commas between them, the descriptor, the program's own
-// GOMAXPROCS=N if it has one, the program, its name and its arguments.
+// The arguments are, in order: the limits as RESOURCE=VALUE, separated by commas; the descriptor;
+// the program's own GOMAXPROCS=N if it has one; the program; its name; its arguments.
 func Command(limits []Limit, fd int, program, name string, args, env []string) (words, environ []string) {
 	texts := make([]string, len(limits))
 	for i, l := range limits {
@@ -58,11 +58,11 @@ func Command(limits []Limit, fd int, program, name string, args, env []string) (
 	return append([]string{strings.Join(texts, ","), strconv.Itoa(fd), own, program, name}, args...), environ
 }
 
-// errArgs is the error for arguments that Command has not made.
+// errArgs is the error for arguments that do not come from Command.
 var errArgs = errors.New("the arguments are not valid for a limiter")
 
-// Run is the main function of a limiter; args are the arguments after Arg. It returns only if it cannot execute the
-// program, and then has written the errno to the descriptor of args.
+// Run is the main function of a limiter. args are the arguments after Arg. It returns only if it
+// cannot execute the program. It has then written the errno to the descriptor in args.
 func Run(args []string) error {
 	const words, firstExtra = 5, 3
 	if len(args) < words {
@@ -73,7 +73,7 @@ func Run(args []string) error {
 		return errArgs
 	}
 	unix.CloseOnExec(fd)
-	// The parent-death signal refers to the thread that executes the program.
+	// The kernel sends the parent-death signal if the thread that executes the program ends.
 	runtime.LockOSThread()
 	if err = lower(args[0]); err == nil {
 		_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
@@ -87,7 +87,8 @@ func Run(args []string) error {
 	return fmt.Errorf("execute %s: %w", args[3], err)
 }
 
-// environment returns the environment of the program, with its own GOMAXPROCS=N, or without one if that is empty.
+// environment returns the environment of the program, with its own GOMAXPROCS=N, or without
+// GOMAXPROCS if own is empty.
 func environment(own string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, processors) })
 	if own != "" {
@@ -96,8 +97,8 @@ func environment(own string) []string {
 	return env
 }
 
-// ReadErrno waits until the limiter at the other end of a pipe has executed its program, or has ended, and returns 0;
-// or until it has failed, and returns the errno.
+// ReadErrno waits for the limiter at the other end of a pipe. It returns 0 if the limiter has
+// executed its program or has ended, and the errno if the limiter has failed.
 func ReadErrno(pipe io.Reader) syscall.Errno {
 	var b [4]byte
 	if _, err := io.ReadFull(pipe, b[:]); err != nil {
@@ -106,8 +107,8 @@ func ReadErrno(pipe io.Reader) syscall.Errno {
 	return syscall.Errno(binary.LittleEndian.Uint32(b[:]))
 }
 
-// lower sets the limits that an argument lists. This process can only lower limits, so none
-// is raised.
+// lower sets the limits that an argument lists. It lowers limits only, because this process has no
+// right to raise them.
 func lower(words string) error {
 	for word := range strings.SplitSeq(words, ",") {
 		number, value, _ := strings.Cut(word, "=")
@@ -124,7 +125,7 @@ func lower(words string) error {
 			return err
 		}
 		r.Cur = min(limit, uint64(r.Max))
-		// A process gets SIGXCPU first, and is killed a second later.
+		// At the soft limit a process gets SIGXCPU. It is killed a second later.
 		if grace := cpuGrace(resource); r.Max-r.Cur > grace {
 			r.Max = r.Cur + grace
 		}

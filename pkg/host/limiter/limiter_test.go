@@ -42,7 +42,8 @@ func run(t *testing.T, limits []Limit, program, name string, args, env []string)
 	return out.String(), errno
 }
 
-// TestTheProgramGetsWhatItWasGiven: only its limits tell a program that a limiter has started it.
+// TestTheProgramGetsWhatItWasGiven: a program can see only by its limits that a limiter has started
+// it.
 func TestTheProgramGetsWhatItWasGiven(t *testing.T) {
 	sh := func(script string) []string { return []string{"/bin/sh", "-c", script, "-sh", "a", "b"} }
 	for _, tt := range []struct {
@@ -65,7 +66,7 @@ func TestTheProgramGetsWhatItWasGiven(t *testing.T) {
 	}
 }
 
-// TestErrnoOfAProgramThatCannotBeExecuted is that of its execution.
+// TestErrnoOfAProgramThatCannotBeExecuted: the errno is that of the failed execution.
 func TestErrnoOfAProgramThatCannotBeExecuted(t *testing.T) {
 	for program, want := range map[string]syscall.Errno{"/none": unix.ENOENT, "/": unix.EACCES} {
 		if _, got := run(t, []Limit{{unix.RLIMIT_NOFILE, 77}}, program, "x", nil, nil); got != want {
@@ -74,7 +75,7 @@ func TestErrnoOfAProgramThatCannotBeExecuted(t *testing.T) {
 	}
 }
 
-// TestNoLimitIsRaised: above the hard limit, the limit stays.
+// TestNoLimitIsRaised: a value above the hard limit does not change the limit.
 func TestNoLimitIsRaised(t *testing.T) {
 	var own unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &own); err != nil {
@@ -89,7 +90,7 @@ func TestNoLimitIsRaised(t *testing.T) {
 	}
 }
 
-// TestRunRefusesOtherArguments: what Command has not made starts nothing.
+// TestRunRefusesOtherArguments: arguments that do not come from Command start nothing.
 func TestRunRefusesOtherArguments(t *testing.T) {
 	for _, args := range [][]string{nil, {"7=1", "3", "", "/bin/true"}, {"7=1", "x", "", "/bin/true", "true"}, {"7=1", "2", "", "/bin/true", "true"}} {
 		if err := Run(args); err != errArgs {

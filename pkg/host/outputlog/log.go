@@ -32,7 +32,7 @@ type Options struct {
 	Bytes    int64
 	WhenFull WhenFull
 
-	// write writes to a segment; tests have disks that are full. Nil: File.Write.
+	// write writes to a segment. Tests replace it to simulate a full disk. Nil: File.Write.
 	write func(*os.File, []byte) (int, error)
 }
 
@@ -43,11 +43,11 @@ type Chunk struct {
 	Data   []byte
 }
 
-// Range are the events First to Last.
+// Range is the range of events from First to Last, inclusive.
 type Range struct{ First, Last uint64 }
 
-// Log is the retained output of one process. Append, Exit and Close are called by one
-// goroutine, as a process.Sink is, and all other methods by any.
+// Log is the retained output of one process. Only one goroutine may call Append, Exit and Close, as
+// with a process.Sink. All other methods may be called from any goroutine.
 type Log struct {
 	root *os.Root
 	opts Options
@@ -76,8 +76,8 @@ type segment struct {
 
 func (s segment) name() string { return fmt.Sprintf("%020d.out", s.first) }
 
-// Create starts a log in a directory that has none. The directory belongs to the caller,
-// who keeps it open as long as the log.
+// Create starts a log in a directory that has no log. The caller owns the directory, and must keep
+// it open as long as the log.
 func Create(root *os.Root, o Options) (*Log, error) {
 	if o.Bytes < MinBytes {
 		return nil, fmt.Errorf("at least %d bytes must be retained, not %d", MinBytes, o.Bytes)
@@ -97,9 +97,9 @@ func Create(root *os.Root, o Options) (*Log, error) {
 	return l, nil
 }
 
-// Append retains one piece of output, which has the number seq. With Wait it blocks while
-// the log is full, until ctx ends or Release is called. If output does not fit then, or
-// if writing it fails, it is lost; readers get its numbers as missing.
+// Append retains one piece of output with the number seq. With Wait it blocks while the log is
+// full, until ctx ends or Release is called. If the output does not fit then, or if writing fails,
+// it is lost, and readers get its number as missing.
 func (l *Log) Append(ctx context.Context, seq uint64, stream process.Stream, data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,8 +111,8 @@ func (l *Log) Append(ctx context.Context, seq uint64, stream process.Stream, dat
 	l.notify()
 }
 
-// tryAppend writes the record in the buffer. It returns false if the log is full
-// and space may become free.
+// tryAppend writes the record in the buffer. It returns false if the log is full but space may
+// become free.
 func (l *Log) tryAppend(seq uint64) bool {
 	size := int64(len(l.buffer))
 	if l.bytes+size > l.opts.Bytes+l.extra {
@@ -155,7 +155,8 @@ func (l *Log) write(seq uint64) error {
 	n, err := l.opts.write(l.active, l.buffer)
 	if err != nil {
 		if n > 0 {
-			// A part of a record would hide the records after it.
+			// The file may contain a part of the record, which would make the records after it
+			// unreadable.
 			if e := l.active.Truncate(s.size); e != nil {
 				l.closeActive()
 			} else if _, e = l.active.Seek(s.size, 0); e != nil {
@@ -170,7 +171,7 @@ func (l *Log) write(seq uint64) error {
 	return nil
 }
 
-// rotate begins a new segment if the last one has its size.
+// rotate begins a new segment if the last one is full.
 func (l *Log) rotate(seq uint64) error {
 	most := min(l.opts.Bytes/segmentShare, maxSegment)
 	if n := len(l.segments); l.active != nil && l.segments[n-1].size+int64(len(l.buffer)) <= max(most, int64(len(l.buffer))+int64(len(mark))) {
@@ -246,8 +247,7 @@ func (l *Log) notify() {
 	l.changed = make(chan struct{})
 }
 
-// Consume marks the events up to seq as needed by no reader: a full log may drop
-// them.
+// Consume declares that no reader needs the events up to seq any more. A full log may remove them.
 func (l *Log) Consume(seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -257,8 +257,8 @@ func (l *Log) Consume(seq uint64) {
 	}
 }
 
-// Overshoot lets the log exceed its limit once, so that a process that was signalled
-// while it waited for space can end.
+// Overshoot lets the log exceed its limit once, so that a process that was signalled while it
+// waited for space can end.
 func (l *Log) Overshoot() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,7 +266,7 @@ func (l *Log) Overshoot() {
 	l.notify()
 }
 
-// Release ends the waiting of Append permanently, for example after the process was killed.
+// Release makes Append stop waiting permanently, for example after the process was killed.
 func (l *Log) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -285,8 +285,8 @@ func (l *Log) Exit(seq uint64, code int, denied bool, refusal string) error {
 	return writeStatus(l.file, l.status)
 }
 
-// Close records that the output is complete, with the last event number seq, and how the
-// process has ended.
+// Close records that the output is complete, with the last event number seq, and how the process
+// has ended.
 func (l *Log) Close(seq uint64, now time.Time, e Ending) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -299,7 +299,7 @@ func (l *Log) Close(seq uint64, now time.Time, e Ending) error {
 	return err
 }
 
-// Open opens the log of a process that has ended, or whose writer has ended.
+// Open opens the log of a process that has ended, or of a process whose writer has ended.
 func Open(root *os.Root) (*Log, error) {
 	status, err := ReadStatus(root)
 	if err != nil {
@@ -311,7 +311,7 @@ func Open(root *os.Root) (*Log, error) {
 	}
 	l.last = max(l.status.ExitSeq, l.status.CloseSeq)
 	if n := len(l.segments); n > 0 {
-		// If no close was written, the last record has the highest number.
+		// If Close did not record a last number, the last record has the highest number.
 		_, to, err := l.scan(l.segments[n-1], int64(len(mark)), math.MaxUint64, 0)
 		if err != nil {
 			return nil, err
@@ -375,5 +375,5 @@ func (l *Log) State() State {
 	return s
 }
 
-// isGone reports whether a file was dropped meanwhile.
+// isGone reports whether an error means that a file was removed meanwhile.
 func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) }

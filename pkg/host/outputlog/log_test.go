@@ -30,7 +30,7 @@ func newLog(t *testing.T, o Options) (*Log, *os.Root) {
 	return l, root
 }
 
-// chunk is the content that a test appends under a number; its size depends on the number.
+// chunk returns the content that a test appends with a number. Its size depends on the number.
 func chunk(seq uint64) []byte {
 	return bytes.Repeat([]byte(fmt.Sprintf("%07d\n", seq)), 1+int(seq*7919%4000))
 }
@@ -58,7 +58,7 @@ func collect(t *testing.T, l *Log, after uint64, most int) (chunks []Chunk, drop
 	}
 }
 
-// check fails unless chunks and ranges are the events from first to last, but for exit.
+// check fails unless chunks and ranges together are the events from first to last, except for exit.
 func check(t *testing.T, chunks []Chunk, dropped []Range, first, last, exit uint64) {
 	t.Helper()
 	for seq := first; seq <= last; {
@@ -210,7 +210,7 @@ func (l *Log) changedNow() <-chan struct{} {
 	return l.changed
 }
 
-// TestDiskFull has a disk that accepts some bytes, and later only as many as were
+// TestDiskFull simulates a disk that accepts some bytes, and later only as many bytes as were
 // freed. A failing write may have written a part.
 func TestDiskFull(t *testing.T) {
 	const size = 600_000
@@ -290,8 +290,8 @@ func used(t *testing.T, dir string) int {
 	return sum
 }
 
-// TestKilledWriter cuts the last segment anywhere, as a killed writer leaves it. All
-// complete records can still be read.
+// TestKilledWriter truncates the last segment anywhere, as if the writer was killed. All complete
+// records can still be read.
 func TestKilledWriter(t *testing.T) {
 	l, root := newLog(t, Options{Bytes: 64 << 20, WhenFull: DropOldest})
 	sizes := []int64{int64(len(mark))}
@@ -325,7 +325,7 @@ func TestKilledWriter(t *testing.T) {
 	}
 }
 
-// TestFollowers has several readers of a growing log, each with different sizes.
+// TestFollowers has several readers of a growing log. They read with different sizes.
 func TestFollowers(t *testing.T) {
 	l, _ := newLog(t, Options{Bytes: 64 << 20, WhenFull: DropOldest})
 	const n = 500
@@ -358,7 +358,7 @@ func TestFollowers(t *testing.T) {
 	}
 }
 
-// TestForeignFiles: links, and files that are not segments, are not read.
+// TestForeignFiles: links, and files that are not segments, are ignored.
 func TestForeignFiles(t *testing.T) {
 	l, root := newLog(t, Options{Bytes: MinBytes, WhenFull: DropOldest})
 	l.Append(t.Context(), 1, process.Stdout, []byte("x"))

@@ -13,12 +13,12 @@ import (
 
 // ReadResult is retained output.
 type ReadResult struct {
-	// Chunks follow each other without a gap, except for the exit.
+	// Chunks have consecutive numbers, except for the number of the exit.
 	Chunks []Chunk
-	// Dropped has the missing events before the chunks; nil: none are missing.
+	// Dropped is the range of missing events before the chunks; nil: no event is missing.
 	Dropped *Range
-	// Next is the number of the event after the last chunk, or, without chunks, of the
-	// next event that the log will have.
+	// Next is the number of the event after the last chunk. If there are no chunks, it is the
+	// number of the next event of the log.
 	Next    uint64
 	Status  Status
 	Waiting string // as in State
@@ -43,8 +43,8 @@ func sortSegments(s []segment) {
 	})
 }
 
-// Read returns the retained chunks with a number above after: at least one if there is
-// any, and further ones while their sum stays within most bytes. It never waits.
+// Read returns the retained chunks with a number above after. It returns at least one chunk if
+// there is any, and more as long as their total size is at most most bytes. It never waits.
 func (l *Log) Read(after uint64, most int) (ReadResult, error) {
 	for {
 		r, err := l.read(after, most)
@@ -57,8 +57,8 @@ func (l *Log) Read(after uint64, most int) (ReadResult, error) {
 	}
 }
 
-// Wait waits up to d until the log may have an event above number after, or the process has
-// closed. It returns at once if it has.
+// Wait waits up to d until the log may have an event above number after, or until the process has
+// closed. If one of these is so already, it returns at once.
 func (l *Log) Wait(ctx context.Context, after uint64, d time.Duration) {
 	if d <= 0 {
 		return
@@ -139,8 +139,8 @@ func (l *Log) read(after uint64, most int) (ReadResult, error) {
 	return r, nil
 }
 
-// startSegment returns the index of the segment that has the event after that number, or
-// of the first one behind it.
+// startSegment returns the index of the segment that has the event after number after, or else the
+// index of the first later segment.
 func startSegment(segments []segment, after uint64) int {
 	at := 0
 	for at+1 < len(segments) && segments[at+1].first <= after+1 {
@@ -149,7 +149,8 @@ func startSegment(segments []segment, after uint64) int {
 	return at
 }
 
-// missing returns the range from first to last, nil if it is empty but for the exit.
+// missing returns the range from first to last. It returns nil if the range is empty or contains
+// only the exit.
 func missing(first, last, exit uint64) *Range {
 	if first == exit {
 		first++
@@ -182,8 +183,8 @@ type place struct {
 	full   bool   // there are more records than requested
 }
 
-// scan returns the records of a segment from an offset on whose numbers are above
-// after: as many as fit into most bytes, and at least one.
+// scan returns the records of a segment, beginning at an offset, whose numbers are above after. It
+// returns as many as fit into most bytes, but at least one.
 func (l *Log) scan(s segment, from int64, after uint64, most int) ([]Chunk, place, error) {
 	end := place{offset: from}
 	f, err := l.root.OpenFile(s.name(), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
@@ -220,8 +221,8 @@ func (l *Log) scan(s segment, from int64, after uint64, most int) ([]Chunk, plac
 	}
 }
 
-// nextRecord reads one record, which must have a larger number than the one before. Its
-// data lies in the reader's buffer.
+// nextRecord reads one record, whose number must be larger than that of the previous record. Its
+// data is in the reader's buffer.
 func nextRecord(r *bufio.Reader, before uint64) (Chunk, error) {
 	head, err := r.Peek(recordHead)
 	if err != nil {

@@ -11,11 +11,12 @@ import (
 // mark begins each segment. Its last byte is the version of the format.
 const mark = "codxout\x01"
 
-// recordHead is the size of a record before its data, all numbers little endian: the size
-// of the data in 4 bytes, the stream in 1, 3 zeros, the number in 8, the checksum in 4.
+// recordHead is the size of the head of a record. All numbers are little endian: 4 bytes for the
+// size of the data, 1 for the stream, 3 zeros, 8 for the number, 4 for the checksum.
 const recordHead = 20
 
-// castagnoli returns the table of the checksum, which hash/crc32 makes at the first call: most servers retain no output.
+// castagnoli returns the table of the checksum. hash/crc32 computes it at the first call, because
+// most servers retain no output.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // errRecord means that the bytes are not a record, or are an incomplete
@@ -38,8 +39,8 @@ func appendRecord(b []byte, seq uint64, stream process.Stream, data []byte) []by
 	return append(b, data...)
 }
 
-// recordSize returns the size of the data of the record with that head. It fails for
-// an invalid head, so that no large memory is allocated for it.
+// recordSize returns the size of the data of a record with this head. It returns an error for an
+// invalid head, so that its caller does not allocate too much memory.
 func recordSize(head []byte) (int, error) {
 	if len(head) < recordHead {
 		return 0, errRecord

@@ -22,8 +22,8 @@ type Status struct {
 	Ending
 }
 
-// Ending is how a process ended, known when it has closed. It is zero if a keeper of an older version
-// wrote the status.
+// Ending is how a process ended. It is known when the process has closed. It is zero if a keeper of
+// an older version wrote the status.
 type Ending struct {
 	Cause    string `json:"cause,omitempty"`
 	BytesIn  int64  `json:"bytesIn,omitempty"`
@@ -32,8 +32,7 @@ type Ending struct {
 
 const statusName = "status"
 
-// writeStatus writes the status over the one before. The file has its size from the
-// beginning.
+// writeStatus overwrites the previous status. The file has its full size from the beginning.
 func writeStatus(f *os.File, s Status) error {
 	s.Refusal = s.Refusal[:min(len(s.Refusal), maxRefusal)]
 	text, err := json.Marshal(s)
@@ -66,7 +65,7 @@ func parseStatus(text []byte) (Status, error) {
 	return s, nil
 }
 
-// ReadStatus returns the status of the process of a directory, without its output.
+// ReadStatus returns the status of a process from its directory, without reading the output.
 func ReadStatus(root *os.Root) (Status, error) {
 	f, err := root.OpenFile(statusName, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

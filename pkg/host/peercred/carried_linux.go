@@ -12,18 +12,22 @@ import (
 )
 
 const (
-	// carriedTOS is the type of service that marks a carried TCP connection. The other end finds it by the
-	// kernel's socket diagnosis, for IPv4 and IPv6. Its differentiated services codepoint is for local use (RFC
-	// 2474, section 6), and no program requests it.
+	// carriedTOS is the type of service that marks a carried TCP connection. The process at the
+	// other end reads it by the kernel's socket diagnosis, for IPv4 and IPv6. Its differentiated
+	// services codepoint is reserved for local use (RFC 2474, section 6), and no program requests
+	// it.
 	carriedTOS = 0x2c
-	// carriedName begins the abstract name of a Unix socket whose connection is carried.
+	// carriedName is the beginning of the abstract name of a Unix socket whose connection is
+	// carried.
 	carriedName = "@codex-carried-"
 )
 
-// Carried is the Control of a net.Dialer for connections that this program makes for somebody else, as a network proxy
-// and a tunnel do. Identify and UserOf refuse them. Scenario: a sandboxed command asks its proxy, which no sandbox
-// confines, for the port of an exec-server of the same user, and runs commands there without a sandbox
-// (TestCarriedConnectionsAreRefused). Connections to other machines are not marked.
+// Carried marks a connection that this program makes on behalf of another process, as a network
+// proxy and a tunnel do. It is the Control function of a net.Dialer. Identify and UserOf refuse
+// marked connections. Scenario: a sandboxed command requests the port of an exec-server of the same
+// user from its proxy. The proxy itself is not sandboxed, so without the mark the command could run
+// commands there without a sandbox (TestCarriedConnectionsAreRefused). Connections to other
+// machines are not marked.
 func Carried(network, address string, c syscall.RawConn) (err error) {
 	isUnix := strings.HasPrefix(network, "unix")
 	if !isUnix {

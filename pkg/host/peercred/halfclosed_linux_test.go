@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestUserOfHalfClosed: a client that has ended its own direction is still
-// identified; one that has closed its socket is not.
+// TestUserOfHalfClosed: a client that has closed only its sending direction is still identified. A
+// client that has closed its socket is not.
 func TestUserOfHalfClosed(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

@@ -19,17 +19,15 @@ type sighting struct {
 	err      error
 }
 
-// batch is one scan of all processes, for all callers that called find before it
-// began.
+// batch is one scan of all processes. It serves all callers that called find before it began.
 type batch struct {
 	done  chan struct{}
 	mu    sync.Mutex           // for the sightings, while processes are inspected
 	found map[string]*sighting // by the text of the descriptor's link
 }
 
-// scans shares scans: one runs at a time, and callers that arrive meanwhile wait
-// for the next one, so that many simultaneous connections cost no more than two
-// scans.
+// scans lets callers share scans. One scan runs at a time, and callers that arrive meanwhile wait
+// for the next scan. So many simultaneous connections cost no more than two scans.
 type scans struct {
 	running sync.Mutex
 	kernel  map[int]bool // the kernel threads that the last scan found; running is held
@@ -67,12 +65,13 @@ func (l *scans) find(inode uint64) sighting {
 	return *seen
 }
 
-// run scans every process, with a few goroutines: a client waits for it. Kernel threads are left
-// out: they hold no descriptors, and large machines have a thousand. This program comes last,
-// and only if no other process holds the socket: it is not confined, and with many clients
-// it has more descriptors than all others together.
+// run scans every process, with a few goroutines, because a client waits for the result. It omits
+// kernel threads: they hold no descriptors, and large machines have a thousand of them. It scans
+// this program last, and only if no other process holds the socket: this program is not confined,
+// and with many clients it has more descriptors than all other processes together.
 //
-// known are the ids of the kernel threads that the previous scan found; the current ones are returned.
+// known are the ids of the kernel threads that the previous scan found. run returns the current
+// ids.
 func (b *batch) run(known map[int]bool) (kernel map[int]bool) {
 	me, err := readSelf()
 	if err != nil {
@@ -86,7 +85,7 @@ func (b *batch) run(known map[int]bool) (kernel map[int]bool) {
 		return kernel
 	}
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return kernel[pid] })
-	// If /proc belongs to another PID namespace, this id belongs to another process.
+	// If /proc belongs to another PID namespace, the process with this id is not this program.
 	if at := slices.Index(pids, me.pid); at >= 0 && isSelf(me.pid) {
 		b.scan(&me, slices.Delete(pids, at, at+1))
 		if b.wanted() {
@@ -98,7 +97,8 @@ func (b *batch) run(known map[int]bool) (kernel map[int]bool) {
 	return kernel
 }
 
-// scan inspects processes. Those whose descriptors it may not read hold nothing that it could see.
+// scan inspects processes. If it may not read the descriptors of a process, it assumes that the
+// process does not hold the socket.
 func (b *batch) scan(me *self, pids []int) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -117,7 +117,7 @@ func (b *batch) scan(me *self, pids []int) {
 	wg.Wait()
 }
 
-// fail records an error that prevents an answer.
+// fail records an error because of which the scan has no valid result.
 func (b *batch) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,7 +142,7 @@ func isSelf(pid int) bool {
 	return err == nil && name == strconv.Itoa(pid)
 }
 
-// gone reports whether an error says that a process has ended.
+// gone reports whether an error means that a process has ended.
 func gone(err error) bool {
 	return errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist)
 }
@@ -190,11 +190,10 @@ func readNames(fd int, buffer []byte) (names []string, err error) {
 	}
 }
 
-// inspect scans the descriptors of a process. Threads have tables of their
-// own if they request that (and a process whose first thread has ended shows
-// none): they are read for processes that are marked as confined. The files of
-// the process are read through its directory fd, so that they belong to one process
-// even if another one gets its id meanwhile.
+// inspect scans the descriptors of a process. A thread can have its own descriptor table, and a
+// process whose first thread has ended shows no descriptors. Therefore the tables of all threads
+// are read if the process is marked as confined. The files of the process are read through its
+// directory fd, so that they belong to one process even if another process gets its id meanwhile.
 func (b *batch) inspect(me *self, pid int, buffer []byte) error {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

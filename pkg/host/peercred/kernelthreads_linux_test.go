@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestKernelThreads: every process that a scan leaves out executes no file, so it is not a
+// TestKernelThreads: every process that a scan omits has no executable file, so it is not a
 // program.
 func TestKernelThreads(t *testing.T) {
 	threads := kernelThreads(nil)
@@ -24,7 +24,7 @@ func TestKernelThreads(t *testing.T) {
 	if len(again) == 0 != (len(threads) == 0) || len(threads) > maxUnknown {
 		t.Errorf("%d kernel threads, and %d before", len(again), len(threads))
 	}
-	// The next scans reuse the known ids, and find the other ones.
+	// Later scans reuse the known ids, and find the remaining kernel threads.
 	children, _ := os.ReadFile("/proc/2/task/2/children")
 	if more := kernelThreads(threads); len(threads) == maxUnknown && len(bytes.Fields(children)) > 2*maxUnknown && len(more) <= maxUnknown {
 		t.Errorf("%d kernel threads at the second time", len(more))

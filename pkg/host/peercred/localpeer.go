@@ -19,15 +19,15 @@ func refuse(format string, args ...any) error {
 // ErrUnsupported is the error of systems that cannot identify a peer.
 var ErrUnsupported = errors.New("this system does not report which process owns a connection")
 
-// Identify returns the user of the process at the other end of a TCP or Unix
-// connection if that process may act for the user of this process. Any error
-// means that the peer must not be admitted.
+// Identify returns the user of the process at the other end of a TCP or Unix connection, if that
+// process may act for the user of this process. If it returns an error, the peer must not be
+// admitted.
 //
-// The peer's user must be this process's own or root, and no process that
-// holds the peer's socket may be confined. A socket that no process is seen to hold is
-// refused, even if it may be that of a process whose descriptors cannot be read, such as
-// sshd's when this process is not root: a confined process can hide its socket in the queue
-// of a Unix socket, also in that of a process outside, and end before anybody looks.
+// The peer's user must be this process's own user or root, and no process that holds the peer's
+// socket may be confined. If no process seems to hold the socket, the connection is refused. The
+// holder may then be a process whose descriptors cannot be read, such as sshd if this process is
+// not root. But a confined process can hide its socket in the queue of a Unix socket, even one of a
+// process outside of the sandbox, and can end before this program scans.
 //
 // A connection that Carried has marked is refused too.
 func Identify(conn net.Conn) (uid int, err error) {
@@ -50,9 +50,9 @@ func Identify(conn net.Conn) (uid int, err error) {
 	}
 }
 
-// UserOf returns the user at the other end of a connection, without checking
-// its process. It costs a few system calls, while Identify scans all
-// processes. A connection that Carried has marked is an error: its user is not the one who asks.
+// UserOf returns the user at the other end of a connection, without checking the process. It takes
+// a few system calls, while Identify scans all processes. A connection that Carried has marked is
+// an error, because its user is not the one on whose behalf it is made.
 func UserOf(conn net.Conn) (uid int, err error) {
 	conn = innermost(conn)
 	switch c := conn.(type) {
@@ -66,8 +66,9 @@ func UserOf(conn net.Conn) (uid int, err error) {
 	}
 }
 
-// ServerOf returns the user whose process listens at the other end of a connection that this program has made, before or
-// after it has accepted the connection. ErrUnsupported says that this system does not report it.
+// ServerOf returns the user of the process that listens at the other end of a connection made by
+// this program, whether that process has accepted the connection or not. The error is
+// ErrUnsupported if this system does not report the user.
 func ServerOf(conn net.Conn) (uid int, err error) {
 	switch c := innermost(conn).(type) {
 	case *net.TCPConn:
@@ -80,7 +81,7 @@ func ServerOf(conn net.Conn) (uid int, err error) {
 	}
 }
 
-// innermost returns the connection inside of all wrappers.
+// innermost returns the connection inside all wrappers.
 func innermost(conn net.Conn) net.Conn {
 	for {
 		outer, ok := conn.(interface{ NetConn() net.Conn })
@@ -91,8 +92,8 @@ func innermost(conn net.Conn) net.Conn {
 	}
 }
 
-// plain returns an address in the form in which it is compared: without a zone,
-// and an IPv4-mapped IPv6 address as an IPv4 address.
+// plain converts an address to the form used for comparisons: without a zone, and with an
+// IPv4-mapped IPv6 address as an IPv4 address.
 func plain(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IdentifyTCP is Identify for a TCP connection that is known by its addresses.
+// IdentifyTCP is Identify for a TCP connection that is given by its addresses.
 func IdentifyTCP(local, remote netip.AddrPort) (uid int, err error) {
 	s, err := findTCP(plain(remote), plain(local))
 	if err != nil {
@@ -21,8 +21,8 @@ func IdentifyTCP(local, remote netip.AddrPort) (uid int, err error) {
 	uid = int(s.uid)
 	switch own := os.Geteuid(); {
 	case uid == 0 && own != 0:
-		// A sandbox of this user has no sockets of root, and root's processes
-		// cannot be inspected.
+		// A sandbox of this user has no sockets that belong to root, and root's processes cannot be
+		// inspected.
 		return uid, nil
 	case uid != own:
 		return 0, refuse("its socket belongs to user %d, and this server runs as user %d", uid, own)
@@ -40,8 +40,8 @@ func IdentifyTCP(local, remote netip.AddrPort) (uid int, err error) {
 }
 
 func userOfTCP(local, remote netip.AddrPort) (int, error) {
-	// Do not read the tables of /proc: this runs for every new connection,
-	// before the client is authenticated, and must be cheap.
+	// Do not read the tables of /proc here. This code runs for every new connection, before the
+	// client is authenticated, and must be cheap.
 	s, err := diagnoseTCP(remote, local)
 	if err == nil && s.carried {
 		err = errCarried
@@ -49,13 +49,14 @@ func userOfTCP(local, remote netip.AddrPort) (int, error) {
 	return int(s.uid), err
 }
 
-// serverOfTCP asks for the socket that accepted the connection and, as long as there is none, for the one that listens:
-// connections that wait for a listener end with it.
+// serverOfTCP looks up the socket that has accepted the connection. If there is none yet, it looks
+// up the listening socket: if a listener closes, its waiting connections end too.
 func serverOfTCP(local, remote netip.AddrPort) (int, error) {
 	s, err := findTCP(remote, local)
 	if err != nil {
 		listener, failed := findTCP(remote, netip.AddrPort{})
-		// It may have accepted the connection meanwhile, and another one may listen now.
+		// The listener may have accepted the connection meanwhile, and another process may listen
+		// now.
 		if s, err = findTCP(remote, local); err != nil {
 			s, err = listener, failed
 		}
@@ -63,7 +64,7 @@ func serverOfTCP(local, remote netip.AddrPort) (int, error) {
 	return int(s.uid), err
 }
 
-// credentials are those of the process that connected.
+// credentials returns the credentials of the process that connected.
 func credentials(c *net.UnixConn) (cred *unix.Ucred, pidfd int, inode uint64, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -80,7 +81,7 @@ func credentials(c *net.UnixConn) (cred *unix.Ucred, pidfd int, inode uint64, er
 			return
 		}
 		inode = stat.Ino
-		// Linux 6.5; before, a process id must do.
+		// SO_PEERPIDFD needs Linux 6.5. On older kernels only the process id is known.
 		if n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD); err == nil {
 			pidfd = n
 			unix.CloseOnExec(n)
@@ -105,8 +106,8 @@ func userOfUnix(c *net.UnixConn) (uid int, err error) {
 	return int(cred.Uid), nil
 }
 
-// identifyUnix admits the process that connected, unless it has ended, it is
-// confined, or a confined process holds its socket too.
+// identifyUnix admits the process that connected. It refuses if that process has ended or is
+// confined, or if a confined process holds its socket too.
 func identifyUnix(c *net.UnixConn) (uid int, err error) {
 	if isCarried(c) {
 		return 0, refuse("%v", errCarried)
@@ -166,7 +167,7 @@ func whyConfined(pid, pidfd int) (string, error) {
 	}
 	why, err := me.confined(dir, &p)
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-		// Its namespaces cannot be read, but its status was.
+		// The process's namespaces cannot be read, but its status could be.
 		why, err = "", nil
 		if me.launched(dir, &p) {
 			why = "belongs to a sandbox"

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play connects, says "ready" and keeps the socket until its input ends.
+// play connects, prints "ready" and keeps the socket until its input ends.
 func play(role, network, address string) error {
 	if role == "filtered" || role == "in-flight" {
 		if err := confineSelf(); err != nil {
@@ -80,7 +80,7 @@ func play(role, network, address string) error {
 }
 
 func init() {
-	// Before TestMain, because the socket is inherited and no connection is made.
+	// This runs before TestMain, because the socket is inherited and no connection is made.
 	if os.Getenv(roleVariable) == "holds" {
 		if err := confineSelf(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -92,8 +92,8 @@ func init() {
 	}
 }
 
-// confineSelf sets no_new_privs and a seccomp filter that allows everything on
-// all threads, as a sandbox of the landlock backend has them.
+// confineSelf sets no_new_privs and a seccomp filter that allows everything on all threads. A
+// sandbox of the landlock backend has these too.
 func confineSelf() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
@@ -178,7 +178,7 @@ func peer(t *testing.T, l net.Listener, role string, change func(*exec.Cmd)) net
 	return conn
 }
 
-// listeners are one of each kind.
+// listeners returns a listener of each kind.
 func listeners(t *testing.T) map[string]net.Listener {
 	t.Helper()
 	all := make(map[string]net.Listener)
@@ -302,8 +302,8 @@ func TestConfinedPeersAreRefused(t *testing.T) {
 	}
 }
 
-// A confined process hides its socket where no process's descriptors show it,
-// so that it seems to have no holder.
+// A confined process hides its socket so that no process's descriptors show it. The socket then
+// seems to have no holder.
 func TestHiddenSocketsAreRefused(t *testing.T) {
 	for name, l := range listeners(t) {
 		if name == "unix" {
@@ -363,7 +363,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	}
 }
 
-// Many simultaneous callers share scans, and each gets its own result.
+// Simultaneous callers share scans, and each gets its own result.
 func TestLooksAreShared(t *testing.T) {
 	l := listeners(t)["tcp4"]
 	good, bad := peer(t, l, "plain", nil), peer(t, l, "filtered", nil)
@@ -389,16 +389,18 @@ func TestLooksAreShared(t *testing.T) {
 	}
 }
 
-// A peer that is not seen is refused, although an unreadable process could be it. Scenario: a command in the sandbox of
-// another program sends its request, hides its socket, and the user has an ssh-agent.
+// A peer whose process is not found is refused, although an unreadable process might hold its
+// socket. Scenario: a command in the sandbox of another program sends its request and hides its
+// socket, while the user runs an ssh-agent, which is unreadable.
 func TestUnseenPeerBesideAnUnreadableProcess(t *testing.T) {
 	l := listeners(t)["tcp4"]
 	peer(t, l, "agent", nil)
 	refused(t, peer(t, l, "unconfined-in-flight", nil), "no visible process")
 }
 
-// A connection that a program makes for somebody else is refused, whatever address it names, and also where only the
-// user is asked for. Before it was one of that program, which no sandbox confines.
+// A connection that a program makes on behalf of another process is refused, whatever its address,
+// and also if only the user is checked. Without the mark it would count as a connection of that
+// program, which is not sandboxed.
 func TestCarriedConnectionsAreRefused(t *testing.T) {
 	names := map[string][]string{"tcp4": {"127.0.0.1", "127.3.2.1", "0.0.0.0", "[::ffff:127.0.0.1]"}, "tcp6": {"[::1]"}}
 	for family, l := range listeners(t) {

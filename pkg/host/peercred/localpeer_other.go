@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// IdentifyTCP is Identify for a TCP connection that is known by its addresses.
+// IdentifyTCP is Identify for a TCP connection that is given by its addresses.
 func IdentifyTCP(_, _ netip.AddrPort) (uid int, err error) {
 	return 0, refuse("%v", ErrUnsupported)
 }

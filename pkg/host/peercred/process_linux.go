@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launcherName is the name under which the sandbox launcher runs, and
-// launcherComm the part of it that the kernel keeps.
+// launcherName is the name of the sandbox launcher. launcherComm is the part of the name that the
+// kernel stores.
 const (
 	launcherName = "codex-linux-sandbox"
 	launcherComm = "codex-linux-san"
@@ -73,8 +73,8 @@ func readProcess(dir int) (process, error) {
 	return p, nil
 }
 
-// readAt reads a file of a process, up to maxStatus bytes. It uses no os.File: that takes three
-// more system calls, and a scan reads many files.
+// readAt reads at most maxStatus bytes of a file of a process. It does not use os.File, which takes
+// three more system calls: a scan reads many files.
 func readAt(dir int, name string) ([]byte, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -104,13 +104,15 @@ func openProcess(pid int) (dir int, err error) {
 	return unix.Open("/proc/"+strconv.Itoa(pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// kernelThreads returns the ids of kernel threads: the children of kthreadd, if /proc shows it, except programs.
-// Scenario: the kernel starts a program for the administrator, for example when a cgroup becomes empty; the program is
-// then a child of kthreadd. A kernel thread never becomes a program, so known ones are not checked again, and each scan
+// kernelThreads returns the ids of kernel threads. They are the children of kthreadd, if /proc
+// shows kthreadd, except for programs. Scenario: the kernel starts a program for the administrator,
+// for example when a cgroup becomes empty; that program is then a child of kthreadd. A kernel
+// thread never becomes a program, so known kernel threads are not checked again, and each scan
 // checks only a few others.
 //
-// If a thread has ended and a process has got its id since the list was read, that process is left out of one scan.
-// That alone does not admit a confined client: the scan then finds no holder of its socket.
+// If a thread has ended and a process has got its id since the list was read, one scan omits that
+// process. This alone does not admit a confined client, because the scan then finds no holder of
+// its socket.
 func kernelThreads(known map[int]bool) map[int]bool {
 	if !isKernelThread(kthreadd) {
 		return nil // in a container, it is some program
@@ -143,7 +145,7 @@ func kernelThreads(known map[int]bool) map[int]bool {
 	return threads
 }
 
-// isKernelThread reports whether a process is a thread of the kernel's.
+// isKernelThread reports whether a process is a kernel thread.
 func isKernelThread(pid int) bool {
 	dir, err := openProcess(pid)
 	if err != nil {
@@ -155,7 +157,7 @@ func isKernelThread(pid int) bool {
 }
 
 // isOfKernel reports whether a line of /proc/PID/stat has the flag of kernel threads. The name in
-// it is in parentheses, and may hold anything.
+// the line is in parentheses, and may contain any characters.
 func isOfKernel(stat []byte) bool {
 	const flags = 6 // of the fields after the name: state, parent, group, session, terminal, its group, flags
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
@@ -166,7 +168,7 @@ func isOfKernel(stat []byte) bool {
 	return err == nil && n&flagKernelThread != 0
 }
 
-// self describes this process, with which others are compared.
+// self describes this process. Other processes are compared with it.
 type self struct {
 	process
 	user string // the name of the user namespace

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asUser calls f on a thread that has the id of a user. It changes no other thread.
+// asUser calls f on a thread with the id of a user. Other threads are not changed.
 func asUser(t *testing.T, uid int, f func()) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -27,7 +27,8 @@ func asUser(t *testing.T, uid int, f func()) {
 	become(own)
 }
 
-// TestServerOf: a client learns whose server it has connected to, also before that has accepted the connection.
+// TestServerOf: a client finds out to whose server it has connected, even before the server has
+// accepted the connection.
 func TestServerOf(t *testing.T) {
 	users := []int{os.Geteuid()}
 	if users[0] == 0 {
@@ -80,7 +81,7 @@ func TestServerOf(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer l.Close()
-				// The tables of /proc tell the same as the socket diagnosis.
+				// The tables of /proc give the same result as the socket diagnosis.
 				diagnosed, err := diagnoseTCP(plain(tcp.AddrPort()), netip.AddrPort{})
 				listed, failed := lookUpTCP("/proc/self/net/tcp", plain(tcp.AddrPort()), netip.AddrPort{})
 				if err != nil || failed != nil || listed != diagnosed {

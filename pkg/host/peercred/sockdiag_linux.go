@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Numbers of <linux/inet_diag.h>, <linux/unix_diag.h> and <linux/sock_diag.h>.
+// These are numbers from <linux/inet_diag.h>, <linux/unix_diag.h> and <linux/sock_diag.h>.
 const (
 	sockDiagByFamily = 20
 	tcpEstablished   = 1
@@ -46,10 +46,10 @@ type socket struct {
 // errNoSocket means that the connection does not exist, or no longer exists.
 var errNoSocket = errors.New("the peer's socket is not on this machine, or is closed")
 
-// findTCP returns the socket with the local address at and the peer address to; without a peer address, the socket that
-// listens for connections to at.
-// It asks the kernel's socket diagnosis for it. A kernel without that module
-// answers as if the socket did not exist, so findTCP then reads the tables in /proc.
+// findTCP returns the socket with the local address at and the peer address to. If to is not set,
+// it returns the socket that listens for connections to at. It asks the kernel's socket diagnosis.
+// A kernel without that module answers as if the socket did not exist, so findTCP then reads the
+// tables in /proc.
 func findTCP(at, to netip.AddrPort) (socket, error) {
 	s, err := diagnoseTCP(at, to)
 	if err == nil {
@@ -63,10 +63,9 @@ func findTCP(at, to netip.AddrPort) (socket, error) {
 	return socket{}, errNoSocket
 }
 
-// diagnoseTCP asks the kernel for a connection that a process holds. The process
-// may already have ended its own direction: a client that sends its whole request
-// and then shuts that direction down has often done so before its connection is
-// accepted.
+// diagnoseTCP asks the kernel for a connection that a process holds. The process may already have
+// closed its sending direction: a client that sends its whole request and then closes that
+// direction has often done so before its connection is accepted.
 func diagnoseTCP(at, to netip.AddrPort) (socket, error) {
 	q := make([]byte, inetRequestSize)
 	q[0] = unix.AF_INET6
@@ -93,7 +92,7 @@ func diagnoseTCP(at, to netip.AddrPort) (socket, error) {
 	}
 	id := m[4:]
 	isConnection := m[1] == tcpEstablished || m[1] == tcpFinWait1 || m[1] == tcpFinWait2
-	// A listening socket answers where no connection does.
+	// If no connection matches, the kernel returns a listening socket.
 	isMeant := isConnection && address(m[0], id[4:20], binary.BigEndian.Uint16(id)) == at && address(m[0], id[20:36], binary.BigEndian.Uint16(id[2:])) == to
 	if !to.IsValid() {
 		isMeant = m[1] == tcpListen && binary.BigEndian.Uint16(id) == at.Port()
@@ -110,7 +109,7 @@ func diagnoseTCP(at, to netip.AddrPort) (socket, error) {
 	return s, nil
 }
 
-// address is an address as it is in the kernel's messages, in plain form.
+// address converts an address from the kernel's messages to its plain form.
 func address(family byte, b []byte, port uint16) netip.AddrPort {
 	a := netip.AddrFrom16([16]byte(b))
 	if family == unix.AF_INET {
@@ -138,8 +137,9 @@ func peerOfUnix(inode uint64) (uint64, error) {
 	return 0, errNoSocket
 }
 
-// UnixListeners returns the numbers of the Unix sockets of this program's network on which somebody listens at one file. The
-// kernel names that by its device and the low 32 bits of its inode's number.
+// UnixListeners returns the numbers of the listening Unix sockets in this program's network
+// namespace whose file is selected by isFile. The kernel identifies the file by its device and the
+// low 32 bits of its inode number.
 func UnixListeners(isFile func(device, inode uint32) bool) (sockets []uint64, err error) {
 	q := make([]byte, unixRequestSize)
 	q[0] = unix.AF_UNIX
@@ -177,7 +177,7 @@ func UnixListeners(isFile func(device, inode uint32) bool) (sockets []uint64, er
 	}
 }
 
-// attribute returns the value of an attribute in those behind a message, or nil.
+// attribute returns the value of an attribute in a list that follows a message, or nil.
 func attribute(list []byte, kind uint16) []byte {
 	const header = 4
 	for len(list) >= header {
@@ -193,8 +193,7 @@ func attribute(list []byte, kind uint16) []byte {
 	return nil
 }
 
-// diagnose sends a request of the socket diagnosis and returns the answer
-// behind its netlink header.
+// diagnose sends a request of the socket diagnosis and returns the answer after its netlink header.
 func diagnose(request []byte) ([]byte, error) {
 	fd, err := ask(request, unix.NLM_F_REQUEST)
 	if err != nil {
@@ -202,7 +201,7 @@ func diagnose(request []byte) ([]byte, error) {
 	}
 	defer unix.Close(fd)
 	b := make([]byte, replySize)
-	// The kernel has answered in the call above; it must not be waited for.
+	// The kernel has already answered during the call above, so do not wait.
 	n, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
 	if err != nil {
 		return nil, fmt.Errorf("read the socket diagnosis: %w", err)
@@ -218,7 +217,8 @@ func diagnose(request []byte) ([]byte, error) {
 	return b[unix.NLMSG_HDRLEN:size], nil
 }
 
-// ask sends a request of the socket diagnosis over a new socket, which has the answer afterwards.
+// ask sends a request of the socket diagnosis over a new socket, from which the caller can then
+// read the answer.
 func ask(request []byte, flags uint16) (fd int, err error) {
 	fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
@@ -235,7 +235,7 @@ func ask(request []byte, flags uint16) (fd int, err error) {
 	return fd, nil
 }
 
-// lookUpTCP finds an established connection, or a socket that listens, in a table of /proc/net.
+// lookUpTCP finds an established connection, or a listening socket, in a table of /proc/net.
 func lookUpTCP(path string, at, to netip.AddrPort) (socket, error) {
 	f, err := os.Open(path)
 	if err != nil {

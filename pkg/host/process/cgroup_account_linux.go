@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// account is the cgroup of a process with limits that controllers enforce. It reports the resources
-// used and the limits reached. Its files are opened below its directory's
-// descriptor. The nil value counts nothing.
+// account is the cgroup of a process with limits that controllers enforce. It reports the used
+// resources and the reached limits. Its files are opened relative to the descriptor of its
+// directory. The nil value counts nothing.
 type account struct {
 	mu  sync.Mutex // held while the descriptor is used
 	dir int        // -1: closed
 }
 
-// limited makes the cgroup of a process with such limits, below the cgroup of its group.
+// limited creates the cgroup of a process with such limits, below the cgroup of its group.
 func (g *Group) limited(r *limitRoot, l *Limits) (cgroupDir, *account, error) {
 	g.mu.Lock()
 	if g.limitedCG.path == "" {
@@ -27,7 +27,7 @@ func (g *Group) limited(r *limitRoot, l *Limits) (cgroupDir, *account, error) {
 	}
 	parent := g.limitedCG
 	g.mu.Unlock()
-	// It may exist already, with the limits.
+	// The parent may already exist, with its limits.
 	if _, err := enable(parent.path, words(parent.path, "cgroup.controllers")); err != nil || parent.path == "" {
 		return cgroupDir{}, nil, fmt.Errorf("make a cgroup for the limits of a process in %s: %w", r.path, orNotMade(err))
 	}
@@ -59,7 +59,8 @@ func (a *account) set(r *limitRoot, l *Limits) error {
 		if err := a.write("memory.max", strconv.FormatUint(min(l.Memory, math.MaxInt64), 10)); err != nil {
 			return err
 		}
-		// The kernel kills all of them, and not a single one whose absence the others might not notice.
+		// With memory.oom.group the kernel kills all processes of the cgroup. Otherwise it would
+		// kill a single one, and the others might not notice.
 		if err := a.write("memory.oom.group", "1"); err != nil {
 			return err
 		}
@@ -80,8 +81,8 @@ func (a *account) set(r *limitRoot, l *Limits) error {
 	return nil
 }
 
-// cpuMax returns the text of cpu.max for thousandths of a processor. The kernel takes at
-// least a millisecond of time, and a period of at most a second.
+// cpuMax returns the text of cpu.max for thousandths of a processor. The kernel requires a quota of
+// at least a millisecond, and a period of at most a second.
 func cpuMax(millis uint64) string {
 	const period, longest, most = 100_000, 1_000_000, 1 << 30
 	millis = min(millis, most)
@@ -103,7 +104,7 @@ func (a *account) write(name, value string) error {
 	return nil
 }
 
-// read returns the text of a file; "" if it cannot be read.
+// read returns the text of a file, or "" if the file cannot be read.
 func (a *account) read(name string) string {
 	if a == nil {
 		return ""
@@ -142,7 +143,8 @@ func (a *account) number(name string) *uint64 {
 	return &n
 }
 
-// counter returns the number after a word at the beginning of a line; 0 if no line has it.
+// counter returns the number after a word at the beginning of a line, or 0 if no line has that
+// word.
 func (a *account) counter(file, word string) uint64 { return counterIn(a.read(file), word) }
 
 func counterIn(text, word string) uint64 {
@@ -155,13 +157,14 @@ func counterIn(text, word string) uint64 {
 	return 0
 }
 
-// outOfMemory reports whether the kernel has killed a process of the cgroup at its limit.
+// outOfMemory reports whether the kernel has killed a process of the cgroup because of its memory
+// limit.
 func (a *account) outOfMemory() bool {
 	text := a.read("memory.events")
 	return counterIn(text, "oom_kill") > 0 || counterIn(text, "oom_group_kill") > 0
 }
 
-// refusedProcess reports whether the kernel has refused a new process at the limit.
+// refusedProcess reports whether the kernel has refused a new process because of the limit.
 func (a *account) refusedProcess() bool { return a.counter("pids.events", "max") > 0 }
 
 // usage adds the counters of the cgroup to the result of wait4.

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The controllers of limits. The one of io only counts.
+// These are the controllers of limits. The controller io is used only to count.
 const (
 	memoryController = "memory"
 	pidsController   = "pids"
@@ -25,23 +25,25 @@ const (
 var controllers = []string{memoryController, pidsController, cpuController, ioController}
 
 const (
-	// leafName is the cgroup inside a delegated one that contains the server itself: a cgroup that contains
-	// processes cannot enable controllers for its children. DelegateSubgroup= of systemd must name it.
+	// leafName is the child cgroup of a delegated cgroup that contains the server itself: a cgroup
+	// that contains processes cannot enable controllers for its children. DelegateSubgroup= of
+	// systemd must have this value.
 	leafName = "server"
 
-	// sharedName is the cgroup beside leafName for the commands of all servers there, and for the keepers
-	// of their detached processes, which are supervisors too. It bounds the total number of their tasks.
+	// sharedName is the cgroup next to leafName. It contains the commands of all servers there, and
+	// the keepers of their detached processes, which are supervisors too. It bounds the total
+	// number of their tasks.
 	sharedName = "exec-server-commands"
 
-	// limitPrefix begins the names of the cgroups of supervisors in it.
+	// limitPrefix is the beginning of the names of the supervisors' cgroups in sharedName.
 	limitPrefix = "exec-server-limits-"
 
-	// vacateRounds bounds how often the server lists the processes in the cgroup that it
-	// leaves, because these may start others.
+	// vacateRounds bounds how often the server lists the processes in the cgroup that it leaves,
+	// because these processes may start others.
 	vacateRounds = 16
 
-	// makeTries bounds how often a new directory is made if another server removes it. A
-	// server removes abandoned directories only once, when it starts.
+	// makeTries bounds how often a new directory is created again because another server has
+	// removed it. A server removes abandoned directories only once, when it starts.
 	makeTries = 16
 
 	// maxCgroupFile is how many bytes of a file of a cgroup are read: io.stat has about 100
@@ -49,20 +51,20 @@ const (
 	maxCgroupFile = 64 << 10
 )
 
-// limitRoot is the cgroup of this supervisor in which controllers enforce limits. Below the cgroup that was delegated
-// to the server:
+// limitRoot is the cgroup of this supervisor in which controllers enforce limits. These are the
+// cgroups below the one that was delegated to the server:
 //
 //	server                        the server itself, see leafName
-//	exec-server-commands          pids.max: what leaves the server serverTasks
-//	  exec-server-limits-PID-...  of one supervisor, locked
-//	    commands                  pids.max: what leaves launchers launcherTasks as well
-//	      1                       a group; processes without limits of their own have cgroups without controllers in it
+//	exec-server-commands          pids.max: all but serverTasks
+//	  exec-server-limits-PID-...  the cgroup of one supervisor, locked
+//	    commands                  pids.max: all but launcherTasks of the rest
+//	      1                       a group; processes without own limits have cgroups without controllers in it
 //	        1
-//	      2                       the same group, for processes with limits that controllers hold
+//	      2                       the same group, for processes with limits that controllers enforce
 //	        1
-//	    launchers                 of sandboxes, that were started ahead
+//	    launchers                 the launchers of sandboxes that were started ahead
 //
-// The lock on its directory shows other servers that this one is alive: they remove the
+// Another server sees by the lock on the directory that this supervisor is alive. It removes the
 // directories of a server that was killed together with its watchdog.
 type limitRoot struct {
 	cgroupRoot                 // commands
@@ -75,14 +77,14 @@ type limitRoot struct {
 	lock       *os.File        // the directory top
 }
 
-// limitState makes the limitRoot of a supervisor once.
+// limitState creates the limitRoot of a supervisor once.
 type limitState struct {
 	once sync.Once
 	root *limitRoot
 	err  error // the reason why it could not be made
 }
 
-// limitRoot returns the cgroup for limited processes, or the error of making it.
+// limitRoot returns the cgroup for limited processes, or the error of creating it.
 func (s *Supervisor) limitRoot() (*limitRoot, error) {
 	l := &s.limits
 	l.once.Do(func() {
@@ -107,11 +109,11 @@ func (s *Supervisor) limitRoot() (*limitRoot, error) {
 	return l.root, l.err
 }
 
-// ServiceCgroup reports whether systemd started this program directly in the cgroup of a
-// service, and not in a leaf of it. While controllers are enabled there, systemd cannot
-// start the service again.
+// ServiceCgroup reports whether systemd started this program directly in the cgroup of a service,
+// and not in a child cgroup. While controllers are enabled there, systemd cannot start the service
+// again.
 func ServiceCgroup() bool {
-	// Most programs are in no service, so that the mounts need not be read.
+	// Most programs are not in a service. For these the mounts need not be read.
 	if path, err := cgroupPath(); err != nil || !strings.HasSuffix(path, ".service") {
 		return false
 	}
@@ -119,8 +121,8 @@ func ServiceCgroup() bool {
 	return err == nil && strings.HasSuffix(own, ".service")
 }
 
-// removeCgroups removes the cgroups of the supervisor, if there are any. It makes no others
-// afterwards.
+// removeCgroups removes the cgroups of the supervisor, if there are any. Afterwards it creates no
+// others.
 func (s *Supervisor) removeCgroups() {
 	s.dirs.Do(func() {})
 	s.limits.once.Do(func() { s.limits.err = errClosed })
@@ -134,7 +136,8 @@ func (s *Supervisor) removeCgroups() {
 	_ = r.lock.Close()
 }
 
-// removeLimits removes the directory of a supervisor, and the one that it shares with others if it was the last.
+// removeLimits removes the directory of a supervisor. It also removes the shared directory if this
+// was the last supervisor.
 func removeLimits(path string) {
 	cgroupDir{path: path}.removeAll()
 	if shared := filepath.Dir(path); filepath.Base(shared) == sharedName {
@@ -142,10 +145,10 @@ func removeLimits(path string) {
 	}
 }
 
-// newLimitRoot makes a limitRoot in the first cgroup that allows it. The candidates are
-// this program's cgroup, whose processes are moved to a leaf; the parent, if this program
-// is in that leaf already; and ancestors that pass controllers to their children, as for
-// root in a login session.
+// newLimitRoot creates a limitRoot in the first cgroup that allows it. The candidates are this
+// program's cgroup, whose processes are moved to a leaf; its parent, if this program is in that
+// leaf already; and ancestors that enable controllers for their children, as for root in a login
+// session.
 func newLimitRoot() (*limitRoot, error) {
 	if err := startsInCgroups(); err != nil {
 		return nil, err
@@ -172,7 +175,7 @@ func newLimitRoot() (*limitRoot, error) {
 	return r, nil
 }
 
-// makeLimitRoot makes a limitRoot in base. With vacate, base is the cgroup of this program.
+// makeLimitRoot creates a limitRoot in base. With vacate, base is the cgroup of this program.
 func makeLimitRoot(base string, vacate bool) (*limitRoot, error) {
 	r := &limitRoot{base: base, have: make(map[string]bool)}
 	offered := words(base, "cgroup.controllers")
@@ -200,7 +203,7 @@ func makeLimitRoot(base string, vacate bool) (*limitRoot, error) {
 	return r, nil
 }
 
-// make makes the directories of the root, and locks them.
+// make creates the directories of the root, and locks them.
 func (r *limitRoot) make() (err error) {
 	shared := filepath.Join(r.base, sharedName)
 	if r.top, r.lock, err = makeLocked(shared); err != nil {
@@ -246,9 +249,10 @@ func (r *limitRoot) fill(shared string) error {
 	return writeCgroup(r.path, "pids.max", strconv.FormatUint(without(most, launcherTasks), 10))
 }
 
-// makeLocked makes the directory of a root in the shared directory, which it creates if it is missing, and locks it.
-// Scenario: another server starts at the same moment and removes the directory before it is locked, or a server ends
-// and removes the shared directory. Then makeLocked makes a new one.
+// makeLocked creates and locks the directory of a root in the shared directory, which it creates if
+// it is missing. Scenario: another server starts at the same moment and removes the directory
+// before it is locked, or a server ends and removes the shared directory. Then makeLocked creates a
+// new one.
 func makeLocked(shared string) (path string, lock *os.File, err error) {
 	for range makeTries {
 		if err = unix.Mkdir(shared, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -263,7 +267,7 @@ func makeLocked(shared string) (path string, lock *os.File, err error) {
 			continue
 		}
 		if err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-			// From here on no other server removes it, if it still exists.
+			// The directory is locked now. If it still exists, no other server removes it any more.
 			if _, err = os.Lstat(path); err == nil {
 				return path, lock, nil
 			}
@@ -274,9 +278,9 @@ func makeLocked(shared string) (path string, lock *os.File, err error) {
 	return "", nil, err
 }
 
-// enable enables, for the children of a cgroup, those of our controllers that are
-// available. It returns the controllers that were not enabled before. It fails if none
-// is available.
+// enable enables controllers for the children of a cgroup: those that this package uses and that
+// are available. It returns the controllers that were not enabled before. It fails if none is
+// available.
 func enable(path string, offered []string) (added []string, err error) {
 	enabled := words(path, "cgroup.subtree_control")
 	some := false
@@ -305,16 +309,16 @@ func enable(path string, offered []string) (added []string, err error) {
 	return nil, err
 }
 
-// disable takes controllers from the children of a cgroup. The kernel refuses it while
-// another server has children that use them.
+// disable disables controllers for the children of a cgroup. The kernel refuses that while another
+// server has children that use them.
 func disable(path string, list []string) {
 	for _, c := range list {
 		_ = writeCgroup(path, "cgroup.subtree_control", "-"+c)
 	}
 }
 
-// vacateCgroup moves the processes of a cgroup to its leaf. If it was not delegated to this
-// program, other processes than this one and its descendants must not be in it.
+// vacateCgroup moves the processes of a cgroup to its leaf. If the cgroup was not delegated to this
+// program, it must contain only this program and its descendants.
 func vacateCgroup(path string) error {
 	leaf := filepath.Join(path, leafName)
 	delegated := isDelegated(path)
@@ -331,7 +335,7 @@ func vacateCgroup(path string) error {
 			if err := unix.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 				return fmt.Errorf("make the cgroup %s: %w", leaf, err)
 			}
-			// Processes that this program starts from now on are in the leaf.
+			// Processes that this program starts after this are in the leaf.
 			pids = append([]int{os.Getpid()}, pids...)
 		}
 		for _, pid := range pids {
@@ -393,7 +397,7 @@ func sweepLimitRoots(base string) {
 	}
 }
 
-// procs returns the processes of a cgroup; 0 is one of another PID namespace.
+// procs returns the processes of a cgroup. A process of another PID namespace is 0.
 func procs(path string) ([]int, error) {
 	text, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 	if err != nil {
@@ -410,7 +414,7 @@ func procs(path string) ([]int, error) {
 	return pids, nil
 }
 
-// words returns the words of a file of a cgroup; nil if it cannot be read.
+// words returns the words of a file of a cgroup, or nil if the file cannot be read.
 func words(path, name string) []string {
 	f, err := os.Open(filepath.Join(path, name))
 	if err != nil {

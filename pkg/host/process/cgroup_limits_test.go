@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These tests check decisions that need no cgroup. scripts/services checks the kernel's part in a
-// guest.
+// These tests check decisions that need no real cgroup. scripts/services tests the kernel's part in
+// a guest.
 
 // TestCPUMax: the value for cpu.max is a quota of at least a millisecond in a period of
 // at most a second, and their quotient is the limit.
@@ -39,7 +39,7 @@ func fakeCgroup(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// TestAccount: the counters of a cgroup are read, and those that a kernel lacks are left out.
+// TestAccount: the counters of a cgroup are read. Counters that a kernel lacks are omitted.
 func TestAccount(t *testing.T) {
 	dir := fakeCgroup(t, map[string]string{
 		"memory.events": "low 0\nhigh 0\nmax 12\noom 1\noom_kill 0\noom_group_kill 0\n", "memory.peak": "4096\n", "pids.events": "max 0\n",
@@ -73,8 +73,8 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// TestNoControllers: a cgroup without controllers, as on a machine with cgroups v1, and a
-// cgroup of another user enforce no limits, and the error says what to do.
+// TestNoControllers: a cgroup without controllers, as on a machine with cgroups v1, cannot enforce
+// limits, nor can a cgroup of another user. The error names the remedy.
 func TestNoControllers(t *testing.T) {
 	bare := fakeCgroup(t, map[string]string{"cgroup.controllers": "hugetlb io\n", "cgroup.subtree_control": ""})
 	if _, err := makeLimitRoot(bare, true); err == nil || !strings.Contains(err.Error(), "Delegate=yes") {
@@ -100,7 +100,7 @@ func TestEnable(t *testing.T) {
 	}
 }
 
-// TestStranger: a cgroup that was not delegated is left to others that are in it.
+// TestStranger: if a cgroup was not delegated and contains other processes, it is not used.
 func TestStranger(t *testing.T) {
 	child := exec.Command("sleep", "600")
 	if err := child.Start(); err != nil {

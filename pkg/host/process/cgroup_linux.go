@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupRoot is the cgroup v2 directory in which this supervisor makes a cgroup for each group, and in
-// that one for each process. Unlike the cgroups of limitRoot they limit no resources: they exist because
-// a descendant cannot leave them. A nil root makes no cgroups.
+// cgroupRoot is the cgroup v2 directory of this supervisor. It contains a cgroup for each group,
+// which contains a cgroup for each process. Unlike the cgroups of limitRoot they limit no
+// resources. They exist because a descendant cannot leave its cgroup. A nil root creates no
+// cgroups.
 type cgroupRoot struct {
 	path string
 	next atomic.Uint64
 }
 
-// newCgroupRoot makes the supervisor's directory inside the cgroup of this
-// program.
+// newCgroupRoot creates the supervisor's directory inside the cgroup of this program.
 func newCgroupRoot() (*cgroupRoot, error) {
 	if err := startsInCgroups(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func ownCgroup() (mount, own string, err error) {
 		if !ok || len(fields) < 5 || !strings.HasPrefix(tail, "cgroup2 ") {
 			continue
 		}
-		// The mount may show only a part of the hierarchy.
+		// The mount may show only a part of the cgroup hierarchy.
 		below, err := filepath.Rel(fields[3], path)
 		if err != nil || below == ".." || strings.HasPrefix(below, "../") {
 			continue
@@ -98,7 +98,7 @@ func (r *cgroupRoot) remove() {
 // do nothing.
 type cgroupDir struct{ path string }
 
-// child makes a cgroup inside this one; the zero value if it cannot.
+// child creates a cgroup inside this one. It returns the zero value if it cannot.
 func (c cgroupDir) child(r *cgroupRoot) cgroupDir {
 	if c.path == "" {
 		return cgroupDir{}
@@ -122,8 +122,7 @@ func (c cgroupDir) open() (int, error) {
 	return fd, nil
 }
 
-// kill kills all processes in the cgroup and below it, and reports whether it
-// could.
+// kill kills all processes in the cgroup and below it. It reports whether that was possible.
 func (c cgroupDir) kill() bool {
 	if c.path == "" {
 		return false
@@ -149,7 +148,7 @@ func (c cgroupDir) members() []int {
 		}
 		text, _ := os.ReadFile(path)
 		for word := range strings.FieldsSeq(string(text)) {
-			// The pid of a process in another PID namespace reads 0.
+			// For a process in another PID namespace the kernel reports pid 0.
 			if pid, err := strconv.Atoi(word); err == nil && pid > 1 {
 				pids = append(pids, pid)
 			}
@@ -165,8 +164,7 @@ func isJanitor(pid int) bool {
 	return err == nil && string(comm) == JanitorName+"\n"
 }
 
-// remove removes the cgroup if it is empty. Otherwise it stays until the group
-// is closed.
+// remove removes the cgroup if it is empty. Otherwise the cgroup exists until the group is closed.
 func (c cgroupDir) remove() {
 	if c.path != "" {
 		_ = unix.Rmdir(c.path)

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Child is a helper program of this one: it has pipes in place of an event log,
-// no cgroup, and ends with this program. Its owner calls Wait exactly once;
-// Kill may be called at any time, from any goroutine.
+// Child is a helper program of this program. It has pipes instead of an event log and has no
+// cgroup, and it ends with this program. Its owner calls Wait exactly once. Kill may be called at
+// any time, from any goroutine.
 type Child struct {
 	// Stdin, Stdout and Stderr are this program's ends of the pipes. The owner closes
 	// them.
@@ -30,9 +30,9 @@ type Child struct {
 	reaped bool // its pid may belong to another process
 }
 
-// StartChild starts a program in a session of its own. It uses Argv, Arg0, Dir, Env,
-// ExtraFiles and Standby of the spec, and ignores the other fields. The error is a
-// *ShortageError if a later start may succeed.
+// StartChild starts a program in its own session. It uses Argv, Arg0, Dir, Env, ExtraFiles and
+// Standby of the spec, and ignores the other fields. The error is a *ShortageError if a later start
+// may succeed.
 func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
 	c, err := s.startChild(spec)
 	return c, explainShortage(err)
@@ -64,18 +64,18 @@ func (s *Supervisor) startChild(spec Spec) (*Child, error) {
 	return c, nil
 }
 
-// asFile returns an end that openEnds has made.
+// asFile returns an end that was made by openEnds.
 func asFile(end File) *os.File {
 	f, _ := end.(*os.File)
 	return f
 }
 
-// fork starts the program, or passes the spec to its standby, and
-// registers the pid, so that it is not reaped as an orphan.
+// fork starts the program, or passes the spec to its standby. It registers the pid, so that the
+// child is not reaped as an orphan.
 func (c *Child) fork(spec *Spec, e *ends, program string) (err error) {
 	s := c.s
-	// Without the lock, because it waits for an answer. The supervisor already knows the
-	// pid.
+	// giveJob is called without the lock, because it waits for an answer. The supervisor already
+	// knows the pid.
 	if spec.giveJob(e, -1, false, false) {
 		c.standby, c.pid, c.pidfd = spec.Standby, spec.Standby.pid, -1
 		return nil
@@ -118,10 +118,10 @@ func (c *Child) Wait() (syscall.WaitStatus, error) {
 	return status, nil
 }
 
-// Output runs a command of the server's own, such as a probe, and returns its standard
-// output; the caller bounds its time by the command's context. It is cmd.Output for a
-// program with a supervisor: routineOrphans would reap a child that it does not know as
-// an orphan, and cmd.Wait would find no child.
+// Output runs a command of the server itself, such as a probe, and returns its standard output. The
+// caller bounds the time by the command's context. A program with a supervisor must not call
+// cmd.Output: routineOrphans would reap the unknown child as an orphan, and cmd.Wait would find no
+// child.
 func (s *Supervisor) Output(cmd *exec.Cmd) ([]byte, error) {
 	var out bytes.Buffer
 	cmd.Stdout = &out

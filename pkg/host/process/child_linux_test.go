@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestOutputIsNotTakenForAnOrphan runs programs that end at once while the supervisor
-// constantly searches for orphans. Once, a server whose probe was reaped as an orphan
-// assumed that every sandbox was broken.
+// TestOutputIsNotTakenForAnOrphan runs programs that end at once while the supervisor constantly
+// searches for orphans. In an earlier version, a server's probe was reaped as an orphan, and the
+// server assumed that every sandbox was broken.
 func TestOutputIsNotTakenForAnOrphan(t *testing.T) {
 	s, err := NewSupervisor(Options{})
 	if err != nil {

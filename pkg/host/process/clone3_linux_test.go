@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFilterHidesClone3: with a filter like that of RestrictNamespaces= of systemd, which
-// makes clone3 fail with ENOSYS, no cgroup is made for processes, and the reason names the
-// setting.
+// TestFilterHidesClone3: with a filter like that of RestrictNamespaces= of systemd, which makes
+// clone3 fail with ENOSYS, no cgroups are created for processes, and the reason names the setting.
 func TestFilterHidesClone3(t *testing.T) {
 	t.Parallel()
 	for name, try := range map[string]func() error{
@@ -36,13 +35,13 @@ func TestFilterHidesClone3(t *testing.T) {
 	}
 }
 
-// TestStartsInCgroups asks the kernel without such a filter.
+// TestStartsInCgroups calls startsInCgroups without such a filter.
 func TestStartsInCgroups(t *testing.T) {
 	t.Parallel()
 	testutil.Need(t, "clone3", startsInCgroups(), unix.ENOSYS)
 }
 
-// hideClone3 installs a filter for the calling thread in which clone3 does not exist.
+// hideClone3 installs a filter for the calling thread that makes clone3 fail with ENOSYS.
 func hideClone3() error {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call

@@ -7,12 +7,13 @@ import (
 
 // CurrentUsage is the usage of a running process and its descendants at a moment.
 type CurrentUsage struct {
-	// User and System are the processor time of the existing ones and of children that they
-	// have waited for; with a cgroup, of all processes that have been in it.
+	// User and System are the processor time of the existing processes and of children that they
+	// have waited for. With a cgroup, they are the time of all processes that have been in the
+	// cgroup.
 	User, System time.Duration
-	// Memory is in bytes: the counter of the cgroup, page cache included, if it has the
-	// controller. Otherwise it is the sum of their resident memory, in which shared
-	// memory counts more than once.
+	// Memory is in bytes. If the cgroup has the memory controller, it is the controller's counter,
+	// including the page cache. Otherwise it is the sum of the resident memory of all processes, in
+	// which shared memory counts more than once.
 	Memory uint64
 	// Processes is the number of processes or, with the pids controller, of threads.
 	Processes uint64
@@ -22,16 +23,16 @@ const (
 	// maxTable bounds the entries of /proc that are read for CurrentUsage. Reading one
 	// takes about 10 µs.
 	maxTable = 64 << 10
-	// tableAge is how long a table that was read from /proc is used at least. It is not used for a process
-	// that has started since.
+	// tableAge is the minimum time for which a table read from /proc is used. It is not used for a
+	// process that has started since.
 	tableAge = 500 * time.Millisecond
-	// A table that took some time to read is used for tableShare times as long. So even if clients ask
-	// all the time, reading takes at most a tenth of one processor.
+	// A table that took some time to read is used for at least tableShare times as long. So even if
+	// clients ask constantly, reading takes at most a tenth of one processor.
 	tableShare = 10
 )
 
-// usageTable holds the system's processes by their parents and sessions, as of a recent
-// moment. The zero value is ready for use.
+// usageTable holds the system's processes by their parents and sessions, as they were recently. The
+// zero value is ready to use.
 type usageTable struct {
 	mu       sync.Mutex
 	began    time.Time // before it was read
@@ -67,9 +68,9 @@ func (t *usageTable) refresh(since time.Time) bool {
 	return true
 }
 
-// family returns a session leader, the members of its session and the descendants of all of
-// them. A pid without an entry, or whose process was reaped, stands for its session only.
-// The caller holds the lock.
+// family returns a session leader, the members of its session and all their descendants. If the pid
+// has no entry, or its process was reaped, only the members of its session are included. The caller
+// holds the lock.
 func (t *usageTable) family(leader int, reaped bool) []*entry {
 	seen := make(map[*entry]bool)
 	var list []*entry
@@ -95,10 +96,9 @@ func (t *usageTable) family(leader int, reaped bool) []*entry {
 	return list
 }
 
-// Current returns the resource usage of the process and its descendants. It returns
-// false if the usage is unknown: on a machine with more than maxTable processes, once
-// the process has closed, or for a moment after its start if clients ask very often. It
-// may block while /proc is read.
+// Current returns the resource usage of the process and its descendants. It returns false if the
+// usage is unknown: on a machine with more than maxTable processes, after the process has closed,
+// or for a moment after its start if clients ask very often. It may block while /proc is read.
 func (p *Process) Current() (CurrentUsage, bool) {
 	if p.program != nil || p.State().Closed {
 		return CurrentUsage{}, false
@@ -109,7 +109,8 @@ func (p *Process) Current() (CurrentUsage, bool) {
 	if !t.refresh(p.startedAt) {
 		return p.counted(nil) // an entry of its pid may be of another process
 	}
-	// After the table was read: if the process is not reaped now, the pid was its own then.
+	// This is called after the table was read. If the process is not reaped now, the pid belonged
+	// to it when the table was read.
 	reaped := p.isReaped()
 	if len(t.byPid) == 0 {
 		return p.counted(nil)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// counted returns the usage of all members of a family, with the counters of
-// their cgroup in place of sums. members is nil if they are not known.
+// counted returns the usage of all members of a family. It uses the counters of their cgroup
+// instead of sums if there are any. members is nil if the members are unknown.
 func (p *Process) counted(members []*entry) (CurrentUsage, bool) {
 	u := sum(members)
 	if p.cg.path == "" {
@@ -28,7 +28,7 @@ func (p *Process) counted(members []*entry) (CurrentUsage, bool) {
 	return u, members != nil || stat != ""
 }
 
-// read returns the text of a file of the cgroup; "" if it cannot be read. Its files have a few
+// read returns the text of a file of the cgroup, or "" if it cannot be read. The files have a few
 // hundred bytes.
 func (c cgroupDir) read(name string) string {
 	text, err := os.ReadFile(filepath.Join(c.path, name))

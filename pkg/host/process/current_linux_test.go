@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestCurrentUsage: the usage of a process includes its descendants, also one whose parent
-// has ended. Once it has closed, there is no usage.
+// TestCurrentUsage: the usage of a process includes its descendants, even a descendant whose parent
+// has ended. After the process has closed, there is no usage.
 func TestCurrentUsage(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		p, _ := start(t, g, shell("(sleep 1000 &) & sleep 1000 & while :; do :; done"))
@@ -29,8 +29,8 @@ func TestCurrentUsage(t *testing.T) {
 	})
 }
 
-// TestUsageFamily: descendants and the members of the session count, each once, and a pid
-// that another process has now does not.
+// TestUsageFamily: descendants and the members of the session count once each. If another process
+// has the pid now, it does not count.
 func TestUsageFamily(t *testing.T) {
 	table := func(entries ...entry) *usageTable {
 		tab := &usageTable{byPid: map[int]*entry{}, children: map[int][]*entry{}, sessions: map[int][]*entry{}}
@@ -58,8 +58,8 @@ func TestUsageFamily(t *testing.T) {
 	}
 }
 
-// TestUsageTableIsBounded: clients that ask all the time, also about processes that have just
-// started, have /proc read for a tenth of the time only.
+// TestUsageTableIsBounded: even if clients ask constantly, also about processes that have just
+// started, /proc is read for only a tenth of the time.
 func TestUsageTableIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const cost = 100 * time.Millisecond
@@ -82,7 +82,8 @@ func TestUsageTableIsBounded(t *testing.T) {
 				t.Errorf("%+v: it is fresh: %v, and was read: %v", tt, fresh, reads)
 			}
 		}
-		// Without a cost, it is read at once for a new process, and twice a second for others.
+		// If reading costs no time, the table is read at once for a new process, and twice a second
+		// for others.
 		time.Sleep(time.Second)
 		tab := &usageTable{began: time.Now(), read: time.Now()}
 		began := tab.began
@@ -96,7 +97,7 @@ func TestUsageTableIsBounded(t *testing.T) {
 	})
 }
 
-// TestUsageOfCgroup: numbers of the cgroup are used if it has them, and otherwise the sums
+// TestUsageOfCgroup: the counters of the cgroup are used if it has them, and otherwise the sums
 // over its members.
 func TestUsageOfCgroup(t *testing.T) {
 	self := strconv.Itoa(os.Getpid())
@@ -124,7 +125,7 @@ func TestUsageOfCgroup(t *testing.T) {
 	}
 }
 
-// TestParseStatUsage: hostile names of commands shift no field, and numbers out of range do
+// TestParseStatUsage: a hostile command name does not shift any field, and numbers out of range do
 // not overflow.
 func TestParseStatUsage(t *testing.T) {
 	const rest = "S 1 7 7 0 -1 0 1 2 3 4 100 200 300 400 20 0 1 0 5 4096 3 18446744073709551615"

@@ -12,9 +12,8 @@ type limited struct {
 	output uint64      // bytes that were delivered; Process.emit guards it
 }
 
-// hold returns how the limits of a process are enforced, or an error if a required limit
-// cannot be enforced. It is called before the start. If root is not nil, the process
-// needs a cgroup in it.
+// hold returns how the limits of a process are enforced, or an error if a required limit cannot be
+// enforced. It is called before the start. If root is not nil, the process needs a cgroup in root.
 func (s *Supervisor) hold(l *Limits) (held []Held, root *limitRoot, err error) {
 	add := func(limit string, value uint64, by Holder, reason string) {
 		if value == 0 {
@@ -59,8 +58,8 @@ func (s *Supervisor) hold(l *Limits) (held []Held, root *limitRoot, err error) {
 const missesReason = "a descendant that leaves both its session and its parent is not found without a cgroup or a sandbox"
 
 // addMisses adds a reason to the limits that this program enforces itself if it may not find all
-// descendants: the process has no cgroup and is not a launcher. (The end of a launcher ends its
-// sandbox with all processes in it.)
+// descendants: the process has no cgroup and is not a launcher. (If a launcher ends, its sandbox
+// ends with all its processes.)
 func (p *Process) addMisses() {
 	if p.cg.path != "" || p.spec.ExitGracePeriod {
 		return
@@ -72,16 +71,16 @@ func (p *Process) addMisses() {
 	}
 }
 
-// needsCgroup reports whether the process must not start without a cgroup: a required limit is
-// enforced by this program, and would miss descendants. As a subreaper, this program becomes the
-// parent of a daemon, but the kernel does not report which of its processes has started the
-// daemon: the daemon's parent, which may have led its session, has ended by then. A process that
-// is a subreaper itself would get children that it does not know, and lose them at its end.
+// needsCgroup reports whether the process must not start without a cgroup. That is so if this
+// program enforces a required limit itself and would miss descendants. As a subreaper, this program
+// becomes the parent of a daemon. But the kernel does not report which process has started the
+// daemon: the daemon's parent, which may have led its session, has ended by then. A process that is
+// itself a subreaper would get children that it does not know, and lose them at its end.
 func (p *Process) needsCgroup() bool {
 	return p.spec.Limits.Require && !p.spec.ExitGracePeriod && slices.ContainsFunc(p.held, func(h Held) bool { return h.By == HeldByServer })
 }
 
-// refuseMisses returns the error of a start that needs a cgroup and has none.
+// refuseMisses returns the error for a process that needs a cgroup and has none.
 func (p *Process) refuseMisses() error {
 	if p.cg.path != "" || !p.needsCgroup() {
 		return nil
@@ -90,8 +89,9 @@ func (p *Process) refuseMisses() error {
 	return &LimitError{p.held}
 }
 
-// controlled returns the cgroup that enforces limits, and a function that reports whether it has a
-// controller. It returns nil without such a cgroup, or if no limit needs a controller.
+// controlled returns the cgroup that enforces limits, and a function that reports whether the
+// cgroup has a controller. It returns nil if there is no such cgroup, or if no limit needs a
+// controller.
 func (s *Supervisor) controlled(l *Limits) (*limitRoot, func(controller string) (Holder, string)) {
 	if l.Memory == 0 && l.Processes == 0 && l.CPUMillis == 0 {
 		return nil, func(string) (Holder, string) { return HeldByNone, "" }
@@ -111,7 +111,7 @@ func (s *Supervisor) controlled(l *Limits) (*limitRoot, func(controller string) 
 // Held returns how the limits of the process are enforced.
 func (p *Process) Held() []Held { return p.held }
 
-// startLimits starts the clock of the process.
+// startLimits starts the timer of the process.
 func (p *Process) startLimits() {
 	p.startedAt = time.Now()
 	if wall := p.spec.Limits.WallTime; wall > 0 {
@@ -128,8 +128,8 @@ func (p *Process) exceed(c Cause) {
 	p.group.forgetLeft(p)
 }
 
-// stopLimits is called when the process has closed. The clock continues for remaining
-// descendants, which do not hold its output open.
+// stopLimits is called when the process has closed. The timer continues for descendants that still
+// run but do not hold its output open.
 func (p *Process) stopLimits() {
 	p.mu.Lock()
 	timer := p.limited.timer
@@ -174,7 +174,7 @@ func (g *Group) forgetLeft(p *Process) {
 	delete(g.left, p)
 }
 
-// stopLeft stops the clocks of processes that have closed.
+// stopLeft stops the timers of processes that have closed.
 func (g *Group) stopLeft() {
 	g.mu.Lock()
 	left := g.left
@@ -185,8 +185,8 @@ func (g *Group) stopLeft() {
 	}
 }
 
-// allow returns how many of n further bytes of output may be delivered. If these are too
-// many, the process is killed. The caller holds p.emit.
+// allow returns how many of n more bytes of output may be delivered. If that is less than n, the
+// process is killed. The caller holds p.emit.
 func (p *Process) allow(n int) int {
 	limit := p.spec.Limits.Output
 	if limit == 0 {
@@ -203,9 +203,9 @@ func (p *Process) allow(n int) int {
 	return allowed
 }
 
-// cpuSlack allows for the kernel's clocks: it sends SIGXCPU by the ticks that a process
-// has seen, but reports the time that it ran, which was 0.88 seconds
-// of one in a test. It kills one second later.
+// cpuSlack allows for the difference between the kernel's clocks. The kernel sends SIGXCPU by the
+// ticks that a process has seen, but reports the time that it ran. In a test a process got SIGXCPU
+// for a limit of one second after 0.88 seconds. The kernel kills the process one second later.
 const cpuSlack = 2
 
 // exitOf returns how the process ended.
@@ -218,7 +218,7 @@ func (p *Process) exitOf(end ending) Exit {
 	p.mu.Unlock()
 	const bySignal = 128
 	killed := bySignal + int(syscall.SIGKILL)
-	// The launcher of a sandbox ends with the exit code of its command.
+	// A launcher exits with the exit code of its command, also for 128+n after signal n.
 	signaled := end.signaled || p.spec.ExitGracePeriod && end.code > bySignal
 	exceeded := bySignal + int(syscall.SIGXCPU)
 	used := end.usage.User + end.usage.System

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLimiterProgram is the limiter of these tests.
+// TestMain lets this test program act as the limiter of these tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == limiter.Arg {
 		_ = limiter.Run(os.Args[2:])
@@ -37,7 +37,7 @@ func limitedGroup(t *testing.T, limited bool) *Group {
 	return s.NewGroup()
 }
 
-// TestCauses: each process tells why it has ended.
+// TestCauses: the exit of each process has the reason why it ended.
 func TestCauses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -121,8 +121,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestLimitsAreInherited: a limit applies to the program and to what it starts. Its
-// name, directory, environment and arguments are as in the spec.
+// TestLimitsAreInherited: a limit applies to the program and to the processes that it starts. Its
+// name, directory, environment and arguments are those of the spec.
 func TestLimitsAreInherited(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -143,7 +143,7 @@ func TestLimitsAreInherited(t *testing.T) {
 	}
 }
 
-// TestLimitedStartErrors: the errors of a start with limits are those of one without.
+// TestLimitedStartErrors: starts with and without limits have the same errors.
 func TestLimitedStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := dir + "/file"
@@ -165,8 +165,9 @@ func TestLimitedStartErrors(t *testing.T) {
 	}
 }
 
-// TestLimitsThatMissDescendants: without a cgroup, the limits that this program holds have a reason
-// that says which descendants they miss. Those of a launcher miss none: its sandbox ends with it.
+// TestLimitsThatMissDescendants: without a cgroup, the limits that this program enforces have a
+// reason that says which descendants they miss. The limits of a launcher miss none, because its
+// sandbox ends with it.
 func TestLimitsThatMissDescendants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -204,9 +205,9 @@ func TestRequiredLimits(t *testing.T) {
 	}
 }
 
-// TestRequiredLimitsThatMissDescendants: without a cgroup and a sandbox, nothing starts whose
-// limits of time or output are required. A system that refuses the cgroup must not lead to a
-// start without one, which is what happens otherwise.
+// TestRequiredLimitsThatMissDescendants: without a cgroup and a sandbox, a process with a required
+// limit of time or output is not started. If the system refuses the cgroup, the process must not be
+// started without one, as it would be without required limits.
 func TestRequiredLimitsThatMissDescendants(t *testing.T) {
 	launcher := shell("exit 3")
 	launcher.ExitGracePeriod = true
@@ -252,7 +253,8 @@ func TestRequiredLimitsThatMissDescendants(t *testing.T) {
 	}
 }
 
-// TestShortage: a start for which descriptors are missing says so, and the next one succeeds.
+// TestShortage: if descriptors are missing for a start, the error says so, and the next start
+// succeeds.
 func TestShortage(t *testing.T) {
 	g := limitedGroup(t, false)
 	p, _ := start(t, g, shell("true")) // what is opened once is open
@@ -270,8 +272,8 @@ func TestShortage(t *testing.T) {
 	}
 }
 
-// TestNoDescriptorAbove: a start whose descriptors have the highest number that there may be says that
-// descriptors are missing: to put them in order takes higher ones.
+// TestNoDescriptorAbove: if the descriptors of a start have the highest possible numbers, the error
+// says that descriptors are missing: reordering them needs higher numbers.
 func TestNoDescriptorAbove(t *testing.T) {
 	g := limitedGroup(t, false)
 	p, _ := start(t, g, shell("true")) // what is opened once is open
@@ -298,8 +300,8 @@ func TestNoDescriptorAbove(t *testing.T) {
 	}
 }
 
-// withDescriptors calls f while this program may open no more than so many descriptors, with
-// the number that none may have.
+// withDescriptors calls f while this program may open only left more descriptors. It passes f the
+// limit: the first number that no descriptor may have.
 func withDescriptors(t *testing.T, left int, f func(limit int)) {
 	t.Helper()
 	var old syscall.Rlimit

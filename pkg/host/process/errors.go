@@ -28,8 +28,8 @@ func (e *SpawnError) Error() string {
 // Unwrap returns the system's error.
 func (e *SpawnError) Unwrap() error { return e.Errno }
 
-// ShortageError is the error of a start for which this program or the machine lacks
-// a resource. The next start may succeed.
+// ShortageError means that a start failed because this program or the machine lacks a resource. The
+// next start may succeed.
 type ShortageError struct {
 	Lacks string
 	Err   error
@@ -40,7 +40,7 @@ func (e *ShortageError) Error() string { return e.Lacks + ": " + e.Err.Error() }
 // Unwrap returns the system's error.
 func (e *ShortageError) Unwrap() error { return e.Err }
 
-// shortages name the missing resource.
+// shortages maps an errno to the name of the missing resource.
 var shortages = map[syscall.Errno]string{
 	syscall.EMFILE: "this server has too many open files; end some processes, or raise its limit (ulimit -n, LimitNOFILE= of systemd)",
 	syscall.ENFILE: "this machine has too many open files",
@@ -48,7 +48,7 @@ var shortages = map[syscall.Errno]string{
 	syscall.ENOMEM: "this machine or the server's cgroup is out of memory",
 }
 
-// explainShortage returns a ShortageError for an error of the system that is one.
+// explainShortage returns a ShortageError if an error of the system means a shortage.
 func explainShortage(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok && shortages[errno] != "" {
 		return &ShortageError{shortages[errno], err}

@@ -2,10 +2,10 @@ package process
 
 import "slices"
 
-// Families returns, for each given process, the pids of the process and of its descendants
-// that can be found, in increasing order: those in its cgroup or, without one, those that
-// Terminate would find. All lists together have at most most pids; truncated means that
-// there are more. By the time a pid is used, it may belong to another process.
+// Families returns, for each given process, the pids of the process and of its descendants that can
+// be found, in increasing order. They are the pids in its cgroup or, without one, those that
+// Terminate would find. All lists together have at most most pids; truncated means that there are
+// more. By the time the caller uses a pid, it may belong to another process.
 func Families(procs []*Process, most int) (families [][]int, truncated bool) {
 	families = make([][]int, len(procs))
 	var table []entry
@@ -30,8 +30,8 @@ func Families(procs []*Process, most int) (families [][]int, truncated bool) {
 	return families, truncated
 }
 
-// family returns the pids of a process without a cgroup, of its descendants, and of the
-// processes left in its session. table was read after the start of the process.
+// family returns the pids of a process without a cgroup, of its descendants, and of the processes
+// that are left in its session. table was read after the start of the process.
 func (p *Process) family(table []entry) (pids []int) {
 	found := make(map[int]bool)
 	if !p.isReaped() {

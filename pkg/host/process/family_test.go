@@ -9,8 +9,8 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// TestFamilies: the result contains a process's descendants, also after the process itself
-// has ended. Those left behind are found by their session.
+// TestFamilies: the result contains a process's descendants, even after the process itself has
+// ended. Descendants that it has left behind are found by their session.
 func TestFamilies(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		p, _ := start(t, g, shell("(sleep 1000 &) & sleep 1000 & while :; do sleep 1; done"))

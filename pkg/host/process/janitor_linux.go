@@ -12,11 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Janitor is a program that cleans up after others, even when this program has been
-// killed: it gets no parent-death signal, and calls itself JanitorName. After the other
-// end of its socket is closed it finishes its work and ends; Supervisor.Close gives it
-// janitorTime for that. A goroutine waits for its end. Its methods may be called from
-// any goroutine.
+// Janitor is a program that cleans up after other programs, even if this program is killed: it gets
+// no parent-death signal, and its name is JanitorName. After the other end of its socket is closed,
+// it finishes its work and ends; Supervisor.Close gives it janitorTime for that. A goroutine waits
+// for its end. Its methods may be called from any goroutine.
 type Janitor struct {
 	s     *Supervisor
 	pid   int
@@ -27,9 +26,9 @@ type Janitor struct {
 	reaped bool
 }
 
-// StartJanitor starts a janitor from the Argv, Arg0, Env, Dir and ExtraFiles of a spec.
-// Socket is our end of the janitor's socket. It belongs to the Janitor from then on,
-// and is closed after an error.
+// StartJanitor starts a janitor from the Argv, Arg0, Env, Dir and ExtraFiles of a spec. socket is
+// this program's end of the janitor's socket. The Janitor takes it over, and closes it if there is
+// an error.
 func (s *Supervisor) StartJanitor(spec Spec, socket int) (*Janitor, error) {
 	spec.outlives = true
 	j := &Janitor{s: s, socket: socket, ended: make(chan struct{})}
@@ -101,7 +100,7 @@ func (j *Janitor) closeSocket() {
 	}
 }
 
-// Kill kills the program. The files that it would remove stay.
+// Kill kills the program. The files that it would have removed remain.
 func (j *Janitor) Kill() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 // janitorEnv makes TestFreezeSparesJanitors act as a janitor.
 const janitorEnv = "PROCESS_TEST_JANITOR"
 
-// TestFreezeSparesJanitors: a janitor is not stopped and killed with the
-// program whose traces it removes, also while that has not ended.
+// TestFreezeSparesJanitors: a janitor is not stopped and killed together with the program after
+// which it cleans up, even before that program has ended.
 func TestFreezeSparesJanitors(t *testing.T) {
 	if os.Getenv(janitorEnv) != "" {
 		fmt.Println(os.Getpid())
@@ -87,8 +87,8 @@ func readFromJanitor(socket int) error {
 	return err
 }
 
-// TestSupervisorWaitsForJanitors: when a supervisor is closed, it lets its janitor
-// finish the remaining work, which begins when the socket ends.
+// TestSupervisorWaitsForJanitors: when a supervisor is closed, it lets its janitor finish the
+// remaining work. The janitor begins with it when the socket is closed.
 func TestSupervisorWaitsForJanitors(t *testing.T) {
 	s, err := NewSupervisor(Options{})
 	if err != nil {
@@ -111,8 +111,8 @@ func TestSupervisorWaitsForJanitors(t *testing.T) {
 	}
 }
 
-// TestJanitorOutlivesItsStarter: it gets no parent-death signal, and it is found out
-// that it was killed.
+// TestJanitorOutlivesItsStarter: a janitor gets no parent-death signal, and the supervisor notices
+// if it was killed.
 func TestJanitorOutlivesItsStarter(t *testing.T) {
 	s, err := NewSupervisor(Options{})
 	if err != nil {

@@ -8,11 +8,12 @@ import (
 // ErrNoKeepers is the error of StartKeeper on a supervisor that cannot have keepers.
 var ErrNoKeepers = errors.New("a program may outlive this one only with Options.Subreaper")
 
-// StartKeeper starts a program that continues however this program ends: it leads a session of its own, is
-// in none of the Supervisor's cgroups, gets no parent-death signal, and is not ended by Close or the
-// watchdog. If it ends before this program, it is reaped. It uses Argv, Arg0, Dir, Env and ExtraFiles of
-// the spec, and returns the pid. stdin and stderr belong to the caller; standard output is the null
-// device. The error is a *ShortageError if a later start may succeed.
+// StartKeeper starts a program that continues however this program ends. The program leads its own
+// session, is in none of the Supervisor's cgroups, gets no parent-death signal, and neither Close
+// nor the watchdog ends it. If it ends before this program, it is reaped. StartKeeper uses Argv,
+// Arg0, Dir, Env and ExtraFiles of the spec, and returns the pid. stdin and stderr belong to the
+// caller; standard output is the null device. The error is a *ShortageError if a later start may
+// succeed.
 func (s *Supervisor) StartKeeper(spec Spec, stdin, stderr *os.File) (pid int, err error) {
 	if !s.opts.Subreaper {
 		return 0, ErrNoKeepers

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// killWithGrace kills a program with Spec.ExitGracePeriod, and gives it settleTime
-// to kill its descendants, and its janitors janitorTime to clean up. For other programs it does
-// nothing.
+// killWithGrace kills a program with Spec.ExitGracePeriod. It gives the program settleTime to kill
+// its descendants, and its janitors janitorTime to clean up. For other programs it does nothing.
 func (p *Process) killWithGrace() {
 	if !p.spec.ExitGracePeriod {
 		return
@@ -28,9 +27,9 @@ func (p *Process) killWithGrace() {
 	p.cg.killAllButJanitors()
 }
 
-// JanitorName is the name, as in /proc/PID/comm, of processes that clean up
-// after a killed program: they are killed janitorTime after the others. Any
-// process can take this name; it lives that much longer and gains nothing else.
+// JanitorName is the name, as in /proc/PID/comm, of processes that clean up after a killed program.
+// They are killed janitorTime after the other processes. Any process can take this name. It then
+// lives that much longer and gains nothing else.
 const JanitorName = "codex-janitor"
 
 // killAllButJanitors kills the processes of the cgroup except janitors. It
@@ -65,8 +64,8 @@ func (p *Process) killTree() {
 		p.group.s.killSessions([]int{p.pid})
 		return
 	}
-	// On a busy machine a program that was killed with grace may not have ended
-	// yet, and its janitor is still its child.
+	// On a busy machine, a program that killWithGrace has killed may not have ended yet, and its
+	// janitor is still its child.
 	janitors := make(map[int]bool)
 	family := freeze(p.pid, func(pid int) bool {
 		if p.spec.ExitGracePeriod && isJanitor(pid) {
@@ -111,10 +110,10 @@ func awaitJanitors(janitors map[int]bool) {
 	}
 }
 
-// freeze stops a session leader and its descendants with SIGSTOP, except those
-// that are spared, and returns them. A stopped process starts no others, so the
-// family is complete when all are stopped. Killing a parent before its children
-// are known would lose them: they would become children of another process.
+// freeze stops a session leader and its descendants with SIGSTOP, except for the spared ones, and
+// returns them. A stopped process starts no others, so the family is complete when all are stopped.
+// Killing a parent before its children are known would lose the children: they would become
+// children of another process.
 func freeze(leader int, spare func(pid int) bool) map[int]bool {
 	family := map[int]bool{leader: true}
 	for range freezeRounds {
@@ -139,8 +138,8 @@ func addDescendants(family map[int]bool, leader int, spare func(pid int) bool) b
 	return grew
 }
 
-// addFrom adds to family those of a table of processes whose parents are in it, or that belong
-// to the session of leader, and reports whether it has added any. The caller repeats it until it
+// addFrom adds to family the processes of a table whose parents are in it, or that belong to the
+// session of leader. It reports whether it has added any. The caller repeats the call until it
 // returns false.
 func addFrom(table []entry, family map[int]bool, leader int, spare func(pid int) bool) (grew bool) {
 	for _, e := range table {
@@ -183,10 +182,9 @@ func (s *Supervisor) killSessions(leaders []int) {
 	}
 }
 
-// killOrphans kills the children that were adopted from ended processes, until
-// none is left. Janitors get janitorTime to finish: otherwise, if a server ends
-// during a sandboxed request, the placeholders that the janitor removes would
-// stay in the user's workspace.
+// killOrphans kills children that were adopted from ended processes, until there are none. Janitors
+// get janitorTime to finish. Otherwise, if a server ended during a sandboxed request, the
+// placeholders that the janitor removes would remain in the user's workspace.
 func (s *Supervisor) killOrphans() {
 	deadline := time.Now().Add(janitorTime)
 	for s.killOrphansBut(isJanitor) && time.Now().Before(deadline) {
@@ -195,8 +193,8 @@ func (s *Supervisor) killOrphans() {
 	s.killOrphansBut(func(int) bool { return false })
 }
 
-// killOrphansBut kills adopted children except those that are spared, and
-// reports whether some were spared.
+// killOrphansBut kills adopted children except for the spared ones, and reports whether it has
+// spared any.
 func (s *Supervisor) killOrphansBut(spare func(pid int) bool) (spared bool) {
 	self := os.Getpid()
 	for range freezeRounds {
@@ -225,8 +223,8 @@ func (s *Supervisor) killOrphansBut(spare func(pid int) bool) (spared bool) {
 type entry struct {
 	pid, parent, session int
 	zombie               bool
-	// user and system are the processor time of the process and of those children that it
-	// has waited for, and resident its memory in bytes.
+	// user and system are the processor time of the process and of the children that it has waited
+	// for. resident is its memory in bytes.
 	user, system time.Duration
 	resident     uint64
 }

@@ -24,15 +24,16 @@ func (l *Limits) rlimits() []limiter.Limit {
 	return list
 }
 
-// limitedStart is the start of a program by a limiter.
+// limitedStart is the state of a start by a limiter.
 type limitedStart struct {
 	program string   // to execute
 	report  *os.File // this program's end of the limiter's pipe
 	theirs  *os.File
 }
 
-// limitedStart changes a spec so that it starts the limiter, which executes program. It returns nil, and
-// does not change the spec, if no limit needs it. The caller calls await or close.
+// limitedStart changes a spec so that it starts the limiter, which then executes program. If no
+// limit needs the limiter, it returns nil and does not change the spec. The caller calls await or
+// close.
 func (s *Supervisor) limitedStart(spec *Spec, program string) (*limitedStart, error) {
 	limits := spec.Limits.rlimits()
 	if !spec.ExitGracePeriod { // The launcher of a sandbox lowers this limit for its command, because the launcher itself needs threads.
@@ -54,13 +55,13 @@ func (s *Supervisor) limitedStart(spec *Spec, program string) (*limitedStart, er
 	words, env := limiter.Command(limits, firstExtra+len(spec.ExtraFiles), program, name, spec.Argv[1:], spec.Env)
 	spec.Argv, spec.Arg0, spec.Env = slices.Concat(s.opts.Limiter, words), nil, env
 	spec.ExtraFiles = append(spec.ExtraFiles[:len(spec.ExtraFiles):len(spec.ExtraFiles)], theirs)
-	// It was started without these limits.
+	// The standby was started without these limits.
 	spec.Standby.Close()
 	spec.Standby = nil
 	return &limitedStart{program, report, theirs}, nil
 }
 
-// firstExtra is the descriptor that the first of Spec.ExtraFiles becomes.
+// firstExtra is the number that the first of Spec.ExtraFiles gets in the child.
 const firstExtra = 3
 
 // close closes the pipe. It does nothing for nil.
@@ -70,8 +71,8 @@ func (l *limitedStart) close() {
 	}
 }
 
-// await waits until the limiter has executed its program, and returns the
-// error of that. For nil it returns nil.
+// await waits until the limiter has executed its program, and returns the error of the execution.
+// For nil it returns nil.
 func (l *limitedStart) await(spec *Spec) error {
 	if l == nil {
 		return nil

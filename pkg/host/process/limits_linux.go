@@ -2,6 +2,6 @@ package process
 
 import "time"
 
-// killTime bounds the wait for killed processes to end: one that is in the
-// middle of I/O to a dead disk may not end at all.
+// killTime bounds the wait for killed processes to end. A process that waits for I/O on a dead disk
+// may never end.
 const killTime = 2 * time.Second

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// block is a buffer that one read has filled. It returns to the pool when the
-// log and all readers have released it.
+// block is a buffer that is filled by one read. It returns to the pool when the log and all readers
+// have released it.
 type block struct {
 	data [MaxChunk]byte
 	refs atomic.Int32
@@ -57,8 +57,8 @@ type Chunk struct {
 // is valid until Release.
 type ReadResult struct {
 	Chunks []Chunk
-	// NextSeq follows the last chunk when a byte limit cut the answer short,
-	// and is the number of the next event otherwise.
+	// NextSeq follows the last chunk if a byte limit truncated the answer. Otherwise it is the
+	// number of the next event.
 	NextSeq       uint64
 	Exited        bool
 	ExitCode      *int  // nil until the process ended
@@ -76,9 +76,8 @@ func (r *ReadResult) Release() {
 	r.Chunks = nil
 }
 
-// eventLog numbers the events of one process and retains its newest output.
-// It is never locked while anything waits, so reading it never blocks behind
-// a slow receiver of events.
+// eventLog numbers the events of one process and retains its newest output. No code waits while it
+// holds the lock, so a read of the log never blocks because of a slow receiver of events.
 type eventLog struct {
 	mu       sync.Mutex
 	last     uint64 // number of the newest event
@@ -92,8 +91,7 @@ type eventLog struct {
 	changed  chan struct{} // closed and replaced on a change, if a reader waits
 }
 
-// output numbers and retains a piece of output. The log takes its own reference
-// to from.
+// output numbers and retains a piece of output. The log takes its own reference to from.
 func (l *eventLog) output(s Stream, data []byte, from *block) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +106,7 @@ func (l *eventLog) output(s Stream, data []byte, from *block) uint64 {
 	return l.last
 }
 
-// trim drops the oldest chunks until the rest is within the bounds.
+// trim drops the oldest chunks until the rest is within the limits.
 func (l *eventLog) trim() {
 	drop := 0
 	for l.bytes > MaxRetained || len(l.chunks)-drop > maxChunks {
@@ -130,8 +128,7 @@ func (l *eventLog) recordExit(e Exit) uint64 {
 	return l.last
 }
 
-// outputText returns a copy of the retained output: stdout or the terminal's,
-// and stderr.
+// outputText returns a copy of the retained output: stdout or the terminal's output, and stderr.
 func (l *eventLog) outputText() (stdout, stderr []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,8 +175,8 @@ func (l *eventLog) retained() int {
 	return l.bytes
 }
 
-// read returns the retained output with a number above after. It waits up to
-// wait for output, the exit or the close.
+// read returns the retained output with a number above after. If there is none, it waits up to wait
+// for output, the exit or the close.
 func (l *eventLog) read(ctx context.Context, after uint64, maxBytes *uint64, wait time.Duration) (ReadResult, error) {
 	var timeout <-chan time.Time
 	if wait > 0 {
@@ -222,8 +219,8 @@ func (l *eventLog) state() State {
 	return s
 }
 
-// snapshot returns the result of read at this moment, and whether a reader that
-// waits must return it. The caller holds the lock.
+// snapshot returns the current result of read, and whether a waiting reader must return it. The
+// caller holds the lock.
 func (l *eventLog) snapshot(after uint64, maxBytes *uint64) (ReadResult, bool) {
 	r := ReadResult{NextSeq: l.last + 1, Exited: l.exited, Closed: l.closed, SandboxDenied: l.exit.Denied}
 	if l.exited {

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// oomScoreAbove is added to this program's oom_score_adj for its processes: as if
-	// each used half of the machine's memory in addition to its own.
+	// oomScoreAbove is added to this program's oom_score_adj for its processes. The kernel then
+	// treats each as if it used half of the machine's memory in addition to its own.
 	oomScoreAbove = 500
 	maxOOMScore   = 1000 // of the kernel
 )
 
-// oomScore makes the kernel kill processes before this program when memory is short. They
-// inherit an oom_score_adj that this program has only while it forks. Raising and restoring the
-// value needs no privilege, and takes 4 microseconds. Overlapping forks share one raised value:
+// oomScore makes the kernel kill processes before this program when memory is short. The processes
+// inherit a raised oom_score_adj, which this program has only while it forks. Raising and restoring
+// the value needs no privilege, and takes 4 microseconds. Overlapping forks share one raised value:
 // with one fork at a time, 32 concurrent starts took a quarter longer.
 //
-// Changing the value of a process after its start was rejected: children that it has started by
-// then would keep the value of this program.
+// Changing the value of a process after its start was rejected: children that the process has
+// started by then would keep the value of this program.
 type oomScore struct {
 	once     sync.Once
 	own, set []byte // text of the values; set is never below oomScoreAbove
@@ -31,7 +31,7 @@ type oomScore struct {
 	forks int // in progress; during any of them the value is raised
 }
 
-// open opens the file, and finds out whether a raised value can be restored.
+// open opens the file, and checks whether a raised value can be restored.
 func (o *oomScore) open() {
 	o.fd = -1
 	fd, err := unix.Open("/proc/self/oom_score_adj", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -55,7 +55,7 @@ func (*oomScore) write(fd int, value []byte) bool {
 	return err == nil
 }
 
-// raise raises the value for one fork. The caller calls restore after it.
+// raise raises the value for one fork. The caller calls restore after the fork.
 func (o *oomScore) raise() {
 	o.once.Do(o.open)
 	o.mu.Lock()

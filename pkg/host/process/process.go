@@ -14,10 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sink receives the events of one process: one at a time, in the order of their
-// numbers. Output may block; meanwhile the process's output is not read, so a
-// slow receiver slows the process. The chunk is valid only during the call.
-// Output must return when its receiver is gone permanently.
+// Sink receives the events of one process, one at a time and in the order of their numbers. Output
+// may block. Meanwhile the process's output is not read, so a slow receiver slows the process. The
+// chunk is valid only during the call. Output must return if its receiver is gone permanently.
 type Sink interface {
 	Output(seq uint64, s Stream, chunk []byte)
 	// Exited reports how the process ended. Exit.Denied is the result of Spec.DetectDenial.
@@ -28,12 +27,11 @@ type Sink interface {
 // Process is one started process with its output and its descendants. Its
 // methods may be called from any goroutine.
 //
-// States: running, exited (the program has ended, but another process may still
-// hold its output), closed (all output ended; the last event was delivered). A
-// standby counts as exited once it has reported its exit code; Done waits until it
-// has ended and is reaped. A process has one goroutine per stream, one that waits
-// for the exit, and, while writes are queued, one that carries them out. All end
-// before the process is closed.
+// A process is in one of three states. Running: the program runs. Exited: the program has ended,
+// but another process may still hold its output. Closed: all output has ended, and the last event
+// was delivered. A standby counts as exited once it has reported its exit code; Done waits until it
+// has ended and is reaped. A process has one goroutine per stream, one that waits for the exit, and
+// one that executes queued writes while there are any. All end before the process is closed.
 type Process struct {
 	group *Group
 	spec  Spec
@@ -43,12 +41,12 @@ type Process struct {
 	win   window
 	stdin stdin
 	cg    cgroupDir
-	// account is the cgroup that enforces the limits of the process; nil without one.
+	// account is the cgroup that enforces the limits of the process; nil: it has no such cgroup.
 	account *account
 	// program is the program that Options.Launch has started; nil: the operating system has started it.
 	program Program
 
-	// gate holds events back until OpenGate.
+	// gate delays events until OpenGate is called.
 	gate     chan struct{}
 	gateOnce sync.Once
 
@@ -85,8 +83,8 @@ type State struct {
 // Pid returns the process id, which is also its session and group id.
 func (p *Process) Pid() int { return p.pid }
 
-// WithPid calls f while the pid certainly belongs to this process, or fails if the
-// process has ended. f must not block: the end of the process waits for it.
+// WithPid calls f while the pid certainly belongs to this process, or returns an error if the
+// process has ended. f must not block, because the end of the process waits for it.
 func (p *Process) WithPid(f func(pid int) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +94,7 @@ func (p *Process) WithPid(f func(pid int) error) error {
 	return f(p.pid)
 }
 
-// isReaped reports whether its pid may belong to another process.
+// isReaped reports whether the process was reaped, so that its pid may belong to another process.
 func (p *Process) isReaped() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,9 +104,9 @@ func (p *Process) isReaped() bool {
 // Done is closed when the process has closed and is reaped.
 func (p *Process) Done() <-chan struct{} { return p.finished }
 
-// Ack acknowledges the events up to and including number seq, which frees space
-// in the window. The highest seq counts; a seq beyond the newest event
-// acknowledges future events too. Without a window it does nothing.
+// Ack acknowledges the events up to and including number seq, which frees space in the window. Only
+// the highest seq counts. A seq beyond the newest event also acknowledges future events. Without a
+// window Ack does nothing.
 func (p *Process) Ack(seq uint64) {
 	if p.win.ack(seq) {
 		p.wakeStreams()
@@ -125,10 +123,10 @@ func (p *Process) unblockOutput() {
 // OpenGate starts the delivery of events. Until then the output waits in the pipes.
 func (p *Process) OpenGate() { p.gateOnce.Do(func() { close(p.gate) }) }
 
-// Read returns retained output with a number above after
-// (docs/spec/wire.md §4.4): at least one chunk if there is any, further ones
-// while their sum stays within maxBytes. Without output, and if the process has
-// neither exited nor closed since, it waits up to wait for one of them.
+// Read returns retained output with a number above after (docs/spec/wire.md §4.4). It returns at
+// least one chunk if there is any, and more as long as their total size is at most maxBytes. If
+// there is no output and the process has neither exited nor closed since, it waits up to wait for
+// one of these.
 func (p *Process) Read(ctx context.Context, after uint64, maxBytes *uint64, wait time.Duration) (ReadResult, error) {
 	return p.log.read(ctx, after, maxBytes, wait)
 }
@@ -154,9 +152,8 @@ func (p *Process) Resize(rows, cols uint16) error {
 	return err
 }
 
-// Signal signals the process's group, and the foreground group of its terminal,
-// which a key such as Ctrl-C would signal. It returns nil for a process that
-// has ended.
+// Signal signals the process group of the process, and the foreground group of its terminal, which
+// a key such as Ctrl-C would signal. It returns nil for a process that has ended.
 func (p *Process) Signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,13 +190,12 @@ func (p *Process) foreground() int {
 	return front
 }
 
-// Terminate kills the process and all its descendants with SIGKILL, and
-// reports whether the process was running. Output that was written before is
-// still delivered, as the window allows. If a process that cannot be killed
-// holds the output open, the streams end after cutTime.
+// Terminate kills the process and all its descendants with SIGKILL, and reports whether the process
+// was running. Output that was written before is still delivered, as far as the window allows. If a
+// process that cannot be killed holds the output open, the streams end after cutTime.
 //
-// If the process has exited already, the descendants that still hold its
-// output are killed after leftoverTime, unless they end by themselves.
+// If the process has already exited, the descendants that still hold its output open are killed
+// after leftoverTime, unless they end by themselves.
 func (p *Process) Terminate() bool {
 	if p.exitedButOpen() {
 		return false
@@ -209,8 +205,8 @@ func (p *Process) Terminate() bool {
 	return running
 }
 
-// setCause records why the process is about to be killed, unless a cause is set
-// already, and reports whether it is running.
+// setCause records why the process is about to be killed, unless a cause is already set. It reports
+// whether the process is running.
 func (p *Process) setCause(c Cause) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,10 +219,10 @@ func (p *Process) setCause(c Cause) bool {
 	return true
 }
 
-// exitedButOpen reports whether the process has exited and its streams are still open.
-// If so, it schedules the remaining descendants to be killed after leftoverTime. It
-// also reports true for a standby that has reported its exit code, closed, and is about
-// to end: it has no descendants.
+// exitedButOpen reports whether the process has exited and its streams are still open. If so, it
+// schedules the remaining descendants to be killed after leftoverTime. It also returns true for a
+// standby that has reported its exit code, has closed, and is about to end: such a standby has no
+// descendants.
 func (p *Process) exitedButOpen() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,7 +251,7 @@ func (p *Process) kill() {
 	}
 }
 
-// cutOff ends the streams after the output that they contain at this moment.
+// cutOff ends the streams after the output that they contain now.
 func (p *Process) cutOff() {
 	p.cut.Store(true)
 	p.wakeStreams()
@@ -284,8 +280,8 @@ func (p *Process) run(pidfd int) {
 	wg.Go(func() { p.routineWaiter(pidfd, &streams) })
 }
 
-// routineWaiter waits for the exit, reports it after all output that was
-// written before it, and closes the process when its streams have ended.
+// routineWaiter waits for the exit, and reports it after all output that was written before it. It
+// closes the process when its streams have ended.
 func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 	end, reported := p.awaitReport()
 	ended := make(chan struct{})
@@ -314,7 +310,7 @@ func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 	p.emit.Lock()
 	p.sink.Closed(p.log.close())
 	p.emit.Unlock()
-	// Done while the sink sends the exit event, which takes about as long.
+	// closeStreams runs while the sink sends the exit event, which takes about as long.
 	p.closeStreams()
 	if !reported {
 		p.removeCgroup()
@@ -325,8 +321,8 @@ func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 	close(p.finished)
 }
 
-// routineEnd reaps a process that has reported its exit code. It does not wait for the
-// client, which may read the output much later.
+// routineEnd reaps a process that has reported its exit code. It does not wait for the client to
+// read the output, which may be much later.
 func (p *Process) routineEnd(pidfd int, ended chan<- struct{}) {
 	defer close(ended)
 	p.group.s.reap(p, pidfd)
@@ -334,9 +330,9 @@ func (p *Process) routineEnd(pidfd int, ended chan<- struct{}) {
 	<-p.group.s.ending
 }
 
-// awaitReport waits until a standby has reported its exit code. It reports false if
-// no report comes, or if maxEnding processes that have reported still exist: then
-// the real end of the process counts. After true the caller starts routineEnd.
+// awaitReport waits until a standby has reported its exit code. It returns false if there is no
+// report, or if maxEnding processes that have reported still exist. The caller then waits for the
+// real end of the process. If it returns true, the caller starts routineEnd.
 func (p *Process) awaitReport() (end ending, reported bool) {
 	if end, reported = p.spec.Standby.awaitReport(); !reported {
 		return end, false

@@ -22,8 +22,8 @@ var variants = map[string]Options{
 	"cgroups": {Cgroups: true},
 }
 
-// eachVariant runs f with a group of each kind. On a machine without cgroups,
-// the second is what a server uses there.
+// eachVariant runs f with a group of each kind. The second kind is the one that a server uses on a
+// machine without cgroups.
 func eachVariant(t *testing.T, f func(t *testing.T, g *Group)) {
 	for name, opts := range variants {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +44,7 @@ func shell(script string) Spec {
 	return Spec{Argv: []string{"/bin/sh", "-c", script}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}}
 }
 
-// start starts a process and lets its events out.
+// start starts a process and opens its gate.
 func start(t testing.TB, g *Group, spec Spec) (*Process, *recorder) {
 	t.Helper()
 	r := newRecorder(t)
@@ -171,7 +171,7 @@ func TestProgramIsFoundInTheChildsPath(t *testing.T) {
 }
 
 func TestChildGetsThreeDescriptorsAndItsOwnSession(t *testing.T) {
-	// A descriptor that the starter of this program has left open.
+	// The program that started this one has left a descriptor open.
 	inherited, err := syscall.Dup(0) // without close-on-exec
 	if err != nil {
 		t.Fatal(err)
@@ -207,9 +207,8 @@ func TestArg0(t *testing.T) {
 	})
 }
 
-// TestOutputIsNumberedBeforeTheExit runs a process that writes and ends at
-// once, many times, with and without another process that keeps the output
-// open.
+// TestOutputIsNumberedBeforeTheExit repeatedly runs a process that writes and ends at once, with
+// and without another process that keeps the output open.
 func TestOutputIsNumberedBeforeTheExit(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		for i := range 60 {
@@ -275,8 +274,7 @@ func TestTerminateReachesDescendants(t *testing.T) {
 	})
 }
 
-// awaitGone waits until a process has ended. The kernel notifies only the
-// parent, so this polls.
+// awaitGone waits until a process has ended. It polls, because the kernel notifies only the parent.
 func awaitGone(t testing.TB, name string, pid int) {
 	t.Helper()
 	testutil.Eventually(t.Context(), t, fmt.Sprintf("%s: the end of %d", name, pid), func() (string, bool) {
@@ -394,8 +392,8 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// TestFailedStartsLeaveNothing: a program that the system does not start costs no descriptor
-// and no cgroup.
+// TestFailedStartsLeaveNothing: if the system cannot start a program, no descriptor and no cgroup
+// remains.
 func TestFailedStartsLeaveNothing(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "script")
 	if err := testutil.WriteProgram(script, []byte("#!/missing/interpreter\n")); err != nil {

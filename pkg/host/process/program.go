@@ -13,15 +13,15 @@ import (
 type Program interface {
 	// Pid identifies the program; it is above 0.
 	Pid() int
-	// Ends returns this side's ends of its streams. Stdin is nil if the spec has no
-	// PipeStdin. The Process closes them.
+	// Ends returns this side's ends of the program's streams. Stdin is nil if the spec has no
+	// PipeStdin. The Process closes the ends.
 	Ends() (stdin, stdout, stderr File)
-	// Wait waits for its end, and returns the exit code as a shell does: 128+n after
+	// Wait waits for the program's end, and returns the exit code as a shell does: 128+n after
 	// signal n. It is called once.
 	Wait() (code int, signaled bool)
 	// Signal returns nil for a program that has ended.
 	Signal(sig syscall.Signal) error
-	// Kill ends it and its descendants. It does not wait.
+	// Kill ends the program and its descendants. It does not wait.
 	Kill()
 }
 
@@ -56,7 +56,7 @@ func (g *Group) launch(ctx context.Context, p *Process) error {
 	return nil
 }
 
-// reapProgram waits for the end of a process that was launched by other means.
+// reapProgram waits for the end of a process that Options.Launch has started.
 func (p *Process) reapProgram() ending {
 	code, signaled := p.program.Wait()
 	p.mu.Lock()

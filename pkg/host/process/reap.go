@@ -5,16 +5,16 @@ import (
 	"syscall"
 )
 
-// ending describes the end of a program: its status, 128+n after signal n, -1 if it
-// is not known, and its usage.
+// ending describes the end of a program. code is its exit status: 128+n after signal n, and -1 if
+// it is unknown.
 type ending struct {
 	code     int
 	signaled bool
 	usage    Usage // without Wall
 }
 
-// reap waits for the end of p. It does not hold a thread where
-// the kernel has process descriptors that can be polled.
+// reap waits for the end of p. If the kernel has process descriptors that can be polled, reap does
+// not occupy a thread.
 func (s *Supervisor) reap(p *Process, pidfd int) ending {
 	if p.program != nil {
 		return p.reapProgram()
@@ -22,8 +22,8 @@ func (s *Supervisor) reap(p *Process, pidfd int) ending {
 	var end ending
 	waited := p.spec.Standby.await(p.pid, pidfd)
 	if !waited {
-		// Another process may get the pid before reaped is set. Avoiding that
-		// would mean holding the lock for the process's whole life.
+		// The pid may be reused before reaped is set. To avoid that, the lock would have to be held
+		// for the process's whole life.
 		end = waitStatus(p.pid)
 	}
 	s.watchdog.ended(p.pid)
@@ -71,8 +71,8 @@ func (s *Supervisor) lookForOrphans() {
 	}
 }
 
-// routineOrphans reaps adopted children: descendants of our processes whose
-// parents have ended.
+// routineOrphans reaps adopted children: descendants of this program's processes whose parents have
+// ended.
 func (s *Supervisor) routineOrphans() {
 	for {
 		select {
@@ -86,10 +86,9 @@ func (s *Supervisor) routineOrphans() {
 	}
 }
 
-// reapOrphan reaps one orphan and reports whether there may be more. The kernel
-// reports one ended child at a time. While it reports a child that has its own
-// waiter, orphans behind it are not visible; that waiter calls lookForOrphans
-// afterwards.
+// reapOrphan reaps one orphan and reports whether there may be more. The kernel reports one ended
+// child at a time. While it reports a child that has its own waiter, other ended orphans are not
+// visible. That waiter calls lookForOrphans afterwards.
 func (s *Supervisor) reapOrphan() bool {
 	s.forks.Lock()
 	defer s.forks.Unlock()

@@ -17,7 +17,7 @@ func awaitEnd(pid, pidfd int) bool {
 	if pidfd >= 0 {
 		waitPollable(pidfd)
 	}
-	// Waitid does not block if the descriptor has reported the end.
+	// Waitid does not block after the descriptor has reported the end.
 	var info unix.Siginfo
 	for {
 		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
@@ -27,8 +27,8 @@ func awaitEnd(pid, pidfd int) bool {
 	}
 }
 
-// waitPollable returns when the process has ended, or at once when the
-// descriptor cannot be polled. It closes the descriptor.
+// waitPollable returns when the process has ended. If the descriptor cannot be polled, it returns
+// at once. It closes the descriptor.
 func waitPollable(pidfd int) {
 	if unix.SetNonblock(pidfd, true) != nil {
 		_ = unix.Close(pidfd)
@@ -54,8 +54,7 @@ func endedChild() (int, error) {
 	return int(info.pid), err
 }
 
-// siginfo is the part of siginfo_t that waitid fills in; unix.Siginfo does not
-// export these members.
+// siginfo is the part of siginfo_t that waitid sets. unix.Siginfo does not export these members.
 type siginfo struct {
 	signo, errno, code int32
 	_                  int32 // alignment of the union on 64-bit systems
@@ -65,7 +64,7 @@ type siginfo struct {
 	_                  [100]byte
 }
 
-// waitid is unix.Waitid for a siginfo that can be read.
+// waitid is unix.Waitid with a siginfo whose members can be read.
 func waitid(kind, id int, info *siginfo, options int) error {
 	return unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(info)), options, nil)
 }

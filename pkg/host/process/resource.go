@@ -17,7 +17,7 @@ type Limits struct {
 	Output    uint64        // bytes that are delivered
 	FileSize  uint64        // bytes of each file that one of them writes
 	OpenFiles uint64        // descriptors of each of them
-	// Require refuses the start if one of the limits cannot be enforced for all descendants.
+	// Require makes the start fail if one of the limits cannot be enforced for all descendants.
 	Require bool
 }
 
@@ -37,7 +37,7 @@ const (
 // Holder is the mechanism that enforces a limit.
 type Holder int
 
-// The holders.
+// These are the holders.
 const (
 	HeldByNone   Holder = iota
 	HeldByCgroup        // the kernel, for all of them together
@@ -73,11 +73,11 @@ func (e *LimitError) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// Cause is why a process has ended.
+// Cause is the reason why a process has ended.
 type Cause int
 
-// The causes. All but the first two are those of a process that this program or the
-// kernel has killed, except for CausePIDs.
+// These are the causes. All but the first two, and except CausePIDs, mean that this program or the
+// kernel has killed the process.
 const (
 	CauseExit Cause = iota
 	CauseSignal
@@ -91,18 +91,19 @@ const (
 	CauseSupervisorClosed
 )
 
-// Usage is the usage of a process, including the descendants that have been waited for;
-// with a cgroup, including all of them. For a sandboxed process the launcher is included,
-// unless the launcher itself reported the process's end.
+// Usage is the usage of a process, including the descendants that have been waited for. With a
+// cgroup it includes all descendants. For a sandboxed process it includes the launcher, unless the
+// launcher itself reported the process's end.
 type Usage struct {
 	Wall, User, System time.Duration
-	// MaxRSS is the most memory in bytes that one process had. Linux counts that of
-	// this program at the time of the start, whose memory a new process has until it
+	// MaxRSS is the largest memory of a single process, in bytes. Linux includes the memory that
+	// this program had at the time of the start, because a new process has this memory until it
 	// executes its program.
 	MaxRSS uint64
 	// IORead and IOWritten are bytes of storage; nil if the system does not count them.
 	IORead, IOWritten *uint64
-	// PeakMemory and Processes are the most at a time; nil without a cgroup that counts.
+	// PeakMemory and Processes are the highest values at any time; nil without a cgroup that counts
+	// them.
 	PeakMemory, Processes *uint64
 }
 

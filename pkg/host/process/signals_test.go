@@ -6,10 +6,9 @@ import (
 	"testing"
 )
 
-// TestInheritedIgnoreSurvivesNewSupervisor is about a server in the background of
-// a script: the shell starts it with SIGINT ignored. The supervisor sets a handler,
-// so that its processes do not ignore the signal; the server must still know that
-// it should.
+// TestInheritedIgnoreSurvivesNewSupervisor is about a server in the background of a script, which
+// the shell starts with SIGINT ignored. The supervisor sets a handler, so that its processes do not
+// ignore the signal. The server itself must still know that it has to ignore it.
 func TestInheritedIgnoreSurvivesNewSupervisor(t *testing.T) {
 	signal.Ignore(syscall.SIGINT)
 	defer signal.Reset(syscall.SIGINT)

@@ -25,28 +25,25 @@ type Spec struct {
 	Dir string
 	// Env is the whole environment, as NAME=VALUE.
 	Env []string
-	// TTY gives it a terminal of Rows x Cols (0: 24 x 80) instead of pipes.
+	// TTY gives the program a terminal of Rows x Cols (0: 24 x 80) instead of pipes.
 	TTY        bool
 	Rows, Cols uint16
-	// PipeStdin gives it a pipe as stdin instead of /dev/null.
+	// PipeStdin gives the program a pipe as stdin instead of /dev/null.
 	PipeStdin bool
 	// Window is the number of bytes of output that may be unacknowledged before
 	// reading stops (see Process.Ack). Values outside of MinWindow and
 	// MaxWindow are adjusted. 0: no limit.
 	Window uint64
-	// ExtraFiles become its descriptors 3 and up. The caller closes them.
+	// ExtraFiles become the program's descriptors 3 and up. The caller closes them.
 	ExtraFiles []*os.File
-	// DetectDenial, if set, is called once at exit with the exit code and the
-	// retained output; a terminal's output counts as stdout. Its result is
-	// reported with the exit event. Nil: false.
+	// DetectDenial, if set, is called once at exit with the exit code and the retained output; a
+	// terminal's output is passed as stdout. The exit event reports its result. Nil: false.
 	DetectDenial func(exitCode int, stdout, stderr []byte) bool
-	// ExitGracePeriod means that the program kills its own descendants and cleans
-	// up when it is killed, as the sandbox launcher does. Its cgroup is killed
-	// only after settleTime.
+	// ExitGracePeriod means that the program, when it is killed, kills its own descendants and
+	// cleans up, as the sandbox launcher does. Its cgroup is killed only after settleTime.
 	ExitGracePeriod bool
-	// Standby, if set, is a standby of the same program. It is used if it still works;
-	// otherwise it is closed, and the program is started. It must
-	// not be used again.
+	// Standby, if set, is a standby of the same program. It is used if it still works. Otherwise it
+	// is closed, and the program is started. The caller must not use it again.
 	Standby *Standby
 	// Limits bound the resources of the program and its descendants.
 	Limits Limits
@@ -54,8 +51,8 @@ type Spec struct {
 	outlives bool // it does not end with this program: see Janitor
 }
 
-// ends are the descriptors of a new process: this program's ends, which are
-// polled, and the process's, which block.
+// ends are the descriptors of a new process: this program's ends, which are polled, and the
+// process's ends, which block.
 type ends struct {
 	stdin   File // nil: the null device
 	streams []stream
@@ -80,7 +77,7 @@ func (e *ends) closeChild() {
 	}
 }
 
-// closeOurs closes our side, after a failed start.
+// closeOurs closes this program's ends after a failed start.
 func (e *ends) closeOurs() {
 	if e.stdin != nil {
 		_ = e.stdin.Close()
@@ -130,8 +127,8 @@ func (e *ends) openPipes(spec *Spec) error {
 	return nil
 }
 
-// pipe makes a pipe. The child gets the end with that index (0 reads, 1 writes)
-// and this program the other.
+// pipe makes a pipe. The child gets the end with that index (0 reads, 1 writes), and this program
+// gets the other.
 func (e *ends) pipe(name string, index int) (child int, ours *os.File, err error) {
 	var fds [2]int
 	if err := pipeCloseOnExec(&fds); err != nil {
@@ -174,9 +171,8 @@ func (e *ends) openTerminal(spec *Spec) error {
 	return nil
 }
 
-// polled closes f and returns a duplicate that uses the runtime's poller, so
-// that a read does not hold a thread. The library that opened f may have made
-// it blocking permanently.
+// polled closes f and returns a duplicate that uses the runtime's poller, so that a read does not
+// occupy a thread. The library that opened f may have made it blocking permanently.
 func polled(f *os.File) (*os.File, error) {
 	defer f.Close()
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -209,11 +205,12 @@ func (spec *Spec) check() error {
 	return nil
 }
 
-// lookups counts the starts that look for something. Threads belong to the program, so this does, too.
+// lookups counts the starts that look up a program or a directory. It is global, because all
+// supervisors share the threads of this program.
 var lookups = semaphore.NewWeighted(maxLookups)
 
-// lookUp calls f, whose system calls may hang, as soon as fewer than maxLookups others run.
-// It returns the error of f or of ctx.
+// lookUp calls f, whose system calls may hang, once fewer than maxLookups other calls run. It
+// returns the error of f or of ctx.
 func lookUp(ctx context.Context, f func() error) error {
 	if err := lookups.Acquire(ctx, 1); err != nil {
 		return err
@@ -222,7 +219,7 @@ func lookUp(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// find is program, by lookUp: the directories of PATH may be on a file system that hangs.
+// find calls program by lookUp, because the directories of PATH may be on a file system that hangs.
 func (spec *Spec) find(ctx context.Context) (path string, err error) {
 	if strings.Contains(spec.Argv[0], "/") {
 		return spec.program() // no search in PATH
@@ -234,8 +231,8 @@ func (spec *Spec) find(ctx context.Context) (path string, err error) {
 	return path, err
 }
 
-// program returns the file to execute: the one that execvp would find with the
-// child's environment in the child's directory.
+// program returns the file to execute. It is the file that execvp would find with the child's
+// environment in the child's directory.
 func (spec *Spec) program() (string, error) {
 	name := spec.Argv[0]
 	if strings.Contains(name, "/") {
@@ -266,9 +263,8 @@ func (spec *Spec) program() (string, error) {
 	return "", &SpawnError{What: "program", Path: name, Errno: err}
 }
 
-// fork starts the program with its descriptors and returns its pid and a
-// descriptor for it, or -1 where the kernel has none. cgroup is the directory
-// to start in, or -1.
+// fork starts the program with its descriptors. It returns the pid and a process descriptor, or -1
+// if the kernel has none. cgroup is the directory of the cgroup to start in, or -1.
 func (spec *Spec) fork(e *ends, program string, cgroup int) (pid, pidfd int, err error) {
 	files := make([]uintptr, 0, 3+len(spec.ExtraFiles))
 	for _, fd := range e.files {
@@ -294,15 +290,15 @@ func (spec *Spec) fork(e *ends, program string, cgroup int) (pid, pidfd int, err
 	return pid, pidfd, nil
 }
 
-// aboveLimit reports whether a start with these descriptors may need one above the limit of open files.
-// To put them in order, syscall.ForkExec copies each of them, and a pipe of its own, to numbers above
-// all of them. Above the limit that fails with EBADF.
+// aboveLimit reports whether a start with these descriptors may need a descriptor above the limit
+// of open files. To reorder the descriptors, syscall.ForkExec copies each of them, and a pipe of
+// its own, to numbers above all of them. If such a number is above the limit, it fails with EBADF.
 func aboveLimit(files []uintptr) bool {
 	var limit syscall.Rlimit
 	return syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && uint64(slices.Max(files))+uint64(len(files))+1 >= uint64(limit.Cur)
 }
 
-// forkSpec is fork for a process of the supervisor.
+// forkSpec calls fork for a process of the supervisor.
 func (s *Supervisor) forkSpec(spec *Spec, e *ends, program string, cgroup int) (pid, pidfd int, err error) {
 	if s.opts.KillFirst {
 		s.oom.raise()

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diesWithParent means that a process is killed when this program ends, by its
-// parent-death signal.
+// diesWithParent means that the kernel kills a process when this program ends, by its parent-death
+// signal.
 const diesWithParent = true
 
 // terminalAttributes is the ioctl that gets a terminal's attributes.
@@ -19,17 +19,16 @@ const terminalAttributes = unix.TCGETS
 // countInput is the ioctl that returns how many bytes can be read.
 const countInput = unix.TIOCINQ
 
-// attributes returns how a process is started: in a session of its own, with its
-// stdin as the controlling terminal if it has one, in a cgroup unless that is
-// -1. pidfd receives a process descriptor if the kernel supports them.
+// attributes returns how to start a process: in its own session, with its stdin as the controlling
+// terminal if that is a terminal, and in a cgroup unless cgroup is -1. pidfd receives a process
+// descriptor if the kernel supports them.
 func attributes(spec *Spec, cgroup int, pidfd *int) *syscall.SysProcAttr {
 	sys := &syscall.SysProcAttr{
 		Setsid:  true,
 		Setctty: spec.TTY,
 		PidFD:   pidfd,
-		// The signal is sent when the forking thread ends. Threads of the Go
-		// runtime end only with a goroutine that is locked to one, and no
-		// goroutine of ours is.
+		// The signal is sent when the forking thread ends. A thread of the Go runtime ends only
+		// together with a goroutine that is locked to it, and this program locks none.
 		Pdeathsig: syscall.SIGKILL,
 	}
 	if spec.outlives {
@@ -44,8 +43,8 @@ func attributes(spec *Spec, cgroup int, pidfd *int) *syscall.SysProcAttr {
 // pipeCloseOnExec makes a pipe whose ends are closed on exec.
 func pipeCloseOnExec(fds *[2]int) error { return unix.Pipe2(fds[:], unix.O_CLOEXEC) }
 
-// closeInheritedOnExec sets close-on-exec on the descriptors that this program
-// inherited; those that Go opens have it already.
+// closeInheritedOnExec sets close-on-exec on the descriptors that this program inherited.
+// Descriptors that Go opens have it already.
 func closeInheritedOnExec() {
 	const first = 3
 	if unix.CloseRange(first, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {

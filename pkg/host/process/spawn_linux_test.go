@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDirectoryWithoutPermissionIsNamed: a start that fails because the user may not
-// enter the working directory does not name the program.
+// TestDirectoryWithoutPermissionIsNamed: if a start fails because the user may not enter the
+// working directory, the error does not blame the program.
 func TestDirectoryWithoutPermissionIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0); err != nil {
@@ -16,7 +16,7 @@ func TestDirectoryWithoutPermissionIsNamed(t *testing.T) {
 	}
 	defer func() { _ = os.Chmod(dir, 0o700) }()
 	if os.Geteuid() == 0 {
-		// Root may enter every directory; this thread gives up that right meanwhile.
+		// Root may enter every directory, so this thread temporarily gives up that right.
 		const nobody = 65534
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()

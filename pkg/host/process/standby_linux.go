@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Standby is a program that was started ahead of need (pkg/host/warmstart). It takes the place of
-// one program that would be started from a Spec: a child of this program with the same session,
-// parent-death signal and exit status. It uses the arguments, descriptors and terminal of the spec,
-// and has the name and environment with which it was started itself. It stays in its working
-// directory and in its cgroup, which is the one for launchers if it exists. It starts its children
-// in the process's cgroup.
+// Standby is a program that was started before its work is known (pkg/host/warmstart). It replaces
+// one program that would otherwise be started from a Spec. It is a child of this program with the
+// same session, parent-death signal and exit status. It gets the arguments, descriptors and
+// terminal of the spec. It keeps the name, environment and working directory with which it was
+// started, and its cgroup, which is the cgroup for launchers if that exists. It starts its own
+// children in the process's cgroup.
 //
-// A goroutine waits for its end. It must be used in Spec.Standby, or closed, before
-// the Supervisor is closed.
+// A goroutine waits for its end. The caller must use the standby in Spec.Standby, or close it,
+// before the Supervisor is closed.
 type Standby struct {
 	s      *Supervisor
 	pid    int
@@ -29,14 +29,14 @@ type Standby struct {
 	socket int  // -1: it has a job, or is closed
 	taken  bool // a Process or a Child reaps it
 	over   bool // ended is closed, or is about to be
-	// report is the socket of a standby that has a job and may report its exit code; nil:
-	// it has no job, or awaitReport has returned.
+	// report is the socket of a standby that has a job and may report its exit code. It is nil if
+	// the standby has no job, or if awaitReport has returned.
 	report *os.File
 }
 
-// StartStandby starts a standby from the Argv, Arg0, Env and Dir of a spec. Its
-// ExtraFiles become the descriptors 3 and up; the next one is its socket, whose
-// number is the value of the last argument, which this function appends.
+// StartStandby starts a standby from the Argv, Arg0, Env and Dir of a spec. Its ExtraFiles become
+// the descriptors 3 and up, and the next descriptor is its socket. StartStandby appends the number
+// of the socket as the last argument.
 func (s *Supervisor) StartStandby(spec Spec) (*Standby, error) {
 	ours, theirs, err := warmstart.Pair()
 	if err != nil {
@@ -102,8 +102,8 @@ func (st *Standby) routineWaiter(pidfd int) {
 	}
 }
 
-// Close ends a standby that was not used, without waiting. It does nothing for one
-// that was used or closed, and for nil.
+// Close ends a standby that was not used, without waiting. It does nothing if the standby was used
+// or closed, or is nil.
 func (st *Standby) Close() {
 	if st == nil {
 		return
@@ -123,11 +123,11 @@ func (st *Standby) closeSocket() {
 // Ended is closed when the program has ended.
 func (st *Standby) Ended() <-chan struct{} { return st.ended }
 
-// giveJob passes the spec to the standby, and reports whether the standby has
-// accepted it. If not, the standby is useless, and the caller must start the program.
-// The caller then reaps the program after its end. cgroup is the directory of the
-// cgroup in which the standby starts its children, or -1; limited means that it must
-// not start them elsewhere. With report the caller calls awaitReport.
+// giveJob passes the spec to the standby, and reports whether the standby has accepted it. If so,
+// the caller reaps the program after its end. If not, the standby is useless, and the caller must
+// start the program. cgroup is the directory of the cgroup in which the standby starts its
+// children, or -1. limited means that the standby must not start them elsewhere. With report, the
+// caller calls awaitReport.
 func (st *Standby) giveJob(spec *Spec, e *ends, cgroup int, limited, report bool) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -157,17 +157,17 @@ func (st *Standby) giveJob(spec *Spec, e *ends, cgroup int, limited, report bool
 	return true
 }
 
-// stopReport makes awaitReport return: the exit status of a program that has ended
-// replaces its report. st.mu must be held.
+// stopReport makes awaitReport return, because the program has ended and its exit status replaces
+// the report. st.mu must be held.
 func (st *Standby) stopReport() {
 	if st.report != nil {
 		_ = st.report.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
-// awaitReport waits for the exit code that a program reports before it ends. It reports
-// false if there is no report; then the exit status of the program counts. A program
-// that has reported must still be waited for and reaped.
+// awaitReport waits for the exit code that a program reports before it ends. It returns false if
+// there is no report; the caller then uses the exit status. A program that has reported must still
+// be waited for and reaped.
 func (st *Standby) awaitReport() (end ending, reported bool) {
 	if st == nil {
 		return end, false
@@ -186,8 +186,8 @@ func (st *Standby) awaitReport() (end ending, reported bool) {
 	return ending{code: code, usage: usageOfReport(used)}, err == nil
 }
 
-// reachable reports whether the working directory can be entered. If not, the
-// start of the program finds out why.
+// reachable reports whether the working directory can be entered. If not, the start of the program
+// determines the reason.
 func (spec *Spec) reachable() bool {
 	return lookUp(context.Background(), func() error {
 		var st unix.Stat_t
@@ -201,8 +201,8 @@ func (spec *Spec) reachable() bool {
 	}) == nil
 }
 
-// giveJob passes the spec to its standby, if it has one. If the standby does not
-// accept it, the spec has none any more.
+// giveJob passes the spec to its standby, if it has one. If the standby does not accept it, giveJob
+// removes the standby from the spec.
 func (spec *Spec) giveJob(e *ends, cgroup int, limited, report bool) bool {
 	if spec.Standby != nil && spec.Standby.giveJob(spec, e, cgroup, limited, report) {
 		return true

@@ -57,8 +57,8 @@ func TestStandbyProgram(t *testing.T) {
 	os.Exit(1)
 }
 
-// TestStandbyWithFewDescriptors: however few descriptors are left, a start with a
-// standby closes no other descriptor, and uses its cgroup.
+// TestStandbyWithFewDescriptors: however few descriptors are left, a start with a standby does not
+// close an unrelated descriptor, and uses its cgroup.
 func TestStandbyWithFewDescriptors(t *testing.T) {
 	const most = 12 // more than such a start needs
 	eachVariant(t, func(t *testing.T, g *Group) {
@@ -101,7 +101,7 @@ const reportFirst = "report"
 const reportFD = 100
 
 func reportAndWait(socket int) {
-	// The descriptors of the job exist twice.
+	// The job's descriptors have duplicates with other numbers.
 	if errors.Join(unix.CloseRange(0, 2, 0), unix.CloseRange(4, reportFD-1, 0)) != nil {
 		os.Exit(1)
 	}
@@ -127,8 +127,8 @@ func reporting(t *testing.T, g *Group) (p *Process, r *recorder, w *os.File) {
 	return p, r, w
 }
 
-// TestStandbyReport: a process has exited and closed when its standby has reported the
-// exit code. Done waits for its end, and nothing signals it any more.
+// TestStandbyReport: a process has exited and closed when its standby has reported the exit code.
+// Done waits for the standby's end, and no signal is sent to it any more.
 func TestStandbyReport(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		p, r, w := reporting(t, g)
@@ -180,8 +180,7 @@ func TestReportsOfMany(t *testing.T) {
 	}
 }
 
-// TestCloseWithReport: the end of a group ends a standby that has reported and does not
-// end by itself.
+// TestCloseWithReport: closing a group ends a standby that has reported and does not end by itself.
 func TestCloseWithReport(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		p, r, w := reporting(t, g)
@@ -196,7 +195,7 @@ func TestCloseWithReport(t *testing.T) {
 	})
 }
 
-// standbyOf starts a standby.
+// standbyOf starts a standby of the test program.
 func standbyOf(t *testing.T, s *Supervisor) *Standby {
 	t.Helper()
 	self, err := os.Executable()
@@ -213,7 +212,7 @@ func standbyOf(t *testing.T, s *Supervisor) *Standby {
 	return st
 }
 
-// TestStandby: a process that a standby carries out behaves like any other.
+// TestStandby: a process that runs in a standby behaves like any other.
 func TestStandby(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		r, w, err := os.Pipe()
@@ -246,7 +245,7 @@ func TestStandby(t *testing.T) {
 // notLeft checks that a standby was reaped and is forgotten.
 func notLeft(t *testing.T, s *Supervisor, pid int) {
 	t.Helper()
-	// It is removed after all have been told of its end.
+	// It is removed only after its end was reported to all waiters.
 	testutil.Eventually(context.Background(), t, "the standby is not known", func() (string, bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -296,22 +295,22 @@ func TestStandbyChild(t *testing.T) {
 	notLeft(t, s, st.pid)
 }
 
-// TestStandbyThatCannotBeUsed: the program is started in its place.
+// TestStandbyThatCannotBeUsed: if a standby cannot be used, the program is started instead.
 func TestStandbyThatCannotBeUsed(t *testing.T) {
 	for name, spoil := range map[string]func(*testing.T, *Standby){
 		"killed": func(t *testing.T, st *Standby) {
 			_ = syscall.Kill(st.pid, syscall.SIGKILL)
 			await(t, "the end of the standby", st.Ended())
 		},
-		// It gets the job and ends before it reads it.
+		// The standby gets the job, but ends before it reads it.
 		"killed meanwhile": func(_ *testing.T, st *Standby) {
 			_ = syscall.Kill(st.pid, syscall.SIGSTOP)
 			go func() {
-				// The job is in the socket, or will find it closed.
+				// The job is already in the socket, or the socket is closed when the job is sent.
 				_ = syscall.Kill(st.pid, syscall.SIGKILL)
 			}()
 		},
-		// Its end has not been noticed.
+		// The supervisor has not noticed the standby's end.
 		"just killed": func(t *testing.T, st *Standby) {
 			st.mu.Lock()
 			_ = syscall.Kill(st.pid, syscall.SIGKILL)

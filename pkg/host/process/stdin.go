@@ -19,19 +19,20 @@ const (
 	WriteUnknown     WriteStatus = "unknownProcess"
 )
 
-// WriteResult is the outcome of a write. Err is set if it failed for another
-// reason than a closed stdin.
+// WriteResult is the outcome of a write. Err is set if the write failed for a reason other than a
+// closed stdin.
 type WriteResult struct {
 	Status WriteStatus
 	Err    error
 }
 
-// stdin is the input of a process: a queue of writes. While the pipe has space, a
-// write goes straight into it. When the pipe is full, a goroutine serves the queue
-// until it is empty again. Queued writes are accepted in order while the accepted
-// ones have at most maxHeldInput bytes together; the others wait.
+// stdin is the input of a process: a queue of writes. While the pipe has space, a write goes
+// directly into it. If the pipe is full, a goroutine serves the queue until it is empty. Queued
+// writes are accepted in order as long as the accepted ones have at most maxHeldInput bytes
+// together. The others wait.
 //
-// States: open; ending (a close is queued, nothing more is taken); shut.
+// stdin is in one of three states: open; ending, when a close is queued and no more input is
+// accepted; and shut.
 type stdin struct {
 	mu      sync.Mutex
 	file    File // nil: no stdin
@@ -60,14 +61,12 @@ type input struct {
 	buffer   *[]byte // the buffer that holds data; nil: data has memory of its own
 }
 
-// Write queues data for the process's stdin, behind the earlier writes, and never
-// blocks. done is called once, from this or another goroutine, when the data is
-// accepted or rejected; data must not change until then. Data is accepted when it
-// is in the pipe or held for the pipe, for which at most maxHeldInput bytes are
-// held. If an earlier write with the same id was accepted, the write is accepted
-// too, but not repeated; if the earlier one still waits, both get the same
-// result. Accepted input that the process does not read before it ends is lost,
-// like input in a pipe.
+// Write queues data for the process's stdin, after the earlier writes. It never blocks. done is
+// called once, from this or another goroutine, when the data is accepted or rejected; data must not
+// change until then. Data is accepted when it is in the pipe or held for the pipe; at most
+// maxHeldInput bytes are held. If an earlier write with the same id was accepted, the write is
+// accepted too, but not repeated. If the earlier one still waits, both get the same result.
+// Accepted input that the process does not read before it ends is lost, like input in a pipe.
 func (p *Process) Write(data []byte, id *string, done func(WriteResult)) {
 	in := &input{data: data, id: id, done: []func(WriteResult){done}}
 	if result, finished := p.stdin.push(in); finished {
@@ -75,16 +74,16 @@ func (p *Process) Write(data []byte, id *string, done func(WriteResult)) {
 	}
 }
 
-// CloseStdin ends the input after the earlier writes: a pipe is closed, a
-// terminal gets its end-of-file character. done is called once.
+// CloseStdin ends the input after the earlier writes. A pipe is closed; a terminal gets its
+// end-of-file character. done is called once.
 func (p *Process) CloseStdin(done func(error)) {
 	if result, finished := p.stdin.push(&input{close: done}); finished {
 		done(result.Err)
 	}
 }
 
-// push carries out in at once and returns its result and true, or queues it and
-// returns false.
+// push executes in at once and returns its result and true. If that is not possible, it queues in
+// and returns false.
 func (s *stdin) push(in *input) (WriteResult, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,8 +124,7 @@ func (s *stdin) push(in *input) (WriteResult, bool) {
 	return WriteResult{}, false
 }
 
-// enqueue adds to the queue, and accepts the addition if it can. The caller holds
-// the lock.
+// enqueue adds an input to the queue, and accepts it if it can. The caller holds the lock.
 func (s *stdin) enqueue(in *input) {
 	s.queue = append(s.queue, in)
 	if s.waiting == 0 && s.accept(in) {
@@ -142,9 +140,8 @@ func (s *stdin) enqueue(in *input) {
 	s.queued[*in.id] = in
 }
 
-// accept accepts a write that is in the queue, if there is space for its data. The
-// end of the input is never accepted before it is carried out. The caller holds the
-// lock.
+// accept accepts a write in the queue if there is space for its data. The end of the input is
+// accepted only when it is executed. The caller holds the lock.
 func (s *stdin) accept(in *input) bool {
 	if in.close != nil || len(in.data) > maxHeldInput-s.held {
 		return false
@@ -166,7 +163,7 @@ func (in *input) hold() {
 	in.data = append((*in.buffer)[:0], in.data...)
 }
 
-// release gives up the data of a write that hold has copied.
+// release releases the data of a write that hold has copied.
 func (in *input) release() {
 	if in.buffer != nil {
 		in.data = nil
@@ -175,12 +172,12 @@ func (in *input) release() {
 	}
 }
 
-// inputBuffers keeps buffers for reuse: when a client writes faster than the program reads, a
-// write is held all the time.
+// inputBuffers holds buffers for reuse: when a client writes faster than the program reads, a write
+// is always held.
 var inputBuffers = sync.Pool{New: func() any { b := make([]byte, 0, inputBuffer); return &b }}
 
-// dequeue removes the oldest input, whose outcome is err, from the queue, and
-// returns the inputs that are now accepted. The caller holds the lock.
+// dequeue removes the oldest input from the queue; err is its outcome. It returns the inputs that
+// are now accepted. The caller holds the lock.
 func (s *stdin) dequeue(err error) (accepted []*input) {
 	in := s.queue[0]
 	s.queue[0] = nil
@@ -306,7 +303,7 @@ func (s *stdin) routineServe() {
 	}
 }
 
-// write carries out in, and waits for space in the pipe. Closing the file ends the wait.
+// write executes in, and waits for space in the pipe. Closing the file ends the wait.
 func (s *stdin) write(in *input) error {
 	if in.close == nil {
 		_, err := s.file.Write(in.data)
@@ -349,8 +346,8 @@ func (s *stdin) close() {
 	}
 }
 
-// remember stores the id of an accepted write. If rememberedWrites ids are
-// stored, it replaces the oldest. The caller holds the lock.
+// remember stores the id of an accepted write. If it already has rememberedWrites ids, it replaces
+// the oldest. The caller holds the lock.
 func (s *stdin) remember(id *string) {
 	if id == nil {
 		return

@@ -65,9 +65,9 @@ func TestBlockedWritesEndWithTheProcess(t *testing.T) {
 	})
 }
 
-// TestInputIsHeld writes to a program that does not read yet. Input up to the
-// limit is accepted at once, and only once; further input waits, also if it is
-// small. The program gets all of it in the order sent.
+// TestInputIsHeld writes to a program that does not read yet. Input up to the limit is accepted at
+// once, and only once. Further input waits, even if it is small. The program gets all of it in the
+// order in which it was sent.
 func TestInputIsHeld(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		gate := filepath.Join(t.TempDir(), "gate")
@@ -192,8 +192,7 @@ func TestARepeatedWriteWaitsForTheFirst(t *testing.T) {
 	})
 }
 
-// TestAWriteThatFailedIsNotRemembered sends a write again after the first copy
-// was refused.
+// TestAWriteThatFailedIsNotRemembered repeats a write after the first copy was refused.
 func TestAWriteThatFailedIsNotRemembered(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		spec := shell("sleep 1000")

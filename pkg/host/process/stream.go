@@ -26,7 +26,7 @@ func (p *Process) routineStream(s stream) {
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			// Woken up: by the exit, by a cut or by space in the window.
+			// The read was interrupted by the exit, by a cut, or by space in the window.
 			_ = s.file.SetReadDeadline(time.Time{})
 			if p.cut.Load() {
 				_ = r.drain(true, draining)
@@ -61,7 +61,7 @@ func (r *reader) read() error {
 		b = takeBlock()
 		n, readErr = r.p.win.read(int(fd), b.data[:])
 		if errors.Is(readErr, unix.EAGAIN) || errors.Is(readErr, errWindowFull) {
-			// Hold no buffer while waiting: there may be thousands of streams.
+			// Do not keep a buffer while waiting, because there may be thousands of streams.
 			b.release()
 			b = nil
 			return false
@@ -82,9 +82,8 @@ func (r *reader) read() error {
 	return nil
 }
 
-// fill reads more of a terminal's output into a block of n bytes, and returns
-// the new length. A terminal yields a page per read, and every event costs more
-// than a read. It never waits.
+// fill reads more of a terminal's output into a block of n bytes, and returns the new length. A
+// terminal returns one page per read, and an event costs more than a read. fill never waits.
 func (r *reader) fill(b *block, n int) int {
 	if r.stream.name != PTY {
 		return n
@@ -134,11 +133,10 @@ func (r *reader) deliver(b *block, n int) {
 	p.sink.Output(seq, r.stream.name, data)
 }
 
-// drain delivers the output that is in the stream at this moment, and returns
-// io.EOF if the stream has ended. It is called after the program has ended. Then a
-// pipe contains all output; a terminal may take drainTime to deliver it. If the
-// window is full, drain waits for space if toEnd is set, and otherwise leaves the
-// rest to be read later. While it waits, it calls exited once the program has
+// drain delivers the output that is in the stream now, and returns io.EOF if the stream has ended.
+// It is called after the program has ended. Then a pipe contains all output; a terminal may take
+// drainTime to deliver it. If the window is full, drain waits for space if toEnd is set, and
+// otherwise leaves the rest to be read later. While it waits, it calls exited once the program has
 // ended.
 func (r *reader) drain(toEnd bool, exited func()) error {
 	left, err := r.available()
@@ -165,7 +163,7 @@ func (r *reader) drain(toEnd bool, exited func()) error {
 			return io.EOF
 		default:
 			if left -= n; left <= 0 {
-				// Another process may write without end.
+				// Another process may write endlessly.
 				return r.atEnd()
 			}
 		}
@@ -173,8 +171,8 @@ func (r *reader) drain(toEnd bool, exited func()) error {
 }
 
 // awaitRoom waits until the window has space, and calls exited once the program has ended.
-// Scenario: on a busy machine a killed program ends after cutTime. Meanwhile the stream
-// waits here for an acknowledgement, which the client may send only after the exit event.
+// Scenario: on a busy machine a killed program ends only after cutTime. Meanwhile the stream waits
+// here for an acknowledgement, but the client may send it only after the exit event.
 func (r *reader) awaitRoom(exited func()) error {
 	for {
 		if r.p.exiting.Load() {
@@ -210,7 +208,7 @@ func (r *reader) readNow() (n int, err error) {
 	return n, err
 }
 
-// atEnd returns io.EOF if no process has the other end open, else nil.
+// atEnd returns io.EOF if no process has the other end open, and otherwise nil.
 func (r *reader) atEnd() error {
 	hangup := false
 	_ = r.raw.Control(func(fd uintptr) {

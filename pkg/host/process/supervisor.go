@@ -2,21 +2,19 @@
 // ordered log of output, exit and close, signals, and the killing of every
 // descendant.
 //
-// A Supervisor owns all processes; a Group is a set of processes that end
-// together; a Process is one of them. Events go to a Sink; a slow Sink
-// slows its process and nothing else.
+// A Supervisor owns all processes. A Group is a set of processes that end together. A Process is
+// one of them. Its events go to a Sink. A slow Sink slows only its own process.
 //
 // How descendants are killed depends on the machine:
-//   - With a writable cgroup v2 every process has a cgroup of its own, and
-//     none of its descendants can leave it: Terminate and Group.Close end all
-//     of them, and so does the watchdog when this program is killed.
-//   - Without one, descendants are found as children of children, by their
-//     session and by their group. Terminate does not find a descendant in a session of its
-//     own whose parent has ended; with
-//     Options.Subreaper it becomes this program's child and ends with
-//     Supervisor.Close.
-//   - The process itself always ends when this program does: by its
-//     parent-death signal.
+//  - With a writable cgroup v2 every process has its own cgroup, and none of
+//    its descendants can leave it. Terminate and Group.Close end all of them,
+//    and so does the watchdog if this program is killed.
+//  - Without a cgroup, descendants are found as children of children, by their
+//    session and by their group. Terminate does not find a descendant in its own
+//    session whose parent has ended. With Options.Subreaper such a descendant
+//    becomes this program's child and ends with Supervisor.Close.
+//  - The process itself always ends when this program does, by its
+//    parent-death signal.
 package process
 
 import (
@@ -31,8 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options configure a Supervisor. With the zero value it touches
-// only its own processes.
+// Options configure a Supervisor. With the zero value a Supervisor affects only its own processes.
 type Options struct {
 	// Logger receives records about failures and fallbacks. Nil: no log.
 	Logger *slog.Logger
@@ -44,18 +41,17 @@ type Options struct {
 	Cgroups bool
 	// NoLimits is the reason why cgroups must not limit processes; "": they may.
 	NoLimits string
-	// Watchdog is a command whose main function is RunWatchdog. It is
-	// started with the first process and ends the remaining processes when this program
-	// is killed. Empty: no watchdog.
+	// Watchdog is a command whose main function is RunWatchdog. It is started with the first
+	// process, and ends the remaining processes if this program is killed. Empty: no watchdog.
 	Watchdog []string
 	// Limiter is a command whose main function is limiter.Run (pkg/host/limiter). It sets the resource
 	// limits of processes that have some. Empty: no limits are set.
 	Limiter []string
-	// KillFirst makes the kernel kill processes before this program when memory is short.
-	// Processes that this program starts by other means at the same moment are killed first, too.
+	// KillFirst makes the kernel kill processes before this program when memory is short. It also
+	// affects processes that this program starts by other means at the same moment.
 	KillFirst bool
-	// Launch starts programs in place of the operating system, for a simulation. These
-	// programs have neither limits nor terminals. Nil: the operating system starts them.
+	// Launch starts programs instead of the operating system, for a simulation. These programs have
+	// neither limits nor terminals. Nil: the operating system starts them.
 	Launch func(context.Context, *Spec) (Program, error)
 }
 
@@ -74,9 +70,8 @@ type Supervisor struct {
 	table        usageTable
 	wg           sync.WaitGroup // every goroutine of every process
 
-	// forks is held for reading around a fork and the recording of its pid, and
-	// for writing while an orphan is reaped, so that a new child is never
-	// mistaken for an orphan.
+	// forks is held for reading during a fork until the pid is recorded, and for writing while an
+	// orphan is reaped. So a new child is never mistaken for an orphan.
 	forks sync.RWMutex
 
 	mu     sync.Mutex
@@ -87,7 +82,7 @@ type Supervisor struct {
 	stopping bool
 	// janitors are the running janitors.
 	janitors map[*Janitor]bool
-	// keepers are children that this program leaves behind; see StartKeeper.
+	// keepers are children that outlive this program; see StartKeeper.
 	keepers map[int]bool
 
 	ending       chan struct{}  // one for each process that has reported its exit and is not reaped
@@ -126,9 +121,8 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 	return s, nil
 }
 
-// cgroups returns the directory in which cgroups are made, or nil if none can be
-// made. The directory is made with the first process, so that it does not delay
-// the server's start.
+// cgroups returns the directory in which cgroups are created, or nil if that is not possible. It
+// creates the directory with the first process, so that this does not delay the server's start.
 func (s *Supervisor) cgroups() *cgroupRoot {
 	s.dirs.Do(func() {
 		if !s.opts.Cgroups {
@@ -149,7 +143,7 @@ func (s *Supervisor) cgroups() *cgroupRoot {
 	return s.root
 }
 
-// launchers returns the cgroup for launchers that are started ahead; the zero value: there
+// launchers returns the cgroup for launchers that are started ahead. It is the zero value if there
 // is no such cgroup.
 func (s *Supervisor) launchers() cgroupDir {
 	if root, err := s.limitRoot(); err == nil {
@@ -158,9 +152,10 @@ func (s *Supervisor) launchers() cgroupDir {
 	return cgroupDir{}
 }
 
-// CommandTasks returns the RLIMIT_NPROC of commands. 0: they have this program's limit, because a cgroup bounds
-// them or because the kernel would not apply it. A Supervisor sets the limit for processes that it starts. A
-// sandbox launcher must set it for its command before it makes the user namespace.
+// CommandTasks returns the RLIMIT_NPROC of commands. 0 means that they have this program's limit,
+// because a cgroup bounds them or because the kernel would not apply it. A Supervisor sets the
+// limit for processes that it starts. A sandbox launcher must set it for its command before it
+// creates the user namespace.
 func (s *Supervisor) CommandTasks() uint64 { return s.commandTasks() }
 
 func (s *Supervisor) findCommandTasks() uint64 {
@@ -173,7 +168,7 @@ func (s *Supervisor) findCommandTasks() uint64 {
 	return without(thisMachine().bound(), userTasks)
 }
 
-// Stopping announces Close: processes whose groups are closed from now on end with
+// Stopping announces Close. Processes whose groups are closed after this call end with
 // CauseSupervisorClosed.
 func (s *Supervisor) Stopping() {
 	s.mu.Lock()
@@ -238,12 +233,11 @@ func (s *Supervisor) NewGroup() *Group {
 	return g
 }
 
-// errClosed is the error of a start whose group or supervisor is closed.
+// errClosed means that the group or the supervisor of a start is closed.
 var errClosed = fmt.Errorf("no process can be started: %w", os.ErrClosed)
 
-// Start starts a process whose events go to sink once its OpenGate was called. The
-// context applies only to the start. The error is a *ShortageError if a later start may
-// succeed.
+// Start starts a process. Its events go to sink after OpenGate is called. The context applies only
+// to the start. The error is a *ShortageError if a later start may succeed.
 func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, error) {
 	defer spec.Standby.Close() // unless it is used
 	p, err := g.start(ctx, spec, sink)
@@ -329,8 +323,8 @@ func (g *Group) undo(p *Process, pidfd int, e *ends) {
 	close(p.finished)
 }
 
-// cgroup makes a cgroup for one process, inside the group's own. If limits is not nil, it
-// is a cgroup with controllers, and the account with their counters is returned.
+// cgroup creates a cgroup for one process, inside the group's cgroup. If limits is not nil, the
+// cgroup has controllers, and the account with their counters is returned.
 func (g *Group) cgroup(limits *limitRoot, l *Limits) (cgroupDir, *account, error) {
 	if limits != nil {
 		return g.limited(limits, l)
@@ -354,9 +348,8 @@ func (p *Process) removeCgroup() {
 	p.cg.remove()
 }
 
-// fork starts the program, or passes the spec to its standby, and
-// registers the process. The pidfd is -1 for a standby. The error is a *LimitError if the
-// process needs a cgroup and has none.
+// fork starts the program, or passes the spec to its standby. It registers the process. The pidfd
+// is -1 for a standby. The error is a *LimitError if the process needs a cgroup and has none.
 func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error) {
 	s := g.s
 	if err := p.refuseMisses(); err != nil {
@@ -369,8 +362,8 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	if cgroup >= 0 {
 		defer unix.Close(cgroup)
 	}
-	// Without the lock, because it waits for an answer. The supervisor already knows the
-	// pid.
+	// giveJob is called without the lock, because it waits for an answer. The supervisor already
+	// knows the pid.
 	given := p.spec.giveJob(e, cgroup, p.account != nil, true)
 	s.forks.RLock()
 	defer s.forks.RUnlock()
@@ -394,7 +387,7 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	if err != nil {
 		return -1, err
 	}
-	// They may be large, and the process is known until some time after its end.
+	// Argv and Env may be large, and the process is remembered for some time after its end.
 	p.spec.Argv, p.spec.Env = nil, nil
 	s.mu.Lock()
 	s.pids[p.pid] = true

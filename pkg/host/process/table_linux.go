@@ -14,7 +14,7 @@ func processTable() []entry {
 	return table
 }
 
-// readTable lists the visible processes. If /proc has more than most entries, it reads none
+// readTable lists the visible processes. If /proc has more than most entries, it reads none of them
 // and returns false.
 func readTable(most int) ([]entry, bool) {
 	dir, err := os.Open("/proc")
@@ -66,8 +66,8 @@ func parseStat(pid int, line string) (entry, bool) {
 	return e, err1 == nil && err2 == nil
 }
 
-// The places of fields in /proc/PID/stat, counted from the state: utime, which stime,
-// cutime and cstime follow, and rss.
+// These are the positions of fields in /proc/PID/stat, counted from the state: utime, which is
+// followed by stime, cutime and cstime, and rss.
 const (
 	statUser     = 11
 	statResident = 21
@@ -75,8 +75,8 @@ const (
 
 var pageSize = uint64(os.Getpagesize())
 
-// ticks returns a time of /proc/PID/stat. Linux counts 100 ticks in a second on all
-// architectures that this program is built for.
+// ticks converts a time of /proc/PID/stat. Linux counts 100 ticks per second on all architectures
+// for which this program is built.
 func ticks(field string) time.Duration {
 	const tick = time.Second / 100
 	n, _ := strconv.ParseUint(field, 10, 64)

@@ -30,7 +30,7 @@ func (f machineFiles) with(more machineFiles) machineFiles {
 	return all
 }
 
-// TestBoundOfTasks: the smallest limit that applies to this program counts.
+// TestBoundOfTasks: the result is the smallest limit that applies to this program.
 func TestBoundOfTasks(t *testing.T) {
 	plain := machineFiles{"/proc/sys/kernel/threads-max": "100000\n", "/proc/sys/kernel/pid_max": "4194304\n"}
 	unified := plain.with(machineFiles{
@@ -78,8 +78,8 @@ func TestBoundOfTasks(t *testing.T) {
 	}
 }
 
-// TestWithout: commands leave the tasks that the server needs, or half of the total if that
-// is not enough.
+// TestWithout: commands leave the tasks that the server needs, or half of the total if the total is
+// too small.
 func TestWithout(t *testing.T) {
 	for _, tt := range []struct{ bound, rest, want uint64 }{
 		{4915, 512, 4403}, {1024, 512, 512}, {1023, 512, 512}, {100, 512, 50}, {1, 512, 1}, {0, 512, 0},

@@ -2,9 +2,8 @@ package process
 
 import "golang.org/x/sys/unix"
 
-// passesTo reports whether the program passes signals on to that group: the
-// sandbox launcher (Spec.ExitGracePeriod) gives the terminal to the session of
-// the command that it starts.
+// passesTo reports whether the program passes signals on to that process group. The sandbox
+// launcher (Spec.ExitGracePeriod) gives the terminal to the session of the command that it starts.
 func (p *Process) passesTo(group int) bool {
 	leader := 0
 	if !p.spec.ExitGracePeriod {

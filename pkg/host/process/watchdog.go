@@ -14,16 +14,19 @@ import (
 	"time"
 )
 
-// watchdog is the supervisor's side of a process that outlives it for a moment: the
-// watchdog process holds the read end of a pipe and kills the remaining descendants if the
-// pipe ends without the line `q`. It runs in a session of its own, so that a signal to
-// this program's group does not kill it. If it has ended, for example because a user
-// killed it, the next start of a process starts another watchdog.
+// watchdog is the supervisor's side of the watchdog process, which outlives the supervisor for a
+// moment. The watchdog process holds the read end of a pipe, and kills the remaining descendants if
+// the pipe ends without the line `q`. It runs in its own session, so that a signal to this
+// program's group does not kill it. If it has ended, for example because a user killed it, the next
+// start of a process starts another watchdog.
 //
-// The lines are: `c PATH`, a cgroup to kill; `r CONTROLLERS PATH`, which cgroup gives
-// controllers to its children that it did not before; `+PID`, a session that has no
-// cgroup; `=PID`, a session whose leader does not end with this program;
-// `-PID`, that leader has ended; `q`, nothing is left.
+// The lines are:
+//	c PATH              a cgroup to kill
+//	r CONTROLLERS PATH  controllers that this program has enabled for the children of a cgroup
+//	+PID                a session that has no cgroup
+//	=PID                a session whose leader does not end with this program
+//	-PID                that leader has ended
+//	q                   nothing is left to do
 type watchdog struct {
 	starting sync.Mutex // held during the start of a watchdog, and by close
 
@@ -37,7 +40,7 @@ type watchdog struct {
 	running map[int]string // the lines about sessions whose leaders run, by their pids
 }
 
-// start starts the watchdog, if it does not run.
+// start starts the watchdog if it is not running.
 func (d *watchdog) start(s *Supervisor) {
 	if len(s.opts.Watchdog) == 0 {
 		return
@@ -146,7 +149,8 @@ func (d *watchdog) started(pid int, withoutCgroup bool) {
 	d.write(line)
 }
 
-// ended must be called before the pid of a process can be reused.
+// ended reports to the watchdog that a process has ended. It must be called before the pid of the
+// process can be reused.
 func (d *watchdog) ended(pid int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -177,9 +181,8 @@ func (d *watchdog) close() {
 	}
 }
 
-// RunWatchdog is the main function of the command in Options.Watchdog: it reads
-// lines from in (see watchdog), and kills the processes that they name if in
-// ends without the line `q`.
+// RunWatchdog is the main function of the command in Options.Watchdog. It reads lines from in (see
+// watchdog). If in ends without the line `q`, it kills the processes that the lines name.
 func RunWatchdog(in io.Reader) {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	var roots []cgroupDir
@@ -212,7 +215,7 @@ func RunWatchdog(in io.Reader) {
 			leaders[pid] = true
 		}
 	}
-	// The processes have had their parent-death signal, and some clean up.
+	// The processes have got their parent-death signal, and some of them clean up now.
 	time.Sleep(settleTime)
 	for _, root := range roots {
 		root.killAllButJanitors()

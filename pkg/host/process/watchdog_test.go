@@ -21,7 +21,7 @@ import (
 // processes of the session have ended.
 func session(t *testing.T, script string) (cmd *exec.Cmd, output io.Reader) {
 	t.Helper()
-	// RunWatchdog ignores signals, so it needs a program of its own.
+	// RunWatchdog ignores signals, so undo that after the test.
 	t.Cleanup(func() { signal.Reset(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT) })
 	cmd = exec.Command("/bin/sh", "-c", script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -45,7 +45,7 @@ func TestWatchdogEndsWhatDoesNotEndByItself(t *testing.T) {
 	if _, err := output.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	// The number of the ended session was given to another one.
+	// The pid of the ended session was reused by another process.
 	RunWatchdog(strings.NewReader(fmt.Sprintf("=%d\n=%d\n-%d\n", running.Process.Pid, ended.Process.Pid, ended.Process.Pid)))
 	if _, err := io.ReadAll(output); err != nil { // ends when the session has ended
 		t.Error(err)
@@ -67,8 +67,8 @@ func TestWatchdogLeavesAllAloneAfterAFarewell(t *testing.T) {
 	}
 }
 
-// TestWatchdogIsReplaced: if the watchdog has ended, or could not be started, the next start of a process starts
-// another one, and tells it of all running processes.
+// TestWatchdogIsReplaced: if the watchdog has ended, or could not be started, the next start of a
+// process starts another one and sends it all running processes.
 func TestWatchdogIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	program, lines := filepath.Join(dir, "watchdog"), filepath.Join(dir, "lines")

@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// errWindowFull means that no output is read until events are acknowledged.
+// errWindowFull means that no output is read until the receiver acknowledges events.
 var errWindowFull = errors.New("the window is full")
 
-// window bounds the output of a process that its receiver has not
-// acknowledged. Streams read through it, so that further output stays in the
-// pipe; at most one chunk exceeds its size.
+// window bounds the output of a process that its receiver has not acknowledged. Streams are read
+// through it, so that further output stays in the pipe. At most one chunk exceeds its size.
 //
-// With size 0 there is no window: no read is refused, and no bytes are counted.
+// With size 0 there is no window: every read is permitted, and no bytes are counted.
 type window struct {
 	size int // bytes; constant
 
@@ -37,13 +36,13 @@ func clampWindow(size uint64) int {
 	return int(min(max(size, MinWindow), MaxWindow))
 }
 
-// full reports whether nothing may be read. The caller holds the lock.
+// full reports whether reading is not permitted. The caller holds the lock.
 func (w *window) full() bool {
 	return w.unacked >= w.size || len(w.events) >= maxUnacked
 }
 
-// read reads from fd without waiting, or returns errWindowFull. The lock is held
-// meanwhile, so that two streams do not both use the rest of the window.
+// read reads from fd without waiting, or returns errWindowFull. It holds the lock, so that two
+// streams cannot both use the rest of the window.
 func (w *window) read(fd int, b []byte) (int, error) {
 	if w.size == 0 {
 		return readOnce(fd, b)
@@ -59,8 +58,8 @@ func (w *window) read(fd int, b []byte) (int, error) {
 	return n, err
 }
 
-// room reports whether the window has space. If not, the next acknowledgement
-// that frees some wakes the streams.
+// room reports whether the window has space. If not, the next acknowledgement that frees space
+// wakes the streams.
 func (w *window) room() bool {
 	if w.size == 0 {
 		return true
@@ -71,7 +70,7 @@ func (w *window) room() bool {
 	return !w.full()
 }
 
-// count adds bytes that were not read by read.
+// count adds bytes that were not read by the method read.
 func (w *window) count(n int) {
 	if w.size == 0 {
 		return

@@ -30,7 +30,7 @@ func TestWindowSizes(t *testing.T) {
 	}
 }
 
-// TestWindowCountsEvents: more events than are retained have fewer bytes than
+// TestWindowCountsEvents: the process has more events than are retained, but their bytes fit into
 // the window.
 func TestWindowCountsEvents(t *testing.T) {
 	w := window{size: MinWindow}
@@ -121,7 +121,7 @@ func (w *windowed) Output(seq uint64, s Stream, chunk []byte) {
 	w.events <- unacked{seq, len(chunk)}
 }
 
-// ack acknowledges events. It notes this first, so that the check is never too strict.
+// ack acknowledges events. It records them first, so that the check is never too strict.
 func (w *windowed) ack(p *Process, seq uint64) {
 	w.noted(seq)
 	p.Ack(seq)
@@ -136,8 +136,8 @@ func (w *windowed) noted(seq uint64) {
 	}
 }
 
-// awaitHeld waits until a stream of the process has found the window full and
-// more output waits in the pipe.
+// awaitHeld waits until a stream of the process has found the window full while more output is in
+// the pipe.
 func (w *windowed) awaitHeld(p *Process) {
 	w.t.Helper()
 	testutil.Eventually(w.t.Context(), w.t, "a process that is held back", func() (string, bool) {
@@ -163,8 +163,8 @@ func readable(s stream) bool {
 	return ready
 }
 
-// TestWindowIsNeverExceeded: processes write on both streams while
-// acknowledgements come late, out of order and repeatedly.
+// TestWindowIsNeverExceeded: processes write on both streams while acknowledgements arrive late,
+// out of order and repeatedly.
 func TestWindowIsNeverExceeded(t *testing.T) {
 	want, err := exec.Command("seq", "60000").Output()
 	if err != nil {
@@ -220,8 +220,8 @@ func (w *windowed) acknowledge(p *Process, rng *rand.Rand) {
 	}
 }
 
-// TestExitIsToldWhileHeldBack: a process ends while its pipe contains more
-// output than the window allows. Its exit must be reported.
+// TestExitIsToldWhileHeldBack: a process ends while its pipe contains more output than the window
+// allows. The exit must still be reported.
 func TestExitIsToldWhileHeldBack(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		spec := shell(fmt.Sprintf("head -c %d /dev/zero; head -c 1000 /dev/zero; echo err >&2; exit 3", MinWindow))
@@ -255,8 +255,8 @@ func TestLargestAckLiftsTheWindow(t *testing.T) {
 	})
 }
 
-// TestTerminateWhileHeldBack ends a process whose pipe is full. The output in the pipe
-// still waits for acknowledgements, and is still delivered.
+// TestTerminateWhileHeldBack terminates a process whose pipe is full. The output in the pipe still
+// waits for acknowledgements, and is then delivered.
 func TestTerminateWhileHeldBack(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		for name, spec := range map[string]Spec{
@@ -288,9 +288,9 @@ func TestTerminateWhileHeldBack(t *testing.T) {
 	})
 }
 
-// TestExitIsToldAfterTheCut: the streams of a process are cut off before it ends, as
-// when a killed process takes longer than cutTime to end on a busy machine. Its exit
-// must not wait for acknowledgements.
+// TestExitIsToldAfterTheCut: the streams of a process are cut off before it ends, because a killed
+// process takes longer than cutTime to end on a busy machine. Its exit must not wait for
+// acknowledgements.
 func TestExitIsToldAfterTheCut(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		spec := shell("exec yes")
@@ -336,8 +336,8 @@ func TestGroupCloseEndsWhatIsHeldBack(t *testing.T) {
 	})
 }
 
-// TestWindowLeavesStdinAlone writes to a process that is held back: its input,
-// and the end of its input, are still delivered.
+// TestWindowLeavesStdinAlone writes to a process whose output waits for the window. Its input and
+// the end of its input are still delivered.
 func TestWindowLeavesStdinAlone(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		spec := shell("head -c 200000 /dev/zero; exec cat")

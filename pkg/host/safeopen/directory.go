@@ -9,18 +9,20 @@ import (
 	"strings"
 )
 
-// maxLinks bounds the links of a path, as Linux does.
+// maxLinks bounds the links that are followed for one path, as Linux does.
 const maxLinks = 40
 
-// PrivateDir opens a directory for secrets by its absolute path; with create it makes what is missing, with mode 0700.
-// It walks down from the root. Every directory on the way must belong to this user or to root, and no other user may be
-// able to rename what is in it: a sticky one is fine. A link on the way must belong to this user or to root. The
-// directory itself must be no link and private to this user. Scenario: another user makes /tmp/codex before the server
-// does, as a link into a private directory of the server's user, or as a directory of its own (TestPrivateDir). On
-// systems whose files have other permissions only links are examined.
+// PrivateDir opens a directory for secrets by its absolute path. With create, it creates missing
+// directories with mode 0700. It opens one directory after the other from the root. Every directory
+// on the way must belong to this user or to root, and no other user may be able to rename files in
+// it; a sticky directory is accepted. A link on the way must belong to this user or to root. The
+// directory itself must not be a link, and must be private to this user. Scenario: another user
+// creates /tmp/codex before the server does, as a link to a private directory of the server's user,
+// or as a directory of that other user (TestPrivateDir). On systems with other file permissions
+// only links are checked.
 //
-// What it returns is to be used in place of the path, and closed. The errors name the path; without create, a missing
-// directory is fs.ErrNotExist.
+// The caller must use the result instead of the path, and close it. The errors contain the path.
+// Without create, the error for a missing directory is fs.ErrNotExist.
 func PrivateDir(path string, create bool) (*os.Root, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("%s is not an absolute path", path)
@@ -37,7 +39,8 @@ func PrivateDir(path string, create bool) (*os.Root, error) {
 	}
 }
 
-// walk opens a clean path, until it meets a link: then it returns the path with the target of the link in its place.
+// walk opens a clean path. If it meets a link, it returns the path with the link replaced by its
+// target.
 func walk(path string, create, lastIsOwn bool) (opened *os.Root, link string, err error) {
 	volume := filepath.VolumeName(path) + string(filepath.Separator)
 	at, err := os.OpenRoot(volume)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestPrivateDir: a directory for secrets is one that nobody else can exchange.
+// TestPrivateDir: no other user can exchange a directory for secrets.
 func TestPrivateDir(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -58,7 +58,8 @@ func TestPrivateDir(t *testing.T) {
 	}
 }
 
-// TestOwnersAbove: a directory or a link of another user is not passed; one of root is.
+// TestOwnersAbove: PrivateDir refuses a directory or a link of another user on the way, and accepts
+// one of root.
 func TestOwnersAbove(t *testing.T) {
 	info, err := os.Stat(t.TempDir())
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package safeopen opens files that must be regular files, without waiting. It is
-// for files with a fixed path, such as those of CODEX_HOME: a sandboxed program
-// that may create files there could replace one by a FIFO, for which os.Open would
-// wait, or by a device. Files that a user names in an option may be pipes, as
-// <(...) of a shell makes them, and are opened with package os.
+// Package safeopen opens files that must be regular files, without waiting. It is for files with a
+// fixed path, such as those of CODEX_HOME. A sandboxed program that may create files there could
+// replace such a file by a FIFO, for which os.Open would wait, or by a device. Files that a user
+// names in an option are opened with package os, because they may be pipes, as <(...) of a shell
+// creates them.
 package safeopen
 
 import (
@@ -14,15 +14,13 @@ import (
 	"syscall"
 )
 
-// ErrNotRegular is the error for a path to a file that is neither regular nor a
-// directory.
+// ErrNotRegular is the error for a path to a file that is neither regular nor a directory.
 var ErrNotRegular = errors.New("not a regular file")
 
-// Open is os.OpenFile for a file that must be regular or not exist. It never
-// waits, and follows links. The error is syscall.EISDIR for a directory and
-// ErrNotRegular for other files.
+// Open is os.OpenFile for a file that must be regular or must not exist. It never waits, and
+// follows links. The error is syscall.EISDIR for a directory and ErrNotRegular for other files.
 func Open(path string, flag int, perm fs.FileMode) (*os.File, error) {
-	// Opening a device can have effects, so check the type before the open.
+	// Opening a device can have effects, so check the type first.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, notRegular(path, info)
 	}

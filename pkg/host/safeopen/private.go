@@ -12,11 +12,10 @@ import (
 // or change.
 var ErrNotPrivate = errors.New("other users may read or change it; run `chmod 600` on it")
 
-// ReadPrivate reads a secret of at most limit bytes from a regular file. The last
-// element of the path must not be a symbolic link: the link's owner would choose
-// the file. The file must belong to this user or to root, and no other user may
-// read or change it; the group may read a file of root, because services get
-// their secrets that way. The errors name the path.
+// ReadPrivate reads a secret of at most limit bytes from a regular file. The last element of the
+// path must not be a symbolic link, because the link's owner could choose the file. The file must
+// belong to this user or to root, and no other user may read or change it. The group may read a
+// file of root, because services get their secrets that way. The errors contain the path.
 func ReadPrivate(path string, limit int) ([]byte, error) {
 	f, err := Open(path, os.O_RDONLY|noFollow, 0)
 	if err != nil {

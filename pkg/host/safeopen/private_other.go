@@ -6,10 +6,11 @@ import "io/fs"
 
 const noFollow = 0
 
-// private is for systems whose files have other permissions. It accepts all files.
+// private accepts all files, because file permissions on this system are different.
 func private(string, fs.FileInfo) error { return nil }
 
-// CheckOwn is for systems whose files have other permissions, and accepts all. So do the functions below.
+// CheckOwn accepts all files, because file permissions on this system are different. So do the
+// functions below.
 func CheckOwn(string, fs.FileInfo, fs.FileMode) error { return nil }
 
 func trusted(string, fs.FileInfo) error { return nil }

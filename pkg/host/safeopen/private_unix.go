@@ -11,8 +11,7 @@ import (
 
 const noFollow = syscall.O_NOFOLLOW
 
-// private returns an error for a file that another user owns, may read or may
-// change.
+// private returns an error if another user owns a file, or may read or change it.
 func private(path string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -32,7 +31,8 @@ func private(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// CheckOwn returns an error unless a file belongs to this user and has no more than the permissions most.
+// CheckOwn returns an error unless a file belongs to this user and has at most the permissions
+// most.
 func CheckOwn(what string, info fs.FileInfo, most fs.FileMode) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
@@ -52,8 +52,9 @@ func trusted(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// stays returns an error for a directory in which another user could rename what this user has. A group with the number of
-// the user is the user's own: some systems let it write to all directories of the user.
+// stays returns an error for a directory in which another user could rename files of this user. A
+// group with the same number as the user counts as the user's own: some systems let this group
+// write to all directories of the user.
 func stays(path string, info fs.FileInfo) error {
 	if err := trusted(path, info); err != nil {
 		return err

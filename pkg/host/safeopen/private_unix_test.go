@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// TestReadPrivate: a secret is read from files alone that no other user can read
-// or has chosen.
+// TestReadPrivate: a secret is read only from files that no other user can read or has chosen.
 func TestReadPrivate(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, mode os.FileMode, size int) string {
@@ -41,8 +40,8 @@ func TestReadPrivate(t *testing.T) {
 	}
 }
 
-// TestReadPrivateOfOthers: a file of another user is not read; one of root may be
-// readable by the group.
+// TestReadPrivateOfOthers: a file of another user is refused. A file of root may be readable by the
+// group.
 func TestReadPrivateOfOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, nil, 0o640); err != nil {

@@ -8,8 +8,8 @@
 //	argv = snapshot.Argv(argv)
 //	env = append(env, snapshot.Variables()...)
 //
-// It runs nothing itself. Only bash is known: dash cannot list its functions, so a
-// snapshot of it would lose them.
+// The package itself runs nothing. It supports only bash: dash cannot list its functions, so a
+// snapshot of dash would lose them.
 package shellsnapshot
 
 import (
@@ -32,9 +32,9 @@ var sections = [...]string{"shopt", "functions", "exported", "aliases", "options
 // NewMarker returns a text that start-up files do not print.
 func NewMarker() string { return "codex-" + rand.Text() }
 
-// Script returns a command line for bash that reads the interactive start-up file
-// too and prints the shell's state. `builtin` is quoted so that no alias replaces
-// it, and names the builtins that functions may hide.
+// Script returns a command line for bash that also reads the interactive start-up file, and prints
+// the shell's state. `builtin` is quoted so that no alias replaces it. It is used to call builtins
+// that functions may hide.
 func Script(marker string) string {
 	mark := func(section string) string { return `\builtin printf '\n%s\n' ` + marker + "-" + section + "\n" }
 	return `[ -n "$BASH_VERSION" ] || \builtin exit 1
@@ -48,16 +48,16 @@ if [ -r ~/.bashrc ]; then . ~/.bashrc; fi </dev/null >/dev/null 2>&1
 ` + mark("end")
 }
 
-// Complete reports whether an output holds a complete state. Output after it
-// comes from jobs that the start-up files left in the background.
+// Complete reports whether an output contains a complete state. Later output comes from jobs that
+// the start-up files left in the background.
 func Complete(output []byte, marker string) bool {
 	return bytes.Contains(output, []byte("\n"+marker+"-end\n"))
 }
 
 // Snapshot is the state of a shell. It does not change.
 type Snapshot struct {
-	// Environ are the exported variables, as NAME=VALUE, without those that
-	// belong to one shell alone.
+	// Environ are the exported variables, as NAME=VALUE, except for those that are specific to one
+	// shell process.
 	Environ []string
 
 	pieces []string // of the script that restores the rest
@@ -92,8 +92,8 @@ func Parse(output []byte, marker string) (*Snapshot, error) {
 	return s, nil
 }
 
-// shopts returns the commands that set the options of shopt. Two of them cannot
-// be set.
+// shopts returns the commands that set the options of shopt. It omits two options that cannot be
+// set.
 func shopts(lines string) string {
 	var on, off []string
 	for line := range strings.Lines(lines) {
@@ -116,9 +116,8 @@ func command(name string, words []string) string {
 	return name + strings.Join(words, " ") + "\n"
 }
 
-// options returns the command that sets the options of set. It turns off only
-// options that are on in a new shell: leaving the POSIX mode resets further
-// options in bash 4.
+// options returns the command that sets the options of set. It turns off only options that are on
+// in a new shell, because turning off the POSIX mode resets other options in bash 4.
 func options(lines string) string {
 	set := []string{"+o privileged"}
 	for line := range strings.Lines(lines) {
@@ -148,9 +147,9 @@ func environ(list string) (env []string) {
 
 func variable(i int) string { return "__CODEX_SHELL_SNAPSHOT_" + strconv.Itoa(i) }
 
-// Variables returns variables for the environment of a command with Argv, which
-// removes them before the command line runs. They carry the state because a file or descriptor would need
-// access from the sandbox, and an argument must not be as large.
+// Variables returns variables for the environment of a command with Argv, which removes them before
+// the command line runs. The state is in variables because a sandbox would have to grant access to
+// a file or descriptor, and an argument must not be that large.
 func (s *Snapshot) Variables() []string {
 	list := make([]string, len(s.pieces))
 	for i, piece := range s.pieces {
@@ -159,9 +158,8 @@ func (s *Snapshot) Variables() []string {
 	return list
 }
 
-// Argv returns argv, `[SHELL, "-lc", COMMAND, …]`, as a command that restores the
-// state in place of reading start-up files. `-p` makes bash ignore BASH_ENV and
-// functions in the environment.
+// Argv converts argv, `[SHELL, "-lc", COMMAND, …]`, to a command that restores the state instead of
+// reading start-up files. `-p` makes bash ignore BASH_ENV and functions in the environment.
 func (s *Snapshot) Argv(argv []string) []string {
 	var restore, names strings.Builder
 	for i := range s.pieces {

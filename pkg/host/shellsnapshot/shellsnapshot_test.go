@@ -79,7 +79,7 @@ func TestStateIsRestored(t *testing.T) {
 	}
 }
 
-// TestNoState: the command then runs the start-up files itself.
+// TestNoState: without a state, the command runs the start-up files itself.
 func TestNoState(t *testing.T) {
 	for _, profile := range []string{"exit 3", "exec true", "set -e; false", "kill $$"} {
 		if s, _ := snapshotOf(t, profile, ""); s != nil {

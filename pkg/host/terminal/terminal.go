@@ -1,14 +1,13 @@
 // Package terminal makes text from elsewhere safe to show on a terminal, and
 // brings a terminal into a known state.
 //
-// A terminal executes the sequences that are written to it: an escape sequence in the name of a
-// file or in the error of a server can change colours, hide the following text, set the
-// title of the window or write to the clipboard, and characters that turn the
-// direction of writing make one text look like another. Text, Literal and Writer
-// replace every such character by a visible escape, as in Go's quoted strings:
-// \x1b, \u202e. Writer is for whole streams, so that a program has one place
-// through which its messages reach the terminal. Reset is for the moment when a
-// program must be read, whatever was written to the terminal before.
+// A terminal executes the sequences that are written to it. An escape sequence in a file name or in
+// a server's error can change colours, hide the following text, set the title of the window or
+// write to the clipboard. Characters that change the direction of writing make one text look like
+// another. Text, Literal and Writer replace every such character by a visible escape, as in Go's
+// quoted strings: \x1b, \u202e. Writer is for whole streams, so that all messages of a program
+// reach the terminal through one place. Reset is for messages that a person must be able to read,
+// whatever was written to the terminal before.
 package terminal
 
 import (
@@ -19,20 +18,19 @@ import (
 	"unicode/utf8"
 )
 
-// maxMarks is how many combining marks may follow one character. Languages need
-// three or four; longer runs are drawn over the lines above and below.
+// maxMarks is how many combining marks may follow one character. Languages need three or four.
+// Longer sequences are drawn over the lines above and below.
 const maxMarks = 4
 
-// Text returns s as one line in which everything that a terminal does not print in
-// its place is replaced by a visible escape: control characters including line
-// breaks and tabs, direction marks, characters without a width, line and paragraph
-// separators, blanks other than the space, and bytes that are not UTF-8. Text that
-// contains none of them is returned as it is.
+// Text returns s as one line. It replaces every character that a terminal does not print in its
+// place by a visible escape: control characters including line breaks and tabs, direction marks,
+// characters without a width, line and paragraph separators, blanks other than the space, and bytes
+// that are not UTF-8. If s contains none of these, Text returns s.
 func Text(s string) string { return string(visible(nil, s, false)) }
 
-// Literal is Text for text that a person must read exactly, such as a command to be
-// approved: letters that are written from right to left are replaced too, because a
-// terminal may show them, and the signs between them, in another order.
+// Literal is Text for text that a person must read exactly, such as a command to be approved. It
+// also replaces letters that are written from right to left, because a terminal may show them, and
+// the characters between them, in another order.
 func Literal(s string) string {
 	if strings.IndexFunc(s, rightToLeft) < 0 {
 		return Text(s)
@@ -129,8 +127,8 @@ func appendByte(b []byte, c byte) []byte {
 	}
 }
 
-// appendEscape appends the escape of a character: with four digits, which are an
-// escape in JSON too, so that a line of JSON stays one.
+// appendEscape appends the escape of a character. It uses four digits, which are a valid escape in
+// JSON too, so that a line of JSON stays valid.
 func appendEscape(b []byte, r rune) []byte {
 	if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
 		return fmt.Appendf(b, `\u%04x\u%04x`, high, low)

@@ -40,7 +40,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// FuzzText checks that all of the result is printed, and that visible text does not change.
+// FuzzText checks that every character of the result is visible, and that visible text does not
+// change.
 func FuzzText(f *testing.F) {
 	f.Add("\x1b[31m\u202e\x9b\U000e0041e\u0301")
 	f.Fuzz(func(t *testing.T, s string) {
@@ -108,8 +109,7 @@ func TestReset(t *testing.T) {
 			t.Errorf("%q: the cursor is at %d, %d, modes %q", state, line, column, s.Modes())
 		}
 	}
-	// These hide the question if nothing is done about them, so that the test above
-	// can fail.
+	// These states hide the question unless they are reset. They show that the test above can fail.
 	for _, state := range []string{
 		"\x1b]0;", "\x1bP", "\x1b_", "\x1b[8m", "\x1b[30;40m", "\x1b]10;#000\a", "\x1b(0", "\x1b)0\x0e", "\x1b*0\x1bn", "\x1b[5i", "\x1b[1$}",
 		"\x1b[?2026h", "\x1b[?69h\x1b[1;2s", "\x1b_Ga=T;AAAA\x1b\\", "\x1b[8;1Hfake > \x1b[1;1H",

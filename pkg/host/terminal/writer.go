@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes text with invisible characters made visible, like Text, but keeps
-// line breaks and tabs. It may be used by several goroutines. At the end of a
-// line, a carriage return before the line feed is removed.
+// Writer writes text with invisible characters made visible, like Text, but it does not change line
+// breaks and tabs. At the end of a line it removes a carriage return before the line feed. Several
+// goroutines may use it.
 type Writer struct {
 	mu   sync.Mutex
 	to   io.Writer
@@ -19,8 +19,8 @@ type Writer struct {
 // NewWriter returns a Writer that writes to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{to: w} }
 
-// Write writes all of b, except for the beginning of a character at its end, which
-// is kept for the next call.
+// Write writes all of b, except for an incomplete character at its end, which it keeps for the next
+// call.
 func (w *Writer) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,7 +51,8 @@ func isPlain(text []byte) bool {
 	return true
 }
 
-// incomplete returns how many bytes at the end of text need the following ones.
+// incomplete returns how many bytes at the end of text are the beginning of an incomplete
+// character.
 func incomplete(text []byte) int {
 	if n := len(text); n > 0 && text[n-1] == '\r' {
 		return 1

@@ -1,30 +1,30 @@
-// Package warmstart hands work to a program that was started before the work was known. The
-// start of a Go program and the first use of its memory take 2 of the 5 ms that the start of a
-// sandboxed command takes; docs/performance.md has the numbers.
+// Package warmstart passes work to a program that was started before the work was known. The start
+// of a Go program and the first use of its memory take 2 of the 5 ms that the start of a sandboxed
+// command takes; docs/performance.md has the numbers.
 //
 // # The contract
 //
-// The starter calls Pair, starts the program with the standby's end of the socket, and
-// keeps the other end. The program, the standby, initializes what does not depend on the
+// The starter calls Pair, starts the program with the standby's end of the socket, and keeps the
+// other end. The program, called the standby, initializes the state that does not depend on the
 // work, and calls Receive, which waits.
 //
-// When there is work, the starter calls Send with one Job: arguments and descriptors. The
-// standby then acts as if it had been started with these, and ends when the job has ended: it
-// takes no second job. So no data of one job can reach another, and process id, exit status,
-// signals and session work as for any child. Name, environment, working directory and cgroup
-// remain those with which the standby was started. If the starter closes its end before it sends
-// a job, Receive returns ErrNoJob, and the standby ends.
+// When there is work, the starter calls Send with one Job: arguments and descriptors. The standby
+// then acts as if it had been started with these, and ends when the job has ended. It takes no
+// second job. So no data of one job can reach another, and process id, exit status, signals and
+// session work as for any child. The standby keeps the name, environment, working directory and
+// cgroup with which it was started. If the starter closes its end before it sends a job, Receive
+// returns ErrNoJob, and the standby ends.
 //
-// Send returns nil when the standby has the whole job. After an error nothing has run: the
-// starter kills the standby and starts the program. Scenario: the standby is killed while the
-// job is on its way. Without an answer the starter could not tell whether the command runs.
+// Send returns nil when the standby has the whole job. If Send returns an error, nothing has run:
+// the starter kills the standby and starts the program. Scenario: the standby is killed while the
+// job is being sent. Without an answer the starter could not know whether the command runs.
 //
-// With Job.Report the standby may report the exit code before it ends (Report, ReadReport),
-// at most once. From then on it holds no descriptor of the job that a reader could be waiting
-// for the end of, and its end says nothing new. Scenario: the command of a sandbox has ended,
-// and the kernel takes a millisecond and more to free the namespaces, the memory and the threads
-// of the launcher. The starter answers its client meanwhile, and still waits for the end of the
-// standby, and reaps it.
+// With Job.Report the standby may report the exit code before it ends (Report, ReadReport), at most
+// once. After the report it holds no descriptor of the job for whose end a reader could be waiting,
+// and its exit status gives no new information. Scenario: the command of a sandbox has ended, and
+// the kernel takes a millisecond or more to free the namespaces, the memory and the threads of the
+// launcher. The starter answers its client meanwhile, and still waits for the end of the standby,
+// and reaps it.
 //
 // # The messages
 //
@@ -40,9 +40,9 @@
 //	offset 10  two zero bytes
 //	offset 12  the text: each argument with a zero byte behind it
 //
-// The descriptors come as SCM_RIGHTS with the first byte. The first three become standard
-// input, output and error. The answer is one byte, 1. A report is 42 bytes: 3, the code, and
-// what the work has used (Usage), little endian.
+// The descriptors are sent as SCM_RIGHTS with the first byte. The first three become standard
+// input, output and error. The answer is one byte, 1. A report is 42 bytes: 3, the code, and the
+// used resources (Usage), little endian.
 package warmstart
 
 import (
@@ -57,10 +57,10 @@ import (
 )
 
 const (
-	// MaxText bounds the arguments of a job. The kernel accepts no more for a
-	// program that is started: a quarter of the stack limit, which is 8 MiB.
+	// MaxText bounds the arguments of a job. It is the kernel's limit for a program that is
+	// started: a quarter of the stack limit, which is 8 MiB.
 	MaxText = 2 << 20
-	// MaxFiles bounds the descriptors of a job: the launcher gets seven.
+	// MaxFiles bounds the descriptors of a job. The launcher gets seven.
 	MaxFiles = 16
 	// standardFiles is the number of descriptors that each job has.
 	standardFiles = 3
@@ -70,8 +70,8 @@ const (
 	flagReport    = 4
 	flagLimited   = 8
 	allFlags      = flagTerminal | flagCgroup | flagReport | flagLimited
-	// sendTime is how many seconds it may take to send a job, and then to get its
-	// answer. Otherwise a stopped standby would block its starter.
+	// sendTime is how many seconds it may take to send a job, and then to receive its answer.
+	// Without a limit, a stopped standby would block its starter.
 	sendTime = 5
 	answer   = 1
 	// reported is the first byte of a report.
@@ -94,8 +94,7 @@ type Job struct {
 	// the standby starts its children. The standby itself stays in its own: moving
 	// a running process into another cgroup takes up to 20 ms.
 	Cgroup bool
-	// Limited means that this cgroup limits the children: they must not be started
-	// elsewhere.
+	// Limited means that the cgroup limits the children, so they must not be started elsewhere.
 	Limited bool
 	// Report means that the starter reads a report of the exit code: see ReadReport.
 	Report bool
@@ -143,8 +142,8 @@ type header struct {
 	terminal, cgroup, report, limited bool
 }
 
-// decodeHeader checks the first bytes of a message, so that nothing is allocated
-// for a size that is too large.
+// decodeHeader checks the first bytes of a message, so that no memory is allocated for a size that
+// is too large.
 func decodeHeader(b []byte) (h header, err error) {
 	if len(b) < headerSize || [4]byte(b) != magic {
 		return h, errors.New("the job has an unknown format")
@@ -188,9 +187,8 @@ func Pair() (starter, standby int, err error) {
 	return fds[0], fds[1], nil
 }
 
-// Send sends the job of a standby, and returns when the standby has it. After an error
-// the caller must kill the standby: it has no job or a part of one, or its answer took
-// too long.
+// Send sends the job of a standby, and returns when the standby has it. If Send returns an error,
+// the caller must kill the standby: it has no job or a part of a job, or its answer took too long.
 func Send(socket int, j *Job) error {
 	b, err := j.encode()
 	if err != nil {
@@ -217,8 +215,8 @@ func Send(socket int, j *Job) error {
 	return nil
 }
 
-// Receive waits for the job. It returns ErrNoJob if none comes. The descriptors
-// have close-on-exec set; after an error none is left open.
+// Receive waits for the job. It returns ErrNoJob if the starter closes its end. The descriptors
+// have close-on-exec set; if Receive returns an error, none of them is open.
 func Receive(socket int) (j Job, err error) {
 	defer func() {
 		if err != nil {
@@ -257,8 +255,8 @@ func Receive(socket int) (j Job, err error) {
 	return j, nil
 }
 
-// first reads the beginning of the header, with the descriptors, and returns the
-// part that has not come yet.
+// first reads the beginning of the header, with the descriptors, and returns the part of the header
+// that is still missing.
 func (j *Job) first(socket int, head []byte) (rest []byte, err error) {
 	control := make([]byte, unix.CmsgSpace(4*MaxFiles))
 	var n, size, flags int
@@ -314,8 +312,8 @@ func UsageOf(r *unix.Rusage) Usage {
 	return Usage{micros(r.Utime), micros(r.Stime), uint64(r.Maxrss), uint64(r.Inblock), uint64(r.Oublock)}
 }
 
-// Report tells the starter the exit code of the job, and its resource usage, before the
-// standby ends. An error means that the starter no longer waits for it.
+// Report sends the exit code of the job, and its resource usage, to the starter before the standby
+// ends. An error means that the starter no longer waits for it.
 func Report(socket, code int, u Usage) error {
 	b := append(make([]byte, 0, reportSize), reported, byte(code))
 	for _, v := range []uint64{u.User, u.System, u.MaxRSS, u.Read, u.Written} {

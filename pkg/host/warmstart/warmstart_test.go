@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vectors are jobs and their messages. A change of them is a change of the
-// format, which needs another version.
+// vectors are jobs and their messages. If one of them changes, the format changes, and it needs a
+// new version number.
 var vectors = []struct {
 	job Job
 	hex string
@@ -161,7 +161,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestNoJob: the wait ends at each point where the starter can vanish.
+// TestNoJob: Receive returns at each point at which the starter can end.
 func TestNoJob(t *testing.T) {
 	whole, err := vectors[1].job.encode()
 	if err != nil {
@@ -197,8 +197,8 @@ func TestDescriptorsMissing(t *testing.T) {
 	}
 }
 
-// TestNoAnswer: if a standby ends before it has read a job, or answers with
-// anything else, the job is not carried out.
+// TestNoAnswer: if a standby ends before it has read a job, or sends another answer, the job is not
+// executed.
 func TestNoAnswer(t *testing.T) {
 	for name, end := range map[string]func(socket int) error{
 		"end":              unix.Close,

@@ -5,15 +5,15 @@ import (
 	"os"
 )
 
-// Ending ends a Tree's Next when a context ends. It is a pipe whose second end is
-// then closed.
+// Ending ends a Tree's Next when a context ends. It is a pipe; its write end is closed when the
+// context ends.
 type Ending struct {
 	r, w   *os.File
 	unhook func() bool
 }
 
-// NewEnding returns the Ending of a context, which the caller closes after the Tree. The
-// error is the system's, such as a shortage of descriptors.
+// NewEnding returns the Ending of a context. The caller closes it after the Tree. The error is one
+// of the system, such as a shortage of descriptors.
 func NewEnding(ctx context.Context) (*Ending, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -22,7 +22,7 @@ func NewEnding(ctx context.Context) (*Ending, error) {
 	return &Ending{r, w, context.AfterFunc(ctx, func() { _ = w.Close() })}, nil
 }
 
-// Descriptor returns the descriptor for OpenTree, which stays that of the Ending.
+// Descriptor returns the descriptor for OpenTree. The Ending still owns it.
 func (e *Ending) Descriptor() int { return int(e.r.Fd()) }
 
 // Close releases the pipe.

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waits combines the await calls of all watches of this program into one call of poll(2), so that they
-// share one thread: a server may have hundreds of watches, and must not need as many threads. The
-// runtime's poller cannot be used, because /proc/self/mountinfo reports a change to only one poll:
-// through an epoll descriptor inside another one, the change gets lost.
+// waits combines the await calls of all watches of this program into one call of poll(2), so that
+// they share one thread. A server may have hundreds of watches, and must not need as many threads.
+// The runtime's poller cannot be used: /proc/self/mountinfo reports a change to only one poll, and
+// through an epoll descriptor inside another one the change gets lost.
 var waits poller
 
-// poller has a goroutine while there are calls.
+// poller has a goroutine as long as there are calls.
 type poller struct {
 	mu    sync.Mutex
 	calls map[*call]bool
@@ -28,8 +28,9 @@ type call struct {
 	done  chan error
 }
 
-// await is poll(2): it waits until one of the descriptors has an event, and sets Revents, or until
-// timeout is over; negative: for ever. The descriptors must stay open meanwhile.
+// await is poll(2). It waits until one of the descriptors has an event, and sets Revents, or until
+// timeout has elapsed. If timeout is negative, it waits forever. The descriptors must stay open
+// meanwhile.
 func (p *poller) await(fds []unix.PollFd, timeout time.Duration) error {
 	c := &call{fds: fds, done: make(chan error, 1)}
 	if timeout >= 0 {
@@ -68,8 +69,8 @@ func (p *poller) routinePoll() {
 	}
 }
 
-// gather returns the current calls, with their descriptors after the one that ends the poll, and the
-// shortest of their timeouts in milliseconds.
+// gather returns the descriptors of the current calls, after the descriptor that interrupts the
+// poll; the calls; and the shortest of their timeouts in milliseconds.
 func (p *poller) gather() (fds []unix.PollFd, calls []*call, timeout int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +89,8 @@ func (p *poller) gather() (fds []unix.PollFd, calls []*call, timeout int) {
 	return fds, calls, timeout
 }
 
-// finish ends the calls whose descriptors have events, or whose time is over. It reports
-// whether others remain.
+// finish ends the calls whose descriptors have events or whose timeout has elapsed. It reports
+// whether other calls remain.
 func (p *poller) finish(fds []unix.PollFd, calls []*call, err error) (more bool) {
 	if errors.Is(err, unix.EINTR) {
 		return true

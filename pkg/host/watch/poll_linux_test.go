@@ -33,7 +33,8 @@ func inCalls() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// TestOneThread: waiting calls share one thread. Each ends with its own descriptor.
+// TestOneThread: waiting calls share one thread. Each call ends when its own descriptor has an
+// event.
 func TestOneThread(t *testing.T) {
 	check := leakcheck.Goroutines(t)
 	const calls = 40
@@ -72,8 +73,8 @@ func TestOneThread(t *testing.T) {
 	check()
 }
 
-// TestAwaitTimeout: a call ends when its time is over, not before, and others continue to
-// wait.
+// TestAwaitTimeout: a call ends when its timeout has elapsed, not earlier, and other calls continue
+// to wait.
 func TestAwaitTimeout(t *testing.T) {
 	read, written := pipes(t, 2)
 	var p poller
@@ -97,7 +98,7 @@ func TestAwaitTimeout(t *testing.T) {
 	wg.Wait()
 }
 
-// TestAwaitInTurns: the polling goroutine ends and begins again while calls come and go.
+// TestAwaitInTurns: the polling goroutine ends and starts again as calls end and begin.
 func TestAwaitInTurns(t *testing.T) {
 	const goroutines = 8
 	rounds := testutil.Rounds(200, 1000, 5000)

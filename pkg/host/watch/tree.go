@@ -10,7 +10,7 @@ type Kind uint8
 
 // The kinds of events.
 const (
-	// Created: the name is new, or names another file than before.
+	// Created: the name is new, or refers to another file than before.
 	Created Kind = iota + 1
 	// Modified: the contents of the file have changed, or may have.
 	Modified
@@ -18,26 +18,24 @@ const (
 	Attributes
 	// Removed: the name no longer exists: the file was removed or renamed.
 	Removed
-	// Unwatched: changes in this directory are not reported, because it may not be
-	// read, its file system does not report changes, or it is watched under another
-	// name (a bind mount).
+	// Unwatched: changes in this directory are not reported. It may not be readable, its file
+	// system does not report changes, or it is already watched under another name (a bind mount).
 	Unwatched
 )
 
-// Event is one change. Path is the path that OpenTree got, followed by names of
-// directories and the name that it is about.
+// Event is one change. Path is the path that was passed to OpenTree, followed by the names of
+// directories and the changed name.
 type Event struct {
 	Path      string
 	Kind      Kind
 	Directory bool
 }
 
-// Batch has the changes since the batch before.
+// Batch has the changes since the previous batch.
 type Batch struct {
 	Events []Event
-	// Overflow means that changes were lost, so everything may have changed: a
-	// program that keeps a copy must read the whole tree again. Later changes are
-	// reported.
+	// Overflow means that changes were lost, so any file may have changed. A program that has a
+	// copy of the tree must read the whole tree again. Later changes are reported again.
 	Overflow bool
 	// Ended, if not "", is the reason why the watch has ended: this is its last batch.
 	Ended string
@@ -46,8 +44,8 @@ type Batch struct {
 // empty reports whether the batch is empty.
 func (b *Batch) empty() bool { return len(b.Events) == 0 && !b.Overflow && b.Ended == "" }
 
-// ErrSilent is the error for a path on a file system that does not report changes,
-// such as /proc, or one of a network.
+// ErrSilent is the error for a path on a file system that does not report changes, such as /proc or
+// a network file system.
 var ErrSilent = errors.New("the file system does not report changes")
 
 // ErrUnsupported is the error on systems other than Linux.
@@ -99,8 +97,8 @@ func (c *collector) add(e Event) {
 	c.batch.Events = append(c.batch.Events, e)
 }
 
-// implied reports whether an event adds nothing to an earlier one about the same path in
-// the batch: the receiver of the batch reads the file after both.
+// implied reports whether an event adds nothing to an earlier event about the same path in the
+// batch. The receiver of the batch reads the file after both.
 func implied(earlier, later Kind) bool {
 	switch later {
 	case Modified:
@@ -123,7 +121,7 @@ func (c *collector) full() bool {
 	return len(c.batch.Events) >= maxBatchEvents || c.bytes >= maxBatchBytes
 }
 
-// lose replaces the events of the batch by the report that some were lost.
+// lose replaces the events of the batch by Overflow.
 func (c *collector) lose() {
 	c.batch.Events, c.batch.Overflow, c.last, c.bytes = nil, true, nil, 0
 }

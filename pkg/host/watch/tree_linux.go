@@ -19,20 +19,20 @@ import (
 // treeMask are the events that are watched in each directory of a Tree.
 const treeMask = entryMask | unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_EXCL_UNLINK | unix.IN_ONLYDIR
 
-// Tree is a watch of a directory and, if it is recursive, of all directories below
-// it, or of one file. Next is called by one goroutine at a time; Close may be called
-// from another one, at any time and more than once.
+// Tree watches a file, or a directory and, if it is recursive, all directories below it. Only one
+// goroutine at a time may call Next. Close may be called from another goroutine, at any time and
+// more than once.
 //
 // A directory is watched before its names are read, and the names in a new directory are reported
-// as created: a change may be reported twice, but none is missed. Symbolic links are followed
-// only on the way to the root. The directories are opened for reading, from the root on and name
-// by name: a directory without read permission is not watched, although inotify itself would
-// permit it.
+// as created. So a change may be reported twice, but none is missed. Symbolic links are followed
+// only on the way to the root. The directories are opened for reading, one component after the
+// other from the root. So a directory without read permission is not watched, although inotify
+// itself would permit it.
 //
 // All watches of the program share one thread while they wait.
 type Tree struct {
-	// Do, if set, calls f, whose system calls about files may hang. If it returns false, it has not called f, and
-	// the watch ends. It must not be changed after Next was called.
+	// Do, if set, is used to call every f whose system calls on files may hang. If Do returns
+	// false, it has not called f, and the watch ends. It must not be changed after Next was called.
 	Do func(f func()) bool
 
 	path      string // as the caller gave it
@@ -41,8 +41,9 @@ type Tree struct {
 	recursive bool
 	ending    int // a descriptor that ends Next when it becomes readable; owned by the caller
 	inotify   int
-	// root identifies the directory at the path when the watch began. It is not held
-	// open: the kernel reports the removal of a directory only when no process has it open.
+	// root identifies the directory that was at the path when the watch began. The directory is not
+	// kept open, because the kernel reports the removal of a directory only when no process has it
+	// open.
 	root fileID
 
 	folders map[int32]*folder
@@ -63,11 +64,11 @@ type fileID struct {
 	dev, ino uint64
 }
 
-// OpenTree begins to watch the directory or file at an absolute path. Links on the way
-// to it are followed. ending is a descriptor that ends Next when it is readable or
-// closed at its other end; the caller still owns it.
+// OpenTree begins to watch the directory or file at an absolute path. It follows links on the way
+// to it. ending is a descriptor that makes Next return when it is readable or its other end is
+// closed. The caller still owns ending.
 //
-// The error is of the system, or ErrSilent, or a *LimitError.
+// The error is one of the system, ErrSilent, or a *LimitError.
 func OpenTree(ctx context.Context, path string, recursive bool, ending int) (*Tree, error) {
 	t := &Tree{path: path, at: path, recursive: recursive, ending: ending, inotify: -1}
 	root, err := t.openRoot()
@@ -88,7 +89,7 @@ func OpenTree(ctx context.Context, path string, recursive bool, ending int) (*Tr
 // dirFlags are the flags with which directories are opened.
 const dirFlags = unix.O_DIRECTORY | unix.O_NONBLOCK | unix.O_CLOEXEC
 
-// openRoot opens the directory that is watched: for a file, the one above it.
+// openRoot opens the directory to watch. For a file that is its parent directory.
 func (t *Tree) openRoot() (int, error) {
 	fd, err := openRetry(unix.AT_FDCWD, t.at, unix.O_RDONLY|dirFlags)
 	if errors.Is(err, unix.ENOTDIR) {
@@ -102,7 +103,7 @@ func (t *Tree) openRoot() (int, error) {
 	return fd, osError(t.path, err)
 }
 
-// restart watches the whole tree again, and reads it without reporting its names.
+// restart watches the whole tree again. It reads the names of the tree without reporting them.
 func (t *Tree) restart(ctx context.Context) error {
 	t.stopReading()
 	if t.inotify >= 0 {
@@ -140,7 +141,7 @@ func (t *Tree) restart(ctx context.Context) error {
 	return nil
 }
 
-// watch adds the inotify watch of the directory at fd, which is f.
+// watch adds an inotify watch for the directory that is open as fd. f describes it.
 func (t *Tree) watch(fd int, f *folder) error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(fd, &st); err != nil {
@@ -164,7 +165,7 @@ func (t *Tree) watch(fd int, f *folder) error {
 	return nil
 }
 
-// errTwice means that a directory is watched under another path already.
+// errTwice means that a directory is already watched under another path.
 var errTwice = errors.New("the directory is watched under another path")
 
 // isAt reports whether the directory at fd is the one where f should be.
@@ -179,7 +180,7 @@ func (t *Tree) isAt(fd int, f *folder) bool {
 	return errA == nil && errB == nil && a == b
 }
 
-// open opens a directory of the tree for reading, from the root on.
+// open opens a directory of the tree for reading, one component after the other from the root.
 func (t *Tree) open(f *folder) (int, error) {
 	names := f.names(nil)
 	at, err := openRetry(unix.AT_FDCWD, t.at, unix.O_RDONLY|dirFlags)
@@ -204,7 +205,7 @@ func (t *Tree) open(f *folder) (int, error) {
 	return at, err
 }
 
-// enter takes the next directory whose names are to be read. It is watched before.
+// enter begins to read the next directory whose names must be read. It watches the directory first.
 func (t *Tree) enter(c *collector) error {
 	f := t.todo[len(t.todo)-1]
 	t.todo = t.todo[:len(t.todo)-1]
@@ -234,7 +235,7 @@ func (t *Tree) enter(c *collector) error {
 	}
 }
 
-// read reads some names of a directory that is not completely read yet.
+// read reads some names of a directory that has been read only in part.
 func (t *Tree) read(c *collector) error {
 	if t.reading == nil {
 		if err := t.enter(c); err != nil || t.reading == nil {
@@ -302,8 +303,8 @@ func (t *Tree) forget(f *folder) {
 	}
 }
 
-// Next waits for changes and returns them. It returns false after Close, or when the
-// descriptor that ends it is readable. A batch with Ended set is the last.
+// Next waits for changes and returns them. It returns false after Close, or when the descriptor
+// ending is readable. If Ended is set in a batch, it is the last one.
 func (t *Tree) Next() (Batch, bool) {
 	t.using.Lock()
 	defer t.using.Unlock()
@@ -357,7 +358,7 @@ func (t *Tree) start(c *collector) {
 	}
 }
 
-// left returns how long events may still be gathered into the batch; -1: it is empty.
+// left returns how long more events may be collected into the batch, or -1 if the batch is empty.
 func (t *Tree) left(c *collector) time.Duration {
 	if c.batch.empty() {
 		return -1
@@ -380,8 +381,8 @@ func (t *Tree) end(c *collector, err error) {
 	}
 }
 
-// check ends the watch if its path now leads to another directory: changes in
-// the old one must not be reported under this path.
+// check ends the watch if its path now leads to another directory. Changes in the old directory
+// must not be reported under this path.
 func (t *Tree) check(c *collector) {
 	var st unix.Stat_t
 	if err := unix.Stat(t.at, &st); err != nil || (fileID{uint64(st.Dev), st.Ino}) != t.root {
@@ -396,8 +397,8 @@ func (t *Tree) overflow(c *collector) {
 	t.end(c, t.restart(context.Background()))
 }
 
-// Close ends the watch and releases its descriptors. The caller must end a waiting Next
-// by its descriptor before.
+// Close ends the watch and releases its descriptors. If a call of Next is waiting, the caller must
+// first end it by the descriptor ending.
 func (t *Tree) Close() {
 	t.using.Lock()
 	defer t.using.Unlock()
@@ -437,7 +438,8 @@ func osError(path string, err error) error {
 	return err
 }
 
-// limitOf explains the errors of inotify that mean that a limit of the user is reached.
+// limitOf returns a LimitError for the errors of inotify that mean that a limit of the user is
+// reached.
 func limitOf(path string, err error) error {
 	setting := ""
 	switch {

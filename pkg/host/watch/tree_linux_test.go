@@ -34,7 +34,7 @@ func openTree(t *testing.T, path string, recursive bool) *Tree {
 	return w
 }
 
-// told returns the changes that Next reports for the tree at dir, one line per event.
+// told returns the changes that Next reports for the tree at dir, one event per line.
 func told(t *testing.T, w *Tree, dir string) []string {
 	t.Helper()
 	b, ok := w.Next()
@@ -134,8 +134,8 @@ func TestTreeTells(t *testing.T) {
 	}
 }
 
-// TestTreeGoesOn: a moved directory is watched only under its new name, and a
-// directory that is removed and made again is watched.
+// TestTreeGoesOn: a moved directory is watched only under its new name. A directory that is removed
+// and created again is watched.
 func TestTreeGoesOn(t *testing.T) {
 	d := directory(t)
 	must(t, os.MkdirAll(d+"/x/y", 0o755))
@@ -164,8 +164,8 @@ func TestTreeOfNames(t *testing.T) {
 	expect(t, w, d, "created b", "attributes /")
 }
 
-// TestTreeOfAFile: a file is still watched after it was replaced, as editors do, and
-// it is reported under the requested path.
+// TestTreeOfAFile: a file is still watched after it was replaced, as editors do. It is reported
+// under the requested path.
 func TestTreeOfAFile(t *testing.T) {
 	d := directory(t)
 	must(t, write(d+"/f"), os.Symlink("f", d+"/l"))
@@ -194,8 +194,8 @@ func TestTreeEnds(t *testing.T) {
 	}
 }
 
-// TestTreeOverflow: after the kernel has lost events the tree is watched anew, with
-// directories whose creation was lost, before that is told.
+// TestTreeOverflow: after the kernel has lost events, the tree is watched again before the overflow
+// is reported. This includes directories whose creation event was lost.
 func TestTreeOverflow(t *testing.T) {
 	d := directory(t)
 	w := openTree(t, d, true)
@@ -321,9 +321,9 @@ func TestTreeClose(t *testing.T) {
 	}
 }
 
-// TestTreeAlias: a directory that appears in two places by a bind mount is watched
-// once, and the second place is reported. A mount of a directory into itself does
-// not lead to an endless walk.
+// TestTreeAlias: a directory that a bind mount shows in two places is watched once, and the second
+// place is reported as unwatched. A mount of a directory into itself does not cause an endless
+// walk.
 func TestTreeAlias(t *testing.T) {
 	d := directory(t)
 	must(t, os.MkdirAll(d+"/a/inner", 0o755), os.Mkdir(d+"/a/inner/m", 0o755))
@@ -336,7 +336,7 @@ func TestTreeAlias(t *testing.T) {
 	expect(t, w, d, "created a/f")
 }
 
-// FuzzTreeEvents passes a tree events that a kernel might write, of any form.
+// FuzzTreeEvents passes arbitrary events to a tree, in the format of the kernel.
 func FuzzTreeEvents(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(make([]byte, unix.SizeofInotifyEvent))

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// events reads some of the inotify queue into the batch.
+// events reads part of the inotify queue into the batch.
 func (t *Tree) events(c *collector) {
 	var buf [eventBytes]byte
 	n, err := unix.Read(t.inotify, buf[:])
@@ -46,8 +46,8 @@ func (t *Tree) decode(c *collector, b []byte) {
 	}
 }
 
-// event handles one event of a watched directory. Events of directories that are no
-// longer watched are ignored.
+// event handles one event of a watched directory. It ignores events of directories that are no
+// longer watched.
 func (t *Tree) event(c *collector, f *folder, mask uint32, name string) {
 	if name == "" {
 		t.self(c, f, mask)
@@ -92,7 +92,7 @@ func (t *Tree) self(c *collector, f *folder, mask uint32) {
 	case f == t.top && t.only == "" && mask&unix.IN_ATTRIB != 0:
 		c.add(Event{Path: t.path, Kind: Attributes, Directory: true})
 	case mask&unix.IN_UNMOUNT != 0:
-		// The directory under the mount appears in its place.
+		// The directory below the mount is visible again at this path.
 		t.overflow(c)
 	case mask&unix.IN_IGNORED != 0:
 		t.forget(f)

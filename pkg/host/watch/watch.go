@@ -8,9 +8,8 @@
 //	defer w.Close()
 //	changed := w.Wait()
 //
-// A watch needs one inotify descriptor, one of /proc/self/mountinfo, and a
-// goroutine of the caller that waits. In case of doubt it reports a change, or
-// refuses to watch.
+// A watch needs one inotify descriptor, one descriptor of /proc/self/mountinfo, and a goroutine of
+// the caller that waits. If it cannot be certain, it reports a change or refuses to watch.
 package watch
 
 import (
@@ -25,7 +24,7 @@ type node struct {
 	present  bool // the path that must exist ends here
 }
 
-// newTree makes the tree of the components of all paths. It returns nil if they cannot be
+// newTree builds the tree of the components of all paths. It returns nil if the paths cannot be
 // watched on any file system.
 func newTree(missing []string, present string) *node {
 	if len(missing) == 0 || len(missing) > maxMissing {
@@ -61,9 +60,9 @@ func newTree(missing []string, present string) *node {
 	return root
 }
 
-// concerns reports whether an event about a name in the node's directory is one
-// about a child. In some directories names differ in case only for the eye, and
-// letters outside ASCII have several spellings.
+// concerns reports whether an event about a name in the node's directory concerns a child. In some
+// directories the case of names is ignored, and letters outside ASCII have several spellings, so it
+// compares loosely.
 func (n *node) concerns(name string) bool {
 	for child := range n.children {
 		if !isASCII(child) || strings.EqualFold(child, name) {

@@ -11,20 +11,21 @@ import (
 )
 
 const (
-	// entryMask are the events that are watched in a directory: of its names, and of itself.
+	// entryMask are the events to watch in a directory: those of its names and of the directory
+	// itself.
 	entryMask = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_MOVED_FROM | selfMask
-	// selfMask are the events that are watched of a file or directory itself.
+	// selfMask are the events to watch on a file or directory itself.
 	selfMask = unix.IN_ATTRIB | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
-	// presentMask are the events that are watched of the path that must exist.
+	// presentMask are the events to watch on the path that must exist.
 	presentMask = selfMask | unix.IN_MODIFY
 )
 
-// errRefused is the reason why a watch is refused: a path is not as it
-// must be, or its file system does not report changes.
+// errRefused is the reason why a watch is refused: a path does not meet the conditions of New, or
+// its file system does not report changes.
 var errRefused = errors.New("the path cannot be watched")
 
-// Watch is a watch of some paths. Wait is called once; Close may be called from
-// another goroutine at any time, and more than once.
+// Watch is a watch of some paths. Wait must be called once. Close may be called from another
+// goroutine at any time, and more than once.
 //
 // All watches of the program share one thread.
 type Watch struct {
@@ -38,15 +39,14 @@ type Watch struct {
 	closed  bool       // the descriptors are; needs waiting
 }
 
-// New begins to watch. missing are the paths that must not exist, and present, if
-// it is not "", one that must; they are absolute and clean. Wait of the watch
-// returns true after an event since New that may have created a missing
-// path, or may have changed the present one or a directory above one of them.
+// New begins to watch. missing are the paths that must not exist. present, if it is not "", is a
+// path that must exist. All are absolute and clean. Wait of the watch returns true after an event
+// since New that may have created a missing path, or that may have changed the present path or a
+// directory above one of the paths.
 //
-// New returns nil if that cannot be promised: a missing path exists, the present
-// one does not, a component is a symbolic link or not a directory,
-// a file system does not report every change, the paths or directories are too
-// many, or the system refuses.
+// New returns nil if it cannot guarantee that: a missing path exists, the present path does not
+// exist, a component is a symbolic link or not a directory, a file system does not report every
+// change, there are too many paths or directories, or the system refuses.
 func New(missing []string, present string) *Watch {
 	tree := newTree(missing, present)
 	if tree == nil {
@@ -63,8 +63,7 @@ func New(missing []string, present string) *Watch {
 	return w
 }
 
-// open opens the descriptors of a watch. A change of the mount table counts from
-// here on.
+// open opens the descriptors of a watch. Changes of the mount table after this call are noticed.
 func open() (*Watch, error) {
 	w := &Watch{nodes: make(map[int32]*node)}
 	var err error
@@ -93,9 +92,9 @@ func (w *Watch) watchRoot(tree *node) error {
 	return w.watch(fd, tree)
 }
 
-// watch watches the file at fd, which is node n, and the nodes below it. A directory
-// is watched before its entries are looked up, by descriptor: a change of an
-// entry after its look-up causes an event.
+// watch watches the file that is open as fd, which is node n, and the nodes below it. It watches a
+// directory before it looks up the entries by descriptor. So a change of an entry after its look-up
+// causes an event.
 func (w *Watch) watch(fd int, n *node) error {
 	if n.present {
 		if err := w.add(fd, n, presentMask); err != nil {
@@ -170,9 +169,9 @@ func (w *Watch) add(fd int, n *node, mask uint32) error {
 	return nil
 }
 
-// tells reports whether inotify reports every change in a file system of this type. Others
-// change by themselves, as /proc does, or on another machine. The list contains only file
-// systems that are known to report all changes, so that a client cannot miss any.
+// tells reports whether inotify reports every change in a file system of this type. Other file
+// systems change without an event, as /proc does, or change on another machine. The list contains
+// only file systems that are known to report all changes, so that a client does not miss any.
 func tells(kind int64) bool {
 	const (
 		bcachefs = 0xca451a4e
@@ -187,8 +186,7 @@ func tells(kind int64) bool {
 	return false
 }
 
-// Wait waits for an event and returns true, or returns false
-// after Close.
+// Wait waits for an event and returns true. After Close it returns false.
 func (w *Watch) Wait() bool {
 	w.waiting.Lock()
 	defer w.waiting.Unlock()
@@ -226,8 +224,7 @@ func (w *Watch) readEvents() bool {
 	return w.changes(buf[:n])
 }
 
-// changes reports whether one of the events in b, as the kernel writes them, is a
-// change.
+// changes reports whether one of the events in b is a change. b has the kernel's format.
 func (w *Watch) changes(b []byte) bool {
 	for len(b) > 0 {
 		if len(b) < unix.SizeofInotifyEvent {
@@ -242,8 +239,8 @@ func (w *Watch) changes(b []byte) bool {
 		name, _, _ := bytes.Cut(b[:event.Len], []byte{0})
 		b = b[event.Len:]
 		n := w.nodes[event.Wd]
-		// An event without a name is about the file itself, or about the whole
-		// queue: some of it may be lost.
+		// An event without a name is about the file itself, or about the whole queue, from which
+		// events may be lost.
 		if n == nil || len(name) == 0 || n.concerns(string(name)) {
 			return true
 		}
@@ -251,7 +248,7 @@ func (w *Watch) changes(b []byte) bool {
 	return false
 }
 
-// Close ends the watch: a Wait returns, and Close waits for it.
+// Close ends the watch. A waiting Wait returns, and Close waits for that.
 func (w *Watch) Close() {
 	w.closing.Do(func() {
 		one := [8]byte{1}

@@ -254,7 +254,7 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// FuzzChanges passes a watch events that a kernel might write, of any form.
+// FuzzChanges passes arbitrary events to a watch, in the format of the kernel.
 func FuzzChanges(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(make([]byte, unix.SizeofInotifyEvent))

@@ -1,5 +1,5 @@
-// Package terminaltest is a terminal for tests: it shows the text that a person at an xterm-like terminal
-// would see after a program wrote given bytes.
+// Package terminaltest is a terminal for tests. It shows the text that a person at an xterm-like
+// terminal would see after a program has written some bytes.
 //
 // Libraries were tried instead. TestReset of package terminal leaves a terminal in states that hide a
 // question. github.com/hinshun/vt10x wrongly shows the question in nine of these states, and
@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// Screen is the screen of a terminal. It takes bytes through Write, in whatever
-// state the bytes before have left it.
+// Screen is the screen of a terminal. Write changes it according to the bytes and the state that
+// earlier bytes have set.
 type Screen struct {
 	rows, cols int
 	modes
@@ -68,7 +68,7 @@ func NewScreen(rows, cols int) *Screen {
 	return s
 }
 
-// Write shows bytes.
+// Write executes and shows bytes.
 func (s *Screen) Write(b []byte) (int, error) {
 	text := append(s.rest, b...)
 	s.rest = nil
@@ -104,7 +104,7 @@ func (s *Screen) Text() string {
 	return strings.Trim(strings.Join(lines, "\n"), "\n")
 }
 
-// Modes lists the modes in which keys, or the cursor, are not the usual ones.
+// Modes lists the modes in which keys or the cursor differ from the default.
 func (s *Screen) Modes() string {
 	var on []string
 	for name, is := range map[string]bool{"reports": s.reports, "no cursor": s.cursorOff, "reverse video": s.reverse} {
@@ -146,7 +146,7 @@ func (s *Screen) take(r rune) {
 	}
 }
 
-// unhide searches for the sequences that end a mode in which no output is shown.
+// unhide searches for the sequences that end a mode in which output is not shown.
 func (s *Screen) unhide(r rune) {
 	s.args += string(r)
 	if strings.HasSuffix(s.args, "\x1b[4i") || strings.HasSuffix(s.args, "\x1b[0$}") {
@@ -163,7 +163,7 @@ func (s *Screen) ground(r rune) {
 	}
 }
 
-// str is a string of OSC, DCS, SOS, PM or APC.
+// str handles a character of an OSC, DCS, SOS, PM or APC string.
 func (s *Screen) str(r rune) {
 	if r == '\a' && s.text[0] == ']' {
 		s.parse = (*Screen).ground
