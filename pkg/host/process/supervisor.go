@@ -6,15 +6,15 @@
 // one of them. Its events go to a Sink. A slow Sink slows only its own process.
 //
 // How descendants are killed depends on the machine:
-//  - With a writable cgroup v2 every process has its own cgroup, and none of
-//    its descendants can leave it. Terminate and Group.Close end all of them,
-//    and so does the watchdog if this program is killed.
-//  - Without a cgroup, descendants are found as children of children, by their
-//    session and by their group. Terminate does not find a descendant in its own
-//    session whose parent has ended. With Options.Subreaper such a descendant
-//    becomes this program's child and ends with Supervisor.Close.
-//  - The process itself always ends when this program does, by its
-//    parent-death signal.
+//   - With a writable cgroup v2 every process has its own cgroup, and none of
+//     its descendants can leave it. Terminate and Group.Close end all of them,
+//     and so does the watchdog if this program is killed.
+//   - Without a cgroup, descendants are found as children of children, by their
+//     session and by their group. Terminate does not find a descendant in its own
+//     session whose parent has ended. With Options.Subreaper such a descendant
+//     becomes this program's child and ends with Supervisor.Close.
+//   - The process itself always ends when this program does, by its
+//     parent-death signal.
 package process
 
 import (

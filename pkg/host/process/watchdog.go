@@ -21,6 +21,7 @@ import (
 // start of a process starts another watchdog.
 //
 // The lines are:
+//
 //	c PATH              a cgroup to kill
 //	r CONTROLLERS PATH  controllers that this program has enabled for the children of a cgroup
 //	+PID                a session that has no cgroup
