@@ -64,10 +64,9 @@ var (
 	ErrNotFile = newRule("path is not a file")
 	// ErrProc is the error of a confined write through /proc.
 	ErrProc = newRule("path leads into /proc, where sandboxed requests do not write")
-	// ErrProcess is the error of reading a file of a process in /proc, or what a process has open.
+	// ErrProcess is the error of reading a process's file in /proc, or a file that a process has open.
 	ErrProcess = newRule("path leads to a process in /proc, whose files no request reads")
-	// ErrProcess is the error of reading a process's file in /proc, or a file that a process has
-	// open.
+	// ErrTooLarge is the error for files of more than MaxReadFile bytes.
 	ErrTooLarge = newRule("file is too large to read: limit is " + strconv.Itoa(MaxReadFile) + " bytes")
 	// ErrOffset is the error of writes that would end beyond the largest offset.
 	ErrOffset = newRule("file write range exceeds the signed 64-bit file offset limit")

@@ -167,7 +167,6 @@ func (x *Proxy) judgeAddresses(ctx context.Context, q Question, addresses []neti
 // names to ASCII, which gives a different name. Proxies with the C library's resolver take
 // 2852039166 for the address 169.254.169.254. No pattern and no rule was compared with that other
 // host.
-// was compared with that host.
 func misread(name string) bool {
 	return endsInNumber(name) || strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII })
 }
