@@ -12,15 +12,15 @@ import (
 	"codex.internal/pkg/relay/noise"
 )
 
-// Conn is a harness's end of a stream. It carries whole messages; Read and
-// Write are for one goroutine each, Close for any.
+// Conn is a harness's end of a stream. It carries whole messages. One goroutine may call Read and
+// one Write; any goroutine may call Close.
 //
-// When the websocket is lost, the stream continues over another websocket if
-// the executor acknowledges, is still the same process and has kept the stream.
-// No message is then lost or duplicated. Otherwise Read and Write fail, and the
-// caller makes a new stream with Harness.Dial.
+// If the websocket is lost, the stream continues over another websocket under three conditions: the
+// executor acknowledges records, it is still the same process, and it still has the stream. No
+// message is then lost or duplicated. Otherwise Read and Write fail, and the caller makes a new
+// stream with Harness.Dial.
 //
-// Two goroutines belong to it, which end with the stream; Close waits for them.
+// A Conn has two goroutines, which end with the stream. Close waits for them.
 type Conn struct {
 	h      *Harness
 	bundle Bundle // of the first websocket
@@ -42,21 +42,21 @@ func newConn(h *Harness, b Bundle, l *link, id string, session *noise.Session) *
 	return c
 }
 
-// ended tells the executor that the stream has ended, and ends its goroutines.
+// ended sends the executor the end of the stream, and ends the stream's goroutines.
 func (c *Conn) ended(s *stream, l *link, why error) {
 	c.h.log.Debug("stream ended", "stream", streamID(s.id), "reason", why)
 	farewell(s, l, why, reasonHarness)
 	c.cancel()
 }
 
-// Read returns the next message, in memory of its own. Messages that came
-// before the end of the stream are returned before its reason, which is
-// ErrClosed after Close and frame.ErrReset if the executor ended it.
+// Read returns the next message. The caller owns its memory. Read first returns all messages that
+// arrived before the end of the stream, and then the reason for the end: ErrClosed after Close, and
+// frame.ErrReset if the executor ended the stream.
 func (c *Conn) Read() ([]byte, error) { return c.s.read() }
 
-// Write sends a message of 1 byte to 64 MiB. It returns when its records are
-// on the way, and waits while the executor has too much to acknowledge. One
-// that is too long ends the stream, as an error of the stream does.
+// Write sends a message of 1 byte to 64 MiB. It returns when all records of the message are queued
+// or sent. It waits while the executor has too many unacknowledged records. A message that is too
+// long ends the stream, and so does any error of the stream.
 func (c *Conn) Write(message []byte) error {
 	chunks, err := noise.Chunks(message)
 	if err != nil {
@@ -124,9 +124,9 @@ func (c *Conn) receive(l *link) error {
 	}
 }
 
-// redial dials another link and attaches the stream to it, without a pause if the last
-// link was up for a while. It tries until it succeeds or the stream has ended, which
-// happens after 30 s without a link. Then it returns nil.
+// redial dials another link and attaches the stream to it. If the last link lasted for calmTime, it
+// dials at once. It retries until it succeeds or the stream has ended. The stream ends after 30 s
+// without a link; redial then returns nil.
 func (c *Conn) redial(calm bool) *link {
 	told := false
 	for attempt := 0; ; attempt++ {
@@ -159,8 +159,7 @@ func (c *Conn) redial(calm bool) *link {
 	}
 }
 
-// sameExecutor reports whether a bundle leads to the executor process with which the
-// stream was made.
+// sameExecutor reports whether a bundle is for the executor process with which the stream was made.
 func (c *Conn) sameExecutor(b Bundle) bool {
 	return b.RegistrationID == c.bundle.RegistrationID && b.EnvironmentID == c.bundle.EnvironmentID && b.ExecutorKey == c.bundle.ExecutorKey
 }
@@ -171,9 +170,9 @@ func retryable(err error) bool {
 	return errors.As(err, &r) && r.Retryable()
 }
 
-// waitRoom waits until the stream has space for the next frame. Until a peer has seen
-// the first acknowledgement, it may send any number of records; without the wait,
-// receive would fail with errInboxFull. It is for a link that carries only this stream.
+// waitRoom waits until the stream has space for the next frame. Before a peer has seen the first
+// acknowledgement, it may send any number of records; without the wait, receive would then fail
+// with errInboxFull. It is for a link that carries only this stream.
 func (s *stream) waitRoom() {
 	for {
 		s.mu.Lock()

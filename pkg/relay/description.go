@@ -9,23 +9,21 @@ import (
 	"codex.internal/pkg/wire/logtext"
 )
 
-// NameHeader is the header with the name of an executor: UTF-8 with the escapes of a
-// URL's path.
+// NameHeader is the header with the name of an executor: UTF-8, escaped like the path of a URL.
 const NameHeader = "Codex-Executor-Name"
 
 const agentHeader = "User-Agent"
 
-// Limits of a description in bytes: longer texts would not fit into a row of the
-// status page.
+// These limit a description, in bytes. Longer texts would not fit into a row of the status page.
 const (
 	maxDescribedName  = 64 // a label of a host name has at most 63
 	MaxDescribedAgent = 96 // the description of OpenAI's programs ends with system and terminal, and has about 60
 )
 
 // Description is how an end introduces itself to a rendezvous service that announces
-// accepts_description (docs/spec/relay.md §8.4). It is sent with the request for the
-// websocket and is shown on the service's status page. It is not checked, so nothing
-// may depend on it. Both texts may be empty.
+// accepts_description (docs/spec/relay.md §8.4). It is sent with the request for the websocket, and
+// the service's status page shows it. It is not verified, so no decision may depend on it. Both
+// texts may be empty.
 type Description struct {
 	Name  string // of an executor: the name of its machine, or one that its user gave
 	Agent string // program and version: codex/1.2.3
@@ -52,8 +50,9 @@ func ReadDescription(h http.Header) Description {
 	return Description{Name: printable(name, maxDescribedName), Agent: printable(h.Get(agentHeader), MaxDescribedAgent)}
 }
 
-// printable returns a text on one line, with the replacement character for each character that cannot
-// be printed, such as control characters, line ends and those that change the direction of text.
+// printable returns a text on one line. It substitutes the replacement character for each
+// unprintable character: control characters, line ends, and characters that change the direction of
+// text.
 func printable(text string, limit int) string {
 	if len(text) > 4*limit {
 		text = text[:4*limit] // the rest would be cut off
@@ -66,7 +65,7 @@ func printable(text string, limit int) string {
 	}, strings.ToValidUTF8(text, string(unicode.ReplacementChar)))), limit)
 }
 
-// ascii replaces a character that a header may not have.
+// ascii replaces a character that is not allowed in a header.
 func ascii(r rune) rune {
 	if r > '~' {
 		return '_'

@@ -14,8 +14,8 @@ import (
 	wire "codex.internal/pkg/wire/websocket"
 )
 
-// TestFirstRefusal: after the first refusal the harness asks again once. After a later
-// refusal it does not.
+// TestFirstRefusal: the harness asks for another bundle after the first refusal, but not after a
+// later one.
 func TestFirstRefusal(t *testing.T) {
 	d := newDouble(t)
 	d.Run(t, ExecutorOptions{Serve: echo})
@@ -38,7 +38,7 @@ func TestFirstRefusal(t *testing.T) {
 	}
 }
 
-// TestHandshakeTexts has the relay answer a harness's handshake wrongly.
+// TestHandshakeTexts: the relay sends wrong answers to a harness's handshake.
 func TestHandshakeTexts(t *testing.T) {
 	frameOf := func(f frame.Frame) func(*remote, string) {
 		return func(r *remote, id string) {
@@ -87,7 +87,8 @@ func TestHandshakeTexts(t *testing.T) {
 	}
 }
 
-// TestBothEndsTakeTheirDialer from the options, for the first connection and for another.
+// TestBothEndsTakeTheirDialer: both ends use the dialer in their options, for the first connection
+// and for later ones.
 func TestBothEndsTakeTheirDialer(t *testing.T) {
 	d := newDouble(t)
 	var executors, harnesses atomic.Int64

@@ -2,7 +2,7 @@
 // Streams go over websockets and are encrypted between the ends. The relay only forwards
 // their frames and is not trusted.
 //
-// An Executor keeps one websocket and hands each of its streams up as a
+// An Executor keeps one websocket open, and passes each of its streams to Serve as a
 // websocket.Transport:
 //
 //	executor := relay.NewExecutor(relay.ExecutorOptions{
@@ -11,7 +11,7 @@
 //	})
 //	err := executor.Run(ctx)
 //
-// A Harness makes a stream, a Conn, on a websocket of its own:
+// A Harness makes a stream, a Conn, on its own websocket:
 //
 //	harness := relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: connect})
 //	conn, err := harness.Dial(ctx)

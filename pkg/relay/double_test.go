@@ -15,10 +15,9 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// double is a relay within the process. It forwards the frames of one executor
-// and of any number of harnesses. It sends each frame of a stream to the
-// connection that last sent a frame of it, and drops frames that have no
-// recipient.
+// double is a relay within this process. It forwards the frames of one executor and of any number
+// of harnesses. It sends each frame of a stream to the connection from which the last frame of that
+// stream came, and drops frames without a recipient.
 type double struct {
 	url string
 	// lose reports which frames get lost; it may be nil.
@@ -153,7 +152,7 @@ func (d *double) awaitExecutor(t *testing.T) {
 	})
 }
 
-// harness returns one at the double.
+// harness returns a harness that is connected to the double.
 func (d *double) harness(o HarnessOptions) *Harness {
 	o.Identity = identity()
 	if o.Connect == nil {

@@ -9,7 +9,7 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// ErrClosed is the error of a stream's methods after its own end has closed it.
+// ErrClosed is returned by a stream's methods after this end has closed the stream.
 var ErrClosed = errors.New("Noise relay stream closed")
 
 // HandshakeError is the error of a harness's handshake that failed.
@@ -21,8 +21,7 @@ type HandshakeError struct {
 func (e *HandshakeError) Error() string { return e.text }
 func (e *HandshakeError) Unwrap() error { return e.err }
 
-// Retryable reports that another attempt may succeed: the executor or the relay
-// may have been about to be replaced.
+// Retryable returns true, because the executor or the relay may have been about to be replaced.
 func (e *HandshakeError) Retryable() bool { return true }
 
 var (

@@ -23,32 +23,34 @@ type Registration struct {
 	URL            string // ws or wss; its query is secret
 	EnvironmentID  string
 	RegistrationID string // may be empty
-	// Header is added to the request for the websocket. nil: the request is like
-	// Codex CLI's, which contains no description. It must not be changed afterwards.
+	// Header is added to the request for the websocket. If it is nil, the request is like Codex
+	// CLI's, which contains no description. The caller must not change it afterwards.
 	Header http.Header
 }
 
-// ExecutorOptions configure an Executor. The functions are called from several
-// goroutines, must heed their context and are waited for.
+// ExecutorOptions configure an Executor. Its functions are called from several goroutines, and must
+// return when their context ends. Run waits for them.
 type ExecutorOptions struct {
-	// Identity is the executor's for the life of the process.
+	// Identity is the key pair of the executor for the life of the process.
 	Identity *noise.Identity
-	// Register registers the executor's public key and returns the relay's URL. It is
-	// called before the first connection and whenever the relay refuses the
-	// last answer with HTTP 4xx; see Run for its errors. It has 30 s.
+	// Register registers the executor's public key and returns the relay's URL. It is called before
+	// the first connection, and again whenever the relay refuses the last URL with HTTP 4xx. See
+	// Run for its errors. It must return within 30 s.
 	Register func(context.Context) (Registration, error)
-	// Validate returns an error unless a harness may connect, given the registration id
-	// of the connection and the authorization that the harness has shown, of at
-	// most 4096 bytes of UTF-8. It also returns what the registry says about the harness, for
-	// streams of this handshake only; nil: nothing. It has 10 s.
+	// Validate returns an error unless a harness may connect. Its arguments are the registration id
+	// of the connection, the key of the harness, and the authorization that the harness has sent,
+	// which has at most 4096 bytes of UTF-8. It also returns the registry's grant for the harness,
+	// which applies only to the stream of this handshake; nil: there is no grant. It must return
+	// within 10 s.
 	Validate func(ctx context.Context, registrationID string, harness noise.PublicKey, authorization string) (*tokens.Grant, error)
-	// Serve serves one stream. It returns when the stream ends, or to end the stream.
+	// Serve serves one stream. It must return when the stream ends; if it returns earlier, the
+	// stream ends.
 	Serve func(websocket.Transport)
-	// Connected is called each time that the executor has connected and harnesses can
-	// reach it. It may be nil.
-	Connected func()
-	// Disconnected is called when the connection of a call of Connected has ended. It may
+	// Connected is called each time the executor has connected and harnesses can reach it. It may
 	// be nil.
+	Connected func()
+	// Disconnected is called when a connection that was reported by Connected has ended. It may be
+	// nil.
 	Disconnected func()
 	// Plain makes streams behave like Codex CLI's: they acknowledge nothing and end
 	// with their websocket.
@@ -60,11 +62,11 @@ type ExecutorOptions struct {
 	Logger      *slog.Logger // nil: no log
 }
 
-// Executor is the end of the relay that serves streams. It has one websocket at
-// a time, for up to 128 streams.
+// Executor is the end of a relayed stream that serves it. It has one websocket at a time, for up to
+// 128 streams.
 //
-// Run owns all its goroutines: a writer and a reader per websocket, one per
-// question to the registry, and two per stream (its timer and Serve).
+// Run owns all its goroutines: a writer and a reader per websocket, one per request to the
+// registry, and two per stream (its timer and Serve).
 type Executor struct {
 	opts  ExecutorOptions
 	log   *slog.Logger
@@ -85,10 +87,10 @@ func NewExecutor(o ExecutorOptions) *Executor {
 	return &Executor{opts: o, log: o.Logger, pause: wait.For, streams: make(map[string]*stream)}
 }
 
-// Run registers the executor and keeps it connected until ctx ends or a registration
-// fails. It returns nil or the registration's error, unwrapped. A registration after the
-// first is tried again if its error has a method Retryable() bool that returns true. At
-// its end Run resets all streams and waits for its goroutines. It may be called once.
+// Run registers the executor and keeps it connected until ctx ends or a registration fails. It
+// returns nil, or the registration's error, unwrapped. A registration after the first is retried if
+// its error has a method Retryable() bool that returns true. At its end Run resets all streams and
+// waits for its goroutines. It may be called once.
 func (e *Executor) Run(ctx context.Context) error {
 	defer e.wg.Wait()
 	defer e.endStreams(errAborted)
@@ -132,8 +134,8 @@ func (e *Executor) register(ctx context.Context) (Registration, error) {
 	return e.opts.Register(ctx)
 }
 
-// registerAgain registers in place of a registration that the relay refuses. If
-// the registry's error may pass, it returns the old one for another attempt.
+// registerAgain replaces a registration that the relay refuses. If the registry's error may be
+// temporary, it returns the old registration, for another attempt.
 func (e *Executor) registerAgain(ctx context.Context, old Registration) (Registration, error) {
 	registration, err := e.register(ctx)
 	var passing interface{ Retryable() bool }
@@ -214,8 +216,8 @@ func (e *Executor) stream(id string) *stream {
 	return e.streams[id]
 }
 
-// ended frees the slot of a stream that has ended. It tells the peer, unless
-// the peer ended the stream.
+// ended frees the slot of a stream that has ended. It notifies the peer, unless the peer has ended
+// the stream.
 func (e *Executor) ended(s *stream, l *link, why error) {
 	e.mu.Lock()
 	if e.streams[s.id] == s { // the id may belong to a new stream
@@ -226,8 +228,8 @@ func (e *Executor) ended(s *stream, l *link, why error) {
 	farewell(s, l, why, reasonExecutor)
 }
 
-// farewell tells the peer that a stream has ended, unless the peer knows. After
-// a Close the stream's remaining records go first.
+// farewell notifies the peer that a stream has ended, unless the peer knows that already. After a
+// Close, the stream's remaining records are sent first.
 func farewell(s *stream, l *link, why error, reason string) {
 	switch reset := s.reset(reason); {
 	case l == nil, errors.Is(why, frame.ErrReset):
@@ -238,7 +240,7 @@ func farewell(s *stream, l *link, why error, reason string) {
 	}
 }
 
-// These are the reasons that are sent to peers. All failures look alike to a peer.
+// These are the reasons that are sent to peers. To a peer, all failures must look alike.
 const (
 	reasonExecutor = "noise_relay_protocol_error"
 	reasonHarness  = "harness_closed"

@@ -26,7 +26,7 @@ const patience = 20 * time.Second
 
 var where = Registration{EnvironmentID: "env-1", RegistrationID: "registration-1"}
 
-// identity is made once, because these tests are not about identities.
+// identity creates one identity for all these tests, because they do not test identities.
 var identity = sync.OnceValue(func() *noise.Identity {
 	id, err := noise.GenerateIdentity()
 	if err != nil {
@@ -37,7 +37,7 @@ var identity = sync.OnceValue(func() *noise.Identity {
 
 func yes(context.Context, string, noise.PublicKey, string) (*tokens.Grant, error) { return nil, nil }
 
-// told makes an answer of the registry that says nothing about the harness.
+// told makes an answer of the registry without a grant.
 func told(answer func(context.Context, string, noise.PublicKey, string) error) func(context.Context, string, noise.PublicKey, string) (*tokens.Grant, error) {
 	return func(ctx context.Context, registration string, harness noise.PublicKey, authorization string) (*tokens.Grant, error) {
 		return nil, answer(ctx, registration, harness, authorization)
@@ -94,8 +94,8 @@ func runExecutor(t *testing.T, url string, o ExecutorOptions) {
 	})
 }
 
-// TestWhatEndsAStream sends one invalid or excessive frame on an active stream.
-// That ends the stream and nothing else.
+// TestWhatEndsAStream sends one invalid or excessive frame on an active stream. That must end this
+// stream only.
 func TestWhatEndsAStream(t *testing.T) {
 	for name, send := range map[string]func(*remote, *noise.Session){
 		"a forged record":      func(r *remote, _ *noise.Session) { r.data("a", 0, make([]byte, 40)) },
@@ -143,7 +143,7 @@ func TestWhatEndsAStream(t *testing.T) {
 	}
 }
 
-// TestWhatIsAccepted is all that a peer may do, at its limits.
+// TestWhatIsAccepted sends everything that a peer may send, up to the limits.
 func TestWhatIsAccepted(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: echo})
 	s := r.enter("a")
@@ -192,8 +192,8 @@ func TestWhatIsDropped(t *testing.T) {
 	r.says("a", s, 2) // the stream stays
 }
 
-// TestUnknownStreams: a peer that continues a stream that has ended is notified of the end. A stream that waits for the
-// registry has not ended.
+// TestUnknownStreams: a peer that continues a stream that has ended is notified of the end. A
+// stream that still waits for the registry's answer has not ended.
 func TestUnknownStreams(t *testing.T) {
 	g := make(gate)
 	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(g.validate)})
@@ -263,8 +263,8 @@ func judge(ctx context.Context, registration string, _ noise.PublicKey, authoriz
 	return nil
 }
 
-// TestSecondHandshake: a harness begins again before the registry has answered,
-// and the answer comes late.
+// TestSecondHandshake: a harness starts a second handshake before the registry has answered the
+// first, and the answer arrives late.
 func TestSecondHandshake(t *testing.T) {
 	release := make(chan struct{})
 	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(func(ctx context.Context, _ string, _ noise.PublicKey, a string) error {
@@ -282,8 +282,8 @@ func TestSecondHandshake(t *testing.T) {
 	r.says("b", r.enter("b"), 0)
 }
 
-// TestLimits opens as many streams and asks as many questions as the limits
-// permit, and one more.
+// TestLimits opens as many streams and makes as many requests to the registry as the limits permit,
+// and one more of each.
 func TestLimits(t *testing.T) {
 	t.Run("streams", func(t *testing.T) {
 		r, _ := meet(t, ExecutorOptions{Serve: echo})
@@ -368,8 +368,7 @@ func TestServeEnds(t *testing.T) {
 	r.expect("a", frame.Reset)
 }
 
-// TestLastFrameAcknowledges: the frame that ends a stream acknowledges the received
-// records.
+// TestLastFrameAcknowledges: the frame that ends a stream also acknowledges the received records.
 func TestLastFrameAcknowledges(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: echo})
 	s := r.enter("a")
@@ -380,8 +379,7 @@ func TestLastFrameAcknowledges(t *testing.T) {
 	}
 }
 
-// TestExecutorLoop answers dials with failures, and checks how the executor
-// reacts.
+// TestExecutorLoop makes connection attempts fail, and checks how the executor reacts.
 func TestExecutorLoop(t *testing.T) {
 	checkLeaks(t)
 	answers := []int{401, 500, 404, 302, 500, 500, 0, 503, 0}

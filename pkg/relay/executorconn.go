@@ -29,7 +29,7 @@ type executorConn struct {
 	over       bool
 }
 
-// claim is a handshake that waits for the registry's answer.
+// claim is a handshake for which the registry has not answered yet.
 type claim struct {
 	responder *noise.Responder
 	cancel    context.CancelFunc
@@ -56,7 +56,7 @@ func (v *executorConn) read() error {
 	}
 }
 
-// end forgets the claims and admits no more harnesses.
+// end drops the claims, and no more harnesses are admitted.
 func (v *executorConn) end() {
 	v.e.mu.Lock()
 	v.over = true
@@ -90,8 +90,9 @@ func (v *executorConn) receive(f frame.Frame) {
 	}
 }
 
-// refusesUnknown reports whether the sender of a frame of an unknown stream is told so: it would continue with a stream
-// that has ended here, until its session has ended, too. Scenario: the relay loses a reset, or forges one for this end.
+// refusesUnknown reports whether the sender of a frame of an unknown stream is notified that the
+// stream has ended. Otherwise the sender would use the ended stream until its own end of the stream
+// gives up, too. Scenario: the relay loses a reset, or forges a reset for this end.
 func (v *executorConn) refusesUnknown(f frame.Frame) bool {
 	switch f.Kind {
 	case frame.Data:
@@ -107,18 +108,18 @@ func (v *executorConn) refusesUnknown(f frame.Frame) bool {
 	}
 }
 
-// reset tells the peer that the stream does not exist. Ids that cannot be sent
-// are not kept, because they may be long.
+// reset notifies the peer that the stream does not exist. It does not store ids that cannot be
+// sent, because they may be long.
 func (v *executorConn) reset(id string) {
 	if frame.Sendable(id) {
 		v.l.offer(resetOf(id, reasonExecutor))
 	}
 }
 
-// fail refuses a handshake that failed. The link stays open however many fail: it
-// carries the streams of all harnesses, and otherwise one harness could end the
-// streams of the others. The relay knows which harness fails: codex rendezvous
-// charges the failures to the connection and the token of the harness.
+// fail refuses a handshake that failed. The link stays open, however many handshakes fail: it
+// carries the streams of all harnesses, and one harness must not be able to end the streams of
+// others. The relay knows which harness fails: codex rendezvous counts the failures for the
+// connection and the token of the harness.
 func (v *executorConn) fail(id string, why error) {
 	v.e.log.Debug("handshake failed", "stream", streamID(id), "reason", why)
 	v.reset(id)
@@ -144,10 +145,9 @@ func (v *executorConn) forget(id string) bool {
 	return true
 }
 
-// handshake reads message 1 and asks the registry about its sender. Only the
-// reader calls it, so no other claim to the id can appear meanwhile. An id that
-// cannot be sent makes the frame invalid, as in the builds of Codex CLI that
-// refuse it.
+// handshake reads message 1 and asks the registry whether its sender may connect. Only the reader
+// calls it, so no other claim for the id can appear meanwhile. If the id cannot be sent, the frame
+// is invalid, as in the builds of Codex CLI that refuse such ids.
 func (v *executorConn) handshake(f frame.Frame) {
 	v.e.mu.Lock()
 	over := v.over
@@ -189,7 +189,7 @@ func (v *executorConn) respond(f frame.Frame) (*noise.Responder, error) {
 	return responder, nil
 }
 
-// ask asks the registry in the background.
+// ask makes the request to the registry in the background.
 func (v *executorConn) ask(id string, responder *noise.Responder) {
 	ctx, cancel := context.WithTimeout(v.ctx, validationTime)
 	c := &claim{responder: responder, cancel: cancel}
@@ -238,9 +238,8 @@ func (v *executorConn) decide(id string, c *claim, grant *tokens.Grant, err erro
 	}
 }
 
-// admit answers a harness and starts serving its stream. The stream is
-// registered before the answer is sent, because its first record may arrive
-// right after that.
+// admit answers a harness and starts to serve its stream. It registers the stream before it sends
+// the answer, because the first record may arrive immediately after that.
 func (v *executorConn) admit(s *stream, message2 []byte, harness noise.PublicKey, grant *tokens.Grant) {
 	v.e.log.Debug("stream opened", "stream", streamID(s.id))
 	if !v.l.push(frame.Frame{StreamID: s.id, Kind: frame.Handshake, Payload: message2}) {

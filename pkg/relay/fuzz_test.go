@@ -9,9 +9,9 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// FuzzExecutor feeds an executor that has one stream with messages of a relay,
-// each with its length in two bytes in front. For any input, the kept data is
-// bounded, and everything ends with the connection.
+// FuzzExecutor sends arbitrary messages of a relay to an executor that has one stream. Each message
+// follows its length, which takes two bytes. For any input, the stored data is bounded, and
+// everything ends with the connection.
 func FuzzExecutor(f *testing.F) {
 	channel := noise.Channel{EnvironmentID: where.EnvironmentID, ExecutorRegistrationID: where.RegistrationID, StreamID: "a"}
 	_, message1, err := noise.NewInitiator(identity(), identity().PublicKey(), channel, []byte("please"))

@@ -11,7 +11,7 @@ import (
 	"codex.internal/pkg/relay/noise"
 )
 
-// guest is a harness whose executor, and the relay before it, is the test.
+// guest is a harness. The test acts as its executor and as the relay in between.
 type guest struct {
 	*remote
 	t        *testing.T

@@ -19,44 +19,42 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// Bundle is what a harness needs for one websocket. It is of one piece: the
-// values of two must not be mixed.
+// Bundle is what a harness needs for one websocket. The values of two bundles must not be mixed.
 type Bundle struct {
 	Registration
 	ExecutorKey noise.PublicKey
-	// Authorization convinces the executor's registry: at most 4096 bytes of
-	// UTF-8. It can be used once.
+	// Authorization is checked by the executor's registry. It has at most 4096 bytes of UTF-8, and
+	// can be used once.
 	Authorization string
 }
 
 // HarnessOptions configure a Harness.
 type HarnessOptions struct {
-	// Identity is the harness's for the life of the environment.
+	// Identity is the key pair of the harness for the life of the environment.
 	Identity *noise.Identity
-	// Connect asks the registry for a bundle. It has 10 s. Its errors are passed
-	// on as they are.
+	// Connect requests a bundle from the registry. It must return within 10 s. Its errors are
+	// returned unchanged.
 	Connect func(context.Context) (Bundle, error)
 	// Plain makes streams behave like Codex CLI's: they acknowledge nothing and
 	// end with their websocket.
 	Plain bool
-	// OnLink is called with the reason when a stream has lost its websocket and
-	// the first attempt to make another has failed. It is called with nil when
-	// there is a new websocket. It is not called for the end of a stream. It
-	// must not block. It may be nil.
+	// OnLink is called with the reason when a stream has lost its websocket and the first attempt
+	// to replace it has failed. It is called with nil when there is a new websocket. It is not
+	// called for the end of a stream. It must not block. It may be nil.
 	OnLink func(lost error)
 	// DialContext makes the network connection of a websocket, and ends with its context.
 	// nil: a net.Dialer is used.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
-	// Jitter returns the random part of a pause before another attempt, at least 0 and less
-	// than most. Several goroutines call it. nil: every duration is equally likely. A
-	// simulation derives it from its seed.
+	// Jitter returns the random part of a pause before another attempt. It is at least 0 and less
+	// than most. Several goroutines call it. nil: all durations are equally likely. A simulation
+	// derives it from its seed.
 	Jitter func(most time.Duration) time.Duration
 	TLS    *tls.Config  // for the websockets; nil: the system's authorities are trusted
 	Logger *slog.Logger // nil: no log
 }
 
-// Harness is the end of the relay that opens streams to one executor. It may be
-// used from any goroutine.
+// Harness is the end of the relay that opens streams to one executor. It may be used from any
+// goroutine.
 type Harness struct {
 	opts     HarnessOptions
 	log      *slog.Logger
@@ -75,17 +73,17 @@ func NewHarness(o HarnessOptions) *Harness {
 	return &Harness{opts: o, log: o.Logger, patience: handshakeTime}
 }
 
-// RetryPause is the time before an attempt to Dial after a stream was lost:
-// attempts count from 0.
+// RetryPause returns the pause before an attempt to Dial after a stream was lost. attempt counts
+// from 0.
 func (h *Harness) RetryPause(attempt int) time.Duration {
 	base := min(firstRetry<<min(max(attempt, 0), 4), lastRetry)
 	return base + h.opts.Jitter(base/2+1)
 }
 
-// Dial makes a stream on a websocket of its own: it asks for a bundle, connects
-// and shakes hands, each within 10 s. If the first connection is refused with
-// HTTP 401, it asks for another bundle and tries once more. The error is the
-// registry's, a *websocket.DialError, a *HandshakeError or the context's.
+// Dial makes a stream on its own websocket. It requests a bundle, connects, and makes the
+// handshake, each within 10 s. If the first connection is refused with HTTP 401, it requests
+// another bundle and tries once more. The error is the registry's, a *websocket.DialError, a
+// *HandshakeError or the context's.
 func (h *Harness) Dial(ctx context.Context) (*Conn, error) {
 	first := !h.dialed.Swap(true)
 	b, l, err := h.dial(ctx)
@@ -138,7 +136,8 @@ func (h *Harness) open(ctx context.Context, b Bundle, l *link) (*Conn, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		// To Codex CLI the handshake is a part of initialize.
+		// Codex CLI treats the handshake as a part of initialize, and so does the text of this
+		// error.
 		return nil, &HandshakeError{text: fmt.Sprintf("timed out waiting for exec-server initialize handshake after %v", h.patience)}
 	}
 	if err != nil {

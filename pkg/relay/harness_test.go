@@ -18,14 +18,14 @@ import (
 	wire "codex.internal/pkg/wire/websocket"
 )
 
-// await waits until something is the case.
+// await waits until what returns true.
 func await(t *testing.T, what func() bool) {
 	t.Helper()
 	testutil.Eventually(t.Context(), t, "it to happen", func() (string, bool) { return "not yet", what() })
 }
 
-// knowsAcks reports whether an end knows that its peer acknowledges, or has
-// ended.
+// knowsAcks reports whether an end knows that its peer acknowledges. It also returns true for an
+// end that has ended.
 func knowsAcks(s *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// TestStreamsThatEnd have a reason.
+// TestStreamsThatEnd: each stream that ends has a reason.
 func TestStreamsThatEnd(t *testing.T) {
 	t.Run("with the websocket of a plain executor", func(t *testing.T) {
 		d := newDouble(t)
@@ -238,9 +238,8 @@ func TestStreamsThatEnd(t *testing.T) {
 	})
 }
 
-// TestHeldBack: a harness sends to an executor that does not read. The harness
-// is held back, other streams continue, and when the executor reads again
-// nothing is lost.
+// TestHeldBack: a harness sends to an executor that does not read. The harness has to wait, while
+// other streams continue. When the executor reads again, nothing is lost.
 func TestHeldBack(t *testing.T) {
 	d := newDouble(t)
 	gate := make(chan struct{})
@@ -313,7 +312,7 @@ func TestSlowHarness(t *testing.T) {
 			if c.WriteFrames(c.Seal(append(c.Open(nil), message(i, size)...), 0)) != nil {
 				return
 			}
-			// Before the first acknowledgement the harness would not be held back.
+			// Before the first acknowledgement the executor would not have to wait.
 			for st := c.(*streamConn).s; !knowsAcks(st); runtime.Gosched() {
 			}
 			sent.Add(1)
@@ -340,7 +339,7 @@ func TestSlowHarness(t *testing.T) {
 	}
 }
 
-// TestRetryPause grows, and differs by up to half.
+// TestRetryPause: the pause grows with each attempt, and varies by up to half.
 func TestRetryPause(t *testing.T) {
 	h := NewHarness(HarnessOptions{})
 	for attempt, ms := range map[int]time.Duration{-1: 500, 0: 500, 1: 1000, 2: 2000, 3: 4000, 4: 5000, 5: 5000, 100: 5000} {
@@ -359,7 +358,8 @@ func TestRetryPause(t *testing.T) {
 	}
 }
 
-// TestRetryPauseTakesItsJitter from the options: with the same one it is the same each time.
+// TestRetryPauseTakesItsJitter: the pause uses the Jitter of the options, so the same Jitter gives
+// the same pause.
 func TestRetryPauseTakesItsJitter(t *testing.T) {
 	var most time.Duration
 	h := NewHarness(HarnessOptions{Jitter: func(m time.Duration) time.Duration { most = m; return 7 }})
@@ -368,8 +368,7 @@ func TestRetryPauseTakesItsJitter(t *testing.T) {
 	}
 }
 
-// TestSilentExecutor: the harness gives up an executor that does not answer, and tells it
-// so.
+// TestSilentExecutor: the harness gives up an executor that does not answer, and notifies it.
 func TestSilentExecutor(t *testing.T) {
 	checkLeaks(t)
 	url, accepted := acceptor(t)

@@ -31,13 +31,13 @@ func channelOf(id string) noise.Channel {
 	return noise.Channel{EnvironmentID: where.EnvironmentID, ExecutorRegistrationID: where.RegistrationID, StreamID: id}
 }
 
-// shake sends message 1 of a stream's handshake, whatever that is.
+// shake sends message as message 1 of a stream's handshake.
 func (r *remote) shake(id string, message []byte) {
 	r.t.Helper()
 	r.send(frame.Frame{StreamID: id, Kind: frame.Handshake, Payload: message})
 }
 
-// flipped is a message 1 with one bit of it changed.
+// flipped returns a message 1 in which one bit is flipped.
 func flipped(t *testing.T, at int) []byte {
 	message := message1(t, identity().PublicKey(), channelOf("x"), "please")
 	message[(at+len(message))%len(message)] ^= 1
@@ -99,7 +99,7 @@ func TestForgedHandshakes(t *testing.T) {
 	}
 }
 
-// TestLargestAuthorization is one that is still read.
+// TestLargestAuthorization: the largest permitted authorization is accepted.
 func TestLargestAuthorization(t *testing.T) {
 	want := strings.Repeat("é", maxAuthorization/2)
 	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(func(_ context.Context, _ string, _ noise.PublicKey, got string) error {
@@ -112,7 +112,7 @@ func TestLargestAuthorization(t *testing.T) {
 	r.expect("x", frame.Handshake)
 }
 
-// gate is a registry that answers when the test lets it.
+// gate is a registry that does not answer until the test permits it.
 type gate chan struct{}
 
 func (g gate) validate(ctx context.Context, _ string, _ noise.PublicKey, authorization string) error {
@@ -127,8 +127,8 @@ func (g gate) validate(ctx context.Context, _ string, _ noise.PublicKey, authori
 	}
 }
 
-// TestUncounted repeats requests that are refused without being the sender's
-// fault. The connection and the streams stay.
+// TestUncounted repeats requests that are refused although the sender is not at fault. The
+// connection and the streams stay open.
 func TestUncounted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		streams, pending int // besides the stream of the test
@@ -180,8 +180,8 @@ func TestUncounted(t *testing.T) {
 func TestNoRoomByThen(t *testing.T) {
 	g := make(gate)
 	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(g.validate)})
-	// The question about it comes last but one, so that it is answered in time however
-	// slowly the machine admits the others.
+	// The request for it is the last but one, so that it is answered in time however slowly the
+	// machine admits the others.
 	for i := range maxStreams - 1 {
 		r.enter(fmt.Sprint(i))
 	}
@@ -191,8 +191,8 @@ func TestNoRoomByThen(t *testing.T) {
 	r.expect("late", frame.Reset)
 }
 
-// TestSilentRegistry: if the registry does not answer whether a harness is
-// admitted, that counts as a failure after a timeout.
+// TestSilentRegistry: if the registry does not answer whether a harness may connect, the handshake
+// fails after a timeout.
 func TestSilentRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &link{control: make(chan frame.Frame, controlQueue)}
@@ -211,8 +211,8 @@ func TestSilentRegistry(t *testing.T) {
 	})
 }
 
-// TestNoRoomForAnAnswer closes the connection: the harness would wait for it in
-// vain.
+// TestNoRoomForAnAnswer: if there is no space for an answer, the executor closes the connection.
+// Otherwise the harness would wait for the answer in vain.
 func TestNoRoomForAnAnswer(t *testing.T) {
 	l, r := newLink(t, 0)
 	l.close() // nothing is written any more
@@ -235,8 +235,8 @@ func TestNoRoomForAnAnswer(t *testing.T) {
 	r.ended()
 }
 
-// TestUnsendableIDs: such frames are dropped and not counted. A stream whose
-// frames cannot be answered would only occupy a slot.
+// TestUnsendableIDs: frames with such ids are dropped and not counted. A stream whose frames cannot
+// be answered would only occupy a slot.
 func TestUnsendableIDs(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: told(func(context.Context, string, noise.PublicKey, string) error {
 		t.Error("the registry is asked")
@@ -244,8 +244,8 @@ func TestUnsendableIDs(t *testing.T) {
 	})})
 	ids := []string{" x", "x\n", strings.Repeat("x", frame.MaxStreamID+1), strings.Repeat("x", 200<<10)}
 	for _, id := range slices.Repeat(ids, warnFailures) {
-		// The id is field 2, the payload field 1 of field 10; both have their
-		// lengths in front.
+		// The id is field 2, and the payload is field 1 of field 10. Each is preceded by its
+		// length.
 		payload := message1(t, identity().PublicKey(), channelOf(id), "please")
 		if err := r.ws.WriteMessage(websocket.BinaryMessage, rawHandshake(id, payload)); err != nil {
 			t.Fatal(err)
@@ -303,10 +303,9 @@ func TestHeldRecordsAreBounded(t *testing.T) {
 	r.expect("a", frame.Reset)
 }
 
-// TestWaitRoom: a harness with a full inbox stops reading its websocket before
-// it can no longer put a record aside. It does so whether the executor
-// acknowledges or not: an executor that does may not know yet that the harness
-// does too.
+// TestWaitRoom: a harness with a full inbox stops reading its websocket before it has no space left
+// for further records. It does so whether the executor acknowledges or not: an executor that
+// acknowledges may not know yet that the harness does too.
 func TestWaitRoom(t *testing.T) {
 	for name, tt := range map[string]struct {
 		inbox, held, size int
@@ -380,9 +379,9 @@ func TestForgedControl(t *testing.T) {
 	}
 }
 
-// TestReplays sends message 1 of a stream again, as the relay could. An
-// authorization can be used once. Even without that rule, a party without the
-// keys can neither decrypt the answer nor insert a record of the former stream.
+// TestReplays sends message 1 of a stream again, as the relay could. An authorization can be used
+// only once. Even without that rule, a party without the keys can neither decrypt the answer nor
+// insert a record of the earlier stream.
 func TestReplays(t *testing.T) {
 	for _, once := range []bool{true, false} {
 		t.Run(fmt.Sprintf("the authorization is good once: %v", once), func(t *testing.T) {

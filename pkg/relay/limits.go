@@ -10,14 +10,14 @@ import (
 const (
 	// maxStreams bounds the streams whose handshake is over.
 	maxStreams = 128
-	// maxValidations bounds the concurrent questions to the registry.
+	// maxValidations bounds the concurrent requests to the registry.
 	maxValidations = 32
 	// warnFailures is the number of failed handshakes on a websocket after which a
 	// warning is logged, once.
 	warnFailures = 8
 	// maxAuthorization bounds the authorization that a harness shows, in bytes.
 	maxAuthorization = 4096
-	// validationTime bounds one question to the registry.
+	// validationTime bounds one request to the registry.
 	validationTime = 10 * time.Second
 	// inboxMessages bounds the unread messages of a stream.
 	inboxMessages = 128
@@ -26,33 +26,33 @@ const (
 )
 
 const (
-	// inboxBytes is the corresponding bound for large messages: one message of
-	// the maximum size waits while the next is being assembled.
+	// inboxBytes is the same limit for large messages: one message of the maximum size can wait
+	// while the next is being assembled.
 	inboxBytes = noise.MaxMessage
-	// heldBytes bounds the records of a stream that wait for space in its inbox.
-	// A peer that acknowledges never has that much in flight: its limit is
-	// smaller by one record of maxRecord bytes.
+	// heldBytes bounds the records of a stream that wait for space in its inbox. A peer that
+	// acknowledges never has that much in flight, because its limit is smaller by one record of
+	// maxRecord bytes.
 	heldBytes = 1 << 20
 	maxRecord = 1<<16 - 1
-	// heldRecords is the corresponding bound for small records, and keeps the
-	// search for one short. A sender that has not seen an acknowledgement yet
-	// may have more than 32 records in flight; later 32 is its limit.
+	// heldRecords is the same limit for small records, and keeps the search for a record short. A
+	// sender that has not yet seen an acknowledgement may have more than 32 records in flight;
+	// after that its limit is 32.
 	heldRecords = 1024
-	// controlQueue bounds the control frames that wait to be written. Further ones are
-	// dropped: they are repeated, or only spare the peer a wait. There is space for
+	// controlQueue bounds the control frames that wait to be written. Further ones are dropped:
+	// either they are repeated, or without them the peer only waits longer. The queue has space for
 	// the retransmissions of a few streams after a reconnect.
 	controlQueue = 1024
-	// controlOffer is the part of controlQueue that resets for unknown streams may
-	// fill. If an executor has no space for its answer to a handshake, it closes the
+	// controlOffer is the part of controlQueue that resets for unknown streams may fill. The rest
+	// is for answers to handshakes: an executor that has no space for such an answer closes the
 	// connection.
 	controlOffer = controlQueue / 2
-	// pieceTime bounds the writing of one frame. A relay that takes longer is lost.
+	// pieceTime bounds the writing of one frame. If it takes longer, the relay counts as lost.
 	pieceTime = 30 * time.Second
-	// closeTime bounds the writing of what is queued when an end closes.
+	// closeTime bounds the writing of the queued frames when an end closes.
 	closeTime = 2 * time.Second
-	// keepRecord is the size, in bytes, from which the memory of a record is reused. It
-	// is the size of the largest record. A stream has at most 32 records in flight, so
-	// it holds 2 MiB instead of the 960 KiB of its window.
+	// keepRecord is the size from which the memory of a record is reused, in bytes. The reused
+	// memory has the size of the largest record. A stream has at most 32 records in flight, so it
+	// holds 2 MiB instead of the 960 KiB of its window.
 	keepRecord = 16 << 10
 	// partSize is the size of the buffers in which the parts of a large message are
 	// gathered: whole records.
@@ -63,14 +63,15 @@ const (
 
 // The timers of an executor.
 const (
-	// pingInterval is how often the relay is pinged. The connection is lost if nothing,
-	// not even an answer to a ping, comes for two and a half intervals.
+	// pingInterval is how often the relay is pinged. The connection counts as lost if nothing
+	// arrives for two and a half intervals, not even an answer to a ping.
 	pingInterval = 30 * time.Second
-	// registerTime and executorDialTime bound a registration and a dial, which Codex CLI
-	// does not bound.
+	// registerTime and executorDialTime bound a registration and a dial. Codex CLI has no such
+	// limits.
 	registerTime     = 30 * time.Second
 	executorDialTime = 30 * time.Second
-	// firstPause doubles with each attempt to dial that fails, to lastPause.
+	// firstPause is the pause after the first failed dial. It doubles with each failure, up to
+	// lastPause.
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
 )
@@ -81,12 +82,12 @@ const (
 	connectTime   = 10 * time.Second
 	dialTime      = 10 * time.Second
 	handshakeTime = 10 * time.Second
-	// firstRetry doubles with each attempt to reach the relay again, to lastRetry. Up to
-	// half of the pause is added at random, so that many harnesses that have lost the
-	// same relay do not come back together.
+	// firstRetry is the pause before the first attempt to reach the relay again. It doubles with
+	// each attempt, up to lastRetry. Up to half of the pause is added at random, so that many
+	// harnesses that have lost the same relay do not reconnect at the same moment.
 	firstRetry = 500 * time.Millisecond
 	lastRetry  = 5 * time.Second
-	// calmTime is how long a websocket must have lasted for the next to be dialled at
-	// once, so that a relay that breaks each connection is not flooded with new ones.
+	// calmTime is how long a websocket must have lasted for the next one to be dialled at once. So
+	// a relay that breaks each connection does not get a flood of new ones.
 	calmTime = time.Second
 )

@@ -21,12 +21,12 @@ import (
 // link is a websocket to the relay, for the frames of any number of streams.
 // One goroutine, routineWriter, writes; another reads.
 //
-// Each record waits for a slot, in the order in which the streams asked, so that no
-// stream starves. Control frames need no slot: the reader queues them and must not
-// wait for the writer, or two ends that both write would wait for each other.
+// Each record waits for a slot. Slots are given in the order of the requests, so that no stream
+// starves. Control frames need no slot. The reader queues them and must not wait for the writer:
+// otherwise two ends that both write could wait for each other.
 //
-// States: open; closing (what is queued is still written); down (the writer has
-// returned and the websocket is closed).
+// A link is in one of three states: open; closing, while the queued frames are still written; and
+// down, when the writer has returned and the websocket is closed.
 type link struct {
 	ws      *websocket.Conn
 	url     string // for logs, without secrets
@@ -42,7 +42,7 @@ type link struct {
 
 	in bytes.Buffer // of the reader
 
-	// Of the writer: how many records ws has gathered, and the error after which it
+	// These belong to the writer: how many records ws has gathered, and the error after which it
 	// writes no more.
 	gathered int
 	broken   error
@@ -67,15 +67,15 @@ func dialLink(ctx context.Context, address string, o linkOptions) (*link, error)
 	shown := websocket.PublicURL(address)
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "ws" && u.Scheme != "wss" {
-		// Quoted: the URL may have control sequences for a terminal.
+		// The URL is quoted, because it may contain control sequences for a terminal.
 		quoted := strconv.Quote(shown)
 		return nil, fmt.Errorf("failed to connect to exec-server websocket `%s`: %w", quoted[1:len(quoted)-1], errURL)
 	}
 	ws, err := websocket.Dial(ctx, address, websocket.DialOptions{
 		Options: websocket.Options{Limit: frame.MaxFrame, Ping: o.ping, WriteTimeout: pieceTime},
 		Header:  o.header, TLS: o.tls, Timeout: o.timeout, Buffer: bufferSize, Connect: o.connect,
-		// The relay's body and reason phrase may repeat the query, which is a
-		// credential: the error has only the status.
+		// The error has only the status, because the relay's body and reason phrase may repeat the
+		// query, which is a credential.
 		Refused: func(res *http.Response) error {
 			return fmt.Errorf("the relay answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))
 		},
@@ -92,9 +92,9 @@ func dialLink(ctx context.Context, address string, o linkOptions) (*link, error)
 	return l, nil
 }
 
-// read returns the next frame, whose payload is valid until the next call. With
-// errNotBinary, frame.ErrUndecodable and frame.ErrInvalid only that
-// message is bad; after any other error the link reads nothing more.
+// read returns the next frame. Its payload is valid until the next call. After errNotBinary,
+// frame.ErrUndecodable and frame.ErrInvalid the caller can continue to read, because only that
+// message is bad. After any other error the link reads nothing more.
 func (l *link) read() (frame.Frame, error) {
 	l.in.Reset()
 	code, err := l.ws.ReadTo(&l.in)
@@ -107,13 +107,13 @@ func (l *link) read() (frame.Frame, error) {
 	return frame.Decode(l.in.Bytes())
 }
 
-// badMessage reports whether an error of read is about one message only.
+// badMessage reports whether an error of read concerns only one message.
 func badMessage(err error) bool {
 	return errors.Is(err, errNotBinary) || errors.Is(err, frame.ErrUndecodable) || errors.Is(err, frame.ErrInvalid)
 }
 
-// reserve waits for a slot, which the next call of write uses. It reports false
-// if the link or stop ended before.
+// reserve waits for a slot, which the next call of write uses. It returns false if the link or stop
+// ends first.
 func (l *link) reserve(stop <-chan struct{}) bool {
 	select {
 	case <-l.closing:
@@ -138,7 +138,7 @@ type queued struct {
 	record *record // the owner of the payload; nil: the garbage collector
 }
 
-// write queues a frame for which there is a slot.
+// write queues a frame. The caller must have reserved a slot.
 func (l *link) write(q queued) { l.records <- q }
 
 // push queues a frame without a slot and reports whether there was space.
@@ -151,16 +151,16 @@ func (l *link) push(f frame.Frame) bool {
 	}
 }
 
-// offer is push for frames that strangers can cause without limit. It leaves space
-// in the queue for answers that other peers wait for.
+// offer is push for frames that any stranger can cause without limit. It leaves space in the queue
+// for answers for which other peers wait.
 func (l *link) offer(f frame.Frame) {
 	if len(l.control) < controlOffer {
 		l.push(f)
 	}
 }
 
-// pushLast queues a stream's last frame behind its records, if there is space
-// for it in time.
+// pushLast queues a stream's last frame after its records, unless the queue stays full for too
+// long.
 func (l *link) pushLast(f frame.Frame) {
 	late := make(chan struct{})
 	timer := time.AfterFunc(closeTime, func() { close(late) })
@@ -181,7 +181,7 @@ func (l *link) shut() {
 	})
 }
 
-// close is shut, and waits for it.
+// close calls shut, and waits until the link is down.
 func (l *link) close() {
 	l.shut()
 	<-l.down
@@ -247,9 +247,9 @@ func (l *link) takeRecord() bool {
 	}
 }
 
-// putRecord writes a frame that has a slot. Control frames that were queued before it
-// go first, because one of them may begin its stream. At most controlQueue of them go
-// first, so that new ones do not delay it for ever.
+// putRecord writes a frame that has a slot. It first writes control frames that were queued
+// earlier, because one of them may begin the frame's stream. It writes at most controlQueue of
+// them, so that new ones cannot delay the frame forever.
 func (l *link) putRecord(q queued) {
 	for n := 0; n < controlQueue && l.takeControl(); n++ {
 	}
@@ -258,13 +258,13 @@ func (l *link) putRecord(q queued) {
 	q.record.release()
 }
 
-// put encodes a frame, and writes when enough data is buffered. If the link is
-// broken, it only releases slots.
+// put encodes a frame, and writes when enough data is buffered. If the link is broken, it only
+// releases slots.
 func (l *link) put(f frame.Frame) {
 	var space [frame.MaxHead]byte
 	head, payload, err := f.Split(space[:0])
 	if err != nil {
-		// A reset for an id that peers refuse would be refused too.
+		// The frame may be a reset for an id that peers refuse. They would refuse the reset too.
 		l.log.Debug("frame not sent", "kind", f.Kind, "error", err)
 		return
 	}
@@ -274,7 +274,7 @@ func (l *link) put(f frame.Frame) {
 // flush writes the buffered frames in one system call.
 func (l *link) flush() { l.wrote(l.ws.Flush()) }
 
-// wrote releases the slots of records that are written, or never will be.
+// wrote releases the slots of records that are written or will never be written.
 func (l *link) wrote(err error) {
 	if l.broken == nil {
 		l.broken = err
@@ -287,8 +287,8 @@ func (l *link) wrote(err error) {
 	}
 }
 
-// farewell writes what is queued when the link closes, until the websocket is
-// closed at the latest.
+// farewell writes the queued frames when the link closes. It stops at the latest when the websocket
+// is closed.
 func (l *link) farewell() {
 	for l.broken == nil && (l.takeRecord() || l.takeControl()) {
 	}

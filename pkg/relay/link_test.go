@@ -57,7 +57,8 @@ func TestLinkProbesAndAnswers(t *testing.T) {
 	}
 }
 
-// TestLinkClosesBehindWhatIsQueued also when the queue is full.
+// TestLinkClosesBehindWhatIsQueued: a link closes after the queued frames are written, even if the
+// queue is full.
 func TestLinkClosesBehindWhatIsQueued(t *testing.T) {
 	l, r := newLink(t, 0)
 	for seq := range uint32(recordQueue) {
@@ -84,8 +85,8 @@ func TestLinkClosesBehindWhatIsQueued(t *testing.T) {
 	}
 }
 
-// TestRecordsFollowTheirHandshake: records follow their handshake even if the writer finds
-// both at once.
+// TestRecordsFollowTheirHandshake: records are written after their handshake, even if the writer
+// finds both at the same time.
 func TestRecordsFollowTheirHandshake(t *testing.T) {
 	checkLeaks(t)
 	url, accepted := acceptor(t)
@@ -113,7 +114,7 @@ func TestRecordsFollowTheirHandshake(t *testing.T) {
 	}
 }
 
-// TestControlIsBounded: if nobody reads, frames on which nothing depends are dropped.
+// TestControlIsBounded: if the relay does not read, optional control frames are dropped.
 func TestControlIsBounded(t *testing.T) {
 	l, _ := newLink(t, 0)
 	l.close() // nothing is written any more
@@ -139,7 +140,8 @@ func TestDialErrorsKeepTheQuerySecret(t *testing.T) {
 	}
 }
 
-// A relay that refuses the connection can send any text in the status line.
+// A relay that refuses the connection can send any text in the status line, so the error must not
+// contain that text.
 func TestRefusalInWordsOfOurOwn(t *testing.T) {
 	checkLeaks(t)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// record is the memory of a sealed record. It has two users: the stream, until the
-// peer has acknowledged it, and the link, until it is written. A hostile peer can
-// acknowledge a record that was not written yet, so either may release it first. When
-// both have, the memory is reused.
+// record is the memory of a sealed record. It has two users: the stream, until the peer has
+// acknowledged the record, and the link, until the record is written. A hostile peer can
+// acknowledge a record that was not written yet, so either user may release the record first. When
+// both have released it, the memory is reused.
 type record struct {
 	memory []byte // empty, with capacity for the record
 	users  atomic.Int32
@@ -31,8 +31,8 @@ func newRecord(n int) *record {
 // records holds memory of records for reuse.
 var records = sync.Pool{New: func() any { return &record{memory: make([]byte, 0, maxRecord)} }}
 
-// release is called at most once by each of the two users. For a nil record it does
-// nothing.
+// release releases the record for one of its two users. Each user calls it at most once. For a nil
+// record it does nothing.
 func (r *record) release() {
 	if r != nil && r.free != nil && r.users.Add(-1) == 0 {
 		records.Put(r)

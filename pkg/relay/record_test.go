@@ -9,9 +9,9 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// TestRecordsAreWrittenAsTheyWere: a harness acknowledges records that the
-// executor has not written yet, and asks for some of them again. None may be
-// changed meanwhile, although the memory of acknowledged records is reused.
+// TestRecordsAreWrittenAsTheyWere: a harness acknowledges records that the executor has not written
+// yet, and requests some of them again. No record may change meanwhile, although the memory of
+// acknowledged records is reused.
 func TestRecordsAreWrittenAsTheyWere(t *testing.T) {
 	const count = recordQueue // more than the network accepts, and no more than the queue does
 	wrote := make(chan int, count)
@@ -34,7 +34,8 @@ func TestRecordsAreWrittenAsTheyWere(t *testing.T) {
 	for i := range wrote {
 		n++
 		if i%8 == 7 {
-			// All but the second of eight, which is sent again for that, and then all.
+			// Acknowledge all but the second of eight records, so that it is retransmitted, and
+			// then acknowledge all.
 			r.send(frame.Frame{StreamID: "a", Kind: frame.Ack, Ack: uint32(i - 7), AckBits: 0b1111110})
 			r.send(frame.Frame{StreamID: "a", Kind: frame.Ack, Ack: uint32(i)})
 		}

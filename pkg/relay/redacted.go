@@ -9,10 +9,9 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// The query of a registration's URL is a credential, and a bundle also contains an
-// authorization. Both print only their public parts. Types with unexported fields of
-// these types need their own method, because package fmt does not call the methods
-// of such fields.
+// The query of a registration's URL is a credential, and a bundle also contains an authorization.
+// Both types print only their public parts. A type with an unexported field of one of these types
+// needs its own method, because package fmt does not call the methods of unexported fields.
 
 // String returns the names of the registration and its URL without the query.
 func (r Registration) String() string {
@@ -31,15 +30,14 @@ func (r Registration) MarshalText() ([]byte, error) { return []byte(r.String()),
 // Format writes the names of the registration with which the stream was made.
 func (c *Conn) Format(w fmt.State, verb rune) { c.bundle.Format(w, verb) }
 
-// Format writes that it is an executor: the registration may be changing.
+// Format writes only the word executor, because the registration may be changing.
 func (e *Executor) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, "executor") }
 
 // Format writes the names of the registration.
 func (v *executorConn) Format(w fmt.State, verb rune) { v.registration.Format(w, verb) }
 
-// streamID is the id of a stream. Logs show a digest of it: a harness that knows
-// another harness's stream id could claim it at the relay after the other's
-// connection was lost.
+// streamID is the id of a stream. Logs show only a digest of it: a harness that knows another
+// harness's stream id could claim the stream at the relay after the other's connection was lost.
 type streamID string
 
 // LogValue returns the digest.

@@ -32,8 +32,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// TestLogHasNothingOfThePeers has an executor log all it can, about a harness
-// and a relay whose words could be secret or anything.
+// TestLogHasNothingOfThePeers makes an executor log all its messages about a harness and a relay
+// whose texts could be secret or arbitrary.
 func TestLogHasNothingOfThePeers(t *testing.T) {
 	var log lockedBuffer
 	g := make(gate)
@@ -65,7 +65,7 @@ func TestLogHasNothingOfThePeers(t *testing.T) {
 	}
 }
 
-// TestNothingPrintsCredentials prints every type that has one.
+// TestNothingPrintsCredentials prints every type that contains a credential.
 func TestNothingPrintsCredentials(t *testing.T) {
 	r := Registration{URL: "wss://relay.test/x?secret#secret", EnvironmentID: "env-1", RegistrationID: "reg-1"}
 	b := Bundle{Registration: r, ExecutorKey: identity().PublicKey(), Authorization: "secret"}

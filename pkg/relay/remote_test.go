@@ -17,7 +17,7 @@ import (
 	"codex.internal/pkg/relay/noise"
 )
 
-// remote is the relay as an executor sees it. The test decides what it sends.
+// remote is the relay as an executor sees it. The test decides which frames it sends.
 type remote struct {
 	t  *testing.T
 	ws *websocket.Conn
@@ -156,7 +156,7 @@ func framed(text string) []byte {
 
 const hello = `{"method":"hello"}`
 
-// says sends a message and expects it back, both as record seq.
+// says sends a message and expects to receive it back, both as record seq.
 func (r *remote) says(id string, s *noise.Session, seq uint32) {
 	r.t.Helper()
 	r.data(id, seq, seal(r.t, s, framed(hello)))
@@ -167,8 +167,7 @@ func (r *remote) says(id string, s *noise.Session, seq uint32) {
 	}
 }
 
-// rawHandshake is a frame of kind Handshake, also for ids that frames are not
-// sent for.
+// rawHandshake encodes a frame of kind Handshake, even for ids that cannot be sent.
 func rawHandshake(id string, message []byte) []byte {
 	field := func(number int, value []byte) []byte {
 		return append(binary.AppendUvarint([]byte{byte(number<<3 | 2)}, uint64(len(value))), value...)

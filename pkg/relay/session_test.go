@@ -120,8 +120,8 @@ func expectLine(t *testing.T, out *bufio.Scanner, want string) {
 	}
 }
 
-// TestSessionOfALostHarness: another harness resumes the session, although the
-// executor still keeps the stream of the lost one.
+// TestSessionOfALostHarness: another harness resumes the session, although the executor still has
+// the stream of the lost harness.
 func TestSessionOfALostHarness(t *testing.T) {
 	d := serve(t, false)
 	var asked atomic.Int64

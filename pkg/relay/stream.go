@@ -10,14 +10,13 @@ import (
 	"codex.internal/pkg/relay/noise"
 )
 
-// stream is one end of a stream after its handshake: the encryption, the frames and
-// the messages, and the link that carries them now. The reader of the link calls
-// receive, the consumer calls read, and one writer at a time calls send; routineTimer
-// handles deadlines.
+// stream is one end of a stream after its handshake. It joins the encryption, the frames, the
+// messages, and the link that currently carries them. The reader of the link calls receive, the
+// consumer calls read, and one writer at a time calls send. routineTimer handles deadlines.
 //
-// States: attached to a connection to the relay; detached (that connection is lost and
-// may be replaced); ended (err is set). Messages that arrived before the end can still
-// be read.
+// A stream is in one of three states: attached to a connection to the relay; detached, when that
+// connection is lost and may be replaced; and ended, when err is set. Messages that arrived before
+// the end can still be read.
 type stream struct {
 	id      string
 	session *noise.Session
@@ -67,16 +66,15 @@ func (s *stream) end(why error) {
 	s.onEnd(s, l, why)
 }
 
-// reset is the stream's last frame.
+// reset returns the stream's last frame.
 func (s *stream) reset(reason string) frame.Frame {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.frames.Reset(reason)
 }
 
-// full reports whether the inbox accepts no more frames. One frame can release the
-// records that waited for it: at most the reorder window, for which the inbox always
-// has space.
+// full reports whether the inbox accepts no more frames. One frame can release other records that
+// waited for it: at most the reorder window, for which the inbox always has space.
 func (s *stream) full() bool { return len(s.inbox) >= inboxMessages || s.inboxSize >= inboxBytes }
 
 // acking reports whether the peer is known to acknowledge.
@@ -86,10 +84,10 @@ func (s *stream) acking() bool {
 	return s.frames.Acking()
 }
 
-// receive takes a frame from the link; an error is the end of the stream. When
-// the consumer is slow, a peer that acknowledges is held back: its records are
-// put aside without being acknowledged, and it does not send many more. Any other
-// peer cannot be held back, and the error is errInboxFull.
+// receive takes a frame from the link. An error means that the stream has ended. If the consumer is
+// slow and the peer acknowledges, the peer's records are put aside without being acknowledged, so
+// that it soon stops sending. A peer that does not acknowledge cannot be slowed down; the error is
+// then errInboxFull.
 func (s *stream) receive(f frame.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,12 +103,12 @@ func (s *stream) receive(f frame.Frame) error {
 	if !s.hold(f) {
 		return errInboxFull
 	}
-	// The acknowledgements in the frame are handled although its record is not.
+	// The acknowledgements in the frame are handled even if its record is not.
 	return s.take(frame.Frame{StreamID: f.StreamID, Kind: frame.Heartbeat, Ack: f.Ack, AckBits: f.AckBits})
 }
 
-// hold puts a record aside, and reports whether there was space. For a peer that uses
-// acknowledgements there always is, because it has few records in flight.
+// hold puts a record aside, and reports whether there was space. For a peer that acknowledges there
+// always is, because it has few records in flight.
 func (s *stream) hold(f frame.Frame) bool {
 	for _, h := range s.held {
 		if h.Seq == f.Seq {
@@ -134,7 +132,7 @@ func (s *stream) take(f frame.Frame) error {
 		return err
 	}
 	for _, record := range out.Records {
-		// In place: the encrypted record is not needed any more.
+		// Decrypt in place, because the encrypted record is no longer needed.
 		plain, err := s.session.Open(record[:0], record)
 		if err == nil {
 			err = s.messages.Read(plain, s.deliver)
@@ -143,7 +141,7 @@ func (s *stream) take(f frame.Frame) error {
 			return err
 		}
 	}
-	// Before the consumer sends anything: see frame.Stream.BeatDue.
+	// Do this before the consumer sends anything: see frame.Stream.BeatDue.
 	if err := s.beat(); err != nil {
 		return err
 	}
@@ -177,8 +175,7 @@ func (s *stream) deliver(message []byte) error {
 	return nil
 }
 
-// push queues frames that are repeated if they get lost. The caller holds the
-// lock.
+// push queues frames that are sent again if they get lost. The caller holds the lock.
 func (s *stream) push(frames []frame.Frame) {
 	for _, f := range frames {
 		if s.link == nil || !s.link.push(f) {
@@ -196,7 +193,7 @@ func (s *stream) acted() {
 	}
 }
 
-// read returns the next message. After the end it returns those that had
+// read returns the next message. After the end of the stream it returns the messages that had
 // arrived, and then the reason.
 func (s *stream) read() ([]byte, error) {
 	for {
@@ -214,9 +211,8 @@ func (s *stream) read() ([]byte, error) {
 	}
 }
 
-// next takes a message from the inbox and reads records that waited for space,
-// which may break the stream. If there is no message, err is set if none will
-// come.
+// next takes a message from the inbox and reads records that waited for space. broken is set if
+// that breaks the stream. If there is no message, err is set if none will follow.
 func (s *stream) next() (message []byte, broken, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,9 +233,9 @@ func (s *stream) next() (message []byte, broken, err error) {
 	return message, broken, nil
 }
 
-// send sends a part of a message as one record. It waits while the peer has not
-// acknowledged enough, while other streams are before it in the queue, and
-// while there is no link. Its error is the stream's.
+// send sends a part of a message as one record. It waits while the peer has not acknowledged
+// enough, while other streams are ahead in the queue, and while there is no link. Its error is the
+// stream's.
 func (s *stream) send(chunk []byte) error {
 	for {
 		l, err := s.writable(len(chunk))
@@ -277,7 +273,7 @@ func (s *stream) writable(n int) (*link, error) {
 	return s.link, nil
 }
 
-// sendOn sends a record with a slot of the link, if that is still possible.
+// sendOn sends a record with a slot of the link, if the stream can still send there.
 func (s *stream) sendOn(l *link, chunk []byte) (sent bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,8 +295,7 @@ func (s *stream) sendOn(l *link, chunk []byte) (sent bool, err error) {
 	return true, nil
 }
 
-// detach notes that the link is lost. If the peer does not acknowledge, that
-// ends the stream.
+// detach records that the link is lost. If the peer does not acknowledge, the stream ends.
 func (s *stream) detach() {
 	s.mu.Lock()
 	if s.err != nil {

@@ -16,15 +16,14 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// streamConn is the websocket.Transport over a stream. Its wire form is the plaintext
-// of the records: each message behind its length.
+// streamConn implements websocket.Transport over a stream. Its wire format is the plaintext of the
+// records: each message after its length.
 type streamConn struct {
 	s *stream
-	// principal is the name of the harness; empty at the harness's end.
+	// principal is the name of the harness. It is empty at the harness's end.
 	principal string
 	grant     *tokens.Grant // what the registry says about the harness; nil: nothing
-	// parts are the fragments of a message and, before them, room for its length. They
-	// have size bytes.
+	// parts are the fragments of a message, after space for its length. They have size bytes.
 	parts []*[]byte
 	size  int
 }
@@ -35,11 +34,11 @@ const headerSize = 4
 // Peer implements websocket.Transport.
 func (c *streamConn) Peer() string { return "relay stream " + c.s.id }
 
-// Principal implements websocket.Authenticated: a harness is identified by its key,
-// which it keeps for as long as it uses the environment.
+// Principal implements websocket.Authenticated. A harness is identified by its key, which it uses
+// for the life of the environment.
 func (c *streamConn) Principal() string { return c.principal }
 
-// Grant returns what the registry says about the harness of the stream; nil: nothing.
+// Grant returns the registry's grant for the harness of the stream, or nil if there is none.
 func (c *streamConn) Grant() *tokens.Grant { return c.grant }
 
 // principalOf names a harness by a digest of its key.
@@ -84,10 +83,9 @@ func (c *streamConn) Seal(b []byte, start int) []byte {
 	return b
 }
 
-// WriteFrames implements websocket.Transport. If the peer acknowledges, it
-// waits for acknowledgements and packs the messages into as few records as
-// possible. For any other peer each message begins a new record, as with Codex
-// CLI.
+// WriteFrames implements websocket.Transport. If the peer acknowledges, it waits for
+// acknowledgements and packs the messages into as few records as possible. Otherwise each message
+// begins a new record, as with Codex CLI.
 func (c *streamConn) WriteFrames(frames []byte) error {
 	for len(frames) > 0 {
 		n, err := c.together(frames)
@@ -104,8 +102,8 @@ func (c *streamConn) WriteFrames(frames []byte) error {
 	return nil
 }
 
-// together returns how many bytes of sealed messages may share records. A
-// message that is too long ends the stream; those before it are sent.
+// together returns how many bytes of the messages may share records. A message that is too long
+// ends the stream; the messages before it are sent.
 func (c *streamConn) together(frames []byte) (int, error) {
 	acking := c.s.acking()
 	n := 0
@@ -123,8 +121,8 @@ func (c *streamConn) together(frames []byte) (int, error) {
 	return n, nil
 }
 
-// Fragment implements websocket.Transport. The parts are gathered first, because the
-// length goes ahead of them.
+// Fragment implements websocket.Transport. It first collects all parts, because the length of the
+// message must be sent before them.
 func (c *streamConn) Fragment(part []byte, first, last bool) error {
 	if first {
 		c.drop()
@@ -176,8 +174,7 @@ func (c *streamConn) drop() {
 	c.parts, c.size = nil, 0
 }
 
-// partBuffers hold parts, so that a large message is not copied again and again
-// while it grows.
+// partBuffers hold parts, so that a large message is not copied repeatedly while it grows.
 var partBuffers = sync.Pool{New: func() any { b := make([]byte, 0, partSize); return &b }}
 
 // Close implements websocket.Transport. Written data is sent before the reset. The

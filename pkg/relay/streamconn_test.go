@@ -69,8 +69,8 @@ func TestSharedRecords(t *testing.T) {
 	}
 }
 
-// TestFragments assembles messages from parts of many sizes. One part is longer
-// than the memory that is kept in one piece.
+// TestFragments assembles messages from parts of many sizes. One part is longer than a single
+// buffer.
 func TestFragments(t *testing.T) {
 	d := newDouble(t)
 	whole := message(7, 5*partSize/2)

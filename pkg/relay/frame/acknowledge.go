@@ -2,8 +2,8 @@ package frame
 
 import "time"
 
-// owe notes that a frame with data has arrived, and must be acknowledged. A duplicate
-// counts too: the acknowledgement of the first copy may be lost.
+// owe records that a frame with data has arrived and must be acknowledged. A duplicate counts too,
+// because the acknowledgement of the first copy may be lost.
 func (s *Stream) owe(n int, now time.Time) {
 	if s.unackedRecords == 0 {
 		s.unackedSince = now
@@ -12,8 +12,8 @@ func (s *Stream) owe(n int, now time.Time) {
 	s.unackedBytes += n
 }
 
-// owes reports whether there is something to acknowledge. Before the first
-// record has arrived, an acknowledgement could not be expressed.
+// owes reports whether there is anything to acknowledge. The format cannot express an
+// acknowledgement before the first record has arrived.
 func (s *Stream) owes() bool { return s.unackedRecords > 0 && s.in.next > 0 && !s.options.Plain }
 
 // ackDue reports whether an acknowledgement is due now.
@@ -51,11 +51,11 @@ func (s *Stream) progress(now time.Time) {
 	s.retransmitAt = now.Add(s.pause)
 }
 
-// waiting reports whether something in flight will be acknowledged.
+// waiting reports whether any record in flight will be acknowledged.
 func (s *Stream) waiting() bool { return s.peer == acking && s.out.inFlight() > 0 }
 
-// resend returns the frames of records that are missing at the peer, or only of
-// those that others have overtaken.
+// resend returns the frames of records that have not arrived at the peer. If early is set, it
+// returns only those before which later records have arrived.
 func (s *Stream) resend(early bool, now time.Time) []Frame {
 	var frames []Frame
 	s.out.missing(early, func(seq uint32, record []byte) {
@@ -64,10 +64,9 @@ func (s *Stream) resend(early bool, now time.Time) []Frame {
 	return frames
 }
 
-// answer handles a peer that resumes the stream: it confirms that the stream exists, and
-// retransmits the records that may have been lost with the peer's connection. It
-// retransmits at most once in firstRetransmit, because the relay could forge any number
-// of resumes.
+// answer handles a peer that resumes the stream. It confirms that the stream exists, and
+// retransmits the records that may have been lost with the peer's connection. It retransmits at
+// most once in firstRetransmit, because the relay could forge any number of resumes.
 func (s *Stream) answer(now time.Time) []Frame {
 	var frames []Frame
 	if now.Sub(s.answered) >= firstRetransmit {

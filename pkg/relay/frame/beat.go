@@ -2,15 +2,17 @@ package frame
 
 import "time"
 
-// An empty record is a heartbeat that the relay can neither forge nor repeat. A harness sends one as its first record, which
-// shows the executor that it sends them, and the executor answers with one. From then on each end sends an empty record when
-// it has sent none for heartbeatTime, and ends the stream when it could open none for silenceTime. Scenario: a relay
-// takes a record away and acknowledges it in the name of the receiver. The records behind it do not fill the gap, so the
-// receiver hears nothing, whatever frames the relay forges (TestSwallowedRecords).
+// An empty record is a heartbeat that the relay can neither forge nor repeat. A harness sends one
+// as its first record. This shows the executor that the harness sends empty records, and the
+// executor answers with one. From then on each end sends an empty record when it has sent no record
+// for heartbeatTime, and ends the stream when it could decrypt no record for silenceTime. Scenario:
+// a relay drops a record and acknowledges it in the name of the receiver. The later records do not
+// fill the gap, so the receiver can decrypt none of them, whatever frames the relay forges
+// (TestSwallowedRecords).
 //
-// Executors of Codex CLI skip empty records, and reset the stream if they do not know it.
+// Executors of Codex CLI skip empty records. If they do not know the stream, they reset it.
 
-// hear notes what a frame has released.
+// hear notes the time when a frame has released records.
 func (s *Stream) hear(records [][]byte, now time.Time) {
 	for _, record := range records {
 		s.opened = now
@@ -28,6 +30,6 @@ func (s *Stream) BeatDue(now time.Time) bool {
 	return s.canBeat() && !now.Before(s.beatAt)
 }
 
-// sendsHeartbeats reports whether the peer gets frames of kind Heartbeat: it acknowledges, and is of a version that sends no
-// empty records.
+// sendsHeartbeats reports whether the peer gets frames of kind Heartbeat. It does if it
+// acknowledges, and has a version that does not send empty records.
 func (s *Stream) sendsHeartbeats() bool { return s.Acking() && !s.beats }

@@ -9,7 +9,7 @@ import (
 
 var empty = make([]byte, emptyRecord)
 
-// couple is a harness and an executor with a relay between them, in a time of their own.
+// couple is a harness and an executor with a relay between them, and with a simulated clock.
 type couple struct {
 	t     *testing.T
 	now   time.Time
@@ -21,7 +21,7 @@ func newCouple(t *testing.T, relay func(from int, f Frame) []Frame) *couple {
 	return &couple{t: t, now: epoch, relay: relay, ends: [2]*Stream{NewStream("s", Options{Harness: true}, epoch), NewStream("s", Options{}, epoch)}}
 }
 
-// write passes frames on, and what follows from them.
+// write passes frames to the other end, and also the frames that result from them.
 func (c *couple) write(from int, frames ...Frame) error {
 	for len(frames) > 0 {
 		passed := c.relay(from, frames[0])
@@ -57,7 +57,7 @@ func (c *couple) send(from int, record []byte) error {
 	return c.write(from, f)
 }
 
-// pass lets time go by until an end fails, and returns the error.
+// pass advances the clock until an end fails, and returns the error.
 func (c *couple) pass(d time.Duration) error {
 	for until := c.now.Add(d); c.now.Before(until); c.now = c.now.Add(100 * time.Millisecond) {
 		for i, s := range c.ends {
@@ -89,10 +89,10 @@ func (c *couple) begin() {
 	}
 }
 
-// honest is a relay that passes everything on.
+// honest is a relay that forwards every frame.
 func honest(_ int, f Frame) []Frame { return []Frame{f} }
 
-// TestEmptyRecords: two ends that have nothing to say keep each other by empty records.
+// TestEmptyRecords: two idle ends keep the stream alive by empty records.
 func TestEmptyRecords(t *testing.T) {
 	heartbeats := 0
 	c := newCouple(t, func(_ int, f Frame) []Frame {
@@ -111,8 +111,8 @@ func TestEmptyRecords(t *testing.T) {
 	}
 }
 
-// TestNoEmptyRecordsForOthers: an executor sends none to a harness that has sent none, such as Codex CLI's, and Plain ends
-// send none.
+// TestNoEmptyRecordsForOthers: an executor sends no empty records to a harness that has not sent
+// any, such as Codex CLI's. Plain ends send none at all.
 func TestNoEmptyRecordsForOthers(t *testing.T) {
 	e := newEnd(t, Options{})
 	e.mustReceive(record(0))
@@ -124,8 +124,8 @@ func TestNoEmptyRecordsForOthers(t *testing.T) {
 	}
 }
 
-// TestSwallowedRecords: a relay takes a record away, acknowledges it in the name of its receiver, and forges heartbeats of both.
-// The end that misses the record notices.
+// TestSwallowedRecords: a relay drops a record, acknowledges it in the name of its receiver, and
+// forges heartbeats of both ends. The end for which the record was meant notices that.
 func TestSwallowedRecords(t *testing.T) {
 	for from, name := range []string{"of the harness", "of the executor"} {
 		for _, strips := range []bool{false, true} {
@@ -159,8 +159,8 @@ func TestSwallowedRecords(t *testing.T) {
 	}
 }
 
-// TestForgedSigns: frames that the relay can forge do not keep a stream whose peer says nothing, and neither does a relay that
-// breaks the websockets again and again.
+// TestForgedSigns: frames that the relay can forge do not keep a stream alive if the peer sends no
+// records. Nor can a relay keep it alive by breaking the websockets again and again.
 func TestForgedSigns(t *testing.T) {
 	for name, breaks := range map[string]bool{"forged heartbeats": false, "broken websockets": true} {
 		c := newCouple(t, honest)
@@ -188,7 +188,7 @@ func TestForgedSigns(t *testing.T) {
 	}
 }
 
-// TestLateHandshakes: a stream on which no record comes ends, whatever else comes.
+// TestLateHandshakes: a stream on which no record arrives ends, whatever other frames arrive.
 func TestLateHandshakes(t *testing.T) {
 	for _, o := range []Options{{}, {Harness: true}, {Plain: true}} {
 		e := newEnd(t, o)

@@ -10,10 +10,10 @@ import (
 // version is the version of the frames.
 const version = 1
 
-// Decode reads one binary message of a websocket. The frame's payload is part of
-// message. Errors are ErrUndecodable, or ErrInvalid for a frame with values that are not
-// allowed. With ErrInvalid the stream's id is returned if it is known, because the error
-// is fatal for that stream during a handshake. The texts are for logs.
+// Decode decodes one binary message of a websocket. The frame's payload is a part of message. The
+// error is ErrUndecodable, or ErrInvalid for a frame with values that are not allowed. With
+// ErrInvalid it also returns the stream's id if it is known, because the error ends that stream
+// during a handshake. The error texts are for logs.
 func Decode(message []byte) (Frame, error) {
 	var e encoded
 	if err := e.read(message); err != nil {
@@ -25,18 +25,17 @@ func Decode(message []byte) (Frame, error) {
 	if err := e.check(); err != nil {
 		return e.Frame, err
 	}
-	// Records are not cut into segments: messages are, inside of the
-	// encryption.
+	// Records are not split into segments. Messages are split into records before they are
+	// encrypted.
 	if e.Kind == Data && (e.segmentIndex != 0 || e.segmentCount != 1) {
 		return e.Frame, errDataFields
 	}
 	return e.Frame, nil
 }
 
-// Route reads the two fields that are needed to route a message: the stream's id and
-// the kind. For a valid frame it returns the same values as Decode. It returns an
-// absent or blank id unchanged, and does not validate the body. The error is
-// ErrUndecodable.
+// Route decodes the two fields that are needed to route a message: the stream's id and the kind.
+// For a valid frame it returns the same values as Decode. It returns an absent or blank id
+// unchanged, and does not validate the body. The error is ErrUndecodable.
 func Route(message []byte) (streamID string, kind Kind, err error) {
 	for len(message) > 0 {
 		f, rest, err := next(message, nil)
@@ -124,7 +123,7 @@ func Sendable(streamID string) bool {
 	return streamID != "" && len(streamID) <= MaxStreamID && streamID == strings.TrimSpace(streamID)
 }
 
-// checkSent is check and the limits of the builds that have some.
+// checkSent is check plus the limits that some builds of Codex CLI enforce.
 func (f *Frame) checkSent() error {
 	switch {
 	case f.StreamID != "" && !Sendable(f.StreamID):

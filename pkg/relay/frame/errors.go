@@ -36,13 +36,13 @@ func (e invalidError) Is(target error) bool { return target == ErrInvalid }
 var (
 	// ErrReset means that the peer has ended the stream.
 	ErrReset = errors.New("Noise relay stream reset")
-	// ErrProtocol means that the peer, or the relay, has violated the protocol. The
-	// error that wraps it says how.
+	// ErrProtocol means that the peer or the relay has violated the protocol. The error that wraps
+	// it describes the violation.
 	ErrProtocol = errors.New("Noise relay protocol error")
 	// ErrExhausted means that all sequence numbers are used.
 	ErrExhausted = errors.New("Noise relay sequence number exhausted")
-	// ErrLost means that the connection or the peer is gone and the stream cannot
-	// continue. The error that wraps it says how that was noticed.
+	// ErrLost means that the connection or the peer is lost and the stream cannot continue. The
+	// error that wraps it describes how this was detected.
 	ErrLost = errors.New("Noise relay stream lost")
 )
 
@@ -56,8 +56,8 @@ type protocolError string
 func (e protocolError) Error() string        { return string(e) }
 func (e protocolError) Is(target error) bool { return target == ErrProtocol }
 
-// lostError is ErrLost with how that was noticed, perhaps after a time. fmt.Errorf would format
-// each text when the program starts.
+// lostError is ErrLost with a description of how the loss was detected, and possibly a time. It
+// does not use fmt.Errorf, which would format each text when the program starts.
 type lostError struct {
 	text string
 	time time.Duration // 0: none

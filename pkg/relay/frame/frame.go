@@ -1,20 +1,18 @@
-// Package frame is the protocol of the relay between a harness and an executor: the
-// frames, which of them are valid, and what each end of a stream does so that records
-// arrive once and in order.
+// Package frame is the protocol of the relay between a harness and an executor. It defines the
+// frames and which of them are valid, and the rules by which each record arrives once and in order.
 //
-// Decode and Frame.Append are the frames as they are encoded. A Stream is one
-// end of one stream after its handshake: a state machine without goroutines,
-// clock or connection. Its owner calls it for each event with the time, and writes
-// the frames that it returns:
+// Decode and Frame.Append decode and encode frames. A Stream is one end of one stream after its
+// handshake. It is a state machine without goroutines, clock or connection. Its owner calls it for
+// each event with the current time, and writes the frames that it returns:
 //
 //	out, err := stream.Receive(frame, now) // open out.Records, write out.Frames
 //	frame, err := stream.Send(record, now) // write frame, if stream.Ready(...)
 //	frames, err := stream.Advance(now)     // at stream.Deadline(); write frames
 //
-// An error ends the stream; the owner tells the peer with a frame of kind Reset.
+// An error ends the stream. The owner then notifies the peer with a frame of kind Reset.
 //
-// Everything but the payloads is unauthenticated: the relay can change it. The relay
-// can therefore delay a stream and end it, and no more.
+// Only the payloads are authenticated; the relay can change everything else. By that it can delay
+// or end a stream, but nothing more.
 //
 // The rules are in docs/spec/relay.md §5.
 package frame

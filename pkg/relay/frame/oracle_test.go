@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/testutil/relaypb"
 )
 
-// The generated code is the oracle of the codec.
+// The generated protobuf code is the oracle for the codec.
 
 // generated reads a message with the generated code.
 func generated(message []byte) (encoded, error) {
@@ -43,8 +43,8 @@ func generated(message []byte) (encoded, error) {
 	return e, nil
 }
 
-// mistyped reports whether a message that the generated code can read has a field
-// in an encoding that is another's. The generated code skips it.
+// mistyped reports whether a message that the generated code can read has a known field number with
+// a different wire type. The generated code skips such a field.
 func mistyped(message []byte, of protoreflect.MessageDescriptor) bool {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
@@ -132,8 +132,8 @@ func compareAppend(t testing.TB, f *Frame) {
 	}
 }
 
-// randomField appends a field that may be one of a frame, of a body, or
-// unknown, now and then in an encoding that is none.
+// randomField appends a field of a frame or of a body, or an unknown field. Occasionally the
+// encoding is invalid.
 func randomField(r *rand.Rand, b []byte, depth int) []byte {
 	number := protowire.Number(1 + r.IntN(12))
 	if r.IntN(50) == 0 {
@@ -173,7 +173,7 @@ func randomMessage(r *rand.Rand, depth int) []byte {
 	var b []byte
 	for range r.IntN(6) {
 		if depth == 1 {
-			// A field of a body: mostly one of the fields that the body has.
+			// Append a field of a body, mostly one that the body has.
 			switch r.IntN(4) {
 			case 0:
 				b = protowire.AppendVarint(protowire.AppendTag(b, protowire.Number(1+r.IntN(3)), protowire.VarintType), uint64(r.IntN(3)))
@@ -244,7 +244,7 @@ func FuzzOracle(f *testing.F) {
 	})
 }
 
-// FuzzOracleAppend writes whatever may be sent.
+// FuzzOracleAppend encodes every frame that may be sent.
 func FuzzOracleAppend(f *testing.F) {
 	f.Add("s", uint32(3), uint32(5), uint8(Data), uint32(300), []byte("payload"))
 	f.Add("stream-1", uint32(0), uint32(0), uint8(Reset), uint32(0), []byte("reason"))

@@ -14,8 +14,8 @@ import (
 	"codex.internal/pkg/testutil/relaypb"
 )
 
-// Two ends and a relay between them that loses, repeats and reorders frames and
-// loses connections, with a clock of its own.
+// These tests run two ends and a relay between them. The relay loses, repeats and reorders frames
+// and breaks connections. Time is simulated.
 
 type world struct {
 	t     *testing.T
@@ -23,8 +23,7 @@ type world struct {
 	now   time.Time
 	ends  [2]*party
 	wrong bool // whether faults happen
-	// lent are the records in frames that an end had for the second time, which
-	// might still be about to be written at any time.
+	// lent holds the records in retransmitted frames, which may be written at any later time.
 	lent  map[*byte]bool
 	freed int
 }
@@ -63,8 +62,8 @@ func (w *world) texts(side, n int) [][]byte {
 	return texts
 }
 
-// write gives frames to the relay. Any of them may be lost or repeated, except the first
-// frame of a record.
+// write passes frames to the relay, which may lose or repeat any of them. It does not lose the
+// first frame of a record.
 func (w *world) write(from int, frames ...Frame) {
 	for _, f := range frames {
 		if f.Kind == Data {
@@ -74,8 +73,7 @@ func (w *world) write(from int, frames ...Frame) {
 	w.forward(from, frames...)
 }
 
-// forward gives frames to the relay. While the other end has no connection, the
-// relay drops them.
+// forward passes frames to the relay. While the other end has no connection, the relay drops them.
 func (w *world) forward(from int, frames ...Frame) {
 	for _, f := range frames {
 		w.ends[from].written[f.Kind]++
@@ -161,8 +159,7 @@ func (w *world) cut(i int) error {
 	return p.Disconnected(w.now)
 }
 
-// wait advances the clock: a little, or, if nothing else can happen, to the
-// next deadline.
+// wait advances the clock by a little, or to the next deadline if nothing else can happen.
 func (w *world) wait(idle bool) error {
 	next := w.now.Add(time.Duration(w.rng.IntN(40)) * time.Millisecond)
 	if idle {
@@ -205,7 +202,7 @@ func (w *world) wait(idle bool) error {
 	return nil
 }
 
-// step does one thing at random; limit is how many records an end may send.
+// step makes one random event happen. limit is how many records an end may send.
 func (w *world) step(limit int) error {
 	i := w.rng.IntN(2)
 	p, other := w.ends[i], w.ends[1-i]
@@ -251,8 +248,8 @@ func check(t *testing.T, s *Stream) {
 
 const manySteps = 200_000
 
-// TestExactlyOnce has two ends learn about each other, and then causes all
-// kinds of faults.
+// TestExactlyOnce lets two ends learn that the other acknowledges, and then causes all kinds of
+// faults.
 func TestExactlyOnce(t *testing.T) {
 	var repeated, resumed, freed int
 	for seed := range uint64(12) {
@@ -281,7 +278,7 @@ func TestExactlyOnce(t *testing.T) {
 		until("delivery", 1000, func() bool {
 			return len(w.ends[0].got) == records[1] && len(w.ends[1].got) == records[0]
 		})
-		// At the end both learn that everything has arrived.
+		// At the end both ends know that everything has arrived.
 		until("quiet", 1000, func() bool { return w.ends[0].out.inFlight()+w.ends[1].out.inFlight() == 0 })
 		for i, p := range w.ends {
 			repeated += p.written[Data] - records[i] - p.empties
@@ -294,9 +291,8 @@ func TestExactlyOnce(t *testing.T) {
 	}
 }
 
-// TestNeverOutOfOrder causes all kinds of faults from the beginning. Streams
-// may then end, but the records that arrive are correct and the memory is
-// bounded.
+// TestNeverOutOfOrder causes all kinds of faults from the beginning. Streams may then end, but the
+// records that arrive are correct, and the memory is bounded.
 func TestNeverOutOfOrder(t *testing.T) {
 	delivered := 0
 	for seed := range uint64(24) {
@@ -317,9 +313,8 @@ func TestNeverOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestPeerThatNeverAcknowledges compares the output to such a peer with Codex
-// CLI's: they are the same, except for fields and frames that Codex CLI
-// ignores.
+// TestPeerThatNeverAcknowledges compares the output to a peer that never acknowledges with Codex
+// CLI's output. They are the same, except for fields and frames that Codex CLI ignores.
 func TestPeerThatNeverAcknowledges(t *testing.T) {
 	for seed := range uint64(8) {
 		for _, option := range []Options{{}, {Plain: true}} {
@@ -360,7 +355,8 @@ func TestPeerThatNeverAcknowledges(t *testing.T) {
 	}
 }
 
-// stripped is a frame without the acknowledging fields. A plain end's frames have none.
+// stripped returns a frame without the acknowledging fields. The frames of a plain end have no such
+// fields.
 func stripped(t *testing.T, message []byte, plain bool) []byte {
 	t.Helper()
 	if plain {
@@ -378,7 +374,7 @@ func stripped(t *testing.T, message []byte, plain bool) []byte {
 	return b
 }
 
-// referenceData is the frame that Codex CLI writes for a record, by hand.
+// referenceData encodes by hand the frame that Codex CLI writes for a record.
 func referenceData(t *testing.T, seq int, payload []byte) []byte {
 	t.Helper()
 	const varint, length = 0, 2

@@ -12,9 +12,8 @@ type receiver struct {
 	bytes   int               // of pending
 }
 
-// accept takes a record and appends the records that can now be released to
-// released. If the record has arrived before, it is dropped: the first copy
-// wins.
+// accept takes a record, and appends the records that can now be released to released. If the
+// record has arrived before, it is dropped, because the first copy counts.
 func (r *receiver) accept(n uint32, record []byte, released [][]byte) ([][]byte, error) {
 	seq := uint64(n)
 	if _, twice := r.pending[seq]; twice || seq < r.next {
@@ -67,5 +66,5 @@ func (r *receiver) acks() (ack, bits uint32) {
 	return uint32(r.next - 1), bits
 }
 
-// maxSeq is the last number of a record: they never wrap.
+// maxSeq is the highest number of a record. Numbers never wrap.
 const maxSeq = math.MaxUint32

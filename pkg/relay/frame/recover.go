@@ -2,8 +2,8 @@ package frame
 
 import "time"
 
-// Deadline returns when Advance must be called if nothing happens before; the
-// zero time if no deadline is pending.
+// Deadline returns the time when Advance must be called if no other event happens first. It returns
+// the zero time if no deadline is pending.
 func (s *Stream) Deadline() time.Time {
 	var next time.Time
 	at := func(on bool, t time.Time) {
@@ -29,8 +29,8 @@ func (s *Stream) Deadline() time.Time {
 	return next
 }
 
-// Advance does what is due at now and returns the frames to write. It may be
-// called at any time.
+// Advance handles everything that is due at now and returns the frames to write. It may be called
+// at any time.
 func (s *Stream) Advance(now time.Time) ([]Frame, error) {
 	if s.failed == nil {
 		s.failed = s.expired(now)
@@ -53,7 +53,7 @@ func (s *Stream) Advance(now time.Time) ([]Frame, error) {
 	return frames, nil
 }
 
-// expired returns the reason for which the stream must end at now; nil: it continues.
+// expired returns the reason why the stream must end at now, or nil if it continues.
 func (s *Stream) expired(now time.Time) error {
 	since := func(t time.Time, limit time.Duration) bool { return now.Sub(t) >= limit }
 	switch {
@@ -73,9 +73,9 @@ func (s *Stream) expired(now time.Time) error {
 	return nil
 }
 
-// Disconnected notes that the end's websocket is lost. A stream whose peer
-// acknowledges is kept for 30 s; meanwhile Send returns ErrNotReady. Any other
-// stream has lost the records in flight, and fails.
+// Disconnected records that the end's websocket is lost. If the peer acknowledges, the stream is
+// kept for 30 s, and Send returns ErrNotReady meanwhile. Otherwise the records in flight are lost,
+// and the stream fails.
 func (s *Stream) Disconnected(now time.Time) error {
 	switch {
 	case s.failed != nil:
@@ -88,9 +88,9 @@ func (s *Stream) Disconnected(now time.Time) error {
 	return nil
 }
 
-// Reconnected notes that there is another websocket on which the stream can
-// continue: under the same executor registration and, at a harness, with the
-// same executor key. It returns the frames to write there first.
+// Reconnected records that there is another websocket on which the stream can continue. It must
+// have the same executor registration and, at a harness, the same executor key. It returns the
+// frames to write there first.
 func (s *Stream) Reconnected(now time.Time) ([]Frame, error) {
 	if s.failed == nil {
 		s.failed = s.expired(now)
@@ -100,8 +100,8 @@ func (s *Stream) Reconnected(now time.Time) ([]Frame, error) {
 	}
 	s.lost = false
 	s.heard, s.beatAt = now, now
-	// The time without a websocket counts as answerTime: a relay that breaks websockets again and again must not
-	// put off the end of a stream for ever (TestForgedSigns).
+	// The time without a websocket counts as answerTime. Otherwise a relay that breaks websockets
+	// again and again could postpone the end of a stream forever (TestForgedSigns).
 	s.opened = s.opened.Add(now.Sub(s.lostAt) - answerTime)
 	if s.options.Harness {
 		s.resumedAt = now

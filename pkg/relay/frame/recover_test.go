@@ -37,7 +37,7 @@ func TestResumption(t *testing.T) {
 	}
 }
 
-// TestSilenceBeginsAgain: a connection that is new was not silent.
+// TestSilenceBeginsAgain: the time of silence restarts with a new connection.
 func TestSilenceBeginsAgain(t *testing.T) {
 	e := learnt(t, Options{})
 	e.mustPass(silenceTime - time.Second)
@@ -89,9 +89,8 @@ func TestOthersDieWithTheirConnection(t *testing.T) {
 	}
 }
 
-// TestFramesOfTheOldConnection: frames of the old connection arrive after it
-// was given up. Their records count, and the answers to them go out on the next
-// connection.
+// TestFramesOfTheOldConnection: frames of the old connection arrive after it was given up. Their
+// records count, and the answers are sent on the next connection.
 func TestFramesOfTheOldConnection(t *testing.T) {
 	e := learnt(t, Options{})
 	e.send("r1")
@@ -139,8 +138,8 @@ func TestHarnessWaitsForAnAnswer(t *testing.T) {
 	e.mustPass(answerTime)
 }
 
-// TestPeerResumes on a new websocket: records that were lost with the old one
-// are retransmitted, but not each time that a resume arrives.
+// TestPeerResumes: when a peer resumes on a new websocket, the records that were lost with the old
+// one are retransmitted, but not each time a resume arrives.
 func TestPeerResumes(t *testing.T) {
 	resume := Frame{StreamID: "s", Kind: Resume, Seq: 7}
 	e := learnt(t, Options{})
@@ -184,8 +183,8 @@ func TestHeartbeat(t *testing.T) {
 	e.wants("no heartbeats", "data 0", "ack_frame")
 }
 
-// TestTwoEndsKeepEachOther: heartbeats keep the stream alive, even if only one
-// end has learnt that the other acknowledges.
+// TestTwoEndsKeepEachOther: heartbeats keep the stream alive, even if only one end knows that the
+// other acknowledges.
 func TestTwoEndsKeepEachOther(t *testing.T) {
 	a, b := NewStream("s", Options{}, epoch), NewStream("s", Options{}, epoch)
 	now := epoch

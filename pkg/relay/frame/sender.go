@@ -2,9 +2,9 @@ package frame
 
 import "math/bits"
 
-// sender numbers the records of one direction and keeps those that may have to
-// be sent again. A record always has the same number and ciphertext: to encrypt
-// another record under the same number would reveal both.
+// sender numbers the records of one direction and keeps those that may have to be retransmitted. A
+// record always has the same number and ciphertext: encrypting another record under the same number
+// would reveal both.
 type sender struct {
 	next  uint64 // the seq of the next record
 	base  uint64 // the lowest that is not acknowledged
@@ -20,8 +20,8 @@ type sent struct {
 	again   bool   // was sent more than once
 }
 
-// inFlight is the number of records from the first that is not known to have
-// arrived.
+// inFlight returns how many records were sent, counted from the first record that is not known to
+// have arrived.
 func (s *sender) inFlight() uint64 { return s.next - s.base }
 
 // add numbers a record and keeps it.
@@ -32,16 +32,15 @@ func (s *sender) add(record []byte, free func()) (seq uint32) {
 	return uint32(s.next - 1)
 }
 
-// trim forgets the oldest records beyond the memory for a peer that perhaps
-// acknowledges.
+// trim drops the oldest records beyond the limits for a peer that may or may not acknowledge.
 func (s *sender) trim() {
 	for len(s.kept) > memoryRecords || s.bytes > memoryBytes {
 		s.drop()
 	}
 }
 
-// drop forgets the oldest record. The memory of one that was sent again is not
-// given back: a frame with it may still be about to be written.
+// drop drops the oldest record. The memory of a retransmitted record is not reused, because a frame
+// with it may still be waiting to be written.
 func (s *sender) drop() {
 	oldest := &s.kept[0]
 	s.bytes -= len(oldest.record)
@@ -52,7 +51,7 @@ func (s *sender) drop() {
 	s.kept = s.kept[1:]
 }
 
-// forget drops everything.
+// forget drops all records.
 func (s *sender) forget() {
 	for len(s.kept) > 0 {
 		s.drop()
@@ -60,9 +59,9 @@ func (s *sender) forget() {
 	s.kept = nil
 }
 
-// acknowledge handles the acknowledging fields of a frame. It reports whether
-// they are valid, and whether they are news. Fields about records that were
-// never sent are not valid.
+// acknowledge handles the acknowledging fields of a frame. It reports whether they are valid, and
+// whether they acknowledge further records. Fields that acknowledge records that were never sent
+// are not valid.
 func (s *sender) acknowledge(f *Frame) (said, news bool) {
 	if f.Ack == 0 && f.AckBits == 0 && f.Kind != Ack {
 		return false, false // no record has arrived, or only the first
@@ -86,9 +85,8 @@ func (s *sender) acknowledge(f *Frame) (said, news bool) {
 	return true, news
 }
 
-// missing calls emit with each record that is not acknowledged. With early,
-// only with those that later records have overtaken and that have not been
-// retransmitted yet.
+// missing calls emit with each record that is not acknowledged. With early, it does so only for
+// records that have not been retransmitted yet and before which enough later records have arrived.
 func (s *sender) missing(early bool, emit func(seq uint32, record []byte)) {
 	later := 0
 	for _, k := range s.kept {

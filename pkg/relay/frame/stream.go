@@ -12,29 +12,28 @@ type Options struct {
 	Plain bool
 }
 
-// peer is the state of knowledge about the other end.
+// peer is what this end knows about the other end.
 type peer uint8
 
 const (
-	// unknown: it has not shown whether it acknowledges. Records are sent once,
-	// and the last of them are kept.
+	// unknown: the peer has not shown whether it acknowledges. Records are sent once, and the last
+	// of them are kept.
 	unknown peer = iota
-	// acking: it has acknowledged a record or sent a heartbeat. Records are
-	// kept and retransmitted until they are acknowledged, and there is a
-	// window.
+	// acking: the peer has acknowledged a record or sent a heartbeat. Records are kept and
+	// retransmitted until they are acknowledged, and there is a window.
 	acking
-	// plain: it has sent data without acknowledgements. It gets every record
-	// once. This state is final.
+	// plain: the peer has sent data without acknowledgements. Each record is sent to it once. This
+	// state is final.
 	plain
 )
 
-// Stream is one end of a stream after its handshake. All methods are for one
-// goroutine at a time. Times that are passed to it must not decrease. Once a
-// method has returned an error other than ErrNotReady, all return it.
+// Stream is one end of a stream after its handshake. Only one goroutine at a time may call its
+// methods. Times that are passed to it must not decrease. Once a method has returned an error other
+// than ErrNotReady, all methods return that error.
 //
-// A stream is connected until Disconnected is called and again after
-// Reconnected. Arriving frames must be passed to it without delay: while they
-// wait, they are not acknowledged, and the peer sends them again.
+// A stream is connected until Disconnected is called, and again after Reconnected. Its owner must
+// pass arriving frames to it without delay: frames that wait are not acknowledged, and the peer
+// retransmits them.
 type Stream struct {
 	id      string
 	options Options
@@ -44,8 +43,8 @@ type Stream struct {
 	peer    peer
 	data    int // frames with data while the peer is unknown
 
-	// The records and bytes that were received and not acknowledged yet, and when the
-	// first of them arrived.
+	// These are the records and bytes that were received and not acknowledged yet, and the time
+	// when the first of them arrived.
 	unackedRecords, unackedBytes int
 	unackedSince                 time.Time
 
@@ -65,8 +64,7 @@ type Stream struct {
 	stalledSince time.Time
 }
 
-// NewStream returns one end of a stream of the given id, whose handshake is
-// over.
+// NewStream returns one end of the stream with an id, whose handshake is complete.
 func NewStream(id string, o Options, now time.Time) *Stream {
 	s := &Stream{id: id, options: o, wrote: now, heard: now, beatAt: now, opened: now}
 	if o.Plain {
@@ -79,8 +77,8 @@ func NewStream(id string, o Options, now time.Time) *Stream {
 // stream survives the loss of a connection.
 func (s *Stream) Acking() bool { return s.peer == acking }
 
-// Ready reports whether a record of n bytes may be sent. It is false while a
-// peer that acknowledges has not yet acknowledged enough, or is not connected.
+// Ready reports whether a record of n bytes may be sent. It returns false if the stream is not
+// connected, or while a peer that acknowledges has not yet acknowledged enough.
 func (s *Stream) Ready(n int) bool {
 	switch {
 	case s.failed != nil || s.lost:
@@ -92,11 +90,10 @@ func (s *Stream) Ready(n int) bool {
 	}
 }
 
-// Send returns the frame of the next record. Records must be passed in the
-// order in which they were sealed. The stream keeps the record, so it must not
-// be changed before free is called, if free is not nil. free is called when
-// only the returned frame may still refer to the record. That may happen during
-// Send, later or never.
+// Send returns the frame of the next record. Records must be passed in the order in which they were
+// sealed. The stream keeps the record, so the caller must not change it before free is called, if
+// free is not nil. When free is called, only the returned frame may still refer to the record. free
+// is called during Send, later, or never.
 func (s *Stream) Send(record []byte, free func(), now time.Time) (Frame, error) {
 	switch {
 	case s.failed != nil:
@@ -124,8 +121,8 @@ func (s *Stream) Send(record []byte, free func(), now time.Time) (Frame, error) 
 
 // Output is the result of a received frame.
 type Output struct {
-	// Records are those that can be opened now, in order. If opening one fails,
-	// the stream is at its end, and Frames must not be written.
+	// Records are the records that can be opened now, in order. If opening one fails, the stream
+	// ends, and the owner must not write Frames.
 	Records [][]byte
 	Frames  []Frame
 }
@@ -189,8 +186,8 @@ func (s *Stream) frame(f Frame, now time.Time) Frame {
 	return f
 }
 
-// Reset returns the frame with which the peer is told that the stream has
-// ended. It may be called after any error.
+// Reset returns the frame that notifies the peer that the stream has ended. It may be called after
+// any error.
 func (s *Stream) Reset(reason string) Frame {
 	f := Frame{StreamID: s.id, Kind: Reset, Reason: reason}
 	if !s.options.Plain {

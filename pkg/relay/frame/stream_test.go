@@ -98,7 +98,7 @@ func (e *end) mustPass(d time.Duration) {
 	}
 }
 
-// wants compares the frames that were written since its last call.
+// wants checks the frames that were written since its last call.
 func (e *end) wants(step string, want ...string) {
 	e.t.Helper()
 	if !slices.Equal(e.wrote, want) {
@@ -161,8 +161,8 @@ func TestAcknowledging(t *testing.T) {
 	e.wants("acknowledgements are not acknowledged")
 }
 
-// TestNothingIsSaidWithoutTheFirstRecord: any ack_frame would claim that the
-// first record has arrived.
+// TestNothingIsSaidWithoutTheFirstRecord: before the first record has arrived, no ack_frame may be
+// sent, because any value would claim that it has.
 func TestNothingIsSaidWithoutTheFirstRecord(t *testing.T) {
 	e := newEnd(t, Options{})
 	for seq := range uint32(ackRecords + 2) {
@@ -175,7 +175,8 @@ func TestNothingIsSaidWithoutTheFirstRecord(t *testing.T) {
 	e.wants("with it", "ack_frame ack 18")
 }
 
-// TestFirstRecordIsAcknowledgedByItself: ack 0 in data does not do it.
+// TestFirstRecordIsAcknowledgedByItself: the first record needs a separate acknowledgement, because
+// ack 0 in a data frame does not acknowledge it.
 func TestFirstRecordIsAcknowledgedByItself(t *testing.T) {
 	e := newEnd(t, Options{})
 	e.mustReceive(record(0))
@@ -213,8 +214,8 @@ func TestLearning(t *testing.T) {
 		if e.Acking() != tt.acking || e.out.base != tt.base {
 			t.Errorf("%s: acking %v, base %d, want %v, %d", tt.name, e.Acking(), e.out.base, tt.acking, tt.base)
 		}
-		// Without acknowledgements there are no bounds, no timers and, after eight records,
-		// no copies.
+		// If the peer does not acknowledge, there are no limits and no timers and, after eight
+		// records, no copies.
 		if tt.acking {
 			continue
 		}
@@ -243,7 +244,7 @@ func records(first, n uint32, more ...Frame) []Frame {
 	return append(frames, more...)
 }
 
-// TestNothingWasSent: an acknowledgement before anything was sent is not valid.
+// TestNothingWasSent: an acknowledgement is not valid before any record was sent.
 func TestNothingWasSent(t *testing.T) {
 	e := newEnd(t, Options{})
 	e.mustReceive(ack(0, 0), ack(300, 0x80000001))
@@ -270,7 +271,7 @@ func TestMemory(t *testing.T) {
 	if len(e.out.kept) != memoryRecords || e.out.kept[0].seq != 200-memoryRecords {
 		t.Errorf("%d records are kept from %d on", len(e.out.kept), e.out.kept[0].seq)
 	}
-	// The peer turns out to acknowledge, and has missed a record that is kept.
+	// The peer acknowledges after all, and lacks a record that is still kept.
 	e.wrote = nil
 	e.mustReceive(ack(180, 0b1110))
 	e.wants("it is sent again", "data 181")
@@ -279,8 +280,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// learnt returns an end whose peer has acknowledged the end's first record and has sent one
-// itself.
+// learnt returns an end whose peer has acknowledged the end's first record and has sent a record.
 func learnt(t *testing.T, o Options) *end {
 	t.Helper()
 	e := newEnd(t, o)
@@ -438,7 +438,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestLastFrame acknowledges too, unless the stream is plain.
+// TestLastFrame: the last frame acknowledges too, unless the stream is plain.
 func TestLastFrame(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The tags of the fields in proto/relay.proto: the number, and how the value is
-// encoded. Fields with other numbers are unknown and skipped.
+// These are the tags of the fields in proto/relay.proto: a tag is the field's number and its wire
+// type. Fields with other numbers are unknown and skipped.
 const (
 	varint    = uint64(protowire.VarintType)
 	delimited = uint64(protowire.BytesType)
@@ -33,9 +33,9 @@ const (
 	tagHandshakePayload = 1<<3 | delimited
 )
 
-// The tags of a frame and of each body, by number. If a field with one of these
-// numbers is encoded in another way, the message is not a frame, as in Codex
-// CLI; most other decoders would skip the field.
+// These are the tags of a frame and of each body, sorted by number. If a field with one of these
+// numbers has another wire type, the message is not a frame, as in Codex CLI. Most other decoders
+// would skip the field.
 var (
 	frameTags = []uint64{
 		tagVersion, tagStreamID, tagAck, tagAckBits, tagData, tagAckFrame, tagResume, tagReset, tagHeartbeat, tagHandshake,
@@ -90,8 +90,8 @@ func (f *field) text() (string, error) {
 	return string(f.bytes), nil
 }
 
-// next reads the first field of a message that has the given tags, and returns
-// what follows it.
+// next reads the first field of a message, which may have the given tags. It returns the rest of
+// the message.
 func next(b []byte, tags []uint64) (f field, rest []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(b)
 	switch {
@@ -155,8 +155,8 @@ func (e *encoded) read(message []byte) error {
 	return nil
 }
 
-// readBody reads a body. It replaces one of another kind, and adds to one of
-// the same.
+// readBody reads a body. It replaces an earlier body of another kind, and merges with an earlier
+// body of the same kind.
 func (e *encoded) readBody(kind Kind, body []byte) error {
 	if e.Kind != kind {
 		e.Kind, e.Seq, e.Payload, e.Reason = kind, 0, nil, ""

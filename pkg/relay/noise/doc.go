@@ -16,17 +16,17 @@
 //	// ask whether responder.PeerKey() may connect, given responder.Payload()
 //	message2, session, err := responder.Finish()
 //
-// Then both cut messages into chunks (Chunks), seal each chunk as one record
-// (Session.Seal), open what they receive in the order it was sealed
-// (Session.Open) and put the messages together again (MessageReader).
+// Then both split messages into chunks (Chunks), seal each chunk as one record (Session.Seal), open
+// received records in the order in which they were sealed (Session.Open), and reassemble the
+// messages (MessageReader).
 //
 // The package does no I/O and starts no goroutines. Keys, and values that hold secrets,
 // print as the name of the suite.
 //
-// The cipher states, with their nonces and counters, are those of github.com/flynn/noise.
-// Its handshake has no key encapsulation and its symmetric state is not exported, so this
-// package implements that part. HKDF as Noise defines it is the standard library's HKDF
-// with the chaining key as salt.
+// The cipher states, with their nonces and counters, are those of github.com/flynn/noise. The
+// handshake of that library has no key encapsulation, and its symmetric state is not exported, so
+// this package implements that part. Noise's HKDF is the standard library's HKDF with the chaining
+// key as salt.
 //
 // The rules are in docs/spec/relay.md §2, §3 and §4.
 package noise

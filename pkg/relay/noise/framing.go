@@ -5,10 +5,9 @@ import (
 	"iter"
 )
 
-// Chunks cuts a message into the plaintexts of its records, of at most MaxChunk
-// bytes: its length, 32 bits big endian, then its bytes. A chunk is valid until
-// the next is asked for. A message that is empty or longer than MaxMessage is
-// an ErrFraming.
+// Chunks splits a message into the plaintexts of its records, of at most MaxChunk bytes. The
+// message is preceded by its length, 32 bits big endian. A chunk is valid until the next one is
+// requested. For a message that is empty or longer than MaxMessage the error is an ErrFraming.
 func Chunks(message []byte) (iter.Seq[[]byte], error) {
 	switch {
 	case len(message) == 0:
@@ -32,10 +31,10 @@ func Chunks(message []byte) (iter.Seq[[]byte], error) {
 	}, nil
 }
 
-// MessageReader reassembles messages from the plaintexts of records, however
-// they were cut. The zero MessageReader expects the beginning of a message. It
-// allocates memory as bytes arrive, not as they are announced: at most twice
-// the size of the received bytes. It is for one goroutine at a time.
+// MessageReader reassembles messages from the plaintexts of records, wherever they were split. The
+// zero MessageReader expects the beginning of a message. It allocates memory as bytes arrive, not
+// according to the announced length: at most twice the size of the received bytes. Only one
+// goroutine at a time may use it.
 type MessageReader struct {
 	header  [headerSize]byte
 	got     int    // bytes of header
@@ -44,10 +43,9 @@ type MessageReader struct {
 	failed  error
 }
 
-// Read takes the plaintext of the next record, which may be empty, and calls
-// emit with each message that it completes. The message is emit's to keep. An
-// error, which is an ErrFraming or emit's own, is final: every later call
-// returns the same.
+// Read takes the plaintext of the next record, which may be empty, and calls emit with each message
+// that it completes. emit may keep the message. An error, which is an ErrFraming or emit's error,
+// is final: every later call returns the same error.
 func (r *MessageReader) Read(plaintext []byte, emit func(message []byte) error) error {
 	if r.failed == nil {
 		r.failed = r.read(plaintext, emit)

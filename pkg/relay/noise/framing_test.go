@@ -25,7 +25,7 @@ func TestChunks(t *testing.T) {
 		{MaxChunk - 3, []int{MaxChunk, 1}},
 		{2*MaxChunk - 4, []int{MaxChunk, MaxChunk}},
 		{2*MaxChunk - 3, []int{MaxChunk, MaxChunk, 1}},
-		// Codex CLI was seen to cut this into 68 chunks and a tail.
+		// Codex CLI was observed to split this message into 68 chunks and a rest.
 		{4194321, append(slices.Repeat([]int{MaxChunk}, 68), 4194325-68*MaxChunk)},
 	} {
 		message := bytes.Repeat([]byte("0123456789abcdef"), tt.length/16+1)[:tt.length]
@@ -77,7 +77,7 @@ func TestLongestMessage(t *testing.T) {
 	}
 }
 
-// TestAnyCutting sends messages cut at random, together with empty records.
+// TestAnyCutting splits messages at random, and adds empty records.
 func TestAnyCutting(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 60 {
@@ -140,8 +140,8 @@ func TestReaderLimits(t *testing.T) {
 	}
 }
 
-// TestReassemblyLimit has the tail of the longest message come alone and with
-// one byte of the next.
+// TestReassemblyLimit: the end of the longest message arrives alone, or together with one byte of
+// the next message.
 func TestReassemblyLimit(t *testing.T) {
 	const tail = 100
 	for _, extra := range []int{0, 1} {
@@ -188,7 +188,7 @@ func TestEmitFails(t *testing.T) {
 	}
 }
 
-// FuzzMessages compares the reader with a plain one that has the whole stream.
+// FuzzMessages compares the reader with a simple one that gets the whole stream.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x02{}\x00\x00\x00\x01"), uint16(1))
 	f.Add([]byte("\x00\x00\x00\x00"), uint16(3))

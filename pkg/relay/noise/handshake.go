@@ -5,15 +5,15 @@ import (
 	"encoding/binary"
 )
 
-// Channel is the context to which a handshake is bound: both ends must use the
-// same, or the handshake fails. The parts are texts of any length.
+// Channel is the context to which a handshake is bound. If the two ends use different channels, the
+// handshake fails. The parts are texts of any length.
 type Channel struct {
 	EnvironmentID          string
 	ExecutorRegistrationID string // of the registration whose relay is used
 	StreamID               string
 }
 
-// prologueVersion begins every prologue.
+// prologueVersion is the beginning of every prologue.
 const prologueVersion = "codex-exec-server-relay-noise/v1"
 
 func (c Channel) prologue() []byte {
@@ -34,8 +34,8 @@ func start(channel Channel, responder *PublicKey) *symmetric {
 	return s
 }
 
-// entropy is the random input of a handshake. Tests replay recorded values; no
-// code outside of the package can.
+// entropy is the random input of a handshake. Tests replay recorded values. Code outside of the
+// package cannot set it.
 type entropy interface {
 	ephemeral() (keyPair, error)
 	encapsulate(*mlkem.EncapsulationKey768) (secret, ciphertext []byte)

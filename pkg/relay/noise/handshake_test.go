@@ -91,8 +91,7 @@ func exchange(t *testing.T, from, to *Session) {
 	}
 }
 
-// TestOtherChannel has every part of the channel differ, and the boundary
-// between two of them.
+// TestOtherChannel changes each part of the channel, and the boundary between two parts.
 func TestOtherChannel(t *testing.T) {
 	id := identity(t)
 	_, message, err := NewInitiator(identity(t), id.PublicKey(), channel, nil)
@@ -193,7 +192,7 @@ func TestPayloadInMessage2(t *testing.T) {
 	wantError(t, "payload", err, ErrInvalidMessage, "invalid Noise channel message: handshake response payload must be empty")
 }
 
-// TestUnusableKeys has keys of the right length that are not valid.
+// TestUnusableKeys uses invalid keys that have the right length.
 func TestUnusableKeys(t *testing.T) {
 	id := identity(t)
 	smallOrder, badKEM := id.PublicKey(), id.PublicKey()
@@ -290,7 +289,7 @@ func BenchmarkHandshake(b *testing.B) {
 	}
 }
 
-// BenchmarkMessage1 is the work that a stranger can cause at an executor.
+// BenchmarkMessage1 measures the work that a stranger can cause at an executor.
 func BenchmarkMessage1(b *testing.B) {
 	executor := identity(b)
 	_, message, err := NewInitiator(identity(b), executor.PublicKey(), channel, nil)

@@ -7,19 +7,18 @@ import (
 	"fmt"
 )
 
-// Identity is the static key pair of one end: of an executor for the life of
-// its process, of a harness for the life of an environment. It is never
-// stored. It is safe for concurrent use.
+// Identity is the static key pair of one end: of an executor for the life of its process, or of a
+// harness for the life of an environment. It is safe for concurrent use.
 //
-// It cannot be wiped, because the standard library gives no access to the
-// memory of private keys. They live as long as the value is referred to.
+// An Identity cannot be wiped, because the standard library gives no access to the memory of
+// private keys. The keys remain in memory as long as the value is referenced.
 type Identity struct {
 	redacted
 	keyPair
 	public PublicKey
 }
 
-// keyPair is a pair of pairs, static or ephemeral.
+// keyPair is an X25519 key pair and an ML-KEM key pair, static or ephemeral.
 type keyPair struct {
 	redacted
 	dh  *ecdh.PrivateKey

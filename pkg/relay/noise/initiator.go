@@ -2,8 +2,8 @@ package noise
 
 import "crypto/ecdh"
 
-// Initiator is the harness's side of a handshake that waits for message 2. It
-// is for one goroutine at a time.
+// Initiator is the harness's side of a handshake that waits for message 2. Only one goroutine at a
+// time may use it.
 type Initiator struct {
 	redacted
 	id        *Identity
@@ -11,10 +11,9 @@ type Initiator struct {
 	state     *symmetric // nil: the handshake is over
 }
 
-// NewInitiator begins a handshake with the responder whose key is given, and
-// returns message 1. The payload, at most 61967 bytes, is encrypted to the
-// responder, but without forward secrecy, and it can be replayed until the
-// responder has answered.
+// NewInitiator begins a handshake with the responder that has the given key, and returns message 1.
+// The payload, at most 61967 bytes, is encrypted for the responder, but without forward secrecy. It
+// can be replayed until the responder has answered.
 func NewInitiator(id *Identity, responder PublicKey, channel Channel, payload []byte) (*Initiator, []byte, error) {
 	return newInitiator(id, responder, channel, payload, system{})
 }
@@ -35,7 +34,7 @@ func newInitiator(id *Identity, responder PublicKey, channel Channel, payload []
 	return i, message, nil
 }
 
-// writeMessage1 has the tokens skem, e, es, s, ss.
+// writeMessage1 writes the tokens skem, e, es, s, ss.
 func (i *Initiator) writeMessage1(responder *PublicKey, payload []byte, random entropy) ([]byte, error) {
 	dh, kem, err := responder.parse()
 	if err != nil {
@@ -69,7 +68,7 @@ func (i *Initiator) writeMessage1(responder *PublicKey, payload []byte, random e
 	return s.encryptAndHash(message, payload)
 }
 
-// Finish reads message 2. It ends the handshake, well or not: a second call is
+// Finish reads message 2. It ends the handshake, whether it succeeds or not. A second call returns
 // an error.
 func (i *Initiator) Finish(message []byte) (*Session, error) {
 	s := i.state
@@ -93,8 +92,8 @@ func (i *Initiator) Finish(message []byte) (*Session, error) {
 	return &Session{send: send, receive: receive}, nil
 }
 
-// readMessage2 has the tokens ekem, skem, e, ee, se. The first ciphertext is in
-// clear although there is a key, and so are the ephemeral keys.
+// readMessage2 reads the tokens ekem, skem, e, ee, se. The first ciphertext and the ephemeral keys
+// are not encrypted, although a key exists.
 func (i *Initiator) readMessage2(s *symmetric, message []byte) (payload []byte, err error) {
 	ciphertext := cut(&message, kemCipherSize)
 	s.mixHash(ciphertext)

@@ -11,14 +11,13 @@ const (
 	// MaxMessage is the longest message that the two ends exchange, in bytes.
 	MaxMessage = 64 << 20
 
-	// maxNoise is the longest message of a handshake and the longest record:
-	// what the Noise framework allows.
+	// maxNoise is the longest message of a handshake and the longest record that the Noise
+	// framework allows.
 	maxNoise = 1<<16 - 1
 	// maxPayload is the size of the longest payload of message 1.
 	maxPayload = maxNoise - message1Overhead
-	// trusted is the longest announced length for which memory is allocated
-	// before the bytes arrive. With it most messages of several records are not
-	// copied.
+	// trusted is the longest announced length for which memory is allocated before the bytes
+	// arrive. With this value most messages of several records are not copied.
 	trusted = 128 << 10
 	// headerSize is the size of the length that precedes each message.
 	headerSize = 4

@@ -14,9 +14,8 @@ import (
 // is a valid map key; it contains no secret, so comparisons need not take
 // constant time. The zero PublicKey is not a valid key.
 //
-// Its JSON is the document that registries exchange. A document with a key of
-// the right length is accepted even if the key is unusable: then the handshake
-// fails.
+// Its JSON is the document that registries exchange. A document with a key of the right length is
+// accepted even if the key is unusable; the handshake then fails.
 type PublicKey struct {
 	redacted
 	dh  [dhSize]byte
@@ -42,9 +41,8 @@ func (k PublicKey) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// UnmarshalJSON reads a key document: exactly the three members, in any order.
-// It validates their values; the error is ErrPublicKey. On error the key is left
-// unchanged.
+// UnmarshalJSON reads a key document. It must have exactly the three members, in any order and with
+// valid values. Otherwise the error is ErrPublicKey, and the key does not change.
 func (k *PublicKey) UnmarshalJSON(text []byte) error {
 	var named, dh, kem string
 	r := jsonwire.NewReader(text)
@@ -74,7 +72,7 @@ func (k *PublicKey) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// decodeKey decodes base64, strictly, into all of key.
+// decodeKey decodes strict base64 into key. The text must fill key exactly.
 func decodeKey(key []byte, text, algorithm string) error {
 	data, err := b64.DecodeInPlace([]byte(text))
 	if err != nil {
@@ -87,9 +85,8 @@ func decodeKey(key []byte, text, algorithm string) error {
 	return nil
 }
 
-// parse returns the key in usable forms. Codex CLI accepts malformed encapsulation
-// keys (FIPS 203, 7.2); Go does not, and a peer with such a key could not decrypt
-// anything.
+// parse returns the key in usable forms. Codex CLI accepts malformed encapsulation keys (FIPS 203,
+// 7.2) and Go does not. A peer with such a key could not decrypt anything.
 func (k *PublicKey) parse() (*ecdh.PublicKey, *mlkem.EncapsulationKey768, error) {
 	dh, err := ecdh.X25519().NewPublicKey(k.dh[:])
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// protocolName begins the transcript.
+	// protocolName is the beginning of the transcript.
 	protocolName = "Noise_hybridIK_25519+MLKEM768_AESGCM_SHA256"
-	// suite names the same in key documents and to people.
+	// suite is the name of the same protocol in key documents and in texts for people.
 	suite = "Noise_hybridIK_X25519+MLKEM768_AESGCM_SHA256"
 )
 
-// redacted is embedded in types with secrets. They print as the name of the
-// suite, whatever the verb, so that no key gets into a log by mistake.
+// redacted is embedded in types with secrets. With every verb they print as the name of the suite,
+// so that no key is logged by mistake.
 type redacted struct{}
 
 // String returns the name of the suite.

@@ -5,8 +5,8 @@ import (
 	"crypto/mlkem"
 )
 
-// Responder is the executor's side of a handshake that has read message 1. It
-// is for one goroutine at a time.
+// Responder is the executor's side of a handshake that has read message 1. Only one goroutine at a
+// time may use it.
 type Responder struct {
 	redacted
 	peer    PublicKey
@@ -14,15 +14,15 @@ type Responder struct {
 	random  entropy
 	state   *symmetric // nil: the handshake is over
 
-	// The initiator's keys, from message 1, with which message 2 is made.
+	// These are the initiator's keys from message 1. Message 2 is made with them.
 	staticDH, ephemeralDH   *ecdh.PublicKey
 	staticKEM, ephemeralKEM *mlkem.EncapsulationKey768
 }
 
-// NewResponder reads message 1. It succeeds for any peer that knows the
-// executor's public key and the channel, so the caller has to decide whether
-// PeerKey may connect before it calls Finish. Message 1 may be a replay: the
-// message that Finish returns is useless without the peer's private keys.
+// NewResponder reads message 1. It succeeds for any peer that knows the executor's public key and
+// the channel. So the caller must decide whether PeerKey may connect before it calls Finish.
+// Message 1 may be a replay; the message that Finish returns is useless without the peer's private
+// keys.
 func NewResponder(id *Identity, channel Channel, message1 []byte) (*Responder, error) {
 	return newResponder(id, channel, message1, system{})
 }
@@ -45,11 +45,10 @@ func newResponder(id *Identity, channel Channel, message []byte, random entropy)
 // the private key only when it can decrypt message 2.
 func (r *Responder) PeerKey() PublicKey { return r.peer }
 
-// Payload returns the payload of message 1, at most 61967 bytes of the peer's
-// choice.
+// Payload returns the payload of message 1: at most 61967 bytes that the peer has chosen.
 func (r *Responder) Payload() []byte { return r.payload }
 
-// readMessage1 has the tokens skem, e, es, s, ss.
+// readMessage1 reads the tokens skem, e, es, s, ss.
 func (r *Responder) readMessage1(id *Identity, message []byte) error {
 	s := r.state
 	ciphertext, err := s.decryptAndHash(cut(&message, kemCipherSize))
@@ -91,8 +90,8 @@ func (r *Responder) readMessage1(id *Identity, message []byte) error {
 	return err
 }
 
-// Finish returns message 2, 3424 bytes. It ends the handshake: a second call is
-// an error.
+// Finish returns message 2, which has 3424 bytes. It ends the handshake. A second call returns an
+// error.
 func (r *Responder) Finish() (message2 []byte, session *Session, err error) {
 	s := r.state
 	r.state = nil

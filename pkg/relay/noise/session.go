@@ -6,21 +6,20 @@ import (
 	"github.com/flynn/noise"
 )
 
-// Session seals and opens the records of a stream. Each direction counts its
-// records; the count is not sent, so they must be opened in the order in which
-// they were sealed, without a gap. One goroutine may seal while another opens.
+// Session seals and opens the records of a stream. Each direction counts its records. The count is
+// not sent, so records must be opened in the order in which they were sealed, without a gap. One
+// goroutine may seal while another opens.
 type Session struct {
 	redacted
-	// Against crypto/cipher they cost an allocation of 16 bytes per record,
-	// and no time that could be measured (BenchmarkRecord).
+	// Compared with crypto/cipher these cost an allocation of 16 bytes per record, and no
+	// measurable time (BenchmarkRecord).
 	send, receive *noise.CipherState
 	failed        error // of Open
 }
 
-// Seal appends the record of plaintext to dst: RecordOverhead bytes more than
-// plaintext, which has at most 65519 bytes, and at most MaxChunk if it is part
-// of a message. The record must be sent: if one is left out, the peer cannot
-// open any later one.
+// Seal appends the record of plaintext to dst. The record has RecordOverhead bytes more than
+// plaintext, which has at most 65519 bytes, or at most MaxChunk if it is a part of a message. The
+// caller must send the record: if one is omitted, the peer cannot open any later one.
 func (s *Session) Seal(dst, plaintext []byte) ([]byte, error) {
 	if len(plaintext) > maxNoise-tagSize {
 		return nil, errPlaintextLarge
@@ -32,9 +31,8 @@ func (s *Session) Seal(dst, plaintext []byte) ([]byte, error) {
 	return record, nil
 }
 
-// Open appends the plaintext of a record to dst, which may be record[:0]. An
-// error is final: the record was altered, or others before it are missing, and
-// every later call returns the same.
+// Open appends the plaintext of a record to dst, which may be record[:0]. An error is final: the
+// record was altered, or earlier records are missing. Every later call returns the same error.
 func (s *Session) Open(dst, record []byte) ([]byte, error) {
 	if s.failed != nil {
 		return nil, s.failed

@@ -14,7 +14,7 @@ const MaxStored = 256
 // storedPrefix begins the text of an identity and names its format.
 const storedPrefix = "codex-client-key-1 "
 
-// errStored contains nothing of the text, because the text contains a secret.
+// errStored does not contain the text, because the text contains a secret.
 var errStored = errors.New("this is not a key of a client of rendezvous services: expected one line that begins with " + strings.TrimSpace(storedPrefix))
 
 // Store returns the identity as a line of text for a file that is private to its owner.

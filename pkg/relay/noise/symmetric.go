@@ -49,8 +49,8 @@ func (s *symmetric) mixKeyAndHash(secret []byte) {
 	clear(keys)
 }
 
-// mixDH is mixKey of a Diffie-Hellman secret. A public key of small order
-// is an error: its secret is public.
+// mixDH is mixKey with a Diffie-Hellman secret. A public key of small order is an error, because
+// its secret is public.
 func (s *symmetric) mixDH(private *ecdh.PrivateKey, public *ecdh.PublicKey) error {
 	secret, err := private.ECDH(public)
 	if err != nil {
@@ -69,8 +69,8 @@ func (s *symmetric) setKey(key [sha256.Size]byte) {
 func (s *symmetric) derive(secret []byte, n int) [][sha256.Size]byte {
 	stream, err := hkdf.Key(sha256.New, secret, s.ck[:], "", n*sha256.Size)
 	if err != nil {
-		// HKDF fails for more than 255 keys, and in a mode of Go without
-		// X25519, where no identity could exist.
+		// HKDF fails only for more than 255 keys, or in a mode of Go without X25519, in which no
+		// identity can exist.
 		panic(err)
 	}
 	keys := make([][sha256.Size]byte, n)
@@ -82,7 +82,7 @@ func (s *symmetric) derive(secret []byte, n int) [][sha256.Size]byte {
 	return keys
 }
 
-// encryptAndHash appends data to message, encrypted if there is a key already.
+// encryptAndHash appends data to message. It encrypts the data if there is already a key.
 func (s *symmetric) encryptAndHash(message, data []byte) ([]byte, error) {
 	start := len(message)
 	if s.cipher == nil {
@@ -110,8 +110,8 @@ func (s *symmetric) decryptAndHash(data []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// split ends the handshake. It returns a cipher state for the initiator's
-// records and one for the responder's. The handshake's state is wiped.
+// split ends the handshake and wipes its state. It returns a cipher state for the initiator's
+// records and one for the responder's.
 func (s *symmetric) split() (initiator, responder *noise.CipherState) {
 	keys := s.derive(nil, 2)
 	initiator = noise.UnsafeNewCipherState(ciphers, keys[0], 0)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// vectors are handshakes of a second implementation, and two that Codex
-// CLI took part in. Bytes are in base64.
+// vectors are handshakes that a second implementation made, and two in which Codex CLI took part.
+// Bytes are in base64.
 type vectors struct {
 	ProtocolName string   `json:"protocol_name"`
 	Suite        string   `json:"suite_tag"`
@@ -91,7 +91,7 @@ func (v *vector) public(name string) PublicKey {
 	return key
 }
 
-// recorded is entropy that was used before.
+// recorded is recorded entropy, which the tests replay.
 type recorded struct {
 	t              testing.TB
 	pair           keyPair
