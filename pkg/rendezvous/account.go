@@ -30,12 +30,12 @@ var (
 	}
 )
 
-// account counts what the sockets of a token, or of an environment, use at a
-// time. Its methods may be called from any goroutine.
+// account counts the resources that the sockets of a token, or of an environment, currently use.
+// Its methods may be called from any goroutine.
 type account struct {
 	quota quota
 	calls *rate.Limiter
-	// up is from harnesses to executors, down the other direction.
+	// up is the direction from harnesses to executors, and down the other direction.
 	up, down lane
 
 	mu               sync.Mutex
@@ -43,12 +43,12 @@ type account struct {
 	sockets, streams int
 	opening          int               // unanswered handshakes of an environment
 	shares           map[string]*share // by token; of an environment
-	// executors are those of an environment that are connected to this node, by
+	// executors are the executors of an environment that are connected to this node, by
 	// registration.
 	executors map[string]*executor
 }
 
-// addExecutor notes that an executor is connected. The caller must call removeExecutor.
+// addExecutor records that an executor is connected. The caller must call removeExecutor.
 func (a *account) addExecutor(registration string, x *executor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,7 +58,7 @@ func (a *account) addExecutor(registration string, x *executor) {
 	a.executors[registration] = x
 }
 
-// removeExecutor notes that an executor is no longer connected, unless a newer connection of its
+// removeExecutor records that an executor is no longer connected, unless a newer connection of its
 // registration has replaced it.
 func (a *account) removeExecutor(registration string, x *executor) {
 	a.mu.Lock()
@@ -82,7 +82,7 @@ func newAccount(q quota) *account {
 	return &account{quota: q, calls: rate.NewLimiter(rate.Limit(q.calls), q.callBurst), up: newLane(), down: newLane()}
 }
 
-// hold keeps the account from being forgotten, until release.
+// hold keeps sweep from removing the account, until release.
 func (a *account) hold() bool { return a.add(&a.holders, maxSockets) }
 func (a *account) release()   { a.remove(&a.holders) }
 
@@ -111,17 +111,16 @@ func (a *account) remove(n *int) {
 	*n--
 }
 
-// idle reports whether the account is unused and none of its quotas is spent, so that
-// forgetting it refills nothing.
+// idle reports whether the account is unused and none of its quotas is used up, so that removing
+// the account refills no quota.
 func (a *account) idle() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.holders == 0 && a.sockets == 0 && a.streams == 0 && len(a.shares) == 0 && a.calls.Tokens() >= float64(a.quota.callBurst)
 }
 
-// admit waits until the account permits another frame in flight. The caller
-// calls the returned function when the frame has been delivered. Frames are
-// admitted in the order of their calls.
+// admit waits until the account permits another frame in flight. The caller calls done when the
+// frame has been delivered. Frames are admitted in the order of the calls.
 func (l *lane) admit(ctx context.Context, size int) (done func(), err error) {
 	if err := l.frames.Wait(ctx); err != nil {
 		return nil, err
@@ -143,7 +142,7 @@ type accounts struct {
 
 func newAccounts(q quota) *accounts { return &accounts{quota: q, by: make(map[string]*account)} }
 
-// use calls f with the account of an id. The account is not forgotten meanwhile.
+// use calls f with the account of an id. The account is not removed meanwhile.
 func (s *accounts) use(id string, f func(*account) bool) (*account, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +154,7 @@ func (s *accounts) use(id string, f func(*account) bool) (*account, bool) {
 	return a, f(a)
 }
 
-// find returns the account of an id, or nil if nothing has used it lately.
+// find returns the account of an id, or nil if it was not used recently.
 func (s *accounts) find(id string) *account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +168,7 @@ func (s *accounts) all() map[string]*account {
 	return maps.Clone(s.by)
 }
 
-// sweep forgets the accounts that are idle.
+// sweep removes the accounts that are idle.
 func (s *accounts) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -68,8 +68,8 @@ func testAdmit(t *testing.T) {
 	}
 }
 
-// TestAdmitSmallFrames has frames of next to no size: they are counted for the
-// memory that they take anyway.
+// TestAdmitSmallFrames uses frames with almost no content. They still count for the memory that
+// each frame takes.
 func TestAdmitSmallFrames(t *testing.T) { synctest.Test(t, testAdmitSmallFrames) }
 
 func testAdmitSmallFrames(t *testing.T) {
@@ -139,9 +139,9 @@ func TestCallRate(t *testing.T) {
 	}
 }
 
-// TestValidationsAreOfTheEnvironment: harnesses of one environment cause as many
-// validations as permitted. Those of another environment, and the other calls of
-// the same executor, still succeed.
+// TestValidationsAreOfTheEnvironment: harnesses of one environment cause as many validations as
+// permitted. Validations for another environment, and the other calls of the same executor, still
+// succeed.
 func TestValidationsAreOfTheEnvironment(t *testing.T) {
 	s := start(t, Options{})
 	s.Server.tokens.quota.calls, s.Server.tokens.quota.callBurst = 1, 3
@@ -157,7 +157,7 @@ func TestValidationsAreOfTheEnvironment(t *testing.T) {
 			t.Errorf("%s: got %s, want a.status other than 429", path, a.body)
 		}
 	}
-	// Tokens that have nothing to validate there use up their own calls.
+	// A token that has nothing to validate in an environment uses up its own calls.
 	stranger, _ := newToken(t, s.tokens, RoleHarness, "third")
 	for range 5 {
 		s.post(stranger, "/cloud/environment/third/validate", "{}")
@@ -167,7 +167,7 @@ func TestValidationsAreOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestNoFramesCount: dropped messages count too, because they must be parsed.
+// TestNoFramesCount: dropped messages count against the limits too, because they must be parsed.
 func TestNoFramesCount(t *testing.T) {
 	s := start(t, Options{})
 	const burst = 1000

@@ -7,16 +7,16 @@ import (
 	"sort"
 )
 
-// activity is a node's knowledge of the traffic of an environment. Nodes exchange it.
+// activity is what a node knows about the traffic of an environment. Nodes exchange it.
 type activity struct {
 	Environment string `json:"environment"`
-	// Up and Down are what has passed through this node, Up from harnesses to executors.
+	// Up and Down count the traffic through this node. Up is from harnesses to executors.
 	Up        flow             `json:"up"`
 	Down      flow             `json:"down"`
 	Executors []executorStatus `json:"executors,omitempty"` // that are connected to the node
 }
 
-// executorStatus is an executor that is connected, and its harnesses on all nodes.
+// executorStatus is a connected executor, and its harnesses on all nodes.
 type executorStatus struct {
 	Registration string         `json:"executor_registration_id"`
 	Harnesses    int            `json:"harnesses"`
@@ -44,8 +44,8 @@ func (s *Server) activity(environment string, a *account) activity {
 	return e
 }
 
-// activities returns the traffic of all environments that have had traffic at this node or have
-// an executor here, by name.
+// activities returns the traffic of all environments that have had traffic at this node or have an
+// executor here, sorted by name.
 func (s *Server) activities() []activity {
 	var list []activity
 	for environment, a := range s.environments.all() {
@@ -53,7 +53,7 @@ func (s *Server) activities() []activity {
 			list = append(list, e)
 		}
 	}
-	// Not slices.SortFunc: it adds 14 KB to the program for each type.
+	// slices.SortFunc is not used, because it adds 14 KB to the program for each type.
 	sort.Slice(list, func(i, j int) bool { return list[i].Environment < list[j].Environment })
 	return list
 }
@@ -70,8 +70,8 @@ func (e *activity) executor(registration string) *executorStatus {
 	return nil
 }
 
-// status counts the executor's harnesses and streams. The programs with most connections are
-// named.
+// status counts the executor's harnesses and streams. It names the programs with the most
+// connections.
 func (x *executor) status(registration string) executorStatus {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 // securityProfile is the only profile that exists.
 const securityProfile = "noise_hybrid_ik_v1"
 
-// The bodies of the API. All members are required.
+// These are the bodies of the API. All members are required.
 type (
 	registerRequest struct {
 		SecurityProfile   string           `json:"security_profile"`
@@ -96,7 +96,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(data) // a client that is gone needs no answer
 }
 
-// call returns the handler of an API call. It authenticates the caller, checks the
+// call returns the handler of an API call. The handler authenticates the caller, checks the
 // environment's id and reads the body.
 func (s *Server) call(name string, serve func(*http.Request, *Token, string, []byte) (any, *apiError)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -132,7 +132,7 @@ func (s *Server) serveCall(
 	case errors.As(err, &large):
 		return nil, &apiError{http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("the body exceeds %d bytes", maxBody)}
 	case err != nil:
-		// Clients try again after this status.
+		// Clients retry after this status.
 		return nil, &apiError{http.StatusRequestTimeout, "incomplete_body", "the body did not arrive"}
 	}
 	if refused := s.begin(); refused != nil {
@@ -174,8 +174,8 @@ func (s *Server) authenticate(secret string) (*Token, *apiError) {
 	}
 }
 
-// charge counts a call: for the environment if its executor has a harness
-// validated, because harnesses decide how often it does, else for the token.
+// charge counts a call against a limit. A validation counts for the environment, because harnesses
+// decide how often its executor validates. Any other call counts for the token.
 func (s *Server) charge(name string, token *Token, environment string) *apiError {
 	accounts, id, of := s.tokens, token.ID, "with this token"
 	if name == callValidate && token.permits(RoleExecutor, environment, s.now()) {
@@ -245,9 +245,9 @@ func (s *Server) serveRegister(r *http.Request, token *Token, id string, body []
 	return s.bundle(r, &reg, ticket{end: endExecutor, token: token.ID, expires: reg.Expires}), nil
 }
 
-// warnOfReplaced warns the operator about an executor that is connected but can no
-// longer be found, because another one registered under its name. Two executors
-// may have been given one name by mistake.
+// warnOfReplaced warns the operator about an executor that is connected but can no longer be found,
+// because another executor registered under its name. Two executors may have been given the same
+// name by mistake.
 func (s *Server) warnOfReplaced(ctx context.Context, former *Registration) {
 	if connected, err := s.bus.Bound(ctx, executorAddress(former.ID)); err == nil && connected {
 		s.log.Warn("another executor of that name is still connected; clients cannot reach it until it registers again",
@@ -280,8 +280,8 @@ func (s *Server) bundle(r *http.Request, reg *Registration, t ticket) registerRe
 	}
 }
 
-// serveConnect tells a harness how to reach an executor. Without an executor it
-// answers with an error after which clients try again.
+// serveConnect sends a harness the data to reach an executor. If no executor is connected, it
+// answers with an error after which clients retry.
 func (s *Server) serveConnect(r *http.Request, token *Token, id string, body []byte) (any, *apiError) {
 	if err := s.permit(token, RoleHarness, id); err != nil {
 		return nil, err
@@ -317,8 +317,8 @@ func (s *Server) serveConnect(r *http.Request, token *Token, id string, body []b
 	}, nil
 }
 
-// serveValidate tells an executor whether a harness may use it. The reason for a
-// refusal is logged and not sent.
+// serveValidate answers an executor whether a harness may use it. The reason for a refusal is
+// logged but not sent.
 func (s *Server) serveValidate(r *http.Request, token *Token, id string, body []byte) (any, *apiError) {
 	if err := s.permit(token, RoleExecutor, id); err != nil {
 		return nil, err
@@ -344,8 +344,7 @@ func (s *Server) serveValidate(r *http.Request, token *Token, id string, body []
 	return validateResponse{Valid: why == "", Grant: grant}, nil
 }
 
-// invalid returns the reason to refuse a harness; empty: it is admitted. The
-// error is from the state.
+// invalid returns the reason to refuse a harness, or "" to admit it. The error is one of the state.
 func (s *Server) invalid(ctx context.Context, req *validateRequest, token *Token, id string) (*tokens.Grant, string, error) {
 	const unknown = "the registration is not one of the environment"
 	if len(req.ExecutorRegistrationID) > maxRegistrationID {

@@ -69,8 +69,8 @@ func TestAPIRefusals(t *testing.T) {
 	}
 }
 
-// TestIncompleteBody: a request whose body ends early is not necessarily the
-// client's fault, so the client gets a status after which it tries again.
+// TestIncompleteBody: if the body of a request ends early, the client may not be at fault, so it
+// gets a status after which it retries.
 func TestIncompleteBody(t *testing.T) {
 	s := start(t, Options{})
 	r := httptest.NewRequest(http.MethodPost, "/cloud/environment/env/connect", io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)))
@@ -192,8 +192,8 @@ func testValidate(t *testing.T, start starter) {
 	}
 }
 
-// TestGrants: the answer to an executor that enforces grants says what the harness's token permits. Others, such as Codex CLI's,
-// refuse a harness whose token does not permit everything.
+// TestGrants: an executor that enforces grants gets the grant of the harness's token. For other
+// executors, such as Codex CLI's, a harness is refused if its token does not permit everything.
 func TestGrants(t *testing.T) { everywhere(t, testGrants) }
 
 func testGrants(t *testing.T, start starter) {
@@ -241,8 +241,8 @@ func testGrants(t *testing.T, start starter) {
 	}
 }
 
-// TestLongRegistrationID: an id becomes part of a question to other nodes.
-// Once, an id that was too long ended their connection.
+// TestLongRegistrationID: an id becomes a part of a request to other nodes. In an earlier version,
+// an id that was too long ended the connection to NATS.
 func TestLongRegistrationID(t *testing.T) {
 	everywhere(t, func(t *testing.T, start starter) {
 		s := start(t, Options{})
@@ -343,8 +343,8 @@ func TestEnvironmentLimit(t *testing.T) {
 	}
 }
 
-// TestCallsEndTheirConnection: a kept connection may be dead when the next call
-// comes, and clients without a token must not keep connections open.
+// TestCallsEndTheirConnection: a kept connection may be dead at the time of the next call, and
+// clients without a token must not keep connections open.
 func TestCallsEndTheirConnection(t *testing.T) {
 	s := start(t, Options{})
 	for _, path := range []string{"/cloud/environment/env/connect", "/cloud/environment/env/validate"} {
@@ -369,8 +369,8 @@ func TestCallsEndTheirConnection(t *testing.T) {
 	}
 }
 
-// TestSlowBodyAfterRefusal: a client without a token is refused, and sends no
-// more of its body. The connection must end.
+// TestSlowBodyAfterRefusal: a client without a token is refused, and sends no more of its body. The
+// connection must end.
 func TestSlowBodyAfterRefusal(t *testing.T) {
 	s := start(t, Options{})
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -452,8 +452,8 @@ func TestHealthAndMetrics(t *testing.T) {
 	}
 }
 
-// FuzzCalls sends bodies to every call: each is answered with what the protocol
-// has for it.
+// FuzzCalls sends arbitrary bodies to every call. Each must get an answer that the protocol
+// defines.
 func FuzzCalls(f *testing.F) {
 	tokens := OpenTokens(filepath.Join(f.TempDir(), "tokens.json"))
 	token, _ := newToken(f, tokens, RoleBoth, "*")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// failingBus fails after it has bound, as if the shared state became
-// unreachable in the middle of the call.
+// failingBus fails after it has bound an address, as if the shared state became unreachable during
+// the call.
 type failingBus struct {
 	*LocalBus
 	bound func(address string)
@@ -26,9 +26,9 @@ func (b *failingBus) Bind(ctx context.Context, address string, generation uint64
 	return left, err
 }
 
-// TestBindFails: the bus fails while an executor takes its address. The
-// messages that harnesses sent there and to its former connection are given
-// back, and the harnesses learn that no executor takes them.
+// TestBindFails: the bus fails while an executor takes its address. The messages that harnesses
+// sent to it and to its former connection are returned, and the harnesses are notified that no
+// executor will handle them.
 func TestBindFails(t *testing.T) {
 	bus := &failingBus{LocalBus: NewLocalBus()}
 	s := start(t, Options{Bus: bus, State: newRegistry(nil)})

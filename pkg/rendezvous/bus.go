@@ -11,21 +11,19 @@ import (
 // Bus carries messages between sockets, by address. Messages between two
 // addresses stay in order. Its methods may be called from any goroutine.
 type Bus interface {
-	// Bind gives an address to a mailbox. If several mailboxes want the
-	// address, the one with the highest generation gets it; if generations are
-	// equal, the last. A mailbox that loses or does not get the address is
-	// closed with ErrReplaced. left returns the messages of the former mailbox,
-	// also with an error. The caller must answer them.
+	// Bind gives an address to a mailbox. If several mailboxes are bound to the address, the one
+	// with the highest generation gets it, and the last one if generations are equal. A mailbox
+	// that loses or does not get the address is closed with ErrReplaced. left has the messages of
+	// the former mailbox, even if there is an error. The caller must answer them.
 	Bind(ctx context.Context, address string, generation uint64, box *Mailbox) (left []Message, err error)
-	// Unbind takes the address back, if the mailbox still has it. It does not
-	// wait.
+	// Unbind releases the address, if the mailbox still has it. It does not wait.
 	Unbind(address string, box *Mailbox)
 	// Bound reports whether a mailbox has an address.
 	Bound(ctx context.Context, address string) (bool, error)
-	// Send puts a message into the mailbox with an address, as Mailbox.Put does; the result
-	// is that of Put. The error is an ErrNobody if no mailbox has the address, or it was
-	// closed. If two addresses are on different nodes, the first message between them is
-	// Joined. Only Joined and Frame wait. Done of a message is called once it has been
+	// Send puts a message into the mailbox with an address, as Mailbox.Put does, and returns the
+	// result of Put. The error is an ErrNobody if no mailbox has the address, or if the mailbox was
+	// closed. If two addresses are on different nodes, the first message between them must be
+	// Joined. Only Joined and Frame wait. Done of a message is called once the message has been
 	// sent.
 	Send(ctx context.Context, address string, m Message) (bool, error)
 }
@@ -41,8 +39,8 @@ type MetricsWriter interface {
 type PeerBus interface {
 	// Peers returns the other nodes that are alive.
 	Peers() []string
-	// Ask sends a question to another node, and returns the result of the answer function
-	// there. A node of an older version does not answer: then Ask waits until ctx ends.
+	// Ask sends a question to another node, and returns the result of the answer function there. A
+	// node of an older version does not answer; Ask then waits until ctx ends.
 	Ask(ctx context.Context, node, question string) ([]byte, error)
 	// Answer sets the function that answers questions of other nodes, one after the other.
 	// It must not block, and must return at most MaxFrame bytes.

@@ -27,12 +27,12 @@ func (x *executor) receive(ctx context.Context, h header, in *websocket.Message)
 		x.refusedLate(h.stream)
 	}
 	if h.kind == frame.Reset {
-		// Before the harness learns of it, because it may then reuse the id.
+		// Do this before the harness gets the frame, because it may then reuse the id.
 		x.free(h.stream)
 	}
 	x.mu.Unlock()
 	if harness == "" {
-		// The harness is gone, or has not come back yet.
+		// The harness has disconnected, or has not reconnected yet.
 		x.srv.metrics.drop(dropUnknownStream)
 		return nil
 	}
@@ -60,7 +60,7 @@ func (x *executor) receive(ctx context.Context, h header, in *websocket.Message)
 		_, err := x.srv.bus.Send(ctx, harness, m)
 		return err
 	}
-	// Most harnesses have space: try without waiting.
+	// Most harnesses have space, so try without waiting first.
 	if err = send(ended); err != nil {
 		err = x.stall(ctx, harness, token, share, send)
 	}
@@ -79,8 +79,8 @@ func (x *executor) receive(ctx context.Context, h header, in *websocket.Message)
 	return nil
 }
 
-// errCut means that a harness was disconnected because the executor's output
-// waited for it too long.
+// errCut means that a harness was disconnected because the executor's output waited for the harness
+// for too long.
 var errCut = errors.New("the harness was disconnected")
 
 // ended is a context that has already ended, for calls that must not wait.
@@ -90,11 +90,10 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// stall calls f to wait for a harness that does not read. f must return when its
-// context ends. The executor has one connection for all its harnesses, so the
-// others wait too. If a harness of another token is connected, the time is charged
-// to the token of the slow one. When that token has no time left, the slow harness
-// is disconnected, and the error is errCut.
+// stall calls f to wait for a harness that does not read. f must return when its context ends. The
+// executor has one connection for all its harnesses, so the others wait too. If a harness of
+// another token is connected, the waiting time is charged to the token of the slow harness. When
+// that token has no time left, the slow harness is disconnected, and the error is errCut.
 func (x *executor) stall(ctx context.Context, harness, token string, share *share, f func(context.Context) error) error {
 	for {
 		began := time.Now()
@@ -123,8 +122,8 @@ func (x *executor) disturbs(token string) bool {
 	return len(x.tokens) > 1 || len(x.tokens) == 1 && x.tokens[token] == 0
 }
 
-// cut disconnects a harness. The executor is told the same as if the harness
-// had disconnected itself.
+// cut disconnects a harness. The executor gets the same message as if the harness had disconnected
+// itself.
 func (x *executor) cut(harness string, why *closing) {
 	_, _ = x.srv.bus.Send(context.Background(), x.address, Message{Kind: Left, From: harness})
 	_, _ = x.srv.bus.Send(context.Background(), harness, Message{Kind: Gone, From: x.address, Data: []byte(why.reason)})

@@ -9,17 +9,16 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// executor is one connection of an executor, and the table of the streams that
-// it serves. A stream is claimed by the first handshake or resume of its id, in
-// the name of the harness that sends it, and becomes free when either end
-// resets it, the harness is gone, or the executor does not answer the claim in
-// time. If both ends acknowledge, they can continue it over another connection;
-// then it first waits for the harness for a while.
+// executor is one connection of an executor, and the table of the streams that it serves. The first
+// handshake or resume with a stream's id claims the stream for the harness that sends it. The
+// stream becomes free when either end resets it, when the harness disconnects, or when the executor
+// does not answer the claim in time. If both ends acknowledge, they can continue the stream over
+// another connection; it then waits for the harness for a while before it becomes free.
 //
-// Failed handshakes are charged to their connection and their token: a
-// connection with too many of them is closed, and a token with too many cannot
-// begin new ones for a while. The time for which a harness that does not read
-// delays the executor's output is charged to its token.
+// Failed handshakes are charged to their connection and their token. A connection with too many
+// failures is closed. A token with too many failures cannot begin new handshakes for a while. The
+// time for which a harness that does not read delays the executor's output is charged to the
+// harness's token.
 type executor struct {
 	srv                *Server
 	socket             *socket
@@ -33,45 +32,44 @@ type executor struct {
 	harnesses map[string]*member // by address
 	tokens    map[string]int     // how many of them each token has
 	streams   map[string]*stream // by id
-	// abandoned has the tokens of handshakes that their harnesses did not wait
-	// for, by stream, and abandonedIDs their streams, the oldest first: if the
-	// executor refuses one it has failed anyway.
+	// abandoned has the tokens of handshakes whose harnesses did not wait for the answer, by
+	// stream. abandonedIDs has their streams, the oldest first. If the executor later refuses such
+	// a handshake, it still counts as failed.
 	abandoned    map[string]string
 	abandonedIDs []string
 }
 
-// member is a harness that has joined.
+// member is a harness that has joined the executor.
 type member struct {
 	token    string
 	agent    string // the program; empty: unknown
 	failures int    // handshakes
 }
 
-// executorAddress is where harnesses reach an executor.
+// executorAddress returns the address at which harnesses reach an executor.
 func executorAddress(registration string) string { return "executor." + registration }
 
-// bind takes the executor's address; unbind must follow, also after an error:
-// harnesses may have found the address meanwhile. Messages wait until serve
+// bind takes the executor's address. The caller must call unbind afterwards, even if bind returns
+// an error, because harnesses may have found the address meanwhile. Messages wait until serve
 // handles them.
 func (x *executor) bind(ctx context.Context, generation uint64) error {
 	replaced, err := x.srv.bus.Bind(ctx, x.address, generation, x.box)
-	// They were sent to the connection that this one replaces.
+	// These messages were sent to the connection that this one replaces.
 	x.turnAway(replaced)
 	return err
 }
 
-// serve relays until the executor is gone.
+// serve relays messages until the executor disconnects.
 func (x *executor) serve(ctx context.Context) error { return x.socket.run(ctx, x.box, x) }
 
-// unbind releases all resources, and tells the harnesses that the executor is
-// gone.
+// unbind releases all resources, and notifies the harnesses that the executor has disconnected.
 func (x *executor) unbind() {
 	defer x.srv.bus.Unbind(x.address, x.box)
 	x.turnAway(x.box.Close(closeExecutorGone))
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for id, s := range x.streams {
-		// That their handshakes were not answered is not the harnesses' fault.
+		// The harnesses are not at fault if their handshakes were not answered.
 		x.answer(s)
 		x.free(id)
 	}
@@ -80,7 +78,7 @@ func (x *executor) unbind() {
 	}
 }
 
-// turnAway answers messages that will not be handled because their executor is gone.
+// turnAway answers messages that will not be handled because their executor has disconnected.
 func (x *executor) turnAway(left []Message) {
 	for i := range left {
 		left[i].done()
@@ -88,8 +86,8 @@ func (x *executor) turnAway(left []Message) {
 	}
 }
 
-// sendGone tells a harness that its executor is gone. If the message does not reach
-// the harness, the harness is gone itself.
+// sendGone notifies a harness that its executor has disconnected. If the message does not reach the
+// harness, the harness has disconnected itself.
 func (x *executor) sendGone(harness string) {
 	_, _ = x.srv.bus.Send(context.Background(), harness, Message{Kind: Gone, From: x.address})
 }
@@ -120,7 +118,7 @@ func (x *executor) join(m *Message) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.harnesses[m.From] == nil {
-		// Of a node of another version it may be longer.
+		// A node of another version may send a longer name.
 		x.harnesses[m.From] = &member{token: m.Token, agent: string(m.Data[:min(len(m.Data), maxAgent)])}
 		x.tokens[m.Token]++
 	}
@@ -138,8 +136,8 @@ func (x *executor) leave(harness string) {
 	}
 }
 
-// forget resets the streams of a harness that is gone. Streams that can be
-// resumed are reset after a while.
+// forget resets the streams of a harness that has disconnected. Streams that can be resumed are
+// reset later.
 func (x *executor) forget(harness string) error {
 	x.mu.Lock()
 	x.leave(harness)
@@ -170,8 +168,8 @@ func (x *executor) route(m *Message) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.harnesses[m.From] == nil {
-		// The harness joined an earlier connection, and will be told that this connection
-		// has ended.
+		// The harness joined an earlier connection, and will be notified that this connection has
+		// ended.
 		x.srv.metrics.drop(dropNotJoined)
 		return false
 	}
@@ -191,13 +189,12 @@ func (x *executor) route(m *Message) bool {
 		}
 		return false
 	case m.Frame == frame.Handshake && (s.handshaken || s.answered):
-		// The executor would answer this frame with a reset, and the stream would stay
-		// open.
+		// The executor would answer this frame with a reset, and the stream would remain open.
 		x.refuse(m, resetStreamTaken)
 		return false
 	case s.harness != m.From && opens && s.identity == m.Identity && s.token == m.Token:
-		// The same harness comes back, perhaps before the end of its former
-		// connection was noticed. An unanswered claim still expires.
+		// The same harness reconnects, perhaps before the end of its former connection was noticed.
+		// A claim without an answer still expires.
 		s.harness = m.From
 		if s.answered {
 			s.lapses.Stop()
@@ -227,7 +224,7 @@ func (x *executor) route(m *Message) bool {
 func (x *executor) refuse(m *Message, reason string) {
 	x.srv.metrics.reset(reason)
 	reply := Message{Kind: Reply, From: x.address, Data: resetFrame(m.Stream, reason)}
-	// A harness that is gone, or does not read, need not be told.
+	// A harness that has disconnected, or does not read, need not be notified.
 	if sent, err := x.srv.bus.Send(context.Background(), m.From, reply); !sent || err != nil {
 		x.srv.metrics.drop(dropReply)
 	}

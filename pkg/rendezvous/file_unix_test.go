@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestFilesThatOthersCanChange: such files are refused, because they decide who may do
-// what.
+// TestFilesThatOthersCanChange: files that other users can change are refused, because they
+// determine permissions.
 func TestFilesThatOthersCanChange(t *testing.T) {
 	const want = "can be changed by other users"
 	tokens := newTokens(t)

@@ -11,16 +11,15 @@ import (
 // errFrame means that a message is not a frame that can be routed.
 var errFrame = errors.New("not a frame that can be routed")
 
-// header is the part of a frame that the relay reads; the rest concerns only the ends.
+// header is the part of a frame that the relay reads. The rest concerns only the ends.
 type header struct {
 	stream string
 	kind   frame.Kind
 }
 
-// peek reads a frame's header. It returns an error for frames with ids that
-// other ends would refuse, and for frames that ends would drop, except data.
-// The relay knows from the other kinds which streams exist, and must not forget
-// one that continues at the executor.
+// peek reads a frame's header. It returns an error for frames with ids that ends would refuse, and
+// for frames other than data that ends would drop. The relay uses these other frames to know which
+// streams exist, and must not remove a stream that continues at the executor.
 func peek(message []byte) (header, error) {
 	stream, kind, err := frame.Route(message)
 	switch {
@@ -43,7 +42,7 @@ func peek(message []byte) (header, error) {
 	return header{stream, kind}, nil
 }
 
-// The reasons of the relay's own resets. Ends do not show them.
+// These are the reasons of the relay's own resets. Ends do not show them.
 const (
 	resetHarnessGone   = "harness_gone"
 	resetUnknownStream = "unknown_stream"
@@ -57,7 +56,7 @@ func resetFrame(stream, reason string) []byte {
 	f := frame.Frame{StreamID: stream, Kind: frame.Reset, Reason: reason}
 	message, err := f.Append(nil)
 	if err != nil {
-		// peek has dropped frames whose ids cannot be encoded.
+		// This cannot happen, because peek has dropped frames whose ids cannot be encoded.
 		panic(fmt.Sprintf("rendezvous: reset of stream %q: %v", stream, err))
 	}
 	return message

@@ -23,7 +23,7 @@ type harness struct {
 	log                *slog.Logger
 }
 
-// serve relays until either end is gone, and tells the executor.
+// serve relays messages until either end disconnects, and then notifies the executor.
 func (n *harness) serve(ctx context.Context) error {
 	why := n.join(ctx)
 	if why == nil {
@@ -31,7 +31,8 @@ func (n *harness) serve(ctx context.Context) error {
 	} else {
 		n.socket.end(why)
 	}
-	// An executor that the message does not reach is gone itself. The message does not wait.
+	// If the message does not reach the executor, the executor has disconnected itself. Sending it
+	// does not wait.
 	_, _ = n.srv.bus.Send(context.Background(), n.executor, n.message(Left))
 	n.srv.bus.Unbind(n.address, n.box)
 	for _, m := range n.box.Close(why) {
@@ -80,8 +81,8 @@ func (n *harness) sendError(err error) error {
 
 // receive handles the harness's frames.
 func (n *harness) receive(ctx context.Context, h header, in *websocket.Message) error {
-	// Take its own token's share first, then the environment's: a harness that
-	// waits for the former does not delay others.
+	// Take the share of the harness's own token first, then that of the environment: a harness that
+	// waits for its token's share does not delay others.
 	mine, err := n.account.up.admit(ctx, len(in.Bytes()))
 	if err != nil {
 		return err

@@ -11,10 +11,9 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// TestHostileHarness: one harness of an environment misbehaves while another
-// has a stream. None of its frames reach the executor or disturb that stream.
-// If an offence does not end the offender's connection, the connection stays
-// usable.
+// TestHostileHarness: one harness of an environment misbehaves while another has a stream. None of
+// its frames reach the executor or disturb that stream. If an offence does not end the offender's
+// connection, the connection can still be used.
 func TestHostileHarness(t *testing.T) {
 	raw := func(p *peer, kind int, message []byte) {
 		p.t.Helper()
@@ -28,7 +27,7 @@ func TestHostileHarness(t *testing.T) {
 			p.t.Fatal(err)
 		}
 	}
-	// frame is a frame that no end would send: its id is not checked.
+	// message encodes a frame that no end would send, because its id is not checked.
 	message := func(id string) []byte {
 		return append(append([]byte{8, 1, 18, byte(len(id))}, id...), 0x52, 3, 10, 1, 'x')
 	}
@@ -131,7 +130,7 @@ func TestHostileHarness(t *testing.T) {
 	}
 }
 
-// TestHostileExecutor: an executor sends frames that no harness asked for, and
+// TestHostileExecutor: an executor sends frames for streams that no harness has opened, and
 // messages that are not frames. The harnesses get only their own frames.
 func TestHostileExecutor(t *testing.T) {
 	s := start(t, Options{})

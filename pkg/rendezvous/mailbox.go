@@ -31,9 +31,9 @@ type Message struct {
 	Stream   string // Frame: see Data
 	Frame    frame.Kind
 	Data     []byte // Frame, Reply: as it arrived from the websocket; Joined: the harness's program
-	// Done, if it is not nil, releases the message's share of the limits and the
-	// memory of Data. The receiver must call it once, when the message has been
-	// written, dropped or handed to another node, and must not use Data afterwards.
+	// Done, if it is not nil, releases the message's share of the limits and the memory of Data.
+	// The receiver must call it once, when the message has been written, dropped or passed to
+	// another node. It must not use Data afterwards.
 	Done func()
 }
 
@@ -43,10 +43,10 @@ func (m *Message) done() {
 	}
 }
 
-// Mailbox is the queue of messages for one socket. Tokens take turns, one message each, and so do
-// the senders of one token. So no sender waits behind the queue of another, and a token with many
-// connections gets no more turns than a token with one. The messages of one sender stay in order.
-// Its methods may be called from any goroutine.
+// Mailbox is the queue of messages for one socket. Tokens take turns with one message each, and so
+// do the senders of one token. So no sender waits behind the queue of another, and a token with
+// many connections gets no more turns than a token with one. The messages of one sender remain in
+// order. Its methods may be called from any goroutine.
 type Mailbox struct {
 	limit int // of bytes of frames per sender
 	ready chan struct{}
@@ -58,7 +58,7 @@ type Mailbox struct {
 	closed error
 }
 
-// group is the senders of one token that have messages, the next first.
+// group has the senders of one token that have messages. The next sender is the first.
 type group struct {
 	token string
 	turn  []*queue
@@ -75,15 +75,15 @@ type queue struct {
 	room     chan struct{} // closed and replaced when a message is taken
 }
 
-// NewMailbox returns an empty mailbox. Each sender may have limit bytes of
-// frames in it, and always one frame.
+// NewMailbox returns an empty mailbox. Each sender may have limit bytes of frames in it, but always
+// at least one frame.
 func NewMailbox(limit int) *Mailbox {
 	return &Mailbox{limit: limit, ready: make(chan struct{}, 1), queues: make(map[string]*queue), tokens: make(map[string]*group)}
 }
 
-// Put adds a message. A Frame waits until its sender has space; if there is no
-// space for a Reply, the Reply is dropped and the result is false. The error is
-// from Close or ctx. If a message was not added, the caller must call its Done.
+// Put adds a message. A Frame waits until its sender has space. If there is no space for a Reply,
+// the Reply is dropped and the result is false. The error comes from Close or ctx. If a message was
+// not added, the caller must call its Done.
 func (b *Mailbox) Put(ctx context.Context, m Message) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,7 +109,7 @@ func (b *Mailbox) Put(ctx context.Context, m Message) (bool, error) {
 	}
 }
 
-// awaitRoom waits, without the lock, until a message of a queue is taken.
+// awaitRoom waits, without the lock, until a message is taken from a queue.
 func (b *Mailbox) awaitRoom(ctx context.Context, q *queue) error {
 	room := q.room
 	q.waiting++
@@ -161,11 +161,11 @@ func (b *Mailbox) drop(q *queue) {
 	}
 }
 
-// Ready returns the channel that has a value when Take may have a message
-// again, or when the mailbox was closed.
+// Ready returns a channel that has a value when Take may return a message again, or when the
+// mailbox was closed.
 func (b *Mailbox) Ready() <-chan struct{} { return b.ready }
 
-// Take returns the next message, if there is one. The error is from Close.
+// Take returns the next message, if there is one. The error is the one passed to Close.
 func (b *Mailbox) Take() (Message, bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -194,8 +194,8 @@ func (b *Mailbox) Take() (Message, bool, error) {
 	return m, true, nil
 }
 
-// Close refuses further messages with an error and returns the messages that
-// were not taken. The caller must call their Done. Only the first call counts.
+// Close makes Put fail with an error, and returns the messages that were not taken. The caller must
+// call their Done. Only the first call has an effect.
 func (b *Mailbox) Close(err error) []Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()

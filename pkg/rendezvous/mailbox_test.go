@@ -46,8 +46,7 @@ func TestSendersTakeTurns(t *testing.T) {
 	}
 }
 
-// TestTokensTakeTurns has one token send through many connections, and another
-// through one.
+// TestTokensTakeTurns: one token sends through many connections, and another through one.
 func TestTokensTakeTurns(t *testing.T) {
 	b := NewMailbox(100)
 	for _, from := range []string{"a", "b", "c"} {

@@ -6,7 +6,7 @@ import (
 	"codex.internal/pkg/internal/metrics"
 )
 
-// Why frames are dropped.
+// These are the reasons for which frames are dropped.
 const (
 	dropInvalid       = "invalid"        // no frame, or not one that can be routed
 	dropUnknownStream = "unknown_stream" // of the executor's, or not worth a reset
@@ -15,8 +15,8 @@ const (
 	dropReply         = "reply" // one of the relay's own resets, to a harness that is gone or does not read
 )
 
-// instruments are the service's metrics. They name no environment and no token, so
-// that a program that reads them need not be trusted.
+// instruments are the service's metrics. They contain no name of an environment or token, so a
+// program that reads them need not be trusted.
 type instruments struct {
 	set *metrics.Set
 

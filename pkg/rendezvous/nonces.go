@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Nonces remembers which were spent. Its methods may be called from any
-// goroutine.
+// Nonces remembers which nonces were used. Its methods may be called from any goroutine.
 type Nonces struct {
 	mu    sync.Mutex
 	spent map[string]time.Time // until when it is remembered
@@ -15,8 +14,8 @@ type Nonces struct {
 // NewNonces returns an empty set.
 func NewNonces() *Nonces { return &Nonces{spent: make(map[string]time.Time)} }
 
-// Spend returns true once for each nonce until its expiry, and false when there
-// are too many to remember.
+// Spend returns true once for each nonce until its expiry. It returns false if there are too many
+// nonces to remember.
 func (n *Nonces) Spend(nonce string, until time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -27,7 +26,7 @@ func (n *Nonces) Spend(nonce string, until time.Time) bool {
 	return true
 }
 
-// Sweep removes the expired ones.
+// Sweep removes the expired nonces.
 func (n *Nonces) Sweep(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -31,23 +31,22 @@ type service struct {
 	tokens *TokenFile
 	token  string // good for everything
 
-	// far is where harnesses connect: itself, or another node.
+	// far is the service to which harnesses connect: this one, or another node.
 	far *service
 }
 
-// starter starts a service that ends with the test.
+// starter starts a service that ends when the test ends.
 type starter func(t testing.TB, opts Options) *service
 
-// everywhere runs a test with a service of one process, and with one of two
-// nodes, the executors at the first and the harnesses at the second.
+// everywhere runs a test twice: with a service of one process, and with a service of two nodes. Of
+// the two nodes, the first has the executors and the second the harnesses.
 func everywhere(t *testing.T, test func(t *testing.T, start starter)) {
 	t.Run("one process", func(t *testing.T) { test(t, start) })
 	t.Run("two nodes", func(t *testing.T) { test(t, startTwo) })
 }
 
-// JoinNodes runs the state that nodes share until the test ends, and returns a
-// function that adds another node. It is set by a package that may import the
-// implementation.
+// JoinNodes starts the state that nodes share, which runs until the test ends. It returns a
+// function that adds another node. It is set by a package that may import the implementation.
 var JoinNodes func(t testing.TB) (join func() (State, Bus))
 
 // JoinCluster is JoinNodes with a cluster of three servers. kill ends the
@@ -73,8 +72,8 @@ func startJoined(t testing.TB, opts Options, join func() (State, Bus)) *service 
 	return s
 }
 
-// start runs a server that ends with the test, and checks that no goroutine of
-// it is left then.
+// start runs a server that ends when the test ends. It then checks that no goroutine of the server
+// is left.
 func start(t testing.TB, opts Options) *service {
 	t.Helper()
 	noneLeft := leakcheck.Goroutines(t)
@@ -180,7 +179,7 @@ func (s *service) register(environment string) answer {
 	return a
 }
 
-// connect asks for an environment with the token of the test.
+// connect requests a connection to an environment with the token of the test.
 func (s *service) connect(environment string, key noise.PublicKey) answer {
 	s.t.Helper()
 	a := s.far.post(s.token, "/cloud/environment/"+environment+"/connect", `{"harness_public_key":`+keyText(key)+`}`)
@@ -208,26 +207,26 @@ func (s *service) dial(url string) *peer {
 	return p
 }
 
-// executor registers an environment and dials.
+// executor registers an environment and dials as its executor.
 func (s *service) executor(environment string) *peer {
 	s.t.Helper()
 	return s.dial(s.register(environment).URL)
 }
 
-// harness connects to an environment and dials. It may take a moment until the
+// harness connects to an environment and dials as a harness. It may take a moment until the
 // executor's mailbox exists.
 func (s *service) harness(environment string) *peer {
 	s.t.Helper()
 	return s.dial(s.connect(environment, identity()).URL)
 }
 
-// harnessOf is harness with a token.
+// harnessOf is harness with a given token.
 func (s *service) harnessOf(token, environment string) *peer {
 	s.t.Helper()
 	return s.dial(s.connectAs(token, environment).URL)
 }
 
-// connectAs is connect with a token.
+// connectAs is connect with a given token.
 func (s *service) connectAs(token, environment string) answer {
 	s.t.Helper()
 	a := s.far.post(token, "/cloud/environment/"+environment+"/connect", `{"harness_public_key":`+keyText(identity())+`}`)
@@ -237,7 +236,7 @@ func (s *service) connectAs(token, environment string) answer {
 	return a
 }
 
-// open begins a stream, and has the executor answer.
+// open begins a stream, and makes the executor answer.
 func (p *peer) open(x *peer, id string) {
 	p.t.Helper()
 	p.send(handshake(id, "1"))
@@ -253,7 +252,7 @@ func (p *peer) send(f frame.Frame) {
 	}
 }
 
-// next returns the next frame, or the reason for which there is none.
+// next returns the next frame, or the reason why there is none.
 func (p *peer) next() (frame.Frame, error) {
 	_ = p.ws.SetReadDeadline(time.Now().Add(patience))
 	_, message, err := p.ws.ReadMessage()

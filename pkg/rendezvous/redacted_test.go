@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestNothingPrintsCredentials prints every type that contains a credential, or
-// the key that makes them.
+// TestNothingPrintsCredentials prints every type that contains a credential, or the key that signs
+// credentials.
 func TestNothingPrintsCredentials(t *testing.T) {
 	const secret = "secret"
 	s := new(signer)

@@ -25,8 +25,8 @@ type registry struct {
 	spent *Nonces
 }
 
-// entry is a registration and how many sockets its executor has: 0 or 1, and 2
-// while one replaces the other.
+// entry is a registration and the number of its executor's sockets: 0 or 1, or 2 while one socket
+// replaces the other.
 type entry struct {
 	Registration
 	sockets    int
@@ -49,8 +49,8 @@ func newRegistry(file *stateFile) *registry {
 	return r
 }
 
-// Keys implements State. The key of authorizations ends with the process, as
-// does the memory of used nonces.
+// Keys implements State. The key of authorizations exists only as long as the process, because the
+// used nonces are also stored only in memory.
 func (r *registry) Keys() Keys { return r.keys }
 
 // Register implements State.
@@ -117,8 +117,8 @@ func (r *registry) forgetExpired(now time.Time) {
 	}
 }
 
-// Sweep implements State: it removes expired registrations from memory. They leave the
-// state file when that is written next.
+// Sweep implements State. It removes expired registrations from memory. The state file contains
+// them until it is written next.
 func (r *registry) Sweep(context.Context) {
 	now := r.now()
 	r.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// serveRelay turns a request with a signed URL into a socket, and serves it.
+// serveRelay upgrades a request with a signed URL to a websocket, and serves it.
 func (s *Server) serveRelay(w http.ResponseWriter, r *http.Request) {
 	t, refused := s.admit(r)
 	if refused == nil {
@@ -83,7 +83,7 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 		token: t.token, environment: t.environment, log: log,
 		harnesses: make(map[string]*member), tokens: make(map[string]int), streams: make(map[string]*stream),
 	}
-	// When the executor learns that it is connected, harnesses can already reach it.
+	// When the executor gets its connection, harnesses can already reach it.
 	defer x.unbind()
 	switch err := x.bind(ctx, generation); {
 	case errors.Is(err, ErrReplaced):
@@ -101,13 +101,13 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 	return nil
 }
 
-// executorConnection returns the known data of an executor that connects.
+// executorConnection returns the known data about an executor that connects.
 func (s *Server) executorConnection(r *http.Request, t *ticket) ExecutorConnection {
 	said := relay.ReadDescription(r.Header)
 	return ExecutorConnection{Address: r.RemoteAddr, Since: s.now().UTC(), Name: said.Name, Agent: cmp.Or(said.Agent, t.agent)}
 }
 
-// detach records the end of an executor's connection, also when the service ends.
+// detach records the end of an executor's connection, even while the service is ending.
 func (s *Server) detach(registration string, generation uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), stateTime)
 	defer cancel()
@@ -159,7 +159,8 @@ func (s *Server) attachHarness(w http.ResponseWriter, r *http.Request, t *ticket
 	return nil
 }
 
-// upgrade makes the websocket. nil: the request has been answered with an error.
+// upgrade upgrades the request to a websocket. It returns nil if it has answered the request with
+// an error.
 func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) *socket {
 	ws, err := websocket.Upgrade(w, r, s.websocketOptions(), func(w http.ResponseWriter, status int, reason error) {
 		writeError(w, &apiError{status, "no_websocket", reason.Error()})
@@ -177,7 +178,7 @@ func (s *Server) websocketOptions() websocket.Options {
 	return websocket.Options{Limit: MaxFrame, ReadSize: fullFrame, Ping: s.opts.PingInterval, WriteTimeout: s.opts.WriteTimeout}
 }
 
-// logEnd logs the reason for which a socket has ended.
+// logEnd logs the reason why a socket has ended.
 func (s *Server) logEnd(log *slog.Logger, why error) {
 	if errors.Is(why, websocket.ErrSilent) {
 		s.metrics.silent.Inc()

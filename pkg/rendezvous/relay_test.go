@@ -37,7 +37,7 @@ func testRouting(t *testing.T, start starter) {
 	x.send(data("a", 0, "4"))
 	a.want("a", frame.Data, "4")
 
-	// A stream of another harness is out of reach.
+	// A harness cannot send on a stream of another harness.
 	b.send(data("a", 0, "stolen"))
 	b.want("a", frame.Reset, resetStreamTaken)
 	// Frames of a stream that no harness has claimed are dropped.
@@ -46,7 +46,7 @@ func testRouting(t *testing.T, start starter) {
 	a.send(data("unknown", 0, "x"))
 	a.want("unknown", frame.Reset, resetUnknownStream)
 
-	// Either end can reset, and the id can be used again.
+	// Either end can reset a stream, and its id can be used again.
 	x.send(reset("a", "why"))
 	a.want("a", frame.Reset, "why")
 	a.send(data("a", 1, "late"))
@@ -58,7 +58,7 @@ func testRouting(t *testing.T, start starter) {
 	b.send(handshake("a", "6"))
 	x.want("a", frame.Handshake, "6")
 
-	// A vanished harness leaves no stream behind.
+	// If a harness vanishes, none of its streams remains.
 	_ = b.ws.Close()
 	gone := map[string]bool{}
 	for range 2 {
@@ -71,7 +71,7 @@ func testRouting(t *testing.T, start starter) {
 	if !gone["a"] || !gone["b"] {
 		t.Errorf("got %v, want true", gone)
 	}
-	// When the executor disconnects, its harnesses are told.
+	// When the executor disconnects, its harnesses are notified.
 	_ = x.ws.Close()
 	a.wantClosed(websocket.CloseServiceRestart)
 }
@@ -103,7 +103,7 @@ func testNoFrames(t *testing.T, start starter) {
 	if invalid != 7 {
 		t.Errorf("%d messages were dropped", invalid)
 	}
-	// The largest size, and one byte more.
+	// The test sends a frame of the largest size, and one that is a byte larger.
 	payload := bytes.Repeat([]byte{'x'}, MaxFrame)
 	message := func(size int) []byte {
 		head := append([]byte{0x12, 1, 's', 0x2a}, binary.AppendUvarint(nil, uint64(size))...)
@@ -124,8 +124,8 @@ func testNoFrames(t *testing.T, start starter) {
 	x.want("s", frame.Reset, resetHarnessGone)
 }
 
-// A peer that closes the websocket properly gets an answer. Without one, libraries
-// that wait for it report an abnormal end (1006).
+// A peer that closes the websocket properly gets an answer. Without an answer, libraries that wait
+// for it report an abnormal end (1006).
 func TestCloseIsAnswered(t *testing.T) { everywhere(t, testCloseIsAnswered) }
 
 func testCloseIsAnswered(t *testing.T, start starter) {
@@ -171,7 +171,7 @@ func testNewRegistrationTakesOver(t *testing.T, start starter) {
 		t.Fatal("the registration is the same")
 	}
 	x := s.dial(second.URL)
-	// Harnesses that are connected stay with the old executor; new ones go to the newest.
+	// Harnesses that are connected stay with the old executor. New ones connect to the newest.
 	b := s.harness("env")
 	b.send(handshake("b", "2"))
 	x.want("b", frame.Handshake, "2")
@@ -190,7 +190,7 @@ func testHarnessComesBackToItsStream(t *testing.T, start starter) {
 	a := s.harness("env")
 	a.send(handshake("s", "1"))
 	x.want("s", frame.Handshake, "1")
-	// The relay does not know yet that a is gone.
+	// The relay does not know yet that a has disconnected.
 	again := s.harness("env")
 	again.send(frame.Frame{StreamID: "s", Kind: frame.Resume, Seq: 1})
 	x.want("s", frame.Resume, "")
@@ -202,7 +202,7 @@ func testHarnessComesBackToItsStream(t *testing.T, start starter) {
 	other := s.dial(s.connect("env", makeKey()).URL)
 	other.send(frame.Frame{StreamID: "s", Kind: frame.Resume, Seq: 1})
 	other.want("s", frame.Reset, resetStreamTaken)
-	// Nor can one with another token, which only claims to have the key.
+	// Nor can a harness with another token, which only claims to have the key.
 	mine := s.token
 	s.token, _ = newToken(t, s.tokens, RoleHarness, "*")
 	liar := s.harness("env")
@@ -211,8 +211,8 @@ func testHarnessComesBackToItsStream(t *testing.T, start starter) {
 	liar.want("s", frame.Reset, resetStreamTaken)
 }
 
-// Streams whose ends acknowledge wait for a harness that is gone. It resumes
-// them with the same key, or they are reset.
+// Streams whose ends acknowledge wait for a harness that has disconnected. Either the harness
+// resumes them with the same key, or they are reset.
 func TestResumableStreamsWait(t *testing.T) { everywhere(t, testResumableStreamsWait) }
 
 func testResumableStreamsWait(t *testing.T, start starter) {
@@ -234,7 +234,7 @@ func testResumableStreamsWait(t *testing.T, start starter) {
 	x.want("both", frame.Ack, "")
 	_ = a.ws.Close()
 	x.want("theirs", frame.Reset, resetHarnessGone)
-	// Another harness cannot claim it; this one can.
+	// Another harness cannot claim the stream; this one can.
 	b := s.harness("env")
 	b.send(frame.Frame{StreamID: "both", Kind: frame.Resume})
 	b.want("both", frame.Reset, resetStreamTaken)
@@ -243,7 +243,7 @@ func testResumableStreamsWait(t *testing.T, start starter) {
 	x.want("both", frame.Resume, "")
 	x.send(data("both", 0, "on"))
 	a.want("both", frame.Data, "on")
-	// The harness does not come back in time.
+	// The harness does not reconnect in time.
 	_ = a.ws.Close()
 	x.want("both", frame.Reset, resetHarnessGone)
 	a = join()
@@ -335,11 +335,11 @@ func testDeadPeers(t *testing.T, start starter) {
 	if !seen["a"] || !seen["b"] {
 		t.Fatalf("got %v, want true", seen)
 	}
-	// b reads nothing, so it answers no ping: its stream is reset, a's is not.
+	// b reads nothing, so it answers no ping. Its stream is reset, and a's stream is not.
 	x.want("b", frame.Reset, resetHarnessGone)
 	_ = x.ws.Close()
 	alive.Wait()
-	// It is counted after its executor was told.
+	// The harness is counted after its executor was notified.
 	eventually(t, func() bool { return s.far.metrics.silent.Get() > 0 })
 }
 
@@ -357,8 +357,8 @@ func testDeadExecutor(t *testing.T, start starter) {
 	}
 }
 
-// TestStalledHarness: a harness that reads nothing is disconnected, and another
-// one gets all its messages.
+// TestStalledHarness: a harness that reads nothing is disconnected, and another harness gets all
+// its messages.
 func TestStalledHarness(t *testing.T) { everywhere(t, testStalledHarness) }
 
 func testStalledHarness(t *testing.T, start starter) {
@@ -414,8 +414,9 @@ func testRevokedTokenLosesItsSockets(t *testing.T, start starter) {
 	reading.Wait()
 }
 
-// TestChangedTokenLosesItsSockets: a client whose token permits something else by now is disconnected, its former URL is not good any
-// more, and it cannot continue a stream that the executor has admitted with the former access.
+// TestChangedTokenLosesItsSockets: if a token's permissions change, its client is disconnected. Its
+// former URL becomes invalid, and it cannot continue a stream that the executor has admitted with
+// the former permissions.
 func TestChangedTokenLosesItsSockets(t *testing.T) { everywhere(t, testChangedTokenLosesItsSockets) }
 
 func testChangedTokenLosesItsSockets(t *testing.T, start starter) {

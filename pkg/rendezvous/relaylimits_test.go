@@ -11,8 +11,8 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// TestSizes sends frames of all sizes that are handled differently in both
-// directions, faster than they are read.
+// TestSizes sends frames of all sizes that are handled differently, in both directions and faster
+// than they are read.
 func TestSizes(t *testing.T) { everywhere(t, testSizes) }
 
 func testSizes(t *testing.T, start starter) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// lockedBuffer is one that goroutines write to.
+// lockedBuffer is a buffer that several goroutines may write to.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -26,8 +26,8 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// Executors with one name are distinguished by their keys: the same executor may register
-// again.
+// Executors with the same name are distinguished by their keys, because the same executor may
+// register again.
 func TestWarningOfReplacedExecutors(t *testing.T) {
 	var log lockedBuffer
 	s := start(t, Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})

@@ -22,28 +22,28 @@ import (
 type Options struct {
 	Tokens *TokenFile   // the roles and environments of clients
 	Logger *slog.Logger // nil: logs nothing
-	// Version is the program's, for its metrics.
+	// Version is the version of the program, for its metrics.
 	Version string
-	// PublicURL is the URL at which executors and harnesses reach the service:
-	// http, https, ws or wss, a host and an optional path. Empty: the URL of
-	// each request, which is right unless there is a proxy in front.
+	// PublicURL is the URL at which executors and harnesses reach the service: http, https, ws or
+	// wss, a host and an optional path. Empty: the URL of each request is used, which is right
+	// unless there is a proxy in front.
 	PublicURL string
-	// StateFile keeps registrations and the key of signed URLs over a restart.
-	// Empty: executors register again after a restart.
+	// StateFile stores registrations and the key of signed URLs across a restart. Empty: executors
+	// register again after a restart.
 	StateFile string
-	// State and Bus are shared by the nodes of a service. They belong to the caller, which
-	// may end them after Shutdown. Both or neither must be given, and no StateFile with
-	// them. nil: the service is one process.
+	// State and Bus are shared by the nodes of a service. They belong to the caller, which may end
+	// them after Shutdown. Both or neither must be set; if they are set, StateFile must be empty.
+	// nil: the service is one process.
 	State State
 	Bus   Bus
-	// PingInterval is how often a peer is pinged. A peer that sends nothing for
-	// two and a half intervals counts as lost. 0: DefaultPingInterval.
+	// PingInterval is how often a peer is pinged. A peer that sends nothing for two and a half
+	// intervals counts as lost. 0: DefaultPingInterval.
 	PingInterval time.Duration
 	// WriteTimeout is how long a peer may take to accept one frame. 0:
 	// DefaultWriteTimeout.
 	WriteTimeout time.Duration
-	// ResumeTime is how long streams that can be resumed wait for a harness that
-	// is gone. 0: DefaultResumeTime.
+	// ResumeTime is how long streams that can be resumed wait for a harness that has disconnected.
+	// 0: DefaultResumeTime.
 	ResumeTime time.Duration
 }
 
@@ -81,8 +81,8 @@ type Server struct {
 	ended chan struct{} // closed when all of Shutdown is done
 }
 
-// New returns a server. Shutdown must be called to end it. The error is an
-// *InvalidError if the public URL is not a valid URL.
+// New returns a server. The caller must call Shutdown to end it. The error is an *InvalidError if
+// the public URL is not a valid URL.
 func New(ctx context.Context, opts Options) (*Server, error) {
 	if opts.Tokens == nil {
 		return nil, errors.New("rendezvous: Options.Tokens is missing")
@@ -118,7 +118,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 		if s.file, err = openState(ctx, opts.StateFile); err != nil {
 			return nil, err
 		}
-		// With a mistyped path the count is 0.
+		// If the path is mistyped, the logged count is 0.
 		s.log.Info("registrations are stored in a file", "file", opts.StateFile, "registrations", len(s.file.registrations))
 	}
 	if s.state == nil {
@@ -143,7 +143,8 @@ func parsePublicURL(text string) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		// The whole error has the URL in it, where a password may be.
+		// The parser's error is not used, because it contains the whole URL, which may contain a
+		// password.
 		var wrapped *url.Error
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err
@@ -192,18 +193,17 @@ func (s *Server) routes() *http.ServeMux {
 	return mux
 }
 
-// ServeHTTP serves the registry's API, the relay at /relay, and /healthz,
-// /readyz, /metrics and /status, to which / leads. Requests with an Origin come from web pages
-// and are refused.
+// ServeHTTP serves the registry's API, the relay at /relay, and /healthz, /readyz, /metrics and
+// /status. / redirects to /status. Requests with an Origin come from web pages and are refused.
 //
-// Every answer except a websocket ends its connection. There are two reasons. Calls are rare,
-// and the network may fail between them: clients of Codex CLI give up if a call goes into a
-// dead connection, but retry if they cannot make a new one. And clients without a token must
-// not keep idle connections.
+// Every answer except a websocket ends its connection, for two reasons. First, calls are rare, and
+// the network may fail between them: clients of Codex CLI give up if they send a call on a dead
+// connection, but retry if they cannot make a new one. Second, clients without a token must not
+// keep idle connections.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close")
-	// Do not wait for the rest of a refused body. A recorder in tests, and a
-	// connection after an upgrade, have no deadline to set.
+	// Do not wait for the rest of a refused body. An error is ignored, because no deadline can be
+	// set on a recorder in tests, or on a connection after an upgrade.
 	defer func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftTime)) }()
 	if len(r.Header.Values("Origin")) > 0 {
 		writeError(w, &apiError{http.StatusForbidden, "origin_not_allowed", "web pages may not use this service"})
@@ -212,18 +212,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Serve accepts connections on l, with TLS if config is not nil, until ctx ends
-// or the server is shut down. It closes l and returns ErrServerClosed, or the
-// listener's error. The websockets continue until Shutdown.
+// Serve accepts connections on l, with TLS if config is not nil, until ctx ends or the server is
+// shut down. It closes l and returns ErrServerClosed, or the listener's error. The websockets
+// continue until Shutdown.
 //
-// Anybody can open connections that are not websockets, so they must send their
-// request within seconds, and there are at most maxWaiting of them. Addresses
-// have equal shares: if one address opens too many, its own are closed.
+// Any client can open connections that are not websockets. So such a connection must send its
+// request within seconds, and there are at most maxWaiting of them. Addresses have equal shares: if
+// one address opens too many, its own connections are closed.
 func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) error {
 	l = websocket.LimitWaiting(l, s.maxWaiting, nil)
 	h := websocket.NewHTTPServer(s)
 	h.WriteTimeout, h.MaxHeaderBytes = answerTime, maxHeader
-	// Websockets are upgraded from HTTP/1.1 alone.
+	// Websockets are upgraded only from HTTP/1.1.
 	h.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 	if config != nil {
 		l = tls.NewListener(l, config)
@@ -237,7 +237,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 		case <-s.ctx.Done():
 		case <-stop:
 		}
-		// Calls are answered; hijacked sockets are not the HTTP server's any more.
+		// Shutdown waits for calls to be answered. Hijacked sockets no longer belong to the HTTP
+		// server.
 		bound, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
 		if h.Shutdown(bound) != nil {
@@ -253,9 +254,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 	return err
 }
 
-// Shutdown ends every socket, telling the peer, and waits until all have ended
-// or ctx ends. If ctx ends first, the shutdown continues in the background, and
-// another call of Shutdown waits for it. It may be called more than once.
+// Shutdown ends every socket with a message to the peer, and waits until all have ended or ctx
+// ends. If ctx ends first, the shutdown continues in the background, and another call of Shutdown
+// waits for it. It may be called more than once.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closed {
@@ -281,8 +282,8 @@ func (s *Server) routineEnd() {
 	}
 }
 
-// begin makes Shutdown wait for the caller before it releases the state; wg.Done must
-// follow. The error is for the peer.
+// begin makes Shutdown wait for the caller before it releases the state. The caller must call
+// wg.Done. The error is for the peer.
 func (s *Server) begin() *apiError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,7 +294,7 @@ func (s *Server) begin() *apiError {
 	return nil
 }
 
-// enter is begin for a socket, which it counts; leave must follow.
+// enter calls begin for a socket, and counts the socket. The caller must call leave.
 func (s *Server) enter() *apiError {
 	if refused := s.begin(); refused != nil {
 		return refused
@@ -337,10 +338,11 @@ func (s *Server) sweep() {
 	s.environments.sweep()
 }
 
-// checkToken returns an error if the holder of a token may not keep its socket.
-// If the token file cannot be read, no connection ends.
+// checkToken returns an error if the holder of a token may not keep its socket. If the token file
+// cannot be read, no connection ends.
 //
-// identity is that of a harness (see ticket): it has the access that the token gave when the ticket was made.
+// identity is the identity of a harness (see ticket). It contains the permissions that the token
+// had when the ticket was made.
 func (s *Server) checkToken(id string, role Role, environment, identity string) error {
 	token, err := s.opts.Tokens.Find(id)
 	switch {

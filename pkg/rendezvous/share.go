@@ -5,9 +5,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// share is the use of an environment by one token. An environment may have
-// several tokens, whose holders need not trust each other: none of them may keep
-// the others out. The account's mutex guards the numbers.
+// share is the use of an environment by one token. An environment may have several tokens, whose
+// holders need not trust each other: none of them may keep the others out. The account's mutex
+// guards the numbers.
 type share struct {
 	sockets, streams, opening int
 
@@ -24,8 +24,7 @@ func newShare() *share {
 	}
 }
 
-// idle reports whether the share can be forgotten without giving back used
-// quota.
+// idle reports whether the share can be removed without refilling a quota.
 func (s *share) idle() bool {
 	return s.sockets == 0 && s.streams == 0 && s.opening == 0 &&
 		s.opens.Tokens() >= shareOpenBurst && s.failures.Tokens() >= shareFailureBurst && s.stalls.Tokens() >= shareStallBurst
@@ -44,7 +43,7 @@ func (a *account) of(token string) *share {
 	return s
 }
 
-// sweepShares forgets the shares that are not used.
+// sweepShares removes the shares that are not used.
 func (a *account) sweepShares() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -55,8 +54,7 @@ func (a *account) sweepShares() {
 	}
 }
 
-// more counts one more for a token, unless the token would then have more than
-// is left free.
+// more adds one to a token's count, unless the token would then have more than is left free.
 func more(own, all *int, most int) bool {
 	if *own+*all >= most {
 		return false
@@ -66,7 +64,7 @@ func more(own, all *int, most int) bool {
 	return true
 }
 
-// takeSocket counts a socket of a token, unless that has its share.
+// takeSocket counts a socket of a token, unless the token has used up its share.
 func (a *account) takeSocket(token string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,7 +78,7 @@ func (a *account) returnSocket(token string) {
 	a.sockets--
 }
 
-// takeStream counts a stream of a token, unless that has its share.
+// takeStream counts a stream of a token, unless the token has used up its share.
 func (a *account) takeStream(token string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,9 +92,9 @@ func (a *account) returnStream(token string) {
 	a.streams--
 }
 
-// beginHandshake counts a handshake that waits for its answer, unless the token
-// has its share, begins too many or has had too many fail; endHandshake must
-// follow.
+// beginHandshake counts a handshake that waits for its answer. It returns false if the token has
+// used up its share, begins too many handshakes, or has had too many failures. After true the
+// caller must call endHandshake.
 func (a *account) beginHandshake(token string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -112,7 +110,7 @@ func (a *account) beginHandshake(token string) bool {
 	return true
 }
 
-// endHandshake notes that a handshake was answered, or has failed.
+// endHandshake records that a handshake was answered or has failed.
 func (a *account) endHandshake(token string, failed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

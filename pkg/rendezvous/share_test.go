@@ -33,7 +33,7 @@ func newCrowd(t *testing.T, start starter, opts Options, prepare ...func(s *Serv
 	return c
 }
 
-// forgiveNothing has failures of the hostile token count for the whole test.
+// forgiveNothing makes failures of the hostile token count for the whole test.
 func (c *crowd) forgiveNothing() {
 	c.environments.find("env").share(TokenID(c.hostile)).failures.SetLimit(0)
 }
@@ -63,7 +63,7 @@ func testShareOfSockets(t *testing.T, start starter) {
 		t.Errorf("the fifth: %s", got)
 	}
 	c.served()
-	// Several tokens that work together leave some too.
+	// Several tokens that work together still leave some resources free.
 	other, _ := newToken(t, c.tokens, RoleHarness, "*")
 	for range 2 {
 		c.harnessOf(other, "env")
@@ -74,8 +74,7 @@ func testShareOfSockets(t *testing.T, start starter) {
 	c.served()
 }
 
-// TestShareOfStreams: one connection claims as many streams as it can without a
-// handshake.
+// TestShareOfStreams: one connection claims as many streams as it can without a handshake.
 func TestShareOfStreams(t *testing.T) { everywhere(t, testShareOfStreams) }
 
 func testShareOfStreams(t *testing.T, start starter) {
@@ -92,8 +91,7 @@ func testShareOfStreams(t *testing.T, start starter) {
 	c.served()
 }
 
-// TestShareOfHandshakes has one token begin handshakes that the executor does
-// not answer.
+// TestShareOfHandshakes: one token begins handshakes that the executor does not answer.
 func TestShareOfHandshakes(t *testing.T) { everywhere(t, testShareOfHandshakes) }
 
 func testShareOfHandshakes(t *testing.T, start starter) {
@@ -118,7 +116,7 @@ func testShareOfHandshakes(t *testing.T, start starter) {
 	}
 	refused()
 	c.served()
-	// Handshakes that are given up are failures if the executor refuses them.
+	// A handshake that its harness has given up counts as a failure if the executor refuses it.
 	for i, h := range hostile {
 		if i%2 == 0 {
 			h.send(reset(fmt.Sprint(i), "given up"))
@@ -137,8 +135,8 @@ func testShareOfHandshakes(t *testing.T, start starter) {
 	c.served()
 }
 
-// TestClaimsEnd: the executor does not answer the frame that claims a stream.
-// The stream becomes free after a while, which is short for a resume.
+// TestClaimsEnd: the executor does not answer the frame that claims a stream. The stream becomes
+// free after a while; for a resume that time is short.
 func TestClaimsEnd(t *testing.T) { everywhere(t, testClaimsEnd) }
 
 func testClaimsEnd(t *testing.T, start starter) {
@@ -165,8 +163,8 @@ func testClaimsEnd(t *testing.T, start starter) {
 	})
 }
 
-// TestFailuresAreChargedToTheirSource has one token send handshakes that the
-// executor refuses: its connections are closed, and then it begins no more.
+// TestFailuresAreChargedToTheirSource: one token sends handshakes that the executor refuses. Its
+// connections are closed, and then it cannot begin any more handshakes.
 func TestFailuresAreChargedToTheirSource(t *testing.T) { everywhere(t, testFailuresAreCharged) }
 
 func testFailuresAreCharged(t *testing.T, start starter) {

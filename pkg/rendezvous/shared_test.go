@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/relay/frame"
 )
 
-// at returns a URL as another node would have made it.
+// at returns a URL in the form in which another node would have made it.
 func (s *service) at(t testing.TB, text string) string {
 	t.Helper()
 	u, err := url.Parse(text)
@@ -23,8 +23,8 @@ func (s *service) at(t testing.TB, text string) string {
 	return u.String()
 }
 
-// TestExecutorComesToAnotherNode: an executor comes back before the end of its
-// former connection was noticed.
+// TestExecutorComesToAnotherNode: an executor reconnects before the end of its former connection
+// was noticed.
 func TestExecutorComesToAnotherNode(t *testing.T) {
 	s := startTwo(t, Options{})
 	bundle := s.register("env")
@@ -45,7 +45,7 @@ func TestExecutorComesToAnotherNode(t *testing.T) {
 	again := s.harness("env")
 	again.send(handshake("c", "3"))
 	newer.want("c", frame.Handshake, "3")
-	// It stays with the newest, and is the only one.
+	// The harness stays with the newest connection, which is the only one.
 	last := s.dial(bundle.URL)
 	newer.wantClosed(websocket.ClosePolicyViolation)
 	again.wantClosed(websocket.CloseServiceRestart)
@@ -54,7 +54,8 @@ func TestExecutorComesToAnotherNode(t *testing.T) {
 	last.want("d", frame.Handshake, "4")
 }
 
-// connecting connects a client, which sends a handshake. The channel yields how its connection ends.
+// connecting connects a client, which sends a handshake. The channel receives the reason why its
+// connection ends.
 func (s *service) connecting() (*peer, <-chan error) {
 	h, ended := s.harness("env"), make(chan error, 1)
 	h.send(handshake("s", "x"))
@@ -65,9 +66,8 @@ func (s *service) connecting() (*peer, <-chan error) {
 	return h, ended
 }
 
-// TestTwoExecutorsOfOneRegistration: two executors reconnect again and again at
-// the same time, each to its own node, like clients with a bad network. Each time
-// one of them is left.
+// TestTwoExecutorsOfOneRegistration: two executors repeatedly reconnect at the same time, each to
+// its own node, like clients with a bad network. Each time exactly one of them remains connected.
 func TestTwoExecutorsOfOneRegistration(t *testing.T) {
 	s := startTwo(t, Options{})
 	bundle := s.register("env")
@@ -130,9 +130,8 @@ func TestTwoExecutorsOfOneRegistration(t *testing.T) {
 	}
 }
 
-// TestServerOfNATSDies kills the NATS server to which the harnesses' node is
-// connected, while frames are exchanged. Ends that are disconnected connect
-// again.
+// TestServerOfNATSDies kills the NATS server to which the harnesses' node is connected, while
+// frames are exchanged. Ends that are disconnected connect again.
 func TestServerOfNATSDies(t *testing.T) {
 	join, kill := JoinCluster(t)
 	s := startJoined(t, Options{}, join)
@@ -163,7 +162,7 @@ func TestServerOfNATSDies(t *testing.T) {
 		}
 		return nil
 	}
-	// The NATS servers have to tell each other where the executor is.
+	// The NATS servers need some time to announce to each other where the executor is.
 	eventually(t, func() bool {
 		body := `{"harness_public_key":` + keyText(identity()) + `}`
 		return s.far.post(s.token, "/cloud/environment/env/connect", body).status == http.StatusOK

@@ -34,8 +34,8 @@ func callRegister(s *Server, token string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestShutdownGivesTheStateAway: after Shutdown another process may use the
-// file, so every call that writes it must have ended, and no new one may begin.
+// TestShutdownGivesTheStateAway: after Shutdown another process may use the file. So every call
+// that writes the file must have ended, and no new call may begin.
 func TestShutdownGivesTheStateAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

@@ -13,14 +13,14 @@ import (
 // errText means that a message is text.
 var errText = fmt.Errorf("%w: it is text", errFrame)
 
-// socket is a websocket of either end. One goroutine reads its frames and one
-// writes them. An idle one holds only the library's buffers.
+// socket is a websocket of either end. One goroutine reads its frames and one writes them. An idle
+// socket holds only the library's buffers.
 type socket struct {
 	ws    *websocket.Conn
 	check time.Duration // how often it is asked whether the peer may stay
 }
 
-// closing is why a socket is closed by the service.
+// closing is the reason why the service closes a socket.
 type closing struct {
 	code   int
 	reason string
@@ -36,27 +36,26 @@ var (
 	closeTooLarge     = &closing{websocket.CloseTooLarge, "a frame is too large"}
 	closeFailures     = &closing{websocket.ClosePolicyViolation, "too many handshakes of this connection failed"}
 	closeSlow         = &closing{websocket.CloseServiceRestart, "the executor's data is read too slowly, and others wait"}
-	// A peer that closes in order waits for the answer (RFC 6455, 5.5.1).
+	// A peer that closes the websocket properly waits for the answer (RFC 6455, 5.5.1).
 	closeAnswer  = &closing{websocket.CloseNormal, ""}
 	closeRevoked = &closing{websocket.ClosePolicyViolation, "the token is not valid any more"}
 )
 
-// socketEnd is the handling of a socket by one end of the relay.
+// socketEnd handles the frames and messages of a socket for one end of the relay.
 type socketEnd interface {
-	// receive handles a frame that has arrived, in m. It may wait until ctx ends.
+	// receive handles a frame that has arrived. m contains the frame. It may wait until ctx ends.
 	receive(ctx context.Context, h header, m *websocket.Message) error
 	// handle handles a message of the mailbox.
 	handle(m Message) error
-	// check returns an error if the peer may not stay.
+	// check returns an error if the peer must be disconnected.
 	check() error
-	// drop counts a message that is not a frame. It may wait until ctx ends,
-	// because parsing costs time that must be charged.
+	// drop counts a message that is not a frame. It may wait until ctx ends, because parsing takes
+	// time that must be charged.
 	drop(ctx context.Context, why error) error
 }
 
-// run serves the socket until it breaks, e or the mailbox refuses to continue,
-// or ctx ends. Then it tells the peer, closes the socket and returns the
-// reason.
+// run serves the socket until it breaks, until e or the mailbox returns an error, or until ctx
+// ends. Then it notifies the peer, closes the socket and returns the reason.
 func (s *socket) run(ctx context.Context, box *Mailbox, e socketEnd) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -75,7 +74,7 @@ func (s *socket) run(ctx context.Context, box *Mailbox, e socketEnd) error {
 	return why
 }
 
-// end closes the socket. If the service closes it, end first tells the peer the
+// end closes the socket. If the service is the one that closes it, end first sends the peer the
 // reason.
 func (s *socket) end(why error) {
 	var c *closing
@@ -102,8 +101,7 @@ func (s *socket) routineRead(ctx context.Context, e socketEnd) error {
 		if err != nil {
 			return err
 		}
-		// In flight a frame is counted by its length, so its memory must not be much
-		// larger.
+		// A frame in flight is counted by its length, so its memory must not be much larger.
 		m.Fit()
 		var h header
 		bad := errText
@@ -122,23 +120,23 @@ func (s *socket) routineRead(ctx context.Context, e socketEnd) error {
 	}
 }
 
-// always is ready.
+// always is a channel that is always ready.
 var always = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// send writes a frame, a small one at the latest with the next flush.
+// send writes a frame. A small frame is written at the latest with the next flush.
 func (s *socket) send(frame []byte) error { return s.ws.Add(websocket.Binary, frame) }
 
-// routineWrite handles the messages of the mailbox. Now and then it asks whether
-// the peer may stay.
+// routineWrite handles the messages of the mailbox. From time to time it checks whether the peer
+// must be disconnected.
 func (s *socket) routineWrite(ctx context.Context, box *Mailbox, e socketEnd) error {
 	ticker := time.NewTicker(s.check)
 	defer ticker.Stop()
-	// Messages that were queued before the end are still sent. Errors are ignored
-	// here, because the websocket is being closed.
+	// Messages that were queued before the end are still sent. Errors are ignored here, because the
+	// websocket is being closed.
 	defer func() { _ = s.ws.Flush() }()
 	for {
 		m, ok, err := box.Take()

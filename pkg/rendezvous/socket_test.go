@@ -14,7 +14,7 @@ import (
 	wire "codex.internal/pkg/wire/websocket"
 )
 
-// TestLastFramesGoOut: the end comes while frames before it are being collected.
+// TestLastFramesGoOut: the socket ends while earlier frames are being collected.
 func TestLastFramesGoOut(t *testing.T) {
 	box := NewMailbox(SourceBytes)
 	for _, m := range []Message{
@@ -52,8 +52,8 @@ func TestLastFramesGoOut(t *testing.T) {
 	p.wantClosed(websocket.CloseServiceRestart)
 }
 
-// TestPingOfSlowPeer: a harness that reads nothing for a while sends a ping. The
-// answer must not use up its time limit.
+// TestPingOfSlowPeer: a harness that reads nothing for a while sends a ping. The answer must not
+// use up the time limit for writes to the harness.
 func TestPingOfSlowPeer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")

@@ -30,7 +30,8 @@ type Listed struct {
 type ExecutorConnection struct {
 	Address string    `json:"address"` // of the peer
 	Since   time.Time `json:"since"`
-	// Until is when it ended. Zero: it has not ended, or its node was lost.
+	// Until is when the connection ended. It is zero if the connection has not ended, or if its
+	// node was lost.
 	Until time.Time `json:"until,omitzero"`
 	// Name and Agent are the executor's own description; see relay.ReadDescription.
 	Name  string `json:"name,omitempty"`
@@ -47,40 +48,38 @@ type Keys struct {
 	Authorizations [KeyBytes]byte // changes when the record of spent nonces is lost
 }
 
-// State is what the nodes of a service share, besides the sockets. Harnesses
-// are sent to the newest registration of an environment. A replaced
-// registration stays while its executor is connected, so that two executors
-// with one name do not disconnect each other forever. The methods may be called
-// from any goroutine; they end soon after their ctx, and return an
+// State is the data that the nodes of a service share, apart from the sockets. Harnesses connect to
+// the newest registration of an environment. A replaced registration remains while its executor is
+// connected, so that two executors with one name do not disconnect each other forever. The methods
+// may be called from any goroutine. They return soon after their ctx ends, and return an
 // ErrUnavailable if the shared state cannot be reached for a while.
 type State interface {
 	Keys() Keys
-	// Register stores a registration and makes it the newest of its
-	// environment. The error is an ErrTooMany at a limit.
+	// Register stores a registration and makes it the newest of its environment. If a limit is
+	// reached, the error is an ErrTooMany.
 	Register(ctx context.Context, reg Registration) error
-	// Newest returns the registration of an environment that harnesses are
-	// sent to, or an ErrNotRegistered.
+	// Newest returns the registration to which harnesses of an environment connect, or an
+	// ErrNotRegistered.
 	Newest(ctx context.Context, environment string) (Registration, error)
 	// Find returns the registration with an id, or an ErrNotRegistered.
 	Find(ctx context.Context, id string) (Registration, error)
-	// Attach records that a registration's executor connects; Detach must
-	// follow. c.Until must be zero. The generation is greater than that of
-	// every earlier connection of the executor. The error is an
-	// ErrNotRegistered if the executor has been replaced, or was never
+	// Attach records that a registration's executor connects. The caller must call Detach. c.Until
+	// must be zero. The generation is greater than that of every earlier connection of the
+	// executor. The error is an ErrNotRegistered if the executor has been replaced, or was never
 	// registered.
 	Attach(ctx context.Context, id string, c ExecutorConnection) (generation uint64, err error)
-	// Detach notes that the connection with a generation is over, at a time.
+	// Detach records that the connection with a generation ended, and when.
 	Detach(ctx context.Context, id string, generation uint64, at time.Time)
 	// Nonce returns a new nonce of letters, digits and dashes.
 	Nonce() string
-	// Spend marks a nonce as used and reports whether it was valid and unused. until is
-	// when its authorization expires: it is not called for the nonce after that.
+	// Spend marks a nonce as used, and reports whether it was valid and unused. until is when its
+	// authorization expires. Spend is not called for the nonce after that.
 	Spend(ctx context.Context, nonce string, until time.Time) (bool, error)
 	// List returns the result of Newest for all environments, in no particular
 	// order. It does not wait, and may be slightly out of date.
 	List() []Listed
 	// Sweep removes expired entries.
 	Sweep(ctx context.Context)
-	// Check returns an error if the state cannot be changed at present.
+	// Check returns an error if the state cannot currently be changed.
 	Check(ctx context.Context) error
 }

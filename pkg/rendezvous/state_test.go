@@ -39,7 +39,7 @@ func TestState(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || atomicfile.OthersCanWrite(info) {
 		t.Errorf("got info %v, error %v; want no error, not atomicfile.OthersCanWrite(info)", info, err)
 	}
-	// The executor comes back with its old URL.
+	// The executor reconnects with its old URL.
 	s.dial("ws" + strings.TrimPrefix(s.url, "http") + relayPath + "?" + query)
 	if con := s.connect("env", identity()); con.ExecutorRegistrationID != reg.ID || con.ExecutorPublicKey != identity() {
 		t.Errorf("got %s; want con.ExecutorRegistrationID %v, con.ExecutorPublicKey identity()", con.body, reg.ID)
@@ -63,7 +63,7 @@ func TestStateThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestUnsavedRegistration has no disk to write to.
+// TestUnsavedRegistration: the state file cannot be written.
 func TestUnsavedRegistration(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	s := start(t, Options{StateFile: filepath.Join(dir, "state.json")})

@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/internal/tokens"
 )
 
-// stateFile keeps, over a restart, the registrations and the key that signs
-// URLs. It belongs to one process at a time.
+// stateFile stores the registrations and the key that signs URLs across a restart. Only one process
+// at a time may use it.
 type stateFile struct {
 	path   string
 	unlock func()
@@ -109,5 +109,5 @@ func (s *stateFile) save(registrations []*Registration) error {
 	return nil
 }
 
-// close lets another process have the file.
+// close releases the file for another process.
 func (s *stateFile) close() { s.unlock() }

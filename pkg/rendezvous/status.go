@@ -36,14 +36,14 @@ type environmentStatus struct {
 	Connected    bool   `json:"connected"`
 	Harnesses    int    `json:"harnesses"`
 	Streams      int    `json:"streams"`
-	// Clients are the programs of the harnesses: those with the most connections.
+	// Clients are the programs of the harnesses that have the most connections.
 	Clients []clientStatus `json:"clients"`
 	Up      flow           `json:"up"`
 	Down    flow           `json:"down"`
-	// Name and Program are the executor's description of itself, if it sent one.
-	// Address is the address of its newest connection, which began at Since. LastSeen
-	// is when that connection ended, if it has ended and its node could record it. All
-	// are unknown before the executor has connected.
+	// Name and Program are the executor's description of itself, if it sent one. Address is the
+	// address of its newest connection, which began at Since. LastSeen is when that connection
+	// ended, if it has ended and its node could record that. All of these are unknown before the
+	// executor has connected.
 	Name     string     `json:"executor_name,omitempty"`
 	Program  string     `json:"executor_program,omitempty"`
 	Address  string     `json:"address,omitempty"`
@@ -51,8 +51,8 @@ type environmentStatus struct {
 	LastSeen *time.Time `json:"last_seen,omitempty"`
 }
 
-// flow counts the traffic in a direction since the environment was first used, or used
-// again after a pause.
+// flow counts the traffic in one direction since the environment was first used, or since it was
+// used again after a pause.
 type flow struct {
 	Frames         uint64 `json:"frames"`
 	Bytes          uint64 `json:"bytes"`
@@ -64,7 +64,7 @@ func (m *meter) flow(now time.Time) flow {
 	return flow{frames, bytes, perSecond}
 }
 
-// environmentStatus joins the knowledge of the state and of the nodes about an environment.
+// environmentStatus combines what the state and the nodes know about an environment.
 func (s *Server) environmentStatus(reg *Listed, others []activity) environmentStatus {
 	e := environmentStatus{ID: reg.Environment, Registration: reg.ID, Connected: reg.Connected, Clients: []clientStatus{}}
 	if c := reg.Connection; c != nil {
@@ -85,7 +85,8 @@ func (s *Server) environmentStatus(reg *Listed, others []activity) environmentSt
 			e.Clients = append(e.Clients, x.Clients...)
 			return e
 		}
-		// It is not connected. Earlier traffic is known at the node where it was connected.
+		// The executor is not connected. The node to which it was connected knows its earlier
+		// traffic.
 		if frames := known[i].frames(); frames > most {
 			most, e.Up, e.Down = frames, known[i].Up, known[i].Down
 		}
@@ -93,8 +94,8 @@ func (s *Server) environmentStatus(reg *Listed, others []activity) environmentSt
 	return e
 }
 
-// serveStatus shows the environments that a token permits. Browsers send the
-// token as a password.
+// serveStatus serves the page with the environments that a token permits. Browsers send the token
+// as a password.
 func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 	secret := bearer(r)
 	if _, password, ok := r.BasicAuth(); ok {
@@ -118,7 +119,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 			list = append(list, s.environmentStatus(&reg, others[reg.Environment]))
 		}
 	}
-	// Not slices.SortFunc: it adds 14 KB to the program for each type.
+	// slices.SortFunc is not used, because it adds 14 KB to the program for each type.
 	sort.Slice(list, func(i, j int) bool { return list[i].ID < list[j].ID })
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
 		writeJSON(w, http.StatusOK, struct {

@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/internal/webpage"
 )
 
-// statusScript has the page fetch itself.
+// statusScript makes the page fetch itself.
 //
 //go:embed status.js
 var statusScript string
@@ -18,7 +18,7 @@ var statusScript string
 var statusPolicy = webpage.Policy(statusScript)
 
 const (
-	// The empty icon keeps browsers from asking for one.
+	// The empty icon prevents browsers from requesting one.
 	statusHead = `<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>rendezvous</title><link rel="icon" href="data:,">
@@ -32,9 +32,9 @@ const (
 `
 )
 
-// statusPage returns the page for people, which fetches itself every 2 s (status.js).
-// The only foreign texts on it are ids, addresses, and descriptions that executors and
-// clients sent.
+// statusPage returns the page for people, which fetches itself every 2 s (status.js). The only
+// texts on it that others choose are ids, addresses, and descriptions that executors and clients
+// sent.
 func statusPage(list []environmentStatus) []byte {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, statusHead, webpage.Style)
@@ -90,8 +90,8 @@ func writeStatusRow(page *bytes.Buffer, e *environmentStatus) {
 	page.WriteString("</tr>\n")
 }
 
-// detail returns a line in small type with a text that may be long and of foreign origin, such as an
-// executor's description of itself. It returns "" for an empty text.
+// detail returns a line in small type with a text that may be long and that others may choose, such
+// as an executor's description of itself. It returns "" for an empty text.
 func detail(text string) string {
 	if text == "" {
 		return ""
@@ -100,7 +100,7 @@ func detail(text string) string {
 }
 
 // clients returns a line for each program of the harnesses. One more line counts the harnesses that
-// name no program, or one beyond statusClients.
+// name no program, or a program beyond statusClients.
 func clients(e *environmentStatus) string {
 	var lines strings.Builder
 	unnamed := e.Harnesses
@@ -117,8 +117,8 @@ func clients(e *environmentStatus) string {
 	return lines.String()
 }
 
-// seen describes when the executor was connected and from where. It shows times, because
-// ages would change while the page is read.
+// seen describes when the executor was connected and from which address. It shows times and not
+// ages, because an age would change while a person reads the page.
 func seen(e *environmentStatus) (when, where string) {
 	const format = "2006-01-02 15:04 UTC"
 	switch {

@@ -36,13 +36,13 @@ func TestStatusPolicy(t *testing.T) {
 	}
 }
 
-// hashOf names an inline element in a policy.
+// hashOf returns the name of an inline element in a policy.
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// statusOf is the page in the form for programs.
+// statusOf returns the status page in the form for programs.
 func (s *service) statusOf() []environmentStatus {
 	s.t.Helper()
 	var list struct{ Environments []environmentStatus }
@@ -53,7 +53,7 @@ func (s *service) statusOf() []environmentStatus {
 	return list.Environments
 }
 
-// silent keeps Go's HTTP client from adding a User-Agent.
+// silent prevents Go's HTTP client from adding a User-Agent.
 var silent = http.Header{"User-Agent": nil}
 
 // dialAs is dial with headers.
@@ -67,7 +67,7 @@ func (s *service) dialAs(url string, header http.Header) *peer {
 	return &peer{s.t, ws}
 }
 
-// onAllNodes waits until the pages of both nodes agree and are as wanted.
+// onAllNodes waits until the pages of both nodes are equal and as wanted.
 func (s *service) onAllNodes(what string, wanted func(e *environmentStatus) bool) {
 	s.t.Helper()
 	testutil.Eventually(s.t.Context(), s.t, what, func() (string, bool) {
@@ -81,8 +81,8 @@ func when(e *environmentStatus) string {
 	return text
 }
 
-// TestStatusSeen: the page shows from where an executor is connected and, later, until when it
-// was. It is the same on each node.
+// TestStatusSeen: the page shows the address of a connected executor and, after it has
+// disconnected, the time of that. Each node shows the same.
 func TestStatusSeen(t *testing.T) {
 	everywhere(t, func(t *testing.T, start starter) {
 		s := start(t, Options{})
@@ -102,7 +102,7 @@ func TestStatusSeen(t *testing.T) {
 		s.onAllNodes("its end", func(e *environmentStatus) bool {
 			return !e.Connected && strings.HasPrefix(when(e), "until ") && e.Name == "box <1>"
 		})
-		// It comes back and sends no description. Its registration came from Go's HTTP
+		// The executor reconnects and sends no description. Its registration came from Go's HTTP
 		// client.
 		s.dialAs(bundle.URL, silent)
 		s.onAllNodes("another connection", func(e *environmentStatus) bool {
@@ -111,8 +111,8 @@ func TestStatusSeen(t *testing.T) {
 	})
 }
 
-// TestStatusAgentOfTheCall: an executor and a harness that do not describe themselves are shown
-// by the User-Agent of their calls.
+// TestStatusAgentOfTheCall: for an executor and a harness that do not describe themselves, the page
+// shows the User-Agent of their calls.
 func TestStatusAgentOfTheCall(t *testing.T) {
 	everywhere(t, func(t *testing.T, start starter) {
 		s := start(t, Options{})
@@ -177,8 +177,8 @@ func TestStatusNamesFewClients(t *testing.T) {
 	}
 }
 
-// TestStatusOfManyEnvironments: if the status does not fit into one answer of another node,
-// the rest comes in the next answers.
+// TestStatusOfManyEnvironments: if the status of another node does not fit into one answer, the
+// next answers contain the rest.
 func TestStatusOfManyEnvironments(t *testing.T) {
 	s := startTwo(t, Options{})
 	const many = 1000

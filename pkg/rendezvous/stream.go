@@ -16,7 +16,8 @@ type stream struct {
 	handshaken bool // a handshake was sent to the executor
 	opening    bool // the executor has not answered the handshake yet
 	answered   bool // the executor has sent a frame that is not a reset
-	// Both ends have acknowledged records, and so can resume the stream.
+	// Each is set if that end has acknowledged records. If both are, the ends can resume the
+	// stream.
 	harnessAcks, executorAcks bool
 
 	overdue bool        // the executor has not answered in time
@@ -24,8 +25,8 @@ type stream struct {
 	lapses  *time.Timer // sends Lapsed when the claim is overdue, or a harness that is gone does not come back
 }
 
-// claim gives a stream to the sender of a frame, if the sender may have one
-// more. The caller holds mu.
+// claim gives a stream to the sender of a frame, if the sender may have another stream. The caller
+// holds mu.
 func (x *executor) claim(m *Message) bool {
 	if !x.account.takeStream(m.Token) {
 		return false
@@ -60,8 +61,8 @@ func (x *executor) answer(s *stream) {
 	}
 }
 
-// failed notes that a stream's handshake has failed: the executor has reset the
-// stream, or has not answered in time. The caller holds mu.
+// failed records that a stream's handshake has failed: the executor has reset the stream, or has
+// not answered in time. The caller holds mu.
 func (x *executor) failed(s *stream) {
 	if !s.opening {
 		return
@@ -79,8 +80,8 @@ func (x *executor) failed(s *stream) {
 	}
 }
 
-// abandon notes that a harness no longer waits for the answer to its handshake.
-// That is not a failure yet, because connections break. The caller holds mu.
+// abandon records that a harness no longer waits for the answer to its handshake. This is not a
+// failure yet, because connections can break. The caller holds mu.
 func (x *executor) abandon(id string, s *stream) {
 	s.opening = false
 	x.account.endHandshake(s.token, false)
@@ -118,8 +119,8 @@ func (x *executor) free(id string) {
 	}
 }
 
-// lapse resets the stream of a harness that has not come back, and frees one
-// whose claim the executor has not answered.
+// lapse resets the stream of a harness that has not reconnected, and frees a stream whose claim the
+// executor has not answered.
 func (x *executor) lapse(m *Message) error {
 	x.mu.Lock()
 	s := x.streams[m.Stream]
@@ -137,20 +138,20 @@ func (x *executor) lapse(m *Message) error {
 	}
 	x.mu.Unlock()
 	if !gone && !begun {
-		// The harness came back, or the answer came, at the last moment; or the
-		// executor has only seen a resume of the stream.
+		// The harness reconnected or the answer arrived at the last moment, or the executor has
+		// only received a resume of the stream.
 		return nil
 	}
 	return x.resetGone(m.Stream)
 }
 
-// sendLapsed makes the executor's own goroutine end a stream whose harness has not
-// come back. If the executor is gone, its streams have already ended.
+// sendLapsed makes the executor's own goroutine end a stream whose harness has not reconnected. If
+// the executor has disconnected, its streams have already ended.
 func (x *executor) sendLapsed(id, harness string) {
 	_, _ = x.srv.bus.Send(context.Background(), x.address, Message{Kind: Lapsed, From: harness, Stream: id})
 }
 
-// resetGone tells the executor that a stream's harness is gone.
+// resetGone notifies the executor that a stream's harness has disconnected.
 func (x *executor) resetGone(id string) error {
 	x.srv.metrics.reset(resetHarnessGone)
 	return x.socket.send(resetFrame(id, resetHarnessGone))

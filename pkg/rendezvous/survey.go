@@ -18,8 +18,8 @@ type survey struct {
 	found map[string][]activity // by environment
 }
 
-// surveyAnswer is the answer of a node. The question is the name of an environment: the answer has
-// those after it, by name.
+// surveyAnswer is the answer of a node. The question is the name of an environment. The answer has
+// the environments whose names sort after it.
 type surveyAnswer struct {
 	Environments []activity `json:"environments"`
 	More         bool       `json:"more"` // query again, after the last of these
@@ -37,8 +37,8 @@ func newSurvey(srv *Server) *survey {
 	return v
 }
 
-// answer answers a question of another node. Environments that do not fit into surveyBytes are left to the next
-// question.
+// answer answers a question of another node. Environments that do not fit into surveyBytes are left
+// for the next question.
 func (v *survey) answer(after string) []byte {
 	var list surveyAnswer
 	size := 0
@@ -60,9 +60,8 @@ func (v *survey) answer(after string) []byte {
 	return text
 }
 
-// all returns the answers of the other nodes, which are at most surveyAge old. It waits for at
-// most surveyTime for nodes that do not answer; these are left out. The caller must not change
-// the result.
+// all returns the answers of the other nodes, which are at most surveyAge old. It waits at most
+// surveyTime, and omits nodes that do not answer. The caller must not change the result.
 func (v *survey) all() map[string][]activity {
 	if v == nil {
 		return nil
@@ -72,8 +71,8 @@ func (v *survey) all() map[string][]activity {
 	if time.Since(v.asked) < surveyAge {
 		return v.found
 	}
-	// Not the context of the request: others wait for the same answers, even if its client
-	// goes away.
+	// The context of the request is not used, because other requests wait for the same answers even
+	// if its client disconnects.
 	ctx, cancel := context.WithTimeout(v.srv.ctx, surveyTime)
 	defer cancel()
 	nodes := v.peers.Peers()
@@ -91,8 +90,8 @@ func (v *survey) all() map[string][]activity {
 	return found
 }
 
-// ask returns the answer of a node. If the node stops answering, it returns the parts that
-// have arrived.
+// ask returns the answer of a node. If the node stops answering, ask returns the parts that have
+// arrived.
 func (v *survey) ask(ctx context.Context, node string) []activity {
 	var list []activity
 	after := ""

@@ -33,8 +33,8 @@ func newSigner() *signer {
 	return s
 }
 
-// sign returns the signature of fields for a purpose. The length of each is
-// signed, so that nothing can be moved from one to the next.
+// sign returns the signature of fields for a purpose. The length of each field is signed too, so
+// that no bytes can be moved from one field to the next.
 func (s *signer) sign(purpose string, fields ...string) []byte {
 	mac := hmac.New(sha256.New, s.key[:])
 	for _, field := range append([]string{purpose}, fields...) {
@@ -46,7 +46,7 @@ func (s *signer) sign(purpose string, fields ...string) []byte {
 	return mac.Sum(nil)
 }
 
-// The values of a URL's role.
+// These are the values of the role in a URL.
 const (
 	endExecutor = "environment"
 	endHarness  = "harness"
@@ -63,7 +63,7 @@ type ticket struct {
 	expires      time.Time
 }
 
-// The names of a ticket's values in the query of its URL.
+// These are the names of a ticket's values in the query of its URL.
 const (
 	queryEnd          = "role"
 	queryEnvironment  = "environment_id"
@@ -125,7 +125,7 @@ func readTicket(query string, s *signer, now time.Time) (ticket, error) {
 	return t, nil
 }
 
-// keyDigest names a key in URLs and signatures.
+// keyDigest returns the digest that identifies a key in URLs and signatures.
 func keyDigest(key noise.PublicKey) string { return tokens.Digest(string(key.AppendJSON(nil))) }
 
 // grant is the content of a harness's authorization.
@@ -133,23 +133,23 @@ type grant struct {
 	environment, registration, identity string
 }
 
-// authorizations makes and reads the strings with which an executor asks the service to
-// confirm a harness. Each is accepted only once, so that the relay cannot replay a
-// handshake; see State.Spend. The methods may be called from any goroutine.
+// authorizations creates and checks the texts with which an executor asks the service to validate a
+// harness. Each text is accepted only once, so that the relay cannot replay a handshake; see
+// State.Spend. The methods may be called from any goroutine.
 type authorizations struct {
 	secret.Unprinted
 	signer signer
 }
 
-// authorization is the readable content of one.
+// authorization is the readable content of an authorization.
 type authorization struct {
 	token string // id of the harness's token
 	nonce string
 	until time.Time
 }
 
-// make returns an authorization with a nonce of State.Nonce, in the name of a
-// token.
+// make returns an authorization with a nonce from State.Nonce. It records the token on whose behalf
+// it is made.
 func (a authorizations) make(g grant, token, nonce string, now time.Time) string {
 	expires := strconv.FormatInt(now.Add(authorizationTime).Unix(), 10)
 	return strings.Join([]string{token, nonce, expires, a.sign(g, token, nonce, expires)}, ".")
@@ -159,7 +159,8 @@ func (a authorizations) sign(g grant, token, nonce, expires string) string {
 	return base64.RawURLEncoding.EncodeToString(a.signer.sign("authorization", g.environment, g.registration, g.identity, token, nonce, expires))
 }
 
-// read reads an authorization, if it is one for a grant and has not expired.
+// read decodes an authorization. It returns false if the authorization is not for the grant or has
+// expired.
 func (a authorizations) read(text string, g grant, now time.Time) (authorization, bool) {
 	parts := strings.Split(text, ".")
 	if len(parts) != 4 {

@@ -48,7 +48,7 @@ func TestTickets(t *testing.T) {
 			}
 		}
 	}
-	// No part can be moved from one value to the next.
+	// No part of one value can be moved to the next.
 	a := ticket{end: endHarness, environment: "ab", registration: "c", expires: now.Add(1)}
 	b := ticket{end: endHarness, environment: "a", registration: "bc", expires: now.Add(1)}
 	if a.sign(s) == b.sign(s) {

@@ -19,8 +19,8 @@ const (
 	RoleExecutor Role = "executor" // may register environments and validate
 	RoleHarness  Role = "harness"  // may connect to them
 	RoleBoth     Role = "both"
-	// The roles of a client with a ceiling: they may connect, and the executor enforces the rest. A
-	// client with the role harness or both has the role admin.
+	// The following are the roles of a client with a ceiling. They may connect, and the executor
+	// enforces the rest. A client with the role harness or both has the role admin.
 	RoleRead  = Role(tokens.RoleRead)
 	RoleRun   = Role(tokens.RoleRun)
 	RoleAdmin = Role(tokens.RoleAdmin)
@@ -31,14 +31,15 @@ func (r Role) allows(other Role) bool {
 	return r == RoleBoth || r == other || other == RoleHarness && r != RoleExecutor
 }
 
-// Ceiling bounds what a client may ask an executor for. It is that of the port's tokens.
+// Ceiling bounds what a client may request from an executor. It is the same type as for the tokens
+// of a port.
 type Ceiling = tokens.Ceiling
 
 // Token is the stored part of a token: everything except its secret.
 type Token struct {
 	tokens.Token
 	Role Role `json:"role"`
-	// Environments are the ids that it permits, or patterns of path.Match, in
+	// Environments are ids of environments that the token permits, or patterns of path.Match, in
 	// which * stands for any number of characters.
 	Environments []string `json:"environments"`
 	// Ceiling bounds a client with the role run or read.
@@ -50,7 +51,7 @@ func (t *Token) permits(role Role, environment string, now time.Time) bool {
 	return t.Role.allows(role) && !t.Expired(now) && t.covers(environment)
 }
 
-// grant returns what the token's holder may do as a client, for the executor to enforce.
+// grant returns the permissions of the token's holder as a client. The executor enforces them.
 func (t *Token) grant() *tokens.Grant {
 	role := tokens.RoleAdmin
 	if t.Role == RoleRead || t.Role == RoleRun {
@@ -59,8 +60,8 @@ func (t *Token) grant() *tokens.Grant {
 	return &tokens.Grant{Token: t.ID, Name: t.Name, Role: role, Ceiling: t.Ceiling, Expires: t.Expires}
 }
 
-// access is a digest of what the token's holder may do as a client; empty: everything. What a client has begun with
-// one, it cannot continue with another.
+// access returns a digest of the permissions of the token's holder as a client, or "" if everything
+// is permitted. A client cannot continue with one access what it has begun with another.
 func (t *Token) access() string {
 	g := t.grant()
 	if !g.Limited() {
@@ -88,14 +89,14 @@ func (t *Token) covers(environment string) bool {
 	return false
 }
 
-// tokenPrefix begins the text of a token.
+// tokenPrefix is the beginning of the text of a token.
 const tokenPrefix tokens.Prefix = "cxr_"
 
 // TokenID returns the id in the text of a token, or "" if the text is not a token.
 func TokenID(secret string) string { return tokenPrefix.ID(secret) }
 
-// Check returns what is wrong with a token that a person has asked for or
-// written into the file; it is an InvalidError.
+// Check returns an InvalidError if a person has requested an invalid token, or has written one into
+// the file.
 func (t *Token) Check() error {
 	switch t.Role {
 	case RoleExecutor, RoleHarness, RoleBoth:
@@ -124,9 +125,8 @@ func (t *Token) Check() error {
 	return nil
 }
 
-// checkEnvironmentID says whether a text can be the id of an environment: it
-// has 1 to maxEnvironmentID bytes of UTF-8 that can be printed, no slash, and no
-// blanks around it.
+// checkEnvironmentID returns an error if a text cannot be the id of an environment. An id has 1 to
+// maxEnvironmentID bytes of printable UTF-8, no slash, and no blanks around it.
 func checkEnvironmentID(id string) error {
 	if id == "" || len(id) > maxEnvironmentID || !tokens.Printable(id) || strings.Contains(id, "/") || strings.TrimSpace(id) != id {
 		return fmt.Errorf("environment id %.*q: 1 to %d bytes that can be printed, without a slash or blanks around it", maxEnvironmentID, id, maxEnvironmentID)
@@ -134,8 +134,8 @@ func checkEnvironmentID(id string) error {
 	return nil
 }
 
-// TokenFile is a file with tokens. A running service notices what another
-// process changes in it. Its methods may be called from any goroutine.
+// TokenFile is a file with tokens. A running service notices when another process changes the file.
+// Its methods may be called from any goroutine.
 type TokenFile struct {
 	*tokens.File[Token, *Token]
 }
@@ -157,8 +157,8 @@ type TokenSpec struct {
 	TTL          time.Duration // 0: it does not expire
 }
 
-// Create makes a token and returns its text, which is not stored and cannot be
-// recovered. The error is an InvalidError if the specification is not valid.
+// Create creates a token and returns its text, which is not stored and cannot be recovered. The
+// error is an InvalidError if the specification is not valid.
 func (f *TokenFile) Create(ctx context.Context, spec TokenSpec) (string, Token, error) {
 	return f.File.Create(ctx, Token{Token: tokens.Token{Name: spec.Name}, Role: spec.Role, Environments: spec.Environments, Ceiling: tokens.DefaultCeiling(tokens.Role(spec.Role), spec.Ceiling)}, spec.TTL)
 }

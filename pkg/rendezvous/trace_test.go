@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// TestTraceFields checks that frames pass with the fields of traces, 11 (traceparent) and 12
-// (tracestate), as Codex CLI 0.169.0 sends them: byte for byte, in both directions.
+// TestTraceFields: frames with the trace fields 11 (traceparent) and 12 (tracestate), as Codex CLI
+// 0.169.0 sends them, are forwarded byte for byte in both directions.
 func TestTraceFields(t *testing.T) { everywhere(t, testTraceFields) }
 
 func testTraceFields(t *testing.T, start starter) {

@@ -54,8 +54,8 @@ func idleConnections(t *testing.T, l net.Listener, from string, n int) []net.Con
 	return idle
 }
 
-// TestConnectionsThatWait opens as many idle connections as permitted. A
-// request on a new connection is answered anyway.
+// TestConnectionsThatWait opens as many idle connections as permitted. A request on a new
+// connection is still answered.
 func TestConnectionsThatWait(t *testing.T) {
 	const limit = 8
 	l := serveWaiting(t, limit)
@@ -65,7 +65,7 @@ func TestConnectionsThatWait(t *testing.T) {
 		t.Fatalf("got res %v, error %v; want no error, res.StatusCode %v", res, err, http.StatusOK)
 	}
 	_ = res.Body.Close()
-	// The first have been closed.
+	// The first connections have been closed.
 	for _, c := range idle[:limit] {
 		_ = c.SetReadDeadline(time.Now().Add(answerTime / 2))
 		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -74,14 +74,14 @@ func TestConnectionsThatWait(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatWaitElsewhere: one address with many idle connections does
-// not cause those of another address to be closed.
+// TestConnectionsThatWaitElsewhere: if one address has many idle connections, no connections of
+// another address are closed.
 func TestConnectionsThatWaitElsewhere(t *testing.T) {
 	const limit = 8
 	l := serveWaiting(t, limit)
 	slow := idleConnections(t, l, "127.0.0.1", 1)[0]
 	flood := idleConnections(t, l, "127.0.0.2", 4*limit)
-	// The last is served, so all before it have been accepted.
+	// The last connection is served, so all earlier ones have been accepted.
 	last := flood[len(flood)-1]
 	for _, c := range []net.Conn{last, slow} {
 		_ = c.SetDeadline(time.Now().Add(answerTime))

@@ -9,8 +9,8 @@ import (
 	"codex.internal/pkg/rendezvous"
 )
 
-// Attach implements rendezvous.State. The generation is the revision of the
-// record that says where the executor is: revisions only grow.
+// Attach implements rendezvous.State. The generation is the revision of the record that stores
+// where the executor is connected. Revisions only grow.
 func (s *State) Attach(ctx context.Context, id string, c rendezvous.ExecutorConnection) (uint64, error) {
 	for range casAttempts {
 		rec, revision, err := s.read(ctx, id, leader)
@@ -39,8 +39,8 @@ func (s *State) Attach(ctx context.Context, id string, c rendezvous.ExecutorConn
 	return 0, fmt.Errorf("registration %s: %w: %w", id, rendezvous.ErrUnavailable, errConflict)
 }
 
-// noteAttached remembers an attachment, unless it already has a newer one: two
-// may be made at the same time.
+// noteAttached records an attachment, unless a newer one is already recorded: two may be made at
+// the same time.
 func (s *State) noteAttached(id string, generation uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,8 +49,7 @@ func (s *State) noteAttached(id string, generation uint64) {
 	}
 }
 
-// Detach implements rendezvous.State. If NATS is out of reach Sweep does it
-// later.
+// Detach implements rendezvous.State. If NATS cannot be reached, Sweep records the change later.
 func (s *State) Detach(ctx context.Context, id string, generation uint64, at time.Time) {
 	s.mu.Lock()
 	a := s.attached[id]
@@ -105,8 +104,8 @@ func (s *State) noteDetached(ctx context.Context, id string, revision uint64, un
 	return err
 }
 
-// Sweep implements rendezvous.State. NATS itself removes values that have expired, so
-// Sweep renews the registrations of the executors that are connected to this node.
+// Sweep implements rendezvous.State. NATS itself removes expired values, so Sweep only renews the
+// registrations of the executors that are connected to this node.
 func (s *State) Sweep(ctx context.Context) {
 	type due struct {
 		id string
@@ -126,7 +125,7 @@ func (s *State) Sweep(ctx context.Context) {
 	}
 	s.forgetCopies(now)
 	s.mu.Unlock()
-	// If ctx leaves no time for some, the next sweep handles them.
+	// If ctx ends before all are handled, the next sweep handles the rest.
 	for _, d := range over {
 		if ctx.Err() == nil {
 			s.finishDetach(ctx, d.id, d.a)
@@ -168,9 +167,8 @@ func (s *State) renew(ctx context.Context, id string, a *attachment, now time.Ti
 	return nil
 }
 
-// noteRenewed remembers the revision of a renewed registration. If its executor
-// disconnected meanwhile, that was recorded at the former revision, so it is
-// recorded again.
+// noteRenewed records the revision of a renewed registration. If its executor disconnected
+// meanwhile, that was recorded for the earlier revision, so it is recorded again.
 func (s *State) noteRenewed(ctx context.Context, id string, a *attachment, revision uint64, now time.Time) {
 	s.mu.Lock()
 	a.revision, a.renewed = revision, now

@@ -7,15 +7,15 @@ import (
 	"codex.internal/pkg/internal/wait"
 )
 
-// routineBeats sends the node's heartbeats until ctx ends, and finds silent nodes and
-// lines that make no progress.
+// routineBeats sends the node's heartbeats until ctx ends, and detects silent nodes and lines that
+// make no progress.
 func (b *Bus) routineBeats(ctx context.Context) {
 	beat, claims := time.NewTicker(beatInterval), time.NewTicker(claimInterval)
 	defer beat.Stop()
 	defer claims.Stop()
 	for {
-		// An error means that NATS cannot be reached. Then each node finds the
-		// others silent.
+		// An error means that NATS cannot be reached. Each node then notices that the others are
+		// silent.
 		_ = b.node.publish(allSubject, &packet{kind: packetBeat})
 		select {
 		case <-ctx.Done():
@@ -57,15 +57,14 @@ func (b *Bus) probe(now time.Time) {
 			b.end(l, err, notifyBoth)
 		}
 		if number > 0 {
-			// If it is lost, the next heartbeat sends another.
+			// If this packet is lost, the next heartbeat sends another.
 			_ = b.node.publish(nodeSubject(node), &packet{kind: packetProbe, line: l.id, number: number})
 		}
 	}
 }
 
-// findHalfOpen probes all lines. If another node has closed a line and the packet
-// about it was lost, this finds it even if this node has no message to send on the
-// line.
+// findHalfOpen probes all lines. If another node has closed a line and its packet was lost, the
+// probe detects that, even if this node has no message to send on the line.
 func (b *Bus) findHalfOpen() {
 	for _, l := range b.all() {
 		if number, node, ok := l.lastSent(); ok {
@@ -74,9 +73,8 @@ func (b *Bus) findHalfOpen() {
 	}
 }
 
-// catchUp is called after a reconnection to NATS. It asks the other nodes to
-// retransmit messages that may have been lost meanwhile, and to acknowledge those of
-// this node.
+// catchUp is called after a reconnection to NATS. It asks the other nodes to retransmit messages
+// that may have been lost meanwhile, and to acknowledge the messages of this node.
 func (b *Bus) catchUp() {
 	for _, l := range b.all() {
 		b.ask(l)
@@ -153,7 +151,7 @@ func (b *Bus) sendReports() {
 	}
 }
 
-// sendAcks sends acknowledgements. If they are lost, a probe asks for them.
+// sendAcks sends acknowledgements. If one is lost, a probe requests it again.
 func (b *Bus) sendAcks(node string, acks []ack) {
 	_ = b.node.publish(nodeSubject(node), &packet{kind: packetAck, acks: acks})
 }

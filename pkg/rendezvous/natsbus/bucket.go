@@ -19,20 +19,20 @@ var (
 	errConflict = errors.New("another node changed it at the same time")
 )
 
-// source is the server of NATS that a bucket is read from.
+// source selects the NATS server from which a bucket is read.
 type source bool
 
 const (
 	// leader has the newest value. For some seconds after it crashes, reads fail.
 	leader source = false
-	// anyReplica may be slightly out of date. A value that it does not have is read
-	// from the leader, if there is one.
+	// anyReplica may be slightly out of date. If it does not have a value, the leader is read, if
+	// there is one.
 	anyReplica source = true
 )
 
-// bucket is a bucket of JetStream's key-value store, used by the store's subjects and
-// headers. The client library's own type reads either from any replica or only from
-// the leader, depending on how the bucket was made. This program needs both.
+// bucket is a bucket of JetStream's key-value store. It uses the subjects and headers of the store
+// directly. The client library's own type reads either from any replica or only from the leader,
+// depending on how the bucket was created. This program needs both.
 type bucket struct {
 	js   nats.JetStreamContext
 	name string
@@ -83,15 +83,14 @@ func openBucket(ctx context.Context, conn *nats.Conn, o bucketOptions) (*bucket,
 func (b *bucket) stream() string            { return "KV_" + b.name }
 func (b *bucket) subject(key string) string { return "$KV." + b.name + "." + key }
 
-// Headers of the key-value store.
+// These are headers of the key-value store.
 const (
 	headerOperation = "KV-Operation"
 	operationPurge  = "PURGE"
 )
 
-// get returns the value of a key and its revision. With errNoKey, the revision
-// is the one that put needs to create the key. While JetStream does not answer,
-// get asks again.
+// get returns the value of a key and its revision. With errNoKey, the revision is the one that put
+// needs to create the key. get retries while JetStream does not answer.
 func (b *bucket) get(ctx context.Context, key string, from source) ([]byte, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -142,13 +141,13 @@ func (b *bucket) put(ctx context.Context, key string, value []byte, revision uin
 	return b.publish(ctx, &nats.Msg{Subject: b.subject(key), Data: value}, key, revision)
 }
 
-// remove takes away the value of a key that has a revision. A marker stays for
-// a time, so that watchers see the removal.
+// remove removes the value of a key at a revision. A marker remains for a while, so that watchers
+// see the removal.
 func (b *bucket) remove(ctx context.Context, key string, revision uint64) error {
 	m := nats.NewMsg(b.subject(key))
 	m.Header.Set(headerOperation, operationPurge)
 	m.Header.Set(nats.MsgRollup, nats.MsgRollupSubject)
-	// Servers before 2.11 do not know this, and keep it as long as a value.
+	// Servers before 2.11 ignore this, and keep the marker as long as a value.
 	_, err := b.publish(ctx, m, key, revision, nats.MsgTTL(markerTime))
 	return err
 }
@@ -156,7 +155,7 @@ func (b *bucket) remove(ctx context.Context, key string, revision uint64) error 
 func (b *bucket) publish(ctx context.Context, m *nats.Msg, key string, revision uint64, opts ...nats.PubOpt) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	// While there is no leader no server answers: send it again until ctx ends.
+	// While there is no leader, no server answers, so retry until ctx ends.
 	opts = append(opts, nats.RetryAttempts(-1), nats.RetryWait(answerPause),
 		nats.Context(ctx), nats.ExpectStream(b.stream()), nats.ExpectLastSequencePerSubject(revision))
 	done, err := b.js.PublishMsg(m, opts...)
@@ -171,15 +170,15 @@ func (b *bucket) publish(ctx context.Context, m *nats.Msg, key string, revision 
 	}
 }
 
-// JetStream's error codes for a revision that is not the expected one: of one
-// server and of several.
+// These are JetStream's error codes for a revision that is not the expected one, from a single
+// server and from a cluster.
 const (
 	wrongSequence           nats.ErrorCode = 10071
 	wrongSequenceReplicated nats.ErrorCode = 10164
 )
 
-// watch calls f with every value of the bucket and then with each change, with
-// nil for a removed one, until it fails or ctx ends.
+// watch calls f with every value of the bucket and then with each change. For a removed value it
+// passes nil. It returns when it fails or ctx ends.
 func (b *bucket) watch(ctx context.Context, f func(key string, value []byte)) error {
 	kv, err := b.js.KeyValue(b.name)
 	if err != nil {

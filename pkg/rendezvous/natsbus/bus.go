@@ -17,10 +17,10 @@ import (
 	"codex.internal/pkg/rendezvous"
 )
 
-// ErrLost means that NATS is lost permanently.
+// ErrLost means that the connection to NATS is lost permanently.
 var ErrLost = errors.New("the connection to NATS is closed and is not retried")
 
-// Why lines end.
+// These are the reasons for which lines end.
 var (
 	errLost    = errors.New("messages between two nodes were lost")
 	errSilent  = errors.New("the other node is silent")
@@ -72,8 +72,8 @@ func newBus(node *Node) *Bus {
 	return b
 }
 
-// Bind implements rendezvous.Bus. When it returns, all nodes can reach the
-// address. Nodes that had it before learn of it at the same time.
+// Bind implements rendezvous.Bus. When it returns, all nodes can reach the address. Nodes that had
+// the address before are notified at the same time.
 func (b *Bus) Bind(ctx context.Context, address string, generation uint64, box *rendezvous.Mailbox) ([]rendezvous.Message, error) {
 	if !validAddress(address) {
 		return nil, fmt.Errorf("natsbus: %q cannot be an address", address)
@@ -101,7 +101,7 @@ func (b *Bus) subscribe(ctx context.Context, address string, generation uint64, 
 	next := &binding{box: box, generation: generation}
 	switch {
 	case former != nil && former.generation > generation:
-		// It has been bound since the local bus was asked.
+		// The address was bound after the local bus was asked.
 		b.mu.Unlock()
 		return rendezvous.ErrReplaced
 	case former != nil:
@@ -121,13 +121,13 @@ func (b *Bus) subscribe(ctx context.Context, address string, generation uint64, 
 	return b.node.conn.FlushWithContext(ctx)
 }
 
-// claim tells all nodes that this one has had an address since a generation.
+// claim notifies all nodes that this node has had an address since a generation.
 func (b *Bus) claim(address string, generation uint64) error {
 	return b.node.publish(allSubject, &packet{kind: packetClaim, to: address, number: generation})
 }
 
-// claimAll repeats the claims to all addresses of this node: the ones before may
-// have been lost.
+// claimAll repeats the claims for all addresses of this node, because earlier ones may have been
+// lost.
 func (b *Bus) claimAll() error {
 	b.mu.RLock()
 	claims := make(map[string]uint64, len(b.bound))
@@ -165,8 +165,8 @@ func (b *Bus) Unbind(address string, box *rendezvous.Mailbox) {
 // release removes an address from the table. The caller holds mu.
 func (b *Bus) release(address string, bound *binding) {
 	delete(b.bound, address)
-	// Requests that are on their way are still answered. It fails when the
-	// connection is closed, and then no request can arrive.
+	// Requests that are in flight are still answered. Drain fails if the connection is closed, and
+	// then no request can arrive.
 	_ = bound.calls.Drain()
 }
 
@@ -191,9 +191,9 @@ func (b *Bus) Bound(ctx context.Context, address string) (bool, error) {
 	}
 }
 
-// reach sends a request to the node that has an address. The error is
-// nats.ErrNoResponders if no node has it. For interestTime it retries, because
-// NATS servers need that long to tell each other of a new subscription.
+// reach sends a request to the node that has an address. The error is nats.ErrNoResponders if no
+// node has it. reach retries for interestTime, because NATS servers need that long to announce a
+// new subscription to each other.
 func (b *Bus) reach(ctx context.Context, address string, p *packet) (packet, error) {
 	began := time.Now()
 	for pause := interestPause; ; pause *= 2 {
@@ -249,14 +249,14 @@ func (b *Bus) open(ctx context.Context, address string, m *rendezvous.Message) (
 		return false, fmt.Errorf("%s: %w", address, rendezvous.ErrNobody)
 	default:
 		b.end(l, err, notifyNone)
-		// The request may have arrived and only its answer been lost: close the line there.
+		// The request may have arrived although its answer was lost, so close the line there.
 		_ = b.node.publish(addressSubject(address), &packet{kind: packetBroken, line: id})
 		return false, fmt.Errorf("natsbus: open a line to %s: %w: %w", address, rendezvous.ErrUnavailable, err)
 	}
 }
 
-// add puts a line into the tables. If its pair of addresses had a line before, that one is
-// ended.
+// add puts a line into the tables. If there already was a line between the two addresses, add ends
+// it.
 func (b *Bus) add(l *line) {
 	b.mu.Lock()
 	former := b.pairs[pair{l.local, l.remote}]
@@ -290,7 +290,7 @@ func (b *Bus) remove(l *line) {
 	}
 }
 
-// notifyMode selects the ends that are told that a line was closed.
+// notifyMode selects the ends that are notified that a line was closed.
 type notifyMode int
 
 const (
@@ -300,8 +300,8 @@ const (
 	notifyBoth
 )
 
-// end closes a line, unless it is closed, and tells the ends that notify selects.
-// After that no message of the line is sent or received.
+// end closes a line, unless it is closed already, and notifies the ends that notify selects. After
+// that no message of the line is sent or received.
 func (b *Bus) end(l *line, why error, notify notifyMode) {
 	node, first := l.finish()
 	if !first {
@@ -314,14 +314,14 @@ func (b *Bus) end(l *line, why error, notify notifyMode) {
 	}
 	if notify == notifyLocal || notify == notifyBoth {
 		b.node.broken.Add(1)
-		// It does not wait. An error means that the mailbox is closed; then
-		// there is no reader to tell.
+		// Put does not wait here. An error means that the mailbox is closed; then there is no
+		// reader to notify.
 		_, _ = l.box.Put(canceled, rendezvous.Message{Kind: rendezvous.Lost, From: l.remote})
 	}
 }
 
-// sendBroken tells a node that a line was closed. If the packet is lost, the node
-// notices with its next message or probe, or when this node falls silent.
+// sendBroken notifies a node that a line was closed. If the packet is lost, the node notices with
+// its next message or probe, or when this node becomes silent.
 func (b *Bus) sendBroken(node string, id lineID) {
 	if node != "" {
 		_ = b.node.publish(nodeSubject(node), &packet{kind: packetBroken, line: id})

@@ -17,7 +17,7 @@ import (
 // patience is how long tests wait for an event that must come.
 const patience = 30 * time.Second
 
-// eventually polls for a condition that has no event.
+// eventually polls for a condition that no event reports.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	testutil.Eventually(t.Context(), t, what, func() (string, bool) { return "not yet", done() })
@@ -92,8 +92,7 @@ func want(t testing.TB, box *rendezvous.Mailbox, kind rendezvous.MessageKind, fr
 	}
 }
 
-// openLine has the address h at one node join x at another, which has not heard
-// of it yet.
+// openLine makes the address h at one node join x at another node, which does not know h yet.
 func openLine(t testing.TB, at, from *Node) (x, h *rendezvous.Mailbox) {
 	t.Helper()
 	x, h = bind(t, at, "x", 1), bind(t, from, "h", 0)
@@ -101,7 +100,7 @@ func openLine(t testing.TB, at, from *Node) (x, h *rendezvous.Mailbox) {
 	return x, h
 }
 
-// talking is openLine, after which x receives the first message.
+// talking calls openLine, and then receives the first message at x.
 func talking(t testing.TB, at, from *Node) (x, h *rendezvous.Mailbox) {
 	t.Helper()
 	x, h = openLine(t, at, from)
@@ -142,7 +141,7 @@ func TestBus(t *testing.T) {
 		want(t, x, rendezvous.Frame, "harness.1", fmt.Sprint("up ", i))
 		want(t, h, rendezvous.Frame, "executor.1", fmt.Sprint("down ", i))
 	}
-	// When a node ends, the other one notices at once.
+	// When a node ends, the other node notices at once.
 	b.Bus.Unbind("harness.1", h)
 	want(t, x, rendezvous.Lost, "harness.1", "")
 	if _, err := a.Bus.Send(ctx, "harness.1", frameFrom("executor.1", "late")); !errors.Is(err, rendezvous.ErrNobody) {
@@ -161,8 +160,8 @@ func TestBus(t *testing.T) {
 	}
 }
 
-// TestWindow: a reader takes nothing, so the sender waits. When there is space
-// it continues, and at the end its quota is given back.
+// TestWindow: a reader takes nothing, so the sender waits. When there is space, the sender
+// continues, and at the end its quota is released.
 func TestWindow(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
@@ -235,8 +234,8 @@ func TestRepliesAreBounded(t *testing.T) {
 	})
 }
 
-// TestLostMessage loses a message between two others, and a message that no
-// other follows. Both are retransmitted, and none arrives twice.
+// TestLostMessage loses a message between two others, and a message that is followed by no other.
+// Both are retransmitted, and none arrives twice.
 func TestLostMessage(t *testing.T) {
 	for name, follows := range map[string]int{"in between": 50, "the last": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +263,7 @@ func TestLostMessage(t *testing.T) {
 				defer l.mu.Unlock()
 				return len(l.pending) == 0
 			})
-			// A late request finds the messages.
+			// A late request finds the messages still there.
 			if err := l.sendAgain(1, time.Now()); err != nil {
 				t.Error(err)
 			}
@@ -274,9 +273,9 @@ func TestLostMessage(t *testing.T) {
 	}
 }
 
-// TestServerOfAClusterEnds kills each server of a cluster while two nodes talk:
-// messages in flight in it are retransmitted. Large frames are written
-// immediately, so that a server ends during the write of one of them.
+// TestServerOfAClusterEnds kills each server of a cluster while two nodes exchange messages.
+// Messages that the server had not forwarded are retransmitted. Large frames are written
+// immediately, so a server may end during the write of one of them.
 func TestServerOfAClusterEnds(t *testing.T) {
 	t.Parallel()
 	for name, each := range map[string]struct{ frames, size int }{"small frames": {2000, 0}, "large frames": {400, 64 << 10}} {
@@ -315,8 +314,7 @@ func TestServerOfAClusterEnds(t *testing.T) {
 	}
 }
 
-// TestLostAcknowledgement loses the receiver's acknowledgement, for which the
-// sender waits.
+// TestLostAcknowledgement loses the acknowledgement for which the sender waits.
 func TestLostAcknowledgement(t *testing.T) {
 	t.Parallel()
 	url := natstest.Start(t).URL()
@@ -356,8 +354,8 @@ func TestLateBind(t *testing.T) {
 	want(t, newer, rendezvous.Joined, "h", "")
 }
 
-// TestHalfOpenLine: a line ends at one node, the other node does not learn of
-// it, and neither sends a message.
+// TestHalfOpenLine: a line ends at one node, the other node is not notified, and neither sends a
+// message.
 func TestHalfOpenLine(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
@@ -371,8 +369,8 @@ func TestHalfOpenLine(t *testing.T) {
 	}
 }
 
-// TestNothingFollowsTheEnd ends many lines while messages arrive: the message
-// about the end must be the last.
+// TestNothingFollowsTheEnd ends many lines while messages arrive. The message that reports the end
+// must be the last one.
 func TestNothingFollowsTheEnd(t *testing.T) {
 	a := join(t, natstest.Start(t).URL())
 	var lines sync.WaitGroup
@@ -416,8 +414,8 @@ func lastOfLine(t *testing.T, b *Bus, id lineID) (last rendezvous.MessageKind) {
 	}
 }
 
-// TestRestart restarts NATS while two nodes talk. Messages in flight may be
-// lost; then both nodes must know.
+// TestRestart restarts NATS while two nodes exchange messages. If messages in flight are lost, both
+// nodes must notice.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)

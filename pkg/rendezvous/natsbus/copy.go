@@ -31,7 +31,7 @@ func (s *State) routineWatch(ctx context.Context) {
 	}
 }
 
-// copy handles a change of the bucket; no value: the key was removed.
+// copy handles a change of the bucket. If there is no value, the key was removed.
 func (s *State) copy(key string, value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,9 +53,8 @@ func (s *State) copy(key string, value []byte) {
 	}
 }
 
-// forgetCopies removes registrations that NATS has removed without telling, and
-// those whose executor can no longer come back with any of its URLs. The caller
-// holds mu.
+// forgetCopies removes registrations that NATS has removed without a notification, and those whose
+// executor can no longer reconnect with any of its URLs. The caller holds mu.
 func (s *State) forgetCopies(now time.Time) {
 	for id, c := range s.copied {
 		if now.Sub(c.since) < registrationTime && (c.Node != "" || now.Before(c.Expires)) {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// plaintextServer is a NATS server without TLS. told ends it, and returns the bytes that
-// the first client has sent.
+// plaintextServer is a NATS server without TLS. told stops it, and returns the bytes that the first
+// client has sent.
 func plaintextServer(t *testing.T) (port string, told func() string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,8 +42,8 @@ func plaintextServer(t *testing.T) (port string, told func() string) {
 	}
 }
 
-// TestSecretsAreEncrypted: a password goes to a server without TLS only on this machine, or if that is allowed. Linux takes
-// 0.0.0.0 for this machine, and the program does not.
+// TestSecretsAreEncrypted: a password is sent to a server without TLS only if the server is on this
+// machine or the options allow it. Linux treats 0.0.0.0 as this machine, but the program does not.
 func TestSecretsAreEncrypted(t *testing.T) {
 	t.Parallel()
 	const password = "hunter2"
@@ -77,7 +77,8 @@ func TestSecretsAreEncrypted(t *testing.T) {
 	}
 }
 
-// TestOthersOfALocalServer: a server on this machine that names one elsewhere does not lead a node there without TLS.
+// TestOthersOfALocalServer: if a server on this machine announces a server on another machine, the
+// node does not connect there without TLS.
 func TestOthersOfALocalServer(t *testing.T) {
 	d := &localDialer{net.Dialer{Timeout: dialTime}}
 	for _, address := range []string{"192.0.2.1:4222", "[2001:db8::1]:4222", "0.0.0.0:4222", "4222"} {

@@ -10,13 +10,12 @@ import (
 	"codex.internal/pkg/rendezvous"
 )
 
-// errProtocol means that the other node broke the line protocol: it acknowledged
-// messages that were never sent, or sent more than the window allows.
+// errProtocol means that the other node violated the line protocol: it acknowledged messages that
+// were never sent, or sent more than the window allows.
 var errProtocol = errors.New("the other node violated the line protocol")
 
-// line connects an address of this node with an address of another. It is open
-// from its creation until the bus ends it. Its methods may be called from any
-// goroutine.
+// line connects an address of this node with an address of another node. It is open from its
+// creation until the bus ends it. Its methods may be called from any goroutine.
 type line struct {
 	bus           *Bus
 	id            lineID
@@ -30,7 +29,7 @@ type line struct {
 	mu   sync.Mutex // held while a message is handed to NATS
 	over bool
 
-	// The direction to the other node.
+	// These fields are for the direction to the other node.
 	sent     uint64        // the number of the last message
 	received uint64        // how many of them the other node has acknowledged as received
 	pending  []sent        // the messages that the other node has not handed to its reader yet
@@ -39,7 +38,7 @@ type line struct {
 	heard    time.Time     // time of the last progress that the other node reported
 	room     chan struct{} // closed and replaced when there may be more space
 
-	// The direction to this node.
+	// These fields are for the direction to this node.
 	last       uint64 // the number of the last message that was received in order
 	asked      uint64 // the number of the missing message that the other node was asked to retransmit
 	done       uint64 // how many messages this node has handed to their reader
@@ -47,8 +46,8 @@ type line struct {
 	unreported int    // bytes handed over since then
 }
 
-// sent is a message that may have to be retransmitted: the other node has not
-// acknowledged that its reader has it.
+// sent is a message that may have to be retransmitted, because the other node has not acknowledged
+// that its reader has it.
 type sent struct{ message rendezvous.Message }
 
 // bytes returns how many bytes of lineBytes the message uses.
@@ -71,8 +70,8 @@ func (b *Bus) newLine(id lineID, local, remote string, box *rendezvous.Mailbox) 
 	return &line{bus: b, id: id, local: local, remote: remote, box: box, heard: time.Now(), room: make(chan struct{})}
 }
 
-// send sends the next message, when there is space for it; the result is that
-// of Bus.Send. An error of the connection ends the line.
+// send sends the next message when there is space for it, and returns the result of Bus.Send. An
+// error of the connection ends the line.
 func (l *line) send(ctx context.Context, m *rendezvous.Message) (bool, error) {
 	l.mu.Lock()
 	for {
@@ -96,7 +95,7 @@ func (l *line) send(ctx context.Context, m *rendezvous.Message) (bool, error) {
 		}
 		l.mu.Lock()
 	}
-	// Under the lock, so that messages go out in the order of their numbers.
+	// This is done under the lock, so that messages are sent in the order of their numbers.
 	err := l.bus.node.publish(nodeSubject(l.peer()), &packet{kind: packetData, line: l.id, number: l.sent + 1, message: *m})
 	if err == nil {
 		l.count(m)
@@ -123,14 +122,13 @@ func (l *line) count(m *rendezvous.Message) {
 	l.pending = append(l.pending, s)
 }
 
-// delivered returns how many messages the other node has handed to its reader. The
-// caller holds mu.
+// delivered returns how many messages the other node has passed to its reader. The caller holds mu.
 func (l *line) delivered() uint64 { return l.sent - uint64(len(l.pending)) }
 
-// sendAgain retransmits all messages after the one numbered last, the last that the
-// other node has received in order: a NATS server that crashed may have lost them.
-// The other node drops the messages that it receives twice. If no progress is
-// reported for lossTime, check ends the line nevertheless.
+// sendAgain retransmits all messages after number last, because a NATS server that crashed may have
+// lost them. last is the last message that the other node has received in order. The other node
+// drops messages that it receives twice. If no progress is reported for lossTime, check still ends
+// the line.
 func (l *line) sendAgain(last uint64, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,8 +151,8 @@ func (l *line) sendAgain(last uint64, now time.Time) error {
 	return nil
 }
 
-// acked handles an acknowledgement: it frees the messages that the other node has
-// handed to its reader, and wakes senders that wait for space.
+// acked handles an acknowledgement. It frees the messages that the other node has passed to its
+// reader, and wakes senders that wait for space.
 func (l *line) acked(a ack, now time.Time) error {
 	l.mu.Lock()
 	first := l.delivered()
@@ -189,9 +187,8 @@ func (l *line) acked(a ack, now time.Time) error {
 	return nil
 }
 
-// take puts the next message into the mailbox. A message out of order is dropped.
-// missing is true if the caller must now ask the other node for the messages before
-// it.
+// take puts the next message into the mailbox. It drops a message that is out of order. If missing
+// is true, the caller must now request the messages before it from the other node.
 func (l *line) take(number uint64, m rendezvous.Message) (missing bool, err error) {
 	l.mu.Lock()
 	switch {
@@ -199,7 +196,7 @@ func (l *line) take(number uint64, m rendezvous.Message) (missing bool, err erro
 		l.mu.Unlock()
 		return false, nil
 	case number <= l.last:
-		// A retransmission: the acknowledgement of it may have been lost.
+		// The message is a retransmission, so its acknowledgement may have been lost.
 		l.reported = ack{}
 		l.mu.Unlock()
 		l.bus.markDirty(l, false)
@@ -214,7 +211,7 @@ func (l *line) take(number uint64, m rendezvous.Message) (missing bool, err erro
 	size := len(m.Data)
 	m.From = l.remote
 	m.Done = func() { l.handedOver(size) }
-	// Under the lock, so that no message follows the one that reports the line's end.
+	// This is done under the lock, so that no message follows the one that reports the line's end.
 	// It does not wait.
 	added, err := l.box.Put(canceled, m)
 	l.mu.Unlock()
@@ -232,7 +229,7 @@ var canceled = func() context.Context {
 	return ctx
 }()
 
-// handedOver records that a message of size bytes was handed to its reader.
+// handedOver records that a message of size bytes was passed to its reader.
 func (l *line) handedOver(size int) {
 	l.mu.Lock()
 	l.done++
@@ -243,8 +240,8 @@ func (l *line) handedOver(size int) {
 }
 
 // report returns the acknowledgement to send and the id of the other node. ok is false if no
-// acknowledgement is needed or possible: nothing changed since the last one and always is not
-// set, or the line is closed, or its other node is unknown.
+// acknowledgement can or needs to be sent: the line is closed, its other node is unknown, or
+// nothing has changed since the last one and always is not set.
 func (l *line) report(always bool) (ack, string, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,9 +253,9 @@ func (l *line) report(always bool) (ack, string, bool) {
 	return a, node, true
 }
 
-// check is called with every beat. If messages have been unacknowledged for
-// probeTime it returns the number of the last one, for a probe, and if they have been
-// for lossTime an error.
+// check is called with every heartbeat. If messages have been unacknowledged for probeTime, it
+// returns the number of the last message, for a probe. If they have been unacknowledged for
+// lossTime, it returns an error.
 func (l *line) check(now time.Time) (probe uint64, node string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -277,8 +274,8 @@ func (l *line) check(now time.Time) (probe uint64, node string, err error) {
 	}
 }
 
-// unconfirmed returns the number of the last message if the other node has not
-// acknowledged it, else 0, and the id of the other node.
+// unconfirmed returns the number of the last message if the other node has not acknowledged it, and
+// otherwise 0. It also returns the id of the other node.
 func (l *line) unconfirmed() (number uint64, node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -308,8 +305,8 @@ func (l *line) lastSent() (last uint64, node string, ok bool) {
 	return l.sent, node, node != "" && !l.over
 }
 
-// answered sets the node that has the other address, if it is not known yet. It
-// reports whether that node is the given one.
+// answered sets the node that has the other address, if it is not known yet. It reports whether
+// that node is node.
 func (l *line) answered(node string) bool {
 	l.peerMu.Lock()
 	defer l.peerMu.Unlock()
@@ -319,7 +316,7 @@ func (l *line) answered(node string) bool {
 	return l.node == node
 }
 
-// peer returns the id of the other node; empty: it is not known yet.
+// peer returns the id of the other node, or "" if it is not known yet.
 func (l *line) peer() string {
 	l.peerMu.Lock()
 	defer l.peerMu.Unlock()

@@ -21,23 +21,22 @@ import (
 // Options are the options of a Node. Only Servers is required.
 type Options struct {
 	secret.Unprinted
-	// Servers are the URLs of servers, separated by commas. Others of their
-	// cluster are found.
+	// Servers are the URLs of servers, separated by commas. The other servers of their cluster are
+	// found automatically.
 	Servers string
-	// Credentials is a file with the credentials of a user; empty: no
-	// credentials. CA is a PEM file with the authorities that must have signed
-	// the servers' certificates; empty: those of the system.
+	// Credentials is a file with the credentials of a user; empty: no credentials. CA is a PEM file
+	// with the certificate authorities that must have signed the servers' certificates; empty: the
+	// authorities of the system.
 	Credentials, CA string
 	// AllowPlaintext permits connections without TLS to servers that are not on this machine.
 	AllowPlaintext bool
-	// Replicas is how many servers store the state. 0: 3 in a cluster of that
-	// many, else 1. It applies to new buckets and, if it is not 0, to existing
-	// ones.
+	// Replicas is how many servers store the state. 0: 3 in a cluster of at least three servers,
+	// otherwise 1. It applies to new buckets and, if it is not 0, to existing ones.
 	Replicas int
 	Logger   *slog.Logger // nil: logs nothing
 }
 
-// Node is one process of a service. Its State and its Bus are used until Close.
+// Node is one process of a service. Its State and its Bus can be used until Close.
 type Node struct {
 	secret.Unprinted
 	State *State
@@ -57,7 +56,7 @@ type Node struct {
 	wg   sync.WaitGroup
 }
 
-// The subjects of the service.
+// These are the subjects of the service.
 const (
 	subjects   = "codex-rendezvous."
 	allSubject = subjects + "all"
@@ -67,9 +66,9 @@ func nodeSubject(id string) string         { return subjects + "node." + id }
 func nodeCallSubject(id string) string     { return subjects + "call." + id }
 func addressSubject(address string) string { return subjects + "address." + address }
 
-// Connect connects a node. If NATS is not available yet, it retries for some
-// seconds, or until ctx ends. After a success it reconnects without a time
-// limit. Errors do not show passwords.
+// Connect connects a node. If NATS is not available yet, Connect retries for some seconds, or until
+// ctx ends. After the first connection the node reconnects without a time limit. Errors do not
+// contain passwords.
 func Connect(ctx context.Context, opts Options) (*Node, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -132,10 +131,9 @@ func (n *Node) connect(ctx context.Context, opts *Options) (err error) {
 	return n.start()
 }
 
-// Wait waits until ctx ends, which is not an error, or until NATS is lost
-// permanently: the connection ended with an error after which the client
-// library does not reconnect. The error is an ErrLost, and the service must
-// end.
+// Wait waits until ctx ends, and then returns nil, or until the connection to NATS is lost
+// permanently: it ended with an error after which the client library does not reconnect. The error
+// is then an ErrLost, and the service must end.
 func (n *Node) Wait(ctx context.Context) error {
 	select {
 	case <-n.lost:
@@ -149,8 +147,8 @@ func (n *Node) Wait(ctx context.Context) error {
 func (n *Node) options(opts *Options) []nats.Option {
 	list := []nats.Option{
 		nats.Name("codex rendezvous " + n.id),
-		// A node that NATS refuses twice may be admitted later, for example after
-		// its credentials were changed.
+		// NATS may refuse a node twice and admit it later, for example after its credentials were
+		// changed.
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(reconnectPause), nats.ReconnectJitter(reconnectJitter, reconnectJitter), nats.ReconnectBufSize(reconnectBytes),
 		nats.Timeout(dialTime), nats.FlusherTimeout(writeTime), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
@@ -176,7 +174,8 @@ func (n *Node) options(opts *Options) []nats.Option {
 	case areLocal(opts.Servers):
 		list = append(list, nats.SetCustomDialer(&localDialer{net.Dialer{Timeout: dialTime}}))
 	default:
-		// Whatever a server offers: an attacker can remove the offer from its first line.
+		// TLS is required whatever a server offers, because an attacker can remove the offer from
+		// its first line.
 		list = append(list, nats.Secure())
 	}
 	return list
@@ -206,22 +205,21 @@ func (n *Node) start() error {
 	return nil
 }
 
-// Close tells the other nodes that this one ends, and ends it. The server that
-// uses it must have been shut down.
+// Close notifies the other nodes that this node ends, and ends it. The server that uses the node
+// must have been shut down.
 func (n *Node) Close() {
 	n.stop()
 	n.wg.Wait()
 	_ = n.publish(allSubject, &packet{kind: packetBye})
-	// If NATS cannot be reached, the others notice that this node is silent.
+	// If NATS cannot be reached, the other nodes notice that this node is silent.
 	_ = n.conn.FlushTimeout(closeTime)
 	n.conn.Close()
 	n.Bus.endEverything(errClosed)
 }
 
-// publish sends a packet in the name of the node. It does not wait for NATS,
-// unless NATS does not read. If a packet is lost because the server crashes at
-// that moment, that is not an error: it is retransmitted like any packet that a
-// server lost.
+// publish sends a packet in the name of the node. It waits only if NATS does not read. If a packet
+// is lost because the server crashes at that moment, publish returns no error: the packet is
+// retransmitted like any packet that a server has lost.
 func (n *Node) publish(subject string, p *packet) error {
 	p.node = n.id
 	buffer := n.buffers.Get().(*[]byte)
@@ -234,15 +232,15 @@ func (n *Node) publish(subject string, p *packet) error {
 	return err
 }
 
-// onTheWay reports whether an error of the client concerns its connection to
-// the server, which the client restores, and is not a refusal of the message.
+// onTheWay reports whether an error of the client concerns its connection to the server, which the
+// client restores. It returns false for a refusal of the message.
 func onTheWay(err error) bool {
 	var failed net.Error
 	return errors.As(err, &failed) && !errors.Is(err, nats.ErrConnectionClosed)
 }
 
-// request sends a packet and returns the answer. If none comes, it sends the
-// packet again, because the asked node may just have ended.
+// request sends a packet and returns the answer. If no answer arrives, it sends the packet again,
+// because the requested node may just have ended.
 func (n *Node) request(ctx context.Context, subject string, p *packet) (packet, error) {
 	p.node = n.id
 	data := p.append(nil)
@@ -255,7 +253,7 @@ func (n *Node) request(ctx context.Context, subject string, p *packet) (packet, 
 		if err == nil {
 			break
 		}
-		// The error of a deadline is one of these too.
+		// An exceeded deadline counts too.
 		if !onTheWay(err) || wait.For(ctx, answerPause) != nil {
 			return packet{}, err
 		}

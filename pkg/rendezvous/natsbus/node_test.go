@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/testutil/natstest"
 )
 
-// crash ends a node without telling the others.
+// crash ends a node without notifying the other nodes.
 func crash(n *Node) {
 	n.stop()
 	n.wg.Wait()
@@ -63,8 +63,8 @@ func TestAddressMoves(t *testing.T) {
 		defer a.Bus.mu.RUnlock()
 		return a.Bus.bound["x"] == nil
 	})
-	// Until the NATS server knows, the former node is asked too, and may be the first to
-	// answer that no node has the address.
+	// Until the NATS server knows that the former node has ended, it sends requests to that node
+	// too. Its answer that no node has the address may arrive first.
 	if err := a.Bus.node.conn.FlushWithContext(ctxOf(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestAddressMoves(t *testing.T) {
 	want(t, there, rendezvous.Lost, "x", "")
 	send(t, c, "x", joined("h2"))
 	want(t, newer, rendezvous.Joined, "h2", "")
-	// A late Bind with an earlier generation does not get the address.
+	// A late Bind with a lower generation does not get the address.
 	late := bind(t, a, "x", 1)
 	if _, err := take(t, late); !errors.Is(err, rendezvous.ErrReplaced) {
 		t.Errorf("got error %v, want %v", err, rendezvous.ErrReplaced)

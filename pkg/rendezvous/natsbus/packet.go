@@ -33,11 +33,11 @@ import (
 // has bound an address, and from time to time; and asks others with ping (is the address
 // bound?), spend (is the nonce valid and unused?) and question (the status page).
 //
-// Bytes: version (1), kind (1), the id of the sending node, and then the fields of the
-// kind in the order below. A text is its length as a uvarint and its bytes; a number is a
-// uvarint; a line is 16 bytes. A message is its kind (1), the kind of its frame (1), the
-// texts token, identity and stream, and its data up to the end of the packet. Acks are
-// (line, received, done) up to the end of the packet.
+// A packet has these bytes: version (1), kind (1), the id of the sending node, and then the fields
+// of the kind in the order below. A text is its length as a uvarint and its bytes. A number is a
+// uvarint. A line is 16 bytes. A message is its kind (1), the kind of its frame (1), the texts
+// token, identity and stream, and its data up to the end of the packet. Acks are (line, received,
+// done) up to the end of the packet.
 
 // packetKind is the kind of a packet. The comments name its fields.
 type packetKind uint8
@@ -61,7 +61,7 @@ const (
 	packetKinds                          // the number of kinds, plus one
 )
 
-// lineID names a line. It is random.
+// lineID identifies a line. It is random.
 type lineID [16]byte
 
 // packet is one packet between nodes, decoded.
@@ -76,8 +76,8 @@ type packet struct {
 	data     []byte
 }
 
-// ack is how many messages of a line a node has received in order, and how many of
-// them it has handed to their reader, since the line was opened.
+// ack is how many messages of a line a node has received in order, and how many of them it has
+// passed to their reader, since the line was opened.
 type ack struct {
 	line           lineID
 	received, done uint64
@@ -86,7 +86,7 @@ type ack struct {
 // errPacket means that a NATS message on a subject of the service is not a packet.
 var errPacket = errors.New("not a packet of a known version and kind")
 
-// packetVersion is the first byte.
+// packetVersion is the first byte of a packet.
 const packetVersion = 1
 
 // append encodes the packet.
@@ -132,8 +132,7 @@ func appendMessage(b []byte, m *rendezvous.Message) []byte {
 	return append(b, m.Data...)
 }
 
-// decodePacket reads a packet, the Data of which is part of b. The error is an
-// errPacket.
+// decodePacket decodes a packet. Its Data is a part of b. The error is an errPacket.
 func decodePacket(b []byte) (packet, error) {
 	if len(b) < 2 || b[0] != packetVersion || b[1] == 0 || packetKind(b[1]) >= packetKinds {
 		return packet{}, fmt.Errorf("%w: it begins with %x", errPacket, b[:min(len(b), 2)])
@@ -189,8 +188,8 @@ func (r *reader) take(n uint64) []byte {
 	return b
 }
 
-// number reads a number. Numbers with redundant bytes are failures, so that a packet has
-// only one encoding.
+// number reads a number. A number with redundant bytes is an error, so that a packet has only one
+// encoding.
 func (r *reader) number() uint64 {
 	v, n := binary.Uvarint(r.rest)
 	if n <= 0 || n > 1 && r.rest[n-1] == 0 {
@@ -208,8 +207,8 @@ func (r *reader) line() (id lineID) {
 	return id
 }
 
-// message reads a message, which ends the packet. A message of a kind that nodes only
-// send to themselves is a failure.
+// message reads a message, which is the end of the packet. A kind of message that a node sends only
+// to itself is an error.
 func (r *reader) message() rendezvous.Message {
 	var m rendezvous.Message
 	if head := r.take(2); head != nil {
@@ -220,7 +219,7 @@ func (r *reader) message() rendezvous.Message {
 	if m.Kind < rendezvous.Frame || m.Kind > rendezvous.Gone || len(m.Data) > rendezvous.MaxFrame {
 		r.failed = true
 	}
-	// A stream may have to be reset, which takes an id that can be sent.
+	// The relay may have to reset the stream, so its id must be one that can be sent.
 	if m.Kind == rendezvous.Frame && (!frame.Sendable(m.Stream) || !utf8.ValidString(m.Stream)) {
 		r.failed = true
 	}

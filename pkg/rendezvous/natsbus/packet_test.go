@@ -32,7 +32,7 @@ var packets = []packet{
 	{kind: packetAnswer, node: "n", data: []byte("{}")},
 }
 
-// plain is a packet without fields that are not sent or cannot be compared.
+// plain returns a packet without the fields that are not sent or cannot be compared.
 func plain(p packet) packet {
 	p.message.Done = nil
 	if len(p.message.Data) == 0 {
@@ -53,8 +53,8 @@ func TestPackets(t *testing.T) {
 		}
 		for n := range len(b) {
 			got, err := decodePacket(b[:n])
-			// Data ends with the packet, so it may be cut; so may a list of
-			// acknowledgements.
+			// Data extends to the end of the packet, so a truncated packet is valid; so does a list
+			// of acknowledgements.
 			if err == nil && p.kind != packetData && p.kind != packetAck && p.kind != packetAnswer {
 				t.Errorf("kind %d cut off at %d: %+v", p.kind, n, got)
 			}
@@ -82,7 +82,7 @@ func TestLargestPacket(t *testing.T) {
 	}
 }
 
-// TestStreamsOfPackets: a node must not fall over the id of another's stream.
+// TestStreamsOfPackets: an invalid stream id from another node must not make a node panic.
 func TestStreamsOfPackets(t *testing.T) {
 	for stream, ok := range map[string]bool{
 		"s": true, strings.Repeat("s", frame.MaxStreamID): true,

@@ -73,8 +73,8 @@ func (b *Bus) receiveForLine(p *packet) {
 	}
 }
 
-// ask asks the other node to retransmit the messages after the last one that was
-// received in order. If the request is lost, the next probe repeats it.
+// ask requests a retransmission of the messages after the last one that was received in order. If
+// the request is lost, the next probe repeats it.
 func (b *Bus) ask(l *line) {
 	if last, node, ok := l.lastReceived(); ok {
 		_ = b.node.publish(nodeSubject(node), &packet{kind: packetAgain, line: l.id, number: last})
@@ -95,7 +95,7 @@ func (b *Bus) check(l *line, err error) {
 	}
 }
 
-// markAlive records that a node was heard from now.
+// markAlive records that a packet of a node has just arrived.
 func (b *Bus) markAlive(node string) {
 	now := time.Now()
 	b.mu.Lock()
@@ -103,16 +103,16 @@ func (b *Bus) markAlive(node string) {
 	b.nodes[node] = now
 }
 
-// alive reports whether a packet of a node arrived within the last silence.
+// alive reports whether a packet of a node arrived within the last silence period.
 func (b *Bus) alive(node string) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return node == b.node.id || time.Since(b.nodes[node]) < silence
 }
 
-// claimed handles the claim of another node to an address. If this node has bound
-// the address with an older generation it yields it, and with a newer one it answers
-// with its own claim. Lines to the address at a third node are closed.
+// claimed handles the claim of another node for an address. If this node has bound the address with
+// an older generation, it gives up the address; with a newer generation it answers with its own
+// claim. Lines to the address at a third node are closed.
 func (b *Bus) claimed(p *packet) {
 	b.mu.Lock()
 	bound := b.bound[p.to]
@@ -134,21 +134,21 @@ func (b *Bus) claimed(p *packet) {
 	case replaced:
 		b.yield(p.to, bound.box)
 	case bound != nil && bound.generation > p.number:
-		// If it is lost, the node gets it with the next round of claims.
+		// If this packet is lost, the node gets the claim with the next round of claims.
 		_ = b.node.publish(nodeSubject(p.node), &packet{kind: packetClaim, to: p.to, number: bound.generation})
 	}
 }
 
-// leadsElsewhere reports whether the line leads to a node that had the remote address
-// before the given node bound it with the given generation.
+// leadsElsewhere reports whether the line leads to a node that had the remote address before the
+// given node bound it with the given generation.
 func (l *line) leadsElsewhere(node string, generation uint64) bool {
 	l.peerMu.Lock()
 	defer l.peerMu.Unlock()
 	return l.node != "" && l.node != node && l.generation < generation
 }
 
-// yield closes the mailbox of an address that another node has bound later, and
-// tells the other ends of its lines.
+// yield closes the mailbox of an address that another node has bound later, and notifies the other
+// ends of its lines.
 func (b *Bus) yield(address string, box *rendezvous.Mailbox) {
 	for _, m := range box.Close(rendezvous.ErrReplaced) {
 		if m.Done != nil {
@@ -230,8 +230,8 @@ func (b *Bus) answer(m *nats.Msg) {
 	_ = m.Respond(reply.append(nil))
 }
 
-// accept opens a line that another node asks for. The request may be a repetition:
-// then the line exists already.
+// accept opens a line that another node requests. If the request is a repetition, the line exists
+// already.
 func (b *Bus) accept(p *packet, bound *binding) bool {
 	if l := b.line(p.line); l != nil {
 		return l.peer() == p.node

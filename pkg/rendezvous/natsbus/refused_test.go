@@ -22,8 +22,8 @@ func (r *refusals) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestRefusedForAWhile: NATS refuses all nodes for a time, as when the
-// credentials at NATS and at the nodes are not changed at the same moment.
+// TestRefusedForAWhile: NATS refuses all nodes for a while, because the credentials at NATS and at
+// the nodes are not changed at the same moment.
 func TestRefusedForAWhile(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
@@ -45,7 +45,7 @@ func TestRefusedForAWhile(t *testing.T) {
 	eventually(t, "it is let in", func() bool { return n.State.Check(ctxOf(t)) == nil })
 }
 
-// TestLost makes NATS end the connection permanently, with a line that is too long.
+// TestLost makes NATS end the connection permanently, by sending a line that is too long.
 func TestLost(t *testing.T) {
 	n, err := Connect(ctxOf(t), Options{Servers: natstest.Start(t).URL()})
 	if err != nil {

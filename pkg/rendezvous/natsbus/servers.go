@@ -19,7 +19,8 @@ import (
 // schemes are the schemes of server URLs.
 var schemes = []string{"nats", "tls", "ws", "wss"}
 
-// checkServers returns an error if a text is not a list of URLs of servers. The error shows no password.
+// checkServers returns an error if a text is not a list of server URLs. The error contains no
+// password.
 func checkServers(servers string) error {
 	for server := range strings.SplitSeq(servers, ",") {
 		if _, err := parseServer(server); err != nil {
@@ -29,7 +30,7 @@ func checkServers(servers string) error {
 	return nil
 }
 
-// areLocal reports whether all servers of a list that was checked are on this machine.
+// areLocal reports whether all servers of a valid list are on this machine.
 func areLocal(servers string) bool {
 	for server := range strings.SplitSeq(servers, ",") {
 		if u, err := parseServer(server); err != nil || !websocket.IsLoopback(u.Hostname()) {
@@ -41,8 +42,9 @@ func areLocal(servers string) bool {
 
 var errPlaintext = errors.New("the server is not on this machine, and the connection would not be encrypted")
 
-// localDialer connects to this machine only. Scenario: a server on a loopback address names the other servers of its
-// cluster, and a node that does not encrypt would send them its password (TestSecretsAreEncrypted).
+// localDialer connects only to this machine. Scenario: a server on a loopback address announces the
+// other servers of its cluster, and a node without encryption would send them its password
+// (TestSecretsAreEncrypted).
 type localDialer struct{ net.Dialer }
 
 // Dial implements nats.CustomDialer.
@@ -53,14 +55,14 @@ func (d *localDialer) Dial(network, address string) (net.Conn, error) {
 	return d.Dialer.Dial(network, address)
 }
 
-// HasSecret reports whether one of the URLs in a list of servers may have a user, a
-// token or a password in it, which must not be in a command line.
+// HasSecret reports whether one of the URLs in a list of servers may contain a user, a token or a
+// password. Such a list must not be in a command line.
 func HasSecret(servers string) bool {
-	// Without parsing: an invalid URL could contain a secret, too.
+	// The URLs are not parsed, because an invalid URL could contain a secret, too.
 	return strings.Contains(servers, "@")
 }
 
-// parseServer reads the URL of a server; nats:// can be left out.
+// parseServer parses the URL of a server. nats:// may be omitted.
 func parseServer(text string) (*url.URL, error) {
 	text = strings.TrimSpace(text)
 	if !strings.Contains(text, "://") {
@@ -68,7 +70,7 @@ func parseServer(text string) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		// The error of the parser shows all of it.
+		// The parser's error is not used, because it contains the whole URL.
 		return nil, fmt.Errorf("the URL of a NATS server cannot be read; expected nats://HOST:PORT")
 	}
 	if !slices.Contains(schemes, u.Scheme) || u.Hostname() == "" {
@@ -77,9 +79,9 @@ func parseServer(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// checkFiles returns an error if the files with credentials and certificates cannot be
-// read or have the wrong content: a connection with them would always fail. The error
-// does not show their content.
+// checkFiles returns an error if the files with credentials and certificates cannot be read or have
+// wrong content. A connection with such files would always fail. The error does not contain their
+// content.
 func checkFiles(opts *Options) error {
 	if opts.Credentials != "" {
 		text, err := readFile(opts.Credentials)

@@ -31,9 +31,9 @@ const (
 	purposeAuthorization = "authorizations"
 )
 
-// State is the rendezvous.State that the nodes of a service share. Of
-// registrations each node has a copy, which may be a moment behind: limits are
-// checked against it, and List shows it.
+// State is the rendezvous.State that the nodes of a service share. Each node has a copy of the
+// registrations, which may be slightly out of date. Limits are checked against the copy, and List
+// returns it.
 type State struct {
 	secret.Unprinted
 	node          *Node
@@ -63,7 +63,7 @@ type attachment struct {
 	until      time.Time // if it is over
 }
 
-// openState opens the buckets, and makes the key if this is the first node.
+// openState opens the buckets, and creates the key if this is the first node.
 func openState(ctx context.Context, node *Node, replicas int) (*State, error) {
 	s := &State{
 		node: node, spent: rendezvous.NewNonces(),
@@ -82,7 +82,7 @@ func openState(ctx context.Context, node *Node, replicas int) (*State, error) {
 	return s, s.openKeys(ctx, service)
 }
 
-// openKeys reads the key, or makes it.
+// openKeys reads the key, or creates it.
 func (s *State) openKeys(ctx context.Context, service *bucket) error {
 	key, revision, err := service.get(ctx, keyOfKeys, leader)
 	if errors.Is(err, errNoKey) {
@@ -107,16 +107,16 @@ func (s *State) openKeys(ctx context.Context, service *bucket) error {
 // Keys implements rendezvous.State.
 func (s *State) Keys() rendezvous.Keys { return s.keys }
 
-// keyByID and keyNewest return the keys of a registration, and of what is the
-// newest of an environment.
+// keyByID returns the key under which a registration is stored. keyNewest returns the key that
+// records the newest registration of an environment.
 func keyByID(id string) string { return prefixByID + id }
 
 func keyNewest(environment string) string {
 	return prefixNewest + base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString([]byte(environment))
 }
 
-// Register implements rendezvous.State. Nodes that register at the same moment
-// may exceed a limit by what they register.
+// Register implements rendezvous.State. If nodes register at the same moment, together they may
+// exceed a limit by their new registrations.
 func (s *State) Register(ctx context.Context, reg rendezvous.Registration) error {
 	if err := s.checkLimits(&reg); err != nil {
 		return err
@@ -145,8 +145,8 @@ func (s *State) Register(ctx context.Context, reg rendezvous.Registration) error
 	return fmt.Errorf("register environment %q: %w: %w", reg.Environment, rendezvous.ErrUnavailable, errConflict)
 }
 
-// dropReplaced removes a registration that was replaced, unless its executor is
-// connected. If that fails it is removed when it has expired.
+// dropReplaced removes a registration that was replaced, unless its executor is connected. If that
+// fails, the registration is removed when it expires.
 func (s *State) dropReplaced(ctx context.Context, id string) {
 	rec, revision, err := s.read(ctx, id, leader)
 	if err == nil && rec.Node == "" {
@@ -176,7 +176,7 @@ func (s *State) read(ctx context.Context, id string, from source) (record, uint6
 	return rec, revision, nil
 }
 
-// write changes a registration that has a revision, and returns the new one.
+// write changes a registration at a revision, and returns the new revision.
 func (s *State) write(ctx context.Context, rec record, revision uint64) (uint64, error) {
 	value, err := json.Marshal(rec)
 	if err != nil {
@@ -213,12 +213,12 @@ func (s *State) isNewest(ctx context.Context, reg *rendezvous.Registration) (boo
 	return string(id) == reg.ID, revision, err
 }
 
-// Nonce implements rendezvous.State. The name of the node is in it.
+// Nonce implements rendezvous.State. The nonce contains the id of the node.
 func (s *State) Nonce() string { return s.node.id + "-" + rand.Text() }
 
-// Spend implements rendezvous.State. The node that made the nonce knows whether
-// it was used, and when that node ends its nonces become invalid. So Spend
-// needs no JetStream leader, whose election takes some seconds.
+// Spend implements rendezvous.State. The node that made the nonce records whether it was used. When
+// that node ends, its nonces become invalid. So Spend needs no JetStream leader, whose election
+// takes some seconds.
 func (s *State) Spend(ctx context.Context, nonce string, until time.Time) (bool, error) {
 	node, _, _ := strings.Cut(nonce, "-")
 	if node == s.node.id {

@@ -18,7 +18,7 @@ import (
 	"codex.internal/pkg/testutil/natstest"
 )
 
-// publicKey is one that can be stored.
+// publicKey is a key that can be stored.
 var publicKey = sync.OnceValue(func() noise.PublicKey {
 	id, err := noise.GenerateIdentity()
 	if err != nil {
@@ -42,7 +42,7 @@ func register(t testing.TB, n *Node, id, environment string) rendezvous.Registra
 	return reg
 }
 
-// connection is the connection of the test's executors, which ended at left.
+// connection is the connection of the executors in these tests. It ended at left.
 var (
 	connection = rendezvous.ExecutorConnection{Address: "192.0.2.1:4711", Since: time.Unix(1_800_000_000, 0).UTC(), Name: "box", Agent: "codex/1"}
 	left       = connection.Since.Add(time.Hour)
@@ -171,8 +171,8 @@ func TestSpentOnceAmongNodes(t *testing.T) {
 	}
 }
 
-// TestSpentByASlowClock: by the clock of the node that asks, a nonce may still
-// be valid that has expired for the node that remembers it.
+// TestSpentByASlowClock: a nonce has expired by the clock of the node that remembers it, but may
+// still be valid by the clock of the node that asks.
 func TestSpentByASlowClock(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
@@ -207,9 +207,8 @@ func TestNonceEndsWithItsNode(t *testing.T) {
 	}
 }
 
-// TestRace: nodes register and attach the same executor at the same time. At the
-// end one registration is the newest, and the last attachment has the highest
-// generation.
+// TestRace: nodes register and attach the same executor at the same time. At the end, one
+// registration is the newest, and the last attachment has the highest generation.
 func TestRace(t *testing.T) {
 	url := natstest.Start(t).URL()
 	nodes := []*Node{join(t, url), join(t, url)}
@@ -274,7 +273,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLongNames asks for names that would make a line on which NATS ends the connection.
+// TestLongNames uses names so long that NATS would end the connection because of the length of the
+// line.
 func TestLongNames(t *testing.T) {
 	n := join(t, natstest.Start(t).URL())
 	for _, size := range []int{maxAddress + 1, 5000, 60_000} {
@@ -312,13 +312,13 @@ func TestRenewal(t *testing.T) {
 	if _, revision, err := b.State.read(ctx, "r1", leader); err != nil || revision <= generation {
 		t.Errorf("revision %d, %v", revision, err)
 	}
-	// The generation is still that of the connection.
+	// The generation still belongs to the connection.
 	a.State.Detach(ctx, "r1", generation, left)
 	rec, _, err := b.State.read(ctx, "r1", leader)
 	if err != nil || rec.Node != "" {
 		t.Errorf(`got rec %+v, error %v; want no error, rec.Node ""`, rec, err)
 	}
-	// A copy of the time before the connection is not connected either.
+	// A copy from the time before the connection is not connected either.
 	eventually(t, "b knows it", func() bool {
 		b.State.mu.Lock()
 		defer b.State.mu.Unlock()
@@ -358,8 +358,8 @@ func TestDetachDuringRenewal(t *testing.T) {
 	}
 }
 
-// TestAttachedAtOnce: two connections of an executor come at the same time, and
-// the newer one is noted first. The end of the newer one must count.
+// TestAttachedAtOnce: two connections of an executor begin at the same time, and the newer one is
+// recorded first. The end of the newer one must be recorded.
 func TestAttachedAtOnce(t *testing.T) {
 	n := join(t, natstest.Start(t).URL())
 	n.State.noteAttached("id", 2)
@@ -409,7 +409,7 @@ func TestReplicas(t *testing.T) {
 			t.Errorf("%s: got info %+v, error %v; want no error, info.Config.Replicas %v", name, info, err, defaultReplicas)
 		}
 	}
-	// The state outlives any server.
+	// The state survives the loss of any server.
 	register(t, n, "r1", "env")
 	c[0].Kill()
 	began := time.Now()
@@ -417,7 +417,7 @@ func TestReplicas(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it could not be read for %v", took)
 	}
-	// An election takes the servers some seconds.
+	// An election takes the servers several seconds.
 	eventually(t, "it can be changed", func() bool { return n.State.Check(ctxOf(t)) == nil })
 	t.Logf("it could be changed after %v", time.Since(began))
 	register(t, n, "r2", "env")
@@ -434,7 +434,7 @@ func TestConnectRefusals(t *testing.T) {
 	}
 }
 
-// The files are not used for a connection, and their content is not shown.
+// The files are not used for a connection, and errors do not contain their content.
 func TestFilesOfNoUse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret.txt")
 	if err := os.WriteFile(file, []byte("-----BEGIN USER NKEY SEED-----\nSUsecret\n------END USER NKEY SEED------\n"), 0o600); err != nil {
