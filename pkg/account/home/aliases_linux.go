@@ -22,10 +22,10 @@ const (
 	lockName    = ".lock"
 )
 
-// Aliases is a directory of symbolic links to this program under other names,
-// for the PATH of the programs that it starts. A lock marks it as used while
-// this program lives. If a killed program has left its directory behind, the
-// next program that calls CleanUp removes it.
+// Aliases is a directory of symbolic links to this program under other names. It is added to the
+// PATH of the programs that this program starts. While this program runs, a lock marks the
+// directory as used. If a killed program has left its directory behind, the next program that calls
+// CleanUp removes it.
 type Aliases struct {
 	root    string
 	dir     string
@@ -35,10 +35,10 @@ type Aliases struct {
 	janitor sync.WaitGroup
 }
 
-// MakeAliases makes the directory below home, which is created if it is not
-// there, with a link to self, the path of this program, for each of names. It
-// fails if home is below temp, the system's directory for temporary files,
-// because another user could have created it there.
+// MakeAliases creates the directory below home, which it creates too if it is missing. The
+// directory has a link to self, the path of this program, for each of names. MakeAliases fails if
+// home is below temp, the system's directory for temporary files, because another user could have
+// created home there.
 func MakeAliases(home, temp, self string, names []string) (*Aliases, error) {
 	if isBelow(home, temp) {
 		return nil, fmt.Errorf("Refusing to create helper binaries under temporary dir %q (codex_home: %q)", temp, home) //lint:ignore ST1005 Codex CLI's text
@@ -64,9 +64,9 @@ func MakeAliases(home, temp, self string, names []string) (*Aliases, error) {
 	return a, nil
 }
 
-// CleanUp removes directories that others left behind, in a goroutine that ends
-// by itself or with Close. It must be called once, when nothing is more urgent.
-// If it fails it calls warn from that goroutine.
+// CleanUp removes directories that other programs left behind. It works in a goroutine that ends by
+// itself or with Close. It must be called once, when nothing is more urgent. If it fails, it calls
+// warn from that goroutine.
 func (a *Aliases) CleanUp(warn func(error)) {
 	ctx, stop := context.WithCancel(context.Background())
 	a.stop = stop
@@ -100,9 +100,8 @@ func randomDirectory(root string) (string, error) {
 	return "", fmt.Errorf("make a directory in %s: every random name that was tried exists", root)
 }
 
-// fill makes the lock and the links. The lock file appears under its name only
-// when it is locked: until then no other program's cleanup touches the
-// directory.
+// fill creates the lock and the links. The lock file gets its name only after it is locked. Until
+// then no other program's cleanup touches the directory.
 func (a *Aliases) fill(self string, names []string) error {
 	unlocked := filepath.Join(a.dir, lockName+".new")
 	lock, err := os.OpenFile(unlocked, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -124,8 +123,8 @@ func (a *Aliases) fill(self string, names []string) error {
 	return nil
 }
 
-// packagePath returns the directory of programs for the PATH that a package with self in
-// its bin directory has, or "".
+// packagePath returns the directory of programs that a package adds to the PATH, if self is in the
+// package's bin directory. Otherwise it returns "".
 func packagePath(self string) string {
 	bin := filepath.Dir(self)
 	if filepath.Base(bin) != "bin" {
@@ -148,8 +147,7 @@ func (a *Aliases) Path(old string) string {
 	return strings.Join(path, string(os.PathListSeparator))
 }
 
-// Close removes the directory. Processes that were started with it on their PATH must
-// have exited.
+// Close removes the directory. Processes with the directory on their PATH must have exited.
 func (a *Aliases) Close() error {
 	if a.stop != nil {
 		a.stop()
@@ -189,8 +187,8 @@ func routineJanitor(ctx context.Context, root string) error {
 	return nil
 }
 
-// removeStale removes a directory whose lock is free. A directory without a lock file is
-// not ours, or not finished.
+// removeStale removes a directory whose lock is free. A directory without a lock file does not
+// belong to this package, or is not complete yet.
 func removeStale(dir string) error {
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {

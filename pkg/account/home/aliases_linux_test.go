@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elsewhere is a directory for temporary files that no home of a test is in.
+// elsewhere is a directory for temporary files that contains no home of a test.
 const elsewhere = "/nonexistent"
 
 func must(t *testing.T, err error) {

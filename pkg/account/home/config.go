@@ -14,17 +14,17 @@ import (
 	"codex.internal/pkg/host/safeopen"
 )
 
-// Config are the settings of config.toml that matter to a server; the many
-// others are its client's.
+// Config has the settings of config.toml that a server uses. The many other settings are for its
+// client.
 type Config struct {
-	// ChatGPTBaseURL is where ChatGPT's backend is; empty: the public one.
+	// ChatGPTBaseURL is the URL of ChatGPT's backend; empty: the public one.
 	ChatGPTBaseURL string `toml:"chatgpt_base_url"`
 	// CredentialsStore is where credentials are stored: file, keyring, auto or
 	// ephemeral; empty: file.
 	CredentialsStore string `toml:"cli_auth_credentials_store"`
-	// ForcedLoginMethod is the only way to sign in: chatgpt or api; empty: any.
+	// ForcedLoginMethod is the only permitted way to sign in: chatgpt or api; empty: any.
 	ForcedLoginMethod string `toml:"forced_login_method"`
-	// ForcedWorkspaceIDs are the only workspaces to sign in to; nil: any.
+	// ForcedWorkspaceIDs are the only workspaces to which the user may sign in; nil: any.
 	ForcedWorkspaceIDs []string `toml:"-"`
 }
 
@@ -84,9 +84,9 @@ func decodeConfig(text []byte, c *Config, strict bool) *ConfigError {
 	return unknownNames(text)
 }
 
-// configValues are the permitted values of names that do not accept any value,
-// in the form in which Codex CLI lists them. Other values are refused, because a
-// misspelt restriction must not be ignored.
+// configValues has the permitted values of names that do not accept every value, in the form in
+// which Codex CLI lists them. Other values are refused, because a misspelt restriction must not be
+// ignored.
 var configValues = map[string]struct {
 	values []string
 	listed string
@@ -158,8 +158,8 @@ func override(text string, c *Config, strict bool) error {
 	return nil
 }
 
-// Override returns the key of KEY=VALUE, which may have dots, and a TOML document that
-// sets it to the value. A VALUE that is not TOML is a string.
+// Override splits KEY=VALUE. It returns the key, which may have dots, and a TOML document that sets
+// the key to the value. A VALUE that is not TOML is a string.
 func Override(text string) (key string, document []byte, err error) {
 	key, value, ok := strings.Cut(text, "=")
 	key, value = strings.TrimSpace(key), strings.TrimSpace(value)

@@ -11,14 +11,13 @@ import (
 	"codex.internal/pkg/host/safeopen"
 )
 
-// reservedPrefix begins the names, in any case, that .env cannot set: variables that
+// reservedPrefix is the beginning of the names, in any case, that .env cannot set. Variables that
 // control codex itself must come from the environment in which it is started.
 const reservedPrefix = "CODEX_"
 
-// LoadDotenv sets the variables of home's .env, also those that are already
-// set, except names that begin with CODEX_. Malformed lines are skipped. A
-// missing file is not an error. It must be called before other goroutines read
-// the environment.
+// LoadDotenv sets the variables of home's .env, even if they are already set, except names that
+// begin with CODEX_. It skips malformed lines. A missing file is not an error. It must be called
+// before other goroutines read the environment.
 func LoadDotenv(home string) error {
 	path := filepath.Join(home, ".env")
 	text, err := safeopen.ReadFile(path, maxFileBytes)
@@ -41,9 +40,9 @@ func LoadDotenv(home string) error {
 
 type variable struct{ name, value string }
 
-// parseDotenv returns the variables of a file in its order. Inside of quotes a
-// value may contain line breaks. A value may refer to variables: those of
-// lookup first, then earlier ones of the file.
+// parseDotenv returns the variables of a file in the order of the file. A value in quotes may
+// contain line breaks. A value may refer to variables: lookup is searched first, and then the
+// earlier variables of the file.
 func parseDotenv(text string, lookup func(string) (string, bool)) []variable {
 	p := &dotenvParser{rest: strings.TrimPrefix(text, "\ufeff"), lookup: lookup, earlier: make(map[string]string)}
 	var all []variable
@@ -57,19 +56,18 @@ func parseDotenv(text string, lookup func(string) (string, bool)) []variable {
 	return all
 }
 
-// dotenvParser reads one assignment after the other. With quotes, one may have
-// several lines.
+// dotenvParser reads one assignment after the other. An assignment with quotes may have several
+// lines.
 type dotenvParser struct {
 	rest    string
 	lookup  func(string) (string, bool)
 	earlier map[string]string
-	// expanded counts the bytes that references have become: they could double
-	// with every line.
+	// expanded counts the bytes to which references have expanded. Without a limit they could
+	// double with every line.
 	expanded int
 }
 
-// line reads an assignment. It returns false if there is no assignment, or it is
-// malformed.
+// line reads an assignment. It returns false if there is none or it is malformed.
 func (p *dotenvParser) line() (variable, bool) {
 	p.blanks()
 	name := p.name()
@@ -113,8 +111,8 @@ func isWord(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// value reads a value: a sequence of quoted and bare parts, followed only by a
-// comment; false: it is malformed.
+// value reads a value: a sequence of quoted and bare parts, which may be followed only by a
+// comment. It returns false if the value is malformed.
 func (p *dotenvParser) value() (string, bool) {
 	var b strings.Builder
 	if strings.HasPrefix(p.rest, "#") {
@@ -201,8 +199,8 @@ func (p *dotenvParser) escape(b *strings.Builder) bool {
 	return true
 }
 
-// reference reads the rest of a reference, after a dollar: a name, perhaps in
-// braces. A dollar that no name follows stands for itself.
+// reference reads the rest of a reference, after a dollar: a name, which may be in braces. A dollar
+// without a name after it stands for itself.
 func (p *dotenvParser) reference(b *strings.Builder) bool {
 	name, braced := "", strings.HasPrefix(p.rest, "{")
 	if braced {

@@ -6,14 +6,14 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Entry is a key of a TOML document with its value and the place of the value.
+// Entry is a key of a TOML document with its value and the position of the value.
 type Entry struct {
 	Key          string
 	Value        any // as the TOML library decodes it: string, int64, bool, []any and so on
 	Line, Column int // from 1
 }
 
-// Entries returns the keys of a document that has no tables, in their order.
+// Entries returns the keys of a document without tables, in the order of the document.
 func Entries(text []byte) ([]Entry, *ConfigError) {
 	values := make(map[string]any)
 	if err := DecodeTOML(text, &values, false); err != nil {

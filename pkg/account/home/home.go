@@ -1,6 +1,5 @@
-// Package home finds the home directory of codex, reads its environment and
-// settings, and makes a directory of aliases for the PATH of processes that the
-// server starts.
+// Package home finds the home directory of codex, reads its environment file and its settings, and
+// creates a directory of aliases for the PATH of processes that the server starts.
 //
 //	dir, err := home.Find()
 //	...
@@ -20,16 +19,16 @@ import (
 	"path/filepath"
 )
 
-// ClientKeys is the directory in the home directory that contains client keys. By these
-// keys, servers behind a rendezvous service know which detached processes belong to the
-// client.
+// ClientKeys is the directory in the home directory that contains client keys. By these keys,
+// servers behind a rendezvous service identify the client to which a detached process belongs.
 const ClientKeys = "client-keys"
 
-// Variable names the home directory where it is not ~/.codex.
+// Variable is the environment variable that sets the home directory. If it is not set, the home
+// directory is ~/.codex.
 const Variable = "CODEX_HOME"
 
-// Find returns the path of the home directory: that of CODEX_HOME with symbolic
-// links resolved, which must be a directory; or ~/.codex, which may be missing.
+// Find returns the path of the home directory. If CODEX_HOME is set, it is that directory with
+// symbolic links resolved, which must exist. Otherwise it is ~/.codex, which may be missing.
 func Find() (string, error) {
 	named := os.Getenv(Variable)
 	if named == "" {
@@ -58,7 +57,7 @@ func Find() (string, error) {
 	return real, nil
 }
 
-// cause is an error without the path, which the message already contains.
+// cause returns an error without the path, which the message already contains.
 func cause(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -67,8 +66,9 @@ func cause(err error) error {
 	return err
 }
 
-// Detached returns the directory below which the servers of this user keep detached processes by default; "": the user has no
-// home directory. It is not in the home directory of Find.
+// Detached returns the directory below which the servers of this user keep detached processes by
+// default. It returns "" if the user has no home directory. This directory is not in the home
+// directory that Find returns.
 func Detached() string {
 	state := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(state) {

@@ -9,8 +9,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// ConfigError says where in a file something is wrong. Line and Column count
-// from 1.
+// ConfigError reports an error and its position in a file. Line and Column count from 1.
 type ConfigError struct {
 	Path         string // empty: reported elsewhere
 	Line, Column int
@@ -25,8 +24,7 @@ func (e *ConfigError) Error() string {
 	return at
 }
 
-// DecodeTOML decodes a document into v. With closed, names for which v has no
-// field are an error.
+// DecodeTOML decodes a document into v. With closed, a name for which v has no field is an error.
 func DecodeTOML(text []byte, v any, closed bool) *ConfigError {
 	d := toml.NewDecoder(bytes.NewReader(text))
 	if closed {
@@ -52,8 +50,8 @@ func DecodeTOML(text []byte, v any, closed bool) *ConfigError {
 	return e
 }
 
-// plain returns an error of the TOML library in words for users who do not know Go, and
-// without the line, which may contain a secret.
+// plain rewords an error of the TOML library for users who do not know Go, and omits the line,
+// which may contain a secret.
 func plain(err error) string {
 	text := strings.TrimPrefix(err.Error(), "toml: ")
 	rest, ok := strings.CutPrefix(text, "cannot decode TOML ")

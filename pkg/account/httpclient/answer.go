@@ -17,8 +17,8 @@ func StatusText(status int) string {
 	return fmt.Sprintf("%d %s", status, text)
 }
 
-// PlainText returns a text of foreign origin without characters that control a
-// terminal; tabs and line ends stay.
+// PlainText removes characters that control a terminal from a text that others wrote. It does not
+// remove tabs and line ends.
 func PlainText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {

@@ -27,7 +27,8 @@ func (b *bundle) Fields(c *jsonwire.Codec) {
 	announcement(c, "sends_grants", &b.sendsGrants)
 }
 
-// announcement is a member that announces an extension by true. Any other value, of any type, is not an announcement.
+// announcement reads a member that announces an extension by the value true. Any other value, of
+// any type, does not announce it.
 func announcement(c *jsonwire.Codec, name string, announced *bool) {
 	c.Read(name, 0, func(r *jsonwire.Reader) error {
 		value, err := r.Raw()
@@ -49,7 +50,7 @@ func (b *bundle) check(environmentID string) error {
 	}
 }
 
-// connectAnswer is the answer to the question how to connect.
+// connectAnswer is the answer to the request how to connect.
 type connectAnswer struct {
 	bundle
 	executorKey   noise.PublicKey
@@ -90,7 +91,7 @@ func (a *connectAnswer) check(environmentID string) error {
 	return nil
 }
 
-// validateAnswer is the answer to the question whether a harness may connect.
+// validateAnswer is the answer to the request whether a harness may connect.
 type validateAnswer struct {
 	acceptsGrant bool // the question said so
 	valid        bool
@@ -109,8 +110,8 @@ func (a *validateAnswer) Fields(c *jsonwire.Codec) {
 	})
 }
 
-// decode reads an answer. Members that its type does not have are ignored; a member that
-// is there twice is an error.
+// decode decodes an answer. It ignores members that its type does not have. A duplicate member is
+// an error.
 func decode(body []byte, to jsonwire.Struct) error {
 	r := jsonwire.NewReader(body)
 	err := r.Struct("an object", to)

@@ -33,7 +33,7 @@ type validateRequest struct {
 	AcceptsGrant   bool            `json:"accepts_grant,omitempty"`
 }
 
-// ask posts a question about an environment and reads the answer.
+// ask posts a request about an environment and reads the answer.
 func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, verb string, question any, to jsonwire.Struct) error {
 	switch environmentID {
 	case "":
@@ -80,7 +80,7 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, 
 	return decode(text, to)
 }
 
-// validationError returns err without texts of the registry.
+// validationError returns err without the registry's texts.
 func validationError(ctx context.Context, err error) error {
 	var status *StatusError
 	var config *ConfigError
@@ -89,7 +89,7 @@ func validationError(ctx context.Context, err error) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("%w: %w", ErrValidation, context.Cause(ctx))
 	case errors.Is(err, context.DeadlineExceeded):
-		// A deadline of the caller counts like our own.
+		// A deadline of the caller has the same error as this package's timeout.
 		return ErrValidationTimeout
 	case errors.As(err, &status) && status.refused():
 		return &ValidationStatusError{status.Status}

@@ -1,6 +1,6 @@
-// Package registry is the client of an environment registry. A registry is an HTTP
-// service that tells an executor and a harness the relay where they meet. It tells the
-// harness the executor's public key, and the executor whether a harness may connect.
+// Package registry is the client of an environment registry. A registry is an HTTP service that
+// tells an executor and a harness at which relay they meet. It sends the harness the executor's
+// public key, and tells the executor whether a harness may connect.
 //
 // The executor registers, and asks about each harness:
 //

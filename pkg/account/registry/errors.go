@@ -34,8 +34,8 @@ type ProtocolError struct{ Message string }
 
 func (e *ProtocolError) Error() string { return "exec-server protocol error: " + e.Message }
 
-// TransportError says that a registry was not reached or did not answer in
-// time. The reason is in Err.
+// TransportError means that a registry was not reached or did not answer in time. Err is the
+// reason.
 type TransportError struct {
 	URL string // without a password
 	Err error
@@ -66,7 +66,7 @@ func (e *DecodeError) Error() string {
 // Unwrap returns the reason.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// Retryable reports whether another attempt may succeed: the connection was lost
+// Retryable reports whether another attempt may succeed. It returns true if the connection was lost
 // in the middle of the answer.
 func (e *DecodeError) Retryable() bool { return e.cut }
 
@@ -100,8 +100,8 @@ func (e *StatusError) Error() string {
 	}
 }
 
-// Retryable reports whether another attempt may succeed: the registry has too
-// much to do, or failed.
+// Retryable reports whether another attempt may succeed. It returns true if the registry is
+// overloaded or has failed.
 func (e *StatusError) Retryable() bool {
 	return e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests || e.Status >= 500
 }
@@ -109,15 +109,15 @@ func (e *StatusError) Retryable() bool {
 // Unauthorized reports whether the registry rejected the credentials.
 func (e *StatusError) Unauthorized() bool { return e.Status == http.StatusUnauthorized }
 
-// refused reports whether the credentials are to blame.
+// refused reports whether the registry refused the request because of the credentials.
 func (e *StatusError) refused() bool { return isAuth(e.Status) }
 
 func isAuth(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden
 }
 
-// ValidationStatusError says that the credentials did not suffice to ask
-// whether a harness may connect.
+// ValidationStatusError means that the credentials do not permit asking whether a harness may
+// connect.
 type ValidationStatusError struct{ Status int }
 
 func (e *ValidationStatusError) Error() string {
@@ -150,7 +150,7 @@ func newStatusError(status int, body []byte) *StatusError {
 	return e
 }
 
-// blame reads {"error":{"code","message"}}. Each of the two is nil if it is missing or null.
+// blame decodes {"error":{"code","message"}}. Each of the two is nil if it is missing or null.
 func blame(body []byte) (code, message *string, err error) {
 	inner := jsonwire.FieldsFunc(func(c *jsonwire.Codec) {
 		jsonwire.Optional(c, "code", jsonwire.OrNull, &code, jsonwire.TextValue)

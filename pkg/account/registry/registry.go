@@ -16,12 +16,11 @@ import (
 // securityProfile is the only profile that exists.
 const securityProfile = "noise_hybrid_ik_v1"
 
-// Authorizer adds credentials to requests. It is called before each request, so that a
-// program that runs for long can refresh its tokens. It must be safe for
-// concurrent use.
+// Authorizer adds credentials to requests. It is called before each request, so that a program that
+// runs for a long time can refresh its tokens. It must be safe for concurrent use.
 type Authorizer interface {
-	// Authorize adds the headers with the credentials. It returns promptly
-	// when the context ends.
+	// Authorize adds the headers with the credentials. It must return promptly when the context
+	// ends.
 	Authorize(ctx context.Context, header http.Header) error
 }
 
@@ -33,8 +32,8 @@ func (f AuthorizerFunc) Authorize(ctx context.Context, header http.Header) error
 	return f(ctx, header)
 }
 
-// Bearer returns the Authorizer of a harness: a token, and the account that it
-// is for, which may be empty.
+// Bearer returns the Authorizer of a harness. It sends a token, and the id of the account that the
+// token belongs to, which may be empty.
 func Bearer(token, accountID string) Authorizer {
 	return AuthorizerFunc(func(_ context.Context, header http.Header) error {
 		header.Set("Authorization", "Bearer "+token)
@@ -47,18 +46,16 @@ func Bearer(token, accountID string) Authorizer {
 
 // Options are the options of a Client.
 type Options struct {
-	// BaseURL is where the registry is. Blanks around it and slashes at its
-	// end are ignored.
+	// BaseURL is the URL of the registry. Blanks around it and slashes at its end are ignored.
 	BaseURL string
 	// Authorizer adds the credentials to each request.
 	Authorizer Authorizer
-	// Transport sends the requests; nil: http.DefaultTransport, which offers
-	// to take compressed answers, unlike Codex CLI.
+	// Transport sends the requests. nil: http.DefaultTransport, which accepts compressed answers,
+	// unlike Codex CLI.
 	Transport http.RoundTripper
 }
 
-// Client asks one registry. It is safe for concurrent use and has nothing to
-// close.
+// Client sends requests to one registry. It is safe for concurrent use and need not be closed.
 type Client struct {
 	secret.Unprinted
 	base *url.URL
@@ -75,7 +72,8 @@ func New(o Options) (*Client, error) {
 	u, err := url.Parse(base)
 	switch {
 	case err != nil:
-		// The whole error has the URL in it, where a password may be.
+		// The parser's error is not used, because it contains the whole URL, which may contain a
+		// password.
 		var wrong *url.Error
 		if errors.As(err, &wrong) {
 			err = wrong.Err
@@ -92,59 +90,58 @@ func New(o Options) (*Client, error) {
 	}}, nil
 }
 
-// Registration is where an executor waits for harnesses.
+// Registration is the result of registering an executor.
 type Registration struct {
 	secret.Hidden
-	// URL is that of the relay, for the executor. It may have a credential in
-	// its query.
+	// URL is the relay's URL for the executor. Its query may contain a credential.
 	URL string
-	// ID is the registration's, which handshakes are bound to. Codex CLI
-	// accepts an empty one.
+	// ID is the id of the registration, to which handshakes are bound. Codex CLI accepts an empty
+	// id.
 	ID string
 	// AcceptsDescription is true if the service accepts a description of the
 	// executor, in headers of the request for its websocket. A description must
 	// not be sent to another service (docs/spec/relay.md §8.4).
 	AcceptsDescription bool
-	// SendsGrants says that the service tells what the token of a harness permits, if Claim.AcceptsGrant is
-	// set, which it must not be for another service (docs/spec/relay.md §8.5).
+	// SendsGrants means that the service sends a harness's grant if Claim.AcceptsGrant is set.
+	// AcceptsGrant must not be set for any other service (docs/spec/relay.md §8.5).
 	SendsGrants bool
 }
 
-// Grant is what a service tells about the token of a harness.
+// Grant has the permissions that a service reports for the token of a harness.
 type Grant = tokens.Grant
 
-// Connection is what a harness needs to connect to an executor, once.
+// Connection is what a harness needs to connect to an executor once.
 type Connection struct {
 	secret.Hidden
-	// URL is that of the relay, for the harness. It may have a credential in
-	// its query.
+	// URL is the relay's URL for the harness. Its query may contain a credential.
 	URL string
-	// RegistrationID is the executor's, which handshakes are bound to.
+	// RegistrationID is the id of the executor's registration, to which handshakes are bound.
 	RegistrationID string
 	// ExecutorKey is the key that the executor must have.
 	ExecutorKey noise.PublicKey
-	// Authorization is presented to the executor in the harness's handshake.
+	// Authorization is sent to the executor in the harness's handshake.
 	Authorization string
 	// AcceptsDescription is as in Registration, for the harness.
 	AcceptsDescription bool
 }
 
-// Claim is what a harness presented to an executor.
+// Claim is what a harness has presented to an executor.
 type Claim struct {
 	secret.Hidden
-	// RegistrationID is the executor's.
+	// RegistrationID is the id of the executor's registration.
 	RegistrationID string
-	// HarnessKey is the key that the harness has proved to have.
+	// HarnessKey is the public key of the harness, for which the harness has proved that it has the
+	// private key.
 	HarnessKey noise.PublicKey
-	// Authorization is the text that it sent.
+	// Authorization is the text that the harness sent.
 	Authorization string
-	// AcceptsGrant says that the executor enforces the grant in the answer.
+	// AcceptsGrant means that the executor enforces the grant in the answer.
 	AcceptsGrant bool
 }
 
-// Register registers an executor, with its key, as the environment of an id. It
-// takes at most 30 seconds. An error is a *ConfigError, *AuthorizationError,
-// *TransportError, *StatusError, *DecodeError or *ProtocolError.
+// Register registers an executor with its key as the environment with an id. It takes at most 30
+// seconds. An error is a *ConfigError, *AuthorizationError, *TransportError, *StatusError,
+// *DecodeError or *ProtocolError.
 func (c *Client) Register(ctx context.Context, environmentID string, key noise.PublicKey) (Registration, error) {
 	environmentID = strings.TrimSpace(environmentID)
 	var answer bundle
@@ -158,9 +155,8 @@ func (c *Client) Register(ctx context.Context, environmentID string, key noise.P
 	return Registration{URL: answer.url, ID: answer.registrationID, AcceptsDescription: answer.acceptsDescription, SendsGrants: answer.sendsGrants}, nil
 }
 
-// Connect asks how a harness with a key can connect to the environment of an
-// id. The result is valid for one attempt. It takes at most 10 seconds. Errors
-// are those of Register.
+// Connect requests how a harness with a key can connect to the environment with an id. The result
+// is valid for one attempt. It takes at most 10 seconds. Errors are those of Register.
 func (c *Client) Connect(ctx context.Context, environmentID string, key noise.PublicKey) (Connection, error) {
 	environmentID = strings.TrimSpace(environmentID)
 	var answer connectAnswer
@@ -177,13 +173,13 @@ func (c *Client) Connect(ctx context.Context, environmentID string, key noise.Pu
 	}, nil
 }
 
-// Validate asks whether the harness of a claim may connect to the environment
-// of an id; nil means that it may. It takes at most 10 seconds. Errors are
-// those of Register, and ErrRejected, ErrValidationTimeout, ErrValidation and
-// *ValidationStatusError. The errors must not be shown to the harness, and
-// contain no text of the registry.
+// Validate asks whether the harness of a claim may connect to the environment with an id. If the
+// error is nil, it may. Validate takes at most 10 seconds. Errors are those of Register, and
+// ErrRejected, ErrValidationTimeout, ErrValidation and *ValidationStatusError. The errors must not
+// be shown to the harness. They contain no text of the registry.
 //
-// The grant is for the handshake of the claim only; nil: the service says nothing about the harness's token.
+// The grant applies only to the handshake of the claim. It is nil if the service sends no grant for
+// the harness's token.
 func (c *Client) Validate(ctx context.Context, environmentID string, claim Claim) (*Grant, error) {
 	answer := validateAnswer{acceptsGrant: claim.AcceptsGrant}
 	err := c.ask(ctx, validateTimeout, strings.TrimSpace(environmentID), "validate",

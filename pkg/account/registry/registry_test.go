@@ -198,8 +198,8 @@ func TestRegisterErrors(t *testing.T) {
 	}
 }
 
-// TestCutAnswer: the connection ends in the middle of the answer. A retry may
-// get the complete answer.
+// TestCutAnswer: the connection ends in the middle of the answer. A retry may get the complete
+// answer.
 func TestCutAnswer(t *testing.T) {
 	key, _ := publicKey(t)
 	c := client(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -238,8 +238,8 @@ func TestConnectErrors(t *testing.T) {
 	}
 }
 
-// TestGrants: what a registry tells of a harness's token is taken if it was asked for, and one that is not understood refuses the
-// harness: it could be a restriction.
+// TestGrants: the grant in a registry's answer is used only if it was requested. A grant that is
+// not understood refuses the harness, because it could be a restriction.
 func TestGrants(t *testing.T) {
 	key, _ := publicKey(t)
 	for name, tt := range map[string]struct {
@@ -387,8 +387,8 @@ func TestNoCredentials(t *testing.T) {
 	}
 }
 
-// FuzzAnswer makes the client read arbitrary answers of a registry. An accepted
-// answer has all that a harness needs.
+// FuzzAnswer makes the client read arbitrary answers of a registry. An accepted answer has
+// everything that a harness needs.
 func FuzzAnswer(f *testing.F) {
 	key, doc := publicKey(f)
 	f.Add(200, []byte(`{"environment_id":"e","url":"u","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r","executor_public_key":`+doc+`,"harness_key_authorization":"a"}`))
@@ -432,7 +432,7 @@ func (f fixed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: f.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(f.body)), Request: r}, nil
 }
 
-// TestNothingPrintsCredentials prints every type that has one.
+// TestNothingPrintsCredentials prints every type that contains a credential.
 func TestNothingPrintsCredentials(t *testing.T) {
 	key, doc := publicKey(t)
 	c, err := registry.New(registry.Options{BaseURL: "https://user:secret@registry.test", Authorizer: registry.Bearer("secret", ""), Transport: fixed{200,

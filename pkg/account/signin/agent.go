@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/wire/secret"
 )
 
-// The services that know agents.
+// These are the services that support agents.
 const (
 	productionAuthAPI = "https://auth.openai.com/api/accounts"
 	stagingAuthAPI    = "https://auth.api.openai.org/api/accounts"
@@ -32,8 +32,7 @@ type agentServices struct {
 	authAPI string // the base URL of where tasks are registered
 }
 
-// findAgentServices finds them by the URL of ChatGPT's backend; empty: the
-// public one.
+// findAgentServices returns the services for the URL of ChatGPT's backend; empty: the public one.
 func findAgentServices(base string) (agentServices, error) {
 	if base == "" {
 		base = defaultChatGPT
@@ -56,7 +55,7 @@ func findAgentServices(base string) (agentServices, error) {
 	return agentServices{}, errAgentEnvironment
 }
 
-// agentRecord is the identity of an agent, from its JWT or auth.json.
+// agentRecord is the identity of an agent, from its JWT or from auth.json.
 type agentRecord struct {
 	secret.Unprinted
 	RuntimeID  string `json:"agent_runtime_id"`
@@ -89,7 +88,7 @@ func (c *agentClaims) complete() bool {
 	return c.agentRecord.complete() && c.Issuer != nil && c.Audience != nil && c.IssuedAt != nil && c.Expires != nil && c.FedRAMP != nil
 }
 
-// decodeAgentJWT reads an agent's JWT without checking it.
+// decodeAgentJWT decodes an agent's JWT without verifying it.
 func decodeAgentJWT(token Secret) (*agentRecord, error) {
 	parts := strings.Split(token.Reveal(), ".")
 	if len(parts) != 3 || slices.Contains(parts, "") {
@@ -123,8 +122,8 @@ func agentKey(text Secret) (ed25519.PrivateKey, error) {
 	return nil, errors.New("stored agent identity private key is not valid PKCS#8")
 }
 
-// agent is the credential of an agent identity: it signs each request with its key, in
-// the name of a task that is registered once.
+// agent is the credential of an agent identity. It signs each request with its key, on behalf of a
+// task that is registered once.
 type agent struct {
 	secret.Unprinted
 	record agentRecord
@@ -133,7 +132,7 @@ type agent struct {
 	now    func() time.Time
 }
 
-// agentFromJWT checks an agent's JWT and registers a task.
+// agentFromJWT verifies an agent's JWT and registers a task.
 func (a *Authority) agentFromJWT(ctx context.Context, token Secret, chatGPTBaseURL string) (*agent, error) {
 	services, err := findAgentServices(chatGPTBaseURL)
 	if err != nil {
@@ -149,8 +148,8 @@ func (a *Authority) agentFromJWT(ctx context.Context, token Secret, chatGPTBaseU
 	return a.newAgent(ctx, *record, services)
 }
 
-// verifyAgentIdentity checks an agent's JWT: that it has the form of one, and
-// that ChatGPT, whose base URL is given, signed it. Empty: the public one.
+// verifyAgentIdentity checks that an agent's JWT is well-formed and that ChatGPT has signed it.
+// chatGPTBaseURL is ChatGPT's base URL; empty: the public one.
 func (a *Authority) verifyAgentIdentity(ctx context.Context, token Secret, chatGPTBaseURL string) error {
 	services, err := findAgentServices(chatGPTBaseURL)
 	if err != nil {
@@ -187,7 +186,7 @@ func (a *Authority) agentFromStore(ctx context.Context, stored Secret, chatGPTBa
 	return a.newAgent(ctx, record, services)
 }
 
-// newAgent makes an agent. If it has no task, one is registered for it.
+// newAgent makes an agent. If it has no task, newAgent registers one.
 func (a *Authority) newAgent(ctx context.Context, record agentRecord, services agentServices) (*agent, error) {
 	key, err := agentKey(record.PrivateKey)
 	if err != nil {
@@ -203,13 +202,13 @@ func (a *Authority) newAgent(ctx context.Context, record agentRecord, services a
 func (*agent) Mode() Mode       { return ModeAgentIdentity }
 func (*agent) Describe() string { return "Logged in using access token" }
 
-// Authorize signs the time of the request.
+// Authorize adds a signature of the time of the request.
 func (g *agent) Authorize(_ context.Context, header http.Header) error {
 	setHeaders(header, "AgentAssertion "+g.assertion(), g.record.AccountID, g.record.FedRAMP)
 	return nil
 }
 
-// assertion proves that its sender has the key now and works on the task.
+// assertion returns a text that proves that its sender currently has the key and works on the task.
 func (g *agent) assertion() string {
 	at := g.timestamp()
 	return base64.RawURLEncoding.EncodeToString(encode(struct {

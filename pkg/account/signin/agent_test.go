@@ -20,8 +20,8 @@ const (
 	taskPost = "POST https://auth.openai.com/api/accounts/v1/agent/agent-rt-1/task/register"
 )
 
-// The key and the clock of the tests make these signatures; they were computed
-// with another implementation.
+// These are the signatures for the key and the clock of the tests. They were computed with another
+// implementation.
 const (
 	taskSignature    = "W7042bOkPT8QEuT/ZTIY3B9jRe+8q0WIReH5mH9QLDT6YAteVzdNAYlXAkguyvS5NkcTiGBd0oh3alJ1PUWSCg=="
 	requestAssertion = "eyJhZ2VudF9ydW50aW1lX2lkIjoiYWdlbnQtcnQtMSIsInNpZ25hdHVyZSI6IktEY2NyQ2piU29oUVY0aERaaVp3dEZzMXRBSGlmT1Z6LzVrR0YrQ2NGWVhOSGJGWWNaczNVbUI1czl4LzR1RWR4MEt0VW9VOStDb25BRnBoc01nbEJnPT0iLCJ0YXNrX2lkIjoidGFzay0xIiwidGltZXN0YW1wIjoiMjAyNi0xMS0yMFQxMjowMDowMFoifQ"
@@ -223,7 +223,7 @@ func TestTasks(t *testing.T) {
 // implementation.
 const sealedTask = "j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF/i7mr9D0D+riYfuW0ofU5s8xZpgG8f"
 
-// A stored agent is used as it is, and refused where it was not asked for.
+// A stored agent is used unchanged. It is refused if the caller did not request an agent.
 func TestStoredAgents(t *testing.T) {
 	_, private := agentPrivateKey(t)
 	record := func(task string) string {

@@ -91,8 +91,8 @@ func NewAgentIdentity(token Secret) *Auth {
 	return &Auth{Mode: ModeAgentIdentity, AgentIdentity: Secret(encode(token.Reveal())), doc: doc}
 }
 
-// NewChatGPT returns the Auth of a ChatGPT account whose tokens were issued at
-// a time, optionally with an API key.
+// NewChatGPT returns the Auth of a ChatGPT account with tokens that were issued at a time, and an
+// optional API key.
 func NewChatGPT(tokens Tokens, apiKey Secret, now time.Time) *Auth {
 	doc := &document{}
 	doc.setString(memberMode, string(ModeChatGPT), false)
@@ -101,7 +101,7 @@ func NewChatGPT(tokens Tokens, apiKey Secret, now time.Time) *Auth {
 	return a.withTokens(tokens, now)
 }
 
-// withTokens returns a copy with other tokens, issued at a time.
+// withTokens returns a copy with other tokens, which were issued at a time.
 func (a *Auth) withTokens(tokens Tokens, now time.Time) *Auth {
 	b := *a
 	b.Tokens, b.LastRefresh = &tokens, now.UTC()
@@ -123,7 +123,7 @@ func (a *Auth) withTokens(tokens Tokens, now time.Time) *Auth {
 // lastRefreshLayout is RFC 3339 with nine digits, as Codex CLI writes it.
 const lastRefreshLayout = "2006-01-02T15:04:05.000000000Z07:00"
 
-// ParseAuth reads the contents of auth.json. No error has any of it in it but
+// ParseAuth parses the contents of auth.json. Its errors contain nothing of the contents except
 // names.
 func ParseAuth(text []byte) (*Auth, error) {
 	doc, err := parseDocument(text)
@@ -193,8 +193,8 @@ func parseTokens(text []byte) (*Tokens, error) {
 	}, nil
 }
 
-// plainJSON is an error of encoding/json without the text that it found, which
-// could be a secret.
+// plainJSON returns an error of encoding/json without the text that it contains, which could be a
+// secret.
 func plainJSON(name string, err error) error {
 	var wrong *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
@@ -211,12 +211,12 @@ func plainJSON(name string, err error) error {
 	}
 }
 
-// JSON returns the contents of auth.json: a line for each member, no newline
-// at the end. Members that this program does not know are kept.
+// JSON returns the contents of auth.json, with a line for each member and no newline at the end. It
+// includes members that this program does not know.
 func (a *Auth) JSON() ([]byte, error) { return a.doc.indented() }
 
-// keeping returns a copy with the members of an older one that this program
-// does not know.
+// keeping returns a copy that also has those members of an older Auth that this program does not
+// know.
 func (a *Auth) keeping(old *Auth) *Auth {
 	b := *a
 	b.doc = a.doc.clone()

@@ -12,8 +12,8 @@ import (
 	"codex.internal/pkg/host/safeopen"
 )
 
-// TestNoFileToKeep: auth.json leads to a FIFO. No operation waits for it. Storing
-// credentials replaces it by a file and does not change the target of a link.
+// TestNoFileToKeep: auth.json is a link to a FIFO, or a FIFO itself. No operation waits for it.
+// Storing credentials replaces it by a file and does not change the target of a link.
 func TestNoFileToKeep(t *testing.T) {
 	for name, link := range map[string]bool{"a FIFO": false, "a link to one": true} {
 		t.Run(name, func(t *testing.T) {

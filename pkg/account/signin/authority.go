@@ -16,14 +16,14 @@ import (
 	"codex.internal/pkg/wire/secret"
 )
 
-// The identity service, and the names of this program there.
+// These are the identity service, and the names of this program there.
 const (
 	defaultIssuer     = "https://auth.openai.com"
 	defaultClientID   = "app_EMoamEEZ73f0CkXaXp7hrann"
 	defaultOriginator = "codex_cli_rs"
 )
 
-// The variables that change it.
+// These variables change the identity service.
 const (
 	variableRefreshURL = "CODEX_REFRESH_TOKEN_URL_OVERRIDE"
 	variableRevokeURL  = "CODEX_REVOKE_TOKEN_URL_OVERRIDE"
@@ -38,14 +38,14 @@ type AuthorityOptions struct {
 	Getenv func(name string) string
 	// Transport sends the requests.
 	Transport http.RoundTripper
-	// Version is this program's.
+	// Version is the version of this program.
 	Version string
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
 
-// Authority asks the identity service. It is safe for concurrent use and has
-// nothing to close.
+// Authority makes requests to the identity service. It is safe for concurrent use and need not be
+// closed.
 type Authority struct {
 	getenv    func(string) string
 	http      *http.Client
@@ -57,7 +57,7 @@ type Authority struct {
 func NewAuthority(o AuthorityOptions) *Authority {
 	a := &Authority{getenv: o.Getenv, now: o.Now, http: &http.Client{
 		Transport: o.Transport,
-		// Request bodies contain tokens, which only this host must get.
+		// Redirects are not followed: request bodies contain tokens, which only this host must get.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	if a.now == nil {
@@ -84,8 +84,8 @@ func (a *Authority) authAPI() string {
 	return strings.TrimRight(a.env(variableAuthAPI, productionAuthAPI), "/")
 }
 
-// revokeURL is the URL for revoking tokens: next to the one for refreshing
-// them, unless configured otherwise.
+// revokeURL returns the URL for revoking tokens. Unless configured otherwise, it is next to the URL
+// for refreshing them.
 func (a *Authority) revokeURL() string {
 	if v := a.env(variableRevokeURL, ""); v != "" {
 		return v
@@ -98,7 +98,7 @@ func (a *Authority) revokeURL() string {
 	return u.String()
 }
 
-// request is one to the identity service.
+// request is a request to the identity service.
 type request struct {
 	secret.Unprinted
 	method, url string
@@ -120,7 +120,7 @@ func (a answer) ok() bool { return a.status/100 == 2 }
 
 func (a answer) statusText() string { return httpclient.StatusText(a.status) }
 
-// statusError returns the error for an answer with a status that is not a success.
+// statusError returns the error for an answer whose status is not a success.
 func (a answer) statusError(url string) error {
 	kind := ""
 	switch a.status / 100 {
@@ -132,7 +132,7 @@ func (a answer) statusError(url string) error {
 	return fmt.Errorf("HTTP status %s(%s) for url (%s)", kind, a.statusText(), url)
 }
 
-// text is the body for people, cut to some characters.
+// text returns the body for people, truncated to a number of characters.
 func (a answer) text() string {
 	text := []rune(httpclient.PlainText(strings.TrimSpace(string(a.body))))
 	if len(text) > maxPreview {
@@ -210,8 +210,7 @@ func (a *Authority) postJSON(ctx context.Context, r request, v any) (answer, err
 	return a.do(ctx, r)
 }
 
-// field is one of a form. Forms are sent in a certain order, which url.Values
-// has not.
+// field is a field of a form. Forms are sent in a fixed order, which url.Values does not preserve.
 type field struct {
 	secret.Unprinted
 	name, value string
@@ -240,13 +239,13 @@ func encodeFields(fields []field) string {
 
 func percent(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
-// failure is the description in an answer that is not a success, in any of the
-// formats that the services use.
+// failure is the description in an unsuccessful answer, in any of the formats that the services
+// use.
 type failure struct {
 	code, message string
 }
 
-// failure decodes it; members may be empty.
+// failure decodes the description of a failure. Its members may be empty.
 func (a answer) failure() failure {
 	var doc struct {
 		Error       json.RawMessage `json:"error"`

@@ -47,9 +47,8 @@ func ReadBearer(from io.Reader) (Secret, error) {
 	return Secret(line), nil
 }
 
-// BearerRegistration returns the credential of a registration bearer for the
-// registry of a URL, whatever its host. Errors: ErrBearerPlaintext, others about
-// the URL.
+// BearerRegistration returns the credential of a registration bearer for the registry with a URL,
+// on any host. The error is ErrBearerPlaintext, or another one about the URL.
 func BearerRegistration(token Secret, registryURL string) (Credential, error) {
 	u, err := registrationURL(registryURL)
 	switch {

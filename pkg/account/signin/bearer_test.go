@@ -59,7 +59,7 @@ func TestBearerGoesOverHTTPS(t *testing.T) {
 	}
 }
 
-// FuzzReadBearer checks that a bearer is always one header value.
+// FuzzReadBearer checks that a bearer is always a valid header value.
 func FuzzReadBearer(f *testing.F) {
 	f.Add("tok\n")
 	f.Add("\r\n")

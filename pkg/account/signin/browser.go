@@ -18,22 +18,22 @@ import (
 // loginScope is the scope of the tokens.
 const loginScope = "openid profile email offline_access api.connectors.read api.connectors.invoke"
 
-// loginPorts are the ports to which the identity service sends browsers back.
+// loginPorts are the ports to which the identity service redirects browsers.
 var loginPorts = []int{1455, 1457}
 
 // BrowserOptions are the options of a sign-in with a browser.
 type BrowserOptions struct {
-	// Ports of 127.0.0.1 are tried in turn; none: the ports that the identity
-	// service knows.
+	// Ports of 127.0.0.1 are tried in order. If the list is empty, the ports that the identity
+	// service knows are tried.
 	Ports []int
-	// Show tells the user the address of the local server, and which URL to open.
+	// Show shows the user the address of the local server, and the URL to open.
 	Show func(server, authorize string)
-	// Open opens the URL in a browser. That it fails does not matter: the user
-	// has been told the URL.
+	// Open opens the URL in a browser. A failure does not matter, because Show has shown the user
+	// the URL.
 	Open func(url string) error
 	// Notice is called with the reason if signing in fails in the browser.
 	Notice func(text string)
-	// Warn gets failures that do not stop the sign-in, such as that the tokens of the
+	// Warn is called for failures that do not stop the sign-in, for example if the tokens of the
 	// former account could not be revoked.
 	Warn func(error)
 }
@@ -67,7 +67,7 @@ func (l *Login) Browser(ctx context.Context, o BrowserOptions) error {
 		}
 	})
 	defer func() {
-		// Let the browser get its last answer.
+		// Give the browser time to get its last answer.
 		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswer)
 		defer cancel()
 		if srv.Shutdown(bound) != nil {
@@ -87,8 +87,8 @@ func (l *Login) Browser(ctx context.Context, o BrowserOptions) error {
 	return err
 }
 
-// listenLocal listens on the first free port. A port in use may belong to an earlier
-// sign-in attempt. That attempt is asked to end, and given some time to do so.
+// listenLocal listens on the first free port. If a port is in use, it may belong to an earlier
+// sign-in attempt. listenLocal asks that attempt to end, and gives it some time.
 func listenLocal(ctx context.Context, ports []int, delay time.Duration) (net.Listener, error) {
 	var address string
 	for _, port := range ports {
@@ -117,8 +117,8 @@ func inUse(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, wsaAddressInUse)
 }
 
-// cancelOther asks the process that listens on address to end its attempt to sign in.
-// The next try to listen shows whether it did.
+// cancelOther asks the process that listens on address to end its sign-in attempt. The caller's
+// next attempt to listen shows whether it has ended.
 func cancelOther(ctx context.Context, address string) {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
@@ -128,7 +128,7 @@ func cancelOther(ctx context.Context, address string) {
 	}
 	req.Close = true
 	req.Header["User-Agent"] = nil // Codex CLI has no limit
-	// Without a proxy.
+	// Do not use a proxy for this address.
 	t := &http.Transport{DisableCompression: true}
 	defer t.CloseIdleConnections()
 	if resp, err := t.RoundTrip(req); err == nil {
@@ -136,7 +136,7 @@ func cancelOther(ctx context.Context, address string) {
 	}
 }
 
-// authorizeURL is where the user signs in.
+// authorizeURL returns the URL at which the user signs in.
 func (c *callback) authorizeURL() string {
 	fields := []field{
 		param("response_type", "code"), param("client_id", c.grant.clientID), param("redirect_uri", c.grant.redirectURI), param("scope", loginScope),

@@ -18,15 +18,15 @@ import (
 	"codex.internal/pkg/wire/secret"
 )
 
-// callback is the local server that the browser comes back to. An attempt to
-// sign in goes through these states, and never back:
+// callback is the local server to which the identity service redirects the browser. A sign-in
+// attempt goes through these states, and never back:
 //
 //	waiting: for a request with the right state
-//	busy:    the code that came with it is exchanged
-//	stored:  signed in; the browser is on its way to the last page
-//	ended:   well or not
+//	busy:    the code of that request is being exchanged
+//	stored:  signed in; the browser is loading the last page
+//	ended:   successfully or not
 //
-// Requests may come at any time and from anybody on this machine.
+// Requests may arrive at any time, from any program on this machine.
 type callback struct {
 	secret.Unprinted
 	login  *Login
@@ -35,7 +35,7 @@ type callback struct {
 	grant  grant           // all but the code
 	state  Secret
 	// abandon ends ctx. It is called when the attempt ends, so that no browser can sign in
-	// after that.
+	// afterwards.
 	abandon context.CancelFunc
 
 	mu     sync.Mutex
@@ -82,7 +82,7 @@ func (c *callback) end(err error) {
 	c.endLocked(err)
 }
 
-// cancel ends the attempt, unless the user is already signed in by it.
+// cancel ends the attempt, unless it has already signed the user in.
 func (c *callback) cancel() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *callback) store(tokens Tokens, key Secret) error {
 	return nil
 }
 
-// take ends the waiting, and reports whether this call was the first to do so.
+// take ends the state waiting, and reports whether this call was the first to do so.
 func (c *callback) take() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,8 +146,8 @@ func (c *callback) wait(ctx context.Context) error {
 	return nil
 }
 
-// ServeHTTP answers the browser, or another sign-in attempt that wants the
-// port. It refuses requests that were made by a web page: see foreign.
+// ServeHTTP answers the browser, or another sign-in attempt that needs the port. It refuses
+// requests that a web page has made: see foreign.
 func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
@@ -173,9 +173,9 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// foreign reports whether a request was made by a web page. Any page that the
-// user has open can make the browser send requests to this server, whose port is
-// known, but it cannot choose these headers:
+// foreign reports whether a web page has made a request. Any page that the user has open can make
+// the browser send requests to this server, whose port is known. But a page cannot choose these
+// headers:
 //
 //   - Host is this server's address. It is the name of the page's own site where
 //     that name leads to this machine (DNS rebinding).
@@ -209,7 +209,7 @@ func (c *callback) isStored() bool {
 	}
 }
 
-// back handles the request with which the browser comes back.
+// back handles the redirected request of the browser.
 func (c *callback) back(w http.ResponseWriter, query url.Values) {
 	state := query.Get("state")
 	if subtle.ConstantTimeCompare([]byte(state), []byte(c.state.Reveal())) != 1 || !c.take() {
@@ -241,7 +241,7 @@ func (c *callback) finish(query url.Values) error {
 		//lint:ignore ST1005 Codex CLI's text
 		return noticed("Token exchange error", err, fmt.Errorf("Token exchange failed: %w", err))
 	}
-	// Checked before a key is made for an account that may not sign in.
+	// The workspace is checked before an API key is created for an account that may not sign in.
 	if err := c.login.checkWorkspace(tokens.Claims.AccountID); err != nil {
 		return noticed("Workspace restriction error", err, err)
 	}
@@ -250,7 +250,7 @@ func (c *callback) finish(query url.Values) error {
 	return c.store(tokens, key)
 }
 
-// refusal is the identity service's message when it gives no code.
+// refusal returns the identity service's message if it sends no code.
 func refusal(query url.Values) error {
 	code := query.Get("error")
 	description := query.Get("error_description")
@@ -265,7 +265,7 @@ func refusal(query url.Values) error {
 	return refused("Sign-in failed: " + strings.Map(onTerminal, description))
 }
 
-// refused is the error for a message that the browser brought from the identity service.
+// refused returns the error for a message of the identity service that the browser has delivered.
 func refused(text string) error {
 	err := errors.New(text)
 	return noticed("OAuth callback error", err, err)

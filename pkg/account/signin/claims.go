@@ -13,8 +13,8 @@ import (
 // errJWT means that a text is not a JWT with a readable payload.
 var errJWT = errors.New("invalid ID token format")
 
-// IDClaims are the claims of an id_token about its user. They are for display, and to
-// send back to the issuer: the signature is not checked.
+// IDClaims are the claims of an id_token about its user. They are shown to the user and sent back
+// to the issuer. The signature is not verified.
 type IDClaims struct {
 	Email     string
 	PlanType  string
@@ -62,7 +62,7 @@ func ParseIDClaims(token Secret) (IDClaims, error) {
 	return c, nil
 }
 
-// expiry returns when a token expires, and false if the token does not say.
+// expiry returns when a token expires. It returns false if the token has no expiry.
 func expiry(token Secret) (time.Time, bool) {
 	var payload struct {
 		Exp *int64 `json:"exp"`
@@ -73,8 +73,7 @@ func expiry(token Secret) (time.Time, bool) {
 	return time.Unix(*payload.Exp, 0), true
 }
 
-// decodePayload decodes a JWT's payload. No error has a part of the token in
-// it.
+// decodePayload decodes a JWT's payload. Its errors contain no part of the token.
 func decodePayload(token Secret, v any) error {
 	parts := strings.Split(token.Reveal(), ".")
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {

@@ -13,18 +13,18 @@ import (
 
 // Credential proves on whose behalf this program acts. It is safe for concurrent use.
 type Credential interface {
-	// Mode is the kind of the credential.
+	// Mode returns the kind of the credential.
 	Mode() Mode
-	// Authorize adds the headers that prove it. It may ask the identity service
-	// for fresh tokens. When the context ends it returns at once, or within two
-	// seconds if tokens are being refreshed.
+	// Authorize adds the headers that prove it. It may request fresh tokens from the identity
+	// service. When the context ends, it returns at once, or within two seconds if tokens are being
+	// refreshed.
 	Authorize(ctx context.Context, header http.Header) error
 	// Describe describes the kind of sign-in, without secrets.
 	Describe() string
 }
 
-// Same reports whether two credentials are equal. It returns false for
-// credentials that change over time, because that cannot be known.
+// Same reports whether two credentials are equal. It returns false for credentials that change over
+// time, because their equality cannot be determined.
 func Same(a, b Credential) bool {
 	switch a := a.(type) {
 	case rendezvousToken:
@@ -80,7 +80,7 @@ func (c rendezvousToken) Authorize(_ context.Context, header http.Header) error 
 
 func (rendezvousToken) Describe() string { return "Using CODEX_RENDEZVOUS_TOKEN" }
 
-// registrationBearer is a token for registering that the program was started with.
+// registrationBearer is a token for registering that the program got when it was started.
 type registrationBearer struct {
 	secret.Unprinted
 	token Secret
@@ -120,8 +120,7 @@ func (c *accessToken) Authorize(_ context.Context, header http.Header) error {
 
 func (*accessToken) Describe() string { return "Logged in using personal access token" }
 
-// chatGPT are the tokens of a ChatGPT account. They are refreshed when they
-// are about to end.
+// chatGPT has the tokens of a ChatGPT account. They are refreshed shortly before they expire.
 type chatGPT struct {
 	secret.Unprinted
 	authority *Authority
@@ -131,11 +130,10 @@ type chatGPT struct {
 	turn chan struct{} // held by the goroutine that may use the fields below
 
 	current *Auth
-	// seen are the stored tokens as of the last read. If the stored tokens
-	// differ now, another program has refreshed them or signed in.
+	// seen are the stored tokens at the last read. If the stored tokens differ now, another program
+	// has refreshed them or signed in.
 	seen Tokens
-	// refused is a refresh token that is no longer valid, and the reason. It is
-	// not tried again.
+	// refused is a refresh token that is no longer valid, and the reason. It is not tried again.
 	refused    Secret
 	refusedErr error
 }
@@ -149,8 +147,8 @@ func newChatGPT(authority *Authority, store Store, log *slog.Logger, a *Auth) *c
 func (c *chatGPT) Mode() Mode     { return ModeChatGPT }
 func (*chatGPT) Describe() string { return "Logged in using ChatGPT" }
 
-// Authorize adds the headers. If a token should have been refreshed but could
-// not be, it is used anyway: the service decides whether it is still valid.
+// Authorize adds the headers. If a token should have been refreshed but the refresh failed,
+// Authorize still uses it: the service decides whether it is still valid.
 func (c *chatGPT) Authorize(ctx context.Context, header http.Header) error {
 	select {
 	case <-c.turn:
@@ -172,12 +170,12 @@ func (c *chatGPT) Authorize(ctx context.Context, header http.Header) error {
 	return nil
 }
 
-// refresh refreshes the tokens if it is time to. The caller has the turn.
+// refresh refreshes the tokens if they are due. The caller must hold the turn.
 func (c *chatGPT) refresh(ctx context.Context) error {
 	if !refreshDue(c.current, c.authority.now()) {
 		return nil
 	}
-	// Another program may have changed it in the meantime.
+	// Another program may have changed the stored tokens in the meantime.
 	stored, changed, err := c.reload()
 	if err != nil || changed {
 		return err
@@ -186,13 +184,12 @@ func (c *chatGPT) refresh(ctx context.Context) error {
 	if c.refused != "" && c.refused == old.RefreshToken {
 		return c.refusedErr
 	}
-	// Leaving now could lose the new tokens, for which the refresh token has been used up.
+	// Returning now could lose the new tokens, after the refresh token has been used up.
 	late, cancel := lingering(ctx, refreshGrace)
 	defer cancel()
 	tokens, err := c.authority.refresh(late, old)
 	if err != nil {
-		// Another process may have used up the refresh token meanwhile and stored
-		// new tokens.
+		// Another process may meanwhile have used up the refresh token and stored new tokens.
 		if _, changed, _ := c.reload(); changed {
 			return nil
 		}
@@ -216,8 +213,8 @@ func lingering(ctx context.Context, d time.Duration) (context.Context, context.C
 	return late, func() { stop(); cancel(nil) }
 }
 
-// reload reads the stored tokens, and uses them if they differ from those seen
-// before. The caller has the turn.
+// reload reads the stored tokens, and uses them if they differ from those seen before. The caller
+// must hold the turn.
 func (c *chatGPT) reload() (stored *Auth, changed bool, err error) {
 	stored, err = c.store.Load()
 	switch {
@@ -232,7 +229,7 @@ func (c *chatGPT) reload() (stored *Auth, changed bool, err error) {
 	return stored, true, nil
 }
 
-// refuse remembers a failure that lasts.
+// refuse remembers a permanent failure.
 func (c *chatGPT) refuse(err error) error {
 	var e *RefreshError
 	if errors.As(err, &e) && e.Permanent {

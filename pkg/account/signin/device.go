@@ -23,10 +23,9 @@ var errNoDevice = errors.New("device code login is not enabled for this Codex se
 type DeviceOptions struct {
 	Issuer   string // the URL of the identity service; empty: the public one
 	ClientID string // of this program at the identity service; empty: the default
-	// Show tells the user to open a URL in a browser, anywhere, and to type the
-	// code there.
+	// Show asks the user to open a URL in any browser, and to type the code there.
 	Show func(url, code string)
-	// Warn gets failures that do not stop the sign-in, such as that the tokens of the
+	// Warn is called for failures that do not stop the sign-in, for example if the tokens of the
 	// former account could not be revoked.
 	Warn func(error)
 }
@@ -81,7 +80,7 @@ func (a *Authority) userCode(ctx context.Context, o DeviceOptions) (deviceCode, 
 	return parseDeviceCode(got.body)
 }
 
-// parseDeviceCode reads the answer to the question for a code.
+// parseDeviceCode parses the answer to the request for a code.
 func parseDeviceCode(body []byte) (deviceCode, error) {
 	var answer struct {
 		ID       string `json:"device_auth_id"`
@@ -101,12 +100,12 @@ func parseDeviceCode(body []byte) (deviceCode, error) {
 	if err != nil || code.id == "" || code.user == "" {
 		return deviceCode{}, errors.New("device code request failed: the answer lacks an id, a code or an interval in seconds")
 	}
-	// Without a pause the identity service would be polled all the time.
+	// Without a minimum the identity service could be polled without a pause.
 	code.interval = max(time.Duration(seconds)*time.Second, minInterval)
 	return code, nil
 }
 
-// awaitDevice asks until the user has typed the code.
+// awaitDevice polls until the user has typed the code.
 func (a *Authority) awaitDevice(ctx context.Context, o DeviceOptions, code deviceCode) (grant, error) {
 	type body struct {
 		ID   string `json:"device_auth_id"`

@@ -9,12 +9,12 @@
 //	r := signin.Resolver{Getenv: os.Getenv, Store: store, Authority: authority, Log: log}
 //	credential, err := r.Registration(ctx, registryURL)
 //
-// A Credential computes its headers for each request, so that a program can run longer than its tokens are valid: those
-// of a ChatGPT account are refreshed before they expire, and an agent signs the time of each request. It implements
-// Authorizer of package registry.
+// A Credential computes its headers for each request, so that a program can run longer than its
+// tokens are valid: tokens of a ChatGPT account are refreshed before they expire, and an agent
+// signs the time of each request. A Credential implements Authorizer of package registry.
 //
-// The OAuth requests are made here and not by golang.org/x/oauth2, because the services require a particular order of
-// form fields, and one of the grants as JSON.
+// The OAuth requests are not made by golang.org/x/oauth2, because the services require a particular
+// order of form fields, and expect one of the grants as JSON.
 //
 // Keys and tokens have the type Secret, which does not print. The error texts are Codex CLI's.
 //

@@ -20,7 +20,7 @@ type document struct {
 	values map[string]json.RawMessage
 }
 
-// parseDocument reads one object. Of duplicate members, the last counts.
+// parseDocument parses one object. If a member is duplicated, the last one is used.
 func parseDocument(text []byte) (*document, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	t, err := d.Token()

@@ -2,8 +2,8 @@ package signin
 
 import "log/slog"
 
-// causedError is an error whose text does not have its cause: Codex CLI prints that
-// below the text, or not at all. A log has both.
+// causedError is an error whose text does not contain its cause. Codex CLI prints the cause below
+// the text, or not at all. A log contains both.
 type causedError struct {
 	text  string
 	cause error // may be nil

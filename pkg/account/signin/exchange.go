@@ -19,8 +19,7 @@ type grant struct {
 	verifier         Secret // of the challenge that the code was asked for with
 }
 
-// exchange turns an authorization code into tokens. Its error does not say
-// which step failed.
+// exchange exchanges an authorization code for tokens. Its error does not say which step failed.
 func (a *Authority) exchange(ctx context.Context, g grant) (Tokens, error) {
 	got, err := a.postForm(ctx, request{url: g.issuer + "/oauth/token", anonymous: true},
 		param("grant_type", "authorization_code"), param("code", g.code.Reveal()),
@@ -47,7 +46,7 @@ func (a *Authority) exchange(ctx context.Context, g grant) (Tokens, error) {
 	return t, nil
 }
 
-// exchangeKey turns an id_token into an API key. Not every account gets one.
+// exchangeKey exchanges an id_token for an API key. Not every account gets one.
 func (a *Authority) exchangeKey(ctx context.Context, issuer, clientID string, id Secret) (Secret, error) {
 	got, err := a.postForm(ctx, request{url: issuer + "/oauth/token", anonymous: true},
 		param("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"), param("client_id", clientID),

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// TestForeignRequests sends requests to the local server that a web page can
-// make a browser send. None of them ends the attempt, even if everything else
-// in it is right.
+// TestForeignRequests sends requests to the local server that a web page can make a browser send.
+// None of them ends the attempt, even if everything else in the request is right.
 func TestForeignRequests(t *testing.T) {
 	const server = "http://localhost:1455"
 	type header map[string]string

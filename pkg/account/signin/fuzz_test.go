@@ -76,8 +76,7 @@ func FuzzIdentityAnswers(f *testing.F) {
 	})
 }
 
-// FuzzIDToken has the readers of a payload read any text. No error repeats a
-// part of it.
+// FuzzIDToken makes the decoders of a payload read any text. No error repeats a part of it.
 func FuzzIDToken(f *testing.F) {
 	f.Add(idToken(`{"email":"a","exp":1800000000,"https://api.openai.com/auth":{"user_id":"u"}}`))
 	f.Add(idToken(`{"exp":1e99}`))

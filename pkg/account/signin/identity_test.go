@@ -25,8 +25,8 @@ import (
 // noon is the time of most tests.
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 123456789, time.UTC)
 
-// identityService is the identity service and ChatGPT's backend in one, under
-// all their names. It records the requests.
+// identityService acts as the identity service and as ChatGPT's backend, under all their host
+// names. It records the requests.
 type identityService struct {
 	t      *testing.T
 	server *httptest.Server
@@ -95,7 +95,7 @@ func (s *identityService) on(what string, status int, body string) {
 	}
 }
 
-// questions are the requests so far.
+// questions returns the requests so far.
 func (s *identityService) questions() []exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ type environment map[string]string
 
 func (e environment) get(name string) string { return e[name] }
 
-// idToken is a JWT with claims, whose signature is not checked.
+// idToken returns a JWT with claims. Its signature is not verified.
 func idToken(claims string) string {
 	b64 := base64.RawURLEncoding.EncodeToString
 	return b64([]byte(`{"alg":"none"}`)) + "." + b64([]byte(claims)) + ".sig"
@@ -135,7 +135,7 @@ func tokens(t testing.TB, access Secret) Tokens {
 	return Tokens{IDToken: id, AccessToken: access, RefreshToken: "rt-1", AccountID: "acct-1", Claims: claims}
 }
 
-// stored is a store with credentials in it.
+// stored returns a store that contains credentials.
 func stored(t testing.TB, a *Auth) *fileStore {
 	t.Helper()
 	s := &fileStore{t.TempDir() + "/" + FileName}
@@ -191,7 +191,7 @@ func jwks(t testing.TB) string {
 	return string(text)
 }
 
-// agentJWT is the JWT of the test's agent, with changes; a nil removes a claim.
+// agentJWT returns the JWT of the test's agent, with changes. A nil value removes a claim.
 func agentJWT(t testing.TB, header, changes map[string]any) string {
 	t.Helper()
 	_, private := agentPrivateKey(t)

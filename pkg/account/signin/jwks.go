@@ -21,10 +21,10 @@ const (
 	agentAudience = "codex-app-server"
 )
 
-// keySet are the public keys that are trusted, by their ids.
+// keySet maps the ids of trusted public keys to the keys.
 type keySet map[string]*rsa.PublicKey
 
-// agentKeys asks for the keys that sign agents' JWTs.
+// agentKeys requests the keys that sign agents' JWTs.
 func (a *Authority) agentKeys(ctx context.Context, url string) (keySet, error) {
 	got, err := a.do(ctx, request{method: http.MethodGet, url: url, timeout: jwksTimeout})
 	if err != nil {
@@ -40,8 +40,8 @@ func (a *Authority) agentKeys(ctx context.Context, url string) (keySet, error) {
 	return keys, nil
 }
 
-// parseKeySet reads a JSON Web Key Set (RFC 7517). Keys of other kinds
-// than RSA are ignored; a malformed RSA key is an error.
+// parseKeySet parses a JSON Web Key Set (RFC 7517). It ignores keys of other types than RSA. A
+// malformed RSA key is an error.
 func parseKeySet(text []byte) (keySet, error) {
 	var set struct {
 		Keys *[]struct {
@@ -75,8 +75,8 @@ func parseKeySet(text []byte) (keySet, error) {
 	return keys, nil
 }
 
-// verify checks that a JWT is signed by one of the keys, for this program, and
-// has not ended.
+// verify checks that a JWT is signed by one of the keys, is meant for this program, and has not
+// expired.
 func (keys keySet) verify(token Secret, now func() time.Time) error {
 	parser := jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}),
@@ -102,7 +102,7 @@ func (keys keySet) verify(token Secret, now func() time.Time) error {
 	return &causedError{"failed to verify agent identity JWT", errors.New(verifyReason(err, unverified.Method))}
 }
 
-// verifyReason is Codex CLI's word for the error.
+// verifyReason returns Codex CLI's word for the error.
 func verifyReason(err error, method jwt.SigningMethod) string {
 	switch {
 	case method.Alg() != jwt.SigningMethodRS256.Alg():

@@ -35,12 +35,12 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// login is a Login at the test's service, with a store of its own.
+// login returns a Login at the test's service, with its own store.
 func (s *identityService) login(env environment, store Store) *Login {
 	return &Login{Authority: s.authority(env), Store: store}
 }
 
-// tokenAnswer is the answer for a code, for an account.
+// tokenAnswer returns the answer to a code, for an account.
 func tokenAnswer(t *testing.T, account string) string {
 	t.Helper()
 	id := idToken(`{"https://api.openai.com/auth":{"chatgpt_account_id":"` + account + `"}}`)
@@ -236,7 +236,7 @@ func TestBrowserCancelled(t *testing.T) {
 	}
 }
 
-// An attempt that is cancelled while the code is exchanged stores nothing.
+// An attempt that is cancelled while the code is exchanged stores no credentials.
 func TestBrowserCancelledLate(t *testing.T) {
 	s := newIdentityService(t)
 	store := stored(t, nil)
@@ -268,8 +268,8 @@ func (s *savingStore) Save(a *Auth) error {
 	return s.memoryStore.Save(a)
 }
 
-// An attempt that is cancelled while credentials are stored is either cancelled
-// or stores them.
+// An attempt that is cancelled while credentials are stored has one of two results: it is
+// cancelled, or it stores the credentials.
 func TestBrowserCancelledAtTheLastMoment(t *testing.T) {
 	s := newIdentityService(t)
 	s.on(tokenPost, 200, tokenAnswer(t, "acct-1"))
@@ -308,8 +308,8 @@ func TestPorts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The first attempt is cancelled, but its port is only free when this
-		// function has returned.
+		// The first attempt is cancelled, but its port becomes free only after this function has
+		// returned.
 		if _, err := listenLocal(t.Context(), []int{port}, 0); text(err) != "Port 127.0.0.1:"+u.Port()+" is already in use" {
 			t.Errorf("a taken port: %v", err)
 		}

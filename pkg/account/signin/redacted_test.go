@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// printed is a value in all forms in which it may get into a log: with all
-// verbs, alone and inside of others, and through the handlers of slog.
+// printed returns a value in all forms in which it may get into a log: with all verbs, alone and
+// inside of other values, and through the handlers of slog.
 func printed(v any) string {
 	var out strings.Builder
 	for _, v := range []any{v, &v, struct{ V any }{v}, []any{v}, map[string]any{"v": v}} {
@@ -28,7 +28,7 @@ func printed(v any) string {
 	return out.String()
 }
 
-// TestNothingPrintsSecrets prints every type that has one.
+// TestNothingPrintsSecrets prints every type that contains a secret.
 func TestNothingPrintsSecrets(t *testing.T) {
 	const text = "sk-secret"
 	const secret = Secret(text)

@@ -12,7 +12,7 @@ import (
 
 // RefreshError means that an access token could not be refreshed.
 type RefreshError struct {
-	// Message is for people.
+	// Message is a text for people.
 	Message string
 	// Permanent means that no further attempt will succeed: the user must sign
 	// in again.
@@ -39,9 +39,8 @@ var permanentCodes = map[string]string{
 	"refresh_token_invalidated": refreshPrefix + " because your refresh token was revoked." + signInAgain,
 }
 
-// refreshDue reports whether the access token of a ChatGPT account is to be
-// refreshed. The tokens that another program has lent are that program's to
-// refresh.
+// refreshDue reports whether the access token of a ChatGPT account must be refreshed. If another
+// program has lent the tokens, that program refreshes them.
 func refreshDue(a *Auth, now time.Time) bool {
 	if a.Tokens.RefreshToken == "" || a.Mode == ModeChatGPTAuthTokens {
 		return false

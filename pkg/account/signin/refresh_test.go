@@ -99,8 +99,7 @@ func TestRefreshOverrides(t *testing.T) {
 	}
 }
 
-// The stale token is used whatever happens, and only failures that may pass
-// are tried again.
+// The stale token is used whatever happens. Only temporary failures are retried.
 func TestRefreshFailures(t *testing.T) {
 	const prefix = "Your access token could not be refreshed"
 	for name, tt := range map[string]struct {
@@ -235,9 +234,8 @@ func TestRefreshOutlastsItsContext(t *testing.T) {
 	}
 }
 
-// Two programs find at the same time that the tokens need a refresh. The
-// identity service accepts the refresh token once; at the end both have the
-// resulting tokens.
+// Two programs find at the same time that the tokens need a refresh. The identity service accepts
+// the refresh token once. At the end both programs have the resulting tokens.
 func TestTwoRefreshAtATime(t *testing.T) {
 	s := newIdentityService(t)
 	store := stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon))
@@ -249,7 +247,7 @@ func TestTwoRefreshAtATime(t *testing.T) {
 			_, _ = io.WriteString(w, `{"error":{"code":"refresh_token_reused"}}`)
 			return
 		}
-		// The second asks, and is refused, before the first has its answer.
+		// The second program sends its request, and is refused, before the first has its answer.
 		h := http.Header{}
 		if err := second.Authorize(t.Context(), h); err != nil || h.Get("Authorization") != "Bearer "+ending(noon).Reveal() {
 			t.Errorf("the second has %v meanwhile, %v", h, err)
@@ -289,8 +287,8 @@ type readOnly struct{ Store }
 
 func (readOnly) Save(*Auth) error { return errors.New("read-only") }
 
-// Tokens that could not be stored are used anyway, and the refresh token that
-// came with them for the next: the stored one is used up.
+// Tokens that could not be stored are still used. The next refresh uses the refresh token that came
+// with them, because the stored one is used up.
 func TestRefreshThatIsNotStored(t *testing.T) {
 	s := newIdentityService(t)
 	store := readOnly{stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon))}

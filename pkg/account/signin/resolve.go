@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
-// The variables that contain credentials.
+// These variables contain credentials.
 const (
 	variableRendezvous  = "CODEX_RENDEZVOUS_TOKEN"
 	variableAPIKey      = "CODEX_API_KEY"
@@ -23,8 +23,8 @@ const (
 // Variables are the names of all variables that contain credentials.
 var Variables = []string{variableRendezvous, variableAPIKey, variableAccessToken}
 
-// needAuth begins the errors for a user who is not signed in, or signed in with a method
-// that cannot be used.
+// needAuth is the beginning of the errors for a user who is not signed in, or is signed in with a
+// method that cannot be used.
 const needAuth = "remote exec-server registration requires ChatGPT authentication or API key authentication; "
 
 var (
@@ -36,7 +36,7 @@ var (
 	// ErrNoAccessToken means that an agent was requested but the variable for it is not
 	// set.
 	ErrNoAccessToken = errors.New("CODEX_ACCESS_TOKEN is required when --use-agent-identity-auth is set")
-	// ErrAPIKeyHost means that an API key would be sent to a host that must not have it.
+	// ErrAPIKeyHost means that an API key would be sent to a host that must not get it.
 	ErrAPIKeyHost = errors.New("remote exec-server API-key authentication is restricted to HTTPS openai.com and openai.org hosts and subdomains or loopback hosts")
 	// ErrPlaintext means that a token would be sent over a connection that others can read.
 	ErrPlaintext = errors.New("CODEX_RENDEZVOUS_TOKEN is sent only over https, or to a loopback address")
@@ -57,9 +57,9 @@ type Resolver struct {
 	Getenv func(name string) string
 	// Store contains the credentials from signing in.
 	Store Store
-	// Authority is asked about tokens.
+	// Authority is used for requests about tokens.
 	Authority *Authority
-	// ChatGPTBaseURL is where ChatGPT's backend is; empty: the public one.
+	// ChatGPTBaseURL is the URL of ChatGPT's backend; empty: the public one.
 	ChatGPTBaseURL string
 	// Log gets warnings that are not errors for the caller.
 	Log *slog.Logger
@@ -67,20 +67,18 @@ type Resolver struct {
 
 func (r *Resolver) variable(name string) Secret { return Secret(strings.TrimSpace(r.Getenv(name))) }
 
-// Registration returns the credential with which an executor registers at the
-// registry of a URL. It takes the first of these: CODEX_RENDEZVOUS_TOKEN, which
-// has no other purpose; CODEX_API_KEY; CODEX_ACCESS_TOKEN; the stored
-// credentials. Unusable credentials are skipped, and the reason is logged. An
-// API key is sent only to a few hosts. Errors: ErrNotSignedIn,
-// ErrAgentNotAsked, ErrAPIKeyHost, ErrPlaintext, others about the URL, and the
-// context's.
+// Registration returns the credential with which an executor registers at the registry with a URL.
+// It uses the first of these: CODEX_RENDEZVOUS_TOKEN, which has no other purpose; CODEX_API_KEY;
+// CODEX_ACCESS_TOKEN; the stored credentials. Unusable credentials are skipped, and the reason is
+// logged. An API key is sent only to a few hosts. The error is ErrNotSignedIn, ErrAgentNotAsked,
+// ErrAPIKeyHost, ErrPlaintext, another error about the URL, or the context's error.
 func (r *Resolver) Registration(ctx context.Context, registryURL string) (Credential, error) {
 	if token := r.variable(variableRendezvous); token != "" {
 		return RendezvousRegistration(token, registryURL)
 	}
 	credential, err := r.any(ctx)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoAuth) {
-		// Try once more, like Codex CLI: another program may have been writing it.
+		// Try once more, as Codex CLI does, because another program may have been writing the file.
 		r.Log.Debug("the credentials could not be loaded; trying again", "error", err)
 		credential, err = r.any(ctx)
 	}
@@ -106,8 +104,8 @@ func (r *Resolver) Registration(ctx context.Context, registryURL string) (Creden
 	}
 }
 
-// RendezvousRegistration returns the credential of a token for the rendezvous service of a URL. Errors: ErrPlaintext, and
-// others about the URL.
+// RendezvousRegistration returns the credential of a token for the rendezvous service with a URL.
+// The error is ErrPlaintext, or another one about the URL.
 func RendezvousRegistration(token Secret, registryURL string) (Credential, error) {
 	u, err := registrationURL(registryURL)
 	switch {
@@ -119,8 +117,8 @@ func RendezvousRegistration(token Secret, registryURL string) (Credential, error
 	return rendezvousToken{token}, nil
 }
 
-// AgentRegistration returns the credential of the agent in CODEX_ACCESS_TOKEN,
-// with a task of its own. It considers no other credentials.
+// AgentRegistration returns the credential of the agent in CODEX_ACCESS_TOKEN, with its own task.
+// It ignores all other credentials.
 func (r *Resolver) AgentRegistration(ctx context.Context) (Credential, error) {
 	token := r.variable(variableAccessToken)
 	if token == "" {
@@ -230,8 +228,8 @@ func isScheme(text string) bool {
 	return text != ""
 }
 
-// hostFault returns Codex CLI's error about the host of a URL, which is given
-// without its scheme; empty: no such error.
+// hostFault returns Codex CLI's error about the host of a URL. The URL is passed without its
+// scheme. It returns "" if there is no such error.
 func hostFault(rest string) string {
 	authority := strings.TrimLeft(rest, `/\`)
 	if end := strings.IndexAny(authority, `/\?#`); end >= 0 {
@@ -274,7 +272,7 @@ func checkAPIKeyHost(text string) error {
 	return ErrAPIKeyHost
 }
 
-// under reports whether a host is a domain or below it.
+// under reports whether a host is a domain or is below it.
 func under(host, domain string) bool {
 	return host == domain || strings.HasSuffix(host, "."+domain)
 }

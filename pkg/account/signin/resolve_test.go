@@ -14,7 +14,7 @@ const whoamiGet = "GET https://auth.openai.com/api/accounts/v1/user-auth-credent
 
 const whoamiAnswer = `{"email":"a","chatgpt_user_id":"u","chatgpt_account_id":"acct-7","chatgpt_plan_type":"pro","chatgpt_account_is_fedramp":true}`
 
-// Which credential is used, and with which headers.
+// This test checks which credential is used, and with which headers.
 func TestRegistration(t *testing.T) {
 	chat := NewChatGPT(tokens(t, ending(noon.Add(time.Hour))), "sk-in-file", noon)
 	chatHeaders := http.Header{"Authorization": {"Bearer " + chat.Tokens.AccessToken.Reveal()}, "Chatgpt-Account-Id": {"acct-1"}, "X-Openai-Fedramp": {"true"}}
@@ -168,14 +168,14 @@ func TestAPIKeyHosts(t *testing.T) {
 			t.Errorf("%s\ngot  %s\nwant %s", url, got, want)
 		}
 	}
-	// Tokens go anywhere.
+	// Tokens may be sent to any host.
 	chat := NewChatGPT(tokens(t, ending(noon.Add(time.Hour))), "", noon)
 	if _, err := s.resolver(nil, stored(t, chat), &strings.Builder{}).Registration(t.Context(), "http://evil.test"); err != nil {
 		t.Error(err)
 	}
 }
 
-// text is an error's, or empty.
+// text returns the text of an error, or "".
 func text(err error) string {
 	if err == nil {
 		return ""

@@ -8,24 +8,25 @@ import (
 	"strings"
 )
 
-// Login signs in and out: it gets credentials and puts them into a store. It is
-// for one goroutine at a time.
+// Login signs in and out. It gets credentials and stores them. Only one goroutine at a time may use
+// it.
 type Login struct {
-	// Authority is asked for tokens.
+	// Authority is the identity service that issues tokens.
 	Authority *Authority
-	// Store gets them.
+	// Store stores the credentials.
 	Store Store
-	// ChatGPTBaseURL is where ChatGPT's backend is; empty: the public one.
+	// ChatGPTBaseURL is the URL of ChatGPT's backend; empty: the public one.
 	ChatGPTBaseURL string
-	// Workspaces are the ids of the workspaces in which the user may sign in; none: any.
+	// Workspaces are the ids of the workspaces in which the user may sign in. If the list is empty,
+	// any workspace is permitted.
 	Workspaces []string
 }
 
 // APIKey stores an API key. It is neither checked nor sent anywhere.
 func (l *Login) APIKey(key Secret) error { return l.Store.Save(NewAPIKey(key)) }
 
-// AccessToken stores a personal access token after asking the service for its owner, or
-// the JWT of an agent after verifying its signature.
+// AccessToken stores an access token. It first asks the service for the owner of a personal access
+// token, or verifies the signature of an agent's JWT.
 func (l *Login) AccessToken(ctx context.Context, token Secret) error {
 	if isPAT(token) {
 		o, err := l.Authority.whoami(ctx, token)
@@ -50,7 +51,7 @@ func (l *Login) AccessToken(ctx context.Context, token Secret) error {
 	return l.Store.Save(NewAgentIdentity(token))
 }
 
-// checkWorkspace checks that one may sign in to an account.
+// checkWorkspace returns an error if the user may not sign in to an account.
 func (l *Login) checkWorkspace(accountID string) error {
 	if len(l.Workspaces) == 0 {
 		return nil
@@ -75,10 +76,9 @@ func (l *Login) save(tokens Tokens, key Secret) error {
 	return l.Store.Save(NewChatGPT(tokens, key, l.Authority.now()))
 }
 
-// Logout revokes the tokens of a ChatGPT account, unless they belong to another
-// program, and deletes the stored credentials. It reports whether there were any. If
-// the tokens cannot be revoked or the file cannot be read, it calls warn and deletes
-// the file nevertheless.
+// Logout revokes the tokens of a ChatGPT account, unless they belong to another program, and
+// deletes the stored credentials. It reports whether there were any. If the tokens cannot be
+// revoked or the file cannot be read, it calls warn and still deletes the file.
 func (l *Login) Logout(ctx context.Context, warn func(error)) (bool, error) {
 	stored, err := l.Store.Load()
 	switch {
@@ -92,8 +92,8 @@ func (l *Login) Logout(ctx context.Context, warn func(error)) (bool, error) {
 	return l.Store.Delete()
 }
 
-// revoke tells the identity service that tokens are no longer used. It sends
-// the refresh token, which ends all tokens, or else the only token that exists.
+// revoke notifies the identity service that tokens are no longer used. It sends the refresh token,
+// which ends all tokens. If there is none, it sends the only token that exists.
 func (a *Authority) revoke(ctx context.Context, t Tokens) error {
 	type body struct {
 		Token    string `json:"token"`

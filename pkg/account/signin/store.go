@@ -22,18 +22,16 @@ var ErrNoAuth = errors.New("no credentials are stored")
 type Store interface {
 	// Load returns the stored credentials, or ErrNoAuth.
 	Load() (*Auth, error)
-	// Save replaces the stored credentials. Unknown members of the old contents
-	// stay.
+	// Save replaces the stored credentials. It preserves unknown members of the old contents.
 	Save(a *Auth) error
 	// Delete removes the stored credentials, and reports whether there were any.
 	Delete() (bool, error)
 }
 
-// OpenStore returns the store that a kind names (the setting
-// cli_auth_credentials_store): file, which is auth.json in the home directory and
-// the default; auto, which is the same, with a warning; or ephemeral, which ends
-// with the program. Keyrings are not supported. warn is also called if other
-// users can read the file.
+// OpenStore returns the store with a kind, which is the value of the setting
+// cli_auth_credentials_store. file, the default, is auth.json in the home directory. auto is the
+// same, with a warning. ephemeral exists only as long as the program. Keyrings are not supported.
+// warn is also called if other users can read the file.
 func OpenStore(kind, home string, warn func(text string)) (Store, error) {
 	if kind == "" || kind == "file" || kind == "auto" {
 		warnOfReaders(filepath.Join(home, FileName), warn)
@@ -53,8 +51,8 @@ func OpenStore(kind, home string, warn func(text string)) (Store, error) {
 	}
 }
 
-// warnOfReaders calls warn if users other than its owner can read a file. On
-// Windows the mode does not show that.
+// warnOfReaders calls warn if other users than the owner can read a file. On Windows the mode does
+// not show that.
 func warnOfReaders(path string, warn func(text string)) {
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o044 != 0 && runtime.GOOS != "windows" {
@@ -80,9 +78,8 @@ func (s *fileStore) Load() (*Auth, error) {
 	return a, nil
 }
 
-// Save writes a file that only the user can read, and renames it to auth.json, so that
-// no reader sees a part of it. If the old file cannot be read, it is replaced
-// completely.
+// Save writes a file that only the user can read, and renames it to auth.json, so that no reader
+// sees a part of it. If the old file cannot be read, it is replaced without preserving anything.
 func (s *fileStore) Save(a *Auth) error {
 	if old, err := s.Load(); err == nil {
 		a = a.keeping(old)
@@ -92,8 +89,9 @@ func (s *fileStore) Save(a *Auth) error {
 		return fmt.Errorf("%s: %w", s.path, err)
 	}
 	path := s.path
-	// A link is followed: its target is where the user keeps the file. A link
-	// to a device or a FIFO is replaced, and its target is not changed.
+	// If auth.json is a link to a regular file, the target is replaced, because the user keeps the
+	// file there. If it is a link to a device or a FIFO, the link is replaced, and its target is
+	// not changed.
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real
@@ -131,7 +129,7 @@ func (s *fileStore) Delete() (bool, error) {
 	return err == nil, err
 }
 
-// memoryStore forgets everything with the program.
+// memoryStore stores credentials until the program ends.
 type memoryStore struct {
 	mu   sync.Mutex
 	auth *Auth

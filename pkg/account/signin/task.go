@@ -57,8 +57,8 @@ func (a *Authority) tryRegisterTask(ctx context.Context, services agentServices,
 	return id, false, err
 }
 
-// taskID reads the answer to a registration: the id, or the id in a box that
-// only the agent opens.
+// taskID decodes the answer to a registration: the id, or the id in a sealed box that only the
+// agent can open.
 func taskID(body []byte, key ed25519.PrivateKey) (string, error) {
 	var answer struct {
 		TaskID         string `json:"task_id"`

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// userAgent is how this program presents itself:
-// ORIGINATOR/VERSION (SYSTEM; ARCHITECTURE) TERMINAL.
+// userAgent returns the User-Agent of this program: ORIGINATOR/VERSION (SYSTEM; ARCHITECTURE)
+// TERMINAL.
 func userAgent(originator, version string, getenv func(string) string) string {
 	arch := runtime.GOARCH
 	switch arch {
@@ -32,8 +32,8 @@ func printable(r rune) rune {
 	return r
 }
 
-// system is the operating system's name and, where it is easily known, its
-// version, with three parts.
+// system returns the operating system's name and, where it is easily determined, its version, with
+// three parts.
 func system() string {
 	switch runtime.GOOS {
 	case "darwin":
@@ -57,7 +57,7 @@ func system() string {
 	return release(values["NAME"], values["VERSION_ID"])
 }
 
-// release joins a distribution's name and version: Debian GNU/Linux and 12 are
+// release joins a distribution's name and version. For example, Debian GNU/Linux and 12 become
 // Debian 12.0.0.
 func release(name, version string) string {
 	name, _, _ = strings.Cut(name, " ")
@@ -73,7 +73,7 @@ func release(name, version string) string {
 	return name + " " + version
 }
 
-// terminal is the terminal's name, if known.
+// terminal returns the terminal's name, if known.
 func terminal(getenv func(string) string) string {
 	name := getenv("TERM_PROGRAM")
 	switch {

@@ -10,11 +10,11 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// patPrefix begins a personal access token.
+// patPrefix is the beginning of a personal access token.
 const patPrefix = "at-"
 
-// isPAT reports whether an access token is a personal one; otherwise it is
-// the JWT of an agent.
+// isPAT reports whether an access token is a personal access token. Otherwise it is the JWT of an
+// agent.
 func isPAT(token Secret) bool { return strings.HasPrefix(token.Reveal(), patPrefix) }
 
 // owner is the account of a personal access token.
@@ -23,7 +23,7 @@ type owner struct {
 	fedRAMP   bool
 }
 
-// whoami asks for the owner of a personal access token.
+// whoami requests the owner of a personal access token.
 func (a *Authority) whoami(ctx context.Context, token Secret) (owner, error) {
 	got, err := a.do(ctx, request{method: http.MethodGet, url: a.authAPI() + "/v1/user-auth-credential/whoami", bearer: token})
 	if err != nil {
