@@ -1,5 +1,5 @@
-// Package atomicfile reads, replaces and locks small files on which an admission depends:
-// tokens, and the state of a service. Files are private to their user.
+// Package atomicfile reads, replaces and locks small files that control access: tokens, and the
+// state of a service. Files are private to their user.
 package atomicfile
 
 import (
@@ -23,8 +23,8 @@ const lockPause = 10 * time.Millisecond
 // ErrLocked means that another process has locked a file.
 var ErrLocked = errors.New("another process has it locked")
 
-// ReadBounded reads a file of at most limit bytes that no other user may change,
-// and returns its FileInfo too. The error for a missing file is an fs.ErrNotExist.
+// ReadBounded reads a file of at most limit bytes that no other user may change. It also returns
+// the file's FileInfo. The error for a missing file is an fs.ErrNotExist.
 func ReadBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
 	f, err := safeopen.Open(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -48,8 +48,8 @@ func ReadBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
 	return data, info, nil
 }
 
-// Write replaces a file by one that only this user can read. Readers see the old content
-// or the new, also after a crash.
+// Write replaces a file by one that only this user can read. Readers see either the old or the new
+// content, even after a crash.
 func Write(path string, data []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -62,7 +62,7 @@ func Write(path string, data []byte) (err error) {
 			err = fmt.Errorf("write %s: %w", path, err)
 		}
 	}()
-	// CreateTemp has made it with mode 0600.
+	// CreateTemp has created the file with mode 0600.
 	if _, err := f.Write(data); err != nil {
 		return err
 	}
@@ -78,9 +78,9 @@ func Write(path string, data []byte) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// Lock locks a file by a lock file beside it, which stays, and returns the function that
-// unlocks it. If another process has the lock, Lock waits until ctx ends, and then returns
-// an ErrLocked.
+// Lock locks a file by a lock file next to it, which is not removed. It returns the function that
+// unlocks the file. If another process has the lock, Lock waits until ctx ends, and then returns an
+// ErrLocked.
 func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s is a directory; name a file", path) // before a lock file is made
@@ -108,9 +108,9 @@ func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// DecodeDocument decodes a file whose content is one JSON object. An unknown
-// member is an error, and so is one whose name differs in the case of its letters:
-// another reader of the file would see another secret or role in it.
+// DecodeDocument decodes a file whose content is one JSON object. An unknown member is an error,
+// and so is a name that differs only in the case of its letters: another reader of the file would
+// see another secret or role in it.
 func DecodeDocument(data []byte, document any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return errors.New("the file is empty")

@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock locks an open file until it is closed, or reports that another process has locked
-// it.
+// tryLock locks an open file until it is closed. It returns false if another process has locked it.
 func tryLock(f *os.File) (bool, error) {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped))
@@ -18,8 +17,8 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// syncDir does nothing: directories cannot be synced here.
+// syncDir does nothing, because directories cannot be synced on this system.
 func syncDir(string) error { return nil }
 
-// OthersCanWrite returns false: on this system the mode does not show it.
+// OthersCanWrite returns false, because the mode does not show that on this system.
 func OthersCanWrite(os.FileInfo) bool { return false }

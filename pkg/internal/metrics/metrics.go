@@ -1,12 +1,11 @@
-// Package metrics counts events and durations, and writes them in the text format of
-// Prometheus (version 0.0.4), with HELP and TYPE lines. All services of this module
-// count with it.
+// Package metrics counts events and durations, and writes them in the text format of Prometheus
+// (version 0.0.4), with HELP and TYPE lines. All services of this module use it.
 //
-// A Set has families, each with a name, a help text and the names of its labels. A
-// family has one metric for each combination of label values. Changing a metric is one
-// or two atomic operations; finding one by its label values takes a lock, so code that
-// runs often keeps the metric. Label values must come from small sets of the program's
-// own: never ids, paths or commands.
+// A Set has families, each with a name, a help text and the names of its labels. A family has one
+// metric for each combination of label values. Changing a metric takes one or two atomic
+// operations. Finding a metric by its label values takes a lock, so code that runs often should
+// keep the metric. Label values must come from small fixed sets. They must not be ids, paths or
+// commands.
 package metrics
 
 import (
@@ -23,19 +22,19 @@ import (
 )
 
 const (
-	// ContentType is the HTTP content type of what Write writes.
+	// ContentType is the HTTP content type of the output of Write.
 	ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-	// maxSeries bounds the metrics of one family: a label whose values come from a peer
-	// by mistake must not fill the memory. Further label values are counted under overflow.
+	// maxSeries bounds the metrics of one family. If the values of a label come from a peer by
+	// mistake, they must not fill the memory. Further label values are counted under overflow.
 	maxSeries = 1024
 	overflow  = "other"
 	// usualLabels is the size of most metrics' labels, in bytes.
 	usualLabels = 64
 )
 
-// DurationBuckets are the upper bounds of the buckets of histograms, in seconds: from
-// a request that is answered from memory to a command that runs for ten minutes.
+// DurationBuckets are the upper bounds of the buckets of histograms, in seconds. They range from a
+// request that is answered from memory to a command that runs for ten minutes.
 var DurationBuckets = [...]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 2.5, 10, 60, 600}
 
 // Set is the metrics of one service. Its methods may be called from any goroutine.
@@ -129,7 +128,7 @@ type metric interface {
 	write(w *bufio.Writer, name, labels string)
 }
 
-// Family is metrics of one name, which differ in the values of their labels.
+// Family is a set of metrics with one name, which differ in the values of their labels.
 type Family[M metric] struct {
 	head
 	make func() M
@@ -139,8 +138,8 @@ type Family[M metric] struct {
 	one    map[string]M // the metrics of a family with one label, by its value
 }
 
-// With returns the metric with these label values, in the order of the family's
-// labels. The metric is written from now on.
+// With returns the metric with these label values, in the order of the family's labels. After the
+// first call, the metric is included in the output.
 func (f *Family[M]) With(values ...string) M {
 	if len(values) == 1 {
 		f.mu.RLock()
@@ -263,8 +262,8 @@ func (h *Histogram) Observe(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// write writes nothing before the first duration: some methods are never called,
-// and each histogram has seventeen lines.
+// write writes nothing before the first duration, because some methods are never called, and each
+// histogram has seventeen lines.
 func (h *Histogram) write(w *bufio.Writer, name, labels string) {
 	counts := make([]uint64, len(h.counts))
 	total := uint64(0)
@@ -298,8 +297,8 @@ type collected struct {
 	collect func(emit func(value float64, labels ...string))
 }
 
-// Collect adds a family of that kind. collect is called each time that the metrics are
-// written, and passes the values with their labels to emit. It must not block.
+// Collect adds a family of a kind. collect is called each time the metrics are written, and passes
+// the values with their labels to emit. It must not block.
 func (s *Set) Collect(kind, name, help string, labels []string, collect func(emit func(value float64, labels ...string))) {
 	s.add(&collected{head{name, help, kind, labels}, collect})
 }

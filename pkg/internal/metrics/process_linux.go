@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// residentField is the index of rss in what fields returns: field 24 of proc(5), and
-// the first that fields returns is the third.
+// residentField is the index of rss in the result of fields: rss is field 24 of proc(5), and the
+// first element of the result is field 3.
 const residentField = 24 - 3
 
-// addProcess adds the numbers that the kernel has about the process.
+// addProcess adds the kernel's numbers about the process.
 func (s *Set) addProcess() {
 	s.Collect(KindCounter, "process_cpu_seconds_total", "Seconds of processor time, of users and of the system.", nil, func(emit func(float64, ...string)) {
 		var u syscall.Rusage

@@ -2,5 +2,5 @@
 
 package metrics
 
-// addProcess adds nothing: the numbers about the process are read from Linux's /proc.
+// addProcess adds nothing, because the numbers about the process are read from Linux's /proc.
 func (s *Set) addProcess() {}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// began is about when the program has started.
+// began is approximately the time when the program started.
 var began = time.Now()
 
 // AddProgram adds information about the program: its version, the Go runtime and,
@@ -30,8 +30,8 @@ func (s *Set) AddProgram(version string) {
 		{KindCounter, "go_gc_cycles_total", "Garbage collections.", func(m *runtime.MemStats) uint64 { return uint64(m.NumGC) }},
 	} {
 		s.Collect(m.kind, m.name, m.help, nil, func(emit func(float64, ...string)) {
-			// Package runtime/metrics would not stop the program for 20 microseconds, but takes
-			// 50 when the program starts.
+			// Package runtime/metrics would not stop the program for 20 microseconds, but it takes
+			// 50 microseconds when the program starts.
 			var now runtime.MemStats
 			runtime.ReadMemStats(&now)
 			emit(float64(m.value(&now)))
@@ -43,8 +43,8 @@ func (s *Set) AddProgram(version string) {
 	s.addProcess()
 }
 
-// fields returns the fields of /proc/PID/stat behind the name of the program, which
-// may have blanks and parentheses.
+// fields returns the fields of /proc/PID/stat after the name of the program, which may contain
+// blanks and parentheses.
 func fields(stat string) []string {
 	_, rest, ok := strings.Cut(stat, ") ")
 	for ok {

@@ -13,20 +13,22 @@ import (
 // Role is the set of a client's permissions. The zero value permits nothing.
 type Role string
 
-// The roles. Each includes the ones before it.
+// These are the roles. Each includes the permissions of the earlier ones.
 const (
-	// RoleRead reads files and follows the output of processes of its principal.
+	// RoleRead permits reading files and following the output of processes of the client's
+	// principal.
 	RoleRead Role = "read"
-	// RoleRun starts processes and changes files.
+	// RoleRun permits starting processes and changing files.
 	RoleRun Role = "run"
-	// RoleAdmin sees the numbers of the whole server, and ends processes of all clients.
+	// RoleAdmin permits reading the numbers of the whole server, and ending processes of all
+	// clients.
 	RoleAdmin Role = "admin"
 )
 
-// Roles are the roles, each of which may do what those before it may.
+// Roles lists the roles. Each includes the permissions of the earlier ones.
 var Roles = []Role{RoleRead, RoleRun, RoleAdmin}
 
-// Allows reports whether a role may do what is for another.
+// Allows reports whether a role includes the permissions of another role.
 func (r Role) Allows(other Role) bool {
 	own, wanted := slices.Index(Roles, r), slices.Index(Roles, other)
 	return own >= 0 && wanted >= 0 && own >= wanted
@@ -37,7 +39,7 @@ type Sandbox string
 
 // The sandboxes of ceilings.
 const (
-	// SandboxNone permits everything. The zero value is the same.
+	// SandboxNone permits everything. The zero value has the same meaning.
 	SandboxNone Sandbox = "none"
 	// SandboxWorkspaceWrite permits writing below Ceiling.Dir and in temporary directories.
 	SandboxWorkspaceWrite Sandbox = "workspace-write"
@@ -48,7 +50,7 @@ const (
 // Sandboxes are the sandboxes of ceilings, the weakest last.
 var Sandboxes = []Sandbox{SandboxReadOnly, SandboxWorkspaceWrite, SandboxNone}
 
-// Limits are execproto.ProcessLimits in a file.
+// Limits is the form of execproto.ProcessLimits in a file.
 type Limits struct {
 	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
 	SwapBytes   uint64 `json:"swapBytes,omitempty"`
@@ -62,15 +64,14 @@ type Limits struct {
 	Require     bool   `json:"require,omitempty"`
 }
 
-// Ceiling bounds what a client may ask for. The zero value bounds nothing. Values can be
-// compared.
+// Ceiling bounds what a client may request. The zero value bounds nothing. Values can be compared.
 type Ceiling struct {
-	// Dir is the directory to which file requests and working directories are confined: a
-	// clean absolute path; "": none.
+	// Dir is the directory to which file requests and working directories are confined: a clean
+	// absolute path. "" means that they are not confined.
 	Dir string `json:"dir,omitempty"`
-	// MaxSandbox is the weakest sandbox of processes and file requests.
+	// MaxSandbox is the weakest permitted sandbox of processes and file requests.
 	MaxSandbox Sandbox `json:"maxSandbox,omitempty"`
-	// Limits are the highest that processes may have.
+	// Limits are the highest limits that processes may have.
 	Limits Limits `json:"limits,omitzero"`
 }
 
@@ -82,7 +83,7 @@ func (c *Ceiling) ConfinesProcesses() bool {
 // ConfinesFiles reports whether file requests must have a sandbox.
 func (c *Ceiling) ConfinesFiles() bool { return c.Dir != "" || c.ConfinesProcesses() }
 
-// CheckAccess returns what is wrong with a role and its ceiling; it is an InvalidError.
+// CheckAccess returns an InvalidError if a role or its ceiling is invalid.
 func CheckAccess(role Role, c *Ceiling) error {
 	switch {
 	case !slices.Contains(Roles, role):
@@ -103,8 +104,9 @@ func CheckAccess(role Role, c *Ceiling) error {
 	return nil
 }
 
-// DefaultCeiling is the ceiling of a new token. A token to run processes in a directory has the sandbox
-// workspace-write, unless the ceiling names another: without one, commands could leave the directory.
+// DefaultCeiling returns the ceiling of a new token. A token to run processes in a directory gets
+// the sandbox workspace-write, unless the ceiling has another one: without a sandbox, commands
+// could leave the directory.
 func DefaultCeiling(role Role, c Ceiling) Ceiling {
 	if role == RoleRun && c.Dir != "" && c.MaxSandbox == "" {
 		c.MaxSandbox = SandboxWorkspaceWrite
@@ -112,7 +114,8 @@ func DefaultCeiling(role Role, c Ceiling) Ceiling {
 	return c
 }
 
-// Grant is what a registry tells a server about the token of a client (docs/spec/relay.md §8.5).
+// Grant is the part of a client's token that a registry sends to a server (docs/spec/relay.md
+// §8.5).
 type Grant struct {
 	Token string `json:"token"` // its id
 	Name  string `json:"name,omitempty"`

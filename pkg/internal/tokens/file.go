@@ -18,16 +18,16 @@ import (
 	"codex.internal/pkg/internal/atomicfile"
 )
 
-// Kept is a pointer to a token of a service, which embeds Token. Check returns the
-// error in the fields that the service has added, an InvalidError.
+// Kept is a pointer to a token type of a service, which embeds Token. Check checks the fields that
+// the service has added, and returns an InvalidError.
 type Kept[T any] interface {
 	*T
 	Common() *Token
 	Check() error
 }
 
-// File is a file with tokens. A running service notices what another
-// process changes in it. Its methods may be called from any goroutine.
+// File is a file with tokens. A running service notices when another process changes the file. Its
+// methods may be called from any goroutine.
 type File[T any, P Kept[T]] struct {
 	prefix Prefix
 	path   string
@@ -38,18 +38,18 @@ type File[T any, P Kept[T]] struct {
 	tokens map[string]P
 }
 
-// Open returns the file at a path. If the file does not exist, it has no tokens. now is
-// time.Now, except in tests.
+// Open returns the file at a path. If the file does not exist, it has no tokens. now is time.Now,
+// except in tests.
 func Open[T any, P Kept[T]](path string, prefix Prefix, now func() time.Time) *File[T, P] {
 	return &File[T, P]{path: path, prefix: prefix, now: now}
 }
 
-// Path returns where the file is.
+// Path returns the path of the file.
 func (f *File[T, P]) Path() string { return f.path }
 
-// load returns the tokens, and reads the file if it has changed since the last time.
-// The caller must not change the map. While the file cannot be read there are no
-// tokens, so removing the file revokes all of them.
+// load returns the tokens. It reads the file if it has changed since the last call. The caller must
+// not change the map. While the file cannot be read there are no tokens, so removing the file
+// revokes all of them.
 func (f *File[T, P]) load() (map[string]P, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,22 +73,22 @@ func (f *File[T, P]) load() (map[string]P, error) {
 	return tokens, nil
 }
 
-// Unchanged reports whether a file has not changed. The mode counts, too: a file that others
-// may now change is refused.
+// Unchanged reports whether a file has not changed. A change of the mode counts too, because a file
+// that others may now change is refused.
 func Unchanged(before, now os.FileInfo) bool {
 	return os.SameFile(before, now) && before.ModTime().Equal(now.ModTime()) && before.Size() == now.Size() && before.Mode() == now.Mode()
 }
 
-// Read returns the reason why the file cannot be read; nil: it can be read, or it does not
-// exist.
+// Read returns the reason why the file cannot be read. It returns nil if the file can be read or
+// does not exist.
 func (f *File[T, P]) Read() error {
 	_, err := f.load()
 	return err
 }
 
-// Create makes a token that is valid for ttl (0: it does not expire) and returns its text,
-// which is not stored and cannot be recovered. made has the service's fields and the name.
-// The error is an InvalidError if the token is not valid.
+// Create creates a token that is valid for ttl (0: it does not expire) and returns its text, which
+// is not stored and cannot be recovered. made has the name and the service's fields. The error is
+// an InvalidError if the token is not valid.
 func (f *File[T, P]) Create(ctx context.Context, made T, ttl time.Duration) (string, T, error) {
 	var none T
 	p := P(&made)
@@ -195,8 +195,8 @@ func (f *File[T, P]) update(ctx context.Context, change func(map[string]P) error
 	return nil
 }
 
-// Authenticate returns the token that a text is, or an ErrBadToken. Other
-// errors are of the file.
+// Authenticate returns the token with a text, or an ErrBadToken. Other errors mean that the file
+// cannot be read.
 func (f *File[T, P]) Authenticate(secret string) (P, error) {
 	t, err := f.Find(f.prefix.ID(secret))
 	if err != nil {
@@ -208,8 +208,8 @@ func (f *File[T, P]) Authenticate(secret string) (P, error) {
 	return t, nil
 }
 
-// Find returns the token with an id if it is still good, or an ErrBadToken. The caller must
-// not change it.
+// Find returns the token with an id if it is still valid, or otherwise an ErrBadToken. The caller
+// must not change the token.
 func (f *File[T, P]) Find(id string) (P, error) {
 	tokens, err := f.load()
 	if err != nil {
@@ -228,8 +228,7 @@ type document[P any] struct {
 	Tokens  []P `json:"tokens"`
 }
 
-// Decode reads the content of a token file. An unknown member is an error: it
-// could be a restriction.
+// Decode decodes a token file. An unknown member is an error, because it could be a restriction.
 func Decode[T any, P Kept[T]](data []byte) (map[string]P, error) {
 	var doc document[P]
 	if err := atomicfile.DecodeDocument(data, &doc); err != nil {
@@ -261,8 +260,8 @@ func Decode[T any, P Kept[T]](data []byte) (map[string]P, error) {
 	return tokens, nil
 }
 
-// check returns what is wrong with a token that a person has asked for or
-// written into the file; it is an InvalidError.
+// check returns an InvalidError if a person has requested an invalid token, or has written one into
+// the file.
 func check[T any, P Kept[T]](p P) error {
 	if err := p.Check(); err != nil {
 		return err
@@ -270,8 +269,8 @@ func check[T any, P Kept[T]](p P) error {
 	return p.Common().check()
 }
 
-// Encode returns the content of the file. It returns an error if the content is more
-// than load reads, because then no token could be used any more.
+// Encode returns the content of the file. It returns an error if load would refuse the content
+// because of its size: no token could then be used any more.
 func Encode[T any, P Kept[T]](tokens map[string]P) ([]byte, error) {
 	data, err := json.MarshalIndent(document[P]{Version: fileVersion, Tokens: ordered(tokens)}, "", "  ")
 	if err != nil {

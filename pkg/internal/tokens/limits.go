@@ -3,7 +3,8 @@ package tokens
 import "time"
 
 const (
-	// maxTokens and MaxFile bound a file, which is read whole when it has changed.
+	// maxTokens is the most tokens that a file may have. The file is read as a whole when it has
+	// changed.
 	maxTokens = 10_000
 	// MaxFile is the most bytes of a file.
 	MaxFile = 16 << 20

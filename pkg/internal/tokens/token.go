@@ -1,5 +1,5 @@
-// Package tokens stores bearer tokens in a file, which contains only their digests. The
-// service decides what a token permits: its own token type embeds Token and adds fields.
+// Package tokens stores bearer tokens in a file, which contains only their digests. The service
+// decides what a token permits: its token type embeds Token and adds fields.
 package tokens
 
 import (
@@ -19,12 +19,11 @@ import (
 var (
 	// ErrNoToken means that there is no token with that id.
 	ErrNoToken = errors.New("the token does not exist")
-	// ErrBadToken means that a token is not in the file, or no longer.
+	// ErrBadToken means that a token is not in the file, was removed from it, or has expired.
 	ErrBadToken = errors.New("the token is unknown, revoked or expired")
 )
 
-// InvalidError is the error for an invalid value that a person has given. What names the
-// option in words.
+// InvalidError means that a person has given an invalid value. What names the option in words.
 type InvalidError struct {
 	What   string
 	Reason string
@@ -46,19 +45,19 @@ type Token struct {
 	SHA256  string    `json:"sha256"`           // of the whole token, in hexadecimal digits
 }
 
-// Common returns the token itself. A type that embeds Token is a Kept with it.
+// Common returns the token itself. It makes a type that embeds Token a Kept.
 func (t *Token) Common() *Token { return t }
 
 // Expired reports whether the token is no longer valid at a time.
 func (t *Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
-// matches reports whether a secret is the token's. Comparing digests takes the
-// same time wherever they differ.
+// matches reports whether a secret belongs to the token. Comparing digests takes the same time
+// wherever they differ.
 func (t *Token) matches(secret string) bool {
 	return subtle.ConstantTimeCompare([]byte(Digest(secret)), []byte(t.SHA256)) == 1
 }
 
-// check returns the error in the token, an InvalidError.
+// check returns an InvalidError if the token is invalid.
 func (t *Token) check() error {
 	if len(t.Name) > MaxName || !Printable(t.Name) {
 		return Invalid("name", "%.*q: at most %d bytes that can be printed", MaxName, t.Name, MaxName)
@@ -82,12 +81,11 @@ func Printable(s string) bool {
 	return utf8.ValidString(s)
 }
 
-// Prefix begins the text of the tokens of one kind of service. After it come the id, an
-// underscore and the secret part. So the owner of a token can see its purpose and its
-// id.
+// Prefix is the beginning of the text of the tokens of one kind of service. The id, an underscore
+// and the secret part follow. So the owner of a token can see its purpose and its id.
 type Prefix string
 
-// The sizes of the random parts of a token.
+// These are the sizes of the random parts of a token.
 const (
 	idBytes     = 6
 	secretBytes = 32 // it cannot be guessed, so a plain digest protects it

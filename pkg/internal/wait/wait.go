@@ -1,5 +1,5 @@
-// Package wait implements two kinds of waiting: for a time that a context can cut
-// short, and for a wake-up that is never lost and never blocks the sender.
+// Package wait implements two kinds of waiting: for a time that a context can shorten, and for a
+// wake-up that is never lost and never blocks the sender.
 package wait
 
 import (

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestFor waits to the end, and until a context ends before that.
+// TestFor waits until the time is over, and until a context ends before that.
 func TestFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()

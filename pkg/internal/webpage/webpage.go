@@ -12,14 +12,15 @@ import (
 	"strings"
 )
 
-// Style is the style of the pages: light and dark, tables that are lists on a phone.
+// Style is the style of the pages. It has a light and a dark mode, and shows tables as lists on a
+// phone.
 //
 //go:embed style.css
 var Style string
 
-// Policy returns the Content-Security-Policy of a page. It permits the page's own style, the
-// script (which may be empty) and fetching the page itself. If a name got into the markup, it
-// could not run code.
+// Policy returns the Content-Security-Policy of a page. It permits the page's own style, the script
+// (which may be empty) and fetching the page itself. A name that was inserted into the markup
+// without escaping could not run code.
 func Policy(script string) string {
 	policy := "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; img-src data:; style-src " + sourceHash(Style)
 	if script != "" {
@@ -28,19 +29,18 @@ func Policy(script string) string {
 	return policy
 }
 
-// FormPolicy is Policy for a page without a script whose forms may be sent to its own
-// server.
+// FormPolicy is Policy for a page without a script whose forms may be sent to its own server.
 func FormPolicy() string {
 	return strings.Replace(Policy(""), "form-action 'none'", "form-action 'self'", 1)
 }
 
-// sourceHash names an inline style or script in a policy.
+// sourceHash returns the source expression of a policy for an inline style or script.
 func sourceHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// SetHeaders sets the headers of a page with that policy. They forbid caching.
+// SetHeaders sets the headers of a page with a policy. They forbid caching.
 func SetHeaders(h http.Header, policy string) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", policy)
@@ -49,7 +49,7 @@ func SetHeaders(h http.Header, policy string) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// Counted returns a number of things.
+// Counted returns a number with the name of a thing, in the singular or plural.
 func Counted[N int | uint64](n N, thing string) string {
 	if n != 1 {
 		thing += "s"
