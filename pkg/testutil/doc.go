@@ -1,4 +1,4 @@
-// Package testutil groups what only tests use:
+// Package testutil groups packages that only tests use:
 //
 //	leakcheck    finds goroutines that a test leaves behind
 //	faultproxy   a TCP proxy that delays, cuts and reorders on purpose

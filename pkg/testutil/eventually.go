@@ -11,18 +11,17 @@ const (
 	// needs seconds for work that takes milliseconds on an idle one.
 	Timeout = 30 * time.Second
 
-	// firstPause is the pause after the first poll. Each pause is twice as long as
-	// the one before, and at most longestPause: a poll may be a request to a service
-	// that limits how many it answers.
+	// firstPause is the pause after the first poll. Each pause is twice as long as the previous
+	// one, up to longestPause, because a poll may be a request to a service that limits how many it
+	// answers.
 	firstPause   = time.Millisecond
 	longestPause = 50 * time.Millisecond
 )
 
-// Eventually calls look until ok is true. It is for conditions without an event,
-// such as those of other processes, files and sockets. If ctx ends first, or after
-// Timeout, it fails the test with the wanted and the last seen state. In a cleanup
-// the test's own context has already ended, so pass another one. It must be called
-// by the test's goroutine.
+// Eventually calls look until ok is true. It is for conditions that no event reports, such as those
+// of other processes, files and sockets. If ctx ends first, or after Timeout, it fails the test
+// with the wanted and the last seen state. In a cleanup the test's own context has already ended,
+// so pass another one. It must be called from the test's goroutine.
 func Eventually(ctx context.Context, t testing.TB, want string, look func() (got string, ok bool)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, Timeout)

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// Need skips or fails a test that needs a feature of the machine, if err is not nil. If
-// err is one of lacks, the errors by which a machine reports that it lacks the feature,
-// Need skips the test and names the feature. Any other error fails the test: a test
-// that skips for each error would hide that its own tool is broken.
+// Need skips or fails a test that needs a feature of the machine, if err is not nil. lacks are the
+// errors by which a machine reports that it lacks the feature. If err is one of them, Need skips
+// the test and names the feature. Any other error fails the test: if a test were skipped for every
+// error, a broken tool of the test would go unnoticed.
 func Need(t testing.TB, what string, err error, lacks ...error) {
 	t.Helper()
 	if err == nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestFreePort listens on the result of FreePort, while the kernel's own range is
-// elsewhere.
+// TestFreePort listens on the result of FreePort. The kernel's own range must not contain that
+// port.
 func TestFreePort(t *testing.T) {
 	for range 100 {
 		port, err := FreePort()

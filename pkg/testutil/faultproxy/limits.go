@@ -11,8 +11,7 @@ const (
 	// same test.
 	dialTime = 10 * time.Second
 
-	// mostPieces is about how many pieces a random plan splits a connection's
-	// bytes into before they are cut, so that small pieces do not make a
-	// test slow.
+	// mostPieces is approximately the number of pieces into which a random plan splits a
+	// connection's bytes before they are cut, so that small pieces do not make a test slow.
 	mostPieces = 1000
 )

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// link is one connection with its two sides. A goroutine per direction passes
-// bytes on; the one that meets a fault carries it out.
+// link is one connection with its two sides. One goroutine per direction forwards the bytes. The
+// goroutine that reaches a fault executes it.
 type link struct {
 	p              *Proxy
 	n              int // its number
@@ -48,8 +48,7 @@ func (l *link) reset() {
 	reset(l.server)
 }
 
-// routinePump passes one direction on: up to the next fault, then that, and so
-// on.
+// routinePump forwards one direction: the bytes up to the next fault, then the fault, and so on.
 func (l *link) routinePump(dir Direction, from, to *net.TCPConn) {
 	rng := rand.New(rand.NewPCG(l.p.plan.Seed, uint64(l.n)<<1|uint64(dir)))
 	buf := make([]byte, readSize)
@@ -77,7 +76,7 @@ func (l *link) routinePump(dir Direction, from, to *net.TCPConn) {
 	}
 }
 
-// ended handles the end of the data that is read. It reports whether it is the end.
+// ended handles an error or the end of the data. It reports whether the direction has ended.
 func (l *link) ended(to *net.TCPConn, err error) bool {
 	switch {
 	case err == nil:
@@ -90,8 +89,8 @@ func (l *link) ended(to *net.TCPConn, err error) bool {
 	return false
 }
 
-// broken passes an error of one side on to the other, unless a planned fault
-// has caused the error.
+// broken forwards an error of one side to the other side, unless a planned fault has caused the
+// error.
 func (l *link) broken() {
 	select {
 	case <-l.over:
@@ -100,7 +99,7 @@ func (l *link) broken() {
 	}
 }
 
-// pass writes the data that was read, late and in pieces as planned. It reports
+// pass writes the data that was read, with the planned delay and in the planned pieces. It reports
 // whether the link continues.
 func (l *link) pass(dir Direction, rng *rand.Rand, to *net.TCPConn, data []byte) bool {
 	if len(data) > 0 && !l.wait(l.plan.Delay) {
@@ -128,7 +127,7 @@ func (l *link) pass(dir Direction, rng *rand.Rand, to *net.TCPConn, data []byte)
 	return true
 }
 
-// wait waits. It returns false if the link has ended meanwhile.
+// wait waits for d. It returns false if the link has ended meanwhile.
 func (l *link) wait(d time.Duration) bool {
 	if d == 0 {
 		return true
@@ -143,8 +142,8 @@ func (l *link) wait(d time.Duration) bool {
 	}
 }
 
-// carryOut makes a fault happen; to is the destination of its direction. It
-// reports whether the direction continues.
+// carryOut executes a fault. to is the destination of the fault's direction. It reports whether the
+// direction continues.
 func (l *link) carryOut(f Fault, to *net.TCPConn) bool {
 	if f.Kind == Stall {
 		l.p.count(func(s *Stats) { s.Stalls++ })
@@ -158,7 +157,7 @@ func (l *link) carryOut(f Fault, to *net.TCPConn) bool {
 	return false
 }
 
-// strike carries out a fault that ends the link.
+// strike executes a fault that ends the link.
 func (l *link) strike(f Fault, to *net.TCPConn) {
 	switch f.Kind {
 	case Close:

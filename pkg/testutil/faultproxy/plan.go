@@ -34,15 +34,15 @@ const (
 	Close Kind = iota
 	// Reset resets both sides.
 	Reset
-	// ResetClient resets the client's side. The server's side is left open,
-	// but silent, for the fault's time and is then reset.
+	// ResetClient resets the client's side. The server's side remains open, but silent, for the
+	// fault's time and is then reset.
 	ResetClient
 	// ResetServer is the same with the sides exchanged.
 	ResetServer
 	// HalfClose ends the fault's direction normally and leaves the other one
 	// open for the fault's time; then both sides are closed.
 	HalfClose
-	// Stall holds the fault's direction back for the fault's time.
+	// Stall delays the fault's direction by the fault's time.
 	Stall
 
 	kinds // how many there are
@@ -53,8 +53,7 @@ var kindNames = [kinds]string{"close", "reset", "reset-client", "reset-server", 
 // String returns the kind's name in plans that are printed.
 func (k Kind) String() string { return kindNames[k] }
 
-// Fault is what happens when a direction of a connection has carried a number
-// of bytes.
+// Fault happens when a direction of a connection has carried a number of bytes.
 type Fault struct {
 	Kind  Kind
 	Dir   Direction
@@ -73,14 +72,12 @@ func (f Fault) String() string {
 
 // Conn describes the faults of one connection.
 type Conn struct {
-	// Refuse resets the connection as soon as it is made; then the other fields
-	// have no effect.
+	// Refuse resets the connection as soon as it is made. The other fields then have no effect.
 	Refuse bool
-	// Pieces is the most bytes that are written at a time: data is split into
-	// pieces of random sizes up to it. 0: data is not split.
+	// Pieces is the most bytes that are written at a time. Data is split into pieces of random
+	// sizes up to this. 0: data is not split.
 	Pieces int
-	// Delay is how long whatever is read, at most 32 KiB at a time, is held
-	// back before it is passed on.
+	// Delay is how long each read, of at most 32 KiB, is delayed before it is forwarded.
 	Delay time.Duration
 	// Faults are in the order of After within each direction.
 	Faults []Fault
@@ -135,12 +132,12 @@ type Shape struct {
 	Cuts int
 	// Refusals is the most connections that are refused after each.
 	Refusals int
-	// First is how many bytes the first connection carries in each direction
-	// before anything happens to it.
+	// First is how many bytes the first connection carries in each direction before its first
+	// fault.
 	First int64
-	// Up and Down are the most bytes that a direction carries until it is cut.
-	// All orders of magnitude below are equally likely, so that cuts happen in
-	// handshakes as well as in the middle of a stream.
+	// Up and Down are the most bytes that a direction carries until it is cut. All orders of
+	// magnitude up to that are equally likely, so that cuts happen in handshakes as well as in the
+	// middle of a stream.
 	Up, Down int64
 	// Pause bounds every Fault.For.
 	Pause time.Duration
@@ -163,8 +160,7 @@ func Random(seed uint64, s Shape) Plan {
 	return p
 }
 
-// randomConn makes a connection that ends badly, perhaps after a stall, and
-// perhaps in pieces or with a delay.
+// randomConn makes a connection that ends badly. It may also have a stall, pieces or a delay.
 func randomConn(rng *rand.Rand, s Shape, least int64) Conn {
 	var c Conn
 	end := Fault{Kind: Kind(rng.IntN(int(Stall))), Dir: Direction(rng.IntN(2))}

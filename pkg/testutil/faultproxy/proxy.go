@@ -1,5 +1,5 @@
-// Package faultproxy is a TCP proxy for tests that disturbs connections like a bad network, but by
-// plan: the same plan has the same effect on the same bytes.
+// Package faultproxy is a TCP proxy for tests that disturbs connections like a bad network, but
+// according to a plan. The same plan has the same effect on the same bytes.
 //
 //	p, err := faultproxy.New(ctx, server.Addr().String(), faultproxy.Plan{Conns: []faultproxy.Conn{
 //		{Faults: []faultproxy.Fault{{Kind: faultproxy.Reset, Dir: faultproxy.Down, After: 5000}}},
@@ -29,9 +29,8 @@ type Stats struct {
 	Up, Down int64 // bytes passed on
 }
 
-// Proxy passes connections on to a target. Its methods may be called from any
-// goroutine. It has a goroutine that accepts, one per connection and one per
-// direction; Close waits for them all.
+// Proxy forwards connections to a target. Its methods may be called from any goroutine. It has one
+// goroutine that accepts, one per connection and one per direction. Close waits for all of them.
 type Proxy struct {
 	plan   Plan
 	l      *net.TCPListener
@@ -45,8 +44,8 @@ type Proxy struct {
 	links  map[*link]struct{}
 }
 
-// New starts a proxy on a free port of 127.0.0.1 that passes connections on to
-// target, a HOST:PORT. It ends with ctx or Close.
+// New starts a proxy on a free port of 127.0.0.1 that forwards connections to target, a HOST:PORT.
+// The proxy ends with ctx or Close.
 func New(ctx context.Context, target string, plan Plan) (*Proxy, error) {
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -69,7 +68,7 @@ func (p *Proxy) Stats() Stats {
 	return p.stats
 }
 
-// SetTarget passes connections on to another target, a HOST:PORT, from now on.
+// SetTarget makes the proxy forward later connections to another target, a HOST:PORT.
 func (p *Proxy) SetTarget(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,8 +25,8 @@ type peers struct {
 	client, server *net.TCPConn
 }
 
-// join connects through a proxy with a plan. Everything ends with the test,
-// after which no goroutine may be left.
+// join connects through a proxy with a plan. Everything ends when the test ends. Then no goroutine
+// may be left.
 func join(t *testing.T, plan Plan) peers {
 	t.Helper()
 	noneLeft := leakcheck.Goroutines(t)
@@ -108,7 +108,7 @@ func TestBytesArriveAsTheyWereSent(t *testing.T) {
 	}
 }
 
-// long is a time that a test does not live to see.
+// long is longer than any test runs.
 const long = time.Hour
 
 // ending is the way in which a side notices its end.
@@ -118,8 +118,8 @@ const (
 	inOrder ending = "in order"
 	byReset ending = "by a reset"
 	open    ending = "open"
-	// either is for a side that is closed while something is under way to
-	// it, or from it: the kernel chooses.
+	// either is for a side that is closed while data is in flight to or from it. The kernel decides
+	// how it ends.
 	either ending = "closed or reset"
 )
 
@@ -127,7 +127,7 @@ const (
 func (want ending) read(t *testing.T, name string, c *net.TCPConn) int64 {
 	t.Helper()
 	if want == open {
-		// No data comes, however long the reader waits.
+		// No data arrives, however long the reader waits.
 		must(t, c.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
 	}
 	n, err := io.Copy(io.Discard, c)
@@ -174,7 +174,7 @@ func TestFaults(t *testing.T) {
 			if tt.fault.Dir == Down {
 				sender = j.server
 			}
-			// Data beyond the fault does not arrive.
+			// Data after the fault does not arrive.
 			_, _ = sender.Write(noise(2000))
 			if f := <-told; f != tt.fault {
 				t.Errorf("told of %v", f)

@@ -9,10 +9,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Goroutines returns a function that fails the test if goroutines exist that did not
-// exist when Goroutines was called. It waits for those that are ending, and fails
-// with the stacks of the others. Tests that run in parallel to it must not start
-// goroutines.
+// Goroutines returns a function that fails the test if goroutines exist that did not exist when
+// Goroutines was called. The function waits for goroutines that are ending, and fails with the
+// stacks of the others. Tests that run in parallel to this test must not start goroutines.
 func Goroutines(t testing.TB) (check func()) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()

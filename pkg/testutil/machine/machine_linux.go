@@ -25,17 +25,17 @@ const (
 // landlockBackend is the version of Landlock that the backend needs (docs/kernels.md).
 const landlockBackend = 6
 
-// errLack is matched by errors that report what the machine lacks.
+// errLack matches errors that mean that the machine lacks a feature.
 var errLack = errors.New("the machine lacks it")
 
-// lack marks an error as a lack of the machine.
+// lack marks an error as a missing feature of the machine.
 type lack struct{ error }
 
 func (lack) Is(target error) bool { return target == errLack }
 
 func (l lack) Unwrap() error { return l.error }
 
-// only marks err as a lack of the machine if it is one of some system errors.
+// only marks err as a missing feature of the machine if it is one of the system errors of.
 func only(err error, of ...syscall.Errno) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok && slices.Contains(of, errno) {
 		return lack{err}
@@ -43,8 +43,8 @@ func only(err error, of ...syscall.Errno) error {
 	return err
 }
 
-// NeedBackend skips a test on a machine that lacks what a backend needs, for the user of the test. Of
-// several backends the machine must have one.
+// NeedBackend skips a test on a machine that does not support a backend for the user of the test.
+// If several backends are named, the machine must support one of them.
 func NeedBackend(t testing.TB, names ...string) {
 	t.Helper()
 	NeedBackendAs(t, os.Geteuid(), names...)
@@ -148,8 +148,8 @@ func landlock(version int) (int, error) {
 	return int(abi), nil
 }
 
-// bwrap runs bwrap directly: not through the launcher, and without the options that only
-// the launcher uses.
+// bwrap runs bwrap directly. It does not use the launcher, nor the options that only the launcher
+// uses.
 func bwrap(uid int) error {
 	if err := closeRange(); err != nil {
 		return err
@@ -168,7 +168,7 @@ func bwrap(uid int) error {
 		return nil
 	}
 	err = fmt.Errorf("run %s: %w: %s", program, err, strings.TrimSpace(string(out)))
-	// It names itself when the kernel refuses something.
+	// bwrap begins its message with its name if the kernel refuses an operation.
 	if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == 1 && strings.HasPrefix(string(out), "bwrap: ") {
 		return lack{err}
 	}

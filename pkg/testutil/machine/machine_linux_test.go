@@ -48,8 +48,8 @@ func reports(t *testing.T, name string, change func(*exec.Cmd)) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestRefusedCalls: a call that the kernel lacks or forbids is a lack of the machine, and one that fails
-// otherwise is none.
+// TestRefusedCalls: a call that the kernel lacks or forbids counts as a missing feature of the
+// machine. A call that fails otherwise does not.
 func TestRefusedCalls(t *testing.T) {
 	for _, tt := range []struct {
 		backend string
@@ -85,7 +85,7 @@ func TestRefusedCalls(t *testing.T) {
 	}
 }
 
-// TestNoMoreUserNamespaces: a limit of the kernel is a lack.
+// TestNoMoreUserNamespaces: a reached limit of the kernel counts as a missing feature.
 func TestNoMoreUserNamespaces(t *testing.T) {
 	NeedUserNamespaces(t)
 	NeedSettings(t)
@@ -104,8 +104,8 @@ func TestNoMoreUserNamespaces(t *testing.T) {
 	}
 }
 
-// TestBwrapsThatFail: if bwrap is missing, or says what the kernel refuses, the machine lacks it.
-// If it fails without a message, it is broken.
+// TestBwrapsThatFail: if bwrap is missing, or reports that the kernel refuses an operation, the
+// machine lacks the feature. If bwrap fails without a message, it is broken.
 func TestBwrapsThatFail(t *testing.T) {
 	for script, want := range map[string]string{
 		"": lacks,
@@ -141,7 +141,7 @@ func TestAnotherUser(t *testing.T) {
 	}
 }
 
-// TestUnknownBackend: a misspelled backend is not a lack.
+// TestUnknownBackend: a misspelled backend does not count as a missing feature.
 func TestUnknownBackend(t *testing.T) {
 	if got := report(backend("namespace", os.Geteuid())); !strings.HasPrefix(got, failed) {
 		t.Errorf("got %q, want a text beginning with %q", got, failed)

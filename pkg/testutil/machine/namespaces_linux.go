@@ -14,7 +14,7 @@ import (
 // userNamespaces is the feature of NeedUserNamespaces.
 const userNamespaces = "user namespaces"
 
-// variable makes a program that imports this package try namespaces.
+// variable makes a program that imports this package try to create namespaces.
 const variable = "TESTUTIL_MACHINE"
 
 // Values of the variable, before the name of the feature.
@@ -23,8 +23,8 @@ const (
 	inside  = "inside "  // it was started in them
 )
 
-// Beginnings of the report of a program that has tried. Before an error, it says whether
-// that is a lack.
+// These are the beginnings of the report of a program that has tried. They say whether the error
+// after them means a missing feature.
 const (
 	works  = "works"
 	lacks  = "lacks: "
@@ -60,8 +60,8 @@ func report(err error) string {
 	}
 }
 
-// namespaces makes namespaces as a user and, if they are those of a sandbox, a view in
-// them.
+// namespaces creates namespaces as a user. If they are those of a sandbox, it also creates a view
+// in them.
 func namespaces(what string, uid int) error {
 	cmd := again(outside + what)
 	cmd.SysProcAttr = as(uid)
@@ -71,7 +71,8 @@ func namespaces(what string, uid int) error {
 		return lack{errors.New(text)}
 	}
 	if err != nil || said != works {
-		// %v: an error of the start is not an answer of the kernel about the feature.
+		// Use %v and not %w, because an error of the start is not the kernel's answer about the
+		// feature.
 		return fmt.Errorf("start this program again: %v: %s", err, said)
 	}
 	return nil
@@ -86,7 +87,7 @@ func again(value string) *exec.Cmd {
 	return cmd
 }
 
-// try makes the namespaces, tries the rest in them, and returns the report.
+// try creates the namespaces, tests the other features in them, and returns the report.
 func try(what string) string {
 	cmd := again(inside + what)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -96,19 +97,21 @@ func try(what string) string {
 	}
 	if what == Namespaces {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
-		// A user other than root would lose the right to mount by the execution of the program.
+		// Without ambient capabilities, a user other than root would lose the right to mount when
+		// the program is executed.
 		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
 	}
 	out, err := cmd.Output()
 	if err != nil {
-		// The kernel forbids them, their number has reached a limit, or it was built without them.
+		// The kernel forbids namespaces, their number has reached a limit, or the kernel was built
+		// without them.
 		return report(only(fmt.Errorf("make %s: %w", what, err), unix.EPERM, unix.EACCES, unix.ENOSPC, unix.EUSERS, unix.EINVAL))
 	}
 	return strings.TrimSpace(string(out))
 }
 
-// view makes a small view with the system calls that a sandbox needs: it mounts a read-only copy of /
-// and a file system of its own, and changes the root.
+// view creates a small view with the system calls that a sandbox needs. It mounts a read-only copy
+// of / and its own file system, and changes the root.
 func view() error {
 	const on = "/proc" // exists on every machine
 	var root, context, made int

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Refused returns an element of the list of RefuseCalls: a system call, and how it fails.
+// Refused returns an element for the list of RefuseCalls: a system call, and the error with which
+// it fails.
 func Refused(nr uintptr, errno syscall.Errno) string { return fmt.Sprintf("%d=%d", nr, int(errno)) }
 
-// RefuseCalls makes this kernel behave like an old one for this process and its
-// children: the system calls of a list, separated by spaces, fail. It cannot be
-// undone.
+// RefuseCalls makes the kernel behave like an older one for this process and its children. The
+// system calls in list, separated by spaces, fail. This cannot be undone.
 func RefuseCalls(list string) {
 	if list == "" {
 		return

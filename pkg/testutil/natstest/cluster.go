@@ -33,8 +33,8 @@ func StartCluster(t testing.TB, size int) Cluster {
 	return nil
 }
 
-// startCluster starts the servers on ports that were free a moment before:
-// members of a cluster must know each other's ports from the start.
+// startCluster starts the servers on ports that were free a moment ago, because members of a
+// cluster must know each other's ports from the start.
 func startCluster(t testing.TB, size int) (Cluster, error) {
 	ports, err := freePorts(size)
 	if err != nil {
@@ -56,7 +56,7 @@ func startCluster(t testing.TB, size int) (Cluster, error) {
 	return c, nil
 }
 
-// URLs returns where clients reach all servers, separated by commas.
+// URLs returns the URLs of all servers for clients, separated by commas.
 func (c Cluster) URLs() string {
 	urls := make([]string, len(c))
 	for i, s := range c {

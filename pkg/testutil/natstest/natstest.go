@@ -7,8 +7,8 @@
 //	s.Kill()
 //	s.Restart()
 //
-// The server is a tool of scripts/tools, so that only tests link it. A method
-// that fails ends the test.
+// The server is a tool of scripts/tools, so that only tests link it. If a method fails, it ends the
+// test.
 package natstest
 
 import (
@@ -27,10 +27,10 @@ import (
 )
 
 const (
-	// startTime bounds how long a server may take until it serves: three of
-	// them elect a leader within some seconds.
+	// startTime bounds how long a server may take until it serves. Three servers need some seconds
+	// to elect a leader.
 	startTime = 60 * time.Second
-	// pollInterval is the pause between polls of state that sends no event.
+	// pollInterval is the pause between polls of state that no event reports.
 	pollInterval = 20 * time.Millisecond
 	// startAttempts bounds how often a cluster is started because another
 	// process has taken one of its ports meanwhile.
@@ -43,9 +43,10 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("natstest: find the repository: %w", describe(err))
 	}
-	// With -trimpath it shares the compiled standard library with the other builds of scripts/test;
-	// go tool has no such option. Without optimization the server compiles in half the time, and is
-	// fast enough. The first path that go prints is one that it removes afterwards.
+	// With -trimpath the build shares the compiled standard library with the other builds of
+	// scripts/test; go tool has no such option. Without optimization the server compiles in half
+	// the time, and is fast enough. The first path that go prints is one that go removes
+	// afterwards.
 	for range 2 {
 		cmd := exec.Command("go", "run", "-trimpath", "-gcflags", "github.com/nats-io/nats-server/v2/server=-N -l", "-exec", "echo", "github.com/nats-io/nats-server/v2")
 		cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), "..", "scripts", "tools")
@@ -70,7 +71,7 @@ func describe(err error) error {
 	return err
 }
 
-// Server is one server. Its methods are for the goroutine of the test.
+// Server is one NATS server. Only the goroutine of the test may call its methods.
 type Server struct {
 	t       testing.TB
 	dir     string
@@ -107,14 +108,14 @@ func newServer(t testing.TB, cluster *clusterConfig) *Server {
 	return s
 }
 
-// URL returns where clients reach it: nats://127.0.0.1:PORT, with the user and the
-// password of Authorize.
+// URL returns the URL for clients: nats://127.0.0.1:PORT, with the user and the password of
+// Authorize.
 func (s *Server) URL() string {
 	u := url.URL{Scheme: "nats", User: s.user, Host: fmt.Sprintf("127.0.0.1:%d", s.client)}
 	return u.String()
 }
 
-// Authorize has the server let in one user alone from the next Restart on.
+// Authorize makes the server accept only one user, beginning with the next Restart.
 func (s *Server) Authorize(user, password string) { s.user = url.UserPassword(user, password) }
 
 // Kill ends the server at once, like a crash. If the server does not run, Kill
