@@ -1,11 +1,11 @@
-# Guests of QEMU that run a kernel of Debian on this machine's own files. To be sourced
-# after lib.sh. The script sets temp, a directory outside of /tmp and /var/tmp, and gives
+# Functions for QEMU guests that run a Debian kernel on this machine's own files. Scripts source
+# this file after lib.sh. The script sets temp, a directory outside of /tmp and /var/tmp. It gives
 # its guests a directory with the mount tag "job", which they share with this machine.
 
-# The kernel of Debian 12, as the archive has it.
+# This is the kernel of Debian 12 in the archive.
 kernel_6_1=linux-image-6.1.0-56-amd64
 
-# need_guests checks that there can be guests.
+# need_guests checks that guests can run on this machine.
 need_guests() {
   [ "$(uname -m)" = x86_64 ] || fail "the guests are for x86_64, and this machine is $(uname -m)"
   command -v apt-get >/dev/null || fail "the kernels are packages of Debian 12: apt-get is needed"
@@ -19,8 +19,8 @@ need_guests() {
   fi
 }
 
-# package SERIES NAME prints the directory of an unpacked kernel: the package NAME, or the
-# newest of the series, such as 6.1, if the archive has dropped that.
+# package SERIES NAME prints the directory of an unpacked kernel. It is the package NAME, or the
+# newest of the series, such as 6.1, if the archive no longer has NAME.
 package() { # SERIES NAME
   local name=$2 dir=$temp/kernel-$1
   mkdir -p "$dir/x"
@@ -31,7 +31,7 @@ package() { # SERIES NAME
     local escaped=${1//./\\.}
     name=$(apt-cache search --names-only "^linux-image-$escaped[.+0-9a-z-]*-amd64\$" | cut -d ' ' -f 1 |
       grep -vE -- '-(cloud|rt)-|-dbg|^linux-image-[0-9.]+-amd64$' | sort -V | tail -n 1)
-    # Metapackages such as linux-image-6.12-amd64 have no kernel.
+    # Metapackages such as linux-image-6.12-amd64 contain no kernel.
     [ -n "$name" ] || fail "apt offers neither $2 nor another kernel $1: the sources must be those of Debian 12"
     echo "$2 is not in the archive any more; $name is used. Pin it in $0." >&2
   fi
@@ -41,9 +41,9 @@ package() { # SERIES NAME
   echo "$dir"
 }
 
-# initrd DIR END makes the first file system of a guest. It mounts this machine's
-# root, which cannot be written to, under an overlay, and the job, which can. Its last
-# command is END, a switch_root: user namespaces are forbidden in a chroot.
+# initrd DIR END makes the first file system of a guest. It mounts this machine's root read-only
+# under an overlay, and the job directory writable. Its last command is END, a switch_root, because
+# user namespaces are forbidden in a chroot.
 initrd() { # DIR END
   local dir=$1 end=$2 r=$1/r m f
   local modules="virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci netfs fscache 9pnet 9pnet_virtio 9p overlay unix_diag"
@@ -69,7 +69,7 @@ mount -t tmpfs t /rw; mkdir /rw/u /rw/w; mount -t overlay -o lowerdir=/host,uppe
 mount -t proc p /new/proc; mount -t sysfs s /new/sys; mount -t devtmpfs d /new/dev; mkdir -p /new/dev/pts /new/dev/shm
 mount -t devpts -o ptmxmode=666 dp /new/dev/pts; mount -t tmpfs -o mode=1777 t /new/dev/shm
 mount -t tmpfs -o mode=1777 t /new/tmp; mount -t tmpfs -o mode=1777 t /new/var/tmp
-# Those cover a repository that is below them.
+# These mounts would hide a repository that is below them.
 case '$root' in /tmp/*|/var/tmp/*) mkdir -p '/new${root%/*}'; mount --bind '/host${root%/*}' '/new${root%/*}' ;; esac
 mkdir -p /new/job; share job /new/job cache=none
 ip link set lo up; hostname guest

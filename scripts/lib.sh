@@ -1,25 +1,26 @@
-# Shared by the scripts beside it; to be sourced. It finds the repository,
-# checks what is needed and builds.
+# Functions for the other scripts, which source this file. It finds the repository, checks for
+# needed programs and builds.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 fail() { echo "$(basename "$0"): $*" >&2; exit 1; }
 
-# no_option ARGUMENT fails because a script has no such option, and shows those that it has, as
+# no_option ARGUMENT fails because the script has no such option. It shows the script's options as
 # its first comment lists them.
 no_option() {
   sed -n "s|^#   scripts/|  scripts/|p; s|^#    *\[|    [|p" "$0" >&2
   fail "there is no option $1"
 }
 
-# An empty HOME leaves Go nowhere to build.
+# With an empty HOME, Go has no directory to build in.
 if [ -z "${HOME:-}" ]; then
   HOME=$(mktemp -d)
   export HOME
 fi
 
-# GOFLAGS of the machine must not change what is built. The compiler collects its garbage a
-# fourth as often as usual, which it spends a quarter of its time on: what is built is the same.
+# GOFLAGS of the machine must not change what is built. The compiler's garbage collector runs a
+# fourth as often as usual, because it takes a quarter of the compiler's time. The output is the
+# same.
 export GOFLAGS="'-toolexec=env GOGC=400'"
 
 need_go() {
@@ -31,14 +32,13 @@ need_go() {
     fail "Go $want or newer is needed, this is $have"
 }
 
-# Everything that is built; the helpers are expected beside codex.
+# These are all commands to build. codex expects the helpers next to itself.
 commands=(codex codex-fs codex-linux-sandbox)
 
-# build DIR COMMAND... builds static, stripped, reproducible binaries: what
-# go build makes of the directory of the command, but without the generator of
-# documentation that the command line library has. Nothing uses it, and its
-# markdown parser would take 0.5 ms of each start. CODEX_RELEASE, if it is set, is
-# their version.
+# build DIR COMMAND... builds static, stripped, reproducible binaries. The result is that of go
+# build in the command's directory, but without the documentation generator of the command line
+# library. Nothing uses this generator, and its markdown parser would take 0.5 ms of each start.
+# CODEX_RELEASE, if it is set, is the version of the binaries.
 build() {
   local dir=$1 vcs=auto command version=
   shift
@@ -46,39 +46,39 @@ build() {
   git -C "$root" rev-parse HEAD >/dev/null 2>&1 || vcs=false
   mkdir -p "$dir"
   for command in "$@"; do
-    # Aligning functions to 16 bytes in place of 32 takes 130 KB off codex, and
-    # no time that could be measured.
+    # Aligning functions to 16 bytes instead of 32 makes codex 130 KB smaller, with no measurable
+    # effect on its speed.
     (cd "$root/cmd/$command" &&
       CGO_ENABLED=0 GOWORK="$root/go.work" go build -trimpath -buildvcs=$vcs -tags urfave_cli_no_docs \
         -ldflags "-s -w -funcalign=16 $version" -o "$dir/$command" .) || return 1
   done
 }
 
-# need_program PROGRAM PACKAGE makes sure that there is a program of the system:
-# root installs what the distribution has.
+# need_program PROGRAM PACKAGE makes sure that a program of the system exists. Root installs the
+# distribution's package.
 need_program() { need "$2" command -v "$1"; }
 
-# need PACKAGE COMMAND... installs a package of Debian, if it may, unless a command
-# succeeds, which shows that what is needed is there; and fails if it does not after that.
+# need PACKAGE COMMAND... runs a command that succeeds if the needed files exist. If it fails, need
+# installs a Debian package, if it may, and runs the command again. If it still fails, need fails.
 need() {
   local package=$1
   shift
   "$@" >/dev/null 2>&1 && return
   if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
     echo "Installing $package ..." >&2
-    # What is there is unusable on a machine that never updated its lists. A new machine may
-    # be installing updates, and holds the lock.
+    # On a machine that never updated its package lists, they are unusable. A new machine may be
+    # installing updates, and hold the lock.
     local install=(apt-get install -o DPkg::Lock::Timeout=300 -y -qq --no-install-recommends "$package")
     { "${install[@]}" || { apt-get update -qq && "${install[@]}"; }; } >/dev/null 2>&1
   fi
   "$@" >/dev/null 2>&1 || fail "$package is needed: as root, apt-get install $package"
 }
 
-# known_flake NAME succeeds if .ci/known-flakes has a test or scenario of that name.
+# known_flake NAME succeeds if .ci/known-flakes lists a test or scenario with that name.
 known_flake() { cut -f 2 "$root/.ci/known-flakes" | grep -qxF -e "$1"; }
 
-# recorded NAME RUNNER ARGUMENTS... replays recorded conversations. It fails if one case fails.
-# A message that the case expects at no particular time may take 20 s.
+# recorded NAME RUNNER ARGUMENTS... replays recorded conversations. It fails if one case fails. A
+# message for which the case has no particular time limit may take 20 s.
 recorded() {
   local name=$1 log wrong=0
   shift
@@ -94,9 +94,9 @@ recorded() {
   return "$wrong"
 }
 
-# failures LOG prints what failed in the output of go test -v, in at most ten
-# lines: package, test, and what it said first. A test of which a part failed is
-# left out, as the part says it.
+# failures LOG prints the failures in the output of go test -v, in at most ten lines: the package,
+# the test, and the first line of its message. A test with a failed part is omitted, because the
+# part is printed.
 failures() {
   awk '
     function short(text) { gsub(/\t/, " ", text); sub(/^ +/, "", text); return length(text) > 160 ? substr(text, 1, 160) "..." : text }
@@ -135,24 +135,24 @@ failures() {
     }' "$1"
 }
 
-# What is fetched for tests is kept outside of the repository.
+# Files that are downloaded for tests are stored outside of the repository.
 cache=${CODEX_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/codex-exec-server}
 
-# upstream VERSION prints the path of the program of a release of Codex CLI, which it fetches once.
+# upstream VERSION prints the path of the program of a Codex CLI release, and downloads it if it is
+# missing.
 upstream() {
   (cd "$root/scripts/tools" && GOWORK=off go run ./fetchupstream -version "$1" -dir "$cache")
 }
 
-# shared NAME prints the path of something in the directory beside the
-# repository, or fails. Only the maintainers' machines have it.
+# shared NAME prints the path of a file in the directory ../shared, or fails. Only the maintainers'
+# machines have this directory.
 shared() {
   local path="$root/../shared/$1"
   [ -e "$path" ] || return 1
   (cd "$(dirname "$path")" && echo "$PWD/$(basename "$path")")
 }
 
-# serve LOG COMMAND... starts a server and sets url and server_pid; stop_server
-# ends it.
+# serve LOG COMMAND... starts a server and sets url and server_pid. stop_server ends the server.
 servers=()
 serve() {
   local log=$1 tries=0

@@ -11,17 +11,19 @@ PACKAGE = 'codex-exec-server'
 UNITS = ('codex-exec-server', 'codex-executor', 'codex-rendezvous')
 HOME, SOCKET = '/var/lib/codex', '/run/codex/exec-server.sock'
 CODEX = '/usr/bin/codex'
-# The most that systemd-analyze security may give a service. It calls marks below 5.0 "OK".
+# The highest exposure of a service that systemd-analyze security may report. It calls values below
+# 5.0 "OK".
 EXPOSURE = 4.0
-# Where a package may leave something: what scripts of packages and services write to.
+# Directories in which a package may leave files: scripts of packages and services write to them.
 WATCHED = ('/etc', '/run', '/usr/lib/systemd/system', '/var/lib/systemd', '/var/tmp', '/tmp')
-# Paths below those that the system itself writes meanwhile, and the users, which stay.
+# Paths below these directories that the system itself writes meanwhile, and the users, which are
+# not removed.
 IGNORED = re.compile(r'^/run/(systemd|log|services|user|udev|lock|mount)(/|$)|^/etc/(passwd|group|shadow|gshadow|subuid|subgid|\.pwd\.lock)|'
                      r'^/run/(utmp|dbus|credentials|initctl)|^/(tmp|var/tmp)/systemd-private-|^/etc/(\.updated|resolv\.conf)')
 
 
-# A database of packages of its own: with that of this machine the triggers of others run too, of
-# which the index of manual pages alone takes minutes on an emulated processor.
+# The suite has its own package database. With the database of this machine, triggers of other
+# packages would run too; the index of manual pages alone takes minutes on an emulated processor.
 ADMIN = '/run/services/dpkg'
 
 
@@ -34,7 +36,7 @@ def package_of(version, kind):
     return path
 
 
-# The commands and marks below are those of docs/operations.md.
+# The commands and marks below are those in docs/operations.md.
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../docs/operations.md')) as document:
     DOCUMENT = document.read()
 
@@ -113,7 +115,7 @@ def installed(kind, install):
 
 def units_are_sound():
     """systemd has nothing to say against the units, and its marks are at most those of the document."""
-    # A key that this systemd does not know yet gives a warning for each unit.
+    # For a key that this systemd does not know yet, it prints a warning for each unit.
     new = re.compile(r"Unknown key( name)? 'DelegateSubgroup' in section '?\[?Service")
     r = run('systemd-analyze', 'verify', '--man=no', *(unit + '.service' for unit in UNITS))
     said = [line for line in r.stderr.splitlines() if 'codex' in line and not new.search(line)]

@@ -5,12 +5,12 @@ import stat
 import subprocess
 import time
 
-# Settings of the kernel that change by themselves.
+# These settings of the kernel change by themselves.
 COUNTERS = (
     "fs/dentry-state", "fs/file-nr", "fs/inode-nr", "fs/inode-state", "fs/aio-nr", "fs/quota", "kernel/ns_last_pid", "kernel/random",
     "kernel/pty/nr", "net/netfilter/nf_conntrack_count",
 )
-# Directories whose files are compared, by what a listing tells of them.
+# The files in these directories are compared, by their entries in a listing.
 TREES = ("/etc", "/boot", "/opt", "/usr/local/bin")
 
 
@@ -83,7 +83,8 @@ def look(beside):
         "addresses": run("ip", "-o", "addr", "show", "scope", "global"), "links": run("ip", "-o", "link"),
         "routes": run("ip", "route", "show", "table", "all"), "rules": run("ip", "rule"),
         "loop devices": run("losetup", "-a"),
-        # The clock was set if it is not as far from the time since the start as it was.
+        # This value changes if the clock is set: it is the difference between the time and the time
+        # since boot.
         "clock": str(round((time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)) / 2)),
     }.items():
         found[name] = text

@@ -16,8 +16,8 @@ import stress_outside
 
 BACKENDS = ["namespaces", "bwrap", "landlock"]
 
-# Stressors that are not run, because they need capabilities that no sandbox has. If a sandbox
-# gave them away, the machine would be gone, and nothing would tell why.
+# These stressors are not run, because they need capabilities that no sandbox has. If a sandbox
+# granted them by mistake, the machine would be destroyed, and no report would remain.
 DANGEROUS = {
     "reboot": "restarts the machine",
     "watchdog": "opens the watchdog device: the machine restarts if it is not fed",
@@ -28,19 +28,19 @@ DANGEROUS = {
     "softlockup": "keeps all processors busy with real-time priority",
     "swap": "makes swap files, and switches swapping to them on",
 }
-# Stressors that do not end in their time, without a sandbox of ours as well.
+# These stressors do not end in time, even without this sandbox.
 ENDLESS = {
     "mmapfork": "writes to all memory that is free, for 10 to 20 s; for ever if it may not have that much",
     "vm-segv": "waits for a child that stops itself to be traced, for ever where nothing may be traced",
 }
-# Landlock has no view of its own of /dev: a policy that lets / be read lets the devices of
-# the machine be opened for reading.
+# Landlock has no separate view of /dev: a policy that permits reading / permits opening the
+# machine's devices for reading.
 DANGEROUS_LANDLOCK = {
     "dev": "opens each device of the machine, which alone has effects: a watchdog starts",
     "rawdev": "reads the disk of the machine, past all file systems",
 }
 
-# How much a stressor may take, where the default is hundreds of megabytes.
+# This is how much a stressor may use where the default is hundreds of megabytes.
 SIZES = {
     "hdd-bytes": "16m", "iomix-bytes": "16m", "fallocate-bytes": "16m", "readahead-bytes": "16m", 
     "fiemap-bytes": "16m", "sync-file-bytes": "16m", "seek-size": "16m", "revio-bytes": "16m", "aiol-requests": "16",
@@ -50,23 +50,23 @@ SIZES = {
     "splice-bytes": "1m", "vm-splice-bytes": "1m", "tee-bytes": "1m", "dirmany-bytes": "0",
 }
 
-# The most that all of a case may have, as cgroups hold it where root may make some, and
-# what each process may have otherwise.
+# These are the limits for all processes of a case together, which cgroups enforce if root may
+# create them, and otherwise for each process.
 MEMORY, PROCESSES, ADDRESSES = 2 << 30, 3000, 4 << 30
 
-# Beside its second, a stressor prepares and tidies up.
+# A stressor needs this time in addition to its second, to prepare and to clean up.
 EXTRA_SECONDS, LEAST_SECONDS = 4, 30
-# How long what is left may take to end.
+# This is how long the remaining processes may take to end.
 SETTLE_SECONDS = 20
-# How long an orderly end may take.
+# This is how long an orderly end may take.
 END_SECONDS = 20
 
-# The part of the stressors that must be able to do something in a sandbox.
+# This fraction of the stressors must be able to work in a sandbox.
 LEAST_WORKED = 0.5
 
-# How stress-ng ends: all well, a stressor failed, no resources, not implemented, ended by a
-# signal, ended by itself, no measurement. Others are those of wrong options, or of a launcher that did not
-# start it or was killed.
+# These are the exit codes of stress-ng: success, a stressor failed, no resources, not implemented,
+# ended by a signal, ended by itself, no measurement. Other codes mean wrong options, or a launcher
+# that did not start stress-ng or was killed.
 OWN_CODES = {0, 2, 3, 4, 5, 6, 7}
 
 
@@ -80,7 +80,7 @@ def read(path):
 
 def classes():
     """Returns the classes of stress-ng with their stressors, each in the first class alone."""
-    # It prints the names of the classes for one that is none.
+    # For an unknown class stress-ng prints the names of the classes.
     text = subprocess.run(["stress-ng", "--class", "none"], capture_output=True, text=True).stderr
     names = re.search(r"(?:available|allowed) classes(?: are)?: *(.*)", text)
     if not names:
@@ -90,7 +90,7 @@ def classes():
         listed = subprocess.run(["stress-ng", "--class", name + "?"], capture_output=True, text=True)
         members = (listed.stdout + listed.stderr).split("stressors:")[1].split()
         found[name] = members
-    # The largest class comes last: most of it is in others.
+    # The largest class is last, because most of its stressors are also in other classes.
     ordered = sorted(found, key=lambda name: (len(found[name]), name))
     result = {}
     for name in ordered:
@@ -196,7 +196,7 @@ class Case:
         self.sentinels()
         self.groups = Groups(uid)
         self.codex = os.path.join(self.base, "bin", "codex")
-        # Landlock can only add: it cannot protect names below what may be written.
+        # Landlock can only add grants, so it cannot protect names below a writable directory.
         writable = [self.path("work", name) for name in ["", ".git", ".agents", ".codex"]]
         self.profile = json.dumps({"type": "managed", "network": "restricted", "file_system": {"type": "restricted", "entries": [
             {"path": {"type": "special", "value": {"kind": "root"}}, "access": "read"},
@@ -232,7 +232,7 @@ class Case:
             os.setuid(self.uid)
 
     def popen(self, arguments, **more):
-        # In a directory that the sandbox may write.
+        # This runs in a directory to which the sandbox may write.
         return subprocess.Popen(arguments, env=self.environment(), cwd=self.path("work"), stdin=subprocess.DEVNULL,
                                 preexec_fn=self.prepare, text=True, **more)
 
@@ -343,7 +343,7 @@ class Case:
                     self.complain(f"left by class {name}: {left}, {self.groups.members()}")
                 for line in changed:
                     self.complain(f"changed by class {name}: {line}")
-                # Do not tell the same again after the next class.
+                # Do not report the same change again after the next class.
                 self.before, self.outside = now, stress_outside.look(self.path("beside"))
                 break
             time.sleep(0.5)
@@ -430,7 +430,7 @@ def choose(options):
 
 
 def main():
-    # So that what was started is ended.
+    # With these handlers, the processes that were started are ended.
     for number in [signal.SIGTERM, signal.SIGINT]:
         signal.signal(number, lambda *_: sys.exit("stress: interrupted"))
     options = parse()

@@ -11,9 +11,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// client is a lean exec-server client: it writes its messages by hand and
-// parses only the necessary parts of an answer, so that the client's own time
-// does not count.
+// client is a minimal exec-server client. It encodes its messages by hand and parses only the
+// necessary parts of an answer, so that the client's own time is negligible.
 type client struct {
 	ws   *websocket.Conn
 	next int
@@ -21,7 +20,7 @@ type client struct {
 	said []byte // the latest short output of a process, for error messages
 }
 
-// patience bounds the wait for any one message.
+// patience bounds the wait for one message.
 const patience = 30 * time.Second
 
 func dial(url, token string) (*client, error) {
@@ -37,7 +36,7 @@ func dial(url, token string) (*client, error) {
 	return &client{ws: ws}, nil
 }
 
-// connect dials and makes the handshake, with a token unless it is empty.
+// connect dials and makes the handshake. It sends a token unless token is empty.
 func connect(url, token string) (*client, error) {
 	c, err := dial(url, token)
 	if err != nil {
@@ -91,7 +90,8 @@ func (c *client) call(method, params string) ([]byte, error) {
 	return c.answer(id)
 }
 
-// answer reads up to the answer to a request. Errors are errors.
+// answer reads messages up to the answer to a request. An error in the answer is returned as an
+// error.
 func (c *client) answer(id int) ([]byte, error) {
 	want := []byte(`"id":` + strconv.Itoa(id))
 	for {
@@ -127,9 +127,8 @@ func startParamsIn(dir, path, id, argv, options string) string {
 	return `{"processId":"` + id + `","argv":` + argv + `,"cwd":"file://` + dir + `","env":{"PATH":"` + path + `"},"arg0":null,` + options + `}`
 }
 
-// events reads a process's events until it has closed and returns how many
-// bytes it wrote. The number of events must equal the last one's number, and
-// the exit code must be 0.
+// events reads a process's events until it has closed, and returns how many bytes the process
+// wrote. The number of events must equal the number of the last event, and the exit code must be 0.
 func (c *client) events(id string) (int, error) {
 	total, count, last, code := 0, 0, -1, 0
 	c.said = c.said[:0]
@@ -161,7 +160,7 @@ func (c *client) events(id string) (int, error) {
 			count++
 			last = number(m, `"seq":`)
 		}
-		// Codex CLI sometimes sends the last two in the wrong order.
+		// Codex CLI sometimes sends the last two events in the wrong order.
 		if count == last {
 			if code != 0 {
 				return total, fmt.Errorf("it ended with %d: %s", code, bytes.TrimSpace(c.said))
@@ -171,7 +170,7 @@ func (c *client) events(id string) (int, error) {
 	}
 }
 
-// chunkLen is the length of the data in a process/output.
+// chunkLen returns the length of the data in a process/output.
 func chunkLen(m []byte) (int, error) {
 	text := chunk(m)
 	if text == nil {
@@ -180,7 +179,7 @@ func chunkLen(m []byte) (int, error) {
 	return decodedLen(text), nil
 }
 
-// chunk is the base64 of a process/output; nil: none.
+// chunk returns the base64 data of a process/output, or nil if there is none.
 func chunk(m []byte) []byte {
 	_, text, _ := bytes.Cut(m, []byte(`"chunk":"`))
 	if end := bytes.IndexByte(text, '"'); end >= 0 {

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// calm is the pause before each confined request: Codex CLI answers a request late that follows
-// closely on another one.
+// calm is the pause before each confined request. Codex CLI is late with its answer to a request
+// that closely follows another one.
 const calm = 50 * time.Millisecond
 
 // deniedName is a directory of the workspace.
 const deniedName = "denied"
 
-// The policies of the rows: the one that clients request most, and one under which every release
-// of Codex CLI reads files in a sandbox.
+// These are the policies of the rows: the one that clients request most, and one under which every
+// release of Codex CLI reads files in a sandbox.
 var (
 	readOnly       = special("root", "", "read")
 	workspaceWrite = strings.Join([]string{
@@ -30,7 +30,7 @@ var (
 	oneDenied = special("root", "", "read") + "," + special("project_roots", deniedName, "deny")
 )
 
-// special is an entry of a permission profile.
+// special returns an entry of a permission profile.
 func special(kind, subpath, access string) string {
 	if subpath != "" {
 		subpath = `,"subpath":"` + subpath + `"`
@@ -38,15 +38,15 @@ func special(kind, subpath, access string) string {
 	return `{"path":{"type":"special","value":{"kind":"` + kind + `"` + subpath + `}},"access":"` + access + `"}`
 }
 
-// sandbox is the member of a request that has it confined.
+// sandbox returns the member of a request that confines it.
 func sandbox(entries, workspace string) string {
 	return `"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[` + entries +
 		`]},"network":"restricted"},"cwd":"file://` + workspace + `","workspaceRoots":["file://` + workspace +
 		`"],"windowsSandboxLevel":"disabled","windowsSandboxPrivateDesktop":false,"useLegacyLandlock":false}`
 }
 
-// confined returns the rows of confined requests. raw is the least that bubblewrap can be asked for,
-// around the same command. The workspace is not below /tmp, which a policy makes writable.
+// confined returns the rows of confined requests. raw is a minimal call of bubblewrap with the same
+// command. The workspace is not below /tmp, which a policy makes writable.
 func (b *bench) confined() ([]metric, error) {
 	workspace, err := os.MkdirTemp("/var/tmp", "bench-*")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// The sizes of the floods.
+// These are the sizes of the floods.
 const (
 	floodFile   = 64 << 20
 	floodNames  = 100_000
@@ -36,19 +36,20 @@ const (
 // floodSecret signs the token of each client.
 const floodSecret = "floods-0123456789abcdef0123456789abcdef"
 
-// floodAims are for the server's memory: what all answers and messages may hold together, and what a server needs.
+// floodAims are the aims for the server's memory: the limit for all answers and messages together,
+// plus what a server needs.
 var (
 	peakAim  = aim{most: 256 + 64}
 	afterAim = aim{most: 64}
 )
 
-// flood is what clients do that read no answers.
+// flood describes what clients do that read no answers.
 type flood struct {
 	name string
 	play func(s *server, crowd *crowd) error
 }
 
-// crowd are the clients of a flood. Each has a token of its own.
+// crowd has the clients of a flood. Each has its own token.
 type crowd struct {
 	url     string
 	clients []*client
@@ -64,7 +65,8 @@ func (c *crowd) join() (*client, error) {
 	return one, err
 }
 
-// each has n clients do something at the same time. What ends one of them is the server's right, and no error.
+// each makes n clients do something at the same time. The server may end the connection of any of
+// them; that is not an error.
 func (c *crowd) each(n int, do func(one *client)) error {
 	for range n {
 		one, err := c.join()
@@ -113,7 +115,7 @@ func floods() []flood {
 			})
 		}},
 		{"600,000 pings, pongs unread", func(_ *server, c *crowd) error {
-			// Its mask is zero, so that the payload needs no work.
+			// The mask is zero, so that the payload needs no work.
 			ping := append([]byte{0x89, 0x80 | pingPayload, 0, 0, 0, 0}, make([]byte, pingPayload)...)
 			many := bytes.Repeat(ping, 600)
 			return c.each(floodRooms, func(one *client) {
@@ -133,7 +135,8 @@ func floods() []flood {
 			if err != nil {
 				return err
 			}
-			// The kernel takes arguments of up to 128 KiB, and 2 MiB of all with the environment.
+			// The kernel accepts arguments of up to 128 KiB, and 2 MiB of all arguments and the
+			// environment together.
 			argv := `["/bin/true"` + strings.Repeat(`,"`+strings.Repeat("a", floodArgs/16-1<<10)+`"`, 16) + `]`
 			for range 200 {
 				id := newID()
@@ -149,8 +152,9 @@ func floods() []flood {
 	}
 }
 
-// metadataFlood sends requests without waiting for an answer, until n are sent or the connection ends. The mask of its
-// messages is zero, and many go in one write, so that the client's own time does not count.
+// metadataFlood sends requests without waiting for answers, until n are sent or the connection
+// ends. The mask of its messages is zero, and one write has many messages, so that the client's own
+// time is negligible.
 func metadataFlood(s *server, one *client, n int) {
 	conn := one.ws.UnderlyingConn()
 	var buf []byte
@@ -172,8 +176,8 @@ func metadataFlood(s *server, one *client, n int) {
 	}
 }
 
-// floodAll measures what one client loses beside others, and what the server's memory comes to. Each flood has a server of
-// its own.
+// floodAll measures how much slower one client becomes because of others, and how much memory the
+// server uses. Each flood has its own server.
 func (b *bench) floodAll(ctx context.Context) error {
 	for _, s := range b.servers {
 		if err := b.prepare(s); err != nil {
@@ -197,7 +201,7 @@ func (b *bench) floodAll(ctx context.Context) error {
 	return nil
 }
 
-// startSigned starts a server like s that takes tokens that floodSecret has signed.
+// startSigned starts a server like s that accepts tokens that are signed with floodSecret.
 func (s *server) startSigned() (*server, error) {
 	file := filepath.Join(s.home, "secret")
 	if err := os.WriteFile(file, []byte(floodSecret), 0o600); err != nil {
@@ -208,7 +212,8 @@ func (s *server) startSigned() (*server, error) {
 	return guarded, guarded.start()
 }
 
-// quiet measures the requests of a client that waits for each answer, alone and beside ten that do not.
+// quiet measures the requests of a client that waits for each answer, alone and together with ten
+// clients that do not.
 func (b *bench) quiet(ctx context.Context, s *server) error {
 	const name = "getMetadata of a quiet client"
 	if !b.wants(name) {
@@ -271,7 +276,7 @@ func (b *bench) quiet(ctx context.Context, s *server) error {
 	return err
 }
 
-// flood plays one flood.
+// flood runs one flood.
 func (b *bench) flood(ctx context.Context, s *server, f flood) error {
 	if err := floodFiles(s.dir); err != nil {
 		return err
@@ -308,7 +313,7 @@ func (b *bench) flood(ctx context.Context, s *server, f flood) error {
 	return nil
 }
 
-// floodFiles makes the files that floods ask for, once.
+// floodFiles creates the files that floods request, once.
 func floodFiles(dir string) error {
 	names := filepath.Join(dir, "names")
 	if err := os.Mkdir(names, 0o755); errors.Is(err, os.ErrExist) {

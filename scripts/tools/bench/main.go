@@ -4,8 +4,8 @@
 //
 //	bench -ours ./bin/codex -upstream 0.142.0=PATH -upstream before=PATH
 //
-// codex-fs and codex-linux-sandbox are expected beside ours. The machine is
-// noisy: only ratios within one run are meaningful, and nothing is asserted.
+// bench expects codex-fs and codex-linux-sandbox next to our program. The machine is noisy: only
+// ratios within one run are meaningful, and nothing is asserted.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// launcherName is the name under which a codex is its sandbox launcher.
+// launcherName is the name under which codex acts as its sandbox launcher.
 const launcherName = "codex-linux-sandbox"
 
 type serverList []*server
@@ -93,14 +93,14 @@ func fatal(err error) {
 	os.Exit(1)
 }
 
-// The columns of the table that are not a release of Codex CLI.
+// These are the columns of the table that are not a release of Codex CLI.
 const (
 	oursColumn   = "ours"
 	beforeColumn = "before" // another build of ours, which does not count as a release
 	rawColumn    = "raw"    // the same work without a server, or by bwrap, or without the relay
 )
 
-// bench is one run.
+// bench is the state of one run.
 type bench struct {
 	servers  serverList
 	rounds   int
@@ -119,7 +119,7 @@ type row struct {
 	aim        aim
 }
 
-// declare makes a line of the table.
+// declare adds a line to the table.
 func (b *bench) declare(r row) {
 	if b.results[r.name] == nil {
 		b.results[r.name], b.failures[r.name] = map[string][]float64{}, map[string]string{}
@@ -261,7 +261,7 @@ func (b *bench) starts(ctx context.Context) error {
 	return nil
 }
 
-// connects measures a connection and its handshake, with a token and without one. Codex CLI 0.142.0
+// connects measures a connection and its handshake, with and without a token. Codex CLI 0.142.0
 // does not support tokens.
 func (b *bench) connects(ctx context.Context) error {
 	const token = "bench-0123456789abcdef0123456789abcdef"
@@ -312,8 +312,7 @@ func connecting(url, token string) (float64, error) {
 	})
 }
 
-// round measures everything once, in an order of servers that changes from
-// round to round.
+// round measures everything once. The order of the servers changes from round to round.
 func (b *bench) round(ctx context.Context, round int, metrics []metric, clients map[*server]*client) error {
 	for _, m := range metrics {
 		if !b.wants(m.name) {

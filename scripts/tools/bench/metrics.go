@@ -33,7 +33,7 @@ func timed(f func() error) (float64, error) {
 	return ms(time.Since(began)), err
 }
 
-// sizes are how many bytes the large rows move.
+// sizes are the numbers of bytes that the large rows transfer.
 type sizes struct{ pipe, pty, file, echo, stream int }
 
 var (
@@ -139,7 +139,7 @@ func metrics(z sizes) []metric {
 // ahead is the aim of most rows: at least as fast as the better release of Codex CLI.
 var ahead = aim{ratio: 1}
 
-// burst starts n processes at once and waits until all have closed.
+// burst starts n processes at the same time and waits until all have closed.
 func burst(c *client, n int) error {
 	for range n {
 		if _, err := c.send("process/start", startParams(newID(), `["/bin/true"]`, plain)); err != nil {
@@ -158,7 +158,7 @@ func burst(c *client, n int) error {
 	return nil
 }
 
-// window is how many writes echo sends ahead: answers come in between.
+// window is how many writes echo sends before it waits for an answer.
 const window = 16
 
 // echo writes n bytes to cat while it reads the echoed data.
@@ -182,10 +182,10 @@ func echo(c *client, n int) error {
 	return err
 }
 
-// chunkBytes is how much one write of echo has.
+// chunkBytes is the size of one write of echo.
 const chunkBytes = 64 << 10
 
-// writeChunks sends writes, each when there is a slot, until it is told to stop.
+// writeChunks sends writes, each when there is a slot, until stop is closed.
 func writeChunks(c *client, id string, writes int, slots chan<- struct{}, stop <-chan struct{}) error {
 	chunk := base64.StdEncoding.EncodeToString(make([]byte, chunkBytes))
 	for i := range writes {

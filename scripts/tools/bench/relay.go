@@ -35,7 +35,7 @@ type way struct {
 	client *execclient.Client
 }
 
-// relayMetric is work that is done over both ways.
+// relayMetric is work that is measured over both ways.
 type relayMetric struct {
 	row   row
 	times int
@@ -149,8 +149,8 @@ func (q *relayed) start(ctx context.Context, ours *server) error {
 	return nil
 }
 
-// launch starts a program and returns the first line with a text in it that the program writes to output,
-// one of its streams. What follows is read and dropped.
+// launch starts a program and returns the first line that contains text. The program writes the
+// line to output, one of its streams. The rest of that stream is read and dropped.
 func (q *relayed) launch(ours *server, cmd *exec.Cmd, output *io.Writer, text string) (string, error) {
 	cmd.Env = append(append(os.Environ(), "HOME="+ours.home, "CODEX_HOME="+ours.home), cmd.Env...)
 	r, w, err := os.Pipe()

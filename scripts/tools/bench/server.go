@@ -34,7 +34,7 @@ var running struct {
 	closed   bool // no more may start
 }
 
-// abandon kills every process, and lets none start any more.
+// abandon kills every process, and prevents new ones from being started.
 func abandon() {
 	running.Lock()
 	defer running.Unlock()
@@ -98,7 +98,7 @@ func (s *server) start() error {
 	return nil
 }
 
-// lineOf returns the first line of a process's output that contains a text. If none comes within
+// lineOf returns the first line of a process's output that contains a text. If there is none within
 // patience, it kills the process and returns an error with the output.
 func lineOf(cmd *exec.Cmd, out *bufio.Reader, text string) (string, error) {
 	defer time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }).Stop()
@@ -129,7 +129,7 @@ func (s *server) startGuarded(token string) error {
 	return nil
 }
 
-// stop ends the server, if it runs. For a nil server it does nothing.
+// stop ends the server if it is running. For a nil server it does nothing.
 func (s *server) stop() {
 	if s == nil || s.cmd == nil {
 		return
@@ -139,9 +139,8 @@ func (s *server) stop() {
 	s.cmd = nil
 }
 
-// rss is the resident memory of the server and of the helpers that it keeps,
-// in KiB. Pages that processes share count once: it is the proportional set
-// size.
+// rss returns the resident memory of the server and of the helpers that it keeps, in KiB. It is the
+// proportional set size, so shared pages count once.
 func (s *server) rss() float64 { return resident(s.cmd) }
 
 func resident(cmd *exec.Cmd) float64 {

@@ -21,7 +21,7 @@ func median(v []float64) float64 {
 	return (s[len(s)/2-1] + s[len(s)/2]) / 2
 }
 
-// cell is minimum, median and maximum.
+// cell formats minimum, median and maximum.
 func cell(v []float64) string {
 	switch len(v) {
 	case 0:
@@ -44,7 +44,7 @@ func figure(f float64) string {
 	}
 }
 
-// ratio is ours divided by another median, or "-" if one of them is missing.
+// ratio returns our median divided by another one, or "-" if one of them is missing.
 func ratio(ours, other float64) string {
 	if math.IsNaN(ours) || math.IsNaN(other) || math.IsInf(other, 0) || other <= 0 {
 		return "-"
@@ -52,15 +52,15 @@ func ratio(ours, other float64) string {
 	return figure(ours / other)
 }
 
-// aim is what our median should be. Each part that is not zero is one aim.
+// aim is the target for our median. Each field that is not zero is one target.
 type aim struct {
 	ratio    float64 // at most this, as a part of the median of the faster release of Codex CLI
 	most     float64 // at most this, in the unit of the row
 	belowRaw bool    // at most the median of the column "raw"
 }
 
-// judge returns the aim and whether ours reached it: "-" if there is nothing to
-// compare with.
+// judge returns the targets and whether our median has reached them. It returns "-" if there is
+// nothing to compare with.
 func (a aim) judge(unit string, ours, better, raw float64) (aims, reached []string) {
 	check := func(text string, known, ok bool) {
 		aims = append(aims, text)
@@ -85,7 +85,7 @@ func (a aim) judge(unit string, ours, better, raw float64) (aims, reached []stri
 	return aims, reached
 }
 
-// print prints the table, what could not be measured, and the sum of the aims.
+// print prints the table, the failed measurements, and how many targets were reached.
 func (b *bench) print() {
 	var names []string
 	for _, s := range b.servers {

@@ -18,8 +18,8 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 )
 
-// receive starts a collector's receiver until the test ends, and returns its endpoint. next gets
-// the data that the receiver has accepted.
+// receive starts a collector's receiver, which runs until the test ends, and returns its endpoint.
+// next gets the data that the receiver has accepted.
 func receive(t *testing.T, next consumer.ConsumeTracesFunc) string {
 	t.Helper()
 	traces, err := consumer.NewTraces(next)
@@ -47,7 +47,7 @@ func receive(t *testing.T, next consumer.ConsumeTracesFunc) string {
 	}
 }
 
-// received is a span, with a description of its origin.
+// received is a span with a description of its origin.
 type received struct {
 	ptrace.Span
 	resource, scope string

@@ -43,7 +43,7 @@ type server struct {
 	said said
 }
 
-// said is the output of a server, which may be read while it runs.
+// said is the output of a server. It may be read while the server runs.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -94,7 +94,7 @@ func (s *server) end() time.Duration {
 	return time.Since(began)
 }
 
-// count returns a counter of spans: those that were exported, or dropped for a reason.
+// count returns a counter of spans that were exported, or that were dropped for a reason.
 func (s *server) count(metric string) int {
 	s.t.Helper()
 	web := http.Client{Timeout: patience}
@@ -118,7 +118,7 @@ const (
 	failed   = `exec_server_spans_dropped_total{reason="export_failed"}`
 )
 
-// await polls until done.
+// await polls until done returns true.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -164,7 +164,7 @@ type answer struct {
 	Error  map[string]any
 }
 
-// call makes a request in a trace, "" for none.
+// call makes a request in a trace. If trace is "", the request has none.
 func (c *client) call(method, params, trace string) answer {
 	c.t.Helper()
 	c.id++

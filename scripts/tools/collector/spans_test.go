@@ -211,7 +211,7 @@ func check(t *testing.T, got map[string]received, w want, version string) {
 	}
 }
 
-// retryable is an error after which a receiver asks to wait.
+// retryable returns an error with which a receiver asks its client to wait.
 func retryable(code codes.Code, wait time.Duration) error {
 	s, err := status.New(code, "busy").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 	if err != nil {
@@ -220,8 +220,8 @@ func retryable(code codes.Code, wait time.Duration) error {
 	return s.Err()
 }
 
-// TestBusyCollector: a collector that is temporarily busy (503, 429 with Retry-After, 503) gets
-// the spans again, once each, not before the time that it has requested.
+// TestBusyCollector: a collector is temporarily busy (503, 429 with Retry-After, 503). It gets the
+// spans again, once each, and not before the time that it has requested.
 func TestBusyCollector(t *testing.T) {
 	t.Parallel()
 	var k sink
@@ -256,8 +256,8 @@ func TestBusyCollector(t *testing.T) {
 	}
 }
 
-// TestRefusingCollector: spans that the collector refuses permanently (500) are not sent again,
-// and the server reports how many were lost and why.
+// TestRefusingCollector: spans that the collector refuses permanently (500) are not sent again. The
+// server reports how many were lost and why.
 func TestRefusingCollector(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -281,9 +281,9 @@ func TestRefusingCollector(t *testing.T) {
 	}
 }
 
-// TestNoCollector: nothing waits for a collector that is missing or does not answer. Spans that
-// do not fit into the queue, or cannot be sent, are counted and reported, and the server's end
-// waits for at most 3 seconds.
+// TestNoCollector: the server does not wait for a collector that is missing or does not answer.
+// Spans that do not fit into the queue, or cannot be sent, are counted and reported. The end of the
+// server waits for at most 3 seconds.
 func TestNoCollector(t *testing.T) {
 	t.Parallel()
 	hanging := make(chan struct{})

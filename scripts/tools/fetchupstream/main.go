@@ -1,6 +1,5 @@
-// Command fetchupstream downloads the binary of Codex CLI of one version into a
-// directory and prints its path. The download is pinned by a checksum; an
-// existing file is not downloaded again.
+// Command fetchupstream downloads the binary of one version of Codex CLI into a directory and
+// prints its path. A checksum pins the download. An existing file is not downloaded again.
 //
 //	fetchupstream -version 0.142.0 -dir CACHE
 package main
@@ -23,7 +22,7 @@ import (
 	"time"
 )
 
-// integrity is the SHA-512 of each package, as npm's lock files spell it.
+// integrity has the SHA-512 of each package, in the form of npm's lock files.
 var integrity = map[string]string{
 	"0.142.0-linux-x64":   "nywS+ogFPRhZnQnKL+jzWKzFhmjTQbYPh6n8dtQ/E+sJ3FoZVcb9a6kvHL5yjgtlCiDkP0jPDYY5AK3tDShYyw==",
 	"0.169.0-linux-x64":   "o05NyAOCDygSPRo1yinzxvkRSdmsZyBD9E7mbpmjRanSfM8lypqWtQgEo4XfNkwhuCR2aFu8mlGOsQGFXVbVww==",
@@ -36,7 +35,7 @@ var integrity = map[string]string{
 const (
 	// maxPackage bounds the unpacked files.
 	maxPackage = 2 << 30
-	// fetchTime bounds one download, and fetchTries how many are tried.
+	// fetchTime bounds one download, and fetchTries bounds the attempts.
 	fetchTime  = 10 * time.Minute
 	fetchTries = 3
 )
@@ -87,8 +86,8 @@ func store(url, sum, target string) error {
 	}
 }
 
-// tryToStore makes one attempt, in a directory of its own: an interrupted one has left
-// files.
+// tryToStore makes one attempt in its own directory, because an interrupted attempt leaves files
+// behind.
 func tryToStore(url, sum, target string) error {
 	temp, err := os.MkdirTemp(filepath.Dir(target), ".fetch-*")
 	if err != nil {
@@ -140,8 +139,8 @@ func download(url, sum, dir string) error {
 
 func encode(h hash.Hash) string { return base64.StdEncoding.EncodeToString(h.Sum(nil)) }
 
-// unpack unpacks regular files and reads the archive to its end, so that all
-// of it is in the checksum.
+// unpack unpacks regular files. It reads the archive to its end, so that the checksum covers all of
+// it.
 func unpack(r io.Reader, dir string) error {
 	gz, err := gzip.NewReader(r)
 	if err != nil {

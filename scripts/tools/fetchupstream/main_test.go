@@ -41,8 +41,8 @@ func pack(t *testing.T) (content []byte, sum string) {
 	return b.Bytes(), base64.StdEncoding.EncodeToString(digest[:])
 }
 
-// TestStore: an interrupted download is tried again, and one with another checksum is not
-// kept.
+// TestStore: an interrupted download is retried, and a download with a different checksum is not
+// stored.
 func TestStore(t *testing.T) {
 	content, sum := pack(t)
 	for name, tt := range map[string]struct {

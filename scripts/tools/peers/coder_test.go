@@ -12,13 +12,13 @@ import (
 	"github.com/coder/websocket"
 )
 
-// coder is a client on coder/websocket.
+// coder is a client that uses coder/websocket.
 func coder(ctx context.Context, mode, url, token, file string) error {
 	header := http.Header{}
 	if token != "" {
 		header.Set("Authorization", "Bearer "+token)
 	}
-	// It offers compression, as many libraries do.
+	// The client offers compression, as many libraries do.
 	ws, response, err := websocket.Dial(ctx, url, &websocket.DialOptions{
 		HTTPHeader: header, CompressionMode: websocket.CompressionContextTakeover,
 	})
@@ -146,7 +146,7 @@ func (c *coderClient) read(ctx context.Context, wanted func(*coderMessage) bool)
 	}
 }
 
-// relay sends messages that are not frames. Pings of this library need a reader.
+// relay sends messages that are not frames. In this library, pings need a concurrent reader.
 func (c *coderClient) relay(ctx context.Context) error {
 	ctx = c.ws.CloseRead(ctx)
 	if err := c.ws.Ping(ctx); err != nil {

@@ -1,10 +1,10 @@
 // Package peers tests the server and the rendezvous service with clients that use other
 // websocket libraries: npm's ws, Python's websockets, coder/websocket and curl.
 //
-// Each one, with the server: is refused without a token, says hello, reads 3 MB of a
-// command's output, writes a file with a message of 4 MB in fragments, with a ping in
-// between where the library can, and closes. With the relay: a ping, messages that are no
-// frames, a ping, and closes.
+// With the server, each client is refused without a token, sends initialize, reads 3 MB of a
+// command's output, writes a file with a message of 4 MB in fragments, with a ping in between if
+// the library can do that, and closes. With the relay, it sends a ping, messages that are not
+// frames, and a ping, and closes.
 //
 // scripts/peers installs the libraries and runs it: it sets CODEX_TEST_PROGRAMS to a
 // directory with codex, and NODE_PATH.
@@ -104,7 +104,8 @@ func TestRendezvous(t *testing.T) {
 	}
 }
 
-// relayURL asks the service for a connection to the executor, until that has registered.
+// relayURL requests a connection to the executor from the service, until the executor has
+// registered.
 func relayURL(ctx context.Context, t *testing.T, url, token string) string {
 	t.Helper()
 	client, err := registry.New(registry.Options{BaseURL: url, Authorizer: registry.Bearer(token, "")})
@@ -139,8 +140,8 @@ func newToken(t *testing.T, tokens, role string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// curl opens a websocket by hand, as people do to see whether a proxy lets it
-// through, and reads the server's answer to a missing handshake.
+// curl opens a websocket by hand, as people do to check whether a proxy forwards it. It reads the
+// server's answer to a missing handshake.
 func curl(t *testing.T, url, token string) {
 	address := "http" + strings.TrimPrefix(url, "ws")
 	for _, test := range []struct {
@@ -159,7 +160,7 @@ func curl(t *testing.T, url, token string) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			// The server keeps an upgraded connection open: the headers are enough.
+			// The server keeps an upgraded connection open, so reading the headers is enough.
 			arguments := []string{"-sS", "--http1.1", "-N", "-m", "2", "-o", filepath.Join(t.TempDir(), "body"), "-w", "%{http_code}"}
 			for _, h := range test.headers {
 				arguments = append(arguments, "-H", h)
@@ -181,7 +182,7 @@ func codex(t *testing.T) string {
 	return filepath.Join(dir, "codex")
 }
 
-// start starts codex, and stops it at the end. It returns its standard output.
+// start starts codex, and stops it when the test ends. It returns its standard output.
 func start(t *testing.T, arguments ...string) io.ReadCloser {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), codex(t), arguments...)

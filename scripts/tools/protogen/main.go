@@ -1,12 +1,10 @@
-// Command protogen generates the Go of a protobuf file. The compiler is linked
-// in and the generator is a tool of this module, so no installation is needed
-// and go.mod pins both versions.
+// Command protogen generates the Go code of a protobuf file. It links the compiler, and the
+// generator is a tool of this module. So no installation is needed, and go.mod pins both versions.
 //
 //	protogen -I proto -module codex.internal/pkg -out pkg relay.proto
 //
-// It is to be run in this module's directory, where go tool finds the
-// generator. With -check it writes nothing, and fails if a file differs from
-// the generated one.
+// It must run in this module's directory, where go tool finds the generator. With -check it writes
+// nothing, and fails if a file differs from the generated one.
 package main
 
 import (

@@ -4,7 +4,7 @@
 //
 //	CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=TOKEN relaybridge SERVICE-URL ENVIRONMENT-ID
 //
-// It prints the URL where it listens, and ends with SIGINT or SIGTERM.
+// It prints the URL at which it listens, and ends with SIGINT or SIGTERM.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 	"codex.internal/pkg/relay/noise"
 )
 
-// connectTime bounds connecting to the executor: the service may not know it yet.
+// connectTime bounds connecting to the executor, because the service may not know the executor yet.
 const connectTime = 20 * time.Second
 
 func main() {
@@ -117,8 +117,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answers.Wait()
 }
 
-// answer forwards the executor's messages, and ends the connection with the
-// stream.
+// answer forwards the executor's messages. When the stream ends, it ends the connection.
 func (b *bridge) answer(ws *websocket.Conn, stream *relay.Conn) {
 	defer func() { _ = ws.Close() }()
 	for {

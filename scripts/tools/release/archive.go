@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// archive makes the archive of a target: .zip for Windows, .tar.gz for the others. All
-// files are in one directory.
+// archive creates the archive of a target: .zip for Windows, .tar.gz for other systems. All files
+// are in one directory.
 func (r *release) archive(t target) error {
 	base := "codex-exec-server-" + r.version + "-" + t.String()
 	files, err := r.documents(t)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// copyright is the file that Debian's policy requires about the origin of a package: a
-// format with the year.
+// copyright is the text of the file about the origin of a package that Debian's policy requires. It
+// is a format string with the year.
 const copyright = `Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: codex-exec-server
 
@@ -58,7 +58,7 @@ func (r *release) debianFiles() ([]file, error) {
 	return files, nil
 }
 
-// gzipped compresses without a name and a time, as packages require.
+// gzipped compresses content without a name and a time, as packages require.
 func gzipped(content []byte) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)

@@ -13,13 +13,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// imageUser is an ordinary user: the image has no names of users.
+// imageUser is an ordinary user. It is a number, because the image has no user names.
 const imageUser = "65532:65532"
 
-// image makes an OCI layout with an image for each machine of Linux: from scratch, the
-// programs and their licenses. The layout has one entry, the index of all images, named
-// by the version: skopeo and podman cannot copy from a layout with several unnamed
-// entries.
+// image creates an OCI layout with an image for each kind of Linux machine. An image is made from
+// scratch and contains the programs and their licenses. The layout has one entry, the index of all
+// images, which is named by the version: skopeo and podman cannot copy from a layout with several
+// unnamed entries.
 func (r *release) image() error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, t := range r.targets {
@@ -75,8 +75,8 @@ func (r *release) imageOf(t target) (v1.Image, error) {
 	return mutate.ConfigFile(img, r.imageConfig(t, config.DeepCopy()))
 }
 
-// imageConfig adds to a configuration how the image runs: as an ordinary user, and without
-// arguments so that it shows the options of the server.
+// imageConfig adds to a configuration how the image runs: as an ordinary user, and by default
+// without arguments, so that it shows the options of the server.
 func (r *release) imageConfig(t target, config *v1.ConfigFile) *v1.ConfigFile {
 	config.OS, config.Architecture, config.Created = t.system, t.machine, v1.Time{Time: r.date}
 	config.Config = v1.Config{

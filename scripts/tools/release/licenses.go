@@ -15,15 +15,15 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// licensesName is the file with the licenses of others' code that is linked into the
-// programs. The licenses require that they are distributed with them.
+// licensesName is the file with the licenses of third-party code in the programs. The licenses
+// require that they are distributed with the programs.
 const licensesName = "THIRD-PARTY-LICENSES"
 
-// licenseFile matches the names of the files that modules have for it.
+// licenseFile matches the names of license files in modules.
 var licenseFile = regexp.MustCompile(`^(?i)(LICEN[CS]E|COPYING|NOTICE|PATENTS)([.-].*)?$`)
 
-// linked returns the modules that the compiler has recorded in the programs of a target,
-// without those of this repository, and the version of Go.
+// linked returns the modules that the compiler has recorded in the programs of a target, except the
+// modules of this repository, and the version of Go.
 func (r *release) linked(t target) (modules map[string]*debug.Module, toolchain string, err error) {
 	modules = map[string]*debug.Module{}
 	for _, program := range t.programs() {
@@ -41,8 +41,8 @@ func (r *release) linked(t target) (modules map[string]*debug.Module, toolchain 
 	return modules, toolchain, nil
 }
 
-// licenses writes the licenses of the code that a target's programs link: Go's, and that
-// of each module. A module without one is an error.
+// licenses writes the licenses of the code that a target's programs link: Go's license and the
+// license of each module. A module without a license is an error.
 func (r *release) licenses(t target) (file, error) {
 	modules, toolchain, err := r.linked(t)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command release makes the files of a release from the output of scripts/release:
-// archives, packages, images and lists of parts. It does not change its input, and the
-// same input gives the same bytes.
+// Command release creates the files of a release from the output of scripts/release: archives,
+// packages, images and lists of components. It does not change its input, and the same input gives
+// the same bytes.
 package main
 
 import (
@@ -94,7 +94,7 @@ func (t target) programs() []string {
 	return []string{"codex"}
 }
 
-// bin is the path of a program that was built.
+// bin returns the path of a built program.
 func (r *release) bin(t target, program string) string {
 	return filepath.Join(r.built, "bin", t.String(), program)
 }

@@ -31,8 +31,7 @@ type manifests struct {
 	budgets     []*policyv1.PodDisruptionBudget
 }
 
-// readManifests decodes the manifests by the types of Kubernetes, in which no field may be
-// unknown.
+// readManifests decodes the manifests into the types of Kubernetes. An unknown field is an error.
 func readManifests(t *testing.T) []manifests {
 	t.Helper()
 	names, err := filepath.Glob(manifestsDir + "*.yaml")
@@ -84,7 +83,7 @@ func appended[T any](list *[]*T) *T {
 	return object
 }
 
-// TestManifests checks what types cannot: references in manifests name existing
+// TestManifests checks what the types cannot express: references in manifests name existing
 // objects.
 func TestManifests(t *testing.T) {
 	t.Parallel()
@@ -125,7 +124,8 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestRendezvousManifests: the rendezvous service has all that the README promises.
+// TestRendezvousManifests: the manifests of the rendezvous service contain everything that the
+// README promises.
 func TestRendezvousManifests(t *testing.T) {
 	t.Parallel()
 	all := readManifests(t)
@@ -177,8 +177,8 @@ func checkVolumes(t *testing.T, name string, pod *corev1.PodSpec, c *corev1.Cont
 	}
 }
 
-// checkProbes: a probe asks a port of the container, by TLS if the server has a certificate,
-// for a path that docs/rendezvous.md has.
+// checkProbes: a probe sends a request to a port of the container, over TLS if the server has a
+// certificate, for a path that docs/rendezvous.md documents.
 func checkProbes(t *testing.T, name string, c *corev1.Container) {
 	t.Helper()
 	document, err := os.ReadFile("../../../docs/rendezvous.md")
@@ -199,8 +199,8 @@ func checkProbes(t *testing.T, name string, c *corev1.Container) {
 	}
 }
 
-// checkOptions: the program has the options of a container. Tests of cmd/codex compare
-// the documents with the program.
+// checkOptions: the program has the options in the container's arguments. Tests of cmd/codex
+// compare the documents with the program.
 func checkOptions(t *testing.T, name string, c *corev1.Container) {
 	t.Helper()
 	words := slices.Concat(c.Command, c.Args)
@@ -233,10 +233,10 @@ func checkOptions(t *testing.T, name string, c *corev1.Container) {
 	}
 }
 
-// secretCommand matches a command of the README that makes a secret.
+// secretCommand matches a command of the README that creates a secret.
 var secretCommand = regexp.MustCompile(`create secret generic (\S+)((?:[\s\\]+--from-file=\S+)+)`)
 
-// checkSecrets: the commands of the README make the secrets and keys that a pod names.
+// checkSecrets: the commands of the README create the secrets and keys that a pod names.
 func checkSecrets(t *testing.T, name string, pod *corev1.PodSpec) {
 	t.Helper()
 	document, err := os.ReadFile(manifestsDir + "README.md")

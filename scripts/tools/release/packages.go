@@ -14,10 +14,10 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 )
 
-// lib is the directory of the programs: the helpers are found beside codex.
+// lib is the directory of the programs. codex finds its helpers there.
 const lib = "/usr/lib/codex-exec-server"
 
-// rpmLicenses is where distributions with .rpm have the licenses of a package.
+// rpmLicenses is the directory where distributions with .rpm store the licenses of a package.
 const rpmLicenses = "/usr/share/licenses/" + packageName
 
 // packageName is the name of the packages and of the image.
@@ -44,13 +44,13 @@ func (r *release) makePackage(t target, format string) error {
 				PreInstall: filepath.Join(sources, "preinst"), PostInstall: filepath.Join(sources, "postinst"),
 				PreRemove: filepath.Join(sources, "prerm"), PostRemove: filepath.Join(sources, "postrm"),
 			},
-			// The fastest that every release of Debian reads.
+			// gzip is the fastest compression that every release of Debian can read.
 			Deb: nfpm.Deb{Compression: "gzip"},
 			RPM: nfpm.RPM{BuildHost: "localhost", Summary: summary, Group: "Applications/System"},
 		},
 	}
 	if format == "rpm" {
-		// Debian's packages have both in files.
+		// Debian packages have both in files.
 		info.License, info.Description = "Apache-2.0", description
 		if info.Changelog, err = r.rpmChangelog(); err != nil {
 			return err
@@ -89,7 +89,7 @@ func (r *release) contents(t target, format string) (files.Contents, error) {
 		all = append(all, &files.Content{Source: from, Destination: to, Type: kind,
 			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.date}})
 	}
-	// Directories that no other package has: rpm removes only listed ones.
+	// No other package has these directories. rpm removes only directories that are listed.
 	directories := []string{lib, "/usr/share/doc/" + packageName}
 	if format == "rpm" {
 		directories = append(directories, rpmLicenses)
@@ -133,8 +133,8 @@ func (r *release) contents(t target, format string) (files.Contents, error) {
 	return all, nil
 }
 
-// place returns a document's path in a package, its type and its source file; to is empty
-// if the package does not contain it.
+// place returns a document's type, its source file and its path in a package. to is empty if the
+// package does not contain the document.
 func (r *release) place(f file, format string) (kind, from, to string, err error) {
 	document := files.TypeFile
 	if format == "rpm" {

@@ -11,8 +11,8 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-// parts writes the list of a target's components in the format of CycloneDX: Go,
-// and each module that the compiler has recorded in a program.
+// parts writes the list of a target's components in the CycloneDX format: Go, and each module that
+// the compiler has recorded in a program.
 func (r *release) parts(t target) error {
 	modules, toolchain, err := r.linked(t)
 	if err != nil {

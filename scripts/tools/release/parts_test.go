@@ -12,8 +12,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// testRelease is a release whose program is the one that runs this test, which links modules
-// of others too.
+// testRelease returns a release whose program is the running test, which also links third-party
+// modules.
 func testRelease(t *testing.T) (*release, target) {
 	t.Helper()
 	self, err := os.Executable()
@@ -43,7 +43,7 @@ func goEnv(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// moduleDir is where the source of a module is.
+// moduleDir returns the directory of a module's source.
 func moduleDir(t *testing.T, path string) string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", path).Output()
@@ -53,8 +53,8 @@ func moduleDir(t *testing.T, path string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestParts checks a list of parts by the schema of CycloneDX, and that a list without a
-// version does not pass that.
+// TestParts validates a list of components with the schema of CycloneDX. It also checks that a list
+// without a version is not valid.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	r, only := testRelease(t)
@@ -79,8 +79,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// bomSchema compiles the schema that the module for the format has, without the part about
-// cryptography, which it lacks and the lists do not use.
+// bomSchema compiles the schema in the module for the format, without the part about cryptography,
+// which the module lacks and the lists do not use.
 func bomSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	const base = "http://cyclonedx.org/schema/"
@@ -121,7 +121,7 @@ func validate(t *testing.T, schema *jsonschema.Schema, text []byte) error {
 	return schema.Validate(content)
 }
 
-// TestLicenses: the file has a license of Go and of each module that is linked.
+// TestLicenses: the file has a license of Go and of each linked module.
 func TestLicenses(t *testing.T) {
 	t.Parallel()
 	r, only := testRelease(t)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// refusals are the reasons for which Kubernetes' own pod admission refuses a pod under a
-// Pod Security Standard.
+// refusals returns the reasons for which Kubernetes' own pod admission refuses a pod under a Pod
+// Security Standard.
 func refusals(t *testing.T, level api.Level, template *corev1.PodTemplateSpec) []string {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -28,9 +28,9 @@ func refusals(t *testing.T, level api.Level, template *corev1.PodTemplateSpec) [
 	return reasons
 }
 
-// TestPodSecurity: each pod is admitted in the namespace of its manifest. The pods of a
-// manifest without one go into the restricted namespace of the others. The pod with a user
-// namespace needs two permissions that "restricted" does not give, and no third.
+// TestPodSecurity: each pod is admitted in the namespace of its manifest. If a manifest has no
+// namespace, its pods are checked in the restricted namespace of the others. The pod with a user
+// namespace needs two permissions that "restricted" does not grant, and no third one.
 func TestPodSecurity(t *testing.T) {
 	t.Parallel()
 	wanted := map[string]struct {
@@ -63,7 +63,8 @@ func TestPodSecurity(t *testing.T) {
 	}
 }
 
-// TestPodSecurityRefuses: a pod that asks for more is refused, so that the test above can fail.
+// TestPodSecurityRefuses: a pod that requests more is refused. This shows that the test above can
+// fail.
 func TestPodSecurityRefuses(t *testing.T) {
 	t.Parallel()
 	yes := true

@@ -1,8 +1,8 @@
-// Testmessages looks for failures of tests that say nothing: t.Errorf and t.Fatalf whose format has
-// verbs and signs alone, such as "%q %d", and t.Error and t.Fatal of values without a text. A
-// message says what came and what was wanted: "got %q, want %q".
+// Testmessages searches tests for failure messages without words: t.Errorf and t.Fatalf whose
+// format has only verbs and signs, such as "%q %d", and t.Error and t.Fatal of values without a
+// text. A message must say what the test got and what it wanted: "got %q, want %q".
 //
-// It prints where they are, and exits with 1 if there are any.
+// It prints their positions, and exits with 1 if there are any.
 //
 //	testmessages DIR...
 package main
@@ -47,8 +47,8 @@ func main() {
 	}
 }
 
-// silent returns the failures of a file without words. source is its text; nil: the file is
-// read.
+// silent returns the failures of a file whose messages have no words. source is the text of the
+// file; nil: silent reads the file.
 func silent(path string, source any) (lines []string, err error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, source, parser.SkipObjectResolution)
@@ -74,7 +74,7 @@ func isFailure(call *ast.CallExpr) bool {
 	return slices.Contains([]string{"t", "b", "f", "tb"}, strings.ToLower(lastName(method.X)))
 }
 
-// lastName returns the name of a variable, a field or a function that is called; "": it has none.
+// lastName returns the last name of a variable, field or called function, or "" if it has none.
 func lastName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -87,10 +87,11 @@ func lastName(e ast.Expr) string {
 	return ""
 }
 
-// verb is one of the format of package fmt.
+// verb matches a verb of a format of package fmt.
 var verb = regexp.MustCompile(`%[-+# 0]*(\[\d+\])?[\d*]*(\.[\d*]*)?(\[\d+\])?[a-zA-Z%]`)
 
-// speaks reports whether a failure has a word, or an error or a text that a function makes.
+// speaks reports whether a failure's message has a word, an error, or a text that a function
+// returns.
 func speaks(call *ast.CallExpr) bool {
 	if strings.HasSuffix(call.Fun.(*ast.SelectorExpr).Sel.Name, "f") {
 		text, known := literal(call.Args[0])
@@ -105,7 +106,7 @@ func speaks(call *ast.CallExpr) bool {
 
 func hasWord(text string) bool { return strings.ContainsFunc(text, unicode.IsLetter) }
 
-// literal returns the text of a literal, or the known part if it is concatenated.
+// literal returns the text of a literal. For a concatenation it returns the known part.
 func literal(e ast.Expr) (text string, known bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

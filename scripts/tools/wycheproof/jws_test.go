@@ -16,8 +16,8 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 )
 
-// signatures is a group of JSON Web Signatures under one key. JWS is a string, or an
-// object in the JSON serialization.
+// signatures is a group of JSON Web Signatures under one key. JWS is a string, or an object in the
+// JSON serialization.
 type signatures struct {
 	Comment string
 	Private struct{ Alg, Kty, K string }
@@ -27,10 +27,10 @@ type signatures struct {
 	}
 }
 
-// TestForgedTokens sends each signature of the vectors as a token to a server whose
-// secret is the vector's key; and again with claims that the server would accept, signed
-// with that secret, under the vector's header. The server may accept only HS256,
-// whatever a header says, and only the compact form.
+// TestForgedTokens sends each signature of the vectors as a token to a server whose secret is the
+// vector's key. It also sends claims that the server would accept, signed with that secret, under
+// the vector's header. The server may accept only HS256, whatever a header says, and only the
+// compact form.
 func TestForgedTokens(t *testing.T) {
 	tried, accepted := 0, 0
 	for _, file := range []string{"json_web_signature_test.json", "json_web_crypto_test.json"} {
@@ -40,7 +40,8 @@ func TestForgedTokens(t *testing.T) {
 			for _, v := range g.Tests {
 				tried++
 				token := text(v.JWS)
-				// No vector's payload is a set of claims with an expiry.
+				// No vector's payload is a set of claims with an expiry, so no token may be
+				// accepted.
 				if check(token) == nil {
 					t.Errorf("%s %s %d, %s: it was accepted", file, g.Comment, v.ID, v.Comment)
 				}
@@ -62,7 +63,7 @@ func TestForgedTokens(t *testing.T) {
 	enough(t, accepted, 20) // so that the refusals are not for another reason
 }
 
-// TestSignatures verifies HS256 like the server: if a vector's payload is replaced by
+// TestSignatures verifies HS256 in the same way as the server. If a vector's payload is replaced by
 // claims, the token is accepted only with the signature of these claims.
 func TestSignatures(t *testing.T) {
 	seen := 0
@@ -103,9 +104,9 @@ func text(jws json.RawMessage) string {
 	return string(jws)
 }
 
-// secret returns the key of a symmetric group. For the others it is the text of the key,
-// extended to the required length: a server that mistakes a public key for a secret
-// would use that.
+// secret returns the key of a symmetric group. For other groups it returns the text of the key,
+// extended to the required length: a server that mistakes a public key for a secret would use that
+// text.
 func (g *signatures) secret(t *testing.T) []byte {
 	t.Helper()
 	if g.Private.Kty != "oct" {
@@ -142,11 +143,11 @@ func sign(header string, secret []byte) string {
 	return signed + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// server returns the check of a server whose secret this is.
+// server returns the check of a server with a secret.
 func server(t *testing.T, secret []byte) func(token string) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
-	// A newline at the end of the file does not belong to the secret.
+	// A newline at the end of the file is not a part of the secret.
 	if err := os.WriteFile(path, append(secret[:len(secret):len(secret)], '\n'), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/flynn/noise"
 )
 
-// TestX25519 computes the shared secret at both ends of a handshake. A public key
-// of small order, with which everybody knows the secret, must be an error.
+// TestX25519 computes the shared secret at both ends of a handshake. A public key of small order
+// must be an error, because everybody knows the resulting secret.
 func TestX25519(t *testing.T) {
 	type group struct {
 		Tests []struct {
@@ -79,7 +79,7 @@ func TestMLKEM(t *testing.T) {
 	enough(t, seen, 190)
 }
 
-// TestMLKEMPublicKeys parses what a peer may send as its public key.
+// TestMLKEMPublicKeys parses the keys that a peer may send as its public key.
 func TestMLKEMPublicKeys(t *testing.T) {
 	type group struct {
 		Tests []struct {
@@ -118,7 +118,7 @@ func TestAESGCM(t *testing.T) {
 			}
 			sealed := slices.Concat(v.CT, v.Tag)
 			v.check(t, func() ([]byte, error) { return gcm.Open(nil, v.IV, sealed, v.AAD) })
-			// The library of the handshake has a counter for a nonce.
+			// The handshake library uses a counter as the nonce.
 			if binary.BigEndian.Uint32(v.IV) == 0 {
 				framed++
 				state := noise.UnsafeNewCipherState(suite, [32]byte(v.Key), binary.BigEndian.Uint64(v.IV[4:]))

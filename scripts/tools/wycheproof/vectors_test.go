@@ -9,7 +9,7 @@ import (
 	"github.com/c2sp/wycheproof"
 )
 
-// octets are bytes that a vector spells in hexadecimal digits.
+// octets are bytes that a vector contains as hexadecimal digits.
 type octets []byte
 
 func (o *octets) UnmarshalText(text []byte) (err error) {
@@ -41,7 +41,7 @@ func read[G any](t *testing.T, name string) []G {
 	return file.Groups
 }
 
-// enough fails a test that has used fewer vectors than the file is known to have.
+// enough fails a test that has used fewer vectors than the file has.
 func enough(t *testing.T, seen, want int) {
 	t.Helper()
 	if seen < want {
