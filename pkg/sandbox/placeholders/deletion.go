@@ -13,8 +13,8 @@ const direntName = 19
 
 func direntSize(list *[512]byte, at int) int { return int(list[at+16]) | int(list[at+17])<<8 }
 
-// delete deletes the file at a name of the removal's directory, and reports
-// whether nothing is left.
+// delete deletes the file with a name in the removal's directory, and reports whether nothing of it
+// is left.
 func (m *Remover) delete(r *Removal, name *[256]byte) bool {
 	m.dirs[0] = r.dir
 	m.names[0] = *name
@@ -52,7 +52,7 @@ func (m *Remover) entry(r *Removal, depth int) (gone, entered bool) {
 	errno := m.stat(m.dirs[depth], &m.names[depth][0], unix.AT_SYMLINK_NOFOLLOW)
 	isDir := m.st.Mode&unix.S_IFMT == unix.S_IFDIR
 	isNew := m.isNew(r)
-	// An empty directory contains nothing that could be lost.
+	// An empty directory contains no file that could be lost.
 	unknown := isDir && m.st.Mask&unix.STATX_BTIME == 0
 	if errno != 0 || !isNew && !unknown || m.steps < 0 {
 		return errno == unix.ENOENT, false
@@ -72,7 +72,7 @@ func (m *Remover) entry(r *Removal, depth int) (gone, entered bool) {
 	if errno != 0 {
 		return errno == unix.ENOENT, false
 	}
-	// It may be a different one than a moment ago.
+	// It may be a different directory than a moment ago.
 	if m.stat(int(at), &m.empty, unix.AT_EMPTY_PATH) == 0 && m.isNew(r) {
 		if m.st.Mode&0o700 != 0o700 {
 			m.chmod(int(at), 0o700)
@@ -85,7 +85,7 @@ func (m *Remover) entry(r *Removal, depth int) (gone, entered bool) {
 	return false, entered
 }
 
-// isNew reports whether the command can have made the examined file.
+// isNew reports whether the command may have created the examined file.
 func (m *Remover) isNew(r *Removal) bool {
 	return m.st.Uid == r.uid && m.st.Mask&unix.STATX_BTIME != 0 &&
 		(m.st.Btime.Sec > r.since.Sec || m.st.Btime.Sec == r.since.Sec && m.st.Btime.Nsec >= r.since.Nsec)
@@ -125,8 +125,7 @@ func (m *Remover) unlink(depth int, flags uintptr) syscall.Errno {
 	return errno
 }
 
-// Before Linux 6.6 only /proc can do that for a descriptor that was opened with
-// O_PATH.
+// Before Linux 6.6, only /proc can change the mode of a descriptor that was opened with O_PATH.
 func (m *Remover) chmod(fd int, mode uintptr) {
 	_, _, errno := syscall.Syscall6(unix.SYS_FCHMODAT2, uintptr(fd), uintptr(unsafe.Pointer(&m.empty)), mode, unix.AT_EMPTY_PATH, 0, 0)
 	if errno == 0 {

@@ -1,14 +1,17 @@
-// Package placeholders makes a sandbox's changes in the host's directories, and undoes them at its end
-// (docs/spec/sandbox.md §7.5; docs/sandbox-design.md).
+// Package placeholders makes a sandbox's changes in the host's directories, and undoes them when
+// the sandbox ends (docs/spec/sandbox.md §7.5; docs/sandbox-design.md).
 //
-// A mask needs a file to be mounted on. If a missing path must not be created, the launcher makes a placeholder there:
-// an empty file or directory with a modification time that no file has by chance. Sandboxes share placeholders, by
-// locks, and the last one removes them. Names that cannot be masked are watched, and removed when the command has made
-// them. A launcher that is killed leaves both to the janitor, a process that outlives it and the server.
+// A mask needs a file to be mounted on. If a missing path must not be created, the launcher creates
+// a placeholder there: an empty file or directory with a modification time that no file has by
+// chance. Sandboxes share placeholders by locks, and the last sandbox removes them. Names that
+// cannot be masked are watched, and are removed when the command has created them. If a launcher is
+// killed, the janitor removes both. The janitor is a process that outlives the launcher and the
+// server.
 //
-// It knows the plan's mounts (plan), and neither the launcher nor a server. Nothing is looked up by a path twice: directories are held
-// open, and one name at a time is looked up in them, so that a process which renames and links meanwhile redirects
-// nothing. It may import plan.
+// The package uses the plan's mounts (plan), but does not depend on the launcher or a server. It
+// never looks a path up twice: it keeps directories open, and looks up one name at a time in them.
+// So a process that renames and links files at the same time cannot redirect an operation. It may
+// import plan.
 //
 // Read it in this order:
 //

@@ -12,48 +12,48 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A launcher may be killed at any moment. It then leaves placeholders, and names that must not
-// be created. A janitor removes them: a process that outlives the launcher and the launcher's
-// starter. A server has one for all its sandboxes. A launcher without a connection to it starts
-// its own.
+// If a launcher is killed, it leaves placeholders and names that must not be created. A janitor
+// removes them. It is a process that outlives the launcher and the process that started the
+// launcher. A server has one janitor for all its sandboxes. A launcher without a connection to a
+// janitor starts its own.
 //
-// Each sandbox has a connection, a pair of sequenced packet sockets. The launcher, and
-// what it starts of its own inside the sandbox, hold one end; the janitor has the other.
-// The launcher sends what there will be to remove before it makes anything. When its end
-// is closed, because the launcher and all its copies have ended, the janitor waits for
-// the end of the sandbox and removes what is left. The janitor uses only the descriptors
-// that came, looks up no path, and goes by the same rules as the launcher (Remover).
+// Each sandbox has a connection, a pair of sequenced packet sockets. The launcher, and its own
+// processes inside the sandbox, hold one end; the janitor has the other. Before the launcher
+// creates anything, it sends what will have to be removed. When the launcher and all its copies
+// have ended, their end is closed. The janitor then waits for the end of the sandbox and removes
+// what is left. The janitor uses only the descriptors that it has received, looks up no path, and
+// follows the same rules as the launcher (Remover).
 //
-// A message is at most janitorMessage bytes long and brings at most one descriptor:
+// A message has at most janitorMessage bytes and at most one descriptor:
 //
-//	's' index temporary name  a placeholder is going to be made in the directory that comes
-//	'h' index                 the open placeholder: it keeps the lock when the launcher is killed
-//	'n' time, sticky, digits, name   a name must not be in the directory that comes
-//	'r'                       this is all before the command runs, and with it ends what ends
-//	                          with the process whose pidfd comes. The janitor answers
-//	                          with one byte if it has understood everything up to here
-//	'f'                       there is nothing to do any more
+//	's' index temporary name  a placeholder will be created; the descriptor is its directory
+//	'h' index                 the descriptor is the open placeholder: it keeps the lock if the launcher is killed
+//	'n' time, sticky, digits, name   a name must not exist; the descriptor is its directory
+//	'r'                       this is the last message before the command runs; the descriptor is a pidfd, and
+//	                          the sandbox ends when its process ends. The janitor answers with one byte if
+//	                          it has accepted all messages
+//	'f'                       nothing is left to do
 //
-// After 'r' the janitor takes only 'f': from then on processes of the sandbox may try
-// to use the connection, and none may have it remove anything else.
+// After 'r' the janitor accepts only 'f'. From then on processes of the sandbox may try to use the
+// connection, and they must not make the janitor remove anything else.
 
 const (
 	// janitorMessage bounds a message: the longest is 'n' with a name of 255 bytes.
 	janitorMessage = 512
-	// janitorTime is how many seconds a launcher waits for its janitor. A janitor
-	// that has been stopped would hold it otherwise.
+	// janitorTime is how many seconds a launcher waits for its janitor. Without a limit, a stopped
+	// janitor would block it.
 	janitorTime = 5
 	// removalHead is the size of the part before the name in 'n'.
 	removalHead = 1 + 8 + 4 + 1 + asideDigits
-	// placeholderHead is the same for 's': the index and the other name.
+	// placeholderHead is the size of the same part of 's': the index and the temporary name.
 	placeholderHead = 1 + 4 + 32
 )
 
 // answered is the janitor's answer, and its first message on its own socket.
 var answered = []byte{1}
 
-// JanitorPair makes a pair of sockets for a janitor, closed on exec. Whatever is
-// sent to or read from the first of them fails after janitorTime.
+// JanitorPair makes a pair of sockets for a janitor, closed on exec. Sending and receiving on the
+// first of them fails after janitorTime.
 func JanitorPair() (ours, theirs int, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -68,7 +68,7 @@ func JanitorPair() (ours, theirs int, err error) {
 	return fds[0], fds[1], nil
 }
 
-// AwaitJanitor waits until the janitor at the other end of its own socket is ready.
+// AwaitJanitor waits until the janitor at the other end of own is ready.
 func AwaitJanitor(own int) error { return awaitAnswer(own) }
 
 // ConnectJanitor makes a connection for one sandbox through a janitor's own socket.
@@ -86,7 +86,7 @@ func ConnectJanitor(own int) (connection int, err error) {
 	return ours, nil
 }
 
-// tell sends a message, with a descriptor unless that is negative.
+// tell sends a message with a descriptor. If fd is negative, it sends no descriptor.
 func tell(socket int, message []byte, fd int) error {
 	var rights []byte
 	if fd >= 0 {
@@ -111,17 +111,17 @@ func awaitAnswer(socket int) error {
 	return nil
 }
 
-// JanitorOf is the launcher's end of a connection. One goroutine uses it.
+// JanitorOf is the launcher's end of a connection. Only one goroutine uses it.
 type JanitorOf struct{ FD int }
 
-// Placeholder announces that a placeholder is going to be made.
+// Placeholder announces that a placeholder will be created.
 func (j JanitorOf) Placeholder(i int, s *Placeholder) error {
 	m := binary.LittleEndian.AppendUint32([]byte{'s'}, uint32(i))
 	return tell(j.FD, append(append(m, s.temp[:]...), s.base()...), s.parent)
 }
 
-// Hold gives the janitor a descriptor of a placeholder: until the janitor has read it, the
-// socket holds it.
+// Hold sends the janitor a descriptor of a placeholder. Until the janitor has read it, the socket
+// holds it.
 func (j JanitorOf) Hold(i, fd int) error {
 	return tell(j.FD, binary.LittleEndian.AppendUint32([]byte{'h'}, uint32(i)), fd)
 }
@@ -138,8 +138,8 @@ func (j JanitorOf) Name(r *Removal) error {
 	return tell(j.FD, append(m, unix.ByteSliceToString(r.name[:])...), r.dir)
 }
 
-// Run announces that there are no more messages before the command runs. When the
-// process init ends, all processes in the sandbox have ended.
+// Run announces that there are no more messages before the command runs. When the process init
+// ends, all processes in the sandbox have ended.
 func (j JanitorOf) Run(init int) error {
 	fd, err := unix.PidfdOpen(init, 0)
 	if err != nil {
@@ -152,15 +152,15 @@ func (j JanitorOf) Run(init int) error {
 	return err
 }
 
-// Await waits, after Run, until the janitor has everything. The command must not run before.
+// Await waits, after Run, until the janitor has received everything. The command must not run
+// before that.
 func (j JanitorOf) Await() error { return awaitAnswer(j.FD) }
 
 // Forget announces that nothing is left to be removed.
 func (j JanitorOf) Forget() { _ = tell(j.FD, []byte{'f'}, -1) }
 
-// RunJanitor is the main function of a janitor: it accepts connections from its own
-// socket until the other end of that is closed, and returns when the last of them
-// has ended.
+// RunJanitor is the main function of a janitor. It accepts connections from own until the other end
+// of own is closed. It returns when the last connection has ended.
 func RunJanitor(own int) error {
 	if err := tell(own, answered, -1); err != nil {
 		return err
@@ -171,7 +171,8 @@ func RunJanitor(own int) error {
 		n, fd, err := receive(own, make([]byte, 1))
 		switch {
 		case errors.Is(err, errTruncated):
-			// Too many files are open to take its descriptor. The launcher finds its connection closed.
+			// Too many files are open to receive the connection's descriptor. The launcher notices
+			// that its connection is closed.
 		case err != nil || n == 0:
 			return nil
 		case fd >= 0:
@@ -216,7 +217,7 @@ func closeFD(fd int) {
 	}
 }
 
-// leftovers is what a janitor must remove for one sandbox.
+// leftovers has everything that a janitor must remove for one sandbox.
 type leftovers struct {
 	placeholders map[uint32]*Placeholder
 	names        []*Removal
@@ -246,8 +247,8 @@ func serveLauncher(connection int) {
 		}
 		switch {
 		case errors.Is(err, unix.ECONNRESET):
-			// The launcher has closed its end without reading the answer. Its earlier messages, such
-			// as that nothing is left to be removed, must still be read.
+			// The launcher has closed its end without reading the answer. Its earlier messages must
+			// still be read, for example that nothing is left to be removed.
 		case errors.Is(err, errTruncated):
 			return // the launcher finds the connection closed, and runs nothing
 		case err != nil || n == 0:
@@ -265,8 +266,8 @@ func serveLauncher(connection int) {
 			closeFD(fd)
 			return
 		case l.running:
-			// If the launcher does not read it, the next message is the end of the connection, or
-			// that nothing is left to be removed.
+			// If the launcher does not read the answer, the next message is the end of the
+			// connection, or says that nothing is left to be removed.
 			_ = tell(connection, answered, -1)
 		}
 	}
@@ -316,7 +317,7 @@ func (l *leftovers) take(m []byte, fd int) bool {
 	return false
 }
 
-// fitName prepares a name in a directory. It reports whether it is a valid name.
+// fitName copies a name into to. It reports whether the name is valid.
 func fitName(to *[256]byte, name []byte) bool {
 	text := string(name)
 	return text != "." && text != ".." && len(text) < len(to) && !strings.ContainsAny(text, "/\x00") && copy(to[:], text) > 0

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startJanitor runs a janitor in this process, and returns its socket and a function
-// that ends it: it returns when the janitor has done all that it has to.
+// startJanitor runs a janitor in this process. It returns its socket and a function that ends it,
+// which returns when the janitor has finished its work.
 func startJanitor(t *testing.T) (own int, end func()) {
 	t.Helper()
 	ours, theirs, err := JanitorPair()
@@ -169,8 +169,8 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// TestJanitorWithTwoSandboxes: of two sandboxes that share a placeholder the one whose
-// launcher is killed takes it away only if it is the last.
+// TestJanitorWithTwoSandboxes: two sandboxes share a placeholder. When the launcher of one is
+// killed, the placeholder is removed only if that sandbox is the last.
 func TestJanitorWithTwoSandboxes(t *testing.T) {
 	name := t.TempDir() + "/.codex"
 	own, end := startJanitor(t)
@@ -178,7 +178,8 @@ func TestJanitorWithTwoSandboxes(t *testing.T) {
 	a, b := first.hold(t, 0, name), second.hold(t, 0, name)
 	first.killed()
 	a.close()
-	// The second one learns of it from its own start: it stays protected.
+	// The second sandbox is protected from its start on, although it did not create the
+	// placeholder.
 	if err := second.run(os.Getpid()); err != nil {
 		t.Fatal(err)
 	}
@@ -194,8 +195,8 @@ func TestJanitorWithTwoSandboxes(t *testing.T) {
 	}
 }
 
-// TestJanitorTakesNothingLate: once the command runs, a process that has got hold
-// of the connection cannot have anything else removed.
+// TestJanitorTakesNothingLate: once the command runs, a process that has got hold of the connection
+// cannot make the janitor remove anything else.
 func TestJanitorTakesNothingLate(t *testing.T) {
 	dir := t.TempDir()
 	own, end := startJanitor(t)
@@ -215,8 +216,8 @@ func TestJanitorTakesNothingLate(t *testing.T) {
 	}
 }
 
-// TestMalformedMessages: a janitor that does not understand its launcher closes the
-// connection, and nothing runs. Other connections continue.
+// TestMalformedMessages: a janitor that gets a malformed message from its launcher closes the
+// connection, and the command does not run. Other connections continue.
 func TestMalformedMessages(t *testing.T) {
 	own, end := startJanitor(t)
 	other := connected(t, own)

@@ -13,28 +13,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A mount needs a file to be mounted on. If a missing path must not be created, an empty
-// file or directory is put there for as long as sandboxes mask it: a placeholder.
-// Placeholders are shared: each sandbox holds a lock on the placeholder itself, and the
-// last sandbox removes it. A placeholder is marked by a modification time that no file
-// has by chance. So the next sandbox recognizes one that was left behind by a crash, and
-// never mistakes the user's own empty file for one.
+// A mount needs a file to be mounted on. If a missing path must not be created, an empty file or
+// directory is created there for as long as sandboxes mask it: a placeholder. Placeholders are
+// shared. Each sandbox holds a lock on the placeholder itself, and the last sandbox removes it. A
+// placeholder is marked by a modification time that no file has by chance. So the next sandbox
+// recognizes a placeholder that a crash has left behind, and never mistakes the user's own empty
+// file for one.
 
-// JanitorName is the name, as in /proc/PID/comm, of processes that remove
-// placeholders: before they are killed, they should get some time for that.
+// JanitorName is the name, as in /proc/PID/comm, of processes that remove placeholders. Before such
+// a process is killed, it should get some time to finish.
 const JanitorName = "codex-janitor"
 
 const (
 	// takeTries bounds how often a placeholder may vanish while it is being taken.
 	takeTries = 100
-	// lockTries and lockWait bound the wait for a lock. A sandbox that ends
-	// holds it exclusively for an instant; a command that has made a lookalike
-	// of a placeholder can hold it forever.
+	// lockTries and lockWait bound the wait for a lock. A sandbox that ends holds the lock
+	// exclusively for an instant. But a command that has created a lookalike of a placeholder can
+	// hold the lock forever.
 	lockTries = 20
 	lockWait  = time.Millisecond
 )
 
-// Placeholder is a placeholder that this program has open, or is about to make.
+// Placeholder is a placeholder that this program has opened or is about to create.
 type Placeholder struct {
 	Path   string
 	parent int // descriptor of its directory
@@ -47,7 +47,7 @@ type Placeholder struct {
 	share func(fd int) error
 }
 
-// The reasons why a file at a path is not accepted as a placeholder of this user.
+// These are the reasons why a file at a path is not accepted as a placeholder of this user.
 var (
 	errNotPlaceholder     = errors.New("it exists")
 	errForeign            = errors.New("it belongs to another user")
@@ -64,9 +64,8 @@ func openDir(name string) (int, error) {
 // create any file in that directory, or in the whole file system.
 var ErrNotNeeded = errors.New("nothing can be created there")
 
-// Unmasked means that a protected name cannot be masked, because the file there
-// belongs to another user or is locked by another process, and may be removed
-// at any time. The name must be watched.
+// Unmasked means that a protected name cannot be masked. The file there belongs to another user or
+// is locked by another process, and may be removed at any time. The name must be watched instead.
 type Unmasked struct {
 	plan.UndoName
 	Foreign bool // it belongs to another user
@@ -74,8 +73,8 @@ type Unmasked struct {
 
 func (u *Unmasked) Error() string { return "another user or process holds " + u.Path }
 
-// unmasked returns an Unmasked for the placeholder's name. It returns nil if the
-// name is not protected, or if the existing file must be protected where it is.
+// unmasked returns an Unmasked for the placeholder's name. It returns nil if the name is not
+// protected, or if the existing file itself must be protected.
 func (s *Placeholder) unmasked(why error) error {
 	var st unix.Stat_t
 	if !slices.Contains(plan.ProtectedNames, s.base()) || unix.Fstat(s.parent, &st) != nil {
@@ -94,14 +93,14 @@ func (s *Placeholder) unmasked(why error) error {
 	return u
 }
 
-// openPlaceholder opens the directory of a placeholder. The error is ErrAppeared if that is not
-// the one that the plan saw; the zero FileID stands for any.
+// openPlaceholder opens the directory of a placeholder. If it is not the directory that the plan
+// saw, the error is ErrAppeared. The zero FileID accepts any directory.
 func openPlaceholder(name string, in plan.FileID) (*Placeholder, error) {
 	s := &Placeholder{Path: name, fd: -1, uid: uint32(unix.Geteuid()), share: func(int) error { return nil }}
 	if copy(s.name[:], s.base()) == len(s.name) {
 		return nil, fmt.Errorf("cannot make the sandbox: open %s: %w", name, unix.ENAMETOOLONG)
 	}
-	// Process ids repeat, also at the same time in different containers.
+	// Process ids are not used, because they repeat, also at the same time in different containers.
 	copy(s.temp[:], plan.TempPrefix+strconv.FormatUint(rand.Uint64(), 36))
 	var err error
 	s.parent, err = openDir(path.Dir(name))
@@ -121,8 +120,8 @@ func openPlaceholder(name string, in plan.FileID) (*Placeholder, error) {
 // base is the placeholder's name in its directory.
 func (s *Placeholder) base() string { return path.Base(s.Path) }
 
-// take makes a placeholder, or joins the existing one. If another file is there, it closes
-// the placeholder, and returns nil or an *Unmasked.
+// take creates a placeholder, or joins the existing one. If another file is there, it closes the
+// placeholder, and returns nil or an *Unmasked.
 func (s *Placeholder) take() (*Placeholder, error) {
 	var err error
 	locked := 0
@@ -153,8 +152,8 @@ func (s *Placeholder) take() (*Placeholder, error) {
 	return nil, fmt.Errorf("put a placeholder at %s: other processes create and remove it all the time", s.Path)
 }
 
-// Open opens the directory of the placeholder that a mount needs at its target, and
-// changes nothing. It returns nil if a file of the user is there.
+// Open opens the directory of the placeholder that a mount needs at its target. It changes nothing.
+// It returns nil if a file of the user is there.
 func Open(m *plan.Mount) (*Placeholder, error) {
 	s, err := openPlaceholder(m.Target, m.Dir)
 	if err != nil {
@@ -172,11 +171,11 @@ func Open(m *plan.Mount) (*Placeholder, error) {
 	return s, nil
 }
 
-// Hold makes or joins the opened placeholder that a mount needs. For a mask of an
-// existing file it only joins one. It calls share with each descriptor of a placeholder
-// before that is locked or moved into place. Scenario: the launcher is killed just after
-// it has put a placeholder into place. The janitor then removes the placeholder, and
-// holds its lock until then.
+// Hold creates or joins the opened placeholder that a mount needs. For a mask of an existing file
+// it can only join one. It calls share with each descriptor of a placeholder before the placeholder
+// is locked or moved into place. Scenario: the launcher is killed just after it has moved a
+// placeholder into place. The janitor has the descriptor, holds the placeholder's lock, and removes
+// the placeholder.
 func (s *Placeholder) Hold(m *plan.Mount, share func(fd int) error) (*Placeholder, error) {
 	s.share = share
 	if m.Placeholder {
@@ -185,11 +184,11 @@ func (s *Placeholder) Hold(m *plan.Mount, share func(fd int) error) (*Placeholde
 	return s.joinOnly()
 }
 
-// joinOnly joins the placeholder, or closes it and returns nil if it does not exist.
-// Scenario: the pattern /w/* is denied, and matches the .git that another sandbox has put
-// into /w. Without a lock, that sandbox would remove it while a mask is being mounted on
-// it, and bwrap would make its own directory there, which no process removes. The error is
-// ErrAppeared if that happens now.
+// joinOnly joins the placeholder. If it does not exist, joinOnly closes it and returns nil.
+// Scenario: the pattern /w/* is denied, and matches the .git that another sandbox has created in /w
+// as a placeholder. Without a lock, that sandbox would remove it while a mask is being mounted on
+// it. bwrap would then create its own directory there, which no process removes. If the placeholder
+// is removed at this moment, the error is ErrAppeared.
 func (s *Placeholder) joinOnly() (*Placeholder, error) {
 	err := s.join()
 	if err == nil {
@@ -209,8 +208,8 @@ func (s *Placeholder) foreign() bool {
 	return unix.Fstat(s.parent, &st) == nil && int(st.Uid) != unix.Geteuid()
 }
 
-// join opens and locks the existing placeholder. The error is ENOENT if it does
-// not exist, or was removed meanwhile.
+// join opens and locks the existing placeholder. The error is ENOENT if it does not exist, or was
+// removed meanwhile.
 func (s *Placeholder) join() error {
 	var st, now unix.Stat_t
 	if err := unix.Fstatat(s.parent, s.base(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -242,7 +241,8 @@ func (s *Placeholder) join() error {
 		err = unix.ENOENT
 	}
 	if err != nil {
-		// The janitor may have the same open file: closing it here keeps the lock.
+		// The janitor may share this open file. In that case closing it here would not release the
+		// lock.
 		_ = unix.Flock(fd, unix.LOCK_UN)
 		_ = unix.Close(fd)
 		return err
@@ -251,8 +251,8 @@ func (s *Placeholder) join() error {
 	return nil
 }
 
-// make makes a placeholder under another name, and moves it into place after it
-// is marked and locked, so that no other process sees it half made.
+// make creates a placeholder under another name, marks and locks it, and then moves it into place.
+// So no other process sees an incomplete placeholder.
 func (s *Placeholder) make() error {
 	temp := unix.ByteSliceToString(s.temp[:])
 	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW
@@ -279,8 +279,8 @@ func (s *Placeholder) make() error {
 	if err = s.share(fd); err == nil {
 		err = unix.Fstat(fd, &made)
 	}
-	// The umask rarely removes anything from the mode, and each change is one more entry
-	// in the journal of the file system.
+	// Change the mode only if the umask has removed bits from it, which is rare: each change is one
+	// more entry in the journal of the file system.
 	if err == nil && made.Mode&0o7777 != mode {
 		err = unix.Fchmod(fd, mode)
 	}
@@ -323,7 +323,7 @@ func (s *Placeholder) ID() plan.FileID { return plan.IDOf(s.fd) }
 // IsDir reports whether the placeholder is a directory.
 func (s *Placeholder) IsDir() bool { return s.dir }
 
-// Close releases a placeholder that was opened and not held. It may be called on nil.
+// Close releases a placeholder that was opened but not held. It may be called on nil.
 func (s *Placeholder) Close() {
 	if s != nil {
 		s.close()

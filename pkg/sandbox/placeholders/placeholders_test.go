@@ -128,7 +128,7 @@ func TestReleaseNeverRemovesWhatTookThePlaceholdersName(t *testing.T) {
 		t.Errorf("the user's folder was removed: %v", err)
 	}
 	_ = os.Remove(name)
-	// The user has put something into it.
+	// The user has created a file in it.
 	s = take(t, name, true)
 	if err := errors.Join(os.Chmod(name, 0o755), os.WriteFile(filepath.Join(name, "HEAD"), nil, 0o644)); err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestReleaseNeverRemovesWhatTookThePlaceholdersName(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(name, "HEAD")); err != nil {
 		t.Errorf("the user's file was removed: %v", err)
 	}
-	// It has moved.
+	// The placeholder was moved.
 	file := filepath.Join(dir, "f")
 	s = take(t, file, false)
 	if err := os.Rename(file, file+"2"); err != nil {

@@ -10,7 +10,8 @@ import (
 	"codex.internal/pkg/sandbox/plan"
 )
 
-// policy is a profile that reads everything, writes below a directory, and has more entries.
+// policy returns a profile that permits reading everything and writing below a directory, and that
+// has more entries.
 func policy(dir string, more ...permissions.Entry) permissions.Profile {
 	entries := []permissions.Entry{
 		{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
@@ -32,8 +33,8 @@ func workspace(t *testing.T) string {
 	return dir
 }
 
-// If a pattern matches placeholders of another sandbox, they are held while they
-// are masked. Those that are being made are not masked.
+// If a pattern matches placeholders of another sandbox, this sandbox locks them while it masks
+// them. Placeholders that are just being created are not masked.
 func TestPatternsThatMatchPlaceholders(t *testing.T) {
 	dir := workspace(t)
 	placeholder, err := takePlaceholder(dir+"/.git", true, plan.FileID{})

@@ -11,34 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A command may put anything at a name that must not be created: a tree that it
-// made, a directory of the user that it moved there, a tree that cannot be
-// listed or is deeper than any path, links to other directories. So the name is
-// freed first, by one rename within its directory, which works for all of them.
-// Then the moved files are deleted, but only those that the command can have
-// made: files that belong to the user, were created after the sandbox was
-// planned and are in the same mount. The birth time cannot be set. All other
-// files stay where they were moved to.
+// A command may put any file at a name that must not be created: a tree that it has created, a
+// directory of the user that it has moved there, a tree that cannot be listed or is deeper than any
+// path, or links to other directories. So the name is first freed by one rename within its
+// directory, which works for all of these. Then the renamed files are deleted, but only those that
+// the command can have created: files that belong to the user, were created after the sandbox was
+// planned and are on the same mount. A command cannot set the birth time. All other files remain
+// under the new name.
 //
-// Nothing here is looked up by more than one name in an open directory, and no
-// link is followed, so processes that rename and link meanwhile lead nowhere.
-// A single name that they exchange between a look and the unlink could be
-// unlinked by them as well.
+// Each lookup is of a single name in an open directory, and follows no link. So processes that
+// rename and link at the same time cannot redirect it. One case remains: such a process can
+// exchange a single name between the check and the unlink, and that file is then unlinked. The
+// process could have unlinked it itself.
 //
-// The launcher does this, and for one that was killed the janitor. It is made of
-// system calls on descriptors and allocates nothing.
+// The launcher does this, and the janitor does it for a killed launcher. The code uses only system
+// calls on descriptors and allocates no memory.
 
 const (
-	// removalDepth bounds how deep a tree is deleted: each level needs a
-	// descriptor. Git's own trees have less than ten levels.
+	// removalDepth bounds how deep a tree is deleted, because each level needs a descriptor. Git's
+	// own trees have less than ten levels.
 	removalDepth = 32
-	// removalSteps bounds the names that one deletion handles, because new
-	// names may appear meanwhile. It takes less than a second.
+	// removalSteps bounds the names that one deletion handles, because new names may appear
+	// meanwhile. This number takes less than a second.
 	removalSteps = 1 << 14
 	// removalTries bounds how often the rename is tried.
 	removalTries = 8
-	// asidePrefix begins the names of files that were moved aside. After it
-	// come random digits of the sandbox, and as many of the name.
+	// asidePrefix is the beginning of the names of files that were moved aside. Random digits of
+	// the sandbox follow, and the same number of digits of the name.
 	asidePrefix = ".codex-removed-"
 	asideDigits = 8
 )
@@ -46,16 +45,16 @@ const (
 // The results of Remove.
 const (
 	NothingThere = iota
-	// Removed means that the name is free; files may be left under another name.
+	// Removed means that the name is free. Files may remain under another name.
 	Removed
 	// NotRemoved means that the name could not be freed.
 	NotRemoved
-	// HeldPlaceholder means that the file is a placeholder of another sandbox,
-	// empty and locked. It must be checked again.
+	// HeldPlaceholder means that the file is a placeholder of another sandbox, empty and locked.
+	// The caller must check it again.
 	HeldPlaceholder
 )
 
-// Removal is a name to be removed, in a directory that is open.
+// Removal is a name to be removed, and its open directory.
 type Removal struct {
 	Path     string // for people
 	Dev, Ino uint64 // of the directory
@@ -72,7 +71,7 @@ func (r *Removal) Aside() string {
 	return path.Join(path.Dir(r.Path), string(r.aside[:len(asidePrefix)+asideDigits]))
 }
 
-// openRemoval opens the directory of a name that is to be missing.
+// openRemoval opens the directory of a name that must not exist.
 func openRemoval(n plan.UndoName) (*Removal, error) {
 	dir, base := path.Split(n.Path)
 	r := &Removal{Path: n.Path, uid: uint32(unix.Geteuid())}
@@ -83,7 +82,7 @@ func openRemoval(n plan.UndoName) (*Removal, error) {
 	copy(r.aside[:], asidePrefix)
 	var m Remover
 	m.random(r.aside[len(asidePrefix):])
-	// Birth times also come from the coarse clock.
+	// Birth times are taken from the coarse clock too.
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
@@ -127,10 +126,9 @@ type Remover struct {
 	steps int
 }
 
-// Remove frees the name, and deletes the files there as far as it may. A file
-// that another user owns in a directory with the sticky bit is not the
-// command's, and is left alone. A command may have removed the search
-// permission of the directory.
+// Remove frees the name, and deletes the files there as far as permitted. If another user owns the
+// file in a directory with the sticky bit, the command did not create it, and it is not removed.
+// Remove works even if a command has removed the search permission of the directory.
 func (m *Remover) Remove(r *Removal) int {
 	mode := unchanged
 	errno := m.stat(r.dir, &r.name[0], unix.AT_SYMLINK_NOFOLLOW)
@@ -168,7 +166,7 @@ func (m *Remover) free(r *Removal, mode *uintptr) int {
 			return Removed
 		}
 		if errno != unix.EEXIST {
-			// A full disk may have no space for the longer name.
+			// A full disk may have no space for the longer name, so delete the file in place.
 			if m.delete(r, &r.name) {
 				return Removed
 			}
@@ -181,8 +179,8 @@ func (m *Remover) free(r *Removal, mode *uintptr) int {
 // unchanged is not a valid mode.
 const unchanged = ^uintptr(0)
 
-// unlock lets the entries of a directory be changed, which a command may have
-// forbidden, and returns the mode that it had; unchanged: nothing was done.
+// unlock gives the directory the permissions to change its entries, which a command may have
+// removed. It returns the previous mode, or unchanged if nothing was done.
 func (m *Remover) unlock(dir int, uid uint32) uintptr {
 	if m.stat(dir, &m.empty, unix.AT_EMPTY_PATH) != 0 || m.st.Uid != uid || m.st.Mode&0o700 == 0o700 {
 		return unchanged
@@ -199,11 +197,10 @@ func (m *Remover) lock(dir int, mode uintptr) {
 	}
 }
 
-// placeholder handles the file if it is an empty placeholder. One that a sandbox
-// still uses, whose policy masks the name, is left alone; one that was left
-// behind is removed. If a command makes and locks its own lookalike, that must
-// stay empty, and its lock ends with the command. The result is NotRemoved if
-// the file is not a placeholder.
+// placeholder handles the file if it is an empty placeholder. If a sandbox whose policy masks the
+// name still uses it, it is not removed. If it was left behind, it is removed. A command may create
+// and lock its own lookalike, but that must stay empty, and its lock ends with the command. The
+// result is NotRemoved if the file is not a placeholder.
 func (m *Remover) placeholder(r *Removal) int {
 	if !m.isPlaceholder() {
 		return NotRemoved
@@ -222,7 +219,7 @@ func (m *Remover) placeholder(r *Removal) int {
 	result := NotRemoved
 	switch {
 	case errno == 0 && isDir:
-		// This fails if it is not empty.
+		// This fails if the directory is not empty.
 		_, _, errno = syscall.Syscall(unix.SYS_UNLINKAT, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])), unix.AT_REMOVEDIR)
 		if errno == 0 {
 			result = NothingThere
@@ -248,9 +245,9 @@ func (m *Remover) random(to []byte) {
 	}
 }
 
-// Tidy deletes the rest of the files that this sandbox moved aside, as far as
-// it may: a deletion was interrupted, or a process had made more names
-// meanwhile. It reports whether any are left.
+// Tidy deletes the rest of the files that this sandbox moved aside, as far as permitted. There are
+// some if a deletion was interrupted, or if a process created more names meanwhile. It reports
+// whether any are left.
 func (m *Remover) Tidy(r *Removal) (left bool) {
 	mode := m.unlock(r.dir, r.uid)
 	m.path[0], m.path[1] = '.', 0
@@ -289,7 +286,7 @@ func (m *Remover) Tidy(r *Removal) (left bool) {
 	return left
 }
 
-// RemovePlaceholder removes a placeholder that no other process holds, if it still is one.
+// RemovePlaceholder removes a placeholder that no other process holds, if it is still one.
 func (m *Remover) RemovePlaceholder(s *Placeholder) {
 	if s.fd < 0 {
 		return
@@ -317,9 +314,9 @@ func (m *Remover) RemovePlaceholder(s *Placeholder) {
 	m.lock(s.parent, mode)
 }
 
-// RemoveHalfMade removes what a killed launcher has left under the temporary name of a
-// placeholder that is not yet marked and locked: an empty file or directory. No sandbox
-// uses that name.
+// RemoveHalfMade removes the file that a killed launcher has left under the temporary name of a
+// placeholder that is not yet marked and locked: an empty file or directory. No sandbox uses that
+// name.
 func (m *Remover) RemoveHalfMade(s *Placeholder) {
 	if m.stat(s.parent, &s.temp[0], unix.AT_SYMLINK_NOFOLLOW) != 0 || m.st.Uid != s.uid {
 		return

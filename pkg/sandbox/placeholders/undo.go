@@ -12,10 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Undo removes names that must not be created as soon as they appear, and for
-// the last time when the command and all its descendants have ended. It opens
-// each directory before the command starts, so that a command that moves a
-// directory and puts a link in its place cannot redirect a removal. See
+// Undo removes names that must not be created as soon as they appear. It checks for the last time
+// when the command and all its descendants have ended. It opens each directory before the command
+// starts, so that a command that replaces a directory by a link cannot redirect a removal. See
 // removal.go for which files are removed.
 type Undo struct {
 	names   []*Removal
@@ -33,9 +32,8 @@ type Undo struct {
 // instances, or the file system may report no events.
 const undoPoll = 10
 
-// OpenUndo opens the directories of names that must not be created. It returns
-// nil if there are none. The error is ErrAppeared if the plan must be made
-// again.
+// OpenUndo opens the directories of names that must not be created. It returns nil if there are no
+// names. If the plan must be made again, the error is ErrAppeared.
 func OpenUndo(names []plan.UndoName) (*Undo, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -76,8 +74,7 @@ func (u *Undo) Watch() error {
 		if u.fd < 0 {
 			break
 		}
-		// This link of /proc leads to the directory that is open, wherever
-		// that is now.
+		// This link of /proc leads to the open directory, wherever the directory is now.
 		at := "/proc/self/fd/" + strconv.Itoa(r.dir)
 		if _, err := unix.InotifyAddWatch(u.fd, at, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ONLYDIR); err != nil {
 			_ = unix.Close(u.fd)
@@ -111,7 +108,7 @@ func (u *Undo) routineWatch() {
 	}
 }
 
-// look removes existing names.
+// look checks all names and removes those that exist.
 func (u *Undo) look() {
 	u.again = false
 	for _, r := range u.names {

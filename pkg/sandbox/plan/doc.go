@@ -2,11 +2,11 @@
 // the filter of system calls (docs/spec/sandbox.md §7.2; docs/sandbox-design.md gives the reasons). Every backend of
 // the launcher enforces the whole plan or refuses it.
 //
-// It works with profiles and policies (permissions), mount points and masks, the rights of Landlock, and classic BPF.
-// It does not mount, create or remove anything, and does not depend on processes or bwrap. Make and MakeReading see the
-// file system through a permissions.View only. HostView is the one of this machine: hostview.go, walk.go, kernelfs.go
-// and mark.go are all of the package that makes system calls. It may import permissions and mountinfo, and must not
-// import placeholders.
+// It uses profiles and policies (permissions), mount points and masks, the rights of Landlock, and
+// classic BPF. It does not mount, create or remove anything, and does not depend on processes or
+// bwrap. Make and MakeReading see the file system only through a permissions.View. HostView is the
+// view of this machine. Only hostview.go, walk.go, kernelfs.go and mark.go make system calls. The
+// package may import permissions and mountinfo, and must not import placeholders.
 //
 // Read it in this order:
 //

@@ -9,11 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The filter of system calls (docs/spec/sandbox.md §7.4): everything is allowed
-// that is not listed here; what is listed fails with EPERM as if the user
-// lacked a permission. It is written by hand in classic BPF: a launcher that is
-// started for every command cannot afford a library's tables of all system
-// calls.
+// The filter of system calls (docs/spec/sandbox.md §7.4) allows every call that is not listed here.
+// A listed call fails with EPERM, as if the user lacked a permission. The filter is written by hand
+// in classic BPF: the launcher starts for every command, and a library's tables of all system calls
+// would take too long.
 
 // Offsets in struct seccomp_data.
 const (
@@ -25,7 +24,7 @@ const (
 // x32 marks the numbers of x86-64's third interface.
 const x32 = 0x40000000
 
-// never are the calls that no command needs and that escapes have used.
+// never are the calls that no command needs and that sandbox escapes have used.
 var never = []uint32{
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD,
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
@@ -43,7 +42,7 @@ var leases = []uint32{unix.F_SETLEASE, fSetDeleg}
 
 const fSetDeleg = 1024 + 16 // Linux 6.19
 
-// nesting are the calls that change mounts and enter namespaces.
+// nesting are the calls that change mounts or enter namespaces.
 var nesting = []uint32{
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_SETNS, unix.SYS_CHROOT,
 	unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG,
@@ -52,46 +51,49 @@ var nesting = []uint32{
 
 const sysOpenTreeAttr = 467 // Linux 6.15, the same on both architectures
 
-// offline are the system calls that reach a network, for the case that it is
-// off and the command has no sockets of its own. recvfrom, sendmsg and recvmsg
-// stay allowed for tools that use socket pairs.
+// offline are the system calls that reach a network. They are denied if the network is off and the
+// command has no sockets of its own. recvfrom, sendmsg and recvmsg remain allowed for tools that
+// use socket pairs.
 var offline = []uint32{
 	unix.SYS_CONNECT, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_BIND, unix.SYS_LISTEN,
 	unix.SYS_GETPEERNAME, unix.SYS_GETSOCKNAME, unix.SYS_SHUTDOWN, unix.SYS_SENDTO,
 	unix.SYS_SENDMMSG, unix.SYS_RECVMMSG, unix.SYS_GETSOCKOPT, unix.SYS_SETSOCKOPT,
 }
 
-// reaching are those of them that give a socket an address or a peer.
+// reaching are those offline calls that give a socket an address or a peer.
 var reaching = []uint32{unix.SYS_CONNECT, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_BIND, unix.SYS_LISTEN}
 
-// receiving are the calls that receive descriptors over a Unix socket. Reading from it otherwise drops them.
+// receiving are the calls that can receive descriptors over a Unix socket. Other calls that read
+// from the socket drop descriptors.
 var receiving = []uint32{unix.SYS_RECVMSG, unix.SYS_RECVMMSG}
 
-// sharing are the calls that reach System V and POSIX message objects, and
-// processes, of the host, where there are no IPC and PID namespaces.
+// sharing are the calls that reach System V and POSIX message objects and processes of the host.
+// They are denied if there are no IPC and PID namespaces.
 var sharing = []uint32{
 	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
 	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
-	// And those that act on another process by its number or descriptor.
+	// The following calls act on another process by its number or descriptor.
 	unix.SYS_KCMP, unix.SYS_PIDFD_GETFD, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE,
 }
 
-// others are system calls that may act on another process, with the argument
-// that names it: outside of a PID namespace they may only name the calling
-// process, which is 0.
+// others are system calls that may act on another process, with the index of the argument that
+// names the process. Without a PID namespace this argument must be 0, which means the calling
+// process.
 var others = []struct{ nr, argument uint32 }{
 	{unix.SYS_PRLIMIT64, 0}, {unix.SYS_SETPRIORITY, 1}, {unix.SYS_SCHED_SETAFFINITY, 0}, {unix.SYS_SCHED_SETSCHEDULER, 0},
 	{unix.SYS_SCHED_SETPARAM, 0}, {unix.SYS_SCHED_SETATTR, 0}, {unix.SYS_IOPRIO_SET, 1},
 	{unix.SYS_MIGRATE_PAGES, 0}, {unix.SYS_MOVE_PAGES, 0},
 }
 
-// ioctlGroups are the groups (bits 8 to 15) of the ioctls that pass where not every file may be changed: those of
-// what a command makes for itself or has for a terminal.
+// ioctlGroups are the groups (bits 8 to 15) of the ioctls that are permitted if the policy has
+// read-only files. They are the groups for files that a command creates for itself (pipes, sockets,
+// descriptors of events) or has for a terminal.
 //
-// A file system takes ioctls on a file or directory that is open for reading only, and not all of them look at the
-// mount: FS_IOC_REMOVE_ENCRYPTION_KEY from a read-only sandbox locked the encrypted home directory of its user. The
-// filter does not see what a descriptor is of, and a FUSE file system gives any number a meaning of its own. So it
-// does not list what changes something; it refuses every group that is not listed here.
+// A file system accepts ioctls on a file that is open only for reading, and some ioctls ignore
+// whether the mount is read-only: with FS_IOC_REMOVE_ENCRYPTION_KEY, a command in a read-only
+// sandbox locked the encrypted home directory of its user. The filter cannot see what kind of file
+// a descriptor is, and a FUSE file system may give any number its own meaning. Therefore the filter
+// does not list dangerous ioctls. It refuses every group that is not listed here.
 var ioctlGroups = []uint32{
 	'T',  // terminals, pipes and timers; FIOCLEX, FIONBIO, FIONREAD
 	0x89, // sockets
@@ -119,8 +121,8 @@ var fileIoctls = []uint32{
 	0x40049409, 0x4020940d, // FICLONE, FICLONERANGE: need a descriptor that is open for writing
 }
 
-// attributes are the system calls that change a file without opening it, which
-// Landlock does not restrict. They are denied where nothing may be changed.
+// attributes are the system calls that change a file without opening it. Landlock does not restrict
+// them. They are denied if no file may be changed.
 var attributes = []uint32{
 	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT,
 	unix.SYS_UTIMENSAT, unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR,
@@ -139,19 +141,19 @@ const (
 type Sockets uint8
 
 const (
-	// SocketsFew is what Codex CLI permits: Unix sockets and pairs of them can
-	// be made, but most operations on them are denied.
+	// SocketsFew is what Codex CLI permits: the command can create Unix sockets and socket pairs,
+	// but most operations on them are denied.
 	SocketsFew Sockets = iota
-	// SocketsPairs lets every operation on socket pairs and on connected sockets
-	// work. It is for a command that shares the network of the host.
+	// SocketsPairs permits every operation on socket pairs and on connected sockets. It is for a
+	// command that shares the network of the host.
 	SocketsPairs
-	// SocketsLoopback adds TCP and UDP, for a command that has a network
-	// namespace of its own. The filter does not check connections, so Unix
-	// sockets can only be pairs: a path can lead to a socket of the host.
+	// SocketsLoopback adds TCP and UDP, for a command that has its own network namespace. The
+	// filter does not check the targets of connections. So Unix sockets can only be pairs, because
+	// a path can lead to a socket of the host.
 	SocketsLoopback
-	// SocketsOwn adds Unix sockets except those for datagrams. The launcher makes the
-	// connections of all sockets, and only to Unix sockets of the same network
-	// namespace. It also makes pairs of sockets for datagrams.
+	// SocketsOwn adds Unix sockets except datagram sockets. The launcher makes the connections of
+	// all sockets, and connects only to Unix sockets of the same network namespace. It also makes
+	// pairs of datagram sockets.
 	SocketsOwn
 )
 
@@ -163,24 +165,24 @@ type Rules struct {
 	Sharing    bool    // the IPC and PID namespaces are the host's
 	Attributes bool    // files may only be changed after opening them for writing
 	Files      bool    // not every file may be changed
-	// UnixSockets allows sockets of the Unix family where the network is that of
-	// proxies. Connect has the launcher make the connections there.
+	// UnixSockets allows Unix sockets if the network is that of proxies. Connect makes the launcher
+	// make the connections of that network.
 	UnixSockets, Connect bool
-	// Handed is true if the command inherits a Unix socket, over which a process outside can pass it other sockets.
-	// Where the launcher does not make the connections, it must receive none: a socket of another network connects
-	// there.
+	// Handed is true if the command inherits a Unix socket, over which a process outside can send
+	// it other sockets. If the launcher does not make the connections, the command must not receive
+	// any descriptor: a socket of another network would connect there.
 	Handed bool
 }
 
-// Asks reports whether the filter stops system calls that the launcher then makes.
+// Asks reports whether the filter passes system calls to the launcher, which then makes them.
 func (r Rules) Asks() bool {
 	return r.Network == NetworkOff && r.Sockets == SocketsOwn || r.Network == NetworkProxy && r.Connect
 }
 
-// assembler writes BPF: the checks of each system call, and a binary search for them. With a list instead of the
-// search, each system call would go through the whole list. So would all system calls when the filter is
-// installed, because the kernel then determines which are always allowed: that takes 0.14 ms of each start
-// instead of 0.07.
+// assembler writes BPF: the checks of each system call, and a binary search for them. Without the
+// search, each system call would go through the whole list. So would all system calls when the
+// filter is installed, because the kernel then determines which are always allowed: that takes 0.14
+// ms of each start instead of 0.07.
 type assembler struct {
 	code  []unix.SockFilter            // the current output
 	calls map[uint32][]unix.SockFilter // the checks of a system call; calls without checks are allowed
@@ -196,8 +198,8 @@ func (a *assembler) load(offset uint32) { a.op(unix.BPF_LD|unix.BPF_W|unix.BPF_A
 
 func (a *assembler) ret(action uint32) { a.op(unix.BPF_RET|unix.BPF_K, action, 0, 0) }
 
-// about appends the instructions of f to the checks of a system call. They load the data
-// that they check, and either return or fall through to the next check.
+// about appends instructions to the checks of a system call. f writes them. They load the data that
+// they check, and either return or continue with the next check.
 func (a *assembler) about(nr uint32, f func()) {
 	outer := a.code
 	a.code = a.calls[nr]
@@ -206,7 +208,7 @@ func (a *assembler) about(nr uint32, f func()) {
 }
 
 // filter appends the search for the number of the call to the instructions, and returns all
-// of them.
+// instructions.
 func (a *assembler) filter() []unix.SockFilter {
 	a.load(offsetNumber)
 	if runtime.GOARCH == "amd64" {
@@ -216,12 +218,12 @@ func (a *assembler) filter() []unix.SockFilter {
 	return a.code
 }
 
-// fewCalls is how many calls with one answer are compared one after the other: for more, a
-// binary search is faster.
+// fewCalls is how many calls with the same answer are compared one after the other. For more calls
+// a binary search is faster.
 const fewCalls = 6
 
-// search writes the search for the loaded number among some, which are sorted, and what is asked
-// about each.
+// search writes the search for the loaded number in a sorted list of numbers, and the checks of
+// each number.
 func (a *assembler) search(numbers []uint32) {
 	asked := a.calls[numbers[0]]
 	same := func(nr uint32) bool { return slices.Equal(a.calls[nr], asked) }
@@ -253,19 +255,19 @@ func (a *assembler) search(numbers []uint32) {
 const (
 	actionDeny  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	actionNoSys = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
-	// actionNoOption is the answer of a kernel that lacks an option of sockets.
+	// actionNoOption is the error of a kernel that does not have a socket option.
 	actionNoOption = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOPROTOOPT)
 	actionAsk      = uint32(unix.SECCOMP_RET_USER_NOTIF)
 	actionAllow    = uint32(unix.SECCOMP_RET_ALLOW)
 )
 
-// on returns action if the loaded word compares to k.
+// on returns action if comparing the loaded word with k succeeds.
 func (a *assembler) on(compare uint16, k, action uint32) {
 	a.op(unix.BPF_JMP|unix.BPF_K|compare, k, 0, 1)
 	a.ret(action)
 }
 
-// always gives a system call one answer.
+// always gives a system call the same answer for all arguments.
 func (a *assembler) always(nr, action uint32) { a.about(nr, func() { a.ret(action) }) }
 
 // deny denies the calls of a list.
@@ -275,8 +277,8 @@ func (a *assembler) deny(numbers []uint32) {
 	}
 }
 
-// when runs the checks of f, which load their data, if the loaded word is k.
-// Otherwise nothing is loaded.
+// when runs the checks that f writes if the loaded word is k. The checks load their own data. After
+// when, no data is loaded.
 func (a *assembler) when(k uint32, f func()) {
 	at := len(a.code)
 	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, k, 0, 0)
@@ -313,14 +315,14 @@ func (a *assembler) kinds(values ...uint32) {
 	a.among(values...)
 }
 
-// streamsOnly denies sockets of the call that carry datagrams: those can be
-// sent to any socket of the host that has a name.
+// streamsOnly denies datagram sockets for a call, because datagrams can be sent to any named socket
+// of the host.
 func (a *assembler) streamsOnly(nr uint32) {
 	a.about(nr, func() { a.kinds(unix.SOCK_STREAM, unix.SOCK_SEQPACKET) })
 }
 
-// internetOnly denies sockets of the internet that are not TCP or UDP: the
-// kernel has protocols that few programs use and that have had many errors.
+// internetOnly denies Internet sockets that are not TCP or UDP. The kernel has other protocols,
+// which few programs use and which have had many errors.
 func (a *assembler) internetOnly(family uint32) {
 	a.about(unix.SYS_SOCKET, func() {
 		a.load(offsetArg0)
@@ -344,7 +346,7 @@ func (a *assembler) whenEqual(nr, offset, value uint32) {
 	a.whenArgument(unix.BPF_JEQ, nr, offset, value)
 }
 
-// whenArgument denies a call when its argument at offset compares to k.
+// whenArgument denies a call if comparing its argument at offset with k succeeds.
 func (a *assembler) whenArgument(compare uint16, nr, offset, k uint32) {
 	a.about(nr, func() {
 		a.load(offset)
@@ -354,13 +356,13 @@ func (a *assembler) whenArgument(compare uint16, nr, offset, k uint32) {
 
 const ioprioProcess = 1 // IOPRIO_WHO_PROCESS
 
-// newNamespaces are the flags of clone and unshare that make namespaces. The
-// one of time namespaces is a part of the signal for clone, which has none.
+// newNamespaces are the flags of clone and unshare that create namespaces. The flag of time
+// namespaces is also a part of the signal number of clone, which cannot create them.
 const newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
-// Filter assembles the filter for the rules. It is never empty: the calls of
-// never are denied in every mode.
+// Filter assembles the filter for the rules. It is never empty, because the calls in never are
+// denied in every mode.
 func (r Rules) Filter() []unix.SockFilter {
 	a := newAssembler()
 	arch := uint32(unix.AUDIT_ARCH_X86_64)
@@ -376,15 +378,15 @@ func (r Rules) Filter() []unix.SockFilter {
 	for _, command := range leases {
 		a.whenEqual(unix.SYS_FCNTL, offsetArg0+8, command)
 	}
-	// These calls may act on one process, but not on groups or users: every
-	// user also has processes outside of the sandbox.
+	// These calls may act on one process, but not on groups or users, because every user also has
+	// processes outside of the sandbox.
 	a.only(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS)
 	a.only(unix.SYS_IOPRIO_SET, ioprioProcess)
 	if !r.Nesting {
 		a.deny(nesting)
 		a.whenBits(unix.SYS_CLONE, offsetArg0, newNamespaces)
 		a.whenBits(unix.SYS_UNSHARE, offsetArg0, newNamespaces|unix.CLONE_NEWTIME)
-		// The flags of clone3 cannot be checked; programs that lack it use clone.
+		// A filter cannot check the flags of clone3. Programs use clone if clone3 is missing.
 		a.always(unix.SYS_CLONE3, actionNoSys)
 	}
 	if r.Sharing {
@@ -431,7 +433,7 @@ func (r Rules) Filter() []unix.SockFilter {
 	return a.filter()
 }
 
-// offline writes the checks for the case that the network is off.
+// offline writes the checks that apply if the network is off.
 func (r Rules) offline(a *assembler) {
 	families := []uint32{unix.AF_UNIX}
 	switch r.Sockets {
@@ -439,7 +441,7 @@ func (r Rules) offline(a *assembler) {
 		a.deny(offline)
 	case SocketsPairs:
 		a.deny(reaching)
-		// A message with an address leaves a connected socket, too.
+		// A message with an address can leave a connected socket, too.
 		a.unlessZero(unix.SYS_SENDTO, offsetArg0+8*4)
 		a.unlessZero(unix.SYS_SENDTO, offsetArg0+8*4+4)
 	case SocketsLoopback:
@@ -462,9 +464,9 @@ func (r Rules) offline(a *assembler) {
 	a.streamsOnly(unix.SYS_SOCKET)
 }
 
-// hidePeers denies descriptors of the process at the other end, as SO_PEERPIDFD and SO_PASSPIDFD give
-// them: they would be of the launcher, which makes the connections, or of a process outside if that has
-// handed a socket to the command.
+// hidePeers denies the options SO_PEERPIDFD and SO_PASSPIDFD, which give a descriptor of the
+// process at the other end. That process would be the launcher, which makes the connections, or a
+// process outside that has passed a socket to the command.
 func (a *assembler) hidePeers() {
 	for _, option := range []struct{ nr, name uint32 }{
 		{unix.SYS_SETSOCKOPT, unix.SO_PASSPIDFD}, {unix.SYS_GETSOCKOPT, unix.SO_PEERPIDFD},

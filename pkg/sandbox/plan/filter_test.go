@@ -97,8 +97,8 @@ func everyRules(f func(name string, r Rules)) {
 	}
 }
 
-// Every number is compared with the lists of the spec, so a neighbour of a
-// listed call, or one that a jump misses, is seen.
+// Every number is compared with the lists of the spec. So the test detects a wrong answer for a
+// neighbour of a listed call, or a number that a jump misses.
 func TestTheFilterDeniesWhatIsListed(t *testing.T) {
 	const highest = 600
 	conditional := []uint32{unix.SYS_IOCTL, unix.SYS_CLONE, unix.SYS_UNSHARE, unix.SYS_CLONE3, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR,
@@ -301,8 +301,9 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 	})
 }
 
-// TestIoctlsOfFiles: a file system takes ioctls that change its state on a descriptor that is open for reading. Where
-// not every file may be changed, those pass that are known to read, and the groups that files do not have.
+// TestIoctlsOfFiles: a file system accepts ioctls that change its state on a descriptor that is
+// open for reading. If the policy has read-only files, only ioctls that are known to read, and the
+// groups that files do not have, are permitted.
 func TestIoctlsOfFiles(t *testing.T) {
 	changes := map[string]uint32{
 		"FS_IOC_SETFLAGS": unix.FS_IOC_SETFLAGS, "FS_IOC32_SETFLAGS": 0x40046602, "FS_IOC_FSSETXATTR": 0x401c5820, "FS_IOC_SETVERSION": 0x40087602,
@@ -389,8 +390,8 @@ func TestOtherInterfacesOfTheKernel(t *testing.T) {
 	})
 }
 
-// TestMadeConnectionsHideTheLauncher: wherever the launcher makes the connections, it is the process at their other end, of which
-// the command must get no descriptor.
+// TestMadeConnectionsHideTheLauncher: if the launcher makes the connections, it is the process at
+// their other end, and the command must get no descriptor of it.
 func TestMadeConnectionsHideTheLauncher(t *testing.T) {
 	everyRules(func(name string, r Rules) {
 		if !r.Asks() {

@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a plan is for Landlock, which only ever adds grants for a directory and
-// all below it.
+// The functions of this file convert a plan for Landlock, which can only add grants for a directory
+// and everything below it.
 
-// LandlockABI is the version of Landlock that the backend landlock needs: the first that keeps signals inside.
+// LandlockABI is the version of Landlock that the backend landlock needs. It is the first that
+// restricts signals to the sandbox.
 const LandlockABI = 6
 
 // LandlockFeatures are the restrictions of a version of Landlock, as bits of struct landlock_ruleset_attr, and the size
@@ -61,8 +62,8 @@ const (
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// LandlockRefusal returns the part of a plan that Landlock cannot express; nil:
-// none. With stricter it may enforce more than the plan says; see carve.
+// LandlockRefusal returns an error that names the part of a plan that Landlock cannot express, or
+// nil. With stricter, Landlock may enforce more than the plan says; see carve.
 func (plan *Plan) LandlockRefusal(stricter bool) error {
 	switch {
 	case plan.Network == NetworkProxy:
@@ -93,7 +94,7 @@ func (plan *Plan) LandlockRefusal(stricter bool) error {
 	return nil
 }
 
-// orStricter is the advice about it.
+// orStricter is the advice in the error of LandlockRefusal.
 const orStricter = " (with --stricter, or --sandbox-stricter of the server, more may be enforced than was asked for)"
 
 // keepsName reports whether a mount protects the name of a directory within a
@@ -118,7 +119,7 @@ type Grant struct {
 	Maybe  bool   // the path may be missing
 }
 
-// LandlockGrants are the grants of a plan that was not refused.
+// LandlockGrants returns the grants of a plan that was not refused.
 func (plan *Plan) LandlockGrants(view permissions.View) ([]Grant, error) {
 	c := carver{view: view, taken: make(map[string]uint64), named: make(map[string]bool)}
 	for _, n := range plan.Undo {
@@ -140,9 +141,8 @@ func (plan *Plan) LandlockGrants(view permissions.View) ([]Grant, error) {
 		c.taken["/"] = landlockReads
 	}
 	if plan.Root == RootReadOnly || plan.ListDev {
-		// Of the devices, which are not private here, only those that every
-		// view has: others are terminals, disks and further devices of the
-		// host.
+		// With Landlock the devices are not private. Only those that every view has are granted;
+		// the others are terminals, disks and further devices of the host.
 		c.taken["/dev"] = unix.LANDLOCK_ACCESS_FS_READ_DIR
 	}
 	for name, rights := range c.taken {
@@ -158,8 +158,8 @@ func (plan *Plan) LandlockGrants(view permissions.View) ([]Grant, error) {
 	return c.grants, nil
 }
 
-// maxGrants bounds the grants of a plan: each is a system call, and a
-// directory may have any number of entries.
+// maxGrants bounds the grants of a plan. Each grant takes a system call, and a directory may have
+// any number of entries.
 const maxGrants = 16 << 10
 
 // carver turns a plan into grants. If different rights apply to a path within a
@@ -173,14 +173,14 @@ type carver struct {
 	grants []Grant
 }
 
-// carve grants rights at a path and below, except where the plan says otherwise.
+// carve grants rights at a path and below it, except where the plan has other rules.
 func (c *carver) carve(name string, rights uint64) error {
 	whole, common := true, rights
 	for other, r := range c.taken {
 		if other == name || !permissions.Within(other, name) {
 			continue
 		}
-		// More than this is granted there additionally.
+		// The plan grants additional rights there.
 		if r&rights != rights {
 			whole = false
 			common &= r
@@ -218,8 +218,8 @@ func (c *carver) carve(name string, rights uint64) error {
 	})
 }
 
-// LegacyGrants are those of a read-only or workspace-write policy
-// (docs/spec/sandbox.md §7.6), which protect no metadata.
+// LegacyGrants returns the grants of a read-only or workspace-write policy (docs/spec/sandbox.md
+// §7.6). They do not protect metadata.
 func (plan *Plan) LegacyGrants(view permissions.View) ([]Grant, error) {
 	if plan.Policy == nil {
 		return []Grant{{"/", LandlockOf(LandlockABI).Files, false}}, nil

@@ -28,8 +28,8 @@ type guard struct {
 	file bool
 	// placeholder and perhaps are as in Mount.
 	placeholder, perhaps bool
-	// pattern means that a pattern matched it; if it is moved, the pattern
-	// matches its new name, if that is intended.
+	// pattern means that a pattern matched the path. If a command moves the file, the pattern is
+	// applied to its new name, and may intentionally no longer match.
 	pattern bool
 	// kernel means that it is a file system of the kernel, whatever its name.
 	kernel bool
@@ -114,7 +114,7 @@ func (p *planner) mountRoot(w *writableRoot, guards []guard, pins []string) {
 	})
 	done := make(map[string]guard, len(guards))
 	for _, g := range guards {
-		// A path that a placeholder masks is hidden; a read-only path is not.
+		// A path that a placeholder masks is hidden. A read-only path is visible.
 		if o, ok := done[g.path]; ok && (o.mask == g.mask || g.placeholder) {
 			continue
 		}
@@ -344,9 +344,9 @@ func (p *planner) protected(name string, add func(guard)) error {
 	return nil
 }
 
-// comesInto returns the first missing component of the path's target, if that component is in a writable root but the
-// path itself is not: there a command could create the target. "": it is not. The rest of the path may be as long as 40
-// links make it.
+// comesInto returns the first missing component of the path's target, if that component is in a
+// writable root but the path itself is not. A command could create the target there. In any other
+// case it returns "". The rest of the path may be as long as 40 links can make it.
 func (p *planner) comesInto(name string, info permissions.Info) string {
 	_, first, err := permissions.MissingEnd(p.view, name)
 	if exists(info) || err != nil || first == "" || p.owner(name) >= 0 || p.owner(first) < 0 {
@@ -355,9 +355,9 @@ func (p *planner) comesInto(name string, info permissions.Info) string {
 	return first
 }
 
-// hidden reports whether a path is denied, or is in the mask of a denied
-// directory: then nothing must be protected there, and a placeholder would be
-// made in a directory that must not be touched.
+// hidden reports whether a path is denied, or is in the mask of a denied directory. Such a path
+// needs no protection, and a placeholder for it would be created in a directory that must not be
+// touched.
 func (p *planner) hidden(name string) bool {
 	for at := name; at != "/"; at = path.Dir(at) {
 		if slices.Contains(p.denied, at) {
@@ -390,7 +390,7 @@ func (p *planner) uncreated(name string) guard {
 			break
 		}
 		if err == nil && info.Type != permissions.Dir && at != name {
-			// A file has nothing in it as long as it is not replaced.
+			// A path below a file cannot exist as long as the file is not replaced.
 			return guard{path: at, kind: BindReadOnly, file: true, placeholder: info.Size == 0}
 		}
 	}

@@ -101,16 +101,16 @@ func (s *snapshot) Lstat(name string) (permissions.Info, error) {
 	return info, err
 }
 
-// canonical reports whether a path is that of an examined directory, and contains no links: an answer is kept only
-// under such a path.
+// canonical reports whether a path is that of an examined directory, and so contains no links.
+// Answers are stored only under such paths.
 func (s *snapshot) canonical(dir string) bool {
 	l, ok := s.looks[dir]
 	return ok && l.err == nil && l.info.Type == permissions.Dir
 }
 
-// directory returns where a path leads by which a directory is asked for. What is found is kept, as it follows from other
-// answers. Scenario: a workspace's .git names a directory a thousand levels below a link, and the plan looks at each level. If each
-// look began at the root, the plan would take hours.
+// directory returns where the path of a directory leads. It stores the result, which follows from
+// other answers. Scenario: a workspace's .git names a directory a thousand levels below a link, and
+// the plan looks at each level. If each lookup began at the root, the plan would take hours.
 func (s *snapshot) directory(dir string) directory {
 	if dir == "/" || s.canonical(dir) {
 		return directory{real: dir}

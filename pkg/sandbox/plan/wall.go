@@ -25,16 +25,18 @@ const WallABI = 2
 // a device, a terminal, a file of /proc.
 const WallFiles = landlockFiles &^ landlockReads
 
-// WallReads are the rights to read and execute files, which the wall handles where the root is empty. Names may be listed: the
-// directories above what is shown have to be, and a grant for / would be one for all.
+// WallReads are the rights to read and execute files, which the second wall restricts if the root
+// is empty. Listing names is not restricted: the parents of visible paths must be listable, and a
+// grant for / would apply to everything below it.
 const WallReads = landlockExec | unix.LANDLOCK_ACCESS_FS_READ_FILE
 
 // WallDirectory are the rights to write that a directory with all below it can
 // have: all 16 of landlockVersions but those to read and execute.
 const WallDirectory = (1<<16 - 1) &^ landlockReads
 
-// WallProc are the rights to write in the view's own /proc. Root's commands have none: the settings of the kernel are root's files
-// there, and Landlock takes nothing away below a grant. Others write to the files of their own processes.
+// WallProc returns the rights to write in the view's own /proc. Commands of root get none: in /proc
+// root owns the settings of the kernel, and Landlock cannot remove rights below a grant. Commands
+// of other users write to the files of their own processes.
 func WallProc() uint64 {
 	if unix.Geteuid() == 0 {
 		return 0
@@ -127,8 +129,9 @@ func (plan *Plan) DescribeWall(abi int, nesting bool) string {
 	return text + "\n" + plan.describeFIFOs(nesting)
 }
 
-// describeFIFOs says which FIFOs that are not below what is writable can be written to although there is a second wall: a read-only
-// mount does not stop that, and Landlock takes nothing away below a grant.
+// describeFIFOs describes which FIFOs outside of writable paths can be written to in spite of a
+// second wall. A read-only mount does not prevent such writes, and Landlock cannot remove rights
+// below a grant.
 func (plan *Plan) describeFIFOs(nesting bool) string {
 	for _, m := range plan.Mounts {
 		if m.Kind == BindReadOnly && (nesting || plan.Root == RootWritable || plan.inWritable(m.Target)) {

@@ -66,7 +66,8 @@ func TestWallHandlesWrites(t *testing.T) {
 	}
 }
 
-// TestWallGrantsReads: where reads are restricted, what is readable is granted, with less than what is writable.
+// TestWallGrantsReads: if reads are restricted, readable paths get grants with fewer rights than
+// writable paths.
 func TestWallGrantsReads(t *testing.T) {
 	plan := &Plan{Root: RootEmpty, Mounts: []Mount{
 		{Kind: BindReadOnly, Target: "/usr"}, {Kind: BindReadOnly, Target: "/usr/lib"}, {Kind: BindWritable, Target: "/ws"},

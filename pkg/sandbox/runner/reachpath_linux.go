@@ -87,9 +87,10 @@ func (d *processDir) openSocket(path string) (*os.File, error) {
 	return f, nil
 }
 
-// mayListen returns an error if a process outside listens on a socket, in the network of this program: a service that is
-// started by a connection, or serves one and ends, must not get any. Whoever listens in another network is found when
-// the connection is made.
+// mayListen returns an error if a process outside of the sandbox listens on a socket in this
+// program's network: a service that is started by a connection, or that serves one connection and
+// ends, must not get any. A process that listens in another network is detected when the connection
+// is made.
 func (d *processDir) mayListen(socket *os.File, members func() []int) error {
 	devices, inode, err := d.tableNames(socket)
 	if err != nil {
@@ -118,8 +119,9 @@ func (d *processDir) mayListen(socket *os.File, members func() []int) error {
 	return nil
 }
 
-// tableNames returns how the kernel's table of sockets names the file of one: by the device of its file system and by 32 bits
-// of its inode's number. For Btrfs and overlays stat has another device, and the list of mounts has the right one.
+// tableNames returns the names of a socket's file in the kernel's table of sockets: the device of
+// its file system, and 32 bits of its inode number. For Btrfs and overlays stat reports a different
+// device, but the list of mounts has the right one.
 func (d *processDir) tableNames(socket *os.File) (devices []uint32, inode uint32, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(socket.Fd()), &st); err != nil {

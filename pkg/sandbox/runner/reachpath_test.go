@@ -98,8 +98,9 @@ func (l *listener) end() {
 	_ = l.cmd.Wait()
 }
 
-// TestOutsideListenersAreNotConnectedTo: who listens is asked before a connection is made, also if the path is a link to the
-// socket of a service outside, which would serve the connection or be started by it.
+// TestOutsideListenersAreNotConnectedTo: the listener is checked before a connection is made, even
+// if the path is a link to the socket of a service outside. Otherwise the service would serve the
+// connection or be started by it.
 func TestOutsideListenersAreNotConnectedTo(t *testing.T) {
 	l := startListener(t)
 	self, err := openProcess(os.Getpid(), 0)
