@@ -40,8 +40,8 @@ func infoOf(st *unix.Stat_t) permissions.Info {
 	}
 }
 
-// CanReplace reports whether the user may remove what a path names, or could
-// after a change of the directory's mode.
+// CanReplace reports whether the user may remove the file at a path, or could do so after changing
+// the directory's mode.
 func (HostView) CanReplace(name string) bool {
 	var st, own unix.Stat_t
 	dir := path.Dir(name)
@@ -52,12 +52,11 @@ func (HostView) CanReplace(name string) bool {
 	return unix.Access(dir, unix.W_OK) == nil || unix.Stat(dir, &st) != nil || int(st.Uid) == unix.Geteuid()
 }
 
-// IsTemporary reports whether a value of $TMPDIR is a directory for the user's
-// temporary files: the user owns it, or it is sticky, as /tmp is. The root
-// directory never is. For root, who owns most directories, a directory directly
-// below / counts only if it is sticky. A missing directory grants nothing, so
-// it is accepted. A link of another user is not followed: it would choose which
-// of the user's directories a command may write to.
+// IsTemporary reports whether a value of $TMPDIR is a directory for the user's temporary files: the
+// user owns it, or it is sticky, as /tmp is. The root directory never is. For root, who owns most
+// directories, a directory directly below / counts only if it is sticky. A missing directory is
+// accepted, because it grants nothing. A link of another user is not followed, because that user
+// could choose to which of the user's directories a command may write.
 func IsTemporary(name string) bool {
 	var st unix.Stat_t
 	real, err := permissions.EffectivePath(ownLinks{}, path.Clean(name))
@@ -123,9 +122,8 @@ func (HostView) ReadFile(name string, limit int) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, int64(limit)))
 }
 
-// ReadDir implements permissions.View. A pattern may search a hundred thousand
-// directories before a command starts, so it asks the kernel for nothing but
-// names and types.
+// ReadDir implements permissions.View. A pattern may search a hundred thousand directories before a
+// command starts, so ReadDir requests only names and types from the kernel.
 func (HostView) ReadDir(name string, each func(name string, t permissions.FileType) error) error {
 	fd := -1
 	err := retry(func() (err error) {
@@ -182,7 +180,8 @@ func retry(f func() error) error {
 // time cannot block the caller for ever.
 const openTries = 1000
 
-// Openat2 is openat2(2), again if a signal came or the kernel asks for that.
+// Openat2 is openat2(2). It repeats the call if a signal interrupts it or the kernel returns
+// EAGAIN.
 //
 // Scenario: a path with ".." is resolved below a root (RESOLVE_IN_ROOT, RESOLVE_BENEATH).
 // If any process of the machine renames or mounts something meanwhile, the kernel cannot
@@ -196,7 +195,7 @@ func Openat2(dir int, name string, how *unix.OpenHow) (fd int, err error) {
 	return fd, err
 }
 
-// IDOf is the identity of an open file.
+// IDOf returns the identity of an open file.
 func IDOf(fd int) FileID {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

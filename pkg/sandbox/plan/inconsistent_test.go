@@ -9,8 +9,8 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// moving is a host on which a directory is moved away after some accesses to
-// files, and is back after some more.
+// moving is a host on which a directory is moved away after some accesses to files, and moved back
+// after some more.
 type moving struct {
 	memory
 	dir      string
@@ -26,9 +26,8 @@ func (m moving) Lstat(name string) (permissions.Info, error) {
 	return m.memory.Lstat(name)
 }
 
-// If another program moves a directory away and back while the plan is made, no
-// writable root loses its guards, whenever that happens: the plan is made
-// again.
+// If another program moves a directory away and back while the plan is made, no writable root loses
+// its guards, whenever that happens. The plan is made again.
 func TestDirectoriesThatMoveWhileThePlanIsMade(t *testing.T) {
 	host := tree("/t/c/w/.git/", "/t/c/w/.agents/", "/t/c/w/.codex/", "/t/c/w/secret", "/t/c/w/kept")
 	profile := managed(t, "root=read /t/c/w=write /t/c/w/secret=deny /t/c/w/kept=read")
@@ -209,8 +208,8 @@ func TestDeniedPathsThatAreExchangedWhileThePlanIsMade(t *testing.T) {
 	}
 }
 
-// Below a denied directory nothing is masked, because a placeholder would be
-// made in it.
+// Below a denied directory nothing is masked, because the mask would need a placeholder in that
+// directory.
 func TestNothingIsCoveredBelowADeniedDirectory(t *testing.T) {
 	plan, err := Make(managed(t, "root=read /w=write /w/d=deny /w/d/gone/deep=deny /w/d/none=read"), permissions.Scope{},
 		tree("/w/d/x", "/w/.git/", "/w/.agents/", "/w/.codex/"), false)

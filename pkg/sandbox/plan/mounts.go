@@ -46,15 +46,15 @@ func (p *planner) mounts() error {
 	for i := range p.writable {
 		p.mountRoot(&p.writable[i], guards[i], pins[i])
 	}
-	// An entry may mask the name as well.
+	// Another entry may mask the name as well.
 	p.plan.Undo = slices.DeleteFunc(p.plan.Undo, func(n UndoName) bool {
 		return slices.ContainsFunc(p.plan.Mounts, func(m Mount) bool { return m.Target == n.Path })
 	})
 	return p.absences()
 }
 
-// guards appends the masks outside writable roots, and returns what is protected
-// and masked in each writable root.
+// guards appends the masks outside writable roots. It returns the protected and masked paths in
+// each writable root.
 func (p *planner) guards() ([][]guard, error) {
 	guards := make([][]guard, len(p.writable))
 	add := func(g guard) {
@@ -92,8 +92,8 @@ func (p *planner) guards() ([][]guard, error) {
 	return guards, nil
 }
 
-// mountRoot appends a writable root, the directories in it that must keep their
-// names, and the protected and masked paths in it.
+// mountRoot appends a writable root, the directories in it that must keep their names, and the
+// protected and masked paths in it.
 func (p *planner) mountRoot(w *writableRoot, guards []guard, pins []string) {
 	if w.Effective != "/" {
 		p.plan.Mounts = append(p.plan.Mounts, Mount{
@@ -126,12 +126,11 @@ func (p *planner) mountRoot(w *writableRoot, guards []guard, pins []string) {
 	}
 }
 
-// pins returns, for each writable root, the directories in it that must keep
-// their names: those above a guarded path, and those above another writable
-// root, up to the outermost writable root. They are mounted on themselves,
-// because a mount point cannot be renamed. Otherwise a command could rename a
-// directory above a workspace and put another workspace, with its own .git, in
-// its place; or give a denied file a name that the next command may read.
+// pins returns, for each writable root, the directories in it that must keep their names: those
+// above a guarded path, and those above another writable root, up to the outermost writable root.
+// They are mounted on themselves, because a mount point cannot be renamed. Otherwise a command
+// could rename a directory above a workspace and put another workspace, with its own .git, in its
+// place. Or it could give a denied file a name that the next command may read.
 func (p *planner) pins(guards [][]guard) [][]string {
 	pins := make([][]string, len(p.writable))
 	seen := make(map[string]bool)
@@ -167,16 +166,14 @@ func (p *planner) pins(guards [][]guard) [][]string {
 	return pins
 }
 
-// replaced reports whether a directory of a writable root is not the host's: a
-// view has its own /dev and /proc.
+// replaced reports whether a view has its own directory in place of the host's: /dev or /proc.
 func replaced(dir, root string) bool {
 	return permissions.Within(dir, "/dev") && !permissions.Within(root, "/dev") || permissions.Within(dir, "/proc") && !permissions.Within(root, "/proc")
 }
 
-// kernelMounts returns the file systems of the kernel in writable roots: a user
-// who grants a directory, or everything, does not mean settings of the kernel.
-// Those that an entry names are not included. Nested ones are left out, because
-// a read-only mount includes everything below.
+// kernelMounts returns the kernel's file systems in writable roots. A user who grants a directory,
+// or everything, does not mean settings of the kernel. File systems that an entry names are not
+// included. Nested ones are omitted, because a read-only mount includes everything below.
 func (p *planner) kernelMounts() ([]guard, error) {
 	host, ok := p.host.(interface{ KernelMounts() ([]string, error) })
 	if !ok || len(p.writable) == 0 {
@@ -254,18 +251,16 @@ func (p *planner) protectRepositories(guards [][]guard, add func(guard)) error {
 	return nil
 }
 
-// foreignName reports whether a path is a protected name of a writable root
-// that all users share, and the file there belongs to another user. That user
-// may exchange or remove it at any time, so it cannot be used as a mount point,
-// and must not prevent the sandbox from starting. The command cannot change it,
-// unless the directory belongs to its user. Files that the command creates
-// there are removed.
+// foreignName reports whether a path is a protected name of a writable root that all users share,
+// and the file there belongs to another user. That user may exchange or remove the file at any
+// time. So it cannot be used as a mount point, and must not prevent the sandbox from starting. The
+// command cannot change the file, unless the directory belongs to its user. Files that the command
+// creates there are removed.
 func (p *planner) foreignName(w *writableRoot, at string) bool {
 	return path.Dir(at) == w.Effective && slices.Contains(ProtectedNames, path.Base(at)) && permissions.Foreign(p.view, at)
 }
 
-// moved is a path below a writable root, converted to the same path below the root's
-// target.
+// moved converts a path below a writable root to the same path below the root's target.
 func (p *planner) moved(w *writableRoot, name string) string {
 	if w.Path != w.Effective && permissions.Within(name, w.Path) {
 		return path.Join(w.Effective, strings.TrimPrefix(name, w.Path))
@@ -319,7 +314,8 @@ func (p *planner) protected(name string, add func(guard)) error {
 		return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, name)
 	}
 	if info.Type == permissions.Missing || info.Type == permissions.Symlink {
-		// Scenario: a workspace's .git leads to /x/g, where /x is a link to a name in a writable root that is missing.
+		// Scenario: a workspace's .git names /x/g, and /x is a link to a missing name in a writable
+		// root.
 		if real, _, err = permissions.MissingEnd(p.view, real); err == nil {
 			real, info, err = p.effective(real)
 		}
@@ -370,17 +366,17 @@ func (p *planner) hidden(name string) bool {
 	return false
 }
 
-// vanished reports whether the directories above a writable root existed when
-// the root was examined, but are missing now that the guard of a path in the
-// root is chosen. Otherwise, a program that moves them away and back at that
-// moment would leave the root writable and the path without a guard.
+// vanished reports whether the directories above a writable root existed when the root was
+// examined, but are missing when the guard of a path in the root is chosen. Without this check, a
+// program that moves them away and back at that moment would leave the root writable and the path
+// without a guard.
 func (p *planner) vanished(name string, g guard) bool {
 	i := p.owner(name)
 	return i >= 0 && permissions.Within(p.writable[i].Effective, g.path) && (g.kind != BindReadOnly || g.path != p.writable[i].Effective)
 }
 
-// uncreated is the guard that keeps a missing path from being created: it
-// has a placeholder at its first missing component.
+// uncreated returns the guard that prevents a missing path from being created. It has a placeholder
+// at the first missing component of the path.
 func (p *planner) uncreated(name string) guard {
 	first := name
 	for at := range prefixes(name) {
@@ -400,8 +396,8 @@ func (p *planner) uncreated(name string) guard {
 	return guard{path: first, kind: EmptyFile, mode: modeMissing, file: true, placeholder: true}
 }
 
-// deniedBetween reports whether another denied path is below outer and contains
-// inner: then inner is reopened in that path's mask.
+// deniedBetween reports whether another denied path is below outer and contains inner. Then inner
+// is reopened in that path's mask.
 func (p *planner) deniedBetween(outer, inner string) bool {
 	return slices.ContainsFunc(p.denied, func(d string) bool {
 		return d != outer && permissions.Within(d, outer) && permissions.Within(inner, d)
@@ -413,17 +409,16 @@ func (p *planner) visible(name string) bool {
 	return slices.ContainsFunc(p.reopened, func(r string) bool { return permissions.Within(name, r) })
 }
 
-// Shown is the identity of the host's file at the target of a mount, if a view
-// with the earlier mounts shows that file, and not a mask, the view's own
-// directory or an empty root; otherwise it is zero.
+// Shown returns the identity of the host's file at the target of a mount, if a view with the
+// earlier mounts shows that file. If the view shows a mask, its own directory or an empty root
+// there, it returns zero.
 func (plan *Plan) Shown(i int) FileID {
 	m := &plan.Mounts[i]
 	if replaced(m.Target, "/") {
 		return FileID{}
 	}
-	// Take the last one, which hides earlier mounts below it. Scenario: /ws may be written,
-	// /ws/p is denied, and /ws/p/pub is read-only, and is mounted below the mask and again
-	// above it.
+	// Use the last mount, which hides earlier mounts below it. Scenario: /ws is writable, /ws/p is
+	// denied, and /ws/p/pub is read-only. /ws/p/pub is mounted below the mask and again above it.
 	var above *Mount
 	for j := range plan.Mounts[:i] {
 		if o := &plan.Mounts[j]; o.Kind != Link && permissions.Within(m.Target, o.Target) {

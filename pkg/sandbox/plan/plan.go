@@ -13,9 +13,9 @@ type MountKind uint8
 
 // The kinds of mounts.
 const (
-	// BindReadOnly shows Source, which may not be changed through it.
+	// BindReadOnly shows Source, which cannot be changed through this mount.
 	BindReadOnly MountKind = iota + 1
-	// BindWritable shows Source, which may be changed through it.
+	// BindWritable shows Source, which can be changed through this mount.
 	BindWritable
 	// EmptyDir is an empty, unchangeable directory with the permission bits
 	// Mode and with MountPoints in it.
@@ -34,23 +34,23 @@ type Mount struct {
 	Mode        uint32
 	MountPoints []MountPoint // the content of an EmptyDir, parents first
 	File        bool         // the source of a bind is not a directory
-	// Placeholder means that the target is missing on the host, or that it may
-	// be another sandbox's placeholder.
+	// Placeholder means that the target is missing on the host, or may be another sandbox's
+	// placeholder.
 	Placeholder bool
 	// Perhaps means that the target of a mask may be another sandbox's
 	// placeholder, which that sandbox removes when it ends.
 	Perhaps bool
-	// ID is the identity of the target in the snapshot of the plan, which is
-	// also the source of a bind; zero: none, or unknown. Dir is the identity of
-	// a Placeholder's directory.
+	// ID is the identity of the target in the snapshot of the plan. The target is also the source
+	// of a bind. Zero: there is none, or it is unknown. Dir is the identity of a Placeholder's
+	// directory.
 	ID, Dir FileID
 	// Pin means that a BindWritable protects the name of a directory of a
 	// writable root: a mount point cannot be renamed.
 	Pin bool
 }
 
-// UndoName is a name that must not be created, and the directory that the
-// plan saw it missing in.
+// UndoName is a name that must not be created, and the directory in which the plan saw that it was
+// missing.
 type UndoName struct {
 	Path     string
 	Dev, Ino uint64
@@ -86,31 +86,30 @@ const (
 	NetworkProxy
 )
 
-// Plan is everything that a sandbox has to enforce. The same plan is given to
-// every backend, which enforces all of it or refuses.
+// Plan is everything that a sandbox must enforce. Every backend gets the same plan, and enforces
+// all of it or refuses it.
 type Plan struct {
-	// Confined means that there is a view at all: the file system is
-	// restricted, or the network is proxied.
+	// Confined means that the command gets its own view: the file system is restricted, or the
+	// network is proxied.
 	Confined bool
 	Root     RootKind
 	Mounts   []Mount
-	// Undo are names that must not be created but cannot be masked: they
-	// are removed as soon as they appear.
+	// Undo are names that must not be created but cannot be masked. They are removed as soon as
+	// they appear.
 	Undo []UndoName
-	// Absent are denied paths that led nowhere when the plan was made, outside
-	// of every writable root. No mask hides them, so the view must not contain
-	// them.
+	// Absent are denied paths outside of every writable root that led nowhere when the plan was
+	// made. No mask hides them, so the view must not contain them.
 	Absent []string
-	// ListDev means that an entry is for /dev. The view's own devices can always be used; without a view, as with
-	// Landlock, the names in /dev may be read, too.
+	// ListDev means that an entry is for /dev. The view's own devices can always be used. Without a
+	// view, as with Landlock, the names in /dev may then be read, too.
 	ListDev bool
 	Network Network
 	// NoProc leaves /proc empty.
 	NoProc bool
-	// SharedNetwork leaves out the network namespace: the filter alone keeps
-	// the command from the network.
+	// SharedNetwork means that there is no network namespace: only the filter keeps the command
+	// from the network.
 	SharedNetwork bool
-	// Unfiltered leaves system calls alone: the profile asks for no sandbox.
+	// Unfiltered means that no system calls are filtered, because the profile requests no sandbox.
 	Unfiltered bool
 
 	// Policy is the policy of the plan, for backends without mounts.
@@ -120,9 +119,8 @@ type Plan struct {
 // Devices are the devices of a view's /dev.
 var Devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// HostOwned are the parts of /proc in which the kernel keeps settings that
-// belong to the host's root, whichever user is root inside. In a view they are
-// read-only.
+// HostOwned are the parts of /proc in which the kernel has settings that belong to the host's root,
+// whichever user is root inside. They are read-only in a view.
 var HostOwned = []string{
 	"acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "latency_stats", "lock_stat", "mtrr", "scsi", "slabinfo", "sys", "sysrq-trigger", "timer_stats", "tty", "xen",
 }
@@ -151,10 +149,10 @@ type planner struct {
 	explicit []string       // those that entries name, not patterns
 	named    []string       // effective paths that entries name, and that a pattern may have denied
 	reopened []string       // readable or writable effective paths
-	// repository are the paths to which the .git of writable roots lead. Roots
-	// that are missing, or that a pattern denies, are included, because they
-	// may exist for the next command and for the user's git. Read-only paths
-	// that lead to a missing name in a writable root are included, too.
+	// repository are the paths to which the .git of writable roots leads. Roots that are missing,
+	// or that a pattern denies, are included, because they may exist for the next command and for
+	// the user's git. Read-only paths that lead to a missing name in a writable root are included,
+	// too.
 	repository []string
 }
 
@@ -170,11 +168,10 @@ func Make(profile permissions.Profile, scope permissions.Scope, view permissions
 	return makePlan(profile, scope, view, proxied, false)
 }
 
-// MakeReading makes the plan for a command that only reads: the profile's
-// writable paths are read-only. Links that commands of the same profile can
-// have made are refused here as well. Otherwise, with an entry "/w/d: write",
-// such a command could put a link to / at /w/d, and the next request would read
-// the link's target.
+// MakeReading makes the plan for a command that only reads: the profile's writable paths are
+// read-only. It also refuses links that commands of the same profile can have created. Otherwise,
+// with an entry "/w/d: write", such a command could put a link to / at /w/d, and the next request
+// would read the link's target.
 func MakeReading(profile permissions.Profile, scope permissions.Scope, view permissions.View) (*Plan, error) {
 	return makePlan(profile, scope, view, false, true)
 }

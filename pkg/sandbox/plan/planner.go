@@ -10,8 +10,8 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// effective is permissions.EffectivePath with the type of the file at its end:
-// a symbolic link there leads nowhere.
+// effective is permissions.EffectivePath, and also returns the type of the file at the end of the
+// path. A symbolic link there is a dangling one.
 func (p *planner) effective(name string) (string, permissions.Info, error) {
 	real, err := permissions.EffectivePath(p.view, name)
 	if err != nil {
@@ -24,7 +24,7 @@ func (p *planner) effective(name string) (string, permissions.Info, error) {
 	return real, info, nil
 }
 
-// exists reports whether there is something that can be mounted.
+// exists reports whether there is a file that can be mounted.
 func exists(info permissions.Info) bool {
 	return info.Type != permissions.Missing && info.Type != permissions.Symlink
 }
@@ -67,8 +67,8 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 	}
 	p.writable = slices.DeleteFunc(p.writable, func(w writableRoot) bool { return ownDevice(w.Effective) })
 	for _, root := range policy.PatternRoots() {
-		// A path that this user cannot access has no matches, and the command cannot access
-		// it either.
+		// A path that this user cannot access has no matches, and the command cannot access it
+		// either.
 		if link, _ := p.writableLink(root, p.replaceable); link != "" {
 			return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", root, link)
 		}
@@ -97,7 +97,7 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 	for _, w := range p.writable {
 		p.named = append(p.named, w.Effective)
 	}
-	// A pattern may match what an entry grants.
+	// A pattern may match a path that an entry grants.
 	p.writable = slices.DeleteFunc(p.writable, func(w writableRoot) bool { return slices.Contains(p.denied, w.Effective) })
 	for _, w := range p.writable {
 		p.reopened = append(p.reopened, w.Effective)
@@ -112,8 +112,9 @@ func errNeeded(name string) error {
 	return fmt.Errorf("cannot enforce sandbox deny-read path %[1]s: every sandbox needs %[1]s; deny other paths below /dev, or none", name)
 }
 
-// ownDevice reports whether a path is /dev or one of its files that every view has. They can be read and written in it
-// whatever an entry says, so no mount is made: a mount of the host's file would give no access to the device.
+// ownDevice reports whether a path is /dev or one of its files that every view has. They can be
+// read and written in the view, whatever an entry says. So no mount is made: a mount of the host's
+// file would give no access to the device.
 func ownDevice(real string) bool {
 	name, ok := strings.CutPrefix(real, "/dev/")
 	return real == "/dev" || ok && (name == "pts" || name == "ptmx" || slices.Contains(Devices, name))
@@ -129,14 +130,14 @@ func (p *planner) placeholder(name string) bool {
 	return ok && host.IsPlaceholder(name)
 }
 
-// TempPrefix begins the names under which placeholders are made before they are
+// TempPrefix is the beginning of the names under which placeholders are created before they are
 // moved into place.
 const TempPrefix = ".codex-cover-"
 
-// halfMade reports whether a matched path is a placeholder that another sandbox
-// is just making: it is empty, belongs to this user, and will be renamed in a
-// moment. Masking it would hide nothing, and bwrap would make its own directory
-// at the old name (seed 41004 of the campaign, with the pattern t/a/*).
+// halfMade reports whether a matched path is a placeholder that another sandbox is just creating:
+// it is empty, belongs to this user, and will soon be renamed. Masking it would hide nothing, and
+// bwrap would create its own directory at the old name (seed 41004 of the campaign, with the
+// pattern t/a/*).
 func (p *planner) halfMade(at string) bool {
 	if !strings.HasPrefix(path.Base(at), TempPrefix) {
 		return false
@@ -152,11 +153,10 @@ func (p *planner) halfMade(at string) bool {
 	return info.Type == permissions.Missing || info.Type == permissions.Regular && info.Size == 0
 }
 
-// refuseRedirected refuses a writable root behind a link that is in another
-// writable root. A command could have put the link there, so that the next one
-// may write to its target; or it could replace the link, so that users of that
-// path get another workspace with the command's own .git. The link may exist
-// only for moments.
+// refuseRedirected refuses a writable root behind a link that is in another writable root. A
+// command could have put the link there, so that the next command may write to the link's target.
+// Or it could replace the link, so that users of that path get another workspace with the command's
+// own .git. The link may exist only for a moment.
 func (p *planner) refuseRedirected() error {
 	for i, w := range p.writable {
 		others := func(f func(o *writableRoot) bool) bool {
@@ -232,16 +232,16 @@ func (p *planner) replaceable(link string) bool {
 	return !ok
 }
 
-// redirected reports whether a path in a writable root leads elsewhere: then it
-// contains a link, or did a moment ago.
+// redirected reports whether a path in a writable root leads elsewhere. The path then contains a
+// link, or did a moment ago.
 func (p *planner) redirected(name, real string) bool {
 	return name != real && slices.ContainsFunc(p.writable, func(w writableRoot) bool {
 		return permissions.Within(name, w.Effective)
 	})
 }
 
-// deny notes a denied path, which must not be reached through a link that the
-// command could replace.
+// deny records a denied path. It refuses a path that is reached through a link that the command
+// could replace.
 func (p *planner) deny(name string) error {
 	if link, err := p.writableLink(name, whichever); err != nil {
 		return err
@@ -258,7 +258,7 @@ func (p *planner) deny(name string) error {
 	if p.redirected(name, real) {
 		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, name)
 	}
-	// The checked result is used, because a second look-up may see a link.
+	// Use the result that was checked, because a second lookup may see a link.
 	p.noteDenied(name, real, info)
 	return nil
 }
@@ -289,9 +289,9 @@ func (p *planner) noteDenied(name, real string, info permissions.Info) {
 	}
 }
 
-// absences records the denied paths that lead nowhere and that no mask hides. A
-// file system that is mounted above one may hide it from the plan, and be
-// unmounted before the view is made: then the view would show the denied path.
+// absences records the denied paths that lead nowhere and that no mask hides. A file system that is
+// mounted above such a path may hide the path from the plan, and be unmounted before the view is
+// made. The view would then show the denied path.
 func (p *planner) absences() error {
 	slices.Sort(p.absent)
 	for _, name := range slices.Compact(p.absent) {
@@ -307,11 +307,12 @@ func (p *planner) absences() error {
 	return nil
 }
 
-// writableLink returns the first symbolic link that a path leads through and that lies in a writable root, whether the
-// path names it or another link does; "" if there is none. A directory that a link's target leaves by ".." counts as a
-// link. only decides which links count. A link that the path itself contains is returned in the path's spelling.
-// Scenario: /w may be written, /w/m leads to /p, and /l leads to /w/m. A command that puts another link at /w/m decides
-// where a path below /l leads for the next command.
+// writableLink returns the first symbolic link on a path that lies in a writable root, whether the
+// path or another link contains it. It returns "" if there is none. A directory that a link's
+// target leaves by ".." counts as a link. only decides which links count. A link that the path
+// itself contains is returned in the path's spelling. Scenario: /w may be written, /w/m leads to
+// /p, and /l leads to /w/m. A command that puts another link at /w/m decides where a path below /l
+// leads for the next command.
 func (p *planner) writableLink(name string, only func(link string) bool) (link string, err error) {
 	_, _, err = permissions.FollowLinks(p.view, name, func(at string) {
 		if link == "" && p.owner(at) >= 0 && !p.isWritable(at) && only(at) {
@@ -327,11 +328,11 @@ func (p *planner) writableLink(name string, only func(link string) bool) (link s
 	return "", fmt.Errorf("resolve %s: %w", name, err)
 }
 
-// whichever is for writableLink: every link counts.
+// whichever is an argument of writableLink: every link counts.
 func whichever(string) bool { return true }
 
-// spelled returns a link in the spelling of the path that goes through it, or else in its
-// own.
+// spelled returns a link in the spelling of the path that contains it, or otherwise in the link's
+// own spelling.
 func (p *planner) spelled(name, link string) string {
 	for at := range prefixes(name) {
 		if info, err := p.view.Lstat(at); err != nil || info.Type != permissions.Symlink {
@@ -344,8 +345,8 @@ func (p *planner) spelled(name, link string) string {
 	return link
 }
 
-// prefixes yields every ancestor of an absolute path below the root, shallow
-// first, and the path itself.
+// prefixes yields every ancestor of an absolute path below the root, the shortest first, and then
+// the path itself.
 func prefixes(name string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for i := 1; i <= len(name); i++ {

@@ -141,8 +141,8 @@ func (p *planner) addReopened(readable []readablePath) {
 	p.dropHidden()
 }
 
-// dropHidden removes denied paths that are in the mask of another: nothing is
-// reopened between the two.
+// dropHidden removes denied paths that are in the mask of another denied path, if no path between
+// the two is reopened.
 func (p *planner) dropHidden() {
 	const denied, reopened = 1, 2
 	is := make(map[string]int, len(p.denied)+len(p.reopened))

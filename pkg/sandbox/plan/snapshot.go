@@ -28,8 +28,8 @@ const (
 	// snapshotTries bounds how often a plan is made anew because the file system
 	// changed while it was made.
 	snapshotTries = 10
-	// snapshotWait is waited for once before the second try, twice before the
-	// third, and so on.
+	// snapshotWait is the pause before the second try. The pause before the third try is twice as
+	// long, and so on.
 	snapshotWait = time.Millisecond
 )
 
@@ -40,8 +40,7 @@ func (i *inconsistent) Error() string {
 	return "cannot make the sandbox: " + i.path + " was moved, changed or mounted on while the sandbox plan was made"
 }
 
-// FileID is the identity of a file: its device and inode. The zero value is
-// that of no file.
+// FileID is the identity of a file: its device and inode. The zero value is no file's identity.
 type FileID struct{ Dev, Ino uint64 }
 
 // snapshot is a file system that gives the same answer every time. It resolves
@@ -182,12 +181,11 @@ func (s *snapshot) ReadFile(name string, limit int) ([]byte, error) {
 	return data, err
 }
 
-// ReadDir implements permissions.View. Its entries are not kept, because patterns
-// may go over a hundred thousand of them; they must agree with earlier answers.
-// The directory's identity is kept. Scenario: /w/*/secret is denied, and another
-// process exchanges /w/a and /w/b after the search for matches has read one of
-// them. Without its identity the search would read the same directory twice, and
-// the other one never.
+// ReadDir implements permissions.View. It does not store the entries, because a pattern may match
+// over a hundred thousand of them. The entries must agree with earlier answers. It stores the
+// directory's identity. Scenario: /w/*/secret is denied, and another process exchanges /w/a and
+// /w/b after the search for matches has read one of them. Without the identity, the search would
+// read the same directory twice, and the other one never.
 func (s *snapshot) ReadDir(name string, each func(string, permissions.FileType) error) error {
 	info, err := s.Lstat(name)
 	switch {
@@ -272,8 +270,8 @@ func (s *snapshot) identify(mounts []Mount) {
 	}
 }
 
-// onSnapshot makes a plan from one consistent look at a file system. Views that
-// have a Walk are asked through it: it goes step by step, by descriptors.
+// onSnapshot makes a plan from one consistent state of a file system. If a view has a Walk, it is
+// read through that, which goes step by step and uses descriptors.
 func onSnapshot(view permissions.View, plan func(s *snapshot) (*Plan, error)) (made *Plan, err error) {
 	for try := range snapshotTries {
 		time.Sleep(time.Duration(try) * snapshotWait)

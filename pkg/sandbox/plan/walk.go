@@ -12,15 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostHeld bounds the directories that a walk keeps open. Matches of patterns
-// may be in thousands of directories; directories that entries name are opened
-// first.
+// mostHeld bounds the directories that a walk keeps open. Matches of patterns may be in thousands
+// of directories. Directories that entries name are opened first.
 const mostHeld = 256
 
-// walk is the host's file system for one plan: each directory is opened relative
-// to its parent, and kept open. So whatever is moved meanwhile, names are looked
-// up in the same directories. Below directories that are not kept open, no link
-// is followed.
+// walk is the host's file system for one plan. It opens each directory relative to its parent, and
+// keeps it open. So names are looked up in the same directories, whatever is moved meanwhile. Below
+// directories that are not kept open, it follows no link.
 type walk struct {
 	held map[string]int    // O_PATH descriptors of directories
 	seen map[string]FileID // other directories

@@ -83,7 +83,7 @@ func TestWallGrantsReads(t *testing.T) {
 	}
 }
 
-// TestFIFOsThatCanBeWritten: whoever reads what a policy enforces learns which FIFOs stay open.
+// TestFIFOsThatCanBeWritten: the description of a policy says which FIFOs can still be written to.
 func TestFIFOsThatCanBeWritten(t *testing.T) {
 	below := []Mount{{Kind: BindWritable, Target: "/ws"}, {Kind: BindReadOnly, Target: "/ws/.git"}}
 	const open = "FIFOs that exist in read-only paths, such as below /ws/.git, can be written to\n"

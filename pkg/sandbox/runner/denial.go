@@ -21,10 +21,9 @@ var denials = [][]byte{
 // reason after it may be one.
 var notExecuted = []byte("codex-linux-sandbox: failed to execvp")
 
-// Denied reports whether a sandboxed command was likely denied something, by
-// its exit code and what it wrote (docs/spec/sandbox.md §5.4). It is a
-// heuristic: a command that fails silently is not seen, and one that talks of
-// permissions is.
+// Denied reports whether a sandboxed command was likely denied an operation, judging by its exit
+// code and its output (docs/spec/sandbox.md §5.4). It is a heuristic: it misses a command that
+// fails silently, and it matches a command that fails for another reason but mentions permissions.
 func Denied(exitCode int, stdout, stderr []byte) bool {
 	if exitCode == 0 {
 		return false

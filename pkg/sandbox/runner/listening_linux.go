@@ -35,11 +35,11 @@ const (
 // stateListen is TCP_LISTEN in a table of sockets.
 const stateListen = "0A"
 
-// Listening returns, for each family, the TCP sockets of its network on which one of its
-// processes listens; a socket that several of them have is attributed to the lowest pid.
-// truncated means that a limit was reached or ctx has ended, so that the result may be
-// incomplete. It reads /proc and enters no network. Processes that this program may not
-// inspect are left out, and so are launchers and their parts.
+// Listening returns, for each family, the TCP sockets of its network on which one of its processes
+// listens. A socket that several processes have is attributed to the lowest pid. truncated means
+// that a limit was reached or ctx has ended, so that the result may be incomplete. Listening reads
+// /proc and enters no network. It omits processes that this program may not inspect, and launchers
+// and their helper processes.
 func Listening(ctx context.Context, families []Family) (found [][]Listener, truncated bool) {
 	s := search{ctx: ctx, tables: make(map[networkID]map[uint64]netip.AddrPort), left: maxFiles}
 	found = make([][]Listener, len(families))
@@ -136,7 +136,7 @@ func (s *search) process(d *processDir, network networkID, listeners map[uint64]
 	}
 }
 
-// socketInode returns the number of the socket that a descriptor is.
+// socketInode returns the inode number of the socket to which a descriptor refers.
 func socketInode(dir int, name string) (uint64, bool) {
 	var target [64]byte
 	n, err := unix.Readlinkat(dir, name, target[:])

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// maxSearched bounds the processes of a sandbox among which one with a network of
-	// its own is searched. It is among the first three: the launcher's init, or what
-	// bwrap starts.
+	// maxSearched bounds the processes of a sandbox among which one with its own network is
+	// searched. It is one of the first three: the launcher's init, or the process that bwrap
+	// starts.
 	maxSearched = 64
 	// maxChildren bounds the part that is read of a list of children, in bytes.
 	maxChildren = 4 << 10
@@ -28,11 +28,10 @@ const (
 	maxStat = 4 << 10
 )
 
-// OpenNetwork returns a descriptor of the network of a sandbox whose launcher has that
-// pid. The caller must make sure that the pid is not reused meanwhile. Processes below
-// it are accessed through open directories of /proc, because the pid of one that ends
-// may be reused at any time. The error is ErrNoNetwork or ErrNotReady if there is
-// none.
+// OpenNetwork returns a descriptor of the network of a sandbox whose launcher has the given pid.
+// The caller must make sure that the pid is not reused meanwhile. Processes below the launcher are
+// accessed through open directories of /proc, because the pid of a process that ends may be reused
+// at any time. If there is no such network, the error is ErrNoNetwork or ErrNotReady.
 func OpenNetwork(pid int) (*os.File, error) {
 	var ours unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/net", &ours); err != nil {
@@ -71,14 +70,15 @@ func OpenNetwork(pid int) (*os.File, error) {
 	return nil, ErrNotReady
 }
 
-// processDir is a directory of /proc. It belongs to its process alone, also after the end
-// of that.
+// processDir is a directory of /proc. It refers to its process alone, even after the process has
+// ended.
 type processDir struct {
 	*os.File
 	pid int
 }
 
-// openProcess opens the directory of a process whose parent is that, unless it is 0.
+// openProcess opens the directory of a process. If parent is not 0, the process must have this
+// parent.
 func openProcess(pid, parent int) (*processDir, error) {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -116,7 +116,7 @@ const (
 // stat returns the number in a field of the process's state; false: the process has ended.
 func (d *processDir) stat(field int) (int64, bool) {
 	stat := d.read("stat", maxStat)
-	// The name before may have anything in it.
+	// The name before the state may contain any characters.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= field {
 		return 0, false

@@ -1,6 +1,6 @@
-// Package runner starts the sandbox launcher: it finds the programs, prepares their
-// arguments and descriptors, and reports which backend works and whether a command
-// was denied something. The launcher links nothing of it.
+// Package runner starts the sandbox launcher. It finds the programs, prepares their arguments and
+// descriptors, and reports which backend works and whether a command was likely denied an
+// operation. The launcher does not link this package.
 package runner
 
 import (
@@ -27,17 +27,16 @@ type Options struct {
 	Self bool
 	// Backend is one of Backends; empty: auto.
 	Backend string
-	// Stricter lets Landlock enforce more than a client requests where it
-	// cannot be exact, instead of refusing: in a directory that contains a
-	// protected or denied path no new files can be made, and files keep their
-	// modes, owners and times.
+	// Stricter permits Landlock to enforce more than a client requests where it cannot be exact,
+	// instead of refusing: in a directory that contains a protected or denied path no new files can
+	// be created, and files keep their modes, owners and times.
 	Stricter bool
 	// NoLocalSockets restricts commands without a network to socket pairs, with
 	// the operations that Codex CLI permits.
 	NoLocalSockets bool
-	// Janitor returns a connection to a janitor for one sandbox (sandbox.ConnectJanitor),
-	// which the Runtime closes; nil: the launcher starts its own janitor. It is called for
-	// commands and requests that may write.
+	// Janitor returns a connection to a janitor for one sandbox (sandbox.ConnectJanitor), which the
+	// Runtime closes. nil: the launcher starts its own janitor. It is called for commands and
+	// requests that may write.
 	Janitor func() *os.File
 	// Tasks returns RLIMIT_NPROC for commands (process.Supervisor.CommandTasks); 0, or nil:
 	// this program's limit.
@@ -62,8 +61,8 @@ type Confinement struct {
 	// managed network.
 	ProxyPorts  []uint16
 	UnixSockets bool
-	// Redirect asks for the connections of a managed network that go past its
-	// proxies, and for its DNS queries: see Command.Egress.
+	// Redirect requests the connections of a managed network that bypass its proxies, and its DNS
+	// queries: see Command.Egress.
 	Redirect bool
 	// Reading makes everything read-only, as MakeReading does.
 	Reading bool

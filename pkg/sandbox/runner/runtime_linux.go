@@ -157,7 +157,7 @@ func (r *Runtime) choose() Status {
 			if len(others) > 0 {
 				reason = strings.Join(others, "; ")
 			}
-			// A plan that this one refuses may be for a later one.
+			// A later backend may accept a plan that this one refuses.
 			if b.Name != Backends[1] {
 				return Status{Backend: Backends[0], Reason: reason, Complete: complete(b.Name)}
 			}
@@ -328,7 +328,7 @@ func (c *Command) redirect() (string, error) {
 	return strconv.Itoa(2 + len(c.Files)), nil
 }
 
-// helperOption tells the launcher that it starts the file system helper.
+// helperOption tells the launcher that the program to start is the file system helper.
 const helperOption = "--trusted-helper"
 
 // FileHelper prepares the file system helper, which never gets the network,

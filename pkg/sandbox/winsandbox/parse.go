@@ -87,7 +87,7 @@ func (p *parser) setter(flag string) func(value string) error {
 	}
 	switch flag {
 	case flagCodexHome:
-		// Whether it is absolute is checked last.
+		// Whether the path is absolute is checked at the end.
 		return func(value string) error { r.CodexHome = value; return nil }
 	case flagCommandCwd:
 		return func(value string) error { r.CommandCwd = value; return mustBeAbsolute(flag, value) }
@@ -198,7 +198,7 @@ func parseList(flag, text string, absolute bool) ([]string, error) {
 	return list, nil
 }
 
-// decode refuses invalid UTF-8 too, which the library would repair.
+// decode also refuses invalid UTF-8, which the library would replace.
 func decode(text string, to any) error {
 	if !utf8.ValidString(text) {
 		return errUTF8

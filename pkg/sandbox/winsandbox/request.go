@@ -11,8 +11,8 @@ import (
 // Selector is the first argument of a program that is to be the wrapper.
 const Selector = "--run-as-windows-sandbox"
 
-// What the wrapper does with an error: its text after the prefix on stderr,
-// and the exit code.
+// These describe how the wrapper reports an error: the text after this prefix on stderr, and the
+// exit code.
 const (
 	ErrorPrefix = "windows sandbox failed: "
 	ExitFailed  = 1
@@ -56,7 +56,7 @@ func (l Level) check() error {
 	}
 }
 
-// Request is what the wrapper is asked for: a command and how to confine it.
+// Request is a request to the wrapper: a command and how to confine it.
 type Request struct {
 	// CodexHome, CommandCwd and WorkspaceRoots are absolute. Without roots, the
 	// command's directory is used.

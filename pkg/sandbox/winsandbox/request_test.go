@@ -219,8 +219,8 @@ func TestAbsolute(t *testing.T) {
 	}
 }
 
-// FuzzRoundTrip makes requests of all kinds of strings: what Args takes,
-// ParseArgs gives back.
+// FuzzRoundTrip makes requests of arbitrary strings. If Args accepts a request, ParseArgs must
+// return it again.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add("/h", "/w", `{"type":"disabled"}`, "A\x01B", "x\x01--\x01y", uint16(0xffff))
 	f.Add(`C:\h`, `\\h\s`, "null", "", "--", uint16(0))
@@ -258,7 +258,7 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// FuzzParseArgs gives ParseArgs all kinds of lists: what it takes, Args builds
+// FuzzParseArgs passes arbitrary lists to ParseArgs. If it accepts a list, Args must build it
 // again.
 func FuzzParseArgs(f *testing.F) {
 	args, err := whole().Args()
