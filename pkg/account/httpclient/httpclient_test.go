@@ -66,7 +66,7 @@ func TestCertificateAuthorities(t *testing.T) {
 	}
 }
 
-// targetVariable has the test's binary print the proxies of URLs.
+// targetVariable makes the test binary print the proxies of URLs.
 const targetVariable = "HTTPCLIENT_TEST_TARGETS"
 
 func TestMain(m *testing.M) {

@@ -104,7 +104,7 @@ func openCanonical(name string) (int, error) {
 		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
 }
 
-// statCanonical returns the status of the file at a path without links.
+// statCanonical returns the status of the file at a path that contains no links.
 func statCanonical(name string) (*unix.Statx_t, error) {
 	fd, err := openCanonical(name)
 	if err != nil {

@@ -133,7 +133,7 @@ func (m memory) ReadDir(name string, each func(string, permissions.FileType) err
 	return nil
 }
 
-// each yields every node below one, it first.
+// each yields a node and every node below it.
 func (n *node) each(f func(*node)) {
 	f(n)
 	for _, name := range slices.Sorted(maps.Keys(n.kids)) {

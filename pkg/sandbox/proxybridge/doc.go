@@ -1,7 +1,6 @@
-// Package proxybridge connects a command that has a network of its own with
-// proxies on the host (docs/spec/network.md §3): it finds the proxies in
-// environment variables, rewrites these to ports inside, and copies bytes
-// between listeners inside and the proxies.
+// Package proxybridge connects a command that has its own network with proxies on the host
+// (docs/spec/network.md §3). It finds the proxies in environment variables, rewrites the variables
+// to ports inside, and copies bytes between listeners inside and the proxies.
 package proxybridge
 
 const (

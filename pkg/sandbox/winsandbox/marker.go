@@ -6,10 +6,11 @@ import (
 	"fmt"
 )
 
-// SetupVersion is the version of the set-up that this package is about.
+// SetupVersion is the version of the set-up that this package supports.
 const SetupVersion = 5
 
-// Marker is the file that a set-up writes: its purpose.
+// Marker is the content of the file that a set-up writes. It records for which settings the set-up
+// was made.
 type Marker struct {
 	Version           uint32   `json:"version"`
 	OfflineUsername   string   `json:"offline_username"`

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Selector is the first argument of a program that is to be the wrapper.
+// Selector is the first argument of a program that must act as the wrapper.
 const Selector = "--run-as-windows-sandbox"
 
 // These describe how the wrapper reports an error: the text after this prefix on stderr, and the

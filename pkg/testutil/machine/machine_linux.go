@@ -35,7 +35,7 @@ func (lack) Is(target error) bool { return target == errLack }
 
 func (l lack) Unwrap() error { return l.error }
 
-// only marks err as a missing feature of the machine if it is one of the system errors of.
+// only marks err as a missing feature of the machine if err is one of the errors in the list of.
 func only(err error, of ...syscall.Errno) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok && slices.Contains(of, errno) {
 		return lack{err}
