@@ -38,8 +38,17 @@ type Step struct {
 
 	save Register // the register for the result
 	alt  int      // the step to continue with if this one fails; 0: the program fails
-	only bool     // alt applies only if a file is missing
+	on   failures // to which failures alt applies
 }
+
+// failures is a set of errors.
+type failures uint8
+
+const (
+	anyFailure failures = iota
+	missing             // a path leads to no file
+	forbidden           // EPERM
+)
 
 // Failure returns the error for a failed step.
 func (s *Step) Failure(errno syscall.Errno) *Failure {
@@ -147,14 +156,19 @@ func (p *Program) Try(f func()) {
 }
 
 // Either appends the calls of f and of g. If a call of f fails, the program makes those of g.
-func (p *Program) Either(f, g func()) {
+func (p *Program) Either(f, g func()) { p.either(anyFailure, f, g) }
+
+// IfForbidden is Either, but only for EPERM. Any other error of a call of f ends the program.
+func (p *Program) IfForbidden(f, g func()) { p.either(forbidden, f, g) }
+
+func (p *Program) either(on failures, f, g func()) {
 	begin := len(p.Steps)
 	f()
 	// Closing an invalid descriptor always fails, so this call works as a jump.
 	p.Do("skip", "", unix.SYS_CLOSE, Arg{Value: ^uintptr(0)})
 	at := len(p.Steps)
 	for i := begin; i < at-1; i++ {
-		p.Steps[i].alt = at
+		p.Steps[i].alt, p.Steps[i].on = at, on
 	}
 	g()
 	p.Steps[at-1].alt = len(p.Steps)
@@ -166,7 +180,7 @@ func (p *Program) Either(f, g func()) {
 func (p *Program) IfThere(f func()) {
 	begin := len(p.Steps)
 	f()
-	p.Steps[begin].alt, p.Steps[begin].only = len(p.Steps), true
+	p.Steps[begin].alt, p.Steps[begin].on = len(p.Steps), missing
 }
 
 // Run makes the calls in this process. Its error is a *Failure.
@@ -177,12 +191,19 @@ func (p *Program) Run() error {
 	return nil
 }
 
-// missingFile reports whether an error means that a path leads to no file.
+// has reports whether an error is in the set.
 //
 //go:nosplit
 //go:norace
-func missingFile(e syscall.Errno) bool {
-	return e == unix.ENOENT || e == unix.ENOTDIR || e == unix.ELOOP
+func (f failures) has(e syscall.Errno) bool {
+	switch f {
+	case missing:
+		return e == unix.ENOENT || e == unix.ENOTDIR || e == unix.ELOOP
+	case forbidden:
+		return e == unix.EPERM
+	default:
+		return true
+	}
 }
 
 // run makes the calls and returns the index of the one that failed, or -1.
@@ -219,7 +240,7 @@ func (p *Program) run() (failed int, errno syscall.Errno) {
 				p.regs[s.save-1] = result
 			}
 			pc++
-		case s.alt != 0 && (!s.only || missingFile(e)):
+		case s.alt != 0 && s.on.has(e):
 			pc = s.alt
 		default:
 			return pc, e

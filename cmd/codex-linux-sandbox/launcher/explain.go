@@ -54,6 +54,7 @@ func (l *launch) explainBackend(b *strings.Builder) string {
 // explainFiles prints the access to files.
 func (l *launch) explainFiles(b *strings.Builder, backend string) error {
 	if !l.legacyLandlock && !strings.HasPrefix(backend, "landlock") {
+		l.plan.HostProc = strings.HasPrefix(backend, "namespaces") && probeView(true) != nil
 		b.WriteString(l.plan.Describe())
 		if l.plan.Confined {
 			abi, _ := landlockVersion()

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -38,6 +39,8 @@ type mounter struct {
 	wall    *ruleset            // the second wall; nil: none
 	helper  bool                // the command is the helper of file requests
 	reading bool                // the command may not write any file
+
+	freshProc bool // fail if no new /proc can be mounted
 }
 
 // tree has the flags of an open_tree that copies a mount with all mounts below it.
@@ -166,14 +169,14 @@ func (m *mounter) copyDevices() []initproc.Register {
 	return fds
 }
 
-// prepareRoot restricts the root, or mounts an empty one at a path that every host has. In the end
-// pivotRoot makes that the root.
+// prepareRoot restricts the root, or mounts an empty one at a path that every host has, and from
+// which nothing is copied later. In the end pivotRoot makes that the root.
 func (m *mounter) prepareRoot() {
 	switch m.plan.Root {
 	case plan.RootEmpty:
-		m.root = m.open("open", initproc.CwdFD, "/proc")
+		m.root = m.open("open", initproc.CwdFD, "/dev")
 		fd := m.fileSystem("tmpfs", binding, maskSize, "mode=755")
-		m.Do("mount on", "/proc", unix.SYS_MOVE_MOUNT, fd.Arg(), m.Text(""), m.root.Arg(), m.Text(""),
+		m.Do("mount on", "/dev", unix.SYS_MOVE_MOUNT, fd.Arg(), m.Text(""), m.root.Arg(), m.Text(""),
 			initproc.Val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
 		m.Close(m.root)
 		m.root = fd
@@ -356,8 +359,8 @@ func (m *mounter) mountDev(devs []initproc.Register) {
 	m.made = []string{"/dev"}
 }
 
-// If the host forbids mounting a new /proc, /proc is empty: the host's own would show all
-// processes.
+// mountProc mounts a new /proc. Where parts of the host's are covered, as in most containers, the
+// kernel forbids that (EPERM): a new one would show them. Then the view has the host's /proc.
 func (m *mounter) mountProc() {
 	if m.plan.Root == plan.RootEmpty {
 		if m.plan.NoProc {
@@ -366,6 +369,10 @@ func (m *mounter) mountProc() {
 		m.Try(func() {
 			m.Do("make the directory", "/proc", unix.SYS_MKDIRAT, m.root.Arg(), m.Text("proc"), initproc.Val(0o555))
 		})
+	}
+	if m.plan.NoProc {
+		m.mountEmptyProc()
+		return
 	}
 	owned, attr := plan.HostOwned, uint64(binding|unix.MOUNT_ATTR_NOEXEC)
 	if m.reading {
@@ -379,22 +386,57 @@ func (m *mounter) mountProc() {
 		m.grantOwn("/proc", proc, plan.WallProc()|plan.WallReads)
 		m.moveMount(proc, "/proc")
 	}
-	if !m.plan.NoProc {
-		m.Either(fresh, m.mountEmptyProc)
-		for _, name := range owned {
-			m.IfThere(func() {
-				at := m.open("open", m.root.Arg(), "proc/"+name)
-				from := m.Get("copy the mount of", name, unix.SYS_OPEN_TREE, at.Arg(), m.Text(""), initproc.Val(tree))
-				m.setMountAttr(name, from, unix.MOUNT_ATTR_RDONLY)
-				m.Do("mount on", name, unix.SYS_MOVE_MOUNT, from.Arg(), m.Text(""), at.Arg(), m.Text(""),
-					initproc.Val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
-				m.Close(from)
-				m.Close(at)
-			})
-		}
+	if m.freshProc {
+		fresh()
+	} else {
+		m.IfForbidden(fresh, m.mountHostProc)
+	}
+	for _, name := range owned {
+		m.IfThere(func() {
+			at := m.open("open", m.root.Arg(), "proc/"+name)
+			from := m.Get("copy the mount of", name, unix.SYS_OPEN_TREE, at.Arg(), m.Text(""), initproc.Val(tree))
+			m.setMountAttr(name, from, unix.MOUNT_ATTR_RDONLY)
+			m.Do("mount on", name, unix.SYS_MOVE_MOUNT, from.Arg(), m.Text(""), at.Arg(), m.Text(""),
+				initproc.Val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
+			m.Close(from)
+			m.Close(at)
+		})
+	}
+}
+
+// mountHostProc mounts the host's /proc, read-only with everything that covers parts of it. It shows
+// the names and arguments of all processes of the host. The kernel lets nobody in the view's user
+// namespace read anything else of a process outside. The helper of file requests, which serves
+// clients that may not see these processes, gets an empty /proc, and so does the view if the host's
+// /proc is no such file system.
+func (m *mounter) mountHostProc() {
+	id, err := identifyProc()
+	if m.helper || err != nil {
+		m.mountEmptyProc()
 		return
 	}
-	m.mountEmptyProc()
+	proc := m.copyMount("/proc", binding|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY, id)
+	m.grantOwn("/proc", proc, plan.WallReads)
+	m.moveMount(proc, "/proc")
+}
+
+// identifyProc returns the identity of the host's /proc.
+func identifyProc() (plan.FileID, error) {
+	const name = "/proc"
+	var fs unix.Statfs_t
+	var st unix.Stat_t
+	if err := unix.Statfs(name, &fs); err != nil {
+		return plan.FileID{}, fmt.Errorf("look at %s: %w", name, err)
+	}
+	if err := unix.Stat(name, &st); err != nil {
+		return plan.FileID{}, fmt.Errorf("look at %s: %w", name, err)
+	}
+	// The root of the file system has this number; another directory of it shows one process only.
+	const procRoot = 1
+	if fs.Type != unix.PROC_SUPER_MAGIC || st.Ino != procRoot {
+		return plan.FileID{}, fmt.Errorf("%s is no /proc", name)
+	}
+	return plan.FileID{Dev: st.Dev, Ino: st.Ino}, nil
 }
 
 func (m *mounter) mountEmptyProc() {

@@ -171,7 +171,11 @@ func restoreLimit(p *initproc.Program) {
 }
 
 // probe determines whether this host permits the namespaces, by creating them.
-func (namespaces) probe() error {
+func (namespaces) probe() error { return probeView(false) }
+
+// probeView creates the namespaces and a view. With freshProc it fails if the view does not get a
+// new /proc.
+func probeView(freshProc bool) error {
 	s := &supervisor{processes: &initproc.Processes{Init: initproc.New(), Command: initproc.New()}}
 	if err := s.openPipes(); err != nil {
 		return err
@@ -183,7 +187,7 @@ func (namespaces) probe() error {
 	enter(c.Init)
 	// Include a mask, because every policy that permits writing needs one.
 	mask := []plan.Mount{{Kind: plan.EmptyDir, Target: "/proc", Mode: 0o555}}
-	(&mounter{Program: c.Init, plan: &plan.Plan{Confined: true, Mounts: mask}}).view()
+	(&mounter{Program: c.Init, plan: &plan.Plan{Confined: true, Mounts: mask}, freshProc: freshProc}).view()
 	c.Init.InstallFilter((&plan.Rules{}).Filter())
 	s.entered = len(c.Init.Steps)
 	// The command of a probe ends at once.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -53,11 +54,12 @@ const (
 	didOwnSockets    = "connect to a Unix socket of its own"
 	didPrivileges    = "gain privileges"
 	didProc          = "find itself in /proc"
+	didFreshProc     = "find its own number in /proc" // a /proc of another PID namespace has another number
 	didLoopback      = "reach its own loopback interface"
 )
 
 // harmless lists actions that policies neither guarantee nor forbid.
-var harmless = []string{didOwnSockets, didProc, didLoopback}
+var harmless = []string{didOwnSockets, didProc, didFreshProc, didLoopback}
 
 // attempt tries every action, and returns the actions that succeeded.
 func attempt(d attempts) (did []string) {
@@ -107,6 +109,13 @@ func attempt(d attempts) (did []string) {
 		return unix.EPERM
 	})
 	try(didProc, func() error { _, err := os.Readlink("/proc/self"); return err })
+	try(didFreshProc, func() error {
+		number, err := os.Readlink("/proc/self")
+		if err == nil && number != strconv.Itoa(os.Getpid()) {
+			err = unix.ESRCH
+		}
+		return err
+	})
 	try(didLoopback, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {

@@ -176,8 +176,12 @@ func (e *examination) namespaces() {
 	e.ok(PIDNamespace, made)
 	switch {
 	case e.did == nil: // no sandbox has started
-	case slices.Contains(e.did, didProc):
+	case slices.Contains(e.did, didFreshProc):
 		e.ok(FreshProc, "can be mounted in a new PID namespace")
+	case slices.Contains(e.did, didProc):
+		e.bad(FreshProc, Warning, "none can be mounted; a command sees this machine's or container's /proc, read-only",
+			"a command can read names and arguments of processes outside, and finds itself under other numbers than its own; it can neither signal these processes "+
+				"nor read their memory, environment and files", e.facts.blames(mountingProc, unix.EPERM))
 	default:
 		e.bad(FreshProc, Warning, "/proc is empty in a sandbox", "programs that look into /proc fail", e.facts.blames(mountingProc, unix.EPERM))
 	}

@@ -59,7 +59,7 @@ func TestExamineWithoutALauncher(t *testing.T) {
 // failed one have no checks.
 func TestChecksFollowTheLauncher(t *testing.T) {
 	const works = "userNamespace ok, userMapping ok, mountNamespace ok, mountAPI ok, pidNamespace ok, "
-	did := []string{didRead, didWrite, didProc, didLoopback}
+	did := []string{didRead, didWrite, didProc, didFreshProc, didLoopback}
 	for name, tt := range map[string]struct {
 		files map[string]string
 		probe runner.ProbeResult
@@ -71,6 +71,8 @@ func TestChecksFollowTheLauncher(t *testing.T) {
 		"all works": {nil, runner.ProbeResult{Works: true}, true, 7, did,
 			works + "freshProc ok, networkNamespace ok, otherNamespaces ok, seccomp ok, secondWall ok, landlock ok"},
 		"no fresh /proc": {nil, runner.ProbeResult{Works: true}, true, 6, []string{didRead},
+			works + "freshProc warning, networkNamespace ok, otherNamespaces ok, seccomp ok, secondWall ok, landlock ok"},
+		"the host's /proc": {nil, runner.ProbeResult{Works: true}, true, 6, []string{didRead, didProc},
 			works + "freshProc warning, networkNamespace ok, otherNamespaces ok, seccomp ok, secondWall ok, landlock ok"},
 		"no sandbox was tried": {nil, runner.ProbeResult{Works: true}, false, 7, nil,
 			works + "networkNamespace ok, otherNamespaces ok, seccomp ok, secondWall ok, landlock ok"},

@@ -22,9 +22,13 @@ func (plan *Plan) Describe() string {
 		for _, m := range plan.Mounts {
 			b.WriteString("  " + describe(m) + "\n")
 		}
-		if plan.NoProc {
+		switch {
+		case plan.NoProc:
 			b.WriteString("  /proc  empty\n")
-		} else {
+		case plan.HostProc:
+			b.WriteString("  /proc  the host's, read-only, because parts of it are covered and the kernel permits no new one: names and arguments\n" +
+				"         of processes outside can be read, and not their memory, environment and files\n")
+		default:
 			b.WriteString("  /proc  private; the kernel's settings in it read-only\n")
 		}
 		b.WriteString("namespaces: user, mount, pid, ipc, uts")

@@ -106,6 +106,9 @@ type Plan struct {
 	Network Network
 	// NoProc leaves /proc empty.
 	NoProc bool
+	// HostProc means that the host forbids a new /proc, so that the view has the host's. It serves
+	// descriptions only: the launcher finds out when it mounts.
+	HostProc bool
 	// SharedNetwork means that there is no network namespace: only the filter keeps the command
 	// from the network.
 	SharedNetwork bool

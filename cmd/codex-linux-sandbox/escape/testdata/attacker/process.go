@@ -38,6 +38,38 @@ func init() {
 		_, err = unix.PidfdGetfd(fd, 0, 0)
 		try("pidfd_getfd", err)
 	}
+	attacks["signal by directory"] = func(args []string) {
+		fd, err := unix.Open("/proc/"+args[0], unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			held("open a directory of /proc", err)
+			return
+		}
+		try("pidfd_send_signal", unix.PidfdSendSignal(fd, 0, nil, 0))
+		_, err = unix.PidfdGetfd(fd, 0, 0)
+		try("pidfd_getfd", err)
+		_, errno := raw(unix.SYS_SETNS, uintptr(fd), unix.CLONE_NEWPID)
+		report("setns", errno)
+		_, errno = raw(unix.SYS_PROCESS_MRELEASE, uintptr(fd), 0)
+		report("process_mrelease", errno)
+		_, errno = raw(unix.SYS_PROCESS_MADVISE, uintptr(fd), 0, 0, 0, 0)
+		report("process_madvise", errno)
+	}
+	attacks["see"] = func(args []string) {
+		// args: a process outside. The attack checks that the host's /proc is here and serves this process.
+		for _, name := range []string{"/proc/" + args[0] + "/cmdline", "/proc/self/environ", "/proc/self/maps", "/proc/self/fd/", "/dev/fd/", "/proc/meminfo", "/proc/sys/kernel/osrelease"} {
+			broken("read "+name, look(name))
+		}
+		var pipe [2]int
+		broken("make a pipe", unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+		broken("open a pipe again", open(fmt.Sprintf("/dev/fd/%d", pipe[1]), unix.O_WRONLY))
+	}
+	attacks["covered"] = func(args []string) {
+		var st unix.Stat_t
+		broken("stat", unix.Stat(args[0], &st))
+		if st.Mode&unix.S_IFMT != unix.S_IFCHR {
+			breach("what covers " + args[0] + " is not there")
+		}
+	}
 	attacks["kill all"] = func([]string) {
 		// Signal every process that may be signalled, except this one.
 		signal.Ignore(unix.SIGUSR2)
@@ -97,8 +129,12 @@ func init() {
 	}
 	attacks["look into"] = func(args []string) {
 		dir := "/proc/" + args[0]
-		for _, name := range []string{"mem", "environ", "maps", "auxv", "stack", "syscall", "root/", "cwd/", "fd/0", "exe", "map_files/", "ns/mnt", "task/" + args[0] + "/mem"} {
+		for _, name := range []string{"mem", "environ", "maps", "smaps", "numa_maps", "pagemap", "auxv", "stack", "syscall", "io", "personality", "root/", "cwd/", "fd/0", "fdinfo/", "exe",
+			"map_files/", "ns/mnt", "ns/pid", "ns/user", "task/" + args[0] + "/mem", "task/" + args[0] + "/environ"} {
 			try("read "+name, look(dir+"/"+name))
+		}
+		for _, name := range []string{"clear_refs", "coredump_filter", "timerslack_ns", "sched", "autogroup", "attr/current", "uid_map", "setgroups", "loginuid", "oom_adj", "task/" + args[0] + "/comm"} {
+			try("write "+name, open(dir+"/"+name, unix.O_WRONLY))
 		}
 		try("write mem", open(dir+"/mem", unix.O_RDWR))
 		try("write oom_score_adj", open(dir+"/oom_score_adj", unix.O_WRONLY))

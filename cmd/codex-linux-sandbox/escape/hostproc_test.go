@@ -1,0 +1,82 @@
+package escape
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// covered runs an attack where a part of /proc is covered, as in a container: the kernel then permits no new /proc in a
+// sandbox. Only one harmless file is covered, so that nothing but the sandbox protects the others.
+func (p *place) covered(backend, profile string, args ...string) outcome {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	inner := p.command(ctx, backend, profile, args...)
+	user := strconv.Itoa(p.uid)
+	script := `mount --bind /dev/null /proc/timer_list && exec setpriv --reuid "$0" --regid "$0" --clear-groups "$@"`
+	cmd := exec.CommandContext(ctx, "unshare", append([]string{"--mount", "sh", "-c", script, user}, inner.Args...)...)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = inner.Dir, inner.Env, inner.WaitDelay
+	cmd.SysProcAttr = as(os.Geteuid())
+	return p.finish(cmd)
+}
+
+// TestHostProc: where the kernel permits no new /proc, a command has the host's. It works, and the command can neither read
+// the memory, environment and files of processes outside, nor signal them, nor change a setting of the kernel.
+func TestHostProc(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can cover parts of /proc")
+	}
+	attacks := map[string]func(p *place) []string{
+		"look into a process": func(p *place) []string { return []string{"look into", pid(p), p.secret} },
+		"roots of processes":  func(p *place) []string { return []string{"any root", p.secret} },
+		"signal":              func(p *place) []string { return []string{"signal", pid(p)} },
+		"signal by directory": func(p *place) []string { return []string{"signal by directory", pid(p)} },
+		"settings":            words("settings"),
+		"memory":              words("memory"),
+		"writables":           words("writables"),
+	}
+	each(t, []string{"namespaces"}, func(t *testing.T, p *place, backend string) {
+		p.startVictim()
+		profiles := map[string]string{"read only": p.readOnly(), "workspace": p.workspace(), "restricted": entries("minimal=read", attacker+"=read", p.ws+"=write")}
+		for kind, profile := range profiles {
+			t.Run(kind, func(t *testing.T) {
+				p := *p
+				p.t = t
+				if o := p.covered(backend, profile, "see", pid(&p)); o.code != 0 {
+					t.Errorf("the host's /proc: %v", o)
+				}
+				for name, args := range attacks {
+					t.Run(name, func(t *testing.T) {
+						if name == "writables" && kind != "read only" {
+							return // this attack finds what the profile permits
+						}
+						contained(t, p.covered(backend, profile, args(&p)...))
+						p.unharmed()
+					})
+				}
+			})
+		}
+		for _, name := range []string{"look into a process", "roots of processes", "signal", "signal by directory"} {
+			works(t, p.run("", "", attacks[name](p)...))
+		}
+	})
+}
+
+// TestCoverOfProc: what covers a part of the host's /proc covers it in a sandbox, too.
+func TestCoverOfProc(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can cover parts of /proc")
+	}
+	each(t, []string{"namespaces"}, func(t *testing.T, p *place, backend string) {
+		must(t, unix.Access("/proc/timer_list", unix.F_OK))
+		o := p.covered(backend, p.readOnly(), "covered", "/proc/timer_list")
+		if o.code != 0 || len(o.breaches()) > 0 {
+			t.Errorf("got %v, want a device", o)
+		}
+	})
+}
