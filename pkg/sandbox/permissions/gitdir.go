@@ -2,6 +2,7 @@ package permissions
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -36,6 +37,24 @@ func (p *Policy) repositoryPaths(root WritableRoot, granted bool, bare map[strin
 		bare[root.Effective] = true
 	}
 	return g.found
+}
+
+// givenRepositories returns the effective paths of write entries that name one of the paths to which
+// a repository leads. Such an entry means the repository. Scenario: the work tree /wt belongs to the
+// repository /m/.git, and an entry grants /m/.git. If git could not write /m/.git/worktrees/wt,
+// because the .git of /wt leads there, it could not commit. An entry for a directory above the
+// repository does not mean the repository.
+func (p *Policy) givenRepositories(repository []string) []string {
+	var given []string
+	for _, at := range repository {
+		real, err := EffectivePath(p.view, at)
+		if err == nil && slices.ContainsFunc(p.entries, func(e resolved) bool {
+			return e.access == Write && e.writable && e.effective == real
+		}) {
+			given = append(given, real)
+		}
+	}
+	return given
 }
 
 // gitWalk collects the paths that repositories lead to.

@@ -143,8 +143,14 @@ func (p *Policy) writableRoot(effective string, spellings []string, bare map[str
 			root.ReadOnly = append(root.ReadOnly, ro)
 		}
 	}
+	repository := p.repositoryPaths(root, p.granted(root, spellings, ".git"), bare)
+	given := p.givenRepositories(repository)
+	inGiven := func(at string) bool {
+		real, _ := EffectivePath(p.view, at)
+		return slices.ContainsFunc(given, func(dir string) bool { return Within(real, dir) })
+	}
 	for _, at := range p.defaultMetadata(root) {
-		if !p.explicit(root, spellings, at) {
+		if !p.explicit(root, spellings, at) && !inGiven(at) {
 			add(ReadOnlyPath{Path: at, Default: true, Entry: -1})
 		}
 	}
@@ -168,8 +174,8 @@ func (p *Policy) writableRoot(effective string, spellings []string, bare map[str
 			root.Names = append(root.Names, name)
 		}
 	}
-	for _, at := range p.repositoryPaths(root, p.granted(root, spellings, ".git"), bare) {
-		if !seen[at] && !p.explicit(root, spellings, at) {
+	for _, at := range repository {
+		if !seen[at] && !p.explicit(root, spellings, at) && !inGiven(at) {
 			seen[at] = true
 			root.Repository = append(root.Repository, at)
 		}
