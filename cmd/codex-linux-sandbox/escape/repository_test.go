@@ -61,3 +61,48 @@ func TestWhatGitReadsIsProtected(t *testing.T) {
 		})
 	}
 }
+
+// TestProtectedLinks: a .git, .codex or .agents that is a link can be followed, but not be replaced, and what it leads
+// to cannot be changed. bwrap follows links, so it refuses.
+func TestProtectedLinks(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		p.file("repo/git/config", "kept")
+		p.file("two/codex/config", "kept") // in a writable root
+		links := map[string]string{".git": "../repo/git", ".codex": p.dir + "/two/codex", ".agents": "../two/missing"}
+		for name, to := range links {
+			must(t, os.Symlink(to, p.ws+"/"+name))
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+		defer cancel()
+		out, err := p.shell(ctx, backend, p.ws, entries("root=read", p.ws+"=write", p.dir+"/two=write"), `
+			cat .git/config .codex/config >read
+			for l in .git .codex .agents; do
+				echo evil >$l/config; echo evil >$l; rm -f $l; mv $l moved; mkdir other; mv -T other $l
+				ln -s /tmp new; mv -T new $l; ln -sfn /tmp $l; chmod 700 $l; mkdir $l; rm -f new
+			done
+			mv "$1/two/codex" "$1/two/c"; mkdir "$1/two/missing"; echo evil >"$1/two/missing"
+			mv "$1/ws" "$1/w"; :`, p.dir).CombinedOutput()
+		if backend == "bwrap" {
+			if want := "bwrap cannot prevent the symbolic link"; err == nil || !strings.Contains(string(out), want) {
+				t.Errorf("got %v: %s; want an error with %q", err, out, want)
+			}
+			return
+		}
+		if b, _ := os.ReadFile(p.ws + "/read"); string(b) != "keptkept" {
+			t.Fatalf("got %q behind the links, want %q: %v: %s", b, "keptkept", err, out)
+		}
+		for name, want := range links {
+			if got, err := os.Readlink(p.ws + "/" + name); got != want {
+				t.Errorf("%s leads to %q, %v; want %q: %s", name, got, err, want, out)
+			}
+		}
+		for _, name := range []string{"repo/git/config", "two/codex/config"} {
+			if b, _ := os.ReadFile(p.dir + "/" + name); string(b) != "kept" {
+				t.Errorf("got %q in %s, want %q", b, name, "kept")
+			}
+		}
+		if exists(p.dir + "/two/missing") {
+			t.Errorf("the missing target of .agents exists: %s", out)
+		}
+	})
+}

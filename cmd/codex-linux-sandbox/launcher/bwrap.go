@@ -27,7 +27,12 @@ import (
 // no options for argv[0] and for the filter.
 type bubblewrap struct{}
 
-func (bubblewrap) refuse(*launch) error { return bwrapRefusal() }
+func (bubblewrap) refuse(l *launch) error {
+	if err := bwrapRefusal(); err != nil || l == nil {
+		return err
+	}
+	return bwrap.Refusal(l.plan)
+}
 
 // stagePath is the path of the launcher in the sandbox. It is in the view's own /dev, which every
 // view has. The program codex recognizes by this name that it must act as the launcher.

@@ -27,6 +27,9 @@ func (l *launch) explainTo(w io.Writer) error {
 	if !l.temporary {
 		b.WriteString("$TMPDIR: grants nothing, because it is not a directory for temporary files of this user\n")
 	}
+	if l.plan.TmpdirLink != "" {
+		fmt.Fprintf(&b, "$TMPDIR: grants nothing, because it crosses writable symlink %s\n", l.plan.TmpdirLink)
+	}
 	fmt.Fprintf(&b, "directory: %s\n", l.commandCwd)
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -15,6 +15,17 @@ const devSize = "536870912"
 // EmptyFD stands for a descriptor of an empty file. Each use needs its own descriptor.
 const EmptyFD = "EMPTY"
 
+// Refusal returns an error that names the part of a plan that bwrap cannot enforce, or nil. bwrap
+// follows symbolic links, so it cannot mount a link on itself.
+func Refusal(p *plan.Plan) error {
+	for _, m := range p.Mounts {
+		if m.Symlink {
+			return fmt.Errorf("bwrap cannot prevent the symbolic link %s from being replaced", m.Target)
+		}
+	}
+	return nil
+}
+
 // Arguments returns the arguments of bwrap for the plan. The caller must replace each EmptyFD in
 // them by the number of a descriptor. sized means that bwrap has --size (from 0.7.0 on). Without
 // --size, /dev/shm has no limit.

@@ -34,7 +34,7 @@ func (p *planner) masked(name string) (g guard, outside bool, err error) {
 }
 
 func (p *planner) protect(g guard) {
-	m := Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Placeholder: g.placeholder}
+	m := Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Placeholder: g.placeholder, Symlink: g.symlink}
 	if g.kind == BindReadOnly {
 		m.Source = g.path
 	}

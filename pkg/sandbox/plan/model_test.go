@@ -72,7 +72,7 @@ func (m *model) mount(mt Mount) error {
 	a := attached{readOnly: mt.Kind != BindWritable}
 	switch mt.Kind {
 	case BindReadOnly, BindWritable:
-		if a.root = m.host.at(mt.Source); a.root == nil || a.root.link != "" {
+		if a.root = m.host.at(mt.Source); a.root == nil || (a.root.link != "") != mt.Symlink {
 			return errors.New("the source is missing or a link")
 		}
 		if a.root.dir == mt.File {
@@ -94,7 +94,12 @@ func (m *model) mount(mt Mount) error {
 	default:
 		return errors.New("unknown kind")
 	}
-	at, err := m.find(mt.Target, false)
+	at, err := m.find(path.Dir(mt.Target), false)
+	if err == nil && mt.Symlink {
+		at = m.top(place{at.mount, at.node.kids[path.Base(mt.Target)]})
+	} else {
+		at, err = m.find(mt.Target, false)
+	}
 	if err != nil {
 		return err
 	}
@@ -239,6 +244,9 @@ func line(m Mount) string {
 	switch m.Kind {
 	case BindReadOnly:
 		text = "ro " + text
+		if m.Symlink {
+			text = "link " + text
+		}
 		if m.Source != m.Target {
 			text += " from " + m.Source
 		}

@@ -33,6 +33,8 @@ type guard struct {
 	pattern bool
 	// kernel means that it is a file system of the kernel, whatever its name.
 	kernel bool
+	// symlink is as in Mount.
+	symlink bool
 }
 
 // mounts appends the masks outside writable roots, then each writable root with
@@ -310,8 +312,11 @@ func (p *planner) protected(name string, add func(guard)) error {
 	if err != nil {
 		return err
 	}
-	if p.redirected(name, real) {
+	if p.redirected(name, real) && !p.crossesKept(name) {
 		return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, name)
+	}
+	if p.keptLink(name) {
+		add(guard{path: name, kind: BindReadOnly, file: true, symlink: true})
 	}
 	if info.Type == permissions.Missing || info.Type == permissions.Symlink {
 		// Scenario: a workspace's .git names /x/g, and /x is a link to a missing name in a writable

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"cmp"
+	"errors"
+	"path"
 	"slices"
 	"strings"
 
@@ -44,6 +46,9 @@ type Mount struct {
 	// of a bind. Zero: there is none, or it is unknown. Dir is the identity of a Placeholder's
 	// directory.
 	ID, Dir FileID
+	// Symlink means that the target of a BindReadOnly is a symbolic link. The link is mounted on
+	// itself, so that it can be followed, but not be replaced.
+	Symlink bool
 	// Pin means that a BindWritable protects the name of a directory of a
 	// writable root: a mount point cannot be renamed.
 	Pin bool
@@ -103,7 +108,10 @@ type Plan struct {
 	// ListDev means that an entry is for /dev. The view's own devices can always be used. Without a
 	// view, as with Landlock, the names in /dev may then be read, too.
 	ListDev bool
-	Network Network
+	// TmpdirLink is the link because of which an entry for $TMPDIR grants nothing. A command of the
+	// same policy could have replaced it. It is "" if there is none.
+	TmpdirLink string
+	Network    Network
 	// NoProc leaves /proc empty.
 	NoProc bool
 	// HostProc means that the host forbids a new /proc, so that the view has the host's. It serves
@@ -181,12 +189,26 @@ func MakeReading(profile permissions.Profile, scope permissions.Scope, view perm
 
 func makePlan(profile permissions.Profile, scope permissions.Scope, view permissions.View, proxied, reading bool) (*Plan, error) {
 	return onSnapshot(view, func(s *snapshot) (*Plan, error) {
-		p := &planner{view: s, host: view, plan: &Plan{Unfiltered: profile.Kind == permissions.Disabled}, reading: reading}
-		if err := p.make(profile, scope, proxied); err != nil {
-			return nil, err
+		plan, err := planOn(s, view, profile, scope, proxied, reading)
+		// Nobody has typed $TMPDIR for this policy, so it must not prevent the command from running.
+		var redirected *RedirectedError
+		if errors.As(err, &redirected) && redirected.Path == path.Clean(scope.Tmpdir) {
+			scope.Tmpdir = ""
+			if plan, err = planOn(s, view, profile, scope, proxied, reading); err == nil {
+				plan.TmpdirLink = redirected.Link
+			}
 		}
-		return p.plan, nil
+		return plan, err
 	})
+}
+
+// planOn makes a plan from a snapshot of the host's file system.
+func planOn(s *snapshot, host permissions.View, profile permissions.Profile, scope permissions.Scope, proxied, reading bool) (*Plan, error) {
+	p := &planner{view: s, host: host, plan: &Plan{Unfiltered: profile.Kind == permissions.Disabled}, reading: reading}
+	if err := p.make(profile, scope, proxied); err != nil {
+		return nil, err
+	}
+	return p.plan, nil
 }
 
 func (p *planner) make(profile permissions.Profile, scope permissions.Scope, proxied bool) error {

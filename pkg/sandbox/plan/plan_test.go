@@ -89,10 +89,46 @@ func TestPlans(t *testing.T) {
 			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git"},
 		},
 		{
+			name:    "metadata that is a link keeps its link",
+			host:    []string{"/w/.git -> /p/.git", "/p/.git/HEAD ref", "/w/.codex -> /p/c", "/p/c/", "/w/.agents -> /p/missing"},
+			entries: "root=read /w=write",
+			want:    []string{"rw /w", "link ro /w/.agents", "link ro /w/.codex", "link ro /w/.git"},
+		},
+		{
+			name:    "and what the link leads to is protected",
+			host:    []string{"/w/.git -> /p/git", "/p/git/HEAD ref", "/w/.agents/", "/w/.codex -> /p/c", "/p/.git/", "/p/.agents/", "/p/.codex/"},
+			entries: "root=read /w=write /w/.git=read /p=write",
+			want: []string{
+				"rw /p", "ro /p/.agents", "ro /p/.codex", "ro /p/.git", "file 600 /p/c placeholder", "ro /p/git",
+				"rw /w", "ro /w/.agents", "link ro /w/.codex", "link ro /w/.git",
+			},
+		},
+		{
 			name:    "a gitdir outside is not mounted",
 			host:    []string{"/w/.git gitdir: /p/.git/worktrees/w", "/p/.git/worktrees/w/", "/w/.agents/", "/w/.codex/"},
 			entries: "root=read /w=write",
 			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git"},
+		},
+		{
+			name:    "a work tree whose repository is granted can commit",
+			host:    []string{"/w/.git gitdir: /p/.git/worktrees/w", "/p/.git/worktrees/w/commondir ../..", "/p/.git/.git/", "/p/.git/.agents/", "/p/.git/.codex/", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write /p/.git=write",
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "rw /p/.git", "ro /p/.git/.agents", "ro /p/.git/.codex", "ro /p/.git/.git"},
+		},
+		{
+			name:    "but not with a grant of a directory above it",
+			host:    []string{"/w/.git gitdir: /p/git/worktrees/w", "/p/git/worktrees/w/commondir ../..", "/p/.git/", "/p/.agents/", "/p/.codex/", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write /p=write",
+			want:    []string{"rw /p", "ro /p/.agents", "ro /p/.codex", "ro /p/.git", "ro /p/git", "ro /p/git/worktrees/w", "rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git"},
+		},
+		{
+			name:    "and what a granted repository leads to is protected",
+			host:    []string{"/w/.git gitdir: /p/git", "/p/git/hooks -> /p/h", "/p/h/", "/p/.git/", "/p/.agents/", "/p/.codex/", "/p/git/.git/", "/p/git/.agents/", "/p/git/.codex/", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write /p=write /p/git=write",
+			want: []string{
+				"rw /p", "ro /p/.agents", "ro /p/.codex", "ro /p/.git", "ro /p/h", "rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git",
+				"rw /p/git", "ro /p/git/.agents", "ro /p/git/.codex", "ro /p/git/.git",
+			},
 		},
 		{
 			name:    "a gitdir that is missing is not created",
@@ -396,7 +432,7 @@ func TestPlansThatOnlyRead(t *testing.T) {
 	}{
 		{"what may be written", []string{"/w/d/", "/w/f text", "/r/"}, "minimal=read /w=write /w/d=write /r=read", "ro /r, ro /w, ro /w/d"},
 		{"a mask", []string{"/w/d/x/"}, "root=read /w=write /w/d=deny /w/d/x=write", "dir 111 /w/d +x/, ro /w/d/x"},
-		{"a writable root that is a link", []string{"/w/d -> /v", "/v/"}, "minimal=read /w=write /w/d=write", "cannot enforce sandbox writable path /w/d because it crosses writable symlink /w/d"},
+		{"a writable root that is a link", []string{"/w/d -> /v", "/v/"}, "minimal=read /w=write /w/d=write", "cannot enforce sandbox writable path /w/d because it crosses writable symlink /w/d; if you mean the directory to which it leads now, give /v"},
 		{"a readable path that is a link", []string{"/w/d -> /v", "/v/"}, "minimal=read /w=write /w/d=read", "cannot enforce sandbox read-only path /w/d because it crosses writable symlink /w/d"},
 		{"a denied path that is a link", []string{"/w/d -> /v", "/v/"}, "root=read /w=write /w/d=deny", "cannot enforce sandbox deny-read path /w/d because it crosses writable symlink /w/d"},
 		{"links where everything may be read", []string{"/w/.git -> /v", "/w/d -> /v", "/v/"}, "root=read /w=write /w/d=write", ""},
@@ -417,6 +453,41 @@ func TestPlansThatOnlyRead(t *testing.T) {
 		if got := strings.Join(list, ", "); got != tt.want || plan.Root == RootWritable || !plan.Confined || len(plan.Undo) > 0 {
 			t.Errorf("%s: %q %+v, want %q", tt.name, got, plan, tt.want)
 		}
+	}
+}
+
+// TestTmpdirBehindALink: $TMPDIR grants nothing if a command could have replaced a link in it, and the command runs. A
+// path that somebody has typed is refused.
+func TestTmpdirBehindALink(t *testing.T) {
+	host := []string{"/w/l -> /v", "/v/t/", "/w/.git/", "/w/.agents/", "/w/.codex/"}
+	rest := []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git"}
+	for _, tt := range []struct {
+		name, entries, tmpdir, link, refused string
+	}{
+		{"a link in a writable root", "root=read /w=write tmpdir=write", "/w/l/t", "/w/l", ""},
+		{"spelled with more slashes", "root=read /w=write tmpdir=write", "/w//l/t/", "/w/l", ""},
+		{"typed as well", "root=read /w=write tmpdir=write /w/l/t=write", "/w/l/t", "", "give /v/t"},
+		{"another path is refused", "root=read /w=write tmpdir=write /w/l=write", "/w", "", "give /v"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			plan, err := Make(managed(t, tt.entries), permissions.Scope{Cwd: "/w", Tmpdir: tt.tmpdir}, tree(host...), false)
+			if tt.refused != "" {
+				if err == nil || !strings.HasSuffix(err.Error(), tt.refused) {
+					t.Errorf("got error %v, want one that ends with %q", err, tt.refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, m := range plan.Mounts {
+				got = append(got, line(m))
+			}
+			if plan.TmpdirLink != tt.link || !slices.Equal(got, rest) {
+				t.Errorf("got %q because of %q, want %q because of %q", got, plan.TmpdirLink, rest, tt.link)
+			}
+		})
 	}
 }
 

@@ -182,10 +182,23 @@ func (p *planner) refuseRedirected() error {
 			link = w.Path
 		}
 		if link != "" {
-			return fmt.Errorf("cannot enforce sandbox writable path %s because it crosses writable symlink %s", w.Path, link)
+			return &RedirectedError{Path: w.Path, Link: link, Real: w.Effective}
 		}
 	}
 	return nil
+}
+
+// RedirectedError means that a writable root leads through a symbolic link that a command of the
+// same policy could have replaced.
+type RedirectedError struct {
+	Path string // as the entry spells it
+	Link string
+	Real string // where the path leads now
+}
+
+func (e *RedirectedError) Error() string {
+	return fmt.Sprintf("cannot enforce sandbox writable path %s because it crosses writable symlink %s; if you mean the directory to which it leads now, give %s",
+		e.Path, e.Link, e.Real)
 }
 
 // refuseLinks refuses a read-only path in a writable root that leads through a link
@@ -315,7 +328,7 @@ func (p *planner) absences() error {
 // leads for the next command.
 func (p *planner) writableLink(name string, only func(link string) bool) (link string, err error) {
 	_, _, err = permissions.FollowLinks(p.view, name, func(at string) {
-		if link == "" && p.owner(at) >= 0 && !p.isWritable(at) && only(at) {
+		if link == "" && p.owner(at) >= 0 && !p.isWritable(at) && !p.keptLink(at) && only(at) {
 			link = at
 		}
 	})
@@ -326,6 +339,30 @@ func (p *planner) writableLink(name string, only func(link string) bool) (link s
 		return "", nil
 	}
 	return "", fmt.Errorf("resolve %s: %w", name, err)
+}
+
+// keptLink reports whether a path without links above its last component is a symbolic link with a
+// protected name, such as the .git of a workspace whose repository is elsewhere. No sandbox lets a
+// command create or replace it, so the user has created it, and it may be followed.
+func (p *planner) keptLink(at string) bool {
+	i := slices.IndexFunc(p.writable, func(w writableRoot) bool {
+		return path.Dir(at) == w.Effective && slices.Contains(w.Names, path.Base(at))
+	})
+	if i < 0 {
+		return false
+	}
+	info, err := p.view.Lstat(at)
+	return err == nil && info.Type == permissions.Symlink && !p.foreignName(&p.writable[i], at)
+}
+
+// crossesKept reports whether a path contains such a link.
+func (p *planner) crossesKept(name string) bool {
+	for at := range prefixes(name) {
+		if p.keptLink(at) {
+			return true
+		}
+	}
+	return false
 }
 
 // whichever is an argument of writableLink: every link counts.

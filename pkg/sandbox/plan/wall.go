@@ -61,6 +61,9 @@ func (plan *Plan) WallRights(abi int, nesting bool) uint64 {
 
 // wallRights are the rights that the wall grants for a mount.
 func (plan *Plan) wallRights(m Mount) (rights uint64) {
+	if m.Symlink {
+		return 0
+	}
 	if plan.Root == RootEmpty && (m.Kind == BindWritable || m.Kind == BindReadOnly) {
 		rights = WallReads
 	}
