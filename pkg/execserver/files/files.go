@@ -152,38 +152,36 @@ func fileData(data reply.Source) reply.Large {
 	return reply.Large{Head: `{"dataBase64":"`, Data: data, Tail: `"}`}
 }
 
+// content is a file that is being read, by this process or by a helper. Only one goroutine may
+// use it at a time.
+type content struct {
+	io.ReadCloser
+	size int64   // the size of the file; 0: unknown
+	held *memory // memory that the answer holds until it is sent
+}
+
 // contentResult returns a file as the result of fs/readFile, and closes the file.
-func (srv *Server) contentResult(ctx context.Context, c *fsops.Content) (reply.Result, error) {
-	if c.Size > reply.MaxInline {
-		return srv.largeContent(ctx, c, nil)
-	}
-	m := &memory{account: share.From(ctx)}
-	if c.Size > uncounted && m.grow(reply.MaxInline) != nil {
-		return srv.largeContent(ctx, c, nil)
+func (srv *Server) contentResult(c content) (reply.Result, error) {
+	if c.size > reply.MaxInline || c.size > uncounted && c.held.grow(reply.MaxInline) != nil {
+		return srv.largeContent(c, nil)
 	}
 	data, ended, err := readSmall(c)
-	switch {
-	case err != nil:
-		m.free()
-		_ = c.Close()
-		return nil, err
-	case !ended:
-		m.free()
-		return srv.largeContent(ctx, c, data)
+	if err == nil && !ended {
+		return srv.largeContent(c, data)
 	}
 	_ = c.Close()
-	if len(data) <= uncounted {
-		m.free()
-		return execproto.ReadFileResult{DataBase64: data}, nil
+	if err != nil || len(data) <= uncounted {
+		c.held.free()
+		return execproto.ReadFileResult{DataBase64: data}, err
 	}
-	m.keep(int64(len(data)))
-	return reply.Followed{Result: execproto.ReadFileResult{DataBase64: data}, Then: m.free, Sent: true}, nil
+	c.held.keep(int64(len(data)))
+	return reply.Followed{Result: execproto.ReadFileResult{DataBase64: data}, Then: c.held.free, Sent: true}, nil
 }
 
 // readSmall reads a file, which may be larger than its size says. It reads at most
 // reply.MaxInline bytes, and reports whether that is the whole file.
-func readSmall(c *fsops.Content) (data []byte, ended bool, err error) {
-	data = make([]byte, 0, c.Size+1)
+func readSmall(c content) (data []byte, ended bool, err error) {
+	data = make([]byte, 0, c.size+1)
 	for len(data) < reply.MaxInline {
 		if len(data) == cap(data) {
 			data = slices.Grow(data, 4<<10)
@@ -201,42 +199,30 @@ func readSmall(c *fsops.Content) (data []byte, ended bool, err error) {
 }
 
 // largeContent returns a large file as the result of fs/readFile. The result closes the file.
-// If the file is larger than its size says, begin is the part that was already read.
-// largeContent reads up to wholeFile bytes before the answer begins, so that a read error can
-// still be the answer. It does not read ahead if the client's share of the memory is too small.
-// A read error after the beginning of the answer closes the connection.
-func (srv *Server) largeContent(ctx context.Context, c *fsops.Content, begin []byte) (reply.Result, error) {
-	srv.ReadsLarge(max(c.Size, int64(len(begin))))
-	size := min(c.Size, wholeFile)
-	if begin != nil {
-		size = wholeFile
-	}
+// begin is the part that was already read. largeContent reads up to wholeFile bytes before the
+// answer begins, so that a read error can still be the answer. It reads less ahead if the
+// client's share of the memory is too small. A read error after the beginning of the answer
+// closes the connection.
+func (srv *Server) largeContent(c content, begin []byte) (reply.Result, error) {
 	r := io.MultiReader(bytes.NewReader(begin), c)
-	m := &memory{account: share.From(ctx)}
 	end := func() {
-		m.free()
 		_ = c.Close()
+		c.held.free()
 	}
-	var held [][]byte
-	got := int64(0)
-	if m.grow(size) == nil {
-		var err error
-		if held, got, err = readChunks(r, size); err != nil {
-			end()
-			return nil, err
-		}
+	ahead, whole, err := c.held.readAhead(r)
+	if err != nil {
+		end()
+		return nil, err
 	}
-	// The file was read whole before the answer if got is the size of the file, or less than
-	// the requested size.
-	whole := got > 0 && (begin == nil && got >= c.Size || got < size)
+	srv.ReadsLarge(max(c.size, int64(len(ahead))*reply.Chunk))
 	data := func(buf []byte) ([]byte, error) {
-		if len(held) > 0 {
-			piece := held[0]
-			held = held[1:]
-			if len(held) > 0 || !whole {
-				return piece, nil
+		if len(ahead) > 0 {
+			piece := ahead[0]
+			ahead = ahead[1:]
+			if whole && len(ahead) == 0 {
+				return piece, io.EOF
 			}
-			return piece, io.EOF
+			return piece, nil
 		}
 		// This read does not wait for a slot, because the connection sends nothing else
 		// meanwhile.
@@ -246,21 +232,22 @@ func (srv *Server) largeContent(ctx context.Context, c *fsops.Content, begin []b
 	return reply.Followed{Result: fileData(data), Then: end}, nil
 }
 
-// readChunks reads up to size bytes, or fewer if r ends earlier. It returns them in pieces of
-// reply.Chunk bytes, of which only the last may be shorter. got is the number of bytes.
-func readChunks(r io.Reader, size int64) (pieces [][]byte, got int64, err error) {
-	for got < size {
-		b := make([]byte, min(reply.Chunk, size-got))
+// readAhead reads up to wholeFile bytes, as far as the client's share of the memory permits. It
+// returns them in pieces of reply.Chunk bytes, of which only the last may be shorter, and
+// reports whether they are all that r has.
+func (m *memory) readAhead(r io.Reader) (pieces [][]byte, whole bool, err error) {
+	for len(pieces) < wholeFile/reply.Chunk && m.grow(m.n+reply.Chunk) == nil {
+		b := make([]byte, reply.Chunk)
 		n, err := io.ReadFull(r, b)
-		pieces, got = append(pieces, b[:n]), got+int64(n)
+		pieces = append(pieces, b[:n])
 		if err = endOfFile(err); errors.Is(err, io.EOF) {
-			return pieces, got, nil
+			return pieces, true, nil
 		}
 		if err != nil {
-			return nil, 0, err
+			return nil, false, err
 		}
 	}
-	return pieces, got, nil
+	return pieces, false, nil
 }
 
 // endOfFile returns io.EOF for both errors with which io.ReadFull reports the

@@ -50,7 +50,7 @@ func (m *memory) grow(n int64) error {
 		return nil
 	}
 	if err := m.account.Take(observe.LimitMemory, n-m.n); err != nil {
-		return observe.AtLimit(observe.LimitMemory, execproto.Internal("the answer is too large for now; a file can be read in blocks, by fs/open: "+err.Error()))
+		return observe.AtLimit(observe.LimitMemory, execproto.Internal("the answer is too large for now: "+err.Error()))
 	}
 	m.n = n
 	return nil

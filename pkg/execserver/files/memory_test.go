@@ -55,12 +55,11 @@ func ask(t *testing.T, ctx context.Context, method, path string) reply.Result {
 }
 
 // contents returns the data of a result of fs/readFile.
-func contents(t *testing.T, r reply.Result) (data []byte) {
-	t.Helper()
+func contents(r reply.Result) (data []byte, err error) {
 	switch r := r.(type) {
 	case reply.Followed:
-		data = contents(t, r.Result)
-		r.Then()
+		defer r.Then()
+		return contents(r.Result)
 	case execproto.ReadFileResult:
 		data = r.DataBase64
 	case reply.Large:
@@ -69,14 +68,14 @@ func contents(t *testing.T, r reply.Result) (data []byte) {
 			piece, err := r.Data(buf)
 			data = append(data, piece...)
 			if errors.Is(err, io.EOF) {
-				return data
+				return data, nil
 			}
 			if err != nil {
-				t.Fatal(err)
+				return nil, err
 			}
 		}
 	}
-	return data
+	return data, nil
 }
 
 // TestFilesAreReadWithinTheShare reads files with enough memory in the share, so that they are
@@ -95,8 +94,8 @@ func TestFilesAreReadWithinTheShare(t *testing.T) {
 			if used, want := usedMemory(shares), size > uncounted && memory > 1; (used > 0) != want {
 				t.Errorf("%d bytes with %d of memory: got %d held, want some: %v", size, memory, used, want)
 			}
-			if got := contents(t, r); !bytes.Equal(got, want) {
-				t.Errorf("%d bytes with %d of memory: got other contents, of %d bytes", size, memory, len(got))
+			if got, err := contents(r); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes with %d of memory: got other contents, of %d bytes, error %v", size, memory, len(got), err)
 			}
 			if used := usedMemory(shares); used != 0 {
 				t.Errorf("%d bytes with %d of memory: after it was sent got %d held, want none", size, memory, used)

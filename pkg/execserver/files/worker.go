@@ -63,7 +63,7 @@ func (w serverFiles) run(ctx context.Context, r *Request) (reply.Result, error) 
 			return nil, err
 		}
 		if got.Content != nil {
-			return w.srv.contentResult(ctx, got.Content)
+			return w.srv.contentResult(content{got.Content, got.Content.Size, &memory{account: share.From(ctx)}})
 		}
 		return got.Value, nil
 	})
@@ -163,6 +163,15 @@ func (w confinedFiles) run(ctx context.Context, r *Request) (result reply.Result
 		return nil, err
 	}
 	h.memory = m
+	if r.operation.Method == execproto.MethodFSReadFile {
+		file, err := h.readFile(request...)
+		if err != nil {
+			m.free()
+			_ = h.end()
+			return nil, err
+		}
+		return w.srv.contentResult(content{file, 0, m})
+	}
 	response, err := h.ask(r.operation.Method, request...)
 	if r.operation.ReadOnly {
 		// The helper has nothing to clean up, so the answer does not wait for its end.

@@ -5,9 +5,9 @@ const (
 	// server accepts over stdio, and a margin for the envelope.
 	MaxRequest = 768<<20 + 64<<10
 
-	// MaxAnswer is the length of the longest answer in bytes. The base64 text of the largest
-	// file of fs/readFile has 683 MiB, and the longest listings are shorter.
-	MaxAnswer = 768 << 20
+	// MaxAnswer is the length of the longest answer that is held whole, in bytes: enough for a
+	// listing of a million names. Files are not held whole.
+	MaxAnswer = 256 << 20
 
 	// maxMessage bounds the message of an error that the helper reports, in bytes;
 	// the longest one names a few paths.

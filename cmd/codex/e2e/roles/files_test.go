@@ -237,3 +237,23 @@ func (w *world) controls(files *execclient.FS) {
 		}
 	}
 }
+
+// TestLargeFilesUnderACeiling: a client whose requests are confined reads a file of 120 MiB in one
+// request, like a client without a sandbox. The answer is larger than its share of the memory. A
+// relayed message must be smaller.
+func TestLargeFilesUnderACeiling(t *testing.T) {
+	someWorld(t, func(w *world) {
+		size := 120 << 20
+		if w.relayed {
+			size = 40 << 20
+		}
+		w.write(w.ws+"/large", "begin")
+		harness.Must(w.t, os.Truncate(w.ws+"/large", int64(size)))
+		token := w.token("--role", "read", "--cwd", w.ws)
+		w.serve()
+		data, err := w.client(token).FS().ReadFile(w.t.Context(), w.ws+"/large")
+		if err != nil || len(data) != size || !bytes.HasPrefix(data, []byte("begin")) {
+			w.t.Errorf("got %d bytes, error %v; want %d bytes that begin with begin", len(data), err, size)
+		}
+	})
+}
