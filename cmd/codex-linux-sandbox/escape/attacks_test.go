@@ -191,7 +191,9 @@ func inShare(t *testing.T, number int) bool {
 }
 
 // TestAttacks runs every attack outside and inside.
-func TestAttacks(t *testing.T) {
+func TestAttacks(t *testing.T) { runAttacks(t, attacks) }
+
+func runAttacks(t *testing.T, attacks []attack) {
 	for i, a := range attacks {
 		if !inShare(t, i) {
 			continue

@@ -179,7 +179,8 @@ type place struct {
 	t               *testing.T
 	uid             int
 	dir, ws, secret string
-	victim          int // a process outside, of the same user
+	victim          int    // a process outside, of the same user
+	before          string // the state of the guarded files
 }
 
 func newPlace(t *testing.T, uid int) *place {
