@@ -72,6 +72,9 @@ const (
 	// for four messages of the default largest size. If larger messages are configured, the
 	// bound is four messages of that size.
 	answerMemory = 256 << 20
+	// messageMargin is by how much the buffer of the largest message is larger than a quarter
+	// of the memory. The buffer grows in steps.
+	messageMargin = 128 << 10
 	// memoryTime is the longest time that a message waits for memory. It is shorter than the
 	// silence that pingInterval permits. It also ends a deadlock of two messages that wait for
 	// each other's memory.

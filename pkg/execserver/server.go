@@ -236,7 +236,7 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 		ended:      make(chan struct{}),
 	}
 	srv.shares = share.New(opts.shared())
-	srv.shares.Undivided(observe.LimitMemory, opts.memory()*3/8) // more than the buffer for the largest message, which grows in steps
+	srv.shares.Undivided(observe.LimitMemory, opts.memory()*3/8, opts.memory()/4+messageMargin)
 	srv.hostName, _ = os.Hostname()
 	srv.addObservers(within)
 	srv.confiner = srv.newConfiner()

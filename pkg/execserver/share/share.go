@@ -20,6 +20,7 @@ type Shares struct {
 type pool struct {
 	limit, used int64
 	whole       int64 // see Undivided
+	largest     int64 // see Undivided
 	// turns are the accounts with waiters, each once, in the order in which they are served. An
 	// account that was served moves to the end, so that many waiters of one connection do not
 	// delay another connection.
@@ -30,8 +31,9 @@ type pool struct {
 type principal struct {
 	name     string
 	whole    bool // the principal is not restricted to a share: it may take everything that is free
-	accounts int
+	accounts map[*Account]struct{}
 	used     map[observe.Limit]int64
+	most     map[observe.Limit]*Account // which has most of a resource with a largest amount
 }
 
 // Account has the amounts that one connection, or one session, uses of its principal's share.
@@ -65,8 +67,12 @@ const keptForHalves = 16
 // Without it, the account must leave half of the remaining share to the principal's other
 // accounts. Undivided is for a resource that is taken in steps, of which the first steps are
 // useless without the last: an account whose half is too small would wait for the last step for
-// ever. It must be called before Open.
-func (s *Shares) Undivided(name observe.Limit, n int64) { s.pools[name].whole = n }
+// ever. largest is the sum of all steps. So much of it stays free that the account which has
+// most of it can take its last step: otherwise the first steps of many accounts could take
+// everything, and all of them would wait for each other. It must be called before Open.
+func (s *Shares) Undivided(name observe.Limit, n, largest int64) {
+	s.pools[name].whole, s.pools[name].largest = n, largest
+}
 
 // Open returns a new account of the principal with that name. The caller must close it. whole
 // is for the user of the server's own machine, who needs no token and is not restricted to a
@@ -76,11 +82,15 @@ func (s *Shares) Open(name string, whole bool) *Account {
 	defer s.mu.Unlock()
 	p := s.principals[name]
 	if p == nil {
-		p = &principal{name: name, whole: whole, used: make(map[observe.Limit]int64)}
+		p = &principal{
+			name: name, whole: whole, accounts: make(map[*Account]struct{}),
+			used: make(map[observe.Limit]int64), most: make(map[observe.Limit]*Account),
+		}
 		s.principals[name] = p
 	}
-	p.accounts++
-	return &Account{s: s, p: p, used: make(map[observe.Limit]int64), waiters: make(map[observe.Limit][]*waiter)}
+	a := &Account{s: s, p: p, used: make(map[observe.Limit]int64), waiters: make(map[observe.Limit][]*waiter)}
+	p.accounts[a] = struct{}{}
+	return a
 }
 
 // Close gives back all that the account has taken. No Wait may be in progress. Give may still
@@ -91,7 +101,7 @@ func (a *Account) Close() {
 	for name, n := range a.used {
 		a.give(name, n)
 	}
-	if a.p.accounts--; a.p.accounts == 0 {
+	if delete(a.p.accounts, a); len(a.p.accounts) == 0 {
 		delete(a.s.principals, a.p.name)
 	}
 }
@@ -200,6 +210,9 @@ func (a *Account) take(pool *pool, name observe.Limit, n int64) {
 	pool.used += n
 	a.p.used[name] += n
 	a.used[name] += n
+	if pool.largest > 0 && (a.p.most[name] == nil || a.used[name] > a.p.most[name].used[name]) {
+		a.p.most[name] = a
+	}
 }
 
 // give is Give with the lock held.
@@ -208,6 +221,13 @@ func (a *Account) give(name observe.Limit, n int64) {
 	pool.used -= n
 	a.p.used[name] -= n
 	a.used[name] -= n
+	if a.p.most[name] == a {
+		for other := range a.p.accounts {
+			if other.used[name] > a.p.most[name].used[name] {
+				a.p.most[name] = other
+			}
+		}
+	}
 	a.s.serve(pool, name)
 }
 
@@ -235,7 +255,8 @@ func (s *Shares) serve(pool *pool, name observe.Limit) {
 // of what other principals leave. Of that share, the account may have half of what the
 // principal's other accounts leave, or as much as Undivided permits. A principal that has
 // nothing yet may have more than its half, and so may an account: otherwise a request that is
-// larger than the half would wait for ever.
+// larger than the half would wait for ever. Enough stays free for the last step of the account
+// that has most (see Undivided).
 func (a *Account) mayHave(pool *pool, name observe.Limit, n int64) bool {
 	all, others, own := pool.limit, pool.used-a.p.used[name], a.p.used[name]
 	if n > all-pool.used {
@@ -245,7 +266,16 @@ func (a *Account) mayHave(pool *pool, name observe.Limit, n int64) bool {
 	if !a.p.whole && own > 0 && all >= leastDivided {
 		share /= 2
 	}
-	undivided := a.used[name]+n <= pool.whole && own+n <= share-share/keptForHalves
+	most, kept := a.used[name]+n, share/keptForHalves
+	if m := a.p.most[name]; m == a {
+		kept = 0
+	} else if m != nil {
+		most = max(most, m.used[name])
+	}
+	if share >= pool.largest && own+n+max(0, pool.largest-most) > share {
+		return false
+	}
+	undivided := a.used[name]+n <= pool.whole && own+n <= share-kept
 	if a.used[name] > 0 && !undivided {
 		share = own - a.used[name] + (share-own+a.used[name])/2
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"codex.internal/pkg/execserver/observe"
 )
@@ -119,7 +120,7 @@ func TestWhatIsLargerThanEverythingWaitsForAll(t *testing.T) {
 func TestWhatIsUndividedIsTakenInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(map[observe.Limit]int64{thing: 256})
-		s.Undivided(thing, 96)
+		s.Undivided(thing, 96, 64)
 		a, b, c := s.Open("a", false), s.Open("a", false), s.Open("a", false)
 		for i, tt := range []struct {
 			a    *Account
@@ -140,6 +141,46 @@ func TestWhatIsUndividedIsTakenInSteps(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLargeAmountsInStepsAllComplete: many connections of a token send large messages at the same
+// time. Each has a part of its message's buffer while it waits for the next step. In an earlier
+// version, five such connections took so much with their first steps that no one could take its
+// last step.
+func TestLargeAmountsInStepsAllComplete(t *testing.T) {
+	for _, tt := range []struct {
+		accounts int
+		whole    bool
+		steps    []int64
+	}{
+		{5, false, []int64{2, 14, 28, 20}}, {5, false, []int64{2, 14}}, {5, false, []int64{2, 14, 28}}, {5, false, []int64{32, 32}},
+		{100, false, []int64{2, 14, 28, 20}}, {300, false, []int64{1, 1, 14, 28, 20}}, {5, true, []int64{2, 14, 28, 20}}, {100, true, []int64{32, 32}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(map[observe.Limit]int64{thing: 256})
+			s.Undivided(thing, 96, 64)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			var wg sync.WaitGroup
+			for range tt.accounts {
+				wg.Go(func() {
+					a := s.Open("a", tt.whole)
+					defer a.Close()
+					for _, n := range tt.steps {
+						if _, err := a.Wait(ctx, thing, n); err != nil {
+							t.Errorf("%+v: got error %v, want %d taken", tt, err, n)
+							return
+						}
+						<-time.After(time.Second) // of the bubble: the bytes arrive, and the others take as much as they may
+					}
+				})
+			}
+			wg.Wait()
+			if got := len(s.principals); got != 0 {
+				t.Errorf("%+v: in the end got %d principals, want none", tt, got)
+			}
+		})
+	}
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
@@ -174,6 +215,9 @@ func TestNothingIsLost(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			s := New(map[observe.Limit]int64{thing: 20})
+			if seed%2 == 1 {
+				s.Undivided(thing, 8, 6)
+			}
 			type user struct {
 				a      *Account
 				held   []int64
