@@ -17,6 +17,7 @@ import (
 type Entry struct {
 	ID, Parent string
 	Device     string // MAJOR:MINOR
+	Root       string // the directory or file of the file system that is mounted
 	At         string // the mount point
 	Writable   bool   // the mount itself, whatever its file system allows
 	Kind       string // of the file system
@@ -37,7 +38,7 @@ func Parse(text string) ([]Entry, error) {
 		}
 		kind, _, _ := strings.Cut(tail, " ")
 		entries = append(entries, Entry{
-			ID: fields[0], Parent: fields[1], Device: fields[2], At: unescapeMount(fields[4]),
+			ID: fields[0], Parent: fields[1], Device: fields[2], Root: unescapeMount(fields[3]), At: unescapeMount(fields[4]),
 			Writable: strings.HasPrefix(fields[5]+",", "rw,"), Kind: kind,
 		})
 	}

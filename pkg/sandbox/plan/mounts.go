@@ -79,6 +79,9 @@ func (p *planner) guards() ([][]guard, error) {
 	if err := p.protectRepositories(guards, add); err != nil {
 		return nil, err
 	}
+	if err := p.guardAliases(guards, add); err != nil {
+		return nil, err
+	}
 	for _, d := range p.denied {
 		g, outside, err := p.masked(d)
 		g.pattern = !slices.Contains(p.explicit, d)

@@ -89,6 +89,9 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 			return err
 		}
 	}
+	if err := p.denyAliases(policy); err != nil {
+		return err
+	}
 	slices.SortFunc(p.denied, shallowFirst)
 	p.denied = slices.Compact(p.denied)
 	if dev := path.Dir(nullDevice); slices.Contains(p.denied, dev) {
