@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"codex.internal/cmd/codex-linux-sandbox/notify"
 	"golang.org/x/sys/unix"
 )
 
@@ -45,7 +46,7 @@ func restrictsConnections(attr []byte) bool {
 
 // ruleset answers landlock_create_ruleset. If it succeeds, it returns the result of the call.
 func (c *Connector) ruleset(n *notification) (int, syscall.Errno) {
-	at, size, flags := n.args[0], n.args[1], uint32(n.args[2])
+	at, size, flags := n.Args[0], n.Args[1], uint32(n.Args[2])
 	if at == 0 && size == 0 { // a query, for example of the version
 		result, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, uintptr(flags))
 		return int(result), errno
@@ -57,7 +58,7 @@ func (c *Connector) ruleset(n *notification) (int, syscall.Errno) {
 		return 0, unix.E2BIG
 	}
 	attr := make([]byte, max(size, 1))
-	if err := readMemory(int(n.pid), at, attr[:size]); err != nil {
+	if err := notify.ReadMemory(int(n.TID), at, attr[:size]); err != nil {
 		return 0, errnoOf(err)
 	}
 	fd, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr[0])), uintptr(size), 0)
@@ -66,11 +67,11 @@ func (c *Connector) ruleset(n *notification) (int, syscall.Errno) {
 	}
 	defer unix.Close(int(fd))
 	if restrictsConnections(attr) {
-		if err := unix.Prlimit(int(n.pid), marking, &unix.Rlimit{}, nil); err != nil {
+		if err := unix.Prlimit(int(n.TID), marking, &unix.Rlimit{}, nil); err != nil {
 			return 0, errnoOf(err)
 		}
 	}
-	return c.give(n, int(fd), unix.O_CLOEXEC)
+	return c.listener.Give(n.Call, int(fd), unix.O_CLOEXEC)
 }
 
 // unmarked returns an error if a thread belongs to a process that may not connect.

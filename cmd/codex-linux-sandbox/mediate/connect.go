@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
+	"codex.internal/cmd/codex-linux-sandbox/notify"
 	"codex.internal/pkg/sandbox/plan"
 	"golang.org/x/sys/unix"
 )
@@ -74,10 +75,10 @@ func InstallFilter(p *initproc.Program, rules plan.Rules, over, fixed int) {
 
 // Connector makes the connections of one sandbox.
 type Connector struct {
-	ours, theirs int       // the ends of the socket over which the descriptors arrive
-	table        int       // queries the sockets of the sandbox's network
-	host         int       // queries the sockets of the launcher's network
-	listener     int       // reports the calls that the filter stops
+	ours, theirs int // the ends of the socket over which the descriptors arrive
+	table        int // queries the sockets of the sandbox's network
+	host         int // queries the sockets of the launcher's network
+	listener     notify.Listener
 	redirect     *Redirect // nil: connections out of the sandbox fail
 
 	mu             sync.Mutex
@@ -176,9 +177,9 @@ func Receive(socket int, to *Redirect, fds ...int) (message []byte) {
 			fds = fds[2:]
 		}
 		if len(fds) == 2 {
-			c := &Connector{table: fds[0], listener: fds[1], host: -1, redirect: to}
-			if err := wakeSynchronously(c.listener); err != nil && !errors.Is(err, unix.EINVAL) {
-				_ = unix.Close(c.listener) // each stopped call fails
+			c := &Connector{table: fds[0], listener: notify.Listener(fds[1]), host: -1, redirect: to}
+			if err := c.listener.WakeSynchronously(); err != nil && !errors.Is(err, unix.EINVAL) {
+				_ = unix.Close(fds[1]) // each stopped call fails
 				continue
 			}
 			c.start()
@@ -197,36 +198,10 @@ func Descriptors(oob []byte) (fds []int) {
 	return fds
 }
 
-// notification is struct seccomp_notif, with space for the additions of newer kernels.
+// notification is a stopped call.
 type notification struct {
-	id     uint64
-	pid    uint32
-	_      uint32
-	number int32    // of the system call, in struct seccomp_data
-	_      [12]byte // the architecture and the instruction pointer
-	args   [6]uint64
-	_      [176]byte
-
+	*notify.Call
 	since time.Time // the time of receipt
-}
-
-// answer is struct seccomp_notif_resp.
-type answer struct {
-	id     uint64
-	result int64 // the result of a call that succeeds
-	errno  int32
-	_      uint32
-}
-
-func ioctl[T any](fd int, request uint, to *T) syscall.Errno {
-	_, _, errno := syscall.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(unsafe.Pointer(to)))
-	return errno
-}
-
-// wakeSynchronously makes the kernel run the answering thread on the processor of the thread that has made the call: a
-// stopped call then takes 18 µs in place of 77. It returns EINVAL before Linux 6.6.
-func wakeSynchronously(listener int) error {
-	return unix.IoctlSetInt(listener, unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, syncWakeUp) // the value, and no pointer to it
 }
 
 // start adds an answering thread.
@@ -252,7 +227,7 @@ func (c *Connector) take(n *notification) (errno syscall.Errno, mine bool) {
 	if c.ready == 1 && c.threads < maxConnecting {
 		c.add()
 	}
-	if c.ready > 1 || n.number != unix.SYS_CONNECT {
+	if c.ready > 1 || n.Number != unix.SYS_CONNECT {
 		c.ready--
 		return 0, true
 	}
@@ -300,13 +275,14 @@ func (c *Connector) routine() {
 		if calls[0].Revents&unix.POLLIN == 0 {
 			return
 		}
-		n := &notification{since: time.Now()}
-		if ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_RECV, n) != 0 {
+		call, errno := c.listener.Receive()
+		if errno != 0 {
 			continue
 		}
+		n := &notification{Call: call, since: time.Now()}
 		errno, mine := c.take(n)
 		if errno != 0 {
-			c.reply(&answer{id: n.id, errno: -int32(errno)})
+			c.listener.Reply(n.Call, 0, errno)
 		}
 		for mine && n != nil {
 			if !c.answer(n) {
@@ -317,13 +293,10 @@ func (c *Connector) routine() {
 	}
 }
 
-// reply sends the result of a call, which ends it.
-func (c *Connector) reply(a *answer) { _ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, a) }
-
 // answer does the work of a call, and ends it. It returns false if the connection must be tried again later.
 func (c *Connector) answer(n *notification) bool {
 	result, errno := 0, unix.EPERM // the filter reports no other call
-	switch n.number {
+	switch n.Number {
 	case unix.SYS_CONNECT:
 		switch errno = c.connect(n); errno {
 		case errWaits:
@@ -338,17 +311,8 @@ func (c *Connector) answer(n *notification) bool {
 	case unix.SYS_LANDLOCK_CREATE_RULESET:
 		result, errno = c.ruleset(n)
 	}
-	c.reply(&answer{id: n.id, result: int64(result), errno: -int32(errno)})
+	c.listener.Reply(n.Call, result, errno)
 	return true
-}
-
-// valid returns an error unless the thread of a call still waits for it. While it waits, no other
-// thread can have had its id since the call began.
-func (c *Connector) valid(n *notification) error {
-	if errno := ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, &n.id); errno != 0 {
-		return errno
-	}
-	return nil
 }
 
 // connect makes one connection.
@@ -388,36 +352,36 @@ type connection struct {
 // the connection, even after an error.
 func (c *Connector) find(n *notification) (conn *connection, err error) {
 	conn = &connection{file: -1, socket: -1, since: n.since}
-	size := int32(n.args[2])
+	size := int32(n.Args[2])
 	if size < 0 || size > maxAddress {
 		return conn, unix.EINVAL
 	}
 	conn.address = make([]byte, size)
-	if err := readMemory(int(n.pid), n.args[1], conn.address); err != nil {
+	if err := notify.ReadMemory(int(n.TID), n.Args[1], conn.address); err != nil {
 		return conn, err
 	}
-	if conn.socket, err = descriptorOf(int(n.pid), int(int32(n.args[0]))); err != nil {
+	if conn.socket, err = notify.Descriptor(int(n.TID), int(int32(n.Args[0]))); err != nil {
 		return conn, err
 	}
-	if err := unmarked(int(n.pid)); err != nil {
+	if err := unmarked(int(n.TID)); err != nil {
 		return conn, err
 	}
 	name := socketPath(conn.address)
 	if name != "" {
-		if conn.file, err = openFor(int(n.pid), name); err != nil {
+		if conn.file, err = openFor(int(n.TID), name); err != nil {
 			return conn, err
 		}
 	}
 	// The thread has waited all the time. So the address and the descriptor came from this thread,
 	// and not from another one that has its id now.
-	if err := c.valid(n); err != nil {
+	if err := c.listener.Valid(n.Call); err != nil {
 		return conn, err
 	}
 	if err := c.ownNetwork(conn.socket); err != nil {
 		return conn, err
 	}
 	if name != "" {
-		if err := c.check(int(n.pid), conn.file); err != nil {
+		if err := c.check(int(n.TID), conn.file); err != nil {
 			return conn, err
 		}
 		conn.address = addressOf(conn.file)

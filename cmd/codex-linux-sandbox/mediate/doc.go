@@ -8,8 +8,8 @@
 //
 // Read it in this order:
 //
-//	connect.go      Connector: the notifications of the filter, and connect
-//	thread.go       the memory, the descriptors and the files of a thread that has made a call
+//	connect.go      Connector: the calls that the filter stops (package notify), and connect
+//	thread.go       the files of a thread that has made a call
 //	sockettable.go  looks up in the kernel's table whether a Unix socket belongs to the sandbox
 //	confined.go     no connection for a program that has forbidden itself connections by Landlock
 //	pairs.go        socketpair for datagrams

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"strconv"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,18 +20,18 @@ const kindMask = 0xf
 // pair answers a socketpair call for datagrams. The calling process gets the descriptors of both
 // ends, and pair writes their numbers to its memory.
 func (c *Connector) pair(n *notification) syscall.Errno {
-	kind, at := int(uint32(n.args[1])), int64(n.args[3])
-	memory, err := unix.Open("/proc/"+strconv.Itoa(int(n.pid))+"/mem", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	kind, at := int(uint32(n.Args[1])), int64(n.Args[3])
+	memory, err := unix.Open("/proc/"+strconv.Itoa(int(n.TID))+"/mem", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return errnoOf(err)
 	}
 	defer unix.Close(memory)
 	// The thread still waits, so this is the memory of its process, and not of another process that
 	// has its id now.
-	if err := c.valid(n); err != nil {
+	if err := c.listener.Valid(n.Call); err != nil {
 		return errnoOf(err)
 	}
-	ends, err := unix.Socketpair(unix.AF_UNIX, kind&^kindMask|unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, int(int32(n.args[2])))
+	ends, err := unix.Socketpair(unix.AF_UNIX, kind&^kindMask|unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, int(int32(n.Args[2])))
 	if err != nil {
 		return errnoOf(err)
 	}
@@ -44,7 +43,7 @@ func (c *Connector) pair(n *notification) syscall.Errno {
 		return unix.EFAULT
 	}
 	for i, end := range ends {
-		number, errno := c.give(n, end, kind&unix.SOCK_CLOEXEC)
+		number, errno := c.listener.Give(n.Call, end, kind&unix.SOCK_CLOEXEC)
 		if errno != 0 {
 			return errno
 		}
@@ -54,20 +53,4 @@ func (c *Connector) pair(n *notification) syscall.Errno {
 		return unix.EFAULT
 	}
 	return 0
-}
-
-// descriptorFor is struct seccomp_notif_addfd.
-type descriptorFor struct {
-	id                uint64
-	flags             uint32
-	source            uint32
-	number, fileFlags uint32
-}
-
-// give duplicates a descriptor into the process whose call waits, and returns its number
-// there.
-func (c *Connector) give(n *notification, fd, fileFlags int) (int, syscall.Errno) {
-	request := descriptorFor{id: n.id, source: uint32(fd), fileFlags: uint32(fileFlags)}
-	number, _, errno := syscall.Syscall(unix.SYS_IOCTL, uintptr(c.listener), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&request)))
-	return int(number), errno
 }

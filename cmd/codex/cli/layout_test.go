@@ -36,7 +36,8 @@ var launcherMayImport = map[string][]string{
 	"":         {"launcher"},
 	"initproc": {},
 	"nofile":   {},
-	"mediate":  {"initproc", "pkg/sandbox/plan", "pkg/sandbox/transparent"},
+	"notify":   {},
+	"mediate":  {"initproc", "notify", "pkg/sandbox/plan", "pkg/sandbox/transparent"},
 	"launcher": {
 		"initproc", "mediate", "nofile", "pkg/host/limiter", "pkg/host/warmstart", "pkg/wire/jsonwire",
 		"pkg/sandbox", "pkg/sandbox/permissions", "pkg/sandbox/plan", "pkg/sandbox/placeholders", "pkg/sandbox/bwrap", "pkg/sandbox/proxybridge",
