@@ -56,6 +56,7 @@ type options struct {
 	backend        string
 	legacyLandlock bool
 	stricter       bool // Landlock may enforce more than was requested
+	inDomain       bool // this is the second launcher of the backend broker
 
 	// The command.
 	command    []string
@@ -115,7 +116,7 @@ permission profile or one of the short forms.
   --writable-root DIR         and below DIR (may be repeated)
   --network                   the network is on
 
-  --backend NAME              auto, namespaces, bwrap or landlock
+  --backend NAME              auto, namespaces, bwrap, broker or landlock
   --stricter                  let Landlock enforce more than was asked for where it
                               cannot be exact: nothing new can then be made directly
                               in a directory that holds something protected
@@ -143,24 +144,7 @@ func parse(args []string) (*options, error) {
 		backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1, standbyFD: -1, janitorFD: -1,
 		janitorSocketFD: -1, egressFD: -1, reachFD: -1, socketsFD: -1, reportFD: -1, cgroupFD: -1,
 	}
-	words := map[string]*string{
-		"--sandbox-policy-cwd": &o.policyCwd, "--command-cwd": &o.commandCwd,
-		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec, "--proxy-ports": &o.proxyPorts,
-		"--backend": &o.backend, "--argv0": &o.arg0, "--second-stage": &o.stage, "--within": &o.within,
-	}
-	flags := map[string]*bool{
-		"--use-legacy-landlock": &o.legacyLandlock, "--allow-network-for-proxy": &o.proxied, "--allow-unix-sockets": &o.unixSockets,
-		"--no-proc": &o.noProc, "--explain": &o.explain, "--probe": &o.probe, "--probe-first": &o.probeFirst,
-		"--help": &o.help, "-h": &o.help, "--read-only": &o.readOnly,
-		"--workspace-write": &o.writable, "--network": &o.network,
-		"--allow-nesting": &o.nesting, "--no-local-sockets": &o.noLocalSockets, "--stricter": &o.stricter,
-		"--trusted-helper": &o.helper, "--reading": &o.reading, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
-	}
-	numbers := map[string]*int{
-		"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD,
-		"--refusal-fd": &o.refusalFD, "--standby-fd": &o.standbyFD, "--janitor-fd": &o.janitorFD, "--janitor-socket-fd": &o.janitorSocketFD,
-		"--egress-fd": &o.egressFD, "--reach-fd": &o.reachFD, "--sockets-fd": &o.socketsFD, "--tasks": &o.tasks,
-	}
+	words, flags, numbers := o.tables()
 	for len(args) > 0 {
 		name, value, joined := strings.Cut(args[0], "=")
 		if args[0] == "--" {
@@ -208,6 +192,31 @@ func parse(args []string) (*options, error) {
 	return o, o.check()
 }
 
+// tables returns the options with a word, without a value, and with a number.
+func (o *options) tables() (words map[string]*string, flags map[string]*bool, numbers map[string]*int) {
+	words = map[string]*string{
+		"--sandbox-policy-cwd": &o.policyCwd, "--command-cwd": &o.commandCwd,
+		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec, "--proxy-ports": &o.proxyPorts,
+		"--backend": &o.backend, "--argv0": &o.arg0, "--second-stage": &o.stage, "--within": &o.within,
+	}
+	flags = map[string]*bool{
+		"--use-legacy-landlock": &o.legacyLandlock, "--allow-network-for-proxy": &o.proxied, "--allow-unix-sockets": &o.unixSockets,
+		"--no-proc": &o.noProc, "--explain": &o.explain, "--probe": &o.probe, "--probe-first": &o.probeFirst,
+		"--help": &o.help, "-h": &o.help, "--read-only": &o.readOnly,
+		"--workspace-write": &o.writable, "--network": &o.network,
+		"--allow-nesting": &o.nesting, "--no-local-sockets": &o.noLocalSockets, "--stricter": &o.stricter,
+		"--trusted-helper": &o.helper, "--reading": &o.reading, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
+		"--in-domain": &o.inDomain, "--limited": &o.limited,
+	}
+	numbers = map[string]*int{
+		"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD,
+		"--refusal-fd": &o.refusalFD, "--standby-fd": &o.standbyFD, "--janitor-fd": &o.janitorFD, "--janitor-socket-fd": &o.janitorSocketFD,
+		"--egress-fd": &o.egressFD, "--reach-fd": &o.reachFD, "--sockets-fd": &o.socketsFD, "--tasks": &o.tasks,
+		"--report-fd": &o.reportFD, "--cgroup-fd": &o.cgroupFD,
+	}
+	return words, flags, numbers
+}
+
 // check returns an error if options exclude each other or a required one is missing.
 func (o *options) check() error {
 	short := o.readOnly || o.writable
@@ -227,7 +236,7 @@ func (o *options) check() error {
 	case !short && o.policyCwd == "":
 		return &usageError{"the following required arguments were not provided:\n  --sandbox-policy-cwd <DIR>"}
 	case backends[o.backend] == nil && o.backend != "auto":
-		return &usageError{fmt.Sprintf("unknown backend '%s'; expected auto, namespaces, bwrap or landlock", o.backend)}
+		return &usageError{fmt.Sprintf("unknown backend '%s'; expected auto, namespaces, bwrap, broker or landlock", o.backend)}
 	}
 	return nil
 }

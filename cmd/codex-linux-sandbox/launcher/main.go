@@ -67,7 +67,7 @@ type backend interface {
 }
 
 var backends = map[string]backend{
-	"namespaces": namespaces{}, "bwrap": bubblewrap{}, "landlock": landlock{},
+	"namespaces": namespaces{}, "bwrap": bubblewrap{}, "broker": brokered{}, "landlock": landlock{},
 }
 
 // preference is the order in which auto tries the backends.
@@ -103,6 +103,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	l := &launch{options: o, stderr: stderr, fromJob: waits}
 	closeSelf(o)
+	if o.inDomain {
+		o.closeOwn()
+	}
 	if o.refusalFD >= 0 {
 		// The command must not inherit it: the server treats its content as the launcher's message.
 		unix.CloseOnExec(o.refusalFD)
@@ -255,7 +258,7 @@ func (l *launch) sockets() plan.Sockets {
 	switch {
 	case l.plan.Network != plan.NetworkOff || l.noLocalSockets || l.helper:
 		return plan.SocketsFew
-	case l.filterOnly || l.legacyLandlock || l.backend == "landlock" || !l.plan.Confined || !l.plan.OwnNetwork() || !l.plan.Writable():
+	case l.filterOnly || l.legacyLandlock || l.backend == "landlock" || l.backend == "broker" || !l.plan.Confined || !l.plan.OwnNetwork() || !l.plan.Writable():
 		return plan.SocketsPairs
 	case !mediate.CanConnect():
 		return plan.SocketsLoopback

@@ -55,6 +55,23 @@ func (l Listener) Reply(c *Call, result int, errno syscall.Errno) {
 	_, _ = ioctl(l, unix.SECCOMP_IOCTL_NOTIF_SEND, &answer{id: c.ID, result: int64(result), errno: -int32(errno)})
 }
 
+// flagContinue is SECCOMP_USER_NOTIF_FLAG_CONTINUE.
+const flagContinue = 1
+
+// Continue lets the kernel make a call. It reads all arguments again, and the command may have changed memory meanwhile: so this is
+// only for calls that are harmless with any arguments.
+func (l Listener) Continue(c *Call) {
+	_, _ = ioctl(l, unix.SECCOMP_IOCTL_NOTIF_SEND, &answer{id: c.ID, flags: flagContinue})
+}
+
+// ReplyFile ends a call with the number of a descriptor, which is duplicated into the process. The thread must block all signals:
+// a signal that interrupts it would end the call with 0, which is standard input.
+func (l Listener) ReplyFile(c *Call, fd, fileFlags int) syscall.Errno {
+	_, errno := ioctl(l, unix.SECCOMP_IOCTL_NOTIF_ADDFD, &descriptorFor{
+		id: c.ID, flags: unix.SECCOMP_ADDFD_FLAG_SEND, source: uint32(fd), fileFlags: uint32(fileFlags)})
+	return errno
+}
+
 // Valid returns an error unless the thread of a call still waits for it. While it waits, no other
 // thread can have had its id since the call began.
 func (l Listener) Valid(c *Call) error {

@@ -1,25 +1,52 @@
 package notify
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// ReadMemory copies memory of a process.
-func ReadMemory(pid int, address uint64, to []byte) error {
+// noVMRead is set when process_vm_readv has failed because a filter of a container forbids it. Then memory is read from /proc.
+var noVMRead atomic.Bool
+
+// ReadMemory copies memory of a thread.
+func ReadMemory(tid int, address uint64, to []byte) error {
 	if len(to) == 0 {
 		return nil
 	}
-	local := []unix.Iovec{{Base: &to[0]}}
-	local[0].SetLen(len(to))
-	n, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(address), Len: len(to)}}, 0)
-	if err == nil && n < len(to) {
-		err = unix.EFAULT
+	if !noVMRead.Load() {
+		local := []unix.Iovec{{Base: &to[0]}}
+		local[0].SetLen(len(to))
+		n, err := unix.ProcessVMReadv(tid, local, []unix.RemoteIovec{{Base: uintptr(address), Len: len(to)}}, 0)
+		if err == nil && n < len(to) {
+			err = unix.EFAULT
+		}
+		if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOSYS) {
+			return err
+		}
 	}
-	return err
+	if err := readMemoryFile(tid, address, to); err != nil {
+		return err
+	}
+	noVMRead.Store(true)
+	return nil
+}
+
+func readMemoryFile(tid int, address uint64, to []byte) error {
+	memory, err := unix.Open("/proc/"+strconv.Itoa(tid)+"/mem", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(memory)
+	n, err := unix.Pread(memory, to, int64(address))
+	if err != nil || n < len(to) {
+		return unix.EFAULT
+	}
+	return nil
 }
 
 // pidfdThread is PIDFD_THREAD, since Linux 6.9.

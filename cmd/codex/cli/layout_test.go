@@ -38,8 +38,9 @@ var launcherMayImport = map[string][]string{
 	"nofile":   {},
 	"notify":   {},
 	"mediate":  {"initproc", "notify", "pkg/sandbox/plan", "pkg/sandbox/transparent"},
+	"broker":   {"notify", "pkg/sandbox/permissions", "pkg/sandbox/plan"},
 	"launcher": {
-		"initproc", "mediate", "nofile", "pkg/host/limiter", "pkg/host/warmstart", "pkg/wire/jsonwire",
+		"broker", "initproc", "mediate", "nofile", "pkg/host/limiter", "pkg/host/warmstart", "pkg/wire/jsonwire",
 		"pkg/sandbox", "pkg/sandbox/permissions", "pkg/sandbox/plan", "pkg/sandbox/placeholders", "pkg/sandbox/bwrap", "pkg/sandbox/proxybridge",
 	},
 }

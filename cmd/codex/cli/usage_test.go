@@ -43,7 +43,7 @@ func TestWrongUse(t *testing.T) {
 		{"exec-server stray", `exec-server takes no arguments but forward and token, got "stray"; see codex exec-server --help`},
 		{"exec-server --log-level loud", `--log-level (or CODEX_LOG) must be debug, info, warn or error, not "loud"`},
 		{"exec-server --ws-auth=", `--ws-auth must not be empty; give a value or leave the flag out`},
-		{"exec-server --sandbox-backend chroot", `--sandbox-backend "chroot": expected one of auto, namespaces, bwrap, landlock`},
+		{"exec-server --sandbox-backend chroot", `--sandbox-backend "chroot": expected one of auto, namespaces, bwrap, broker, landlock`},
 		{"exec-server --listen wss://127.0.0.1:0", `--listen wss://127.0.0.1:0 needs --tls-cert and --tls-key`},
 		{"exec-server --listen wss://127.0.0.1:0 --tls-cert c", `--tls-cert and --tls-key must be given together`},
 		{"exec-server --listen wss://127.0.0.1:0 --tls-client-ca c", `--tls-client-ca needs --tls-cert and --tls-key`},

@@ -165,6 +165,8 @@ type Rules struct {
 	Sharing    bool    // the IPC and PID namespaces are the host's
 	Attributes bool    // files may only be changed after opening them for writing
 	Files      bool    // not every file may be changed
+	// Broker is the version of Landlock if the calls that change files are passed to the broker; otherwise 0.
+	Broker int
 	// UnixSockets allows Unix sockets if the network is that of proxies. Connect makes the launcher
 	// make the connections of that network.
 	UnixSockets, Connect bool
@@ -398,6 +400,9 @@ func (r Rules) Filter() []unix.SockFilter {
 	if r.Attributes {
 		a.deny(attributes)
 		a.deny(oldAttributes)
+	}
+	if r.Broker > 0 {
+		a.broker(r.Broker)
 	}
 	if r.Files {
 		a.about(unix.SYS_IOCTL, func() {

@@ -6,3 +6,11 @@ import "golang.org/x/sys/unix"
 var oldAttributes = []uint32{
 	unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT,
 }
+
+// olderBrokered are the calls that are passed to the broker and that only this architecture has.
+var olderBrokered = []uint32{
+	unix.SYS_CREAT, unix.SYS_MKDIR, unix.SYS_MKNOD, unix.SYS_UNLINK, unix.SYS_RMDIR, unix.SYS_SYMLINK, unix.SYS_LINK, unix.SYS_RENAME,
+	unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT,
+}
+
+var opens = []openCall{{unix.SYS_OPENAT, offsetArg0 + 8*2}, {unix.SYS_OPEN, offsetArg0 + 8}}

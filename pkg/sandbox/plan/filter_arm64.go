@@ -2,3 +2,8 @@ package plan
 
 // oldAttributes are calls that this architecture does not have.
 var oldAttributes []uint32
+
+// olderBrokered are calls that this architecture does not have.
+var olderBrokered []uint32
+
+var opens = []openCall{{unix.SYS_OPENAT, offsetArg0 + 8*2}}

@@ -88,7 +88,7 @@ func everyRules(f func(name string, r Rules)) {
 		for bits := range 64 {
 			for sockets := SocketsFew; sockets <= SocketsOwn && (name == "off" || sockets == SocketsFew); sockets++ {
 				for _, connect := range []bool{false, true} {
-					r := Rules{Network(network), sockets, bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&16 != 0, bits&8 != 0, connect, bits&32 != 0}
+					r := Rules{Network(network), sockets, bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&16 != 0, 0, bits&8 != 0, connect, bits&32 != 0}
 					f(fmt.Sprintf("%s sockets=%d nesting=%v sharing=%v attributes=%v files=%v unix=%v connect=%v handed=%v",
 						name, sockets, r.Nesting, r.Sharing, r.Attributes, r.Files, r.UnixSockets, connect, r.Handed), r)
 				}

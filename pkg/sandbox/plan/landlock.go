@@ -121,6 +121,11 @@ type Grant struct {
 
 // LandlockGrants returns the grants of a plan that was not refused.
 func (plan *Plan) LandlockGrants(view permissions.View) ([]Grant, error) {
+	return plan.grants(view, LandlockOf(LandlockABI).Files)
+}
+
+// grants returns the grants of a plan, with these rights for what is writable.
+func (plan *Plan) grants(view permissions.View, writable uint64) ([]Grant, error) {
 	c := carver{view: view, taken: make(map[string]uint64), named: make(map[string]bool)}
 	for _, n := range plan.Undo {
 		c.taken[n.Path] = landlockReads
@@ -134,7 +139,7 @@ func (plan *Plan) LandlockGrants(view permissions.View) ([]Grant, error) {
 		case m.Kind == EmptyDir || m.Kind == EmptyFile:
 			c.taken[m.Target] = 0
 		default:
-			c.taken[m.Target] = LandlockOf(LandlockABI).Files
+			c.taken[m.Target] = writable
 		}
 	}
 	if plan.Root == RootReadOnly {

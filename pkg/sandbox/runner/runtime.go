@@ -15,7 +15,7 @@ import (
 var ErrUnenforceable = errors.New("sandbox intent cannot be enforced on this executor")
 
 // Backends are the names that Options.Backend may have.
-var Backends = []string{"auto", "namespaces", "bwrap", "landlock"}
+var Backends = []string{"auto", "namespaces", "bwrap", "broker", "landlock"}
 
 // Options configure where a Runtime finds its programs.
 type Options struct {

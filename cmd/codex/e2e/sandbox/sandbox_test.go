@@ -80,7 +80,7 @@ func TestSandbox(t *testing.T) {
 		{"a root that nobody may write", []string{"sandbox", "--writable-root", ".", "--", "true"}, "", 2, "", "--workspace-write"},
 		{"a profile and the network", []string{"sandbox", "--network", "--profile-file", profile, "--", "true"}, "", 2, "", "cannot be used with --profile-file"},
 		{"a profile in the command's input", []string{"sandbox", "--profile-file", "-", "--", "cat"}, "{}", 2, "", "the standard input is the command's"},
-		{"an unknown backend", []string{"sandbox", "--backend", "chroot", "--", "true"}, "", 2, "", "namespaces, bwrap, landlock"},
+		{"an unknown backend", []string{"sandbox", "--backend", "chroot", "--", "true"}, "", 2, "", "namespaces, bwrap, broker, landlock"},
 		{"an unknown option", []string{"sandbox", "--writeable", "--", "true"}, "", 2, "", "unknown flag --writeable"},
 	} {
 		out, errs, code := runIn(t, workspace, tt.stdin, tt.args...)

@@ -1,0 +1,116 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"codex.internal/pkg/sandbox/permissions"
+	"golang.org/x/sys/unix"
+)
+
+// The functions of this file convert a plan for the backend broker: Landlock grants no change of any file of a writable root, and
+// a broker outside makes each permitted change (cmd/codex-linux-sandbox/broker).
+
+// BrokerRefusal returns an error that names the part of a plan that the broker cannot enforce, or nil.
+func (plan *Plan) BrokerRefusal() error {
+	switch {
+	case plan.Network == NetworkProxy:
+		return errors.New("it cannot restrict the network to the proxies")
+	case plan.NoProc:
+		return errors.New("it cannot leave /proc empty")
+	case plan.Root == RootWritable:
+		return errors.New("it cannot restrict paths below a writable /")
+	case plan.Root == RootEmpty:
+		return errors.New("it cannot restrict what may be read to some paths")
+	}
+	for _, m := range plan.Mounts {
+		if (m.Kind == EmptyDir || m.Kind == EmptyFile) && !m.Placeholder && plan.inWritable(m.Target) {
+			return fmt.Errorf("it cannot hide %s, which is below a writable path", m.Target)
+		}
+	}
+	return nil
+}
+
+// BrokerGrants returns what Landlock grants to the command, besides the files that it inherits: to read what the plan lets be read, and
+// to use the devices.
+func (plan *Plan) BrokerGrants(view permissions.View) ([]Grant, error) {
+	return plan.grants(view, landlockReads)
+}
+
+// BrokerDomain returns what the Landlock domain of the broker itself grants. Without the right to write there, its descriptors
+// could not be written to.
+func (plan *Plan) BrokerDomain() []Grant {
+	var grants []Grant
+	for _, m := range plan.Mounts {
+		if m.Kind != BindWritable || m.Pin {
+			continue
+		}
+		rights := uint64(WallDirectory)
+		if m.File {
+			rights &= landlockFiles
+		}
+		grants = append(grants, Grant{m.Target, rights, true})
+	}
+	for _, name := range Devices {
+		grants = append(grants, Grant{"/dev/" + name, WallFiles, true})
+	}
+	return grants
+}
+
+// brokered are the calls that the filter passes to the broker, whatever their arguments.
+var brokered = []uint32{
+	unix.SYS_OPENAT2, // its flags are in memory
+	unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_UNLINKAT, unix.SYS_SYMLINKAT, unix.SYS_LINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2,
+	unix.SYS_TRUNCATE, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR,
+	unix.SYS_UMASK,
+}
+
+// opens are the calls that open a file, and the offset of the argument with the flags. They are passed to the broker if the flags
+// may change a file.
+type openCall struct{ nr, flags uint32 }
+
+// changing are the flags of an open that may change a file.
+const changing = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC | unix.O_TMPFILE&^unix.O_DIRECTORY
+
+// absent are calls that change files in a way that the broker does not know. Programs do without them.
+var absent = []uint32{sysSetxattrat, sysRemovexattrat, sysFileSetattr, unix.SYS_LANDLOCK_CREATE_RULESET}
+
+// BrokerCalls returns the numbers of all calls that a filter may pass to the broker.
+func BrokerCalls() []uint32 {
+	all := slices.Concat(brokered, olderBrokered)
+	for _, o := range opens {
+		all = append(all, o.nr)
+	}
+	return all
+}
+
+// broker writes the checks that pass calls to the broker.
+func (a *assembler) broker(abi int) {
+	for _, nr := range slices.Concat(brokered, olderBrokered) {
+		action := uint32(actionAsk)
+		if nr == unix.SYS_OPENAT2 && abi < abiTruncate {
+			action = actionNoSys
+		}
+		a.always(nr, action)
+	}
+	for _, o := range opens {
+		a.about(o.nr, func() {
+			a.load(o.flags)
+			a.on(unix.BPF_JSET, unix.O_PATH, actionAllow)
+			a.on(unix.BPF_JSET, changing, actionAsk)
+		})
+	}
+	for _, nr := range absent {
+		a.always(nr, actionNoSys)
+	}
+	// The broker cannot look into a process that is not dumpable. The call succeeds and does nothing.
+	a.about(unix.SYS_PRCTL, func() {
+		a.load(offsetArg0)
+		a.on(unix.BPF_JEQ, unix.PR_SET_DUMPABLE, unix.SECCOMP_RET_ERRNO)
+	})
+}
+
+// abiTruncate is the first version of Landlock that restricts truncation.
+const abiTruncate = 3
