@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/internal/wait"
@@ -84,9 +85,36 @@ func newProcess(c *Client, params execproto.StartParams) *Process {
 // If the server refuses the start, the error is a *ServerError. It matches exec.ErrNotFound
 // and fs.ErrNotExist if there is no such program, fs.ErrNotExist if there is no such
 // directory, and fs.ErrPermission if either may not be used.
+//
+// An argument or a variable that is not UTF-8 is refused.
 func (c *Client) Start(ctx context.Context, params execproto.StartParams) (*Process, error) {
+	if err := checkText(&params); err != nil {
+		return nil, err
+	}
 	p, err := c.startProcess(ctx, params)
 	return p, startError(err)
+}
+
+// checkText returns an error that names a string of a start that is not UTF-8. JSON would carry another string.
+func checkText(p *execproto.StartParams) error {
+	for i, word := range p.Argv {
+		if !utf8.ValidString(word) {
+			return notText(fmt.Sprintf("argument %d of the command", i), word)
+		}
+	}
+	if p.Arg0 != nil && !utf8.ValidString(*p.Arg0) {
+		return notText("arg0 of the command", *p.Arg0)
+	}
+	for name, value := range p.Env {
+		if !utf8.ValidString(name) || !utf8.ValidString(value) {
+			return notText("variable", name+"="+value)
+		}
+	}
+	return nil
+}
+
+func notText(what, text string) error {
+	return fmt.Errorf("%s: %q is not UTF-8, and the protocol carries nothing else: write it into a script on the server, and run that", what, text)
 }
 
 // startError makes the error of a refused start match the errors of os/exec and io/fs.

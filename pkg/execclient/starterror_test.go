@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"codex.internal/pkg/execclient"
@@ -35,6 +36,27 @@ func TestStartErrors(t *testing.T) {
 		}
 		if _, ok := errors.AsType[*execclient.ServerError](err); !ok {
 			t.Errorf("%s in %s: %v", tt.program, tt.dir, err)
+		}
+	}
+}
+
+// TestStartRefusesBytes: what JSON cannot carry is refused by name, and not changed.
+func TestStartRefusesBytes(t *testing.T) {
+	client, _ := connect(t)
+	arg0 := "a\xff"
+	for _, tt := range []struct {
+		params execproto.StartParams
+		want   string // "": no error
+	}{
+		{execproto.StartParams{Argv: []string{"true", "a\xffb"}}, "argument 1 of the command: \"a\\xffb\" is not UTF-8"},
+		{execproto.StartParams{Argv: []string{"true"}, Arg0: &arg0}, "arg0 of the command: \"a\\xff\" is not UTF-8"},
+		{execproto.StartParams{Argv: []string{"true"}, Env: map[string]string{"V": "\xfe"}}, "variable: \"V=\\xfe\" is not UTF-8"},
+		{execproto.StartParams{Argv: []string{"true", "ü\ufffd"}, Env: map[string]string{"V": "ü"}}, ""},
+	} {
+		tt.params.ProcessID, tt.params.Cwd = "p", "file:///"
+		_, err := client.Start(t.Context(), tt.params)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("%q %q: got error %v, want %q", tt.params.Argv, tt.params.Env, err, tt.want)
 		}
 	}
 }
