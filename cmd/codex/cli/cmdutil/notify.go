@@ -17,11 +17,19 @@ type ServiceManager struct {
 // notifySocket is the variable that names the socket.
 const notifySocket = "NOTIFY_SOCKET"
 
-// FindServiceManager returns the service manager that started this program, and removes the variable from the
-// environment, so that child processes cannot send messages in the name of this program.
+// serviceVariables are the variables by which a service manager speaks to this program alone: where to send messages, which
+// descriptors are listeners, where the log goes.
+var serviceVariables = []string{
+	notifySocket, "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID", "JOURNAL_STREAM",
+}
+
+// FindServiceManager returns the service manager that started this program, and removes its variables from the
+// environment: a child process could send messages in the name of this program, or take its own descriptors for listeners.
 func FindServiceManager(log *slog.Logger) *ServiceManager {
 	socket := os.Getenv(notifySocket)
-	_ = os.Unsetenv(notifySocket)
+	for _, name := range serviceVariables {
+		_ = os.Unsetenv(name)
+	}
 	return &ServiceManager{socket: socket, log: log}
 }
 

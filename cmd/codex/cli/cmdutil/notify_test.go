@@ -20,10 +20,15 @@ func TestServiceManager(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
+			for _, name := range serviceVariables {
+				t.Setenv(name, "1")
+			}
 			t.Setenv(notifySocket, socket)
 			m := FindServiceManager(slog.New(slog.DiscardHandler))
-			if _, ok := os.LookupEnv(notifySocket); ok {
-				t.Error("programs that are started could still speak for this one")
+			for _, name := range serviceVariables {
+				if _, ok := os.LookupEnv(name); ok {
+					t.Errorf("programs that are started get %s", name)
+				}
 			}
 			m.Ready()
 			m.Stopping()
