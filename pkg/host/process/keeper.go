@@ -35,7 +35,7 @@ func (s *Supervisor) StartKeeper(spec Spec, stdin, stderr *os.File) (pid int, er
 		return 0, errClosed
 	}
 	files := [3]int{int(stdin.Fd()), int(null.Fd()), int(stderr.Fd())}
-	pid, pidfd, err := spec.fork(&ends{files: files}, spec.Argv[0], -1)
+	pid, pidfd, err := spec.fork(&ends{files: files}, ownProgram(spec.Argv[0]), -1)
 	if err != nil {
 		return 0, explainShortage(err)
 	}

@@ -43,5 +43,5 @@ func UnblockSignals() error {
 	if err != nil {
 		return fmt.Errorf("unblock signals: %w", err)
 	}
-	return fmt.Errorf("unblock signals: execute %s: %w", self, syscall.Exec(self, os.Args, os.Environ()))
+	return fmt.Errorf("unblock signals: execute %s: %w", self, syscall.Exec(ownProgram(self), os.Args, os.Environ()))
 }

@@ -283,7 +283,7 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 	p.streams, p.tty = e.streams, e.master
 	p.stdin.file, p.stdin.tty, p.stdin.wg = e.stdin, e.master != nil, &s.wg
 	if limited != nil {
-		program = s.opts.Limiter[0]
+		program = ownProgram(s.opts.Limiter[0])
 	}
 	pidfd := -1
 	if p.cg, p.account, err = g.cgroup(limits, &spec.Limits); err == nil {

@@ -77,7 +77,7 @@ func (d *watchdog) spawn(s *Supervisor) error {
 	defer null.Close()
 	spec := Spec{Argv: s.opts.Watchdog, Dir: "/", Env: []string{"GOGC=off", "GOMAXPROCS=1"}, outlives: true}
 	s.forks.RLock()
-	pid, pidfd, err := spec.fork(&ends{files: [3]int{int(r.Fd()), int(null.Fd()), int(null.Fd())}}, spec.Argv[0], -1)
+	pid, pidfd, err := spec.fork(&ends{files: [3]int{int(r.Fd()), int(null.Fd()), int(null.Fd())}}, ownProgram(spec.Argv[0]), -1)
 	if err == nil {
 		d.begin(w, pid)
 	}

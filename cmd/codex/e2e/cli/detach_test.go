@@ -342,3 +342,26 @@ func TestRefusedDetachedStarts(t *testing.T) {
 	}
 	d.awaitNoKeepers(t.Context())
 }
+
+// TestTheProgramIsRemoved: an upgrade has removed the program and its helpers while the server runs. What it starts afterwards,
+// confined or detached, still starts.
+func TestTheProgramIsRemoved(t *testing.T) {
+	for _, programs := range [][]string{{"codex"}, {"codex", "codex-fs", "codex-linux-sandbox"}} {
+		t.Run(strings.Join(programs, " "), func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "old")
+			harness.Must(t, harness.Install(dir, programs...))
+			d := &detaching{t: t, dir: filepath.Join(t.TempDir(), "retain")}
+			d.cmd, d.url = harness.ServerOf(t, filepath.Join(dir, "codex"), "--retain-dir", d.dir)
+			t.Cleanup(d.endKeepers)
+			harness.Must(t, os.RemoveAll(dir))
+			for _, args := range [][]string{{}, {"--open-files", "50"}, {"--sandbox", "read-only"}, {"--detach", "--name", "kept"}, {"--detach", "--sandbox", "read-only"}} {
+				if _, errs, code := d.run("run", append(args, "--", "true")...); code != 0 {
+					t.Errorf("%q: got code %d, %s; want 0", args, code, errs)
+				}
+			}
+			if _, errs, code := d.run("wait", "kept"); code != 0 {
+				t.Errorf("wait: got code %d, %s; want 0", code, errs)
+			}
+		})
+	}
+}
