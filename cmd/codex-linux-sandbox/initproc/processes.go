@@ -34,12 +34,22 @@ type Processes struct {
 
 	mask     uint64        // the launcher's signal mask
 	signals  uint64        // the set of signals that the init waits for
-	info     [128]byte     // siginfo_t
+	info     signalInfo    // the signal that the init has received
 	report   Report        // the data that is written to Status
 	listing  [8 << 10]byte // list of child processes, for Subreap
 	children []byte        // path of the file with that list
 	words    []byte        // the launcher's arguments, which the child clears: a command could read them in /proc/1/cmdline
 }
+
+// signalInfo is siginfo_t of a signal that a process or the kernel has sent.
+type signalInfo struct {
+	_, _, code, _ int32
+	pid           int32
+	_             [108]byte
+}
+
+// fromKernel is the code of a signal that the kernel has sent: SI_KERNEL.
+const fromKernel = 0x80
 
 // Stage is the stage that a child had reached.
 type Stage int32
@@ -79,10 +89,8 @@ func ReadReport(fd int) *Report {
 }
 
 // Start forks the init and returns its process id. The calling goroutine must be locked to its
-// thread: if Init sets a parent-death signal, the init ends with that thread. If grouped is set,
-// the init gets the signals of the launcher's process group directly, and the launcher ignores
-// Forwarded from then on.
-func (c *Processes) Start(grouped bool) (int, syscall.Errno) {
+// thread: if Init sets a parent-death signal, the init ends with that thread.
+func (c *Processes) Start() (int, syscall.Errno) {
 	c.signals = Bit(unix.SIGCHLD) | Bit(Orphaned)
 	for _, s := range Forwarded {
 		c.signals |= Bit(s)
@@ -94,12 +102,6 @@ func (c *Processes) Start(grouped bool) (int, syscall.Errno) {
 	sigprocmask(&all, &c.mask)
 	pid, errno := c.fork()
 	sigprocmask(&c.mask, nil)
-	if grouped && errno == 0 {
-		// Ignore the signals only after the fork: a signal that arrives in between would be lost.
-		for _, s := range Forwarded {
-			Ignore(s)
-		}
-	}
 	return pid, errno
 }
 
@@ -241,8 +243,8 @@ func (c *Processes) end(code uintptr) {
 	}
 }
 
-// wait is the main loop of the init. It reaps ended processes, passes signals to the command's
-// process group, and ends when the command ends.
+// wait is the main loop of the init. It reaps ended processes, passes signals to the command's process group, and ends when
+// the command ends.
 //
 //go:nosplit
 //go:norace
@@ -258,9 +260,11 @@ func (c *Processes) wait(child uintptr) {
 			c.killAll()
 			c.end(ExitFailed)
 		case sig != uintptr(unix.SIGCHLD):
-			// The command may not have created its process group yet.
-			if _, _, e := syscall.RawSyscall(unix.SYS_KILL, -child, sig, 0); e != 0 {
-				_, _, _ = syscall.RawSyscall(unix.SYS_KILL, child, sig, 0)
+			if c.passesOn(sig) {
+				// The command is in the process group of the init until it makes one of its own, as a shell with job
+				// control does. The init gets the signal as well, and ignores it: it did not come from the launcher.
+				group, _, _ := syscall.RawSyscall(unix.SYS_GETPGID, child, 0, 0)
+				_, _, _ = syscall.RawSyscall(unix.SYS_KILL, -group, sig, 0)
 			}
 			continue
 		}
@@ -283,6 +287,20 @@ func (c *Processes) wait(child uintptr) {
 			}
 		}
 	}
+}
+
+// passesOn reports whether the init passes on the signal that it has received. It does so with the launcher's signals. The kernel
+// sends those of the terminal's keys and of its size to the whole process group, and only the end of the terminal to the init,
+// which leads the session. Processes of the sandbox do not signal the command by way of the init.
+//
+//go:nosplit
+//go:norace
+func (c *Processes) passesOn(sig uintptr) bool {
+	if c.info.code == fromKernel {
+		return sig == uintptr(unix.SIGHUP) || sig == uintptr(unix.SIGCONT)
+	}
+	launcher, _, _ := syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
+	return uintptr(c.info.pid) == launcher // 0 for both, if the launcher is outside of the PID namespace
 }
 
 // tellEnd reports the exit code of the command to the launcher if no other process is left in the

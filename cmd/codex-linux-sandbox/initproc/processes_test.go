@@ -25,7 +25,7 @@ func TestCloneIntoCgroup(t *testing.T) {
 	for _, cgroup := range []int{0, int(null.Fd())} {
 		c := &Processes{Cgroup: cgroup, Init: New(), Command: New(), Status: -1}
 		c.Init.Do("end", "", unix.SYS_EXIT_GROUP, Val(3))
-		pid, errno := c.Start(false)
+		pid, errno := c.Start()
 		if errno != 0 {
 			t.Fatalf("descriptor %s: %v", strconv.Itoa(cgroup), errno)
 		}
@@ -34,7 +34,7 @@ func TestCloneIntoCgroup(t *testing.T) {
 		}
 	}
 	c := &Processes{Cgroup: int(null.Fd()), InCgroup: true, Init: New(), Command: New(), Status: -1}
-	if pid, errno := c.Start(false); errno == 0 {
+	if pid, errno := c.Start(); errno == 0 {
 		t.Errorf("process %d starts outside of the cgroup that limits it", pid)
 	}
 }
@@ -85,7 +85,7 @@ func TestForksWhileTheRuntimeIsAtWork(t *testing.T) {
 		}
 		c := &Processes{Init: New(), Command: New(), Exec: e, Status: -1}
 		c.Init.Look("/", rootOf(t).Dev, rootOf(t).Ino)
-		pid, errno := c.Start(false)
+		pid, errno := c.Start()
 		if errno != 0 {
 			t.Fatal(errno)
 		}

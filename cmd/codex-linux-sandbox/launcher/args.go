@@ -69,14 +69,13 @@ type options struct {
 	tasks      int  // its RLIMIT_NPROC; 0: the launcher's
 
 	// The caller.
-	supervised bool // signals arrive at the whole process group
-	selfFD     int  // the launcher's program, which the command must not inherit
-	refusalFD  int  // the server reads here why nothing ran
-	janitorFD  int  // a connection to the server's janitor
-	egressFD   int  // a socket to the server, for the command's connections
-	reportFD   int  // a socket to the server, for the exit code; part of a job
-	cgroupFD   int  // directory of the cgroup for new processes; part of a job
-	limited    bool // that cgroup has limits: no process may start elsewhere
+	selfFD    int  // the launcher's program, which the command must not inherit
+	refusalFD int  // the server reads here why nothing ran
+	janitorFD int  // a connection to the server's janitor
+	egressFD  int  // a socket to the server, for the command's connections
+	reportFD  int  // a socket to the server, for the exit code; part of a job
+	cgroupFD  int  // directory of the cgroup for new processes; part of a job
+	limited   bool // that cgroup has limits: no process may start elsewhere
 }
 
 // argv0 returns argv[0] of the command.
@@ -126,8 +125,6 @@ permission profile or one of the short forms.
   --explain                   print what would be enforced; run nothing
   --probe                     print what this host can enforce; run nothing
   --probe-first               the same, up to the first backend that works
-  --supervised                signals come to the launcher's process group, whose
-                              leader it is, and not to the launcher alone
   --argv0 NAME                COMMAND's name for itself
   --exec-fd N                 execute an inherited descriptor as COMMAND
   --env-fd N                  read COMMAND's environment, each variable with a
@@ -205,7 +202,7 @@ func (o *options) tables() (words map[string]*string, flags map[string]*bool, nu
 		"--help": &o.help, "-h": &o.help, "--read-only": &o.readOnly,
 		"--workspace-write": &o.writable, "--network": &o.network,
 		"--allow-nesting": &o.nesting, "--no-local-sockets": &o.noLocalSockets, "--stricter": &o.stricter,
-		"--trusted-helper": &o.helper, "--reading": &o.reading, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
+		"--trusted-helper": &o.helper, "--reading": &o.reading, "--apply-seccomp-then-exec": &o.filterOnly,
 		"--in-domain": &o.inDomain, "--limited": &o.limited,
 	}
 	numbers = map[string]*int{

@@ -181,6 +181,9 @@ func (w *wrapped) arguments(files []uintptr) (args []string, given []uintptr, er
 		kind, found := strings.CutPrefix(a, "--unshare-")
 		return found && mistake(kind)
 	})
+	if !w.terminal {
+		args = append(args, "--new-session")
+	}
 	args = append(args, "--ro-bind", self, stagePath, "--remount-ro", "/dev", "--chdir", w.l.commandCwd)
 	for i, a := range args {
 		if a != bwrap.EmptyFD {
@@ -356,15 +359,15 @@ func (w *wrapped) readComplaints() <-chan []byte {
 	return said
 }
 
-// passSignals forwards signals to the process group of the command until bwrap has ended. If the
-// command leads no group, only the command gets them. It returns the signals that have arrived.
+// passSignals forwards signals to the process group of the command until bwrap has ended. The first process inside, which bwrap
+// runs, may be in that group; the kernel does not deliver them to it. It returns the signals that have arrived.
 func passSignals(signals <-chan os.Signal, command int, ended <-chan struct{}) (came uint64) {
 	for {
 		select {
 		case sig := <-signals:
 			came |= initproc.Bit(sig.(syscall.Signal))
-			if unix.Kill(-command, sig.(syscall.Signal)) != nil {
-				_ = unix.Kill(command, sig.(syscall.Signal))
+			if group, err := unix.Getpgid(command); err == nil {
+				_ = unix.Kill(-group, sig.(syscall.Signal))
 			}
 		case <-ended:
 			return came

@@ -101,9 +101,8 @@ func (l *launch) secondStage() (int, error) {
 	p := initproc.New()
 	reopen(p, files)
 	p.Do("wait for", "the launcher", unix.SYS_READ, initproc.Val(talkFD), initproc.Slice(p, make([]byte, 1)), initproc.Val(1)).Full = true
-	p.Try(func() { p.Do("make a session", "", unix.SYS_SETSID) })
 	if words.terminal {
-		p.Do("take the terminal", "", unix.SYS_IOCTL, initproc.Val(0), initproc.Val(unix.TIOCSCTTY), initproc.Val(0))
+		leadSession(p, true) // without one, bwrap has made a session
 	}
 	wall := l.wall(p, words.rules)
 	passed, _ := inheritedDescriptors() // an error is ignored: without /proc the command cannot open them again, so it needs no grants

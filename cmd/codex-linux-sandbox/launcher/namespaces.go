@@ -151,14 +151,13 @@ func raiseLoopback(p *initproc.Program) {
 	})
 }
 
-// prepareCommand appends the steps of the command's process between its start and its exec. If the
-// command has its own terminal, the process makes it its controlling terminal.
-func prepareCommand(p *initproc.Program, terminal bool) {
+// leadSession appends steps that make a session. If the command has its own terminal, it becomes the
+// controlling terminal of the session.
+func leadSession(p *initproc.Program, terminal bool) {
 	p.Do("make a session", "", unix.SYS_SETSID)
 	if terminal {
 		p.Do("take the terminal", "", unix.SYS_IOCTL, initproc.Val(0), initproc.Val(unix.TIOCSCTTY), initproc.Val(0))
 	}
-	restoreLimit(p)
 }
 
 // restoreLimit appends a step that gives the command the limit of open files

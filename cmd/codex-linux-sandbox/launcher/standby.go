@@ -2,6 +2,8 @@ package launcher
 
 import (
 	"fmt"
+	"os"
+	"os/signal"
 
 	"codex.internal/pkg/host/warmstart"
 	"golang.org/x/sys/unix"
@@ -20,6 +22,10 @@ import (
 // options, with the received descriptors.
 func awaitJob(socket int) (*options, error) {
 	unix.CloseOnExec(socket) // the command must not inherit it
+	// Make the Go runtime start its thread for signals now, which takes 0.7 ms. SIGCONT does nothing meanwhile.
+	ahead := make(chan os.Signal, 1)
+	signal.Notify(ahead, unix.SIGCONT)
+	signal.Stop(ahead)
 	job, err := warmstart.Receive(socket)
 	if err != nil {
 		return nil, err

@@ -65,7 +65,7 @@ func TestStandby(t *testing.T) {
 	const script = "echo $A $LAUNCHER_TEST_MAIN; ls -l /proc/self/fd | grep -c memfd; grep -c . /proc/1/cmdline; exit 7"
 	job := &warmstart.Job{
 		Args: []string{
-			"--read-only", "--sandbox-policy-cwd", "/", "--backend", "namespaces", "--supervised",
+			"--read-only", "--sandbox-policy-cwd", "/", "--backend", "namespaces",
 			"--env-fd", "3", "--refusal-fd", "4", "--", "sh", "-c", script,
 		},
 		Files: []int{int(null.Fd()), int(w.Fd()), int(w.Fd()), int(env.Fd()), int(refusal.Fd())},
@@ -118,7 +118,7 @@ func TestReportOfTheExit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		args := []string{"--read-only", "--sandbox-policy-cwd", "/", "--backend", "namespaces", "--supervised", "--", "sh", "-c"}
+		args := []string{"--read-only", "--sandbox-policy-cwd", "/", "--backend", "namespaces", "--", "sh", "-c"}
 		out := int(w.Fd())
 		err = warmstart.Send(socket, &warmstart.Job{Args: append(args, tt.script), Files: []int{int(null.Fd()), out, out}, Report: true})
 		_ = w.Close()

@@ -61,7 +61,10 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 		// the launcher and the init, but not the command, which is in its own group.
 		setParentDeathSignal(s.processes.Command, unix.SIGKILL)
 	}
-	prepareCommand(s.processes.Command, s.terminal)
+	if s.ownSession() {
+		leadSession(s.processes.Command, s.terminal)
+	}
+	restoreLimit(s.processes.Command)
 	limitTasks(s.processes.Command, l.tasks)
 	return s, nil
 }
@@ -75,10 +78,7 @@ func (s *supervisor) begin() {
 		death = initproc.Orphaned
 	}
 	setParentDeathSignal(p, death)
-	if !s.supervised() {
-		// The launcher forwards signals to this group.
-		p.Do("make a process group", "", unix.SYS_SETPGID, initproc.Val(0), initproc.Val(0))
-	}
+	leadSession(p, s.terminal && !s.ownSession())
 	p.Do("close", "the gate", unix.SYS_CLOSE, initproc.Val(s.gate[1]))
 	if s.l != nil && s.l.reportFD > 0 {
 		p.Do("close", "the server's socket", unix.SYS_CLOSE, initproc.Val(s.l.reportFD))
@@ -162,7 +162,7 @@ func (s *supervisor) run() (code int, err error) {
 	if s.l != nil {
 		restore = lowerTasks(s.l.tasks)
 	}
-	pid, errno := s.processes.Start(s.supervised())
+	pid, errno := s.processes.Start()
 	restore()
 	if errno != 0 {
 		return 0, &unavailable{explainClone(forkError("make namespaces", errno))}
@@ -181,12 +181,10 @@ func (s *supervisor) run() (code int, err error) {
 			endBy(r.stop())
 		}
 	}()
-	if !s.supervised() {
-		// Start the forwarding while the init builds the view, because the Go runtime needs 0.7 ms
-		// for it. The command starts only afterwards: a Ctrl-C in response to its first output must
-		// reach the command, and not end the launcher.
-		r.start()
-	}
+	// Start the forwarding while the init builds the view, because the Go runtime needs 0.7 ms
+	// for it. The command starts only afterwards: a Ctrl-C in response to its first output must
+	// reach the command, and not end the launcher.
+	r.start()
 	if err := s.placeholders.awaitJanitor(); err != nil {
 		return 0, err
 	}
@@ -213,9 +211,10 @@ func (s *supervisor) open() error {
 	return nil
 }
 
-// supervised reports whether the init receives signals to the launcher's process group directly,
-// because it is in that group.
-func (s *supervisor) supervised() bool { return s.l == nil || s.l.supervised }
+// ownSession reports whether the command leads a session of its own. Else the init does, as bwrap does under Codex CLI: a
+// process that leads a process group cannot call setsid, and the program setsid forks then, and ends before its command.
+// Without a PID namespace, and without the scopes of Landlock, a command that sends SIGKILL to its process group would kill the init.
+func (s *supervisor) ownSession() bool { return s.processes.Subreap && s.l.legacyLandlock }
 
 // relay passes signals to a child of the launcher. It does so until the launcher ends, or is about
 // to start another child.

@@ -70,7 +70,7 @@ func TestSignalWhileTheCommandIsExecuted(t *testing.T) {
 		sig  syscall.Signal
 		args []string
 	}
-	starts := []start{{unix.SIGINT, nil}, {unix.SIGTERM, nil}, {unix.SIGTERM, []string{"--supervised"}}}
+	starts := []start{{unix.SIGINT, nil}, {unix.SIGTERM, nil}}
 	if machine.Has(t, os.Geteuid(), machine.Landlock) {
 		starts = append(starts, start{unix.SIGTERM, []string{"--backend", "landlock"}})
 	}
@@ -107,6 +107,53 @@ func TestSignalWhileTheCommandIsExecuted(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != 128+int(tt.sig) {
 			t.Errorf("%v %v: got %v, want code %v", tt.sig, tt.args, cmd.ProcessState, 128+int(tt.sig))
 		}
+	}
+}
+
+// TestTheCommandLeadsNoGroup: the command is no leader of its process group, so that it can call setsid. The program setsid then runs
+// its command in its own process, and that command's output and exit code are the sandbox's.
+func TestTheCommandLeadsNoGroup(t *testing.T) {
+	for _, backend := range []string{machine.Namespaces, machine.Bwrap, machine.Landlock} {
+		t.Run(backend, func(t *testing.T) {
+			machine.NeedBackend(t, backend)
+			cmd := launcherCommand(t, "--backend", backend, "--sandbox-policy-cwd", "/", "--permission-profile", readOnly, "--",
+				"setsid", "sh", "-c", "echo tested; exit 7")
+			out, _ := cmd.CombinedOutput()
+			if code := cmd.ProcessState.ExitCode(); string(out) != "tested\n" || code != 7 {
+				t.Errorf("got output %q, code %d; want tested, code 7", out, code)
+			}
+		})
+	}
+}
+
+// TestSignalsReachTheGroup: a signal to the launcher reaches all processes of the command's group.
+func TestSignalsReachTheGroup(t *testing.T) {
+	const script = `trap "wait; exit 9" TERM; (trap "echo inner; exit" TERM; echo ready; while :; do sleep 0.01; done) & wait; wait`
+	for _, backend := range []string{machine.Namespaces, machine.Bwrap, machine.Landlock} {
+		t.Run(backend, func(t *testing.T) {
+			machine.NeedBackend(t, backend)
+			cmd := launcherCommand(t, "--backend", backend, "--sandbox-policy-cwd", "/", "--permission-profile", readOnly, "--", "sh", "-c", script)
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			said := bufio.NewReader(out)
+			for _, want := range []string{"ready\n", "inner\n"} {
+				if line, err := said.ReadString('\n'); line != want {
+					t.Errorf("got %q, %v; want %q", line, err, want)
+				}
+				if want == "ready\n" {
+					_ = cmd.Process.Signal(unix.SIGTERM)
+				}
+			}
+			_ = cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != 9 {
+				t.Errorf("got %v, want code 9", cmd.ProcessState)
+			}
+		})
 	}
 }
 
@@ -168,7 +215,7 @@ func openedLauncher() error {
 	p.Do("wait for", "the test", unix.SYS_READ, initproc.Val(0), initproc.Slice(p, make([]byte, 1)), initproc.Val(1)).Full = true
 	s.begin()
 	s.awaitStart()
-	if _, errno := s.processes.Start(false); errno != 0 {
+	if _, errno := s.processes.Start(); errno != 0 {
 		return errno
 	}
 	for range 2 {

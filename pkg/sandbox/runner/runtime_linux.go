@@ -350,7 +350,7 @@ func (r *Runtime) FileHelper(in Confinement) (*Command, error) {
 func (r *Runtime) begin(in Confinement, janitor bool) (*Command, []string, error) {
 	c := &Command{Arg0: launcherName, Env: r.env, Files: []*os.File{r.launcher}}
 	args := []string{firstFile, "--self-fd", "3",
-		"--sandbox-policy-cwd", in.PolicyCwd, "--command-cwd", in.CommandCwd, "--backend", r.opts.Backend, "--supervised"}
+		"--sandbox-policy-cwd", in.PolicyCwd, "--command-cwd", in.CommandCwd, "--backend", r.opts.Backend}
 	profile := in.Profile.AppendJSON(nil)
 	if len(profile) <= maxArgument {
 		args = append(args, "--permission-profile", string(profile))

@@ -97,7 +97,7 @@ func TestArgumentsOfTheLauncher(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := append([]string{"--self-fd", "3", "--sandbox-policy-cwd", "/p", "--command-cwd", "/c", "--backend", "namespaces", "--supervised"}, tt.want...)
+		want := append([]string{"--self-fd", "3", "--sandbox-policy-cwd", "/p", "--command-cwd", "/c", "--backend", "namespaces"}, tt.want...)
 		if got := c.Argv[1:]; !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, want)
 		}
@@ -121,7 +121,7 @@ func TestArgumentsOfTheHelper(t *testing.T) {
 	}
 	defer c.Close()
 	want := []string{
-		"--self-fd", "3", "--sandbox-policy-cwd", "/p", "--command-cwd", "/", "--backend", "bwrap", "--supervised", "--permission-profile", rootRead,
+		"--self-fd", "3", "--sandbox-policy-cwd", "/p", "--command-cwd", "/", "--backend", "bwrap", "--permission-profile", rootRead,
 		"--reading", "--use-legacy-landlock", "--trusted-helper", "--exec-fd", "4", "--", "codex-fs",
 	}
 	if got := c.Argv[1:]; !slices.Equal(got, want) {
