@@ -32,6 +32,10 @@ func (l *localLaunch) exec() error {
 	if err != nil {
 		return &cmdutil.ExitError{Code: notStarted, Err: err}
 	}
+	if l.offline {
+		// Programs written for Codex CLI's sandbox, such as tests that need a network, look at this variable.
+		_ = os.Setenv("CODEX_SANDBOX_NETWORK_DISABLED", "1")
+	}
 	err = syscall.Exec(launcher, args, os.Environ())
 	return &cmdutil.ExitError{Code: notStarted, Err: fmt.Errorf("start the launcher %s: %w; install codex again", launcher, err)}
 }

@@ -106,6 +106,7 @@ type localLaunch struct {
 	args    []string
 	profile []byte // nil: the arguments contain a short form
 	command []string
+	offline bool // the profile has no network
 	// endpoints are the hosts that the command may reach through a network proxy.
 	endpoints *egress.Endpoints
 }
@@ -150,7 +151,7 @@ func launchOf(c *cli.Context, s cmdutil.Streams) (*localLaunch, error) {
 		p = &short
 	}
 	hideState(c, p)
-	l.profile = p.AppendJSON(nil)
+	l.profile, l.offline = p.AppendJSON(nil), p.Network != permissions.NetworkEnabled
 	return l, nil
 }
 

@@ -33,6 +33,22 @@ func runIn(t *testing.T, dir, stdin string, args ...string) (stdout, stderr stri
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
+// TestTheVariableOfTheNetwork: codex sandbox tells its command by the variable of Codex CLI that the network is off.
+func TestTheVariableOfTheNetwork(t *testing.T) {
+	harness.NeedSandbox(t)
+	for _, tt := range []struct {
+		args string
+		want string
+	}{
+		{"", "1"}, {"--workspace-write", "1"}, {"--network", "unset"}, {"--allow-domain localhost", "unset"}, {"--sandbox danger-full-access", "unset"},
+	} {
+		args := append(append([]string{"sandbox"}, strings.Fields(tt.args)...), "--", "sh", "-c", "echo ${CODEX_SANDBOX_NETWORK_DISABLED-unset}")
+		if out, errs, _ := runIn(t, t.TempDir(), "", args...); out != tt.want+"\n" {
+			t.Errorf("%q: got %q, %s; want %s", tt.args, out, errs, tt.want)
+		}
+	}
+}
+
 func TestSandbox(t *testing.T) {
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
