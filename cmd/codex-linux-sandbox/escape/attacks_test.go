@@ -87,7 +87,7 @@ var attacks = []attack{
 	{name: "any root", victim: true, args: func(p *place) []string { return []string{"any root", p.secret} }},
 	// Under bwrap the init is bwrap itself. Other processes of the same user can always inspect it.
 	// It has the filter and can do no more than the command.
-	{name: "look into the init", control: byNobody, args: words("init"), backends: []string{"namespaces", "landlock"}},
+	{name: "look into the init", control: byNobody, args: words("init"), backends: []string{"namespaces", "broker", "landlock"}},
 	{name: "the init is filtered", control: byNobody, args: words("unfiltered init"), backends: mounted},
 	{name: "a file outside", args: func(p *place) []string { return []string{"write", p.secret} }},
 	{name: "attributes outside", args: func(p *place) []string { return []string{"change", p.secret} }},
@@ -96,7 +96,7 @@ var attacks = []attack{
 		prepare: func(p *place) { must(p.t, os.Symlink(p.dir, p.ws+"/out")) }},
 	{name: "crawl out", args: func(p *place) []string { return []string{"crawl", p.ws, p.secret} }},
 	// bwrap cannot make devices read-only, so root can change their attributes (docs/sandbox.md).
-	{name: "devices' attributes", control: byRoot, args: words("devices"), profile: (*place).readOnly, backends: []string{"namespaces", "landlock"}},
+	{name: "devices' attributes", control: byRoot, args: words("devices"), profile: (*place).readOnly, backends: []string{"namespaces", "broker", "landlock"}},
 	{name: "a denied file", args: func(p *place) []string { return []string{"spellings", p.ws + "/d/x.env"} }, backends: mounted,
 		prepare: func(p *place) { p.file("ws/d/x.env", "key"); p.file("ws/d/other", "") },
 		profile: func(p *place) string { return entries("root=read", p.ws+"=write", p.ws+"/d/x.env=deny") }},
@@ -107,7 +107,7 @@ var attacks = []attack{
 		prepare: func(p *place) { p.file("ws/d/x.env", "key"); p.file("ws/d/other", "") },
 		profile: func(p *place) string { return entries("root=read", p.ws+"=write", p.ws+"/d=deny") }},
 	{name: "hidden by restricted reads", args: func(p *place) []string { return []string{"spellings", p.secret} },
-		prepare: func(p *place) { p.file("other", "") },
+		prepare: func(p *place) { p.file("other", "") }, backends: []string{"namespaces", "bwrap", "landlock"},
 		profile: func(p *place) string {
 			return entries("minimal=read", attacker+"=read", p.ws+"=write", p.ws+"/.git=write", p.ws+"/.agents=write", p.ws+"/.codex=write")
 		}},
@@ -116,10 +116,10 @@ var attacks = []attack{
 		profile: func(p *place) string { return entries("root=read", p.ws+"=write", p.ws+"/d/x.env=deny") }},
 	{name: "protected names that are missing", args: func(p *place) []string {
 		return []string{"protected", p.ws + "/.git", p.ws + "/.codex", p.ws + "/.agents"}
-	}, profile: (*place).workspace, backends: mounted, check: noMetadata},
+	}, profile: (*place).workspace, backends: guarding, check: noMetadata},
 	{name: "protected names that are there", args: func(p *place) []string {
 		return []string{"protected", p.ws + "/.git", p.ws + "/.codex", p.ws + "/.agents"}
-	}, profile: (*place).workspace, backends: mounted,
+	}, profile: (*place).workspace, backends: guarding,
 		prepare: func(p *place) {
 			for _, name := range protectedNames {
 				p.file("ws/"+name+"/keep", "keep")
@@ -203,7 +203,7 @@ func runAttacks(t *testing.T, attacks []attack) {
 			uids = slices.DeleteFunc(uids, func(uid int) bool { return uid != a.only })
 		}
 		if backends == nil {
-			backends = []string{"namespaces", "bwrap", "landlock"}
+			backends = everyBackend
 		}
 		for uid, some := range testutil.Pairs(a.name, uids, backends) {
 			t.Run(a.name+" as "+strconv.Itoa(uid), func(t *testing.T) {

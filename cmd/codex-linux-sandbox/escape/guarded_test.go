@@ -14,10 +14,10 @@ import (
 )
 
 // guarding are the backends that protect paths in a writable directory.
-var guarding = []string{"namespaces", "bwrap"}
+var guarding = []string{"namespaces", "bwrap", "broker"}
 
 // everyBackend are all backends.
-var everyBackend = []string{"namespaces", "bwrap", "landlock"}
+var everyBackend = []string{"namespaces", "bwrap", "broker", "landlock"}
 
 // guardedFiles is how many files and directories the attacks use up.
 const guardedFiles = 1300
@@ -30,6 +30,7 @@ func (p *place) guard() {
 		p.file(dir+"/config", "guarded")
 		p.file(dir+"/hooks/keep", "guarded")
 	}
+	p.file("ws/.git/HEAD", "ref: refs/heads/main")
 	p.file("ws/deep/er/locked", "guarded")
 	p.before = p.state()
 }
@@ -125,6 +126,16 @@ var guardedAttacks = []attack{
 		prepare: (*place).guardMany, profile: (*place).guarded, backends: guarding, check: guardHeld},
 	{name: "spellings of a missing protected name", args: func(p *place) []string { return []string{"protected spellings", p.ws + "/r", p.ws + "/.codex"} },
 		prepare: (*place).guard, profile: (*place).guarded, backends: guarding, check: guardHeld},
+	{name: "spellings of a protected name in another case", args: func(p *place) []string { return []string{"protected spellings", p.ws + "/r", p.ws + "/.CODEX"} },
+		prepare: (*place).guard, profile: (*place).guarded, backends: []string{"broker"}, check: guardHeld},
+	{name: "a missing .git below a work tree", args: func(p *place) []string { return []string{"protected spellings", p.ws + "/sub/r", p.ws + "/sub/.git"} },
+		prepare: func(p *place) { p.file("ws/sub/file", ""); p.guard() }, backends: []string{"broker"}, check: guardHeld,
+		profile: func(p *place) string { return entries("root=read", p.ws+"/sub=write") }},
+	{name: "files of processes below a writable path", control: byNobody, args: func(p *place) []string { return []string{"files of processes", p.ws + "/r"} },
+		prepare: (*place).guard, backends: guarding, check: guardHeld,
+		profile: func(p *place) string {
+			return entries("root=read", p.ws+"=write", p.ws+"/deep/er/locked=read", "/proc=write")
+		}},
 	{name: "directories above guarded files", args: func(p *place) []string {
 		return []string{"above", p.ws + "/r", p.ws + "/deep/er/locked", p.ws + "/deep/er", p.ws + "/deep", p.ws + "/.git"}
 	}, prepare: (*place).guard, profile: (*place).guarded, backends: guarding, check: guardHeld},
@@ -151,7 +162,7 @@ func TestGuardedFiles(t *testing.T) { runAttacks(t, guardedAttacks) }
 func TestCallsAreMadeAsTheirCallersMadeThem(t *testing.T) {
 	milliseconds := fmt.Sprint(testutil.Rounds(200, 500, 5000))
 	for _, args := range [][]string{
-		{"masks of modes"}, {"threads"}, {"storm", milliseconds}, {"killed callers", fmt.Sprint(testutil.Rounds(20, 50, 2000))}, {"many writers of a FIFO", "100"},
+		{"masks of modes"}, {"threads"}, {"storm", milliseconds}, {"killed callers", fmt.Sprint(testutil.Rounds(20, 50, 500))}, {"many writers of a FIFO", "100"},
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			each(t, guarding, func(t *testing.T, p *place, backend string) {

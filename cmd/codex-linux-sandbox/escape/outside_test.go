@@ -24,7 +24,7 @@ import (
 func each(t *testing.T, names []string, f func(t *testing.T, p *place, backend string)) {
 	t.Helper()
 	if names == nil {
-		names = []string{"namespaces", "bwrap", "landlock"}
+		names = everyBackend
 	}
 	for uid, backends := range testutil.Pairs(t.Name(), users(), names) {
 		for _, backend := range backends {
@@ -149,7 +149,7 @@ func TestSetuid(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a setuid program")
 	}
-	for _, backend := range []string{"namespaces", "bwrap", "landlock"} {
+	for _, backend := range everyBackend {
 		t.Run(backend, func(t *testing.T) {
 			need(t, nobody, backend)
 			p := newPlace(t, nobody)
@@ -390,7 +390,7 @@ func TestBwrapWithoutSize(t *testing.T) {
 func TestArguments(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		for _, words := range [][]string{
-			{"--second-stage", "network=1", "--"}, {"--backend", "landlock"}, {"--", "--permission-profile", `{"type":"disabled"}`},
+			{"--second-stage", "network=1", "--"}, {"--backend", "landlock"}, {"--backend", "broker"}, {"--", "--permission-profile", `{"type":"disabled"}`},
 			{"--permission-profile", `{"type":"disabled"}`}, {"--allow-nesting"}, {"--use-legacy-landlock"}, {"--exec-fd", "0"}, {"--env-fd", "0"},
 		} {
 			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)

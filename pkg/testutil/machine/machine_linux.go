@@ -20,6 +20,7 @@ const (
 	Namespaces = "namespaces"
 	Bwrap      = "bwrap"
 	Landlock   = "landlock"
+	Broker     = "broker"
 )
 
 // landlockBackend is the version of Landlock that the backend needs (docs/kernels.md).
@@ -132,6 +133,11 @@ func backend(name string, uid int) error {
 	case Landlock:
 		_, err := landlock(landlockBackend)
 		return err
+	case Broker:
+		if _, err := landlock(landlockBackend); err != nil {
+			return err
+		}
+		return supervision()
 	default:
 		return fmt.Errorf("no backend is called %q", name)
 	}
@@ -146,6 +152,21 @@ func landlock(version int) (int, error) {
 		return 0, lack{fmt.Errorf("there is version %d", abi)}
 	}
 	return int(abi), nil
+}
+
+// supervision returns nil if a process can make the calls of another one, as the backend broker does.
+func supervision() error {
+	// The kernel looks at the flags first, and then finds no filter.
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, 0)
+	if errno != unix.EFAULT {
+		return only(fmt.Errorf("ask for a filter that stops calls: %w", errno), unix.EINVAL, unix.ENOSYS, unix.EPERM)
+	}
+	scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+	if err == nil && strings.TrimSpace(string(scope)) > "1" {
+		return lack{fmt.Errorf("kernel.yama.ptrace_scope is %s", strings.TrimSpace(string(scope)))}
+	}
+	return nil
 }
 
 // bwrap runs bwrap directly. It does not use the launcher, nor the options that only the launcher
