@@ -62,7 +62,8 @@ func (b brokered) run(l *launch) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("make a socket: %w", err)
 	}
-	l.plan.Undo = nil // the broker does not let them be created
+	policy := broker.PolicyOf(l.plan)
+	l.plan.Undo = nil // the policy does not let these names be created, so nothing has to be removed
 	s, err := l.prepare(true)
 	if err != nil {
 		return 0, err
@@ -92,13 +93,13 @@ func (b brokered) run(l *launch) (int, error) {
 	command.Do("close", "the listener", unix.SYS_CLOSE, initproc.Val(l.reserved))
 	s.serve = func() {
 		_ = unix.Close(pair[1])
-		go l.broker(pair[0], abi)
+		go l.broker(pair[0], policy, abi)
 	}
 	return s.run()
 }
 
 // broker receives the listener and serves the command, until it has ended.
-func (l *launch) broker(from, abi int) {
+func (l *launch) broker(from int, policy *broker.Policy, abi int) {
 	defer unix.Close(from)
 	// The command's process has the umask already, and the broker applies it.
 	mask := unix.Umask(0)
@@ -112,7 +113,7 @@ func (l *launch) broker(from, abi int) {
 		return // the command's process has failed, and reports why
 	}
 	defer unix.Close(listener[0])
-	if err := broker.New(listener[0], broker.PolicyOf(l.plan), abi, uint32(mask)).Serve(); err != nil {
+	if err := broker.New(listener[0], policy, abi, uint32(mask)).Serve(); err != nil {
 		fmt.Fprintf(l.stderr, "codex-linux-sandbox: %v\n", err)
 	}
 }
