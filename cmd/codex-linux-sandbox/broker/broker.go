@@ -62,8 +62,8 @@ func (b *Broker) add() {
 	b.routines.Go(b.routine)
 }
 
-// confine drops the capabilities of this thread, so that it has the rights of the command, and blocks all signals: see
-// notify.ReplyFile.
+// confine drops the capabilities of this thread, so that it has the rights of the command, and blocks all signals: one that
+// interrupts the thread must not end the call of a command with EINTR.
 func confine() error {
 	all := unix.Sigset_t{}
 	for i := range all.Val {
@@ -140,10 +140,11 @@ func (b *Broker) end(c *notify.Call, r reply) {
 	case r.goOn:
 		b.listener.Continue(c)
 	case r.file != nil:
-		if errno := b.listener.ReplyFile(c, *r.file, r.flags); errno != 0 {
-			b.listener.Reply(c, 0, errno)
-		}
+		// The broker's copy is closed before the caller goes on. Otherwise a program that writes an executable file, closes it and
+		// executes it at once gets ETXTBSY.
+		number, errno := b.listener.Give(c, *r.file, r.flags)
 		_ = unix.Close(*r.file)
+		b.listener.Reply(c, number, errno)
 	default:
 		b.listener.Reply(c, r.result, r.errno)
 	}

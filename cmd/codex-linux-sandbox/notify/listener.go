@@ -64,14 +64,6 @@ func (l Listener) Continue(c *Call) {
 	_, _ = ioctl(l, unix.SECCOMP_IOCTL_NOTIF_SEND, &answer{id: c.ID, flags: flagContinue})
 }
 
-// ReplyFile ends a call with the number of a descriptor, which is duplicated into the process. The thread must block all signals:
-// a signal that interrupts it would end the call with 0, which is standard input.
-func (l Listener) ReplyFile(c *Call, fd, fileFlags int) syscall.Errno {
-	_, errno := ioctl(l, unix.SECCOMP_IOCTL_NOTIF_ADDFD, &descriptorFor{
-		id: c.ID, flags: unix.SECCOMP_ADDFD_FLAG_SEND, source: uint32(fd), fileFlags: uint32(fileFlags)})
-	return errno
-}
-
 // Valid returns an error unless the thread of a call still waits for it. While it waits, no other
 // thread can have had its id since the call began.
 func (l Listener) Valid(c *Call) error {
@@ -82,7 +74,8 @@ func (l Listener) Valid(c *Call) error {
 }
 
 // Give duplicates a descriptor into the process whose call waits, and returns its number
-// there. fileFlags may be O_CLOEXEC.
+// there. fileFlags may be O_CLOEXEC. Then the call must be ended with this number. No signal but a deadly one interrupts the caller
+// meanwhile (SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV).
 func (l Listener) Give(c *Call, fd, fileFlags int) (int, syscall.Errno) {
 	return ioctl(l, unix.SECCOMP_IOCTL_NOTIF_ADDFD, &descriptorFor{id: c.ID, source: uint32(fd), fileFlags: uint32(fileFlags)})
 }
