@@ -185,6 +185,13 @@ func opened(fd int, err error, o opening) reply {
 	return reply{file: &fd, flags: o.flags & unix.O_CLOEXEC}
 }
 
+// ofProcesses reports whether a held file is one of /proc, or cannot be looked at. A writable root may contain a mounted /proc, in which
+// self is the broker: it would open its own memory for the command.
+func ofProcesses(file int) bool {
+	var fs unix.Statfs_t
+	return unix.Fstatfs(file, &fs) != nil || fs.Type == unix.PROC_SUPER_MAGIC
+}
+
 // openHeld opens a held file as the caller wants it.
 func (k *caller) openHeld(file int, o opening) (r reply, again bool) {
 	var st unix.Stat_t
@@ -206,7 +213,7 @@ func (k *caller) openHeld(file int, o opening) (r reply, again bool) {
 	if err != nil {
 		return failed(err), false
 	}
-	if !k.policy.Change(at) {
+	if !k.policy.Change(at) || ofProcesses(file) {
 		return k.native(o), false
 	}
 	mask := uint32(0)
