@@ -154,18 +154,20 @@ var refusals = sync.OnceValue(func() map[int]map[string]string {
 
 // usable reports whether a backend works here for a user, according to the launcher.
 func usable(uid int, backend string) bool {
-	reason, known := refusals()[uid][backend]
-	return known && reason == ""
+	return refusals()[uid][backend] == "" // --probe says nothing of backends that auto does not try
 }
 
 // need skips a test of a backend that this machine lacks. In CI only bwrap and Landlock may be
 // missing, because this project does not provide them.
 func need(t *testing.T, uid int, backend string) {
 	t.Helper()
+	reason, known := refusals()[uid][backend]
+	if !known {
+		machine.NeedBackendAs(t, uid, backend)
+	}
 	if usable(uid, backend) {
 		return
 	}
-	reason := refusals()[uid][backend]
 	if os.Getenv("CI") == "true" && backend == machine.Namespaces {
 		t.Fatalf("the backend %s does not work here: %s", backend, reason)
 	}

@@ -34,6 +34,8 @@ func init() {
 	attacks["signals by descriptors"] = signalsByDescriptors
 	attacks["threads"] = threads
 	attacks["held file"] = heldFile
+	attacks["written programs"] = writtenPrograms
+	attacks["nothing"] = func([]string) {}
 }
 
 // ancestors calls a function for each process above this one, until one belongs to another user.

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -290,4 +291,30 @@ func heldFile(args []string) {
 	try("reopen", written(uintptr(opened), errnoOf(err)))
 	try("truncate", unix.Truncate(link, 1))
 	try("link", unix.Linkat(unix.AT_FDCWD, link, unix.AT_FDCWD, "held", unix.AT_SYMLINK_FOLLOW))
+}
+
+// writtenPrograms writes programs, and executes each at once. args: a directory, and the number of programs.
+func writtenPrograms(args []string) {
+	dir := args[0]
+	count, err := strconv.Atoi(args[1])
+	broken("arguments", err)
+	broken("mkdir", os.MkdirAll(dir, 0o755))
+	program, err := os.ReadFile("/proc/self/exe")
+	broken("read ourselves", err)
+	for n := range count {
+		name := dir + "/program" + label(n)
+		fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC, 0o755)
+		broken("create", err)
+		_, err = unix.Write(fd, program)
+		broken("write", err)
+		broken("close", unix.Close(fd))
+		pid, err := syscall.ForkExec(name, []string{name, "nothing"}, &syscall.ProcAttr{})
+		if err != nil {
+			breach("execute what was written: " + err.Error())
+			break
+		}
+		_, _ = unix.Wait4(pid, nil, 0, nil)
+		broken("remove", unix.Unlink(name))
+	}
+	held("written programs", unix.ETXTBSY)
 }
