@@ -42,7 +42,7 @@ func TestHostProc(t *testing.T) {
 	}
 	each(t, []string{"namespaces"}, func(t *testing.T, p *place, backend string) {
 		p.startVictim()
-		profiles := map[string]string{"read only": p.readOnly(), "workspace": p.workspace(), "restricted": entries("minimal=read", attacker+"=read", p.ws+"=write")}
+		profiles := map[string]string{"read only": p.readOnly(), "workspace": p.workspace(), "writable root": entries("root=write", p.secret+"=deny")}
 		for kind, profile := range profiles {
 			t.Run(kind, func(t *testing.T) {
 				p := *p
@@ -60,6 +60,14 @@ func TestHostProc(t *testing.T) {
 					})
 				}
 			})
+		}
+		for kind, profile := range map[string]string{
+			"restricted reads":    entries("minimal=read", attacker+"=read", p.ws+"=write"),
+			"something is denied": entries("root=read", "/proc/keys=deny"),
+		} {
+			if o := p.covered(backend, profile, "look at", "/proc/meminfo", "/proc/"+pid(p)+"/cmdline"); o.code != 0 || len(o.breaches()) > 0 {
+				t.Errorf("%s: got the host's /proc, want an empty one: %v", kind, o)
+			}
 		}
 		for _, name := range []string{"look into a process", "roots of processes", "signal", "signal by directory"} {
 			works(t, p.run("", "", attacks[name](p)...))

@@ -57,7 +57,10 @@ func (l *launch) explainBackend(b *strings.Builder) string {
 // explainFiles prints the access to files.
 func (l *launch) explainFiles(b *strings.Builder, backend string) error {
 	if !l.legacyLandlock && !strings.HasPrefix(backend, "landlock") {
-		l.plan.HostProc = strings.HasPrefix(backend, "namespaces") && probeView(true) != nil
+		if strings.HasPrefix(backend, "namespaces") && probeView(true) != nil {
+			l.plan.HostProc = l.plan.MayShowHostProc()
+			l.plan.NoProc = !l.plan.HostProc
+		}
 		b.WriteString(l.plan.Describe())
 		if l.plan.Confined {
 			abi, _ := landlockVersion()

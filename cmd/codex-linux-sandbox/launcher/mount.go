@@ -40,7 +40,8 @@ type mounter struct {
 	helper  bool                // the command is the helper of file requests
 	reading bool                // the command may not write any file
 
-	freshProc bool // fail if no new /proc can be mounted
+	freshProc bool              // fail if no new /proc can be mounted
+	hostProc  initproc.Register // the host's /proc; 0: the view may not have it
 }
 
 // tree has the flags of an open_tree that copies a mount with all mounts below it.
@@ -130,6 +131,7 @@ func (m *mounter) view() {
 	m.Do("make mounts private", "/", unix.SYS_MOUNT, initproc.Val(0), m.Text("/"), initproc.Val(0), initproc.Val(unix.MS_REC|unix.MS_PRIVATE), initproc.Val(0))
 	m.copySources()
 	devs := m.copyDevices()
+	m.openHostProc()
 	m.prepareRoot()
 	m.mountDev(devs)
 	m.mountMasks()
@@ -169,14 +171,14 @@ func (m *mounter) copyDevices() []initproc.Register {
 	return fds
 }
 
-// prepareRoot restricts the root, or mounts an empty one at a path that every host has, and from
-// which nothing is copied later. In the end pivotRoot makes that the root.
+// prepareRoot restricts the root, or mounts an empty one at a path that every host has. In the end
+// pivotRoot makes that the root.
 func (m *mounter) prepareRoot() {
 	switch m.plan.Root {
 	case plan.RootEmpty:
-		m.root = m.open("open", initproc.CwdFD, "/dev")
+		m.root = m.open("open", initproc.CwdFD, "/proc")
 		fd := m.fileSystem("tmpfs", binding, maskSize, "mode=755")
-		m.Do("mount on", "/dev", unix.SYS_MOVE_MOUNT, fd.Arg(), m.Text(""), m.root.Arg(), m.Text(""),
+		m.Do("mount on", "/proc", unix.SYS_MOVE_MOUNT, fd.Arg(), m.Text(""), m.root.Arg(), m.Text(""),
 			initproc.Val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
 		m.Close(m.root)
 		m.root = fd
@@ -360,7 +362,8 @@ func (m *mounter) mountDev(devs []initproc.Register) {
 }
 
 // mountProc mounts a new /proc. Where parts of the host's are covered, as in most containers, the
-// kernel forbids that (EPERM): a new one would show them. Then the view has the host's /proc.
+// kernel forbids that (EPERM): a new one would show them. Then the view has the host's /proc, if its
+// policy permits reading that, and otherwise an empty one.
 func (m *mounter) mountProc() {
 	if m.plan.Root == plan.RootEmpty {
 		if m.plan.NoProc {
@@ -402,22 +405,34 @@ func (m *mounter) mountProc() {
 			m.Close(at)
 		})
 	}
+	if m.hostProc != 0 {
+		m.Close(m.hostProc)
+	}
 }
 
 // mountHostProc mounts the host's /proc, read-only with everything that covers parts of it. It shows
 // the names and arguments of all processes of the host. The kernel lets nobody in the view's user
-// namespace read anything else of a process outside. The helper of file requests, which serves
-// clients that may not see these processes, gets an empty /proc, and so does the view if the host's
-// /proc is no such file system.
+// namespace read anything else of a process outside.
 func (m *mounter) mountHostProc() {
-	id, err := identifyProc()
-	if m.helper || err != nil {
+	if m.hostProc == 0 {
 		m.mountEmptyProc()
 		return
 	}
-	proc := m.copyMount("/proc", binding|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY, id)
+	proc := m.Get("copy the mount of", "/proc", unix.SYS_OPEN_TREE, m.hostProc.Arg(), m.Text(""), initproc.Val(tree))
+	m.setMountAttr("/proc", proc, binding|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY)
 	m.grantOwn("/proc", proc, plan.WallReads)
 	m.moveMount(proc, "/proc")
+}
+
+// openHostProc opens the host's /proc if the view may have it.
+func (m *mounter) openHostProc() {
+	if m.freshProc || m.helper || m.plan.NoProc || !m.plan.MayShowHostProc() {
+		return
+	}
+	if id, err := identifyProc(); err == nil {
+		m.hostProc = m.open("open", initproc.CwdFD, "/proc")
+		m.mustBe("/proc", m.hostProc, id)
+	}
 }
 
 // identifyProc returns the identity of the host's /proc.

@@ -130,6 +130,15 @@ type Plan struct {
 // Devices are the devices of a view's /dev.
 var Devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
+// MayShowHostProc reports whether the view may have the host's /proc where no new one can be mounted:
+// with restricted reads it may not, nor if the policy denies something in it.
+func (plan *Plan) MayShowHostProc() bool {
+	if plan.Root == RootEmpty {
+		return false
+	}
+	return plan.Policy == nil || !slices.ContainsFunc(plan.Policy.UnreadablePaths(), func(name string) bool { return permissions.Within(name, "/proc") })
+}
+
 // HostOwned are the parts of /proc in which the kernel has settings that belong to the host's root,
 // whichever user is root inside. They are read-only in a view.
 var HostOwned = []string{

@@ -54,6 +54,11 @@ func init() {
 		_, errno = raw(unix.SYS_PROCESS_MADVISE, uintptr(fd), 0, 0, 0, 0)
 		report("process_madvise", errno)
 	}
+	attacks["look at"] = func(args []string) {
+		for _, name := range args {
+			try("read "+name, look(name))
+		}
+	}
 	attacks["see"] = func(args []string) {
 		// args: a process outside. The attack checks that the host's /proc is here and serves this process.
 		for _, name := range []string{"/proc/" + args[0] + "/cmdline", "/proc/self/environ", "/proc/self/maps", "/proc/self/fd/", "/dev/fd/", "/proc/meminfo", "/proc/sys/kernel/osrelease"} {
