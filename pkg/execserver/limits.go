@@ -37,6 +37,10 @@ const (
 	// is far too small to overflow a time.Duration.
 	maxLimitTime = 365 * 24 * time.Hour
 
+	// fullSessions is how many sessions may have MaxProcesses processes at the same time, so
+	// that a client with many sessions leaves processes to the others.
+	fullSessions = 4
+
 	// maxWaiting bounds the connections that are not authenticated yet, each of which ends
 	// within seconds. They may use at most 1/waitingShare of the process's descriptors, so that
 	// enough are left for clients and commands.

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
-	"syscall"
 
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/statuspage"
@@ -123,11 +122,7 @@ func arrivalOf(r *http.Request) (a arrival, ok bool) {
 
 // waitingLimit returns the limit of open unauthenticated connections.
 func waitingLimit() int {
-	var descriptors syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &descriptors) != nil {
-		return maxWaiting
-	}
-	return int(max(1, min(maxWaiting, descriptors.Cur/waitingShare)))
+	return int(max(1, min(maxWaiting, descriptorLimit()/waitingShare)))
 }
 
 // sourceOf returns the source of a connection before its first byte: the user of a client on

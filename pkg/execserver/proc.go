@@ -75,6 +75,9 @@ func (s *session) add(p *proc) error {
 		return observe.AtLimit(observe.LimitProcesses,
 			execproto.Internal(fmt.Sprintf("at most %d processes may run in a session; terminate some or raise --max-processes", s.srv.opts.MaxProcesses)))
 	}
+	if err := s.account.Reserve(observe.LimitProcesses, 1); err != nil {
+		return err
+	}
 	s.procs[p.id] = p
 	s.open++
 	return nil
@@ -106,6 +109,7 @@ func (s *session) remove(p *proc) {
 		delete(s.procs, p.id)
 	}
 	s.open--
+	s.account.Give(observe.LimitProcesses, 1)
 }
 
 // now returns the running process. It returns nil while the process is starting, and if it did
@@ -258,6 +262,7 @@ func (s *session) freeSlot() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
+	s.account.Give(observe.LimitProcesses, 1)
 }
 
 // notify sends a notification.

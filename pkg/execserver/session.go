@@ -11,6 +11,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/reply"
+	"codex.internal/pkg/execserver/share"
 	"codex.internal/pkg/execserver/tunnels"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
@@ -40,6 +41,7 @@ type session struct {
 	// These live as long as the session.
 	ctx      context.Context // ends with the session
 	cancel   context.CancelFunc
+	account  *share.Account // the session's share of the server's resources
 	group    *process.Group
 	sequence sequence // orders requests about a process, by its id
 	shells   snapshots
@@ -78,7 +80,7 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (repl
 	}
 	c.session, c.tunnels = s, s.tunnels
 	if c.srv.keeper != nil {
-		c.tunnels = c.srv.tunnels.New(c.ctx, s.log)
+		c.tunnels = c.srv.tunnels.New(c.ctx, s.log, c.account)
 	}
 	c.handshake = handshakeAnswered
 	c.log = c.log.With("session", digest.Of(s.id))
@@ -156,7 +158,8 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	}
 	s.log = srv.log.With("session", digest.Of(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
-	s.tunnels = srv.tunnels.New(s.ctx, s.log)
+	s.account = srv.shares.Open(s.grant.Principal, srv.hasWhole(s.grant.Principal))
+	s.tunnels = srv.tunnels.New(s.ctx, s.log, s.account)
 	srv.sessions[s.id] = s
 	if s.grant.Ends() && !s.grant.Renewable {
 		srv.wg.Go(s.routineGrant)
@@ -294,5 +297,6 @@ func (s *session) end(why string, ifDetached bool) {
 	for _, p := range procs {
 		p.discard()
 	}
+	s.account.Close()
 	s.srv.forget(s)
 }

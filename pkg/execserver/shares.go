@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/observe"
@@ -20,6 +21,8 @@ func (o *Options) shared() map[observe.Limit]int64 {
 	return map[observe.Limit]int64{
 		observe.LimitConnections: int64(o.MaxConnections),
 		observe.LimitWatches:     min(files.MaxServerWatches, max(1, inotifyInstances()/2)),
+		observe.LimitDescriptors: descriptorLimit() / 2,
+		observe.LimitProcesses:   fullSessions * int64(o.MaxProcesses),
 		observe.LimitFileCalls:   files.MaxFileCalls,
 		observe.LimitMemory:      o.memory(),
 	}
@@ -32,6 +35,16 @@ func (o *Options) memory() int64 {
 		return answerMemory
 	}
 	return 4 * min(int64(o.MaxMessage), math.MaxInt64/32)
+}
+
+// descriptorLimit returns how many descriptors this program may open.
+func descriptorLimit() int64 {
+	const usual = 1024
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return usual
+	}
+	return int64(min(limit.Cur, math.MaxInt64))
 }
 
 // inotifyInstances returns how many inotify instances all programs of this user may have.

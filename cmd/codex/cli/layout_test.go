@@ -87,7 +87,7 @@ var roomsMayImport = map[string]map[string][]string{
 		"detach":      {"observe", "tracing", "share", "wsauth"},
 		"environment": {"reply"},
 		"files":       {"observe", "tracing", "reply", "share"},
-		"tunnels":     {"observe"},
+		"tunnels":     {"observe", "share"},
 		"statuspage":  {"observe", "wsauth"},
 		"observe":     {"audit", "tracing"},
 		"audit":       {},

@@ -107,6 +107,10 @@ var documentedLimits = []struct {
 	{"docs/protocol.md", "Limits", map[string][]string{
 		"`connections` | is refused with status 503": {"pkg/execserver.DefaultMaxConnections"},
 		"`watches` | is refused":                     {"pkg/execserver/files.MaxServerWatches", "pkg/execserver/files.maxWatches"},
+		"`descriptors`: file handles, tunnels and listeners; a handle in a sandbox counts as 4 | is refused": {
+			"pkg/execserver/tunnels.maxTunnels", "pkg/execserver/tunnels.maxListeners",
+		},
+		"`processes` that have not closed, also those that are starting | is refused": {"pkg/execserver.DefaultMaxProcesses"},
 		"`memory`: bytes of answers until they are sent, and of messages until they are answered | waits; a large file is read as it is sent, so that an error in its middle ends the connection; a message that waits for 30 s ends its connection with close code 1013": {"pkg/execserver.answerMemory"},
 		"`detached`: processes that are kept | is refused":                              {"pkg/execserver/detach.maxKeepers", "pkg/execserver.DefaultMaxDetached"},
 		"`detached`: bytes of output that they may retain | is refused":                 {"pkg/execserver.DefaultRetainBytes"},

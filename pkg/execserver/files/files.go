@@ -85,7 +85,8 @@ type Files struct {
 // New returns the Files of a connection. ctx is the connection's context and has its account.
 // The connection closes the Files when it ends.
 func (srv *Server) New(ctx context.Context, conn Conn) *Files {
-	return &Files{srv: srv, conn: conn, ctx: ctx, account: share.From(ctx), handles: handleTable{limit: srv.MaxHandles}}
+	account := share.From(ctx)
+	return &Files{srv: srv, conn: conn, ctx: ctx, account: account, handles: handleTable{limit: srv.MaxHandles, account: account}}
 }
 
 // Close closes all handles and watches, and waits for them. No request may be running.

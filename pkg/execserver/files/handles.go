@@ -8,6 +8,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/reply"
+	"codex.internal/pkg/execserver/share"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -16,7 +17,8 @@ import (
 // (docs/spec/wire.md §5.4). Requests about one handle run one after the other,
 // so a handle is never closed while it is read.
 type handleTable struct {
-	limit int
+	limit   int
+	account *share.Account
 
 	mu   sync.Mutex
 	open map[string]*fileHandle
@@ -28,6 +30,16 @@ type fileHandle struct {
 	mode   execproto.OpenMode
 	atomic bool // its file must be abandoned and not only closed: it replaces its target, or extracts an archive
 	packed bool // the file is an archive
+	// descriptors is how many the handle takes of the client's share.
+	descriptors int64
+}
+
+// descriptorsOf returns how many descriptors an open file of a worker takes.
+func descriptorsOf(w worker) int64 {
+	if _, ok := w.(confinedFiles); ok {
+		return helperDescriptors
+	}
+	return 1
 }
 
 func unknownHandle(id string) error {
@@ -46,6 +58,9 @@ func (t *handleTable) reserve(id string, h *fileHandle) (*fileHandle, error) {
 		return nil, observe.AtLimit(observe.LimitHandles, execproto.InvalidRequest(fmt.Sprintf("at most %d file reads may be open per connection", t.limit)))
 	case h.packed && t.archives() >= execproto.MaxArchives:
 		return nil, observe.AtLimit(observe.LimitArchives, execproto.InvalidRequest(fmt.Sprintf("at most %d archives may be open per connection", execproto.MaxArchives)))
+	}
+	if err := t.account.Reserve(observe.LimitDescriptors, h.descriptors); err != nil {
+		return nil, err
 	}
 	if t.open == nil {
 		t.open = make(map[string]*fileHandle)
@@ -77,12 +92,15 @@ func (t *handleTable) take(id string) *fileHandle {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h := t.open[id]
-	delete(t.open, id)
+	if h != nil {
+		delete(t.open, id)
+		t.account.Give(observe.LimitDescriptors, h.descriptors)
+	}
 	return h
 }
 
 // closeAll closes all handles at the end of the connection. Unfinished atomic writes leave
-// their targets unchanged.
+// their targets unchanged. The connection then closes the account.
 func (t *handleTable) closeAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +144,9 @@ func (f *Files) Open(ctx context.Context, p *OpenRequest) (reply.Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	h, err := f.handles.reserve(p.HandleID, &fileHandle{mode: p.Mode, atomic: p.Mode == execproto.OpenReplace && p.Atomic})
+	h, err := f.handles.reserve(p.HandleID, &fileHandle{
+		mode: p.Mode, atomic: p.Mode == execproto.OpenReplace && p.Atomic, descriptors: descriptorsOf(worker),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +197,9 @@ func (f *Files) OpenArchive(ctx context.Context, p *ArchiveRequest) (reply.Resul
 	if err != nil {
 		return nil, err
 	}
-	h, err := f.handles.reserve(p.HandleID, &fileHandle{mode: mode, atomic: mode == execproto.OpenReplace, packed: true})
+	h, err := f.handles.reserve(p.HandleID, &fileHandle{
+		mode: mode, atomic: mode == execproto.OpenReplace, packed: true, descriptors: descriptorsOf(worker),
+	})
 	if err != nil {
 		return nil, err
 	}

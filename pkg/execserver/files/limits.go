@@ -21,6 +21,9 @@ const (
 	maxWatches       = 8
 	MaxServerWatches = 512
 
+	// helperDescriptors is how many descriptors a helper takes: three pipes and its pidfd.
+	helperDescriptors = 4
+
 	// wholeFile is the size of the largest file that is read into memory before its answer
 	// begins: a multiple of a chunk. The answer for a larger file is sent while the file is
 	// read, and a read error in the middle of it ends the connection.

@@ -105,8 +105,8 @@ func (t *watchTable) reserve(f *Files, id uint64) (*treeWatch, error) {
 	case len(t.open) >= maxWatches:
 		return nil, observe.AtLimit(observe.LimitWatches, execproto.InvalidRequest(fmt.Sprintf("at most %d watches may be open per connection", maxWatches)))
 	}
-	if err := f.account.Take(observe.LimitWatches, 1); err != nil {
-		return nil, observe.AtLimit(observe.LimitWatches, execproto.InvalidRequest(err.Error()))
+	if err := f.account.Reserve(observe.LimitWatches, 1); err != nil {
+		return nil, err
 	}
 	w := &treeWatch{f: f, id: id}
 	w.ctx, w.cancel = context.WithCancel(f.ctx)

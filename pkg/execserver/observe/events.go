@@ -160,6 +160,7 @@ const (
 	LimitWatches      Limit = "watches"
 	LimitTunnels      Limit = "tunnels"
 	LimitListeners    Limit = "listeners"
+	LimitDescriptors  Limit = "descriptors"
 	LimitFileCalls    Limit = "file_calls" // concurrent calls; others wait
 	LimitMemory       Limit = "memory"     // bytes of answers and messages; others wait
 	LimitMachine      Limit = "machine"    // memory, descriptors or processes of the machine are used up
@@ -168,7 +169,7 @@ const (
 // Limits has all limits.
 var Limits = []Limit{
 	LimitConnections, LimitProcesses, LimitHandles, LimitWaiting, LimitMessageBytes, LimitQuestions, LimitArchives,
-	LimitDetached, LimitHTTPBodies, LimitWatches, LimitTunnels, LimitListeners, LimitFileCalls, LimitMemory, LimitMachine,
+	LimitDetached, LimitHTTPBodies, LimitWatches, LimitTunnels, LimitListeners, LimitDescriptors, LimitFileCalls, LimitMemory, LimitMachine,
 }
 
 // LimitError is the error of a request that exceeds a limit. When the server sends it as the

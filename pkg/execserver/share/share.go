@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
 )
 
@@ -107,7 +108,7 @@ func (a *Account) Close() {
 }
 
 // Take takes n of a resource without waiting. Its error gives the limit and the amount in use,
-// and is the answer to the request.
+// for example for the answer to a request.
 func (a *Account) Take(name observe.Limit, n int64) error {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
@@ -116,6 +117,14 @@ func (a *Account) Take(name observe.Limit, n int64) error {
 		return &FullError{Limit: name, All: pool.limit, Used: pool.used, Own: a.p.used[name]}
 	}
 	a.take(pool, name, n)
+	return nil
+}
+
+// Reserve is Take with an error that a client gets as the answer to its request.
+func (a *Account) Reserve(name observe.Limit, n int64) error {
+	if err := a.Take(name, n); err != nil {
+		return observe.AtLimit(name, execproto.InvalidRequest(err.Error()))
+	}
 	return nil
 }
 

@@ -10,10 +10,10 @@ const (
 	// their minimum sizes. This bounds the memory that a client can use up in the server by not
 	// reading, or with programs that do not read. With full windows 2,048 tunnels would use 2
 	// GiB. The hundred connections of a browser get full windows. Of a thousand connections the
-	// later ones are slower, but no connection waits for another. share is the part of the
-	// remaining bytes that one tunnel gets.
+	// later ones are slower, but no connection waits for another. A tunnel gets 1/parts of the
+	// remaining bytes.
 	maxBytes = 64 << 20
-	share    = 32
+	parts    = 32
 	// maxListeners bounds the ports on which the server listens for a session.
 	maxListeners = 64
 	// acceptPause is how long a listener waits after it could not accept a connection.

@@ -70,6 +70,9 @@ func (t *Tunnels) listen(l *listener) error {
 	case len(t.listeners) >= maxListeners:
 		return observe.AtLimit(observe.LimitListeners, execproto.InvalidRequest(fmt.Sprintf("a session may listen on at most %d ports; close some", maxListeners)))
 	}
+	if err := t.account.Reserve(observe.LimitDescriptors, 1); err != nil {
+		return err
+	}
 	t.listeners[l.id] = l
 	t.wg.Add(1)
 	return nil
@@ -95,6 +98,7 @@ func (t *Tunnels) Unlisten(ctx context.Context, p *execproto.TunnelListener) {
 // closed. The owner waits for it.
 func (t *Tunnels) routineListener(l *listener) {
 	defer t.wg.Done()
+	defer t.account.Give(observe.LimitDescriptors, 1)
 	defer close(l.ended)
 	for {
 		conn, err := l.Accept()

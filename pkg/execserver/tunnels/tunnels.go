@@ -11,6 +11,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/share"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/jsonrpc"
@@ -61,6 +62,7 @@ type Tunnels struct {
 	srv     *Server
 	log     *slog.Logger
 	ctx     context.Context // context of the session
+	account *share.Account  // that of the session, which closes it after Tunnels
 	dialing chan struct{}   // contains an element for each connection attempt
 	wg      sync.WaitGroup  // counts slots and listeners
 
@@ -82,9 +84,9 @@ var errOver = errors.New("the session has ended")
 var errNotResumed = errors.New("the client has let go of the tunnel")
 
 // New returns the tunnels of a session that ends with ctx.
-func (srv *Server) New(ctx context.Context, log *slog.Logger) *Tunnels {
+func (srv *Server) New(ctx context.Context, log *slog.Logger, account *share.Account) *Tunnels {
 	return &Tunnels{
-		srv: srv, log: log, ctx: ctx, dialing: make(chan struct{}, maxDials), resumed: make(chan struct{}),
+		srv: srv, log: log, ctx: ctx, account: account, dialing: make(chan struct{}, maxDials), resumed: make(chan struct{}),
 		streams: make(map[uint64]*tunnel.Stream), listeners: make(map[uint64]*listener),
 	}
 }
@@ -125,6 +127,9 @@ func (t *Tunnels) reserve() error {
 	case t.slots >= maxTunnels:
 		return observe.AtLimit(observe.LimitTunnels, execproto.InvalidRequest(fmt.Sprintf("at most %d tunnels may be open in a session; close some", maxTunnels)))
 	}
+	if err := t.account.Reserve(observe.LimitDescriptors, 1); err != nil {
+		return err
+	}
 	t.slots++
 	t.wg.Add(1)
 	return nil
@@ -134,6 +139,7 @@ func (t *Tunnels) reserve() error {
 func (t *Tunnels) release() {
 	t.mu.Lock()
 	t.slots--
+	t.account.Give(observe.LimitDescriptors, 1)
 	t.mu.Unlock()
 	t.wg.Done()
 }
@@ -164,7 +170,7 @@ func (t *Tunnels) add(c Conn, id, window uint64) (*tunnel.Stream, error) {
 // grant returns the window of a new stream. used is the sum of the other windows.
 func grant(used, least uint64) uint64 {
 	left := max(maxBytes, used) - used
-	return min(max(left/share, least), tunnel.Window)
+	return min(max(left/parts, least), tunnel.Window)
 }
 
 // windowIn returns how many bytes the client may send ahead.

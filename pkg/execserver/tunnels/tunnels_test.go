@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/share"
 	"codex.internal/pkg/wire/tunnel"
 )
 
 func newTunnels(t *testing.T) *Tunnels {
-	return NewServer(Options{Events: new(observe.Events)}).New(t.Context(), slog.New(slog.DiscardHandler))
+	shares := share.New(map[observe.Limit]int64{observe.LimitDescriptors: 2 * maxTunnels})
+	return NewServer(Options{Events: new(observe.Events)}).New(t.Context(), slog.New(slog.DiscardHandler), shares.Open("", true))
 }
 
 // TestTunnelLimit opens as many tunnels as a session may have, and one more.
