@@ -23,7 +23,7 @@ func (k *caller) change(file int, err error, do func(at string) error) reply {
 	if !k.policy.Change(at) && !isNameless(file, at) {
 		return failed(unix.EPERM)
 	}
-	if err := k.listener.Valid(k.Call); err != nil {
+	if err := k.ready(); err != nil {
 		return failed(err)
 	}
 	return failed(do(held(file)))

@@ -109,7 +109,12 @@ type reply struct {
 	answered bool
 }
 
-func failed(err error) reply { return reply{errno: errnoOf(err)} }
+func failed(err error) reply {
+	if Control && errors.Is(err, errChecked) {
+		return goesOn
+	}
+	return reply{errno: errnoOf(err)}
+}
 
 var goesOn, answered = reply{goOn: true}, reply{answered: true}
 

@@ -72,6 +72,17 @@ func (k *caller) descriptor(number int) (int, error) {
 	return fd, err
 }
 
+// errChecked is the error of ready in the control of the attacks.
+var errChecked = errors.New("checked")
+
+// ready returns an error unless the caller still waits, so that the call may be made. It is the last step before each call.
+func (k *caller) ready() error {
+	if Control {
+		return errChecked
+	}
+	return k.listener.Valid(k.Call)
+}
+
 // base opens the directory at which the resolution of a path begins. It returns AT_FDCWD for an absolute path: all roots are the same,
 // because the filter refuses chroot. The rest of a path through one of the caller's own descriptors in /proc, or in /dev/fd, begins
 // there; if nothing is left of it, the descriptor itself is meant.

@@ -28,19 +28,19 @@ func (k *caller) parent(dir, i int) (*named, reply) {
 	above, last := split(rest)
 	switch strings.TrimSuffix(last, "/") {
 	case "", ".", "..": // always an error
-		return nil, goesOn
+		return nil, refused
 	}
 	fd, err := hold(base, above, unix.O_DIRECTORY, 0)
 	switch {
 	case errors.Is(err, unix.ELOOP):
-		return nil, goesOn
+		return nil, refused
 	case err != nil:
 		return nil, failed(err)
 	}
 	return &named{fd, last}, reply{}
 }
 
-// mayName reports whether names may be made, removed or given to other files. If not, the kernel goes on, and Landlock refuses.
+// mayName reports whether names may be made, removed or given to other files, and whether the call may be made now.
 func (k *caller) mayName(names ...*named) (bool, error) {
 	for _, n := range names {
 		at, err := where(n.dir)
@@ -51,7 +51,7 @@ func (k *caller) mayName(names ...*named) (bool, error) {
 			return false, nil
 		}
 	}
-	return true, k.listener.Valid(k.Call)
+	return true, k.ready()
 }
 
 // name makes a call on a name, for which argument i is the path.
@@ -64,7 +64,7 @@ func (k *caller) name(dir, i int, do func(n *named) error) reply {
 	if may, err := k.mayName(n); err != nil {
 		return failed(err)
 	} else if !may {
-		return goesOn
+		return refused
 	}
 	return failed(do(n))
 }
@@ -121,7 +121,7 @@ func (k *caller) rename(fromDir, i, toDir, j int, flags uint32) reply {
 	if may, err := k.mayName(from, to); err != nil {
 		return failed(err)
 	} else if !may {
-		return goesOn
+		return refused
 	}
 	return failed(unix.Renameat2(from.dir, from.name, to.dir, to.name, uint(flags)))
 }
@@ -152,7 +152,7 @@ func (k *caller) link(fromDir, i, toDir, j, flags int) reply {
 	if may, err := k.mayName(to); err != nil {
 		return failed(err)
 	} else if !may {
-		return goesOn
+		return refused
 	}
 	return failed(unix.Linkat(unix.AT_FDCWD, held(file), to.dir, to.name, unix.AT_SYMLINK_FOLLOW))
 }

@@ -86,7 +86,7 @@ func (k *caller) native(o opening) reply {
 	if mode := o.flags & unix.O_ACCMODE; k.abi < abiTruncate && o.flags&unix.O_TRUNC != 0 && mode != unix.O_WRONLY && mode != unix.O_RDWR {
 		return failed(unix.EACCES)
 	}
-	return goesOn
+	return refused
 }
 
 // abiTruncate is the version of Landlock that restricts truncation.
@@ -168,7 +168,7 @@ func (k *caller) create(dir int, name string, o opening) (r reply, again bool) {
 	if err != nil {
 		return failed(err), false
 	}
-	if err := k.listener.Valid(k.Call); err != nil {
+	if err := k.ready(); err != nil {
 		return failed(err), false
 	}
 	fd, err := unix.Openat(dir, name, o.flags|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NOCTTY, o.mode&0o7777&^mask)
@@ -222,7 +222,7 @@ func (k *caller) openHeld(file int, o opening) (r reply, again bool) {
 			return failed(err), false
 		}
 	}
-	if err := k.listener.Valid(k.Call); err != nil {
+	if err := k.ready(); err != nil {
 		return failed(err), false
 	}
 	flags := o.flags&^(unix.O_CREAT|unix.O_NOFOLLOW) | unix.O_CLOEXEC | unix.O_NOCTTY

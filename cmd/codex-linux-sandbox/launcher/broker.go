@@ -81,6 +81,9 @@ func (b brokered) run(l *launch) (int, error) {
 	dropPrivileges(init)
 	r := newRuleset(command, abi, plan.LandlockOf(abi).Files, l, l.plan.Network == plan.NetworkOff)
 	r.grantPaths(grants)
+	if broker.Control {
+		r.grantPaths(l.plan.BrokerDomain())
+	}
 	r.grantInherited(l.passed)
 	r.grantProgram(l.execFD)
 	r.enforce()
