@@ -37,6 +37,9 @@ func (brokered) refuse(l *launch) error {
 	if l.nesting {
 		return errors.New("it cannot let the command make namespaces and mounts")
 	}
+	if l.backend == "auto" && !l.plan.Writable() {
+		return errors.New("nothing may be written, so there is nothing to do for it")
+	}
 	if err := l.plan.BrokerRefusal(); err != nil {
 		return err
 	}
@@ -50,6 +53,9 @@ func (b brokered) run(l *launch) (int, error) {
 	}
 	if err != nil {
 		return 0, &unavailable{err}
+	}
+	if !l.plan.Writable() {
+		return landlock{}.run(l)
 	}
 	if !l.inDomain {
 		return 0, l.enterDomain(abi)
@@ -70,7 +76,6 @@ func (b brokered) run(l *launch) (int, error) {
 	}
 	defer s.release()
 	rules := l.rules()
-	rules.Sharing, rules.Broker = true, abi
 	init, command := s.processes.Init, s.processes.Command
 	for _, name := range l.plan.Absent {
 		init.Absent(name)

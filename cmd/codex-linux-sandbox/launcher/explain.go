@@ -48,15 +48,25 @@ func (l *launch) explainBackend(b *strings.Builder) string {
 	}
 	backend := l.choose()
 	b.WriteString("backend: " + backend + "\n")
-	if strings.HasPrefix(backend, "landlock") {
-		l.backend = "landlock" // for the explanation, even if the options do not name this backend
+	for _, name := range []string{"broker", "landlock"} {
+		if strings.HasPrefix(backend, name) {
+			l.backend = name // for the explanation, even if the options do not name this backend
+		}
 	}
 	return backend
 }
 
 // explainFiles prints the access to files.
 func (l *launch) explainFiles(b *strings.Builder, backend string) error {
-	if !l.legacyLandlock && !strings.HasPrefix(backend, "landlock") {
+	if strings.HasPrefix(backend, "broker") && l.plan.Writable() {
+		grants, err := l.plan.BrokerGrants(plan.HostView{})
+		if err != nil {
+			return err
+		}
+		b.WriteString(l.plan.DescribeBroker() + plan.DescribeGrants(grants))
+		return nil
+	}
+	if !l.legacyLandlock && !strings.HasPrefix(backend, "landlock") && !strings.HasPrefix(backend, "broker") {
 		if strings.HasPrefix(backend, "namespaces") && probeView(true) != nil {
 			l.plan.HostProc = l.plan.MayShowHostProc()
 			l.plan.NoProc = !l.plan.HostProc
@@ -94,6 +104,10 @@ func (l *launch) explainCalls(b *strings.Builder) {
 		"  perf_event_open, kexec_*, *_module, open_by_handle_at, quotactl*,\n" +
 		"  ioctl TIOCSTI and TIOCLINUX, fcntl F_SETLEASE and F_SETDELEG, setpriority and ioprio_set of groups and\n" +
 		"  users, other architectures and x32\n")
+	if r.Broker > 0 {
+		b.WriteString("  calls that act on other processes by number or descriptor; System V objects and message queues;\n" +
+			"  landlock_create_ruleset, setxattrat, removexattrat, file_setattr; prctl PR_SET_DUMPABLE does nothing\n")
+	}
 	if r.Files {
 		b.WriteString("  ioctls except those that only read a file, or act on a terminal, a socket, a namespace or a process\n")
 	}

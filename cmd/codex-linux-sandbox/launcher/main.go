@@ -71,7 +71,7 @@ var backends = map[string]backend{
 }
 
 // preference is the order in which auto tries the backends.
-var preference = []string{"namespaces", "bwrap", "landlock"}
+var preference = []string{"namespaces", "bwrap", "broker", "landlock"}
 
 // unavailable is the error of a backend that does not work on this host.
 type unavailable struct{ err error }
@@ -245,7 +245,12 @@ func (l *launch) openProxies() (err error) {
 
 // rules returns the rules of the command's filter.
 func (l *launch) rules() plan.Rules {
+	abi := 0
+	if l.backend == "broker" {
+		abi, _ = landlockVersion()
+	}
 	return plan.Rules{
+		Sharing: abi > 0, Broker: abi,
 		Network: l.plan.Network, Sockets: l.sockets(), Nesting: l.nesting, UnixSockets: l.unixSockets,
 		Files: l.plan.Confined && l.plan.Root != plan.RootWritable, Connect: l.connects(), Handed: l.handed,
 	}

@@ -172,7 +172,7 @@ func (e *examination) enforce(b *Backend) {
 		return
 	}
 	b.WorkspaceWrite, b.OwnSockets = true, slices.Contains(did, didOwnSockets)
-	if e.did == nil {
+	if e.did == nil && b.Name != brokerName { // it has no /proc and no network of its own
 		e.did = did
 	}
 	if !b.OwnSockets {

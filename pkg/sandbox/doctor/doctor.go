@@ -45,6 +45,7 @@ const (
 	OtherNamespaces  = "otherNamespaces"  // IPC and UTS
 	Seccomp          = "seccomp"          // filters of system calls
 	Landlock         = "landlock"         // version 6 (Linux 6.12)
+	Broker           = "broker"           // changes of files without namespaces
 	SecondWall       = "secondWall"       // Landlock on top of the mounts: version 2 (Linux 5.19)
 	Bubblewrap       = "bubblewrap"       // the program bwrap
 	Terminal         = "terminal"         // PTYs

@@ -23,6 +23,7 @@ import (
 const (
 	namespacesName = "namespaces"
 	bwrapName      = "bwrap"
+	brokerName     = "broker"
 	landlockName   = "landlock"
 )
 
@@ -53,6 +54,7 @@ func Examine(ctx context.Context) *Report {
 	e.namespaces()
 	e.seccomp()
 	e.landlock()
+	e.broker()
 	e.bubblewrap()
 	e.terminal()
 	e.cgroup()
@@ -124,7 +126,9 @@ func workspaceWrites(b Backend) bool { return b.WorkspaceWrite }
 // redirects reports whether the launcher redirects connections that bypass a network proxy to the
 // proxy. The launcher makes these connections itself, as it does with connections to a command's
 // own Unix sockets.
-func redirects(b Backend) bool { return b.Name != landlockName && b.WorkspaceWrite && b.OwnSockets }
+func redirects(b Backend) bool {
+	return b.Name != landlockName && b.Name != brokerName && b.WorkspaceWrite && b.OwnSockets
+}
 
 // ok adds a check that succeeded.
 func (e *examination) ok(name, detail string) {
@@ -148,9 +152,11 @@ func (e *examination) namespaces() {
 	if !known {
 		return
 	}
-	status, matters := Failed, "the backends namespaces and bwrap cannot work, and with them no policy that lets something be written"
-	if e.backend(bwrapName).WorkspaceWrite {
-		status, matters = Warning, "the backend namespaces cannot work; bwrap does"
+	status, matters := Failed, "the backends namespaces and bwrap cannot work"
+	for _, other := range []string{brokerName, bwrapName} {
+		if e.backend(other).WorkspaceWrite {
+			status, matters = Warning, "the backend namespaces cannot work; "+other+" does"
+		}
 	}
 	fail := func(name string, a act) { e.bad(name, status, p.Reason, matters, e.facts.blames(a, p.Errno)) }
 	const made = "can be made"
@@ -288,6 +294,18 @@ func tryInotify() error {
 	return os.NewSyscallError("inotify_add_watch", err)
 }
 
+// broker reports whether the launcher can change files for a command where no namespaces can be made.
+func (e *examination) broker() {
+	p, known := e.probed[brokerName]
+	switch {
+	case !known:
+	case p.Works:
+		e.ok(Broker, "the launcher can change files for a command, without namespaces; unpacking many files takes 5 to 8 times as long then")
+	default:
+		e.bad(Broker, e.unlessNeeded(), p.Reason, "without namespaces, no policy that lets something be written can be enforced", nil)
+	}
+}
+
 // landlock reports the version of Landlock that the launcher has found. The backend landlock and
 // the second wall need it.
 func (e *examination) landlock() {
@@ -340,7 +358,7 @@ func (e *examination) secondWall(reason string, all []blame) {
 
 // unlessNeeded returns the status of a failure that affects only a later backend.
 func (e *examination) unlessNeeded() Status {
-	if e.backend(namespacesName).WorkspaceWrite {
+	if e.backend(namespacesName).WorkspaceWrite || e.backend(brokerName).WorkspaceWrite {
 		return Absent
 	}
 	return Failed

@@ -236,7 +236,7 @@ func probed(t *testing.T, kind string) map[string]string {
 // confinedStatus is a shell condition that is true if the process is confined.
 const confinedStatus = `grep -q 'NoNewPrivs:.1' /proc/self/status && grep -q 'Seccomp:.2' /proc/self/status`
 
-// TestHardenedContainer: only Landlock works. Policies that it can enforce work. All others are
+// TestHardenedContainer: no namespaces can be made. Policies that Landlock and the broker can enforce work. All others are
 // refused before the command runs.
 func TestHardenedContainer(t *testing.T) {
 	for _, kind := range []string{filtered, limited} {
@@ -257,6 +257,7 @@ func TestHardenedContainer(t *testing.T) {
 				"--ws-auth", "capability-token", "--ws-token-sha256", fmt.Sprintf("%x", sha256.Sum256([]byte(token)))))
 			t.Run("processes", func(t *testing.T) { containerProcesses(t, client) })
 			t.Run("files", func(t *testing.T) { containerFiles(t, client) })
+			t.Run("workspace", func(t *testing.T) { containerWorkspace(t, client) })
 			t.Run("refusals", func(t *testing.T) { containerRefusals(t, client) })
 		})
 	}
@@ -329,22 +330,53 @@ func containerFiles(t *testing.T, client *execclient.Client) {
 	}
 }
 
-// containerRefusals checks that a command does not run if Landlock cannot express its policy, and
+// containerWorkspace checks that a command writes to its workspace, and that what is protected there stays, by the backend broker.
+func containerWorkspace(t *testing.T, client *execclient.Client) {
+	for name, make := range map[string]func(ws string) json.RawMessage{
+		"the default policy": func(ws string) json.RawMessage { return sandboxOf(ws, "root=read", "project_roots=write") },
+		"a read-only directory": func(ws string) json.RawMessage {
+			return sandboxOf(ws, "root=read", ws+"=write", ws+"/.git=read", ws+"/.codex=read", ws+"/.agents=write")
+		},
+		"a path that must not appear": func(ws string) json.RawMessage {
+			return sandboxOf(ws, "root=read", ws+"=write", ws+"/no/such=read")
+		},
+		"restricted reads": func(ws string) json.RawMessage { return sandboxOf(ws, "minimal=read", ws+"=write") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ws, secret := workspace(t)
+			harness.Must(t, os.MkdirAll(ws+"/.git/hooks", 0o755))
+			script := "echo x > made && mkdir d && mv made d && chmod 600 d/made || exit 9; touch .git/hooks/a; mkdir .codex; mv .git x; echo x > " + secret
+			if name == "a path that must not appear" {
+				script += "; mkdir no"
+			}
+			e, err := runSandboxed(t, client, "workspace "+name, ws, script, make(ws))
+			if err != nil || e.code == 0 || e.code == 9 {
+				t.Errorf("got %+v, %v; want exit code 1, of the last command", e, err)
+			}
+			if b, err := os.ReadFile(ws + "/d/made"); string(b) != "x\n" {
+				t.Errorf("the new file: got %q, %v, want %q", b, err, "x\n")
+			}
+			for _, at := range []string{"/.git/hooks/a", "/.codex", "/x", "/no"} {
+				if _, err := os.Lstat(ws + at); err == nil {
+					t.Errorf("%s was made", at)
+				}
+			}
+			if b, _ := os.ReadFile(secret); string(b) != "key" {
+				t.Errorf("the secret: got %q, want %q", b, "key")
+			}
+		})
+	}
+}
+
+// containerRefusals checks that a command does not run if no backend can enforce its policy, and
 // that the error names the path.
 func containerRefusals(t *testing.T, client *execclient.Client) {
 	for name, make := range map[string]func(ws, secret string) (path string, sandbox json.RawMessage){
-		"a name that must not be created": func(ws, _ string) (string, json.RawMessage) {
-			return ws + "/.", sandboxOf(ws, "root=read", "project_roots=write")
-		},
 		"a denied file": func(ws, secret string) (string, json.RawMessage) {
 			return secret, sandboxOf(ws, "root=read", secret+"=deny")
 		},
-		"a read-only directory": func(ws, _ string) (string, json.RawMessage) {
-			harness.Must(t, os.MkdirAll(ws+"/.git/hooks", 0o755))
-			return ws + "/.git", sandboxOf(ws, "root=read", ws+"=write", ws+"/.codex=write", ws+"/.agents=write")
-		},
-		"a path that must not appear": func(ws, _ string) (string, json.RawMessage) {
-			return ws + "/no", sandboxOf(ws, "root=read", ws+"=write", ws+"/.git=write", ws+"/.codex=write", ws+"/.agents=write", ws+"/no/such=read")
+		"a denied file below a writable directory": func(ws, _ string) (string, json.RawMessage) {
+			return ws + "/f", sandboxOf(ws, "root=read", "project_roots=write", ws+"/f=deny")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
