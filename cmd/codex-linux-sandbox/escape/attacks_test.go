@@ -47,7 +47,10 @@ var mounted = []string{"namespaces", "bwrap"}
 func words(w ...string) func(*place) []string { return func(*place) []string { return w } }
 
 var attacks = []attack{
-	{name: "ptrace"}, {name: "process_vm"}, {name: "io_uring"}, {name: "userfaultfd"},
+	{name: "ptrace", backends: []string{"bwrap", "landlock"}}, {name: "process_vm", backends: []string{"bwrap", "landlock"}},
+	{name: "pidfd_getfd"}, {name: "trace a process outside", victim: true, args: func(p *place) []string { return []string{"trace", pid(p)} }},
+	{name: "trace the init", control: byNobody, args: words("trace", "1")},
+	{name: "rtnetlink", control: byRoot}, {name: "io_uring"}, {name: "userfaultfd"},
 	// Debian's kernels refuse perf_event_open to ordinary users: their kernel.perf_event_paranoid is 3.
 	{name: "perf", control: byRoot},
 	{name: "bpf", control: byRoot}, {name: "keys"}, {name: "kexec", control: byRoot, optional: true},

@@ -95,6 +95,62 @@ func TestOtherInterfaces(t *testing.T) {
 	})
 }
 
+// TestTracedCalls: a command that traces its own process and changes the number of a call does not get past the filter.
+func TestTracedCalls(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		if runtime.GOARCH != "amd64" {
+			t.Skip("the attack knows the registers of one architecture")
+		}
+		works(t, p.run("", "", "traced calls"))
+		contained(t, p.run(backend, p.opened(), "traced calls"))
+	})
+}
+
+// TestTheInitTracesNothing: a command that asks its parent to trace it runs on, with the exit code of its own.
+func TestTheInitTracesNothing(t *testing.T) {
+	each(t, []string{"namespaces"}, func(t *testing.T, p *place, backend string) {
+		if o := p.run(backend, p.opened(), "traceme"); o.code != 7 || !strings.Contains(o.text, "it runs on") {
+			t.Errorf("got %v, want code 7", o)
+		}
+	})
+}
+
+// TestInterfacesAreListed: a command lists the interfaces of its own network, which has one, and none with --no-local-sockets.
+func TestInterfacesAreListed(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		for option, want := range map[string]int{"--no-local-sockets": 0, "": 1} {
+			cmd := p.command(t.Context(), backend, p.opened(), "interfaces")
+			if option != "" {
+				cmd.Args = slices.Insert(cmd.Args, 1, option)
+			}
+			if o := p.finish(cmd); len(o.breaches()) != want || want == 1 && !strings.Contains(o.text, "interface lo") {
+				t.Errorf("%q: got %v, want %d interfaces", option, o, want)
+			}
+		}
+	})
+}
+
+// TestOwnersOfRoot: in a sandbox of root a file can be given away without an error, and stays root's. Landlock and other users refuse it.
+func TestOwnersOfRoot(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		name := p.file("ws/given", "")
+		var before, after unix.Stat_t
+		must(t, unix.Stat(name, &before))
+		o := p.run(backend, p.opened(), "give away", name)
+		must(t, unix.Stat(name, &after))
+		if after.Uid != before.Uid || after.Gid != before.Gid {
+			t.Errorf("the owner is %d:%d, want %d:%d", after.Uid, after.Gid, before.Uid, before.Gid)
+		}
+		want := 0
+		if before.Uid == 0 && backend != "landlock" {
+			want = 8
+		}
+		if got := len(o.breaches()); got != want {
+			t.Errorf("got %v, want %d calls that succeed", o, want)
+		}
+	})
+}
+
 // TestSystemV: a command cannot use System V IPC objects of the host, even if it knows their
 // numbers.
 func TestSystemV(t *testing.T) {

@@ -48,6 +48,9 @@ type signalInfo struct {
 	_             [108]byte
 }
 
+// stopped marks the status of a process that stops for its tracer.
+const stopped = 0x7f
+
 // fromKernel is the code of a signal that the kernel has sent: SI_KERNEL.
 const fromKernel = 0x80
 
@@ -275,6 +278,15 @@ func (c *Processes) wait(child uintptr) {
 			}
 			if errno != 0 || pid == 0 {
 				break
+			}
+			if status&0xff == stopped {
+				// The process has asked its parent to trace it, which this process does not.
+				sig := uintptr(status >> 8 & 0xff)
+				if sig == uintptr(unix.SIGTRAP) {
+					sig = 0 // it comes from execve
+				}
+				_, _, _ = syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, pid, 0, sig, 0, 0)
+				continue
 			}
 			if pid == child {
 				c.killAll()

@@ -119,8 +119,8 @@ permission profile or one of the short forms.
   --stricter                  let Landlock enforce more than was asked for where it
                               cannot be exact: nothing new can then be made directly
                               in a directory that holds something protected
-  --no-local-sockets          while the network is off: no sockets of COMMAND's own
-                              but pairs, as in Codex CLI
+  --no-local-sockets          as in Codex CLI: while the network is off, no sockets of
+                              COMMAND's own but pairs; no netlink, no tracing
   --allow-nesting             let COMMAND make namespaces and mounts of its own
   --explain                   print what would be enforced; run nothing
   --probe                     print what this host can enforce; run nothing

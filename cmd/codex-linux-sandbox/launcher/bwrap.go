@@ -148,7 +148,7 @@ func (w *wrapped) descriptors() ([]uintptr, error) {
 	}
 	binds = bwrap.AppendWall(binds, w.l.plan, w.l.helper)
 	w.binds = binds
-	outer := w.l.rules()
+	outer := w.rules()
 	if outer.Sockets >= plan.SocketsLoopback || outer.Asks() {
 		// The second stage runs under this filter as well. It creates sockets, and then installs
 		// the filter that asks the launcher about connections.
@@ -423,13 +423,21 @@ func poll(pidfd int) error {
 	}
 }
 
+// rules returns the rules of the command's filter. bwrap's first process inside could be traced: it is no process of this program.
+func (w *wrapped) rules() plan.Rules {
+	r := w.l.viewRules()
+	r.Tracing = false
+	return r
+}
+
 // spec returns the argument of --second-stage.
 func (w *wrapped) spec() string {
+	rules := w.rules()
 	spec := []string{"network=" + strconv.Itoa(int(w.l.plan.Network)), "sockets=" + strconv.Itoa(int(w.l.sockets())),
 		"tasks=" + strconv.Itoa(w.l.tasks), "root=" + strconv.Itoa(int(w.l.plan.Root))}
 	for word, said := range map[string]bool{
 		"nesting": w.l.nesting, "terminal": w.terminal, "noproc": w.l.plan.NoProc,
-		"files": w.l.rules().Files, "unix": w.l.unixSockets, "connect": w.l.connects(), "handed": w.l.handed, "exec": w.l.execFD >= 0,
+		"files": rules.Files, "netlink": rules.Netlink, "rootonly": rules.RootOnly, "unix": w.l.unixSockets, "connect": w.l.connects(), "handed": w.l.handed, "exec": w.l.execFD >= 0,
 	} {
 		if said {
 			spec = append(spec, word+"=1")

@@ -37,6 +37,10 @@ func (l *launch) stageWords() (*stageWords, error) {
 			w.rules.Nesting, l.nesting = true, true
 		case "files":
 			w.rules.Files = true
+		case "netlink":
+			w.rules.Netlink = true
+		case "rootonly":
+			w.rules.RootOnly = true
 		case "unix":
 			w.rules.UnixSockets = true
 		case "connect":

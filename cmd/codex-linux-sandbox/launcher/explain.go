@@ -23,7 +23,7 @@ func (l *launch) explainTo(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(&b, "network: %s%s\n", [...]string{"off", "on", "only the proxies of the environment"}[l.plan.Network], l.explainSockets(backend))
-	l.explainCalls(&b)
+	l.explainCalls(&b, backend)
 	if !l.temporary {
 		b.WriteString("$TMPDIR: grants nothing, because it is not a directory for temporary files of this user\n")
 	}
@@ -93,14 +93,23 @@ func (l *launch) explainFiles(b *strings.Builder, backend string) error {
 }
 
 // explainCalls prints which system calls the filter refuses.
-func (l *launch) explainCalls(b *strings.Builder) {
+func (l *launch) explainCalls(b *strings.Builder, backend string) {
 	if l.plan.Unfiltered {
 		b.WriteString("system calls: not filtered\n")
 		return
 	}
 	r := l.rules()
+	switch {
+	case strings.HasPrefix(backend, "namespaces"):
+		r = l.viewRules()
+	case strings.HasPrefix(backend, "bwrap"):
+		r = (&wrapped{l: l}).rules()
+	}
 	fmt.Fprintf(b, "system calls: %d instructions of filter; refused:\n", len(r.Filter()))
-	b.WriteString("  ptrace, process_vm_*, pidfd_getfd, io_uring_*, keyctl, add_key, request_key, bpf, userfaultfd,\n" +
+	if !r.Tracing {
+		b.WriteString("  ptrace, process_vm_*\n")
+	}
+	b.WriteString("  pidfd_getfd, io_uring_*, keyctl, add_key, request_key, bpf, userfaultfd,\n" +
 		"  perf_event_open, kexec_*, *_module, open_by_handle_at, quotactl*,\n" +
 		"  ioctl TIOCSTI and TIOCLINUX, fcntl F_SETLEASE and F_SETDELEG, setpriority and ioprio_set of groups and\n" +
 		"  users, other architectures and x32\n")
@@ -129,6 +138,12 @@ func (l *launch) explainCalls(b *strings.Builder) {
 			b.WriteString(", or of the Unix family")
 		}
 		b.WriteString("\n")
+	}
+	if r.Netlink && (l.plan.Network == plan.NetworkProxy || r.Sockets >= plan.SocketsLoopback) {
+		b.WriteString("  netlink, except about interfaces and routes\n")
+	}
+	if r.RootOnly {
+		b.WriteString("changes of owners to others than root: do nothing, and succeed\n")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 
 	"codex.internal/cmd/codex-linux-sandbox/mediate"
@@ -254,6 +255,17 @@ func (l *launch) rules() plan.Rules {
 		Network: l.plan.Network, Sockets: l.sockets(), Nesting: l.nesting, UnixSockets: l.unixSockets,
 		Files: l.plan.Confined && l.plan.Root != plan.RootWritable, Connect: l.connects(), Handed: l.handed,
 	}
+}
+
+// viewRules returns the rules of a command in namespaces of its own. With --no-local-sockets it gets no more than in Codex CLI's sandbox.
+func (l *launch) viewRules() plan.Rules {
+	r := l.rules()
+	more := !l.noLocalSockets && !l.helper
+	r.Tracing = more
+	r.Netlink = more && l.plan.OwnNetwork()
+	// In a user namespace of its own a command of --allow-nesting can have more users.
+	r.RootOnly = !l.helper && !l.nesting && os.Geteuid() == 0 && os.Getegid() == 0
+	return r
 }
 
 // sockets returns the maximum set of sockets that the command may create for itself. The helper of

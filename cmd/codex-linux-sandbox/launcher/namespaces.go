@@ -95,7 +95,7 @@ func (s *supervisor) build() error {
 // confine appends the steps of the init after it has built the view. The init checks for files that
 // the plan forbids, enters the directory of the command, and drops all privileges.
 func (s *supervisor) confine(wall *ruleset) {
-	l, p, rules := s.l, s.processes.Init, s.l.rules()
+	l, p, rules := s.l, s.processes.Init, s.l.viewRules()
 	for _, r := range s.placeholders.undo.Names() {
 		// The directory in the view must be the one that the launcher watches.
 		p.Look(path.Dir(r.Path), r.Dev, r.Ino)

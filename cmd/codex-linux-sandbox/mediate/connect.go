@@ -377,6 +377,10 @@ func (c *Connector) find(n *notification) (conn *connection, err error) {
 	if err := c.listener.Valid(n.Call); err != nil {
 		return conn, err
 	}
+	if family, err := unix.GetsockoptInt(conn.socket, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || family == unix.AF_NETLINK {
+		// The launcher, which owns the namespace, has capabilities there that the command has not.
+		return conn, unix.EPERM
+	}
 	if err := c.ownNetwork(conn.socket); err != nil {
 		return conn, err
 	}

@@ -26,7 +26,7 @@ const x32 = 0x40000000
 
 // never are the calls that no command needs and that sandbox escapes have used.
 var never = []uint32{
-	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD,
+	unix.SYS_PIDFD_GETFD,
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
 	unix.SYS_BPF, unix.SYS_USERFAULTFD, unix.SYS_PERF_EVENT_OPEN,
@@ -34,6 +34,14 @@ var never = []uint32{
 	unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
 	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD,
 }
+
+// tracing are the calls of debuggers. They reach a process of the same user whose number is known, so they are denied unless PID and
+// user namespaces are the command's own. The kernel asks the filter again about a call that a tracer has changed (Linux 4.8).
+var tracing = []uint32{unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV}
+
+// owners are the calls that change the owner of a file, with the index of the argument that has the new user. The next one has
+// the group.
+var owners = []struct{ nr, argument uint32 }{{unix.SYS_FCHOWN, 1}, {unix.SYS_FCHOWNAT, 2}}
 
 // leases are the commands of fcntl for leases. With them, a command that can
 // only read a file can block processes that open the file for writing, or work
@@ -174,6 +182,14 @@ type Rules struct {
 	// it other sockets. If the launcher does not make the connections, the command must not receive
 	// any descriptor: a socket of another network would connect there.
 	Handed bool
+	// Tracing permits tracing: PID and user namespaces are the command's own.
+	Tracing bool
+	// Netlink permits sockets that ask the kernel about interfaces and routes: the network namespace is the command's own. To change
+	// anything there needs a capability.
+	Netlink bool
+	// RootOnly is true if only the user and group 0 exist in the user namespace. A change of an owner to others, which the kernel would
+	// refuse, then does nothing and succeeds, so that root can unpack an archive of others.
+	RootOnly bool
 }
 
 // Asks reports whether the filter passes system calls to the launcher, which then makes them.
@@ -259,8 +275,10 @@ const (
 	actionNoSys = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 	// actionNoOption is the error of a kernel that does not have a socket option.
 	actionNoOption = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOPROTOOPT)
-	actionAsk      = uint32(unix.SECCOMP_RET_USER_NOTIF)
-	actionAllow    = uint32(unix.SECCOMP_RET_ALLOW)
+	// actionNothing makes a call succeed without doing anything.
+	actionNothing = uint32(unix.SECCOMP_RET_ERRNO)
+	actionAsk     = uint32(unix.SECCOMP_RET_USER_NOTIF)
+	actionAllow   = uint32(unix.SECCOMP_RET_ALLOW)
 )
 
 // on returns action if comparing the loaded word with k succeeds.
@@ -289,12 +307,15 @@ func (a *assembler) when(k uint32, f func()) {
 }
 
 // among denies a call unless the loaded word is one of the values.
-func (a *assembler) among(values ...uint32) {
+func (a *assembler) among(values ...uint32) { a.amongOr(actionDeny, values...) }
+
+// amongOr returns an action unless the loaded word is one of the values.
+func (a *assembler) amongOr(action uint32, values ...uint32) {
 	n := uint8(len(values))
 	for i, v := range values {
 		a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, v, n-uint8(i), 0)
 	}
-	a.ret(actionDeny)
+	a.ret(action)
 }
 
 // only denies a call unless the low half of its first argument is one of the
@@ -356,6 +377,9 @@ func (a *assembler) whenArgument(compare uint16, nr, offset, k uint32) {
 	})
 }
 
+// unchanged is the id with which a call leaves a user or group as it is: -1.
+const unchanged = math.MaxUint32
+
 const ioprioProcess = 1 // IOPRIO_WHO_PROCESS
 
 // newNamespaces are the flags of clone and unshare that create namespaces. The flag of time
@@ -375,6 +399,9 @@ func (r Rules) Filter() []unix.SockFilter {
 	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, arch, 1, 0)
 	a.ret(unix.SECCOMP_RET_KILL_PROCESS)
 	a.deny(never)
+	if !r.Tracing {
+		a.deny(tracing)
+	}
 	a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, unix.TIOCSTI)
 	a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, unix.TIOCLINUX)
 	for _, command := range leases {
@@ -400,6 +427,15 @@ func (r Rules) Filter() []unix.SockFilter {
 	if r.Attributes {
 		a.deny(attributes)
 		a.deny(oldAttributes)
+	} else if r.RootOnly {
+		for _, o := range slices.Concat(owners, oldOwners) {
+			a.about(o.nr, func() {
+				for argument := o.argument; argument <= o.argument+1; argument++ {
+					a.load(offsetArg0 + 8*argument)
+					a.amongOr(actionNothing, 0, unchanged)
+				}
+			})
+		}
 	}
 	if r.Broker > 0 {
 		a.broker(r.Broker)
@@ -431,7 +467,7 @@ func (r Rules) Filter() []unix.SockFilter {
 		if r.UnixSockets {
 			families = append(families, unix.AF_UNIX)
 		}
-		a.only(unix.SYS_SOCKET, families...)
+		a.only(unix.SYS_SOCKET, r.netlink(a, families)...)
 		a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
 		a.streamsOnly(unix.SYS_SOCKETPAIR)
 	}
@@ -454,6 +490,9 @@ func (r Rules) offline(a *assembler) {
 	default:
 		families = append(families, unix.AF_INET, unix.AF_INET6)
 	}
+	if r.Sockets >= SocketsLoopback {
+		families = r.netlink(a, families)
+	}
 	a.only(unix.SYS_SOCKET, families...)
 	a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
 	if r.Sockets == SocketsOwn {
@@ -467,6 +506,22 @@ func (r Rules) offline(a *assembler) {
 		return
 	}
 	a.streamsOnly(unix.SYS_SOCKET)
+}
+
+// netlink appends the family of netlink to families that may be used, if it may, and denies its protocols other than that
+// for interfaces and routes.
+func (r Rules) netlink(a *assembler, families []uint32) []uint32 {
+	if !r.Netlink {
+		return families
+	}
+	a.about(unix.SYS_SOCKET, func() {
+		a.load(offsetArg0)
+		a.when(unix.AF_NETLINK, func() {
+			a.load(offsetArg0 + 8*2)
+			a.among(unix.NETLINK_ROUTE)
+		})
+	})
+	return append(families, unix.AF_NETLINK)
 }
 
 // hidePeers denies the options SO_PEERPIDFD and SO_PASSPIDFD, which give a descriptor of the

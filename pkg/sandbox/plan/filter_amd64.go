@@ -14,3 +14,6 @@ var olderBrokered = []uint32{
 }
 
 var opens = []openCall{{unix.SYS_OPENAT, offsetArg0 + 8*2}, {unix.SYS_OPEN, offsetArg0 + 8}}
+
+// oldOwners are the calls of owners that only this architecture has.
+var oldOwners = []struct{ nr, argument uint32 }{{unix.SYS_CHOWN, 1}, {unix.SYS_LCHOWN, 1}}

@@ -7,3 +7,6 @@ var oldAttributes []uint32
 var olderBrokered []uint32
 
 var opens = []openCall{{unix.SYS_OPENAT, offsetArg0 + 8*2}}
+
+// oldOwners are calls that this architecture does not have.
+var oldOwners []struct{ nr, argument uint32 }

@@ -85,12 +85,12 @@ func thisArch() uint32 {
 // everyRules yields all possible Rules.
 func everyRules(f func(name string, r Rules)) {
 	for network, name := range []string{"off", "on", "proxy"} {
-		for bits := range 64 {
+		for bits := range 128 {
 			for sockets := SocketsFew; sockets <= SocketsOwn && (name == "off" || sockets == SocketsFew); sockets++ {
 				for _, connect := range []bool{false, true} {
-					r := Rules{Network(network), sockets, bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&16 != 0, 0, bits&8 != 0, connect, bits&32 != 0}
-					f(fmt.Sprintf("%s sockets=%d nesting=%v sharing=%v attributes=%v files=%v unix=%v connect=%v handed=%v",
-						name, sockets, r.Nesting, r.Sharing, r.Attributes, r.Files, r.UnixSockets, connect, r.Handed), r)
+					r := Rules{Network(network), sockets, bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&16 != 0, 0, bits&8 != 0, connect, bits&32 != 0, bits&64 != 0, bits&64 != 0, bits&64 != 0}
+					f(fmt.Sprintf("%s sockets=%d nesting=%v sharing=%v attributes=%v files=%v unix=%v connect=%v handed=%v own=%v",
+						name, sockets, r.Nesting, r.Sharing, r.Attributes, r.Files, r.UnixSockets, connect, r.Handed, r.Tracing), r)
 				}
 			}
 		}
@@ -103,12 +103,18 @@ func TestTheFilterDeniesWhatIsListed(t *testing.T) {
 	const highest = 600
 	conditional := []uint32{unix.SYS_IOCTL, unix.SYS_CLONE, unix.SYS_UNSHARE, unix.SYS_CLONE3, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR,
 		unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET}
+	for _, o := range slices.Concat(owners, oldOwners) {
+		conditional = append(conditional, o.nr)
+	}
 	everyRules(func(name string, r Rules) {
 		filter := r.Filter()
 		if len(filter) > unix.BPF_MAXINSNS {
 			t.Fatalf("%s: %d instructions", name, len(filter))
 		}
 		denied := slices.Clone(never)
+		if !r.Tracing {
+			denied = append(denied, tracing...)
+		}
 		if !r.Nesting {
 			denied = append(denied, nesting...)
 		}
@@ -152,7 +158,7 @@ func TestTheListsAreThoseOfTheSpec(t *testing.T) {
 		"ptrace": unix.SYS_PTRACE, "process_vm_readv": unix.SYS_PROCESS_VM_READV, "process_vm_writev": unix.SYS_PROCESS_VM_WRITEV,
 		"io_uring_setup": unix.SYS_IO_URING_SETUP, "io_uring_enter": unix.SYS_IO_URING_ENTER, "io_uring_register": unix.SYS_IO_URING_REGISTER,
 	} {
-		if !slices.Contains(never, nr) {
+		if !slices.Contains(never, nr) && !slices.Contains(tracing, nr) {
 			t.Errorf("%s is allowed", name)
 		}
 	}
@@ -196,14 +202,19 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 	}
 	everyRules(func(name string, r Rules) {
 		filter := r.Filter() // once: it is interpreted a million times
+		var netlink []uint64
+		if r.Netlink {
+			netlink = []uint64{unix.AF_NETLINK}
+		}
 		switch r.Network {
 		case NetworkOff:
 			families(filter, unix.SYS_SOCKET, r, [][]uint64{
-				{unix.AF_UNIX}, {unix.AF_UNIX}, {unix.AF_INET, unix.AF_INET6}, {unix.AF_UNIX, unix.AF_INET, unix.AF_INET6},
+				{unix.AF_UNIX}, {unix.AF_UNIX},
+				append([]uint64{unix.AF_INET, unix.AF_INET6}, netlink...), append([]uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6}, netlink...),
 			}[r.Sockets]...)
 			families(filter, unix.SYS_SOCKETPAIR, r, unix.AF_UNIX)
 		case NetworkProxy:
-			allowed := []uint64{unix.AF_INET, unix.AF_INET6}
+			allowed := append([]uint64{unix.AF_INET, unix.AF_INET6}, netlink...)
 			if r.UnixSockets {
 				allowed = append(allowed, unix.AF_UNIX)
 			}
@@ -224,6 +235,28 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 			check("ioctl", call{nr: unix.SYS_IOCTL, args: [6]uint64{0, request}}, actionDeny)
 			check("ioctl with more bits", call{nr: unix.SYS_IOCTL, args: [6]uint64{0, request | high}}, actionDeny)
 			check("ioctl with it elsewhere", call{nr: unix.SYS_IOCTL, args: [6]uint64{request, unix.TIOCGWINSZ, request}}, actionAllow)
+		}
+		for protocol := range uint64(32) {
+			want := actionAllow
+			if r.Network != NetworkOn && (!r.Netlink || protocol != unix.NETLINK_ROUTE || r.Network == NetworkOff && r.Sockets < SocketsLoopback) {
+				want = actionDeny
+			}
+			check("netlink", call{nr: unix.SYS_SOCKET, args: [6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, protocol}}, want)
+			check("netlink, with more bits", call{nr: unix.SYS_SOCKET, args: [6]uint64{unix.AF_NETLINK | high, unix.SOCK_RAW, protocol | high}}, want)
+		}
+		for _, o := range slices.Concat(owners, oldOwners) {
+			for _, ids := range [][2]uint64{{0, 0}, {0, unchanged}, {unchanged, 0}, {unchanged, unchanged}, {high, high}, {1, 0}, {0, 1}, {unchanged, 5}, {5, unchanged}} {
+				want := actionAllow
+				switch other := ids[0]%high != 0 && ids[0] != unchanged || ids[1]%high != 0 && ids[1] != unchanged; {
+				case r.Attributes:
+					want = actionDeny
+				case r.RootOnly && other:
+					want = actionNothing
+				}
+				c := call{nr: o.nr}
+				c.args[o.argument], c.args[o.argument+1] = ids[0], ids[1]
+				check(fmt.Sprintf("owner %v", ids), c, want)
+			}
 		}
 		inside, new3 := actionDeny, actionNoSys
 		if r.Nesting {

@@ -20,6 +20,8 @@ func init() {
 		v := unix.Iovec{Base: &b[0], Len: 8}
 		call("process_vm_readv", unix.SYS_PROCESS_VM_READV, uintptr(unix.Getpid()), pointer(&v), 1, pointer(&v), 1, 0)
 		call("process_vm_writev", unix.SYS_PROCESS_VM_WRITEV, uintptr(unix.Getpid()), pointer(&v), 1, pointer(&v), 1, 0)
+	}
+	attacks["pidfd_getfd"] = func([]string) {
 		// A server inside can get a pidfd of the launcher, because the launcher connects to it.
 		if self, err := unix.PidfdOpen(unix.Getpid(), 0); err == nil {
 			call("pidfd_getfd", unix.SYS_PIDFD_GETFD, uintptr(self), 0, 0)
@@ -114,15 +116,18 @@ func init() {
 		}
 	}
 	attacks["sockets"] = func([]string) {
-		for _, family := range []uintptr{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK, unix.AF_VSOCK, unix.AF_ALG, unix.AF_TIPC, unix.AF_RDS, unix.AF_SMC, unix.AF_QIPCRTR, unix.AF_CAN, unix.AF_APPLETALK, unix.AF_X25} {
+		for _, family := range []uintptr{unix.AF_INET, unix.AF_INET6, unix.AF_VSOCK, unix.AF_ALG, unix.AF_TIPC, unix.AF_RDS, unix.AF_SMC, unix.AF_QIPCRTR, unix.AF_CAN, unix.AF_APPLETALK, unix.AF_X25} {
 			if family != unix.AF_INET && family != unix.AF_INET6 { // the command has sockets of these two in its own network
 				call(fmt.Sprint("socket of family ", family), unix.SYS_SOCKET, family, unix.SOCK_DGRAM, 0)
 			}
 			call(fmt.Sprint("socketpair of family ", family), unix.SYS_SOCKETPAIR, family, unix.SOCK_DGRAM, 0, pointer(&[2]int32{}))
 		}
-		call("socket with high bits", unix.SYS_SOCKET, 1<<32|unix.AF_NETLINK, unix.SOCK_RAW)
+		for _, protocol := range []uintptr{unix.NETLINK_SOCK_DIAG, unix.NETLINK_KOBJECT_UEVENT, unix.NETLINK_GENERIC} {
+			call(fmt.Sprint("netlink of protocol ", protocol), unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, protocol)
+		}
+		call("socket with high bits", unix.SYS_SOCKET, 1<<32|unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_SOCK_DIAG)
 		call("Multipath TCP", unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP)
-		call("socket with high bits of unix", unix.SYS_SOCKET, unix.AF_UNIX<<32|unix.AF_NETLINK, unix.SOCK_RAW)
+		call("socket with high bits of unix", unix.SYS_SOCKET, unix.AF_UNIX<<32|unix.AF_NETLINK, unix.SOCK_RAW, 1<<32|unix.NETLINK_SOCK_DIAG)
 	}
 	attacks["privileged sockets"] = func([]string) {
 		for _, family := range []uintptr{unix.AF_PACKET, unix.AF_KEY, unix.AF_XDP, unix.AF_BLUETOOTH} {
