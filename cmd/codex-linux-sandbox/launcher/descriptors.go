@@ -204,6 +204,31 @@ func isOwnTerminal(fd int, device uint64) bool {
 	return false
 }
 
+// terminalFile is the path of a terminal and its identity. The zero value is no terminal.
+type terminalFile struct {
+	path string
+	id   plan.FileID
+}
+
+// terminalFile returns the file of the first terminal that the command gets as a standard descriptor, if it has a path here. In a
+// container it may only have that of the console.
+func (l *launch) terminalFile() terminalFile {
+	for _, fd := range l.passed {
+		var own unix.Stat_t
+		if fd >= standardFiles || unix.Fstat(fd, &own) != nil || own.Mode&unix.S_IFMT != unix.S_IFCHR {
+			continue
+		}
+		name, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+		for _, name := range []string{name, console} {
+			var st unix.Stat_t
+			if path.IsAbs(name) && unix.Lstat(name, &st) == nil && st.Dev == own.Dev && st.Ino == own.Ino && st.Rdev == own.Rdev {
+				return terminalFile{name, plan.FileID{Dev: uint64(st.Dev), Ino: st.Ino}}
+			}
+		}
+	}
+	return terminalFile{}
+}
+
 // isUnixSocket reports whether a descriptor is a Unix socket. Sockets of other families cannot pass descriptors.
 func isUnixSocket(fd int) bool {
 	family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)

@@ -42,6 +42,7 @@ type mounter struct {
 
 	freshProc bool              // fail if no new /proc can be mounted
 	hostProc  initproc.Register // the host's /proc; 0: the view may not have it
+	terminal  terminalFile      // the command's terminal
 }
 
 // tree has the flags of an open_tree that copies a mount with all mounts below it.
@@ -130,10 +131,10 @@ func (m *mounter) fileSystem(kind string, attr uint64, options ...string) initpr
 func (m *mounter) view() {
 	m.Do("make mounts private", "/", unix.SYS_MOUNT, initproc.Val(0), m.Text("/"), initproc.Val(0), initproc.Val(unix.MS_REC|unix.MS_PRIVATE), initproc.Val(0))
 	m.copySources()
-	devs := m.copyDevices()
+	devs, terminal := m.copyDevices(), m.copyTerminal()
 	m.openHostProc()
 	m.prepareRoot()
-	m.mountDev(devs)
+	m.mountDev(devs, terminal)
 	m.mountMasks()
 	for i := range m.plan.Mounts {
 		m.mount(i)
@@ -169,6 +170,19 @@ func (m *mounter) copyDevices() []initproc.Register {
 		})
 	}
 	return fds
+}
+
+// console is where the view shows the command's terminal, as bwrap does: ttyname finds it there.
+const console = "/dev/console"
+
+// copyTerminal copies the command's terminal, if it has a path. Like the other devices, it is read-only as a file.
+func (m *mounter) copyTerminal() (fd initproc.Register) {
+	if m.terminal.path != "" {
+		m.IfThere(func() {
+			fd = m.copyMount(m.terminal.path, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY, m.terminal.id)
+		})
+	}
+	return fd
 }
 
 // prepareRoot restricts the root, or mounts an empty one at a path that every host has. In the end
@@ -326,7 +340,7 @@ func (m *mounter) unmountMasks() {
 
 // mountDev mounts a /dev with a few devices of the host, its own terminals and a directory for
 // shared memory.
-func (m *mounter) mountDev(devs []initproc.Register) {
+func (m *mounter) mountDev(devs []initproc.Register, terminal initproc.Register) {
 	if m.plan.Root == plan.RootEmpty {
 		m.Do("make the directory", "/dev", unix.SYS_MKDIRAT, m.root.Arg(), m.Text("dev"), initproc.Val(0o755))
 	}
@@ -337,6 +351,13 @@ func (m *mounter) mountDev(devs []initproc.Register) {
 			m.makeFile(at, name, 0o666)
 			m.grantOwn("/dev/"+name, devs[i], plan.WallFiles|plan.WallReads)
 			m.moveMount(devs[i], "/dev/"+name)
+		})
+	}
+	if terminal != 0 {
+		// The command may open it as it may by /dev/stdin: see grantInherited.
+		m.Try(func() {
+			m.makeFile(at, path.Base(console), 0o600)
+			m.moveMount(terminal, console)
 		})
 	}
 	for _, l := range [...][2]string{

@@ -83,6 +83,9 @@ func TestConfinedProcesses(t *testing.T) {
 		if e := run("echo out; test -t 0 && test -t 1 && stty size && ps -o tty= -p $$ | grep -q pts && echo mine", "tty", true, "size", object{"rows": 31, "cols": 97}); e.out != "out\r\n31 97\r\nmine\r\n" && !strings.HasPrefix(e.out, "out\r\n31 97\r\n") {
 			t.Errorf("got %+v, want e.out beginning with %q", e, "out\r\n31 97\r\n")
 		}
+		if e := run("t=$(tty) && test -r $t && echo $t >$t", "tty", true); e.out != "/dev/console\r\n" {
+			t.Errorf("the terminal's name: got %+v, want /dev/console", e)
+		}
 		if e := run("exec setsid sh -c 'echo tested; exit 7'"); e.out != "tested\n" || e.code != 7 {
 			t.Errorf("setsid: got %+v, want tested and code 7", e)
 		}
