@@ -130,6 +130,23 @@ func TestInterfacesAreListed(t *testing.T) {
 	})
 }
 
+// TestConfigurationOfSSH: the configuration of ssh, which ssh reads only if it is root's or the user's, is the user's in a view whose
+// users do not include root. It can be neither written, nor read where a policy denies it.
+func TestConfigurationOfSSH(t *testing.T) {
+	const name = "/etc/ssh/ssh_config"
+	if _, err := os.Stat(name); err != nil {
+		t.Skip("there is no ssh: ", err)
+	}
+	each(t, []string{"namespaces"}, func(t *testing.T, p *place, backend string) {
+		o := p.run(backend, p.readOnly(), "owner", name)
+		if contained(t, o); !strings.Contains(o.text, fmt.Sprintf("owner %d:", p.uid)) {
+			t.Errorf("got %v, want owner %d", o, p.uid)
+		}
+		contained(t, p.run(backend, entries("root=read", name+"=deny"), "read", name))
+		contained(t, p.run(backend, entries("root=read", "/etc/ssh=deny"), "read", name))
+	})
+}
+
 // TestOwnersOfRoot: in a sandbox of root a file can be given away without an error, and stays root's. Landlock and other users refuse it.
 func TestOwnersOfRoot(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {

@@ -40,9 +40,10 @@ type mounter struct {
 	helper  bool                // the command is the helper of file requests
 	reading bool                // the command may not write any file
 
-	freshProc bool              // fail if no new /proc can be mounted
-	hostProc  initproc.Register // the host's /proc; 0: the view may not have it
-	terminal  terminalFile      // the command's terminal
+	freshProc  bool              // fail if no new /proc can be mounted
+	hostProc   initproc.Register // the host's /proc; 0: the view may not have it
+	terminal   terminalFile      // the command's terminal
+	rootsFiles []rootsFile       // files of root of which the view shows copies of the user's own
 }
 
 // tree has the flags of an open_tree that copies a mount with all mounts below it.
@@ -139,6 +140,7 @@ func (m *mounter) view() {
 	for i := range m.plan.Mounts {
 		m.mount(i)
 	}
+	m.mountRootsFiles()
 	m.unmountMasks()
 	m.mountProc()
 	if m.plan.Root == plan.RootEmpty {
@@ -315,7 +317,7 @@ func (m *mounter) makeMask(mt *plan.Mount) initproc.Register {
 // this mount: look-ups from the root begin below the mounts on it. All parts of the host have been
 // copied and restricted before, because a later copy of the root would include this mount.
 func (m *mounter) mountMasks() {
-	if !slices.ContainsFunc(m.plan.Mounts, isMask) {
+	if !slices.ContainsFunc(m.plan.Mounts, isMask) && len(m.rootsFiles) == 0 {
 		return
 	}
 	m.masks = m.fileSystem("tmpfs", binding, maskSize, "mode=755")

@@ -83,7 +83,7 @@ func (s *supervisor) build() error {
 	s.entered = len(p.Steps)
 	wall := l.wall(p, l.rules())
 	if mounting {
-		(&mounter{Program: p, plan: l.plan, wall: wall, helper: l.helper, reading: l.reading, terminal: l.terminalFile()}).view()
+		(&mounter{Program: p, plan: l.plan, wall: wall, helper: l.helper, reading: l.reading, terminal: l.terminalFile(), rootsFiles: l.sshFiles()}).view()
 	}
 	if l.plan.OwnNetwork() {
 		raiseLoopback(p)

@@ -87,6 +87,13 @@ func reached(what string, err error) {
 }
 
 func init() {
+	attacks["owner"] = func(args []string) {
+		var st unix.Stat_t
+		broken("stat", unix.Stat(args[0], &st))
+		held("owner "+strconv.Itoa(int(st.Uid)), unix.EPERM)
+		try("write", open(args[0], unix.O_WRONLY))
+	}
+	attacks["read"] = func(args []string) { try("read", open(args[0], unix.O_RDONLY)) }
 	attacks["interfaces"] = func([]string) {
 		list, err := net.Interfaces()
 		if err != nil {
