@@ -438,8 +438,8 @@ type ProcessInfo struct {
 	// server knows.
 	Usage *ProcessUsage
 	// Session names the session, if ListParams.Scope may include several: a digest of its
-	// id. Client is the name of its client.
-	Session, Client string
+	// id. Client is the name of its client, and Principal its user, certificate or token.
+	Session, Client, Principal string
 }
 
 func (p *ProcessInfo) Fields(c *jsonwire.Codec) {
@@ -455,6 +455,7 @@ func (p *ProcessInfo) Fields(c *jsonwire.Codec) {
 	jsonwire.Optional(c, "usage", orNull|omit, &p.Usage, jsonwire.StructValue)
 	c.Text("session", orNull|omit, &p.Session)
 	c.Text("client", orNull|omit, &p.Client)
+	c.Text("principal", orNull|omit, &p.Principal)
 }
 
 // ListResult answers process/list.

@@ -177,10 +177,10 @@ var vectors = []vector{
 	{&ProcessAck{"p", 1<<53 - 1}, `{"processId":"p","seq":9007199254740991}`},
 	{&TerminateResult{true}, `{"running":true}`},
 	{&ResizeParams{"p", 24, 80}, `{"processId":"p","rows":24,"cols":80}`},
-	{&ProcessInfo{"p", []string{"a"}, 5, true, new(-1), true, true, CauseExit, &ProcessResources{WallMS: 1}, &ProcessUsage{UserMS: 1}, "s", "c"},
+	{&ProcessInfo{"p", []string{"a"}, 5, true, new(-1), true, true, CauseExit, &ProcessResources{WallMS: 1}, &ProcessUsage{UserMS: 1}, "s", "c", "o"},
 		`{"processId":"p","argv":["a"],"startedAtMs":5,"exited":true,"exitCode":-1,"closed":true,"tty":true,"cause":"exit",` +
 			`"resources":{"wallMs":1,"userMs":0,"systemMs":0,"maxRssBytes":0},` +
-			`"usage":{"userMs":1,"systemMs":0,"memoryBytes":0,"processes":0},"session":"s","client":"c"}`},
+			`"usage":{"userMs":1,"systemMs":0,"memoryBytes":0,"processes":0},"session":"s","client":"c","principal":"o"}`},
 	{&ListResult{[]ProcessInfo{}, 3}, `{"processes":[],"omitted":3}`},
 	{&ListResult{Processes: []ProcessInfo{{ProcessID: "p", Argv: []string{"a"}}}},
 		`{"processes":[{"processId":"p","argv":["a"],"startedAtMs":0,"exited":false,"exitCode":null,"closed":false,"tty":false}]}`},

@@ -35,7 +35,7 @@ func (c *conn) list(params *execproto.ListParams) execproto.ListResult {
 	names := make(map[*proc]sessionName)
 	for _, s := range c.srv.sessionsOf(c.principal, params.Scope == execproto.ListServer) {
 		s.mu.Lock()
-		name := sessionName{digest.Of(s.id), s.client}
+		name := sessionName{digest.Of(s.id), s.client, s.principal()}
 		s.mu.Unlock()
 		for _, p := range s.all() {
 			procs = append(procs, p)
@@ -49,7 +49,7 @@ func (c *conn) list(params *execproto.ListParams) execproto.ListResult {
 	list.Processes = infos(procs, params.Usage)
 	for i, p := range procs {
 		info := &list.Processes[i]
-		info.Session, info.Client = names[p].session, names[p].client
+		info.Session, info.Client, info.Principal = names[p].session, names[p].client, shorten(names[p].principal)
 		// A client must not be able to make the answers to other clients large.
 		info.Argv = []string{statuspage.CommandLine(p.arguments())}
 	}
@@ -57,7 +57,7 @@ func (c *conn) list(params *execproto.ListParams) execproto.ListResult {
 }
 
 // sessionName is the name of a session in a list.
-type sessionName struct{ session, client string }
+type sessionName struct{ session, client, principal string }
 
 // sessionsOf returns the sessions of a principal, or all sessions, the oldest first.
 func (srv *Server) sessionsOf(principal string, all bool) []*session {

@@ -1,6 +1,7 @@
 package execserver
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -21,9 +22,9 @@ func TestProcessUsage(t *testing.T) {
 	p.closed("done")
 	other.start("other", "exec sleep 600 # "+strings.Repeat("x", 2*statuspage.MaxCommand), nil)
 	type process struct {
-		ProcessID, Session, Client string
-		Argv                       []string
-		Usage                      *struct{ MemoryBytes, Processes uint64 }
+		ProcessID, Session, Client, Principal string
+		Argv                                  []string
+		Usage                                 *struct{ MemoryBytes, Processes uint64 }
 	}
 	list := func(params any) (found map[string]process) {
 		t.Helper()
@@ -49,7 +50,7 @@ func TestProcessUsage(t *testing.T) {
 	}
 	for _, scope := range []string{"principal", "server"} {
 		got := list(object{"scope": scope})
-		if e := got["other"]; len(got) != 3 || e.Session == "" || e.Client != "test" || len(e.Argv) != 1 || len(e.Argv[0]) > statuspage.MaxCommand+10 {
+		if e := got["other"]; len(got) != 3 || e.Session == "" || e.Client != "test" || e.Principal != userPrincipal(os.Geteuid()) || len(e.Argv) != 1 || len(e.Argv[0]) > statuspage.MaxCommand+10 {
 			t.Errorf("scope %s: %+v", scope, got)
 		}
 	}

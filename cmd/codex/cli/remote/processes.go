@@ -30,6 +30,7 @@ type processRow struct {
 	Handle    string      `json:"handle,omitempty"`
 	Session   string      `json:"session,omitempty"`
 	Client    string      `json:"client,omitempty"`
+	Principal string      `json:"principal,omitempty"`
 	ProcessID string      `json:"processId"`
 	Argv      []string    `json:"argv"`
 	Status    string      `json:"status"`
@@ -90,7 +91,7 @@ func sessionRow(p *execproto.ProcessInfo) processRow {
 		status = "exiting"
 	}
 	return processRow{
-		Session: p.Session, Client: p.Client, ProcessID: p.ProcessID, Argv: p.Argv, Status: status, ExitCode: p.ExitCode,
+		Session: p.Session, Client: p.Client, Principal: p.Principal, ProcessID: p.ProcessID, Argv: p.Argv, Status: status, ExitCode: p.ExitCode,
 		StartedAt: time.UnixMilli(p.StartedAtMS).UTC(), Usage: (*usageEvent)(p.Usage), running: !p.Closed,
 	}
 }
@@ -98,6 +99,7 @@ func sessionRow(p *execproto.ProcessInfo) processRow {
 // processList is a list of processes at one time.
 type processList struct {
 	at      time.Time
+	owners  bool // the rows may have several owners, whom the table names
 	rows    []processRow
 	omitted uint64
 }
@@ -108,7 +110,7 @@ func listProcesses(ctx context.Context, client *execclient.Client, scope execpro
 	if !client.Has(execproto.ExtensionUsage) {
 		return processList{}, errNoUsage
 	}
-	l := processList{at: time.Now()}
+	l := processList{at: time.Now(), owners: scope == execproto.ListServer}
 	if client.Has(execproto.MethodProcessDetached) {
 		detached, err := client.ListDetachedUsage(ctx)
 		var refused *execclient.ServerError
@@ -201,6 +203,9 @@ func (l *processList) summary() string {
 // print prints the table.
 func (l *processList) print(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	if l.owners {
+		fmt.Fprint(w, "OWNER\t")
+	}
 	fmt.Fprintln(w, "PROCESS\tOF\tSTATUS\tAGE\t%CPU\tTIME\tMEMORY\tPROCS\tCOMMAND")
 	for i := range l.rows {
 		r := &l.rows[i]
@@ -213,6 +218,9 @@ func (l *processList) print(to io.Writer) error {
 		if u := r.Usage; u != nil {
 			share, processor = fmt.Sprintf("%.1f", r.share*100), processorTime(r.processor())
 			memory, processes = byteCount(u.MemoryBytes), fmt.Sprint(u.Processes)
+		}
+		if l.owners {
+			fmt.Fprintf(w, "%s\t", terminal.Text(cmp.Or(r.Principal, "you"))) // a detached process is the client's own
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.name(), of, r.Status, ageOf(l.at, r.StartedAt), share, processor, memory,
 			processes, terminal.Text(strings.Join(r.Argv, " ")))
