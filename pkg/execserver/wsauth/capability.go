@@ -6,68 +6,39 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
-	"log/slog"
-	"os"
-	"sync"
-
-	"codex.internal/pkg/internal/tokens"
 )
 
-// capability is the single token that gives access to the port. If it comes from a file, the
-// file is read again after each change. Its methods may be called from any goroutine.
+// capability is the single token that gives access to the port. Its methods may be called from
+// any goroutine.
 type capability struct {
-	path string // "": only the digest is known, and never changes
-	log  *slog.Logger
-
-	mu     sync.Mutex
-	info   os.FileInfo // of the file when it was last read; nil: the file was a pipe, which cannot be read again
+	file   *secretFile // nil: only the digest is known, and never changes
 	digest [sha256.Size]byte
 }
 
-// read reads the file. If the file has no valid token, read keeps the previous one.
-func (c *capability) read() error {
-	data, info, err := readSecret("--ws-token-file", c.path)
-	if err != nil {
-		return err
+// checkCapability is the check of the file with the token.
+func checkCapability(path string) func(data []byte) ([]byte, error) {
+	return func(data []byte) ([]byte, error) {
+		data = bytes.TrimSpace(data)
+		switch token := string(data); {
+		case token == "":
+			return nil, fmt.Errorf("--ws-token-file %s: the file is empty; put the token into it", path)
+		case !presentable(token) || len(token) > maxTokenBytes:
+			const format = "--ws-token-file %s: no client could send this token; it must be one line of at most %d printable ASCII characters"
+			return nil, fmt.Errorf(format, path, maxTokenBytes)
+		case strength(token) < minTokenBits:
+			return nil, fmt.Errorf("--ws-token-file %s: the token is too short to be safe from guessing: it has at most %d bits, "+
+				"and needs %d; make one with `openssl rand -hex 32`", path, strength(token), minTokenBits)
+		}
+		return data, nil
 	}
-	token := string(bytes.TrimSpace(data))
-	switch {
-	case token == "":
-		return fmt.Errorf("--ws-token-file %s: the file is empty; put the token into it", c.path)
-	case !presentable(token) || len(token) > maxTokenBytes:
-		const format = "--ws-token-file %s: no client could send this token; it must be one line of at most %d printable ASCII characters"
-		return fmt.Errorf(format, c.path, maxTokenBytes)
-	case strength(token) < minTokenBits:
-		return fmt.Errorf("--ws-token-file %s: the token is too short to be safe from guessing: it has at most %d bits, "+
-			"and needs %d; make one with `openssl rand -hex 32`", c.path, strength(token), minTokenBits)
-	}
-	c.digest = sha256.Sum256([]byte(token))
-	if info.Mode().IsRegular() {
-		c.info = info
-	}
-	return nil
 }
 
-// current returns the digest of the valid token. While the file is missing or has no valid
-// token, the previous token remains valid. A program that writes the file in place truncates it
-// first, and that must not end the work of all clients (TestCapabilityTokenIsReadAgain).
+// current returns the digest of the valid token.
 func (c *capability) current() [sha256.Size]byte {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.info == nil {
+	if c.file == nil {
 		return c.digest
 	}
-	info, err := os.Stat(c.path)
-	if err != nil || !info.Mode().IsRegular() || tokens.Unchanged(c.info, info) {
-		return c.digest
-	}
-	if err := c.read(); err != nil {
-		c.info = info // the file is not read again until it changes
-		c.log.Error("the token could not be read again; the last one stays valid", "error", err)
-	} else {
-		c.log.Info("the token was read again", "path", c.path)
-	}
-	return c.digest
+	return sha256.Sum256(c.file.current())
 }
 
 // authenticate returns the grant of a client with the token.
@@ -85,7 +56,7 @@ func (c *capability) authenticate(token string) (Grant, error) {
 	// the token. Sessions of one token do not belong to the next one.
 	name := sha256.Sum256(digest[:])
 	grant := Unlimited(CapabilityToken + " " + hex.EncodeToString(name[:16]))
-	if c.path != "" {
+	if c.file != nil {
 		grant.check = func() error {
 			if c.current() != digest {
 				return ErrRevoked

@@ -2,7 +2,6 @@ package wsauth
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -51,7 +50,7 @@ type Config struct {
 	// may be in the future; nil: DefaultClockSkew.
 	ClockSkew *time.Duration
 
-	// Log gets a record when TokenFile was read again, or cannot be read; nil: no log.
+	// Log gets a record when TokenFile or SharedSecretFile was read again, or cannot be read; nil: no log.
 	Log *slog.Logger
 }
 
@@ -131,10 +130,11 @@ func newCapability(c Config) (*Authenticator, error) {
 	case c.TokenFile != "" && c.TokenSHA256 != "":
 		return nil, errors.New("--ws-token-file and --ws-token-sha256 exclude each other; give one of them")
 	case c.TokenFile != "":
-		a.capability = &capability{path: c.TokenFile, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
-		if err := a.capability.read(); err != nil {
+		file, err := openSecret("--ws-token-file", c.TokenFile, c.Log, checkCapability(c.TokenFile))
+		if err != nil {
 			return nil, err
 		}
+		a.capability = &capability{file: file}
 	case c.TokenSHA256 != "":
 		digest, err := hex.DecodeString(strings.TrimSpace(c.TokenSHA256))
 		if err != nil || len(digest) != sha256.Size {
@@ -152,17 +152,19 @@ func newSigned(c Config, now func() time.Time) (*Authenticator, error) {
 	if c.SharedSecretFile == "" {
 		return nil, fmt.Errorf("--ws-auth %s needs the secret that signs the tokens; add --ws-shared-secret-file FILE", SignedBearerToken)
 	}
-	secret, _, err := readSecret("--ws-shared-secret-file", c.SharedSecretFile)
+	secret, err := openSecret("--ws-shared-secret-file", c.SharedSecretFile, c.Log, func(data []byte) ([]byte, error) {
+		data = withoutNewline(data)
+		switch {
+		case len(bytes.TrimSpace(data)) == 0:
+			return nil, fmt.Errorf("--ws-shared-secret-file %s: the file is empty or blank; put the secret into it", c.SharedSecretFile)
+		case len(data) < minSecretBytes:
+			const format = "--ws-shared-secret-file %s: the secret has %d bytes and needs at least %d; make one with `openssl rand -hex 32`"
+			return nil, fmt.Errorf(format, c.SharedSecretFile, len(data), minSecretBytes)
+		}
+		return data, nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	secret = withoutNewline(secret)
-	switch {
-	case len(bytes.TrimSpace(secret)) == 0:
-		return nil, fmt.Errorf("--ws-shared-secret-file %s: the file is empty or blank; put the secret into it", c.SharedSecretFile)
-	case len(secret) < minSecretBytes:
-		const format = "--ws-shared-secret-file %s: the secret has %d bytes and needs at least %d; make one with `openssl rand -hex 32`"
-		return nil, fmt.Errorf(format, c.SharedSecretFile, len(secret), minSecretBytes)
 	}
 	skew := DefaultClockSkew
 	if c.ClockSkew != nil {

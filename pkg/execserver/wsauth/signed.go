@@ -1,6 +1,7 @@
 package wsauth
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -35,7 +36,13 @@ func (a *Authenticator) checkSigned(token string) (Grant, error) {
 		return Grant{}, ErrJWT
 	}
 	var c claims
-	_, err := a.parser.ParseWithClaims(token, &c, a.key)
+	secret := a.secret.current()
+	_, err := a.parser.ParseWithClaims(token, &c, func(token *jwt.Token) (any, error) {
+		if _, critical := token.Header["crit"]; critical {
+			return nil, errCritical
+		}
+		return secret, nil
+	})
 	switch {
 	case errors.Is(err, jwt.ErrTokenExpired):
 		return Grant{}, ErrExpired
@@ -58,6 +65,9 @@ func (a *Authenticator) checkSigned(token string) (Grant, error) {
 		if !a.now().Before(grant.Expires) {
 			return ErrEnded
 		}
+		if !bytes.Equal(secret, a.secret.current()) {
+			return ErrRevoked
+		}
 		return nil
 	}
 	return grant, nil
@@ -71,14 +81,6 @@ func (c *claims) principal() string {
 	}
 	digest := sha256.Sum256(text)
 	return "jwt " + hex.EncodeToString(digest[:])
-}
-
-// key is the parser's callback for the key.
-func (a *Authenticator) key(token *jwt.Token) (any, error) {
-	if _, critical := token.Header["crit"]; critical {
-		return nil, errCritical
-	}
-	return a.secret, nil
 }
 
 // claims are the claims that this package reads. It accepts the same types as Codex CLI: whole

@@ -12,6 +12,7 @@ import (
 
 	"codex.internal/pkg/internal/atomicfile"
 	"codex.internal/pkg/internal/tokens"
+	"github.com/golang-jwt/jwt/v5"
 )
 
 func TestRoleTokens(t *testing.T) {
@@ -240,6 +241,42 @@ func TestCapabilityTokenIsReadAgain(t *testing.T) {
 	}
 	if g, err := authenticate(next); err != nil || g.Principal == grant.Principal || g.Check() != nil {
 		t.Errorf("the new token: got principal %q, error %v, check %v; want another than %q, no error", g.Principal, err, g.Check(), grant.Principal)
+	}
+}
+
+// TestSharedSecretIsReadAgain: when another secret replaces the one in the file, only tokens that
+// it signs are valid, and the grants of earlier ones end. While the file has no valid secret, the
+// previous one remains valid.
+func TestSharedSecretIsReadAgain(t *testing.T) {
+	s, path := signer{t, time.Now().Truncate(time.Second)}, file(t, testSecret)
+	a, err := New(Config{Mode: SignedBearerToken, SharedSecretFile: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := "Bearer " + s.good()
+	grant, err := a.Authenticate(request(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Authenticate(request(old)); err != nil || grant.Check() != nil {
+		t.Errorf("with a secret that is too short: got errors %v, %v; want none", err, grant.Check())
+	}
+	next := strings.Repeat("next", 8)
+	if err := os.WriteFile(path, []byte(next), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := grant.Check(); err != ErrRevoked {
+		t.Errorf("the old grant: got %v, want %v", err, ErrRevoked)
+	}
+	if _, err := a.Authenticate(request(old)); err != ErrJWT {
+		t.Errorf("the old token: got %v, want %v", err, ErrJWT)
+	}
+	token := s.sign(jwt.SigningMethodHS256, []byte(next), s.claims())
+	if g, err := a.Authenticate(request("Bearer " + token)); err != nil || g.Check() != nil || g.Principal != grant.Principal {
+		t.Errorf("the new token: got principal %q, error %v, check %v; want %q, no error", g.Principal, err, g.Check(), grant.Principal)
 	}
 }
 

@@ -68,7 +68,7 @@ type Authenticator struct {
 	tokens *TokenFile
 
 	// The other fields are for signed tokens.
-	secret   []byte
+	secret   *secretFile
 	parser   *jwt.Parser
 	now      func() time.Time
 	skew     time.Duration
