@@ -161,6 +161,7 @@ func id(token string) string { return strings.Split(token, "_")[1] }
 // TestReplacedTokenFile: after the file was replaced, the server admits exactly the tokens in the
 // new file. While the file cannot be read, it admits no client, and continues to run.
 func TestReplacedTokenFile(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	w := newWorld(t, "auto", nil)
 	first := w.token("--role", "run")

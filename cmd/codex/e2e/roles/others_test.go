@@ -13,6 +13,7 @@ import (
 // TestSessionsOfOthers: a session and its processes belong to one token. Neither another token of
 // the same principal nor one with a higher role can resume the session or reach its processes.
 func TestSessionsOfOthers(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	w := newWorld(t, "auto", nil)
 	owner := w.token("--role", "run", "--principal", "one")
@@ -73,6 +74,7 @@ var detachedAttacks = []detachedAttack{
 // TestDetachedOfOthers: a detached process belongs to its principal. The principal's tokens can use
 // it as far as their role and ceiling permit. Other tokens cannot learn that it exists.
 func TestDetachedOfOthers(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	w := newWorld(t, "auto", nil)
 	one := func(args ...string) string { return w.token(append(args, "--principal", "one")...) }

@@ -23,6 +23,7 @@ func relayedWorld(t *testing.T) *world {
 // TestNamesThroughARendezvous: a client connects through a rendezvous service. The server's audit trail names the client's
 // token, or has its id if the token has no name.
 func TestNamesThroughARendezvous(t *testing.T) {
+	t.Parallel()
 	w := relayedWorld(t)
 	named, unnamed := w.token("--role", "run", "--name", "ada", "--cwd", w.ws), w.token("--role", "run", "--max-sandbox", "read-only")
 	reader := w.token("--role", "read", "--name", "reviewer")
@@ -46,6 +47,7 @@ func TestNamesThroughARendezvous(t *testing.T) {
 
 // TestSessionsOfOthersThroughARendezvous: no other client can resume a session, whatever its token permits.
 func TestSessionsOfOthersThroughARendezvous(t *testing.T) {
+	t.Parallel()
 	w := relayedWorld(t)
 	first, second, admin := w.token("--role", "run"), w.token("--role", "run", "--max-sandbox", "read-only"), w.token("--role", "admin")
 	w.serve()
@@ -68,6 +70,7 @@ func TestSessionsOfOthersThroughARendezvous(t *testing.T) {
 // TestLoweredTokenThroughARendezvous: when a token's permissions are reduced, its client is disconnected. After the client
 // reconnects, the new ceiling applies.
 func TestLoweredTokenThroughARendezvous(t *testing.T) {
+	t.Parallel()
 	w := relayedWorld(t)
 	token := w.token("--role", "run")
 	w.serve()
@@ -88,6 +91,7 @@ func TestLoweredTokenThroughARendezvous(t *testing.T) {
 // TestTokenIsKeptFromCommands: no command of the server's user can read the server's environment, arguments or memory. A
 // sandboxed command cannot see the token's file.
 func TestTokenIsKeptFromCommands(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	user := pair{"auto", os.Geteuid()}
 	if user.uid == 0 {

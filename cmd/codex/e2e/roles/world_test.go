@@ -78,16 +78,19 @@ func someWorld(t *testing.T, test func(w *world)) {
 
 // inWorlds runs a test with each pair of a list. With the first pair it also runs the test through a rendezvous service.
 // One pair is enough for that, because the server uses the same code for the permissions of a token from the service and of
-// its own tokens.
+// its own tokens. The worlds share nothing, so they are tested at the same time.
 func inWorlds(t *testing.T, list []pair, test func(w *world)) {
 	t.Helper()
+	t.Parallel()
 	harness.NeedSandbox(t)
 	t.Run("through a rendezvous service", func(t *testing.T) {
+		t.Parallel()
 		machine.NeedBackendAs(t, list[0].uid, list[0].name)
 		test(newWorldOf(t, list[0], true))
 	})
 	for _, b := range list {
 		t.Run(fmt.Sprintf("%s as %d", b.name, b.uid), func(t *testing.T) {
+			t.Parallel()
 			machine.NeedBackendAs(t, b.uid, b.name)
 			test(newWorldOf(t, b, false))
 		})
