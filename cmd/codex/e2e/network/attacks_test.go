@@ -373,6 +373,7 @@ func (w *world) works(t *testing.T, url string, a attack) {
 // TestUpstreamProxies: only the upstream proxy can resolve Internet names. The proxy does not ask
 // it for a name that it may interpret as an address or as its own machine.
 func TestUpstreamProxies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var env []string
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY"} {
@@ -397,6 +398,7 @@ func TestUpstreamProxies(t *testing.T) {
 // TestAttacks runs attacks on the network of a sandbox. Each attack is also run where it must
 // succeed. The backend need not stop requests to the proxies.
 func TestAttacks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
 		url := w.server(t, nil, "--sandbox-backend", backend)

@@ -56,6 +56,7 @@ func (w *world) start(t *testing.T, url string) {
 // TestOtherProxies: a command cannot reach the proxies of another process, or the server itself,
 // through its proxy, even if the policy permits connections to the machine.
 func TestOtherProxies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	url := w.server(t, nil)
 	w.start(t, url)
@@ -90,6 +91,7 @@ func TestOtherProxies(t *testing.T) {
 // TestProxiesOfAnotherUser: a process of another user on the same machine cannot use
 // the proxies of a process.
 func TestProxiesOfAnotherUser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	before := w.loopbackPorts(t)
 	if len(before) != 0 {

@@ -128,6 +128,7 @@ func rejecting(t *testing.T, server string) (url string, reject func()) {
 
 // If the NATS client of a node has given up, the node ends, so that its supervisor can restart it.
 func TestRendezvousNodeLosesNATS(t *testing.T) {
+	t.Parallel()
 	url, reject := rejecting(t, natstest.Start(t).URL())
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"), "--nats", url)
 	reject()
@@ -139,6 +140,7 @@ func TestRendezvousNodeLosesNATS(t *testing.T) {
 }
 
 func TestRendezvousNATSUsage(t *testing.T) {
+	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
 	other := filepath.Join(t.TempDir(), "other")
 	harness.Must(t, os.WriteFile(other, []byte("other"), 0o600))

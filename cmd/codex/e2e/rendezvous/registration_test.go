@@ -200,6 +200,7 @@ func chatGPTToken(name string, ends time.Time) string {
 // TestRegistrationsAreOfOneIdentity: the identity stays the same when the relay makes a server
 // register again. The registration does not contain the name.
 func TestRegistrationsAreOfOneIdentity(t *testing.T) {
+	t.Parallel()
 	s := newIdentityService(t, nil)
 	_, env := harness.HomeDirectory(t, nil)
 	s.registers(t, append(env, "CODEX_API_KEY=k"), "--name", "n")
@@ -240,6 +241,7 @@ func TestTokensAreRefreshedWhileAServerRuns(t *testing.T) {
 
 // TestAgentsRegister: an agent proves its identity with a key, separately for each request.
 func TestAgentsRegister(t *testing.T) {
+	t.Parallel()
 	trusted, err := rsa.GenerateKey(rand.Reader, 2048)
 	harness.Must(t, err)
 	key, private, err := ed25519.GenerateKey(rand.Reader)

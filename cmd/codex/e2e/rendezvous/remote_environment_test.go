@@ -60,6 +60,7 @@ func registryEnv(env []string, m *harness.Meeting, token string) []string {
 // TestRemoteEnvironment: a client and an executor meet at a service with its own certificate. Each
 // has a token for its role only.
 func TestRemoteEnvironment(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cert, key, _ := certificate(t, dir)
 	m := harness.Rendezvous(t, filepath.Join(dir, "tokens.json"), "--tls-cert", cert, "--tls-key", key)
@@ -97,6 +98,7 @@ func TestRemoteEnvironment(t *testing.T) {
 // TestForward: a client reaches a listening server through a program that registers for it. It also
 // does so after the server was down for a while.
 func TestForward(t *testing.T) {
+	t.Parallel()
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
 	home, env := harness.HomeDirectory(t, nil)
 	url := "unix://" + filepath.Join(t.TempDir(), "socket")
@@ -128,6 +130,7 @@ func TestForward(t *testing.T) {
 // A program that inherits blocked signals executes itself once more. It must still have its secrets
 // then.
 func TestExecutorInheritsBlockedSignals(t *testing.T) {
+	t.Parallel()
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
 	home, env := harness.HomeDirectory(t, nil)
 	cmd := connected(t, append(env, "CODEX_RENDEZVOUS_TOKEN="+m.Token("--role", "executor", "--environment", "e")),
@@ -143,6 +146,7 @@ func TestExecutorInheritsBlockedSignals(t *testing.T) {
 }
 
 func TestRegistrationIsRefused(t *testing.T) {
+	t.Parallel()
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
 	const config = "environment registry configuration error: "
 	const makeToken = "\nhint: for codex rendezvous set CODEX_RENDEZVOUS_TOKEN to a token: on its machine, run codex rendezvous token create --role executor"

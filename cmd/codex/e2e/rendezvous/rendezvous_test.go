@@ -26,6 +26,7 @@ import (
 )
 
 func TestRendezvous(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	m := harness.Rendezvous(t, filepath.Join(dir, "tokens.json"), "--state", filepath.Join(dir, "state.json"))
 	// The running service reads new tokens.
@@ -107,6 +108,7 @@ func TestRendezvous(t *testing.T) {
 }
 
 func TestRendezvousWithTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cert, key, pool := certificate(t, dir)
 	m := harness.Rendezvous(t, filepath.Join(dir, "tokens.json"), "--tls-cert", cert, "--tls-key", key)

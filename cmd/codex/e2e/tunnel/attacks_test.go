@@ -77,6 +77,7 @@ func attacker(t *testing.T, c *execclient.Client, workspace string, args ...stri
 // process tries to use them to reach the server's own port, a port of the server that leads to the
 // client, the other sandbox, and leftover sockets. Each attack works without a sandbox.
 func TestConfinedAttacks(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
 		_, url := harness.Server(t, "--sandbox-backend", backend)
@@ -113,6 +114,7 @@ func TestConfinedAttacks(t *testing.T) {
 
 // TestTokenAttacks: clients whose tokens have fewer permissions use tunnels for operations that are forbidden to them.
 func TestTokenAttacks(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)
 	file := filepath.Join(t.TempDir(), "tokens.json")
@@ -209,6 +211,7 @@ func TestPortExhaustion(t *testing.T) {
 // TestHostileCommandLine: a command's name contains control characters. The message to the user
 // about its port must not let them control the terminal.
 func TestHostileCommandLine(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	self, err := os.Executable()
 	harness.Must(t, err)

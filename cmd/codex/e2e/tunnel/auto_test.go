@@ -105,6 +105,7 @@ func TestForwardAuto(t *testing.T) {
 
 // TestForwardAutoTaken: the port's number is already in use on the client's machine.
 func TestForwardAutoTaken(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

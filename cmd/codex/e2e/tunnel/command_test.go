@@ -159,6 +159,7 @@ func TestForward(t *testing.T) {
 }
 
 func TestForwardErrors(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	harness.Must(t, err)
@@ -191,6 +192,7 @@ func TestForwardErrors(t *testing.T) {
 
 // TestForwardWhileRunning runs a command with a forwarded port of its server.
 func TestForwardWhileRunning(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	port := webServer(t)
 	cmd := exec.Command(harness.Codex, "remote", "run", "--url", url, "-L", "0:"+portText(port), "--", "cat")
@@ -217,6 +219,7 @@ func TestForwardWhileRunning(t *testing.T) {
 
 // TestSSH: ssh, and git and rsync over ssh, reach a host through -W over a rendezvous.
 func TestSSH(t *testing.T) {
+	t.Parallel()
 	for _, program := range []string{"ssh", "ssh-keygen", "git", "rsync"} {
 		_, err := exec.LookPath(program)
 		testutil.Need(t, program, err, exec.ErrNotFound)

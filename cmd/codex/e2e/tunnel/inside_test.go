@@ -59,6 +59,7 @@ func failure(t *testing.T, c *execclient.Client, to execclient.TunnelTarget) exe
 // TestInside connects to ports in sandboxes without a network: each tunnel leads into
 // its own sandbox, and none to the server's machine.
 func TestInside(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	host := harness.Echo(t) // a port of the server's machine, outside of all sandboxes
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
@@ -93,6 +94,7 @@ func TestInside(t *testing.T) {
 
 // TestInsideRefused: a tunnel is refused if the process has no sandbox, or has ended.
 func TestInsideRefused(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
 	c := dial(t, url)
@@ -120,6 +122,7 @@ func TestInsideRefused(t *testing.T) {
 
 // TestInsideLandlock: a tunnel is refused if the sandbox has no network of its own.
 func TestInsideLandlock(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t, "--sandbox-backend", "landlock")
 	c := dial(t, url)
@@ -140,6 +143,7 @@ func TestInsideLandlock(t *testing.T) {
 
 // TestForwardInside: a port that -L of a command forwards leads into the command's sandbox.
 func TestForwardInside(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
 	self, err := os.Executable()

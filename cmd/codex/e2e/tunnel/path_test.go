@@ -32,6 +32,7 @@ func sandboxed(workspace string) []byte {
 // TestInsidePath connects to Unix sockets in sandboxes. It reaches the command's own sockets, but
 // not sockets outside to which the command has made a link.
 func TestInsidePath(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
 		_, url := harness.Server(t, "--sandbox-backend", backend)
@@ -99,6 +100,7 @@ func greeterIn(t *testing.T, c *execclient.Client, id, address, workspace string
 
 // TestForwardPath: -L leads to a Unix socket in the sandbox of a command.
 func TestForwardPath(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
 	self, err := os.Executable()
@@ -232,6 +234,7 @@ func startDaemon(t *testing.T, path string) int {
 // command starts processes until one has the same pid. A tunnel must not treat the daemon's socket
 // as a socket of the command.
 func TestInsidePathOfADaemon(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
 	c := dial(t, url)

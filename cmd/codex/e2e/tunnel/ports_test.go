@@ -142,6 +142,7 @@ func greetedBy(t *testing.T, c *execclient.Client, to execclient.TunnelTarget) {
 
 // TestPortsOfOthers: clients try to list the ports of other users.
 func TestPortsOfOthers(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	c := dial(t, url)
 	for _, to := range []execclient.TunnelTarget{

@@ -55,6 +55,7 @@ func exchange(conn net.Conn, size int, seed byte) error {
 func sum(data []byte) []byte { s := sha256.Sum256(data); return s[:] }
 
 func TestTunnel(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	c := dial(t, url)
 	port := harness.Echo(t)
@@ -203,6 +204,7 @@ func reverse(t *testing.T, l net.Listener, seed uint64) {
 
 // TestListen makes the server listen, and tests the events that end it.
 func TestListen(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	c := dial(t, url)
 	l, err := c.Listen(t.Context(), "", 0)
@@ -237,6 +239,7 @@ func TestListen(t *testing.T) {
 
 // TestSessionEnds: the server is lost permanently, and the session ends.
 func TestSessionEnds(t *testing.T) {
+	t.Parallel()
 	srv, url := harness.Server(t)
 	c, err := execclient.DialWebSocket(t.Context(), url, execclient.Options{RecoveryTimeout: 100 * time.Millisecond})
 	harness.Must(t, err)

@@ -24,6 +24,7 @@ const viteVersion = "5.4.21"
 // automatically. The page loads, and its websocket reports a changed file. The test downloads vite,
 // so it runs only in CI, or with TEST_NPM=1.
 func TestVite(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("CI") != "true" && os.Getenv("TEST_NPM") == "" {
 		t.Skip("it installs vite from the registry of npm: set TEST_NPM=1 to run it outside of CI")
 	}
