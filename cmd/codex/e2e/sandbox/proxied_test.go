@@ -36,6 +36,7 @@ const fetchURL = `fetch() {
 // TestSandboxWithDomains: a local command can reach only the allowed hosts and ports, through
 // codex's own proxy.
 func TestSandboxWithDomains(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
@@ -91,6 +92,7 @@ func TestSandboxWithDomains(t *testing.T) {
 // TestSandboxWithDomainsAndSignals: codex forwards signals, and an interrupt from the terminal
 // arrives once. If codex is killed, no process is left.
 func TestSandboxWithDomainsAndSignals(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	start := func(script string) (*exec.Cmd, *bufio.Reader) {
 		cmd := exec.Command(harness.Codex, "sandbox", "--allow-domain", "a.test", "--", "sh", "-c", script)
@@ -120,7 +122,7 @@ func TestSandboxWithDomainsAndSignals(t *testing.T) {
 	}
 	t.Run("on a terminal", func(t *testing.T) {
 		u := harness.AtTerminal(t, "sandbox", "--allow-domain", "a.test", "--", "bash", "-c",
-			`n=0; trap 'n=$((n+1)); echo caught $n' INT; echo ready; until read -t 0.05 line; do :; done; echo "$line after $n"`)
+			`n=0; trap 'n=$((n+1)); echo caught $n' INT; echo ready; read line; echo "$line after $n"`)
 		u.Expect("ready")
 		u.Types("\x03")
 		u.Expect("caught 1")
