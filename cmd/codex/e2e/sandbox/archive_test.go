@@ -19,6 +19,7 @@ import (
 // TestConfinedArchives reads and extracts archives in a sandbox. Hidden and protected paths are the
 // same as for other file requests, and no file outside of the directory is written.
 func TestConfinedArchives(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		client, err := execclient.DialWebSocket(t.Context(), c.url, execclient.Options{})
 		harness.Must(t, err)

@@ -15,6 +15,7 @@ import (
 // TestClientInASandbox: the client's commands and file requests are confined, and their errors say
 // why they fail.
 func TestClientInASandbox(t *testing.T) {
+	t.Parallel()
 	ws := t.TempDir()
 	harness.Must(t, os.Mkdir(filepath.Join(ws, ".git"), 0o755))
 	harness.Must(t, os.WriteFile(filepath.Join(ws, "f"), []byte("text"), 0o644))

@@ -200,6 +200,7 @@ func encode(text string) string { return base64.StdEncoding.EncodeToString([]byt
 // TestConfinedAnswers compares answers to confined requests with the rules of
 // docs/spec/sandbox.md §5.
 func TestConfinedAnswers(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		read := func(sandbox object, name string) object { return object{"path": uri(name), "sandbox": sandbox} }
 		f := c.ws + "/f"

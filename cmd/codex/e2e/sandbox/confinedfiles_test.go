@@ -17,6 +17,7 @@ import (
 )
 
 func TestConfinedFiles(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		s := c.usual()
 		ask := func(method string, path string, more ...any) map[string]any {
@@ -114,6 +115,7 @@ func TestConfinedFiles(t *testing.T) {
 // TestHelperOfReading: a helper that reads a file in a sandbox may open as many files as the server,
 // although it is started with a limit of zero.
 func TestHelperOfReading(t *testing.T) {
+	t.Parallel()
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap, machine.Landlock}, func(t *testing.T, backend string) {
 		c := confinedBy(t, harness.Codex, "--sandbox-backend", backend)
 		c.call("fs/open", object{"handleId": "h", "path": uri("/etc/passwd"), "sandbox": with(managed(special("root", "read")), "cwd", uri(c.ws))})
@@ -142,6 +144,7 @@ func TestHelperOfReading(t *testing.T) {
 // TestReplacedDenial: between reads, another process exchanges a denied directory with another directory, and
 // then its parent. The directory that is at the path afterwards is denied, and all others are readable.
 func TestReplacedDenial(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		ws := c.dir + "/denial"
 		defer os.RemoveAll(ws)
@@ -173,6 +176,7 @@ func TestReplacedDenial(t *testing.T) {
 
 // TestConfinedRename: renaming works within writable paths only.
 func TestConfinedRename(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		s := c.usual()
 		params := func(from, to string) object {
@@ -220,6 +224,7 @@ func TestConfinedRename(t *testing.T) {
 
 // TestConfinedAttributes: changing attributes and creating links works within writable paths only.
 func TestConfinedAttributes(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		s := c.usual()
 		set := func(path string) object {
@@ -260,6 +265,7 @@ func TestConfinedAttributes(t *testing.T) {
 }
 
 func TestConfinedHandles(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		s := c.usual()
 		open := func(id, path, mode string, more ...any) object {

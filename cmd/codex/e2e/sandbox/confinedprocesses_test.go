@@ -40,6 +40,7 @@ func init() {
 }
 
 func TestConfinedProcesses(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		s := c.usual()
 		run := func(script string, more ...any) ended {
@@ -105,6 +106,7 @@ func TestConfinedProcesses(t *testing.T) {
 }
 
 func TestConfinedProcessesAndSignals(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		s := c.usual()
 		for _, tty := range []bool{false, true} {
@@ -141,6 +143,7 @@ func TestConfinedProcessesAndSignals(t *testing.T) {
 }
 
 func TestKindsOfProfiles(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		entries := func(list ...object) object { return managed(list...)["permissions"].(object) }
 		full := object{"type": "managed", "file_system": object{"type": "unrestricted"}, "network": "restricted"}
@@ -191,6 +194,7 @@ func TestKindsOfProfiles(t *testing.T) {
 }
 
 func TestManagedProxy(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	harness.Must(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -221,6 +225,7 @@ func TestManagedProxy(t *testing.T) {
 }
 
 func TestConfinedAtTheEdges(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		check := func(id string, s object, want string) {
 			t.Helper()
@@ -274,6 +279,7 @@ func TestConfinedAtTheEdges(t *testing.T) {
 // When a server is killed, its sandboxed processes end, and a later sandbox
 // removes leftover placeholders.
 func TestConfinedProcessesEndWithTheServer(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		c.start("p", c.usual(), "echo ready; sleep 1000")
 		c.saying("p", "ready")

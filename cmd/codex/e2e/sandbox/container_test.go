@@ -239,6 +239,7 @@ const confinedStatus = `grep -q 'NoNewPrivs:.1' /proc/self/status && grep -q 'Se
 // TestHardenedContainer: no namespaces can be made. Policies that Landlock and the broker can enforce work. All others are
 // refused before the command runs.
 func TestHardenedContainer(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{filtered, limited} {
 		t.Run(kind, func(t *testing.T) {
 			reasons := probed(t, kind)

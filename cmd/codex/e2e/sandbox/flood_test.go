@@ -103,6 +103,7 @@ func (w *wire) refusals(ids []string, lines int) {
 // the client. Excess requests are refused at once without a question, the connection serves other
 // requests, and another client still gets questions.
 func TestFloodsOfQuestions(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	c := confinedBy(t, harness.Codex)
 	const processes, each, mostEach, most = 5, 100, 64, 256

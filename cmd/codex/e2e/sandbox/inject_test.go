@@ -246,6 +246,7 @@ sys.stdin.read()
 // environment, files or output of the sandbox, nor in the server's log. The same search finds the
 // placeholder.
 func TestCredentialsStayOutside(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
 		for _, policy := range []string{"read-only", "workspace-write"} {

@@ -50,6 +50,7 @@ func (c *confined) launcherOf(word string) int {
 // launcher, and retains nothing for ended sandboxes. If it is killed itself, the next sandbox gets
 // another one.
 func TestOneJanitor(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		s := c.usual()
 		for _, id := range []string{"one", "two"} {

@@ -55,6 +55,7 @@ func foreign(to string) bool {
 // another one in its place. Before the request, only its socket is open. Its children are in the
 // cgroup of the process. A killed launcher is replaced, too, and the next request gets a new one.
 func TestLaunchersAhead(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		s := c.usual()
 		c.start("first of all", with(managed(special("root", "read")), "cwd", uri(c.ws)), "true")

@@ -11,6 +11,7 @@ import (
 // TestWorkspaceBelowLinks: a client names a workspace by a path through links, for example because /home leads to another
 // disk. That works in the same way as the real path. Scenario: /home/user/project, two levels below the link, was refused.
 func TestWorkspaceBelowLinks(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		real := c.dir + "/disk/user/project/sub"
 		for _, err := range []error{

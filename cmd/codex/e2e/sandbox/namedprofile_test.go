@@ -80,6 +80,7 @@ func TestSandboxByConfiguration(t *testing.T) {
 // TestWritableRootsOfTheServer: --writable-root and the short forms mean the same for the sandbox
 // of a server and for that of this machine.
 func TestWritableRootsOfTheServer(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
 	_, url := harness.Server(t)

@@ -13,6 +13,7 @@ import (
 // TestEndOfServerLeavesNoPlaceholders: a server ends while it answers confined file requests,
 // including failing ones. None of the launcher's placeholders is left in the workspace.
 func TestEndOfServerLeavesNoPlaceholders(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, method, path string
 		params             object

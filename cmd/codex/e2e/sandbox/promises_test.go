@@ -12,6 +12,7 @@ import (
 // under a profile with denied reads, only if the server announces that its backend supports them.
 // Landlock cannot enforce every policy, so a server with this backend announces neither.
 func TestPromisesOfTheBackend(t *testing.T) {
+	t.Parallel()
 	var probe struct {
 		Backends []struct {
 			Name  string

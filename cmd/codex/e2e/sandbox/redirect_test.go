@@ -263,6 +263,7 @@ func (r *redirected) run(backend string, words ...string) map[string]string {
 // TestProgramsThatKnowNoProxy: programs that connect directly can reach the hosts of the process's
 // policy by their names, and no other hosts.
 func TestProgramsThatKnowNoProxy(t *testing.T) {
+	t.Parallel()
 	for _, backend := range redirecting(t) {
 		t.Run(backend, func(t *testing.T) { programsThatKnowNoProxy(t, backend) })
 	}
@@ -326,6 +327,7 @@ func programsThatKnowNoProxy(t *testing.T, backend string) {
 // TestStalledConnections: connections that a command stalls do not block its other
 // connections.
 func TestStalledConnections(t *testing.T) {
+	t.Parallel()
 	for _, backend := range redirecting(t) {
 		r := newRedirected(t)
 		for _, word := range []string{"tcp/a.allowed.test:" + r.port, "many/b.allowed.test:" + r.port} {
@@ -340,6 +342,7 @@ func TestStalledConnections(t *testing.T) {
 // TestStartUpFilesAreRedirected: a shell's start-up files are read for a snapshot. They can reach
 // the same hosts as their command, and do not wait for a server that never answers.
 func TestStartUpFilesAreRedirected(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	c := confinedBy(t, harness.Codex)
 	profile := "if ! read -r -n 1 x < /dev/tcp/93.184.216.34/5432; then export PROFILE=refused; fi 2>/dev/null\n"
@@ -361,6 +364,7 @@ func TestStartUpFilesAreRedirected(t *testing.T) {
 // TestSocketsOfAnotherNetwork: a process outside passes a socket of this machine's network to the
 // command. The launcher does not connect it.
 func TestSocketsOfAnotherNetwork(t *testing.T) {
+	t.Parallel()
 	for _, backend := range redirecting(t) {
 		for _, off := range []bool{false, true} {
 			socketsOfAnotherNetwork(t, backend, off)
@@ -389,6 +393,7 @@ func socketsOfAnotherNetwork(t *testing.T, backend string, off bool) {
 // TestServersRedirect: the connections of a process that bypass its network proxy arrive at its
 // server, which reports refusals to the client.
 func TestServersRedirect(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	c := confinedBy(t, harness.Codex)
 	self, err := os.Executable()

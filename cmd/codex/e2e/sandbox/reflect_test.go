@@ -195,6 +195,7 @@ func connectInside(origin string) (string, error) {
 // TestReflectedCredentials: if a host echoes its credential in byte ranges or compressed, the
 // command does not receive it. HTTP/2 does not bypass the proxy's search.
 func TestReflectedCredentials(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	k := keep(t, "auto", "127.0.0.1")
 	self, err := os.Executable()

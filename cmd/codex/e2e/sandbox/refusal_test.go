@@ -17,6 +17,7 @@ import (
 // refused policy and the reason. If a command itself ends in the same way, it is not reported as
 // refused.
 func TestRefusedPolicy(t *testing.T) {
+	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	harness.Must(t, err)
 	// The path is a link in a writable directory, so the launcher cannot enforce a denial of it.

@@ -50,6 +50,7 @@ func TestTheVariableOfTheNetwork(t *testing.T) {
 }
 
 func TestSandbox(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
 	profile := filepath.Join(beside, "profile.json")
@@ -116,6 +117,7 @@ func TestSandbox(t *testing.T) {
 }
 
 func TestSandboxExplains(t *testing.T) {
+	t.Parallel()
 	workspace, _ := harness.Places(t)
 	out, errs, code := runIn(t, workspace, "", "sandbox", "--workspace-write", "--network", "--explain")
 	if code != 0 || !strings.Contains(out, workspace+"  writable") || !strings.Contains(out, workspace+"/.git  read-only") || !strings.Contains(out, "network: on") {
@@ -128,6 +130,7 @@ func TestSandboxExplains(t *testing.T) {
 }
 
 func TestSandboxAndTheNetwork(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
 	// With the network on, the command reaches the server, which admits no confined process.
@@ -143,6 +146,7 @@ func TestSandboxAndTheNetwork(t *testing.T) {
 }
 
 func TestSandboxOnATerminal(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	const script = `trap 'echo caught; exit 9' INT; test -t 0 && stty size; echo ready; while :; do sleep 0.02; done`
 	for name, argv := range map[string][]string{
@@ -177,6 +181,7 @@ func TestSandboxOnATerminal(t *testing.T) {
 }
 
 func TestRemoteRunInASandbox(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
 	_, url := harness.Server(t)

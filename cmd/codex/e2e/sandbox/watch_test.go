@@ -39,6 +39,7 @@ func (c *confined) changes(last string) []string {
 // neither a masked file nor new files that a pattern denies. It also does not report a masked file
 // after another process has recreated it, so that the file's mask is lost.
 func TestWatchTellsWhatMayBeRead(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		harness.Must(t, os.MkdirAll(c.ws+"/closed/below", 0o755))
 		profile := with(managed(special("root", "read"), special("project_roots", "write"),
@@ -71,6 +72,7 @@ func TestWatchTellsWhatMayBeRead(t *testing.T) {
 // TestWatchOfFewRoots: under a profile that permits reading only a few roots, the watch reports
 // only changes in them.
 func TestWatchOfFewRoots(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		profile := with(managed(special("minimal", "read"), at(c.ws, "read")), "cwd", uri(c.ws))
 		c.call("fs/watch", object{"watchId": 1, "path": uri(c.ws), "recursive": true, "sandbox": profile})
