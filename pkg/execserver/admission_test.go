@@ -170,12 +170,11 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 		t.Errorf("the oldest connection is still open: %v", err)
 	}
 	hello(t, url)
-	for name, text := range map[string]string{
-		"an answer":    "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n",
-		"a refusal":    "GET /none HTTP/1.1\r\nHost: x\r\n\r\n",
-		"a short body": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n",
+	for name, c := range map[string]net.Conn{
+		"an answer":    connect("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"),
+		"a refusal":    connect("GET /none HTTP/1.1\r\nHost: x\r\n\r\n"),
+		"a short body": connect("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"),
 	} {
-		c := connect(text)
 		all, err := io.ReadAll(c)
 		if err != nil || !bytes.HasPrefix(all, []byte("HTTP/1.1 ")) {
 			t.Errorf(`%s: got all %q, error %v; want no error, bytes.HasPrefix(all, []byte("HTTP/1.1 "))`, name, all, err)
