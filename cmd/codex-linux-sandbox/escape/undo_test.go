@@ -75,6 +75,7 @@ func TestUndoRemovesOnlyWhatTheCommandMade(t *testing.T) {
 		{name: "over and over", script: `i=0; while [ $i -lt 300 ]; do mkdir -p .git/hooks; echo x >.git/config; i=$((i + 1)); done 2>/dev/null`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			each(t, mounted, func(t *testing.T, p *place, backend string) {
 				sub, profile := p.inWorkTree()
 				victim := filepath.Dir(filepath.Dir(p.file("victim/.git/history", "important")))
