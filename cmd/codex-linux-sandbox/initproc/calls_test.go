@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"codex.internal/pkg/testutil"
 )
 
 const own = "codex.internal/cmd/codex-linux-sandbox/initproc."
@@ -29,13 +31,14 @@ func beginsWith(beginnings []string, name string) bool {
 	return slices.ContainsFunc(beginnings, func(begin string) bool { return strings.HasPrefix(name, begin) })
 }
 
-// TestChildrenCallOnlyTheKernel follows all calls from fork in the compiled packages, for each processor architecture.
+// TestChildrenCallOnlyTheKernel follows all calls from fork in the compiled packages, for the processor architecture of this
+// machine. In .ci/run it does so for each architecture, for which half of Go's library is compiled.
 func TestChildrenCallOnlyTheKernel(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command, to disassemble")
 	}
 	for _, processor := range []string{"amd64", "arm64"} {
-		if processor == runtime.GOARCH || !testing.Short() {
+		if processor == runtime.GOARCH || testutil.Rounds(0, 0, 1) == 1 {
 			t.Run(processor, func(t *testing.T) { onlyTheKernel(t, processor) })
 		}
 	}
