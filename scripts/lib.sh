@@ -18,10 +18,12 @@ if [ -z "${HOME:-}" ]; then
   export HOME
 fi
 
-# GOFLAGS of the machine must not change what is built. The compiler's garbage collector runs a
-# fourth as often as usual, because it takes a quarter of the compiler's time. The output is the
-# same.
-export GOFLAGS="'-toolexec=env GOGC=400'"
+# GOFLAGS of the machine must not change what is built. All scripts build with the same options, so
+# that no package is compiled twice. The compiler's garbage collector runs a fourth as often as
+# usual, because it takes a quarter of the compiler's time. The output is the same. Nothing uses the
+# documentation generator of the command line library, and its markdown parser would take 0.5 ms of
+# each start.
+export GOFLAGS="'-toolexec=env GOGC=400' -trimpath -tags=urfave_cli_no_docs" CGO_ENABLED=0
 
 need_go() {
   command -v go >/dev/null || fail "Go is not installed: get it from https://go.dev/dl/ and put its bin directory on your PATH"
@@ -35,10 +37,8 @@ need_go() {
 # These are all commands to build. codex expects the helpers next to itself.
 commands=(codex codex-fs codex-linux-sandbox)
 
-# build DIR COMMAND... builds static, stripped, reproducible binaries. The result is that of go
-# build in the command's directory, but without the documentation generator of the command line
-# library. Nothing uses this generator, and its markdown parser would take 0.5 ms of each start.
-# CODEX_RELEASE, if it is set, is the version of the binaries.
+# build DIR COMMAND... builds static, stripped, reproducible binaries. CODEX_RELEASE, if it is set, is
+# the version of the binaries.
 build() {
   local dir=$1 vcs=auto command version=
   shift
@@ -49,7 +49,7 @@ build() {
     # Aligning functions to 16 bytes instead of 32 makes codex 130 KB smaller, with no measurable
     # effect on its speed.
     (cd "$root/cmd/$command" &&
-      CGO_ENABLED=0 GOWORK="$root/go.work" go build -trimpath -buildvcs=$vcs -tags urfave_cli_no_docs \
+      CGO_ENABLED=0 GOWORK="$root/go.work" go build -buildvcs=$vcs \
         -ldflags "-s -w -funcalign=16 $version" -o "$dir/$command" .) || return 1
   done
 }
