@@ -17,6 +17,7 @@ type Broker struct {
 	listener notify.Listener
 	policy   *Policy
 	abi      int // the version of Landlock
+	init     int // the process from which the processes of the sandbox descend, a child of this one
 
 	// umask is that of the command's first process. While no process has called umask, it is that of all.
 	umask      uint32
@@ -28,10 +29,10 @@ type Broker struct {
 	fifos    chan *waiting
 }
 
-// New returns a broker for the calls that a listener reports. umask is that of the command; the process of the broker must have 0.
+// New returns a broker for the calls that a listener reports. abi is the version of Landlock, and init the init of the sandbox. umask is that of the command; the process of the broker must have 0.
 // The calling thread and the command must be in the broker's Landlock domain.
-func New(listener int, policy *Policy, abi int, umask uint32) *Broker {
-	return &Broker{listener: notify.Listener(listener), policy: policy, abi: abi, umask: umask, fifos: make(chan *waiting, maxFIFOs)}
+func New(listener int, policy *Policy, abi, init int, umask uint32) *Broker {
+	return &Broker{listener: notify.Listener(listener), policy: policy, abi: abi, init: init, umask: umask, fifos: make(chan *waiting, maxFIFOs)}
 }
 
 // Serve answers calls until no process with the filter is left. Before Linux 6.11 the kernel does not report that: then Serve

@@ -30,6 +30,14 @@ var calls = withOlder(map[uint32]func(k *caller) reply{
 	unix.SYS_LREMOVEXATTR: func(k *caller) reply { return k.removexattr(k.byPath(noFollow)) },
 	unix.SYS_FREMOVEXATTR: func(k *caller) reply { return k.removexattr(k.changeFD) },
 
+	// Before version 6 of Landlock.
+	unix.SYS_KILL:              (*caller).kill,
+	unix.SYS_TKILL:             (*caller).tkill,
+	unix.SYS_TGKILL:            func(k *caller) reply { return k.tgkill(k.int(0), k.int(1), unix.Signal(k.int(2))) },
+	unix.SYS_PIDFD_SEND_SIGNAL: (*caller).pidfdSignal,
+	unix.SYS_RT_SIGQUEUEINFO:   func(k *caller) reply { return k.queue(k.int(0), unix.Signal(k.int(1)), k.Args[2]) },
+	unix.SYS_RT_TGSIGQUEUEINFO: func(k *caller) reply { return k.queue(k.int(0), unix.Signal(k.int(2)), k.Args[3]) },
+
 	unix.SYS_UMASK: func(k *caller) reply {
 		k.umaskCalls.Store(true)
 		return goesOn

@@ -14,5 +14,6 @@
 //	open.go        opens; fifo.go those that wait for a reader
 //	names.go       names: mkdir, unlink, rename, link
 //	attributes.go  modes, owners, times, extended attributes, truncation
+//	signals.go     signals, before version 6 of Landlock
 //	probe.go       whether a broker works here
 package broker

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"codex.internal/pkg/testutil"
+	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -81,8 +82,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// sandboxed returns the command of a sandbox that may write to a workspace, but not to docs/secret.
-func sandboxed(t *testing.T, dir string, command ...string) *exec.Cmd {
+// sandboxed returns the command of a sandbox that may write to a workspace, but not to docs/secret. The launcher uses a version of
+// Landlock.
+func sandboxed(t *testing.T, dir string, version int, command ...string) *exec.Cmd {
 	t.Helper()
 	program, err := launcher()
 	must(t, err)
@@ -90,18 +92,18 @@ func sandboxed(t *testing.T, dir string, command ...string) *exec.Cmd {
 		{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},
 		{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"write"},
 		{"path":{"type":"path","path":%q},"access":"read"}]},"network":"restricted"}`, filepath.Join(dir, "docs/secret"))
-	args := append([]string{"--backend", "broker", "--sandbox-policy-cwd", dir, "--permission-profile", profile, "--"}, command...)
+	args := append([]string{"--backend", "broker", "--landlock-at-most", strconv.Itoa(version), "--sandbox-policy-cwd", dir, "--permission-profile", profile, "--"}, command...)
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	return cmd
 }
 
 // act runs an act in a sandbox, and returns the errors of its calls.
-func act(t *testing.T, dir, what string) map[string]syscall.Errno {
+func act(t *testing.T, dir string, version int, what string) map[string]syscall.Errno {
 	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
-	cmd := sandboxed(t, dir, self)
+	cmd := sandboxed(t, dir, version, self)
 	cmd.Env = append(os.Environ(), inside+"="+what)
 	out, err := cmd.Output()
 	if err != nil {
@@ -110,6 +112,19 @@ func act(t *testing.T, dir, what string) map[string]syscall.Errno {
 	results := make(map[string]syscall.Errno)
 	must(t, json.Unmarshal(out, &results))
 	return results
+}
+
+// versions are those of Landlock at which the broker does something else: truncation from 3, signals from 6.
+var versions = []int{2, 3, 6}
+
+// eachVersion runs a test with each of the versions that this machine has.
+func eachVersion(t *testing.T, test func(t *testing.T, version int)) {
+	for _, version := range versions {
+		t.Run("version "+strconv.Itoa(version), func(t *testing.T) {
+			machine.NeedLandlock(t, version)
+			test(t, version)
+		})
+	}
 }
 
 // errno returns the kernel's error.

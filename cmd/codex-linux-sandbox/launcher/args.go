@@ -56,6 +56,7 @@ type options struct {
 	backend        string
 	legacyLandlock bool
 	stricter       bool // Landlock may enforce more than was requested
+	landlockAtMost int  // use no newer version of Landlock; 0: any
 	inDomain       bool // this is the second launcher of the backend broker
 
 	// The command.
@@ -210,6 +211,7 @@ func (o *options) tables() (words map[string]*string, flags map[string]*bool, nu
 		"--refusal-fd": &o.refusalFD, "--standby-fd": &o.standbyFD, "--janitor-fd": &o.janitorFD, "--janitor-socket-fd": &o.janitorSocketFD,
 		"--egress-fd": &o.egressFD, "--reach-fd": &o.reachFD, "--sockets-fd": &o.socketsFD, "--tasks": &o.tasks,
 		"--report-fd": &o.reportFD, "--cgroup-fd": &o.cgroupFD,
+		"--landlock-at-most": &o.landlockAtMost,
 	}
 	return words, flags, numbers
 }

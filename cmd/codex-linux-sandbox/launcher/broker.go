@@ -27,8 +27,8 @@ func (brokered) probe() error {
 	switch {
 	case err != nil:
 		return err
-	case abi < plan.LandlockABI:
-		return fmt.Errorf("this kernel has version %d of Landlock; %d (Linux 6.12) is needed to keep signals inside", abi, plan.LandlockABI)
+	case abi < plan.WallABI:
+		return fmt.Errorf("this kernel has version %d of Landlock; %d (Linux 5.19) is needed to rename files across directories", abi, plan.WallABI)
 	}
 	return broker.Probe()
 }
@@ -37,7 +37,7 @@ func (brokered) refuse(l *launch) error {
 	if l.nesting {
 		return errors.New("it cannot let the command make namespaces and mounts")
 	}
-	if l.backend == "auto" && !l.plan.Writable() {
+	if abi, err := landlockVersion(); err == nil && abi >= plan.LandlockABI && l.backend == "auto" && !l.plan.Writable() {
 		return errors.New("nothing may be written, so there is nothing to do for it")
 	}
 	if err := l.plan.BrokerRefusal(); err != nil {
@@ -54,7 +54,7 @@ func (b brokered) run(l *launch) (int, error) {
 	if err != nil {
 		return 0, &unavailable{err}
 	}
-	if !l.plan.Writable() {
+	if !l.plan.Writable() && abi >= plan.LandlockABI {
 		return landlock{}.run(l)
 	}
 	if !l.inDomain {
@@ -99,15 +99,15 @@ func (b brokered) run(l *launch) (int, error) {
 	command.HandOut("the listener", pair[1], l.reserved)
 	command.Close(listener)
 	command.Do("close", "the listener", unix.SYS_CLOSE, initproc.Val(l.reserved))
-	s.serve = func() {
+	s.serve = func(pid int) {
 		_ = unix.Close(pair[1])
-		go l.broker(pair[0], policy, abi)
+		go l.broker(pair[0], policy, abi, pid)
 	}
 	return s.run()
 }
 
 // broker receives the listener and serves the command, until it has ended.
-func (l *launch) broker(from int, policy *broker.Policy, abi int) {
+func (l *launch) broker(from int, policy *broker.Policy, abi, init int) {
 	defer unix.Close(from)
 	// The command's process has the umask already, and the broker applies it.
 	mask := unix.Umask(0)
@@ -121,7 +121,7 @@ func (l *launch) broker(from int, policy *broker.Policy, abi int) {
 		return // the command's process has failed, and reports why
 	}
 	defer unix.Close(listener[0])
-	if err := broker.New(listener[0], policy, abi, uint32(mask)).Serve(); err != nil {
+	if err := broker.New(listener[0], policy, abi, init, uint32(mask)).Serve(); err != nil {
 		fmt.Fprintf(l.stderr, "codex-linux-sandbox: %v\n", err)
 	}
 }

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"syscall"
 	"unsafe"
@@ -30,8 +31,11 @@ func landlockVersion() (int, error) {
 	if errno != 0 {
 		return 0, &initproc.Failure{What: "ask for Landlock", Number: unix.SYS_LANDLOCK_CREATE_RULESET, Errno: errno}
 	}
-	return int(abi), nil
+	return min(int(abi), landlockAtMost), nil
 }
+
+// landlockAtMost is the newest version of Landlock that the launcher uses. With --landlock-at-most it works as on an older kernel.
+var landlockAtMost = math.MaxInt
 
 func (landlock) probe() error {
 	abi, err := landlockVersion()
@@ -60,7 +64,7 @@ func (b landlock) run(l *launch) (int, error) {
 		return 0, &unavailable{err}
 	}
 	rules := l.rules()
-	rules.Sockets = min(rules.Sockets, plan.SocketsPairs)
+	rules.Sockets, rules.Broker = min(rules.Sockets, plan.SocketsPairs), 0
 	var grants []plan.Grant
 	if l.legacyLandlock {
 		grants, err = l.plan.LegacyGrants(plan.HostView{})

@@ -104,6 +104,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	l := &launch{options: o, stderr: stderr, fromJob: waits}
 	closeSelf(o)
+	if o.landlockAtMost > 0 {
+		landlockAtMost = o.landlockAtMost
+	}
 	if o.inDomain {
 		o.closeOwn()
 	}

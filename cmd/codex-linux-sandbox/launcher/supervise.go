@@ -29,7 +29,7 @@ type supervisor struct {
 	placeholders *placed
 	// connector is nil unless the launcher makes the command's connections.
 	connector *mediate.Connector
-	serve     func() // if not nil, it is called when the init has been started; it must return at once
+	serve     func(pid int) // if not nil, it is called when the init has been started; it must return at once
 }
 
 // prepare creates the resources that every backend with an init needs. subreap is for backends
@@ -198,7 +198,7 @@ func (s *supervisor) run() (code int, err error) {
 		s.connector.Serve()
 	}
 	if s.serve != nil {
-		s.serve()
+		s.serve(pid)
 	}
 	return s.outcome(r)
 }

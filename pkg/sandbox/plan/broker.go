@@ -81,6 +81,19 @@ var brokered = []uint32{
 	unix.SYS_UMASK,
 }
 
+// signals are the calls that send a signal. They are passed to the broker before version 6 of Landlock.
+var signals = []uint32{
+	unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_TGKILL, unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO,
+}
+
+// owning are the commands of fcntl and ioctl that make the kernel send signals to a process.
+var owning = map[uint32][]uint32{
+	unix.SYS_FCNTL: {unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG},
+	unix.SYS_IOCTL: {fioSetOwn, unix.SIOCSPGRP},
+}
+
+const fioSetOwn = 0x8901 // FIOSETOWN
+
 // opens are the calls that open a file, and the offset of the argument with the flags. They are passed to the broker if the flags
 // may change a file.
 type openCall struct{ nr, flags uint32 }
@@ -93,7 +106,7 @@ var absent = []uint32{sysSetxattrat, sysRemovexattrat, sysFileSetattr, unix.SYS_
 
 // BrokerCalls returns the numbers of all calls that a filter may pass to the broker.
 func BrokerCalls() []uint32 {
-	all := slices.Concat(brokered, olderBrokered)
+	all := slices.Concat(brokered, olderBrokered, signals)
 	for _, o := range opens {
 		all = append(all, o.nr)
 	}
@@ -108,6 +121,16 @@ func (a *assembler) broker(abi int) {
 			action = actionNoSys
 		}
 		a.always(nr, action)
+	}
+	if abi < LandlockABI {
+		for _, nr := range signals {
+			a.always(nr, actionAsk)
+		}
+		for nr, commands := range owning {
+			for _, command := range commands {
+				a.whenEqual(nr, offsetArg0+8, command)
+			}
+		}
 	}
 	for _, o := range opens {
 		a.about(o.nr, func() {

@@ -1,5 +1,7 @@
 package plan
 
+import "golang.org/x/sys/unix"
+
 // oldAttributes are calls that this architecture does not have.
 var oldAttributes []uint32
 

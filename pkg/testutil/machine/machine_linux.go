@@ -26,6 +26,9 @@ const (
 // landlockBackend is the version of Landlock that the backend needs (docs/kernels.md).
 const landlockBackend = 6
 
+// brokerBackend is the version of Landlock that the backend broker needs.
+const brokerBackend = 2
+
 // errLack matches errors that mean that the machine lacks a feature.
 var errLack = errors.New("the machine lacks it")
 
@@ -134,7 +137,7 @@ func backend(name string, uid int) error {
 		_, err := landlock(landlockBackend)
 		return err
 	case Broker:
-		if _, err := landlock(landlockBackend); err != nil {
+		if _, err := landlock(brokerBackend); err != nil {
 			return err
 		}
 		return supervision()
