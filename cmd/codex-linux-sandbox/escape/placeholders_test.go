@@ -3,6 +3,7 @@ package escape
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -216,6 +217,36 @@ func TestPlaceholdersCannotBeBlocked(t *testing.T) {
 		}
 		if o := p.run(backend, p.workspace(), "alive"); o.code != 0 {
 			t.Errorf("got %v, want o.code 0", o)
+		}
+	})
+}
+
+// TestAFullFileSystem: where no placeholder can be made, because the file system of the workspace is full, a command still runs, and
+// can make room. The protected names are watched: what it puts there is removed, and it fails.
+func TestAFullFileSystem(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a small file system")
+	}
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		err := unix.Mount("full", p.ws, "tmpfs", unix.MS_NOSUID, fmt.Sprintf("nr_inodes=2,size=64k,uid=%d", p.uid))
+		testutil.Need(t, "mounts", err, unix.EPERM)
+		t.Cleanup(func() { _ = unix.Unmount(p.ws, unix.MNT_DETACH) })
+		big := p.file("ws/big", "x")
+		if err := os.Mkdir(p.ws+"/no", 0o755); !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("the file system is not full: %v", err)
+		}
+		o := p.run(backend, p.workspace(), "make room", big, p.ws+"/.codex")
+		if o.code == 0 || !strings.Contains(o.text, "blocked creation of protected workspace metadata path") {
+			t.Errorf("got %v, want the name to be blocked", o)
+		}
+		for _, name := range []string{big, p.ws + "/.codex"} {
+			if exists(name) {
+				t.Errorf("%s exists", name)
+			}
+		}
+		p.file("ws/big", "x")
+		if o := p.run(backend, entries("root=read", p.ws+"=write", p.ws+"/missing/f=deny"), "alive"); o.code != exitFailed || !strings.Contains(o.text, "make room") {
+			t.Errorf("a denied path that is missing: got %v, want code %d and why", o, exitFailed)
 		}
 	})
 }

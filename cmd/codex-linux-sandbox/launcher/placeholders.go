@@ -120,7 +120,7 @@ func (l *launch) makeOrJoin(p *placed, mounts []plan.Mount, opened []*placeholde
 		var unmasked *placeholders.Unmasked
 		if errors.As(err, &unmasked) {
 			l.plan.Undo = append(l.plan.Undo, unmasked.UndoName)
-			if err = nil; unmasked.Foreign {
+			if err = nil; unmasked.NoMask {
 				m.Kind = 0
 				continue
 			}

@@ -65,13 +65,14 @@ func openDir(name string) (int, error) {
 var ErrNotNeeded = errors.New("nothing can be created there")
 
 // Unmasked means that a protected name cannot be masked. The file there belongs to another user or
-// is locked by another process, and may be removed at any time. The name must be watched instead.
+// is locked by another process, and may be removed at any time, or no file can be made there, because the file
+// system is full. The name must be watched instead.
 type Unmasked struct {
 	plan.UndoName
-	Foreign bool // it belongs to another user
+	NoMask bool // nothing is mounted there
 }
 
-func (u *Unmasked) Error() string { return "another user or process holds " + u.Path }
+func (u *Unmasked) Error() string { return "no placeholder can be held at " + u.Path }
 
 // unmasked returns an Unmasked for the placeholder's name. It returns nil if the name is not
 // protected, or if the existing file itself must be protected.
@@ -84,9 +85,11 @@ func (s *Placeholder) unmasked(why error) error {
 	switch {
 	case errors.Is(why, errNotPlaceholder):
 		return nil
+	case full(why):
+		u.NoMask = true
 	case errors.Is(why, errForeign), errors.Is(why, errForeignPlaceholder):
-		u.Foreign = st.Mode&unix.S_ISVTX != 0
-		if !u.Foreign && errors.Is(why, errForeign) {
+		u.NoMask = st.Mode&unix.S_ISVTX != 0
+		if !u.NoMask && errors.Is(why, errForeign) {
 			return nil
 		}
 	}
@@ -130,6 +133,10 @@ func (s *Placeholder) take() (*Placeholder, error) {
 		if errors.Is(err, unix.ENOENT) {
 			err = s.make()
 		}
+		if full(err) && s.dir {
+			s.dir = false // an empty file needs no room but its entry and its inode
+			err = s.make()
+		}
 		switch {
 		case err == nil:
 			return s, nil
@@ -138,6 +145,14 @@ func (s *Placeholder) take() (*Placeholder, error) {
 			time.Sleep(lockWait)
 		case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, errNotPlaceholder), errors.Is(err, errForeign), errors.Is(err, errForeignPlaceholder):
 			err = s.unmasked(err)
+			s.close()
+			return nil, err
+		case full(err):
+			if watched := s.unmasked(err); watched != nil {
+				err = watched
+			} else {
+				err = fmt.Errorf("put a placeholder at %s, which the policy protects: %w; make room on that file system", s.Path, err)
+			}
 			s.close()
 			return nil, err
 		case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES) && s.foreign():
@@ -200,6 +215,9 @@ func (s *Placeholder) joinOnly() (*Placeholder, error) {
 	}
 	return nil, nil
 }
+
+// full reports whether an error means that the file system, or what the user may use of it, is full.
+func full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // foreign reports whether the directory belongs to another user, so that this
 // user cannot change its permissions.

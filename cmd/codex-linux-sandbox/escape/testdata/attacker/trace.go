@@ -93,6 +93,10 @@ func init() {
 		held("owner "+strconv.Itoa(int(st.Uid)), unix.EPERM)
 		try("write", open(args[0], unix.O_WRONLY))
 	}
+	attacks["make room"] = func(args []string) {
+		broken("remove", os.Remove(args[0]))
+		broken("make", os.Mkdir(args[1], 0o755))
+	}
 	attacks["read"] = func(args []string) { try("read", open(args[0], unix.O_RDONLY)) }
 	attacks["interfaces"] = func([]string) {
 		list, err := net.Interfaces()
