@@ -27,6 +27,11 @@ func serverRole(role string, args []string) (code int, ok bool) {
 	case limiter.Arg:
 		fmt.Fprintln(os.Stderr, limiter.Run(args))
 		return 1, true
+	case "sandbox":
+		if err := limiter.FreeTasks(); err != nil {
+			return refuse("cannot make the sandbox: %v", err), true
+		}
+		return 0, false
 	default:
 		return 0, false
 	}

@@ -86,6 +86,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, limiter.Run(args[1:]))
 		return exitFailed
 	}
+	if err := limiter.FreeTasks(); err != nil {
+		fmt.Fprintf(stderr, "codex-linux-sandbox: cannot make the sandbox: %v\n", err)
+		return exitFailed
+	}
 	// The kernel sends the parent-death signal of a child when the thread that forked the child
 	// ends. The launcher's own signal was set for the first thread.
 	runtime.LockOSThread()
