@@ -63,7 +63,8 @@ func (cp *copying) goesOn(err error, tries int) bool {
 }
 
 // again copies a file. If the connection was lost and recovered meanwhile, it copies the file once more from
-// its beginning, because an open file belongs to its connection.
+// its beginning, because an open file belongs to its connection: a download that a resumed cannot continue, and an
+// upload, because the server removes the incomplete file with the connection.
 func (cp *copying) again(file func() error) error {
 	for tries := 1; ; tries++ {
 		if err := file(); err == nil || !cp.goesOn(err, tries) {

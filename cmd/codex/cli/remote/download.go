@@ -162,7 +162,7 @@ func (d *downloadTop) file(uri string, a execproto.Attributes) error {
 	u := archive.NewUnpacker(in, false, o)
 	defer u.Abort()
 	defer d.reserveLarge(int64(a.Size))()
-	r, err := d.contents(uri, a.Size)
+	r, err := d.contents(uri, a)
 	if err != nil {
 		return withoutPath(err)
 	}
@@ -180,13 +180,66 @@ func (d *downloadTop) file(uri string, a execproto.Attributes) error {
 
 // contents opens a file of the server. A small file takes one round trip. A server without
 // attributes may report a wrong size, so its files are streamed.
-func (cp *copying) contents(uri string, size uint64) (io.ReadCloser, error) {
-	if !cp.fs.HasAttributes() || size > smallFile {
+func (cp *copying) contents(uri string, a execproto.Attributes) (io.ReadCloser, error) {
+	if !cp.fs.HasAttributes() {
 		return cp.fs.OpenStream(cp.ctx, uri)
+	}
+	if a.Size > smallFile {
+		f, err := cp.fs.OpenStream(cp.ctx, uri)
+		return &resumed{cp: cp, uri: uri, a: a, f: f}, err
 	}
 	data, err := cp.fs.ReadFile(cp.ctx, uri)
 	return io.NopCloser(bytes.NewReader(data)), err
 }
+
+// resumed is a file of the server that is read on after its connection was lost and recovered.
+type resumed struct {
+	cp    *copying
+	uri   string
+	a     execproto.Attributes // of the file when the copy began
+	f     io.ReadCloser
+	at    int64 // how many bytes were read
+	tries int   // connections that were lost since the last byte
+}
+
+// Read implements io.Reader.
+func (r *resumed) Read(b []byte) (int, error) {
+	n, err := r.f.Read(b)
+	for n == 0 && r.cp.goesOn(err, r.tries) {
+		r.tries++
+		switch same, again := r.reopen(); {
+		case again != nil:
+			err = again
+		case !same:
+			return 0, err // the copy begins again
+		default:
+			n, err = r.f.Read(b)
+		}
+	}
+	if r.at += int64(n); n > 0 {
+		r.tries = 0
+	}
+	return n, err
+}
+
+// reopen opens the file behind what was read, and reports whether it is still the same.
+func (r *resumed) reopen() (same bool, err error) {
+	f, err := r.cp.fs.OpenStream(r.cp.ctx, r.uri)
+	if err != nil {
+		return false, err
+	}
+	_ = r.f.Close()
+	r.f = f
+	a, err := r.cp.fs.Attributes(r.cp.ctx, r.uri)
+	if err != nil || a.Size != r.a.Size || a.ModifiedAtMS != r.a.ModifiedAtMS {
+		return false, err
+	}
+	_, err = f.(io.Seeker).Seek(r.at, io.SeekStart)
+	return true, err
+}
+
+// Close implements io.Closer.
+func (r *resumed) Close() error { return r.f.Close() }
 
 // errNoName prevents a server from choosing a local name: it could report .ssh as the name of its
 // home directory.
