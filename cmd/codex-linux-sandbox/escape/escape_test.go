@@ -267,6 +267,8 @@ func entries(list ...string) string {
 		path := object{"type": "special", "value": object{"kind": target}}
 		if glob, ok := strings.CutPrefix(target, "glob:"); ok {
 			path = object{"type": "glob_pattern", "pattern": glob}
+		} else if target[0] == ':' {
+			path = object{"type": "special", "value": object{"kind": "unknown", "path": target}}
 		} else if target[0] == '/' {
 			path = object{"type": "path", "path": target}
 		}

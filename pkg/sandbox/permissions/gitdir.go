@@ -72,6 +72,9 @@ func (g *gitWalk) repository(git string) (missing bool) {
 			return first
 		}
 		g.steps++
+		if real != git {
+			g.add(real)
+		}
 		if Foreign(g.view, real) {
 			return false // git does not trust files of another user
 		}

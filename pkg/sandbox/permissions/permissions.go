@@ -128,7 +128,7 @@ func (c *Context) check(bad error) error {
 	c.Profile = c.ProfileFor("", noView{})
 	relative := 0
 	for _, e := range c.Profile.FileSystem.Entries {
-		if e.Path.Kind == ProjectRoots || e.Path.Kind == Glob {
+		if e.Path.Kind == ProjectRoots || e.Path.Kind == Glob || e.Path.isGit() {
 			relative++
 		}
 	}

@@ -200,7 +200,7 @@ func (p Path) target() Path {
 // project roots.
 func (p Profile) NeedsCwd() bool {
 	return slices.ContainsFunc(p.FileSystem.Entries, func(e Entry) bool {
-		return e.Path.Kind == ProjectRoots || e.Path.Kind == Glob && !path.IsAbs(e.Path.Text)
+		return e.Path.Kind == ProjectRoots || e.Path.isGit() || e.Path.Kind == Glob && !path.IsAbs(e.Path.Text)
 	})
 }
 
@@ -219,7 +219,7 @@ func (p Profile) WithProjectRoots(roots []string) Profile {
 	for _, e := range p.FileSystem.Entries {
 		pattern, glob := strings.CutPrefix(e.Path.Text, projectRootsGlob)
 		glob = glob && e.Path.Kind == Glob
-		if e.Path.Kind != ProjectRoots && !glob {
+		if e.Path.Kind != ProjectRoots && !e.Path.isGit() && !glob {
 			entries = append(entries, e)
 			continue
 		}
@@ -228,8 +228,11 @@ func (p Profile) WithProjectRoots(roots []string) Profile {
 				continue
 			}
 			to := Path{Text: join(root, e.Path.Subpath)}
-			if glob {
+			switch {
+			case glob:
 				to = Path{Kind: Glob, Text: joinGlob(root, pattern)}
+			case e.Path.isGit():
+				to = Path{Kind: Unknown, Text: GitPath, Subpath: to.Text, HasSubpath: true}
 			}
 			entries = append(entries, Entry{to, e.Access})
 		}

@@ -154,6 +154,11 @@ func TestPathsThatAreRefused(t *testing.T) {
 }
 
 func TestNeedsCwd(t *testing.T) {
+	git := managed("root=read")
+	git.FileSystem.Entries = append(git.FileSystem.Entries, Entry{Path{Kind: Unknown, Text: GitPath}, Write})
+	if !git.NeedsCwd() {
+		t.Error("got false for the special path :git, want true")
+	}
 	for list, want := range map[string]bool{
 		"root=read /w=write tmpdir=write":       false,
 		"project_roots=read":                    true,
@@ -174,6 +179,11 @@ func TestWithProjectRoots(t *testing.T) {
 	want := managed("root=read /a=write /b[1]=write /a/.git=read /b[1]/.git=read glob:*.env=deny glob:/a/**/*.key=deny glob:/b[[]1]/**/*.key=deny")
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	git := Profile{FileSystem: FileSystem{Entries: []Entry{{Path{Kind: Unknown, Text: GitPath, Subpath: "s", HasSubpath: true}, Write}, {Path{Kind: Unknown, Text: ":other"}, Write}}}}
+	wantGit := []Entry{{Path{Kind: Unknown, Text: GitPath, Subpath: "/a/s", HasSubpath: true}, Write}, {Path{Kind: Unknown, Text: GitPath, Subpath: "/b/s", HasSubpath: true}, Write}, {Path{Kind: Unknown, Text: ":other"}, Write}}
+	if got := git.WithProjectRoots([]string{"/a", "/b"}).FileSystem.Entries; !reflect.DeepEqual(got, wantGit) {
+		t.Errorf("got %+v\nwant %+v", got, wantGit)
 	}
 	if same := p.WithProjectRoots(nil); !reflect.DeepEqual(same, p) {
 		t.Errorf("no roots: %+v", same)

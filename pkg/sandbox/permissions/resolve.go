@@ -45,6 +45,10 @@ type Policy struct {
 	patterns  []pattern         // sorted by text
 	cwd       string            // effective
 	view      View
+	// repositories are the git directories that entries for GitPath grant, by their effective path,
+	// with the protected names in them.
+	repositories map[string][]string
+	err          error
 }
 
 // resolved is an entry that names a path.
@@ -54,13 +58,15 @@ type resolved struct {
 	access    Access
 	index     int  // of the entry
 	writable  bool // the result of CanWrite for the path
+	unmasked  bool // as in ReadOnlyPath
+	directory bool // as in ReadOnlyPath
 }
 
 // Resolve resolves the entries of a file system part in a scope.
 func Resolve(fs FileSystem, scope Scope, view View) *Policy {
 	p := &Policy{
 		fs: fs, fullRead: fs.FullRead(), fullWrite: fs.FullWrite(), view: view,
-		at: make(map[string]Access, len(fs.Entries)), writes: make(map[string]bool),
+		at: make(map[string]Access, len(fs.Entries)), writes: make(map[string]bool), repositories: make(map[string][]string),
 	}
 	if fs.Unrestricted {
 		return p
@@ -78,6 +84,9 @@ func Resolve(fs FileSystem, scope Scope, view View) *Policy {
 		for _, at := range e.Path.resolve(scope, view) {
 			p.add(at, e.Access, i)
 		}
+	}
+	if !p.fullWrite {
+		p.grantRepositories(scope)
 	}
 	for i := range p.entries {
 		p.entries[i].writable = p.CanWrite(p.entries[i].path)

@@ -3,6 +3,7 @@ package permissions
 import (
 	"path"
 	"slices"
+	"strings"
 )
 
 // WritableRoot is a writable path, with the paths below it that must not be written.
@@ -29,6 +30,10 @@ type ReadOnlyPath struct {
 	// the root, which a read entry names as in the usual workspace profile. The root's Names
 	// protect it.
 	ProjectRootsMetadata bool
+	// Unmasked means that no placeholder may be put at the path if it is missing: git would fail.
+	Unmasked bool
+	// Directory means that the placeholder at the path, if it is missing, must be a directory.
+	Directory bool
 	// Entry is the index of the entry, -1 for a default.
 	Entry int
 }
@@ -162,7 +167,7 @@ func (p *Policy) writableRoot(effective string, spellings []string, bare map[str
 		if !ok {
 			continue
 		}
-		ro := ReadOnlyPath{Path: at, Entry: e.index}
+		ro := ReadOnlyPath{Path: at, Entry: e.index, Unmasked: e.unmasked, Directory: e.directory}
 		if e.access == Read && parent(at) == root.Path && isMetadata(path.Base(at)) {
 			info, err := p.view.Lstat(at)
 			ro.ProjectRootsMetadata = err == nil && info.Type == Missing
@@ -171,6 +176,11 @@ func (p *Policy) writableRoot(effective string, spellings []string, bare map[str
 	}
 	for _, name := range metadataNames {
 		if !p.granted(root, spellings, name) {
+			root.Names = append(root.Names, name)
+		}
+	}
+	for _, name := range p.repositories[effective] {
+		if !strings.Contains(name, "/") && name != commonDir {
 			root.Names = append(root.Names, name)
 		}
 	}

@@ -72,6 +72,8 @@ func (plan *Plan) LandlockRefusal(stricter bool) error {
 		return errors.New("it cannot leave /proc empty")
 	case plan.Root == RootWritable:
 		return errors.New("it cannot restrict paths below a writable /")
+	case len(plan.Repositories) > 0:
+		return fmt.Errorf("it cannot protect the configuration and the hooks of the git repository %s while the rest of it is written", plan.Repositories[0])
 	case stricter:
 		return nil
 	case len(plan.Undo) > 0:

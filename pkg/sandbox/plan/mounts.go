@@ -214,6 +214,16 @@ func (p *planner) protectRoot(w *writableRoot, add func(guard)) error {
 		if r.ProjectRootsMetadata && p.missing(at) || p.foreignName(w, at) {
 			continue
 		}
+		if r.Unmasked && p.missing(at) {
+			dir, err := p.view.Lstat(path.Dir(at))
+			if err != nil {
+				return fmt.Errorf("look at %s: %w", path.Dir(at), err)
+			}
+			if name := (UndoName{Path: at, Dev: dir.Dev, Ino: dir.Ino}); !slices.Contains(p.plan.Undo, name) {
+				p.plan.Undo = append(p.plan.Undo, name)
+			}
+			continue
+		}
 		if err := p.protected(at, add); err != nil {
 			return err
 		}
@@ -320,6 +330,9 @@ func (p *planner) protected(name string, add func(guard)) error {
 	}
 	if p.keptLink(name) {
 		add(guard{path: name, kind: BindReadOnly, file: true, symlink: true})
+		if p.isWritable(real) {
+			return nil // an entry grants what it leads to
+		}
 	}
 	if info.Type == permissions.Missing || info.Type == permissions.Symlink {
 		// Scenario: a workspace's .git names /x/g, and /x is a link to a missing name in a writable
@@ -398,7 +411,7 @@ func (p *planner) uncreated(name string) guard {
 			return guard{path: at, kind: BindReadOnly, file: true, placeholder: info.Size == 0}
 		}
 	}
-	if slices.Contains(ProtectedNames, path.Base(first)) {
+	if slices.Contains(ProtectedNames, path.Base(first)) || slices.Contains(p.directories, first) {
 		return guard{path: first, kind: EmptyDir, mode: modeProtected, placeholder: true}
 	}
 	return guard{path: first, kind: EmptyFile, mode: modeMissing, file: true, placeholder: true}

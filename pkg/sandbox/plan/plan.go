@@ -123,6 +123,10 @@ type Plan struct {
 	// Unfiltered means that no system calls are filtered, because the profile requests no sandbox.
 	Unfiltered bool
 
+	// Repositories are the git directories that an entry for permissions.GitPath grants. Like other
+	// writable paths they are in Mounts, with what is protected in them.
+	Repositories []string
+
 	// Policy is the policy of the plan, for backends without mounts.
 	Policy *permissions.Policy
 }
@@ -169,6 +173,9 @@ type planner struct {
 	explicit []string       // those that entries name, not patterns
 	named    []string       // effective paths that entries name, and that a pattern may have denied
 	reopened []string       // readable or writable effective paths
+	// directories are the missing paths whose placeholder must be a directory, besides the names of
+	// metadata.
+	directories []string
 	// repository are the paths to which the .git of writable roots leads. Roots that are missing,
 	// or that a pattern denies, are included, because they may exist for the next command and for
 	// the user's git. Read-only paths that lead to a missing name in a writable root are included,
@@ -245,7 +252,10 @@ func (p *planner) make(profile permissions.Profile, scope permissions.Scope, pro
 	}
 	plan.Confined = true
 	policy := permissions.Resolve(profile.FileSystem, scope, p.view)
-	plan.Policy = policy
+	plan.Policy, plan.Repositories = policy, policy.Repositories()
+	if err := policy.Err(); err != nil {
+		return err
+	}
 	if err := p.checkWithin(policy, scope); err != nil {
 		return err
 	}

@@ -41,6 +41,10 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 			if r.Default && !permissions.Within(r.Path, w.Path) {
 				p.repository = append(p.repository, r.Path) // the target of its .git file
 			}
+			if r.Directory {
+				real, _ := permissions.EffectivePath(p.view, r.Path)
+				p.directories = append(p.directories, real)
+			}
 		}
 		real, info, err := p.effective(w.Path)
 		if err != nil {
