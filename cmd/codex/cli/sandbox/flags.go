@@ -21,6 +21,7 @@ func Flags(policy string) []cli.Flag {
 		&cli.BoolFlag{Name: "workspace-write", Usage: "the same as --sandbox workspace-write: write below --cwd, /tmp and $TMPDIR"},
 		&cli.StringFlag{Name: "profile-file", Usage: "use the permission profile in `FILE`, as JSON"},
 		&cli.StringSliceFlag{Name: "writable-root", Usage: "let the command also write below `DIR`; may be repeated"},
+		&cli.BoolFlag{Name: "allow-git", Usage: "let the command also commit: write the repository of --cwd, but not its configuration and hooks"},
 		&cli.BoolFlag{Name: "network", Usage: "let the command use the network"},
 		&cli.StringSliceFlag{Name: "allow-domain",
 			Usage: "let the command reach hosts that match `PATTERN`, such as *.example.com or example.com:443, through a proxy; may be repeated"},
@@ -57,6 +58,10 @@ func checkFlags(c *cli.Context) error {
 		return cmdutil.Usagef("--sandbox needs read-only, workspace-write, danger-full-access or JSON; without a sandbox leave it out or say danger-full-access")
 	case whole != "" && (c.Bool("network") || c.IsSet("writable-root")):
 		return cmdutil.Usagef("--network and --writable-root cannot be used with %s, which sets network and writable paths itself", whole)
+	case whole != "" && c.Bool("allow-git"):
+		return cmdutil.Usagef("--allow-git cannot be used with %s, which sets writable paths itself; add an entry for the special path %s to it", whole, permissions.GitPath)
+	case c.Bool("allow-git") && !write:
+		return cmdutil.Usagef("--allow-git needs --workspace-write")
 	case c.IsSet("allow-domain") && c.Bool("network"):
 		return cmdutil.Usagef("--network cannot be combined with --allow-domain: it lets the command reach every host")
 	case c.IsSet("writable-root") && !write:
@@ -136,7 +141,7 @@ func PolicyOf(c *cli.Context) (*Policy, error) {
 		return nil, err
 	}
 	if p != nil {
-		p.roots = c.StringSlice("writable-root")
+		p.roots, p.git = c.StringSlice("writable-root"), c.Bool("allow-git")
 	}
 	return p, nil
 }

@@ -205,6 +205,14 @@ func (b *profileReader) entry(key, sub string, value any) error {
 	}
 	kind, special := specialPaths[key]
 	switch {
+	case key == permissions.GitPath && access != permissions.Write:
+		return fmt.Errorf("%s: the access can only be \"write\", not %v", key, value)
+	case key == permissions.GitPath && sub == ".":
+		b.access[permissions.Path{Kind: permissions.Unknown, Text: key}] = access
+		return nil
+	case key == permissions.GitPath:
+		b.access[permissions.Path{Kind: permissions.Unknown, Text: key, Subpath: path.Clean(sub), HasSubpath: true}] = access
+		return nil
 	case special && sub == ".":
 		b.access[permissions.Path{Kind: kind}] = access
 		return nil
@@ -213,7 +221,7 @@ func (b *profileReader) entry(key, sub string, value any) error {
 	case special:
 		return b.below(projectRootsGlob, sub, word, access)
 	case strings.HasPrefix(key, ":"):
-		return fmt.Errorf("unknown special path %s; expected one of %s", key, strings.Join(slices.Sorted(maps.Keys(specialPaths)), ", "))
+		return fmt.Errorf("unknown special path %s; expected one of %s", key, strings.Join(append(slices.Sorted(maps.Keys(specialPaths)), permissions.GitPath), ", "))
 	}
 	dir, err := b.absolute(key)
 	if err != nil {

@@ -63,6 +63,7 @@ func TestNamedProfile(t *testing.T) {
 		"the network is off again": {"[t]\nextends = \"b\"\n[t.network]\nenabled = false\n[b.network]\nenabled = true\ndomains = {\"a.test\" = \"allow\"}", ""},
 		"more workspace roots": {"[t.filesystem]\n\":workspace_roots\" = \"write\"\n[t.workspace_roots]\n\"/srv\" = true\n\"/no\" = false",
 			"/w write\n/srv write"},
+		"repositories":                {"[t.filesystem.\":git\"]\n\".\" = \"write\"\n\"a/b\" = \"write\"", ":git write\n:gita/b write"},
 		"an empty one grants nothing": {"[t]", ""},
 	} {
 		p, err := readNamed(tt.document)
@@ -81,6 +82,7 @@ func TestNamedProfile(t *testing.T) {
 		"an unknown access":         {"[t.filesystem]\n\"/x\" = \"all\"", `must be "read", "write" or "deny", not all`},
 		"a relative path":           {"[t.filesystem]\nx = \"read\"", `"x" must be an absolute path`},
 		"another user's home":       {"[t.filesystem]\n\"~you/x\" = \"read\"", "must be an absolute path"},
+		"a repository to read":      {"[t.filesystem]\n\":git\" = \"read\"", `the access can only be "write"`},
 		"below a special path":      {"[t.filesystem.\":tmpdir\"]\nx = \"write\"", ":tmpdir takes no paths below it"},
 		"out of the workspace":      {"[t.filesystem.\":workspace_roots\"]\n\"../x\" = \"write\"", `"../x" must be a relative path`},
 		"out of it, hidden":         {"[t.filesystem.\":workspace_roots\"]\n\"a/../../x\" = \"write\"", "must be a relative path"},

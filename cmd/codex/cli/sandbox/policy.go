@@ -32,6 +32,8 @@ type Policy struct {
 	// roots are further directories of the server that may be written, as the user typed them. They
 	// are used only with workspace-write.
 	roots []string
+	// git grants the repository of the workspace. It is used only with workspace-write.
+	git bool
 	// Confines is set by Object: the command must run in a sandbox. It is false for a profile without a
 	// sandbox. Only the server interprets a whole object.
 	Confines bool
@@ -118,6 +120,9 @@ func (p *Policy) Name() string {
 		if len(p.roots) > 0 {
 			name += " and " + terminal.Text(strings.Join(p.roots, ", "))
 		}
+		if p.git {
+			name += " and the git repository"
+		}
 		if p.network {
 			name += " with the network on"
 		}
@@ -133,7 +138,11 @@ func (p *Policy) Wider() string {
 	case ReadOnly:
 		return "to let it write below --cwd use --sandbox workspace-write"
 	case WorkspaceWrite:
-		return "to let it write elsewhere give --writable-root, or a profile with --profile-file" + p.widerNetwork()
+		git := ""
+		if !p.git {
+			git = "; to let it commit give --allow-git"
+		}
+		return "to let it write elsewhere give --writable-root, or a profile with --profile-file" + git + p.widerNetwork()
 	default:
 		return "to allow more change the JSON of --sandbox"
 	}
@@ -179,6 +188,9 @@ func (p *Policy) Object(cwd, home string) (json.RawMessage, error) {
 		if p.network {
 			p.Profile.Network = permissions.NetworkEnabled
 		}
+		if p.git {
+			p.Profile.FileSystem.Entries = append(p.Profile.FileSystem.Entries, gitEntry)
+		}
 		if err := p.addRoots(cwd, native); err != nil {
 			return nil, err
 		}
@@ -197,6 +209,9 @@ func (p *Policy) Object(cwd, home string) (json.RawMessage, error) {
 	}
 	return text, nil
 }
+
+// gitEntry is the entry of --allow-git.
+var gitEntry = permissions.Entry{Path: permissions.Path{Kind: permissions.Unknown, Text: permissions.GitPath}, Access: permissions.Write}
 
 // addRoots adds the directories of --writable-root to the writable paths of the profile. They are
 // absolute, in the server's home, or relative to the directory of the command.

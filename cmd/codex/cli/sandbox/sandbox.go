@@ -92,6 +92,8 @@ func checkTarget(c *cli.Context) error {
 		return cmdutil.Usagef("--target %q: expected %s or %s", target, targetLinux, targetWindows)
 	case target == targetWindows && !c.Bool("explain"):
 		return cmdutil.Usagef("--target windows needs --explain: commands are confined on Linux only")
+	case target == targetWindows && c.Bool("allow-git"):
+		return cmdutil.Usagef("--allow-git cannot be used with --target windows: it is for Linux")
 	case target == targetWindows && c.IsSet("allow-domain"):
 		return cmdutil.Usagef("--allow-domain cannot be used with --target windows: it is for Linux")
 	case target == targetWindows && (c.IsSet("backend") || c.Bool("stricter") || c.Bool("no-local-sockets")):
@@ -169,6 +171,9 @@ func wordProfile(c *cli.Context, write bool) (permissions.Profile, error) {
 	}
 	for _, kind := range []permissions.PathKind{permissions.ProjectRoots, permissions.SlashTmp, permissions.Tmpdir} {
 		add(permissions.Path{Kind: kind})
+	}
+	if c.Bool("allow-git") {
+		p.FileSystem.Entries = append(p.FileSystem.Entries, gitEntry)
 	}
 	for _, root := range c.StringSlice("writable-root") {
 		path, err := filepath.Abs(root)
