@@ -110,7 +110,7 @@ var attacks = []attack{
 		prepare: func(p *place) { p.file("ws/d/x.env", "key"); p.file("ws/d/other", "") },
 		profile: func(p *place) string { return entries("root=read", p.ws+"=write", p.ws+"/d=deny") }},
 	{name: "hidden by restricted reads", args: func(p *place) []string { return []string{"spellings", p.secret} },
-		prepare: func(p *place) { p.file("other", "") }, backends: []string{"namespaces", "bwrap", "landlock"},
+		prepare: func(p *place) { p.file("other", "") },
 		profile: func(p *place) string {
 			return entries("minimal=read", attacker+"=read", p.ws+"=write", p.ws+"/.git=write", p.ws+"/.agents=write", p.ws+"/.codex=write")
 		}},
