@@ -1,9 +1,27 @@
 package permissions
 
-import "codex.internal/pkg/wire/jsonwire"
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
+
+// CheckText returns an error that names the first path of the profile that is not UTF-8. JSON cannot hold such a path: AppendJSON would
+// write another one, which may exist.
+func (p Profile) CheckText() error {
+	for _, e := range p.FileSystem.Entries {
+		for _, text := range []string{e.Path.Text, e.Path.Subpath} {
+			if !utf8.ValidString(text) {
+				return fmt.Errorf("cannot make a profile of permissions: the path %q is not UTF-8", text)
+			}
+		}
+	}
+	return nil
+}
 
 // AppendJSON appends the profile in its tagged shape, with native paths. Decoding the result with
-// NativePath returns the same profile.
+// NativePath returns the same profile, if CheckText finds nothing.
 func (p Profile) AppendJSON(b []byte) []byte {
 	switch p.Kind {
 	case Disabled:

@@ -348,6 +348,9 @@ func (r *Runtime) FileHelper(in Confinement) (*Command, error) {
 // begin prepares the launcher's arguments up to the command. With janitor it gets a connection
 // to one, if the command may write.
 func (r *Runtime) begin(in Confinement, janitor bool) (*Command, []string, error) {
+	if err := in.Profile.CheckText(); err != nil {
+		return nil, nil, err
+	}
 	c := &Command{Arg0: launcherName, Env: r.env, Files: []*os.File{r.launcher}}
 	args := []string{firstFile, "--self-fd", "3",
 		"--sandbox-policy-cwd", in.PolicyCwd, "--command-cwd", in.CommandCwd, "--backend", r.opts.Backend}

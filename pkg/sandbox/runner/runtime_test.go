@@ -111,6 +111,22 @@ func TestArgumentsOfTheLauncher(t *testing.T) {
 	}
 }
 
+// TestPathsThatNoProfileHolds: a path that is not UTF-8 is refused, and no other path gets its permission.
+func TestPathsThatNoProfileHolds(t *testing.T) {
+	r := newRuntime(t, "namespaces")
+	profile := readOnly
+	profile.FileSystem.Entries = append(slices.Clone(profile.FileSystem.Entries),
+		permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: "/w/\xff"}, Access: permissions.Write})
+	in := Confinement{Profile: profile, PolicyCwd: "/p", CommandCwd: "/c"}
+	_, err := r.Process(in, []string{"true"}, nil, nil)
+	_, err2 := r.FileHelper(in)
+	for _, err := range []error{err, err2} {
+		if err == nil || !strings.Contains(err.Error(), `"/w/\xff" is not UTF-8`) {
+			t.Errorf("got error %v, want one that names the path", err)
+		}
+	}
+}
+
 func TestArgumentsOfTheHelper(t *testing.T) {
 	r := newRuntime(t, "bwrap")
 	profile := readOnly

@@ -153,6 +153,9 @@ func launchOf(c *cli.Context, s cmdutil.Streams) (*localLaunch, error) {
 		p = &short
 	}
 	hideState(c, p)
+	if err := p.CheckText(); err != nil {
+		return nil, err
+	}
 	l.profile, l.offline = p.AppendJSON(nil), p.Network != permissions.NetworkEnabled
 	return l, nil
 }
