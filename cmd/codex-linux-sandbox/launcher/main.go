@@ -86,10 +86,6 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, limiter.Run(args[1:]))
 		return exitFailed
 	}
-	if err := limiter.FreeTasks(); err != nil {
-		fmt.Fprintf(stderr, "codex-linux-sandbox: cannot make the sandbox: %v\n", err)
-		return exitFailed
-	}
 	// The kernel sends the parent-death signal of a child when the thread that forked the child
 	// ends. The launcher's own signal was set for the first thread.
 	runtime.LockOSThread()
@@ -168,6 +164,9 @@ func closeSelf(o *options) {
 
 // run does the launcher's work, from the options to the end of the command.
 func (l *launch) run(stdout io.Writer) (int, error) {
+	if err := limiter.FreeTasks(); err != nil {
+		return 0, fmt.Errorf("cannot make the sandbox: %w", err)
+	}
 	if err := l.policy(); err != nil {
 		return 0, err
 	}
