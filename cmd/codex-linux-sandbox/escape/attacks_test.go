@@ -47,7 +47,7 @@ var mounted = []string{"namespaces", "bwrap"}
 func words(w ...string) func(*place) []string { return func(*place) []string { return w } }
 
 var attacks = []attack{
-	{name: "ptrace", backends: []string{"bwrap", "landlock"}}, {name: "process_vm", backends: []string{"bwrap", "landlock"}},
+	{name: "ptrace", backends: []string{"bwrap", "broker", "landlock"}}, {name: "process_vm", backends: []string{"bwrap", "broker", "landlock"}},
 	{name: "pidfd_getfd"}, {name: "trace a process outside", victim: true, args: func(p *place) []string { return []string{"trace", pid(p)} }},
 	{name: "trace the init", control: byNobody, args: words("trace", "1")},
 	{name: "rtnetlink", control: byRoot}, {name: "io_uring"}, {name: "userfaultfd"},
