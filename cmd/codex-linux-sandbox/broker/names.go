@@ -100,7 +100,32 @@ func (k *caller) symlink(target, dir, i int) reply {
 	if err != nil {
 		return failed(err)
 	}
-	return k.name(dir, i, func(n *named) error { return unix.Symlinkat(to, n.dir, n.name) })
+	return k.name(dir, i, func(n *named) error {
+		if in, err := k.inRepository(n.dir); err != nil || in {
+			return errors.Join(err, unix.EPERM)
+		}
+		return unix.Symlinkat(to, n.dir, n.name)
+	})
+}
+
+// inRepository reports whether a held directory is in a granted repository.
+func (k *caller) inRepository(dir int) (bool, error) {
+	at, err := where(dir)
+	return k.policy.Repository(at), err
+}
+
+// crosses returns EXDEV if one of two held directories is in a granted repository, and the other is not. Directories do not
+// leave or enter one, so the answer stays true.
+func (k *caller) crosses(from, to int) error {
+	x, err := k.inRepository(from)
+	y, err2 := k.inRepository(to)
+	switch {
+	case err != nil || err2 != nil:
+		return errors.Join(err, err2)
+	case x != y:
+		return unix.EXDEV
+	}
+	return nil
 }
 
 // rename renames argument i to argument j.
@@ -122,6 +147,9 @@ func (k *caller) rename(fromDir, i, toDir, j int, flags uint32) reply {
 		return failed(err)
 	} else if !may {
 		return refused
+	}
+	if err := k.crosses(from.dir, to.dir); err != nil {
+		return failed(err)
 	}
 	return failed(unix.Renameat2(from.dir, from.name, to.dir, to.name, uint(flags)))
 }
@@ -153,6 +181,13 @@ func (k *caller) link(fromDir, i, toDir, j, flags int) reply {
 		return failed(err)
 	} else if !may {
 		return refused
+	}
+	in, err := k.inRepository(to.dir)
+	switch {
+	case err != nil:
+		return failed(err)
+	case in != k.policy.Repository(at):
+		return failed(unix.EXDEV)
 	}
 	return failed(unix.Linkat(unix.AT_FDCWD, held(file), to.dir, to.name, unix.AT_SYMLINK_FOLLOW))
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"slices"
 	"strings"
 
 	"codex.internal/pkg/sandbox/permissions"
@@ -14,6 +15,8 @@ type Policy struct {
 	// fixed are the paths whose name, and the names of all directories above, must stay: roots, protected paths, and pinned
 	// directories; all folded.
 	fixed []string
+	// repositories are the granted git directories, in which the command must not make symbolic links.
+	repositories []string
 }
 
 // rule says whether a path, with all below it, may be changed.
@@ -29,7 +32,7 @@ func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }
 
 // PolicyOf returns the policy of a plan.
 func PolicyOf(p *plan.Plan) *Policy {
-	policy := &Policy{}
+	policy := &Policy{repositories: p.Repositories}
 	add := func(name string, writable bool) {
 		r := rule{path: name, depth: strings.Count(name, "/"), writable: writable}
 		if !writable {
@@ -75,6 +78,13 @@ func (p *Policy) change(at string) bool {
 		}
 	}
 	return writable
+}
+
+// Repository reports whether a directory is in a granted git directory. The user's git writes files there, such as COMMIT_EDITMSG, and
+// follows links: a command that made one could choose which file the user's git overwrites. So no link is made there, and, as
+// with a mount, nothing is renamed or linked into it from elsewhere.
+func (p *Policy) Repository(dir string) bool {
+	return slices.ContainsFunc(p.repositories, func(r string) bool { return permissions.Within(dir, r) })
 }
 
 // Name reports whether a name in a directory may be made, removed or given to another file.

@@ -108,3 +108,12 @@ func TestEachStoppedCallHasAnAnswer(t *testing.T) {
 		}
 	}
 }
+
+func TestPolicyKnowsGrantedRepositories(t *testing.T) {
+	policy := PolicyOf(&plan.Plan{Repositories: []string{"/ws/.git"}})
+	for at, want := range map[string]bool{"/ws/.git": true, "/ws/.git/refs/heads": true, "/ws": false, "/ws/.github": false, "/": false} {
+		if got := policy.Repository(at); got != want {
+			t.Errorf("Repository(%q): got %v, want %v", at, got, want)
+		}
+	}
+}

@@ -208,3 +208,46 @@ func TestGitDoesNotRunWhatACommandWrote(t *testing.T) {
 		}
 	})
 }
+
+// TestNoLinksInAGrantedRepository: with the broker, a command cannot put a symbolic link into a granted repository, so that the
+// user's git writes through it. With the other backends it can (docs/sandbox.md).
+func TestNoLinksInAGrantedRepository(t *testing.T) {
+	needGit(t)
+	attacks := []string{
+		`ln -sf "$1/target" .git/COMMIT_EDITMSG`,
+		`ln -sf "$1/target" l; mv -f l .git/COMMIT_EDITMSG`,
+		`ln -sf "$1/target" l; rm .git/COMMIT_EDITMSG; ln l .git/COMMIT_EDITMSG`,
+		`mkdir d; ln -s "$1/target" d/l; mv d .git/d; mv -f .git/d/l .git/COMMIT_EDITMSG`,
+		`cd .git; rm COMMIT_EDITMSG; ln -s ../../target COMMIT_EDITMSG`,
+		`perl -e 'rename(".git/refs", "r"); symlink($ARGV[0], "r/l"); rename("r", ".git/refs"); rename(".git/refs/l", ".git/COMMIT_EDITMSG")' "$1/target"`,
+	}
+	const user = `echo 3 >a; git commit -qam x`
+	try := func(t *testing.T, p *place, attack string, run func(dir, script string) (string, error)) (written bool) {
+		t.Helper()
+		p.restoreRepositories(t)
+		p.file("target", "kept")
+		out, _ := run(p.ws, "touch tried; echo evil >.git/MERGE_MSG\n"+attack)
+		if !exists(p.ws + "/tried") {
+			t.Fatalf("nothing was tried: %s", out)
+		}
+		_, _ = p.outside(p.ws, user)
+		b, err := os.ReadFile(p.dir + "/target")
+		must(t, err)
+		return string(b) != "kept"
+	}
+	control := newPlace(t, users()[0])
+	control.makeRepositories()
+	for _, attack := range attacks {
+		if !try(t, control, attack, control.outside) {
+			t.Errorf("the attack does not work outside: %s", attack)
+		}
+	}
+	each(t, []string{"broker"}, func(t *testing.T, p *place, backend string) {
+		p.makeRepositories()
+		for _, attack := range attacks {
+			if try(t, p, attack, func(dir, script string) (string, error) { return p.inside(backend, dir, script) }) {
+				t.Errorf("the user's git wrote through a link: %s", attack)
+			}
+		}
+	})
+}
