@@ -77,14 +77,15 @@ func (f *facts) suspects(a act) []blame {
 	}
 	if f.apparmorUserns > 0 && !admin && f.profile == "" || strings.HasPrefix(f.profile, "unprivileged_userns") {
 		add("sysctl kernel.apparmor_restrict_unprivileged_userns is 1: AppArmor takes the privileges of user namespaces from programs without a profile that grants them",
-			f.apparmorProfile()+"; or, for every program: "+sysctl("kernel.apparmor_restrict_unprivileged_userns", "0"))
+			f.apparmorProfile())
 	}
 	if f.seccompMode == 2 {
 		all = append(all, f.seccomp())
 	}
 	if f.profile != "" && f.enforce && !strings.HasPrefix(f.profile, "unprivileged_userns") {
 		add("this process is confined by the AppArmor profile "+f.profile, f.inContainer(
-			"let the profile grant `userns,` and `mount,`, or start codex unconfined: aa-exec -p unconfined",
+			"let the profile grant `userns,` and `mount,`, let it execute the launcher by `px` after this: "+f.apparmorProfile()+
+				", or start codex unconfined: aa-exec -p unconfined",
 			"docker run --security-opt apparmor=unconfined",
 			"securityContext.appArmorProfile.type: Unconfined"))
 	}
@@ -112,9 +113,15 @@ func (f *facts) seccomp() blame {
 		"securityContext.seccompProfile.type: Unconfined, or Localhost with a profile that allows clone, unshare, mount and the mount API")}
 }
 
+// shippedProfile is the profile that the packages write, and packaged is the directory of their programs.
+const shippedProfile, packaged = "/etc/apparmor.d/codex-linux-sandbox", "/usr/lib/codex-exec-server/"
+
 // apparmorProfile returns the command that grants this program and its launcher user namespaces. It
-// writes a profile like those that Ubuntu has for browsers.
+// loads the profile of the package, or writes one like those that Ubuntu has for browsers.
 func (f *facts) apparmorProfile() string {
+	if f.shipped && strings.HasPrefix(f.self, packaged) {
+		return "sudo apparmor_parser -r " + shippedProfile
+	}
 	return fmt.Sprintf(`printf 'abi <abi/4.0>,\ninclude <tunables/global>\nprofile codex "%s{,-linux-sandbox}" flags=(unconfined) {\n  userns,\n}\n' `+
 		`| sudo tee /etc/apparmor.d/codex && sudo apparmor_parser -r /etc/apparmor.d/codex`, f.self)
 }

@@ -34,6 +34,7 @@ type facts struct {
 	capabilities   uint64 // effective
 
 	profile string // of AppArmor, with its mode; empty: unconfined
+	shipped bool   // the package of this program has written a profile for its launcher
 	enforce bool   // it is enforced, and not only logged
 	selinux string // the context under an enforcing SELinux; empty: none
 	lsms    []string
@@ -103,6 +104,7 @@ func readFacts(root fs.FS) *facts {
 		f.lsms = strings.Split(text, ",")
 	}
 	f.label(t)
+	f.shipped = t.exists(strings.TrimPrefix(shippedProfile, "/"))
 	f.nested = nested(t.text("proc/self/uid_map"))
 	f.mounts(t.text("proc/self/mountinfo"), t.text("proc/self/cgroup"))
 	f.chroot = f.chroot || t.rootedApart()

@@ -116,7 +116,12 @@ func TestWhoForbids(t *testing.T) {
 		"a limit reached": {map[string]string{"proc/sys/user/max_user_namespaces": "7"}, makingNamespaces, unix.ENOSPC,
 			[]string{"user.max_user_namespaces is 7"}, []string{"user.max_user_namespaces"}},
 		"Ubuntu's sysctl": {map[string]string{"proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"}, mappingUsers, unix.EACCES,
-			[]string{"kernel.apparmor_restrict_unprivileged_userns is 1"}, []string{"kernel.apparmor_restrict_unprivileged_userns=0"}},
+			[]string{"kernel.apparmor_restrict_unprivileged_userns is 1"}, []string{"| sudo tee /etc/apparmor.d/codex && sudo apparmor_parser -r /etc/apparmor.d/codex"}},
+		"Ubuntu's sysctl, and the package's profile": {map[string]string{"proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1",
+			"etc/apparmor.d/codex-linux-sandbox": ""}, makingNamespaces, unix.EPERM,
+			[]string{"kernel.apparmor_restrict_unprivileged_userns is 1"}, []string{"sudo apparmor_parser -r /etc/apparmor.d/codex-linux-sandbox"}},
+		"a profile without userns": {map[string]string{"proc/self/attr/current": "confined (enforce)"}, makingNamespaces, unix.EACCES,
+			[]string{"confined (enforce)"}, []string{"`px`"}},
 		"a filter": {map[string]string{"proc/self/status": filters}, makingNamespaces, unix.EPERM,
 			[]string{"a seccomp filter"}, []string{"--allow-nesting"}},
 		"a filter that says there is no such call": {map[string]string{"proc/self/status": filters}, mounting, unix.ENOSYS,
@@ -140,7 +145,9 @@ func TestWhoForbids(t *testing.T) {
 		"another error":    {map[string]string{"proc/self/status": filters}, mounting, unix.ENOMEM, nil, nil},
 		"nothing":          {map[string]string{"proc/self/status": filters}, mounting, 0, nil, nil},
 	} {
-		all := readFacts(host(tt.files)).blames(tt.act, tt.errno)
+		f := readFacts(host(tt.files))
+		f.self = packaged + "codex"
+		all := f.blames(tt.act, tt.errno)
 		bad := len(all) != len(tt.causes)
 		for i := 0; !bad && i < len(all); i++ {
 			bad = !strings.Contains(all[i].cause, tt.causes[i]) || !strings.Contains(all[i].fix, tt.fixes[i])

@@ -106,6 +106,8 @@ func (r *release) contents(t target, format string) (files.Contents, error) {
 	for _, unit := range units {
 		add(files.TypeFile, filepath.Join(sources, unit), "/usr/lib/systemd/system/"+unit, 0o644)
 	}
+	// The script of the installation copies the profile to where AppArmor reads profiles, if it can read this one.
+	add(files.TypeFile, filepath.Join(sources, "apparmor"), lib+"/apparmor", 0o644)
 	add(files.TypeFile, filepath.Join(sources, "sysusers.conf"), "/usr/lib/sysusers.d/codex-exec-server.conf", 0o644)
 	add(files.TypeFile, filepath.Join(sources, "tmpfiles.conf"), "/usr/lib/tmpfiles.d/codex-exec-server.conf", 0o644)
 	documents, err := r.documents(t)
