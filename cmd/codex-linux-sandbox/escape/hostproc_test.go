@@ -88,3 +88,12 @@ func TestCoverOfProc(t *testing.T) {
 		}
 	})
 }
+
+// TestDevicesOfReadOnlyPolicies: a command that may write nothing can write to /dev/null and its like.
+func TestDevicesOfReadOnlyPolicies(t *testing.T) {
+	each(t, everyBackend, func(t *testing.T, p *place, backend string) {
+		if o := p.run(backend, p.readOnly(), "use devices"); o.code != 0 {
+			t.Errorf("got %v, want exit code 0", o)
+		}
+	})
+}

@@ -55,6 +55,7 @@ func (b brokered) run(l *launch) (int, error) {
 		return 0, &unavailable{err}
 	}
 	if !l.plan.Writable() && abi >= plan.LandlockABI {
+		l.backend = "landlock" // nobody would answer calls that the filter stops
 		return landlock{}.run(l)
 	}
 	if !l.inDomain {

@@ -54,6 +54,11 @@ func init() {
 		_, errno = raw(unix.SYS_PROCESS_MADVISE, uintptr(fd), 0, 0, 0, 0)
 		report("process_madvise", errno)
 	}
+	attacks["use devices"] = func([]string) {
+		for _, name := range []string{"/dev/null", "/dev/zero", "/dev/full"} {
+			broken("write to "+name, open(name, unix.O_WRONLY))
+		}
+	}
 	attacks["look at"] = func(args []string) {
 		for _, name := range args {
 			try("read "+name, look(name))
