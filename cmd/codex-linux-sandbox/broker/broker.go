@@ -16,8 +16,9 @@ import (
 type Broker struct {
 	listener notify.Listener
 	policy   *Policy
-	abi      int // the version of Landlock
-	init     int // the process from which the processes of the sandbox descend, a child of this one
+	abi      int  // the version of Landlock
+	offline  bool // the network is off
+	init     int  // the process from which the processes of the sandbox descend, a child of this one
 
 	// umask is that of the command's first process. While no process has called umask, it is that of all.
 	umask      uint32
@@ -26,13 +27,16 @@ type Broker struct {
 	routines sync.WaitGroup
 	threads  atomic.Int32 // the answering threads
 	idle     atomic.Int32 // those that wait for a call
-	fifos    chan *waiting
+	waiting  chan *waiting
+	sockets  sockets
 }
 
-// New returns a broker for the calls that a listener reports. abi is the version of Landlock, and init the init of the sandbox. umask is that of the command; the process of the broker must have 0.
+// New returns a broker for the calls that a listener reports. abi is the version of Landlock, and init the init of the sandbox. umask is
+// that of the command; the process of the broker must have 0. offline means that the network is off.
 // The calling thread and the command must be in the broker's Landlock domain.
-func New(listener int, policy *Policy, abi, init int, umask uint32) *Broker {
-	return &Broker{listener: notify.Listener(listener), policy: policy, abi: abi, init: init, umask: umask, fifos: make(chan *waiting, maxFIFOs)}
+func New(listener int, policy *Policy, abi, init int, umask uint32, offline bool) *Broker {
+	return &Broker{listener: notify.Listener(listener), policy: policy, abi: abi, init: init, umask: umask, waiting: make(chan *waiting, maxFIFOs),
+		offline: offline, sockets: sockets{own: make(map[inode]int)}}
 }
 
 // Serve answers calls until no process with the filter is left. Before Linux 6.11 the kernel does not report that: then Serve
@@ -46,7 +50,7 @@ func (b *Broker) Serve() error {
 	}
 	stop := make(chan struct{})
 	var fifos sync.WaitGroup
-	fifos.Go(func() { b.openFIFOs(stop) })
+	fifos.Go(func() { b.makeWaiting(stop) })
 	b.routines.Wait()
 	close(stop)
 	fifos.Wait()

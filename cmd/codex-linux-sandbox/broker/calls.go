@@ -30,6 +30,10 @@ var calls = withOlder(map[uint32]func(k *caller) reply{
 	unix.SYS_LREMOVEXATTR: func(k *caller) reply { return k.removexattr(k.byPath(noFollow)) },
 	unix.SYS_FREMOVEXATTR: func(k *caller) reply { return k.removexattr(k.changeFD) },
 
+	unix.SYS_SOCKET:  (*caller).socket,
+	unix.SYS_BIND:    (*caller).bind,
+	unix.SYS_CONNECT: (*caller).connect,
+
 	// Before version 6 of Landlock.
 	unix.SYS_KILL:              (*caller).kill,
 	unix.SYS_TKILL:             (*caller).tkill,

@@ -11,9 +11,10 @@
 //	broker.go      Broker: the threads that answer
 //	calls.go       the table of calls; calls_amd64.go and calls_arm64.go have those of one architecture
 //	caller.go      the memory, the descriptors and the directory of a thread that has made a call
-//	open.go        opens; fifo.go those that wait for a reader
+//	open.go        opens; fifo.go those that wait for a reader, and other calls that wait
 //	names.go       names: mkdir, unlink, rename, link
 //	attributes.go  modes, owners, times, extended attributes, truncation
+//	sockets.go     Unix sockets
 //	signals.go     signals, before version 6 of Landlock
 //	probe.go       whether a broker works here
 package broker

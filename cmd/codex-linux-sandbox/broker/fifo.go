@@ -8,15 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Opening a FIFO for writing waits for a reader. A thread that waited in the kernel could not be ended when the caller is, so one thread
-// tries again for all callers, without waiting itself.
+// Opening a FIFO for writing waits for a reader, and connecting a socket for room at its listener. A thread that waited in the kernel could
+// not be ended when the caller is, so one thread tries again for all callers, without waiting itself.
 
-// waiting is an open of a FIFO that waits for a reader.
+// waiting is a call that waits for another process. try reports whether it has ended the call, and drop closes its descriptors.
 type waiting struct {
-	k     *caller
-	file  int // the held FIFO; owned
-	flags int
-	o     opening
+	k    *caller
+	try  func() bool
+	drop func()
 }
 
 // openFIFO opens a held FIFO that may be changed.
@@ -32,39 +31,49 @@ func (k *caller) openFIFO(file int, o opening, flags int) reply {
 	if err != nil {
 		return failed(err)
 	}
-	w := &waiting{k: k, file: own, flags: flags, o: o}
-	if w.try() {
+	return k.later(&waiting{k, func() bool {
+		fd, err := unix.Open(held(own), flags|unix.O_NONBLOCK, 0)
+		if errors.Is(err, unix.ENXIO) {
+			return false
+		}
+		if err == nil {
+			err = unix.SetNonblock(fd, false)
+		}
+		k.end(k.Call, opened(fd, err, o))
+		return true
+	}, func() { drop(own) }})
+}
+
+// later tries to make a call, and lets it wait if it cannot be made yet.
+func (k *caller) later(w *waiting) reply {
+	if w.once() {
 		return answered
 	}
 	select {
-	case k.fifos <- w:
+	case k.waiting <- w:
 		return answered
 	default:
-		drop(own)
+		w.drop()
 		return failed(unix.EAGAIN)
 	}
 }
 
-// try tries to open the FIFO. It reports whether the call has ended.
-func (w *waiting) try() bool {
-	if w.k.listener.Valid(w.k.Call) != nil {
-		drop(w.file)
-		return true // the caller was killed
+// once tries to make the call. It reports whether the call has ended.
+func (w *waiting) once() bool {
+	if err := w.k.ready(); err != nil {
+		w.k.end(w.k.Call, failed(err)) // the caller was killed
+		w.drop()
+		return true
 	}
-	fd, err := unix.Open(held(w.file), w.flags|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.ENXIO) {
+	if !w.try() {
 		return false
 	}
-	if err == nil {
-		err = unix.SetNonblock(fd, false)
-	}
-	w.k.end(w.k.Call, opened(fd, err, w.o))
-	drop(w.file)
+	w.drop()
 	return true
 }
 
-// openFIFOs tries to open the FIFOs that wait, until stop is closed.
-func (b *Broker) openFIFOs(stop <-chan struct{}) {
+// makeWaiting tries to make the calls that wait, until stop is closed.
+func (b *Broker) makeWaiting(stop <-chan struct{}) {
 	runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 	if confine() != nil {
 		return // they wait until the command has ended
@@ -78,12 +87,12 @@ func (b *Broker) openFIFOs(stop <-chan struct{}) {
 		}
 		var arrivals chan *waiting
 		if len(all) < maxFIFOs {
-			arrivals = b.fifos
+			arrivals = b.waiting
 		}
 		select {
 		case <-stop:
 			for _, w := range all {
-				drop(w.file)
+				w.drop()
 			}
 			return
 		case w := <-arrivals:
@@ -93,7 +102,7 @@ func (b *Broker) openFIFOs(stop <-chan struct{}) {
 		}
 		left := all[:0]
 		for _, w := range all {
-			if !w.try() {
+			if !w.once() {
 				left = append(left, w)
 			}
 		}

@@ -8,9 +8,13 @@ const (
 	usualThreads = 4
 	// maxThreads bounds the threads. More than usualThreads are started while all are busy: a file system that does not answer holds one.
 	maxThreads = 64
-	// maxFIFOs bounds the FIFOs that wait for a reader, and those that wait to be taken for that. Each has a descriptor, and a process
+	// maxFIFOs bounds the FIFOs that wait for a reader and sockets that wait for a listener, and those that wait to be taken for that. Each has a descriptor, and a process
 	// usually may have 1024. With 64, one of 100 writers failed if the thread for FIFOs did not run soon enough.
 	maxFIFOs = 256
+	// maxSockets bounds the sockets that are neither bound nor connected. A program that makes more before it uses them cannot use the oldest.
+	maxSockets = 256
+	// maxBound bounds the names of sockets that are kept.
+	maxBound = 256
 	// leastDelay and mostDelay bound the time between two attempts to open a FIFO: a reader usually comes at once, or takes long.
 	leastDelay, mostDelay = 100 * time.Microsecond, 20 * time.Millisecond
 	// maxPath is PATH_MAX: the size of a path, with its NUL.

@@ -20,6 +20,11 @@ func (k *caller) parent(dir, i int) (*named, reply) {
 	if err != nil {
 		return nil, failed(err)
 	}
+	return k.parentOf(dir, name)
+}
+
+// parentOf is parent for a path that has been copied.
+func (k *caller) parentOf(dir int, name string) (*named, reply) {
 	base, rest, err := k.base(dir, name)
 	if err != nil {
 		return nil, failed(err)
@@ -143,6 +148,8 @@ func (k *caller) rename(fromDir, i, toDir, j int, flags uint32) reply {
 		return r
 	}
 	defer drop(to.dir)
+	k.sockets.names.RLock()
+	defer k.sockets.names.RUnlock()
 	if may, err := k.mayName(from, to); err != nil {
 		return failed(err)
 	} else if !may {
@@ -177,6 +184,8 @@ func (k *caller) link(fromDir, i, toDir, j, flags int) reply {
 	if !k.policy.Change(at) {
 		return failed(unix.EXDEV)
 	}
+	k.sockets.names.RLock()
+	defer k.sockets.names.RUnlock()
 	if may, err := k.mayName(to); err != nil {
 		return failed(err)
 	} else if !may {
@@ -201,6 +210,11 @@ func (k *caller) file(dir, i int, follow, empty bool) (int, error) {
 	if name == "" && empty {
 		return k.start(dir)
 	}
+	return k.fileAt(dir, name, follow)
+}
+
+// fileAt is file for a path that has been copied.
+func (k *caller) fileAt(dir int, name string, follow bool) (int, error) {
 	base, rest, err := k.base(dir, name)
 	if err != nil || rest == "" {
 		return base, err

@@ -122,7 +122,7 @@ func (l *launch) broker(from int, policy *broker.Policy, abi, init int) {
 		return // the command's process has failed, and reports why
 	}
 	defer unix.Close(listener[0])
-	if err := broker.New(listener[0], policy, abi, init, uint32(mask)).Serve(); err != nil {
+	if err := broker.New(listener[0], policy, abi, init, uint32(mask), l.plan.Network == plan.NetworkOff).Serve(); err != nil {
 		fmt.Fprintf(l.stderr, "codex-linux-sandbox: %v\n", err)
 	}
 }

@@ -125,13 +125,17 @@ func (l *launch) explainCalls(b *strings.Builder, backend string) {
 	}
 	switch l.plan.Network {
 	case plan.NetworkOff:
-		b.WriteString([...]string{
+		texts := [...]string{
 			"  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen, sendto,\n" +
 				"  sendmmsg, recvmmsg, shutdown, getpeername, getsockname, getsockopt, setsockopt\n",
 			"  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen,\n  sendto with an address\n",
 			"  sockets that are not TCP, UDP or pairs of Unix sockets; pairs that carry datagrams\n",
 			"  sockets other than TCP, UDP and Unix sockets, and Unix datagram sockets\n",
-		}[r.Sockets])
+		}
+		if r.Broker > 0 {
+			texts[plan.SocketsPairs] = "  sockets that are not of the Unix family or carry datagrams, sendto with an address\n"
+		}
+		b.WriteString(texts[r.Sockets])
 	case plan.NetworkProxy:
 		b.WriteString("  sockets that are not of the IPv4 or IPv6 family")
 		if l.unixSockets {
@@ -157,6 +161,9 @@ func (l *launch) explainSockets(backend string) string {
 		return "; programs without proxy support reach the hosts of a server's network proxy, too"
 	case l.plan.Network == plan.NetworkProxy:
 		return "; programs without proxy support reach nothing"
+	}
+	if strings.HasPrefix(backend, "broker") && l.sockets() == plan.SocketsPairs && l.plan.Writable() {
+		return "; its own Unix sockets work, for which the launcher makes all connections"
 	}
 	return [...]string{
 		"; of its own sockets, pairs can be made",

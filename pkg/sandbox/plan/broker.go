@@ -106,7 +106,7 @@ var absent = []uint32{sysSetxattrat, sysRemovexattrat, sysFileSetattr, unix.SYS_
 
 // BrokerCalls returns the numbers of all calls that a filter may pass to the broker.
 func BrokerCalls() []uint32 {
-	all := slices.Concat(brokered, olderBrokered, signals)
+	all := slices.Concat(brokered, olderBrokered, signals, []uint32{unix.SYS_SOCKET, unix.SYS_BIND, unix.SYS_CONNECT})
 	for _, o := range opens {
 		all = append(all, o.nr)
 	}
@@ -147,6 +147,22 @@ func (a *assembler) broker(abi int) {
 		a.load(offsetArg0)
 		a.on(unix.BPF_JEQ, unix.PR_SET_DUMPABLE, unix.SECCOMP_RET_ERRNO)
 	})
+}
+
+// brokerSockets passes the Unix sockets of the command to the broker. If the network is off, it also makes the connections.
+func (r Rules) brokerSockets(a *assembler) {
+	if r.Network != NetworkOn && r.Sockets < SocketsPairs {
+		return
+	}
+	a.about(unix.SYS_SOCKET, func() {
+		a.load(offsetArg0)
+		a.on(unix.BPF_JEQ, unix.AF_UNIX, actionAsk)
+	})
+	a.always(unix.SYS_BIND, actionAsk)
+	if r.Network != NetworkOn {
+		a.always(unix.SYS_CONNECT, actionAsk)
+		a.hidePeers()
+	}
 }
 
 // abiTruncate is the first version of Landlock that restricts truncation.

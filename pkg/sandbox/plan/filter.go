@@ -471,6 +471,9 @@ func (r Rules) Filter() []unix.SockFilter {
 		a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
 		a.streamsOnly(unix.SYS_SOCKETPAIR)
 	}
+	if r.Broker > 0 {
+		r.brokerSockets(a)
+	}
 	return a.filter()
 }
 
@@ -481,7 +484,9 @@ func (r Rules) offline(a *assembler) {
 	case SocketsFew:
 		a.deny(offline)
 	case SocketsPairs:
-		a.deny(reaching)
+		if r.Broker == 0 {
+			a.deny(reaching)
+		}
 		// A message with an address can leave a connected socket, too.
 		a.unlessZero(unix.SYS_SENDTO, offsetArg0+8*4)
 		a.unlessZero(unix.SYS_SENDTO, offsetArg0+8*4+4)
