@@ -29,6 +29,8 @@ type Broker struct {
 	idle     atomic.Int32 // those that wait for a call
 	waiting  chan *waiting
 	sockets  sockets
+	// terminals are the pseudoterminals that the command has made.
+	terminals terminals
 }
 
 // New returns a broker for the calls that a listener reports. abi is the version of Landlock, and init the init of the sandbox. umask is

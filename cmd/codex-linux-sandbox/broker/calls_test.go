@@ -207,8 +207,9 @@ var acts = map[string]func(dir string) map[string]syscall.Errno{
 		}
 		return results
 	},
-	"signals": signals,
-	"sockets": socketsInside,
+	"signals":   signals,
+	"sockets":   socketsInside,
+	"terminals": terminalsInside,
 	"protected": func(string) map[string]syscall.Errno {
 		results := make(map[string]syscall.Errno)
 		for _, at := range []string{".git/config", "link", "docs/secret/f", "../" + base() + "/.git/config", "/etc/passwd"} {

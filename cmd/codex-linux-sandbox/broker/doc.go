@@ -15,6 +15,7 @@
 //	names.go       names: mkdir, unlink, rename, link
 //	attributes.go  modes, owners, times, extended attributes, truncation
 //	sockets.go     Unix sockets
+//	terminals.go   pseudoterminals
 //	signals.go     signals, before version 6 of Landlock
 //	probe.go       whether a broker works here
 package broker

@@ -206,6 +206,11 @@ func (k *caller) openHeld(file int, o opening) (r reply, again bool) {
 		return failed(unix.ELOOP), false
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR && !temporary:
 		return failed(unix.EISDIR), false
+	case st.Mode&unix.S_IFMT == unix.S_IFCHR:
+		if r, mine := k.openTerminal(file, o); mine {
+			return r, false
+		}
+		return k.native(o), false
 	case !slices.Contains([]uint32{unix.S_IFREG, unix.S_IFDIR, unix.S_IFIFO}, st.Mode&unix.S_IFMT):
 		return k.native(o), false
 	}

@@ -51,7 +51,7 @@ func (plan *Plan) BrokerDomain() []Grant {
 		}
 		grants = append(grants, Grant{m.Target, rights, true})
 	}
-	for _, name := range Devices {
+	for _, name := range slices.Concat(Devices, []string{"pts", "ptmx"}) {
 		grants = append(grants, Grant{"/dev/" + name, WallFiles, true})
 	}
 	return grants
