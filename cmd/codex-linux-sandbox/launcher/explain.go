@@ -143,7 +143,7 @@ func (l *launch) explainCalls(b *strings.Builder, backend string) {
 		}
 		b.WriteString("\n")
 	}
-	if r.Netlink && (l.plan.Network == plan.NetworkProxy || r.Sockets >= plan.SocketsLoopback) {
+	if r.Netlink && r.Sockets >= plan.SocketsLoopback {
 		b.WriteString("  netlink, except about interfaces and routes\n")
 	}
 	if r.RootOnly {

@@ -268,7 +268,9 @@ func (l *launch) viewRules() plan.Rules {
 	r := l.rules()
 	more := !l.noLocalSockets && !l.helper
 	r.Tracing = more
-	r.Netlink = more && l.plan.OwnNetwork()
+	// With network proxies a program would learn that there is only the loopback, and getaddrinfo with AI_ADDRCONFIG, which many
+	// programs use, would find no address of a name.
+	r.Netlink = more && l.plan.OwnNetwork() && l.plan.Network != plan.NetworkProxy
 	// In a user namespace of its own a command of --allow-nesting can have more users.
 	r.RootOnly = !l.helper && !l.nesting && os.Geteuid() == 0 && os.Getegid() == 0
 	return r
