@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -242,4 +243,31 @@ func (s *signalled) Write(b []byte) (int, error) {
 		close(s.reached)
 	}
 	return len(b), nil
+}
+
+// TestSandboxesExchangeABoundSocket: a command binds a socket. A command in another sandbox of the same workspace, with a broker of its own,
+// exchanges the name with the socket of a server outside at once. The first one does not connect to the server.
+func TestSandboxesExchangeABoundSocket(t *testing.T) {
+	rounds := strconv.Itoa(testutil.Rounds(50, 100, 1000))
+	each(t, guarding, func(t *testing.T, p *place, backend string) {
+		p.guard()
+		server := p.ws + "/server"
+		arrived := hostServer(t, unix.SOCK_STREAM, server)
+		must(t, unix.Lchown(server, p.uid, p.uid))
+		other := p.command(t.Context(), backend, p.guarded(), "exchange bound", p.ws+"/own", server)
+		ready := make(chan struct{})
+		other.Stdout = &signalled{at: "ready\n", reached: ready}
+		must(t, other.Start())
+		defer func() { _ = other.Wait() }()
+		defer func() { _ = other.Process.Kill() }()
+		<-ready
+		o := p.run(backend, p.guarded(), "bind exchanged", p.ws+"/own", server, rounds)
+		contained(t, o)
+		if testing.Verbose() {
+			t.Log(o)
+		}
+		if n := arrived.Load(); n != 0 {
+			t.Errorf("got %d connections outside, want 0", n)
+		}
+	})
 }

@@ -20,7 +20,7 @@ const longestRace = "10000"
 // the descriptor that it is about. Nothing guarded changes. Against a broker that checks a call and lets the kernel make it each
 // race wins: otherwise it would prove nothing.
 func TestRaces(t *testing.T) {
-	milliseconds := strconv.Itoa(testutil.Rounds(100, 300, 3000))
+	milliseconds := strconv.Itoa(testutil.Rounds(100, 200, 3000))
 	for _, name := range racesOfTheAttacker(t) {
 		t.Run(name, func(t *testing.T) {
 			backends := []string{"broker"}

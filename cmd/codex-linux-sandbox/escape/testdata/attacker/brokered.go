@@ -34,6 +34,8 @@ func init() {
 	attacks["signals by descriptors"] = signalsByDescriptors
 	attacks["threads"] = threads
 	attacks["held file"] = heldFile
+	attacks["bind exchanged"] = bindExchanged
+	attacks["exchange bound"] = exchangeBound
 	attacks["written programs"] = writtenPrograms
 	attacks["nothing"] = func([]string) {}
 }

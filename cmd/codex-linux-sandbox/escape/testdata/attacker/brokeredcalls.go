@@ -318,3 +318,62 @@ func writtenPrograms(args []string) {
 	}
 	held("written programs", unix.ETXTBSY)
 }
+
+// bindExchanged binds a socket to a name again and again, which another sandbox exchanges with the socket of a server outside, and connects
+// to both names. args: the name, that of the server, and the number of rounds.
+func bindExchanged(args []string) {
+	own, server := args[0], args[1]
+	rounds, err := strconv.Atoi(args[2])
+	broken("arguments", err)
+	exchanged := 0
+	var outside, now unix.Stat_t
+	broken("stat", unix.Lstat(server, &outside))
+	for range rounds {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		broken("socket", err)
+		broken("bind", unix.Bind(fd, &unix.SockaddrUnix{Name: own}))
+		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+			if unix.Lstat(own, &now) == nil && now.Ino == outside.Ino {
+				exchanged++
+				break
+			}
+		}
+		client, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		broken("socket", err)
+		if err := unix.Connect(client, &unix.SockaddrUnix{Name: own}); err == nil {
+			breach("connected to the server outside")
+			break
+		}
+		_ = unix.Close(client)
+		_ = unix.Close(fd)
+		if now.Ino == outside.Ino {
+			broken("say that it is done", open(own+".done", unix.O_WRONLY|unix.O_CREAT))
+			waitFor(own+".back", true)
+		}
+		broken("unlink", unix.Unlink(own))
+		_ = unix.Unlink(own + ".back")
+	}
+	fmt.Printf("%d rounds, %d exchanged\n", rounds, exchanged)
+	held("connect to the server outside", unix.EPERM)
+}
+
+// exchangeBound exchanges two names as soon as both are there, and back when the other sandbox is done. args: as bindExchanged.
+func exchangeBound(args []string) {
+	fmt.Println("ready")
+	for {
+		if exchange(args[0], args[1]) != nil {
+			continue
+		}
+		waitFor(args[0]+".done", true)
+		_ = exchange(args[0], args[1])
+		_ = unix.Rename(args[0]+".done", args[0]+".back")
+		waitFor(args[0]+".back", false)
+	}
+}
+
+// waitFor waits until a file is there, or gone.
+func waitFor(name string, there bool) {
+	for (unix.Access(name, unix.F_OK) == nil) != there {
+		time.Sleep(time.Millisecond)
+	}
+}
