@@ -14,7 +14,7 @@
 //	open.go        opens; fifo.go those that wait for a reader, and other calls that wait
 //	names.go       names: mkdir, unlink, rename, link
 //	attributes.go  modes, owners, times, extended attributes, truncation
-//	sockets.go     Unix sockets
+//	sockets.go     Unix sockets; bound.go asks the kernel to which inode one is bound
 //	terminals.go   pseudoterminals
 //	signals.go     signals, before version 6 of Landlock
 //	probe.go       whether a broker works here

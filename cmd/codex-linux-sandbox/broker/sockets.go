@@ -179,9 +179,10 @@ func (k *caller) bind() reply {
 	if err == nil {
 		err = unix.Fstat(file, &st)
 	}
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+	bound, err2 := boundTo(socket)
+	if err != nil || err2 != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK || uint32(st.Ino) != bound {
 		drop(file)
-		return reply{} // another process has removed it
+		return reply{} // another process has removed or replaced it
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

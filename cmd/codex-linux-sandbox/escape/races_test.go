@@ -24,10 +24,7 @@ func TestRaces(t *testing.T) {
 	for _, name := range racesOfTheAttacker(t) {
 		t.Run(name, func(t *testing.T) {
 			backends := []string{"broker"}
-			switch {
-			case strings.HasSuffix(name, ": bind"):
-				backends = []string{"namespaces"} // the broker refuses every bind to a path
-			case os.Getenv("CODEX_TEST_ALL") != "":
+			if os.Getenv("CODEX_TEST_ALL") != "" {
 				backends = append(backends, "namespaces")
 			}
 			for _, uid := range testutil.Choice(name, users()) {
