@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -72,6 +73,10 @@ func TestWatchdogLeavesAllAloneAfterAFarewell(t *testing.T) {
 func TestWatchdogIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	program, lines := filepath.Join(dir, "watchdog"), filepath.Join(dir, "lines")
+	// The file is not executable. If there were none, this program would be executed: see ownProgram.
+	if err := os.WriteFile(program, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var log strings.Builder
 	s, err := NewSupervisor(Options{Watchdog: []string{program}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
@@ -102,7 +107,7 @@ func TestWatchdogIsReplaced(t *testing.T) {
 	}
 
 	script := fmt.Sprintf("#!/bin/sh\nexec /bin/cat > %s\n", lines)
-	if err := testutil.WriteProgram(program, []byte(script)); err != nil {
+	if err := errors.Join(os.Remove(program), testutil.WriteProgram(program, []byte(script))); err != nil {
 		t.Fatal(err)
 	}
 	second, _ := start(t, g, sleep)
