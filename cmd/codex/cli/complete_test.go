@@ -31,7 +31,7 @@ func TestComplete(t *testing.T) {
 		"remote cat":                       "",
 		"sandbox --profile-file F":         "",
 		"sandbox --profile-file":           "",
-		"sandbox --backend":                "auto namespaces bwrap landlock",
+		"sandbox --backend":                "auto namespaces bwrap landlock broker",
 		"completion":                       "bash zsh fish",
 		"completion bash":                  "",
 		"environments check":               "local build",
