@@ -13,5 +13,6 @@
 //
 // Take returns an error if the amount is too large: it is for connections, watches and
 // processes. Wait waits for the amount: it is for memory of answers, and for system calls that
-// may hang. Waiting accounts are served in turn.
+// may hang. Of the waiting accounts, the one is next that
+// was served least recently.
 package share

@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"codex.internal/pkg/execproto"
@@ -22,9 +23,10 @@ type pool struct {
 	limit, used int64
 	whole       int64 // see Undivided
 	largest     int64 // see Undivided
-	// turns are the accounts with waiters, each once, in the order in which they are served. An
-	// account that was served moves to the end, so that many waiters of one connection do not
-	// delay another connection.
+	grants      int64 // how many waiters got their amount
+	// turns are the accounts with waiters, each once. They are in the order in which they were
+	// last served, so that neither many waiters of one connection nor many busy connections
+	// delay a connection that asks rarely.
 	turns []*Account
 }
 
@@ -43,6 +45,7 @@ type Account struct {
 	p       *principal
 	used    map[observe.Limit]int64
 	waiters map[observe.Limit][]*waiter
+	served  map[observe.Limit]int64 // pool.grants when the account was last served
 }
 
 // waiter is a call of Wait that has not got its amount yet.
@@ -89,7 +92,9 @@ func (s *Shares) Open(name string, whole bool) *Account {
 		}
 		s.principals[name] = p
 	}
-	a := &Account{s: s, p: p, used: make(map[observe.Limit]int64), waiters: make(map[observe.Limit][]*waiter)}
+	a := &Account{
+		s: s, p: p, used: make(map[observe.Limit]int64), waiters: make(map[observe.Limit][]*waiter), served: make(map[observe.Limit]int64),
+	}
 	p.accounts[a] = struct{}{}
 	return a
 }
@@ -152,9 +157,10 @@ func (e *FullError) Error() string {
 }
 
 // Wait waits until n of a resource may be taken, and takes it. If n exceeds the limit of the
-// resource, it takes the limit instead. Accounts that wait are served in turn, so that an
-// account with many waiters delays another account by only one of them. It returns the taken
-// amount, which the caller must give back, or the error of ctx.
+// resource, it takes the limit instead. Of the accounts that wait and may have their amount, the
+// one is next that was served least recently: an account with many waiters delays another
+// account by only one of them. Wait returns the taken amount, which the caller must give back,
+// or the error of ctx.
 func (a *Account) Wait(ctx context.Context, name observe.Limit, n int64) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -162,9 +168,14 @@ func (a *Account) Wait(ctx context.Context, name observe.Limit, n int64) (int64,
 	a.s.mu.Lock()
 	pool := a.s.pools[name]
 	n = min(n, pool.limit)
+	if len(pool.turns) == 0 && a.mayHave(pool, name, n) {
+		a.grant(pool, name, n)
+		a.s.mu.Unlock()
+		return n, nil
+	}
 	w := &waiter{n: n, granted: make(chan struct{})}
 	if len(a.waiters[name]) == 0 {
-		pool.turns = append(pool.turns, a)
+		a.queue(pool, name)
 	}
 	a.waiters[name] = append(a.waiters[name], w)
 	a.s.serve(pool, name)
@@ -183,6 +194,13 @@ func (a *Account) Wait(ctx context.Context, name observe.Limit, n int64) (int64,
 	}
 	a.forget(pool, name, w)
 	return 0, ctx.Err()
+}
+
+// Awaited reports whether any account waits for a part of the resource.
+func (a *Account) Awaited(name observe.Limit) bool {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	return len(a.s.pools[name].turns) > 0
 }
 
 // Add takes n without checking the limit, because that much is already in use.
@@ -240,23 +258,38 @@ func (a *Account) give(name observe.Limit, n int64) {
 	a.s.serve(pool, name)
 }
 
+// queue inserts an account that has a waiter into the turns.
+func (a *Account) queue(pool *pool, name observe.Limit) {
+	i := len(pool.turns)
+	for i > 0 && pool.turns[i-1].served[name] > a.served[name] {
+		i--
+	}
+	pool.turns = slices.Insert(pool.turns, i, a)
+}
+
+// grant takes n for a waiter. The account must not be in the turns.
+func (a *Account) grant(pool *pool, name observe.Limit, n int64) {
+	pool.grants++
+	a.served[name] = pool.grants
+	a.take(pool, name, n)
+}
+
 // serve grants waiting amounts, in the order of turns, until no waiter may have more.
 func (s *Shares) serve(pool *pool, name observe.Limit) {
-	for refused := 0; refused < len(pool.turns); {
-		a := pool.turns[0]
-		pool.turns = pool.turns[1:]
+	for i := 0; i < len(pool.turns) && pool.used < pool.limit; {
+		a := pool.turns[i]
 		w := a.waiters[name][0]
 		if !a.mayHave(pool, name, w.n) {
-			pool.turns = append(pool.turns, a)
-			refused++
+			i++
 			continue
 		}
-		refused = 0
-		a.take(pool, name, w.n)
+		pool.turns = slices.Delete(pool.turns, i, i+1)
+		a.grant(pool, name, w.n)
 		close(w.granted)
 		if a.waiters[name] = a.waiters[name][1:]; len(a.waiters[name]) > 0 {
-			pool.turns = append(pool.turns, a)
+			a.queue(pool, name)
 		}
+		i = 0
 	}
 }
 

@@ -106,6 +106,45 @@ func TestAccountsAreServedInTurn(t *testing.T) {
 	})
 }
 
+// TestARareRequestIsNext: ten connections ask again and again. Another connection, which was
+// served before all of them, asks once. It is the next, although all others asked earlier.
+func TestARareRequestIsNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(map[observe.Limit]int64{thing: 1})
+		var order []string
+		wait := func(a *Account, name string) {
+			go func() {
+				if _, err := a.Wait(t.Context(), thing, 1); err == nil {
+					order = append(order, name)
+				}
+			}()
+			synctest.Wait()
+		}
+		rare := s.Open("rare", false)
+		var busy []*Account
+		for i := range 10 {
+			busy = append(busy, s.Open(fmt.Sprint("busy ", i), false))
+		}
+		for _, a := range append([]*Account{rare}, busy...) {
+			wait(a, "before")
+			a.Give(thing, 1)
+		}
+		wait(busy[0], "holder")
+		order = nil
+		for i, a := range busy {
+			wait(a, fmt.Sprint(i))
+		}
+		wait(rare, "rare")
+		for _, a := range []*Account{busy[0], rare, busy[1], busy[2]} {
+			a.Give(thing, 1)
+			synctest.Wait()
+		}
+		if got, want := fmt.Sprint(order), "[rare 1 2 3]"; got != want {
+			t.Errorf("got the order %s, want %s", got, want)
+		}
+	})
+}
+
 func TestWhatIsLargerThanEverythingWaitsForAll(t *testing.T) {
 	s := New(map[observe.Limit]int64{thing: 10})
 	a := s.Open("a", false)
