@@ -93,7 +93,6 @@ func newConn(ctx context.Context, srv *Server, t websocket.Transport, grant wsau
 		srv:       srv,
 		t:         t,
 		out:       newOutbox(t, srv.events),
-		lanes:     newLanes(srv.opts.ConcurrentRequests),
 		log:       srv.log.With("peer", t.Peer()),
 		principal: grant.OwnerOf(),
 		grant:     grant,
@@ -102,6 +101,7 @@ func newConn(ctx context.Context, srv *Server, t websocket.Transport, grant wsau
 	}
 	c.ctx, c.cancel = context.WithCancelCause(share.With(ctx, account))
 	c.waits, c.hangup = context.WithCancel(c.ctx)
+	c.lanes = newLanes(c.ctx, srv.opts.ConcurrentRequests, account, c.out.sendNow)
 	c.files = srv.files.New(c.ctx, c)
 	return c
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/share"
 )
 
 // laneID names the place where a request runs, and the queue in which it waits for a slot
@@ -19,7 +22,7 @@ const (
 	// server: each runs in its own goroutine without a slot. Its context ends
 	// when the client sends no more.
 	laneWaiting
-	// laneOrdinary runs at most Options.ConcurrentRequests at a time.
+	// laneOrdinary runs at most Options.ConcurrentRequests at a time (see lanes).
 	laneOrdinary
 	// laneControl runs requests that must never wait behind ordinary ones.
 	laneControl
@@ -29,8 +32,25 @@ const (
 // lanes runs a connection's requests. In each lane, requests start in the order of arrival and
 // finish in any order. One goroutine submits requests. Each running request has a goroutine of
 // its own, and wait waits for all of them.
+//
+// Quick requests of a lane run one after the other: many goroutines would not be faster, and
+// would delay other connections. A request that has run for quickTime counts as slow. It
+// probably waits for a disk, a helper or a child. Each slow request increases the number of
+// requests that a lane runs in their first quickTime, and each quick one reduces it again.
+//
+// The start of a process counts as slow from its beginning, and so does a request that arrives
+// while its lane runs nothing: its client waits for answers, and delays no one. A turn and a
+// timer would take a fifth of its time.
+//
+// Until a request is slow, it needs one of the server's turns (observe.LimitTurns), which are
+// fewer than its processors: the others receive the requests of other connections. If another
+// connection waits for a turn, a request sends its answer before it gives back its own, because
+// that takes longer than a quick request.
 type lanes struct {
-	wg sync.WaitGroup
+	ctx     context.Context // of the connection
+	account *share.Account  // of the connection
+	flush   func()          // sends answers that wait in a queue
+	wg      sync.WaitGroup
 
 	mu      sync.Mutex
 	lane    [laneCount]lane
@@ -45,19 +65,36 @@ type lanes struct {
 }
 
 type lane struct {
-	limit, active int
-	queue         []job
+	limit  int // bounds active
+	width  int // bounds fresh; between 1 and limit
+	active int // running requests
+	fresh  int // running requests that are not slow, each of which has or wants a turn
+	queue  []job
+}
+
+// begin reports whether j may run now, and counts it.
+func (ln *lane) begin(j job) bool {
+	if ln.active == ln.limit || !j.slow && ln.fresh >= ln.width {
+		return false
+	}
+	ln.active++
+	if !j.slow {
+		ln.fresh++
+	}
+	return true
 }
 
 type job struct {
 	run   func()
 	bytes int
+	slow  bool // counts as slow from its beginning
 }
 
-func newLanes(concurrent int) *lanes {
-	l := &lanes{shrunk: make(chan struct{}), ended: make(chan struct{})}
-	l.lane[laneOrdinary].limit = concurrent
-	l.lane[laneControl].limit = controlRequests
+// newLanes returns the lanes of a connection that ends with ctx and has the account.
+func newLanes(ctx context.Context, concurrent int, account *share.Account, flush func()) *lanes {
+	l := &lanes{ctx: ctx, account: account, flush: flush, shrunk: make(chan struct{}), ended: make(chan struct{})}
+	l.lane[laneOrdinary] = lane{limit: concurrent, width: 1}
+	l.lane[laneControl] = lane{limit: controlRequests, width: 1}
 	return l
 }
 
@@ -77,9 +114,9 @@ func (l *lanes) submit(ctx context.Context, id laneID, j job) bool {
 	}
 	defer l.mu.Unlock()
 	ln := &l.lane[id]
-	if ln.active < ln.limit {
-		ln.active++
-		l.wg.Go(func() { l.routineRequests(id, j) })
+	j.slow = j.slow || ln.active == 0
+	if len(ln.queue) == 0 && ln.begin(j) {
+		l.wg.Go(func() { l.routineRequests(ln, j) })
 		return true
 	}
 	ln.queue = append(ln.queue, j)
@@ -88,23 +125,107 @@ func (l *lanes) submit(ctx context.Context, id laneID, j job) bool {
 	return true
 }
 
-// routineRequests runs j and then the queued jobs of its lane.
-func (l *lanes) routineRequests(id laneID, j job) {
-	for ok := true; ok; j, ok = l.next(id) {
-		j.run()
+// routineRequests runs j and then queued jobs of its lane.
+func (l *lanes) routineRequests(ln *lane, j job) {
+	t := turnHolder{l: l, ln: ln}
+	for ok := true; ok; {
+		slow := j.slow
+		if slow {
+			t.give()
+			j.run()
+		} else {
+			slow = t.run(j)
+		}
+		j, ok = l.next(ln, slow)
+	}
+	t.give()
+}
+
+// turnHolder runs jobs of a lane that are not slow from their beginning. It keeps its turn
+// between them while no other connection waits for one. One goroutine uses it.
+type turnHolder struct {
+	l     *lanes
+	ln    *lane
+	held  bool
+	timer *time.Timer // of the running job
+}
+
+// run runs j, which has a turn until it is slow. It reports whether j was slow.
+func (t *turnHolder) run(j job) (slow bool) {
+	if !t.held {
+		// Each turn ends after quickTime. Therefore this needs no end of its own.
+		_, _ = t.l.account.Wait(context.WithoutCancel(t.l.ctx), observe.LimitTurns, 1)
+	}
+	t.l.wg.Add(1) // for becomesSlow
+	if t.timer == nil {
+		t.timer = time.AfterFunc(quickTime, func() { t.l.becomesSlow(t.ln) })
+	} else {
+		t.timer.Reset(quickTime)
+	}
+	j.run()
+	awaited := t.l.account.Awaited(observe.LimitTurns)
+	if awaited {
+		t.l.flush()
+	}
+	if t.held = t.timer.Stop(); !t.held {
+		return true
+	}
+	t.l.wg.Done()
+	if awaited {
+		t.give()
+	}
+	return false
+}
+
+// give gives the turn back.
+func (t *turnHolder) give() {
+	if t.held {
+		t.l.account.Give(observe.LimitTurns, 1)
+		t.held = false
 	}
 }
 
-// next returns the next queued job of a lane. If the queue is empty, it frees
-// the slot and returns false.
-func (l *lanes) next(id laneID) (job, bool) {
+// becomesSlow counts a running request as slow, and ends its turn.
+func (l *lanes) becomesSlow(ln *lane) {
+	defer l.wg.Done()
+	l.account.Give(observe.LimitTurns, 1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ln := &l.lane[id]
-	if len(ln.queue) == 0 {
-		ln.active--
+	ln.fresh--
+	ln.width = min(ln.width+1, ln.limit)
+	l.startQueued(ln)
+}
+
+// next ends a running request, and returns the next queued job of its lane, or false if none
+// may run.
+func (l *lanes) next(ln *lane, slow bool) (job, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ln.active--
+	if !slow {
+		ln.fresh--
+		ln.width = max(ln.width-1, 1)
+	}
+	if len(ln.queue) == 0 || !ln.begin(ln.queue[0]) {
 		return job{}, false
 	}
+	j := l.takeQueued(ln)
+	l.startQueued(ln)
+	return j, true
+}
+
+// startQueued starts queued jobs of a lane in goroutines of their own, as far as they may run.
+// The caller holds mu.
+func (l *lanes) startQueued(ln *lane) {
+	for len(ln.queue) > 0 && ln.begin(ln.queue[0]) {
+		j := l.takeQueued(ln)
+		l.wg.Go(func() { l.routineRequests(ln, j) })
+	}
+}
+
+// takeQueued removes the first job of a lane's queue, which must not be empty. The caller holds
+// mu.
+func (l *lanes) takeQueued(ln *lane) job {
 	j := ln.queue[0]
 	ln.queue[0] = job{}
 	ln.queue = ln.queue[1:]
@@ -112,7 +233,7 @@ func (l *lanes) next(id laneID) (job, bool) {
 	l.bytes -= j.bytes
 	close(l.shrunk)
 	l.shrunk = make(chan struct{})
-	return j, true
+	return j
 }
 
 // park admits a request that only waits, and whose message has n bytes. It blocks while too

@@ -64,6 +64,11 @@ const (
 	backlogRequests = 128
 	backlogBytes    = 64 << 20
 
+	// quickTime is how long a request keeps the next ones of its connection, and those of other
+	// connections, from running: much longer than a system call that finds its data in memory,
+	// and less than a person or a program notices.
+	quickTime = time.Millisecond
+
 	// waitingRequests and waitingBytes bound the requests that only wait: long polls, writes to
 	// a full pipe, HTTP requests. They take no slot. If a client has more of them in flight,
 	// its connection is not read until one of them ends. If none of them ends for stuckTime,

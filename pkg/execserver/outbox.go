@@ -78,6 +78,21 @@ func (o *outbox) drain(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
+	o.flushOrAbort()
+}
+
+// sendNow sends the queued messages, unless another goroutine sends at the moment. It returns
+// when the kernel has accepted them.
+func (o *outbox) sendNow() {
+	select {
+	case o.wire <- struct{}{}:
+		o.flushOrAbort()
+	default:
+	}
+}
+
+// flushOrAbort sends the queued messages and releases wire, which the caller holds.
+func (o *outbox) flushOrAbort() {
 	if err := o.flush(); err != nil {
 		_ = o.t.Abort()
 	}

@@ -41,6 +41,8 @@ type call struct {
 	run func(ctx context.Context) (reply.Result, error)
 	// waits makes the request run in laneWaiting, even if its row has another lane.
 	waits bool
+	// slow makes the request count as slow from its beginning (see lanes).
+	slow bool
 	// drop, if set, is called instead of run if the request never runs.
 	drop func()
 }
@@ -147,7 +149,7 @@ func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
 		rq.run(c.ctx, cl)
 	case lane == laneReader || lane == laneWaiting:
 		c.wait(rq, lane, cl)
-	case !c.lanes.submit(c.ctx, lane, job{bytes: rq.size(), run: func() { rq.run(c.ctx, cl) }}):
+	case !c.lanes.submit(c.ctx, lane, job{bytes: rq.size(), slow: cl.slow, run: func() { rq.run(c.ctx, cl) }}):
 		c.drop(cl)
 		rq.release()
 		c.srv.events.RequestDone.Tell(observe.RequestEnd{Request: &rq.seen, Err: errEnded, Unanswered: true})

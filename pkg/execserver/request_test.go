@@ -137,7 +137,7 @@ func awaitProcess(t *testing.T, srv *Server, session, id string, there bool) {
 func TestADroppedRequestKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o sequence
-		c := &conn{lanes: newLanes(1)}
+		c := &conn{lanes: newLanes(t.Context(), 1, nil, nil)}
 		first, second, third := o.enter("a"), o.enter("a"), o.enter("a")
 		dropped := false
 		c.drop(call{turn: second, drop: func() { dropped = true }})

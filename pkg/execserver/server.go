@@ -236,6 +236,7 @@ func newServer(opts Options, within *tracing.Context) (*Server, error) {
 		ended:      make(chan struct{}),
 	}
 	srv.shares = share.New(opts.shared())
+	srv.shares.Unlimited(observe.LimitTurns)
 	srv.shares.Undivided(observe.LimitMemory, opts.memory()*3/8, opts.memory()/4+messageMargin)
 	srv.hostName, _ = os.Hostname()
 	srv.addObservers(within)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,6 +26,7 @@ func (o *Options) shared() map[observe.Limit]int64 {
 		observe.LimitProcesses:   fullSessions * int64(o.MaxProcesses),
 		observe.LimitFileCalls:   files.MaxFileCalls,
 		observe.LimitMemory:      o.memory(),
+		observe.LimitTurns:       turns(),
 	}
 }
 
@@ -46,6 +48,11 @@ func descriptorLimit() int64 {
 	}
 	return int64(min(limit.Cur, math.MaxInt64))
 }
+
+// turns returns how many requests of all connections may run before they are slow: on all
+// processors but one. With two turns on two processors, a quiet connection waited seven times as
+// long beside ten busy ones.
+func turns() int64 { return int64(max(1, runtime.GOMAXPROCS(0)-1)) }
 
 // inotifyInstances returns how many inotify instances all programs of this user may have.
 func inotifyInstances() int64 {

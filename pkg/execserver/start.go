@@ -67,6 +67,7 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 		return call{}, err
 	}
 	return call{
+		slow: true,
 		turn: c.session.sequence.enter(st.id),
 		run: func(request context.Context) (reply.Result, error) {
 			defer st.p.stop()

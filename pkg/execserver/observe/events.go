@@ -162,6 +162,7 @@ const (
 	LimitListeners    Limit = "listeners"
 	LimitDescriptors  Limit = "descriptors"
 	LimitFileCalls    Limit = "file_calls" // concurrent calls; others wait
+	LimitTurns        Limit = "turns"      // requests in their first millisecond; others wait
 	LimitMemory       Limit = "memory"     // bytes of answers and messages; others wait
 	LimitMachine      Limit = "machine"    // memory, descriptors or processes of the machine are used up
 )
@@ -169,7 +170,7 @@ const (
 // Limits has all limits.
 var Limits = []Limit{
 	LimitConnections, LimitProcesses, LimitHandles, LimitWaiting, LimitMessageBytes, LimitQuestions, LimitArchives,
-	LimitDetached, LimitHTTPBodies, LimitWatches, LimitTunnels, LimitListeners, LimitDescriptors, LimitFileCalls, LimitMemory, LimitMachine,
+	LimitDetached, LimitHTTPBodies, LimitWatches, LimitTunnels, LimitListeners, LimitDescriptors, LimitFileCalls, LimitTurns, LimitMemory, LimitMachine,
 }
 
 // LimitError is the error of a request that exceeds a limit. When the server sends it as the

@@ -23,6 +23,7 @@ type pool struct {
 	limit, used int64
 	whole       int64 // see Undivided
 	largest     int64 // see Undivided
+	unlimited   bool  // see Unlimited
 	grants      int64 // how many waiters got their amount
 	// turns are the accounts with waiters, each once. They are in the order in which they were
 	// last served, so that neither many waiters of one connection nor many busy connections
@@ -77,6 +78,10 @@ const keptForHalves = 16
 func (s *Shares) Undivided(name observe.Limit, n, largest int64) {
 	s.pools[name].whole, s.pools[name].largest = n, largest
 }
+
+// Unlimited permits a waiting account to exceed the limit while no other account uses the
+// resource or waits for it. It must be called before Open.
+func (s *Shares) Unlimited(name observe.Limit) { s.pools[name].unlimited = true }
 
 // Open returns a new account of the principal with that name. The caller must close it. whole
 // is for the user of the server's own machine, who needs no token and is not restricted to a
@@ -300,6 +305,9 @@ func (s *Shares) serve(pool *pool, name observe.Limit) {
 // larger than the half would wait for ever. Enough stays free for the last step of the account
 // that has most (see Undivided).
 func (a *Account) mayHave(pool *pool, name observe.Limit, n int64) bool {
+	if pool.unlimited && pool.used == a.used[name] && len(pool.turns) == 0 {
+		return true
+	}
 	all, others, own := pool.limit, pool.used-a.p.used[name], a.p.used[name]
 	if n > all-pool.used {
 		return false

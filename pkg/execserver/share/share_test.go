@@ -145,6 +145,43 @@ func TestARareRequestIsNext(t *testing.T) {
 	})
 }
 
+// TestTheOnlyUserOfWhatIsUnlimited: an account takes as much as it wants until another one waits,
+// which then gets its part when the first has given back enough.
+func TestTheOnlyUserOfWhatIsUnlimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(map[observe.Limit]int64{thing: 1})
+		s.Unlimited(thing)
+		first, second := s.Open("a", false), s.Open("a", false)
+		granted := 0
+		wait := func(a *Account) {
+			go func() {
+				if _, err := a.Wait(t.Context(), thing, 1); err == nil {
+					granted++
+				}
+			}()
+			synctest.Wait()
+		}
+		for i, step := range []struct {
+			do   func()
+			want int
+		}{
+			{func() { wait(first) }, 1},
+			{func() { wait(first) }, 2},
+			{func() { wait(second) }, 2},
+			{func() { wait(first) }, 2},
+			{func() { first.Give(thing, 1) }, 2},
+			{func() { first.Give(thing, 1) }, 3}, // the second
+			{func() { second.Give(thing, 1) }, 4},
+		} {
+			step.do()
+			synctest.Wait()
+			if granted != step.want {
+				t.Errorf("step %d: got %d granted, want %d", i, granted, step.want)
+			}
+		}
+	})
+}
+
 func TestWhatIsLargerThanEverythingWaitsForAll(t *testing.T) {
 	s := New(map[observe.Limit]int64{thing: 10})
 	a := s.Open("a", false)
