@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -128,7 +127,7 @@ func floods() []flood {
 			})
 		}},
 		{"600,000 getMetadata, answers unread", func(s *server, c *crowd) error {
-			return c.each(floodRooms, func(one *client) { metadataFlood(s, one, floodPings/floodRooms) })
+			return c.each(floodRooms, func(one *client) { metadataFlood(s.dir, one, floodPings/floodRooms) })
 		}},
 		{"200 starts with 2 MiB of arguments", func(_ *server, c *crowd) error {
 			one, err := c.join()
@@ -155,11 +154,11 @@ func floods() []flood {
 // metadataFlood sends requests without waiting for answers, until n are sent or the connection
 // ends. The mask of its messages is zero, and one write has many messages, so that the client's own
 // time is negligible.
-func metadataFlood(s *server, one *client, n int) {
+func metadataFlood(dir string, one *client, n int) {
 	conn := one.ws.UnderlyingConn()
 	var buf []byte
 	for sent := 1; sent <= n; sent++ {
-		text := `{"id":` + strconv.Itoa(1000+sent) + `,"method":"fs/getMetadata","params":{"path":"file://` + filepath.Join(s.dir, "small") + `"}}`
+		text := `{"id":` + strconv.Itoa(1000+sent) + `,"method":"fs/getMetadata","params":` + smallParams(dir) + `}`
 		if buf = append(buf, 0x81); len(text) < 126 {
 			buf = append(buf, 0x80|byte(len(text)))
 		} else {
@@ -213,7 +212,8 @@ func (s *server) startSigned() (*server, error) {
 }
 
 // quiet measures the requests of a client that waits for each answer, alone and together with ten
-// clients that do not.
+// clients that do not. Each client is a process of its own: otherwise the client would wait for
+// the other ones in its own process.
 func (b *bench) quiet(ctx context.Context, s *server) error {
 	const name = "getMetadata of a quiet client"
 	if !b.wants(name) {
@@ -224,55 +224,71 @@ func (b *bench) quiet(ctx context.Context, s *server) error {
 		return err
 	}
 	defer guarded.stop()
-	one, err := connect(guarded.url, floodToken(-1))
-	if err != nil {
-		return err
-	}
-	defer one.close()
 	measure := func(r row) (float64, error) {
-		var all []float64
-		for range 300 {
-			time.Sleep(5 * time.Millisecond)
-			v, err := timed(func() error {
-				_, err := one.call("fs/getMetadata", `{"path":"file://`+filepath.Join(s.dir, "small")+`"}`)
-				return err
-			})
-			if err := errors.Join(err, ctx.Err()); err != nil {
-				return 0, err
-			}
+		all, err := measureQuiet(guarded)
+		for _, v := range all {
 			b.add(r, s.name, v)
-			all = append(all, v)
 		}
-		return median(all), nil
+		return median(all), errors.Join(err, ctx.Err())
 	}
 	alone, err := measure(row{name + ", alone", "ms", aim{}})
 	if err != nil {
 		return err
 	}
-	crowd := &crowd{url: guarded.url}
-	defer crowd.leave()
-	var answered atomic.Int64 // bytes of answers of the ten
-	if err := crowd.each(floodRooms, func(one *client) {
-		_ = one.ws.UnderlyingConn().SetDeadline(time.Time{})
-		crowd.playing.Go(func() {
-			buf := make([]byte, 64<<10)
-			for err := error(nil); err == nil; {
-				var n int
-				n, err = one.ws.UnderlyingConn().Read(buf)
-				answered.Add(int64(n))
+	for _, crowd := range []struct{ play, who string }{
+		{playEndless, "ten that do not wait"},
+		{playWindow, fmt.Sprintf("ten with %d requests in flight", floodWindow)},
+	} {
+		if err := b.beside(guarded, crowd.play, func() error {
+			beside, err := measure(row{name + ", beside " + crowd.who, "ms", aim{}})
+			if err == nil {
+				b.add(row{name + ", beside " + crowd.who + " / alone", "ratio", aim{most: 4}}, s.name, beside/alone)
 			}
-		})
-		metadataFlood(s, one, 1<<30)
-	}); err != nil {
-		return err
+			return err
+		}, row{"answers of " + crowd.who, "MB/s", aim{}}); err != nil {
+			return fmt.Errorf("beside %s: %w", crowd.who, err)
+		}
+	}
+	return nil
+}
+
+// beside calls measure while ten clients flood the server, and adds the speed of their answers as a
+// row.
+func (b *bench) beside(s *server, play string, measure func() error, speed row) error {
+	var crowd []*player
+	defer func() {
+		for _, p := range crowd {
+			finish(p.cmd)
+		}
+	}()
+	for i := range floodRooms {
+		p, err := startPlayer(play, s, i)
+		if err != nil {
+			return err
+		}
+		crowd = append(crowd, p)
+	}
+	answered := func() (sum int64, err error) {
+		for _, p := range crowd {
+			n, err := p.answered()
+			if err != nil {
+				return 0, err
+			}
+			sum += n
+		}
+		return sum, nil
 	}
 	time.Sleep(time.Second)
-	began, before := time.Now(), answered.Load()
-	beside, err := measure(row{name + ", beside ten that do not wait", "ms", aim{}})
-	if err == nil {
-		b.add(row{"answers of the ten meanwhile", "MB/s", aim{}}, s.name, float64(answered.Load()-before)/1e6/time.Since(began).Seconds())
-		b.add(row{name + ", beside / alone", "ratio", aim{most: 4}}, s.name, beside/alone)
+	before, err := answered()
+	if err != nil {
+		return err
 	}
+	began := time.Now()
+	if err := measure(); err != nil {
+		return err
+	}
+	after, err := answered()
+	b.add(speed, s.name, float64(after-before)/1e6/time.Since(began).Seconds())
 	return err
 }
 

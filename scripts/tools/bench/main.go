@@ -48,7 +48,14 @@ func main() {
 	only := flag.String("only", "", "measure only the rows that match this regular expression")
 	markdown := flag.Bool("markdown", false, "print the table as markdown")
 	floods := flag.Bool("floods", false, "measure only what a client loses beside others, and the memory that floods take")
+	kind := flag.String("play", "", "be a client that -floods starts (player.go)")
 	flag.Parse()
+	if *kind != "" {
+		if err := play(*kind, flag.Args()); err != nil {
+			fatal(err)
+		}
+		return
+	}
 	filter, err := regexp.Compile(*only)
 	if err != nil {
 		fatal(err)
