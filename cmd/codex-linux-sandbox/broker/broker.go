@@ -29,6 +29,7 @@ type Broker struct {
 	idle     atomic.Int32 // those that wait for a call
 	waiting  chan *waiting
 	sockets  sockets
+	shared   sharedFiles
 	// terminals are the pseudoterminals that the command has made.
 	terminals terminals
 }
@@ -38,7 +39,7 @@ type Broker struct {
 // The calling thread and the command must be in the broker's Landlock domain.
 func New(listener int, policy *Policy, abi, init int, umask uint32, offline bool) *Broker {
 	return &Broker{listener: notify.Listener(listener), policy: policy, abi: abi, init: init, umask: umask, waiting: make(chan *waiting, maxFIFOs),
-		offline: offline, sockets: sockets{own: make(map[inode]int)}}
+		offline: offline, sockets: sockets{own: make(map[inode]int)}, shared: sharedFiles{held: make(map[inode]int)}}
 }
 
 // Serve answers calls until no process with the filter is left. Before Linux 6.11 the kernel does not report that: then Serve

@@ -210,6 +210,7 @@ var acts = map[string]func(dir string) map[string]syscall.Errno{
 	"signals":   signals,
 	"sockets":   socketsInside,
 	"terminals": terminalsInside,
+	"shm":       sharedInside,
 	"protected": func(string) map[string]syscall.Errno {
 		results := make(map[string]syscall.Errno)
 		for _, at := range []string{".git/config", "link", "docs/secret/f", "../" + base() + "/.git/config", "/etc/passwd"} {

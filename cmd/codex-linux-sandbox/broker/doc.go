@@ -15,6 +15,7 @@
 //	names.go       names: mkdir, unlink, rename, link
 //	attributes.go  modes, owners, times, extended attributes, truncation
 //	sockets.go     Unix sockets; bound.go asks the kernel to which inode one is bound
+//	shm.go         files in /dev/shm
 //	terminals.go   pseudoterminals
 //	signals.go     signals, before version 6 of Landlock
 //	probe.go       whether a broker works here

@@ -15,6 +15,8 @@ const (
 	maxSockets = 256
 	// maxBound bounds the names of sockets that are kept.
 	maxBound = 256
+	// maxShared bounds the files of a sandbox in /dev/shm.
+	maxShared = 256
 	// maxTerminals bounds the pseudoterminals of a sandbox: tmux has one for each of its panes.
 	maxTerminals = 128
 	// leastDelay and mostDelay bound the time between two attempts to open a FIFO: a reader usually comes at once, or takes long.

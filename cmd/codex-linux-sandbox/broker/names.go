@@ -11,6 +11,8 @@ import (
 type named struct {
 	dir  int
 	name string
+	// shared reports whether the call may be made in /dev/shm; nil: it may not.
+	shared func(n *named) bool
 }
 
 // parent holds the directory of a path, which is argument i, relative to a directory. If there is no such name, it returns nil and how
@@ -42,7 +44,7 @@ func (k *caller) parentOf(dir int, name string) (*named, reply) {
 	case err != nil:
 		return nil, failed(err)
 	}
-	return &named{fd, last}, reply{}
+	return &named{dir: fd, name: last}, reply{}
 }
 
 // mayName reports whether names may be made, removed or given to other files, and whether the call may be made now.
@@ -52,7 +54,8 @@ func (k *caller) mayName(names ...*named) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if !k.policy.Name(at, strings.TrimSuffix(n.name, "/")) {
+		shared := at == sharedMemory && n.shared != nil && n.shared(n)
+		if !shared && !k.policy.Name(at, strings.TrimSuffix(n.name, "/")) {
 			return false, nil
 		}
 	}
@@ -61,11 +64,17 @@ func (k *caller) mayName(names ...*named) (bool, error) {
 
 // name makes a call on a name, for which argument i is the path.
 func (k *caller) name(dir, i int, do func(n *named) error) reply {
+	return k.nameShared(dir, i, nil, do)
+}
+
+// nameShared is name for a call that may also be made in /dev/shm.
+func (k *caller) nameShared(dir, i int, shared func(n *named) bool, do func(n *named) error) reply {
 	n, r := k.parent(dir, i)
 	if n == nil {
 		return r
 	}
 	defer drop(n.dir)
+	n.shared = shared
 	if may, err := k.mayName(n); err != nil {
 		return failed(err)
 	} else if !may {
@@ -97,7 +106,7 @@ func (k *caller) mknod(dir, i int, mode uint32) reply {
 }
 
 func (k *caller) unlink(dir, i, flags int) reply {
-	return k.name(dir, i, func(n *named) error { return unix.Unlinkat(n.dir, n.name, flags) })
+	return k.nameShared(dir, i, k.shared.ownsName, func(n *named) error { return unix.Unlinkat(n.dir, n.name, flags) })
 }
 
 func (k *caller) symlink(target, dir, i int) reply {
@@ -181,9 +190,11 @@ func (k *caller) link(fromDir, i, toDir, j, flags int) reply {
 	if err != nil {
 		return failed(err)
 	}
-	if !k.policy.Change(at) {
+	own := k.shared.owns(file)
+	if !own && !k.policy.Change(at) {
 		return failed(unix.EXDEV)
 	}
+	to.shared = func(*named) bool { return own } // a link replaces nothing
 	k.sockets.names.RLock()
 	defer k.sockets.names.RUnlock()
 	if may, err := k.mayName(to); err != nil {

@@ -161,7 +161,13 @@ func (k *caller) create(dir int, name string, o opening) (r reply, again bool) {
 	if err != nil {
 		return failed(err), false
 	}
-	if !k.policy.Name(at, name) {
+	shared := at == sharedMemory && !k.policy.Change(at)
+	switch {
+	case shared:
+		if err := k.shared.room(); err != nil {
+			return failed(err), false
+		}
+	case !k.policy.Name(at, name):
 		return k.native(o), false
 	}
 	mask, err := k.mask()
@@ -174,6 +180,11 @@ func (k *caller) create(dir int, name string, o opening) (r reply, again bool) {
 	fd, err := unix.Openat(dir, name, o.flags|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NOCTTY, o.mode&0o7777&^mask)
 	if errors.Is(err, unix.EEXIST) && o.flags&unix.O_EXCL == 0 {
 		return reply{}, true
+	}
+	if err == nil && shared {
+		if err = k.shared.add(fd); err != nil {
+			drop(fd)
+		}
 	}
 	return opened(fd, err, o), false
 }
@@ -218,7 +229,7 @@ func (k *caller) openHeld(file int, o opening) (r reply, again bool) {
 	if err != nil {
 		return failed(err), false
 	}
-	if !k.policy.Change(at) || ofProcesses(file) {
+	if !k.policy.Change(at) && !k.shared.owns(file) || ofProcesses(file) {
 		return k.native(o), false
 	}
 	mask := uint32(0)

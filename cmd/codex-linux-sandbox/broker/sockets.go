@@ -212,13 +212,7 @@ func (s *sockets) room() error {
 	if len(s.own) < maxBound {
 		return nil
 	}
-	for id, file := range s.own {
-		var st unix.Stat_t
-		if unix.Fstat(file, &st) == nil && st.Nlink == 0 {
-			drop(file)
-			delete(s.own, id)
-		}
-	}
+	forgetGone(s.own)
 	if len(s.own) >= maxBound {
 		return unix.ENOBUFS
 	}

@@ -54,6 +54,9 @@ func (plan *Plan) BrokerDomain() []Grant {
 	for _, name := range slices.Concat(Devices, []string{"pts", "ptmx"}) {
 		grants = append(grants, Grant{"/dev/" + name, WallFiles, true})
 	}
+	if plan.Writable() {
+		grants = append(grants, Grant{"/dev/shm", WallDirectory, true})
+	}
 	return grants
 }
 
