@@ -67,9 +67,9 @@ func (j *janitor) connect() (err error) {
 }
 
 // startAhead starts the janitor of a launcher that has none and probably needs one. It does so
-// before the plan is made, because both take equally long.
+// before the plan is made, because both take equally long. The broker puts nothing into the workspace.
 func (l *launch) startAhead() (err error) {
-	if l.janitor == nil && !l.explain && !l.filterOnly && !l.reading && l.prof.ConfinesFiles() && l.prof.FileSystem.Writes() {
+	if l.janitor == nil && l.backend != "broker" && !l.explain && !l.filterOnly && !l.reading && l.prof.ConfinesFiles() && l.prof.FileSystem.Writes() {
 		l.janitor, err = startJanitor()
 	}
 	return err
