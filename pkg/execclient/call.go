@@ -1,6 +1,7 @@
 package execclient
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -164,7 +165,7 @@ func encode(method string, params execproto.Object) ([]byte, error) {
 }
 
 func serverError(method string, m jsonrpc.Message) error {
-	return &ServerError{Method: method, Code: m.Err.Code, Message: m.Err.Message}
+	return &ServerError{Method: method, Code: m.Err.Code, Message: m.Err.Message, Data: bytes.Clone(m.Err.Data)}
 }
 
 func decodeAnswer(method string, m jsonrpc.Message, result execproto.Object) error {

@@ -42,6 +42,7 @@ type ServerError struct {
 	Method  string
 	Code    int
 	Message string
+	Data    []byte // JSON text; nil: none
 }
 
 func (e *ServerError) Error() string {
@@ -49,7 +50,9 @@ func (e *ServerError) Error() string {
 }
 
 // Unwrap returns the error for the predicates of package execproto.
-func (e *ServerError) Unwrap() error { return &jsonrpc.Error{Code: e.Code, Message: e.Message} }
+func (e *ServerError) Unwrap() error {
+	return &jsonrpc.Error{Code: e.Code, Message: e.Message, Data: e.Data}
+}
 
 // LeftOutError means that FS.Copy copied all of a directory except pipes, sockets and devices:
 // Count of them. URIs has the first 100.

@@ -34,8 +34,13 @@ func TestStartErrors(t *testing.T) {
 				t.Errorf("%s in %s: %v matches %v: %t", tt.program, tt.dir, err, target, !want)
 			}
 		}
-		if _, ok := errors.AsType[*execclient.ServerError](err); !ok {
-			t.Errorf("%s in %s: %v", tt.program, tt.dir, err)
+		refused, ok := errors.AsType[*execclient.ServerError](err)
+		kind := execproto.SpawnNotFound
+		if slices.Contains(tt.want, fs.ErrPermission) {
+			kind = execproto.SpawnPermissionDenied
+		}
+		if want := `{"kind":"` + string(kind) + `"}`; !ok || string(refused.Data) != want {
+			t.Errorf("%s in %s: got error %v, data %+v; want data %s", tt.program, tt.dir, err, refused, want)
 		}
 	}
 }

@@ -49,6 +49,24 @@ func Internal(text string) error {
 	return &jsonrpc.Error{Code: CodeInternal, Message: text}
 }
 
+// StartFailure says in one word why a process did not start: the member kind of the data of the
+// error (docs/spec/wire.md §4.1).
+type StartFailure string
+
+// The kinds of failure. The first three are failures of the system call that executes the program.
+const (
+	SpawnNotFound         StartFailure = "spawnNotFound"         // ENOENT
+	SpawnPermissionDenied StartFailure = "spawnPermissionDenied" // EACCES
+	SpawnFailed           StartFailure = "spawnFailed"           // any other error
+	SandboxPreparation    StartFailure = "sandboxPreparation"    // a path of the sandbox is not of this host
+	SandboxUnavailable    StartFailure = "sandboxUnavailable"    // this server has no such sandbox
+)
+
+// Answer is the answer to a process/start that failed for this reason.
+func (k StartFailure) Answer(code int, text string) error {
+	return &jsonrpc.Error{Code: code, Message: text, Data: []byte(`{"kind":"` + string(k) + `"}`)}
+}
+
 // UnknownProcess is the error of a request about a process that does not exist.
 func UnknownProcess(id string) error {
 	const limit = 200 // the id is a text of a client

@@ -2,6 +2,7 @@ package execserver
 
 import (
 	"errors"
+	"syscall"
 	"time"
 
 	"codex.internal/pkg/execproto"
@@ -115,9 +116,27 @@ func startError(err error) error {
 		return execproto.InvalidParams(err.Error())
 	}
 	if _, ok := errors.AsType[*process.ShortageError](err); ok {
-		return observe.AtLimit(observe.LimitMachine, execproto.Internal(err.Error()))
+		return observe.AtLimit(observe.LimitMachine, execproto.SpawnFailed.Answer(execproto.CodeInternal, err.Error()))
+	}
+	if kind := spawnFailure(err); kind != "" {
+		return kind.Answer(execproto.CodeInternal, err.Error())
 	}
 	return err
+}
+
+// spawnFailure returns why a program could not be executed, or "" for any other error.
+func spawnFailure(err error) execproto.StartFailure {
+	spawn, failed := errors.AsType[*process.SpawnError](err)
+	switch {
+	case failed && spawn.Errno == syscall.ENOENT:
+		return execproto.SpawnNotFound
+	case failed && spawn.Errno == syscall.EACCES:
+		return execproto.SpawnPermissionDenied
+	case failed, errors.Is(err, process.ErrNUL), errors.Is(err, process.ErrNoProgram):
+		return execproto.SpawnFailed
+	default:
+		return ""
+	}
 }
 
 // resources returns the usage of a process.

@@ -380,7 +380,7 @@ func TestDocumentedNames(t *testing.T) {
 			what: "variables", sources: []string{"cmd/codex/cli", "pkg"}, source: `"(CODEX_[A-Z_]+)"`,
 			document: "docs/configuration.md", title: "Variables", cell: "`(CODEX_[A-Z_]+)`",
 			// Left out: variables of Codex CLI, named to tell them from others; of Windows hosts and tests; that between launcher and helper.
-			leftOut: []string{"CODEX_TEST_ALL", "CODEX_FS_DENIED", "CODEX_CONNECTORS_TOKEN", "CODEX_NETWORK_ALLOW_LOCAL_BINDING", "CODEX_WINDOWS_SANDBOX_PROXY_PORTS"},
+			leftOut: []string{"CODEX_TEST_ALL", "CODEX_FS_DENIED", "CODEX_CONNECTORS_TOKEN", "CODEX_GUARDIAN_DECISIONS_API_KEY", "CODEX_NETWORK_ALLOW_LOCAL_BINDING", "CODEX_WINDOWS_SANDBOX_PROXY_PORTS"},
 		},
 	} {
 		has, shown := make(map[string]bool), make(map[string]bool)

@@ -142,7 +142,7 @@ func (c *Confiner) Confine(confinement *runner.Confinement, spec *process.Spec) 
 	}
 	command, err := runtime.Process(*confinement, spec.Argv, spec.Arg0, spec.Env)
 	if err != nil {
-		return nil, execproto.InvalidParams("failed to prepare process sandbox: " + err.Error())
+		return nil, execproto.SandboxPreparation.Answer(execproto.CodeInvalidParams, "failed to prepare process sandbox: "+err.Error())
 	}
 	spec.Argv, spec.Arg0, spec.Env, spec.ExtraFiles = command.Argv, &command.Arg0, command.Env, command.Files
 	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, runner.Denied, c.launchers.take()

@@ -30,13 +30,19 @@ type Process struct {
 // Decode decodes the sandbox of a process/start. dir is the working directory of the command.
 // managed means that a proxy is the command's only network.
 func (c *Confiner) Decode(raw json.RawMessage, dir string, managed bool, ceiling *wsauth.Ceiling) (*Process, error) {
-	ctx, err := c.decodeSandbox(raw, execproto.InvalidParams)
+	unprepared := func(text string) error {
+		return execproto.SandboxPreparation.Answer(execproto.CodeInvalidParams, text)
+	}
+	ctx, err := c.decodeSandbox(raw, unprepared)
 	if err != nil {
 		return nil, err
 	}
+	if ctx.WindowsSandboxLevel == permissions.WindowsMXC {
+		return nil, execproto.SandboxUnavailable.Answer(execproto.CodeInvalidParams, "native MXC is unavailable on this executor")
+	}
 	notHere := func(what string) func(string, error) error {
 		return func(uri string, err error) error {
-			return execproto.InvalidParams(fmt.Sprintf("%s URI `%s` is not valid on this exec-server host: %v", what, observe.Short(uri), err))
+			return unprepared(fmt.Sprintf("%s URI `%s` is not valid on this exec-server host: %v", what, observe.Short(uri), err))
 		}
 	}
 	w, err := c.workspaceOf(ctx, notHere("sandbox cwd"), notHere("sandbox workspace root"))

@@ -36,7 +36,7 @@ type Context struct {
 	WorkspaceRoots []string // as they were written, URIs
 
 	UseLegacyLandlock            bool
-	WindowsSandboxLevel          string // disabled, restricted-token or elevated
+	WindowsSandboxLevel          string // disabled, restricted-token, elevated or mxc; has no effect on Linux
 	WindowsSandboxPrivateDesktop bool
 }
 
@@ -138,7 +138,10 @@ func (c *Context) check(bad error) error {
 	return nil
 }
 
-var windowsLevels = []string{"disabled", "restricted-token", "elevated"}
+// WindowsMXC is the level of Windows's own sandbox. A process whose client asks for it cannot run here.
+const WindowsMXC = "mxc"
+
+var windowsLevels = []string{"disabled", "restricted-token", "elevated", WindowsMXC}
 
 // directories lists the members that hold the directories of the context.
 func (c *Context) directories(j *jsonwire.Codec) {

@@ -65,7 +65,7 @@ func TestDecodeContextRefuses(t *testing.T) {
 		`{"permissions":{"other":1}}`:         shape,
 		`{"permissions":null}`:                shape,
 		`{"permissions":{"type":"managed","network":"enabled","file_system":{"type":""}}}`:                     shape,
-		`{"permissions":{"type":"disabled"},"windowsSandboxLevel":"x"}`:                                        "windowsSandboxLevel: unknown variant `x`, expected one of `disabled`, `restricted-token`, `elevated`",
+		`{"permissions":{"type":"disabled"},"windowsSandboxLevel":"x"}`:                                        "windowsSandboxLevel: unknown variant `x`, expected one of `disabled`, `restricted-token`, `elevated`, `mxc`",
 		`{"sandboxPolicy":{"type":"x"}}`:                                                                       "sandboxPolicy: unknown variant `x`, expected one of `danger-full-access`, `read-only`, `external-sandbox`, `workspace-write`",
 		`{"permissions":{"type":"disabled"},"permissions":{"type":"disabled"}}`:                                "duplicate field `permissions`",
 		`{"permissions":{"type":"disabled"},"cwd":5}`:                                                          "cwd: invalid type: number `5`, expected a string",
