@@ -18,7 +18,7 @@ import (
 )
 
 // streamTable has the streamed HTTP responses of a connection by their ids. It also counts the
-// buffered bytes of the other responses (docs/spec/wire.md §6).
+// buffered bytes of the other responses, and the memory of decoders (docs/spec/wire.md §6).
 type streamTable struct {
 	mu       sync.Mutex
 	active   map[string]*deltas
@@ -102,7 +102,7 @@ func (t *streamTable) reserve(n int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.buffered+n > bufferedHTTP {
-		return observe.AtLimit(observe.LimitHTTPBodies, execproto.Internal("http/request failed: too many response bodies are being buffered for this connection; use streamResponse"))
+		return observe.AtLimit(observe.LimitHTTPBodies, execproto.Internal("http/request failed: too many response bodies are being buffered or decoded for this connection; use streamResponse, or accept-encoding: identity"))
 	}
 	t.buffered += n
 	return nil
@@ -229,9 +229,36 @@ func (c *conn) fetch(ctx context.Context, request fetch.Request) (response *fetc
 	}
 	if seen.Err == nil {
 		seen.Status = response.Status
+		seen.Err = c.streams.reserveDecoder(response)
 	}
 	c.srv.events.HTTPDone.Tell(&seen)
 	return response, seen.Err
+}
+
+// reserveDecoder reserves the memory of the decoder of a response's body, and frees it when the
+// body is closed. If that memory would exceed bufferedHTTP, it closes the body and returns an error.
+func (t *streamTable) reserveDecoder(response *fetch.Response) error {
+	n := response.DecoderMemory
+	if n == 0 {
+		return nil
+	}
+	if err := t.reserve(n); err != nil {
+		_ = response.Body.Close()
+		return err
+	}
+	response.Body = &reservedBody{response.Body, sync.OnceFunc(func() { t.free(n) })}
+	return nil
+}
+
+// reservedBody frees the memory of its decoder when it is closed.
+type reservedBody struct {
+	io.ReadCloser
+	free func()
+}
+
+func (b *reservedBody) Close() error {
+	defer b.free()
+	return b.ReadCloser.Close()
 }
 
 func headers(in []fetch.Header) []execproto.HTTPHeader {

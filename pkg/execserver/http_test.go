@@ -3,11 +3,14 @@ package execserver
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/fetch"
 )
 
 // newBackend returns the URL of an HTTP server that answers with n bytes.
@@ -147,5 +150,39 @@ func TestDeltaWindow(t *testing.T) {
 	d, err := table.claim("r", maxDeltaWindow+1)
 	if err != nil || d.window != maxDeltaWindow {
 		t.Errorf("the largest window: %+v, %v", d, err)
+	}
+}
+
+// closing counts how often a body is closed.
+type closing struct {
+	io.Reader
+	closed int
+}
+
+func (c *closing) Close() error {
+	c.closed++
+	return nil
+}
+
+// The decoders of a connection's bodies hold at most as much memory as its buffered bodies.
+func TestDecodersMemoryIsBounded(t *testing.T) {
+	var table streamTable
+	body := func() *closing { return &closing{Reader: strings.NewReader("")} }
+	first, second := body(), body()
+	one := &fetch.Response{Body: first, DecoderMemory: bufferedHTTP/2 + 1}
+	if err := table.reserveDecoder(one); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.reserveDecoder(&fetch.Response{Body: second, DecoderMemory: bufferedHTTP / 2}); err == nil || second.closed != 1 {
+		t.Errorf("beyond the limit: got error %v, closed %d times; want an error, closed once", err, second.closed)
+	}
+	for range 2 {
+		_ = one.Body.Close()
+	}
+	if table.buffered != 0 || first.closed == 0 {
+		t.Errorf("after the end: got %d bytes, closed %d times; want 0 bytes, closed", table.buffered, first.closed)
+	}
+	if plain := (&fetch.Response{Body: second}); table.reserveDecoder(plain) != nil || plain.Body != second || table.buffered != 0 {
+		t.Errorf("not decoded: got %d bytes, body %T; want 0 bytes, the body itself", table.buffered, plain.Body)
 	}
 }

@@ -1,5 +1,5 @@
 // Package fetch makes HTTP requests for a client (docs/spec/wire.md §6). It sends
-// them unchanged and neither decodes nor retries anything. It follows redirects,
+// them unchanged and retries nothing. It follows redirects, decodes bodies in gzip and zstd,
 // and uses the proxies that the environment names.
 package fetch
 
@@ -67,7 +67,10 @@ type Response struct {
 	Status  int
 	Headers []Header
 	Body    io.ReadCloser
-	length  int64
+	// DecoderMemory is about the most memory that the decoder of Body holds until Body is closed,
+	// in bytes; 0: Body is not decoded.
+	DecoderMemory int
+	length        int64 // of Body, in bytes; -1: unknown
 }
 
 // Client makes requests. Its methods may be called from any goroutine.
@@ -129,10 +132,14 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 		cancel()
 		return nil, fmt.Errorf("http/request failed: %w", reason(err))
 	}
-	return &Response{
-		Status: res.StatusCode, Headers: answered(res.Header), length: res.ContentLength,
-		Body: &timedBody{res.Body, cancel},
-	}, nil
+	answer := &Response{Status: res.StatusCode, Body: &timedBody{res.Body, cancel}, length: res.ContentLength}
+	if open, memory := decoder(res.Header); open != nil {
+		answer.Body, answer.DecoderMemory, answer.length = &decodedBody{ReadCloser: answer.Body, open: open}, memory, -1
+		res.Header.Del("Content-Encoding")
+		res.Header.Del("Content-Length")
+	}
+	answer.Headers = answered(res.Header)
+	return answer, nil
 }
 
 // timedBody stops the timer of the request when the body ends.
@@ -204,6 +211,9 @@ func (r *Request) headers() (headers http.Header, secret []string, err error) {
 			headers.Del(h.Name)
 		}
 		headers.Add(h.Name, value)
+	}
+	if headers.Values("Accept-Encoding") == nil {
+		headers.Set("Accept-Encoding", accepted)
 	}
 	return headers, secret, nil
 }
