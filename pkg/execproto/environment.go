@@ -39,6 +39,9 @@ type Capabilities struct {
 	// have its own network proxy (docs/spec/network.md §4).
 	NetworkProxyLaunch        bool
 	NetworkProxyReviewDomains bool
+	// NetworkProxyTransparentTCP means that programs of a process reach the hosts of its network
+	// proxy without knowing of the proxy, if the start asks for it (docs/spec/network.md §5).
+	NetworkProxyTransparentTCP bool
 }
 
 func (p *Capabilities) Fields(c *jsonwire.Codec) {
@@ -54,6 +57,7 @@ func (p *Capabilities) Fields(c *jsonwire.Codec) {
 	c.Bool("shellSnapshotV2", orNull|omit, &p.ShellSnapshotV2)
 	c.Bool("networkProxyLaunch", orNull|omit, &p.NetworkProxyLaunch)
 	c.Bool("networkProxyReviewDomains", orNull|omit, &p.NetworkProxyReviewDomains)
+	c.Bool("networkProxyTransparentTcp", orNull|omit, &p.NetworkProxyTransparentTCP)
 }
 
 // EnvironmentInfo answers environment/info (docs/spec/wire.md §7.1). Cwd,

@@ -106,6 +106,8 @@ type NetworkProxy struct {
 	Domains                        map[string]DomainPermission
 	ReviewDomains                  []string
 	UnixSockets                    map[string]DomainPermission
+	// TransparentTCP asks that programs reach the hosts without knowing of the proxy.
+	TransparentTCP bool
 }
 
 func (p *NetworkProxy) Fields(c *jsonwire.Codec) {
@@ -119,6 +121,7 @@ func (p *NetworkProxy) Fields(c *jsonwire.Codec) {
 	c.Texts("reviewDomains", omit, &p.ReviewDomains)
 	jsonwire.ChoiceMap(c, "unixSockets", orNull|omit, &p.UnixSockets, socketPermissions)
 	c.Bool("allowLocalBinding", need, &p.AllowLocalBinding)
+	c.Bool("transparentTcp", omit, &p.TransparentTCP)
 }
 
 // PolicyRequestParams ask the client about a host (docs/spec/network.md §4.5).

@@ -8,7 +8,7 @@ import (
 var fullEnvironment = EnvironmentInfo{
 	Shell: Shell{"sh", "/bin/sh"}, Cwd: "file:///", TempDir: "file:///tmp", UserHomeDir: "file:///home/u", PlatformOS: "linux",
 	ExecutorVersion: "1", TemporaryDirectories: []string{"file:///t"},
-	Capabilities: Capabilities{true, true, true, true, true, true, true, true, true, true, true, true},
+	Capabilities: Capabilities{true, true, true, true, true, true, true, true, true, true, true, true, true},
 }
 
 const (
@@ -16,7 +16,7 @@ const (
 		`"platformOs":"linux","executorVersion":"1","temporaryDirectories":["file:///t"],"capabilities":` + allCapabilities + `}`
 	allCapabilities = `{"fileWriteStreaming":true,"sandboxedFileStreaming":true,"linuxRootWritePreservesDevices":true,` +
 		`"linuxApprovedRootWritePreservesRestrictions":true,"environmentConfigRead":true,"fsWatchMissing":true,"httpHeaderEnvVars":true,` +
-		`"capabilityDiscoverySandbox":true,"capabilityDiscoveryV2":true,"shellSnapshotV2":true,"networkProxyLaunch":true,"networkProxyReviewDomains":true}`
+		`"capabilityDiscoverySandbox":true,"capabilityDiscoveryV2":true,"shellSnapshotV2":true,"networkProxyLaunch":true,"networkProxyReviewDomains":true,"networkProxyTransparentTcp":true}`
 )
 
 const leastProxy = `{"enabled":false,"enableSocks5":false,"enableSocks5Udp":false,"allowUpstreamProxy":false,` +
@@ -36,7 +36,7 @@ var vectors = []vector{
 	{&EnvironmentInfo{TemporaryDirectories: []string{}}, `{"shell":{"name":"","path":""},"temporaryDirectories":[],` +
 		`"capabilities":{"fileWriteStreaming":false,"sandboxedFileStreaming":false,"httpHeaderEnvVars":false}}`},
 	{&Shell{"a", "b"}, `{"name":"a","path":"b"}`},
-	{&Capabilities{true, true, true, true, true, true, true, true, true, true, true, true}, allCapabilities},
+	{&Capabilities{true, true, true, true, true, true, true, true, true, true, true, true, true}, allCapabilities},
 	{&StatusResult{"ready"}, `{"status":"ready"}`},
 	{&Empty{}, `{}`},
 
@@ -200,9 +200,9 @@ var vectors = []vector{
 	{&NetworkProxy{Mode: NetworkFull}, leastProxy},
 	{&NetworkProxy{
 		true, true, true, true, true, true, NetworkLimited, map[string]DomainPermission{"b": DomainDeny, "a": DomainNone, "c": DomainAllow},
-		[]string{"r"}, map[string]DomainPermission{"/s": DomainAllow},
+		[]string{"r"}, map[string]DomainPermission{"/s": DomainAllow}, true,
 	}, `{"enabled":true,"enableSocks5":true,"enableSocks5Udp":true,"allowUpstreamProxy":true,"dangerouslyAllowAllUnixSockets":true,` +
-		`"mode":"limited","domains":{"a":"none","b":"deny","c":"allow"},"reviewDomains":["r"],"unixSockets":{"/s":"allow"},"allowLocalBinding":true}`},
+		`"mode":"limited","domains":{"a":"none","b":"deny","c":"allow"},"reviewDomains":["r"],"unixSockets":{"/s":"allow"},"allowLocalBinding":true,"transparentTcp":true}`},
 	{&NetworkProxyLaunch{NetworkProxy{Mode: NetworkFull}, AuditMetadata{Slug: "s"}, "e", "x", new(uint64(5))},
 		`{"proxy":` + leastProxy + `,"auditMetadata":{"slug":"s"},"environmentId":"e","executionId":"x","policyDecisionTimeoutMs":5}`},
 	{&AuditMetadata{"a", "b", "c", "d", "e", "f", "g", "h", "i"}, `{"conversationId":"a","appVersion":"b","userAccountId":"c",` +

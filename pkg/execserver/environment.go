@@ -15,7 +15,7 @@ import (
 func (srv *Server) environment() execproto.EnvironmentInfo {
 	r, err := srv.confiner.Sandboxes()
 	complete := err == nil && r.Status().Complete
-	return srv.env.Info(complete, complete && srv.proxies(r.Status()))
+	return srv.env.Info(complete, complete && srv.proxies(r.Status()), complete && r.Status().Redirects)
 }
 
 // environmentInfo answers environment/info.

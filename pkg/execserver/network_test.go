@@ -36,6 +36,16 @@ func TestNetworkLaunch(t *testing.T) {
 		"the smallest": {func(*execproto.StartParams) {}, ""},
 		"not enabled": {func(p *execproto.StartParams) { p.NetworkProxy.Proxy.Enabled = false },
 			"invalid network proxy config: executor-local network proxy launch requires an enabled proxy"},
+		"transparent without a sandbox": {func(p *execproto.StartParams) {
+			p.NetworkProxy.Proxy.TransparentTCP, p.EnforceManagedNetwork = true, true
+		},
+			"transparent TCP requires a managed Linux sandbox"},
+		"transparent without SOCKS": {func(p *execproto.StartParams) {
+			p.NetworkProxy.Proxy.TransparentTCP, p.NetworkProxy.Proxy.EnableSOCKS5, p.Sandbox = true, false, []byte("{}")
+		}, "invalid network proxy config: transparent_tcp requires an enabled managed SOCKS5 proxy"},
+		"transparent": {func(p *execproto.StartParams) {
+			p.NetworkProxy.Proxy.TransparentTCP, p.NetworkProxy.Proxy.EnableSOCKS5, p.Sandbox = true, true, []byte("{}")
+		}, ""},
 		"a bad pattern": {func(p *execproto.StartParams) {
 			p.NetworkProxy.Proxy.Domains = map[string]execproto.DomainPermission{"a b": execproto.DomainAllow}
 		}, "invalid network proxy config: unsupported domain pattern syntax: a b"},

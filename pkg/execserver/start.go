@@ -156,9 +156,15 @@ func policyOf(e *execproto.EnvPolicy) *envpolicy.Policy {
 func (st *start) buildSandbox(p *execproto.StartParams) (err error) {
 	if p.Sandbox != nil {
 		c := st.c
-		st.sandbox, err = c.srv.confiner.Decode(p.Sandbox, st.spec.Dir, p.EnforceManagedNetwork, &c.grant.Ceiling)
+		st.sandbox, err = c.srv.confiner.Decode(p.Sandbox, st.spec.Dir, p.EnforceManagedNetwork || isTransparent(p), &c.grant.Ceiling)
 	}
 	return err
+}
+
+// isTransparent reports whether programs are to reach hosts without knowing of the network proxy.
+// The proxy then is the only network of the process, even without enforceManagedNetwork.
+func isTransparent(p *execproto.StartParams) bool {
+	return p.NetworkProxy != nil && p.NetworkProxy.Proxy.TransparentTCP
 }
 
 // networkRequest is the part of a process/start about the process's network.
@@ -184,6 +190,12 @@ func newNetworkRequest(p *execproto.StartParams) (networkRequest, error) {
 			n.ports, n.unixSockets = append([]uint16{}, m.LoopbackPorts...), m.DangerouslyAllowAllUnixSockets
 		}
 		return n, nil
+	}
+	switch {
+	case isTransparent(p) && p.Sandbox == nil:
+		return networkRequest{}, execproto.InvalidParams("transparent TCP requires a managed Linux sandbox")
+	case isTransparent(p) && !launch.Proxy.EnableSOCKS5:
+		return networkRequest{}, execproto.InvalidParams("invalid network proxy config: transparent_tcp requires an enabled managed SOCKS5 proxy")
 	}
 	config := egress.Config{
 		SOCKS5: launch.Proxy.EnableSOCKS5, Upstream: launch.Proxy.AllowUpstreamProxy, LocalBinding: launch.Proxy.AllowLocalBinding,
@@ -256,7 +268,7 @@ func (st *start) buildShell(p *execproto.StartParams) error {
 	rq.policy.Inherit = envpolicy.InheritAll
 	for _, part := range []string{
 		s.ScopeID, s.Shell.Path, p.Cwd, string(policy), string(p.Sandbox), strconv.FormatBool(p.EnforceManagedNetwork),
-		strconv.FormatBool(p.NetworkProxy != nil),
+		strconv.FormatBool(p.NetworkProxy != nil), strconv.FormatBool(isTransparent(p)),
 	} {
 		rq.key += strconv.Itoa(len(part)) + ":" + part
 	}

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"codex.internal/cmd/codex-linux-sandbox/initproc"
 	"codex.internal/cmd/codex-linux-sandbox/mediate"
+	"codex.internal/pkg/sandbox/bwrap"
 	"codex.internal/pkg/sandbox/plan"
 	"codex.internal/pkg/wire/jsonwire"
 	"golang.org/x/sys/unix"
@@ -210,6 +212,8 @@ func probeAll(w io.Writer, first bool) error {
 		err := backends[name].probe()
 		b = append(b, `,"works":`...)
 		b = jsonwire.AppendBool(b, err == nil)
+		b = append(b, `,"redirects":`...)
+		b = jsonwire.AppendBool(b, err == nil && redirects(name))
 		if err != nil {
 			b = append(b, `,"reason":`...)
 			b = jsonwire.AppendString(b, err.Error())
@@ -230,6 +234,24 @@ func probeAll(w io.Writer, first bool) error {
 	b = strconv.AppendInt(b, int64(abi), 10)
 	_, err := w.Write(append(b, "}\n"...))
 	return err
+}
+
+// redirects reports whether a backend that works here can pass the command's connections to the server. With a
+// set-user-ID bwrap it cannot, because the namespaces belong to root.
+func redirects(backend string) bool {
+	switch backend {
+	case "namespaces":
+		return mediate.CanRedirect()
+	case "bwrap":
+		program, err := bwrap.Find()
+		if err != nil {
+			return false
+		}
+		info, err := os.Stat(program)
+		return err == nil && info.Mode()&os.ModeSetuid == 0 && mediate.CanRedirect()
+	default:
+		return false
+	}
 }
 
 // failedStep returns which step of making a sandbox failed: clone (the namespaces), map (the user

@@ -47,6 +47,15 @@ func CanConnect() bool {
 	return errors.Is(err, unix.EBADF)
 }
 
+// CanRedirect reports whether a Redirect works: the launcher can connect the command's sockets, and
+// the kernel has the flags of the filter that asks.
+func CanRedirect() bool {
+	// The kernel checks the flags before it reads the filter, and the address 0 has none.
+	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, 0)
+	return errno == unix.EFAULT && CanConnect()
+}
+
 // InstallFilter appends steps that install the filter of a command. If the launcher makes the
 // connections, the steps send the necessary descriptors over a socket; fixed is a descriptor that
 // they may replace. If the filter cannot ask the launcher, because the kernel is older than 5.19 or

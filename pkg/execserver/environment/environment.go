@@ -33,8 +33,9 @@ func Read(version, codexHome string) *Environment {
 }
 
 // Info returns the result of environment/info. complete means that the sandbox backend can
-// enforce every plan. proxies means that processes can have network proxies.
-func (e *Environment) Info(complete, proxies bool) execproto.EnvironmentInfo {
+// enforce every plan. proxies means that processes can have network proxies, and redirects that the
+// backend passes the connections of programs that know no proxy to it.
+func (e *Environment) Info(complete, proxies, redirects bool) execproto.EnvironmentInfo {
 	result := e.info
 	if complete {
 		result.Capabilities.SandboxedFileStreaming = true
@@ -44,6 +45,7 @@ func (e *Environment) Info(complete, proxies bool) execproto.EnvironmentInfo {
 		result.Capabilities.CapabilityDiscoveryV2 = e.codexHome != ""
 		result.Capabilities.NetworkProxyLaunch = proxies
 		result.Capabilities.NetworkProxyReviewDomains = proxies
+		result.Capabilities.NetworkProxyTransparentTCP = proxies && redirects
 	}
 	return result
 }

@@ -81,4 +81,7 @@ type Status struct {
 	// Complete means that the backend works here and enforces every plan:
 	// Landlock alone refuses some.
 	Complete bool
+	// Redirects means that the launcher can pass the connections of a managed network that bypass
+	// its proxies to the server: see Confinement.Redirect.
+	Redirects bool
 }

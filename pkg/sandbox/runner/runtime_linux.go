@@ -139,6 +139,7 @@ func (r *Runtime) choose() Status {
 				if b.Name != s.Backend {
 					continue
 				}
+				s.Redirects = b.Redirects
 				if s.Complete = b.Works; !b.Works {
 					s.Reason += ", and does not work here (" + b.Reason + ")"
 				}
@@ -159,9 +160,9 @@ func (r *Runtime) choose() Status {
 			}
 			// A later backend may accept a plan that this one refuses.
 			if b.Name != Backends[1] {
-				return Status{Backend: Backends[0], Reason: reason, Complete: complete(b.Name)}
+				return Status{Backend: Backends[0], Reason: reason, Complete: complete(b.Name), Redirects: b.Redirects}
 			}
-			return Status{Backend: b.Name, Reason: reason, Complete: true}
+			return Status{Backend: b.Name, Reason: reason, Complete: true, Redirects: b.Redirects}
 		}
 		others = append(others, b.Name+" does not work here ("+b.Reason+")")
 	}
@@ -177,6 +178,8 @@ type ProbeResult struct {
 	Name   string
 	Works  bool
 	Reason string // if it does not
+	// Redirects means that it works, and can do what Confinement.Redirect requests.
+	Redirects bool
 	// Step is the step of making the sandbox that failed, and Errno the kernel's error; 0: another error.
 	Step  string
 	Errno syscall.Errno

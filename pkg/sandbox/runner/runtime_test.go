@@ -239,16 +239,20 @@ func TestProgramsAreHeldOpen(t *testing.T) {
 func TestTheChoiceOfABackend(t *testing.T) {
 	for _, tt := range []struct {
 		probe, backend, want, reason string
-		complete                     bool
+		complete, redirects          bool
 	}{
-		{`{"backends":[{"name":"namespaces","works":true},{"name":"bwrap","works":true}]}`, "", "namespaces", "it works here", true},
-		{`{"backends":[{"name":"namespaces","works":false,"reason":"no"},{"name":"landlock","works":false,"reason":"old"}]}`, "", "auto", "requests that need a sandbox will be refused", false},
-		{`{"backends":`, "auto", "auto", "probe the sandbox", false},
-		{`{}`, "landlock", "landlock", "it was asked for", false},
-		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "", "auto", "namespaces does not work here", true},
-		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":false},{"name":"landlock","works":true}]}`, "", "auto", "bwrap does not work here", false},
-		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "bwrap", "bwrap", "it was asked for", true},
-		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "namespaces", "namespaces", "it was asked for", false},
+		{`{"backends":[{"name":"namespaces","works":true},{"name":"bwrap","works":true}]}`, "", "namespaces", "it works here", true, false},
+		{`{"backends":[{"name":"namespaces","works":false,"reason":"no"},{"name":"landlock","works":false,"reason":"old"}]}`, "", "auto", "requests that need a sandbox will be refused", false, false},
+		{`{"backends":[{"name":"namespaces","works":true,"redirects":true}]}`, "", "namespaces", "it works here", true, true},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true,"redirects":true}]}`, "", "auto", "namespaces does not work here", true, true},
+		{`{"backends":[{"name":"namespaces","works":true,"redirects":true},{"name":"bwrap","works":true}]}`, "bwrap", "bwrap", "it was asked for", true, false},
+		{`{"backends":[{"name":"bwrap","works":true,"redirects":true}]}`, "bwrap", "bwrap", "it was asked for", true, true},
+		{`{"backends":`, "auto", "auto", "probe the sandbox", false, false},
+		{`{}`, "landlock", "landlock", "it was asked for", false, false},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "", "auto", "namespaces does not work here", true, false},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":false},{"name":"landlock","works":true}]}`, "", "auto", "bwrap does not work here", false, false},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "bwrap", "bwrap", "it was asked for", true, false},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "namespaces", "namespaces", "it was asked for", false, false},
 	} {
 		t.Setenv(probeEnv, tt.probe)
 		const launcher = "/proc/self/exe"
@@ -256,8 +260,8 @@ func TestTheChoiceOfABackend(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := r.Status(); got.Backend != tt.want || !strings.Contains(got.Reason, tt.reason) || got.Complete != tt.complete {
-			t.Errorf("%s: got %+v; want Backend %v, Reason with %q, Complete %v", tt.probe, got, tt.want, tt.reason, tt.complete)
+		if got := r.Status(); got.Backend != tt.want || !strings.Contains(got.Reason, tt.reason) || got.Complete != tt.complete || got.Redirects != tt.redirects {
+			t.Errorf("%s: got %+v; want Backend %v, Reason with %q, Complete %v, Redirects %v", tt.probe, got, tt.want, tt.reason, tt.complete, tt.redirects)
 		}
 		r.Close()
 	}
