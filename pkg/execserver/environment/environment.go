@@ -86,7 +86,7 @@ const (
 	// CLI compare executorVersion with the versions that introduced features: 0.169.0 does not
 	// send capabilities/discoverV2 to a server whose version is below 0.168 or cannot be
 	// compared.
-	codexVersion = "0.169.0"
+	codexVersion = "0.171.0"
 	// maxOwnVersion bounds the server's own version, in bytes. Versions of releases and of
 	// commits are shorter.
 	maxOwnVersion = 64

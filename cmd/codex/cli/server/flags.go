@@ -87,6 +87,12 @@ func detachedFlags() []cli.Flag {
 	}
 }
 
+// transparentTCPFlag returns an option of Codex CLI that is accepted and changes nothing: every command whose only network is
+// its network proxy reaches hosts by programs that know no proxy (docs/spec/network.md §5).
+func transparentTCPFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "linux-sandbox-transparent-tcp", Usage: "accepted, as by Codex CLI; has no effect, because this server always does it"}
+}
+
 // sandboxFlags returns the options for sandboxes and network proxies of commands.
 func sandboxFlags() []cli.Flag {
 	return []cli.Flag{
@@ -96,6 +102,7 @@ func sandboxFlags() []cli.Flag {
 		&cli.StringFlag{Name: "egress-policy", Usage: "let network proxies of processes reach only the hosts that the TOML `FILE` allows"},
 		&cli.StringFlag{Name: "linux-sandbox-pid-namespace", Value: pidNamespaceIsolate,
 			Usage: "PID namespace of sandboxed commands (`MODE`): of Codex CLI's two modes only isolate is supported"},
+		transparentTCPFlag(),
 		&cli.BoolFlag{Name: "sandbox-stricter", Usage: "where Landlock cannot enforce a policy exactly, enforce a stricter one instead of refusing"},
 		&cli.BoolFlag{Name: "allow-unconfined-readers", Usage: "let tokens with the role read access files without a sandbox if this machine supports none"},
 		&cli.BoolFlag{Name: "sandbox-no-local-sockets", Usage: "let commands without a network create socket pairs only, as in Codex CLI"},

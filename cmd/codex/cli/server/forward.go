@@ -40,7 +40,7 @@ Example:
    codex exec-server forward --remote https://meet.example:8766 \
       --environment-id box --connect ws://127.0.0.1:8765`,
 		Flags: append(append(append(cmdutil.ConfigFlags(),
-			&cli.StringFlag{Name: "connect", Usage: "the server's `URL`: ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"}),
+			&cli.StringFlag{Name: "connect", Usage: "the server's `URL`: ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"}, transparentTCPFlag()),
 			remoteFlags()...), cmdutil.LogFlags()...),
 		Action: func(c *cli.Context) error { return runForward(c, s) },
 	}
