@@ -391,29 +391,37 @@ func socketsOfAnotherNetwork(t *testing.T, backend string, off bool) {
 }
 
 // TestServersRedirect: the connections of a process that bypass its network proxy arrive at its
-// server, which reports refusals to the client.
+// server, which reports refusals to the client. A process with transparentTcp has no other network, even
+// without enforceManagedNetwork and with a profile that permits the network.
 func TestServersRedirect(t *testing.T) {
 	t.Parallel()
 	harness.NeedSandbox(t)
 	c := confinedBy(t, harness.Codex)
 	self, err := os.Executable()
 	harness.Must(t, err)
-	c.call("process/start", object{
-		"processId": "p", "argv": []string{self}, "cwd": uri(c.ws), "tty": false, "sandbox": c.usual(), "enforceManagedNetwork": true,
-		"env": object{"PATH": "/usr/bin:/bin", dialEnv: "tcp/denied.test:80 tcp/93.184.216.34:5432 own/127.0.0.1:0"},
-		"networkProxy": object{"proxy": object{
-			"enabled": true, "enableSocks5": true, "enableSocks5Udp": false, "allowUpstreamProxy": false,
-			"dangerouslyAllowAllUnixSockets": false, "mode": "full", "allowLocalBinding": false, "domains": object{"allowed.test": "allow"},
-		}},
-	})
-	want := "tcp/denied.test:80 not found\ntcp/93.184.216.34:5432 connection reset by peer\nown/127.0.0.1:0 own!!\n"
-	if e := c.end("p"); e.out != want || e.code != 0 {
-		t.Errorf("got %+v; want e.out %v, e.code 0", e, want)
-	}
-	for _, host := range []string{`"denied.test","port":0`, `"93.184.216.34","port":5432`} {
-		c.wait(func(m message) bool {
-			return m.Method == "network/policyDecision" && strings.Contains(string(m.Params), `"decision":"deny"`) &&
-				strings.Contains(string(m.Params), `"host":`+host)
+	for id, transparent := range map[string]bool{"managed": false, "transparent": true} {
+		sandbox := c.usual()
+		if transparent {
+			sandbox["permissions"].(object)["network"] = "enabled"
+		}
+		c.call("process/start", object{
+			"processId": id, "argv": []string{self}, "cwd": uri(c.ws), "tty": false, "sandbox": sandbox, "enforceManagedNetwork": !transparent,
+			"env": object{"PATH": "/usr/bin:/bin", dialEnv: "tcp/denied.test:80 tcp/93.184.216.34:5432 own/127.0.0.1:0"},
+			"networkProxy": object{"proxy": object{
+				"enabled": true, "enableSocks5": true, "enableSocks5Udp": false, "allowUpstreamProxy": false,
+				"dangerouslyAllowAllUnixSockets": false, "mode": "full", "allowLocalBinding": false, "domains": object{"allowed.test": "allow"},
+				"transparentTcp": transparent,
+			}},
 		})
+		want := "tcp/denied.test:80 not found\ntcp/93.184.216.34:5432 connection reset by peer\nown/127.0.0.1:0 own!!\n"
+		if e := c.end(id); e.out != want || e.code != 0 {
+			t.Errorf("%s: got %+v; want e.out %v, e.code 0", id, e, want)
+		}
+		for _, host := range []string{`"denied.test","port":0`, `"93.184.216.34","port":5432`} {
+			c.wait(func(m message) bool {
+				return m.Method == "network/policyDecision" && strings.Contains(string(m.Params), `"decision":"deny"`) &&
+					strings.Contains(string(m.Params), `"processId":"`+id+`"`) && strings.Contains(string(m.Params), `"host":`+host)
+			})
+		}
 	}
 }
