@@ -24,6 +24,4 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-require (
-	github.com/nats-io/nuid v1.0.1 // indirect
-)
+require github.com/nats-io/nuid v1.0.1 // indirect
