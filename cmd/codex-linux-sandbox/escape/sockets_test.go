@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostServer starts a server on the host that greets each connection and counts received messages.
+// hostServer starts a server on the host that greets each connection, and counts connections or received messages. A connection
+// is counted before it is greeted, so that a greeted client is counted already.
 func hostServer(t *testing.T, kind int, name string) *atomic.Int32 {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
@@ -33,15 +34,16 @@ func hostServer(t *testing.T, kind int, name string) *atomic.Int32 {
 				if n, err := unix.Read(fd, make([]byte, 10)); err != nil || n == 0 {
 					return
 				}
+				arrived.Add(1)
 			} else {
 				peer, _, err := unix.Accept(fd)
 				if err != nil {
 					return
 				}
+				arrived.Add(1)
 				_, _ = unix.Write(peer, []byte("h"))
 				_ = unix.Close(peer)
 			}
-			arrived.Add(1)
 		}
 	}()
 	t.Cleanup(func() {
@@ -50,6 +52,20 @@ func hostServer(t *testing.T, kind int, name string) *atomic.Int32 {
 		_ = unix.Close(fd)
 	})
 	return &arrived
+}
+
+// countedNow returns the count of a stream server when all earlier connections are counted. It connects for that, and its own connection,
+// which the server takes last, is counted, too. Otherwise a connection made before may be counted later.
+func countedNow(t *testing.T, name string, arrived *atomic.Int32) int32 {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(fd)
+	must(t, unix.Connect(fd, &unix.SockaddrUnix{Name: name}))
+	if _, err := unix.Read(fd, make([]byte, 1)); err != nil {
+		t.Fatalf("read the greeting: %v", err)
+	}
+	return arrived.Load()
 }
 
 // needSocketTable skips a test if the kernel cannot list Unix sockets (the module unix_diag).
