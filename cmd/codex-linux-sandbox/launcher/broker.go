@@ -144,6 +144,9 @@ func (l *launch) enterDomain(abi int) error {
 	if err := p.Run(); err != nil {
 		return fmt.Errorf("confine the broker: %w", err)
 	}
+	if l.janitor != nil && l.janitor.own >= 0 && !l.janitor.told {
+		l.janitor.forget() // the second launcher would not reap it
+	}
 	return fmt.Errorf("execute the launcher again: %w", unix.Exec("/proc/self/exe", append([]string{os.Args[0]}, args...), os.Environ()))
 }
 
