@@ -31,10 +31,12 @@ func (k *caller) change(file int, err error, do func(at string) error) reply {
 }
 
 // isNameless reports whether a held file is in no directory: a pipe, a socket or a file in memory. Its name in /proc is not that of
-// another file.
+// another file. A kind of name that is not listed is none of these.
 func isNameless(file int, at string) bool {
-	if !strings.HasPrefix(at, "/") {
-		return true
+	for _, kind := range []string{"pipe:", "socket:", "anon_inode:"} {
+		if strings.HasPrefix(at, kind) {
+			return true
+		}
 	}
 	var st unix.Stat_t
 	return strings.HasPrefix(at, "/memfd:") && strings.HasSuffix(at, deleted) && unix.Fstat(file, &st) == nil && st.Nlink == 0

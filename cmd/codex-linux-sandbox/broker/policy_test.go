@@ -42,6 +42,18 @@ func TestPolicyChangesOnlyWhatIsWritable(t *testing.T) {
 	}
 }
 
+// TestOnlyKnownNamesAreNameless: the attributes of a file in no directory may be changed if its kind is known.
+func TestOnlyKnownNamesAreNameless(t *testing.T) {
+	for at, want := range map[string]bool{
+		"pipe:[1]": true, "socket:[1]": true, "anon_inode:[eventfd]": true,
+		"net:[1]": false, "": false, "ws": false, "(unreachable)/ws/.git": false, "/ws/a": false, "/memfd:x": false, "/memfd:x (deleted)": false,
+	} {
+		if got := isNameless(-1, at); got != want {
+			t.Errorf("isNameless(%q): got %v, want %v", at, got, want)
+		}
+	}
+}
+
 func TestPolicyKeepsNamesOfProtectedPathsAndOfDirectoriesAbove(t *testing.T) {
 	for at, want := range map[string]bool{
 		"/ws/a": true, "/ws/a/.git": true, "/ws/above/x": true, "/ws/.git/objects/aa": true,
