@@ -3,6 +3,7 @@ package broker_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -274,6 +275,28 @@ func TestCallsWorkWhereTheyArePermitted(t *testing.T) {
 // missing reports whether openat2 fails because the broker does not permit it before version 3.
 func missing(version int, name string, got syscall.Errno) bool {
 	return version < 3 && strings.HasPrefix(name, "openat2") && got == unix.ENOSYS
+}
+
+// TestTheHelperOpensByOpenat2: the helper of file requests, which opens by openat2, can write where it may, and nowhere else, with every
+// version of Landlock.
+func TestTheHelperOpensByOpenat2(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version int) {
+		dir := workspace(t)
+		for what, want := range map[string][]syscall.Errno{"permitted": {0}, "protected": {unix.EACCES, unix.EPERM}} {
+			tried := 0
+			for name, got := range act(t, dir, version, what, "--trusted-helper") {
+				if strings.HasPrefix(name, "openat2") {
+					tried++
+					if !slices.Contains(want, got) {
+						t.Errorf("%s, %s: got %v, want one of %v", what, name, got, want)
+					}
+				}
+			}
+			if tried == 0 {
+				t.Errorf("%s: no openat2 was tried", what)
+			}
+		}
+	})
 }
 
 func TestCallsAreRefusedWhereSomethingIsProtected(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -98,12 +99,13 @@ func sandboxed(t *testing.T, dir string, version int, command ...string) *exec.C
 	return cmd
 }
 
-// act runs an act in a sandbox, and returns the errors of its calls.
-func act(t *testing.T, dir string, version int, what string) map[string]syscall.Errno {
+// act runs an act in a sandbox with further options, and returns the errors of its calls.
+func act(t *testing.T, dir string, version int, what string, options ...string) map[string]syscall.Errno {
 	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
 	cmd := sandboxed(t, dir, version, self)
+	cmd.Args = slices.Insert(cmd.Args, 1, options...)
 	cmd.Env = append(os.Environ(), inside+"="+what)
 	out, err := cmd.Output()
 	if err != nil {

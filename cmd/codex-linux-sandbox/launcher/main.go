@@ -257,7 +257,7 @@ func (l *launch) rules() plan.Rules {
 		abi, _ = landlockVersion()
 	}
 	return plan.Rules{
-		Sharing: abi > 0, Broker: abi,
+		Sharing: abi > 0, Broker: abi, Helper: l.helper,
 		Network: l.plan.Network, Sockets: l.sockets(), Nesting: l.nesting, UnixSockets: l.unixSockets,
 		Files: l.plan.Confined && l.plan.Root != plan.RootWritable, Connect: l.connects(), Handed: l.handed,
 	}

@@ -117,10 +117,10 @@ func BrokerCalls() []uint32 {
 }
 
 // broker writes the checks that pass calls to the broker.
-func (a *assembler) broker(abi int) {
+func (a *assembler) broker(abi int, helper bool) {
 	for _, nr := range slices.Concat(brokered, olderBrokered) {
 		action := uint32(actionAsk)
-		if nr == unix.SYS_OPENAT2 && abi < abiTruncate {
+		if nr == unix.SYS_OPENAT2 && abi < abiTruncate && !helper {
 			action = actionNoSys
 		}
 		a.always(nr, action)

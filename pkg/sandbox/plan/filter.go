@@ -175,6 +175,8 @@ type Rules struct {
 	Files      bool    // not every file may be changed
 	// Broker is the version of Landlock if the calls that change files are passed to the broker; otherwise 0.
 	Broker int
+	// Helper is true if the command is the helper of file requests, which changes no memory while a call waits.
+	Helper bool
 	// UnixSockets allows Unix sockets if the network is that of proxies. Connect makes the launcher
 	// make the connections of that network.
 	UnixSockets, Connect bool
@@ -438,7 +440,7 @@ func (r Rules) Filter() []unix.SockFilter {
 		}
 	}
 	if r.Broker > 0 {
-		a.broker(r.Broker)
+		a.broker(r.Broker, r.Helper)
 	}
 	if r.Files {
 		a.about(unix.SYS_IOCTL, func() {
