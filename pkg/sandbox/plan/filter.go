@@ -228,11 +228,14 @@ func (a *assembler) about(nr uint32, f func()) {
 }
 
 // filter appends the search for the number of the call to the instructions, and returns all
-// instructions.
-func (a *assembler) filter() []unix.SockFilter {
+// instructions. With known, calls that are newer than the newest known one are missing.
+func (a *assembler) filter(known bool) []unix.SockFilter {
 	a.load(offsetNumber)
 	if runtime.GOARCH == "amd64" {
 		a.on(unix.BPF_JGE, x32, actionDeny)
+	}
+	if known {
+		a.on(unix.BPF_JGE, newest+1, actionNoSys)
 	}
 	a.search(slices.Sorted(maps.Keys(a.calls)))
 	return a.code
@@ -476,7 +479,7 @@ func (r Rules) Filter() []unix.SockFilter {
 	if r.Broker > 0 {
 		r.brokerSockets(a)
 	}
-	return a.filter()
+	return a.filter(r.Broker > 0)
 }
 
 // offline writes the checks that apply if the network is off.
