@@ -31,10 +31,11 @@ type answer struct {
 
 // descriptorFor is struct seccomp_notif_addfd.
 type descriptorFor struct {
-	id                uint64
-	flags             uint32
-	source            uint32
-	number, fileFlags uint32
+	id        uint64
+	_         uint32 // flags
+	source    uint32
+	_         uint32 // the number that the caller's descriptor must get
+	fileFlags uint32
 }
 
 func ioctl[T any](l Listener, request uint, to *T) (int, syscall.Errno) {
