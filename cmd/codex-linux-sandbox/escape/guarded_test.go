@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,6 +171,9 @@ func TestCallsAreMadeAsTheirCallersMadeThem(t *testing.T) {
 				p.guard()
 				args := append([]string{args[0], p.ws + "/r"}, args[1:]...)
 				o := p.run(backend, p.guarded(), args...)
+				if strings.Contains(o.text, "broken: unshare: "+unix.EPERM.Error()) && unshareIsDenied() {
+					t.Skip("a filter of this machine denies unshare, by which a thread gets a mask and descriptors of its own")
+				}
 				if found := o.breaches(); len(found) > 0 || !strings.Contains(o.text, "held: ") {
 					t.Errorf("got %v; want no breach", o)
 				}
@@ -180,6 +184,16 @@ func TestCallsAreMadeAsTheirCallersMadeThem(t *testing.T) {
 			})
 		})
 	}
+}
+
+// unshareIsDenied reports whether unshare is denied outside of a sandbox, too, as in a container of Docker.
+func unshareIsDenied() bool {
+	denied := make(chan bool)
+	go func() {
+		runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
+		denied <- unix.Unshare(unix.CLONE_FS) == unix.EPERM
+	}()
+	return <-denied
 }
 
 // TestReplacedGuardedFile: a command holds a guarded file open for reading. A program outside replaces the file, as editors do, and the
