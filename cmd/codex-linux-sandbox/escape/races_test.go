@@ -33,7 +33,8 @@ func TestRaces(t *testing.T) {
 						need(t, uid, backend)
 						// The guarded directory is in the workspace, or beside it.
 						for _, guarded := range testutil.Choice(name+"guarded", []string{"ws/.git", "outside"}) {
-							race(t, uid, backend, guarded, name, milliseconds)
+							// The control is used until the end of a subtest.
+							t.Run(guarded, func(t *testing.T) { race(t, uid, backend, guarded, name, milliseconds) })
 						}
 					})
 				}
