@@ -304,7 +304,7 @@ func writables(skip []string) {
 			if d.IsDir() || err != nil || d.Type()&os.ModeSymlink != 0 || info.Mode().Perm()&0o222 == 0 {
 				return nil
 			}
-			if path != base && d.Type()&os.ModeDevice != 0 {
+			if path != base && info.Mode()&os.ModeDevice != 0 {
 				return nil // a container covers a file of /proc with /dev/null
 			}
 			if seen++; seen > 20000 {
