@@ -115,7 +115,7 @@ func TestGitInAGrantedRepository(t *testing.T) {
 		{"a new submodule of a clone", "other", `git submodule --quiet update --init`, "could not write config file .git/config"},
 		{"update of a submodule", "ws", `git submodule --quiet update --remote`, "could not write config file"},
 	}
-	each(t, granting, func(t *testing.T, p *place, backend string) {
+	eachOnce(t, granting, func(t *testing.T, p *place, backend string) {
 		p.makeRepositories()
 		for _, tt := range cases {
 			t.Run(tt.name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestGitDoesNotRunWhatACommandWrote(t *testing.T) {
 			}
 		}
 	})
-	each(t, granting, func(t *testing.T, p *place, backend string) {
+	eachOnce(t, granting, func(t *testing.T, p *place, backend string) {
 		p.makeRepositories()
 		for _, tt := range cases {
 			t.Run(tt.name, func(t *testing.T) {

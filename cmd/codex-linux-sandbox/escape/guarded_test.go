@@ -162,9 +162,9 @@ func TestGuardedFiles(t *testing.T) { runAttacks(t, guardedAttacks) }
 // TestCallsAreMadeAsTheirCallersMadeThem: a call that the launcher makes for a command has the result that the kernel would have given:
 // for the calling thread, its mask of modes, and also if a signal or a kill interrupts it.
 func TestCallsAreMadeAsTheirCallersMadeThem(t *testing.T) {
-	milliseconds := fmt.Sprint(testutil.Rounds(200, 500, 3000))
+	milliseconds := fmt.Sprint(testutil.Rounds(200, 500, 1000))
 	for _, args := range [][]string{
-		{"masks of modes"}, {"threads"}, {"storm", milliseconds}, {"killed callers", fmt.Sprint(testutil.Rounds(20, 50, 300))}, {"many writers of a FIFO", "100"}, {"written programs", fmt.Sprint(testutil.Rounds(20, 50, 200))},
+		{"masks of modes"}, {"threads"}, {"storm", milliseconds}, {"killed callers", fmt.Sprint(testutil.Rounds(20, 50, 100))}, {"many writers of a FIFO", "100"}, {"written programs", fmt.Sprint(testutil.Rounds(20, 50, 100))},
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			each(t, guarding, func(t *testing.T, p *place, backend string) {
@@ -262,7 +262,7 @@ func (s *signalled) Write(b []byte) (int, error) {
 // TestSandboxesExchangeABoundSocket: a command binds a socket. A command in another sandbox of the same workspace, with a broker of its own,
 // exchanges the name with the socket of a server outside at once. The first one does not connect to the server.
 func TestSandboxesExchangeABoundSocket(t *testing.T) {
-	rounds := strconv.Itoa(testutil.Rounds(50, 100, 1000))
+	rounds := strconv.Itoa(testutil.Rounds(50, 100, 300))
 	each(t, guarding, func(t *testing.T, p *place, backend string) {
 		p.guard()
 		server := p.ws + "/server"

@@ -36,6 +36,18 @@ func each(t *testing.T, names []string, f func(t *testing.T, p *place, backend s
 	}
 }
 
+// eachOnce runs a long test for each backend of a list, and uses the users in turns.
+func eachOnce(t *testing.T, names []string, f func(t *testing.T, p *place, backend string)) {
+	t.Helper()
+	for i, backend := range names {
+		uid := users()[i%len(users())]
+		t.Run(backend+" as "+strconv.Itoa(uid), func(t *testing.T) {
+			need(t, uid, backend)
+			f(t, newPlace(t, uid), backend)
+		})
+	}
+}
+
 // contained checks that the attack was tried and no part of it worked, or that the launcher refused
 // to run it.
 func contained(t *testing.T, o outcome) {

@@ -126,10 +126,13 @@ func (s *busySession) awaitEnd() {
 			break
 		}
 	}
-	if conn, err := net.DialTimeout("tcp", s.tunnel.Addr().String(), time.Second); err == nil {
-		_ = conn.Close()
-		t.Errorf("%s: the server still listens for the client", s.name)
-	}
+	testutil.Eventually(ctx, t, s.name+": the end of the listener", func() (string, bool) {
+		conn, err := net.DialTimeout("tcp", s.tunnel.Addr().String(), time.Second)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return fmt.Sprint(err), err != nil
+	})
 	if err := syscall.Kill(s.detached, 0); err != nil {
 		t.Errorf("%s: the detached process has ended: %v", s.name, err)
 	}
