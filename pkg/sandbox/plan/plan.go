@@ -206,7 +206,7 @@ func MakeReading(profile permissions.Profile, scope permissions.Scope, view perm
 func makePlan(profile permissions.Profile, scope permissions.Scope, view permissions.View, proxied, reading bool) (*Plan, error) {
 	return onSnapshot(view, func(s *snapshot) (*Plan, error) {
 		plan, err := planOn(s, view, profile, scope, proxied, reading)
-		// Nobody has typed $TMPDIR for this policy, so it must not prevent the command from running.
+		// Policies grant $TMPDIR by default. If it cannot be granted, the command runs without it.
 		var redirected *RedirectedError
 		if errors.As(err, &redirected) && redirected.Path == path.Clean(scope.Tmpdir) {
 			scope.Tmpdir = ""
