@@ -78,13 +78,7 @@ func (b brokered) run(l *launch) (int, error) {
 	defer s.release()
 	rules := l.rules()
 	init, command := s.processes.Init, s.processes.Command
-	for _, name := range l.plan.Absent {
-		init.Absent(name)
-	}
-	init.Do("become a subreaper", "", unix.SYS_PRCTL, initproc.Val(unix.PR_SET_CHILD_SUBREAPER), initproc.Val(1), initproc.Val(0), initproc.Val(0), initproc.Val(0))
-	init.Do("change directory to", l.commandCwd, unix.SYS_CHDIR, init.Text(l.commandCwd))
-	init.Undumpable()
-	dropPrivileges(init)
+	l.beginWithoutNamespaces(init)
 	r := newRuleset(command, abi, plan.LandlockOf(abi).Files, l, l.plan.Network == plan.NetworkOff)
 	r.grantPaths(grants)
 	if broker.Control {

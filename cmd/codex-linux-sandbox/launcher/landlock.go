@@ -83,6 +83,15 @@ func (b landlock) run(l *launch) (int, error) {
 	}
 	defer s.release()
 	init, command := s.processes.Init, s.processes.Command
+	l.beginWithoutNamespaces(init)
+	restrict(command, abi, l, grants)
+	reopen(command, l.reopened)
+	command.InstallFilter(rules.Filter())
+	return s.run()
+}
+
+// beginWithoutNamespaces appends the first steps of the init where the command gets no namespaces.
+func (l *launch) beginWithoutNamespaces(init *initproc.Program) {
 	for _, name := range l.plan.Absent {
 		init.Absent(name)
 	}
@@ -90,10 +99,6 @@ func (b landlock) run(l *launch) (int, error) {
 	init.Do("change directory to", l.commandCwd, unix.SYS_CHDIR, init.Text(l.commandCwd))
 	init.Undumpable()
 	dropPrivileges(init)
-	restrict(command, abi, l, grants)
-	reopen(command, l.reopened)
-	command.InstallFilter(rules.Filter())
-	return s.run()
 }
 
 // restrict appends the steps that put the process under Landlock.
