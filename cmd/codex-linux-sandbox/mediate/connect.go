@@ -165,7 +165,7 @@ const MaxMessage = 8<<10 + 1
 // already. It returns when the socket has been closed inside, or with the first message of another kind.
 func Receive(socket int, to *Redirect, fds ...int) (message []byte) {
 	for {
-		text, oob := make([]byte, MaxMessage), make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(unix.SizeofUcred))
+		text, oob := make([]byte, MaxMessage), make([]byte, unix.CmsgSpace(4*len(Redirect{}.Fixed))+unix.CmsgSpace(unix.SizeofUcred))
 		n, size, _, _, err := unix.Recvmsg(socket, text, oob, unix.MSG_CMSG_CLOEXEC)
 		if errors.Is(err, unix.EINTR) {
 			continue
@@ -178,12 +178,12 @@ func Receive(socket int, to *Redirect, fds ...int) (message []byte) {
 			message = text[:n]
 		}
 		fds = append(fds, got...)
-		if to != nil && len(fds) < 4 {
+		if to != nil && len(fds) < len(to.Fixed)+2 {
 			continue
 		}
 		if to != nil {
-			to.begin(fds[0], fds[1])
-			fds = fds[2:]
+			to.begin(fds[0], fds[1], fds[2])
+			fds = fds[len(to.Fixed):]
 		}
 		if len(fds) == 2 {
 			c := &Connector{table: fds[0], listener: notify.Listener(fds[1]), host: -1, redirect: to}
@@ -210,7 +210,8 @@ func Descriptors(oob []byte) (fds []int) {
 // notification is a stopped call.
 type notification struct {
 	*notify.Call
-	since time.Time // the time of receipt
+	since    time.Time // the time of receipt
+	entrance *entrance // where the connection of the call leads; nil: none yet
 }
 
 // start adds an answering thread.
@@ -307,9 +308,14 @@ func (c *Connector) answer(n *notification) bool {
 	result, errno := 0, unix.EPERM // the filter reports no other call
 	switch n.Number {
 	case unix.SYS_CONNECT:
-		switch errno = c.connect(n); errno {
-		case errWaits:
+		errno = c.connect(n)
+		if errno == errWaits {
 			return false
+		}
+		if c.redirect != nil {
+			c.redirect.leave(n.entrance)
+		}
+		switch errno {
 		case unix.ENETUNREACH:
 			// The empty network has no route. EPERM tells programs and users that the
 			// sandbox denies the connection.
@@ -332,7 +338,10 @@ func (c *Connector) connect(n *notification) syscall.Errno {
 		return errnoOf(err)
 	}
 	if c.redirect != nil {
-		if errno, done := c.redirect.redirected(conn); done {
+		conn.entrance = n.entrance
+		errno, done := c.redirect.redirected(conn)
+		n.entrance = conn.entrance
+		if done {
 			return errno
 		}
 	}
@@ -355,6 +364,8 @@ type connection struct {
 	file    int // the Unix socket in the file system; -1: none
 	address []byte
 	since   time.Time // when the call arrived
+	// entrance is where a redirected connection leads; nil: to the listener.
+	entrance *entrance
 }
 
 // find copies the data for a connection from the thread that waits for it. The caller must close

@@ -14,5 +14,6 @@
 //	confined.go     no connection for a program that has forbidden itself connections by Landlock
 //	pairs.go        socketpair for datagrams
 //	redirect.go     Redirect: connections that lead out of the sandbox are passed to the server
+//	entrance.go     listeners on the address that a command connects to, for getpeername
 //	reach.go        creates sockets inside for the server, so that codex remote forward reaches ports of a sandbox
 package mediate

@@ -46,9 +46,13 @@ const (
 // Redirect passes the connections of a network to the server.
 type Redirect struct {
 	server int    // a socket to the server, for the accepted ends
-	Fixed  [2]int // descriptor numbers of the listeners inside; -1: closed
+	Fixed  [3]int // descriptor numbers of the sockets inside: the listener, the DNS socket and the source; -1: closed
 
 	listener int
+
+	opening   sync.Mutex
+	source    int                               // a socket of the network, never bound, that the launcher makes others with
+	entrances map[transparent.Message]*entrance // by the address that the command has named; at most maxEntrances
 
 	mu      sync.Mutex
 	arrived []arrival // at most maxArrived, the newest last
@@ -61,9 +65,9 @@ type arrival struct {
 	at   time.Time
 }
 
-// NewRedirect reserves the descriptor numbers of the listeners. server is a socket to the server.
+// NewRedirect reserves the descriptor numbers of the sockets. server is a socket to the server.
 func NewRedirect(server int) (*Redirect, error) {
-	r := &Redirect{server: server, Fixed: [2]int{-1, -1}}
+	r := &Redirect{server: server, Fixed: [3]int{-1, -1, -1}, entrances: map[transparent.Message]*entrance{}}
 	for i := range r.Fixed {
 		fd, err := unix.FcntlInt(uintptr(server), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
@@ -103,8 +107,17 @@ func (r *Redirect) listen(p *initproc.Program, family int) {
 	if family == unix.AF_INET6 {
 		level, option = unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO
 	}
-	for i, kind := range []int{unix.SOCK_STREAM | unix.SOCK_NONBLOCK, unix.SOCK_DGRAM} {
+	const stream = unix.SOCK_STREAM | unix.SOCK_NONBLOCK
+	for i, kind := range [len(r.Fixed)]int{stream, unix.SOCK_DGRAM, stream} {
 		fd := p.Get("make a socket", "", unix.SYS_SOCKET, initproc.Val(family), initproc.Val(kind|unix.SOCK_CLOEXEC), initproc.Val(0))
+		keep := func() {
+			p.Do("keep the socket", "", unix.SYS_DUP3, fd.Arg(), initproc.Val(r.Fixed[i]), initproc.Val(unix.O_CLOEXEC))
+			p.Close(fd)
+		}
+		if i == 2 { // the source is neither bound nor listens
+			keep()
+			break
+		}
 		port := [...]uint16{capturePort, namesPort}[i]
 		// This is struct sockaddr_in6 of the unspecified address. struct sockaddr_in of the
 		// unspecified address has the same beginning.
@@ -121,8 +134,7 @@ func (r *Redirect) listen(p *initproc.Program, family int) {
 		if kind != unix.SOCK_DGRAM {
 			p.Do("listen", "", unix.SYS_LISTEN, fd.Arg(), initproc.Val(listenBacklog))
 		}
-		p.Do("keep the listener", "", unix.SYS_DUP3, fd.Arg(), initproc.Val(r.Fixed[i]), initproc.Val(unix.O_CLOEXEC))
-		p.Close(fd)
+		keep()
 	}
 }
 
@@ -163,11 +175,11 @@ func catchAll(p *initproc.Program, family uint8) {
 	})
 }
 
-// begin takes the listener and the DNS socket, and passes the latter to the server. If the server
-// has ended, every connection is refused.
-func (r *Redirect) begin(listener, names int) {
+// begin takes the listener, the DNS socket and the source, and passes the DNS socket to the server. If the
+// server has ended, every connection is refused.
+func (r *Redirect) begin(listener, names, source int) {
 	defer unix.Close(names)
-	r.listener = listener
+	r.listener, r.source = listener, source
 	_ = r.send(transparent.Message{Kind: transparent.Names}, names)
 }
 
@@ -231,18 +243,28 @@ func isTCP(socket int) bool {
 	return err == nil && (protocol == unix.IPPROTO_TCP || protocol == unix.IPPROTO_MPTCP)
 }
 
-// make connects a socket to the listener and passes the accepted end to the server. The address is
-// the requested one, and only the port differs, so getpeername returns that address to the command.
-// Several threads do this at the same time: a command can stall its own connection for minutes, for
+// make connects a socket to an entrance for its address and passes the accepted end to the server. Without an
+// entrance it connects to the listener: then getpeername returns the address that the command has named, and
+// capturePort. Several threads do this at the same time: a command can stall its own connection for minutes, for
 // example with IP_MINTTL, and that must not block other connections.
 func (r *Redirect) make(conn *connection, to transparent.Message) syscall.Errno {
-	r.collect()
-	binary.BigEndian.PutUint16(conn.address[2:], capturePort)
+	listener := r.listener
+	r.collect(listener)
+	if conn.entrance == nil {
+		conn.entrance = r.enter(to)
+	} else if conn.entrance.to != to {
+		return unix.ECONNREFUSED // the command has changed the address while its call waited
+	}
+	if conn.entrance != nil {
+		listener = conn.entrance.fd
+	} else {
+		binary.BigEndian.PutUint16(conn.address[2:], capturePort)
+	}
 	errno := conn.make()
 	if errno != 0 && errno != unix.EINPROGRESS {
 		return errno
 	}
-	far := r.accept(conn.socket)
+	far := r.accept(listener, conn.socket)
 	if far < 0 {
 		return unix.ECONNREFUSED
 	}
@@ -253,14 +275,14 @@ func (r *Redirect) make(conn *connection, to transparent.Message) syscall.Errno 
 	return errno
 }
 
-// collect accepts all waiting connections, so that the backlog is not full. If no thread claims a
+// collect accepts all waiting connections of a listener, so that the backlog is not full. If no thread claims a
 // connection in time, it is closed: the command has made it in a way that the filter does not stop,
 // such as TCP Fast Open.
-func (r *Redirect) collect() {
+func (r *Redirect) collect(listener int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
-		fd, peer, err := unix.Accept4(r.listener, unix.SOCK_CLOEXEC)
+		fd, peer, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
 		if err == unix.EINTR || err == unix.ECONNABORTED {
 			continue
 		}
@@ -301,14 +323,15 @@ func (r *Redirect) claim(socket int) int {
 	return -1
 }
 
-// accept waits for the accepted end of a socket's connection, and returns it. It returns -1 if it did not arrive.
-func (r *Redirect) accept(socket int) int {
+// accept waits until a listener has accepted the connection of a socket, and returns the accepted end. It returns -1
+// if it did not arrive.
+func (r *Redirect) accept(listener, socket int) int {
 	for deadline := time.Now().Add(acceptTime); ; {
-		r.collect()
+		r.collect(listener)
 		if fd := r.claim(socket); fd >= 0 || time.Now().After(deadline) {
 			return fd
 		}
-		calls := []unix.PollFd{{Fd: int32(r.listener), Events: unix.POLLIN}}
+		calls := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}
 		if _, err := unix.Poll(calls, int(acceptStep.Milliseconds())); err != nil && err != unix.EINTR {
 			return -1
 		}
