@@ -166,7 +166,7 @@ func (srv *Server) contentResult(c content) (reply.Result, error) {
 	if c.size > reply.MaxInline || c.size > uncounted && c.held.grow(reply.MaxInline) != nil {
 		return srv.largeContent(c, nil)
 	}
-	data, ended, err := readSmall(c)
+	data, ended, err := readUpTo(c, reply.MaxInline, c.size)
 	if err == nil && !ended {
 		return srv.largeContent(c, data)
 	}
@@ -179,15 +179,15 @@ func (srv *Server) contentResult(c content) (reply.Result, error) {
 	return reply.Followed{Result: execproto.ReadFileResult{DataBase64: data}, Then: c.held.free, Sent: true}, nil
 }
 
-// readSmall reads a file, which may be larger than its size says. It reads at most
-// reply.MaxInline bytes, and reports whether that is the whole file.
-func readSmall(c content) (data []byte, ended bool, err error) {
-	data = make([]byte, 0, c.size+1)
-	for len(data) < reply.MaxInline {
+// readUpTo reads at most limit bytes, and reports whether they are all that r has. r probably has
+// the expected number of bytes, for which readUpTo allocates memory.
+func readUpTo(r io.Reader, limit int, expected int64) (data []byte, ended bool, err error) {
+	data = make([]byte, 0, min(int64(limit), expected+1)) // with the one more, a read finds the end
+	for len(data) < limit {
 		if len(data) == cap(data) {
 			data = slices.Grow(data, 4<<10)
 		}
-		n, err := c.Read(data[len(data):cap(data)])
+		n, err := r.Read(data[len(data):min(cap(data), limit)])
 		data = data[:len(data)+n]
 		switch {
 		case errors.Is(err, io.EOF):
@@ -210,7 +210,7 @@ func (srv *Server) largeContent(c content, begin []byte) (reply.Result, error) {
 		_ = c.Close()
 		c.held.free()
 	}
-	ahead, whole, err := c.held.readAhead(r)
+	ahead, whole, err := c.held.readAhead(r, c.size)
 	if err != nil {
 		end()
 		return nil, err
@@ -233,22 +233,23 @@ func (srv *Server) largeContent(c content, begin []byte) (reply.Result, error) {
 	return reply.Followed{Result: fileData(data), Then: end}, nil
 }
 
-// readAhead reads up to wholeFile bytes, as far as the client's share of the memory permits. It
-// returns them in pieces of reply.Chunk bytes, of which only the last may be shorter, and
-// reports whether they are all that r has.
-func (m *memory) readAhead(r io.Reader) (pieces [][]byte, whole bool, err error) {
-	for len(pieces) < wholeFile/reply.Chunk && m.grow(m.n+reply.Chunk) == nil {
-		b := make([]byte, reply.Chunk)
-		n, err := io.ReadFull(r, b)
-		pieces = append(pieces, b[:n])
-		if err = endOfFile(err); errors.Is(err, io.EOF) {
-			return pieces, true, nil
+// readAhead reads up to wholeFile bytes, as far as the client's share of the memory permits. r
+// has size bytes, or if size is 0 or wrong, an unknown number. readAhead returns them in pieces
+// of reply.Chunk bytes, of which only the last may be shorter, and reports whether they are all
+// that r has.
+func (m *memory) readAhead(r io.Reader, size int64) (pieces [][]byte, whole bool, err error) {
+	for !whole && len(pieces) < wholeFile/reply.Chunk && m.grow(m.n+reply.Chunk) == nil {
+		expected := size - int64(len(pieces))*reply.Chunk
+		if size == 0 || expected < 0 {
+			expected = reply.Chunk
 		}
-		if err != nil {
+		var piece []byte
+		if piece, whole, err = readUpTo(r, reply.Chunk, expected); err != nil {
 			return nil, false, err
 		}
+		pieces = append(pieces, piece)
 	}
-	return pieces, false, nil
+	return pieces, whole, nil
 }
 
 // endOfFile returns io.EOF for both errors with which io.ReadFull reports the

@@ -104,6 +104,31 @@ func TestFilesAreReadWithinTheShare(t *testing.T) {
 	}
 }
 
+// TestAFileIsReadAheadIntoItsSize reads files ahead whose size is known. Scenario: a file of 1 MiB
+// was read into two pieces of 768 KiB each, and each request took a fifth more processor time.
+func TestAFileIsReadAheadIntoItsSize(t *testing.T) {
+	for _, size := range []int{1, 1 << 20, 2 * reply.Chunk} {
+		for _, wrong := range []int{0, -1, 1} { // how much the file grows after its size was read
+			_, ctx := sharing(t, 64<<20)
+			m := &memory{account: share.From(ctx)}
+			want := bytes.Repeat([]byte("0123456"), size/7+1)[:size]
+			pieces, whole, err := m.readAhead(bytes.NewReader(want), int64(size-wrong))
+			if got := bytes.Join(pieces, nil); err != nil || !whole || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes, a size of %d: got %d bytes, whole %v, error %v", size, size-wrong, len(got), whole, err)
+			}
+			allocated := 0
+			for i, p := range pieces {
+				if allocated += cap(p); len(p) != reply.Chunk && i < len(pieces)-1 {
+					t.Errorf("%d bytes, a size of %d: piece %d of %d has %d bytes", size, size-wrong, i, len(pieces), len(p))
+				}
+			}
+			if most := size + 64<<10; wrong == 0 && allocated > most {
+				t.Errorf("%d bytes: got %d bytes of memory, want at most %d", size, allocated, most)
+			}
+		}
+	}
+}
+
 func TestListingsWaitForMemory(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 100 {
