@@ -63,3 +63,31 @@ func TestTheLauncherReapsItsJanitor(t *testing.T) {
 		t.Errorf("got the children %v, want the init only", children)
 	}
 }
+
+// TestASandboxInASandbox: the broker's filter lets no second sandbox be made, and the launcher says so.
+func TestASandboxInASandbox(t *testing.T) {
+	machine.NeedLandlock(t, 2)
+	program, err := launcher()
+	must(t, err)
+	dir := workspace(t)
+	cmd := sandboxed(t, dir, 6, program)
+	cmd.Args = append(cmd.Args, cmd.Args[1:]...) // the same sandbox again, in place of the command
+	var errs strings.Builder
+	cmd.Args[len(cmd.Args)-1], cmd.Stderr = "true", &errs
+	if err := cmd.Run(); err == nil || !strings.Contains(errs.String(), "in a sandbox of the backend broker, which permits no second one") {
+		t.Errorf("got error %v and %q, want an error that says why no second sandbox can be made", err, errs.String())
+	}
+}
+
+// TestTheBrokerIsNotNeeded: if all files may be changed, no call is stopped, as no broker runs.
+func TestTheBrokerIsNotNeeded(t *testing.T) {
+	machine.NeedLandlock(t, 2)
+	program, err := launcher()
+	must(t, err)
+	name := filepath.Join(t.TempDir(), "f")
+	out, err := exec.Command(program, "--backend", "broker", "--sandbox-policy-cwd", "/", "--permission-profile",
+		`{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}`, "--", "/bin/sh", "-c", `: > "$0"`, name).CombinedOutput()
+	if err != nil {
+		t.Errorf("make a file: %v: %s", err, out)
+	}
+}

@@ -19,7 +19,7 @@ func (f *Failure) Error() string {
 	if f.Path != "" {
 		what += " " + f.Path
 	}
-	return what + ": " + ErrnoText(f.Errno) + f.lacks()
+	return what + ": " + ErrnoText(f.Errno) + f.reason()
 }
 
 // Unwrap returns the kernel's error.
@@ -44,8 +44,12 @@ var since = map[uintptr]string{
 	unix.SYS_LANDLOCK_CREATE_RULESET: "Landlock of 5.13",
 }
 
-// lacks returns the version of Linux that introduced the call, if this kernel lacks it.
-func (f *Failure) lacks() string {
+// reason returns what is known about the reason: another sandbox, or the version of Linux that introduced the call, if this kernel lacks it.
+func (f *Failure) reason() string {
+	if f.Number == unix.SYS_SECCOMP && f.Errno == unix.EBUSY {
+		return "; another sandbox supervises the system calls of this process, and the kernel permits one such filter: " +
+			"run the command without a sandbox of its own, or the outer one with --allow-nesting"
+	}
 	if f.Errno != unix.ENOSYS || since[f.Number] == "" {
 		return ""
 	}

@@ -31,6 +31,8 @@ func TestCallsThatAKernelLacks(t *testing.T) {
 		{"5.8", machine.Refused(unix.SYS_CLOSE_RANGE, unix.ENOSYS), "bwrap", "lacks close_range of 5.9"},
 		{"no Landlock", machine.Refused(unix.SYS_LANDLOCK_CREATE_RULESET, unix.EOPNOTSUPP), "landlock", "lsm="},
 		{"4.4", machine.Refused(unix.SYS_LANDLOCK_CREATE_RULESET, unix.ENOSYS), "landlock", "lacks Landlock of 5.13"},
+		{"in a sandbox of the broker", machine.Refused(unix.SYS_PRCTL, 0), "auto", "in a sandbox of the backend broker, which permits no second one"},
+		{"in a sandbox whose filter asks", machine.Refused(unix.SYS_SECCOMP, unix.EBUSY), "landlock", "another sandbox supervises the system calls of this process"},
 	} {
 		t.Run(tt.name+" "+tt.backend, func(t *testing.T) {
 			switch {
