@@ -43,7 +43,7 @@ func New(listener int, policy *Policy, abi, init int, umask uint32, offline bool
 }
 
 // Serve answers calls until no process with the filter is left. Before Linux 6.11 the kernel does not report that: then Serve
-// it does not return, and ends with the launcher.
+// does not return, and ends with the launcher.
 func (b *Broker) Serve() error {
 	if err := b.listener.WakeSynchronously(); err != nil && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("set the flags of the listener: %w", err)

@@ -126,6 +126,7 @@ func (k *caller) ownDescriptor(name string) (number int, rest string, ok bool) {
 		}
 	}
 	text, rest, _ := strings.Cut(after, "/")
+	rest = strings.TrimLeft(rest, "/") // the rest of a path is never absolute
 	number, err := strconv.Atoi(text)
 	if err != nil || number < 0 || strconv.Itoa(number) != text {
 		return 0, "", false

@@ -210,6 +210,7 @@ var acts = map[string]func(dir string) map[string]syscall.Errno{
 	},
 	"signals":   signals,
 	"sockets":   socketsInside,
+	"hang up":   hangUpInside,
 	"terminals": terminalsInside,
 	"shm":       sharedInside,
 	"protected": func(string) map[string]syscall.Errno {

@@ -106,7 +106,17 @@ func (k *caller) mknod(dir, i int, mode uint32) reply {
 }
 
 func (k *caller) unlink(dir, i, flags int) reply {
-	return k.nameShared(dir, i, k.shared.ownsName, func(n *named) error { return unix.Unlinkat(n.dir, n.name, flags) })
+	shared := false
+	return k.nameShared(dir, i, func(n *named) bool {
+		shared = k.shared.ownsName(n)
+		return shared
+	}, func(n *named) error {
+		err := unix.Unlinkat(n.dir, n.name, flags)
+		if shared {
+			k.shared.forget()
+		}
+		return err
+	})
 }
 
 func (k *caller) symlink(target, dir, i int) reply {

@@ -102,10 +102,16 @@ func sandboxed(t *testing.T, dir string, version int, command ...string) *exec.C
 // act runs an act in a sandbox with further options, and returns the errors of its calls.
 func act(t *testing.T, dir string, version int, what string, options ...string) map[string]syscall.Errno {
 	t.Helper()
+	return actWith(t, dir, version, what, func(cmd *exec.Cmd) { cmd.Args = slices.Insert(cmd.Args, 1, options...) })
+}
+
+// actWith is act in a sandbox that change changes.
+func actWith(t *testing.T, dir string, version int, what string, change func(cmd *exec.Cmd)) map[string]syscall.Errno {
+	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
 	cmd := sandboxed(t, dir, version, self)
-	cmd.Args = slices.Insert(cmd.Args, 1, options...)
+	change(cmd)
 	cmd.Env = append(os.Environ(), inside+"="+what)
 	out, err := cmd.Output()
 	if err != nil {

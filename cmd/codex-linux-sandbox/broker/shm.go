@@ -25,7 +25,7 @@ func (s *sharedFiles) room() error {
 	if len(s.held) < maxShared {
 		return nil
 	}
-	forgetGone(s.held)
+	forgetGone(s.held) // another process may have removed them
 	if len(s.held) >= maxShared {
 		return unix.ENOSPC
 	}
@@ -41,6 +41,13 @@ func forgetGone(all map[inode]int) {
 			delete(all, id)
 		}
 	}
+}
+
+// forget drops the files that have no name any more, so that the kernel can free their memory.
+func (s *sharedFiles) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	forgetGone(s.held)
 }
 
 // add notes a new file by its descriptor.

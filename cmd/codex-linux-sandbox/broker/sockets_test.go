@@ -1,12 +1,15 @@
 package broker_test
 
 import (
+	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -128,4 +131,38 @@ func TestUnixSocketsStayInside(t *testing.T) {
 			t.Errorf("what is protected has changed: got %s, want %s", after, before)
 		}
 	})
+}
+
+// hangUpInside closes the end of a connection that has connected, and waits until the other end sees that.
+func hangUpInside(string) map[string]syscall.Errno {
+	server, err := bound("socket")
+	if err == nil {
+		err = unix.Listen(server, 1)
+	}
+	if err == nil {
+		err = connected("socket")
+	}
+	results := map[string]syscall.Errno{"connect": errno(err)}
+	accepted, _, err := unix.Accept(server)
+	results["accept"] = errno(err)
+	results["set a timeout"] = errno(unix.SetsockoptTimeval(accepted, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 20}))
+	_, err = unix.Read(accepted, make([]byte, 1))
+	results["read the end"] = errno(err)
+	return results
+}
+
+// TestTheOtherEndSeesTheEndOfAConnection: the broker keeps copies of the command's Unix sockets, but none of a connected one.
+func TestTheOtherEndSeesTheEndOfAConnection(t *testing.T) {
+	machine.NeedLandlock(t, 2)
+	for _, network := range []string{"restricted", "enabled"} {
+		for name, got := range actWith(t, workspace(t), 6, "hang up", func(cmd *exec.Cmd) {
+			for i, arg := range cmd.Args {
+				cmd.Args[i] = strings.Replace(arg, `"network":"restricted"`, fmt.Sprintf(`"network":%q`, network), 1)
+			}
+		}) {
+			if got != 0 {
+				t.Errorf("network %s: %s: got %v, want success", network, name, got)
+			}
+		}
+	}
 }

@@ -156,7 +156,8 @@ func (a *assembler) broker(abi int, helper bool) {
 	})
 }
 
-// brokerSockets passes the Unix sockets of the command to the broker. If the network is off, it also makes the connections.
+// brokerSockets passes the Unix sockets of the command to the broker, which drops its copies of connected ones. If the network is
+// off, it also makes the connections.
 func (r Rules) brokerSockets(a *assembler) {
 	if r.Network != NetworkOn && r.Sockets < SocketsPairs {
 		return
@@ -166,8 +167,8 @@ func (r Rules) brokerSockets(a *assembler) {
 		a.on(unix.BPF_JEQ, unix.AF_UNIX, actionAsk)
 	})
 	a.always(unix.SYS_BIND, actionAsk)
+	a.always(unix.SYS_CONNECT, actionAsk)
 	if r.Network != NetworkOn {
-		a.always(unix.SYS_CONNECT, actionAsk)
 		a.hidePeers()
 	}
 }
