@@ -56,6 +56,9 @@ func readHead(r *bufio.Reader, counted *headSize) (*head, error) {
 	h := &head{}
 	lines := 0
 	for {
+		if text.Len() == 0 && !mayBeRequest(r) {
+			return nil, errBadHead
+		}
 		line, err := readLine(r, counted.add)
 		if err != nil {
 			return nil, err
@@ -91,6 +94,27 @@ func readHead(r *bufio.Reader, counted *headSize) (*head, error) {
 		text.Write(line)
 		text.WriteString("\r\n")
 	}
+}
+
+// mayBeRequest waits for the end of a request line, and returns false as soon as a byte arrives that no request line can have.
+// Scenario: a program takes the HTTP proxy for one that opens TLS. The first record of TLS has no line end, and both sides would
+// wait for each other. mayBeRequest consumes nothing. It leaves errors and lines that are too long for the buffer to readLine.
+func mayBeRequest(r *bufio.Reader) bool {
+	for checked := 0; checked < r.Size(); {
+		if _, err := r.Peek(checked + 1); err != nil {
+			return true
+		}
+		text, _ := r.Peek(r.Buffered())
+		for ; checked < len(text); checked++ {
+			switch c := text[checked]; {
+			case c == '\n':
+				return true
+			case c < ' ' && c != '\r' && c != '\t' || c == 0x7f || checked == 0 && c > 0x7f:
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // readLine reads a line with its line end. It calls count with the size of each part; if count

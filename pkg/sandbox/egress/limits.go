@@ -78,8 +78,9 @@ const (
 	// askGrace is added to the time limit that the client has set for an answer, so that an answer
 	// sent at the last moment still counts.
 	askGrace = 5 * time.Second
-	// maxQuestions bounds the unanswered questions of one process.
-	maxQuestions = 64
+	// maxQuestions bounds the unanswered questions of one process, as many as a client answers at a time. Each occupies one of
+	// the process's connections.
+	maxQuestions = maxConnections
 	// maxReason bounds the reason in an answer, because refusals repeat it.
 	maxReason = 1024
 

@@ -144,6 +144,27 @@ func TestPlainRequests(t *testing.T) {
 }
 
 // TestPipelining: if one packet has several requests, each request is judged by itself.
+// TestOtherProtocols: what cannot be HTTP is answered when it arrives. A client of another protocol sends no line end, and waits
+// for an answer.
+func TestOtherProtocols(t *testing.T) {
+	x := testProxy(t, Options{}, local(), Hooks{})
+	for _, sent := range []string{"\x16\x03\x01\x02\x00\x01", "\x05\x01\x00", "\x00\x00\x00\x08", "AMQP\x00\x00\x09\x01", "\r\n\x16\x03", "\xff\xfb"} {
+		conn, r := wire(t, x.web)
+		if resp, _ := exchange(t, conn, r, sent); resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%q: got status %d, want 400", sent, resp.StatusCode)
+		}
+	}
+	conn, r := wire(t, x.web)
+	for _, part := range []string{"\r\n", "GE", "T http://deni", "ed.test/ HTTP/"} {
+		if _, err := io.WriteString(conn, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if resp, _ := exchange(t, conn, r, "1.1\r\n\r\n"); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("a request in parts: got status %d, want 403", resp.StatusCode)
+	}
+}
+
 func TestPipelining(t *testing.T) {
 	server := webServer(t)
 	var seen reports
