@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"sync"
@@ -78,6 +79,8 @@ type Options struct {
 	// ProxyPrivateIPsViaUpstream lets network proxies of processes reach private
 	// addresses through the upstream proxy that the server's environment names.
 	ProxyPrivateIPsViaUpstream bool
+	// TCPUpstream is the HTTP proxy that SOCKS5 connections of processes must use (egress.Options). Nil: none.
+	TCPUpstream *url.URL
 
 	// EgressPolicy limits what network proxies of processes permit, whatever
 	// clients request. Nil: no limit.

@@ -177,6 +177,9 @@ type networkRequest struct {
 }
 
 func (st *start) buildNetwork(p *execproto.StartParams) (err error) {
+	if st.c.srv.opts.TCPUpstream != nil && p.NetworkProxy == nil && p.Sandbox != nil && p.EnforceManagedNetwork {
+		return execproto.InvalidParams("a mandatory TCP upstream requires an executor-local managed proxy")
+	}
 	st.network, err = newNetworkRequest(p)
 	return err
 }

@@ -112,7 +112,7 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 	if local && !x.localBinding() && !(p.allow.exact[q.Host] && ceiling.private()) {
 		return blocked(ReasonLocal, "no entry names it exactly")
 	}
-	if byName && !literal && misread(q.Host) {
+	if (byName || q.Protocol == SOCKS && x.host.opts.TCPUpstream != nil) && !literal && misread(q.Host) {
 		return blocked(ReasonLocal, "it does not resolve")
 	}
 	rule, review := p.allow.find(q.Host), p.review.find(q.Host)

@@ -21,6 +21,8 @@ type route struct {
 	addresses []netip.Addr
 	port      uint16
 	upstream  *url.URL // nil: none
+	// unreachable is why an allowed host cannot be connected to; nil: it can.
+	unreachable error
 }
 
 // errOwnPort means that this program itself listens on the port.
@@ -29,6 +31,9 @@ var errOwnPort = errors.New("the port belongs to the server itself")
 // dial connects to one of the addresses of a route, which decide has judged, or to the upstream
 // proxy of the route. Proxy.Close closes the connection.
 func (x *Proxy) dial(ctx context.Context, r route) (net.Conn, error) {
+	if r.unreachable != nil {
+		return nil, r.unreachable
+	}
 	if !x.begin() {
 		return nil, net.ErrClosed
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,10 @@ type Options struct {
 	// PrivateViaUpstream sends requests for private addresses to upstream proxies too, except for
 	// loopback addresses.
 	PrivateViaUpstream bool
+	// TCPUpstream is the HTTP proxy through which all SOCKS5 connections go, and those that do not know the proxy of the
+	// process (docs/spec/network.md §5). It gets names only. Nil: they go to the hosts themselves, or to upstream proxies that
+	// the environment names.
+	TCPUpstream *url.URL
 	// Ceiling is the egress policy of the server's owner. Nil: the owner permits everything.
 	Ceiling *Ceiling
 	// BundleDir is the directory for the certificate bundles of processes, if Ceiling

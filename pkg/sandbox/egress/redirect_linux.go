@@ -154,7 +154,8 @@ func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
 	if !named {
 		host = to.Addr().String()
 	}
-	if to.Port() == portHTTP && (x.secrets != nil || x.judgesRequests(host, named)) {
+	// The HTTP proxy does not use TCPUpstream, through which these connections must go.
+	if to.Port() == portHTTP && x.host.opts.TCPUpstream == nil && (x.secrets != nil || x.judgesRequests(host, named)) {
 		x.serveHTTP(conn)
 		return
 	}

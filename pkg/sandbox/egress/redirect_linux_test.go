@@ -417,3 +417,70 @@ func TestAddressesThatStandForNames(t *testing.T) {
 		t.Errorf("an address that an entry names: %+v", d)
 	}
 }
+
+// TestTCPUpstream: with a mandatory upstream proxy, connections by SOCKS5, and those that do not know the proxy, go through it by name
+// or not at all. The policy decides first.
+func TestTCPUpstream(t *testing.T) {
+	via, err := ParseTCPUpstream(strings.TrimPrefix(upstreamProxy(t), "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var looked []string
+	opts := Options{TCPUpstream: via, Resolve: names(&looked)}
+	config := Config{SOCKS5: true, Upstream: true, Domains: map[string]Permission{"*": Allow, "denied.test": Deny}}
+	strict := testProxy(t, opts, config, Hooks{})
+	config.LocalBinding = true
+	free := testProxy(t, opts, config, Hooks{})
+	config.Upstream = false
+	forbidden := testProxy(t, opts, config, Hooks{})
+	address := []byte{5, 1, 0, socksIPv4, 8, 8, 8, 8, 0, 80}
+	for _, tt := range []struct {
+		name    string
+		proxy   *Proxy
+		request []byte
+		want    byte
+	}{
+		{"a public name", strict, socksAsk(1, "public.test", 80), socksDone},
+		{"a name that resolves nowhere", free, socksAsk(1, "far.test", 80), socksDone},
+		{"the same, where addresses count", strict, socksAsk(1, "far.test", 80), socksRefused},
+		{"a private address", strict, socksAsk(1, "mixed.test", 80), socksRefused},
+		{"a denied name", free, socksAsk(1, "denied.test", 80), socksRefused},
+		{"a number", free, socksAsk(1, "2852039166", 80), socksRefused},
+		{"an address", free, address, socksUnreachable},
+		{"this machine", free, socksAsk(1, "localhost", 80), socksUnreachable},
+		{"a policy without upstream proxies", forbidden, socksAsk(1, "public.test", 80), socksUnreachable},
+	} {
+		conn, r := wire(t, tt.proxy.socks)
+		if _, err := conn.Write(append([]byte("\x05\x01\x00"), tt.request...)); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 12)
+		if _, err := io.ReadFull(r, got); err != nil || got[3] != tt.want {
+			t.Errorf("%s: got the answer %x, error %v; want reply %d", tt.name, got, err, tt.want)
+		}
+		if tt.want != socksDone {
+			continue
+		}
+		want := "tunnel " + string(tt.request[5:5+tt.request[4]]) + ":80 "
+		text := make([]byte, len(want))
+		if _, err := io.ReadFull(r, text); err != nil || string(text) != want || !bytes.Equal(got[6:], make([]byte, 6)) {
+			t.Errorf("%s: got the address %x, the text %q, error %v; want zeros and %q", tt.name, got[6:], text, err, want)
+		}
+	}
+	l := redirectTo(t, free)
+	for _, tt := range []struct{ to, want string }{{"8.8.8.8:22", ""}, {"8.8.8.8:80", ""}} {
+		conn := l.connect(tt.to)
+		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: public.test\r\n\r\n")
+		if text, err := io.ReadAll(conn); err == nil || string(text) != tt.want {
+			t.Errorf("%s: got %q, error %v; want a reset", tt.to, text, err)
+		}
+	}
+	for _, text := range []string{"nohost", "127.0.0.1:0", "http://127.0.0.1:8", "u@a.test:8", ":80", "a.test:+8", "a.test:65536"} {
+		if _, err := ParseTCPUpstream(text); err == nil {
+			t.Errorf("%s: got no error", text)
+		}
+	}
+	if u, err := ParseTCPUpstream("[::1]:80"); err != nil || u.Host != "[::1]:80" {
+		t.Errorf("got %v, %v; want [::1]:80", u, err)
+	}
+}

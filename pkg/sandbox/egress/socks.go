@@ -194,16 +194,20 @@ func (x *Proxy) socksConnect(conn net.Conn, r *bufio.Reader, a attempt) byte {
 		}
 		return socksDone
 	}
-	out, _, err := x.tunnelTo(x.ctx, a.Question, to)
+	out, early, err := x.tunnelTo(x.ctx, a.Question, to)
 	if err != nil {
 		x.log.Debug("network proxy: connect", "host", a.Host, "port", a.Port, "error", err)
 		return socksUnreachable
 	}
-	if _, err := conn.Write(socksReply(socksDone, out.LocalAddr())); err != nil {
+	local := out.LocalAddr()
+	if to.upstream != nil {
+		local = nil // it is one of this machine, and the host sees the proxy's
+	}
+	if _, err := conn.Write(socksReply(socksDone, local)); err != nil {
 		_ = out.Close()
 		return socksDone
 	}
-	x.tunnel(conn, r, out, nil)
+	x.tunnel(conn, r, out, early)
 	return socksDone
 }
 
@@ -218,10 +222,14 @@ func (x *Proxy) permit(a attempt, gone func() bool, upstream bool) (decision, ro
 		x.report(a, d, false)
 		return d, to
 	}
-	if upstream {
+	byName := false
+	if via := x.host.opts.TCPUpstream; via != nil {
+		to.upstream, to.unreachable = via, x.unreachable(a.Host)
+	} else if upstream {
 		to.upstream = x.upstream(Question{Connect, a.Host, a.Port})
+		byName = to.upstream != nil
 	}
-	d := x.decide(x.ctx, a.Question, to.upstream != nil)
+	d := x.decide(x.ctx, a.Question, byName)
 	if d.asked && gone() {
 		return decision{verdict: Block}, to
 	}

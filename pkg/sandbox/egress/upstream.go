@@ -1,6 +1,8 @@
 package egress
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -43,6 +45,37 @@ func (x *Proxy) upstream(q Question) *url.URL {
 		if u := parseUpstream(getenv(name)); u != nil {
 			return u
 		}
+	}
+	return nil
+}
+
+// ParseTCPUpstream reads the HOST:PORT of Options.TCPUpstream.
+func ParseTCPUpstream(text string) (*url.URL, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	_, valid := normalHost(host)
+	switch {
+	case err != nil || !digits(port):
+		return nil, fmt.Errorf("%q is not a port", port)
+	case number == 0:
+		return nil, errors.New("port must be nonzero")
+	case !valid:
+		return nil, fmt.Errorf("%q is not a host", host)
+	}
+	return &url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}, nil
+}
+
+// unreachable returns the error of a host that cannot be reached through Options.TCPUpstream: one that means another machine
+// there, or any if the client's policy permits no upstream proxy.
+func (x *Proxy) unreachable(host string) error {
+	if _, err := netip.ParseAddr(host); err == nil || isLocalhost(host) {
+		return errors.New("the mandatory upstream proxy reaches hosts only by name")
+	}
+	if !x.policy.config.Upstream {
+		return errors.New("the policy of the client does not permit the mandatory upstream proxy")
 	}
 	return nil
 }

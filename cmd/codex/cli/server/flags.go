@@ -93,12 +93,16 @@ func transparentTCPFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "linux-sandbox-transparent-tcp", Usage: "accepted, as by Codex CLI; has no effect, because this server always does it"}
 }
 
+// tcpUpstreamFlag is the option for a mandatory upstream proxy of SOCKS5 connections.
+const tcpUpstreamFlag = "tcp-upstream-proxy"
+
 // sandboxFlags returns the options for sandboxes and network proxies of commands.
 func sandboxFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "sandbox-backend", Value: runner.Backends[0], Usage: "the sandbox backend: " + strings.Join(runner.Backends, ", ") + " (`NAME`)"},
 		&cli.BoolFlag{Name: "proxy-private-ips-via-upstream", EnvVars: []string{"CODEX_EXEC_SERVER_PROXY_PRIVATE_IPS_VIA_UPSTREAM"},
 			Usage: "let network proxies of processes reach private addresses through the proxy that HTTP_PROXY and similar variables name"},
+		&cli.StringFlag{Name: tcpUpstreamFlag, Usage: "connect SOCKS5 connections of processes through the HTTP proxy at `HOST:PORT` only"},
 		&cli.StringFlag{Name: "egress-policy", Usage: "let network proxies of processes reach only the hosts that the TOML `FILE` allows"},
 		&cli.StringFlag{Name: "linux-sandbox-pid-namespace", Value: pidNamespaceIsolate,
 			Usage: "PID namespace of sandboxed commands (`MODE`): of Codex CLI's two modes only isolate is supported"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/limiter"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/runner"
 	"github.com/urfave/cli/v2"
 )
@@ -83,6 +85,12 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	if err := checkValues(c); err != nil {
 		return execserver.Options{}, err
 	}
+	var upstream *url.URL
+	if text := c.String(tcpUpstreamFlag); cmdutil.IsSet(c, tcpUpstreamFlag) {
+		if upstream, err = egress.ParseTCPUpstream(text); err != nil {
+			return execserver.Options{}, cmdutil.Usagef("--%s %q: %w; expected HOST:PORT of an HTTP proxy", tcpUpstreamFlag, text, err)
+		}
+	}
 	ceiling, err := egressfile.Read(c.String("egress-policy"))
 	if err != nil {
 		return execserver.Options{}, err
@@ -105,6 +113,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		},
 		AllowUnconfinedReaders:     c.Bool("allow-unconfined-readers"),
 		ProxyPrivateIPsViaUpstream: c.Bool("proxy-private-ips-via-upstream"),
+		TCPUpstream:                upstream,
 		EgressPolicy:               ceiling,
 		PrivatePaths:               privatePaths(c),
 		RetainDir:                  dir, RetainBytes: c.Int64("retain-bytes"), RetainFor: c.Duration("retain-for"),
