@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/environment"
 	"codex.internal/pkg/execserver/files"
 	"codex.internal/pkg/execserver/reply"
 )
@@ -14,8 +15,11 @@ import (
 // did that, a new server would listen later.
 func (srv *Server) environment() execproto.EnvironmentInfo {
 	r, err := srv.confiner.Sandboxes()
-	complete := err == nil && r.Status().Complete
-	return srv.env.Info(complete, complete && srv.proxies(r.Status()), complete && r.Status().Redirects)
+	if err != nil {
+		return srv.env.Info(environment.Sandbox{})
+	}
+	status := r.Status()
+	return srv.env.Info(environment.Sandbox{Writes: status.Writes, Complete: status.Complete, Proxies: srv.proxies(status), Redirects: status.Redirects})
 }
 
 // environmentInfo answers environment/info.

@@ -32,20 +32,28 @@ func Read(version, codexHome string) *Environment {
 	return &Environment{Home: host.Home, Cwd: host.Cwd, codexHome: codexHome, info: describe(host, version, codexHome)}
 }
 
-// Info returns the result of environment/info. complete means that the sandbox backend can
-// enforce every plan. proxies means that processes can have network proxies, and redirects that the
-// backend passes the connections of programs that know no proxy to it.
-func (e *Environment) Info(complete, proxies, redirects bool) execproto.EnvironmentInfo {
+// Sandbox is what the server can enforce and offer on this machine.
+type Sandbox struct {
+	Writes    bool // the usual policies, in which a workspace may be written
+	Complete  bool // every policy
+	Proxies   bool // processes can have network proxies
+	Redirects bool // the connections of programs that know no proxy are passed to it
+}
+
+// Info returns the result of environment/info.
+func (e *Environment) Info(s Sandbox) execproto.EnvironmentInfo {
 	result := e.info
-	if complete {
+	if s.Writes {
 		result.Capabilities.SandboxedFileStreaming = true
-		result.Capabilities.RootWriteKeepsDevices = true
-		result.Capabilities.RootWriteKeepsRestrictions = true
 		result.Capabilities.CapabilityDiscoverySandbox = true
 		result.Capabilities.CapabilityDiscoveryV2 = e.codexHome != ""
-		result.Capabilities.NetworkProxyLaunch = proxies
-		result.Capabilities.NetworkProxyReviewDomains = proxies
-		result.Capabilities.NetworkProxyTransparentTCP = proxies && redirects
+	}
+	if s.Complete {
+		result.Capabilities.RootWriteKeepsDevices = true
+		result.Capabilities.RootWriteKeepsRestrictions = true
+		result.Capabilities.NetworkProxyLaunch = s.Proxies
+		result.Capabilities.NetworkProxyReviewDomains = s.Proxies
+		result.Capabilities.NetworkProxyTransparentTCP = s.Proxies && s.Redirects
 	}
 	return result
 }

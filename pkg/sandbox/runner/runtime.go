@@ -79,8 +79,11 @@ type Status struct {
 	// Reason is why it was chosen, and not an earlier one.
 	Reason string
 	// Complete means that the backend works here and enforces every plan:
-	// Landlock alone refuses some.
+	// Landlock alone refuses some, and so does the broker.
 	Complete bool
+	// Writes means that the backend works here and enforces the usual plans, in which a workspace may be
+	// written: Landlock alone refuses them.
+	Writes bool
 	// Redirects means that the launcher can pass the connections of a managed network that bypass
 	// its proxies to the server: see Confinement.Redirect.
 	Redirects bool

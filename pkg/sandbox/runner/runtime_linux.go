@@ -130,7 +130,7 @@ func (r *Runtime) Status() Status {
 func (r *Runtime) choose() Status {
 	if r.opts.Backend != Backends[0] {
 		s := Status{Backend: r.opts.Backend, Reason: "it was asked for"}
-		if complete(s.Backend) {
+		if writes(s.Backend) {
 			results, _, err := r.Probe()
 			if err != nil {
 				s.Reason += "; " + err.Error()
@@ -139,8 +139,8 @@ func (r *Runtime) choose() Status {
 				if b.Name != s.Backend {
 					continue
 				}
-				s.Redirects = b.Redirects
-				if s.Complete = b.Works; !b.Works {
+				s.Redirects, s.Complete = b.Redirects, b.Works && complete(s.Backend)
+				if s.Writes = b.Works; !b.Works {
 					s.Reason += ", and does not work here (" + b.Reason + ")"
 				}
 			}
@@ -160,9 +160,9 @@ func (r *Runtime) choose() Status {
 			}
 			// A later backend may accept a plan that this one refuses.
 			if b.Name != Backends[1] {
-				return Status{Backend: Backends[0], Reason: reason, Complete: complete(b.Name), Redirects: b.Redirects}
+				return Status{Backend: Backends[0], Reason: reason, Complete: complete(b.Name), Writes: writes(b.Name), Redirects: b.Redirects}
 			}
-			return Status{Backend: b.Name, Reason: reason, Complete: true, Redirects: b.Redirects}
+			return Status{Backend: b.Name, Reason: reason, Complete: true, Writes: true, Redirects: b.Redirects}
 		}
 		others = append(others, b.Name+" does not work here ("+b.Reason+")")
 	}
@@ -172,6 +172,9 @@ func (r *Runtime) choose() Status {
 
 // complete reports whether a backend enforces every plan where it works.
 func complete(backend string) bool { return backend == "namespaces" || backend == "bwrap" }
+
+// writes reports whether a backend enforces the usual plans where it works.
+func writes(backend string) bool { return complete(backend) || backend == "broker" }
 
 // ProbeResult reports whether a backend works on this host.
 type ProbeResult struct {

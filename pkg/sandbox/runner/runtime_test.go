@@ -239,20 +239,23 @@ func TestProgramsAreHeldOpen(t *testing.T) {
 func TestTheChoiceOfABackend(t *testing.T) {
 	for _, tt := range []struct {
 		probe, backend, want, reason string
-		complete, redirects          bool
+		complete, writes, redirects  bool
 	}{
-		{`{"backends":[{"name":"namespaces","works":true},{"name":"bwrap","works":true}]}`, "", "namespaces", "it works here", true, false},
-		{`{"backends":[{"name":"namespaces","works":false,"reason":"no"},{"name":"landlock","works":false,"reason":"old"}]}`, "", "auto", "requests that need a sandbox will be refused", false, false},
-		{`{"backends":[{"name":"namespaces","works":true,"redirects":true}]}`, "", "namespaces", "it works here", true, true},
-		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true,"redirects":true}]}`, "", "auto", "namespaces does not work here", true, true},
-		{`{"backends":[{"name":"namespaces","works":true,"redirects":true},{"name":"bwrap","works":true}]}`, "bwrap", "bwrap", "it was asked for", true, false},
-		{`{"backends":[{"name":"bwrap","works":true,"redirects":true}]}`, "bwrap", "bwrap", "it was asked for", true, true},
-		{`{"backends":`, "auto", "auto", "probe the sandbox", false, false},
-		{`{}`, "landlock", "landlock", "it was asked for", false, false},
-		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "", "auto", "namespaces does not work here", true, false},
-		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":false},{"name":"landlock","works":true}]}`, "", "auto", "bwrap does not work here", false, false},
-		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "bwrap", "bwrap", "it was asked for", true, false},
-		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "namespaces", "namespaces", "it was asked for", false, false},
+		{`{"backends":[{"name":"namespaces","works":true},{"name":"bwrap","works":true}]}`, "", "namespaces", "it works here", true, true, false},
+		{`{"backends":[{"name":"namespaces","works":false,"reason":"no"},{"name":"landlock","works":false,"reason":"old"}]}`, "", "auto", "requests that need a sandbox will be refused", false, false, false},
+		{`{"backends":[{"name":"namespaces","works":true,"redirects":true}]}`, "", "namespaces", "it works here", true, true, true},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true,"redirects":true}]}`, "", "auto", "namespaces does not work here", true, true, true},
+		{`{"backends":[{"name":"namespaces","works":true,"redirects":true},{"name":"bwrap","works":true}]}`, "bwrap", "bwrap", "it was asked for", true, true, false},
+		{`{"backends":[{"name":"bwrap","works":true,"redirects":true}]}`, "bwrap", "bwrap", "it was asked for", true, true, true},
+		{`{"backends":`, "auto", "auto", "probe the sandbox", false, false, false},
+		{`{}`, "landlock", "landlock", "it was asked for", false, false, false},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "", "auto", "namespaces does not work here", true, true, false},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":false},{"name":"landlock","works":true}]}`, "", "auto", "bwrap does not work here", false, false, false},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":false},{"name":"broker","works":true}]}`, "", "auto", "bwrap does not work here", false, true, false},
+		{`{"backends":[{"name":"broker","works":true}]}`, "broker", "broker", "it was asked for", false, true, false},
+		{`{"backends":[{"name":"broker","works":false,"reason":"old"}]}`, "broker", "broker", "does not work here (old)", false, false, false},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "bwrap", "bwrap", "it was asked for", true, true, false},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "namespaces", "namespaces", "it was asked for", false, false, false},
 	} {
 		t.Setenv(probeEnv, tt.probe)
 		const launcher = "/proc/self/exe"
@@ -260,8 +263,8 @@ func TestTheChoiceOfABackend(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := r.Status(); got.Backend != tt.want || !strings.Contains(got.Reason, tt.reason) || got.Complete != tt.complete || got.Redirects != tt.redirects {
-			t.Errorf("%s: got %+v; want Backend %v, Reason with %q, Complete %v, Redirects %v", tt.probe, got, tt.want, tt.reason, tt.complete, tt.redirects)
+		if got := r.Status(); got.Backend != tt.want || !strings.Contains(got.Reason, tt.reason) || got.Complete != tt.complete || got.Writes != tt.writes || got.Redirects != tt.redirects {
+			t.Errorf("%s: got %+v; want Backend %v, Reason with %q, Complete %v, Writes %v, Redirects %v", tt.probe, got, tt.want, tt.reason, tt.complete, tt.writes, tt.redirects)
 		}
 		r.Close()
 	}
