@@ -112,7 +112,7 @@ var attacks = []attack{
 	{name: "hidden by restricted reads", args: func(p *place) []string { return []string{"spellings", p.secret} },
 		prepare: func(p *place) { p.file("other", "") },
 		profile: func(p *place) string {
-			return entries("minimal=read", attacker+"=read", p.ws+"=write", p.ws+"/.git=write", p.ws+"/.agents=write", p.ws+"/.codex=write")
+			return entries("minimal=read", p.attacker+"=read", p.ws+"=write", p.ws+"/.git=write", p.ws+"/.agents=write", p.ws+"/.codex=write")
 		}},
 	{name: "a denied file whose parent moves", args: func(p *place) []string { return []string{"move parent", p.ws + "/d", "x.env"} }, backends: mounted,
 		prepare: func(p *place) { p.file("ws/d/x.env", "key") },
@@ -147,7 +147,7 @@ var attacks = []attack{
 	{name: "what masks are made of", args: func(p *place) []string { return []string{"covers", p.ws + "/.git"} }, control: byNobody,
 		profile: (*place).workspace, backends: []string{"namespaces"}},
 	{name: "what masks are made of, in an empty root", args: func(p *place) []string { return []string{"covers", p.ws + "/.git"} }, control: byNobody,
-		profile:  func(p *place) string { return entries("minimal=read", attacker+"=read", p.ws+"=write") },
+		profile:  func(p *place) string { return entries("minimal=read", p.attacker+"=read", p.ws+"=write") },
 		backends: []string{"namespaces"}},
 	{name: "core dump", args: words("dump core"), control: byNobody, check: func(t *testing.T, p *place, _ bool) {
 		if found, _ := filepath.Glob(p.dir + "/core*"); len(found) > 0 {

@@ -48,7 +48,7 @@ const (
 )
 
 // base is a directory with the programs, which every user may read. It is not below /tmp, because
-// some policies make /tmp writable.
+// some policies make /tmp writable. The variables do not change after TestMain.
 var base, launcher, attacker string
 
 func TestMain(m *testing.M) {
@@ -178,11 +178,12 @@ func need(t *testing.T, uid int, backend string) {
 // place contains the files of an attack: a workspace, and files beside it that the attack must not
 // change.
 type place struct {
-	t               *testing.T
-	uid             int
-	dir, ws, secret string
-	victim          int    // a process outside, of the same user
-	before          string // the state of the guarded files
+	t                  *testing.T
+	uid                int
+	dir, ws, secret    string
+	launcher, attacker string // the programs that the test starts
+	victim             int    // a process outside, of the same user
+	before             string // the state of the guarded files
 }
 
 func newPlace(t *testing.T, uid int) *place {
@@ -194,7 +195,7 @@ func newPlace(t *testing.T, uid int) *place {
 			t.Errorf("tidy up: %v", err)
 		}
 	})
-	p := &place{t: t, uid: uid, dir: dir, ws: filepath.Join(dir, "ws"), secret: filepath.Join(dir, "secret")}
+	p := &place{t: t, uid: uid, dir: dir, ws: filepath.Join(dir, "ws"), secret: filepath.Join(dir, "secret"), launcher: launcher, attacker: attacker}
 	must(t, os.Mkdir(p.ws, 0o755))
 	p.file("secret", "the key outside")
 	must(t, os.Chmod(dir, 0o755))
@@ -229,10 +230,18 @@ func (p *place) file(name, content string) string {
 	return full
 }
 
+// program creates a program of the user below the place.
+func (p *place) program(name, script string) {
+	p.t.Helper()
+	full := p.file(name, "")
+	must(p.t, testutil.WriteProgram(full, []byte(script)))
+	must(p.t, os.Chmod(full, 0o755))
+}
+
 // startVictim starts a waiting process outside of the sandbox.
 func (p *place) startVictim() {
 	p.t.Helper()
-	cmd := exec.Command(attacker, "wait")
+	cmd := exec.Command(p.attacker, "wait")
 	cmd.SysProcAttr = as(p.uid)
 	cmd.SysProcAttr.Setpgid = true
 	_, err := cmd.StdinPipe()
@@ -300,9 +309,9 @@ func (o outcome) String() string { return fmt.Sprintf("exit code %d %v\n%s", o.c
 // command prepares an attack: with the backend, or without a sandbox.
 func (p *place) command(ctx context.Context, backend, profile string, args ...string) *exec.Cmd {
 	if backend != "" {
-		args = append([]string{launcher, "--backend", backend, "--sandbox-policy-cwd", p.ws, "--command-cwd", p.ws, "--permission-profile", profile, "--", attacker}, args...)
+		args = append([]string{p.launcher, "--backend", backend, "--sandbox-policy-cwd", p.ws, "--command-cwd", p.ws, "--permission-profile", profile, "--", p.attacker}, args...)
 	} else {
-		args = append([]string{attacker}, args...)
+		args = append([]string{p.attacker}, args...)
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.SysProcAttr = p.ws, as(p.uid)

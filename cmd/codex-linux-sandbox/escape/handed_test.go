@@ -62,15 +62,15 @@ func TestHandedSockets(t *testing.T) {
 		contained(t, run(command(p.opened(), reached...)))
 		if backend != machine.Landlock {
 			other := command(p.opened(), append(reached, datagrams)...)
-			other.Args = append([]string{attacker, "supervised"}, other.Args...)
-			other.Path = attacker
+			other.Args = append([]string{p.attacker, "supervised"}, other.Args...)
+			other.Path = p.attacker
 			contained(t, run(other))
 			for _, supervised := range []bool{false, true} {
 				proxied := command(p.opened(), reached...)
-				proxied.Args = append([]string{launcher, "--allow-network-for-proxy"}, proxied.Args[1:]...)
+				proxied.Args = append([]string{p.launcher, "--allow-network-for-proxy"}, proxied.Args[1:]...)
 				proxied.Env = append(proxied.Env, "HTTP_PROXY=http://127.0.0.1:9")
 				if supervised {
-					proxied.Args, proxied.Path = append([]string{attacker, "supervised"}, proxied.Args...), attacker
+					proxied.Args, proxied.Path = append([]string{p.attacker, "supervised"}, proxied.Args...), p.attacker
 				}
 				contained(t, run(proxied))
 			}

@@ -62,7 +62,7 @@ func TestHostProc(t *testing.T) {
 			})
 		}
 		for kind, profile := range map[string]string{
-			"restricted reads":    entries("minimal=read", attacker+"=read", p.ws+"=write"),
+			"restricted reads":    entries("minimal=read", p.attacker+"=read", p.ws+"=write"),
 			"something is denied": entries("root=read", "/proc/keys=deny"),
 		} {
 			if o := p.covered(backend, profile, "look at", "/proc/meminfo", "/proc/"+pid(p)+"/cmdline"); o.code != 0 || len(o.breaches()) > 0 {

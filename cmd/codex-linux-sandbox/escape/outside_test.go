@@ -238,14 +238,12 @@ func TestSetuid(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			need(t, nobody, backend)
 			p := newPlace(t, nobody)
-			program, err := os.ReadFile(attacker)
+			program, err := os.ReadFile(p.attacker)
 			must(t, err)
 			suid := p.dir + "/suid"
 			must(t, testutil.WriteProgram(suid, program))
 			must(t, os.Chmod(suid, 0o755|os.ModeSetuid|os.ModeSetgid))
-			saved := attacker
-			defer func() { attacker = saved }()
-			attacker = suid
+			p.attacker = suid
 			works(t, p.run("", "", "setuid"))
 			contained(t, p.run(backend, p.opened(), "setuid"))
 		})

@@ -46,7 +46,7 @@ func race(t *testing.T, uid int, guarded, name, milliseconds string) {
 	if testing.Verbose() {
 		t.Log(o)
 	}
-	use(t, launcherOfTheControl)
+	p.use(launcherOfTheControl)
 	// Landlock does not grant what is outside, also not in the control.
 	args[2], args[3], args[4] = p.ws+"/again", p.ws+"/.git", longestRace
 	if o := p.run("broker", p.guarded(), args...); !slices.Equal(o.breaches(), []string{name}) {

@@ -21,14 +21,13 @@ func TestSecondStageRefuses(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
 		real, err := exec.LookPath("bwrap")
 		must(t, err)
-		wrong := p.file("bin/bwrap", "#!/bin/sh\nif [ \"$1\" = --args ]; then\n\ta=$2\n\tshift 2\n\tset -- --args \"$a\" --bind "+p.dir+" "+p.dir+" \"$@\"\nfi\nexec "+real+" \"$@\"\n")
-		must(t, os.Chmod(wrong, 0o755))
+		p.program("bin/bwrap", "#!/bin/sh\nif [ \"$1\" = --args ]; then\n\ta=$2\n\tshift 2\n\tset -- --args \"$a\" --bind "+p.dir+" "+p.dir+" \"$@\"\nfi\nexec "+real+" \"$@\"\n")
 		refusal, err := os.CreateTemp(p.dir, "refusal")
 		must(t, err)
 		defer refusal.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, launcher, "--backend", backend, "--sandbox-policy-cwd", p.ws, "--command-cwd", p.ws,
+		cmd := exec.CommandContext(ctx, p.launcher, "--backend", backend, "--sandbox-policy-cwd", p.ws, "--command-cwd", p.ws,
 			"--permission-profile", p.readOnly(), "--refusal-fd", "3", "--", "sh", "-c", "echo ran")
 		cmd.Dir, cmd.SysProcAttr, cmd.ExtraFiles = p.ws, as(p.uid), []*os.File{refusal}
 		cmd.Env = []string{"PATH=" + p.dir + "/bin:/usr/bin:/bin"}
@@ -94,7 +93,7 @@ func TestBwrapAfterMoves(t *testing.T) {
 			"a protected name vanishes":              {p.workspace(), "rmdir .git"},
 			"another one has its place":              {p.workspace(), "mv .git was; mkdir .git"},
 			"it vanishes, and another has its place": {p.workspace(), "rmdir .git; (sleep 0.002; mkdir .git) &"},
-			"what is shown vanishes":                 {entries("minimal=read", attacker+"=read", p.ws+"=write", p.dir+"/shown=read"), "mv ../shown ."},
+			"what is shown vanishes":                 {entries("minimal=read", p.attacker+"=read", p.ws+"=write", p.dir+"/shown=read"), "mv ../shown ."},
 			"what is denied appears":                 {entries("root=read", p.ws+"=write", p.dir+"/later/f=deny"), "mkdir ../later && echo >../later/f"},
 		} {
 			must(t, forceRemove(p.ws))
@@ -105,7 +104,7 @@ func TestBwrapAfterMoves(t *testing.T) {
 			}
 			must(t, os.Lchown(p.dir, p.uid, p.uid))
 			p.file("ws/again", "")
-			must(t, os.Chmod(p.file("bin/bwrap", "#!/bin/sh\nif [ -e again ]; then\n\trm again\n\t"+tt.move+"\nfi\nexec "+real+" \"$@\"\n"), 0o755))
+			p.program("bin/bwrap", "#!/bin/sh\nif [ -e again ]; then\n\trm again\n\t"+tt.move+"\nfi\nexec "+real+" \"$@\"\n")
 			if o := p.runWith(backend, tt.profile); o.code != 0 || !strings.Contains(o.text, "done") {
 				t.Errorf(`%s: got %v; want o.code 0, o.text with "done"`, name, o)
 			}
@@ -126,7 +125,7 @@ func TestSignalsWhileBwrapFails(t *testing.T) {
 		for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
 			p.file("ws/.git/x", "")
 			must(t, os.Remove(p.ws+"/.git/x"))
-			must(t, os.Chmod(p.file("bin/bwrap", "#!/bin/sh\nkill -"+strconv.Itoa(int(sig))+" $PPID\nsleep 0.1\nrmdir .git\nexec "+real+" \"$@\"\n"), 0o755))
+			p.program("bin/bwrap", "#!/bin/sh\nkill -"+strconv.Itoa(int(sig))+" $PPID\nsleep 0.1\nrmdir .git\nexec "+real+" \"$@\"\n")
 			if o := p.runWith(backend, p.workspace()); o.sig != sig || strings.Contains(o.text, "done") {
 				t.Errorf(`%v: got %v; want o.sig %v, o.text without "done"`, sig, o, sig)
 			}
@@ -145,7 +144,7 @@ func TestSecondPlanIsJudgedAnew(t *testing.T) {
 		run := func(move, profile string, stdin *os.File, script string) outcome {
 			p.file("ws/.git/x", "")
 			must(t, os.Remove(p.ws+"/.git/x"))
-			must(t, os.Chmod(p.file("bin/bwrap", "#!/bin/sh\n[ ! -d .git ] || { rmdir .git; "+move+"; }\nexec "+real+" \"$@\"\n"), 0o755))
+			p.program("bin/bwrap", "#!/bin/sh\n[ ! -d .git ] || { rmdir .git; "+move+"; }\nexec "+real+" \"$@\"\n")
 			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 			defer cancel()
 			cmd := p.command(ctx, backend, profile, "alive")
@@ -203,7 +202,7 @@ func TestEntriesOutOfReach(t *testing.T) {
 		must(t, os.Chown(p.dir+"/closed", 0, 0))
 		must(t, os.Chmod(p.dir+"/closed", 0o700))
 		for _, root := range []string{"root=read", "minimal=read"} {
-			profile := entries(root, attacker+"=read", p.ws+"=write", p.ws+"/.git=write", p.ws+"/.agents=write", p.ws+"/.codex=write", closed+"=read")
+			profile := entries(root, p.attacker+"=read", p.ws+"=write", p.ws+"/.git=write", p.ws+"/.agents=write", p.ws+"/.codex=write", closed+"=read")
 			if o := p.run(backend, profile, "alive"); o.code != 0 || !strings.Contains(o.text, "done") {
 				t.Errorf(`%s: got %v; want o.code 0, o.text with "done"`, root, o)
 			}
@@ -236,14 +235,13 @@ func (p *place) editBwrap(script string) {
 	p.t.Helper()
 	real, err := exec.LookPath("bwrap")
 	must(p.t, err)
-	wrong := p.file("bin/bwrap", `#!/bin/sh
+	p.program("bin/bwrap", `#!/bin/sh
 if [ "$1" = --args ]; then
 	args=$(tr '\0' '\n' < /proc/self/fd/$2 | sed '`+script+`')
 	printf '%s\n' "$args" | tr '\n' '\0' > /proc/self/fd/$2
 fi
 exec `+real+` "$@"
 `)
-	must(p.t, os.Chmod(wrong, 0o755))
 }
 
 // redirect is a script for editBwrap that mounts a different source at a different

@@ -29,7 +29,7 @@ func (p *place) inWorkTree() (sub, profile string) {
 // shell prepares a shell command in a sandbox. The script must first print a line "ready".
 func (p *place) shell(ctx context.Context, backend, dir, profile, script string, args ...string) *exec.Cmd {
 	args = append([]string{"--backend", backend, "--sandbox-policy-cwd", dir, "--permission-profile", profile, "--", "/bin/sh", "-c", script, "sh"}, args...)
-	cmd := exec.CommandContext(ctx, launcher, args...)
+	cmd := exec.CommandContext(ctx, p.launcher, args...)
 	cmd.Dir, cmd.SysProcAttr, cmd.WaitDelay = dir, as(p.uid), testTimeout
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	return cmd

@@ -42,22 +42,20 @@ var (
 	launcherWithMistakes = launcherWith("with-mistakes", "sandbox_mistakes")
 )
 
-// use makes a test use another launcher.
-func use(t *testing.T, make func() (string, error)) {
-	t.Helper()
-	other, err := make()
-	must(t, err)
-	saved := launcher
-	t.Cleanup(func() { launcher = saved })
-	launcher = other
+// use makes the test use another launcher.
+func (p *place) use(make func() (string, error)) {
+	p.t.Helper()
+	var err error
+	p.launcher, err = make()
+	must(p.t, err)
 }
 
 // TestMountMistake: by a mistake no path of the view is read-only or hidden. Even then a command
 // writes only to writable paths, and with restricted reads it reads only readable files.
 func TestMountMistake(t *testing.T) {
 	abi := machine.NeedLandlock(t, plan.WallABI)
-	use(t, launcherWithoutMounts)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		p.use(launcherWithoutMounts)
 		inside := p.file("ws/file", "inside")
 		works(t, p.run(backend, p.readOnly(), "change", p.secret)) // without mounts a command can change modes
 		works(t, p.run(backend, p.workspace(), "contents", inside))
@@ -76,19 +74,19 @@ func TestMountMistake(t *testing.T) {
 				}
 			})
 		}
-		restricted := entries("minimal=read", filepath.Dir(attacker)+"=read", p.ws+"=write")
+		restricted := entries("minimal=read", filepath.Dir(p.attacker)+"=read", p.ws+"=write")
 		if o := p.run(backend, p.readOnly(), "read", p.secret); len(o.breaches()) == 0 {
 			t.Errorf("the launcher has mounts: %v", o)
 		}
 		t.Run("reading with restricted reads", func(t *testing.T) {
 			// The attacker is in base, like all other programs.
 			own := filepath.Join(p.ws, "attacker")
-			text, err := os.ReadFile(attacker)
+			text, err := os.ReadFile(p.attacker)
 			must(t, err)
 			must(t, testutil.WriteProgram(own, text))
 			must(t, os.Chmod(own, 0o755))
 			cmd := p.command(t.Context(), backend, entries("minimal=read", p.ws+"=write"), "read", p.secret)
-			cmd.Args[slices.Index(cmd.Args, attacker)] = own
+			cmd.Args[slices.Index(cmd.Args, p.attacker)] = own
 			o := p.finish(cmd)
 			contained(t, o)
 			if !strings.Contains(o.text, "held: ") {
@@ -104,7 +102,6 @@ func TestMountMistake(t *testing.T) {
 
 // TestMaskMistake: by a mistake a denied path is not masked. Even then the helper of file requests does not read it.
 func TestMaskMistake(t *testing.T) {
-	use(t, launcherWithoutMounts)
 	helper := filepath.Join(base, "codex-fs")
 	if built := os.Getenv("CODEX_ESCAPE_PROGRAMS"); built != "" {
 		text, err := os.ReadFile(filepath.Join(built, "codex-fs"))
@@ -114,6 +111,7 @@ func TestMaskMistake(t *testing.T) {
 		must(t, testutil.Build(helper, "../../codex-fs"))
 	}
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		p.use(launcherWithoutMounts)
 		shown := p.file("shown", "the key that is shown")
 		read := func(name string) string {
 			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
@@ -134,8 +132,8 @@ func TestMaskMistake(t *testing.T) {
 
 // TestNamespaceMistake: by a mistake a namespace is the host's. Then nothing runs.
 func TestNamespaceMistake(t *testing.T) {
-	use(t, launcherWithMistakes)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		p.use(launcherWithMistakes)
 		run := func(kind string) outcome {
 			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
@@ -161,11 +159,11 @@ func TestNamespaceMistake(t *testing.T) {
 // TestKernelMistake: by a mistake the kernel's settings are on writable mounts. Even then a command of root changes none.
 func TestKernelMistake(t *testing.T) {
 	machine.NeedLandlock(t, plan.WallABI)
-	use(t, launcherWithMistakes)
 	each(t, []string{machine.Namespaces}, func(t *testing.T, p *place, backend string) {
+		p.use(launcherWithMistakes)
 		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		defer cancel()
-		for _, profile := range []string{p.opened(), p.readOnly(), entries("minimal=read", filepath.Dir(attacker)+"=read", p.ws+"=write")} {
+		for _, profile := range []string{p.opened(), p.readOnly(), entries("minimal=read", filepath.Dir(p.attacker)+"=read", p.ws+"=write")} {
 			cmd := p.command(ctx, backend, profile, "settings")
 			cmd.Env = append(cmd.Env, "CODEX_SANDBOX_MISTAKE=kernel")
 			contained(t, p.finish(cmd))
@@ -212,7 +210,7 @@ func TestEverydayWrites(t *testing.T) {
 		for name, profile := range map[string]string{
 			"workspace":        entries("root=read", p.ws+"=write", filepath.Dir(other)+"=write"),
 			"nested":           entries("root=read", p.dir+"=write", p.ws+"=write"),
-			"restricted reads": entries("minimal=read", filepath.Dir(attacker)+"=read", p.ws+"=write", filepath.Dir(other)+"=write"),
+			"restricted reads": entries("minimal=read", filepath.Dir(p.attacker)+"=read", p.ws+"=write", filepath.Dir(other)+"=write"),
 		} {
 			t.Run(name, func(t *testing.T) {
 				for _, dir := range []string{p.ws, filepath.Dir(other)} {
