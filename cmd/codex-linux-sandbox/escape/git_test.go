@@ -177,6 +177,7 @@ func TestGitDoesNotRunWhatACommandWrote(t *testing.T) {
 		{"the configuration of a bare repository", "bare", `cp config c; git config -f c core.hooksPath "$1/bare/h"; mv -f c config; mkdir h; cp "$1/ws/payload/run" h/update`, `cd ../ws; git commit -q --allow-empty -m x; git push -q ../bare main`},
 	}
 	t.Run("outside", func(t *testing.T) {
+		t.Parallel()
 		p := newPlace(t, users()[0])
 		p.makeRepositories()
 		for _, tt := range cases {

@@ -22,7 +22,7 @@ func TestWatchersAreLeftForOthers(t *testing.T) {
 	}
 	// Slightly more than the share.
 	take := strconv.Itoa(limit/4 + 1)
-	each(t, mounted, func(t *testing.T, p *place, backend string) {
+	oneByOne(t, mounted, func(t *testing.T, p *place, backend string) {
 		works(t, p.run("", "", "watchers", take))
 		contained(t, p.run(backend, p.readOnly(), "watchers", take))
 		if o := p.run(backend, p.readOnly(), "watchers", "1"); len(o.breaches()) != 1 {
@@ -34,7 +34,7 @@ func TestWatchersAreLeftForOthers(t *testing.T) {
 // TestTasksAreLeftForTheServer: a command cannot raise the limit of processes that the server has given it.
 func TestTasksAreLeftForTheServer(t *testing.T) {
 	const most = "3000" // more processes than the user has, so that the sandbox can be created
-	each(t, nil, func(t *testing.T, p *place, backend string) {
+	oneByOne(t, everyBackend, func(t *testing.T, p *place, backend string) {
 		works(t, p.run("", "", "tasks", most))
 		for _, profile := range []string{p.readOnly(), entries("root=write")} {
 			cmd := p.command(t.Context(), backend, profile, "tasks", most)

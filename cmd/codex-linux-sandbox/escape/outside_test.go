@@ -20,12 +20,26 @@ import (
 )
 
 // each runs a test for each pair of a user and a backend of a list: see testutil.Pairs. If names is
-// nil, it uses all backends.
+// nil, it uses all backends. The pairs run beside each other when the calling test has returned.
 func each(t *testing.T, names []string, f func(t *testing.T, p *place, backend string)) {
 	t.Helper()
 	if names == nil {
 		names = everyBackend
 	}
+	for uid, backends := range testutil.Pairs(t.Name(), users(), names) {
+		for _, backend := range backends {
+			t.Run(backend+" as "+strconv.Itoa(uid), func(t *testing.T) {
+				t.Parallel()
+				need(t, uid, backend)
+				f(t, newPlace(t, uid), backend)
+			})
+		}
+	}
+}
+
+// oneByOne is each for a test that changes or uses up what all processes, or those of a user, share.
+func oneByOne(t *testing.T, names []string, f func(t *testing.T, p *place, backend string)) {
+	t.Helper()
 	for uid, backends := range testutil.Pairs(t.Name(), users(), names) {
 		for _, backend := range backends {
 			t.Run(backend+" as "+strconv.Itoa(uid), func(t *testing.T) {
@@ -42,6 +56,7 @@ func eachOnce(t *testing.T, names []string, f func(t *testing.T, p *place, backe
 	for i, backend := range names {
 		uid := users()[i%len(users())]
 		t.Run(backend+" as "+strconv.Itoa(uid), func(t *testing.T) {
+			t.Parallel()
 			need(t, uid, backend)
 			f(t, newPlace(t, uid), backend)
 		})
@@ -236,6 +251,7 @@ func TestSetuid(t *testing.T) {
 	}
 	for _, backend := range everyBackend {
 		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
 			need(t, nobody, backend)
 			p := newPlace(t, nobody)
 			program, err := os.ReadFile(p.attacker)

@@ -227,7 +227,7 @@ func TestAFullFileSystem(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount a small file system")
 	}
-	each(t, mounted, func(t *testing.T, p *place, backend string) {
+	oneByOne(t, mounted, func(t *testing.T, p *place, backend string) {
 		err := unix.Mount("full", p.ws, "tmpfs", unix.MS_NOSUID, fmt.Sprintf("nr_inodes=2,size=64k,uid=%d", p.uid))
 		testutil.Need(t, "mounts", err, unix.EPERM)
 		t.Cleanup(func() { _ = unix.Unmount(p.ws, unix.MNT_DETACH) })

@@ -23,10 +23,11 @@ func TestRaces(t *testing.T) {
 	places := []string{"ws/.git", "outside"} // the guarded directory is in the workspace, or beside it
 	for i, name := range racesOfTheAttacker(t) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for _, uid := range testutil.Choice(name, users()) {
 				t.Run("broker as "+strconv.Itoa(uid), func(t *testing.T) {
 					need(t, uid, "broker")
-					// The control is used until the end of a subtest. Each user tries the other place.
+					// Each user tries the other place.
 					race(t, uid, places[(i+min(uid, 1))%len(places)], name, milliseconds)
 				})
 			}

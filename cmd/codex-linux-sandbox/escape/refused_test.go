@@ -335,7 +335,8 @@ func TestCoveredMounts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root mounts file systems")
 	}
-	each(t, []string{"namespaces", "bwrap"}, func(t *testing.T, p *place, backend string) {
+	// A thread with mounts of its own ends with its test, and kills the processes that it has started.
+	oneByOne(t, []string{"namespaces", "bwrap"}, func(t *testing.T, p *place, backend string) {
 		ownMounts(t)
 		for _, name := range []string{"ws/ro/m", "ws/denied/m", "ws/named/m", "twice", "twice"} {
 			defer p.mount(name)()
