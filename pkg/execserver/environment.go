@@ -22,9 +22,19 @@ func (srv *Server) environment() execproto.EnvironmentInfo {
 	return srv.env.Info(environment.Sandbox{Writes: status.Writes, Complete: status.Complete, Proxies: srv.proxies(status), Redirects: status.Redirects})
 }
 
+// environment returns the result of environment/info for the client, without the capabilities
+// whose methods are refused to it.
+func (c *conn) environment() execproto.EnvironmentInfo {
+	info := c.srv.environment()
+	allows := func(method string) bool { return c.permit(method) == nil && c.outsideCeiling(method) == nil }
+	info.Capabilities.EnvironmentConfigRead = info.Capabilities.EnvironmentConfigRead && allows(execproto.MethodEnvironmentConfigRead)
+	info.Capabilities.FSWatchMissing = info.Capabilities.FSWatchMissing && allows(execproto.MethodFSWatchMissing)
+	return info
+}
+
 // environmentInfo answers environment/info.
 func environmentInfo(_ context.Context, c *conn, _ *struct{}) (reply.Result, error) {
-	return c.srv.environment(), nil
+	return c.environment(), nil
 }
 
 // environmentStatus answers environment/status.

@@ -19,7 +19,7 @@ var methodRoles = map[string]wsauth.Role{
 
 	execproto.MethodEnvironmentInfo:       wsauth.RoleRead,
 	execproto.MethodEnvironmentStatus:     wsauth.RoleRead,
-	execproto.MethodEnvironmentConfigRead: wsauth.RoleRead,
+	execproto.MethodEnvironmentConfigRead: wsauth.RoleRun, // reads outside of any sandbox
 
 	execproto.MethodProcessStart:      wsauth.RoleRun,
 	execproto.MethodProcessRead:       wsauth.RoleRead, // without consume, which may resume the process
@@ -38,7 +38,7 @@ var methodRoles = map[string]wsauth.Role{
 	execproto.MethodFSReadBlock:    wsauth.RoleRead,
 	execproto.MethodFSWriteBlock:   wsauth.RoleRun,
 	execproto.MethodFSClose:        wsauth.RoleRead, // only for handles that this client has opened
-	execproto.MethodFSWatchMissing: wsauth.RoleRead,
+	execproto.MethodFSWatchMissing: wsauth.RoleRun,  // looks at paths outside of any sandbox
 	execproto.MethodFSWatch:        wsauth.RoleRead,
 	execproto.MethodFSUnwatch:      wsauth.RoleRead,
 

@@ -15,9 +15,9 @@ import (
 // readMethods are all methods that a client with the role read may use. A method belongs
 // here only if it changes nothing and starts nothing.
 var readMethods = []string{
-	"initialize", "environment/info", "environment/status", "environmentConfig/read",
+	"initialize", "environment/info", "environment/status",
 	"process/read", "process/list", "process/listDetached", "process/ack",
-	"fs/open", "fs/openArchive", "fs/readBlock", "fs/close", "fs/watch", "fs/watchMissing", "fs/unwatch",
+	"fs/open", "fs/openArchive", "fs/readBlock", "fs/close", "fs/watch", "fs/unwatch",
 	"tunnel/watchPorts", "tunnel/unwatchPorts",
 	"capabilityRoots/discoverV1", "capabilities/discoverV2",
 }
@@ -66,6 +66,8 @@ func TestPermit(t *testing.T) {
 		{"read tunnels", read.permit(execproto.MethodTunnelOpen), "the role run"},
 		{"read fetches", read.permit(execproto.MethodHTTPRequest), "the role run"},
 		{"read removes", read.permit("fs/remove"), "the role run"},
+		{"read looks outside of its sandbox", read.permit(execproto.MethodFSWatchMissing), "the role run"},
+		{"read reads the configuration", read.permit(execproto.MethodEnvironmentConfigRead), "the role run"},
 		{"read opens to read", read.MayOpen("fs/open", execproto.OpenRead), ""},
 		{"read opens to write", read.MayOpen("fs/open", execproto.OpenReplace), "the role run"},
 		{"run starts", run.permit(execproto.MethodProcessStart), ""},

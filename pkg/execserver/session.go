@@ -85,7 +85,7 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (repl
 	c.handshake = handshakeAnswered
 	c.log = c.log.With("session", digest.Of(s.id))
 	c.log.Info("session attached", "principal", shorten(s.principal()), "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
-	info := c.srv.environment()
+	info := c.environment()
 	r := execproto.InitializeResult{SessionID: s.id, Extensions: c.srv.extensions(), EnvironmentInfo: &info}
 	return reply.Followed{Result: r, Then: func() { close(c.answered) }}, nil
 }

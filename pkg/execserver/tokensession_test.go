@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/testutil"
 	"github.com/golang-jwt/jwt/v5"
@@ -166,5 +167,56 @@ func TestWebPagesGetNoWebsocket(t *testing.T) {
 			}
 		}
 		dial(t, url).initialize("") // for comparison
+	}
+}
+
+// TestReadersStayInTheirSandbox: the methods that read outside of any sandbox are neither
+// announced to a token that may only read or has a directory, nor permitted to it.
+func TestReadersStayInTheirSandbox(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "tokens.json")
+	file := wsauth.OpenTokens(path)
+	auth, err := wsauth.New(wsauth.Config{Mode: wsauth.CapabilityToken, TokensFile: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, url := newTestServer(t, Options{Auth: auth, CodexHome: dir})
+	for _, tt := range []struct {
+		name  string
+		token wsauth.TokenSpec
+		may   bool
+	}{
+		{"read", wsauth.TokenSpec{Role: wsauth.RoleRead}, false},
+		{"directory", wsauth.TokenSpec{Role: wsauth.RoleRun, Ceiling: wsauth.Ceiling{Dir: dir}}, false},
+		{"run", wsauth.TokenSpec{Role: wsauth.RoleRun}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.token.Name = tt.name
+			secret, _, err := file.Create(t.Context(), tt.token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ws, _, err := websocket.DefaultDialer.Dial(url, http.Header{"Authorization": {"Bearer " + secret}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ws.Close()
+			p := &peer{t: t, ws: ws}
+			p.initialize("")
+			var info execproto.EnvironmentInfo
+			p.call(execproto.MethodEnvironmentInfo, nil, &info)
+			if c := info.Capabilities; c.EnvironmentConfigRead != tt.may || c.FSWatchMissing != tt.may {
+				t.Errorf("announced: environmentConfigRead %v, fsWatchMissing %v; want %v", c.EnvironmentConfigRead, c.FSWatchMissing, tt.may)
+			}
+			config := object{"cwd": uri(dir, ""), "configPaths": [][]string{{"mcp_servers"}}, "requirementsPaths": [][]string{}}
+			missing := object{"watchId": 1, "missing": []string{uri(dir, "none")}}
+			if tt.may {
+				p.call(execproto.MethodEnvironmentConfigRead, config, nil)
+				p.call(execproto.MethodFSWatchMissing, missing, nil)
+				return
+			}
+			p.refuse(execproto.MethodEnvironmentConfigRead, config, execproto.CodeInvalidRequest, "")
+			p.refuse(execproto.MethodFSWatchMissing, missing, execproto.CodeInvalidRequest, "")
+		})
 	}
 }
