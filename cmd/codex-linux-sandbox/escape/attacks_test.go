@@ -49,7 +49,7 @@ func words(w ...string) func(*place) []string { return func(*place) []string { r
 var attacks = []attack{
 	{name: "ptrace", backends: []string{"bwrap", "broker", "landlock"}}, {name: "process_vm", backends: []string{"bwrap", "broker", "landlock"}},
 	{name: "pidfd_getfd"}, {name: "trace a process outside", victim: true, args: func(p *place) []string { return []string{"trace", pid(p)} }},
-	{name: "trace the init", control: byNobody, args: words("trace", "1")},
+	{name: "trace the init", control: byNobody, args: words("trace", "1")}, {name: "trace the parent", control: byNobody, args: words("trace", "parent")},
 	{name: "rtnetlink", control: byRoot}, {name: "io_uring"}, {name: "userfaultfd"},
 	// Debian's kernels refuse perf_event_open to ordinary users: their kernel.perf_event_paranoid is 3.
 	{name: "perf", control: byRoot},

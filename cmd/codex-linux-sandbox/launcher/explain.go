@@ -165,7 +165,7 @@ func (l *launch) explainSockets(backend string) string {
 		return "; programs without proxy support reach nothing"
 	}
 	if strings.HasPrefix(backend, "broker") && l.sockets() == plan.SocketsPairs && l.plan.Writable() {
-		return "; its own Unix sockets work, for which the launcher makes all connections"
+		return "; its own Unix sockets work, for which the launcher makes all connections; TCP and UDP do not: its loopback would be the host's"
 	}
 	return [...]string{
 		"; of its own sockets, pairs can be made",

@@ -17,7 +17,7 @@ import (
 func (plan *Plan) BrokerRefusal() error {
 	switch {
 	case plan.Network == NetworkProxy:
-		return errors.New("it cannot restrict the network to the proxies")
+		return errNoProxies
 	case plan.NoProc:
 		return errors.New("it cannot leave /proc empty")
 	case plan.Root == RootWritable:

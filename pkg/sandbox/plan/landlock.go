@@ -62,12 +62,15 @@ const (
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
+// errNoProxies is the refusal of the backends without a network namespace.
+var errNoProxies = errors.New("it cannot restrict the network to the proxies: that needs a network namespace, which the backends namespaces and bwrap make")
+
 // LandlockRefusal returns an error that names the part of a plan that Landlock cannot express, or
 // nil. With stricter, Landlock may enforce more than the plan says; see carve.
 func (plan *Plan) LandlockRefusal(stricter bool) error {
 	switch {
 	case plan.Network == NetworkProxy:
-		return errors.New("it cannot restrict the network to the proxies")
+		return errNoProxies
 	case plan.NoProc:
 		return errors.New("it cannot leave /proc empty")
 	case plan.Root == RootWritable:

@@ -11,7 +11,10 @@ import (
 
 func init() {
 	attacks["trace"] = func(args []string) {
-		pid, err := strconv.Atoi(args[0])
+		pid, err := os.Getppid(), error(nil) // with a PID namespace and without, the init
+		if args[0] != "parent" {
+			pid, err = strconv.Atoi(args[0])
+		}
 		broken("number", err)
 		try("PTRACE_SEIZE", unix.PtraceSeize(pid))
 		try("PTRACE_ATTACH", unix.PtraceAttach(pid))
