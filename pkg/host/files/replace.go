@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -21,6 +22,10 @@ type WriteOptions struct {
 	// either the old or the new contents, never a mixture. The replacement has the target's
 	// permission bits, and its owner and group as far as the system permits. Other hard links to
 	// the target keep the old contents. Access lists are not preserved.
+	//
+	// Some existing files can be written but not replaced: the user may not write to the directory,
+	// which may be sticky, or the file is a mount point. Such a file is overwritten in place, as cp
+	// does: at once if its directory permits no temporary file, otherwise when Close is called.
 	//
 	// The data is not synced to disk, as with cp or rsync: after a power failure the file may be
 	// damaged. If the server is killed, the temporary file .RANDOM.tmp remains.
@@ -47,9 +52,11 @@ type WriteHandle struct {
 	name  string
 	ended atomic.Bool
 	// These are for atomic writes: the directory (otherwise -1), the temporary name in it and the
-	// final name.
+	// final name. The temporary name is empty if the file is overwritten in place.
 	dir        int
 	temp, base string
+	confined   bool
+	replaces   bool // the file existed when the write began
 }
 
 // OpenWrite begins to replace a regular file. The file need not exist, but its directory must.
@@ -82,16 +89,82 @@ func OpenWrite(name string, o WriteOptions) (*WriteHandle, error) {
 }
 
 func openAtomic(name string, o WriteOptions) (*WriteHandle, error) {
-	h := &WriteHandle{name: name}
+	h := &WriteHandle{name: name, confined: o.Confined}
 	old, err := h.findTarget(o.Options)
 	if err != nil {
 		return nil, wrap(name, err)
 	}
-	if err := h.makeTemp(old, o.newMode()); err != nil {
+	h.replaces = old != nil
+	err = h.makeTemp(old, o.newMode())
+	if h.replaces && cannotReplace(err) {
+		if fd, inPlace := h.openInPlace(); inPlace == nil {
+			h.f, err = newFile(fd, name), nil
+		}
+	}
+	if err != nil {
 		_ = unix.Close(h.dir)
 		return nil, wrap(name, err)
 	}
 	return h, nil
+}
+
+// cannotReplace reports whether an error means that a file cannot be replaced, though it may be
+// writable itself.
+func cannotReplace(err error) bool {
+	return err == unix.EACCES || err == unix.EPERM || err == unix.EROFS || err == unix.EBUSY
+}
+
+// openInPlace opens the existing file and removes its contents. It does not follow a link, and opens only a
+// regular file.
+func (h *WriteHandle) openInPlace() (int, error) {
+	const flags = unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
+	fd, err := openTarget(h.dir, h.base, h.name, flags, 0, Options{Confined: h.confined})
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	if err == nil && fileType(&st) != unix.S_IFREG {
+		err = notFile(h.name)
+	}
+	if err == nil {
+		err = retry(func() error { return unix.Ftruncate(fd, 0) })
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// replace gives the temporary file the final name. If the existing file cannot be replaced, replace copies the
+// contents into it.
+func (h *WriteHandle) replace() error {
+	err := unix.Renameat(h.dir, h.temp, h.dir, h.base)
+	if !h.replaces || !cannotReplace(err) {
+		return err
+	}
+	in, openErr := openAt(h.dir, h.temp, unix.O_RDONLY|unix.O_NOFOLLOW, 0, Options{})
+	if openErr != nil {
+		return err
+	}
+	defer unix.Close(in)
+	var st unix.Stat_t
+	if statErr := unix.Fstat(in, &st); statErr != nil {
+		return statErr
+	}
+	out, openErr := h.openInPlace()
+	if openErr != nil {
+		return err
+	}
+	_, err = (&copier{ctx: context.Background()}).data(in, out, &st)
+	if closeErr := unix.Close(out); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = unix.Unlinkat(h.dir, h.temp, 0)
+	}
+	return err
 }
 
 // findTarget opens the directory of the file to replace, and returns the file's
@@ -233,7 +306,7 @@ func (h *WriteHandle) WriteAt(b []byte, offset uint64) error {
 // Close closes the handle. For an atomic write it replaces the target; if that fails, it removes
 // the temporary file.
 func (h *WriteHandle) Close() error {
-	return h.end(func() error { return unix.Renameat(h.dir, h.temp, h.dir, h.base) })
+	return h.end(h.replace)
 }
 
 // errAborted tells end not to replace the target.
@@ -259,10 +332,10 @@ func (h *WriteHandle) end(commit func() error) error {
 	if h.dir < 0 {
 		return wrap(h.name, err)
 	}
-	if err == nil {
+	if err == nil && h.temp != "" {
 		err = commit()
 	}
-	if err != nil {
+	if err != nil && h.temp != "" {
 		_ = unix.Unlinkat(h.dir, h.temp, 0)
 	}
 	_ = unix.Close(h.dir)

@@ -246,7 +246,7 @@ func TestAtomicWriteNeedsWhatAWriteNeeds(t *testing.T) {
 	}
 	give(t, dir)
 	asNobody(t, func() {
-		for _, name := range []string{"f", "d/f", "d/new"} {
+		for _, name := range []string{"f", "d/new"} {
 			_, err := OpenWrite(in(name), WriteOptions{Atomic: true})
 			wantError(t, name, err, unix.EACCES, in(name))
 		}
@@ -262,6 +262,62 @@ func TestAtomicWriteNeedsWhatAWriteNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantTree(t, dir, "f=old", "d/", "d/f=old", "w=")
+}
+
+// TestAtomicWriteInPlace writes files that the user may write but not replace, as cp and vi do.
+func TestAtomicWriteInPlace(t *testing.T) {
+	dir := planted(t, "d", "d/f=old and longer", "sticky", "sticky/f=old and longer")
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"d/f", "sticky/f"} {
+		if err := os.Chmod(in(name), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	give(t, dir)
+	if os.Geteuid() == 0 {
+		for _, name := range []string{"d", "sticky", "sticky/f"} { // the user owns neither the directory nor the file
+			if err := os.Chown(in(name), 0, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(os.Chmod(in("d"), 0o555), os.Chmod(in("sticky"), os.ModeSticky|0o777)); err != nil {
+		t.Fatal(err)
+	}
+	asNobody(t, func() {
+		for _, name := range []string{"d/f", "sticky/f"} {
+			h, err := OpenWrite(in(name), WriteOptions{Atomic: true})
+			if err == nil {
+				err = errors.Join(h.WriteAt([]byte("new"), 0), h.Close())
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+	if err := os.Chmod(in("d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	wantTree(t, dir, "d/", "d/f=new", "sticky/", "sticky/f=new")
+}
+
+// TestAtomicWriteToMountPoint writes a file that is a mount point, as container engines make for
+// single files.
+func TestAtomicWriteToMountPoint(t *testing.T) {
+	dir := planted(t, "f=old", "mounted=longer than new")
+	name := filepath.Join(dir, "f")
+	if err := unix.Mount(filepath.Join(dir, "mounted"), name, "", unix.MS_BIND, ""); err != nil {
+		t.Skip("cannot mount:", err)
+	}
+	defer func() { _ = unix.Unmount(name, unix.MNT_DETACH) }()
+	h, err := OpenWrite(name, WriteOptions{Atomic: true})
+	if err == nil {
+		err = errors.Join(h.WriteAt([]byte("new"), 0), h.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantTree(t, dir, "f=new", "mounted=new")
 }
 
 // TestForeignGroupGetsNothing: if a replacement cannot have the group of the old file, its own
