@@ -240,6 +240,74 @@ func TestTakesArchivesOfOthers(t *testing.T) {
 	}
 }
 
+// TestFarTimes copies a file with a time that nanoseconds since 1970 cannot express in 64 bits.
+func TestFarTimes(t *testing.T) {
+	source, target := t.TempDir(), t.TempDir()
+	far := time.Date(2300, 1, 1, 0, 0, 0, 5, time.UTC)
+	if err := errors.Join(os.WriteFile(source+"/f", nil, 0o600), os.Symlink("f", source+"/l")); err != nil {
+		t.Fatal(err)
+	}
+	times := []unix.Timespec{{Sec: far.Unix(), Nsec: 5}, {Sec: far.Unix(), Nsec: 5}}
+	for _, name := range []string{"f", "l"} {
+		if err := unix.UtimesNanoAt(unix.AT_FDCWD, source+"/"+name, times, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := pack(t, source, PackOptions{Times: true}, 1000)
+	if failed, err := unpack(t, target, UnpackOptions{Preserve: true}, text, 1000); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	for _, name := range []string{"f", "l"} {
+		if st, err := os.Lstat(target + "/" + name); err != nil || !st.ModTime().Equal(far) {
+			t.Errorf("%s: %v, %v; want %v", name, st, err, far)
+		}
+	}
+}
+
+// TestOverwritesInPlace unpacks over a file that can be written but not replaced, because it is a mount point.
+func TestOverwritesInPlace(t *testing.T) {
+	source, target, mounted := t.TempDir(), t.TempDir(), t.TempDir()+"/m"
+	name := target + "/f"
+	err := errors.Join(os.WriteFile(source+"/f", []byte("new"), 0o640), os.WriteFile(name, nil, 0o600),
+		os.WriteFile(mounted, []byte("longer than new"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(mounted, name, "", unix.MS_BIND, ""); err != nil {
+		t.Skip("cannot mount:", err)
+	}
+	defer func() { _ = unix.Unmount(name, unix.MNT_DETACH) }()
+	text := pack(t, source, PackOptions{Times: true}, 1000)
+	if failed, err := unpack(t, target, UnpackOptions{Preserve: true}, text, 1000); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	got, err := os.ReadFile(mounted)
+	st, statErr := os.Stat(mounted)
+	if err = errors.Join(err, statErr); err != nil || string(got) != "new" || st.Mode() != 0o640 {
+		t.Errorf("%q, %v, %v", got, st, err)
+	}
+	if names, err := os.ReadDir(target); err != nil || len(names) != 1 {
+		t.Errorf("%v, %v", names, err)
+	}
+}
+
+// TestOverwritesInUnwritableDirectory unpacks over a file whose directory the user may not write to.
+func TestOverwritesInUnwritableDirectory(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write to every directory")
+	}
+	source, target := t.TempDir(), t.TempDir()
+	err := errors.Join(os.WriteFile(source+"/f", []byte("new"), 0o600), os.WriteFile(target+"/f", []byte("longer"), 0o600), os.Chmod(target, 0o555))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.Chmod(target, 0o755) }()
+	failed, err := unpack(t, target, UnpackOptions{}, pack(t, source, PackOptions{Paths: []string{"f"}}, 1000), 1000)
+	if got, readErr := os.ReadFile(target + "/f"); string(got) != "new" || errors.Join(err, readErr) != nil || failed != nil {
+		t.Errorf("%q, %v, %v, %q", got, err, readErr, failed)
+	}
+}
+
 func TestSparseFiles(t *testing.T) {
 	source, target := t.TempDir(), t.TempDir()
 	const size = 1 << 30

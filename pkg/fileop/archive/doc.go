@@ -29,6 +29,6 @@
 // descriptor and follows no link. It refuses names with "..", absolute names, and entries of
 // other types. It replaces only regular files and links. It reports each refused entry, and
 // continues with the next one. A file is written under a temporary name and gets its own name
-// when it is complete. A Packer opens only files that it has checked to be regular. It reports
+// when it is complete. An existing file that can be written but not replaced is overwritten in place. A Packer opens only files that it has checked to be regular. It reports
 // files that it cannot read within the archive, and continues.
 package archive

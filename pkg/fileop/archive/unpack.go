@@ -69,7 +69,7 @@ type pending struct {
 	entry   *Entry
 	in      *dirfd.Dir
 	name    string
-	temp    string
+	temp    string // "": the existing file is overwritten in place
 	file    *dirfd.File
 	exists  bool
 	extents []Extent // the further data ranges

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"syscall"
 
 	"codex.internal/pkg/host/dirfd"
 )
@@ -98,10 +99,15 @@ func (u *Unpacker) create(in *dirfd.Dir, name string, e *Entry) error {
 			break
 		}
 	}
+	if exists && cannotReplace(err) {
+		if file, inPlace := in.Overwrite(name); inPlace == nil {
+			f.file, f.temp, err = file, "", nil
+		}
+	}
 	if err != nil {
 		return err
 	}
-	if exists && !u.o.Preserve {
+	if f.temp != "" && exists && !u.o.Preserve {
 		err = keep(f.file, there, u.o.Owner)
 	}
 	if err != nil {
@@ -113,6 +119,13 @@ func (u *Unpacker) create(in *dirfd.Dir, name string, e *Entry) error {
 		u.o.Began(e)
 	}
 	return nil
+}
+
+// cannotReplace reports whether an error means that a file cannot be replaced, though it may be writable itself: the
+// user may not write to its directory, which may be sticky, or the file is a mount point. Such a file is overwritten in
+// place, as cp does.
+func cannotReplace(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EBUSY)
 }
 
 // Put creates one entry without an archive, under the same rules. Copies that request each file
@@ -230,33 +243,79 @@ func (u *Unpacker) finishFile(f *pending) error {
 			return err
 		}
 	}
-	if u.o.Owner {
-		if err := f.file.Chown(e.UID, e.GID); err != nil {
-			return errors.New("set its owner: " + err.Error())
-		}
-	}
-	if u.o.Preserve {
-		if err := chmod(f.file, e.Perm); err != nil {
-			return err
-		}
-		if err := f.file.SetModified(e.Modified); err != nil {
-			return err
-		}
+	if err := u.attributes(f.file, e); err != nil {
+		return err
 	}
 	file := f.file
 	f.file = nil
 	if err := file.Close(); err != nil {
 		return err
 	}
+	if f.temp == "" { // it was written in place
+		return nil
+	}
 	// Another file may have been created at the path since this one was begun.
 	if there, err := f.in.Lstat(f.name); err == nil && there.Kind != dirfd.Regular {
 		return notOwn(there.Kind)
 	}
-	if err := f.in.Rename(f.temp, f.name); err != nil {
+	err := f.in.Rename(f.temp, f.name)
+	if f.exists && cannotReplace(err) {
+		if out, inPlace := f.in.Overwrite(f.name); inPlace == nil {
+			if err = f.copyInto(out); err == nil {
+				err = u.attributes(out, e)
+			}
+			if closeErr := out.Close(); err == nil {
+				err = closeErr
+			}
+			if err == nil {
+				err = f.in.Remove(f.temp)
+			}
+		}
+	}
+	if err != nil {
 		return err
 	}
 	f.temp = ""
 	return nil
+}
+
+// attributes sets the attributes of a file whose contents are complete.
+func (u *Unpacker) attributes(f *dirfd.File, e *Entry) error {
+	if u.o.Owner {
+		if err := f.Chown(e.UID, e.GID); err != nil {
+			return errors.New("set its owner: " + err.Error())
+		}
+	}
+	if !u.o.Preserve {
+		return nil
+	}
+	if err := chmod(f, e.Perm); err != nil {
+		return err
+	}
+	return f.SetModified(e.Modified)
+}
+
+// copyInto copies the complete file into another one, which is empty. It preserves holes.
+func (f *pending) copyInto(out *dirfd.File) error {
+	in, info, err := f.in.Open(f.temp)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	for at := int64(0); at < info.Size; {
+		start, end, ok := in.NextData(at, info.Size)
+		if !ok {
+			start, end = at, info.Size
+		}
+		if err := errors.Join(in.SeekTo(start), out.SeekTo(start)); err != nil {
+			return err
+		}
+		if _, err := io.Copy(out, io.LimitReader(in, end-start)); err != nil {
+			return err
+		}
+		at = end
+	}
+	return out.Truncate(info.Size)
 }
 
 // discard removes the incomplete file.

@@ -16,7 +16,8 @@ func setModified(fd int, at time.Time) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	return unix.Futimes(fd, []unix.Timeval{unix.NsecToTimeval(st.Atim.Nano()), unix.NsecToTimeval(at.UnixNano())})
+	modified := unix.Timeval{Sec: at.Unix(), Usec: int32(at.Nanosecond() / 1000)}
+	return unix.Futimes(fd, []unix.Timeval{unix.NsecToTimeval(st.Atim.Nano()), modified})
 }
 
 // SetLinkModified does not change the time. On this system that needs a path, and the path could

@@ -13,8 +13,12 @@ const accessFlags = unix.AT_EACCESS | unix.AT_SYMLINK_NOFOLLOW
 // setModified sets the modification time of an open file. Before Linux 5.8 that is possible only
 // through /proc.
 func setModified(fd int, at time.Time) error {
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(at.UnixNano())}
-	err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)
+	ts, err := unix.TimeToTimespec(at)
+	if err != nil {
+		return err
+	}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, ts}
+	err = unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)
 	if err == unix.EINVAL || err == unix.ENOENT {
 		return unix.UtimesNanoAt(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), times, 0)
 	}
@@ -23,7 +27,11 @@ func setModified(fd int, at time.Time) error {
 
 // SetLinkModified sets the modification time of a link.
 func (d *Dir) SetLinkModified(name string, at time.Time) error {
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(at.UnixNano())}
+	ts, err := unix.TimeToTimespec(at)
+	if err != nil {
+		return err
+	}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, ts}
 	return unix.UtimesNanoAt(d.fd, name, times, unix.AT_SYMLINK_NOFOLLOW)
 }
 

@@ -206,6 +206,31 @@ func (d *Dir) Create(name string, perm uint32) (*File, error) {
 	return &File{fd}, nil
 }
 
+// Overwrite opens an existing regular file for writing and removes its contents. For other files the error is
+// ErrLink or ErrNotRegular.
+func (d *Dir) Overwrite(name string) (*File, error) {
+	fd, err := openat(d.fd, name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err == unix.ELOOP {
+		err = ErrLink
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := &File{fd}
+	info, err := f.Stat()
+	if err == nil && info.Kind != Regular {
+		err = ErrNotRegular
+	}
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 // Read reads up to len(b) bytes.
 func (f *File) Read(b []byte) (n int, err error) {
 	if len(b) == 0 {

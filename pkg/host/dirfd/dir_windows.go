@@ -220,6 +220,36 @@ func (d *Dir) Create(name string, perm uint32) (*File, error) {
 	return &File{f: f, dir: d.root, name: name}, nil
 }
 
+// Overwrite opens an existing regular file for writing and removes its contents. For other files the error is
+// ErrLink or ErrNotRegular.
+func (d *Dir) Overwrite(name string) (*File, error) {
+	named, err := d.root.Lstat(name)
+	switch {
+	case err != nil:
+		return nil, bare(err)
+	case named.Mode()&fs.ModeSymlink != 0:
+		return nil, ErrLink
+	case !named.Mode().IsRegular():
+		return nil, ErrNotRegular
+	}
+	f, err := d.root.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, bare(err)
+	}
+	opened, err := f.Stat()
+	if err == nil && !os.SameFile(opened, named) {
+		err = ErrLink
+	}
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, bare(err)
+	}
+	return &File{f: f, dir: d.root, name: name}, nil
+}
+
 // Read reads up to len(b) bytes.
 func (f *File) Read(b []byte) (int, error) {
 	n, err := f.f.Read(b)

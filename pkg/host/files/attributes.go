@@ -49,15 +49,9 @@ func attributesAt(dir int, name string) (Attributes, error) {
 		return Attributes{}, err
 	}
 	a := Attributes{
-		Kind: KindOther, Size: uint64(st.Size), Permissions: modeOf(&st) & MaxPermissions, ModifiedAtMS: millis(modified(&st)),
+		Kind: kindOf(fileType(&st)), Size: uint64(st.Size), Permissions: modeOf(&st) & MaxPermissions, ModifiedAtMS: millis(modified(&st)),
 	}
-	switch fileType(&st) {
-	case unix.S_IFREG:
-		a.Kind = KindFile
-	case unix.S_IFDIR:
-		a.Kind = KindDirectory
-	case unix.S_IFLNK:
-		a.Kind = KindSymlink
+	if a.Kind == KindSymlink {
 		target := make([]byte, maxLink)
 		n, err := unix.Readlinkat(dir, name, target)
 		if err != nil {
@@ -70,8 +64,23 @@ func attributesAt(dir int, name string) (Attributes, error) {
 	return a, nil
 }
 
+// kindOf returns the kind of a file with that type.
+func kindOf(fileType uint32) string {
+	switch fileType {
+	case unix.S_IFREG:
+		return KindFile
+	case unix.S_IFDIR:
+		return KindDirectory
+	case unix.S_IFLNK:
+		return KindSymlink
+	default:
+		return KindOther
+	}
+}
+
 // ListAttributes lists a directory, sorted by the bytes of the names. It lists links as links. It
-// omits names that were removed meanwhile. It has the same limit as ReadDirectory.
+// omits names that were removed meanwhile. If the attributes of a name cannot be read, it has its kind only. It has
+// the same limit as ReadDirectory.
 func ListAttributes(ctx context.Context, name string) ([]NamedAttributes, error) {
 	fd, names, err := openNames(ctx, name)
 	if err != nil {
@@ -88,7 +97,7 @@ func ListAttributes(ctx context.Context, name string) ([]NamedAttributes, error)
 		case err == unix.ENOENT:
 			continue
 		case err != nil:
-			return nil, wrap(name+"/"+e.name, err)
+			a = Attributes{Kind: kindOf(e.mode)}
 		}
 		entry := NamedAttributes{Name: e.name, Attributes: a}
 		if !utf8.ValidString(e.name) {
@@ -126,7 +135,10 @@ func SetAttributes(name string, c Changes, o Options) error {
 	if c.ModifiedAtMS == nil {
 		return nil
 	}
-	at := unix.NsecToTimespec(time.UnixMilli(*c.ModifiedAtMS).UnixNano())
+	at, err := unix.TimeToTimespec(time.UnixMilli(*c.ModifiedAtMS))
+	if err != nil {
+		return wrap(name, err)
+	}
 	return wrap(name, retry(func() error { return setModified(fd, at) }))
 }
 

@@ -88,6 +88,40 @@ func TestListsHaveAttributesIfAsked(t *testing.T) {
 	}
 }
 
+// TestListsNamesWithoutAttributes lists a directory that the user may list but not enter.
+func TestListsNamesWithoutAttributes(t *testing.T) {
+	dir := planted(t, "d/", "d/f=abc", "d/l -> f", "d/sub/")
+	give(t, dir)
+	if err := os.Chmod(dir+"/d", 0o444); err != nil {
+		t.Fatal(err)
+	}
+	asNobody(t, func() {
+		list, err := ReadDirectory(t.Context(), dir+"/d", true)
+		if err != nil || len(list) != 3 || !list[0].IsFile || !list[2].IsDirectory || list[0].Attributes != nil {
+			t.Errorf("ReadDirectory: %+v, %v", list, err)
+		}
+		named, err := ListAttributes(t.Context(), dir+"/d")
+		if err != nil || len(named) != 3 || named[0].Kind != KindFile || named[1].Kind != KindSymlink || named[2].Kind != KindDirectory {
+			t.Errorf("ListAttributes: %+v, %v", named, err)
+		}
+	})
+	if err := os.Chmod(dir+"/d", 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSetsFarTimes sets a time that nanoseconds since 1970 cannot express in 64 bits.
+func TestSetsFarTimes(t *testing.T) {
+	dir := planted(t, "f=")
+	far := time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	if err := SetAttributes(dir+"/f", Changes{ModifiedAtMS: &far}, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := GetAttributes(dir + "/f"); err != nil || a.ModifiedAtMS != far {
+		t.Errorf("got %d, %v; want %d", a.ModifiedAtMS, err, far)
+	}
+}
+
 func TestSetAttributes(t *testing.T) {
 	dir := planted(t, "d/", "d/f=abc", "l -> d/f", "ld -> d", "p|")
 	when := int64(1_000_000_000_123)

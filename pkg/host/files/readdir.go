@@ -14,7 +14,7 @@ type Entry struct {
 	Name                string
 	IsDirectory, IsFile bool
 	IsLossy             bool
-	Attributes          *Attributes // of the name itself; nil: not asked for
+	Attributes          *Attributes // of the name itself; nil: not asked for, or not readable
 }
 
 // ReadDirectory lists a directory, sorted by the bytes of the names. A link has the type of its
@@ -22,7 +22,8 @@ type Entry struct {
 // ErrTooManyNames.
 //
 // With attributes, each entry has attributes, and dangling links are listed without a type. Names
-// that were removed meanwhile are omitted.
+// that were removed meanwhile are omitted. A name whose attributes cannot be read, as in a directory that may be
+// listed but not entered, has none.
 func ReadDirectory(ctx context.Context, name string, attributes bool) ([]Entry, error) {
 	fd, names, err := openNames(ctx, name)
 	if err != nil {
@@ -52,10 +53,9 @@ func ReadDirectory(ctx context.Context, name string, attributes bool) ([]Entry, 
 			if err == unix.ENOENT {
 				continue
 			}
-			if err != nil {
-				return nil, wrap(name+"/"+e.name, err)
+			if err == nil {
+				entry.Attributes = &a
 			}
-			entry.Attributes = &a
 		}
 		if !utf8.ValidString(e.name) {
 			entry.Name, entry.IsLossy = lossy(e.name), true

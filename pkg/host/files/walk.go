@@ -149,44 +149,41 @@ func (w *walker) enter(at pending) error {
 		return err
 	}
 	for _, e := range names {
-		goesOn, err := w.add(fd, at, e)
-		if err != nil || !goesOn {
-			return err
+		if !w.add(fd, at, e) {
+			break
 		}
 	}
 	return nil
 }
 
-// add adds one name. It returns false if MaxEntries is reached. An error means that the name's
-// attributes could not be read.
-func (w *walker) add(dir int, at pending, e dirent) (goesOn bool, err error) {
+// add adds one name. It returns false if MaxEntries is reached.
+func (w *walker) add(dir int, at pending, e dirent) (goesOn bool) {
 	link := e.mode == unix.S_IFLNK
 	if link {
 		var st unix.Stat_t
 		if unix.Fstatat(dir, e.name, &st, 0) != nil {
-			return true, nil
+			return true
 		}
 		e.mode = fileType(&st)
 	}
 	if w.looked >= w.o.MaxEntries {
 		w.result.Truncated = true
-		return false, nil
+		return false
 	}
 	w.looked++
 	isDirectory := e.mode == unix.S_IFDIR
 	if link && (!isDirectory || !w.o.FollowDirectorySymlinks) || !isDirectory && e.mode != unix.S_IFREG {
-		return true, nil
+		return true
 	}
 	var attributes *Attributes
 	if w.o.Attributes {
 		a, err := attributesAt(dir, e.name)
 		if err == unix.ENOENT {
-			return true, nil
+			return true
 		}
-		if err != nil {
-			return false, err
+		if err == nil {
+			attributes = &a
 		}
-		attributes = &a
 	}
 	below := e.name
 	if at.path != "." {
@@ -197,7 +194,7 @@ func (w *walker) add(dir int, at pending, e dirent) (goesOn bool, err error) {
 	if isDirectory && at.depth < w.o.MaxDepth && !hidden {
 		w.queue = append(w.queue, pending{below, at.depth + 1})
 	}
-	return true, nil
+	return true
 }
 
 // addError records a directory that could not be listed. There are at most MaxEntries such records.

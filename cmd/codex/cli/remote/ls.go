@@ -61,6 +61,7 @@ type row struct {
 	// For --long: attributes if the server reports them, or metadata.
 	attributes *execproto.Attributes
 	metadata   execproto.Metadata
+	unreadable bool // the server could not read the attributes
 }
 
 // rows lists a directory. For another path, it describes the file that the path leads to.
@@ -91,7 +92,10 @@ func (l *listing) attributes(ctx context.Context, uri string) ([]row, error) {
 	list, err := l.fs.ReadDirAttributes(ctx, uri)
 	rows := make([]row, len(list))
 	for i, e := range list {
-		rows[i] = row{name: e.FileName, directory: e.IsDirectory, attributes: e.Attributes}
+		rows[i] = row{
+			name: e.FileName, directory: e.IsDirectory, attributes: e.Attributes, unreadable: e.Attributes == nil,
+			metadata: execproto.Metadata{IsDirectory: e.IsDirectory, IsFile: e.IsFile},
+		}
 	}
 	return rows, err
 }
@@ -132,6 +136,10 @@ func (l *listing) print(out io.Writer, rows []row) error {
 			continue
 		}
 		first, size, at, name := kindOf(r.metadata), r.metadata.Size, r.metadata.ModifiedAtMS, l.show(r.name)
+		if r.unreadable {
+			fmt.Fprintf(w, "%s\t?\t?\t %s\n", first+"?", name)
+			continue
+		}
 		if a := r.attributes; a != nil {
 			first, size, at = modeText(a), a.Size, a.ModifiedAtMS
 			if a.Kind == execproto.KindSymlink {

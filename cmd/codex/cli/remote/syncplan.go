@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/fileop/archive"
@@ -119,7 +121,56 @@ func (y *syncing) bring(from, to tree) error {
 		source.without(y.ignored)
 		target.without(y.ignored)
 	}
+	if err := y.compareContents(from, to, source, target); err != nil {
+		return err
+	}
 	return y.carry(from, to, source, target, y.doomed(source, target))
+}
+
+// compareContents adds checksums to files that may be equal though their times differ, because the file system of the
+// target cannot store the time of the source. Without it, each sync would copy these files again.
+func (y *syncing) compareContents(from, to tree, source, target *listed) error {
+	if y.checksums {
+		return nil
+	}
+	var paths []string
+	for _, e := range source.entries {
+		there := target.at[e.Path]
+		if e.Type == archive.Listed && utf8.ValidString(e.Path) && there != nil && there.Type == e.Type && there.Size == e.Size && approximates(there.Modified, e.Modified) {
+			paths = append(paths, e.Path)
+		}
+	}
+	for some := range slices.Chunk(paths, syncPaths) {
+		for _, side := range []struct {
+			tree tree
+			list *listed
+		}{{from, source}, {to, target}} {
+			err := side.tree.list(listOptions{true, some}, func(e *archive.Entry) {
+				if there := side.list.at[e.Path]; there != nil && e.Type == archive.Listed && e.Size == there.Size {
+					there.Sum = e.Sum
+				}
+			})
+			if err != nil {
+				return fmt.Errorf("list %s: %w", side.tree.shown("."), withoutPath(err))
+			}
+		}
+	}
+	return nil
+}
+
+// approximates reports whether a file system may have stored a time as another one: FAT stores times in units of two
+// seconds and ext3 in seconds, and only the years from 1980 to 2037 fit into every file system.
+func approximates(stored, exact time.Time) bool {
+	if sameTime(stored, exact) {
+		return false
+	}
+	distance := stored.Sub(exact).Abs()
+	return distance < 2*time.Second+time.Millisecond || exact.Year() < 1980 || exact.Year() > 2037
+}
+
+// sameTime compares times in microseconds, because some systems store no more.
+func sameTime(a, b time.Time) bool {
+	return a.Truncate(time.Microsecond).Equal(b.Truncate(time.Microsecond))
 }
 
 // wholeFolders reports whether a directory may be removed together with all its contents, because
@@ -140,6 +191,7 @@ func (y *syncing) carry(from, to tree, source, target *listed, doomed []*archive
 		y.printPlan(from, to, changed, doomed)
 		return nil
 	}
+	to.unlock(locked(target, doomed))
 	to.remove(doomed, y.wholeFolders())
 	if len(changed) == 0 || y.fatal() != nil {
 		return nil
@@ -176,6 +228,24 @@ func (y *syncing) doomed(source, target *listed) []*archive.Entry {
 	return list
 }
 
+// locked returns the directories of a tree from which the user cannot remove the doomed entries, because their
+// permissions do not allow it even to their owner. Go's module cache has such directories. They are copied again
+// afterwards, with their permissions.
+func locked(target *listed, doomed []*archive.Entry) []*archive.Entry {
+	var list []*archive.Entry
+	seen := make(map[string]bool)
+	for _, e := range doomed {
+		for _, name := range []string{path.Dir(e.Path), e.Path} {
+			d := target.at[name]
+			if d != nil && d.Type == archive.Directory && d.Perm&0o700 != 0o700 && !seen[name] {
+				seen[name] = true
+				list = append(list, d)
+			}
+		}
+	}
+	return list
+}
+
 // changed returns the entries of the source that the target does not have or that differ, in
 // the order of the source. They include directories in which something changes, because their
 // times change.
@@ -203,22 +273,22 @@ func (y *syncing) changed(source, target *listed, doomed []*archive.Entry) []*ar
 }
 
 // same reports whether an entry of the target equals one of the source. there is nil if the target
-// has no such entry. Times are compared in microseconds, because some systems store no more.
+// has no such entry.
 func (y *syncing) same(e, there *archive.Entry) bool {
 	keepsPermissions := permissionsOf(0) != nil // false on Windows
 	if there == nil || there.Type != e.Type || keepsPermissions && e.Type != archive.Link && e.Perm != there.Perm {
 		return false
 	}
-	sameTime := e.Modified.Truncate(time.Microsecond).Equal(there.Modified.Truncate(time.Microsecond))
 	switch {
 	case e.Type == archive.Link:
 		return e.Target == there.Target
 	case e.Type == archive.Directory:
-		return sameTime
+		return sameTime(e.Modified, there.Modified)
 	case y.checksums:
 		return e.Size == there.Size && e.Sum == there.Sum
 	}
-	return e.Size == there.Size && sameTime
+	sameContents := e.Sum != "" && e.Sum == there.Sum // of files that compareContents has compared
+	return e.Size == there.Size && (sameContents || sameTime(e.Modified, there.Modified))
 }
 
 // show returns a name for printing. On a terminal it has no control characters.

@@ -27,6 +27,9 @@ type tree interface {
 	list(o listOptions, each func(e *archive.Entry)) error
 	// read returns a small file of the tree.
 	read(below string) (string, error)
+	// unlock lets the user change directories of the tree that have permissions without it. It ignores errors,
+	// because the next change returns them.
+	unlock(directories []*archive.Entry)
 	// remove removes entries. It removes each entry before its directory.
 	remove(doomed []*archive.Entry, whole bool)
 	// take copies entries of a tree on the other side into this one. If paths is nil, it copies
@@ -119,6 +122,20 @@ func (t *localTree) read(below string) (string, error) {
 	return string(text), err
 }
 
+func (t *localTree) unlock(directories []*archive.Entry) {
+	if len(directories) == 0 {
+		return
+	}
+	root, err := os.OpenRoot(t.path)
+	if err != nil {
+		return
+	}
+	defer root.Close()
+	for _, e := range directories {
+		_ = root.Chmod(filepath.FromSlash(e.Path), fs.FileMode(e.Perm|0o700))
+	}
+}
+
 func (t *localTree) remove(doomed []*archive.Entry, whole bool) {
 	if len(doomed) == 0 {
 		return
@@ -187,6 +204,16 @@ func (t *serverTree) read(below string) (string, error) {
 		err = errIgnoreFile
 	}
 	return string(text), err
+}
+
+func (t *serverTree) unlock(directories []*archive.Entry) {
+	q := newQueue(t.fatal)
+	for _, e := range directories {
+		q.add(func() {
+			_ = t.fs.SetAttributes(t.ctx, under(t.uri, e.Path), execclient.AttributeChanges{Permissions: new(fs.FileMode(e.Perm | 0o700)), NoFollow: true})
+		})
+	}
+	q.run()
 }
 
 // remove first removes all entries except directories. With whole, it removes a directory with all
