@@ -16,6 +16,7 @@ type Attributes struct {
 	Permissions  uint32
 	ModifiedAtMS int64
 	Target       string
+	MountPoint   bool // only in an answer to fs/getAttributes
 }
 
 // The kinds of Attributes. KindOther is a device, a FIFO or a socket.
@@ -34,6 +35,7 @@ func (a *Attributes) Fields(c *jsonwire.Codec) {
 	c.Uint32("permissions", need, &a.Permissions)
 	c.Int64("modifiedAtMs", need, &a.ModifiedAtMS)
 	c.Text("target", orNull|omit, &a.Target)
+	c.Bool("mountPoint", orNull|omit, &a.MountPoint)
 }
 
 // AppendJSON appends a.

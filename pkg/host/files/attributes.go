@@ -27,6 +27,7 @@ type Attributes struct {
 	Permissions  uint32 // the permission bits
 	ModifiedAtMS int64  // milliseconds since 1970; 0 if it is earlier
 	Target       string // of a link; empty if it is not UTF-8
+	MountPoint   bool   // set by GetAttributes for a mount point, from Linux 5.8 on
 }
 
 // NamedAttributes are the attributes of a name in a directory. Name and IsLossy
@@ -40,6 +41,7 @@ type NamedAttributes struct {
 // GetAttributes returns the attributes of a path. It does not follow a link at the end of the path.
 func GetAttributes(name string) (Attributes, error) {
 	a, err := attributesAt(unix.AT_FDCWD, name)
+	a.MountPoint = err == nil && isMountPoint(name)
 	return a, wrap(name, err)
 }
 

@@ -13,6 +13,13 @@ func modified(st *unix.Stat_t) unix.StatxTimestamp {
 	return unix.StatxTimestamp{Sec: int64(st.Mtim.Sec), Nsec: uint32(st.Mtim.Nsec)}
 }
 
+// isMountPoint reports whether a file system or a part of one is mounted at a path.
+func isMountPoint(name string) bool {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, &st)
+	return err == nil && st.Attributes_mask&st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
 // chmodOpen changes the permissions of an open file. Before Linux 6.6, which has fchmodat2, a file
 // that was opened with O_PATH can be changed only through /proc.
 func chmodOpen(fd int, mode uint32) error {

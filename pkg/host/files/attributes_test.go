@@ -110,6 +110,14 @@ func TestListsNamesWithoutAttributes(t *testing.T) {
 	}
 }
 
+func TestMountPoints(t *testing.T) {
+	for name, want := range map[string]bool{"/": true, "/proc": true, t.TempDir(): false} {
+		if a, err := GetAttributes(name); err != nil || a.MountPoint != want {
+			t.Errorf("%s: %v, %v; want %v", name, a.MountPoint, err, want)
+		}
+	}
+}
+
 // TestSetsFarTimes sets a time that nanoseconds since 1970 cannot express in 64 bits.
 func TestSetsFarTimes(t *testing.T) {
 	dir := planted(t, "f=")

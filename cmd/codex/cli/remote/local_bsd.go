@@ -19,6 +19,12 @@ func flushTerminal(f *os.File) error {
 	return nil
 }
 
+// isMountPoint reports whether a file system is mounted at a local path.
+func isMountPoint(name string) bool {
+	var st, parent unix.Stat_t
+	return unix.Stat(name, &st) == nil && unix.Stat(name+"/..", &parent) == nil && st.Dev != parent.Dev
+}
+
 // hideKeys turns off the echo of the terminal until show is called. show may be called more
 // than once.
 func hideKeys(f *os.File) (show func(), err error) {

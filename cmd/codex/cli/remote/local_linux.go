@@ -16,6 +16,13 @@ func flushTerminal(f *os.File) error {
 	return nil
 }
 
+// isMountPoint reports whether a file system or a part of one is mounted at a local path.
+func isMountPoint(name string) bool {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, name, unix.AT_NO_AUTOMOUNT, 0, &st)
+	return err == nil && st.Attributes_mask&st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
 // hideKeys turns off the echo of the terminal until show is called. show may be called more
 // than once.
 func hideKeys(f *os.File) (show func(), err error) {

@@ -117,3 +117,6 @@ func newWaiter(*os.File) *waiter { return nil }
 func (*waiter) readable(context.Context) error { return nil }
 
 func (*waiter) close() {}
+
+// isMountPoint returns false: on Windows only the root of a drive counts.
+func isMountPoint(string) bool { return false }

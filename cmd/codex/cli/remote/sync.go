@@ -9,6 +9,7 @@ import (
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/wire/pathuri"
 	"github.com/urfave/cli/v2"
 )
 
@@ -22,6 +23,7 @@ permissions and times of their source. TARGET is created if it does not exist.
 
 With --delete, files that only TARGET has are removed. Files that --exclude or --git
 leaves out are never removed, and no file is if a part of SOURCE could not be read.
+A root directory, a home directory and a mount point need --force, too.
 
 With --watch it then continues until Ctrl-C, and copies and removes files that change in
 SOURCE. Changes in TARGET are not detected.
@@ -34,6 +36,7 @@ Examples:
 		Flags: serverFlags(
 			cmdutil.BothFiles,
 			&cli.BoolFlag{Name: "delete", Usage: "remove files that the source does not have"},
+			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "with --delete: accept a root directory, a home directory or a mount point as TARGET"},
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names that match `PATTERN`, or paths if it has a slash; may be repeated"},
 			&cli.BoolFlag{Name: "checksum", Usage: "compare contents in place of sizes and times"},
 			&cli.BoolFlag{Name: "git", Usage: "leave out .git and the files that .gitignore files of the source name"},
@@ -78,7 +81,7 @@ func syncOnce(c *cli.Context, s cmdutil.Streams, options copyOptions, began *boo
 				ctx: c.Context, fs: fs, at: at, options: options, quiet: isQuiet(c),
 				bar: newProgress(s.Err, isQuiet(c)), errs: s.Err,
 			},
-			out: s.Out, removes: c.Bool("delete"), checksums: c.Bool("checksum"), git: c.Bool("git"), dry: c.Bool("dry-run"),
+			out: s.Out, removes: c.Bool("delete"), force: c.Bool("force"), checksums: c.Bool("checksum"), git: c.Bool("git"), dry: c.Bool("dry-run"),
 			follows: c.Bool("watch"), began: began, most: maxListed,
 		}
 		sync.deferred = sync.defers
@@ -127,7 +130,10 @@ func (y *syncing) up(source, target string) error {
 		return err
 	}
 	here, there := &localTree{y.copying, source}, &serverTree{y.copying, uri}
-	if there.uri, err = y.folderOfServer(uri); err != nil {
+	if there.uri, err = y.folderOfServer(uri); err == nil {
+		err = y.mayEmptyThere(there.uri)
+	}
+	if err != nil {
 		return fmt.Errorf("sync to :%s: %w", target, withoutPath(err))
 	}
 	return y.begin(here, there)
@@ -177,5 +183,70 @@ func (y *syncing) down(source, target string) error {
 	} else if err := os.MkdirAll(target, 0o777); err != nil {
 		return fmt.Errorf("sync to %s: %w", target, withoutPath(err))
 	}
+	if err := y.mayEmptyHere(here.path); err != nil {
+		return fmt.Errorf("sync to %s: %w", target, err)
+	}
 	return y.begin(&serverTree{y.copying, uri}, here)
+}
+
+// guarded returns an error for a target of --delete that is most likely a mistake, such as that of ":/$DIR" with an
+// empty variable. isMountPoint is called last.
+func guarded(target, home string, isMountPoint func() bool) error {
+	what := ""
+	switch parent := filepath.Dir(target); {
+	case parent == target:
+		what = "the root directory"
+	case target == home:
+		what = "your home directory"
+	case parent == "/home", parent == "/Users", target == "/root":
+		what = "a home directory"
+	case home != "" && strings.HasPrefix(home, target+string(filepath.Separator)):
+		what = "a directory with home directories"
+	case isMountPoint():
+		what = "a mount point"
+	default:
+		return nil
+	}
+	return fmt.Errorf("--delete: this is %s, and files that the source does not have would be removed from it; give --force if you mean it", what)
+}
+
+// mayEmptyThere returns an error if files of a directory of the server must not be removed without --force. uri has
+// no links and is "" if the directory does not exist.
+func (y *syncing) mayEmptyThere(uri string) error {
+	if !y.removes || y.force || uri == "" {
+		return nil
+	}
+	target, err := pathuri.Parse(uri, "")
+	if err != nil {
+		return err
+	}
+	home := ""
+	if y.at.home != "" {
+		if real, err := y.fs.Canonicalize(y.ctx, y.at.home); err == nil {
+			home = nativePath(real)
+		}
+	}
+	return guarded(target, home, func() bool {
+		a, err := y.fs.Attributes(y.ctx, uri)
+		return err == nil && a.MountPoint
+	})
+}
+
+// mayEmptyHere is mayEmptyThere for a local directory.
+func (y *syncing) mayEmptyHere(dir string) error {
+	if !y.removes || y.force || dir == "" {
+		return nil
+	}
+	target, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(target); err == nil {
+		target = real
+	}
+	home, err := os.UserHomeDir()
+	if real, evalErr := filepath.EvalSymlinks(home); err == nil && evalErr == nil {
+		home = real
+	}
+	return guarded(target, home, func() bool { return isMountPoint(target) })
 }

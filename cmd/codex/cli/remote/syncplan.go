@@ -20,7 +20,7 @@ type syncing struct {
 	*copying
 	out io.Writer
 
-	removes, checksums, git, dry, follows bool
+	removes, force, checksums, git, dry, follows bool
 
 	began *bool // true when the first round of a watch is complete
 	most  int   // the largest number of entries of a list
